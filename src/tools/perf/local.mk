@@ -1,0 +1,2 @@
+# Halyard: files of ucx_perftest.
+# SPDX-License-Identifier: BSD-3-Clause

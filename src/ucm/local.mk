@@ -1,0 +1,13 @@
+# Halyard: files of libucm.
+# SPDX-License-Identifier: BSD-3-Clause
+
+libucm_sources =
+
+noinst_LTLIBRARIES += libucm_core.la
+libucm_core_la_SOURCES = $(libucm_sources)
+
+lib_LTLIBRARIES += libucm.la
+libucm_la_SOURCES =
+libucm_la_LIBADD = libucm_core.la
+libucm_la_LDFLAGS = $(library_ldflags) $(libucm_export)
+libucm_la_DEPENDENCIES = libucm_core.la $(libucm_map)

@@ -1,0 +1,21 @@
+# Halyard: files of libucs.
+# SPDX-License-Identifier: BSD-3-Clause
+
+libucs_headers = \
+	src/ucs/type/status.h \
+	src/ucs/type/thread_mode.h \
+	src/ucs/type/cpu_set.h \
+	src/ucs/config/types.h \
+	src/ucs/sys/compiler_def.h \
+	src/ucs/memory/memory_type.h
+
+libucs_sources =
+
+noinst_LTLIBRARIES += libucs_core.la
+libucs_core_la_SOURCES = $(libucs_sources)
+
+lib_LTLIBRARIES += libucs.la
+libucs_la_SOURCES =
+libucs_la_LIBADD = libucs_core.la libucm.la $(HWLOC_LDFLAGS) $(HWLOC_LIBS) $(NUMA_LDFLAGS) $(NUMA_LIBS)
+libucs_la_LDFLAGS = $(library_ldflags) $(libucs_export)
+libucs_la_DEPENDENCIES = libucs_core.la libucm.la $(libucs_map)
