@@ -62,16 +62,16 @@ typedef enum {
 #define UCS_STATUS_IS_ERR(_status) ((_status) < 0)
 
 /* Result of an operation that may go on after the call: NULL where it has finished, an error status
- * as an address in the topmost bytes of the address space, or the address of an object (a request,
- * or data). No other value below 4096 or so is ever returned. */
+ * as one of the 100 topmost addresses, or the address of an object (a request, or data). Address 1,
+ * which UCS_INPROGRESS would be, is never returned. */
 typedef void *ucs_status_ptr_t;
 
-/* Each of these evaluates _ptr more than once, or as an integer; pass a plain variable. */
+/* Whether a pointer carries an error; whether it is an object. */
 #define UCS_PTR_IS_ERR(_ptr) ((uintptr_t)(_ptr) >= (uintptr_t)UCS_ERR_LAST)
 #define UCS_PTR_IS_PTR(_ptr) (((uintptr_t)(_ptr) - 1) < ((uintptr_t)UCS_ERR_LAST - 1))
 
 /* The status inside a pointer that is no object; the status of any pointer, an object counting as
- * UCS_INPROGRESS; and the pointer that carries a status. */
+ * UCS_INPROGRESS (this one evaluates _ptr twice); and the pointer that carries a status. */
 #define UCS_PTR_RAW_STATUS(_ptr) ((ucs_status_t)(intptr_t)(_ptr))
 #define UCS_PTR_STATUS(_ptr) \
     (UCS_PTR_IS_PTR(_ptr) ? UCS_INPROGRESS : UCS_PTR_RAW_STATUS(_ptr))
