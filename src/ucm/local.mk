@@ -1,7 +1,9 @@
 # Halyard: files of libucm.
 # SPDX-License-Identifier: BSD-3-Clause
 
-libucm_sources =
+libucm_headers = src/ucm/api/ucm.h
+
+libucm_sources = src/ucm/ucm.c
 
 noinst_LTLIBRARIES += libucm_core.la
 libucm_core_la_SOURCES = $(libucm_sources)

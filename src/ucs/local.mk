@@ -7,9 +7,17 @@ libucs_headers = \
 	src/ucs/type/cpu_set.h \
 	src/ucs/config/types.h \
 	src/ucs/sys/compiler_def.h \
-	src/ucs/memory/memory_type.h
+	src/ucs/memory/memory_type.h \
+	src/ucs/debug/log_def.h
 
-libucs_sources =
+libucs_sources = \
+	src/ucs/debug/assert.h \
+	src/ucs/debug/fault.c \
+	src/ucs/debug/fault.h \
+	src/ucs/debug/log.c \
+	src/ucs/debug/log.h \
+	src/ucs/sys/sys.c \
+	src/ucs/sys/sys.h
 
 noinst_LTLIBRARIES += libucs_core.la
 libucs_core_la_SOURCES = $(libucs_sources)

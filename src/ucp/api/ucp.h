@@ -1,35 +1,37 @@
 /* Halyard: functions of the public interface.
  *
  * The objects, from the outside in: a configuration, a context (what exists on this machine), its
- * workers (progress, matching), their endpoints (one peer each). Older forms of some functions stand
- * in <ucp/api/ucp_compat.h>, which this file includes; types and constants in <ucp/api/ucp_def.h>.
+ * workers (progress, matching), their endpoints (one peer each). Older forms of some functions
+ * stand in <ucp/api/ucp_compat.h>, which this file includes; types and constants in
+ * <ucp/api/ucp_def.h>.
  *
  * What a call that starts an operation returns (functions of type ucs_status_ptr_t):
  *   NULL            it has finished successfully; no callback was or will be called;
- *   a request       it goes on; the callback runs when it ends. The request is the caller's until it
- *                   calls ucp_request_free (once; in the callback too). While it is in flight its
- *                   end can also be polled by ucp_request_check_status. This form is also returned
- *                   for a receive that has finished, where UCP_OP_ATTR_FLAG_NO_IMM_CMPL was set;
+ *   a request       it goes on; the callback runs when it ends. The request is the caller's until
+ *                   it calls ucp_request_free (once; in the callback too). Meanwhile
+ *                   ucp_request_check_status tells its state. This form is also returned for what
+ *                   has finished, where UCP_OP_ATTR_FLAG_NO_IMM_CMPL was set;
  *   an error        UCS_PTR_IS_ERR: nothing is going on, no callback; UCS_PTR_STATUS is the reason.
  * "Starts" below means: the call returns one of these three at once and never waits for the peer.
- * With an external request (UCP_OP_ATTR_FIELD_REQUEST) the request is the caller's own memory, whose
- * status is valid even if NULL or an error was returned; it is never passed to ucp_request_free.
- * Buffers, iov arrays and handles of an operation stay valid and unchanged until it has ended; the
- * ucp_request_param_t may go when the call returns.
+ * With an external request (UCP_OP_ATTR_FIELD_REQUEST) the request is the caller's own memory,
+ * whose status is valid even if NULL or an error was returned; it is never passed to
+ * ucp_request_free. Buffers, iov arrays and handles of an operation stay valid and unchanged until
+ * it has ended; the ucp_request_param_t may go when the call returns.
  *
- * Threads. A call marked "worker" follows the worker's mode: SINGLE, only by the thread that created
- * the worker; SERIALIZED, by any thread, one at a time for the worker and all its endpoints,
- * requests and listeners; MULTI, by any thread at any time, the call takes the worker's lock, which
- * is recursive, so callbacks may call it too. "Context" means any thread at any time, but not
- * during the context's creation or ucp_cleanup. "Any" means no restriction at all. Creation and
- * destruction of one object must not run beside other calls on it.
+ * Threads. A call marked "worker" follows the worker's mode: SINGLE, only by the thread that
+ * created the worker; SERIALIZED, by any thread, one at a time for the worker and all its
+ * endpoints, requests and listeners; MULTI, by any thread at any time, the call takes the worker's
+ * lock, which is recursive, so callbacks may call it too. "Context" means any thread at any time,
+ * but not during the context's creation or ucp_cleanup. "Any" means no restriction at all.
+ * Creation and destruction of one object must not run beside other calls on it.
  *
  * Blocking. Where nothing is said, a call does not wait for anything outside this process; it may
  * do bounded work, system calls included.
  *
- * Errors. Where a function lists none, it returns UCS_ERR_INVALID_PARAM for a missing required field
- * or a forbidden value, UCS_ERR_NO_MEMORY, and UCS_ERR_UNSUPPORTED where what was asked for is not
- * in this build or was not among the context's features. Outputs are written on success only.
+ * Errors. Where a function lists none, it returns UCS_ERR_INVALID_PARAM for a missing required
+ * field or a forbidden value, UCS_ERR_NO_MEMORY, and UCS_ERR_UNSUPPORTED where what was asked for
+ * is not in this build or was not among the context's features. Outputs are written on success
+ * only.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -53,8 +55,8 @@ ucs_status_t ucp_lib_query(ucp_lib_attr_t *attr);
  * overridden by PREFIX_UCX_KEY for a non-NULL env_prefix.
  * filename: a further file to read, or NULL.
  * config_p: a new object, the caller's, for ucp_config_release.
- * Errors: UCS_ERR_INVALID_PARAM for a value that cannot be parsed (a log line names variable, value,
- * expected form). Variables that are not known earn a warning only. Threads: any. */
+ * Errors: UCS_ERR_INVALID_PARAM for a value that cannot be parsed (a log line names variable,
+ * value, expected form). Variables that are not known earn a warning only. Threads: any. */
 ucs_status_t ucp_config_read(const char *env_prefix, const char *filename,
                              ucp_config_t **config_p);
 
@@ -83,8 +85,8 @@ const char *ucp_get_version_string(void);
 /* ---- Context ---- */
 
 /* Creates a context; programs call it through ucp_init.
- * api_major_version, api_minor_version: of the headers the program was built with. The library warns
- * where it offers less, and goes on.
+ * api_major_version, api_minor_version: of the headers the program was built with. The library
+ * warns where it offers less, and goes on.
  * params: the field features is required. Strings are copied.
  * config: NULL means that the environment is read as by ucp_config_read(NULL, NULL, ...). May be
  * released or changed after the call.
@@ -123,9 +125,9 @@ void ucp_context_print_info(const ucp_context_h context, FILE *stream);
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker_p);
 
-/* Destroys a worker with all that is left in it: endpoints, listeners, posted receives, closes under
- * way. Callbacks of requests in flight are not called; request_cleanup is, once a request. Messages
- * whose send has finished still arrive. Addresses not released are freed.
+/* Destroys a worker with all that is left in it: endpoints, listeners, posted receives, closes
+ * under way. Callbacks of requests in flight are not called; request_cleanup is, once a request.
+ * Messages whose send has finished still arrive. Addresses not released are freed.
  * Threads: nobody else may use the worker. May wait for transfers that peers make from this
  * process's memory, never for a peer to call anything. */
 void ucp_worker_destroy(ucp_worker_h worker);
@@ -154,16 +156,16 @@ ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address
  * called from a callback. Threads: worker. Does not block. */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 
-/* Writes up to max_eps endpoints on which received stream data waits to poll_eps. flags is reserved,
- * 0. Returns how many were written, or a negative ucs_status_t. Does not progress.
+/* Writes up to max_eps endpoints on which received stream data waits to poll_eps. flags is
+ * reserved, 0. Returns how many were written, or a negative ucs_status_t. Does not progress.
  * Threads: worker. */
 ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t *poll_eps, size_t max_eps,
                                unsigned flags);
 
 /* ---- Sleeping until something happens (UCP_FEATURE_WAKEUP) ---- */
 
-/* Returns in *fd one descriptor for poll, epoll or select, the same for the worker's whole life. The
- * library closes it. Errors: UCS_ERR_INVALID_PARAM where the context lacks UCP_FEATURE_WAKEUP.
+/* Returns in *fd one descriptor for poll, epoll or select, the same for the worker's whole life.
+ * The library closes it. Errors: UCS_ERR_INVALID_PARAM where the context lacks UCP_FEATURE_WAKEUP.
  * Threads: worker. */
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd);
 
@@ -196,7 +198,7 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_
 /* Stops listening. Connection requests that were handed out stay valid. Threads: worker. */
 void ucp_listener_destroy(ucp_listener_h listener);
 
-/* Fills the fields asked for in attr->field_mask, e.g. the port that was chosen. Threads: worker. */
+/* Fills the fields asked for in attr->field_mask, such as the chosen port. Threads: worker. */
 ucs_status_t ucp_listener_query(ucp_listener_h listener, ucp_listener_attr_t *attr);
 
 /* Fills the fields asked for in attr->field_mask. Threads: worker of the listener. */
@@ -209,11 +211,11 @@ ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h con
 
 /* ---- Endpoint ---- */
 
-/* Creates an endpoint, to one of: a worker's address (REMOTE_ADDRESS; it may be the worker's own), a
- * listener (SOCK_ADDR with UCP_EP_PARAMS_FLAGS_CLIENT_SERVER), a client that asked (CONN_REQUEST; of
- * a listener on any worker of the context). Two calls with one address give two endpoints.
- * Operations may be posted at once; the connection is made as they progress, and the peer need not
- * have an endpoint of its own. All that params points to may be freed after the call.
+/* Creates an endpoint, to one of: a worker's address (REMOTE_ADDRESS; it may be the worker's own),
+ * a listener (SOCK_ADDR with UCP_EP_PARAMS_FLAGS_CLIENT_SERVER), a client that asked
+ * (CONN_REQUEST; of a listener on any worker of the context). Two calls with one address give two
+ * endpoints. Operations may be posted at once; the connection is made as they progress, and the
+ * peer need not have an endpoint of its own. All that params points to may be freed after the call.
  * ep_p: a new object, the caller's, for one of the close functions.
  * Errors: UCS_ERR_INVALID_ADDR where the bytes are no address, UCS_ERR_UNREACHABLE where no
  * transport of the two sides fits. A conn_request is consumed in case of an error too.
@@ -221,10 +223,10 @@ ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h con
 ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p);
 
 /* Starts closing. The handle is invalid from now on; the error handler is not called any more.
- * Without UCP_EP_CLOSE_FLAG_FORCE in param->flags, earlier operations are finished first; nothing is
- * asked of the peer where none are left. With it, they end at once with UCS_ERR_CANCELED, their
- * callbacks included. Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error handling.
- * A request that is freed in flight does not stop the closing. Threads: worker. */
+ * Without UCP_EP_CLOSE_FLAG_FORCE in param->flags, earlier operations are finished first; nothing
+ * is asked of the peer where none are left. With it, they end at once with UCS_ERR_CANCELED, their
+ * callbacks included. Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error
+ * handling. A request that is freed in flight does not stop the closing. Threads: worker. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Starts a flush: it ends when all operations posted on the endpoint before it are finished, puts
@@ -276,9 +278,9 @@ void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *strea
 
 /* Makes the bytes that give a peer access to memh: for ucp_ep_rkey_unpack, or with
  * UCP_MEMH_PACK_FLAG_EXPORT for ucp_mem_map in another process.
- * buffer_p, buffer_size_p: bytes of the library, the caller's, for ucp_memh_buffer_release. They may
- * be copied to any alignment and need not be kept with their length; the same memh gives the same
- * bytes. Threads: context. */
+ * buffer_p, buffer_size_p: bytes of the library, the caller's, for ucp_memh_buffer_release. They
+ * may be copied to any alignment and need not be kept with their length; the same memh gives the
+ * same bytes. Threads: context. */
 ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t *params, void **buffer_p,
                            size_t *buffer_size_p);
 
@@ -312,8 +314,8 @@ ucs_status_t ucp_rkey_compare(ucp_worker_h worker, ucp_rkey_h rkey1, ucp_rkey_h 
 /* ---- Tagged messages (UCP_FEATURE_TAG) ----
  *
  * A message matches a receive or probe if (its tag ^ tag) & tag_mask is 0. Messages of one endpoint
- * are matched in the order in which they were sent, whatever their lengths; receives in the order in
- * which they were posted. */
+ * are matched in the order in which they were sent, whatever their lengths; receives in the order
+ * in which they were posted. */
 
 /* Starts sending count elements of buffer. The send ends when the buffer can be used again.
  * Errors: the failure of the endpoint, if it has failed. Threads: worker. */
@@ -333,10 +335,11 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
 ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
                                   ucp_tag_t tag_mask, const ucp_request_param_t *param);
 
-/* Looks for the first message that has arrived, matches, and is not received yet; does not progress.
- * Returns NULL where there is none, else fills info (the length is the full one). With remove not
- * 0 the message is the caller's: only ucp_tag_msg_recv_nbx or ucp_tag_msg_recv_nb receives it, and
- * one of them must. With remove 0 the returned value is not NULL and good for nothing else.
+/* Looks for the first message that has arrived, matches, and is not received yet; does not
+ * progress. Returns NULL where there is none, else fills info (the length is the full one). With
+ * remove not 0 the message is the caller's: only ucp_tag_msg_recv_nbx or ucp_tag_msg_recv_nb
+ * receives it, and one of them must. With remove 0 the returned value is not NULL and good for
+ * nothing else.
  * Threads: worker. */
 ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask,
                                    int remove, ucp_tag_recv_info_t *info);
@@ -373,15 +376,15 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void
  * Threads: worker. */
 void ucp_am_data_release(ucp_worker_h worker, void *data);
 
-/* ---- Streams (UCP_FEATURE_STREAM): one ordered sequence of bytes an endpoint and direction ---- */
+/* ---- Streams (UCP_FEATURE_STREAM): an ordered sequence of bytes each way of an endpoint ---- */
 
 /* Starts appending count elements to the stream. Threads: worker. */
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
                                      const ucp_request_param_t *param);
 
 /* Starts a receive of up to count elements; it ends with at least one element, with
- * UCP_STREAM_RECV_FLAG_WAITALL in param->flags when the buffer is full. *length gets the bytes where
- * NULL is returned, the callback gets them otherwise. Threads: worker. */
+ * UCP_STREAM_RECV_FLAG_WAITALL in param->flags when the buffer is full. *length gets the bytes
+ * where NULL is returned, the callback gets them otherwise. Threads: worker. */
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void *buffer, size_t count, size_t *length,
                                      const ucp_request_param_t *param);
 
@@ -410,8 +413,9 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
 
 /* Starts an atomic on one integer of 4 or 8 bytes (param->datatype contig(4) or contig(8), count 1)
  * in the peer's memory. buffer holds the operand; for UCP_ATOMIC_OP_CSWAP it is what to compare
- * with, and the reply buffer holds the new value. With a reply buffer in param the value from before
- * is returned in it, which SWAP and CSWAP require. Atomic with all other atomics of this interface.
+ * with, and the reply buffer holds the new value. With a reply buffer in param the value from
+ * before is returned in it, which SWAP and CSWAP require. Atomic with all other atomics of this
+ * interface.
  * Errors: UCS_ERR_INVALID_PARAM for other sizes and counts. Threads: worker. */
 ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void *buffer,
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
@@ -458,8 +462,8 @@ void ucp_request_free(void *request);
 
 /* ---- Data types ---- */
 
-/* Creates a data type that the user's functions pack and unpack. ops is copied, context is passed to
- * them. datatype_p: a new type, the caller's, for ucp_dt_destroy. Threads: any. */
+/* Creates a data type that the user's functions pack and unpack. ops is copied, context is passed
+ * to them. datatype_p: a new type, the caller's, for ucp_dt_destroy. Threads: any. */
 ucs_status_t ucp_dt_create_generic(const ucp_generic_dt_ops_t *ops, void *context,
                                    ucp_datatype_t *datatype_p);
 

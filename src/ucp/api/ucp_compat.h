@@ -1,11 +1,11 @@
 /* Halyard: older forms of public functions, kept for programs that were written for them.
  *
  * Included by <ucp/api/ucp.h>, whose head explains the returned forms, the thread rules ("worker",
- * "context", "any") and what holds where nothing is said about errors and blocking. New programs use
- * the function named in each comment.
+ * "context", "any") and what holds where nothing is said about errors and blocking. New programs
+ * use the function named in each comment.
  * The _nb calls take their options as arguments: a data type, flags, and a callback without user
- * data, which may be NULL for sends. A receive by _nb never returns NULL: where the message is there
- * already, the callback runs inside the call. Their requests end by ucp_request_free or
+ * data, which may be NULL for sends. A receive by _nb never returns NULL: where the message is
+ * there already, the callback runs inside the call. Their requests end by ucp_request_free or
  * ucp_request_release.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -74,8 +74,8 @@ ucs_status_t ucp_request_test(void *request, ucp_tag_recv_info_t *info);
  * its callback; the memory goes back after that. Threads: worker; also in the callback. */
 void ucp_request_release(void *request);
 
-/* Request memory for the _nbr calls, initialised by request_init; NULL where there is no memory. The
- * caller's, for ucp_request_free. New: UCP_OP_ATTR_FIELD_REQUEST with own memory.
+/* Request memory for the _nbr calls, initialised by request_init; NULL where there is no memory.
+ * The caller's, for ucp_request_free. New: UCP_OP_ATTR_FIELD_REQUEST with own memory.
  * Threads: worker. */
 void *ucp_request_alloc(ucp_worker_h worker);
 
@@ -100,8 +100,8 @@ ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                                  ucp_tag_recv_callback_t cb);
 
-/* Starts a receive in request memory of the caller, as ucp_tag_send_nbr. Returns UCS_OK where it has
- * been started (req tells status and length, also where it has ended), or an error.
+/* Starts a receive in request memory of the caller, as ucp_tag_send_nbr. Returns UCS_OK where it
+ * has been started (req tells status and length, also where it has ended), or an error.
  * New: ucp_tag_recv_nbx. Threads: worker. */
 ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
@@ -142,8 +142,8 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void *buffer, size_t count,
 
 /* ---- Remote memory; length in bytes ---- */
 
-/* Write, read. New: ucp_put_nbx, ucp_get_nbx. Threads: worker. Block until buffer can be used again,
- * until the data is in buffer, progressing the worker. */
+/* Write, read. New: ucp_put_nbx, ucp_get_nbx. Threads: worker. Block until buffer can be used
+ * again, until the data is in buffer, progressing the worker. */
 ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);
 ucs_status_t ucp_get(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,

@@ -48,8 +48,8 @@ typedef uint64_t ucp_datatype_t;
 /* ---- Callbacks. ----
  *
  * All run on the thread that is inside a call of the library, mostly ucp_worker_progress, with the
- * worker's lock held in UCS_THREAD_MODE_MULTI. The lock is recursive: a callback may post operations,
- * release its own request and create endpoints. It must not block, and a nested
+ * worker's lock held in UCS_THREAD_MODE_MULTI. The lock is recursive: a callback may post
+ * operations, release its own request and create endpoints. It must not block, and a nested
  * ucp_worker_progress returns 0. A send-side callback never runs inside the call that posts it. */
 
 typedef struct ucp_tag_recv_info ucp_tag_recv_info_t;
@@ -79,9 +79,9 @@ typedef void (*ucp_stream_recv_nbx_callback_t)(void *request, ucs_status_t statu
 typedef void (*ucp_am_recv_data_nbx_callback_t)(void *request, ucs_status_t status, size_t length,
                                                 void *user_data);
 
-/* An endpoint has failed. Called at most once an endpoint, from progress, never after the endpoint's
- * close was called. The endpoint stays the user's, who closes it (also in this callback). arg is the
- * endpoint's user_data where that was given, else the handler's arg. */
+/* An endpoint has failed. Called at most once an endpoint, from progress, never after the
+ * endpoint's close was called. The endpoint stays the user's, who closes it (also in this
+ * callback). arg is the endpoint's user_data where that was given, else the handler's arg. */
 typedef void (*ucp_err_handler_cb_t)(void *arg, ucp_ep_h ep, ucs_status_t status);
 
 /* A client has been accepted as ep (older form), or waits to be accepted (see ucp_ep_create and
@@ -99,8 +99,8 @@ typedef ucs_status_t (*ucp_am_callback_t)(void *arg, void *data, size_t length, 
  * says what data is: with UCP_AM_RECV_ATTR_FLAG_RNDV a descriptor for ucp_am_recv_data_nbx (length
  * bytes still lie at the sender), else the data itself; with UCP_AM_RECV_ATTR_FLAG_DATA or _RNDV
  * the callback may return UCS_INPROGRESS and so owns data until ucp_am_recv_data_nbx or
- * ucp_am_data_release. Returning UCS_OK gives data back; a descriptor whose receive was not begun by
- * then is dropped, and its sender completes. */
+ * ucp_am_data_release. Returning UCS_OK gives data back; a descriptor whose receive was not begun
+ * by then is dropped, and its sender completes. */
 typedef ucs_status_t (*ucp_am_recv_callback_t)(void *arg, const void *header, size_t header_length,
                                                void *data, size_t length,
                                                const ucp_am_recv_param_t *param);
@@ -169,7 +169,7 @@ typedef struct ucp_context_attr {
     size_t            request_size;  /* bytes the library needs before a request handle; the user's
                                       * own request_size is not in it */
     ucs_thread_mode_t thread_mode;
-    uint64_t          memory_types;  /* bits (1 << ucs_memory_type_t) that can be sent and received */
+    uint64_t          memory_types;  /* bits (1 << ucs_memory_type_t) of usable buffers */
     char              name[UCP_ENTITY_NAME_MAX];
     size_t            device_counter_size;  /* bytes of a counter in GPU memory */
 } ucp_context_attr_t;
@@ -266,8 +266,8 @@ enum ucp_ep_params_field {
 
 enum ucp_ep_params_flags_field {
     UCP_EP_PARAMS_FLAGS_CLIENT_SERVER  = UCS_BIT(0),  /* connect to sockaddr */
-    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK    = UCS_BIT(1),  /* never pair with an endpoint of this worker */
-    UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID = UCS_BIT(2)   /* pass the worker's client_id to the server */
+    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK    = UCS_BIT(1),  /* never pair with this worker's own */
+    UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID = UCS_BIT(2)   /* tell the server the client_id */
 };
 
 /* What a failed peer means for the endpoint. */
@@ -544,9 +544,9 @@ typedef struct ucp_dt_remote_sgl {
     const ucp_rkey_h *rkeys;
 } ucp_dt_remote_sgl_t;
 
-/* Functions of a generic data type. For each operation: one start_..., then packed_size and calls of
- * pack or unpack by offsets that ascend without gaps, then exactly one finish; all from one thread
- * at a time. start_... gets the context of ucp_dt_create_generic and returns the state. */
+/* Functions of a generic data type. For each operation: one start_..., then packed_size and calls
+ * of pack or unpack by offsets that ascend without gaps, then exactly one finish; all from one
+ * thread at a time. start_... gets the context of ucp_dt_create_generic and returns the state. */
 typedef struct ucp_generic_dt_ops {
     void *(*start_pack)(void *context, const void *buffer, size_t count);
     void *(*start_unpack)(void *context, void *buffer, size_t count);
@@ -611,7 +611,8 @@ struct ucp_tag_recv_info {
 typedef struct {
     uint32_t op_attr_mask;  /* ucp_op_attr_t: which fields count, and flags for all operations */
     uint32_t flags;         /* of the one operation: UCP_AM_SEND_..., UCP_STREAM_RECV_..., ... */
-    void     *request;      /* memory of the caller: the end of attr.request_size bytes, 8-aligned */
+    void     *request;      /* caller's memory: address of the end of request_size bytes (of
+                             * ucp_context_query), a multiple of 8 */
 
     union {
         ucp_send_nbx_callback_t         send;

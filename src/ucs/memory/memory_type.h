@@ -1,8 +1,8 @@
 /* Halyard: kinds of memory that a buffer can lie in.
  *
- * The values are part of the binary interface. Programs built with headers older than 1.14 know only
- * the first five and pass 5 for "unknown"; the library therefore takes every kind that it cannot
- * handle as a wish to detect the kind itself.
+ * The values are part of the binary interface. Programs built with headers older than 1.14 know
+ * only the first five and pass 5 for "unknown"; the library therefore takes every kind that it
+ * cannot handle as a wish to detect the kind itself.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -2,7 +2,7 @@
  *
  * Installed, so it must compile as C89, C11, C++11 and C++20 without a warning and may define only
  * names that programs written for UCX expect. What only Halyard's own sources use is in
- * <ucs/sys/compiler.h>; the names both define are guarded there and here.
+ * <ucs/sys/compiler.h>; no name stands in both.
  * Included by every public header.
  *
  * SPDX-License-Identifier: BSD-3-Clause

@@ -15,6 +15,7 @@
 #define UCT_MAJOR_BIT 24ul
 #define UCT_MINOR_BIT 16ul
 
-#define UCT_API ((1ul * UCT_VERNO_MAJOR << UCT_MAJOR_BIT) | (1ul * UCT_VERNO_MINOR << UCT_MINOR_BIT))
+#define UCT_API \
+    ((1ul * UCT_VERNO_MAJOR << UCT_MAJOR_BIT) | (1ul * UCT_VERNO_MINOR << UCT_MINOR_BIT))
 
 #endif
