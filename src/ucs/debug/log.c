@@ -1,0 +1,535 @@
+/* Halyard: logging.
+ *
+ * No locks: a message may come from any thread, and from the child of a fork that happened while
+ * another thread was logging. Lines are whole because each is one write(2) in append mode. The
+ * configuration is read by whoever logs first; who logs at the same moment gets the defaults.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UCS_LOG_LINE_MAX       2048
+#define UCS_LOG_HANDLERS_MAX   32
+#define UCS_LOG_COMPONENTS_MAX 16
+#define UCS_LOG_LEVELS_MAX     256
+#define UCS_LOG_FRAMES_MAX     32
+
+#define UCS_LOG_SITE_BURST     5
+#define UCS_LOG_SITE_PERIOD_NS 10000000000ull
+
+enum {
+    UCS_LOG_INIT_NONE,
+    UCS_LOG_INIT_RUNNING,
+    UCS_LOG_INIT_DONE
+};
+
+enum {
+    UCS_LOG_FD_CLOSED  = -1,
+    UCS_LOG_FD_OPENING = -2,
+    UCS_LOG_FD_FAILED  = -3
+};
+
+typedef struct {
+    char            name[sizeof(((ucs_log_component_config_t *)0)->name)];
+    ucs_log_level_t level;
+} ucs_log_component_level_t;
+
+int ucs_log_threshold = UCS_LOG_LEVEL_PRINT;
+
+const char *ucs_log_level_names[] = {
+    [UCS_LOG_LEVEL_FATAL]       = "FATAL",
+    [UCS_LOG_LEVEL_ERROR]       = "ERROR",
+    [UCS_LOG_LEVEL_WARN]        = "WARN",
+    [UCS_LOG_LEVEL_DIAG]        = "DIAG",
+    [UCS_LOG_LEVEL_INFO]        = "INFO",
+    [UCS_LOG_LEVEL_DEBUG]       = "DEBUG",
+    [UCS_LOG_LEVEL_TRACE]       = "TRACE",
+    [UCS_LOG_LEVEL_TRACE_REQ]   = "REQ",
+    [UCS_LOG_LEVEL_TRACE_DATA]  = "DATA",
+    [UCS_LOG_LEVEL_TRACE_ASYNC] = "ASYNC",
+    [UCS_LOG_LEVEL_TRACE_FUNC]  = "FUNC",
+    [UCS_LOG_LEVEL_TRACE_POLL]  = "POLL",
+    [UCS_LOG_LEVEL_LAST]        = "LAST",
+    [UCS_LOG_LEVEL_PRINT]       = "PRINT"
+};
+
+static struct {
+    int                       init_state;
+    ucs_log_level_t           level;            /* of components not named */
+    unsigned                  component_count;
+    ucs_log_component_level_t components[UCS_LOG_COMPONENTS_MAX];
+
+    int                       handler_count;
+    ucs_log_func_t            handlers[UCS_LOG_HANDLERS_MAX];
+
+    char                      path[UCS_LOG_PATH_MAX];
+    char                      filter[UCS_LOG_PATH_MAX];
+    size_t                    size_max;
+    int                       fd;
+    pid_t                     fd_pid;           /* who opened fd: the name may hold the pid */
+    size_t                    written;          /* bytes since then */
+} ucs_logger = {
+    .level         = UCS_LOG_LEVEL_WARN,
+    .handler_count = 1,
+    .handlers      = {ucs_log_default_handler},
+    .fd            = UCS_LOG_FD_CLOSED
+};
+
+/* ------------------------------------------------------------------ levels */
+
+static int ucs_log_parse_level(const char *text, size_t length, ucs_log_level_t *level_p)
+{
+    int level;
+
+    for (level = 0; level < UCS_LOG_LEVEL_LAST; ++level) {
+        if ((strlen(ucs_log_level_names[level]) == length) &&
+            !strncasecmp(ucs_log_level_names[level], text, length)) {
+            *level_p = (ucs_log_level_t)level;
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+/* The most detailed level of all. */
+static int ucs_log_max_level(void)
+{
+    int level = ucs_logger.level;
+    unsigned i;
+
+    for (i = 0; i < ucs_logger.component_count; ++i) {
+        level = ucs_max(level, (int)ucs_logger.components[i].level);
+    }
+
+    return level;
+}
+
+ucs_status_t ucs_log_set_levels(const char *text)
+{
+    ucs_log_component_level_t components[UCS_LOG_COMPONENTS_MAX];
+    ucs_log_level_t level = ucs_logger.level;
+    unsigned count        = 0;
+    const char *item, *equals;
+    size_t length, name_length;
+
+    if ((text == NULL) || (text[0] == '\0')) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    for (item = text; *item != '\0'; item += length + (item[length] == ',')) {
+        length = strcspn(item, ",");
+        equals = memchr(item, '=', length);
+        if (equals == NULL) {
+            if (!ucs_log_parse_level(item, length, &level)) {
+                return UCS_ERR_INVALID_PARAM;
+            }
+            continue;
+        }
+
+        name_length = (size_t)(equals - item);
+        if ((count == UCS_LOG_COMPONENTS_MAX) || (name_length == 0) ||
+            (name_length >= sizeof(components[0].name)) ||
+            !ucs_log_parse_level(equals + 1, length - name_length - 1, &components[count].level)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+
+        memcpy(components[count].name, item, name_length);
+        components[count].name[name_length] = '\0';
+        ++count;
+    }
+
+    ucs_logger.level = level;
+    memcpy(ucs_logger.components, components, count * sizeof(components[0]));
+    ucs_logger.component_count = count;
+    __atomic_store_n(&ucs_log_threshold, ucs_log_max_level(), __ATOMIC_RELAXED);
+    return UCS_OK;
+}
+
+static ucs_log_level_t ucs_log_component_level(const char *component)
+{
+    unsigned i;
+
+    for (i = 0; i < ucs_logger.component_count; ++i) {
+        if (!strcmp(ucs_logger.components[i].name, component)) {
+            return ucs_logger.components[i].level;
+        }
+    }
+
+    return ucs_logger.level;
+}
+
+/* ------------------------------------------------------------------ where it goes */
+
+/* The configured name with %p and %h filled in. Not zero if it fits. */
+static int ucs_log_expand_path(const char *pattern, char *path, size_t max)
+{
+    char value[256];
+    size_t length = 0;
+    int ret;
+
+    for (; *pattern != '\0'; ++pattern) {
+        value[0] = *pattern;
+        value[1] = '\0';
+        if ((pattern[0] == '%') && (pattern[1] == 'p')) {
+            snprintf(value, sizeof(value), "%d", (int)ucs_sys_getpid());
+            ++pattern;
+        } else if ((pattern[0] == '%') && (pattern[1] == 'h')) {
+            ucs_sys_hostname(value, sizeof(value));
+            ++pattern;
+        } else if ((pattern[0] == '%') && (pattern[1] == '%')) {
+            ++pattern;
+        }
+
+        ret = snprintf(path + length, max - length, "%s", value);
+        if ((size_t)ret >= max - length) {
+            return 0;
+        }
+        length += (size_t)ret;
+    }
+
+    return 1;
+}
+
+/* Open the file; where that fails the messages go to stderr, the complaint first. The table is used
+ * without its fault points: a log line must not count as a call of the code under test. */
+static int ucs_log_open(void)
+{
+    char path[UCS_LOG_PATH_MAX + 256];
+    char text[UCS_LOG_PATH_MAX + 512];
+    struct stat info;
+    int fd = -1, ret;
+
+    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path))) {
+        fd = ucs_sys->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    } else {
+        errno = ENAMETOOLONG;
+    }
+
+    if (fd < 0) {
+        ret = snprintf(text, sizeof(text), "ucs: cannot open log file '%s': %m; using stderr\n",
+                       ucs_logger.path);
+        (void)!ucs_sys->write(STDERR_FILENO, text, ucs_min((size_t)ret, sizeof(text) - 1));
+        return UCS_LOG_FD_FAILED;
+    }
+
+    ucs_logger.written = (ucs_sys->fstat(fd, &info) == 0) ? (size_t)info.st_size : 0;
+    ucs_logger.fd_pid  = ucs_sys_getpid();
+    return fd;
+}
+
+/* A file that has reached its size becomes NAME.1, replacing what had that name. */
+static void ucs_log_rotate(void)
+{
+    char path[UCS_LOG_PATH_MAX + 256];
+    char old_path[UCS_LOG_PATH_MAX + 258];
+
+    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path))) {
+        snprintf(old_path, sizeof(old_path), "%s.1", path);
+        (void)!ucs_sys->rename(path, old_path);
+    }
+}
+
+/* The descriptor to write a line of `length` bytes to. A thread that finds another one opening the
+ * file takes stderr rather than wait: it might be waiting for a thread that a fork left behind. */
+static int ucs_log_get_fd(size_t length)
+{
+    int fd = __atomic_load_n(&ucs_logger.fd, __ATOMIC_ACQUIRE); /* A0 */
+    int full, forked;
+
+    if ((ucs_logger.path[0] == '\0') || (fd == UCS_LOG_FD_OPENING) || (fd == UCS_LOG_FD_FAILED)) {
+        return STDERR_FILENO;
+    }
+
+    full   = (fd >= 0) && (ucs_logger.size_max > 0) &&
+             (__atomic_add_fetch(&ucs_logger.written, length, __ATOMIC_RELAXED) >
+              ucs_logger.size_max);
+    forked = (fd >= 0) && (ucs_logger.fd_pid != ucs_sys_getpid());
+    if ((fd >= 0) && !full && !forked) {
+        return fd;
+    }
+
+    if (!__atomic_compare_exchange_n(&ucs_logger.fd, &fd, UCS_LOG_FD_OPENING, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE)) {
+        return STDERR_FILENO;
+    }
+
+    if (fd >= 0) {
+        if (full && !forked) {
+            ucs_log_rotate();
+        }
+        ucs_sys->close(fd);
+    }
+
+    fd = ucs_log_open();
+    __atomic_store_n(&ucs_logger.fd, fd, __ATOMIC_RELEASE); /* R0 */
+    return (fd >= 0) ? fd : STDERR_FILENO;
+}
+
+ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter)
+{
+    int fd;
+
+    name          = (name != NULL) ? name : "";
+    source_filter = (source_filter != NULL) ? source_filter : "";
+    if ((strlen(name) >= sizeof(ucs_logger.path)) ||
+        (strlen(source_filter) >= sizeof(ucs_logger.filter))) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    fd = __atomic_exchange_n(&ucs_logger.fd, UCS_LOG_FD_OPENING, __ATOMIC_ACQUIRE);
+    if (fd >= 0) {
+        ucs_sys->close(fd);
+    }
+
+    strcpy(ucs_logger.path, name);
+    strcpy(ucs_logger.filter, source_filter);
+    ucs_logger.size_max = size_max;
+    __atomic_store_n(&ucs_logger.fd, UCS_LOG_FD_CLOSED, __ATOMIC_RELEASE); /* R0 */
+    return UCS_OK;
+}
+
+/* ------------------------------------------------------------------ the default handler */
+
+static const char *ucs_log_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return (slash != NULL) ? slash + 1 : path;
+}
+
+/* Text appended at `length`, cut at the end of the line buffer; returns the new length. */
+static size_t ucs_log_append(char *line, size_t length, const char *fmt, ...) UCS_PRINTF(3, 4);
+
+static size_t ucs_log_append(char *line, size_t length, const char *fmt, ...)
+{
+    va_list ap;
+    int ret;
+
+    va_start(ap, fmt);
+    ret = vsnprintf(line + length, UCS_LOG_LINE_MAX - length, fmt, ap);
+    va_end(ap);
+    return (ret < 0) ? length : ucs_min(length + (size_t)ret, (size_t)UCS_LOG_LINE_MAX - 1);
+}
+
+ucs_log_func_rc_t
+ucs_log_default_handler(const char *file, unsigned line_number, const char *function UCS_UNUSED,
+                        ucs_log_level_t level, const ucs_log_component_config_t *comp_conf,
+                        const char *message, va_list ap)
+{
+    int saved_errno  = errno;
+    uint64_t wall_ns = ucs_sys_wall_clock_ns();
+    char line[UCS_LOG_LINE_MAX], host[64];
+    size_t length;
+    int ret;
+
+    if ((ucs_logger.filter[0] != '\0') && (level != UCS_LOG_LEVEL_FATAL) &&
+        (fnmatch(ucs_logger.filter, file, 0) != 0) &&
+        (fnmatch(ucs_logger.filter, ucs_log_file_name(file), 0) != 0)) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+
+    ucs_sys_hostname(host, sizeof(host));
+    length = ucs_log_append(line, 0, "[%llu.%06llu] [%s:%d] %s %s ",
+                            (unsigned long long)(wall_ns / 1000000000ull),
+                            (unsigned long long)(wall_ns / 1000ull % 1000000ull), host,
+                            (int)ucs_sys_getpid(), comp_conf->name, ucs_log_level_names[level]);
+    if ((level == UCS_LOG_LEVEL_FATAL) || (level >= UCS_LOG_LEVEL_DEBUG)) {
+        length = ucs_log_append(line, length, "%s:%u ", ucs_log_file_name(file), line_number);
+    }
+
+    errno = saved_errno;
+    ret   = vsnprintf(line + length, sizeof(line) - length, message, ap);
+    if ((ret > 0) && ((size_t)ret >= sizeof(line) - length - 1)) {
+        length = sizeof(line) - 5;
+        memcpy(line + length, "...", 3);
+        length += 3;
+    } else if (ret > 0) {
+        length += (size_t)ret;
+    }
+
+    line[length++] = '\n';
+    (void)!ucs_sys->write(ucs_log_get_fd(length), line, length);
+    errno = saved_errno;
+    return UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+/* ------------------------------------------------------------------ handlers */
+
+void ucs_log_push_handler(ucs_log_func_t handler)
+{
+    int count = __atomic_load_n(&ucs_logger.handler_count, __ATOMIC_RELAXED);
+
+    if (handler == NULL) {
+        return;
+    }
+    if (count == UCS_LOG_HANDLERS_MAX) {
+        ucs_warn("more than %d log handlers: the last one is ignored", UCS_LOG_HANDLERS_MAX);
+        return;
+    }
+
+    __atomic_store_n(&ucs_logger.handlers[count], handler, __ATOMIC_RELAXED);
+    __atomic_store_n(&ucs_logger.handler_count, count + 1, __ATOMIC_RELEASE); /* R1 */
+}
+
+void ucs_log_pop_handler(void)
+{
+    int count = __atomic_load_n(&ucs_logger.handler_count, __ATOMIC_RELAXED);
+
+    if (count > 0) {
+        __atomic_store_n(&ucs_logger.handler_count, count - 1, __ATOMIC_RELEASE); /* R1 */
+    }
+}
+
+unsigned ucs_log_num_handlers(void)
+{
+    return (unsigned)__atomic_load_n(&ucs_logger.handler_count, __ATOMIC_RELAXED);
+}
+
+static void ucs_log_call_handlers(const char *file, unsigned line, const char *function,
+                                  const char *component, ucs_log_level_t level,
+                                  const char *message, va_list ap)
+{
+    ucs_log_component_config_t config = {
+        .log_level   = ucs_log_component_level(component),
+        .file_filter = ucs_logger.filter[0] ? ucs_logger.filter : "*"
+    };
+    ucs_log_func_rc_t rc = UCS_LOG_FUNC_RC_CONTINUE;
+    ucs_log_func_t handler;
+    va_list copy;
+    int i;
+
+    snprintf(config.name, sizeof(config.name), "%s", component);
+    i = __atomic_load_n(&ucs_logger.handler_count, __ATOMIC_ACQUIRE); /* A1 */
+    while ((i-- > 0) && (rc == UCS_LOG_FUNC_RC_CONTINUE)) {
+        handler = __atomic_load_n(&ucs_logger.handlers[i], __ATOMIC_RELAXED);
+        va_copy(copy, ap);
+        rc = handler(file, line, function, level, &config, message, copy);
+        va_end(copy);
+    }
+}
+
+static void ucs_log_forward(const char *file, unsigned line, const char *function,
+                            const char *component, ucs_log_level_t level, const char *message, ...)
+    UCS_PRINTF(6, 7);
+
+static void ucs_log_forward(const char *file, unsigned line, const char *function,
+                            const char *component, ucs_log_level_t level, const char *message, ...)
+{
+    va_list ap;
+
+    va_start(ap, message);
+    ucs_log_call_handlers(file, line, function, component, level, message, ap);
+    va_end(ap);
+}
+
+/* ------------------------------------------------------------------ dispatch */
+
+static void ucs_log_read_config(void)
+{
+    const char *text = secure_getenv("UCX_LOG_LEVEL");
+
+    if ((text == NULL) || (ucs_log_set_levels(text) != UCS_OK)) {
+        __atomic_store_n(&ucs_log_threshold, ucs_log_max_level(), __ATOMIC_RELAXED);
+    }
+
+    (void)ucs_log_set_file(secure_getenv("UCX_LOG_FILE"), 0, NULL);
+}
+
+static void ucs_log_init(void)
+{
+    int expected = UCS_LOG_INIT_NONE;
+
+    if (__atomic_compare_exchange_n(&ucs_logger.init_state, &expected, UCS_LOG_INIT_RUNNING, 0,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        ucs_log_read_config();
+        __atomic_store_n(&ucs_logger.init_state, UCS_LOG_INIT_DONE, __ATOMIC_RELAXED);
+    }
+}
+
+/* True if the place may speak now; *missed_p is what it had to keep to itself before. Races between
+ * threads can only make a count a little wrong. */
+static int ucs_log_site_admit(ucs_log_site_t *site, uint32_t *missed_p)
+{
+    uint64_t now   = ucs_sys_clock_ns();
+    uint64_t start = __atomic_load_n(&site->period_start_ns, __ATOMIC_RELAXED);
+
+    *missed_p = 0;
+    if ((start == 0) || (now - start > UCS_LOG_SITE_PERIOD_NS)) {
+        __atomic_store_n(&site->period_start_ns, now | 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&site->shown, 1, __ATOMIC_RELAXED);
+        *missed_p = __atomic_exchange_n(&site->suppressed, 0, __ATOMIC_RELAXED);
+        return 1;
+    }
+
+    if (__atomic_add_fetch(&site->shown, 1, __ATOMIC_RELAXED) <= UCS_LOG_SITE_BURST) {
+        return 1;
+    }
+
+    __atomic_sub_fetch(&site->shown, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&site->suppressed, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+void ucs_log_dispatch(ucs_log_site_t *site, const char *function, ucs_log_level_t level,
+                      const char *fmt, ...)
+{
+    int saved_errno = errno;
+    uint32_t missed = 0;
+    va_list ap;
+
+    ucs_log_init();
+    if ((level != UCS_LOG_LEVEL_PRINT) && (level > ucs_log_component_level(site->component))) {
+        goto out;
+    }
+    if ((level <= UCS_LOG_LEVEL_INFO) && !ucs_log_site_admit(site, &missed)) {
+        goto out;
+    }
+
+    if (missed > 0) {
+        ucs_log_forward(site->file, site->line, function, site->component, level,
+                        "the next message came %u more times and was not shown", missed);
+    }
+
+    errno = saved_errno;
+    va_start(ap, fmt);
+    ucs_log_call_handlers(site->file, site->line, function, site->component, level, fmt, ap);
+    va_end(ap);
+
+out:
+    errno = saved_errno;
+}
+
+void ucs_log_fatal(const char *file, unsigned line, const char *function, const char *component,
+                   const char *fmt, ...)
+{
+    int saved_errno = errno;
+    void *frames[UCS_LOG_FRAMES_MAX];
+    va_list ap;
+    int count;
+
+    ucs_log_init();
+    errno = saved_errno;
+    va_start(ap, fmt);
+    ucs_log_call_handlers(file, line, function, component, UCS_LOG_LEVEL_FATAL, fmt, ap);
+    va_end(ap);
+
+    count = backtrace(frames, UCS_LOG_FRAMES_MAX);
+    backtrace_symbols_fd(frames, count, STDERR_FILENO);
+    abort();
+}

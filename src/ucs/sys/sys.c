@@ -1,0 +1,455 @@
+/* Halyard: the real system calls, and facts about the machine.
+ *
+ * The table is constant; replacing it swaps one pointer. The facts are read lazily and kept, since
+ * they do not change while a process lives.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <ucs/sys/sys.h>
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ipc.h>
+#include <sys/random.h>
+#include <sys/shm.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------ the real table */
+
+static uint64_t ucs_sys_real_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t ucs_sys_real_wall_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* FNV-1a: for identities only, where it mixes a few dozen bytes well enough. */
+static uint64_t ucs_sys_hash(const void *data, size_t length, uint64_t seed)
+{
+    const unsigned char *bytes = data;
+    uint64_t hash              = 0xcbf29ce484222325ull ^ seed;
+    size_t i;
+
+    for (i = 0; i < length; ++i) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+    }
+
+    return hash;
+}
+
+static uint64_t ucs_sys_real_random64(void)
+{
+    struct {
+        uint64_t clock_ns;
+        uint64_t thread;
+        uint64_t count;
+    } weak;
+    static uint64_t count;
+    uint64_t value;
+    ssize_t ret;
+
+    do {
+        ret = getrandom(&value, sizeof(value), 0);
+    } while ((ret < 0) && (errno == EINTR));
+    if (ret == (ssize_t)sizeof(value)) {
+        return value;
+    }
+
+    /* a sandbox forbids getrandom: distinct values still, if not secret ones */
+    weak.clock_ns = ucs_sys_real_clock_ns();
+    weak.thread   = (uint64_t)gettid();
+    weak.count    = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    return ucs_sys_hash(&weak, sizeof(weak), 0);
+}
+
+static void ucs_sys_real_sleep_ns(uint64_t duration_ns)
+{
+    struct timespec left = {
+        .tv_sec  = (time_t)(duration_ns / 1000000000ull),
+        .tv_nsec = (long)(duration_ns % 1000000000ull)
+    };
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {
+    }
+}
+
+static void *ucs_sys_real_memalign(size_t alignment, size_t size)
+{
+    void *ptr = NULL;
+    int error = posix_memalign(&ptr, alignment, size);
+
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+
+    return ptr;
+}
+
+static int ucs_sys_real_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags, mode);
+}
+
+static int ucs_sys_real_fcntl(int fd, int cmd, long arg)
+{
+    return fcntl(fd, cmd, arg);
+}
+
+static ucs_sys_id128_t ucs_sys_boot_id_value;
+
+/* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" to its 128 bits; not zero if it was one. */
+static int ucs_sys_parse_uuid(const char *text, ucs_sys_id128_t *id_p)
+{
+    ucs_sys_id128_t id = {{0, 0}};
+    unsigned digits    = 0;
+    int value;
+
+    for (; (*text != '\0') && (digits < 32); ++text) {
+        if (*text == '-') {
+            continue;
+        }
+        if (!isxdigit((unsigned char)*text)) {
+            return 0;
+        }
+        value = isdigit((unsigned char)*text) ? *text - '0' :
+                                                tolower((unsigned char)*text) - 'a' + 10;
+        id.words[digits / 16] = (id.words[digits / 16] << 4) | (uint64_t)value;
+        ++digits;
+    }
+
+    *id_p = id;
+    return (digits == 32) && ((id.words[0] | id.words[1]) != 0);
+}
+
+static void ucs_sys_read_boot_id(void)
+{
+    char text[256] = "";
+    size_t length;
+
+    if ((ucs_sys_read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text), &length) ==
+         UCS_OK) &&
+        ucs_sys_parse_uuid(text, &ucs_sys_boot_id_value)) {
+        return;
+    }
+
+    ucs_sys_hostname(text, sizeof(text));
+    ucs_sys_boot_id_value.words[0] = ucs_sys_hash(text, strlen(text), 1) | 1;
+    ucs_sys_boot_id_value.words[1] = ucs_sys_hash(text, strlen(text), 2);
+}
+
+static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, ucs_sys_read_boot_id);
+    *id_p = ucs_sys_boot_id_value;
+}
+
+const ucs_sys_ops_t ucs_sys_real = {
+    .clock_ns          = ucs_sys_real_clock_ns,
+    .wall_clock_ns     = ucs_sys_real_wall_clock_ns,
+    .random64          = ucs_sys_real_random64,
+    .getpid            = getpid,
+    .gettid            = gettid,
+    .geteuid           = geteuid,
+    .boot_id           = ucs_sys_real_boot_id,
+    .gethostname       = gethostname,
+    .sched_yield       = sched_yield,
+    .sleep_ns          = ucs_sys_real_sleep_ns,
+    .malloc            = malloc,
+    .calloc            = calloc,
+    .realloc           = realloc,
+    .memalign          = ucs_sys_real_memalign,
+    .free              = free,
+    .mmap              = mmap,
+    .munmap            = munmap,
+    .mprotect          = mprotect,
+    .madvise           = madvise,
+    .memfd_create      = memfd_create,
+    .ftruncate         = ftruncate,
+    .fallocate         = fallocate,
+    .shm_open          = shm_open,
+    .shm_unlink        = shm_unlink,
+    .shmget            = shmget,
+    .shmat             = shmat,
+    .shmdt             = shmdt,
+    .shmctl            = shmctl,
+    .open              = ucs_sys_real_open,
+    .close             = close,
+    .read              = read,
+    .write             = write,
+    .fstat             = fstat,
+    .fchmod            = fchmod,
+    .fcntl             = ucs_sys_real_fcntl,
+    .unlink            = unlink,
+    .rename            = rename,
+    .socket            = socket,
+    .socketpair        = socketpair,
+    .bind              = bind,
+    .listen            = listen,
+    .connect           = connect,
+    .accept4           = accept4,
+    .shutdown          = shutdown,
+    .getsockname       = getsockname,
+    .getsockopt        = getsockopt,
+    .setsockopt        = setsockopt,
+    .sendmsg           = sendmsg,
+    .recvmsg           = recvmsg,
+    .poll              = poll,
+    .epoll_create1     = epoll_create1,
+    .epoll_ctl         = epoll_ctl,
+    .epoll_wait        = epoll_wait,
+    .eventfd           = eventfd,
+    .process_vm_readv  = process_vm_readv,
+    .process_vm_writev = process_vm_writev
+};
+
+const ucs_sys_ops_t *ucs_sys = &ucs_sys_real;
+
+const ucs_sys_ops_t *ucs_sys_set(const ucs_sys_ops_t *ops)
+{
+    const ucs_sys_ops_t *previous = ucs_sys;
+
+    ucs_sys = (ops != NULL) ? ops : &ucs_sys_real;
+    return previous;
+}
+
+/* ------------------------------------------------------------------ helpers on the table */
+
+char *ucs_sys_strndup(const char *str, size_t max)
+{
+    size_t length = strnlen(str, max);
+    char *copy    = ucs_sys_malloc(length + 1);
+
+    if (copy != NULL) {
+        memcpy(copy, str, length);
+        copy[length] = '\0';
+    }
+
+    return copy;
+}
+
+char *ucs_sys_strdup(const char *str)
+{
+    return ucs_sys_strndup(str, SIZE_MAX - 1);
+}
+
+void ucs_sys_hostname(char *name, size_t max)
+{
+    if (max == 0) {
+        return;
+    }
+
+    name[0] = '\0';
+    if ((ucs_sys->gethostname(name, max) != 0) && (errno != ENAMETOOLONG)) {
+        name[0] = '\0';
+    }
+
+    name[max - 1] = '\0';
+    if (name[0] == '\0') {
+        snprintf(name, max, "unknown");
+    }
+}
+
+ucs_status_t ucs_sys_read_file(const char *path, char *buf, size_t max, size_t *length_p)
+{
+    ucs_status_t status = UCS_OK;
+    size_t length       = 0;
+    ssize_t ret;
+    int fd;
+
+    if (max == 0) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    fd = ucs_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    /* one byte past the last that fits would show a file that is too large */
+    while (length < max) {
+        ret = ucs_sys_read(fd, buf + length, max - length);
+        if (ret > 0) {
+            length += (size_t)ret;
+        } else if ((ret == 0) || (errno != EINTR)) {
+            status = (ret == 0) ? UCS_OK : UCS_ERR_IO_ERROR;
+            break;
+        }
+    }
+
+    ucs_sys_close(fd);
+    if (length == max) {
+        length = max - 1;
+        status = UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    buf[length] = '\0';
+    *length_p   = length;
+    return status;
+}
+
+/* ------------------------------------------------------------------ facts about the machine */
+
+size_t ucs_sys_page_size(void)
+{
+    static size_t page_size;
+    size_t value = __atomic_load_n(&page_size, __ATOMIC_RELAXED);
+    long ret;
+
+    if (value == 0) {
+        ret   = sysconf(_SC_PAGESIZE);
+        value = (ret > 0) ? (size_t)ret : 4096;
+        __atomic_store_n(&page_size, value, __ATOMIC_RELAXED);
+    }
+
+    return value;
+}
+
+unsigned ucs_sys_num_cpus(void)
+{
+    cpu_set_t set;
+    long online;
+    int count = 0;
+
+    /* a machine with more CPUs than the set holds makes the call fail: count those online */
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        count = CPU_COUNT(&set);
+    } else {
+        online = sysconf(_SC_NPROCESSORS_ONLN);
+        count  = (online > 0) ? (int)online : 1;
+    }
+
+    return (count > 0) ? (unsigned)count : 1;
+}
+
+/* Bytes in a file that holds one number; SIZE_MAX for "max", what is no number, or no file. */
+static size_t ucs_sys_read_limit(const char *path)
+{
+    char text[64];
+    uint64_t value;
+    size_t length;
+    char *end;
+
+    if ((ucs_sys_read_file(path, text, sizeof(text), &length) != UCS_OK) ||
+        !isdigit((unsigned char)text[0])) {
+        return SIZE_MAX;
+    }
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    return ((errno == 0) && (value > 0) && (value <= SIZE_MAX)) ? (size_t)value : SIZE_MAX;
+}
+
+/* The least limit from a cgroup up to the root: `group` is its path as /proc/self/cgroup has it. In
+ * a container the upper part of that path is often not mounted; the mounted root then counts. */
+static size_t ucs_sys_cgroup_limit(const char *mount, const char *group, const char *file)
+{
+    size_t limit = SIZE_MAX;
+    char path[PATH_MAX], prefix[PATH_MAX / 2];
+    char *slash;
+
+    if (snprintf(prefix, sizeof(prefix), "%s", group) >= (int)sizeof(prefix)) {
+        prefix[0] = '\0';
+    }
+
+    for (;;) {
+        if (snprintf(path, sizeof(path), "%s%s/%s", mount, prefix, file) < (int)sizeof(path)) {
+            limit = ucs_min(limit, ucs_sys_read_limit(path));
+        }
+
+        slash = strrchr(prefix, '/');
+        if (slash == NULL) {
+            return limit;
+        }
+        *slash = '\0';
+    }
+}
+
+/* A line of /proc/self/cgroup is "ID:controllers:path"; no controllers means v2. */
+static size_t ucs_sys_cgroup_line_limit(const char *line)
+{
+    const char *controllers = strchr(line, ':');
+    const char *group;
+    char list[128];
+
+    group = (controllers != NULL) ? strchr(controllers + 1, ':') : NULL;
+    if (group == NULL) {
+        return SIZE_MAX;
+    }
+
+    if (group == controllers + 1) {
+        return ucs_min(ucs_sys_cgroup_limit("/sys/fs/cgroup", group + 1, "memory.max"),
+                       ucs_sys_cgroup_limit("/sys/fs/cgroup/unified", group + 1, "memory.max"));
+    }
+
+    snprintf(list, sizeof(list), ",%.*s,", (int)(group - controllers - 1), controllers + 1);
+    if (strstr(list, ",memory,") == NULL) {
+        return SIZE_MAX;
+    }
+
+    return ucs_sys_cgroup_limit("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes");
+}
+
+static size_t ucs_sys_compute_memory_limit(void)
+{
+    size_t limit = SIZE_MAX;
+    long pages   = sysconf(_SC_PHYS_PAGES);
+    char text[8192];
+    char *line, *saved;
+    size_t length;
+    ucs_status_t status;
+
+    if (pages > 0) {
+        limit = (size_t)pages * ucs_sys_page_size();
+    }
+
+    status = ucs_sys_read_file("/proc/self/cgroup", text, sizeof(text), &length);
+    if ((status != UCS_OK) && (status != UCS_ERR_EXCEEDS_LIMIT)) {
+        return limit;
+    }
+
+    for (line = strtok_r(text, "\n", &saved); line != NULL; line = strtok_r(NULL, "\n", &saved)) {
+        limit = ucs_min(limit, ucs_sys_cgroup_line_limit(line));
+    }
+
+    return limit;
+}
+
+size_t ucs_sys_memory_limit(void)
+{
+    static size_t cached;
+    size_t limit = __atomic_load_n(&cached, __ATOMIC_RELAXED);
+
+    /* two threads may both compute it, and come to the same */
+    if (limit == 0) {
+        limit = ucs_sys_compute_memory_limit();
+        __atomic_store_n(&cached, limit, __ATOMIC_RELAXED);
+    }
+
+    return limit;
+}
