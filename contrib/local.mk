@@ -1,2 +1,10 @@
 # Halyard: scripts that belong in the release archive.
 # SPDX-License-Identifier: BSD-3-Clause
+
+EXTRA_DIST += .ci/run .clang-format \
+	contrib/check-style.allow \
+	contrib/check-style.sh \
+	contrib/check.sh \
+	contrib/packages.sh \
+	contrib/quickstart.sh \
+	contrib/run-limited.sh

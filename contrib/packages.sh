@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|sanitize|mpi|style ...
+#   packages.sh build|plot|test|clang|mpi|style ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh and .ci/run.
@@ -15,7 +15,6 @@ packages_of() # purpose
                        libhwloc-dev libnuma-dev libfabric-dev ;;
         plot)     echo gnuplot-nox ;;
         test)     echo libgtest-dev gdb procps ;;
-        sanitize) echo libgtest-dev gdb procps ;;
         clang)    echo clang libgtest-dev ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         style)    echo perl-base ;;

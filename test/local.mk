@@ -1,5 +1,20 @@
-# Halyard: tests.
+# Halyard: tests. Each program and script of TESTS runs under a time limit that shows where it
+# hangs; one test of the unit tests has its own, shorter limit (test/gtest/main.cc).
 # SPDX-License-Identifier: BSD-3-Clause
+
+TEST_PROGRAM_LIMIT = 1200
+
+TEST_EXTENSIONS = .sh
+LOG_COMPILER    = $(top_srcdir)/contrib/run-limited.sh
+AM_LOG_FLAGS    = $(TEST_PROGRAM_LIMIT)
+SH_LOG_COMPILER = $(top_srcdir)/contrib/run-limited.sh
+AM_SH_LOG_FLAGS = $(TEST_PROGRAM_LIMIT)
+
+# What tests of the built libraries and programs need to know.
+AM_TESTS_ENVIRONMENT = \
+	HALYARD_SRCDIR='$(abs_top_srcdir)'; export HALYARD_SRCDIR; \
+	HALYARD_BUILDDIR='$(abs_top_builddir)'; export HALYARD_BUILDDIR; \
+	HALYARD_LIBDIR='$(abs_top_builddir)/.libs'; export HALYARD_LIBDIR;
 
 if HAVE_GTEST
 include test/gtest/local.mk

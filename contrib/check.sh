@@ -1,0 +1,304 @@
+#!/bin/bash
+# Halyard: builds in its own folder, runs the tests, and counts what really ran.
+#
+#   check.sh [STAGE...] [--build DIR] [--jobs N] [--no-packages]
+#
+# Stages (without one: --style --gcc):
+#   --style   layer, style and text rules (contrib/check-style.sh)
+#   --gcc     gcc, optimized, assertions on: unit tests, examples
+#   --clang   clang, the same
+#   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
+#   --tsan    ThreadSanitizer
+#   --mpi     gcc build installed, MPI programs over it with Open MPI and MPICH
+#   --dist    release archive, built and installed from itself; a program built against it
+#   --all     all of these
+#
+# Installs the Debian packages that are missing (root or sudo) unless --no-packages is given.
+# Each test runs under a time limit (contrib/run-limited.sh) that shows where it hangs.
+# The last line is "N passed, N failed, N skipped"; exit status 1 if anything failed.
+# SPDX-License-Identifier: BSD-3-Clause
+set -u
+
+readonly BUILD_LIMIT_S=1200
+readonly TESTS_LIMIT_S=1500
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+build_root=$root/build-check
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+packages=yes
+stages=
+passed=0
+failed=0
+skipped=0
+failures=()
+
+usage()
+{
+    sed -n '3,21s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+say()
+{
+    printf '[%4d s] %s\n' $SECONDS "$*"
+}
+
+count() # passed failed skipped
+{
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+}
+
+fail() # what
+{
+    count 0 1 0
+    failures+=("$1")
+    say "FAILED: $1"
+}
+
+# Counts one log: the lines of GoogleTest, or a last line "N passed, N failed, N skipped", or the
+# exit status alone. A log that shows no failure of a run that failed counts as one.
+count_log() # name log exit_status
+{
+    local name=$1 log=$2 rc=$3 ok bad skip line
+    if grep -q '^\[==========\] Running' "$log"; then
+        ok=$(grep -cE '^\[       OK \] .*\([0-9]+ ms\)' "$log")
+        bad=$(grep -cE '^\[  FAILED  \] .*\([0-9]+ ms\)' "$log")
+        skip=$(grep -cE '^\[  SKIPPED \] .*\([0-9]+ ms\)' "$log")
+    elif line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1) &&
+         [ -n "$line" ]; then
+        ok=${line%% *}
+        line=${line#*, }
+        bad=${line%% *}
+        line=${line#*, }
+        skip=${line%% *}
+    else
+        ok=0 bad=0 skip=0
+        case $rc in
+            0)  ok=1 ;;
+            77) skip=1 ;;
+            *)  bad=1 ;;
+        esac
+    fi
+    case $rc in
+        0|77) [ $((ok + bad + skip)) -gt 0 ] || { bad=1; echo "$name: nothing ran" >>"$log"; } ;;
+        *)    [ "$bad" -gt 0 ] || bad=1 ;;
+    esac
+    count "$ok" "$bad" "$skip"
+    say "$name: $ok passed, $bad failed, $skip skipped"
+    if [ "$bad" -gt 0 ]; then
+        failures+=("$name (log: $log)")
+        show_failure "$log"
+    fi
+}
+
+show_failure() # log
+{
+    echo "---------------------------------------- $1"
+    if [ "$(wc -l <"$1")" -le 150 ]; then
+        cat "$1"
+    else
+        grep -nE -B 12 '^\[  FAILED  \]|^\*\*\* |^FAIL|ERROR: |WARNING: ThreadSanitizer|runtime error' \
+            "$1" | head -n 120
+        echo "..."
+        tail -n 60 "$1"
+    fi
+    echo "----------------------------------------"
+}
+
+# Runs a step into a log; on failure shows its end and counts it.
+step() # name log command...
+{
+    local name=$1 log=$2
+    shift 2
+    if "$root/contrib/run-limited.sh" $BUILD_LIMIT_S "$@" >"$log" 2>&1; then
+        return 0
+    fi
+    tail -n 40 "$log"
+    fail "$name (log: $log)"
+    return 1
+}
+
+prepare()
+{
+    if [ ! -x "$root/configure" ] || [ "$root/configure.ac" -nt "$root/configure" ] ||
+       [ "$root/Makefile.am" -nt "$root/Makefile.in" ]; then
+        say "making configure"
+        step autogen "$build_root/autogen.log" "$root/autogen.sh" || return 1
+    fi
+}
+
+build() # stage configure-arguments...
+{
+    local stage=$1 dir=$build_root/$1
+    shift
+    prepare || return 1
+    mkdir -p "$dir"
+    cd "$dir" || return 1
+    say "$stage: building"
+    step "$stage: configure" configure.log "$root/configure" --prefix="$dir/install" \
+         --enable-werror "$@" || return 1
+    step "$stage: build" build.log make -j"$jobs" all || return 1
+    step "$stage: build of the tests" build-tests.log make -j"$jobs" check TESTS= || return 1
+}
+
+run_tests() # stage wrapper...
+{
+    local stage=$1 trs log rc tests
+    shift
+    find . -name '*.trs' -delete
+    tests=$(make -s print-tests)
+    if [ -z "${tests// /}" ]; then
+        fail "$stage: no tests were built"
+        return 1
+    fi
+    say "$stage: testing"
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -k check >tests.log 2>&1
+    for log in $tests; do
+        log=${log%.sh}
+        trs=$log.trs
+        if [ ! -f "$trs" ]; then
+            fail "$stage: $log did not run (log: $PWD/tests.log)"
+            continue
+        fi
+        case $(sed -n 's/^:test-result: //p' "$trs") in
+            PASS*) rc=0 ;;
+            SKIP*) rc=77 ;;
+            *)     rc=1 ;;
+        esac
+        count_log "$stage: $log" "$PWD/$log.log" $rc
+    done
+}
+
+stage_style()
+{
+    mkdir -p "$build_root"
+    "$root/contrib/run-limited.sh" 300 "$root/contrib/check-style.sh" "$root" \
+        >"$build_root/style.log" 2>&1
+    count_log style "$build_root/style.log" $?
+}
+
+stage_gcc()
+{
+    build gcc CC=gcc CXX=g++ --enable-assert && run_tests gcc
+}
+
+stage_clang()
+{
+    build clang CC=clang CXX=clang++ --enable-assert && run_tests clang
+}
+
+stage_asan()
+{
+    export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99
+    export UBSAN_OPTIONS=print_stacktrace=1
+    build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan
+}
+
+# ThreadSanitizer of gcc 12 does not start where the kernel randomizes more address bits than it
+# knows of; without randomization it does.
+stage_tsan()
+{
+    local wrapper=
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98
+    build tsan CC=gcc CXX=g++ --enable-assert --enable-tsan || return
+    echo 'int main(void) { return 0; }' >probe.c
+    if gcc -fsanitize=thread probe.c -o probe 2>probe.log && ! ./probe >>probe.log 2>&1; then
+        if setarch -R ./probe >>probe.log 2>&1; then
+            wrapper="setarch -R"
+        else
+            fail "tsan: a program with ThreadSanitizer does not start here (log: $PWD/probe.log)"
+            return
+        fi
+    fi
+    run_tests tsan $wrapper
+}
+
+install_gcc()
+{
+    build gcc CC=gcc CXX=g++ --enable-assert || return 1
+    step "gcc: install" install.log make install
+}
+
+stage_mpi()
+{
+    install_gcc || return
+    say "mpi: testing"
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/test/mpi/run.sh" \
+        --lib "$PWD/install/lib" --build "$build_root/mpi" >"$build_root/mpi.log" 2>&1
+    count_log mpi "$build_root/mpi.log" $?
+}
+
+# The archive must build, install and remove itself from a read-only copy, and a program must
+# build against what was installed by pkg-config alone.
+stage_dist()
+{
+    local prefix
+    install_gcc || return
+    prefix=$PWD/install
+    say "dist: release archive"
+    step "dist: make distcheck" distcheck.log make -j"$jobs" distcheck && count 1 0 0
+    if step "dist: example against the installed library" example.log bash -c "
+            export PKG_CONFIG_PATH='$prefix/lib/pkgconfig' &&
+            gcc -Wall '$root/examples/hello_tag.c' -o hello_installed \
+                \$(pkg-config --cflags --libs ucx) &&
+            LD_LIBRARY_PATH='$prefix/lib' ./hello_installed"; then
+        count 1 0 0
+    fi
+    if step "dist: example against the static library" static.log bash -c "
+            export PKG_CONFIG_PATH='$prefix/lib/pkgconfig' &&
+            gcc -Wall '$root/examples/hello_tag.c' -o hello_static \
+                -I'$prefix/include' -Wl,-Bstatic -L'$prefix/lib' -lucp -luct -lucs -lucm \
+                -Wl,-Bdynamic \$(make -s print-system-libs) &&
+            ./hello_static"; then
+        count 1 0 0
+    fi
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --style|--gcc|--clang|--asan|--tsan|--mpi|--dist) stages="$stages ${1#--}" ;;
+        --all)         stages="style gcc mpi dist asan tsan clang" ;;
+        --build)       [ $# -ge 2 ] || usage 2
+                       build_root=$(mkdir -p "$2" && cd "$2" && pwd) || exit 2
+                       shift ;;
+        --jobs)        [ $# -ge 2 ] || usage 2
+                       jobs=$2
+                       shift ;;
+        --no-packages) packages=no ;;
+        -h|--help)     usage 0 ;;
+        *)             echo "check.sh: unknown option '$1'" >&2
+                       usage 2 ;;
+    esac
+    shift
+done
+stages=${stages:-style gcc}
+
+purposes=
+for stage in $stages; do
+    case $stage in
+        style) purposes="$purposes style" ;;
+        clang) purposes="$purposes build test clang" ;;
+        mpi)   purposes="$purposes build test mpi" ;;
+        *)     purposes="$purposes build test" ;;
+    esac
+done
+echo "Halyard: checking in $build_root; stages:" $stages
+if [ $packages = yes ]; then
+    "$root/contrib/packages.sh" $purposes || exit 1
+fi
+mkdir -p "$build_root" || exit 1
+
+for stage in $stages; do
+    "stage_$stage"
+    cd "$root" || exit 1
+done
+
+echo
+for failure in ${failures[@]+"${failures[@]}"}; do
+    echo "FAILED: $failure"
+done
+say "done: $stages"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
