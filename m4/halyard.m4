@@ -51,17 +51,3 @@ AC_DEFUN([HALYARD_ACCEPT_ENABLE],
          [AC_ARG_ENABLE([$1], [AS_HELP_STRING([--enable-$1], [accepted for UCX recipes, no effect])])])
 AC_DEFUN([HALYARD_ACCEPT_WITH],
          [AC_ARG_WITH([$1], [AS_HELP_STRING([--with-$1], [accepted for UCX recipes, no effect])])])
-
-dnl HALYARD_EXPORT_MAPS: for each layer, lib<layer>_map is its export map and lib<layer>_export
-dnl the linker option; both empty where the map does not exist.
-AC_DEFUN([HALYARD_EXPORT_MAPS], [
-  for layer in ucm ucs uct ucp; do
-    AS_IF([test -f "$srcdir/src/$layer/lib$layer.map"], [
-      AS_VAR_SET([lib${layer}_map], ["\$(top_srcdir)/src/$layer/lib$layer.map"])
-      AS_VAR_SET([lib${layer}_export], ["-Wl,--version-script=\$(top_srcdir)/src/$layer/lib$layer.map"])])
-  done
-  AC_SUBST([libucm_map]) AC_SUBST([libucm_export])
-  AC_SUBST([libucs_map]) AC_SUBST([libucs_export])
-  AC_SUBST([libuct_map]) AC_SUBST([libuct_export])
-  AC_SUBST([libucp_map]) AC_SUBST([libucp_export])
-])
