@@ -1,0 +1,72 @@
+/* Halyard: string buffer.
+ *
+ * Text is appended and the buffer grows as needed, or, with fixed storage, stops at its end. It is
+ * always terminated by a zero byte, never written beyond its end, and an append that does not fit
+ * (fixed storage full, or no memory) keeps what fits and sets a flag that stays. Not thread-safe.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCS_DS_STRBUF_H
+#define UCS_DS_STRBUF_H
+
+#include <ucs/sys/compiler.h>
+#include <stdarg.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    char *text;      /* NULL while nothing was appended to a growing buffer */
+    size_t length;   /* bytes before the terminator */
+    size_t capacity; /* bytes in 'text', terminator included */
+    int is_fixed;    /* 'text' belongs to the caller */
+    int truncated;   /* something did not fit */
+} ucs_string_buffer_t;
+
+/* Make an empty buffer that grows; to be cleaned up. Allocates nothing. */
+void ucs_string_buffer_init(ucs_string_buffer_t *strb);
+
+/* Make an empty buffer in 'size' (at least 1) bytes of the caller. Clean-up is not needed. */
+void ucs_string_buffer_init_fixed(ucs_string_buffer_t *strb, char *storage, size_t size);
+
+/* Free the memory of a growing buffer; the buffer is empty and usable again. */
+void ucs_string_buffer_cleanup(ucs_string_buffer_t *strb);
+
+/* Make the text empty and forget the truncation; the memory is kept. */
+void ucs_string_buffer_reset(ucs_string_buffer_t *strb);
+
+/* Append formatted text. */
+void ucs_string_buffer_appendf(ucs_string_buffer_t *strb, const char *fmt, ...) UCS_PRINTF(2, 3);
+void ucs_string_buffer_vappendf(ucs_string_buffer_t *strb, const char *fmt, va_list ap)
+    UCS_PRINTF(2, 0);
+
+/* Append 'length' bytes, which should not contain zeros. */
+void ucs_string_buffer_append(ucs_string_buffer_t *strb, const char *text, size_t length);
+
+/* Append bytes as lower-case hexadecimal digits, a space after each 'group' bytes (0: none). */
+void ucs_string_buffer_append_hex(ucs_string_buffer_t *strb, const void *data, size_t size,
+                                  size_t group);
+
+/* Remove trailing characters that occur in 'charset' (NULL: white space). */
+void ucs_string_buffer_rtrim(ucs_string_buffer_t *strb, const char *charset);
+
+/* The text; never NULL. Good until the buffer is next changed. */
+const char *ucs_string_buffer_cstr(const ucs_string_buffer_t *strb);
+
+UCS_INLINE size_t ucs_string_buffer_length(const ucs_string_buffer_t *strb)
+{
+    return strb->length;
+}
+
+/* True if something that was appended is missing. */
+UCS_INLINE int ucs_string_buffer_is_truncated(const ucs_string_buffer_t *strb)
+{
+    return strb->truncated;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
