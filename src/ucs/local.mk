@@ -11,11 +11,34 @@ libucs_headers = \
 	src/ucs/debug/log_def.h
 
 libucs_sources = \
+	src/ucs/arch/aarch64.h \
+	src/ucs/arch/atomic.h \
+	src/ucs/arch/cpu.c \
+	src/ucs/arch/cpu.h \
+	src/ucs/arch/generic.h \
+	src/ucs/arch/x86_64.h \
 	src/ucs/debug/assert.h \
 	src/ucs/debug/fault.c \
 	src/ucs/debug/fault.h \
 	src/ucs/debug/log.c \
 	src/ucs/debug/log.h \
+	src/ucs/ds/arbiter.c \
+	src/ucs/ds/arbiter.h \
+	src/ucs/ds/array.h \
+	src/ucs/ds/bitmap.h \
+	src/ucs/ds/hash.c \
+	src/ucs/ds/hash.h \
+	src/ucs/ds/list.h \
+	src/ucs/ds/mpool.c \
+	src/ucs/ds/mpool.h \
+	src/ucs/ds/ptr_map.c \
+	src/ucs/ds/ptr_map.h \
+	src/ucs/ds/queue.h \
+	src/ucs/ds/strbuf.c \
+	src/ucs/ds/strbuf.h \
+	src/ucs/event/timer_wheel.c \
+	src/ucs/event/timer_wheel.h \
+	src/ucs/sys/compiler.h \
 	src/ucs/sys/sys.c \
 	src/ucs/sys/sys.h
 

@@ -1,0 +1,229 @@
+/* Halyard: detection of processor features and of the tick counter's rate.
+ *
+ * Both results are computed by whoever asks first; threads that ask at the same time compute the
+ * same, so plain relaxed stores publish them.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucs/arch/cpu.h>
+
+#include <ucs/arch/atomic.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+/* Time over which the rate is measured: two clock readings are uncertain by some 50 ns each. */
+#define UCS_ARCH_TSC_WINDOW_NS 200000
+
+/* Give up measuring after so many clock readings: a replaced clock need not run. */
+#define UCS_ARCH_TSC_READINGS_MAX 100000
+
+/* Marks flags as looked up. */
+#define UCS_ARCH_CPU_FLAGS_VALID (1u << 31)
+
+#if defined(__x86_64__)
+
+/* Flags from one CPUID register: bit numbers of the Intel and AMD manuals. */
+typedef struct {
+    unsigned bit;
+    unsigned flag;
+} ucs_arch_cpuid_flag_t;
+
+static unsigned ucs_arch_cpuid_flags(unsigned reg, const ucs_arch_cpuid_flag_t *table, size_t count)
+{
+    unsigned flags = 0;
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        if (reg & (1u << table[i].bit)) {
+            flags |= table[i].flag;
+        }
+    }
+    return flags;
+}
+
+/* Register state that the operating system saves: XCR0. Only if CPUID says that it can be read. */
+static uint64_t ucs_arch_xcr0(void)
+{
+    unsigned low, high;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return ((uint64_t)high << 32) | low;
+}
+
+static unsigned ucs_arch_detect_flags(void)
+{
+    static const ucs_arch_cpuid_flag_t leaf7_ebx[] = {
+        {5, UCS_ARCH_CPU_FLAG_AVX2},         {9, UCS_ARCH_CPU_FLAG_ERMS},
+        {16, UCS_ARCH_CPU_FLAG_AVX512F},     {30, UCS_ARCH_CPU_FLAG_AVX512BW},
+        {23, UCS_ARCH_CPU_FLAG_CLFLUSHOPT},  {24, UCS_ARCH_CPU_FLAG_CLWB}};
+    static const ucs_arch_cpuid_flag_t leaf7_ecx[] = {
+        {5, UCS_ARCH_CPU_FLAG_WAITPKG},      {25, UCS_ARCH_CPU_FLAG_CLDEMOTE},
+        {27, UCS_ARCH_CPU_FLAG_MOVDIRI},     {28, UCS_ARCH_CPU_FLAG_MOVDIR64B}};
+    const unsigned avx    = UCS_ARCH_CPU_FLAG_AVX | UCS_ARCH_CPU_FLAG_AVX2;
+    const unsigned avx512 = UCS_ARCH_CPU_FLAG_AVX512F | UCS_ARCH_CPU_FLAG_AVX512BW;
+    unsigned flags = 0;
+    uint64_t xcr0  = 0;
+    unsigned eax, ebx, ecx, edx;
+
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
+        flags |= (ecx & bit_AVX) ? UCS_ARCH_CPU_FLAG_AVX : 0;
+        xcr0   = (ecx & bit_OSXSAVE) ? ucs_arch_xcr0() : 0;
+    }
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
+        flags |= ucs_arch_cpuid_flags(ebx, leaf7_ebx, ucs_array_size(leaf7_ebx));
+        flags |= ucs_arch_cpuid_flags(ecx, leaf7_ecx, ucs_array_size(leaf7_ecx));
+        flags |= (edx & (1u << 4)) ? UCS_ARCH_CPU_FLAG_FSRM : 0;
+    }
+    if (__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx)) {
+        flags |= (edx & (1u << 8)) ? UCS_ARCH_CPU_FLAG_TSC_STABLE : 0;
+    }
+
+    /* Bits 1, 2: xmm and ymm; 5 to 7: the registers of AVX-512. */
+    if ((xcr0 & 0x06) != 0x06) {
+        flags &= ~(avx | avx512);
+    } else if ((xcr0 & 0xe6) != 0xe6) {
+        flags &= ~avx512;
+    }
+    return flags;
+}
+
+/* The rate as CPUID tells it, or 0: leaf 0x15 (crystal rate and ratio), or 0x40000010 (kHz, from
+ * hypervisors). Leaf 0x16 is not used: it gives a rounded marketing figure. */
+static double ucs_arch_known_tsc_hz(void)
+{
+    unsigned eax, ebx, ecx, edx;
+
+    if (__get_cpuid(0x15, &eax, &ebx, &ecx, &edx) && (eax != 0) && (ebx != 0) && (ecx != 0)) {
+        return (double)ecx * ebx / eax;
+    }
+
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 31))) {
+        __cpuid(0x40000000, eax, ebx, ecx, edx);
+        if ((eax >= 0x40000010) && (eax < 0x40010000)) {
+            __cpuid(0x40000010, eax, ebx, ecx, edx);
+            return eax * 1e3;
+        }
+    }
+    return 0;
+}
+
+#elif defined(__aarch64__)
+
+static unsigned ucs_arch_detect_flags(void)
+{
+    /* Bits of the kernel's Documentation/arch/arm64/elf_hwcaps. The counter's rate is constant by
+     * architecture. LS64 has no bit there that older C libraries know. */
+    const unsigned long hwcap = getauxval(AT_HWCAP);
+    unsigned flags            = UCS_ARCH_CPU_FLAG_TSC_STABLE;
+
+    flags |= (hwcap & (1ul << 8)) ? UCS_ARCH_CPU_FLAG_LSE : 0;
+    flags |= (hwcap & (1ul << 22)) ? UCS_ARCH_CPU_FLAG_SVE : 0;
+    return flags;
+}
+
+static double ucs_arch_known_tsc_hz(void)
+{
+    uint64_t hz;
+
+    __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(hz));
+    return (double)hz;
+}
+
+#else
+
+static unsigned ucs_arch_detect_flags(void)
+{
+    return UCS_ARCH_CPU_FLAG_TSC_STABLE;
+}
+
+static double ucs_arch_known_tsc_hz(void)
+{
+    return 1e9;
+}
+
+#endif
+
+unsigned ucs_arch_cpu_flags(void)
+{
+    static ucs_atomic_u32_t cached;
+    unsigned flags = ucs_atomic_load_relaxed(&cached);
+
+    if (ucs_unlikely(flags == 0)) {
+        flags = ucs_arch_detect_flags() | UCS_ARCH_CPU_FLAGS_VALID;
+        ucs_atomic_store_relaxed(&cached, flags);
+    }
+    return flags & ~UCS_ARCH_CPU_FLAGS_VALID;
+}
+
+/* Read clock and counter at the same moment, as near as one of several attempts gets. */
+static void ucs_arch_read_both(uint64_t *tsc_p, uint64_t *ns_p)
+{
+    uint64_t best = UINT64_MAX;
+    uint64_t before, after, ns;
+    int i;
+
+    for (i = 0; i < 8; ++i) {
+        before = ucs_arch_read_tsc();
+        ns     = ucs_sys_clock_ns();
+        after  = ucs_arch_read_tsc();
+        if (after - before < best) {
+            best   = after - before;
+            *tsc_p = before + best / 2;
+            *ns_p  = ns;
+        }
+    }
+}
+
+/* The rate against the clock; 1e9 where the clock stands still. */
+static double ucs_arch_measure_tsc_hz(void)
+{
+    uint64_t start_tsc = 0, start_ns = 0, end_tsc = 0, end_ns = 0;
+    int i;
+
+    ucs_arch_read_both(&start_tsc, &start_ns);
+    for (i = 0; i < UCS_ARCH_TSC_READINGS_MAX; ++i) {
+        if (ucs_sys_clock_ns() - start_ns >= UCS_ARCH_TSC_WINDOW_NS) {
+            break;
+        }
+    }
+    ucs_arch_read_both(&end_tsc, &end_ns);
+
+    if ((end_ns <= start_ns) || (end_tsc <= start_tsc)) {
+        return 1e9;
+    }
+    return (double)(end_tsc - start_tsc) * 1e9 / (double)(end_ns - start_ns);
+}
+
+double ucs_arch_tsc_hz(void)
+{
+    static ucs_atomic_u64_t cached_bits; /* a double; all zero bits: not known yet */
+    uint64_t bits = ucs_atomic_load_relaxed(&cached_bits);
+    double hz;
+
+    if (ucs_unlikely(bits == 0)) {
+        hz = ucs_arch_known_tsc_hz();
+        if (hz <= 0) {
+            hz = ucs_arch_measure_tsc_hz();
+        }
+        memcpy(&bits, &hz, sizeof(bits));
+        ucs_atomic_store_relaxed(&cached_bits, bits);
+    }
+
+    memcpy(&hz, &bits, sizeof(hz));
+    return hz;
+}
+
+double ucs_arch_tsc_to_ns(uint64_t ticks)
+{
+    return (double)ticks * 1e9 / ucs_arch_tsc_hz();
+}

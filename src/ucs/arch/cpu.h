@@ -1,0 +1,76 @@
+/* Halyard: what differs between processors.
+ *
+ * Each of x86_64.h, aarch64.h and generic.h, of which exactly one is included, defines the inline
+ * functions
+ *     ucs_arch_cpu_relax()  a hint inside a loop that waits for another core; not a fence
+ *     ucs_arch_read_tsc()   the tick counter: cheap, constant rate, equal on all cores of a node,
+ *                           and neither ordered with the instructions around it nor a fence
+ * and cpu.c the rest. The tick counter is for measuring. Time on which behaviour depends comes from
+ * ucs_sys_clock_ns(), which a test can replace.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCS_ARCH_CPU_H
+#define UCS_ARCH_CPU_H
+
+#include <ucs/sys/compiler.h>
+
+#if defined(__x86_64__)
+#include <ucs/arch/x86_64.h>
+#elif defined(__aarch64__)
+#include <ucs/arch/aarch64.h>
+#else
+#include <ucs/arch/generic.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Instructions that both the processor and the operating system offer. */
+enum {
+    UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
+    UCS_ARCH_CPU_FLAG_AVX2       = 1u << 1,
+    UCS_ARCH_CPU_FLAG_AVX512F    = 1u << 2,
+    UCS_ARCH_CPU_FLAG_AVX512BW   = 1u << 3,
+    UCS_ARCH_CPU_FLAG_ERMS       = 1u << 4,  /* fast rep movsb */
+    UCS_ARCH_CPU_FLAG_FSRM       = 1u << 5,  /* fast short rep movsb */
+    UCS_ARCH_CPU_FLAG_CLFLUSHOPT = 1u << 6,
+    UCS_ARCH_CPU_FLAG_CLWB       = 1u << 7,
+    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 8,
+    UCS_ARCH_CPU_FLAG_MOVDIRI    = 1u << 9,
+    UCS_ARCH_CPU_FLAG_MOVDIR64B  = 1u << 10, /* one 64-byte store */
+    UCS_ARCH_CPU_FLAG_WAITPKG    = 1u << 11, /* umonitor, umwait */
+    UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 12, /* the tick counter has a constant rate */
+    UCS_ARCH_CPU_FLAG_LSE        = 1u << 16, /* aarch64: single-instruction atomics */
+    UCS_ARCH_CPU_FLAG_SVE        = 1u << 17,
+    UCS_ARCH_CPU_FLAG_LS64       = 1u << 18  /* 64-byte load and store */
+};
+
+/* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */
+unsigned ucs_arch_cpu_flags(void);
+
+/* Ticks of ucs_arch_read_tsc() in a second, never 0. From the processor where it tells; otherwise
+ * measured on the first call, which then takes about 0.2 ms, to some 0.1 %. Any thread. */
+double ucs_arch_tsc_hz(void);
+
+/* A number of ticks as time in ns. */
+double ucs_arch_tsc_to_ns(uint64_t ticks);
+
+/* Bring the line at 'ptr' near, to read it, or to write it (taking it from other cores). Never
+ * faults. */
+UCS_INLINE void ucs_arch_prefetch_read(const void *ptr)
+{
+    __builtin_prefetch(ptr, 0, 3);
+}
+
+UCS_INLINE void ucs_arch_prefetch_write(const void *ptr)
+{
+    __builtin_prefetch(ptr, 1, 3);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
