@@ -38,9 +38,12 @@ libucs_sources = \
 	src/ucs/ds/strbuf.h \
 	src/ucs/event/timer_wheel.c \
 	src/ucs/event/timer_wheel.h \
+	src/ucs/memory/memory_type.c \
 	src/ucs/sys/compiler.h \
 	src/ucs/sys/sys.c \
-	src/ucs/sys/sys.h
+	src/ucs/sys/sys.h \
+	src/ucs/type/status.c \
+	src/ucs/type/thread_mode.c
 
 noinst_LTLIBRARIES += libucs_core.la
 libucs_core_la_SOURCES = $(libucs_sources)
