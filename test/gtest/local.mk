@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 gtest_sources = \
+	test/gtest/ucs/test_type.cc \
 	test/gtest/main.cc
 
 check_PROGRAMS += test/gtest/gtest

@@ -45,13 +45,15 @@ static const char *const status_texts[] = {
 
 const char *ucs_status_string(ucs_status_t status)
 {
-    unsigned    index = -(int)status;  /* of a positive status: beyond the end of the table */
-    const char *text;
+    unsigned index   = (unsigned)-(int)status;
+    const char *text = NULL;
 
     if (status == UCS_INPROGRESS) {
         return "operation is in progress";
     }
-
-    text = (index < ucs_static_array_size(status_texts)) ? status_texts[index] : NULL;
+    /* Any other positive value is a huge index. */
+    if (index < ucs_static_array_size(status_texts)) {
+        text = status_texts[index];
+    }
     return (text != NULL) ? text : "unknown status";
 }
