@@ -3,12 +3,14 @@
 #
 # libucp: exactly the functions of prototypes-1.23.txt whose name begins with ucp_, and the same as
 # its export map says; libucm: exactly its functions; libucs and libuct: their own prefix only, and
-# the data and functions that programs name. Each: the soname, no version names, no symbol of
-# another library of ours defined twice, libraries needed.
+# the data and functions that programs name. Each: the soname, no version names; and no symbol is
+# defined by two of them.
 #
-# Usage: check_symbols.sh [-v] DIRECTORY   (the one with libucp.so.0 in it: $prefix/lib, or a build
-# tree's .libs)
-# Exit status 1 if anything failed. The last line reads: N passed, N failed, N skipped.
+# Usage: check_symbols.sh [-v] [DIRECTORY]
+# DIRECTORY is the one with libucp.so.0 in it: $prefix/lib, or as by default .libs of the build tree
+# that is the current folder.
+# Exit status 1 if anything failed, 77 if there is no shared library to check, as in a build of
+# static ones. The last line reads: N passed, N failed, N skipped.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
@@ -21,11 +23,16 @@ if [ "${1:-}" = -v ]; then
     verbose=1
     shift
 fi
-if [ $# != 1 ] || [ ! -d "$1" ]; then
-    echo "usage: $0 [-v] DIRECTORY with libucp.so.0" >&2
+if [ $# -gt 1 ] || { [ $# = 1 ] && [ ! -d "$1" ]; }; then
+    echo "usage: $0 [-v] [DIRECTORY with libucp.so.0]" >&2
     exit 2
 fi
-libraries=$1
+libraries=${1:-.libs}
+if [ $# = 0 ] && [ ! -e .libs/libucp.so.0 ]; then
+    echo "no shared libraries in .libs of this folder"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 77
+fi
 for tool in nm readelf; do
     command -v $tool >/dev/null || { echo "$tool not found: install binutils" >&2; exit 2; }
 done
