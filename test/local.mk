@@ -19,3 +19,5 @@ AM_TESTS_ENVIRONMENT = \
 if HAVE_GTEST
 include test/gtest/local.mk
 endif
+
+include test/mpi/local.mk
