@@ -2,8 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 gtest_sources = \
-	test/gtest/ucs/test_type.cc \
-	test/gtest/main.cc
+	test/gtest/main.cc \
+	test/gtest/ucs/test_arbiter.cc \
+	test/gtest/ucs/test_array.cc \
+	test/gtest/ucs/test_atomic.cc \
+	test/gtest/ucs/test_bitmap.cc \
+	test/gtest/ucs/test_hash.cc \
+	test/gtest/ucs/test_list.cc \
+	test/gtest/ucs/test_mpool.cc \
+	test/gtest/ucs/test_ptr_map.cc \
+	test/gtest/ucs/test_queue.cc \
+	test/gtest/ucs/test_strbuf.cc \
+	test/gtest/ucs/test_timer_wheel.cc \
+	test/gtest/ucs/test_type.cc
 
 check_PROGRAMS += test/gtest/gtest
 test_gtest_gtest_SOURCES = $(gtest_sources)

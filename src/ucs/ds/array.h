@@ -79,7 +79,7 @@ static inline void *ucs_array_realloc(void *items, size_t *capacity, size_t item
             ucs_array_status_ = ucs_array_reserve(_array, (_array)->length + 1); \
         } \
         if (ucs_likely(ucs_array_status_ == UCS_OK)) { \
-            (_array)->items[(_array)->length++] = (__VA_ARGS__); \
+            (_array)->items[(_array)->length++] = __VA_ARGS__; \
         } \
         ucs_array_status_; \
     }))

@@ -59,6 +59,10 @@ static size_t ucs_string_buffer_make_room(ucs_string_buffer_t *strb, size_t leng
     size_t wanted, capacity;
     char *text;
 
+    if (length == 0) {
+        return 0;
+    }
+
     if (!strb->is_fixed && (length >= strb->capacity - strb->length) &&
         !__builtin_add_overflow(strb->length + 1, length, &wanted)) {
         capacity = ucs_max(wanted, strb->capacity * 2);

@@ -1,0 +1,133 @@
+/* Halyard: tests of the atomics, and of what the processor files offer.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <gtest/gtest.h>
+
+#include <ucs/arch/atomic.h>
+#include <ucs/arch/cpu.h>
+#include <ucs/sys/sys.h>
+
+#include <cmath>
+#include <thread>
+#include <vector>
+
+namespace {
+
+TEST(atomic, operations)
+{
+    ucs_atomic_u32_t word;
+
+    ucs_atomic_store_relaxed(&word, 5u);
+    EXPECT_EQ(5u, ucs_atomic_fetch_add(&word, 3u));
+    EXPECT_EQ(8u, ucs_atomic_fetch_sub(&word, 1u));
+    EXPECT_EQ(7u, ucs_atomic_fetch_or(&word, 8u));
+    EXPECT_EQ(15u, ucs_atomic_fetch_and(&word, 6u));
+    EXPECT_EQ(6u, ucs_atomic_exchange(&word, 9u));
+
+    uint32_t expected = 1;
+    EXPECT_FALSE(ucs_atomic_cas(&word, &expected, 2u));
+    EXPECT_EQ(9u, expected);
+    EXPECT_TRUE(ucs_atomic_cas(&word, &expected, 2u));
+    EXPECT_EQ(2u, ucs_atomic_load_acquire(&word));
+    ucs_atomic_store_release(&word, 3u);
+    EXPECT_EQ(3u, ucs_atomic_load_relaxed(&word));
+    ucs_atomic_store_seq_cst(&word, 4u);
+    EXPECT_EQ(4u, ucs_atomic_load_seq_cst(&word));
+}
+
+TEST(atomic, counts_of_two_threads_add_up)
+{
+    constexpr uint64_t COUNT = 20000;
+    static ucs_atomic_u64_t sum;
+
+    ucs_atomic_store_relaxed(&sum, uint64_t(0));
+    auto work = [] {
+        for (uint64_t i = 0; i < COUNT; ++i) {
+            ucs_atomic_fetch_add(&sum, 1);
+            uint64_t expected = ucs_atomic_load_relaxed(&sum);
+            while (!ucs_atomic_cas(&sum, &expected, expected + 1)) {
+            }
+        }
+    };
+    std::thread other(work);
+    work();
+    other.join();
+    EXPECT_EQ(COUNT * 4, ucs_atomic_load_acquire(&sum));
+}
+
+/* What is written before a release is seen after the acquire that reads it; ThreadSanitizer checks
+ * the same. */
+TEST(atomic, release_publishes)
+{
+    constexpr uint32_t COUNT = 10000;
+    static ucs_atomic_u32_t turn;
+    static uint64_t data;
+
+    data = 0;
+    ucs_atomic_store_relaxed(&turn, 0u);
+    auto play = [](uint32_t parity) {
+        for (uint32_t i = parity; i < COUNT; i += 2) {
+            while (ucs_atomic_load_acquire(&turn) != i) { /* A0 */
+                ucs_arch_cpu_relax();
+                sched_yield();
+            }
+            ASSERT_EQ(i, data);
+            data = i + 1;
+            ucs_atomic_store_release(&turn, i + 1); /* R0 */
+        }
+    };
+    std::thread other(play, 1);
+    play(0);
+    other.join();
+    EXPECT_EQ(COUNT, data);
+}
+
+TEST(arch, flags_agree_with_the_compiler)
+{
+    unsigned flags = ucs_arch_cpu_flags();
+
+    EXPECT_EQ(flags, ucs_arch_cpu_flags());
+#if defined(__x86_64__)
+    EXPECT_EQ(!!__builtin_cpu_supports("avx"), !!(flags & UCS_ARCH_CPU_FLAG_AVX));
+    EXPECT_EQ(!!__builtin_cpu_supports("avx2"), !!(flags & UCS_ARCH_CPU_FLAG_AVX2));
+    EXPECT_EQ(!!__builtin_cpu_supports("avx512f"), !!(flags & UCS_ARCH_CPU_FLAG_AVX512F));
+    EXPECT_EQ(!!__builtin_cpu_supports("avx512bw"), !!(flags & UCS_ARCH_CPU_FLAG_AVX512BW));
+#endif
+}
+
+TEST(arch, ticks_agree_with_the_clock)
+{
+    double hz = ucs_arch_tsc_hz();
+
+    EXPECT_EQ(hz, ucs_arch_tsc_hz());
+    EXPECT_GT(hz, 1e6);
+    EXPECT_LT(hz, 1e11);
+
+    if (!(ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_TSC_STABLE)) {
+        GTEST_SKIP() << "the tick counter's rate varies on this machine";
+    }
+    /* The readings of the two bracket each other, so being interrupted between them only widens
+     * the bounds: no limit on time is asserted. */
+    uint64_t clock0 = ucs_sys_clock_ns();
+    uint64_t tsc0   = ucs_arch_read_tsc();
+    uint64_t clock1 = ucs_sys_clock_ns();
+    ucs_sys_sleep_ns(20 * 1000 * 1000);
+    uint64_t clock2 = ucs_sys_clock_ns();
+    uint64_t tsc1   = ucs_arch_read_tsc();
+    uint64_t clock3 = ucs_sys_clock_ns();
+    double elapsed  = ucs_arch_tsc_to_ns(tsc1 - tsc0);
+    EXPECT_GE(elapsed, (clock2 - clock1) * 0.98);
+    EXPECT_LE(elapsed, (clock3 - clock0) * 1.02);
+}
+
+TEST(arch, prefetch_never_faults)
+{
+    for (uintptr_t address : {uintptr_t(0), uintptr_t(1), UINTPTR_MAX, uintptr_t(1) << 62}) {
+        ucs_arch_prefetch_read(reinterpret_cast<void *>(address));
+        ucs_arch_prefetch_write(reinterpret_cast<void *>(address));
+    }
+    SUCCEED();
+}
+
+} // namespace

@@ -1,0 +1,142 @@
+/* Halyard: tests of the FIFO against std::deque.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <gtest/gtest.h>
+
+#include <seed.h>
+#include <ucs/ds/queue.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace {
+
+struct item {
+    char padding[24];
+    ucs_queue_elem_t elem;
+};
+
+class queue_test : public testing::Test {
+protected:
+    queue_test()
+    {
+        ucs_queue_head_init(&m_queues[0]);
+        ucs_queue_head_init(&m_queues[1]);
+    }
+
+    item *make()
+    {
+        m_items.push_back(std::make_unique<item>());
+        return m_items.back().get();
+    }
+
+    void compare(int n)
+    {
+        std::vector<item *> found;
+        std::vector<item *> expected(m_models[n].begin(), m_models[n].end());
+        item *elem;
+
+        ucs_queue_for_each(elem, &m_queues[n], elem) {
+            found.push_back(elem);
+        }
+        ASSERT_EQ(expected, found);
+        ASSERT_EQ(expected.size(), ucs_queue_length(&m_queues[n]));
+        ASSERT_EQ(expected.empty(), !!ucs_queue_is_empty(&m_queues[n]));
+        if (!expected.empty()) {
+            ASSERT_EQ(expected.front(), ucs_queue_head_elem(&m_queues[n], item, elem));
+        }
+    }
+
+    /* Delete with the given chance during a walk. */
+    void filter(int n, seeded_random &rnd, int chance)
+    {
+        std::deque<item *> kept;
+        auto expected = m_models[n].begin();
+        ucs_queue_iter_t iter;
+        item *elem;
+
+        ucs_queue_for_each_safe(elem, iter, &m_queues[n], elem) {
+            ASSERT_NE(m_models[n].end(), expected);
+            ASSERT_EQ(*expected++, elem);
+            if (rnd.one_in(chance)) {
+                ucs_queue_del_iter(&m_queues[n], iter);
+                elem->elem.next = nullptr; /* as if freed and used for something else */
+            } else {
+                kept.push_back(elem);
+            }
+        }
+        ASSERT_EQ(m_models[n].end(), expected);
+        m_models[n] = kept;
+    }
+
+    ucs_queue_head_t m_queues[2];
+    std::deque<item *> m_models[2];
+    std::vector<std::unique_ptr<item>> m_items;
+};
+
+TEST_F(queue_test, random_operations)
+{
+    seeded_random rnd(2);
+
+    for (int step = 0; step < 20000; ++step) {
+        int n       = static_cast<int>(rnd.below(2));
+        auto *queue = &m_queues[n];
+        auto &model = m_models[n];
+
+        switch (rnd.below(6)) {
+        case 0:
+        case 1:
+            model.push_back(make());
+            ucs_queue_push(queue, &model.back()->elem);
+            break;
+        case 2:
+            model.push_front(make());
+            ucs_queue_push_head(queue, &model.front()->elem);
+            break;
+        case 3:
+        case 4:
+            if (model.empty()) {
+                ASSERT_EQ(nullptr, ucs_queue_pull(queue));
+            } else {
+                ASSERT_EQ(model.front(), ucs_queue_pull_elem(queue, item, elem));
+                model.pop_front();
+            }
+            break;
+        case 5:
+            if (rnd.one_in(10)) {
+                ucs_queue_splice(queue, &m_queues[1 - n]);
+                model.insert(model.end(), m_models[1 - n].begin(), m_models[1 - n].end());
+                m_models[1 - n].clear();
+            } else if (rnd.one_in(10)) {
+                ASSERT_NO_FATAL_FAILURE(filter(n, rnd, rnd.one_in(2) ? 1 : 3));
+            }
+            break;
+        }
+        if (step % 8 == 0) {
+            ASSERT_NO_FATAL_FAILURE(compare(0)) << "step " << step;
+            ASSERT_NO_FATAL_FAILURE(compare(1)) << "step " << step;
+        }
+    }
+}
+
+TEST_F(queue_test, deleting_the_tail_keeps_push_working)
+{
+    item *first = make(), *last = make(), *later = make();
+    ucs_queue_iter_t iter;
+    item *elem;
+
+    ucs_queue_push(&m_queues[0], &first->elem);
+    ucs_queue_push(&m_queues[0], &last->elem);
+    ucs_queue_for_each_safe(elem, iter, &m_queues[0], elem) {
+        if (elem == last) {
+            ucs_queue_del_iter(&m_queues[0], iter);
+        }
+    }
+    ucs_queue_push(&m_queues[0], &later->elem);
+    m_models[0] = {first, later};
+    compare(0);
+}
+
+} // namespace
