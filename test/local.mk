@@ -20,4 +20,5 @@ if HAVE_GTEST
 include test/gtest/local.mk
 endif
 
+include test/abi/local.mk
 include test/mpi/local.mk
