@@ -1,0 +1,428 @@
+/* Halyard: the transport interface: all that the author of a transport reads, and all that ucp
+ * calls.
+ *
+ * A transport is one `const uct_tl_t`. A NULL operation is a capability that the transport lacks:
+ * there is no second flag word to keep in step. The base (src/uct/base) owns what every transport
+ * would repeat: the registry, object life, the pending queue, completion counting, the
+ * active-message table, endpoint states and the fault/delay/trace hooks. An interface and
+ * everything opened on it belong to one worker: the caller serialises all calls (ucp holds the
+ * worker's lock); nothing here locks.
+ *
+ * A data operation ends in one of four ways:
+ *   UCS_OK               done; the local buffers are reusable, a completion is not called
+ *   UCS_INPROGRESS       started; the completion is updated exactly once, from iface progress
+ *   UCS_ERR_NO_RESOURCE  nothing happened; add a pending request to be called again
+ *   any other error      nothing happened; the endpoint has failed, or the arguments are wrong
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_API_UCT_TL_H
+#define UCT_API_UCT_TL_H
+
+#include <ucs/arch/atomic.h>
+#include <ucs/config/parser.h>
+#include <ucs/ds/arbiter.h>
+#include <ucs/ds/list.h>
+#include <ucs/memory/memory_type.h>
+#include <ucs/sys/compiler.h>
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+BEGIN_C_DECLS
+
+#define UCT_AM_ID_MAX        32   /* active-message ids are below this */
+#define UCT_UID_LEN          16   /* bytes of a worker's random 128-bit identity */
+#define UCT_TL_NAME_MAX      24
+#define UCT_REASON_MAX       96   /* text that says why a path is not taken */
+
+typedef struct uct_tl         uct_tl_t;
+typedef struct uct_md         uct_md_t;
+typedef struct uct_iface      uct_iface_t;
+typedef struct uct_ep         uct_ep_t;
+typedef struct uct_ep_ops     uct_ep_ops_t;
+typedef struct uct_mem        uct_mem_t;
+typedef struct uct_rkey       uct_rkey_t;
+typedef struct uct_completion uct_completion_t;
+typedef struct uct_pending    uct_pending_t;
+
+/* What a transport connects; ucp's role table and the UCX_TLS aliases ("shm", "sm", ...) are built
+ * on it. */
+typedef enum {
+    UCT_TL_KIND_SELF,   /* this worker with itself */
+    UCT_TL_KIND_SHM,    /* processes of one node, through memory that both map */
+    UCT_TL_KIND_COPY,   /* processes of one node, copies only, no messages (cma) */
+    UCT_TL_KIND_DEVICE, /* device memory of one node */
+    UCT_TL_KIND_NET     /* nodes */
+} uct_tl_kind_t;
+
+/* Operations whose limits and costs are asked for. The limits of AM_SHORT hold for the whole
+ * message: am_short's 8-byte header and its payload together, the sum of am_short_iov's entries. */
+typedef enum {
+    UCT_OP_AM_SHORT,
+    UCT_OP_AM_BCOPY,
+    UCT_OP_AM_ZCOPY,
+    UCT_OP_PUT_SHORT,
+    UCT_OP_PUT_ZCOPY,
+    UCT_OP_GET_ZCOPY,
+    UCT_OP_ATOMIC,
+    UCT_OP_LAST
+} uct_op_t;
+
+/* Limits and linear cost of one operation on one kind of memory. time(n) = overhead + latency + n
+ * / bytes_per_ns: overhead is the part that keeps this processor busy whatever the size. max == 0:
+ * not possible. */
+typedef struct {
+    size_t   min, max;  /* bytes */
+    unsigned iov_max;   /* entries */
+    size_t   align;     /* bytes, 1 for none */
+    double   overhead_ns;
+    double   latency_ns;
+    double   bytes_per_ns;
+} uct_limits_t;
+
+typedef struct {
+    void      *buffer;
+    size_t     length;  /* bytes */
+    uct_mem_t *mem;     /* registration, or NULL where the transport needs none */
+} uct_iov_t;
+
+/* Counts the operations that one user waits for. func runs when count falls to 0, from iface
+ * progress or from purge; status is the first error seen. The user owns the object until func has
+ * been called. */
+struct uct_completion {
+    void       (*func)(uct_completion_t *self);
+    int          count;
+    ucs_status_t status;
+};
+
+/* A request queued on an endpoint until resources are there. func tries again and returns UCS_OK
+ * when it has been taken over (the entry leaves the queue; it may already be freed),
+ * UCS_ERR_NO_RESOURCE to stay at the queue's head, UCS_INPROGRESS when it moved on but wants
+ * another turn at the queue's tail.
+ * Errors are the owner's: func handles them itself and returns UCS_OK. */
+struct uct_pending {
+    ucs_status_t       (*func)(uct_pending_t *self);
+    ucs_arbiter_elem_t elem;
+};
+typedef void (*uct_pending_purge_cb_t)(uct_pending_t *self, void *arg);
+
+/* Receives one active message; data[0..length) is readable until return and may be changed by a
+ * hostile peer meanwhile: read each field once. data is 8-byte aligned. May call any operation of
+ * any endpoint of the interface, but not iface progress. */
+typedef void (*uct_am_cb_t)(void *arg, const void *data, size_t length);
+
+/* Packs at most `max` bytes of a message into dest; returns the bytes packed. */
+typedef size_t (*uct_pack_cb_t)(void *dest, void *arg, size_t max);
+
+/* An endpoint has failed (peer died, connection refused, ...): called once an endpoint, from
+ * progress, never inside an operation. Its pending requests are still queued: the callee purges
+ * them (what it leaves is tried again and meets the error). It may close the endpoint. status
+ * tells what is gone:
+ * UCS_ERR_CONNECTION_RESET or _ENDPOINT_TIMEOUT: the peer; anything else: this path to it only. */
+typedef void (*uct_ep_failed_cb_t)(void *arg, uct_ep_t *ep, ucs_status_t status);
+
+/* A peer that had connected to this interface (its identity: uid) is gone, orderly or not: called
+ * from progress after its last complete message was delivered. */
+typedef void (*uct_peer_gone_cb_t)(void *arg, const uint8_t uid[UCT_UID_LEN]);
+
+typedef struct {
+    uint8_t            uid[UCT_UID_LEN]; /* the worker's identity; the cookie that peers prove */
+    uct_ep_failed_cb_t ep_failed;        /* not NULL */
+    uct_peer_gone_cb_t peer_gone;        /* may be NULL */
+    void              *arg;              /* of both callbacks */
+    int                locked;           /* 1: several threads take turns under the caller's lock */
+} uct_iface_params_t;
+
+/* ---- memory ---- */
+
+struct uct_mem { /* base of a transport's registration or allocation */
+    uct_md_t *md;
+    void     *address;
+    size_t    length; /* bytes */
+};
+
+struct uct_rkey { /* base of a transport's unpacked remote key */
+    uct_md_t *md;
+};
+
+#define UCT_MEM_ALLOC_FIXED 1u /* exactly at the address given */
+
+typedef struct {
+    /* Opens what endpoints of a process share (limits, caches). md->config is filled. */
+    ucs_status_t (*open)(uct_md_t *md);
+    void (*close)(uct_md_t *md);
+    /* Memory that peers on the node can map. address: hint or exact place. The transport fills
+     * mem->address/length. */
+    ucs_status_t (*alloc)(uct_md_t *md, void *address, size_t length, unsigned flags,
+                          uct_mem_t **mem_p);
+    ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
+    void (*release)(uct_mem_t *mem); /* ends alloc or reg */
+    /* Remote keys: at most 64 bytes. pack returns the bytes written. unpack checks every byte. */
+    size_t (*rkey_pack)(uct_mem_t *mem, void *buffer);
+    ucs_status_t (*rkey_unpack)(uct_md_t *md, const void *buffer, size_t length,
+                                uct_rkey_t **rkey_p);
+    /* Address in this process of remote_addr..+length; UCS_ERR_NO_RESOURCE while the mapping is
+     * under way, UCS_ERR_UNREACHABLE when there is none, UCS_ERR_OUT_OF_RANGE outside the key. */
+    ucs_status_t (*rkey_ptr)(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
+    void (*rkey_release)(uct_rkey_t *rkey);
+} uct_md_ops_t;
+
+struct uct_md {
+    const uct_tl_t *tl;
+    void           *config; /* tl->config_size bytes filled from tl->config_rows */
+};
+
+/* ---- interface ---- */
+
+typedef struct {
+    /* Opens an object of tl->iface_size zeroed bytes; close accepts it half-built. */
+    ucs_status_t (*open)(uct_iface_t *iface);
+    void (*close)(uct_iface_t *iface);
+    void (*limits)(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory,
+                   uct_limits_t *limits_p);
+    /* The address that peers connect to: at most 255 bytes; returns the bytes written. */
+    size_t (*get_address)(uct_iface_t *iface, void *buffer);
+    /* Can the owner of this address be a peer? `same_node`: boot ids are equal. Writes the reason
+     * if not. */
+    int (*is_reachable)(uct_iface_t *iface, const void *address, size_t length, int same_node,
+                        char reason[UCT_REASON_MAX]);
+    /* Delivers messages, completions, failures; returns the number of things done, 0 when idle. */
+    unsigned (*progress)(uct_iface_t *iface);
+    /* A file descriptor that becomes readable when work comes after arm (-1: an error, logged); arm
+     * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself. */
+    int (*event_fd)(uct_iface_t *iface);
+    ucs_status_t (*event_arm)(uct_iface_t *iface);
+    /* Words of 64 bits that this interface and any endpoint connected to it can change by atomics
+     * (claims of a transfer that both sides perform). The word is zeroed by alloc. NULL where
+     * there is no common memory. */
+    ucs_status_t (*sync_alloc)(uct_iface_t *iface, uint32_t *index_p, ucs_atomic_u64_t **word_p);
+    void (*sync_free)(uct_iface_t *iface, uint32_t index);
+    /* Bytes of shared and of private memory that the interface holds now. */
+    void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
+    /* State in a few lines, for diagnosis of hangs. */
+    void (*dump)(uct_iface_t *iface, FILE *stream);
+} uct_iface_ops_t;
+
+typedef struct {
+    uct_am_cb_t cb;
+    void       *arg;
+} uct_am_handler_t;
+
+/* ---- endpoint ---- */
+
+/* The operations of an endpoint in one state. `live` endpoints use the transport's table;
+ * `connecting` and `failed` ones use tables of the base, so the hot path tests no flags. An
+ * operation that is NULL in one table is NULL in all. While an endpoint waits for its connection
+ * each operation starts it and returns UCS_ERR_NO_RESOURCE, but flush and fence return UCS_OK,
+ * since nothing has been sent, and so does check, whose answer comes later. */
+struct uct_ep_ops {
+    /* Message of an 8-byte header and a payload; all copied before return. header is sent
+     * little-endian. */
+    ucs_status_t (*am_short)(uct_ep_t *ep, unsigned id, uint64_t header, const void *payload,
+                             size_t length);
+    /* Message gathered from iov[0..n); all copied before return; at most am_short's max in all. */
+    ucs_status_t (*am_short_iov)(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n);
+    /* Message written by pack into a transport buffer of at most am_bcopy's max; *length_p: bytes
+     * sent. */
+    ucs_status_t (*am_bcopy)(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                             size_t *length_p);
+    ucs_status_t (*am_zcopy)(uct_ep_t *ep, unsigned id, const void *header, size_t header_length,
+                             const uct_iov_t *iov, unsigned n, uct_completion_t *comp);
+    ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
+                              uct_rkey_t *rkey);
+    ucs_status_t (*put_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
+                              uct_rkey_t *rkey, uct_completion_t *comp);
+    ucs_status_t (*get_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
+                              uct_rkey_t *rkey, uct_completion_t *comp);
+    /* op: uct_atomic_op_t; size 4 or 8; result_p NULL for a non-fetching one. For CSWAP, value is
+     * the swap value and compare what it is compared with. */
+    ucs_status_t (*atomic)(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
+                           uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
+                           uct_completion_t *comp);
+    /* All earlier operations of the endpoint are complete at the peer (its memory is changed,
+     * messages lie in its queue and need no more help from here); may be UCS_INPROGRESS. */
+    ucs_status_t (*flush)(uct_ep_t *ep, uct_completion_t *comp);
+    ucs_status_t (*fence)(uct_ep_t *ep);
+    /* Asks whether the peer lives; a dead one is reported through ep_failed. Never waits. */
+    ucs_status_t (*check)(uct_ep_t *ep);
+    /* The peer interface's sync word; UCS_ERR_NO_RESOURCE until connected. */
+    ucs_status_t (*sync_map)(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
+};
+
+struct uct_iface {
+    const uct_tl_t    *tl;
+    uct_md_t          *md;
+    ucs_arbiter_t      pending;           /* groups: endpoints with queued requests */
+    ucs_list_link_t    failed;            /* endpoints whose failure progress has to report */
+    unsigned           num_pending;       /* queued requests, of connecting endpoints too */
+    uint64_t           am_dropped;        /* messages that came for an id without handler */
+    uct_am_handler_t   am[UCT_AM_ID_MAX]; /* never NULL: unset ids drop the message and count it */
+    uct_iface_params_t params;
+    ucs_list_link_t    eps;               /* every open endpoint */
+    uct_ep_ops_t       waiting_ops;       /* of idle and connecting endpoints, see uct_ep_ops */
+    uct_ep_ops_t       failed_ops;
+};
+
+typedef enum {
+    UCT_ATOMIC_ADD,
+    UCT_ATOMIC_AND,
+    UCT_ATOMIC_OR,
+    UCT_ATOMIC_XOR,
+    UCT_ATOMIC_SWAP,
+    UCT_ATOMIC_CSWAP
+} uct_atomic_op_t;
+
+typedef enum {
+    UCT_EP_IDLE,       /* no resource taken yet: the first operation starts the connection */
+    UCT_EP_CONNECTING,
+    UCT_EP_LIVE,
+    UCT_EP_FAILED
+} uct_ep_state_t;
+
+struct uct_ep {
+    const uct_ep_ops_t  *ops;   /* first: the hot path loads it */
+    uct_iface_t         *iface;
+    void                *user;  /* the caller's, untouched by uct */
+    ucs_arbiter_group_t  pending;
+    ucs_list_link_t      list;  /* in iface->eps */
+    ucs_list_link_t      failed_list;
+    uct_ep_state_t       state;
+    ucs_status_t         status; /* why it failed */
+    uint8_t              peer_uid[UCT_UID_LEN];
+};
+
+typedef struct {
+    /* Stores the address; no system call, no memory beyond the object. close is not called if it
+     * fails. */
+    ucs_status_t (*init)(uct_ep_t *ep, const void *address, size_t length);
+    /* Starts the connection (first use). UCS_OK: live now; UCS_INPROGRESS: becomes live or fails
+     * from progress; error: failed. NULL: live at once. */
+    ucs_status_t (*connect)(uct_ep_t *ep);
+    void (*close)(uct_ep_t *ep);
+    uct_ep_ops_t live;
+} uct_ep_tl_ops_t;
+
+/* ---- the descriptor ---- */
+
+struct uct_tl {
+    char                    name[UCT_TL_NAME_MAX];
+    const char             *help;
+    uct_tl_kind_t           kind;
+    size_t                  md_size, iface_size, ep_size; /* of the structs derived from the bases */
+    const ucs_config_row_t *config_rows;   /* NULL-name terminated, or NULL */
+    const char             *config_prefix; /* "MM_": variables are UCX_MM_... */
+    size_t                  config_size;   /* 0 with no rows */
+    uct_md_ops_t            md;
+    uct_iface_ops_t         iface;
+    uct_ep_tl_ops_t         ep;
+};
+
+/* ---- registry and base: called by ucp and by tests ---- */
+
+/* All transports known: the built-in ones, then those of modules that were found. Stable for the
+ * life of the process once returned. Any thread. */
+const uct_tl_t *const *uct_tl_list(size_t *count_p);
+
+/* By name; also the wrapped forms "fault:mm", "delay:mm", "trace:mm" (any nesting), made on first
+ * use. NULL if unknown. */
+const uct_tl_t *uct_tl_find(const char *name);
+
+/* Configuration of a transport from the environment and files, for uct_md_open; app_prefix as in
+ * ucs_config_fill. *config_p is NULL where the transport has no options. Errors are logged. */
+ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **config_p);
+void uct_config_release(const uct_tl_t *tl, void *config);
+
+/* Memory domain. config: a block filled by uct_config_read for this transport (copied), or NULL
+ * for the environment. */
+ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p);
+void uct_md_close(uct_md_t *md);
+
+/* The interface of one worker. On failure nothing is left. Unless noted these do not block; open
+ * may make system calls. close fails nothing: endpoints must have been closed before. */
+ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p);
+void uct_iface_close(uct_iface_t *iface);
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg);
+
+/* Endpoint to the owner of an address. peer_uid: the peer worker's identity. No system call but
+ * for memory. */
+ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN],
+                         const void *address, size_t length, void *user, uct_ep_t **ep_p);
+/* In any state. Pending requests must have been purged. Messages already accepted are still
+ * delivered. Allowed from ep_failed and from a pending request's func, not from an active-message
+ * handler. */
+void uct_ep_close(uct_ep_t *ep);
+/* Starts the connection now (operations do it by themselves). Same outcomes as
+ * uct_ep_tl_ops_t.connect. */
+ucs_status_t uct_ep_connect(uct_ep_t *ep);
+
+/* Queues a request behind those already waiting on the endpoint. Called from iface progress when
+ * there may be resources, in order within an endpoint, fair among endpoints. */
+void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending);
+/* Takes every queued request out, calling cb for each. */
+void uct_ep_pending_purge(uct_ep_t *ep, uct_pending_purge_cb_t cb, void *arg);
+UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep);
+
+/* For transports: state changes. live: swaps in tl->ep.live and schedules the pending requests;
+ * failed: swaps in the failing table and queues the report for progress. */
+void uct_ep_set_live(uct_ep_t *ep);
+void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status);
+/* For transports: from progress: reports failed endpoints, retries pending requests; returns
+ * things done. */
+UCS_INLINE unsigned uct_iface_progress_base(uct_iface_t *iface);
+/* For transports: from event_arm: the base has something for progress to do: UCS_ERR_BUSY. */
+UCS_INLINE int uct_iface_has_work(const uct_iface_t *iface);
+/* For transports: hands one message to its handler. id comes from a peer and may be anything. */
+UCS_INLINE void uct_iface_deliver(uct_iface_t *iface, unsigned id, const void *data, size_t length);
+/* For transports: an atomic on memory of this process or mapped into it, coherent with other
+ * processors'. op: uct_atomic_op_t. UCS_ERR_INVALID_PARAM: size is not 4 or 8, target is not
+ * aligned to it, or no such op. result_p may be NULL; it receives the value before, zero-extended. */
+ucs_status_t uct_atomic_apply(void *target, int op, unsigned size, uint64_t value, uint64_t compare,
+                              uint64_t *result_p);
+/* The part of uct_iface_progress_base for the case that there is something to do. */
+unsigned uct_iface_progress_work(uct_iface_t *iface);
+
+UCS_INLINE int uct_iface_has_work(const uct_iface_t *iface)
+{
+    return !ucs_list_is_empty(&iface->failed) || !ucs_list_is_empty(&iface->pending.ready);
+}
+
+UCS_INLINE unsigned uct_iface_progress_base(uct_iface_t *iface)
+{
+    return ucs_unlikely(uct_iface_has_work(iface)) ? uct_iface_progress_work(iface) : 0;
+}
+
+UCS_INLINE void uct_iface_deliver(uct_iface_t *iface, unsigned id, const void *data, size_t length)
+{
+    if (ucs_unlikely(id >= UCT_AM_ID_MAX)) {
+        ++iface->am_dropped;
+        return;
+    }
+    iface->am[id].cb(iface->am[id].arg, data, length);
+}
+
+UCS_INLINE unsigned uct_iface_progress(uct_iface_t *iface)
+{
+    return iface->tl->iface.progress(iface);
+}
+
+UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep)
+{
+    return !ucs_arbiter_group_is_empty(&ep->pending);
+}
+
+UCS_INLINE void uct_completion_update(uct_completion_t *comp, ucs_status_t status)
+{
+    if (ucs_unlikely(status != UCS_OK) && (comp->status == UCS_OK)) {
+        comp->status = status;
+    }
+    if (--comp->count == 0) {
+        comp->func(comp);
+    }
+}
+
+END_C_DECLS
+
+#endif
