@@ -198,7 +198,8 @@ check_headers()
             continue
         fi
         case $file in
-            src/*) wanted=$(printf '%s' "${file#src/}" | tr 'a-z/.-' 'A-Z___') ;;
+            src/*) wanted=${file#src/}
+                   wanted=$(printf '%s' "${wanted#tools/}" | tr 'a-z/.-' 'A-Z___') ;;
             *)     continue ;;
         esac
         [ "$guard" = "$wanted" ] || echo "$file:1: guard $guard, expected $wanted"

@@ -31,8 +31,8 @@ extern int check_partner;
 
 /* Runs all cases between MPI_Init_thread() and MPI_Finalize(). Arguments of the program: folder
  * of the results, folder in which the Halyard libraries must lie ("-": any). Errors of MPI are
- * returned, not fatal. The value is the exit code: 0 when all cases were run, failed or not, because
- * launchers kill the other ranks when one exits otherwise. */
+ * returned, not fatal. The value is the exit code: 0 when all cases were run, failed or not,
+ * because launchers kill the other ranks when one exits otherwise. */
 int check_main(int argc, char **argv, const char *program, int required_threads,
                const check_case_t *cases, size_t num_cases);
 
