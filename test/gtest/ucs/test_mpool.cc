@@ -194,12 +194,16 @@ TEST_F(mpool_test, untouched_memory_is_not_made)
 {
     m_params.elems_per_chunk = 1000;
     m_params.elem_size       = 1024;
+    m_params.obj_init        = obj_init;
+    m_params.obj_cleanup     = obj_cleanup;
     init();
     void *obj = ucs_mpool_get(&m_mp);
     EXPECT_EQ(1u, m_mp.num_chunks);
     EXPECT_LE(m_mp.num_elems, 4u) << "no more than a page's worth";
     ucs_mpool_put(obj);
     ucs_mpool_cleanup(&m_mp, 1);
+    EXPECT_LE(m_life.made.size(), 4u);
+    EXPECT_EQ(m_life.made, m_life.destroyed);
 }
 
 TEST_F(mpool_test, leaks_are_counted)
@@ -303,7 +307,8 @@ TEST_F(mpool_test, invalid_parameters)
 TEST_F(mpool_test, foreign_objects_are_detected)
 {
     ucs_log_pop_handler();
-    m_params.flags = UCS_MPOOL_FLAG_NO_POISON;
+    m_params.flags    = UCS_MPOOL_FLAG_NO_POISON;
+    m_params.obj_init = obj_init;
     init();
     char *obj   = static_cast<char *>(ucs_mpool_get(&m_mp));
     char *other = static_cast<char *>(ucs_mpool_get(&m_mp));
