@@ -242,7 +242,7 @@ const ucs_sys_ops_t *ucs_sys_set(const ucs_sys_ops_t *ops)
 
 char *ucs_sys_strndup(const char *str, size_t max)
 {
-    size_t length = strnlen(str, max);
+    size_t length = strnlen(str, ucs_min(max, (size_t)PTRDIFF_MAX));
     char *copy    = ucs_sys_malloc(length + 1);
 
     if (copy != NULL) {
