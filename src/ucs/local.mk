@@ -17,6 +17,16 @@ libucs_sources = \
 	src/ucs/arch/cpu.h \
 	src/ucs/arch/generic.h \
 	src/ucs/arch/x86_64.h \
+	src/ucs/config/file.c \
+	src/ucs/config/file.h \
+	src/ucs/config/global.c \
+	src/ucs/config/global.h \
+	src/ucs/config/list.c \
+	src/ucs/config/names.c \
+	src/ucs/config/names.h \
+	src/ucs/config/parser.c \
+	src/ucs/config/parser.h \
+	src/ucs/config/value.c \
 	src/ucs/debug/assert.h \
 	src/ucs/debug/fault.c \
 	src/ucs/debug/fault.h \
@@ -40,6 +50,8 @@ libucs_sources = \
 	src/ucs/event/timer_wheel.h \
 	src/ucs/memory/memory_type.c \
 	src/ucs/sys/compiler.h \
+	src/ucs/sys/string.c \
+	src/ucs/sys/string.h \
 	src/ucs/sys/sys.c \
 	src/ucs/sys/sys.h \
 	src/ucs/type/status.c \

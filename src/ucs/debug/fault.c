@@ -15,7 +15,7 @@
 
 #include <ucs/debug/fault.h>
 #include <ucs/debug/log.h>
-#include <ctype.h>
+#include <ucs/sys/string.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -76,28 +76,14 @@ static uint64_t ucs_fault_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static int ucs_fault_parse_u64(const char *text, const char **end_p, uint64_t *value_p)
-{
-    char *end;
-
-    if (!isdigit((unsigned char)*text)) {
-        return 0;
-    }
-
-    errno    = 0;
-    *value_p = strtoull(text, &end, 10);
-    *end_p   = end;
-    return errno == 0;
-}
-
 static int ucs_fault_parse_errno(const char *text, int *error_p)
 {
     const char *end;
     uint64_t value;
     size_t i;
 
-    if ((text[0] == 'e') && ucs_fault_parse_u64(text + 1, &end, &value) && (*end == '\0') &&
-        (value > 0) && (value < 4096)) {
+    end = ucs_str_parse_u64(text, &value);
+    if ((end != NULL) && (*end == '\0') && (value > 0) && (value < 4096)) {
         *error_p = (int)value;
         return 1;
     }
@@ -116,20 +102,19 @@ static int ucs_fault_parse_errno(const char *text, int *error_p)
 static int ucs_fault_parse_when(const char *text, ucs_fault_entry_t *entry)
 {
     const char *end;
-    char *end_double;
     double probability;
 
     if (text[0] == 'p') {
-        probability = strtod(text + 1, &end_double);
-        if ((end_double == text + 1) || (*end_double != '\0') ||
-            !((probability >= 0.0) && (probability <= 1.0))) {
+        end = ucs_str_parse_double(text + 1, &probability);
+        if ((end == NULL) || (*end != '\0') || (probability < 0.0) || (probability > 1.0)) {
             return 0;
         }
         entry->threshold = (uint64_t)(probability * (double)(1ull << 53));
         return 1;
     }
 
-    if (!ucs_fault_parse_u64(text, &end, &entry->first)) {
+    end = ucs_str_parse_u64(text, &entry->first);
+    if (end == NULL) {
         return 0;
     }
 
@@ -143,11 +128,10 @@ static int ucs_fault_parse(const char *spec, ucs_fault_entry_t *entry)
     char *saved, *part;
     const char *end;
 
-    if (strlen(spec) >= sizeof(copy)) {
+    if (!ucs_str_copy(copy, sizeof(copy), spec)) {
         return 0;
     }
 
-    strcpy(copy, spec);
     part = strtok_r(copy, ":", &saved);
     if ((part == NULL) || !ucs_fault_parse_when(part, entry)) {
         return 0;
@@ -156,7 +140,8 @@ static int ucs_fault_parse(const char *spec, ucs_fault_entry_t *entry)
     entry->random_state = 1;
     while ((part = strtok_r(NULL, ":", &saved)) != NULL) {
         if (!strncmp(part, "seed", 4)) {
-            if (!ucs_fault_parse_u64(part + 4, &end, &entry->random_state) || (*end != '\0')) {
+            end = ucs_str_parse_u64(part + 4, &entry->random_state);
+            if ((end == NULL) || (*end != '\0')) {
                 return 0;
             }
         } else if (!ucs_fault_parse_errno(part, &entry->error)) {
@@ -221,14 +206,13 @@ ucs_status_t ucs_fault_set(const char *name, const char *spec)
     if ((name == NULL) || (spec == NULL) || (name[0] == '\0')) {
         return UCS_ERR_INVALID_PARAM;
     }
-    if (strlen(name) >= sizeof(parsed.name)) {
+    if (!ucs_str_copy(parsed.name, sizeof(parsed.name), name)) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
     if (!ucs_fault_parse(spec, &parsed)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    strcpy(parsed.name, name);
     pthread_mutex_lock(&ucs_faults.mutex);
     entry = ucs_fault_find(name);
     if ((entry == NULL) && (ucs_faults.count < UCS_FAULT_ENTRIES_MAX)) {

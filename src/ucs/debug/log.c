@@ -13,11 +13,12 @@
 #define _GNU_SOURCE
 #endif
 
+#include <ucs/config/global.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +27,10 @@
 #define UCS_LOG_LINE_MAX       2048
 #define UCS_LOG_HANDLERS_MAX   32
 #define UCS_LOG_COMPONENTS_MAX 16
-#define UCS_LOG_LEVELS_MAX     256
 #define UCS_LOG_FRAMES_MAX     32
 
 #define UCS_LOG_SITE_BURST     5
 #define UCS_LOG_SITE_PERIOD_NS 10000000000ull
-
-enum {
-    UCS_LOG_INIT_NONE,
-    UCS_LOG_INIT_RUNNING,
-    UCS_LOG_INIT_DONE
-};
 
 enum {
     UCS_LOG_FD_CLOSED  = -1,
@@ -48,6 +42,12 @@ typedef struct {
     char            name[sizeof(((ucs_log_component_config_t *)0)->name)];
     ucs_log_level_t level;
 } ucs_log_component_level_t;
+
+typedef struct {
+    ucs_log_level_t           level;   /* of components not named */
+    unsigned                  count;
+    ucs_log_component_level_t components[UCS_LOG_COMPONENTS_MAX];
+} ucs_log_levels_t;
 
 int ucs_log_threshold = UCS_LOG_LEVEL_PRINT;
 
@@ -68,23 +68,25 @@ const char *ucs_log_level_names[] = {
     [UCS_LOG_LEVEL_PRINT]       = "PRINT"
 };
 
+const char *const ucs_log_level_words[] = {
+    "fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func",
+    "poll", NULL
+};
+
 static struct {
-    int                       init_state;
-    ucs_log_level_t           level;            /* of components not named */
-    unsigned                  component_count;
-    ucs_log_component_level_t components[UCS_LOG_COMPONENTS_MAX];
+    ucs_log_levels_t levels;
 
-    int                       handler_count;
-    ucs_log_func_t            handlers[UCS_LOG_HANDLERS_MAX];
+    int              handler_count;
+    ucs_log_func_t   handlers[UCS_LOG_HANDLERS_MAX];
 
-    char                      path[UCS_LOG_PATH_MAX];
-    char                      filter[UCS_LOG_PATH_MAX];
-    size_t                    size_max;
-    int                       fd;
-    pid_t                     fd_pid;           /* who opened fd: the name may hold the pid */
-    size_t                    written;          /* bytes since then */
+    char             path[UCS_LOG_PATH_MAX];
+    char             filter[UCS_LOG_PATH_MAX];
+    size_t           size_max;
+    int              fd;
+    pid_t            fd_pid;    /* who opened fd: the name may hold the pid */
+    size_t           written;   /* bytes since then */
 } ucs_logger = {
-    .level         = UCS_LOG_LEVEL_WARN,
+    .levels        = {.level = UCS_LOG_LEVEL_WARN},
     .handler_count = 1,
     .handlers      = {ucs_log_default_handler},
     .fd            = UCS_LOG_FD_CLOSED
@@ -107,24 +109,9 @@ static int ucs_log_parse_level(const char *text, size_t length, ucs_log_level_t 
     return 0;
 }
 
-/* The most detailed level of all. */
-static int ucs_log_max_level(void)
+static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *levels)
 {
-    int level = ucs_logger.level;
-    unsigned i;
-
-    for (i = 0; i < ucs_logger.component_count; ++i) {
-        level = ucs_max(level, (int)ucs_logger.components[i].level);
-    }
-
-    return level;
-}
-
-ucs_status_t ucs_log_set_levels(const char *text)
-{
-    ucs_log_component_level_t components[UCS_LOG_COMPONENTS_MAX];
-    ucs_log_level_t level = ucs_logger.level;
-    unsigned count        = 0;
+    ucs_log_component_level_t *component;
     const char *item, *equals;
     size_t length, name_length;
 
@@ -132,32 +119,58 @@ ucs_status_t ucs_log_set_levels(const char *text)
         return UCS_ERR_INVALID_PARAM;
     }
 
+    levels->level = UCS_LOG_LEVEL_WARN;
+    levels->count = 0;
     for (item = text; *item != '\0'; item += length + (item[length] == ',')) {
         length = strcspn(item, ",");
         equals = memchr(item, '=', length);
         if (equals == NULL) {
-            if (!ucs_log_parse_level(item, length, &level)) {
+            if (!ucs_log_parse_level(item, length, &levels->level)) {
                 return UCS_ERR_INVALID_PARAM;
             }
             continue;
         }
 
         name_length = (size_t)(equals - item);
-        if ((count == UCS_LOG_COMPONENTS_MAX) || (name_length == 0) ||
-            (name_length >= sizeof(components[0].name)) ||
-            !ucs_log_parse_level(equals + 1, length - name_length - 1, &components[count].level)) {
+        component   = &levels->components[levels->count];
+        if ((levels->count == UCS_LOG_COMPONENTS_MAX) || (name_length == 0) ||
+            (name_length >= sizeof(component->name)) ||
+            !ucs_log_parse_level(equals + 1, length - name_length - 1, &component->level)) {
             return UCS_ERR_INVALID_PARAM;
         }
 
-        memcpy(components[count].name, item, name_length);
-        components[count].name[name_length] = '\0';
-        ++count;
+        memcpy(component->name, item, name_length);
+        component->name[name_length] = '\0';
+        ++levels->count;
     }
 
-    ucs_logger.level = level;
-    memcpy(ucs_logger.components, components, count * sizeof(components[0]));
-    ucs_logger.component_count = count;
-    __atomic_store_n(&ucs_log_threshold, ucs_log_max_level(), __ATOMIC_RELAXED);
+    return UCS_OK;
+}
+
+ucs_status_t ucs_log_check_levels(const char *text)
+{
+    ucs_log_levels_t levels;
+
+    return ucs_log_parse_levels(text, &levels);
+}
+
+ucs_status_t ucs_log_set_levels(const char *text)
+{
+    ucs_log_levels_t levels;
+    int threshold;
+    unsigned i;
+
+    if (ucs_log_parse_levels(text, &levels) != UCS_OK) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    threshold = levels.level;
+    for (i = 0; i < levels.count; ++i) {
+        threshold = ucs_max(threshold, (int)levels.components[i].level);
+    }
+
+    ucs_logger.levels = levels;
+    __atomic_store_n(&ucs_log_threshold, threshold, __ATOMIC_RELAXED);
     return UCS_OK;
 }
 
@@ -165,13 +178,13 @@ static ucs_log_level_t ucs_log_component_level(const char *component)
 {
     unsigned i;
 
-    for (i = 0; i < ucs_logger.component_count; ++i) {
-        if (!strcmp(ucs_logger.components[i].name, component)) {
-            return ucs_logger.components[i].level;
+    for (i = 0; i < ucs_logger.levels.count; ++i) {
+        if (!strcmp(ucs_logger.levels.components[i].name, component)) {
+            return ucs_logger.levels.components[i].level;
         }
     }
 
-    return ucs_logger.level;
+    return ucs_logger.levels.level;
 }
 
 /* ------------------------------------------------------------------ where it goes */
@@ -297,8 +310,8 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
         ucs_sys->close(fd);
     }
 
-    strcpy(ucs_logger.path, name);
-    strcpy(ucs_logger.filter, source_filter);
+    ucs_str_copy(ucs_logger.path, sizeof(ucs_logger.path), name);
+    ucs_str_copy(ucs_logger.filter, sizeof(ucs_logger.filter), source_filter);
     ucs_logger.size_max = size_max;
     __atomic_store_n(&ucs_logger.fd, UCS_LOG_FD_CLOSED, __ATOMIC_RELEASE); /* R0 */
     return UCS_OK;
@@ -339,8 +352,8 @@ ucs_log_default_handler(const char *file, unsigned line_number, const char *func
     int ret;
 
     if ((ucs_logger.filter[0] != '\0') && (level != UCS_LOG_LEVEL_FATAL) &&
-        (fnmatch(ucs_logger.filter, file, 0) != 0) &&
-        (fnmatch(ucs_logger.filter, ucs_log_file_name(file), 0) != 0)) {
+        !ucs_str_match(ucs_logger.filter, file) &&
+        !ucs_str_match(ucs_logger.filter, ucs_log_file_name(file))) {
         return UCS_LOG_FUNC_RC_CONTINUE;
     }
 
@@ -440,28 +453,6 @@ static void ucs_log_forward(const char *file, unsigned line, const char *functio
 
 /* ------------------------------------------------------------------ dispatch */
 
-static void ucs_log_read_config(void)
-{
-    const char *text = secure_getenv("UCX_LOG_LEVEL");
-
-    if ((text == NULL) || (ucs_log_set_levels(text) != UCS_OK)) {
-        __atomic_store_n(&ucs_log_threshold, ucs_log_max_level(), __ATOMIC_RELAXED);
-    }
-
-    (void)ucs_log_set_file(secure_getenv("UCX_LOG_FILE"), 0, NULL);
-}
-
-static void ucs_log_init(void)
-{
-    int expected = UCS_LOG_INIT_NONE;
-
-    if (__atomic_compare_exchange_n(&ucs_logger.init_state, &expected, UCS_LOG_INIT_RUNNING, 0,
-                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-        ucs_log_read_config();
-        __atomic_store_n(&ucs_logger.init_state, UCS_LOG_INIT_DONE, __ATOMIC_RELAXED);
-    }
-}
-
 /* True if the place may speak now; *missed_p is what it had to keep to itself before. Races between
  * threads can only make a count a little wrong. */
 static int ucs_log_site_admit(ucs_log_site_t *site, uint32_t *missed_p)
@@ -493,7 +484,7 @@ void ucs_log_dispatch(ucs_log_site_t *site, const char *function, ucs_log_level_
     uint32_t missed = 0;
     va_list ap;
 
-    ucs_log_init();
+    (void)ucs_global_opts(); /* the first message makes the configuration be read */
     if ((level != UCS_LOG_LEVEL_PRINT) && (level > ucs_log_component_level(site->component))) {
         goto out;
     }
@@ -523,7 +514,7 @@ void ucs_log_fatal(const char *file, unsigned line, const char *function, const 
     va_list ap;
     int count;
 
-    ucs_log_init();
+    (void)ucs_global_opts(); /* the first message makes the configuration be read */
     errno = saved_errno;
     va_start(ap, fmt);
     ucs_log_call_handlers(file, line, function, component, UCS_LOG_LEVEL_FATAL, fmt, ap);

@@ -6,9 +6,10 @@
  * the object it is about, %m for a failed system call.
  *
  * Environment: UCX_LOG_LEVEL=warn, or with levels of single components, warn,mm=trace,ucp=debug;
- * UCX_LOG_FILE (%p pid, %h host), UCX_LOG_FILE_SIZE, UCX_LOG_FILE_FILTER; read at the first message.
- * A place in the source that repeats itself is heard five times within ten seconds; what follows
- * is counted, and the count comes with the next message shown. That holds for fatal to info.
+ * UCX_LOG_FILE (%p pid, %h host), UCX_LOG_FILE_SIZE, UCX_LOG_FILE_FILTER; read at the first
+ * message. A place in the source that repeats itself is heard five times within ten seconds; what
+ * follows is counted, and the count comes with the next message shown. That holds for fatal to
+ * info.
  *
  * Any thread, any time, after fork too; errno is kept; no lock is taken and nothing is allocated.
  *
@@ -46,6 +47,8 @@ typedef struct {
     uint64_t   period_start_ns;
 } ucs_log_site_t;
 
+#define UCS_LOG_SITE_INIT {__FILE__, __LINE__, UCS_LOG_COMPONENT, 0, 0, 0}
+
 /* The most detailed level that any component shows; higher than all levels until the configuration
  * has been read. */
 extern int ucs_log_threshold;
@@ -58,7 +61,7 @@ extern int ucs_log_threshold;
 #define ucs_log(_level, _fmt, ...) \
     do { \
         if (ucs_log_is_enabled(_level)) { \
-            static ucs_log_site_t ucs_log_site_ = {__FILE__, __LINE__, UCS_LOG_COMPONENT, 0, 0, 0}; \
+            static ucs_log_site_t ucs_log_site_ = UCS_LOG_SITE_INIT; \
             ucs_log_dispatch(&ucs_log_site_, __func__, _level, _fmt, ##__VA_ARGS__); \
         } \
     } while (0)
@@ -102,10 +105,16 @@ void ucs_log_fatal(const char *file, unsigned line, const char *function, const 
  * of the forms above; does not log. */
 ucs_status_t ucs_log_set_levels(const char *text);
 
+/* The same check without the change. */
+ucs_status_t ucs_log_check_levels(const char *text);
+
+/* Names of the levels as one writes them, NULL-terminated. */
+extern const char *const ucs_log_level_words[];
+
 /* Where the default handler writes: a file name with %p and %h, its size in bytes after which it is
- * renamed to NAME.1 and begun anew (0: unbounded), and a pattern for the source files that may speak
- * (NULL or "*": all). NULL or "" for the name: stderr. Takes effect with the next message. A name of
- * UCS_LOG_PATH_MAX bytes or more gives UCS_ERR_EXCEEDS_LIMIT. One thread at a time. */
+ * renamed to NAME.1 and begun anew (0: unbounded), and a pattern for the source files that may
+ * speak (NULL or "*": all). NULL or "" for the name: stderr. Takes effect with the next message. A
+ * name of UCS_LOG_PATH_MAX bytes or more gives UCS_ERR_EXCEEDS_LIMIT. One thread at a time. */
 #define UCS_LOG_PATH_MAX 512
 ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter);
 

@@ -3,13 +3,14 @@
  * Everything that ucs, uct and ucp ask of the machine goes through the table `ucs_sys`, so that a
  * test or a simulator can put many workers under virtual time and make any call fail, with the
  * product's code unchanged. Callers use the inline functions below, never the table itself: they
- * consult the fault points (<ucs/debug/fault.h>) first. The name of a fault point is the name of the
- * call without its prefix ("mmap", "malloc", ...).
+ * consult the fault points (<ucs/debug/fault.h>) first. The name of a fault point is the name of
+ * the call without its prefix ("mmap", "malloc", ...).
  *
- * Rules for all functions unless said otherwise: any thread; same arguments, result and errno as the
- * libc function of that name; a call that a fault point fails has done nothing and sets errno. The
- * calls that release something (free, close, munmap, shmdt, shutdown, unlink, shm_unlink) have no
- * fault point, since no caller could do better; nor have the clocks, random64, the ids and waiting.
+ * Rules for all functions unless said otherwise: any thread; same arguments, result and errno as
+ * the libc function of that name; a call that a fault point fails has done nothing and sets errno.
+ * The calls that release something (free, close, munmap, shmdt, shutdown, unlink, shm_unlink) have
+ * no fault point, since no caller could do better; nor have the clocks, random64, the ids and
+ * waiting.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,0 +1,182 @@
+/* Halyard: the options that belong to the process and not to a context: logging, warnings, modules.
+ *
+ * Reading them may itself log, and logging asks for them: whoever comes while they are being read
+ * is given the defaults, so there is neither a lock nor a recursion.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucs/config/global.h>
+#include <ucs/config/names.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/string.h>
+
+enum {
+    UCS_GLOBAL_OPTS_NONE,
+    UCS_GLOBAL_OPTS_READING,
+    UCS_GLOBAL_OPTS_READY
+};
+
+static const ucs_global_opts_t ucs_global_defaults = {
+    .log_level            = (char *)(uintptr_t)"warn",
+    .log_file             = (char *)(uintptr_t)"",
+    .log_file_size        = UCS_CONFIG_INF_SIZE,
+    .log_file_filter      = (char *)(uintptr_t)"*",
+    .warn_unused_env_vars = 1,
+    .module_dir           = (char *)(uintptr_t)""
+};
+
+static ucs_global_opts_t ucs_global_values;
+static int ucs_global_state = UCS_GLOBAL_OPTS_NONE;
+
+/* ------------------------------------------------------------------ the type of LOG_LEVEL */
+
+static ucs_status_t
+ucs_config_levels_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    ucs_status_t status = ucs_log_check_levels(text);
+
+    return (status == UCS_OK) ? ucs_config_type_string.parse(text, field, row) : status;
+}
+
+static void
+ucs_config_levels_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    ucs_config_type_string.print(buf, max, field, row);
+}
+
+static ucs_status_t ucs_config_levels_copy(void *dest, const void *src)
+{
+    return ucs_config_type_string.copy(dest, src);
+}
+
+static void ucs_config_levels_release(void *field)
+{
+    ucs_config_type_string.release(field);
+}
+
+static void
+ucs_config_levels_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a level (fatal, error, warn, diag, info, debug, trace, req, data, "
+                           "async, func, poll), or levels of parts: warn,mm=debug");
+}
+
+static const char *const *ucs_config_levels_words(const ucs_config_row_t *row UCS_UNUSED)
+{
+    return ucs_log_level_words;
+}
+
+static const ucs_config_type_t ucs_config_type_levels = {
+    .name     = "levels",
+    .size     = sizeof(char *),
+    .parse    = ucs_config_levels_parse,
+    .print    = ucs_config_levels_print,
+    .copy     = ucs_config_levels_copy,
+    .release  = ucs_config_levels_release,
+    .describe = ucs_config_levels_describe,
+    .words    = ucs_config_levels_words
+};
+
+const ucs_config_row_t ucs_global_rows[] = {
+    UCS_CONFIG_ROW("LOG_LEVEL", levels, ucs_global_opts_t, log_level, "warn",
+                   "How much is logged: messages of this level and of all more important ones. "
+                   "Levels above debug exist in debug builds only."),
+    UCS_CONFIG_ROW("LOG_FILE", string, ucs_global_opts_t, log_file, "",
+                   "File that messages are appended to; %p stands for the process id, %h for the "
+                   "host. Empty: standard error."),
+    UCS_CONFIG_ROW("LOG_FILE_SIZE", memunits, ucs_global_opts_t, log_file_size, "inf",
+                   "Size in bytes at which the log file is renamed to NAME.1 and begun anew.",
+                   .min = 4096, .flags = UCS_CONFIG_ROW_INF),
+    UCS_CONFIG_ROW("LOG_FILE_FILTER", string, ucs_global_opts_t, log_file_filter, "*",
+                   "Only messages from source files of this name are logged; '*' and '?' stand "
+                   "for any text and any letter."),
+    UCS_CONFIG_ROW("WARN_UNUSED_ENV_VARS", bool, ucs_global_opts_t, warn_unused_env_vars, "y",
+                   "Warn, once each, of variables UCX_... that nobody knows."),
+    UCS_CONFIG_ROW("MODULE_DIR", string, ucs_global_opts_t, module_dir, "",
+                   "Folder of the transport modules. Empty: ucx/ beside the library."),
+    UCS_CONFIG_ROW_END
+};
+
+/* ------------------------------------------------------------------ reading and changing */
+
+/* Put what stands in the options into effect. The level's text has been checked. */
+static void ucs_global_apply(const ucs_global_opts_t *opts)
+{
+    size_t size_max = (opts->log_file_size == UCS_CONFIG_INF_SIZE) ? 0 : opts->log_file_size;
+
+    (void)ucs_log_set_levels(opts->log_level);
+    if (ucs_log_set_file(opts->log_file, size_max, opts->log_file_filter) != UCS_OK) {
+        ucs_warn("the name of the log file, or its filter, has more than %d letters and is not "
+                 "used", UCS_LOG_PATH_MAX - 1);
+    }
+}
+
+static ucs_status_t ucs_global_read(void)
+{
+    ucs_global_opts_t values;
+    ucs_status_t status;
+
+    status = ucs_config_table_add("process", "", ucs_global_rows);
+    if (status == UCS_OK) {
+        status = ucs_config_fill(&values, ucs_global_rows, UCS_CONFIG_PREFIX, NULL, "",
+                                 UCS_CONFIG_FILL_DEFAULT);
+    }
+    if (status != UCS_OK) {
+        ucs_global_apply(&ucs_global_defaults);
+        return status;
+    }
+
+    ucs_global_values = values;
+    ucs_global_apply(&ucs_global_values);
+    return UCS_OK;
+}
+
+const ucs_global_opts_t *ucs_global_opts(void)
+{
+    int state = __atomic_load_n(&ucs_global_state, __ATOMIC_ACQUIRE); /* A0 */
+
+    if (state == UCS_GLOBAL_OPTS_READY) {
+        return &ucs_global_values;
+    }
+    if ((state == UCS_GLOBAL_OPTS_READING) ||
+        !__atomic_compare_exchange_n(&ucs_global_state, &state, UCS_GLOBAL_OPTS_READING, 0,
+                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        return &ucs_global_defaults;
+    }
+
+    /* without memory the defaults serve now, and the next caller tries again */
+    state = (ucs_global_read() == UCS_OK) ? UCS_GLOBAL_OPTS_READY : UCS_GLOBAL_OPTS_NONE;
+    __atomic_store_n(&ucs_global_state, state, __ATOMIC_RELEASE); /* R0 */
+    return (state == UCS_GLOBAL_OPTS_READY) ? &ucs_global_values : &ucs_global_defaults;
+}
+
+ucs_status_t ucs_global_opts_set(const char *name, const char *value)
+{
+    ucs_status_t status;
+
+    if (ucs_global_opts() != &ucs_global_values) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = ucs_config_set(&ucs_global_values, ucs_global_rows, "", name, value);
+    if (status == UCS_OK) {
+        ucs_global_apply(&ucs_global_values);
+    }
+
+    return status;
+}
+
+ucs_status_t ucs_global_opts_reload(void)
+{
+    int state = __atomic_exchange_n(&ucs_global_state, UCS_GLOBAL_OPTS_NONE, __ATOMIC_ACQUIRE);
+
+    if (state == UCS_GLOBAL_OPTS_READY) {
+        ucs_config_release(&ucs_global_values, ucs_global_rows);
+    }
+
+    return (ucs_global_opts() == &ucs_global_values) ? UCS_OK : UCS_ERR_NO_MEMORY;
+}

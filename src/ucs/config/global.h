@@ -1,0 +1,38 @@
+/* Halyard: the options that belong to the process and not to a context: logging, warnings, modules.
+ *
+ * Read once, on first use, which is often the first log message. Any thread.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCS_CONFIG_GLOBAL_H
+#define UCS_CONFIG_GLOBAL_H
+
+#include <ucs/config/parser.h>
+
+BEGIN_C_DECLS
+
+typedef struct {
+    char   *log_level;
+    char   *log_file;
+    size_t log_file_size;
+    char   *log_file_filter;
+    int    warn_unused_env_vars;
+    char   *module_dir;
+} ucs_global_opts_t;
+
+extern const ucs_config_row_t ucs_global_rows[];
+
+/* The options; never NULL. While one thread reads them for the first time, others (and messages
+ * that this reading itself causes) see the defaults. */
+const ucs_global_opts_t *ucs_global_opts(void);
+
+/* Change one option and put it into effect. UCS_ERR_NO_ELEM (not logged): not one of these.
+ * Otherwise as ucs_config_set. One thread at a time, while no other reads the options. */
+ucs_status_t ucs_global_opts_set(const char *name, const char *value);
+
+/* Read everything again, from the environment and files. For tests; one thread at a time. */
+ucs_status_t ucs_global_opts_reload(void);
+
+END_C_DECLS
+
+#endif

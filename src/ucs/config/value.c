@@ -1,0 +1,722 @@
+/* Halyard: configuration: the types of values that are one number or one word.
+ *
+ * Parsing never depends on the locale, never overflows, and what print writes parse reads back as
+ * the same value. Lists and strings are in list.c.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucs/config/parser.h>
+#include <ucs/sys/compiler.h>
+#include <ucs/sys/string.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define UCS_CONFIG_WORD_INF  "inf"
+#define UCS_CONFIG_WORD_AUTO "auto"
+
+/* A unit's name and its factor. */
+typedef struct {
+    const char *name;
+    uint64_t   factor;
+} ucs_config_unit_t;
+
+/* ------------------------------------------------------------------ one of several words */
+
+typedef struct {
+    const char *word;
+    int        value;
+} ucs_config_word_t;
+
+static const ucs_config_word_t ucs_config_bool_words[] = {
+    {"y", 1}, {"n", 0}, {"yes", 1}, {"no", 0}, {"on", 1}, {"off", 0},
+    {"true", 1}, {"false", 0}, {"1", 1}, {"0", 0}, {NULL, 0}
+};
+
+static const ucs_config_word_t ucs_config_ternary_words[] = {
+    {"n", UCS_NO}, {"y", UCS_YES}, {"try", UCS_TRY}, {"auto", UCS_AUTO},
+    {"no", UCS_NO}, {"yes", UCS_YES}, {"off", UCS_NO}, {"on", UCS_YES},
+    {"false", UCS_NO}, {"true", UCS_YES}, {"0", UCS_NO}, {"1", UCS_YES}, {NULL, 0}
+};
+
+static const ucs_config_word_t ucs_config_on_off_words[] = {
+    {"off", UCS_CONFIG_OFF}, {"on", UCS_CONFIG_ON}, {"auto", UCS_CONFIG_AUTO},
+    {"n", UCS_CONFIG_OFF}, {"y", UCS_CONFIG_ON}, {"no", UCS_CONFIG_OFF}, {"yes", UCS_CONFIG_ON},
+    {"false", UCS_CONFIG_OFF}, {"true", UCS_CONFIG_ON}, {"0", UCS_CONFIG_OFF},
+    {"1", UCS_CONFIG_ON}, {NULL, 0}
+};
+
+static ucs_status_t
+ucs_config_parse_word(const char *text, void *field, const ucs_config_word_t *words)
+{
+    for (; words->word != NULL; ++words) {
+        if (!strcasecmp(text, words->word)) {
+            *(int *)field = words->value;
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_INVALID_PARAM;
+}
+
+/* The first word of that value is the one shown. */
+static void
+ucs_config_print_word(char *buf, size_t max, const void *field, const ucs_config_word_t *words)
+{
+    while ((words->word != NULL) && (words->value != *(const int *)field)) {
+        ++words;
+    }
+
+    ucs_str_copy(buf, max, (words->word != NULL) ? words->word : "?");
+}
+
+static ucs_status_t ucs_config_bool_parse(const char *text, void *field,
+                                          const ucs_config_row_t *row UCS_UNUSED)
+{
+    return ucs_config_parse_word(text, field, ucs_config_bool_words);
+}
+
+static void ucs_config_bool_print(char *buf, size_t max, const void *field,
+                                  const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_config_print_word(buf, max, field, ucs_config_bool_words);
+}
+
+static void ucs_config_bool_describe(char *buf, size_t max,
+                                     const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "y or n");
+}
+
+static const char *const *ucs_config_bool_names(const ucs_config_row_t *row UCS_UNUSED)
+{
+    static const char *const names[] = {"yes", "no", "on", "off", "true", "false", NULL};
+
+    return names;
+}
+
+static ucs_status_t ucs_config_ternary_parse(const char *text, void *field,
+                                             const ucs_config_row_t *row UCS_UNUSED)
+{
+    return ucs_config_parse_word(text, field, ucs_config_ternary_words);
+}
+
+static void ucs_config_ternary_print(char *buf, size_t max, const void *field,
+                                     const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_config_print_word(buf, max, field, ucs_config_ternary_words);
+}
+
+static void ucs_config_ternary_describe(char *buf, size_t max,
+                                        const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "y, n, try or auto");
+}
+
+static const char *const *ucs_config_ternary_names(const ucs_config_row_t *row UCS_UNUSED)
+{
+    static const char *const names[] = {"yes", "no", "try", "auto", "on", "off", NULL};
+
+    return names;
+}
+
+static ucs_status_t ucs_config_on_off_parse(const char *text, void *field,
+                                            const ucs_config_row_t *row UCS_UNUSED)
+{
+    return ucs_config_parse_word(text, field, ucs_config_on_off_words);
+}
+
+static void ucs_config_on_off_print(char *buf, size_t max, const void *field,
+                                    const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_config_print_word(buf, max, field, ucs_config_on_off_words);
+}
+
+static void ucs_config_on_off_describe(char *buf, size_t max,
+                                       const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "on, off or auto");
+}
+
+static const char *const *ucs_config_on_off_names(const ucs_config_row_t *row UCS_UNUSED)
+{
+    static const char *const names[] = {"on", "off", "auto", "yes", "no", NULL};
+
+    return names;
+}
+
+static ucs_status_t
+ucs_config_enum_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    const char *const *names = row->arg;
+    unsigned i;
+
+    for (i = 0; names[i] != NULL; ++i) {
+        if (!strcasecmp(text, names[i])) {
+            *(unsigned *)field = i;
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_INVALID_PARAM;
+}
+
+static const char *const *ucs_config_enum_names(const ucs_config_row_t *row)
+{
+    return row->arg;
+}
+
+static void
+ucs_config_enum_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    const char *const *names = row->arg;
+    unsigned i;
+
+    for (i = 0; (names[i] != NULL) && (i < *(const unsigned *)field); ++i) {
+    }
+
+    ucs_str_copy(buf, max, (names[i] != NULL) ? names[i] : "?");
+}
+
+static void ucs_config_enum_describe(char *buf, size_t max, const ucs_config_row_t *row)
+{
+    const char *const *names = row->arg;
+    size_t length            = 0;
+    unsigned i;
+
+    ucs_str_copy(buf, max, "one of ");
+    for (i = 0; names[i] != NULL; ++i) {
+        length = strlen(buf);
+        snprintf(buf + length, max - length, "%s%s", (i > 0) ? ", " : "", names[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+/* Whether a value obeys the row's bounds. */
+static ucs_status_t ucs_config_check_bounds(uint64_t value, const ucs_config_row_t *row)
+{
+    if ((value < row->min) || ((row->max != 0) && (value > row->max)) ||
+        ((row->flags & UCS_CONFIG_ROW_POW2) && !ucs_is_pow2(value))) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+
+    return UCS_OK;
+}
+
+/* "inf" is `largest`, "auto" one less, where the row allows them. Not zero if it was one of them.
+ * */
+static int ucs_config_parse_special(const char *text, const ucs_config_row_t *row,
+                                    uint64_t largest, uint64_t *value_p)
+{
+    if ((row->flags & UCS_CONFIG_ROW_INF) && !strcasecmp(text, UCS_CONFIG_WORD_INF)) {
+        *value_p = largest;
+        return 1;
+    }
+    if ((row->flags & UCS_CONFIG_ROW_AUTO) && !strcasecmp(text, UCS_CONFIG_WORD_AUTO)) {
+        *value_p = largest - 1;
+        return 1;
+    }
+
+    return 0;
+}
+
+/* The factor of a unit's name; 0 if there is no such unit. Letters' case does not matter. */
+static uint64_t ucs_config_find_unit(const ucs_config_unit_t *units, const char *name)
+{
+    for (; units->name != NULL; ++units) {
+        if (!strcasecmp(name, units->name)) {
+            return units->factor;
+        }
+    }
+
+    return 0;
+}
+
+/* number[unit] into [0, largest - 2]. Whole numbers are exact over the whole range; a number with a
+ * fraction is rounded to the nearest. `units` NULL: no unit and no fraction. */
+static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_unit_t *units,
+                                            const ucs_config_row_t *row, uint64_t largest,
+                                            uint64_t *value_p)
+{
+    uint64_t value = 0, factor = 1;
+    double real    = 0;
+    const char *end, *real_end;
+
+    if (ucs_config_parse_special(text, row, largest, value_p)) {
+        return UCS_OK;
+    }
+
+    real_end = (*text != '-') ? ucs_str_parse_double(text, &real) : NULL;
+    if (real_end == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    factor = (units != NULL) ? ucs_config_find_unit(units, real_end) : (*real_end == '\0');
+    if (factor == 0) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    end = ucs_str_parse_u64(text, &value);
+    if (end == real_end) {
+        if (__builtin_mul_overflow(value, factor, &value)) {
+            return UCS_ERR_OUT_OF_RANGE;
+        }
+    } else if (units == NULL) {
+        return (end == NULL) ? UCS_ERR_OUT_OF_RANGE : UCS_ERR_INVALID_PARAM;
+    } else {
+        real = real * (double)factor + 0.5;
+        if (!(real < 9e18)) {
+            return UCS_ERR_OUT_OF_RANGE;
+        }
+        value = (uint64_t)real;
+    }
+
+    if (value >= largest - 1) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+
+    *value_p = value;
+    return ucs_config_check_bounds(value, row);
+}
+
+/* The largest unit that divides the value, which is shown in full. */
+static void ucs_config_print_scaled(char *buf, size_t max, uint64_t value, uint64_t largest,
+                                    const ucs_config_unit_t *units, const ucs_config_row_t *row)
+{
+    const ucs_config_unit_t *best = units;
+
+    if ((value == largest) && (row->flags & UCS_CONFIG_ROW_INF)) {
+        ucs_str_copy(buf, max, UCS_CONFIG_WORD_INF);
+        return;
+    }
+    if ((value == largest - 1) && (row->flags & UCS_CONFIG_ROW_AUTO)) {
+        ucs_str_copy(buf, max, UCS_CONFIG_WORD_AUTO);
+        return;
+    }
+
+    for (; (value > 0) && (units->name != NULL); ++units) {
+        if ((value % units->factor == 0) && (units->factor > best->factor)) {
+            best = units;
+        }
+    }
+
+    snprintf(buf, max, "%llu%s", (unsigned long long)(value / best->factor), best->name);
+}
+
+/* Words that a row allows beside a number. */
+static const char *const *ucs_config_number_names(const ucs_config_row_t *row)
+{
+    static const char *const both[]      = {UCS_CONFIG_WORD_INF, UCS_CONFIG_WORD_AUTO, NULL};
+    static const char *const inf_only[]  = {UCS_CONFIG_WORD_INF, NULL};
+
+    switch (row->flags & (UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO)) {
+    case UCS_CONFIG_ROW_INF:
+        return inf_only;
+    case UCS_CONFIG_ROW_AUTO:
+        return both + 1;
+    case UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO:
+        return both;
+    default:
+        return NULL;
+    }
+}
+
+static const ucs_config_unit_t ucs_config_no_units[] = {{"", 1}, {NULL, 0}};
+
+static ucs_status_t ucs_config_int_parse(const char *text, void *field,
+                                         const ucs_config_row_t *row UCS_UNUSED)
+{
+    const char *digits = text + (*text == '-');
+    uint64_t value;
+    const char *end;
+
+    end = ucs_str_parse_u64(digits, &value);
+    if ((end == NULL) ? (*digits < '0' || *digits > '9') : (*end != '\0')) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((end == NULL) || (value > (uint64_t)INT_MAX + (digits != text))) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+
+    *(int *)field = (int)((digits != text) ? -(int64_t)value : (int64_t)value);
+    return UCS_OK;
+}
+
+static void ucs_config_int_print(char *buf, size_t max, const void *field,
+                                 const ucs_config_row_t *row UCS_UNUSED)
+{
+    snprintf(buf, max, "%d", *(const int *)field);
+}
+
+static void ucs_config_int_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a whole number");
+}
+
+static ucs_status_t
+ucs_config_uint_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    uint64_t value      = 0;
+    ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT_MAX, &value);
+
+    if (status == UCS_OK) {
+        *(unsigned *)field = (unsigned)value;
+    }
+
+    return status;
+}
+
+static void
+ucs_config_uint_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    ucs_config_print_scaled(buf, max, *(const unsigned *)field, UINT_MAX, ucs_config_no_units, row);
+}
+
+static void ucs_config_uint_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a whole number, not negative");
+}
+
+static ucs_status_t
+ucs_config_u64_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    uint64_t value      = 0;
+    ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT64_MAX, &value);
+
+    if (status == UCS_OK) {
+        *(uint64_t *)field = value;
+    }
+
+    return status;
+}
+
+static void
+ucs_config_u64_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    ucs_config_print_scaled(buf, max, *(const uint64_t *)field, UINT64_MAX, ucs_config_no_units,
+                            row);
+}
+
+/* ------------------------------------------------------------------ bytes and time */
+
+static const ucs_config_unit_t ucs_config_memory_units[] = {
+    {"", 1}, {"b", 1},
+    {"K", 1ull << 10}, {"kb", 1ull << 10}, {"kib", 1ull << 10},
+    {"M", 1ull << 20}, {"mb", 1ull << 20}, {"mib", 1ull << 20},
+    {"G", 1ull << 30}, {"gb", 1ull << 30}, {"gib", 1ull << 30},
+    {"T", 1ull << 40}, {"tb", 1ull << 40}, {"tib", 1ull << 40},
+    {NULL, 0}
+};
+
+static ucs_status_t
+ucs_config_memunits_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    uint64_t value = 0;
+    ucs_status_t status;
+
+    status = ucs_config_parse_scaled(text, ucs_config_memory_units, row, SIZE_MAX, &value);
+    if (status == UCS_OK) {
+        *(size_t *)field = (size_t)value;
+    }
+
+    return status;
+}
+
+static void
+ucs_config_memunits_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    ucs_config_print_scaled(buf, max, *(const size_t *)field, SIZE_MAX, ucs_config_memory_units,
+                            row);
+}
+
+static void
+ucs_config_memunits_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "bytes, such as 4096, 8K, 1.5MB or 2g (units of 1024)");
+}
+
+/* Seconds when no unit is given. */
+static const ucs_config_unit_t ucs_config_time_units[] = {
+    {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"", 1000000000},
+    {"min", 60000000000ull}, {NULL, 0}
+};
+
+static ucs_status_t
+ucs_config_time_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    uint64_t value      = 0;
+    ucs_status_t status = ucs_config_parse_scaled(text, ucs_config_time_units, row, UINT64_MAX,
+                                                  &value);
+
+    if (status == UCS_OK) {
+        *(uint64_t *)field = value;
+    }
+
+    return status;
+}
+
+static void
+ucs_config_time_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    ucs_config_print_scaled(buf, max, *(const uint64_t *)field, UINT64_MAX, ucs_config_time_units,
+                            row);
+}
+
+static void ucs_config_time_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a time, such as 3s, 1.5ms, 10us or 500ns");
+}
+
+/* ------------------------------------------------------------------ real numbers */
+
+static ucs_status_t
+ucs_config_double_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    double value;
+    const char *end;
+
+    if ((row->flags & UCS_CONFIG_ROW_INF) && !strcasecmp(text, UCS_CONFIG_WORD_INF)) {
+        *(double *)field = INFINITY;
+        return UCS_OK;
+    }
+    if ((row->flags & UCS_CONFIG_ROW_AUTO) && !strcasecmp(text, UCS_CONFIG_WORD_AUTO)) {
+        *(double *)field = UCS_CONFIG_AUTO_DOUBLE;
+        return UCS_OK;
+    }
+
+    end = ucs_str_parse_double(text, &value);
+    if ((end == NULL) || (*end != '\0')) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (!isfinite(value) || ((row->flags & UCS_CONFIG_ROW_AUTO) && (value < 0)) ||
+        ((row->max != 0) && ((value < (double)row->min) || (value > (double)row->max)))) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+
+    *(double *)field = value;
+    return UCS_OK;
+}
+
+/* The words for real numbers; not zero if the value is one of them. */
+static int ucs_config_print_real_word(char *buf, size_t max, double value,
+                                      const ucs_config_row_t *row)
+{
+    if (isinf(value)) {
+        ucs_str_copy(buf, max, UCS_CONFIG_WORD_INF);
+        return 1;
+    }
+    if ((row->flags & UCS_CONFIG_ROW_AUTO) && (value == UCS_CONFIG_AUTO_DOUBLE)) {
+        ucs_str_copy(buf, max, UCS_CONFIG_WORD_AUTO);
+        return 1;
+    }
+
+    return 0;
+}
+
+static void
+ucs_config_double_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    if (!ucs_config_print_real_word(buf, max, *(const double *)field, row)) {
+        ucs_str_print_double(buf, max, *(const double *)field);
+    }
+}
+
+static void
+ucs_config_double_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a number");
+}
+
+/* [kMGT](B|b)(s|ps|/s) as a factor to bytes per second; 0 if it is none of these. */
+static double ucs_config_bandwidth_unit(const char *unit)
+{
+    static const char prefixes[] = "kmgtKMGT";
+    const char *prefix;
+    double factor = 1;
+    int power;
+
+    prefix = (*unit != '\0') ? strchr(prefixes, *unit) : NULL;
+    if (prefix != NULL) {
+        for (power = (int)((prefix - prefixes) % 4); power >= 0; --power) {
+            factor *= 1000;
+        }
+        ++unit;
+    }
+
+    if ((*unit != 'B') && (*unit != 'b')) {
+        return 0;
+    }
+    if (*unit == 'b') {
+        factor /= 8;
+    }
+
+    ++unit;
+    return (!strcmp(unit, "s") || !strcmp(unit, "ps") || !strcmp(unit, "/s")) ? factor : 0;
+}
+
+static ucs_status_t
+ucs_config_bandwidth_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    double value, factor;
+    const char *end;
+
+    if (!strcasecmp(text, UCS_CONFIG_WORD_INF) || !strcasecmp(text, UCS_CONFIG_WORD_AUTO)) {
+        return ucs_config_double_parse(text, field, row);
+    }
+
+    end = (*text != '-') ? ucs_str_parse_double(text, &value) : NULL;
+    if (end == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    factor = ucs_config_bandwidth_unit(end);
+    if (factor == 0) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    value *= factor;
+    if (!isfinite(value) || (value < (double)row->min) ||
+        ((row->max != 0) && (value > (double)row->max))) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+
+    *(double *)field = value;
+    return UCS_OK;
+}
+
+/* The largest unit in which the value survives being read again. */
+static void
+ucs_config_bandwidth_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+{
+    static const char *const units[]   = {"TBs", "GBs", "MBs", "kBs", "Bs"};
+    static const ucs_config_row_t free = {.name = NULL};
+    double value                       = *(const double *)field, factor, again;
+    char text[UCS_STR_DOUBLE_MAX];
+    size_t i;
+
+    if (ucs_config_print_real_word(buf, max, value, row)) {
+        return;
+    }
+
+    for (i = 0; i < ucs_array_size(units); ++i) {
+        factor = ucs_config_bandwidth_unit(units[i]);
+        ucs_str_print_double(text, sizeof(text), value / factor);
+        snprintf(buf, max, "%s%s", text, units[i]);
+        if ((value >= factor) && (ucs_config_bandwidth_parse(buf, &again, &free) == UCS_OK) &&
+            (again == value)) {
+            return;
+        }
+    }
+}
+
+static void
+ucs_config_bandwidth_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
+{
+    ucs_str_copy(buf, max, "a rate, such as 10GBs (bytes) or 800Mbps (bits)");
+}
+
+/* ------------------------------------------------------------------ the types */
+
+const ucs_config_type_t ucs_config_type_bool = {
+    .name     = "bool",
+    .size     = sizeof(int),
+    .parse    = ucs_config_bool_parse,
+    .print    = ucs_config_bool_print,
+    .describe = ucs_config_bool_describe,
+    .words    = ucs_config_bool_names
+};
+
+const ucs_config_type_t ucs_config_type_ternary = {
+    .name     = "ternary",
+    .size     = sizeof(int),
+    .parse    = ucs_config_ternary_parse,
+    .print    = ucs_config_ternary_print,
+    .describe = ucs_config_ternary_describe,
+    .words    = ucs_config_ternary_names
+};
+
+const ucs_config_type_t ucs_config_type_on_off = {
+    .name     = "on_off",
+    .size     = sizeof(int),
+    .parse    = ucs_config_on_off_parse,
+    .print    = ucs_config_on_off_print,
+    .describe = ucs_config_on_off_describe,
+    .words    = ucs_config_on_off_names
+};
+
+const ucs_config_type_t ucs_config_type_int = {
+    .name     = "int",
+    .size     = sizeof(int),
+    .parse    = ucs_config_int_parse,
+    .print    = ucs_config_int_print,
+    .describe = ucs_config_int_describe
+};
+
+const ucs_config_type_t ucs_config_type_uint = {
+    .name     = "uint",
+    .size     = sizeof(unsigned),
+    .parse    = ucs_config_uint_parse,
+    .print    = ucs_config_uint_print,
+    .describe = ucs_config_uint_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_u64 = {
+    .name     = "u64",
+    .size     = sizeof(uint64_t),
+    .parse    = ucs_config_u64_parse,
+    .print    = ucs_config_u64_print,
+    .describe = ucs_config_uint_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_double = {
+    .name     = "double",
+    .size     = sizeof(double),
+    .parse    = ucs_config_double_parse,
+    .print    = ucs_config_double_print,
+    .describe = ucs_config_double_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_memunits = {
+    .name     = "memunits",
+    .size     = sizeof(size_t),
+    .parse    = ucs_config_memunits_parse,
+    .print    = ucs_config_memunits_print,
+    .describe = ucs_config_memunits_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_time = {
+    .name     = "time",
+    .size     = sizeof(uint64_t),
+    .parse    = ucs_config_time_parse,
+    .print    = ucs_config_time_print,
+    .describe = ucs_config_time_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_bandwidth = {
+    .name     = "bandwidth",
+    .size     = sizeof(double),
+    .parse    = ucs_config_bandwidth_parse,
+    .print    = ucs_config_bandwidth_print,
+    .describe = ucs_config_bandwidth_describe,
+    .words    = ucs_config_number_names
+};
+
+const ucs_config_type_t ucs_config_type_enum = {
+    .name     = "enum",
+    .size     = sizeof(unsigned),
+    .parse    = ucs_config_enum_parse,
+    .print    = ucs_config_enum_print,
+    .describe = ucs_config_enum_describe,
+    .words    = ucs_config_enum_names
+};
