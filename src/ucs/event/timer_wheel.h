@@ -44,11 +44,12 @@ struct ucs_timer_wheel {
     int is_advancing;
     ucs_list_link_t due;     /* added with a deadline already past */
     ucs_list_link_t expired; /* about to be called by the present advance */
-    uint32_t used[UCS_TIMER_WHEEL_LEVELS]; /* which slots are not empty */
+    /* which slots are not empty */
+    uint32_t used[UCS_TIMER_WHEEL_LEVELS];
     ucs_list_link_t slots[UCS_TIMER_WHEEL_LEVELS][UCS_TIMER_WHEEL_SLOTS];
 };
 
-/* Start at time 'now_ns'. A tick is 'resolution_ns' (at least 1), rounded down to a power of two. */
+/* Start at time 'now_ns'. A tick is 'resolution_ns', at least 1, rounded down to a power of two. */
 void ucs_timer_wheel_init(ucs_timer_wheel_t *wheel, uint64_t now_ns, uint64_t resolution_ns);
 
 /* Prepare a timer that is not active. */
@@ -70,8 +71,8 @@ int ucs_timer_wheel_cancel(ucs_timer_wheel_t *wheel, ucs_timer_t *timer);
  * counts as standing still. Returns the number of callbacks; 0 when called from a callback. */
 unsigned ucs_timer_wheel_advance(ucs_timer_wheel_t *wheel, uint64_t now_ns);
 
-/* The earliest time at which advance will call a timer: not after the wheel's present time if one is
- * due, UINT64_MAX if there is none. An advance before that time calls nothing. Looks through the
+/* The earliest time at which advance will call a timer: not after the wheel's present time if one
+ * is due, UINT64_MAX if there is none. An advance before that time calls nothing. Looks through the
  * timers of one slot: to be used before sleeping, not while polling. */
 uint64_t ucs_timer_wheel_next_expiry(const ucs_timer_wheel_t *wheel);
 
