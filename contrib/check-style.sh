@@ -185,7 +185,8 @@ check_text()
     done | report file-head error "a file begins with '/* Halyard: one line of purpose'"
     of_kind '(^|/)(common|misc|util|utils|new|v2)(\.[a-z]+)?(/|$)' | sed 's/$/:1: name says nothing/' |
         report file-names error "a name says what is inside"
-    bare_grep '^\s*//|[;{}]\s*//' src | report line-comments error "comments in C are /* */"
+    printf '%s\n' $c_files | xargs -r grep -nHP '^\s*//|[;{}]\s+// ' |
+        report line-comments error "comments are /* */"
 }
 
 check_headers()

@@ -191,6 +191,7 @@ stage_clang()
 
 stage_asan()
 {
+    export HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan
@@ -201,6 +202,7 @@ stage_asan()
 stage_tsan()
 {
     local wrapper=
+    export HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98
     build tsan CC=gcc CXX=g++ --enable-assert --enable-tsan || return
     echo 'int main(void) { return 0; }' >probe.c
