@@ -46,14 +46,24 @@ libucs_sources = \
 	src/ucs/ds/queue.h \
 	src/ucs/ds/strbuf.c \
 	src/ucs/ds/strbuf.h \
+	src/ucs/event/event_set.c \
+	src/ucs/event/event_set.h \
 	src/ucs/event/timer_wheel.c \
 	src/ucs/event/timer_wheel.h \
 	src/ucs/memory/memory_type.c \
+	src/ucs/stats/counters.c \
+	src/ucs/stats/counters.h \
 	src/ucs/sys/compiler.h \
+	src/ucs/sys/module.c \
+	src/ucs/sys/module.h \
+	src/ucs/sys/numa.c \
+	src/ucs/sys/numa.h \
 	src/ucs/sys/string.c \
 	src/ucs/sys/string.h \
 	src/ucs/sys/sys.c \
 	src/ucs/sys/sys.h \
+	src/ucs/sys/topo.c \
+	src/ucs/sys/topo.h \
 	src/ucs/type/status.c \
 	src/ucs/type/thread_mode.c
 

@@ -1,0 +1,158 @@
+/* Halyard: placing memory on NUMA nodes, by libnuma.
+ *
+ * libnuma is opened with dlopen: it looks through /sys when it is loaded, which programs that never
+ * place memory should not pay for.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucs/debug/log.h>
+#include <ucs/sys/numa.h>
+#include <ucs/sys/sys.h>
+#include <ucs/sys/topo.h>
+#ifdef HAVE_NUMA
+#include <dlfcn.h>
+#include <numa.h>
+#include <numaif.h>
+#include <pthread.h>
+#endif
+
+#ifdef HAVE_NUMA
+
+#define UCS_NUMA_MASK_BITS  1024
+#define UCS_NUMA_WORD_BITS  (8 * sizeof(unsigned long))
+#define UCS_NUMA_MASK_WORDS (UCS_NUMA_MASK_BITS / UCS_NUMA_WORD_BITS)
+
+/* The functions of libnuma that are used; NULL if it is not usable. */
+static struct {
+    __typeof__(&mbind)         mbind;
+    __typeof__(&get_mempolicy) get_mempolicy;
+} ucs_numa;
+
+static pthread_once_t ucs_numa_once = PTHREAD_ONCE_INIT;
+
+static void ucs_numa_init(void)
+{
+    void *handle = dlopen("libnuma.so.1", RTLD_NOW | RTLD_LOCAL);
+    __typeof__(&numa_available) available;
+    __typeof__(&get_mempolicy) query;
+    __typeof__(&mbind) bind;
+
+    if (handle == NULL) {
+        ucs_debug("no NUMA binding: %s", dlerror());
+        return;
+    }
+
+    available = (__typeof__(available))(uintptr_t)dlsym(handle, "numa_available");
+    query     = (__typeof__(query))(uintptr_t)dlsym(handle, "get_mempolicy");
+    bind      = (__typeof__(bind))(uintptr_t)dlsym(handle, "mbind");
+    if ((available == NULL) || (query == NULL) || (bind == NULL) || (available() < 0)) {
+        ucs_debug("no NUMA binding: the kernel or libnuma does not support it");
+        dlclose(handle);
+        return;
+    }
+
+    ucs_numa.get_mempolicy = query;
+    ucs_numa.mbind         = bind;
+}
+
+static int ucs_numa_is_usable(void)
+{
+    pthread_once(&ucs_numa_once, ucs_numa_init);
+    return ucs_numa.mbind != NULL;
+}
+
+/* What a failed call means to callers. */
+static ucs_status_t ucs_numa_status(const char *call)
+{
+    if ((errno == EINVAL) || (errno == EFAULT)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    ucs_debug("%s failed: %m", call);
+    return UCS_ERR_UNSUPPORTED;
+}
+
+static ucs_status_t
+ucs_numa_set_policy(void *addr, size_t length, int mode, const unsigned long *mask)
+{
+    uintptr_t page  = ucs_sys_page_size();
+    uintptr_t start = ucs_align_down((uintptr_t)addr, page);
+    uintptr_t end   = ucs_align_up((uintptr_t)addr + length, page);
+
+    if (ucs_fault_hit("mbind", EPERM) ||
+        (ucs_numa.mbind((void *)start, end - start, mode, mask, UCS_NUMA_MASK_BITS, 0) != 0)) {
+        return ucs_numa_status("mbind()");
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t ucs_numa_bind(void *addr, size_t length, int node)
+{
+    unsigned long mask[UCS_NUMA_MASK_WORDS] = {0};
+
+    if (!ucs_numa_is_usable()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if ((node < 0) || (node >= UCS_NUMA_MASK_BITS)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    mask[(unsigned)node / UCS_NUMA_WORD_BITS] = 1ul << ((unsigned)node % UCS_NUMA_WORD_BITS);
+    return ucs_numa_set_policy(addr, length, MPOL_PREFERRED, mask);
+}
+
+ucs_status_t ucs_numa_interleave(void *addr, size_t length)
+{
+    unsigned long mask[UCS_NUMA_MASK_WORDS] = {0};
+    unsigned count                          = ucs_topo_num_nodes(), i, node;
+
+    if (!ucs_numa_is_usable()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    for (i = 0; i < count; ++i) {
+        node = (unsigned)ucs_topo_node(i) % UCS_NUMA_MASK_BITS;
+        mask[node / UCS_NUMA_WORD_BITS] |= 1ul << (node % UCS_NUMA_WORD_BITS);
+    }
+
+    return ucs_numa_set_policy(addr, length, MPOL_INTERLEAVE, mask);
+}
+
+ucs_status_t ucs_numa_query(void *addr, int *node_p)
+{
+    int node = 0;
+
+    if (!ucs_numa_is_usable()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (ucs_numa.get_mempolicy(&node, NULL, 0, addr, MPOL_F_NODE | MPOL_F_ADDR) != 0) {
+        return ucs_numa_status("get_mempolicy()");
+    }
+
+    *node_p = node;
+    return UCS_OK;
+}
+
+#else
+
+ucs_status_t ucs_numa_bind(void *addr UCS_UNUSED, size_t length UCS_UNUSED, int node UCS_UNUSED)
+{
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t ucs_numa_interleave(void *addr UCS_UNUSED, size_t length UCS_UNUSED)
+{
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t ucs_numa_query(void *addr UCS_UNUSED, int *node_p UCS_UNUSED)
+{
+    return UCS_ERR_UNSUPPORTED;
+}
+
+#endif
