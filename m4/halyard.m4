@@ -15,6 +15,8 @@ AC_DEFUN([HALYARD_WITH_LIB], [
   $2_LIBS=
   AS_IF([test "x$with_$1" != xno], [
     AS_CASE([$with_$1], [yes|check|guess|""], [], [
+      AS_IF([test -f "$with_$1/include/$3"], [],
+            [AC_MSG_ERROR([--with-$1=$with_$1: there is no $with_$1/include/$3])])
       $2_CPPFLAGS="-I$with_$1/include"
       AS_IF([test -d "$with_$1/lib64"], [$2_LDFLAGS="-L$with_$1/lib64"],
             [test -d "$with_$1/lib"], [$2_LDFLAGS="-L$with_$1/lib"])])
