@@ -4,7 +4,25 @@
 libuct_headers = \
 	src/uct/api/version.h
 
-libuct_sources =
+libuct_sources = \
+	src/uct/api/uct_tl.h \
+	src/uct/base/atomic.c \
+	src/uct/base/base.h \
+	src/uct/base/ep.c \
+	src/uct/base/ep_states.c \
+	src/uct/base/iface.c \
+	src/uct/base/md.c \
+	src/uct/base/registry.c \
+	src/uct/base/registry.h \
+	src/uct/cma/cma.c \
+	src/uct/cma/cma.h \
+	src/uct/hook/delay.c \
+	src/uct/hook/hook.c \
+	src/uct/hook/hook.h \
+	src/uct/hook/ops.c \
+	src/uct/self/self.c \
+	src/uct/self/self.h \
+	src/uct/self/self_mem.c
 
 noinst_LTLIBRARIES += libuct_core.la
 libuct_core_la_SOURCES = $(libuct_sources)

@@ -311,7 +311,7 @@ struct uct_tl {
     char                    name[UCT_TL_NAME_MAX];
     const char             *help;
     uct_tl_kind_t           kind;
-    size_t                  md_size, iface_size, ep_size; /* of the structs derived from the bases */
+    size_t                  md_size, iface_size, ep_size; /* of the derived structs */
     const ucs_config_row_t *config_rows;   /* NULL-name terminated, or NULL */
     const char             *config_prefix; /* "MM_": variables are UCX_MM_... */
     size_t                  config_size;   /* 0 with no rows */
@@ -378,7 +378,7 @@ UCS_INLINE int uct_iface_has_work(const uct_iface_t *iface);
 UCS_INLINE void uct_iface_deliver(uct_iface_t *iface, unsigned id, const void *data, size_t length);
 /* For transports: an atomic on memory of this process or mapped into it, coherent with other
  * processors'. op: uct_atomic_op_t. UCS_ERR_INVALID_PARAM: size is not 4 or 8, target is not
- * aligned to it, or no such op. result_p may be NULL; it receives the value before, zero-extended. */
+ * aligned to it, or no such op. result_p may be NULL; it receives the value before. */
 ucs_status_t uct_atomic_apply(void *target, int op, unsigned size, uint64_t value, uint64_t compare,
                               uint64_t *result_p);
 /* The part of uct_iface_progress_base for the case that there is something to do. */

@@ -1,0 +1,164 @@
+/* Halyard: interfaces: their life, active-message table, failure reports and pending requests.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/base/base.h>
+
+#include <ucs/sys/sys.h>
+
+/* Requests of one endpoint that one progress call takes before the next endpoint has its turn: some,
+ * so that a queue drains fast; few, so that endpoints which share buffers share them evenly. */
+#define UCT_PENDING_TURN 4
+
+static void uct_iface_am_drop(void *arg, const void *data UCS_UNUSED, size_t length UCS_UNUSED)
+{
+    uct_iface_t *iface = arg;
+
+    ++iface->am_dropped;
+}
+
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg)
+{
+    ucs_assert_always(id < UCT_AM_ID_MAX);
+
+    iface->am[id].cb  = (cb != NULL) ? cb : uct_iface_am_drop;
+    iface->am[id].arg = (cb != NULL) ? arg : iface;
+}
+
+ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p)
+{
+    const uct_tl_t *tl = md->tl;
+    ucs_status_t status;
+    uct_iface_t *iface;
+    unsigned id;
+
+    ucs_assert(tl->iface_size >= sizeof(*iface));
+
+    if (params->ep_failed == NULL) {
+        ucs_error("interface of transport %s: no callback for failed endpoints", tl->name);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    iface = uct_object_alloc(tl->iface_size);
+    if (iface == NULL) {
+        ucs_error("no memory for an interface of transport %s", tl->name);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    iface->tl     = tl;
+    iface->md     = md;
+    iface->params = *params;
+    ucs_arbiter_init(&iface->pending);
+    ucs_list_head_init(&iface->eps);
+    ucs_list_head_init(&iface->failed);
+    uct_ep_make_waiting_ops(&tl->ep.live, &iface->waiting_ops);
+    uct_ep_make_failed_ops(&tl->ep.live, &iface->failed_ops);
+    for (id = 0; id < UCT_AM_ID_MAX; ++id) {
+        uct_iface_set_am(iface, id, NULL, NULL);
+    }
+
+    status = (tl->iface.open != NULL) ? tl->iface.open(iface) : UCS_OK;
+    if (status != UCS_OK) {
+        uct_iface_close(iface);
+        return status;
+    }
+
+    *iface_p = iface;
+    return UCS_OK;
+}
+
+void uct_iface_close(uct_iface_t *iface)
+{
+    ucs_assert(ucs_list_is_empty(&iface->eps));
+
+    if (iface->tl->iface.close != NULL) {
+        iface->tl->iface.close(iface);
+    }
+    ucs_arbiter_cleanup(&iface->pending);
+    ucs_sys_free(iface);
+}
+
+/* ------------------------------------------------------------------ pending requests */
+
+void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending)
+{
+    ucs_arbiter_elem_init(&pending->elem);
+    ucs_arbiter_group_add_tail(&ep->pending, &pending->elem);
+    ++ep->iface->num_pending;
+    if (ep->state != UCT_EP_CONNECTING) {
+        ucs_arbiter_group_schedule(&ep->pending);
+    } /* else: uct_ep_set_live and uct_ep_set_failed wake the queue */
+}
+
+typedef struct {
+    uct_pending_purge_cb_t cb;
+    void                   *arg;
+    uct_iface_t            *iface;
+} uct_pending_purge_t;
+
+static void uct_pending_purge_one(ucs_arbiter_group_t *group UCS_UNUSED, ucs_arbiter_elem_t *elem,
+                                  void *arg)
+{
+    uct_pending_purge_t *purge = arg;
+
+    --purge->iface->num_pending;
+    purge->cb(ucs_container_of(elem, uct_pending_t, elem), purge->arg);
+}
+
+void uct_ep_pending_purge(uct_ep_t *ep, uct_pending_purge_cb_t cb, void *arg)
+{
+    uct_pending_purge_t purge = {cb, arg, ep->iface};
+
+    ucs_arbiter_group_purge(&ep->pending, uct_pending_purge_one, &purge);
+}
+
+static ucs_arbiter_result_t uct_pending_dispatch(ucs_arbiter_group_t *group,
+                                                 ucs_arbiter_elem_t *elem, void *arg)
+{
+    uct_pending_t *pending = ucs_container_of(elem, uct_pending_t, elem);
+    uct_iface_t *iface     = arg;
+    uct_ep_t *ep;
+
+    switch (pending->func(pending)) {
+    case UCS_ERR_NO_RESOURCE:
+        ep = ucs_container_of(group, uct_ep_t, pending);
+        return (ep->state == UCT_EP_CONNECTING) ? UCS_ARBITER_DESCHED_GROUP :
+               UCS_ARBITER_KEEP_GROUP;
+    case UCS_INPROGRESS:
+        ucs_arbiter_group_add_tail(group, elem);
+        return UCS_ARBITER_NEXT;
+    default: /* the request and even the endpoint may be gone */
+        --iface->num_pending;
+        return UCS_ARBITER_NEXT;
+    }
+}
+
+/* ------------------------------------------------------------------ progress */
+
+static unsigned uct_iface_report_failed(uct_iface_t *iface)
+{
+    unsigned count = 0;
+    uct_ep_t *ep;
+
+    while (!ucs_list_is_empty(&iface->failed)) {
+        ep = ucs_list_extract_head(&iface->failed, uct_ep_t, failed_list);
+        /* Before the callback, since that may close the endpoint: requests that it leaves in the
+         * queue meet the error by themselves. */
+        ucs_arbiter_group_schedule(&ep->pending);
+        iface->params.ep_failed(iface->params.arg, ep, ep->status);
+        ++count;
+    }
+    return count;
+}
+
+unsigned uct_iface_progress_work(uct_iface_t *iface)
+{
+    unsigned count = uct_iface_report_failed(iface);
+
+    return count + ucs_arbiter_dispatch(&iface->pending, UCT_PENDING_TURN, uct_pending_dispatch,
+                                        iface);
+}

@@ -1,0 +1,128 @@
+/* Halyard: memory domains: their life and the configuration of transports.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/base/base.h>
+
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+void *uct_object_alloc(size_t size)
+{
+    void *object = ucs_sys_memalign(UCS_CACHE_LINE_SIZE, size);
+
+    if (object != NULL) {
+        memset(object, 0, size);
+    }
+    return object;
+}
+
+static int uct_tl_has_config(const uct_tl_t *tl)
+{
+    return (tl->config_rows != NULL) && (tl->config_size != 0);
+}
+
+ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **config_p)
+{
+    ucs_status_t status;
+    void *config;
+
+    if (!uct_tl_has_config(tl)) {
+        *config_p = NULL;
+        return UCS_OK;
+    }
+
+    config = ucs_sys_calloc(1, tl->config_size);
+    if (config == NULL) {
+        ucs_error("no memory for the configuration of transport %s", tl->name);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = ucs_config_fill(config, tl->config_rows, UCS_CONFIG_PREFIX, app_prefix,
+                             tl->config_prefix, 0);
+    if (status != UCS_OK) {
+        ucs_sys_free(config);
+        return status;
+    }
+
+    *config_p = config;
+    return UCS_OK;
+}
+
+void uct_config_release(const uct_tl_t *tl, void *config)
+{
+    if (config != NULL) {
+        ucs_config_release(config, tl->config_rows);
+        ucs_sys_free(config);
+    }
+}
+
+static ucs_status_t uct_config_copy(const uct_tl_t *tl, const void *config, void **copy_p)
+{
+    ucs_status_t status;
+    void *copy;
+
+    copy = ucs_sys_calloc(1, tl->config_size);
+    if (copy == NULL) {
+        ucs_error("no memory for the configuration of transport %s", tl->name);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = ucs_config_copy(copy, config, tl->config_rows);
+    if (status != UCS_OK) {
+        ucs_sys_free(copy);
+        return status;
+    }
+
+    *copy_p = copy;
+    return UCS_OK;
+}
+
+static void uct_md_free(uct_md_t *md)
+{
+    uct_config_release(md->tl, md->config);
+    ucs_sys_free(md);
+}
+
+ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p)
+{
+    ucs_status_t status;
+    uct_md_t *md;
+
+    ucs_assert(tl->md_size >= sizeof(*md));
+
+    md = uct_object_alloc(tl->md_size);
+    if (md == NULL) {
+        ucs_error("no memory for the memory domain of transport %s", tl->name);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    md->tl = tl;
+    status = ((config != NULL) && uct_tl_has_config(tl)) ?
+             uct_config_copy(tl, config, &md->config) : uct_config_read(tl, NULL, &md->config);
+    if (status != UCS_OK) {
+        ucs_sys_free(md);
+        return status;
+    }
+
+    status = (tl->md.open != NULL) ? tl->md.open(md) : UCS_OK;
+    if (status != UCS_OK) {
+        uct_md_close(md);
+        return status;
+    }
+
+    *md_p = md;
+    return UCS_OK;
+}
+
+void uct_md_close(uct_md_t *md)
+{
+    if (md->tl->md.close != NULL) {
+        md->tl->md.close(md);
+    }
+    uct_md_free(md);
+}

@@ -1,0 +1,131 @@
+/* Halyard: hooks: what happens later.
+ *
+ * One queue an interface, in the order in which things were asked for or arrived; all wait equally
+ * long, so the queue's head is always the next. An operation that finds no resource when its time has
+ * come holds up all that is behind it, which keeps the order.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/hook/hook.h>
+
+#define UCS_LOG_COMPONENT "hook"
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+
+uct_hook_delayed_t *uct_hook_delayed_make(uct_hook_iface_t *iface, uct_hook_delayed_kind_t kind,
+                                          size_t size)
+{
+    uct_hook_delayed_t *delayed = ucs_sys_calloc(1, sizeof(*delayed) + size);
+
+    if (delayed == NULL) {
+        ucs_diag("%s: no memory to delay %zu bytes", iface->super.tl->name, size);
+        return NULL;
+    }
+    delayed->kind = kind;
+    return delayed;
+}
+
+void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
+{
+    delayed->due = iface->now + iface->config->delay;
+    ucs_list_add_tail(&iface->delayed, &delayed->list);
+    ++iface->num_delayed;
+    if (delayed->ep != NULL) {
+        ++delayed->ep->num_delayed;
+    }
+}
+
+void uct_hook_delayed_detach(uct_hook_ep_t *ep)
+{
+    uct_hook_delayed_t *delayed;
+
+    if (ep->num_delayed == 0) {
+        return;
+    }
+    ucs_list_for_each(delayed, &uct_hook_iface(ep->super.iface)->delayed, list) {
+        if (delayed->ep == ep) {
+            delayed->ep = NULL;
+        }
+    }
+}
+
+static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
+{
+    const uct_hook_atomic_t *atomic = &delayed->atomic;
+    uct_ep_t *inner;
+
+    if (delayed->ep == NULL) {
+        return UCS_ERR_CANCELED;
+    }
+
+    inner = delayed->ep->inner;
+    switch (delayed->kind) {
+    case UCT_HOOK_PUT:
+        return inner->ops->put_zcopy(inner, delayed->data, (unsigned)delayed->length,
+                                     delayed->remote_addr, delayed->rkey, delayed->comp);
+    case UCT_HOOK_GET:
+        return inner->ops->get_zcopy(inner, delayed->data, (unsigned)delayed->length,
+                                     delayed->remote_addr, delayed->rkey, delayed->comp);
+    case UCT_HOOK_ATOMIC:
+        return inner->ops->atomic(inner, atomic->op, atomic->size, atomic->value, atomic->compare,
+                                  delayed->remote_addr, delayed->rkey, atomic->result_p,
+                                  delayed->comp);
+    default:
+        return inner->ops->flush(inner, delayed->comp);
+    }
+}
+
+/* Off the queue and done with, except for the memory. */
+static void uct_hook_delayed_remove(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
+{
+    ucs_list_del(&delayed->list);
+    --iface->num_delayed;
+    if (delayed->ep != NULL) {
+        --delayed->ep->num_delayed;
+    }
+}
+
+/* Returns 0 if it cannot happen yet. */
+static int uct_hook_delayed_happen(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
+{
+    uct_iface_t *super = &iface->super;
+    ucs_status_t status;
+
+    if (delayed->kind == UCT_HOOK_AM) {
+        uct_hook_delayed_remove(iface, delayed);
+        uct_iface_deliver(super, delayed->id, delayed->data, delayed->length);
+    } else if (delayed->kind == UCT_HOOK_PEER_GONE) {
+        uct_hook_delayed_remove(iface, delayed);
+        super->params.peer_gone(super->params.arg, (const uint8_t *)delayed->data);
+    } else {
+        status = uct_hook_delayed_execute(delayed);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            return 0;
+        }
+        uct_hook_delayed_remove(iface, delayed);
+        if (status != UCS_INPROGRESS) {
+            uct_completion_update(delayed->comp, status);
+        }
+    }
+    ucs_sys_free(delayed);
+    return 1;
+}
+
+unsigned uct_hook_delayed_progress(uct_hook_iface_t *iface, int all)
+{
+    unsigned count = 0;
+    uct_hook_delayed_t *delayed;
+
+    while (!ucs_list_is_empty(&iface->delayed)) {
+        delayed = ucs_list_head(&iface->delayed, uct_hook_delayed_t, list);
+        if ((!all && (delayed->due > iface->now)) || !uct_hook_delayed_happen(iface, delayed)) {
+            break;
+        }
+        ++count;
+    }
+    return count;
+}

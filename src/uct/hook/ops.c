@@ -1,0 +1,309 @@
+/* Halyard: hooks: the operations of wrapped endpoints.
+ *
+ * Each asks uct_hook_enter whether it may happen, calls the inner endpoint's operation, and shows the
+ * result to uct_hook_leave. Which of them a wrapper has, hook.c decides by what the inner one has.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/hook/hook.h>
+
+#define UCS_LOG_COMPONENT "hook"
+#include <ucs/debug/log.h>
+#include <string.h>
+
+/* The statuses of UCX_HOOK_FAIL_STATUS, in the order of their names in hook.c. */
+static const ucs_status_t uct_hook_statuses[] = {
+    UCS_ERR_IO_ERROR,      UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT,
+    UCS_ERR_UNREACHABLE,   UCS_ERR_UNSUPPORTED,      UCS_ERR_INVALID_ADDR
+};
+
+static ucs_status_t uct_hook_fail(uct_hook_ep_t *ep, ucs_status_t status)
+{
+    /* A wrong address is a fault of the one operation. */
+    if (status != UCS_ERR_INVALID_ADDR) {
+        uct_ep_set_failed(&ep->super, status);
+    }
+    return status;
+}
+
+static ucs_status_t uct_hook_enter(uct_hook_ep_t *ep)
+{
+    uct_hook_iface_t *iface         = uct_hook_iface(ep->super.iface);
+    const uct_hook_config_t *config = iface->config;
+
+    if (iface->kind != UCT_HOOK_FAULT) {
+        return UCS_OK;
+    }
+    if (uct_hook_chance(iface, config->no_resource)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    return ((config->fail_op != 0) && (ep->num_ops + 1 == config->fail_op)) ?
+           (++ep->num_ops, uct_hook_fail(ep, uct_hook_statuses[config->fail_status])) : UCS_OK;
+}
+
+static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t length,
+                                   ucs_status_t status)
+{
+    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
+
+    if (iface->kind == UCT_HOOK_TRACE) {
+        ucs_debug("%s ep %p: %s of %zu bytes: %s", iface->super.tl->name, (void *)&ep->super, name,
+                  length, ucs_status_string(status));
+        return status;
+    }
+
+    if ((iface->kind == UCT_HOOK_FAULT) && !UCS_STATUS_IS_ERR(status) &&
+        (++ep->num_ops == iface->config->death)) {
+        uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
+    }
+    return status;
+}
+
+static size_t uct_hook_iov_length(const uct_iov_t *iov, unsigned n)
+{
+    size_t length = 0;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        length += iov[i].length;
+    }
+    return length;
+}
+
+/* ------------------------------------------------------------------ messages */
+
+static ucs_status_t uct_hook_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
+                                      const void *payload, size_t length)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->am_short(hook->inner, id, header, payload, length);
+    }
+    return uct_hook_leave(hook, "am_short", length, status);
+}
+
+static ucs_status_t uct_hook_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
+                                          unsigned n)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->am_short_iov(hook->inner, id, iov, n);
+    }
+    return uct_hook_leave(hook, "am_short_iov", uct_hook_iov_length(iov, n), status);
+}
+
+static ucs_status_t uct_hook_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                                      size_t *length_p)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->am_bcopy(hook->inner, id, pack, arg, length_p);
+    }
+    return uct_hook_leave(hook, "am_bcopy", (status == UCS_OK) ? *length_p : 0, status);
+}
+
+static ucs_status_t uct_hook_am_zcopy(uct_ep_t *ep, unsigned id, const void *header,
+                                      size_t header_length, const uct_iov_t *iov, unsigned n,
+                                      uct_completion_t *comp)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->am_zcopy(hook->inner, id, header, header_length, iov, n, comp);
+    }
+    return uct_hook_leave(hook, "am_zcopy", header_length + uct_hook_iov_length(iov, n), status);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static ucs_status_t uct_hook_put_short(uct_ep_t *ep, const void *buffer, size_t length,
+                                       uint64_t remote_addr, uct_rkey_t *rkey)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->put_short(hook->inner, buffer, length, remote_addr, rkey);
+    }
+    return uct_hook_leave(hook, "put_short", length, status);
+}
+
+/* An operation without completion cannot end later. */
+static int uct_hook_is_delayed(const uct_hook_ep_t *ep, const uct_completion_t *comp)
+{
+    return (uct_hook_iface(ep->super.iface)->kind == UCT_HOOK_DELAY) && (comp != NULL);
+}
+
+static ucs_status_t uct_hook_delay_copy(uct_hook_ep_t *ep, uct_hook_delayed_kind_t kind,
+                                        const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
+                                        uct_rkey_t *rkey, uct_completion_t *comp)
+{
+    uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
+    uct_hook_delayed_t *delayed = uct_hook_delayed_make(iface, kind, n * sizeof(*iov));
+
+    if (delayed == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (n != 0) {
+        memcpy(delayed->data, iov, n * sizeof(*iov));
+    }
+    delayed->ep          = ep;
+    delayed->length      = n;
+    delayed->remote_addr = remote_addr;
+    delayed->rkey        = rkey;
+    delayed->comp        = comp;
+    uct_hook_delayed_add(iface, delayed);
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                       uint64_t remote_addr, uct_rkey_t *rkey,
+                                       uct_completion_t *comp)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = uct_hook_is_delayed(hook, comp) ?
+                 uct_hook_delay_copy(hook, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
+                 hook->inner->ops->put_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
+    }
+    return uct_hook_leave(hook, "put_zcopy", uct_hook_iov_length(iov, n), status);
+}
+
+static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                       uint64_t remote_addr, uct_rkey_t *rkey,
+                                       uct_completion_t *comp)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = uct_hook_is_delayed(hook, comp) ?
+                 uct_hook_delay_copy(hook, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
+                 hook->inner->ops->get_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
+    }
+    return uct_hook_leave(hook, "get_zcopy", uct_hook_iov_length(iov, n), status);
+}
+
+static ucs_status_t uct_hook_delay_atomic(uct_hook_ep_t *ep, const uct_hook_atomic_t *atomic,
+                                          uint64_t remote_addr, uct_rkey_t *rkey,
+                                          uct_completion_t *comp)
+{
+    uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
+    uct_hook_delayed_t *delayed = uct_hook_delayed_make(iface, UCT_HOOK_ATOMIC, 0);
+
+    if (delayed == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    delayed->ep          = ep;
+    delayed->atomic      = *atomic;
+    delayed->remote_addr = remote_addr;
+    delayed->rkey        = rkey;
+    delayed->comp        = comp;
+    uct_hook_delayed_add(iface, delayed);
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t uct_hook_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
+                                    uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
+                                    uint64_t *result_p, uct_completion_t *comp)
+{
+    uct_hook_atomic_t atomic = {op, size, value, compare, result_p};
+    uct_hook_ep_t *hook      = uct_hook_ep(ep);
+    ucs_status_t status      = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = uct_hook_is_delayed(hook, comp) ?
+                 uct_hook_delay_atomic(hook, &atomic, remote_addr, rkey, comp) :
+                 hook->inner->ops->atomic(hook->inner, op, size, value, compare, remote_addr, rkey,
+                                          result_p, comp);
+    }
+    return uct_hook_leave(hook, "atomic", size, status);
+}
+
+/* ------------------------------------------------------------------ order and state */
+
+static ucs_status_t uct_hook_delay_flush(uct_hook_ep_t *ep, uct_completion_t *comp)
+{
+    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
+    uct_hook_delayed_t *delayed;
+
+    if (comp == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    delayed = uct_hook_delayed_make(iface, UCT_HOOK_FLUSH, 0);
+    if (delayed == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    delayed->ep   = ep;
+    delayed->comp = comp;
+    uct_hook_delayed_add(iface, delayed);
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = (hook->num_delayed != 0) ? uct_hook_delay_flush(hook, comp) :
+                 hook->inner->ops->flush(hook->inner, comp);
+    }
+    return uct_hook_leave(hook, "flush", 0, status);
+}
+
+static ucs_status_t uct_hook_fence(uct_ep_t *ep)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    /* Messages would overtake what is delayed. */
+    ucs_status_t status = (hook->num_delayed != 0) ? UCS_ERR_NO_RESOURCE :
+                          hook->inner->ops->fence(hook->inner);
+
+    return uct_hook_leave(hook, "fence", 0, status);
+}
+
+static ucs_status_t uct_hook_check(uct_ep_t *ep)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+
+    return uct_hook_leave(hook, "check", 0, hook->inner->ops->check(hook->inner));
+}
+
+static ucs_status_t uct_hook_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->sync_map(hook->inner, index, word_p);
+    }
+    return uct_hook_leave(hook, "sync_map", 8, status);
+}
+
+const uct_ep_ops_t uct_hook_ep_ops = {
+    .am_short     = uct_hook_am_short,
+    .am_short_iov = uct_hook_am_short_iov,
+    .am_bcopy     = uct_hook_am_bcopy,
+    .am_zcopy     = uct_hook_am_zcopy,
+    .put_short    = uct_hook_put_short,
+    .put_zcopy    = uct_hook_put_zcopy,
+    .get_zcopy    = uct_hook_get_zcopy,
+    .atomic       = uct_hook_atomic,
+    .flush        = uct_hook_flush,
+    .fence        = uct_hook_fence,
+    .check        = uct_hook_check,
+    .sync_map     = uct_hook_sync_map
+};

@@ -1,0 +1,234 @@
+/* Halyard: mm: the objects of the shared-memory transport, and what its files share.
+ *
+ *   mm_segment  shared memory      mm_ring     the ring of lines
+ *   mm_rings    rings of an interface's own segments, and their peers
+ *   mm_connect  sockets: connecting, signals, death of a peer
+ *   mm_iface    progress, waiting, limits      mm_ep  sending      mm_md  configuration, memory
+ *
+ * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
+ * peer's socket and is given one ring in the peer's memory: one connection, one direction, one ring.
+ * The connection carries nothing but the descriptors at its start, signals to a sleeping peer, and
+ * the end of file that tells that the other side is gone.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_MM_IFACE_H
+#define UCT_MM_IFACE_H
+
+#include "mm_ring.h"
+#include "mm_segment.h"
+
+#include <ucs/arch/atomic.h>
+#include <ucs/ds/list.h>
+#include <uct/api/uct_tl.h>
+
+#include <stdint.h>
+
+BEGIN_C_DECLS
+
+#define UCT_MM_SYNC_WORDS 64 /* of an interface */
+
+/* ---- shared memory ---- */
+
+#define UCT_MM_MAIN_MAGIC 0x316d6d4879616c48ull
+
+/* Whether the owner of an interface has to be signalled. */
+typedef enum {
+    UCT_MM_WAKE_NEVER, /* it has never slept: senders need not order anything */
+    UCT_MM_WAKE_AWAKE, /* it may sleep: senders look at this word after each message */
+    UCT_MM_WAKE_ARMED  /* it sleeps or is about to: the sender that takes this back signals it */
+} uct_mm_wake_t;
+
+typedef struct {
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u64_t value;
+} uct_mm_sync_word_t;
+
+/* Start of the first segment of an interface; its first rings follow. Rings of further segments
+ * begin at their start. Each word that is written alone has a line of its own. */
+typedef struct {
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) uint64_t magic;
+    uint8_t            uid[UCT_UID_LEN];
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t wake; /* uct_mm_wake_t */
+    uct_mm_sync_word_t sync[UCT_MM_SYNC_WORDS];
+} uct_mm_main_t;
+
+static_assert(sizeof(uct_mm_main_t) == (2 + UCT_MM_SYNC_WORDS) * UCT_MM_LINE_SIZE,
+              "layout shared by processes");
+
+/* ---- memory domain ---- */
+
+typedef struct {
+    unsigned                 fifo_size;      /* lines */
+    unsigned                 fifo_elem_size; /* bytes */
+    size_t                   seg_size;       /* bytes */
+    double                   release_factor;
+    unsigned                 max_poll;
+    int                      hugetlb; /* ucs_ternary_auto_value_t */
+    ucs_config_names_array_t backing;
+} uct_mm_config_t;
+
+typedef struct {
+    uct_md_t              super;
+    uct_mm_ring_shape_t   shape;
+    uct_mm_backing_list_t backings;
+    size_t                message_max; /* bytes of a message, header included */
+} uct_mm_md_t;
+
+/* ---- interface ---- */
+
+typedef enum {
+    UCT_MM_SOURCE_LISTEN,
+    UCT_MM_SOURCE_PEER, /* a connection that was accepted: its messages come in a ring of ours */
+    UCT_MM_SOURCE_EP    /* a connection of ours */
+} uct_mm_source_kind_t;
+
+/* What the event set knows of a socket. */
+typedef struct {
+    uct_mm_source_kind_t kind;
+    int                  fd; /* -1: none */
+} uct_mm_source_t;
+
+/* A block of rings: one segment. */
+typedef struct {
+    ucs_list_link_t   list;
+    uct_mm_segment_t *segment;
+    size_t            first;  /* offset of the first ring */
+    unsigned          count;
+    unsigned          used;
+    uint8_t           taken[]; /* one a ring */
+} uct_mm_block_t;
+
+/* Who sends to us. */
+typedef struct {
+    uct_mm_reader_t reader; /* first: progress looks at nothing else */
+    ucs_list_link_t list;   /* in iface->greeting, ->peers or ->gone */
+    uct_mm_source_t source;
+    unsigned        slot;   /* in iface->rings */
+    unsigned        index;  /* of the ring in its block */
+    uct_mm_block_t *block;  /* NULL: it has said nothing yet */
+    uint64_t        received_before; /* messages at the last look */
+    uint8_t         uid[UCT_UID_LEN];
+} uct_mm_peer_t;
+
+typedef struct {
+    uct_iface_t       super;
+
+    /* what each progress reads */
+    unsigned          countdown; /* calls until the next look at the clock */
+    unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
+    unsigned          num_rings; /* the others a few at a time */
+    unsigned          cold_next;
+    unsigned          max_poll;
+    uct_mm_peer_t   **rings;
+
+    unsigned          rings_max; /* room in rings */
+    uint64_t          last_look_ns;
+    uint64_t          next_poll_ns;  /* of the sockets */
+    uint64_t          eager_until_ns;
+    uint64_t          wake_since_ns; /* when senders were told that we may sleep; 0: never */
+    unsigned          looks;
+    unsigned          num_connecting;
+    int               epoll_fd;
+    int               spare_fd; /* given up when descriptors run out, to refuse a peer in words */
+    uint64_t          name;     /* of the listening socket */
+    uint16_t          net;      /* tag of the network namespace, which socket names belong to */
+    uct_mm_source_t   listen;
+    uct_mm_main_t    *main;
+    uint64_t          sync_free; /* bit set: word is free */
+    uct_mm_staging_t  staging;
+    uint8_t          *pack_buffer;
+    ucs_list_link_t   blocks;
+    ucs_list_link_t   greeting; /* accepted, nothing said yet */
+    ucs_list_link_t   peers;
+    ucs_list_link_t   gone;     /* to be drained, reported and freed */
+    ucs_list_link_t   retries;  /* endpoints whose peer had no room for another connection */
+} uct_mm_iface_t;
+
+/* ---- endpoint ---- */
+
+typedef struct {
+    uct_ep_t          super;
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) uct_mm_writer_t writer;
+    ucs_atomic_u32_t *wake;       /* of the peer */
+    uint32_t          wanted;     /* lines that the last refused message would have taken */
+    uct_mm_source_t   source;
+    uct_mm_main_t    *main;       /* of the peer */
+    size_t            message_max;
+    uct_mm_segment_t *segments[2]; /* the peer's first one, and that of the ring if it is another */
+    ucs_list_link_t   retry;      /* in iface->retries */
+    uint64_t          name;
+    uint16_t          net;
+} uct_mm_ep_t;
+
+#define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 network namespace tag; little endian */
+
+UCS_INLINE uct_mm_md_t *uct_mm_md(uct_md_t *md)
+{
+    return ucs_container_of(md, uct_mm_md_t, super);
+}
+
+UCS_INLINE uct_mm_iface_t *uct_mm_iface(uct_iface_t *iface)
+{
+    return ucs_container_of(iface, uct_mm_iface_t, super);
+}
+
+UCS_INLINE uct_mm_ep_t *uct_mm_ep(uct_ep_t *ep)
+{
+    return ucs_container_of(ep, uct_mm_ep_t, super);
+}
+
+/* ---- mm_rings.c ---- */
+
+/* First segment and the lists of rings. Errors are logged; cleanup accepts what open left. */
+ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface);
+void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
+
+/* Gives a peer a ring, making a new segment when all are taken. Errors are logged. */
+ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Segment of the first block: where uct_mm_main_t lies. */
+uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);
+
+/* Moves rings that were silent for long out of the set that each progress polls. */
+void uct_mm_rings_cool(uct_mm_iface_t *iface);
+/* Polls some of the others; returns messages delivered. */
+unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface);
+
+/* Bytes of the shared segments. */
+size_t uct_mm_rings_shared(const uct_mm_iface_t *iface);
+
+/* ---- mm_connect.c ---- */
+
+/* Listening socket and event set. Errors are logged; close accepts what open left. */
+ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface);
+void uct_mm_connect_close(uct_mm_iface_t *iface);
+
+/* Looks at all sockets: accepts, answers, finds out who is gone. Returns things done, signals not
+ * counted. Delivers what the gone have left. Calls peer_gone; failed endpoints are queued. */
+unsigned uct_mm_connect_poll(uct_mm_iface_t *iface);
+
+/* Breaks with a peer: as if it had closed its connection. */
+void uct_mm_connect_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Of endpoints: see uct_ep_tl_ops_t. */
+ucs_status_t uct_mm_connect_start(uct_ep_t *ep);
+void uct_mm_connect_end(uct_ep_t *ep);
+/* UCS_OK: the connection stands, as far as one can know. */
+ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep);
+
+/* Wakes whoever sleeps at the other end. */
+void uct_mm_connect_signal(int fd);
+
+/* Tag of this process's network namespace, 0 if unknown. */
+uint16_t uct_mm_connect_net(void);
+
+/* ---- mm_ep.c ---- */
+
+extern const uct_ep_ops_t uct_mm_ep_ops;
+
+ucs_status_t uct_mm_ep_init(uct_ep_t *ep, const void *address, size_t length);
+
+END_C_DECLS
+
+#endif

@@ -1,0 +1,246 @@
+/* Halyard: mm: the ring of cache lines through which one sender reaches one receiver.
+ *
+ * The ring lies in the receiver's segment: a control block and a power of two of 64-byte lines. A
+ * message takes consecutive lines. Every line carries a sequence number that follows from its
+ * position (lap + 1, never 0), and is published by one release store of it, so the reader takes
+ * lines as they come and nothing is ever zeroed between laps. Zero is "nothing here".
+ *
+ *   first line    [u32 sequence][u32 length << 5 | id][56 bytes of data]
+ *   further ones  [u32 sequence][60 bytes of data]
+ *
+ * A message of one line is handed to its handler in place; a longer one is gathered into a buffer
+ * of the receiver while its lines arrive. A message never takes more lines than the ring has beyond
+ * one release quantum, so that a reader which gives lines back a quantum at a time lets every
+ * message fit at last.
+ *
+ * What the other side can write is hostile: positions are masked, fields are read once, lengths are
+ * checked before use; the worst that a bad peer gets is its own messages garbled.
+ *
+ * Pairs:  R1/A1  a line's sequence: its data, from sender to receiver
+ *         R2/A2  read position: the lines before it are the sender's again
+ *         S3     wake word against lines; S4: credit wish against read position. Each side writes its
+ *                own and then reads the other's, all sequentially consistent: one of them sees it.
+ *
+ * Not thread-safe: a writer and a reader belong to one interface each. Nothing here blocks.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_MM_RING_H
+#define UCT_MM_RING_H
+
+#include <ucs/arch/atomic.h>
+#include <ucs/sys/compiler.h>
+#include <uct/api/uct_tl.h>
+
+#include <string.h>
+
+BEGIN_C_DECLS
+
+#define UCT_MM_LINE_SIZE  64
+#define UCT_MM_FIRST_DATA 56 /* bytes of data in a message's first line */
+#define UCT_MM_REST_DATA  60 /* and in each further one */
+#define UCT_MM_ID_BITS    5
+
+#define UCT_MM_RING_LINES_MIN 16
+#define UCT_MM_RING_LINES_MAX 65536
+
+static_assert((1 << UCT_MM_ID_BITS) == UCT_AM_ID_MAX, "an id must fit its bits");
+
+typedef struct {
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t seq;
+    ucs_atomic_u32_t head;                    /* of a first line; else the data begins here */
+    uint8_t          data[UCT_MM_FIRST_DATA];
+} uct_mm_line_t;
+
+/* Start of a ring in shared memory; its lines follow. The two words lie in lines of their own
+ * because different sides write them. */
+typedef struct {
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t read_pos;    /* receiver: lines given back */
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t credit_wish; /* sender: 1: signal me at a release */
+} uct_mm_ring_control_t;
+
+static_assert(sizeof(uct_mm_line_t) == UCT_MM_LINE_SIZE, "layout shared by processes");
+static_assert(sizeof(uct_mm_ring_control_t) == 2 * UCT_MM_LINE_SIZE, "layout shared by processes");
+
+/* Shape of a ring, the same for both sides. */
+typedef struct {
+    uint32_t lines;   /* power of two, UCT_MM_RING_LINES_MIN to _MAX */
+    uint32_t quantum; /* lines that the reader gives back at a time, 1 to lines / 2 */
+} uct_mm_ring_shape_t;
+
+/* Bytes of a ring with its control block. */
+UCS_INLINE size_t uct_mm_ring_size(const uct_mm_ring_shape_t *shape)
+{
+    return sizeof(uct_mm_ring_control_t) + ((size_t)shape->lines * UCT_MM_LINE_SIZE);
+}
+
+/* Bytes of the longest message. */
+UCS_INLINE size_t uct_mm_ring_message_max(const uct_mm_ring_shape_t *shape)
+{
+    return UCT_MM_FIRST_DATA +
+           ((size_t)(shape->lines - shape->quantum - 1) * UCT_MM_REST_DATA);
+}
+
+/* True if the numbers (from a peer) describe a ring. */
+int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape);
+
+/* ---- sending ---- */
+
+typedef struct {
+    uct_mm_line_t         *lines;
+    uint32_t               pos;   /* line to be written next; counts on, modulo 2^32 */
+    uint32_t               limit; /* lines before this position are ours to write */
+    uint32_t               mask;
+    uint32_t               shift; /* log2 of the number of lines */
+    uct_mm_ring_control_t *control;
+    uint32_t               lines_max;   /* of a message */
+    int                    claim_ahead; /* fetch the next message's lines in advance */
+} uct_mm_writer_t;
+
+/* ring: memory of uct_mm_ring_size bytes whose sequence numbers and read position are zero. */
+void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape);
+
+/* Looks at the read position again; true if `count` lines may be written now. */
+int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count);
+
+/* Say that a signal is wanted when the reader gives lines back. True if `count` lines are free
+ * already: no signal will come then. */
+int uct_mm_writer_wish(uct_mm_writer_t *writer, uint32_t count);
+
+/* Sends iov[0..n), `length` bytes in all, which is at most uct_mm_ring_message_max.
+ * UCS_ERR_NO_RESOURCE: no room, nothing was done. */
+ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
+                                    unsigned n, size_t length);
+
+/* Lines of a message. */
+UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
+{
+    return (length <= UCT_MM_FIRST_DATA) ? 1 :
+           1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
+}
+
+UCS_INLINE int uct_mm_writer_has_room(uct_mm_writer_t *writer, uint32_t count)
+{
+    return ucs_likely((int32_t)(writer->limit - writer->pos) >= (int32_t)count) ||
+           uct_mm_writer_refresh(writer, count);
+}
+
+UCS_INLINE uct_mm_line_t *uct_mm_writer_line(const uct_mm_writer_t *writer, uint32_t pos)
+{
+    return &writer->lines[pos & writer->mask];
+}
+
+UCS_INLINE uint32_t uct_mm_writer_seq(const uct_mm_writer_t *writer, uint32_t pos)
+{
+    return (pos >> writer->shift) + 1;
+}
+
+/* The line that was published last. */
+UCS_INLINE uct_mm_line_t *uct_mm_writer_last(const uct_mm_writer_t *writer)
+{
+    return uct_mm_writer_line(writer, writer->pos - 1);
+}
+
+/* Fixes the head of a message in its first line and makes the line visible. */
+UCS_INLINE void uct_mm_writer_publish_first(uct_mm_writer_t *writer, uct_mm_line_t *line,
+                                            unsigned id, size_t length)
+{
+    const uint32_t pos = writer->pos;
+
+    ucs_atomic_store_relaxed(&line->head, ((uint32_t)length << UCT_MM_ID_BITS) | id);
+    ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(writer, pos)); /* R1 */
+    writer->pos = pos + 1;
+}
+
+/* Copies 0 to 56 bytes without a call; overlapping halves instead of a loop. */
+UCS_INLINE void uct_mm_copy_short(uint8_t *dest, const uint8_t *src, size_t length)
+{
+    if (ucs_likely(length == 8)) {
+        memcpy(dest, src, 8);
+    } else if (length >= 16) {
+        uint8_t last[16];
+
+        memcpy(last, src + length - 16, 16);
+        if (length > 32) {
+            memcpy(dest + 16, src + 16, 16);
+            if (length > 48) {
+                memcpy(dest + 32, src + 32, 16);
+            }
+        }
+        memcpy(dest, src, 16);
+        memcpy(dest + length - 16, last, 16);
+    } else if (length >= 8) {
+        memcpy(dest, src, 8);
+        memcpy(dest + length - 8, src + length - 8, 8);
+    } else if (length >= 4) {
+        memcpy(dest, src, 4);
+        memcpy(dest + length - 4, src + length - 4, 4);
+    } else if (length > 0) {
+        dest[0]          = src[0];
+        dest[length / 2] = src[length / 2];
+        dest[length - 1] = src[length - 1];
+    }
+}
+
+/* ---- receiving ---- */
+
+/* Buffers for messages of several lines, all of one size, handed out by the interface. */
+typedef struct {
+    void  *free_list;
+    size_t size;  /* bytes of each */
+    size_t count; /* buffers that exist */
+} uct_mm_staging_t;
+
+/* One buffer is made at once, so that memory runs short at open and not later. */
+ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size);
+/* All buffers must have been returned. */
+void uct_mm_staging_cleanup(uct_mm_staging_t *staging);
+
+typedef struct {
+    uct_mm_line_t         *line;     /* the next one */
+    uint32_t               seq;      /* which it carries once it is there */
+    uint32_t               pos;      /* of it */
+    uint32_t               mask;
+    uint32_t               shift;
+    uint32_t               released; /* read position last given back */
+    uint32_t               quantum;
+    uint32_t               got;      /* bytes gathered */
+    uint32_t               length;   /* of the message that is being gathered; 0: none is */
+    uint32_t               id;
+    uint32_t               message_max;
+    int                    is_broken; /* the sender wrote what is no message */
+    int                    signal;    /* the sender waits for a signal that lines are free */
+    uct_mm_line_t         *lines;
+    uint8_t               *buffer;    /* of the message that is being gathered */
+    uct_mm_ring_control_t *control;
+    uct_mm_staging_t      *staging;
+    uint64_t               received;  /* messages */
+} uct_mm_reader_t;
+
+/* Makes the ring empty and starts reading it. No writer may be active. staging's buffers must hold
+ * the longest message. */
+void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
+                        uct_mm_staging_t *staging);
+
+/* Drops a half-gathered message. */
+void uct_mm_reader_cleanup(uct_mm_reader_t *reader);
+
+/* Delivers to the handlers of `iface` at most `max` messages; the next line must be there. Returns
+ * the number delivered, which is 0 while a message is not complete. */
+unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned max);
+
+/* True if the next line is there. */
+UCS_INLINE int uct_mm_reader_ready(const uct_mm_reader_t *reader)
+{
+    return ucs_atomic_load_acquire(&reader->line->seq) == reader->seq; /* A1 */
+}
+
+/* The same within the total order of S3: for a receiver that is about to sleep. */
+UCS_INLINE int uct_mm_reader_ready_armed(const uct_mm_reader_t *reader)
+{
+    return ucs_atomic_load_seq_cst(&reader->line->seq) == reader->seq; /* S3 */
+}
+
+END_C_DECLS
+
+#endif

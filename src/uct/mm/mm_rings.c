@@ -1,0 +1,259 @@
+/* Halyard: mm: the rings of an interface: where they lie, who writes to them, which are polled.
+ *
+ * Rings lie in blocks, each one segment; a further block is made when all rings are taken, each
+ * twice as large as the one before up to a limit. A freed ring is used again for the next peer.
+ *
+ * Polling costs a load a ring, so with many peers only the hot ones, from which something came
+ * lately, are looked at by each progress; the cold ones take turns, a few a call.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "mm_iface.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#include <string.h>
+
+#define UCT_MM_BLOCK_FIRST 4  /* rings of the first block */
+#define UCT_MM_BLOCK_MAX   64 /* and of later ones at most */
+
+/* Up to so many rings are always hot. */
+#define UCT_MM_HOT_MIN 8
+
+/* Cold rings that one progress looks at. */
+#define UCT_MM_COLD_TURN 4
+
+/* ------------------------------------------------------------------ blocks */
+
+static uct_mm_ring_shape_t *uct_mm_rings_shape(const uct_mm_iface_t *iface)
+{
+    return &uct_mm_md(iface->super.md)->shape;
+}
+
+static ucs_status_t uct_mm_block_create(uct_mm_iface_t *iface, unsigned count, size_t first,
+                                        uct_mm_block_t **block_p)
+{
+    const size_t ring_size = uct_mm_ring_size(uct_mm_rings_shape(iface));
+    uct_mm_block_t *block;
+    ucs_status_t status;
+
+    block = ucs_sys_calloc(1, sizeof(*block) + count);
+    if (block == NULL) {
+        ucs_error("no memory for a block of %u rings", count);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_mm_segment_create(&uct_mm_md(iface->super.md)->backings, NULL,
+                                   first + (count * ring_size), &block->segment);
+    if (status != UCS_OK) {
+        ucs_sys_free(block);
+        return status;
+    }
+
+    block->first = first;
+    block->count = count;
+    ucs_list_add_tail(&iface->blocks, &block->list);
+    *block_p = block;
+    return UCS_OK;
+}
+
+uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface)
+{
+    return ucs_list_head(&iface->blocks, uct_mm_block_t, list);
+}
+
+ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
+{
+    uct_mm_block_t *block;
+    ucs_status_t status;
+
+    ucs_list_head_init(&iface->blocks);
+    status = uct_mm_block_create(iface, UCT_MM_BLOCK_FIRST, sizeof(uct_mm_main_t), &block);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface->main        = block->segment->address;
+    iface->main->magic = UCT_MM_MAIN_MAGIC;
+    memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
+    iface->sync_free = UINT64_MAX;
+    return uct_mm_staging_init(&iface->staging,
+                               uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
+}
+
+void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
+{
+    uct_mm_block_t *block, *tmp;
+
+    ucs_assert(iface->num_rings == 0);
+    if (iface->blocks.next == NULL) { /* not even initialised */
+        return;
+    }
+
+    ucs_list_for_each_safe(block, tmp, &iface->blocks, list) {
+        ucs_assert(block->used == 0);
+        ucs_list_del(&block->list);
+        uct_mm_segment_put(block->segment);
+        ucs_sys_free(block);
+    }
+    uct_mm_staging_cleanup(&iface->staging);
+    ucs_sys_free(iface->rings);
+}
+
+size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
+{
+    uct_mm_block_t *block;
+    size_t length = 0;
+
+    ucs_list_for_each(block, &iface->blocks, list) {
+        length += block->segment->length;
+    }
+    return length;
+}
+
+/* ------------------------------------------------------------------ rings and peers */
+
+static ucs_status_t uct_mm_rings_find_block(uct_mm_iface_t *iface, uct_mm_block_t **block_p)
+{
+    unsigned count = UCT_MM_BLOCK_FIRST;
+    uct_mm_block_t *block;
+
+    ucs_list_for_each(block, &iface->blocks, list) {
+        if (block->used < block->count) {
+            *block_p = block;
+            return UCS_OK;
+        }
+        count = ucs_min(2 * block->count, (unsigned)UCT_MM_BLOCK_MAX);
+    }
+    return uct_mm_block_create(iface, count, 0, block_p);
+}
+
+static ucs_status_t uct_mm_rings_grow(uct_mm_iface_t *iface)
+{
+    const unsigned max = ucs_max(2 * iface->rings_max, (unsigned)UCT_MM_HOT_MIN);
+    uct_mm_peer_t **rings;
+
+    rings = ucs_sys_realloc(iface->rings, max * sizeof(rings[0]));
+    if (rings == NULL) {
+        ucs_error("no memory for %u peers", max);
+        return UCS_ERR_NO_MEMORY;
+    }
+    iface->rings     = rings;
+    iface->rings_max = max;
+    return UCS_OK;
+}
+
+static void uct_mm_rings_swap(uct_mm_iface_t *iface, unsigned a, unsigned b)
+{
+    uct_mm_peer_t *peer = iface->rings[a];
+
+    iface->rings[a]       = iface->rings[b];
+    iface->rings[b]       = peer;
+    iface->rings[a]->slot = a;
+    iface->rings[b]->slot = b;
+}
+
+static void uct_mm_rings_heat(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    uct_mm_rings_swap(iface, peer->slot, iface->num_hot);
+    ++iface->num_hot;
+}
+
+ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
+    uct_mm_block_t *block;
+    ucs_status_t status;
+    unsigned index;
+
+    if (iface->num_rings == iface->rings_max) {
+        status = uct_mm_rings_grow(iface);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    status = uct_mm_rings_find_block(iface, &block);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (index = 0; block->taken[index]; ++index) {
+    }
+    ucs_assert(index < block->count);
+    block->taken[index] = 1;
+    ++block->used;
+
+    peer->block           = block;
+    peer->index           = index;
+    peer->received_before = 0;
+    uct_mm_reader_init(&peer->reader, (uint8_t *)block->segment->address + block->first +
+                       (index * uct_mm_ring_size(shape)), shape, &iface->staging);
+
+    peer->slot                = iface->num_rings;
+    iface->rings[peer->slot]  = peer;
+    ++iface->num_rings;
+    uct_mm_rings_heat(iface, peer);
+    return UCS_OK;
+}
+
+void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    if (peer->slot < iface->num_hot) {
+        --iface->num_hot;
+        uct_mm_rings_swap(iface, peer->slot, iface->num_hot);
+    }
+    --iface->num_rings;
+    uct_mm_rings_swap(iface, peer->slot, iface->num_rings);
+
+    uct_mm_reader_cleanup(&peer->reader);
+    peer->block->taken[peer->index] = 0;
+    --peer->block->used;
+    peer->block = NULL;
+}
+
+/* ------------------------------------------------------------------ hot and cold */
+
+void uct_mm_rings_cool(uct_mm_iface_t *iface)
+{
+    uct_mm_peer_t *peer;
+    unsigned i = iface->num_hot;
+
+    while ((i > 0) && (iface->num_hot > UCT_MM_HOT_MIN)) {
+        --i;
+        peer = iface->rings[i];
+        if (peer->reader.received == peer->received_before) {
+            --iface->num_hot;
+            uct_mm_rings_swap(iface, i, iface->num_hot);
+        }
+        peer->received_before = peer->reader.received;
+    }
+}
+
+unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface)
+{
+    const unsigned turns = ucs_min(iface->num_rings - iface->num_hot, (unsigned)UCT_MM_COLD_TURN);
+    unsigned count       = 0;
+    uct_mm_peer_t *peer;
+    unsigned i;
+
+    for (i = 0; i < turns; ++i) {
+        if ((iface->cold_next < iface->num_hot) || (iface->cold_next >= iface->num_rings)) {
+            iface->cold_next = iface->num_hot;
+            if (iface->cold_next == iface->num_rings) {
+                break;
+            }
+        }
+        peer = iface->rings[iface->cold_next++];
+        if (uct_mm_reader_ready(&peer->reader)) {
+            uct_mm_rings_heat(iface, peer);
+            count += uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+        }
+    }
+    return count;
+}

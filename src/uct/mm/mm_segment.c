@@ -1,0 +1,392 @@
+/* Halyard: mm: backings of shared segments and the table of mappings; see mm_segment.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "mm_segment.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define UCT_MM_SEALS     (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define UCT_MM_HUGE_PAGE (2u << 20)
+
+const char *const uct_mm_backing_names[UCT_MM_BACKING_LAST + 1] = {
+    "none", "memfd", "posix", "sysv", NULL
+};
+
+static pthread_mutex_t uct_mm_table_lock = PTHREAD_MUTEX_INITIALIZER;
+static ucs_list_link_t uct_mm_table      = {&uct_mm_table, &uct_mm_table};
+
+/* ------------------------------------------------------------------ configuration */
+
+ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
+                                      ucs_ternary_auto_value_t hugetlb,
+                                      uct_mm_backing_list_t *backings)
+{
+    unsigned count = 0;
+    unsigned i, kind;
+
+    for (i = 0; i < names->count; ++i) {
+        for (kind = UCT_MM_BACKING_MEMFD; kind < UCT_MM_BACKING_LAST; ++kind) {
+            if (strcmp(names->names[i], uct_mm_backing_names[kind]) == 0) {
+                break;
+            }
+        }
+        if ((kind == UCT_MM_BACKING_LAST) || (count == UCT_MM_BACKING_LAST - 1)) {
+            ucs_error("UCX_MM_BACKING: '%s' is not accepted; expected up to three of memfd, posix, "
+                      "sysv", names->names[i]);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        backings->kinds[count++] = (uct_mm_backing_t)kind;
+    }
+    if (count == 0) {
+        ucs_error("UCX_MM_BACKING is empty; expected some of memfd, posix, sysv");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    backings->kinds[count] = UCT_MM_BACKING_NONE;
+    backings->hugetlb      = hugetlb;
+    return UCS_OK;
+}
+
+int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backing_t backing)
+{
+    unsigned i;
+
+    for (i = 0; backings->kinds[i] != UCT_MM_BACKING_NONE; ++i) {
+        if (backings->kinds[i] == backing) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the table of mappings */
+
+/* With the lock held. */
+static uct_mm_segment_t *uct_mm_table_find(const uct_mm_segment_t *key)
+{
+    uct_mm_segment_t *segment;
+
+    ucs_list_for_each(segment, &uct_mm_table, list) {
+        if ((segment->backing == key->backing) && (segment->device == key->device) &&
+            (segment->inode == key->inode) && (segment->length == key->length)) {
+            return segment;
+        }
+    }
+    return NULL;
+}
+
+static uct_mm_segment_t *uct_mm_table_add(const uct_mm_segment_t *value)
+{
+    uct_mm_segment_t *segment = ucs_sys_malloc(sizeof(*segment));
+
+    if (segment != NULL) {
+        *segment          = *value;
+        segment->refcount = 1;
+        ucs_list_add_tail(&uct_mm_table, &segment->list);
+    }
+    return segment;
+}
+
+static void uct_mm_segment_unmap(uct_mm_segment_t *segment)
+{
+    if (segment->backing == UCT_MM_BACKING_SYSV) {
+        ucs_sys_shmdt(segment->address);
+    } else {
+        ucs_sys_munmap(segment->address, segment->length);
+    }
+    if (segment->fd >= 0) {
+        ucs_sys_close(segment->fd);
+    }
+}
+
+void uct_mm_segment_put(uct_mm_segment_t *segment)
+{
+    int is_last;
+
+    pthread_mutex_lock(&uct_mm_table_lock);
+    is_last = (--segment->refcount == 0);
+    if (is_last) {
+        ucs_list_del(&segment->list);
+        uct_mm_segment_unmap(segment);
+    }
+    pthread_mutex_unlock(&uct_mm_table_lock);
+
+    if (is_last) {
+        ucs_sys_free(segment);
+    }
+}
+
+/* ------------------------------------------------------------------ making */
+
+/* Identity from the descriptor, then the mapping. */
+static int uct_mm_segment_map_fd(uct_mm_segment_t *segment, void *address)
+{
+    const int fixed = (address != NULL) ? MAP_FIXED_NOREPLACE : 0;
+    struct stat st;
+
+    if (ucs_sys_fstat(segment->fd, &st) != 0) {
+        return -1;
+    }
+    segment->device  = st.st_dev;
+    segment->inode   = st.st_ino;
+    segment->address = ucs_sys_mmap(address, segment->length, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | fixed, segment->fd, 0);
+    if (segment->address == MAP_FAILED) {
+        return -1;
+    }
+    if ((address != NULL) && (segment->address != address)) { /* a kernel before 4.17 */
+        ucs_sys_munmap(segment->address, segment->length);
+        errno = EEXIST;
+        return -1;
+    }
+    return 0;
+}
+
+/* Mode, size and pages of a new descriptor; its mapping. On failure it is closed. */
+static int uct_mm_segment_fill_fd(uct_mm_segment_t *segment, void *address, int seals)
+{
+    int error;
+
+    if ((ucs_sys_fchmod(segment->fd, 0600) == 0) &&
+        (ucs_sys_ftruncate(segment->fd, (off_t)segment->length) == 0) &&
+        (ucs_sys_fallocate(segment->fd, 0, 0, (off_t)segment->length) == 0) &&
+        ((seals == 0) || (ucs_sys_fcntl(segment->fd, F_ADD_SEALS, seals) == 0)) &&
+        (uct_mm_segment_map_fd(segment, address) == 0)) {
+        return 0;
+    }
+
+    error = errno;
+    ucs_sys_close(segment->fd);
+    errno = error;
+    return -1;
+}
+
+static int uct_mm_memfd_create_pages(uct_mm_segment_t *segment, void *address, unsigned flags)
+{
+    segment->fd = ucs_sys_memfd_create("halyard", MFD_CLOEXEC | MFD_ALLOW_SEALING |
+                                       MFD_NOEXEC_SEAL | flags);
+    if ((segment->fd < 0) && (errno == EINVAL)) { /* a kernel before 6.3 */
+        segment->fd = ucs_sys_memfd_create("halyard", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    }
+    if (segment->fd < 0) {
+        return -1;
+    }
+    return uct_mm_segment_fill_fd(segment, address, UCT_MM_SEALS);
+}
+
+static int uct_mm_memfd_create(uct_mm_segment_t *segment, void *address,
+                               ucs_ternary_auto_value_t hugetlb)
+{
+    const size_t length = segment->length;
+
+    if ((hugetlb == UCS_YES) || (hugetlb == UCS_TRY)) {
+        segment->length = ucs_align_up(length, UCT_MM_HUGE_PAGE);
+        if (uct_mm_memfd_create_pages(segment, address, MFD_HUGETLB) == 0) {
+            return 0;
+        }
+        if (hugetlb == UCS_YES) {
+            return -1;
+        }
+        ucs_debug("no huge pages for a segment of %zu bytes: %m", length);
+        segment->length = length;
+    }
+    return uct_mm_memfd_create_pages(segment, address, 0);
+}
+
+static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "/halyard-%016" PRIx64, ucs_sys_random64());
+    segment->fd = ucs_sys_shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (segment->fd < 0) {
+        return -1;
+    }
+    ucs_sys_shm_unlink(name);
+    return uct_mm_segment_fill_fd(segment, address, 0);
+}
+
+static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address)
+{
+    int error;
+
+    segment->shmid = ucs_sys_shmget(IPC_PRIVATE, segment->length, IPC_CREAT | IPC_EXCL | 0600);
+    if (segment->shmid < 0) {
+        return -1;
+    }
+    segment->address = ucs_sys_shmat(segment->shmid, address, 0);
+    error            = errno;
+    /* Linux lets a segment that is marked for removal be attached while it is mapped somewhere. */
+    ucs_sys_shmctl(segment->shmid, IPC_RMID, NULL);
+    if (segment->address == MAP_FAILED) {
+        errno = error;
+        return -1;
+    }
+    segment->inode = (uint64_t)segment->shmid;
+    /* No call reserves the pages of a System V segment; what was promised at shmget is accounted. */
+    return 0;
+}
+
+static int uct_mm_backing_create(uct_mm_segment_t *segment, void *address,
+                                 ucs_ternary_auto_value_t hugetlb)
+{
+    switch (segment->backing) {
+    case UCT_MM_BACKING_MEMFD:
+        return uct_mm_memfd_create(segment, address, hugetlb);
+    case UCT_MM_BACKING_POSIX:
+        return uct_mm_posix_create(segment, address);
+    default:
+        return uct_mm_sysv_create(segment, address);
+    }
+}
+
+ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *address,
+                                   size_t length, uct_mm_segment_t **segment_p)
+{
+    const size_t whole = ucs_align_up(length, ucs_sys_page_size());
+    char reasons[256]  = "";
+    size_t used        = 0;
+    uct_mm_segment_t value;
+    uct_mm_segment_t *segment;
+    unsigned i;
+
+    for (i = 0; backings->kinds[i] != UCT_MM_BACKING_NONE; ++i) {
+        memset(&value, 0, sizeof(value));
+        value.fd      = -1;
+        value.shmid   = -1;
+        value.length  = whole;
+        value.backing = backings->kinds[i];
+        if (uct_mm_backing_create(&value, address, backings->hugetlb) == 0) {
+            break;
+        }
+        if (used < sizeof(reasons)) {
+            used += (size_t)snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s",
+                                     (i > 0) ? ", " : "", uct_mm_backing_names[value.backing],
+                                     strerror(errno));
+        }
+    }
+    if (backings->kinds[i] == UCT_MM_BACKING_NONE) {
+        ucs_error("no shared memory of %zu bytes to be had (%s)", whole, reasons);
+        return UCS_ERR_SHMEM_SEGMENT;
+    }
+
+    pthread_mutex_lock(&uct_mm_table_lock);
+    segment = uct_mm_table_add(&value);
+    pthread_mutex_unlock(&uct_mm_table_lock);
+    if (segment == NULL) {
+        ucs_error("no memory to keep a shared segment");
+        uct_mm_segment_unmap(&value);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    *segment_p = segment;
+    return UCS_OK;
+}
+
+/* ------------------------------------------------------------------ attaching */
+
+/* What came is what was announced, and nobody can make it smaller. */
+static ucs_status_t uct_mm_segment_check_fd(uct_mm_segment_t *value, int fd)
+{
+    struct stat st;
+    int seals;
+
+    if (ucs_sys_fstat(fd, &st) != 0) {
+        return UCS_ERR_SHMEM_SEGMENT;
+    }
+    if ((st.st_size <= 0) || ((uint64_t)st.st_size != value->length)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (value->backing == UCT_MM_BACKING_MEMFD) {
+        seals = ucs_sys_fcntl(fd, F_GET_SEALS, 0);
+        if ((seals < 0) || ((seals & F_SEAL_SHRINK) == 0) || ((seals & F_SEAL_GROW) == 0)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+    value->device = st.st_dev;
+    value->inode  = st.st_ino;
+    return UCS_OK;
+}
+
+static ucs_status_t uct_mm_segment_check_sysv(uct_mm_segment_t *value)
+{
+    struct shmid_ds info;
+
+    if (ucs_sys_shmctl(value->shmid, IPC_STAT, &info) != 0) {
+        return UCS_ERR_SHMEM_SEGMENT;
+    }
+    if ((info.shm_segsz != value->length) || (info.shm_perm.cuid != ucs_sys_geteuid())) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    value->inode = (uint64_t)value->shmid;
+    return UCS_OK;
+}
+
+/* With the lock held. */
+static ucs_status_t uct_mm_segment_map_peer(uct_mm_segment_t *value, int fd,
+                                            uct_mm_segment_t **segment_p)
+{
+    uct_mm_segment_t *segment = uct_mm_table_find(value);
+
+    if (segment != NULL) {
+        ++segment->refcount;
+        *segment_p = segment;
+        return UCS_OK;
+    }
+
+    value->address = (value->backing == UCT_MM_BACKING_SYSV) ?
+                     ucs_sys_shmat(value->shmid, NULL, 0) :
+                     ucs_sys_mmap(NULL, value->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (value->address == MAP_FAILED) {
+        return (errno == ENOMEM) ? UCS_ERR_NO_MEMORY : UCS_ERR_SHMEM_SEGMENT;
+    }
+
+    segment = uct_mm_table_add(value);
+    if (segment == NULL) {
+        uct_mm_segment_unmap(value);
+        return UCS_ERR_NO_MEMORY;
+    }
+    *segment_p = segment;
+    return UCS_OK;
+}
+
+ucs_status_t uct_mm_segment_attach(uct_mm_backing_t backing, int fd, int shmid, size_t length,
+                                   uct_mm_segment_t **segment_p)
+{
+    uct_mm_segment_t value = {.backing = backing, .fd = -1, .shmid = shmid, .length = length};
+    ucs_status_t status;
+
+    status = (backing == UCT_MM_BACKING_SYSV) ? uct_mm_segment_check_sysv(&value) :
+             uct_mm_segment_check_fd(&value, fd);
+    if (status == UCS_OK) {
+        pthread_mutex_lock(&uct_mm_table_lock);
+        status = uct_mm_segment_map_peer(&value, fd, segment_p);
+        pthread_mutex_unlock(&uct_mm_table_lock);
+    }
+    if (fd >= 0) {
+        ucs_sys_close(fd);
+    }
+    return status;
+}

@@ -1,0 +1,94 @@
+/* Halyard: loopback transport: a worker's messages to itself, and access to its own memory.
+ *
+ * A message is copied into a bounded ring and delivered by the next progress, since a handler must
+ * not run inside the sender's operation. Put, get and atomics act on the memory at once.
+ *
+ * Ring: records at 8-byte aligned positions that count up without wrapping; the place of a record is
+ * its position modulo the ring's size, and a record is never split: what is left of the ring's end
+ * is skipped by a record of id UCT_SELF_ID_SKIP.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_SELF_SELF_H
+#define UCT_SELF_SELF_H
+
+#include <uct/api/uct_tl.h>
+
+#define UCT_SELF_ID_SKIP     0xffffffffu
+#define UCT_SELF_SYNC_CHUNK  64  /* words that are allocated at once */
+#define UCT_SELF_SYNC_CHUNKS 64  /* chunks at most */
+#define UCT_SELF_RKEY_LEN    24
+
+typedef struct {
+    size_t seg_size;
+} uct_self_config_t;
+
+typedef struct {
+    uct_md_t super;
+    uint64_t token; /* in each remote key: keys of others are refused */
+} uct_self_md_t;
+
+typedef struct {
+    uct_mem_t super;
+    int       is_mapped; /* by alloc: to be unmapped */
+} uct_self_mem_t;
+
+typedef struct {
+    uct_rkey_t super;
+    uint64_t   address;
+    uint64_t   length;
+} uct_self_rkey_t;
+
+typedef struct {
+    uint32_t length; /* bytes of payload behind the record's head */
+    uint32_t id;
+} uct_self_record_t;
+
+typedef struct {
+    ucs_atomic_u64_t *words; /* UCT_SELF_SYNC_CHUNK of them, or NULL */
+    uint64_t         used;   /* bit i: word i is taken */
+} uct_self_sync_chunk_t;
+
+typedef struct {
+    uct_iface_t           super;
+    uint8_t               *ring;      /* made by the first connection */
+    uint64_t              ring_size;
+    uint64_t              head;       /* position of the next record to deliver */
+    uint64_t              tail;       /* position of the next record to write */
+    int                   event_fd;   /* -1: nobody has asked for it */
+    int                   is_armed;   /* the next message must be signalled */
+    uct_self_sync_chunk_t sync[UCT_SELF_SYNC_CHUNKS];
+} uct_self_iface_t;
+
+typedef struct {
+    uct_ep_t super;
+} uct_self_ep_t;
+
+UCS_INLINE size_t uct_self_seg_size(const uct_self_iface_t *iface)
+{
+    return ((const uct_self_config_t *)iface->super.md->config)->seg_size;
+}
+
+/* Memory of this process as seen by itself (self_mem.c). */
+ucs_status_t uct_self_md_open(uct_md_t *md);
+ucs_status_t uct_self_mem_alloc(uct_md_t *md, void *address, size_t length, unsigned flags,
+                                uct_mem_t **mem_p);
+ucs_status_t uct_self_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
+void uct_self_mem_release(uct_mem_t *mem);
+size_t uct_self_rkey_pack(uct_mem_t *mem, void *buffer);
+ucs_status_t uct_self_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
+                                  uct_rkey_t **rkey_p);
+ucs_status_t uct_self_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
+void uct_self_rkey_release(uct_rkey_t *rkey);
+
+ucs_status_t uct_self_put_short(uct_ep_t *ep, const void *buffer, size_t length,
+                                uint64_t remote_addr, uct_rkey_t *rkey);
+ucs_status_t uct_self_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
+ucs_status_t uct_self_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
+ucs_status_t uct_self_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
+                             uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
+                             uct_completion_t *comp);
+
+#endif
