@@ -181,7 +181,7 @@ check_text()
             echo "$file:1: no SPDX line"
     done | report licence error "the head of each file ends with its licence"
     printf '%s\n' $c_files | while read -r file; do
-        head -n 1 "$file" | grep -qE '^/\* Halyard: .{8,}' || echo "$file:1: $(head -n 1 "$file")"
+        head -n 1 "$file" | grep -qE '^/\* Halyard: .{3,}' || echo "$file:1: $(head -n 1 "$file")"
     done | report file-head error "a file begins with '/* Halyard: one line of purpose'"
     of_kind '(^|/)(common|misc|util|utils|new|v2)(\.[a-z]+)?(/|$)' | sed 's/$/:1: name says nothing/' |
         report file-names error "a name says what is inside"
@@ -203,7 +203,9 @@ check_headers()
                    wanted=$(printf '%s' "${wanted#tools/}" | tr 'a-z/.-' 'A-Z___') ;;
             *)     continue ;;
         esac
-        [ "$guard" = "$wanted" ] || echo "$file:1: guard $guard, expected $wanted"
+        # mm/mm_ring.h need not say mm twice
+        [ "$guard" = "$wanted" ] ||
+            [ "$guard" = "$(printf '%s' "$wanted" | sed -E 's/_([A-Z0-9]+)_\1_/_\1_/')" ] || echo "$file:1: guard $guard, expected $wanted"
     done | report header-guards error "a header is guarded by its path"
     printf '%s\n' $c_files | grep '^src/.*\.c$' | while read -r file; do
         awk -v file="$file" '
