@@ -7,12 +7,14 @@ gtest_sources = \
 	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \
 	test/gtest/ucs/test_bitmap.cc \
+	test/gtest/ucs/test_fault.cc \
 	test/gtest/ucs/test_hash.cc \
 	test/gtest/ucs/test_list.cc \
 	test/gtest/ucs/test_mpool.cc \
 	test/gtest/ucs/test_ptr_map.cc \
 	test/gtest/ucs/test_queue.cc \
 	test/gtest/ucs/test_strbuf.cc \
+	test/gtest/ucs/test_sys.cc \
 	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_type.cc
 
