@@ -1,0 +1,115 @@
+/* Halyard: the parts of a lane that are not on the measured path.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "lane.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SLEEP_MAX_MS 1000
+
+void perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what)
+{
+    if (lane->status == UCS_OK) {
+        lane->status = status;
+        snprintf(lane->problem, sizeof(lane->problem), "%s: %s", what, ucs_status_string(status));
+    }
+}
+
+void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset)
+{
+    if (lane->status == UCS_OK) {
+        lane->status = UCS_ERR_IO_ERROR;
+        snprintf(lane->problem, sizeof(lane->problem),
+                 "wrong data: message %llu differs at byte %lld", (unsigned long long)sequence,
+                 (long long)offset);
+    }
+}
+
+/* Sleeps until the library has something to do. The library says "busy" when an event came
+ * between the last poll and now. */
+static void sleep_for_event(perf_lane_t *lane)
+{
+    struct pollfd waiting = {.fd = lane->event_fd, .events = POLLIN};
+    ucs_status_t status   = ucp_worker_arm(lane->worker);
+
+    if (status == UCS_OK) {
+        (void)poll(&waiting, 1, SLEEP_MAX_MS);
+    } else if (status != UCS_ERR_BUSY) {
+        perf_lane_fail(lane, status, "ucp_worker_arm");
+    }
+}
+
+ucs_status_t perf_lane_idle(perf_lane_t *lane)
+{
+    if (lane->event_fd >= 0) {
+        sleep_for_event(lane);
+    } else if (lane->yield) {
+        sched_yield();
+    }
+    if (lane->channel == NULL) {
+        return lane->status;
+    }
+    if (perf_oob_peer_failed(lane->channel)) {
+        perf_lane_fail(lane, UCS_ERR_CANCELED, "the peer failed");
+    } else if (perf_oob_is_closed(lane->channel)) {
+        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "the peer process is gone");
+    }
+    return lane->status;
+}
+
+void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data)
+{
+    perf_lane_t *lane = user_data;
+
+    ++lane->send_done;
+    if (status != UCS_OK) {
+        perf_lane_fail(lane, status, "a send completed");
+    }
+    ucp_request_free(request);
+}
+
+void perf_lane_recv_cb(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                       void *user_data)
+{
+    perf_lane_t *lane = user_data;
+
+    (void)info;
+    ++lane->recv_done;
+    if (status != UCS_OK) {
+        perf_lane_fail(lane, status, "a receive completed");
+    }
+    ucp_request_free(request);
+}
+
+void perf_lane_layout(perf_lane_t *lane, int is_send, void *buffer, size_t size,
+                      perf_layout_t *layout_p)
+{
+    uint32_t flag = is_send ? PERF_FLAG_SEND_IOV : PERF_FLAG_RECV_IOV;
+    size_t offset = 0, part;
+    unsigned i;
+
+    if (!(lane->params->flags & flag)) {
+        layout_p->buffer = buffer;
+        layout_p->count  = size;
+        return;
+    }
+    for (i = 0; i < 4; ++i) {
+        part                    = (size - offset) / (4 - i);
+        layout_p->iov[i].buffer = (uint8_t*)buffer + offset;
+        layout_p->iov[i].length = part;
+        offset                 += part;
+    }
+    layout_p->buffer = layout_p->iov;
+    layout_p->count  = 4;
+}

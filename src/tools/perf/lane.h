@@ -1,0 +1,212 @@
+/* Halyard: one thread's side of a test: its worker, endpoint, buffers and counters, and the few
+ * inline steps of which all measuring loops are made.
+ *
+ * A lane belongs to one thread. The two processes run the same op with the same step; `leader`
+ * tells which half of it. Completion callbacks count and free, loops compare counts: per message
+ * that is one callback and one comparison, and no request needs to be remembered.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifndef PERF_LANE_H
+#define PERF_LANE_H
+
+#include "clock.h"
+#include "oob.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucp/api/ucp.h>
+
+struct perf_shared;
+struct perf_layout;
+
+/* Iterations whose time is kept for percentiles. */
+#define PERF_SAMPLES_MAX (UINT64_C(1) << 20)
+
+/* Most messages in flight (-O). */
+#define PERF_WINDOW_MAX 4096
+
+/* perf_params_t.flags */
+enum {
+    PERF_FLAG_WILDCARD   = 1 << 0, /* receive with tag mask 0 */
+    PERF_FLAG_UNEXPECTED = 1 << 1, /* probe first, so that each message is unexpected */
+    PERF_FLAG_VALIDATE   = 1 << 2, /* fill and check every byte */
+    PERF_FLAG_SLEEP      = 1 << 3, /* wait in the kernel instead of polling */
+    PERF_FLAG_WAKEUP     = 1 << 4, /* context with the wake-up feature */
+    PERF_FLAG_ERR_PEER   = 1 << 5, /* endpoints with error handling */
+    PERF_FLAG_SEND_IOV   = 1 << 6, /* four pieces instead of one */
+    PERF_FLAG_RECV_IOV   = 1 << 7
+};
+
+/* What client and server must agree on; travels as it is. */
+typedef struct perf_params {
+    char     test[24];
+    uint32_t flags;
+    uint32_t window;
+    uint32_t threads;
+    uint32_t thread_mode; /* ucs_thread_mode_t */
+    uint32_t am_header;   /* bytes */
+    uint32_t zero;
+    uint64_t max_size;    /* largest message of any step, bytes */
+    uint64_t span;        /* bytes of each of a lane's two buffers */
+    uint64_t seed;
+} perf_params_t;
+
+_Static_assert(sizeof(perf_params_t) == 72, "perf_params_t is on the wire");
+
+/* perf_step_t.flags */
+enum {
+    PERF_STEP_SAMPLES = 1 << 0 /* the leader keeps the time of every iteration */
+};
+
+/* One order of the leader: both sides run the op with these numbers. Travels as it is. */
+typedef struct perf_step {
+    uint32_t op;       /* index into perf_ops[] */
+    uint32_t flags;
+    uint32_t window;
+    uint32_t zero;
+    uint64_t size;     /* bytes of a message */
+    uint64_t warmup;   /* iterations before the clock starts */
+    uint64_t iters;    /* iterations that are timed */
+    uint64_t sequence; /* number of the first message, for its contents */
+} perf_step_t;
+
+_Static_assert(sizeof(perf_step_t) == 48, "perf_step_t is on the wire");
+
+typedef struct perf_time {
+    double   ns;       /* duration of the timed part */
+    uint64_t messages; /* that went one way in that time */
+} perf_time_t;
+
+typedef struct perf_lane {
+    /* Hot: what the loops and callbacks touch. */
+    uint64_t            recv_done;   /* receives completed since the lane was made */
+    uint64_t            send_done;   /* sends that completed by callback */
+    uint64_t            send_posted; /* sends that did not complete at once */
+    ucs_status_t        status;      /* first failure; sticky */
+    unsigned            spin_max;    /* idle polls before perf_lane_idle() */
+    ucp_worker_h        worker;
+    ucp_ep_h            ep;
+    uint8_t            *send_buffer;
+    uint8_t            *recv_buffer;
+    ucp_request_param_t send_param;
+    ucp_request_param_t recv_param;
+    ucp_request_param_t ack_param;      /* as the two above, always contiguous bytes */
+    ucp_request_param_t ack_recv_param;
+    ucp_request_param_t am_param;       /* receive of an active message's rendezvous data */
+    ucp_tag_t           recv_mask;
+
+    /* Cold. */
+    const perf_params_t *params;
+    struct perf_shared  *shared;     /* limits only; NULL between machines */
+    perf_channel_t      *channel;    /* NULL except in lane 0 */
+    _Atomic int         *stop;       /* raised when the leader of a one-sided step has ended */
+    uint32_t            *samples;    /* leader: ticks of each iteration */
+    uint64_t             sample_count;
+    struct perf_layout  *layouts;    /* one a message in flight, for checked runs */
+    size_t               slots;      /* places in the buffers for messages in flight */
+    size_t               stride;     /* bytes from one place to the next */
+    char                *am_header;
+    uint64_t             am_next;    /* number of the next active message to come */
+    uint64_t             line_seq;   /* positions in the limit loops' sequences */
+    uint64_t             barrier_seq;
+    uint64_t             copy_seq;
+    uint32_t             ring_seq;
+    int                  refused;    /* the kernel forbids process_vm_readv between the two */
+    unsigned             index;
+    int                  leader;
+    int                  event_fd;   /* -1: no wake-up */
+    int                  yield;      /* both sides share one processor */
+    char                 problem[160]; /* text of the first failure */
+
+    /* One-sided tests. */
+    ucp_mem_h           recv_memh;
+    ucp_rkey_h          rkey;
+    uint64_t            remote_address;
+} perf_lane_t;
+
+/* Notes the first failure, with what was being done. */
+void perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what);
+
+/* A message's contents were wrong: notes where. */
+void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);
+
+/* Called when spin_max polls in a row found nothing: sleeps when told to, yields when both sides
+ * share a processor, and looks whether the peer still lives. Returns the lane's status. */
+ucs_status_t perf_lane_idle(perf_lane_t *lane);
+
+/* Completion callbacks: user_data is the lane. */
+void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data);
+void perf_lane_recv_cb(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                       void *user_data);
+
+/* Buffer, count and datatype of a message of `size` bytes at `buffer` as the parameters want it:
+ * contiguous, or four pieces described in iov[]. */
+typedef struct perf_layout {
+    void        *buffer;
+    size_t       count;
+    ucp_dt_iov_t iov[4];
+} perf_layout_t;
+
+void perf_lane_layout(perf_lane_t *lane, int is_send, void *buffer, size_t size,
+                      perf_layout_t *layout_p);
+
+/* Takes note of what a call that sends has returned. */
+static inline void perf_lane_sent(perf_lane_t *lane, ucs_status_ptr_t request, const char *what)
+{
+    if (request != NULL) {
+        if (UCS_PTR_IS_ERR(request)) {
+            perf_lane_fail(lane, UCS_PTR_STATUS(request), what);
+        } else {
+            ++lane->send_posted;
+        }
+    }
+}
+
+/* Takes note of what a call that receives has returned. */
+static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t request,
+                                      const char *what)
+{
+    if (request == NULL) {
+        ++lane->recv_done;
+    } else if (UCS_PTR_IS_ERR(request)) {
+        perf_lane_fail(lane, UCS_PTR_STATUS(request), what);
+    }
+}
+
+/* Progresses until *counter has reached `target`. Counters only grow. */
+static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *counter,
+                                          uint64_t target)
+{
+    unsigned spins = 0;
+
+    while (*counter < target) {
+        if (ucp_worker_progress(lane->worker) != 0) {
+            spins = 0;
+        } else if (__builtin_expect(++spins >= lane->spin_max, 0)) {
+            spins = 0;
+            if (perf_lane_idle(lane) != UCS_OK) {
+                break;
+            }
+        }
+    }
+    return lane->status;
+}
+
+static inline ucs_status_t perf_lane_wait_received(perf_lane_t *lane, uint64_t target)
+{
+    return perf_lane_wait(lane, &lane->recv_done, target);
+}
+
+/* All sends posted so far are complete, the buffer may change. */
+static inline ucs_status_t perf_lane_wait_sent(perf_lane_t *lane)
+{
+    if (__builtin_expect(lane->send_done == lane->send_posted, 1)) {
+        return lane->status;
+    }
+    return perf_lane_wait(lane, &lane->send_done, lane->send_posted);
+}
+
+#endif

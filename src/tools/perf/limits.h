@@ -1,0 +1,46 @@
+/* Halyard: what the loops that measure the machine's limits share.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifndef PERF_LIMITS_H
+#define PERF_LIMITS_H
+
+#include "lane.h"
+#include "shared.h"
+
+/* Polls that found nothing before perf_lane_idle() is asked whether to go on. */
+#define PERF_LIMIT_SPINS (1u << 14)
+
+/* Half a step: n one-way messages each way. */
+typedef ucs_status_t (*perf_limit_rounds_t)(perf_lane_t *lane, const perf_step_t *step,
+                                            uint64_t n);
+
+/* The lines that the lane's own side (own = 1) or the other side writes. */
+perf_side_t *perf_limit_side(perf_lane_t *lane, int own);
+
+/* Both sides have come here. Spins, bounded by perf_lane_idle(). */
+ucs_status_t perf_limit_barrier(perf_lane_t *lane);
+
+/* Barrier, warm-up, then the timed rounds: 2 messages a round. */
+ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
+                              perf_limit_rounds_t rounds);
+
+/* Polls a line until it holds `value` or more (acquire); what a line holds only grows. */
+static inline ucs_status_t perf_limit_poll(perf_lane_t *lane, _Atomic uint64_t *line,
+                                           uint64_t value)
+{
+    unsigned spins = 0;
+
+    while (atomic_load_explicit(line, memory_order_acquire) < value) {
+        if (__builtin_expect(++spins >= PERF_LIMIT_SPINS, 0)) {
+            spins = 0;
+            if (perf_lane_idle(lane) != UCS_OK) {
+                return lane->status;
+            }
+        }
+    }
+    return UCS_OK;
+}
+
+#endif

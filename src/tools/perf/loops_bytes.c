@@ -1,0 +1,82 @@
+/* Halyard: tests of the byte-stream interface.
+ *
+ * Messages are cut out of the stream by receives that wait for all of their bytes.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "loops.h"
+#include "ops.h"
+
+static void bytes_recv_cb(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    perf_lane_t *lane = user_data;
+
+    (void)length;
+    ++lane->recv_done;
+    if (status != UCS_OK) {
+        perf_lane_fail(lane, status, "ucp_stream_recv_nbx completed");
+    }
+    ucp_request_free(request);
+}
+
+void perf_bytes_prepare(perf_lane_t *lane)
+{
+    lane->recv_param.op_attr_mask  |= UCP_OP_ATTR_FIELD_FLAGS;
+    lane->recv_param.flags          = UCP_STREAM_RECV_FLAG_WAITALL;
+    lane->recv_param.cb.recv_stream = bytes_recv_cb;
+
+    lane->ack_recv_param.op_attr_mask  |= UCP_OP_ATTR_FIELD_FLAGS;
+    lane->ack_recv_param.flags          = UCP_STREAM_RECV_FLAG_WAITALL;
+    lane->ack_recv_param.cb.recv_stream = bytes_recv_cb;
+}
+
+PERF_INLINE void bytes_send(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    perf_lane_sent(lane,
+                   ucp_stream_send_nbx(lane->ep, layout->buffer, layout->count,
+                                       &lane->send_param),
+                   "ucp_stream_send_nbx");
+}
+
+PERF_INLINE void bytes_post(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    size_t length;
+
+    perf_lane_received(lane,
+                       ucp_stream_recv_nbx(lane->ep, layout->buffer, layout->count, &length,
+                                           &lane->recv_param),
+                       "ucp_stream_recv_nbx");
+}
+
+PERF_INLINE void bytes_ack(perf_lane_t *lane)
+{
+    perf_lane_sent(lane, ucp_stream_send_nbx(lane->ep, lane->send_buffer, 1, &lane->ack_param),
+                   "ucp_stream_send_nbx of an acknowledgement");
+}
+
+PERF_INLINE void bytes_post_ack(perf_lane_t *lane)
+{
+    size_t length;
+
+    perf_lane_received(lane,
+                       ucp_stream_recv_nbx(lane->ep, lane->recv_buffer, 1, &length,
+                                           &lane->ack_recv_param),
+                       "ucp_stream_recv_nbx of an acknowledgement");
+}
+
+static const perf_flow_t bytes_flow = {bytes_send, bytes_post, bytes_ack, bytes_post_ack};
+
+ucs_status_t perf_bytes_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return perf_pingpong_modes(lane, step, time_p, &bytes_flow);
+}
+
+ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return perf_window_modes(lane, step, time_p, &bytes_flow);
+}

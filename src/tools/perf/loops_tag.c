@@ -1,0 +1,131 @@
+/* Halyard: tag matching tests.
+ *
+ * Data and acknowledgements carry different tags, both matched in full unless -C asks for a
+ * wildcard on the data.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "loops.h"
+#include "ops.h"
+
+#define DATA_TAG UINT64_C(0x1000000000000017)
+#define ACK_TAG  UINT64_C(0x2000000000000018)
+
+PERF_INLINE void tag_send(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    perf_lane_sent(lane,
+                   ucp_tag_send_nbx(lane->ep, layout->buffer, layout->count, DATA_TAG,
+                                    &lane->send_param),
+                   "ucp_tag_send_nbx");
+}
+
+PERF_INLINE void tag_send_sync(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    perf_lane_sent(lane,
+                   ucp_tag_send_sync_nbx(lane->ep, layout->buffer, layout->count, DATA_TAG,
+                                         &lane->send_param),
+                   "ucp_tag_send_sync_nbx");
+}
+
+PERF_INLINE void tag_post(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    perf_lane_received(lane,
+                       ucp_tag_recv_nbx(lane->worker, layout->buffer, layout->count, DATA_TAG,
+                                        lane->recv_mask, &lane->recv_param),
+                       "ucp_tag_recv_nbx");
+}
+
+/* -U: waits for the message as an unexpected one, then receives it. */
+static void tag_post_probed(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    ucp_tag_recv_info_t info;
+    ucp_tag_message_h message;
+    unsigned spins = 0;
+
+    for (;;) {
+        message = ucp_tag_probe_nb(lane->worker, DATA_TAG, lane->recv_mask, 1, &info);
+        if (message != NULL) {
+            break;
+        }
+        if ((ucp_worker_progress(lane->worker) == 0) && (++spins >= lane->spin_max)) {
+            spins = 0;
+            if (perf_lane_idle(lane) != UCS_OK) {
+                return;
+            }
+        }
+    }
+    perf_lane_received(lane,
+                       ucp_tag_msg_recv_nbx(lane->worker, layout->buffer, layout->count, message,
+                                            &lane->recv_param),
+                       "ucp_tag_msg_recv_nbx");
+}
+
+PERF_INLINE void tag_ack(perf_lane_t *lane)
+{
+    perf_lane_sent(lane,
+                   ucp_tag_send_nbx(lane->ep, lane->send_buffer, 0, ACK_TAG, &lane->ack_param),
+                   "ucp_tag_send_nbx of an acknowledgement");
+}
+
+PERF_INLINE void tag_post_ack(perf_lane_t *lane)
+{
+    perf_lane_received(lane,
+                       ucp_tag_recv_nbx(lane->worker, lane->recv_buffer, 0, ACK_TAG, UINT64_MAX,
+                                        &lane->ack_recv_param),
+                       "ucp_tag_recv_nbx of an acknowledgement");
+}
+
+static const perf_flow_t tag_flow = {tag_send, tag_post, tag_ack, tag_post_ack};
+static const perf_flow_t tag_sync_flow = {tag_send_sync, tag_post, tag_ack, tag_post_ack};
+static const perf_flow_t tag_probed_flow = {tag_send, tag_post_probed, tag_ack, tag_post_ack};
+static const perf_flow_t tag_sync_probed_flow = {tag_send_sync, tag_post_probed, tag_ack,
+                                                 tag_post_ack};
+
+ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
+        return perf_pingpong_modes(lane, step, time_p, &tag_probed_flow);
+    }
+    return perf_pingpong_modes(lane, step, time_p, &tag_flow);
+}
+
+ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
+                                   perf_time_t *time_p)
+{
+    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
+        return perf_pingpong_modes(lane, step, time_p, &tag_sync_probed_flow);
+    }
+    return perf_pingpong_modes(lane, step, time_p, &tag_sync_flow);
+}
+
+/* Modes of a window whose messages are probed for. */
+PERF_INLINE ucs_status_t tag_probed_window(perf_lane_t *lane, const perf_step_t *step,
+                                           perf_time_t *time_p, const perf_flow_t *flow)
+{
+    if (lane->params->flags & PERF_FLAG_VALIDATE) {
+        return perf_window(lane, step, time_p, flow, PERF_MODE_BATCH | PERF_MODE_CHECK);
+    }
+    return perf_window(lane, step, time_p, flow, PERF_MODE_BATCH);
+}
+
+ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
+        return tag_probed_window(lane, step, time_p, &tag_probed_flow);
+    }
+    return perf_window_modes(lane, step, time_p, &tag_flow);
+}
+
+ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
+                                  perf_time_t *time_p)
+{
+    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
+        return tag_probed_window(lane, step, time_p, &tag_sync_probed_flow);
+    }
+    return perf_window_modes(lane, step, time_p, &tag_sync_flow);
+}

@@ -1,0 +1,42 @@
+/* Halyard: ucx_perftest, the measuring tool.
+ *
+ * Uses the public interface <ucp/api/ucp.h> only, so it measures any libucp.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "run.h"
+#include "watch.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    static perf_options_t options;
+    int status = perf_options_parse(argc, argv, &options);
+
+    if (status != PERF_EXIT_OK) {
+        return status;
+    }
+    if ((options.size_count == 0) && (options.op >= 0)) {
+        options.sizes[options.size_count++] = 8;
+    }
+    switch (options.mode) {
+    case PERF_MODE_HELP:
+        perf_options_help(stdout);
+        return PERF_EXIT_OK;
+    case PERF_MODE_COMPARE:
+        return perf_compare(&options);
+    case PERF_MODE_SELF:
+        return perf_self_main(&options);
+    case PERF_MODE_CLIENT:
+        return perf_client_main(&options);
+    case PERF_MODE_SERVER:
+        return perf_server_main(&options);
+    }
+    return PERF_EXIT_USAGE;
+}

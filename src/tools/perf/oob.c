@@ -1,0 +1,393 @@
+/* Halyard: framed messages over a stream socket, with bounded waits.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "oob.h"
+#include "clock.h"
+#include "watch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FRAME_MAGIC       UINT32_C(0x504c4148) /* "HALP" read as little-endian */
+#define CONNECT_RETRY_NS  5e9
+#define CONNECT_RETRY_US  100000
+
+typedef struct frame {
+    uint32_t magic;
+    uint32_t type;
+    uint32_t length;
+    uint32_t zero;
+} frame_t;
+
+_Static_assert(sizeof(frame_t) == 16, "the frame header is on the wire");
+
+void perf_oob_wrap(int fd, const char *peer, int timeout_ms, perf_channel_t *channel_p)
+{
+    channel_p->fd         = fd;
+    channel_p->timeout_ms = timeout_ms;
+    snprintf(channel_p->peer, sizeof(channel_p->peer), "%s", peer);
+}
+
+void perf_oob_close(perf_channel_t *channel)
+{
+    if (channel->fd >= 0) {
+        close(channel->fd);
+        channel->fd = -1;
+    }
+}
+
+/* Every message is waited for, so none may wait in the sender's kernel for more to come. */
+static void set_nodelay(int fd)
+{
+    int on = 1;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+int perf_oob_listen(unsigned port, int ipv6)
+{
+    struct sockaddr_in6 address6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in address4  = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const struct sockaddr *address = ipv6 ? (const struct sockaddr*)&address6 :
+                                            (const struct sockaddr*)&address4;
+    socklen_t length = ipv6 ? sizeof(address6) : sizeof(address4);
+    int on           = 1;
+    int fd;
+
+    fd = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        perf_error("socket: %s", strerror(errno));
+        return -1;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if ((bind(fd, address, length) != 0) || (listen(fd, 1) != 0)) {
+        perf_error("cannot listen on port %u: %s (another port: -p)", port, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void name_address(const struct sockaddr *address, socklen_t length, char *name, size_t size)
+{
+    char host[64], port[8];
+
+    if (getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+        snprintf(name, size, "%s port %s", host, port);
+    } else {
+        snprintf(name, size, "(unknown address)");
+    }
+}
+
+int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel_t *channel_p)
+{
+    struct pollfd waiting = {.fd = listen_fd, .events = POLLIN};
+    struct sockaddr_storage address;
+    socklen_t length = sizeof(address);
+    char name[96];
+    int ready, fd;
+
+    do {
+        ready = poll(&waiting, 1, (wait_s > 0) ? (int)(wait_s * 1000) : -1);
+    } while ((ready < 0) && (errno == EINTR));
+    if (ready == 0) {
+        perf_error("no client came within %u s", wait_s);
+        return -1;
+    }
+    fd = accept4(listen_fd, (struct sockaddr*)&address, &length, SOCK_CLOEXEC);
+    if (fd < 0) {
+        perf_error("accept: %s", strerror(errno));
+        return -1;
+    }
+    set_nodelay(fd);
+    name_address((struct sockaddr*)&address, length, name, sizeof(name));
+    perf_oob_wrap(fd, name, timeout_ms, channel_p);
+    return 0;
+}
+
+/* One attempt at one address, bounded. Returns a descriptor, or -1 with errno. */
+static int connect_once(const struct addrinfo *info, int timeout_ms)
+{
+    struct pollfd waiting = {.events = POLLOUT};
+    int error             = 0;
+    socklen_t length      = sizeof(error);
+    int fd;
+
+    fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    if ((connect(fd, info->ai_addr, info->ai_addrlen) != 0) && (errno != EINPROGRESS)) {
+        error = errno;
+    } else {
+        waiting.fd = fd;
+        if (poll(&waiting, 1, timeout_ms) != 1) {
+            error = ETIMEDOUT;
+        } else {
+            (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        }
+    }
+    if (error != 0) {
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    set_nodelay(fd);
+    return fd;
+}
+
+int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
+                     perf_channel_t *channel_p)
+{
+    struct addrinfo hints = {.ai_family   = ipv6 ? AF_INET6 : AF_INET,
+                             .ai_socktype = SOCK_STREAM};
+    double start_ns       = perf_now_ns();
+    char service[16], name[96];
+    struct addrinfo *list, *entry;
+    int status, error, fd;
+
+    snprintf(service, sizeof(service), "%u", port);
+    status = getaddrinfo(host, service, &hints, &list);
+    if (status != 0) {
+        perf_error("cannot resolve host '%s': %s%s", host, gai_strerror(status),
+                   ipv6 ? "" : " (an IPv6 address needs -6)");
+        return -1;
+    }
+    for (;;) {
+        fd    = -1;
+        error = ECONNREFUSED;
+        for (entry = list; (entry != NULL) && (fd < 0); entry = entry->ai_next) {
+            fd    = connect_once(entry, timeout_ms);
+            error = errno;
+        }
+        if ((fd >= 0) || (error != ECONNREFUSED) ||
+            (perf_now_ns() - start_ns > CONNECT_RETRY_NS)) {
+            break;
+        }
+        usleep(CONNECT_RETRY_US);
+    }
+    freeaddrinfo(list);
+    if (fd < 0) {
+        perf_error("cannot connect to %s port %u: %s (is `ucx_perftest` waiting there?)", host,
+                   port, strerror(error));
+        return -1;
+    }
+    snprintf(name, sizeof(name), "%s port %u", host, port);
+    perf_oob_wrap(fd, name, timeout_ms, channel_p);
+    return 0;
+}
+
+/* Waits until the descriptor is ready, at most until end_ns. */
+static int wait_ready(perf_channel_t *channel, short events, double end_ns)
+{
+    struct pollfd waiting = {.fd = channel->fd, .events = events};
+    double left_ms;
+    int ready;
+
+    do {
+        left_ms = (end_ns - perf_now_ns()) / 1e6;
+        ready   = (left_ms > 0) ? poll(&waiting, 1, (int)left_ms + 1) : 0;
+    } while ((ready < 0) && (errno == EINTR));
+    if (ready == 0) {
+        perf_error("no answer from the peer (%s) for %d s, at: %s", channel->peer,
+                   channel->timeout_ms / 1000, perf_watch_where());
+    }
+    return (ready > 0) ? 0 : -1;
+}
+
+static void report_lost(perf_channel_t *channel, const char *reason)
+{
+    perf_error("the peer (%s) is gone: %s, at: %s", channel->peer, reason, perf_watch_where());
+}
+
+static int send_all(perf_channel_t *channel, const void *data, size_t length, double end_ns)
+{
+    const uint8_t *next = data;
+    ssize_t done;
+
+    while (length > 0) {
+        done = send(channel->fd, next, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (done > 0) {
+            next   += done;
+            length -= (size_t)done;
+        } else if ((errno == EAGAIN) || (errno == EINTR)) {
+            if (wait_ready(channel, POLLOUT, end_ns) != 0) {
+                return -1;
+            }
+        } else {
+            report_lost(channel, strerror(errno));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int recv_all(perf_channel_t *channel, void *data, size_t length, double end_ns)
+{
+    uint8_t *next = data;
+    ssize_t done;
+
+    while (length > 0) {
+        done = recv(channel->fd, next, length, MSG_DONTWAIT);
+        if (done > 0) {
+            next   += done;
+            length -= (size_t)done;
+        } else if (done == 0) {
+            report_lost(channel, "it closed the connection");
+            return -1;
+        } else if ((errno == EAGAIN) || (errno == EINTR)) {
+            if (wait_ready(channel, POLLIN, end_ns) != 0) {
+                return -1;
+            }
+        } else {
+            report_lost(channel, strerror(errno));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int perf_oob_send(perf_channel_t *channel, perf_oob_type_t type, const void *payload,
+                  size_t length)
+{
+    frame_t frame = {.magic = FRAME_MAGIC, .type = type, .length = (uint32_t)length};
+    double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
+
+    if (send_all(channel, &frame, sizeof(frame), end_ns) != 0) {
+        return -1;
+    }
+    return send_all(channel, payload, length, end_ns);
+}
+
+void perf_oob_send_error(perf_channel_t *channel, const char *text)
+{
+    frame_t frame = {.magic  = FRAME_MAGIC,
+                     .type   = PERF_OOB_ERROR,
+                     .length = (uint32_t)strlen(text)};
+
+    if (channel->fd >= 0) {
+        (void)!send(channel->fd, &frame, sizeof(frame), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!send(channel->fd, text, frame.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+static int recv_error_text(perf_channel_t *channel, size_t length, double end_ns)
+{
+    char text[512];
+    size_t i;
+
+    if (length >= sizeof(text)) {
+        length = sizeof(text) - 1;
+    }
+    if (recv_all(channel, text, length, end_ns) != 0) {
+        return -1;
+    }
+    text[length] = '\0';
+    for (i = 0; i < length; ++i) {
+        if ((text[i] < ' ') || (text[i] > '~')) {
+            text[i] = '?';
+        }
+    }
+    perf_error("the peer (%s) gave up: %s", channel->peer, text);
+    return -1;
+}
+
+int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, size_t *length_p)
+{
+    double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
+    frame_t frame;
+
+    if (recv_all(channel, &frame, sizeof(frame), end_ns) != 0) {
+        return -1;
+    }
+    if (frame.magic != FRAME_MAGIC) {
+        perf_error("the other end (%s) is not this ucx_perftest: it sent an unknown greeting "
+                   "(another program on that port, UCX's own ucx_perftest, or a machine of other "
+                   "byte order?)", channel->peer);
+        return -1;
+    }
+    if (frame.type == PERF_OOB_ERROR) {
+        return recv_error_text(channel, frame.length, end_ns);
+    }
+    if (frame.length > capacity) {
+        perf_error("the peer (%s) sent a message of type %u with %u bytes, at most %zu fit: "
+                   "different versions of ucx_perftest?", channel->peer, frame.type, frame.length,
+                   capacity);
+        return -1;
+    }
+    if (recv_all(channel, buffer, frame.length, end_ns) != 0) {
+        return -1;
+    }
+    *length_p = frame.length;
+    return (int)(frame.type & INT32_MAX);
+}
+
+int perf_oob_recv(perf_channel_t *channel, perf_oob_type_t type, void *buffer, size_t length)
+{
+    size_t got = 0;
+    int found  = perf_oob_recv_any(channel, buffer, length, &got);
+
+    if (found < 0) {
+        return -1;
+    }
+    if ((found != (int)type) || (got != length)) {
+        perf_error("the peer (%s) sent message type %d with %zu bytes where type %d with %zu was "
+                   "due: different versions of ucx_perftest?", channel->peer, found, got,
+                   (int)type, length);
+        return -1;
+    }
+    return 0;
+}
+
+int perf_oob_poll(perf_channel_t *channel)
+{
+    char byte;
+    ssize_t done = recv(channel->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    if (done > 0) {
+        return 1;
+    }
+    return ((done < 0) && ((errno == EAGAIN) || (errno == EINTR))) ? 0 : -1;
+}
+
+int perf_oob_is_closed(perf_channel_t *channel)
+{
+    struct pollfd state = {.fd = channel->fd, .events = POLLRDHUP};
+
+    return (poll(&state, 1, 0) > 0) && (state.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+int perf_oob_peer_failed(perf_channel_t *channel)
+{
+    struct {
+        frame_t frame;
+        int32_t status;
+    } start;
+    ssize_t done = recv(channel->fd, &start, sizeof(start), MSG_PEEK | MSG_DONTWAIT);
+
+    if (done < (ssize_t)sizeof(start.frame)) {
+        return 0;
+    }
+    return (start.frame.type == PERF_OOB_ERROR) ||
+           ((start.frame.type == PERF_OOB_RESULT) && (done == (ssize_t)sizeof(start)) &&
+            (start.status != 0));
+}

@@ -1,0 +1,98 @@
+/* Halyard: the table of everything that two processes of ucx_perftest can run together.
+ *
+ * One row adds one test or one limit of the machine. The loops live in loops_*.c and limits*.c.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifndef PERF_OPS_H
+#define PERF_OPS_H
+
+#include "lane.h"
+
+typedef enum perf_kind {
+    PERF_KIND_LATENCY,   /* ping-pong: time is one-way */
+    PERF_KIND_BANDWIDTH, /* one direction, window */
+    PERF_KIND_RATE,      /* the same, reported as messages */
+    PERF_KIND_LIMIT      /* of the machine; needs shared memory, not the library */
+} perf_kind_t;
+
+/* Runs the calling side's half of a step. Loops are bounded by perf_lane_idle(). On success the
+ * timing side stores its result in *time_p. */
+typedef ucs_status_t (*perf_run_t)(perf_lane_t *lane, const perf_step_t *step,
+                                   perf_time_t *time_p);
+
+typedef struct perf_op {
+    const char *name;
+    const char *what;
+    perf_run_t  run;
+    perf_kind_t kind;
+    uint64_t    features;       /* UCP_FEATURE_* */
+    uint64_t    size_min;
+    uint64_t    size_max;       /* 0: any */
+    unsigned    window;         /* default for -O; 0: has none */
+    int         follower_times; /* the receiver's clock counts, not the sender's */
+    int         one_sided;      /* the follower only progresses until the leader is done */
+} perf_op_t;
+
+/* The limits come first, in this order. */
+enum {
+    PERF_OP_LINE,
+    PERF_OP_RING,
+    PERF_OP_RING_STREAM,
+    PERF_OP_MEMCPY,
+    PERF_OP_READER,
+    PERF_OP_BOTH,
+    PERF_OP_TESTS /* first of the library's tests */
+};
+
+extern const perf_op_t perf_ops[];
+extern const unsigned perf_op_count;
+
+/* Index of the test of that name, or -1. Limits are not found. */
+int perf_op_find(const char *name);
+
+/* What UCX's uct-level test of that name is, or NULL if the name is none of them. */
+const char *perf_op_uct_name(const char *name);
+
+/* limits.c, limits_copy.c */
+ucs_status_t perf_limit_line(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_limit_ring(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_limit_ring_stream(perf_lane_t *lane, const perf_step_t *step,
+                                    perf_time_t *time_p);
+ucs_status_t perf_limit_memcpy(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_limit_reader(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_limit_both(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
+/* loops_tag.c */
+ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
+                                   perf_time_t *time_p);
+ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
+                                  perf_time_t *time_p);
+
+/* loops_am.c */
+ucs_status_t perf_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
+/* Registers the lane's active message handler. */
+ucs_status_t perf_am_prepare(perf_lane_t *lane);
+
+/* loops_bytes.c: UCX's "stream" interface */
+ucs_status_t perf_bytes_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
+/* Sets the lane's receives up for streams. */
+void perf_bytes_prepare(perf_lane_t *lane);
+
+/* loops_rma.c */
+ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_put_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_atomic_add(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_atomic_fadd(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_atomic_swap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_atomic_cswap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
+#endif

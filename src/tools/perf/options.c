@@ -1,0 +1,632 @@
+/* Halyard: command line of ucx_perftest.
+ *
+ * Letters mean what they mean in UCX's tool of that name. Letters of it that have no meaning here
+ * are refused with the reason, not ignored: a figure measured without them would be another one.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "options.h"
+#include "watch.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The table's message rate is taken with this size whatever -s says. */
+#define PERF_SIZE_LEAST 8
+
+enum {
+    OPTION_SELF = 256,
+    OPTION_JSON,
+    OPTION_CSV,
+    OPTION_PLOT,
+    OPTION_COMPARE,
+    OPTION_TOLERANCE,
+    OPTION_QUICK,
+    OPTION_ROUNDS,
+    OPTION_TIMEOUT,
+    OPTION_SEED
+};
+
+static const struct option long_options[] = {
+    {"self", no_argument, NULL, OPTION_SELF},
+    {"json", required_argument, NULL, OPTION_JSON},
+    {"csv", required_argument, NULL, OPTION_CSV},
+    {"plot", required_argument, NULL, OPTION_PLOT},
+    {"compare", required_argument, NULL, OPTION_COMPARE},
+    {"tolerance", required_argument, NULL, OPTION_TOLERANCE},
+    {"quick", no_argument, NULL, OPTION_QUICK},
+    {"rounds", required_argument, NULL, OPTION_ROUNDS},
+    {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}
+};
+
+/* Letters of UCX's tool that are refused, and why. */
+static const struct {
+    char        letter;
+    const char *reason;
+} refused_letters[] = {
+    {'d', "devices of transports are chosen by UCX_NET_DEVICES"},
+    {'x', "transports are chosen by UCX_TLS"},
+    {'W', "it belongs to uct-level tests; the window of a ucp test is -O"},
+    {'A', "it belongs to uct-level tests"},
+    {'b', "batch files are not read; run the tool once a test, or give several sizes to -s"},
+    {'i', "scatter-gather with gaps is not measured"},
+    {'l', "loopback within one process is not measured; --self forks a peer"},
+    {'o', "the responder of a one-sided test always progresses"},
+    {'B', "memory is registered without NONBLOCK"},
+    {'z', "buffers are not registered beforehand"},
+    {'y', "it is not supported"},
+    {'r', "streams are received by ucp_stream_recv_nbx only"},
+    {'P', "start both processes with --self, or as server and client"},
+    {'K', "it is not supported"},
+    {'a', "it is not supported"},
+    {'g', "it is not supported"},
+    {'G', "it is not supported"},
+    {'L', "it belongs to GPU kernels"},
+    {'F', "it belongs to GPU kernels"},
+    {'Y', "it belongs to GPU kernels"},
+    {'X', "it is not supported"},
+};
+
+static const char short_options[] = ":t:s:n:w:c:O:m:D:p:6fvNqhT:M:VUCeE:R:H:I"
+                                    "d:x:W:A:b:i:loBzyr:P:KagGLFYX";
+
+void perf_options_help(FILE *file)
+{
+    unsigned i;
+
+    fputs("Usage: ucx_perftest --self [options]          both processes here: one table\n"
+          "       ucx_perftest [options]                 server: waits for a client\n"
+          "       ucx_perftest HOST -t TEST [options]    client\n"
+          "       ucx_perftest --compare A.json B.json   ratios of two results\n"
+          "\nTests (-t):\n"
+          "  limits         what this machine can do, without the library (implies --self)\n",
+          file);
+    for (i = PERF_OP_TESTS; i < perf_op_count; ++i) {
+        fprintf(file, "  %-14s %s\n", perf_ops[i].name, perf_ops[i].what);
+    }
+    fputs("\nWhat to measure:\n"
+          "  -t TEST        test; with --self the default is the table of limits and tag tests\n"
+          "  -s SIZES       message sizes: 8,64,1k or 8:1m (powers of two between)  [8]\n"
+          "  -n COUNT       iterations a size  [as many as about a second allows]\n"
+          "  -w COUNT       iterations of warm-up  [chosen by time]\n"
+          "  -O COUNT       messages in flight in bandwidth and rate tests  [64; gets: 1]\n"
+          "  -c CPUS        processors: with --self the two processes', else this one's, one a "
+          "thread\n"
+          "  -T COUNT       threads, each with its own worker  [1]\n"
+          "  -M MODE        single | serialized | multi: thread mode of workers  [single]\n"
+          "  -D SEND[,RECV] contig | iov: one piece or four  [contig]\n"
+          "  -m SEND[,RECV] memory kind; host only  [host]\n"
+          "  -H BYTES       header of active messages  [0]\n"
+          "  -C             receive with a wildcard tag\n"
+          "  -U             receive every message as an unexpected one, by probe\n"
+          "  -e [peer|none] endpoints with error handling\n"
+          "  -E poll|sleep  wait by polling or in the kernel  [poll]\n"
+          "  -I             context with the wake-up feature\n"
+          "  -V             fill and check every byte (times then include it)\n"
+          "  --seed N       seed of the contents  [1]\n"
+          "  --quick        fewer sizes and rounds\n"
+          "  --rounds N     rounds of each size of the table  [21; --quick: 7]\n"
+          "  --timeout S    most seconds that one stage may take  [30]\n"
+          "\nWhere:\n"
+          "  -p PORT        TCP port of the server  [13337]\n"
+          "  -6             IPv6\n"
+          "\nOutput:\n"
+          "  -f             only final numbers\n"
+          "  -v             CSV to stdout\n"
+          "  -N             separate thousands\n"
+          "  -q             no notes and no progress\n"
+          "  -R LIST        percentiles of latency  [50,90,99,99.9]\n"
+          "  --json FILE    results, start-up and run record as JSON; - is stdout\n"
+          "  --csv FILE     results as CSV; - is stdout\n"
+          "  --plot FILE    picture, .svg or .png, made by gnuplot\n"
+          "  --tolerance X  with --compare: ratios above X are worse  [1.1]\n"
+          "  -h, --help     this text\n"
+          "\nExit: 0 done, 1 failed or worse, 2 usage, 3 not supported by the library, 4 time "
+          "limit.\nTransports are chosen by the environment: UCX_TLS, UCX_NET_DEVICES.\n",
+          file);
+}
+
+static int usage_error(void)
+{
+    fputs("Try `ucx_perftest -h`, or `ucx_perftest --self`.\n", stderr);
+    return PERF_EXIT_USAGE;
+}
+
+static int parse_test(perf_options_t *options, const char *name)
+{
+    const char *instead;
+
+    if (strcmp(name, "limits") == 0) {
+        options->limits_only = 1;
+        options->mode        = PERF_MODE_SELF;
+        return 0;
+    }
+    options->op = perf_op_find(name);
+    if (options->op >= 0) {
+        return 0;
+    }
+    instead = perf_op_uct_name(name);
+    if (instead != NULL) {
+        perf_error("test '%s' runs at uct level, which this tool does not measure; the same at "
+                   "ucp level is -t %s", name, instead);
+    } else {
+        perf_error("unknown test '%s'", name);
+    }
+    return -1;
+}
+
+static int parse_cpus(perf_options_t *options, const char *text)
+{
+    const char *next = text;
+    char *end;
+    long cpu;
+
+    options->cpu_count = 0;
+    do {
+        cpu = strtol(next, &end, 10);
+        if ((end == next) || (cpu < 0) || (cpu > 65535) ||
+            ((*end != ',') && (*end != '\0')) || (options->cpu_count == PERF_CPUS_MAX)) {
+            perf_error("option -c wants processor numbers such as 0,1, not '%s'", text);
+            return -1;
+        }
+        options->cpus[options->cpu_count++] = (int)cpu;
+        next                                = end + 1;
+    } while (*end == ',');
+    return 0;
+}
+
+static int parse_percents(perf_options_t *options, const char *text)
+{
+    const char *next = text;
+    double value;
+    char *end;
+
+    options->percent_count = 0;
+    do {
+        value = strtod(next, &end);
+        if ((end == next) || !(value > 0) || (value > 100) ||
+            ((*end != ',') && (*end != '\0')) ||
+            (options->percent_count == PERF_PERCENTS_MAX)) {
+            perf_error("option -R wants up to %d percentiles such as 50,99,99.9, not '%s'",
+                       PERF_PERCENTS_MAX, text);
+            return -1;
+        }
+        options->percents[options->percent_count++] = value;
+        next                                        = end + 1;
+    } while (*end == ',');
+    return 0;
+}
+
+/* "SEND" or "SEND,RECV" of two words; bits[0], bits[1] are set where the second word stands. */
+static int parse_pair(char option, const char *text, const char *first, const char *second,
+                      uint32_t send_bit, uint32_t recv_bit, uint32_t *flags)
+{
+    const char *comma = strchr(text, ',');
+    size_t length     = (comma != NULL) ? (size_t)(comma - text) : strlen(text);
+    const char *parts[2] = {text, (comma != NULL) ? comma + 1 : NULL};
+    size_t lengths[2] = {length, (comma != NULL) ? strlen(comma + 1) : 0};
+    int i;
+
+    *flags &= ~(send_bit | recv_bit);
+    for (i = 0; (i < 2) && (parts[i] != NULL); ++i) {
+        if ((second != NULL) && (lengths[i] == strlen(second)) &&
+            (strncmp(parts[i], second, lengths[i]) == 0)) {
+            *flags |= (i == 0) ? send_bit : recv_bit;
+        } else if ((lengths[i] != strlen(first)) ||
+                   (strncmp(parts[i], first, lengths[i]) != 0)) {
+            perf_error("option -%c: '%.*s' is not supported; possible: %s%s%s", option,
+                       (int)lengths[i], parts[i], first, (second != NULL) ? ", " : "",
+                       (second != NULL) ? second : "");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int parse_thread_mode(perf_options_t *options, const char *text)
+{
+    static const struct {
+        const char       *name;
+        ucs_thread_mode_t mode;
+    } modes[] = {{"single", UCS_THREAD_MODE_SINGLE},
+                 {"serialized", UCS_THREAD_MODE_SERIALIZED},
+                 {"multi", UCS_THREAD_MODE_MULTI}};
+    unsigned i;
+
+    for (i = 0; i < 3; ++i) {
+        if (strcmp(modes[i].name, text) == 0) {
+            options->thread_mode = modes[i].mode;
+            return 0;
+        }
+    }
+    perf_error("option -M wants single, serialized or multi, not '%s'", text);
+    return -1;
+}
+
+static int parse_wait(perf_options_t *options, const char *text)
+{
+    options->flags &= ~(uint32_t)PERF_FLAG_SLEEP;
+    if (strcmp(text, "sleep") == 0) {
+        options->flags |= PERF_FLAG_SLEEP;
+    } else if (strcmp(text, "poll") != 0) {
+        perf_error("option -E wants poll or sleep, not '%s'", text);
+        return -1;
+    }
+    return 0;
+}
+
+static int parse_u32(const char *option, const char *text, uint64_t min, uint64_t max,
+                     unsigned *value_p)
+{
+    uint64_t value;
+
+    if (perf_number_parse(option, text, min, max, &value) != 0) {
+        return -1;
+    }
+    *value_p = (unsigned)value;
+    return 0;
+}
+
+static int parse_file(const char *option, const char *name, const char **file_p)
+{
+    if (name[0] == '\0') {
+        perf_error("option %s wants a file name", option);
+        return -1;
+    }
+    *file_p = name;
+    return 0;
+}
+
+static int parse_plot(perf_options_t *options, const char *name)
+{
+    size_t length = strlen(name);
+
+    if ((length < 5) || ((strcmp(name + length - 4, ".svg") != 0) &&
+                         (strcmp(name + length - 4, ".png") != 0))) {
+        perf_error("option --plot wants a file name that ends in .svg or .png, not '%s'", name);
+        return -1;
+    }
+    options->plot = name;
+    return 0;
+}
+
+static int parse_tolerance(perf_options_t *options, const char *text)
+{
+    char *end;
+
+    options->tolerance = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !(options->tolerance > 0)) {
+        perf_error("option --tolerance wants a ratio such as 1.1, not '%s'", text);
+        return -1;
+    }
+    return 0;
+}
+
+/* UCX's newer tool takes a word after -e, the older one none. */
+static void parse_error_mode(perf_options_t *options, int argc, char **argv)
+{
+    options->flags |= PERF_FLAG_ERR_PEER;
+    if (optind < argc) {
+        if (strcmp(argv[optind], "none") == 0) {
+            options->flags &= ~(uint32_t)PERF_FLAG_ERR_PEER;
+            ++optind;
+        } else if (strcmp(argv[optind], "peer") == 0) {
+            ++optind;
+        }
+    }
+}
+
+static int refuse_letter(int letter)
+{
+    unsigned i;
+
+    for (i = 0; i < sizeof(refused_letters) / sizeof(refused_letters[0]); ++i) {
+        if (refused_letters[i].letter == letter) {
+            perf_error("option -%c is not available: %s", letter, refused_letters[i].reason);
+            return -1;
+        }
+    }
+    return -1;
+}
+
+static int parse_long(perf_options_t *options, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_SELF:
+        options->mode = PERF_MODE_SELF;
+        return 0;
+    case OPTION_JSON:
+        return parse_file("--json", value, &options->json);
+    case OPTION_CSV:
+        return parse_file("--csv", value, &options->csv);
+    case OPTION_PLOT:
+        return parse_plot(options, value);
+    case OPTION_COMPARE:
+        options->mode = PERF_MODE_COMPARE;
+        return parse_file("--compare", value, &options->compare[0]);
+    case OPTION_TOLERANCE:
+        return parse_tolerance(options, value);
+    case OPTION_QUICK:
+        options->quick = 1;
+        return 0;
+    case OPTION_ROUNDS:
+        return parse_u32("--rounds", value, 1, PERF_ROUNDS_MAX, &options->rounds);
+    case OPTION_TIMEOUT:
+        options->timeout_given = 1;
+        return parse_u32("--timeout", value, 1, 86400, &options->timeout_s);
+    case OPTION_SEED:
+        return perf_number_parse("--seed", value, 0, UINT64_MAX, &options->seed);
+    default:
+        return -1;
+    }
+}
+
+static int parse_short(perf_options_t *options, int option, const char *value)
+{
+    switch (option) {
+    case 't':
+        return parse_test(options, value);
+    case 's':
+        return perf_sizes_parse(value, options->sizes, PERF_SIZES_MAX, &options->size_count);
+    case 'n':
+        return perf_number_parse("-n", value, 1, UINT64_C(1) << 40, &options->iters);
+    case 'w':
+        return perf_number_parse("-w", value, 0, UINT64_C(1) << 32, &options->warmup);
+    case 'c':
+        return parse_cpus(options, value);
+    case 'O':
+        return parse_u32("-O", value, 1, PERF_WINDOW_MAX, &options->window);
+    case 'm':
+        return parse_pair('m', value, "host", NULL, 0, 0, &options->flags);
+    case 'D':
+        return parse_pair('D', value, "contig", "iov", PERF_FLAG_SEND_IOV, PERF_FLAG_RECV_IOV,
+                          &options->flags);
+    case 'p':
+        return parse_u32("-p", value, 1, 65535, &options->port);
+    case 'T':
+        return parse_u32("-T", value, 1, PERF_THREADS_MAX, &options->threads);
+    case 'M':
+        return parse_thread_mode(options, value);
+    case 'E':
+        return parse_wait(options, value);
+    case 'R':
+        return parse_percents(options, value);
+    case 'H':
+        return parse_u32("-H", value, 0, 4096, &options->am_header);
+    default:
+        return refuse_letter(option);
+    }
+}
+
+/* Letters that take no value. Returns 0 if it was one. */
+static int parse_switch(perf_options_t *options, int option)
+{
+    switch (option) {
+    case '6':
+        options->ipv6 = 1;
+        return 0;
+    case 'f':
+        options->final_only = 1;
+        return 0;
+    case 'v':
+        options->csv_stdout = 1;
+        return 0;
+    case 'N':
+        options->numeric = 1;
+        return 0;
+    case 'q':
+        options->quiet = 1;
+        return 0;
+    case 'h':
+        options->mode = PERF_MODE_HELP;
+        return 0;
+    case 'V':
+        options->flags |= PERF_FLAG_VALIDATE;
+        return 0;
+    case 'U':
+        options->flags |= PERF_FLAG_UNEXPECTED;
+        return 0;
+    case 'C':
+        options->flags |= PERF_FLAG_WILDCARD;
+        return 0;
+    case 'I':
+        options->flags |= PERF_FLAG_WAKEUP;
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static void set_defaults(int argc, char **argv, perf_options_t *options_p)
+{
+    static const double percents[] = {50, 90, 99, 99.9};
+
+    *options_p = (perf_options_t) {.mode          = PERF_MODE_SERVER,
+                                   .op            = -1,
+                                   .port          = 13337,
+                                   .warmup        = UINT64_MAX,
+                                   .threads       = 1,
+                                   .thread_mode   = UCS_THREAD_MODE_SINGLE,
+                                   .seed          = 1,
+                                   .percent_count = 4,
+                                   .timeout_s     = 30,
+                                   .tolerance     = 1.1,
+                                   .argc          = argc,
+                                   .argv          = argv};
+    memcpy(options_p->percents, percents, sizeof(percents));
+}
+
+/* What may not stand together, and what must. */
+static int check_options(perf_options_t *options)
+{
+    const perf_op_t *op = (options->op >= 0) ? &perf_ops[options->op] : NULL;
+    unsigned i;
+
+    if ((options->mode == PERF_MODE_CLIENT) && (op == NULL)) {
+        perf_error("which test? Name it with -t");
+        return -1;
+    }
+    if ((options->mode == PERF_MODE_SELF) && (options->cpu_count == 1)) {
+        perf_error("option -c with --self wants two processors, such as -c 0,1");
+        return -1;
+    }
+    if ((options->mode == PERF_MODE_SELF) && (op == NULL) &&
+        ((options->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
+         (options->threads > 1))) {
+        perf_error("options -V, -U and -T go with one test (-t), not with the table");
+        return -1;
+    }
+    if (options->limits_only && (op != NULL)) {
+        perf_error("-t limits and -t %s exclude each other", op->name);
+        return -1;
+    }
+    if (op == NULL) {
+        return 0;
+    }
+    if ((options->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
+        perf_error("option -V: test %s moves no messages that a receiver could check", op->name);
+        return -1;
+    }
+    if ((options->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
+        !(op->features & UCP_FEATURE_TAG)) {
+        perf_error("options -U and -C belong to tag tests, not to %s", op->name);
+        return -1;
+    }
+    if ((options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
+        (op->features & UCP_FEATURE_RMA)) {
+        perf_error("option -D: %s takes contiguous memory only", op->name);
+        return -1;
+    }
+    for (i = 0; i < options->size_count; ++i) {
+        if ((options->sizes[i] < op->size_min) ||
+            ((op->size_max != 0) && (options->sizes[i] != 4) && (options->sizes[i] != 8))) {
+            perf_error("test %s cannot run with %llu bytes (%s)", op->name,
+                       (unsigned long long)options->sizes[i],
+                       (op->size_max != 0) ? "4 or 8" : "at least 1");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Words that are not options: the host, or the second file of --compare. */
+static int take_words(perf_options_t *options, int argc, char **argv)
+{
+    if (options->mode == PERF_MODE_COMPARE) {
+        if (optind + 1 != argc) {
+            perf_error("--compare wants two files: --compare A.json B.json");
+            return -1;
+        }
+        options->compare[1] = argv[optind];
+        return 0;
+    }
+    if (optind >= argc) {
+        return 0;
+    }
+    if (optind + 1 < argc) {
+        perf_error("unexpected word '%s' (one host name at most)", argv[optind + 1]);
+        return -1;
+    }
+    if (options->mode == PERF_MODE_SELF) {
+        perf_error("a host name ('%s') and --self exclude each other", argv[optind]);
+        return -1;
+    }
+    options->host = argv[optind];
+    if (options->mode == PERF_MODE_SERVER) {
+        options->mode = PERF_MODE_CLIENT;
+    }
+    return 0;
+}
+
+int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
+{
+    int option, status;
+
+    set_defaults(argc, argv, options_p);
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
+        if (option == '?') {
+            if ((optopt != 0) && (optopt < 256)) {
+                perf_error("unknown option -%c", optopt);
+            } else {
+                perf_error("unknown option, or a value it does not take: %s", argv[optind - 1]);
+            }
+            return usage_error();
+        }
+        if (option == ':') {
+            perf_error("option %s wants a value", argv[optind - 1]);
+            return usage_error();
+        }
+        if (option == 'e') {
+            parse_error_mode(options_p, argc, argv);
+            continue;
+        }
+        if (parse_switch(options_p, option) == 0) {
+            if (options_p->mode == PERF_MODE_HELP) {
+                return PERF_EXIT_OK;
+            }
+            continue;
+        }
+        status = (option >= OPTION_SELF) ? parse_long(options_p, option, optarg) :
+                                           parse_short(options_p, option, optarg);
+        if (status != 0) {
+            return usage_error();
+        }
+    }
+    options_p->no_text = options_p->csv_stdout ||
+                         ((options_p->json != NULL) && (strcmp(options_p->json, "-") == 0)) ||
+                         ((options_p->csv != NULL) && (strcmp(options_p->csv, "-") == 0));
+    if ((take_words(options_p, argc, argv) != 0) || (check_options(options_p) != 0)) {
+        return usage_error();
+    }
+    return PERF_EXIT_OK;
+}
+
+int perf_options_params(const perf_options_t *options, int op, perf_params_t *params_p)
+{
+    const perf_op_t *row = &perf_ops[op];
+    uint64_t wanted, most;
+    unsigned i;
+
+    memset(params_p, 0, sizeof(*params_p));
+    strncpy(params_p->test, row->name, sizeof(params_p->test) - 1);
+    params_p->flags       = options->flags;
+    params_p->threads     = options->threads;
+    params_p->thread_mode = options->thread_mode;
+    params_p->am_header   = options->am_header;
+    params_p->seed        = options->seed;
+    params_p->window      = (options->window != 0) ? options->window :
+                            (row->window != 0)     ? row->window : 1;
+    for (i = 0; i < options->size_count; ++i) {
+        if (options->sizes[i] > params_p->max_size) {
+            params_p->max_size = options->sizes[i];
+        }
+    }
+    if (params_p->max_size < PERF_SIZE_LEAST) {
+        params_p->max_size = PERF_SIZE_LEAST;
+    }
+    wanted = params_p->max_size + PERF_GUARD_AND_REPLY;
+    most   = PERF_MEMORY_MAX / 2 / params_p->threads;
+    if (wanted > most) {
+        perf_error("%u threads with messages of %llu bytes need more than the %llu MiB that "
+                   "buffers may take", params_p->threads,
+                   (unsigned long long)params_p->max_size,
+                   (unsigned long long)(PERF_MEMORY_MAX >> 20));
+        return -1;
+    }
+    if (options->flags & PERF_FLAG_VALIDATE) {
+        /* Each message of a window keeps its own place until it is checked. */
+        wanted *= params_p->window;
+    }
+    params_p->span = ((wanted < most) ? wanted : most) / 64 * 64 + ((wanted < most) ? 64 : 0);
+    return 0;
+}

@@ -1,0 +1,102 @@
+/* Halyard: choice of two processors and binding to them.
+ *
+ * Topology comes from sysfs rather than from a library: two small files a processor are all that
+ * is needed, and the tool then has no dependency besides libucp.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "pin.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+
+/* A number from /sys/devices/system/cpu/cpuN/topology, -1 when it cannot be read. */
+static int topology_read(int cpu, const char *name)
+{
+    char path[128];
+    FILE *file;
+    int value;
+
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
+    file = fopen(path, "r");
+    if (file == NULL) {
+        return -1;
+    }
+    if (fscanf(file, "%d", &value) != 1) {
+        value = -1;
+    }
+    fclose(file);
+    return value;
+}
+
+static int same_package(int a, int b)
+{
+    return topology_read(a, "physical_package_id") == topology_read(b, "physical_package_id");
+}
+
+int perf_pin_same_core(int a, int b)
+{
+    int core_a = topology_read(a, "core_id"), core_b = topology_read(b, "core_id");
+
+    return (a == b) || ((core_a >= 0) && (core_a == core_b) && same_package(a, b));
+}
+
+int perf_pin_choose(int cpus_p[2])
+{
+    int second = -1, rank = 0, first = -1;
+    cpu_set_t allowed;
+    int cpu, value;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return 0;
+    }
+    for (cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) {
+            continue;
+        }
+        if (first < 0) {
+            first = cpu;
+            continue;
+        }
+        value = perf_pin_same_core(first, cpu) ? 1 : same_package(first, cpu) ? 3 : 2;
+        if (value > rank) {
+            rank   = value;
+            second = cpu;
+        }
+    }
+    if (first < 0) {
+        return 0;
+    }
+    cpus_p[0] = first;
+    cpus_p[1] = (second < 0) ? first : second;
+    return (second < 0) ? 1 : 2;
+}
+
+int perf_pin_to(int cpu)
+{
+    cpu_set_t set;
+
+    if ((cpu < 0) || (cpu >= CPU_SETSIZE)) {
+        return EINVAL;
+    }
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    return (sched_setaffinity(0, sizeof(set), &set) == 0) ? 0 : errno;
+}
+
+int perf_pin_is_single(void)
+{
+    cpu_set_t allowed;
+
+    return (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) && (CPU_COUNT(&allowed) == 1);
+}

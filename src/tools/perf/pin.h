@@ -1,0 +1,23 @@
+/* Halyard: on which processors the two sides of ucx_perftest run.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifndef PERF_PIN_H
+#define PERF_PIN_H
+
+/* Chooses two processors that this process may use: two different cores of one package if there
+ * are, else what comes nearest.
+ * Returns 2 (two processors), 1 (only one allowed: both entries name it), or 0 (unknown). */
+int perf_pin_choose(int cpus_p[2]);
+
+/* 1 if the two processors are hardware threads of one core. 0 if not or not known. */
+int perf_pin_same_core(int a, int b);
+
+/* Binds the calling thread to one processor. Returns 0, or the errno. */
+int perf_pin_to(int cpu);
+
+/* 1 if the calling thread may use one processor only. */
+int perf_pin_is_single(void);
+
+#endif

@@ -1,0 +1,195 @@
+/* Halyard: a picture of the results, drawn by gnuplot.
+ *
+ * The data travel in the script itself on gnuplot's standard input: no temporary files.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "report.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SERIES_MAX 32
+
+typedef struct series {
+    const char *test;
+    perf_kind_t kind;
+} series_t;
+
+/* Starts gnuplot. Returns the stream of its input and its id, or NULL. */
+static FILE *start_gnuplot(pid_t *pid_p)
+{
+    int ends[2];
+    FILE *stream;
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        perf_error("pipe: %s", strerror(errno));
+        return NULL;
+    }
+    fflush(NULL);
+    *pid_p = fork();
+    if (*pid_p == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        signal(SIGPIPE, SIG_DFL);
+        execlp("gnuplot", "gnuplot", "-", (char*)NULL);
+        _exit(127);
+    }
+    close(ends[0]);
+    stream = (*pid_p > 0) ? fdopen(ends[1], "w") : NULL;
+    if (stream == NULL) {
+        perf_error("cannot start gnuplot: %s", strerror(errno));
+        close(ends[1]);
+    }
+    return stream;
+}
+
+/* In gnuplot's single quotes only the quote itself is special. */
+static void put_quoted(FILE *script, const char *text)
+{
+    fputc('\'', script);
+    for (; *text != '\0'; ++text) {
+        if (*text == '\'') {
+            fputc('\'', script);
+        }
+        fputc((*text == '\n') ? ' ' : *text, script);
+    }
+    fputc('\'', script);
+}
+
+/* The tests in the report, each once; those with one size only are no curve. */
+static unsigned find_series(const perf_report_t *report, series_t *series)
+{
+    unsigned count = 0, i, k;
+
+    for (i = 0; i < report->count; ++i) {
+        for (k = 0; (k < count) && (strcmp(series[k].test, report->results[i].test) != 0); ++k) {
+        }
+        if ((k == count) && (count < SERIES_MAX)) {
+            series[count].test   = report->results[i].test;
+            series[count++].kind = report->results[i].kind;
+        }
+    }
+    return count;
+}
+
+/* A size of 0 has no place on a logarithmic axis. */
+static void put_data(FILE *script, const perf_report_t *report, const series_t *series,
+                     unsigned index)
+{
+    unsigned i;
+
+    fprintf(script, "$data%u << EOD\n", index);
+    for (i = 0; i < report->count; ++i) {
+        const perf_result_t *result = &report->results[i];
+
+        if ((strcmp(result->test, series->test) == 0) && (result->size > 0) &&
+            isfinite(result->us)) {
+            fprintf(script, "%llu %.6g %.6g\n", (unsigned long long)result->size, result->us,
+                    result->bandwidth / 1e9);
+        }
+    }
+    fputs("EOD\n", script);
+}
+
+static int is_bandwidth(const series_t *series)
+{
+    return (series->kind == PERF_KIND_BANDWIDTH) || (series->kind == PERF_KIND_RATE) ||
+           (strcmp(series->test, "ring stream") == 0);
+}
+
+/* One panel: times, or bandwidths. */
+static void put_panel(FILE *script, const series_t *series, unsigned count, int bandwidth)
+{
+    const char *separator = "plot";
+    unsigned i;
+
+    fprintf(script, "set ylabel '%s'\n", bandwidth ? "GB/s" : "microseconds, one way");
+    for (i = 0; i < count; ++i) {
+        if (is_bandwidth(&series[i]) != bandwidth) {
+            continue;
+        }
+        fprintf(script, "%s $data%u using 1:%d with linespoints %s title ", separator, i,
+                bandwidth ? 3 : 2,
+                (series[i].kind == PERF_KIND_LIMIT) ? "dashtype 2 pointsize 0.5" : "linewidth 2");
+        put_quoted(script, series[i].test);
+        separator = ",";
+    }
+    fputc('\n', script);
+}
+
+static void put_script(FILE *script, const perf_report_t *report, const char *name)
+{
+    int is_svg = strcmp(name + strlen(name) - 4, ".svg") == 0;
+    unsigned panels[2] = {0, 0}, count, i;
+    series_t series[SERIES_MAX];
+    char title[256];
+
+    count = find_series(report, series);
+    for (i = 0; i < count; ++i) {
+        ++panels[is_bandwidth(&series[i])];
+        put_data(script, report, &series[i], i);
+    }
+    snprintf(title, sizeof(title), "libucp %.60s, %.120s", report->record.library,
+             report->record.cpu);
+    fprintf(script, "set terminal %s size 1000,%d\nset output ", is_svg ? "svg" : "png",
+            ((panels[0] > 0) && (panels[1] > 0)) ? 1000 : 560);
+    put_quoted(script, name);
+    fprintf(script, "\nset multiplot layout %d,1 title ", ((panels[0] > 0) && (panels[1] > 0)) ?
+            2 : 1);
+    put_quoted(script, title);
+    fputs(" noenhanced\nset key left top noenhanced\nset grid\nset logscale x 2\n"
+          "set logscale y 10\nset format x '%.0b%B'\nset xlabel 'message size, bytes'\n", script);
+    for (i = 0; i < 2; ++i) {
+        if (panels[i] > 0) {
+            put_panel(script, series, count, (int)i);
+        }
+    }
+    fputs("unset multiplot\n", script);
+}
+
+int perf_plot_write(const perf_report_t *report, const char *name)
+{
+    struct sigaction ignore, before;
+    FILE *script;
+    pid_t pid;
+    int status;
+
+    script = start_gnuplot(&pid);
+    if (script == NULL) {
+        return -1;
+    }
+    /* A gnuplot that is not there closes the pipe under us. */
+    memset(&ignore, 0, sizeof(ignore));
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &ignore, &before);
+    put_script(script, report, name);
+    fclose(script);
+    sigaction(SIGPIPE, &before, NULL);
+    while ((waitpid(pid, &status, 0) < 0) && (errno == EINTR)) {
+    }
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 127)) {
+        perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the "
+                   "figures", name);
+        return -1;
+    }
+    if (status != 0) {
+        perf_error("--plot %s: gnuplot failed", name);
+        return -1;
+    }
+    return 0;
+}

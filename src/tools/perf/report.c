@@ -1,0 +1,115 @@
+/* Halyard: collection of results, and their way into files.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "report.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kind_t kind,
+                               uint64_t size)
+{
+    perf_result_t *result;
+
+    if (report->count == PERF_RESULTS_MAX) {
+        perf_error("more than %d results", PERF_RESULTS_MAX);
+        return NULL;
+    }
+    result = &report->results[report->count++];
+    memset(result, 0, sizeof(*result));
+    strncpy(result->test, test, sizeof(result->test) - 1);
+    result->kind      = kind;
+    result->size      = size;
+    result->threads   = 1;
+    result->us        = NAN;
+    result->us_best   = NAN;
+    result->bandwidth = NAN;
+    result->rate      = NAN;
+    result->limit_us  = NAN;
+    result->limit_best = NAN;
+    result->ratio     = NAN;
+    result->ratio_best = NAN;
+    return result;
+}
+
+const perf_result_t *perf_report_find(const perf_report_t *report, const char *test,
+                                      uint64_t size)
+{
+    unsigned i;
+
+    for (i = 0; i < report->count; ++i) {
+        if ((strcmp(report->results[i].test, test) == 0) && (report->results[i].size == size)) {
+            return &report->results[i];
+        }
+    }
+    return NULL;
+}
+
+void perf_result_finish(perf_result_t *result)
+{
+    if (result->us > 0) {
+        result->rate      = 1e6 / result->us;
+        result->bandwidth = (double)result->size * result->rate;
+    }
+    if (result->limit[0] != '\0') {
+        result->ratio      = result->us / result->limit_us;
+        result->ratio_best = result->us_best / result->limit_best;
+    }
+}
+
+/* Opens the file, lets `write` fill it, and reports a full disk as well as a wrong path. */
+static int write_file(const perf_report_t *report, const char *name,
+                      int (*write)(const perf_report_t*, FILE*))
+{
+    int status;
+    FILE *file;
+
+    if (strcmp(name, "-") == 0) {
+        status = write(report, stdout);
+        return ((fflush(stdout) == 0) && (status == 0)) ? 0 : -1;
+    }
+    file = fopen(name, "w");
+    if (file == NULL) {
+        perf_error("cannot write %s: %s", name, strerror(errno));
+        return -1;
+    }
+    status = write(report, file);
+    if (ferror(file)) {
+        status = -1;
+    }
+    if (fclose(file) != 0) {
+        status = -1;
+    }
+    if (status != 0) {
+        perf_error("cannot write %s: %s", name, strerror(errno));
+    }
+    return status;
+}
+
+int perf_report_write(const perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    int status                    = 0;
+
+    if (options->csv_stdout && (write_file(report, "-", perf_csv_write) != 0)) {
+        status = -1;
+    }
+    if ((options->csv != NULL) && (write_file(report, options->csv, perf_csv_write) != 0)) {
+        status = -1;
+    }
+    if ((options->json != NULL) && (write_file(report, options->json, perf_json_write) != 0)) {
+        status = -1;
+    }
+    if ((options->plot != NULL) && (perf_plot_write(report, options->plot) != 0)) {
+        status = -1;
+    }
+    return status;
+}

@@ -1,0 +1,211 @@
+/* Halyard: one test over a list of sizes, as client or with --self -t.
+ *
+ * A size runs in parts of about a tenth, so that progress can be shown and the best part told;
+ * no clock is read within a part. Percentiles come from a pass of their own, since reading the
+ * counter in each iteration costs time that must not be in the mean.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "run.h"
+#include "stats.h"
+#include "watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define PARTS              10
+#define TARGET_NS          1e9
+#define TARGET_QUICK_NS    1e8
+#define WARMUP_NS          2e7
+#define CALIBRATION_STEPS  12
+#define ITERS_MAX          (UINT64_C(1) << 40)
+
+int perf_exit_code(ucs_status_t status)
+{
+    return (status == UCS_OK)              ? PERF_EXIT_OK :
+           (status == UCS_ERR_UNSUPPORTED) ? PERF_EXIT_UNSUPPORTED : PERF_EXIT_FAILED;
+}
+
+/* Duration of one iteration of each lane. */
+static double iteration_ns(const perf_session_t *session, const perf_op_t *op,
+                           const perf_measure_t *measure)
+{
+    if (op->kind == PERF_KIND_LATENCY) {
+        return measure->us * 2e3;
+    }
+    return measure->us * 1e3 * session->params.threads;
+}
+
+uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size, unsigned window,
+                            double target_ns)
+{
+    perf_step_t step = {.op = op, .size = size, .window = window, .warmup = 1, .iters = 1};
+    perf_measure_t measure;
+    uint64_t wanted;
+    unsigned i;
+
+    for (i = 0; i < CALIBRATION_STEPS; ++i) {
+        if (perf_session_step(session, &step, &measure) != 0) {
+            return 0;
+        }
+        if (measure.refused) {
+            return 1;
+        }
+        wanted = (uint64_t)(target_ns / fmax(iteration_ns(session, &perf_ops[op], &measure), 1));
+        if ((wanted <= step.iters * 10) || (measure.ns > target_ns / 4)) {
+            break;
+        }
+        /* The first tries hold the cost of starting: never trust more than a tenfold step. */
+        step.iters *= 10;
+    }
+    return (wanted < 1) ? 1 : (wanted > ITERS_MAX) ? ITERS_MAX : wanted;
+}
+
+/* Percentiles of all lanes' samples. */
+static int take_percentiles(perf_session_t *session, const perf_options_t *options,
+                            perf_result_t *result)
+{
+    const double us_per_tick = perf_tick_ns() / 2e3;
+    size_t total = 0, used = 0, k;
+    uint32_t *all;
+    unsigned i;
+
+    for (i = 0; i < session->params.threads; ++i) {
+        total += session->lanes[i].sample_count;
+    }
+    all = malloc((total + 1) * sizeof(*all));
+    if (all == NULL) {
+        perf_error("no memory for %zu samples", total);
+        return -1;
+    }
+    for (i = 0; i < session->params.threads; ++i) {
+        for (k = 0; k < session->lanes[i].sample_count; ++k) {
+            all[used++] = session->lanes[i].samples[k];
+        }
+    }
+    perf_sort_samples(all, total);
+    for (i = 0; (i < options->percent_count) && (total > 0); ++i) {
+        result->percents[i]   = options->percents[i];
+        result->percent_us[i] = perf_percentile(all, total, options->percents[i]) * us_per_tick;
+        result->percent_count = i + 1;
+    }
+    free(all);
+    return 0;
+}
+
+static int run_samples(perf_session_t *session, perf_report_t *report, perf_step_t step,
+                       uint64_t iters, perf_result_t *result)
+{
+    perf_measure_t measure;
+
+    perf_watch_stage("%s, %llu B, percentiles", perf_ops[step.op].name,
+                     (unsigned long long)step.size);
+    step.flags  = PERF_STEP_SAMPLES;
+    step.warmup = 10;
+    step.iters  = (iters > PERF_SAMPLES_MAX) ? PERF_SAMPLES_MAX : iters;
+    if (perf_session_step(session, &step, &measure) != 0) {
+        return -1;
+    }
+    return take_percentiles(session, report->options, result);
+}
+
+/* The timed parts of one size. */
+static int run_parts(perf_session_t *session, perf_report_t *report, perf_step_t *step,
+                     uint64_t iters, uint64_t part, perf_result_t *result)
+{
+    const char *name = perf_ops[step->op].name;
+    double ns = 0, messages = 0;
+    uint64_t done = 0;
+    perf_measure_t measure;
+    char size[24];
+
+    while (done < iters) {
+        step->iters = (iters - done < part) ? iters - done : part;
+        perf_watch_stage("%s, %llu B, iteration %llu of %llu", name,
+                         (unsigned long long)step->size, (unsigned long long)done,
+                         (unsigned long long)iters);
+        perf_text_progress(report->options, "%s, %s: %llu of %llu", name,
+                           perf_text_size(step->size, size), (unsigned long long)done,
+                           (unsigned long long)iters);
+        if (perf_session_step(session, step, &measure) != 0) {
+            return -1;
+        }
+        ns       += measure.us * 1e3 * (double)measure.messages;
+        messages += (double)measure.messages;
+        if (!(result->us_best <= measure.us)) {
+            result->us_best = measure.us;
+        }
+        result->disturbed += (unsigned)measure.disturbed;
+        ++result->rounds;
+        done        += step->iters;
+        step->warmup = 1;
+    }
+    result->us         = ns / 1e3 / messages;
+    result->iterations = iters;
+    return 0;
+}
+
+static int run_size(perf_session_t *session, perf_report_t *report, uint64_t size)
+{
+    const perf_options_t *options = report->options;
+    const perf_op_t *op           = &perf_ops[options->op];
+    double target_ns              = options->quick ? TARGET_QUICK_NS : TARGET_NS;
+    perf_step_t step = {.op = (uint32_t)options->op, .size = size,
+                        .window = session->params.window};
+    perf_result_t *result;
+    uint64_t fitting, iters, part;
+
+    perf_watch_stage("%s, %llu B, finding the number of iterations", op->name,
+                     (unsigned long long)size);
+    fitting = perf_run_calibrate(session, step.op, size, step.window, target_ns);
+    result  = perf_report_add(report, op->name, op->kind, size);
+    if ((fitting == 0) || (result == NULL)) {
+        return -1;
+    }
+    iters       = (options->iters != 0) ? options->iters : fitting;
+    part        = (fitting < iters) ? fitting : iters;
+    part        = (part + PARTS - 1) / PARTS;
+    if (iters < 1000) {
+        /* So few come in one part: the start of each part is not free. */
+        part = iters;
+    }
+    step.warmup = (options->warmup != UINT64_MAX) ? options->warmup :
+                  (uint64_t)((double)fitting * WARMUP_NS / target_ns) + 1;
+
+    result->window    = (op->window != 0) ? session->params.window : 0;
+    result->threads   = session->params.threads;
+    result->validated = (session->params.flags & PERF_FLAG_VALIDATE) != 0;
+    if (run_parts(session, report, &step, iters, part, result) != 0) {
+        return -1;
+    }
+    if ((op->kind == PERF_KIND_LATENCY) &&
+        (run_samples(session, report, step, (iters < fitting) ? iters : fitting, result) != 0)) {
+        return -1;
+    }
+    perf_result_finish(result);
+    perf_text_progress_end();
+    perf_text_row(report, result);
+    return 0;
+}
+
+int perf_run_test(perf_session_t *session, perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    unsigned i;
+
+    report->statistic = "mean of all iterations, percentiles of a second pass";
+    (void)perf_tick_ns();
+    perf_text_head(report);
+    for (i = 0; i < options->size_count; ++i) {
+        if (run_size(session, report, options->sizes[i]) != 0) {
+            perf_text_progress_end();
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,369 @@
+/* Halyard: --self: forks the two processes of a test, binds them, and watches over them.
+ *
+ * The parent never uses the library. It sleeps until a child ends or a second has passed, so it
+ * does not disturb what is measured; when a child dies or stands still too long it says where each
+ * of the two stood, and ends both by their ids.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "pin.h"
+#include "run.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STARTUP_RUNS       10
+#define STARTUP_RUNS_QUICK 4
+#define GO_POLL_US         50
+#define LINGER_NS          3e9 /* from the first child's failure to the end of the other */
+
+typedef struct pair {
+    const perf_options_t *options;
+    perf_shared_t        *shared;
+    int                   bound;     /* processors chosen: 2, 1 shared, 0 none */
+    int                   startup;   /* index of the start-up run; -1: the test itself */
+    unsigned              startup_count;
+} pair_t;
+
+/* What the leader does with an open session. */
+static int lead(const pair_t *pair, perf_session_t *session)
+{
+    static perf_report_t report;
+    const perf_options_t *options = pair->options;
+
+    report.options = options;
+    perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
+    perf_startup_gather(pair->shared->startup, pair->startup_count, &report);
+    if (options->op >= 0) {
+        if (perf_run_test(session, &report) != 0) {
+            return -1;
+        }
+    } else {
+        if (!options->no_text && !options->quiet) {
+            perf_text_record(&report);
+        }
+        if (perf_run_table(session, &report) != 0) {
+            return -1;
+        }
+        if (!options->no_text) {
+            perf_startup_print(&report);
+        }
+    }
+    if (perf_report_write(&report) != 0) {
+        session->status = UCS_ERR_IO_ERROR;
+        return 0;
+    }
+    return 0;
+}
+
+static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
+{
+    static perf_session_t session;
+    const perf_options_t *options = pair->options;
+    perf_options_t table;
+    int op, status, i;
+
+    session.channel = *channel;
+    session.shared  = pair->shared;
+    session.leader  = leader;
+    for (i = 0; (i < (int)options->cpu_count) && (options->threads > 1); ++i) {
+        session.cpus[i]   = options->cpus[i];
+        session.cpu_count = i + 1;
+    }
+    if (leader) {
+        table = *options;
+        op    = options->op;
+        if (op < 0) {
+            op = perf_op_find("tag_bw");
+            perf_run_table_sizes(&table);
+        }
+        if (perf_options_params(&table, op, &session.params) != 0) {
+            return PERF_EXIT_USAGE;
+        }
+        if (options->limits_only) {
+            strcpy(session.params.test, "limits");
+        }
+    }
+    status = perf_session_open(&session);
+    if (status == 0) {
+        status = leader ? lead(pair, &session) : perf_session_serve(&session);
+    }
+    perf_session_close(&session, status == 0);
+    return ((status != 0) && (session.status == UCS_OK)) ? PERF_EXIT_FAILED :
+                                                           perf_exit_code(session.status);
+}
+
+/* A child: bound, watched, gone when the parent is gone. */
+static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
+{
+    perf_channel_t channel;
+    char name[48];
+    int error;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        return PERF_EXIT_FAILED;
+    }
+    perf_watch_init(&pair->shared->watch[index], 0);
+    perf_note_quiet(pair->options->quiet || (pair->startup >= 0) || (index == 1));
+    snprintf(name, sizeof(name), "process %d", index == 0 ? 1 : 0);
+    perf_oob_wrap(fd, name, (int)pair->options->timeout_s * 1000, &channel);
+    if (pair->bound > 0) {
+        error = perf_pin_to(pair->shared->cpus[index]);
+        if (error != 0) {
+            perf_note("note: cannot bind to processor %d: %s", pair->shared->cpus[index],
+                      strerror(error));
+        }
+    }
+    /* The limits need both ids. */
+    while (!atomic_load_explicit(&pair->shared->go, memory_order_acquire)) {
+        usleep(GO_POLL_US);
+    }
+    if (pair->startup >= 0) {
+        return (perf_startup_run(&channel, index == 0, pair->startup % 2,
+                                 &pair->shared->startup[pair->startup]) == 0) ?
+               PERF_EXIT_OK : PERF_EXIT_FAILED;
+    }
+    return run_session(pair, &channel, index == 0);
+}
+
+static void print_process(const perf_shared_t *shared, int index, const char *state)
+{
+    fprintf(stderr, "ucx_perftest:   process %d (id %d, %s) %s, at: %.119s\n", index,
+            shared->pids[index], (index == 0) ? "leader" : "peer", state,
+            shared->watch[index].stage);
+}
+
+static void describe_end(int status, char *text, size_t size)
+{
+    if (WIFSIGNALED(status)) {
+        snprintf(text, size, "was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    } else {
+        snprintf(text, size, "ended with exit code %d", WEXITSTATUS(status));
+    }
+}
+
+typedef struct monitor {
+    int      alive[2];
+    int      status[2]; /* as of waitpid() */
+    uint64_t beat[2];
+    double   beat_ns[2];
+    double   failed_ns; /* when the first child failed; 0: none */
+} monitor_t;
+
+/* Takes in the children that ended. */
+static void reap(const pair_t *pair, monitor_t *monitor)
+{
+    char text[96];
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        if (!monitor->alive[i] ||
+            (waitpid(pair->shared->pids[i], &monitor->status[i], WNOHANG) !=
+             pair->shared->pids[i])) {
+            continue;
+        }
+        monitor->alive[i] = 0;
+        if (WIFSIGNALED(monitor->status[i])) {
+            describe_end(monitor->status[i], text, sizeof(text));
+            print_process(pair->shared, i, text);
+        }
+        if ((monitor->status[i] != 0) && (monitor->failed_ns == 0)) {
+            monitor->failed_ns = perf_now_ns();
+        }
+    }
+}
+
+/* 1 when a child has named no new stage for too long. */
+static int is_stuck(const pair_t *pair, monitor_t *monitor)
+{
+    double now_ns = perf_now_ns();
+    int stuck     = 0, i;
+    uint64_t beat;
+
+    for (i = 0; i < 2; ++i) {
+        beat = atomic_load_explicit(&pair->shared->watch[i].beat, memory_order_relaxed);
+        if ((beat != monitor->beat[i]) || (monitor->beat_ns[i] == 0)) {
+            monitor->beat[i]    = beat;
+            monitor->beat_ns[i] = now_ns;
+        }
+        stuck |= monitor->alive[i] &&
+                 (now_ns - monitor->beat_ns[i] > (pair->options->timeout_s + 2) * 1e9);
+    }
+    return stuck;
+}
+
+static void end_children(const pair_t *pair, monitor_t *monitor)
+{
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        if (monitor->alive[i]) {
+            kill(pair->shared->pids[i], SIGKILL);
+            waitpid(pair->shared->pids[i], &monitor->status[i], 0);
+            monitor->alive[i] = 0;
+        }
+    }
+}
+
+/* The side that found a reason knows more than the one that lost its peer. */
+static int pair_exit_code(const monitor_t *monitor)
+{
+    int code = PERF_EXIT_OK, i, own;
+
+    for (i = 0; i < 2; ++i) {
+        own = WIFEXITED(monitor->status[i]) ? WEXITSTATUS(monitor->status[i]) : PERF_EXIT_FAILED;
+        if (own > code) {
+            code = own;
+        }
+    }
+    return code;
+}
+
+/* Waits for both children. Returns an exit code. */
+static int watch_children(const pair_t *pair)
+{
+    monitor_t monitor         = {.alive = {1, 1}};
+    struct timespec one_second = {.tv_sec = 1};
+    sigset_t child_signal;
+    int i;
+
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    for (;;) {
+        reap(pair, &monitor);
+        if (!monitor.alive[0] && !monitor.alive[1]) {
+            break;
+        }
+        if ((monitor.failed_ns != 0) && (perf_now_ns() - monitor.failed_ns > LINGER_NS)) {
+            for (i = 0; i < 2; ++i) {
+                if (monitor.alive[i]) {
+                    print_process(pair->shared, i, "still ran and was ended");
+                }
+            }
+            end_children(pair, &monitor);
+            break;
+        }
+        if (is_stuck(pair, &monitor)) {
+            perf_error("no progress for %u s (--timeout)", pair->options->timeout_s);
+            for (i = 0; i < 2; ++i) {
+                print_process(pair->shared, i, monitor.alive[i] ? "stood" : "had ended");
+            }
+            end_children(pair, &monitor);
+            return PERF_EXIT_TIMEOUT;
+        }
+        (void)sigtimedwait(&child_signal, NULL, &one_second);
+    }
+    return pair_exit_code(&monitor);
+}
+
+/* Forks both sides, gives each its end of a socketpair, and waits for them. */
+static int run_pair(const pair_t *pair)
+{
+    pid_t parent = getpid();
+    int ends[2], i;
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        perf_error("socketpair: %s", strerror(errno));
+        return PERF_EXIT_FAILED;
+    }
+    fflush(NULL);
+    memset(pair->shared->watch, 0, sizeof(pair->shared->watch));
+    atomic_store_explicit(&pair->shared->go, 0, memory_order_relaxed);
+    for (i = 0; i < 2; ++i) {
+        pid = fork();
+        if (pid < 0) {
+            perf_error("fork: %s", strerror(errno));
+            if (i == 1) {
+                kill(pair->shared->pids[0], SIGKILL);
+                waitpid(pair->shared->pids[0], NULL, 0);
+            }
+            return PERF_EXIT_FAILED;
+        }
+        if (pid == 0) {
+            sigset_t none;
+
+            sigemptyset(&none);
+            sigprocmask(SIG_SETMASK, &none, NULL);
+            close(ends[!i]);
+            exit(child_main(pair, i, ends[i], parent));
+        }
+        pair->shared->pids[i] = pid;
+    }
+    close(ends[0]);
+    close(ends[1]);
+    atomic_store_explicit(&pair->shared->go, 1, memory_order_release);
+    return watch_children(pair);
+}
+
+/* Chooses processors and says what it could not do. */
+static void choose_cpus(pair_t *pair)
+{
+    const perf_options_t *options = pair->options;
+    int *cpus                     = pair->shared->cpus;
+
+    if (options->cpu_count >= 2) {
+        cpus[0]     = options->cpus[0];
+        cpus[1]     = options->cpus[1];
+        pair->bound = 2;
+    } else {
+        pair->bound = perf_pin_choose(cpus);
+    }
+    if (pair->bound == 0) {
+        cpus[0] = 0;
+        cpus[1] = 1;
+        perf_note("note: the allowed processors are not known: the processes are not bound");
+    } else if ((pair->bound == 1) || (cpus[0] == cpus[1])) {
+        perf_note("note: both processes share processor %d: the figures are those of the "
+                  "scheduler, not of the machine", cpus[0]);
+    } else if (perf_pin_same_core(cpus[0], cpus[1])) {
+        perf_note("note: processors %d and %d are threads of one core", cpus[0], cpus[1]);
+    }
+}
+
+int perf_self_main(const perf_options_t *options)
+{
+    pair_t pair = {.options = options, .startup = -1};
+    sigset_t child_signal;
+    int status;
+
+    perf_note_quiet(options->quiet);
+    pair.shared = perf_shared_map();
+    if (pair.shared == NULL) {
+        return PERF_EXIT_FAILED;
+    }
+    choose_cpus(&pair);
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_signal, NULL);
+    if ((options->op < 0) && !options->limits_only) {
+        pair.startup_count = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
+        for (pair.startup = 0; pair.startup < (int)pair.startup_count; ++pair.startup) {
+            status = run_pair(&pair);
+            if (status != PERF_EXIT_OK) {
+                perf_error("start-up run failed");
+                return status;
+            }
+        }
+        pair.startup = -1;
+    }
+    return run_pair(&pair);
+}

@@ -1,0 +1,79 @@
+/* Halyard: two connected processes that run steps together.
+ *
+ * The leader (client, or first process of --self) decides; the follower serves. Both first agree
+ * on version and parameters, exchange worker addresses, then run steps, then part.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifndef PERF_SESSION_H
+#define PERF_SESSION_H
+
+#include "lane.h"
+#include "ops.h"
+#include "shared.h"
+
+#define PERF_THREADS_MAX 64
+#define PERF_CPUS_MAX    64
+
+/* Both buffers of all lanes of a process together, bytes. */
+#define PERF_MEMORY_MAX (UINT64_C(256) << 20)
+
+/* Bytes that each buffer has behind the largest message: the guard, and the value that a fetching
+ * atomic returns. */
+#define PERF_GUARD_AND_REPLY 256
+
+/* Largest message with one thread: one half of the memory is the receive buffer. */
+#define PERF_MESSAGE_MAX (PERF_MEMORY_MAX / 2 - 4096)
+
+typedef struct perf_session {
+    perf_params_t   params;
+    perf_channel_t  channel;
+    perf_shared_t  *shared;    /* NULL between machines */
+    int             leader;
+    int             cpus[PERF_CPUS_MAX]; /* lane i runs on cpus[i % cpu_count] */
+    int             cpu_count;           /* 0: not pinned by the lane */
+    uint64_t        features;  /* UCP_FEATURE_* of the context */
+    ucp_context_h   context;
+    perf_lane_t    *lanes;     /* params.threads */
+    _Atomic int     stop;
+    uint64_t        sequence;  /* number of the next message */
+    ucs_status_t    status;    /* what ended the session */
+} perf_session_t;
+
+/* What both sides found in one step. */
+typedef struct perf_measure {
+    double   us;        /* one message, one way */
+    double   ns;        /* the timed part */
+    uint64_t messages;
+    int      disturbed; /* the kernel preempted one of the processes meanwhile */
+    int      refused;   /* process_vm_readv is not permitted: nothing was measured */
+} perf_measure_t;
+
+/* Agrees with the other side on the tool's version; on the leader sends params, on the follower
+ * receives and checks them. Then makes context and lanes and connects them. The channel must be
+ * open; the caller sets channel, shared, leader, cpus and (leader) params.
+ * Returns 0, or -1 with session->status set and the error printed; the other side is told. */
+int perf_session_open(perf_session_t *session);
+
+/* Leader: runs one step; sequence is filled in. Returns 0, or -1 as above. */
+int perf_session_step(perf_session_t *session, perf_step_t *step, perf_measure_t *measure_p);
+
+/* Follower: serves steps until the leader says good-bye. Returns 0, or -1 as above. */
+int perf_session_serve(perf_session_t *session);
+
+/* Parts: with `orderly`, closes endpoints together with the other side; else drops everything.
+ * Accepts a session that was only half opened. */
+void perf_session_close(perf_session_t *session, int orderly);
+
+/* setup.c, used by session.c: context and lanes, without contact to the other side. */
+int perf_setup_create(perf_session_t *session, const perf_op_t *op);
+int perf_setup_connect(perf_session_t *session);
+void perf_setup_disconnect(perf_session_t *session);
+void perf_setup_destroy(perf_session_t *session);
+
+/* Prints what failed, tells the other side, and remembers the status. Returns -1. */
+int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,426 @@
+/* Halyard: what a test needs of the library: context, worker, endpoint, buffers, for each lane.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "pin.h"
+#include "session.h"
+#include "watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SPINS_POLLING (1u << 14)
+#define SPINS_YIELD   64
+#define CLOSE_MAX_NS  5e9
+
+/* Head of PERF_OOB_ADDRESS; the worker address and the packed key follow. */
+typedef struct address_head {
+    uint32_t address_length;
+    uint32_t rkey_length;
+    uint64_t remote_address;
+} address_head_t;
+
+_Static_assert(sizeof(address_head_t) == 16, "the head is on the wire");
+
+static int is_one_sided(const perf_session_t *session)
+{
+    return (session->features & UCP_FEATURE_RMA) != 0;
+}
+
+static int create_context(perf_session_t *session)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_MT_WORKERS_SHARED |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS};
+    ucp_config_t *config;
+    ucs_status_t status;
+
+    params.features          = session->features;
+    params.mt_workers_shared = session->params.threads > 1;
+    params.estimated_num_eps = session->params.threads;
+    if (session->params.flags & (PERF_FLAG_SLEEP | PERF_FLAG_WAKEUP)) {
+        params.features |= UCP_FEATURE_WAKEUP;
+    }
+    status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK) {
+        return perf_session_fail(session, status, "ucp_config_read");
+    }
+    status = ucp_init(&params, config, &session->context);
+    ucp_config_release(config);
+    if (status != UCS_OK) {
+        session->context = NULL;
+        return perf_session_fail(session, status, "ucp_init");
+    }
+    return 0;
+}
+
+static int create_worker(perf_session_t *session, perf_lane_t *lane)
+{
+    ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = (ucs_thread_mode_t)session->params.thread_mode};
+    ucs_status_t status;
+
+    status = ucp_worker_create(session->context, &params, &lane->worker);
+    if (status != UCS_OK) {
+        lane->worker = NULL;
+        return perf_session_fail(session, status, "ucp_worker_create");
+    }
+    if (session->params.flags & PERF_FLAG_SLEEP) {
+        status = ucp_worker_get_efd(lane->worker, &lane->event_fd);
+        if (status != UCS_OK) {
+            lane->event_fd = -1;
+            return perf_session_fail(session, status, "ucp_worker_get_efd (-E sleep)");
+        }
+    }
+    return 0;
+}
+
+static uint8_t *map_buffer(size_t size)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+    memset(map, 0x5a, size);
+    return map;
+}
+
+/* Memory that the peer accesses is allocated by the library, as programs that care do. */
+static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
+{
+    ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                                                 UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+                                   .length     = session->params.span,
+                                   .flags      = UCP_MEM_MAP_ALLOCATE};
+    ucp_mem_attr_t attributes   = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    ucs_status_t status;
+
+    status = ucp_mem_map(session->context, &params, &lane->recv_memh);
+    if (status != UCS_OK) {
+        lane->recv_memh = NULL;
+        return perf_session_fail(session, status, "ucp_mem_map");
+    }
+    status = ucp_mem_query(lane->recv_memh, &attributes);
+    if (status != UCS_OK) {
+        return perf_session_fail(session, status, "ucp_mem_query");
+    }
+    lane->recv_buffer = attributes.address;
+    memset(lane->recv_buffer, 0, session->params.span);
+    return 0;
+}
+
+static int create_buffers(perf_session_t *session, perf_lane_t *lane)
+{
+    const perf_params_t *params = &session->params;
+
+    lane->send_buffer = map_buffer(params->span);
+    lane->layouts     = calloc(params->window, sizeof(*lane->layouts));
+    lane->am_header   = calloc(1, params->am_header + 1);
+    if (session->leader) {
+        lane->samples = malloc(PERF_SAMPLES_MAX * sizeof(*lane->samples));
+    }
+    if (is_one_sided(session)) {
+        if (allocate_remote(session, lane) != 0) {
+            return -1;
+        }
+    } else {
+        lane->recv_buffer = map_buffer(params->span);
+    }
+    if ((lane->send_buffer == NULL) || (lane->recv_buffer == NULL) || (lane->layouts == NULL) ||
+        (lane->am_header == NULL) || (session->leader && (lane->samples == NULL))) {
+        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "buffers of 2 x %llu bytes",
+                                 (unsigned long long)params->span);
+    }
+    return 0;
+}
+
+/* Everything that a call needs besides buffer and length, prepared once. */
+static void prepare_params(perf_session_t *session, perf_lane_t *lane)
+{
+    const uint32_t flags = session->params.flags;
+
+    lane->send_param = (ucp_request_param_t) {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.send      = perf_lane_send_cb,
+        .user_data    = lane};
+    lane->recv_param         = lane->send_param;
+    lane->recv_param.cb.recv = perf_lane_recv_cb;
+    lane->ack_param          = lane->send_param;
+    lane->ack_recv_param     = lane->recv_param;
+    lane->recv_mask          = (flags & PERF_FLAG_WILDCARD) ? 0 : UINT64_MAX;
+    if (flags & PERF_FLAG_SEND_IOV) {
+        lane->send_param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        lane->send_param.datatype      = ucp_dt_make_iov();
+    }
+    if (flags & PERF_FLAG_RECV_IOV) {
+        lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        lane->recv_param.datatype      = ucp_dt_make_iov();
+    }
+}
+
+static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned index)
+{
+    perf_lane_t *lane = &session->lanes[index];
+    ucs_status_t status;
+
+    lane->index    = index;
+    lane->leader   = session->leader;
+    lane->params   = &session->params;
+    lane->shared   = session->shared;
+    lane->channel  = (index == 0) ? &session->channel : NULL;
+    lane->stop     = &session->stop;
+    lane->event_fd = -1;
+    /* Between machines nothing is known of the peer's processor, unless there is only one. */
+    lane->yield    = (session->shared != NULL) ?
+                     (session->shared->cpus[0] == session->shared->cpus[1]) :
+                     ((session->cpu_count == 0) && perf_pin_is_single());
+    if ((session->context != NULL) && (create_worker(session, lane) != 0)) {
+        return -1;
+    }
+    lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->yield ? SPINS_YIELD : SPINS_POLLING;
+    if (create_buffers(session, lane) != 0) {
+        return -1;
+    }
+    prepare_params(session, lane);
+    if (op->features & UCP_FEATURE_STREAM) {
+        perf_bytes_prepare(lane);
+    }
+    if (op->features & UCP_FEATURE_AM) {
+        status = perf_am_prepare(lane);
+        if (status != UCS_OK) {
+            return perf_session_fail(session, status, "ucp_worker_set_am_recv_handler");
+        }
+    }
+    return 0;
+}
+
+int perf_setup_create(perf_session_t *session, const perf_op_t *op)
+{
+    unsigned i;
+
+    session->features = op->features;
+    /* Lanes are written by different threads: whole lines each. */
+    session->lanes = aligned_alloc(128, (session->params.threads * sizeof(perf_lane_t) + 127) /
+                                                128 * 128);
+    if (session->lanes == NULL) {
+        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "lanes");
+    }
+    memset(session->lanes, 0, session->params.threads * sizeof(perf_lane_t));
+    if ((op->features != 0) && (create_context(session) != 0)) {
+        return -1;
+    }
+    for (i = 0; i < session->params.threads; ++i) {
+        if (create_lane(session, op, i) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Sends this lane's worker address, and the key to its memory. */
+static int send_address(perf_session_t *session, perf_lane_t *lane)
+{
+    uint8_t *message     = NULL;
+    void *rkey           = NULL;
+    size_t rkey_length   = 0;
+    address_head_t head  = {0};
+    ucp_address_t *address;
+    size_t address_length;
+    ucs_status_t status;
+    int result = -1;
+
+    status = ucp_worker_get_address(lane->worker, &address, &address_length);
+    if (status != UCS_OK) {
+        return perf_session_fail(session, status, "ucp_worker_get_address");
+    }
+    if (is_one_sided(session)) {
+        status = ucp_rkey_pack(session->context, lane->recv_memh, &rkey, &rkey_length);
+        if (status != UCS_OK) {
+            perf_session_fail(session, status, "ucp_rkey_pack");
+            goto out;
+        }
+    }
+    message = malloc(sizeof(head) + address_length + rkey_length);
+    if (message == NULL) {
+        perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
+        goto out;
+    }
+    head.address_length = (uint32_t)address_length;
+    head.rkey_length    = (uint32_t)rkey_length;
+    head.remote_address = (uintptr_t)lane->recv_buffer;
+    memcpy(message, &head, sizeof(head));
+    memcpy(message + sizeof(head), address, address_length);
+    if (rkey != NULL) {
+        memcpy(message + sizeof(head) + address_length, rkey, rkey_length);
+    }
+    result = perf_oob_send(&session->channel, PERF_OOB_ADDRESS, message,
+                           sizeof(head) + address_length + rkey_length);
+out:
+    free(message);
+    if (rkey != NULL) {
+        ucp_rkey_buffer_release(rkey);
+    }
+    ucp_worker_release_address(lane->worker, address);
+    return result;
+}
+
+/* The library tells that the peer is lost (-e). */
+static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    (void)ep;
+    perf_lane_fail(arg, status, "the endpoint failed");
+}
+
+static int create_endpoint(perf_session_t *session, perf_lane_t *lane, const void *address)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                              .address    = address,
+                              .err_mode   = UCP_ERR_HANDLING_MODE_NONE};
+    ucs_status_t status;
+
+    if (session->params.flags & PERF_FLAG_ERR_PEER) {
+        params.field_mask      |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_mode         = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb   = on_endpoint_error;
+        params.err_handler.arg  = lane;
+    }
+    status = ucp_ep_create(lane->worker, &params, &lane->ep);
+    if (status != UCS_OK) {
+        lane->ep = NULL;
+        return perf_session_fail(session, status, "ucp_ep_create");
+    }
+    return 0;
+}
+
+static int recv_address(perf_session_t *session, perf_lane_t *lane)
+{
+    uint8_t *message = malloc(PERF_OOB_PAYLOAD_MAX);
+    size_t length    = 0;
+    int result       = -1;
+    address_head_t head;
+    ucs_status_t status;
+
+    if (message == NULL) {
+        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
+    }
+    if (perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length) !=
+        PERF_OOB_ADDRESS) {
+        session->status = UCS_ERR_CONNECTION_RESET;
+        goto out;
+    }
+    memcpy(&head, message, sizeof(head));
+    if ((length < sizeof(head)) || (head.address_length == 0) ||
+        ((uint64_t)head.address_length + head.rkey_length != length - sizeof(head))) {
+        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the peer's worker address");
+        goto out;
+    }
+    if (create_endpoint(session, lane, message + sizeof(head)) != 0) {
+        goto out;
+    }
+    if (is_one_sided(session)) {
+        status = ucp_ep_rkey_unpack(lane->ep, message + sizeof(head) + head.address_length,
+                                    &lane->rkey);
+        if (status != UCS_OK) {
+            lane->rkey = NULL;
+            perf_session_fail(session, status, "ucp_ep_rkey_unpack");
+            goto out;
+        }
+        lane->remote_address = head.remote_address;
+    }
+    result = 0;
+out:
+    free(message);
+    return result;
+}
+
+int perf_setup_connect(perf_session_t *session)
+{
+    unsigned i;
+
+    if (session->context == NULL) {
+        return 0;
+    }
+    for (i = 0; i < session->params.threads; ++i) {
+        if ((send_address(session, &session->lanes[i]) != 0) ||
+            (recv_address(session, &session->lanes[i]) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Closes the endpoint, bounded; the peer closes its own at the same time. */
+static void close_endpoint(perf_lane_t *lane)
+{
+    ucp_request_param_t param = {.op_attr_mask = 0};
+    double end_ns             = perf_now_ns() + CLOSE_MAX_NS;
+    ucs_status_ptr_t request;
+
+    request  = ucp_ep_close_nbx(lane->ep, &param);
+    lane->ep = NULL;
+    if ((request == NULL) || UCS_PTR_IS_ERR(request)) {
+        return;
+    }
+    while ((ucp_request_check_status(request) == UCS_INPROGRESS) && (perf_now_ns() < end_ns)) {
+        ucp_worker_progress(lane->worker);
+    }
+    ucp_request_free(request);
+}
+
+void perf_setup_disconnect(perf_session_t *session)
+{
+    unsigned i;
+
+    for (i = 0; i < session->params.threads; ++i) {
+        if (session->lanes[i].rkey != NULL) {
+            ucp_rkey_destroy(session->lanes[i].rkey);
+            session->lanes[i].rkey = NULL;
+        }
+        if (session->lanes[i].ep != NULL) {
+            close_endpoint(&session->lanes[i]);
+        }
+    }
+}
+
+void perf_setup_destroy(perf_session_t *session)
+{
+    perf_lane_t *lane;
+    unsigned i;
+
+    for (i = 0; (session->lanes != NULL) && (i < session->params.threads); ++i) {
+        lane = &session->lanes[i];
+        if (lane->recv_memh != NULL) {
+            ucp_mem_unmap(session->context, lane->recv_memh);
+        } else if (lane->recv_buffer != NULL) {
+            munmap(lane->recv_buffer, session->params.span);
+        }
+        if (lane->send_buffer != NULL) {
+            munmap(lane->send_buffer, session->params.span);
+        }
+        if (lane->worker != NULL) {
+            ucp_worker_destroy(lane->worker);
+        }
+        free(lane->samples);
+        free(lane->layouts);
+        free(lane->am_header);
+    }
+    if (session->context != NULL) {
+        ucp_cleanup(session->context);
+    }
+    free(session->lanes);
+    session->lanes   = NULL;
+    session->context = NULL;
+}

@@ -1,0 +1,141 @@
+/* Halyard: numbers and lists of sizes on the command line.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "options.h"
+#include "watch.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int perf_number_parse(const char *option, const char *text, uint64_t min, uint64_t max,
+                      uint64_t *value_p)
+{
+    unsigned long long value;
+    char *end;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || (errno != 0) || (value < min) ||
+        (value > max)) {
+        perf_error("option %s wants a number from %llu to %llu, not '%s'", option,
+                   (unsigned long long)min, (unsigned long long)max, text);
+        return -1;
+    }
+    *value_p = value;
+    return 0;
+}
+
+/* One size with an optional unit; moves *text_p behind it. */
+static int size_parse(const char **text_p, uint64_t *size_p)
+{
+    static const char units[] = "kmg";
+    unsigned long long value;
+    unsigned shift = 0;
+    const char *unit;
+    char *end;
+
+    if (!isdigit((unsigned char)**text_p)) {
+        return -1;
+    }
+    errno = 0;
+    value = strtoull(*text_p, &end, 10);
+    if (errno != 0) {
+        return -1;
+    }
+    unit = (*end != '\0') ? strchr(units, tolower((unsigned char)*end)) : NULL;
+    if (unit != NULL) {
+        shift = 10 * (unsigned)(unit - units + 1);
+        ++end;
+        if (tolower((unsigned char)*end) == 'b') {
+            ++end;
+        }
+    }
+    if (value > (UINT64_MAX >> shift)) {
+        return -1;
+    }
+    *size_p = value << shift;
+    *text_p = end;
+    return 0;
+}
+
+static int sizes_add(uint64_t size, uint64_t *sizes, unsigned capacity, unsigned *count)
+{
+    if (*count >= capacity) {
+        perf_error("option -s: more than %u sizes", capacity);
+        return -1;
+    }
+    if (size > PERF_MESSAGE_MAX) {
+        perf_error("option -s: a message has at most %llu bytes here (buffers are bounded), not "
+                   "%llu", (unsigned long long)PERF_MESSAGE_MAX, (unsigned long long)size);
+        return -1;
+    }
+    sizes[(*count)++] = size;
+    return 0;
+}
+
+/* Both ends, and the powers of two between them. */
+static int sizes_add_range(uint64_t from, uint64_t to, uint64_t *sizes, unsigned capacity,
+                           unsigned *count)
+{
+    uint64_t size = from, next;
+
+    if (from > to) {
+        perf_error("option -s: the range %llu:%llu runs downwards", (unsigned long long)from,
+                   (unsigned long long)to);
+        return -1;
+    }
+    for (;;) {
+        if (sizes_add(size, sizes, capacity, count) != 0) {
+            return -1;
+        }
+        if (size == to) {
+            return 0;
+        }
+        for (next = 1; next <= size; next *= 2) {
+        }
+        size = (next < to) ? next : to;
+    }
+}
+
+int perf_sizes_parse(const char *text, uint64_t *sizes_p, unsigned capacity, unsigned *count_p)
+{
+    const char *next = text;
+    uint64_t from, to;
+    int status;
+
+    *count_p = 0;
+    for (;;) {
+        if (size_parse(&next, &from) != 0) {
+            break;
+        }
+        if (*next == ':') {
+            ++next;
+            if (size_parse(&next, &to) != 0) {
+                break;
+            }
+            status = sizes_add_range(from, to, sizes_p, capacity, count_p);
+        } else {
+            status = sizes_add(from, sizes_p, capacity, count_p);
+        }
+        if (status != 0) {
+            return -1;
+        }
+        if (*next == '\0') {
+            return 0;
+        }
+        if (*next != ',') {
+            break;
+        }
+        ++next;
+    }
+    perf_error("option -s wants sizes such as 8,64,1k or a range such as 8:1m, not '%s'", text);
+    return -1;
+}

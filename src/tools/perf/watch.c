@@ -1,0 +1,118 @@
+/* Halyard: stages, time limit, and messages to stderr.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "watch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static perf_watch_slot_t own_slot;
+static perf_watch_slot_t *current_slot = &own_slot;
+static unsigned stage_limit_s          = 0;
+static int notes_quiet                 = 0;
+
+/* In a signal handler only write() and _exit() are allowed, so no printf here. */
+static void write_text(const char *text)
+{
+    size_t left = strlen(text);
+    ssize_t done;
+
+    while (left > 0) {
+        done = write(STDERR_FILENO, text, left);
+        if (done <= 0) {
+            return;
+        }
+        text += done;
+        left -= (size_t)done;
+    }
+}
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    write_text("ucx_perftest: error: time limit of a stage exceeded (--timeout); this process stood"
+               " at: ");
+    write_text(current_slot->stage);
+    write_text("\n");
+    _exit(PERF_EXIT_TIMEOUT);
+}
+
+void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s)
+{
+    struct sigaction action;
+
+    current_slot  = (slot != NULL) ? slot : &own_slot;
+    stage_limit_s = timeout_s;
+    if (timeout_s > 0) {
+        memset(&action, 0, sizeof(action));
+        action.sa_handler = on_alarm;
+        sigaction(SIGALRM, &action, NULL);
+    }
+}
+
+void perf_watch_stage(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(current_slot->stage, sizeof(current_slot->stage) - 1, format, args);
+    va_end(args);
+    atomic_fetch_add_explicit(&current_slot->beat, 1, memory_order_relaxed);
+    if (stage_limit_s > 0) {
+        alarm(stage_limit_s);
+    }
+}
+
+void perf_watch_pause(void)
+{
+    if (stage_limit_s > 0) {
+        alarm(0);
+    }
+}
+
+const char *perf_watch_where(void)
+{
+    return current_slot->stage;
+}
+
+static void print_line(const char *prefix, const char *format, va_list args)
+{
+    char line[1024];
+
+    vsnprintf(line, sizeof(line), format, args);
+    fflush(stdout);
+    fprintf(stderr, "ucx_perftest: %s%s\n", prefix, line);
+}
+
+void perf_error(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    print_line("error: ", format, args);
+    va_end(args);
+}
+
+void perf_note(const char *format, ...)
+{
+    va_list args;
+
+    if (!notes_quiet) {
+        va_start(args, format);
+        print_line("", format, args);
+        va_end(args);
+    }
+}
+
+void perf_note_quiet(int quiet)
+{
+    notes_quiet = quiet;
+}
