@@ -8,7 +8,28 @@ libucp_headers = \
 	src/ucp/api/ucp_version.h \
 	src/ucp/api/device/ucp_host.h
 
-libucp_sources =
+libucp_sources = \
+	src/ucp/core/config.c \
+	src/ucp/core/context.c \
+	src/ucp/core/ep.c \
+	src/ucp/core/flush.c \
+	src/ucp/core/peer.c \
+	src/ucp/core/request.c \
+	src/ucp/core/unsupported.c \
+	src/ucp/core/wakeup.c \
+	src/ucp/core/worker.c \
+	src/ucp/dt/dt.c \
+	src/ucp/ops/tag_match.c \
+	src/ucp/ops/tag_recv.c \
+	src/ucp/ops/tag_send.c \
+	src/ucp/proto/proto.c \
+	src/ucp/protos/eager.c \
+	src/ucp/protos/rndv_recv.c \
+	src/ucp/protos/rndv_send.c \
+	src/ucp/wire/address.c \
+	src/ucp/wire/wire.c \
+	src/ucp/wireup/hello.c \
+	src/ucp/wireup/lanes.c
 
 noinst_LTLIBRARIES += libucp_core.la
 libucp_core_la_SOURCES = $(libucp_sources)

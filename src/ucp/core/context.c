@@ -1,0 +1,429 @@
+/* Halyard: context and configuration: the public functions.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/context.h>
+#include <ucp/core/request.h>
+#include <ucp/wire/address.h>
+#include <ucs/config/global.h>
+#include <ucs/config/names.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_VERSION_RELEASE 0
+#define UCP_VERSION_STRING  "1.23.0"
+
+/* Other names of transports in UCX_TLS. */
+static const struct {
+    const char   *alias;
+    const char   *tl;   /* one transport, or NULL: all of these kinds */
+    uct_tl_kind_t kind1, kind2;
+} ucp_tl_aliases[] = {
+    {"shm",      NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_COPY},
+    {"sm",       NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_COPY},
+    {"mm",       NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
+    {"posix",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
+    {"sysv",     "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
+    {"memfd",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
+    {"loopback", NULL, UCT_TL_KIND_SELF, UCT_TL_KIND_SELF}
+};
+
+/* The transport that wrapped forms such as "fault:mm" are about. */
+static const char *ucp_tl_base_name(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+
+    return (colon == NULL) ? name : colon + 1;
+}
+
+static int ucp_tl_name_is(const char *name, const uct_tl_t *tl)
+{
+    size_t i;
+
+    if ((strcmp(name, tl->name) == 0) || (strcmp(name, "all") == 0)) {
+        return 1;
+    }
+    for (i = 0; i < ucs_array_size(ucp_tl_aliases); ++i) {
+        if (strcmp(name, ucp_tl_aliases[i].alias) == 0) {
+            return (ucp_tl_aliases[i].tl != NULL) ? (strcmp(ucp_tl_aliases[i].tl, tl->name) == 0) :
+                   ((tl->kind == ucp_tl_aliases[i].kind1) || (tl->kind == ucp_tl_aliases[i].kind2));
+        }
+    }
+    return 0;
+}
+
+int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
+{
+    unsigned i;
+
+    if (tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) {
+        return 1;
+    }
+    for (i = 0; i < tls->array.count; ++i) {
+        if (ucp_tl_name_is(tls->array.names[i], tl)) {
+            return tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW;
+        }
+    }
+    return tls->mode == UCS_CONFIG_ALLOW_LIST_NEGATE;
+}
+
+void ucp_entity_name(char name[UCP_ENTITY_NAME_MAX], const char *user_name, const void *object)
+{
+    if (user_name != NULL) {
+        snprintf(name, UCP_ENTITY_NAME_MAX, "%s", user_name);
+    } else {
+        snprintf(name, UCP_ENTITY_NAME_MAX, "%p", object);
+    }
+}
+
+/* ---- configuration ---- */
+
+static void ucp_config_register_tables(void)
+{
+    const uct_tl_t *const *tls;
+    size_t count, i;
+
+    ucs_config_table_add("ucp", "", ucp_options_rows);
+    tls = uct_tl_list(&count);
+    for (i = 0; i < count; ++i) {
+        if (tls[i]->config_rows != NULL) {
+            ucs_config_table_add(tls[i]->name, tls[i]->config_prefix, tls[i]->config_rows);
+        }
+    }
+}
+
+static ucs_status_t ucp_config_fill_tls(ucp_config_t *config, const char *app_prefix)
+{
+    const uct_tl_t *const *tls = uct_tl_list(&config->num_tls);
+    ucs_status_t status;
+    size_t i;
+
+    config->num_tls = ucs_min(config->num_tls, (size_t)UCP_TL_MAX);
+    for (i = 0; i < config->num_tls; ++i) {
+        status = uct_config_read(tls[i], app_prefix, &config->tl_config[i]);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UNUSED, ucp_config_t **config_p)
+{
+    const char *app_prefix = ((env_prefix != NULL) && (env_prefix[0] != '\0')) ? env_prefix : NULL;
+    ucp_config_t *config   = ucs_sys_calloc(1, sizeof(*config));
+    ucs_status_t status;
+
+    if (config == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    ucp_config_register_tables();
+
+    status = ucs_config_fill(&config->options, ucp_options_rows, UCS_CONFIG_PREFIX, app_prefix, "", 0);
+    if (status != UCS_OK) {
+        ucs_sys_free(config);
+        return status;
+    }
+    status = ucp_config_fill_tls(config, app_prefix);
+    if (status == UCS_OK) {
+        config->env_prefix = (app_prefix == NULL) ? NULL : ucs_sys_strdup(app_prefix);
+        *config_p          = config;
+        return UCS_OK;
+    }
+    ucp_config_release(config);
+    return status;
+}
+
+void ucp_config_release(ucp_config_t *config)
+{
+    const uct_tl_t *const *tls;
+    size_t count, i;
+
+    tls = uct_tl_list(&count);
+    for (i = 0; i < config->num_tls; ++i) {
+        if (config->tl_config[i] != NULL) {
+            uct_config_release(tls[i], config->tl_config[i]);
+        }
+    }
+    ucs_config_release(&config->options, ucp_options_rows);
+    ucs_sys_free(config->env_prefix);
+    ucs_sys_free(config);
+}
+
+ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const char *value)
+{
+    const uct_tl_t *const *tls;
+    ucs_status_t status;
+    size_t count, i;
+
+    status = ucs_config_set(&config->options, ucp_options_rows, "", name, value);
+    if (status != UCS_ERR_NO_ELEM) {
+        return status;
+    }
+
+    tls = uct_tl_list(&count);
+    for (i = 0; i < config->num_tls; ++i) {
+        if (config->tl_config[i] == NULL) {
+            continue;
+        }
+        status = ucs_config_set(config->tl_config[i], tls[i]->config_rows, tls[i]->config_prefix, name, value);
+        if (status != UCS_ERR_NO_ELEM) {
+            return status;
+        }
+    }
+
+    status = ucs_global_opts_set(name, value);
+    if (status != UCS_ERR_NO_ELEM) {
+        return status;
+    }
+    /* Clients set what means something to UCX and give up if that is refused. */
+    return ucs_config_name_is_foreign(name) ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
+
+void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *title,
+                      ucs_config_print_flags_t print_flags)
+{
+    const uct_tl_t *const *tls;
+    size_t count, i;
+
+    ucs_config_print(stream, title, ucs_global_opts(), ucs_global_rows, UCS_CONFIG_PREFIX, "", print_flags);
+    ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "", print_flags);
+    tls = uct_tl_list(&count);
+    for (i = 0; i < config->num_tls; ++i) {
+        if (config->tl_config[i] != NULL) {
+            ucs_config_print(stream, NULL, config->tl_config[i], tls[i]->config_rows, UCS_CONFIG_PREFIX,
+                             tls[i]->config_prefix, print_flags);
+        }
+    }
+}
+
+/* ---- version ---- */
+
+void ucp_get_version(unsigned *major_version, unsigned *minor_version, unsigned *release_number)
+{
+    *major_version  = UCP_API_MAJOR;
+    *minor_version  = UCP_API_MINOR;
+    *release_number = UCP_VERSION_RELEASE;
+}
+
+const char *ucp_get_version_string(void)
+{
+    return UCP_VERSION_STRING;
+}
+
+ucs_status_t ucp_lib_query(ucp_lib_attr_t *attr)
+{
+    if (attr->field_mask & UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL) {
+        attr->max_thread_level = UCS_THREAD_MODE_MULTI;
+    }
+    return UCS_OK;
+}
+
+/* ---- context ---- */
+
+/* A name that the user wrote which is no transport here: the list may be meant for another machine. */
+static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
+{
+    const uct_tl_t *const *tls;
+    size_t count, i;
+    unsigned n;
+
+    tls = uct_tl_list(&count);
+    for (n = 0; (list->mode != UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) && (n < list->array.count); ++n) {
+        for (i = 0; i < count; ++i) {
+            if (ucp_tl_name_is(ucp_tl_base_name(list->array.names[n]), tls[i])) {
+                break;
+            }
+        }
+        if (i == count) {
+            ucs_info("UCX_TLS: transport '%s' is not available here", list->array.names[n]);
+        }
+    }
+}
+
+static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *tl, const void *tl_config,
+                                       char reason[UCT_REASON_MAX])
+{
+    ucp_tl_resource_t *resource = &context->tls[context->num_tls];
+    ucs_status_t status;
+
+    if (context->num_tls == UCP_TL_MAX) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    status = uct_md_open(tl, tl_config, &resource->md);
+    if (status != UCS_OK) {
+        snprintf(reason, UCT_REASON_MAX, "does not open: %s", ucs_status_string(status));
+        return status;
+    }
+    resource->tl      = tl;
+    resource->wire_id = ucp_address_wire_id(tl->name);
+    ++context->num_tls;
+    return UCS_OK;
+}
+
+/* A wrapped transport ("fault:mm") named by the user takes the place of the plain one. */
+static const uct_tl_t *ucp_context_wrapped_tl(const ucs_config_allow_list_t *list, const uct_tl_t *tl)
+{
+    const uct_tl_t *wrapped;
+    unsigned i;
+
+    for (i = 0; (list->mode == UCS_CONFIG_ALLOW_LIST_ALLOW) && (i < list->array.count); ++i) {
+        const char *name = list->array.names[i];
+
+        if ((strchr(name, ':') != NULL) && ucp_tl_name_is(ucp_tl_base_name(name), tl)) {
+            wrapped = uct_tl_find(name);
+            if (wrapped != NULL) {
+                return wrapped;
+            }
+        }
+    }
+    return NULL;
+}
+
+static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_config_t *config)
+{
+    const uct_tl_t *const *tls;
+    unsigned num_useful = 0;
+    size_t count, i;
+
+    ucp_context_check_tls(&context->options.tls);
+    tls = uct_tl_list(&count);
+    for (i = 0; i < config->num_tls; ++i) {
+        const uct_tl_t *tl = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
+
+        if (tl == NULL) {
+            tl = tls[i];
+            if ((tl->kind != UCT_TL_KIND_SELF) && !ucp_context_tl_allowed(&context->options.tls, tl)) {
+                snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");
+                continue;
+            }
+        }
+        if ((ucp_context_add_tl(context, tl, config->tl_config[i], context->tl_reason[i]) == UCS_OK) &&
+            ((tl->kind != UCT_TL_KIND_SELF) || ucp_context_tl_allowed(&context->options.tls, tl))) {
+            ++num_useful;
+        }
+    }
+
+    if (num_useful == 0) {
+        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias shm) and cma");
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+static void ucp_context_set_params(ucp_context_t *context, const ucp_params_t *params)
+{
+    uint64_t mask = params->field_mask;
+
+    context->features          = (mask & UCP_PARAM_FIELD_FEATURES) ? params->features : 0;
+    context->user_request_size = (mask & UCP_PARAM_FIELD_REQUEST_SIZE) ? params->request_size : 0;
+    context->request_init      = (mask & UCP_PARAM_FIELD_REQUEST_INIT) ? params->request_init : NULL;
+    context->request_cleanup   = (mask & UCP_PARAM_FIELD_REQUEST_CLEANUP) ? params->request_cleanup : NULL;
+    context->estimated_num_eps = (mask & UCP_PARAM_FIELD_ESTIMATED_NUM_EPS) ? params->estimated_num_eps : 1;
+    /* mt_workers_shared does not matter: locking is decided by each worker's thread mode, and what
+     * workers share is always safe. */
+    ucp_entity_name(context->name, (mask & UCP_PARAM_FIELD_NAME) ? params->name : NULL, context);
+}
+
+ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version, const ucp_params_t *params,
+                              const ucp_config_t *config, ucp_context_h *context_p)
+{
+    ucp_config_t *own_config = NULL;
+    ucp_context_t *context;
+    ucs_sys_id128_t boot_id;
+    ucs_status_t status;
+
+    if ((api_major_version != UCP_API_MAJOR) || (api_minor_version > UCP_API_MINOR)) {
+        ucs_warn("the program was built for version %u.%u of the interface, this library offers %u.%u",
+                 api_major_version, api_minor_version, UCP_API_MAJOR, UCP_API_MINOR);
+    }
+    if (!(params->field_mask & UCP_PARAM_FIELD_FEATURES)) {
+        ucs_error("ucp_init: features are not set");
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (config == NULL) {
+        status = ucp_config_read(NULL, NULL, &own_config);
+        if (status != UCS_OK) {
+            return status;
+        }
+        config = own_config;
+    }
+
+    context = ucs_sys_calloc(1, sizeof(*context));
+    status  = (context == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
+    if (status == UCS_OK) {
+        ucp_context_set_params(context, params);
+        ucs_sys_boot_id(&boot_id);
+        context->node_id = boot_id.words[0] ^ boot_id.words[1];
+        status           = ucs_config_copy(&context->options, &config->options, ucp_options_rows);
+    }
+    if (status == UCS_OK) {
+        status = ucp_context_open_tls(context, config);
+        ucs_config_warn_unknown(config->env_prefix);
+    }
+    if (own_config != NULL) {
+        ucp_config_release(own_config);
+    }
+    if (status != UCS_OK) {
+        if (context != NULL) {
+            ucp_cleanup(context);
+        }
+        return status;
+    }
+
+    *context_p = context;
+    return UCS_OK;
+}
+
+void ucp_cleanup(ucp_context_h context)
+{
+    unsigned i;
+
+    for (i = 0; i < context->num_tls; ++i) {
+        uct_md_close(context->tls[i].md);
+    }
+    ucs_config_release(&context->options, ucp_options_rows);
+    ucs_sys_free(context);
+}
+
+ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
+{
+    if (attr->field_mask & UCP_ATTR_FIELD_REQUEST_SIZE) {
+        attr->request_size = sizeof(ucp_request_t);
+    }
+    if (attr->field_mask & UCP_ATTR_FIELD_THREAD_MODE) {
+        attr->thread_mode = UCS_THREAD_MODE_MULTI;
+    }
+    if (attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) {
+        attr->memory_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    }
+    if (attr->field_mask & UCP_ATTR_FIELD_NAME) {
+        memcpy(attr->name, context->name, sizeof(attr->name));
+    }
+    if (attr->field_mask & UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE) {
+        attr->device_counter_size = 0;
+    }
+    return UCS_OK;
+}
+
+void ucp_context_print_info(const ucp_context_h context, FILE *stream)
+{
+    unsigned i;
+
+    fprintf(stream, "#\n# UCP context\n#\n");
+    for (i = 0; i < context->num_tls; ++i) {
+        fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].tl->name);
+    }
+    fprintf(stream, "#\n");
+    for (i = 0; i < context->num_tls; ++i) {
+        fprintf(stream, "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i, i,
+                context->tls[i].tl->name);
+    }
+    fprintf(stream, "#\n");
+}

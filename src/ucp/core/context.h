@@ -1,0 +1,75 @@
+/* Halyard: context: what all workers of one user share: configuration and memory domains.
+ *
+ * Created by ucp_init, which does no work that a job might not need: memory domains are opened, but no
+ * transport resource is taken before a worker needs it. Read-only after creation, so no lock is needed,
+ * but for the list of workers.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_CONTEXT_H
+#define UCP_CORE_CONTEXT_H
+
+#include <ucp/api/ucp.h>
+#include <ucs/config/parser.h>
+#include <ucs/sys/sys.h>
+#include <uct/api/uct_tl.h>
+#include <pthread.h>
+
+#define UCP_TL_MAX 16 /* transports of one context */
+
+/* Options; src/ucp/core/config.c has their table. */
+typedef struct {
+    ucs_config_allow_list_t tls;
+    size_t                  rndv_thresh;
+    unsigned                rndv_scheme;      /* ucp_rndv_scheme_t */
+    int                     proto_info;
+    unsigned                tm_buckets;
+} ucp_options_t;
+
+typedef enum {
+    UCP_RNDV_SCHEME_AUTO,
+    UCP_RNDV_SCHEME_GET,
+    UCP_RNDV_SCHEME_PUT,
+    UCP_RNDV_SCHEME_BOTH,
+    UCP_RNDV_SCHEME_AM
+} ucp_rndv_scheme_t;
+
+/* ucp_config_t: the options, and changes for tables of other layers, kept as text until ucp_init. */
+struct ucp_config {
+    ucp_options_t options;
+    char         *env_prefix;
+    void         *tl_config[UCP_TL_MAX]; /* one block a transport of uct_tl_list, or NULL */
+    size_t        num_tls;
+};
+
+extern const ucs_config_row_t ucp_options_rows[];
+
+/* One transport that the configuration lets in and that opened. */
+typedef struct {
+    const uct_tl_t *tl;
+    uct_md_t       *md;
+    uint16_t        wire_id; /* names the transport in addresses */
+} ucp_tl_resource_t;
+
+typedef struct ucp_context {
+    ucp_options_t     options;
+    uint64_t          features;
+    size_t            user_request_size;
+    ucp_request_init_callback_t    request_init;
+    ucp_request_cleanup_callback_t request_cleanup;
+    ucs_thread_mode_t thread_mode;
+    size_t            estimated_num_eps;
+    char              name[UCP_ENTITY_NAME_MAX];
+    ucp_tl_resource_t tls[UCP_TL_MAX];
+    unsigned          num_tls;
+    uint64_t          node_id;            /* of the running kernel; equal on one node */
+    char              tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */
+} ucp_context_t;
+
+/* Does the user's TLS list let the transport in? Knows the names that UCX users write (shm, sm, posix, ...). */
+int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl);
+
+/* Copies a name of the user, cut to fit; `dflt` with a number where there is none. */
+void ucp_entity_name(char name[UCP_ENTITY_NAME_MAX], const char *user_name, const void *object);
+
+#endif

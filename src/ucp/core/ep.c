@@ -1,0 +1,247 @@
+/* Halyard: endpoint.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/flush.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
+{
+    ucs_list_add_tail(&ep->requests, &req->list);
+    req->held   |= UCP_REQUEST_HOLDS_LIST;
+    req->send.sn = ep->worker->send_sn++;
+    ++ep->num_requests;
+    ++ep->worker->num_sends;
+}
+
+void ucp_ep_untrack(ucp_request_t *req)
+{
+    ucp_worker_t *worker = req->worker;
+
+    ucs_list_del(&req->list);
+    --req->send.ep->num_requests;
+    --worker->num_sends;
+    if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
+        ucp_flush_send_ended(worker, req);
+    }
+}
+
+/* Takes the requests of one endpoint off the lane that others use too. */
+static void ucp_ep_unqueue_cb(uct_pending_t *pending, void *arg)
+{
+    ucp_ep_t *ep = arg;
+    ucp_request_t *req;
+
+    if (pending->func == ucp_send_retry) {
+        req = ucs_container_of(pending, ucp_request_t, send.pending);
+        if (req->send.ep == ep) {
+            req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+            return;
+        }
+    }
+    uct_ep_pending_add(ep->am, pending);
+}
+
+void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
+{
+    ucp_request_t *req;
+
+    if (uct_ep_has_pending(ep->am)) {
+        uct_ep_pending_purge(ep->am, ucp_ep_unqueue_cb, ep);
+    }
+    while (!ucs_list_is_empty(&ep->requests)) {
+        req = ucs_list_head(&ep->requests, ucp_request_t, list);
+        if (with_callbacks) {
+            ucp_request_complete(req, status);
+        } else {
+            ucp_request_release_held(req);
+        }
+    }
+}
+
+void ucp_ep_free(ucp_ep_t *ep)
+{
+    ucs_assert(ep->num_requests == 0);
+    ucs_list_del(&ep->list);
+    ucs_list_del(&ep->peer_list);
+    ucs_list_del(&ep->failed_list);
+    ucs_sys_free(ep);
+}
+
+/* ---- failure ---- */
+
+void ucp_ep_report_failure(ucp_ep_t *ep)
+{
+    if (ep->is_reported || ep->is_closing) {
+        return;
+    }
+    ep->is_reported = 1;
+    if (ep->err_cb == NULL) {
+        ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name, ucs_status_string(ep->peer->status));
+        return;
+    }
+    ucs_list_add_tail(&ep->worker->failed_eps, &ep->failed_list);
+}
+
+unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
+{
+    unsigned count = 0;
+    ucp_ep_t *ep;
+
+    while (!ucs_list_is_empty(&worker->failed_eps)) {
+        ep = ucs_list_head(&worker->failed_eps, ucp_ep_t, failed_list);
+        ucs_list_del(&ep->failed_list);
+        ++count;
+        if (!ep->is_closing) {
+            ep->err_cb(ep->err_arg, ep, ep->peer->status); /* may close the endpoint */
+        }
+    }
+    return count;
+}
+
+/* ---- public ---- */
+
+static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
+{
+    uint64_t mask = params->field_mask;
+
+    ep->err_mode = (mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) ? params->err_mode : UCP_ERR_HANDLING_MODE_NONE;
+    if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLER) {
+        ep->err_cb  = params->err_handler.cb;
+        ep->err_arg = params->err_handler.arg;
+    }
+    if (mask & UCP_EP_PARAM_FIELD_USER_DATA) {
+        ep->user_data = params->user_data;
+        ep->err_arg   = params->user_data;
+    }
+    ucp_entity_name(ep->name, (mask & UCP_EP_PARAM_FIELD_NAME) ? params->name : NULL, ep);
+}
+
+ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
+{
+    const ucp_proto_range_t *first;
+    ucp_address_info_t address;
+    ucp_peer_t *peer;
+    ucs_status_t status;
+    ucp_ep_t *ep;
+
+    if (params->field_mask & (UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_CONN_REQUEST)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (!(params->field_mask & UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) || (params->address == NULL)) {
+        ucs_error("ucp_ep_create: no remote address is given");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    status = ucp_address_unpack(params->address, UCP_ADDRESS_MAX, &address);
+    if (status != UCS_OK) {
+        ucs_error("ucp_ep_create: these bytes are no worker address");
+        return status;
+    }
+
+    ep = ucs_sys_calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    ucp_worker_lock(worker);
+    status = ucp_peer_get(worker, &address, &peer);
+    if (status != UCS_OK) {
+        ucp_worker_unlock(worker);
+        ucs_sys_free(ep);
+        return status;
+    }
+
+    ep->worker      = worker;
+    ep->peer        = peer;
+    ep->am          = peer->lanes[UCP_LANE_AM];
+    first           = &peer->proto->send[0];
+    ep->short_limit = (first->proto == UCP_PROTO_EAGER) ? ucs_min(first->max, peer->proto->eager_max) + 1 : 0;
+    ucs_list_head_init(&ep->requests);
+    ucs_list_head_init(&ep->failed_list);
+    ucs_list_add_tail(&worker->eps, &ep->list);
+    ucs_list_add_tail(&peer->eps, &ep->peer_list);
+    ucp_ep_set_params(ep, params);
+    if (peer->status != UCS_OK) {
+        ep->short_limit = 0;
+        ucp_ep_report_failure(ep);
+    }
+    ucp_worker_unlock(worker);
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
+{
+    if (params->field_mask & UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) {
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    }
+    ucp_worker_lock(ep->worker);
+    ucp_ep_set_params(ep, params);
+    ucp_worker_unlock(ep->worker);
+    return NULL;
+}
+
+ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
+{
+    unsigned count = 0;
+    unsigned role;
+
+    if (attr->field_mask & (UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR)) {
+        return UCS_ERR_NOT_CONNECTED; /* no endpoint here was made by a socket address */
+    }
+    if (attr->field_mask & UCP_EP_ATTR_FIELD_NAME) {
+        memcpy(attr->name, ep->name, sizeof(attr->name));
+    }
+    if (attr->field_mask & UCP_EP_ATTR_FIELD_USER_DATA) {
+        attr->user_data = ep->user_data;
+    }
+    if (attr->field_mask & UCP_EP_ATTR_FIELD_TRANSPORTS) {
+        for (role = 0; (role < UCP_LANE_LAST) && (count < attr->transports.num_entries); ++role) {
+            ucp_transport_entry_t *entry = (void *)((char *)attr->transports.entries +
+                                                    (count * attr->transports.entry_size));
+
+            if ((ep->peer->lanes[role] == NULL) || ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0]))) {
+                continue;
+            }
+            entry->transport_name = ep->peer->lanes[role]->iface->tl->name;
+            entry->device_name    = "memory";
+            ++count;
+        }
+        attr->transports.num_entries = count;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_t *param,
+                                  ucp_ep_evaluate_perf_attr_t *attr)
+{
+    const ucp_proto_config_t *proto = ep->peer->proto;
+
+    if (!(param->field_mask & UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (attr->field_mask & UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME) {
+        attr->estimated_time = ucp_proto_time_ns(proto, ucp_proto_lookup(proto->send, param->message_size),
+                                                 param->message_size) / 1e9;
+    }
+    return UCS_OK;
+}
+
+void ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
+{
+    ucs_string_buffer_t text;
+
+    ucp_worker_lock(ep->worker);
+    ucs_string_buffer_init(&text);
+    ucs_string_buffer_appendf(&text, "#\n# UCP endpoint %s\n#\n", ep->name);
+    ucp_proto_explain(ep->peer->proto, "# ", &text);
+    fputs(ucs_string_buffer_cstr(&text), stream);
+    ucs_string_buffer_cleanup(&text);
+    ucp_worker_unlock(ep->worker);
+}

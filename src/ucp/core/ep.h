@@ -1,0 +1,58 @@
+/* Halyard: endpoint: the user's handle on a peer.
+ *
+ * States: open -> closing (after close was called; the user's handle is dead) -> freed. A failed peer's
+ * endpoints stay until the user closes them; their operations return the peer's status.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_EP_H
+#define UCP_CORE_EP_H
+
+#include <ucp/core/peer.h>
+
+typedef struct ucp_ep {
+    /* hot: what ucp_tag_send_nbx needs */
+    uct_ep_t                *am;            /* the peer's lane for messages */
+    size_t                   short_limit;   /* contiguous messages of fewer bytes are sent at once; 0: look closer */
+    ucp_worker_t            *worker;
+    ucp_peer_t              *peer;
+
+    ucs_list_link_t          list;          /* in worker->eps */
+    ucs_list_link_t          peer_list;     /* in peer->eps */
+    ucs_list_link_t          requests;      /* sends in flight, in posting order */
+    ucs_list_link_t          failed_list;   /* in worker->failed_eps while the handler is due */
+    size_t                   num_requests;
+    ucp_err_handling_mode_t  err_mode;
+    ucp_err_handler_cb_t     err_cb;
+    void                    *err_arg;
+    void                    *user_data;
+    char                     name[UCP_ENTITY_NAME_MAX];
+    uint8_t                  is_closing;
+    uint8_t                  is_reported;   /* the error handler has run, or is due */
+} ucp_ep_t;
+
+/* Tries a queued send again; what identifies requests among the pending ones of a lane. */
+ucs_status_t ucp_send_retry(uct_pending_t *pending);
+
+/* Queues a send on its lane. */
+void ucp_send_queue(ucp_request_t *req);
+
+/* Puts a send that did not end inside its call on the endpoint's list. */
+void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);
+
+/* A tracked send has ended: off the list, and on with the flushes that waited for it. */
+void ucp_ep_untrack(ucp_request_t *req);
+
+/* The peer has failed: the handler runs from the next progress. */
+void ucp_ep_report_failure(ucp_ep_t *ep);
+
+/* Calls the error handlers that are due; returns how many. */
+unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
+
+/* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
+void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
+
+/* Frees an endpoint; its requests have ended. */
+void ucp_ep_free(ucp_ep_t *ep);
+
+#endif

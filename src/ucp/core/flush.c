@@ -1,0 +1,197 @@
+/* Halyard: flush and close: implementation, and the public functions.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/core/flush.h>
+
+void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_request_t *send)
+{
+    ucp_request_t *req, *next;
+
+    ucs_list_for_each_safe(req, next, &worker->flushes, list) {
+        if (((req->flush.ep != NULL) && (req->flush.ep != send->send.ep)) || (send->send.sn >= req->flush.sn)) {
+            continue;
+        }
+        if (--req->flush.remaining == 0) {
+            ucs_list_del(&req->list);
+            req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
+            ucp_request_add_work(req); /* its callback comes after that of the send */
+        }
+    }
+}
+
+void ucp_flush_work(ucp_request_t *req)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (req->flush.ep != NULL) {
+        status = req->flush.ep->peer->status;
+    }
+    if (req->kind == UCP_REQUEST_CLOSE) {
+        ucp_ep_free(req->flush.ep);
+        status = UCS_OK; /* a peer that has gone is no reason not to be closed */
+    }
+    ucp_request_complete(req, status);
+}
+
+ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep, const ucp_request_param_t *param,
+                                 ucp_request_kind_t kind)
+{
+    size_t remaining = (ep != NULL) ? ep->num_requests : worker->num_sends;
+    ucp_request_t *req;
+
+    if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+        if (kind == UCP_REQUEST_CLOSE) {
+            ucp_ep_free(ep);
+        } else if ((ep != NULL) && (ep->peer->status != UCS_OK)) {
+            return UCS_STATUS_PTR(ep->peer->status);
+        }
+        return NULL;
+    }
+
+    req = ucp_request_get(worker, param, kind);
+    if (req == NULL) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    req->flush.ep        = ep;
+    req->flush.sn        = worker->send_sn;
+    req->flush.remaining = remaining;
+    req->length          = 0;
+    if (remaining == 0) {
+        ucp_request_add_work(req);
+    } else {
+        req->held |= UCP_REQUEST_HOLDS_LIST;
+        ucs_list_add_tail(&worker->flushes, &req->list);
+    }
+    return ucp_request_handle(req);
+}
+
+/* ---- public ---- */
+
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+    ucp_worker_t *worker = ep->worker;
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(worker);
+    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_FLUSH);
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(worker);
+    ptr = ucp_flush_start(worker, NULL, param, UCP_REQUEST_FLUSH);
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+static void ucp_flush_nb_param(ucp_request_param_t *param, ucp_send_callback_t cb)
+{
+    param->op_attr_mask = 0;
+    if (cb != NULL) {
+        param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK;
+        param->cb.send      = (ucp_send_nbx_callback_t)(void *)cb;
+    }
+}
+
+ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags UCS_UNUSED, ucp_send_callback_t cb)
+{
+    ucp_request_param_t param;
+
+    ucp_flush_nb_param(&param, cb);
+    return ucp_ep_flush_nbx(ep, &param);
+}
+
+ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNUSED, ucp_send_callback_t cb)
+{
+    ucp_request_param_t param;
+
+    ucp_flush_nb_param(&param, cb);
+    return ucp_worker_flush_nbx(worker, &param);
+}
+
+/* Progresses until a request has ended. */
+static ucs_status_t ucp_flush_wait(ucp_worker_h worker, ucs_status_ptr_t ptr)
+{
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        return UCS_PTR_RAW_STATUS(ptr);
+    }
+    do {
+        ucp_worker_progress(worker);
+        status = ucp_request_check_status(ptr);
+    } while (status == UCS_INPROGRESS);
+    ucp_request_free(ptr);
+    return status;
+}
+
+ucs_status_t ucp_ep_flush(ucp_ep_h ep)
+{
+    ucp_worker_t *worker      = ep->worker;
+    ucp_request_param_t param = {0};
+
+    return ucp_flush_wait(worker, ucp_ep_flush_nbx(ep, &param));
+}
+
+ucs_status_t ucp_worker_flush(ucp_worker_h worker)
+{
+    ucp_request_param_t param = {0};
+
+    return ucp_flush_wait(worker, ucp_worker_flush_nbx(worker, &param));
+}
+
+ucs_status_t ucp_worker_fence(ucp_worker_h worker UCS_UNUSED)
+{
+    return UCS_OK; /* everything to one peer goes one way, in order */
+}
+
+ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+    ucp_worker_t *worker = ep->worker;
+    uint32_t flags       = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(worker);
+    if ((flags & UCP_EP_CLOSE_FLAG_FORCE) && (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
+        ucp_worker_unlock(worker);
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    }
+    ep->is_closing = 1;
+    if (flags & UCP_EP_CLOSE_FLAG_FORCE) {
+        ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
+    }
+    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE);
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = (mode == UCP_EP_CLOSE_MODE_FORCE) ? UCP_EP_CLOSE_FLAG_FORCE : 0
+    };
+
+    return ucp_ep_close_nbx(ep, &param);
+}
+
+ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep)
+{
+    return ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH);
+}
+
+void ucp_ep_destroy(ucp_ep_h ep)
+{
+    ucp_worker_t *worker = ep->worker;
+
+    (void)ucp_flush_wait(worker, ucp_disconnect_nb(ep));
+}

@@ -1,0 +1,208 @@
+/* Halyard: peer.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/ep.h>
+#include <ucp/protos/rndv.h>
+#include <ucp/wireup/lanes.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
+{
+    return (ucs_hash_size(&worker->peers) == 0) ? NULL : ucs_hash_get_ptr(&worker->peers, worker_id);
+}
+
+ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address, ucp_peer_t **peer_p)
+{
+    uint64_t id      = ucp_uid_id(address->uid);
+    ucp_peer_t *peer = ucp_peer_find(worker, id);
+    ucs_status_t status;
+
+    if (peer != NULL) {
+        *peer_p = peer;
+        return UCS_OK;
+    }
+
+    peer = ucs_sys_calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    peer->worker = worker;
+    memcpy(peer->uid, address->uid, UCT_UID_LEN);
+    ucs_list_head_init(&peer->eps);
+    ucs_list_head_init(&peer->recvs);
+
+    status = ucp_lanes_open(peer, address);
+    if (status == UCS_OK) {
+        status = ucs_hash_insert(&worker->peers, id, (uintptr_t)peer);
+    }
+    if (status != UCS_OK) {
+        ucp_peer_destroy(peer);
+        return status;
+    }
+    ucp_worker_activate(worker, peer->lanes[UCP_LANE_AM]->iface);
+    *peer_p = peer;
+    return UCS_OK;
+}
+
+/* ---- queued control messages ---- */
+
+static ucs_status_t ucp_control_retry(uct_pending_t *pending)
+{
+    ucp_control_t *control = ucs_container_of(pending, ucp_control_t, pending);
+    uct_ep_t *lane         = control->peer->lanes[UCP_LANE_AM];
+    uct_iov_t iov          = {control->data, control->length, NULL};
+    ucs_status_t status    = lane->ops->am_short_iov(lane, control->id, &iov, 1);
+
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return status;
+    }
+    ucs_mpool_put(control); /* an error is the endpoint's: its failure is reported by the transport */
+    return UCS_OK;
+}
+
+void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_t length)
+{
+    uct_ep_t *lane   = peer->lanes[UCP_LANE_AM];
+    uct_iov_t iov    = {(void *)msg, length, NULL};
+    ucp_control_t *control;
+
+    if (peer->status != UCS_OK) {
+        return;
+    }
+    if (!uct_ep_has_pending(lane) && (lane->ops->am_short_iov(lane, id, &iov, 1) != UCS_ERR_NO_RESOURCE)) {
+        return; /* sent, or the endpoint has failed, which the transport reports */
+    }
+
+    control = ucs_mpool_get(&peer->worker->controls);
+    if (control == NULL) {
+        ucs_error("no memory for a control message: the peer is given up");
+        uct_ep_set_failed(lane, UCS_ERR_NO_MEMORY);
+        return;
+    }
+    ucs_assert(length <= UCP_CONTROL_MAX);
+    control->pending.func = ucp_control_retry;
+    control->peer         = peer;
+    control->id           = (uint8_t)id;
+    control->length       = (uint8_t)length;
+    memcpy(control->data, msg, length);
+    uct_ep_pending_add(lane, &control->pending);
+}
+
+/* ---- single copies ---- */
+
+void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status)
+{
+    if (peer->copy_state == UCP_COPY_NONE) {
+        return;
+    }
+    peer->copy_state = UCP_COPY_NONE;
+    ucs_diag("single copies to a peer by %s are refused (%s): messages are used instead",
+             peer->lanes[UCP_LANE_COPY]->iface->tl->name, ucs_status_string(status));
+    if (ucp_lanes_update_proto(peer) != UCS_OK) {
+        uct_ep_set_failed(peer->lanes[UCP_LANE_AM], UCS_ERR_EXCEEDS_LIMIT);
+    }
+}
+
+int ucp_peer_can_copy(ucp_peer_t *peer)
+{
+    ucs_status_t status;
+
+    if (ucs_unlikely(peer->copy_state == UCP_COPY_UNPROVED)) {
+        status = uct_ep_connect(peer->lanes[UCP_LANE_COPY]);
+        if (status == UCS_OK) {
+            peer->copy_state = UCP_COPY_WORKS;
+        } else {
+            ucp_peer_copy_failed(peer, status);
+        }
+    }
+    return peer->copy_state == UCP_COPY_WORKS;
+}
+
+/* ---- failure and end ---- */
+
+static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
+{
+    ucp_request_t *req;
+
+    if (pending->func == ucp_control_retry) {
+        ucs_mpool_put(ucs_container_of(pending, ucp_control_t, pending));
+    } else {
+        req        = ucs_container_of(pending, ucp_request_t, send.pending);
+        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+    }
+}
+
+static void ucp_peer_end_list(ucs_list_link_t *head, ucs_status_t status)
+{
+    while (!ucs_list_is_empty(head)) {
+        ucp_request_complete(ucs_list_head(head, ucp_request_t, list), status);
+    }
+}
+
+void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
+{
+    ucp_ep_t *ep, *next;
+
+    if (peer->status != UCS_OK) {
+        return;
+    }
+    peer->status = status;
+    uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+
+    ucs_list_for_each_safe(ep, next, &peer->eps, peer_list) {
+        ep->short_limit = 0;
+        ucp_ep_report_failure(ep);
+        ucp_ep_purge(ep, status, 1); /* may free a closing endpoint */
+    }
+    ucp_peer_end_list(&peer->recvs, status);
+}
+
+void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
+{
+    ucp_peer_t *peer = ep->user;
+
+    if (ep == peer->lanes[UCP_LANE_AM]) {
+        ucs_debug("peer failed: %s", ucs_status_string(status));
+        ucp_peer_fail(peer, status);
+    } else {
+        ucp_peer_copy_failed(peer, status);
+    }
+}
+
+void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
+{
+    ucp_worker_t *worker = arg;
+    ucp_peer_t *peer     = ucp_peer_find(worker, ucp_uid_id(uid));
+
+    /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's end. */
+    if (peer != NULL) {
+        ucp_peer_end_list(&peer->recvs, UCS_ERR_CONNECTION_RESET);
+    }
+}
+
+void ucp_peer_destroy(ucp_peer_t *peer)
+{
+    ucp_lane_role_t role;
+
+    /* Receives in flight end without a word: the worker goes away. */
+    while (!ucs_list_is_empty(&peer->recvs)) {
+        ucp_request_release_held(ucs_list_head(&peer->recvs, ucp_request_t, list));
+    }
+    if (peer->lanes[UCP_LANE_AM] != NULL) {
+        uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+    }
+    for (role = 0; role < UCP_LANE_LAST; ++role) {
+        if ((peer->lanes[role] != NULL) && ((role == UCP_LANE_AM) || (peer->lanes[role] != peer->lanes[UCP_LANE_AM]))) {
+            uct_ep_close(peer->lanes[role]);
+        }
+    }
+    ucs_sys_free(peer);
+}

@@ -1,0 +1,84 @@
+/* Halyard: peer: another worker (or this one) as seen from a worker, with the lanes that lead to it.
+ *
+ * Endpoints of the user are handles on a peer: two endpoints to one worker share its lanes. Peers are
+ * made by ucp_ep_create or by a HELLO, found by worker id, and live as long as the worker, so that
+ * nothing that a peer sends can name one that is gone. Opening lanes makes no system call; they connect
+ * on first use.
+ *
+ * States: alive -> failed (once; a later endpoint to a restarted process has another identity).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_PEER_H
+#define UCP_CORE_PEER_H
+
+#include <ucp/core/worker.h>
+
+/* What a lane is for; wireup/lanes.c has the table that fills the roles. */
+typedef enum {
+    UCP_LANE_AM,   /* messages */
+    UCP_LANE_COPY, /* whole buffers in one copy: get and put */
+    UCP_LANE_LAST
+} ucp_lane_role_t;
+
+#define UCP_CONTROL_MAX 56 /* bytes of a control message: each fits in one line of shared memory */
+
+/* A control message that waits for resources. */
+typedef struct {
+    uct_pending_t pending;
+    ucp_peer_t   *peer;
+    uint8_t       id;
+    uint8_t       length;
+    uint8_t       data[UCP_CONTROL_MAX];
+} ucp_control_t;
+
+struct ucp_peer {
+    ucp_worker_t         *worker;
+    uct_ep_t             *lanes[UCP_LANE_LAST]; /* an endpoint may serve several roles */
+    unsigned              lane_tl[UCP_LANE_LAST]; /* index into context->tls */
+    ucp_proto_config_t   *proto;       /* thresholds for these lanes */
+    ucs_list_link_t       eps;         /* the user's endpoints */
+    ucs_list_link_t       recvs;       /* receives that wait for this peer */
+    ucs_status_t          status;      /* UCS_OK, or why it failed */
+    uint8_t               hello_sent;
+    uint8_t               copy_state;  /* ucp_copy_state_t */
+    uint8_t               uid[UCT_UID_LEN];
+};
+
+typedef enum {
+    UCP_COPY_UNPROVED, /* the lane is there, nobody has tried it */
+    UCP_COPY_WORKS,
+    UCP_COPY_NONE      /* no lane, or it failed */
+} ucp_copy_state_t;
+
+/* The peer that an address belongs to, made if need be. UCS_ERR_UNREACHABLE: no lane can carry messages
+ * (logged with the reasons). */
+ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address, ucp_peer_t **peer_p);
+
+/* By worker id; NULL if there is none. */
+ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id);
+
+/* Closes the lanes and frees a peer; all of its requests must have ended. At worker destroy. */
+void ucp_peer_destroy(ucp_peer_t *peer);
+
+/* Ends everything that involves the peer with `status`, once. From progress. */
+void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status);
+
+/* Callbacks for uct. */
+void ucp_peer_ep_failed(void *worker, uct_ep_t *ep, ucs_status_t status);
+void ucp_peer_gone(void *worker, const uint8_t uid[UCT_UID_LEN]);
+
+/* True if single copies to the peer work; proves it on first use (one system call). */
+int ucp_peer_can_copy(ucp_peer_t *peer);
+
+/* Single copy failed: the peer's transfers take another path from now on. */
+void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status);
+
+/* Sends a message of one header now, or queues a copy behind what already waits. The order among messages
+ * of one peer is kept. Without memory the peer fails: a lost control message would be a hang. */
+void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_t length);
+
+/* Sends HELLO if this peer has not had one. UCS_ERR_NO_RESOURCE: try again later. */
+ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer);
+
+#endif

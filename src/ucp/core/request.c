@@ -1,0 +1,303 @@
+/* Halyard: requests: pool, end, and the public functions on them.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/core/ep.h>
+#include <ucp/dt/dt.h>
+#include <ucs/sys/sys.h>
+#include <inttypes.h>
+
+#define UCP_REQUEST_CHUNK 128
+
+static void ucp_request_obj_init(ucs_mpool_t *mp, void *obj)
+{
+    ucp_worker_t *worker   = mp->params.arg;
+    ucp_request_t *req     = obj;
+    ucp_context_t *context = worker->context;
+
+    atomic_init(&req->flags, 0);
+    if (context->request_init != NULL) {
+        context->request_init(ucp_request_handle(req));
+    }
+}
+
+static void ucp_request_obj_cleanup(ucs_mpool_t *mp, void *obj)
+{
+    ucp_worker_t *worker = mp->params.arg;
+
+    worker->context->request_cleanup(ucp_request_handle(obj));
+}
+
+ucs_status_t ucp_request_pool_init(ucp_worker_h worker)
+{
+    ucp_context_t *context    = worker->context;
+    ucs_mpool_params_t params = {
+        .name            = "requests",
+        .elem_size       = sizeof(ucp_request_t) + context->user_request_size,
+        .alignment       = UCS_CACHE_LINE_SIZE,
+        .elems_per_chunk = UCP_REQUEST_CHUNK,
+        .flags           = UCS_MPOOL_FLAG_NO_POISON, /* users look at requests after freeing them */
+        .obj_init        = ucp_request_obj_init,
+        .obj_cleanup     = (context->request_cleanup != NULL) ? ucp_request_obj_cleanup : NULL,
+        .arg             = worker
+    };
+
+    return ucs_mpool_init(&worker->requests, &params);
+}
+
+void ucp_request_pool_cleanup(ucp_worker_h worker)
+{
+    ucs_mpool_cleanup(&worker->requests, 0);
+}
+
+ucp_request_t *ucp_request_get(ucp_worker_h worker, const ucp_request_param_t *param, ucp_request_kind_t kind)
+{
+    uint32_t mask  = param->op_attr_mask;
+    uint32_t flags = 0;
+    ucp_request_t *req;
+
+    if (ucs_unlikely(mask & UCP_OP_ATTR_FIELD_REQUEST)) {
+        req   = ucp_request_of(param->request);
+        flags = UCP_REQUEST_EXTERNAL;
+    } else {
+        req = ucs_mpool_get(&worker->requests);
+        if (ucs_unlikely(req == NULL)) {
+            return NULL;
+        }
+    }
+
+    if (mask & UCP_OP_ATTR_FIELD_CALLBACK) {
+        flags      |= UCP_REQUEST_CALLBACK;
+        req->cb.send = param->cb.send;
+    }
+    if (mask & UCP_OP_ATTR_FIELD_USER_DATA) {
+        req->user_data = param->user_data;
+    } else {
+        req->user_data = NULL;
+    }
+    atomic_store_explicit(&req->flags, flags, memory_order_relaxed);
+    req->status = UCS_INPROGRESS;
+    req->kind   = (uint8_t)kind;
+    req->held   = 0;
+    req->worker = worker;
+    return req;
+}
+
+static void ucp_request_call_user(ucp_request_t *req, ucs_status_t status)
+{
+    if (req->kind == UCP_REQUEST_TAG_RECV) {
+        req->cb.recv(ucp_request_handle(req), status, &req->info, req->user_data);
+    } else {
+        req->cb.send(ucp_request_handle(req), status, req->user_data);
+    }
+}
+
+void ucp_request_add_work(ucp_request_t *req)
+{
+    ucs_assert(!(req->held & UCP_REQUEST_HOLDS_WORK));
+    req->held |= UCP_REQUEST_HOLDS_WORK;
+    ucs_list_add_tail(&req->worker->work, &req->work_list);
+}
+
+void ucp_request_del_work(ucp_request_t *req)
+{
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WORK;
+    ucs_list_del(&req->work_list);
+}
+
+void ucp_request_release_held(ucp_request_t *req)
+{
+    ucp_worker_t *worker = req->worker;
+    unsigned held        = req->held;
+    uct_ep_t *lane;
+
+    req->held = 0;
+    if (held & UCP_REQUEST_HOLDS_EXPECTED) {
+        ucp_tag_match_unpost(&worker->tag_match, req);
+    }
+    if (held & UCP_REQUEST_HOLDS_ID) {
+        ucs_ptr_map_del(&worker->ids, (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id);
+    }
+    if (held & UCP_REQUEST_HOLDS_WORK) {
+        ucs_list_del(&req->work_list);
+    }
+    if (held & UCP_REQUEST_HOLDS_SYNC) {
+        lane = req->send.peer->lanes[UCP_LANE_AM];
+        lane->iface->tl->iface.sync_free(lane->iface, req->send.sync_index);
+    }
+    if (held & UCP_REQUEST_HOLDS_LIST) {
+        if (req->kind == UCP_REQUEST_TAG_SEND) {
+            ucp_ep_untrack(req);
+        } else {
+            ucs_list_del(&req->list);
+        }
+    }
+    if (held & UCP_REQUEST_HOLDS_DATATYPE) {
+        ucp_dt_finish(req); /* last: the datatype may be gone after it */
+    }
+}
+
+void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
+{
+    uint32_t flags = ucp_request_flags(req);
+
+    ucs_assert(!(flags & UCP_REQUEST_COMPLETED));
+    ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
+    if (req->held != 0) {
+        ucp_request_release_held(req);
+    }
+
+    req->status = status;
+    if (ucs_unlikely(flags & UCP_REQUEST_TAG_INFO)) {
+        *req->user_info = req->info;
+    }
+    if (flags & UCP_REQUEST_RELEASED) {
+        if (flags & UCP_REQUEST_CALLBACK) {
+            ucp_request_call_user(req, status);
+        }
+        ucs_mpool_put(req);
+        return;
+    }
+
+    /* R1: pairs with A1 in the status queries: who sees COMPLETED sees status and info. */
+    atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release);
+    if (flags & UCP_REQUEST_CALLBACK) {
+        ucp_request_call_user(req, status); /* may free the request */
+    }
+}
+
+ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status)
+{
+    uint32_t flags = ucp_request_flags(req);
+
+    if (req->held != 0) {
+        ucp_request_release_held(req);
+    }
+    req->status = status;
+    if (flags & UCP_REQUEST_EXTERNAL) {
+        atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release);
+    } else {
+        ucs_mpool_put(req);
+    }
+    return UCS_STATUS_PTR(status);
+}
+
+/* ---- public ---- */
+
+ucs_status_t ucp_request_check_status(void *request)
+{
+    ucp_request_t *req = ucp_request_of(request);
+
+    /* A1: pairs with R1. */
+    if (atomic_load_explicit(&req->flags, memory_order_acquire) & UCP_REQUEST_COMPLETED) {
+        return req->status;
+    }
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t ucp_tag_recv_request_test(void *request, ucp_tag_recv_info_t *info)
+{
+    ucs_status_t status = ucp_request_check_status(request);
+
+    if ((status != UCS_INPROGRESS) && (info != NULL)) {
+        *info = ucp_request_of(request)->info;
+    }
+    return status;
+}
+
+ucs_status_t ucp_request_test(void *request, ucp_tag_recv_info_t *info)
+{
+    ucp_request_t *req = ucp_request_of(request);
+
+    return ucp_tag_recv_request_test(request, (req->kind == UCP_REQUEST_TAG_RECV) ? info : NULL);
+}
+
+int ucp_request_is_completed(void *request)
+{
+    return ucp_request_check_status(request) != UCS_INPROGRESS;
+}
+
+/* Both ways to give a request back; `flags_off`: what the rest of its life does without. */
+static void ucp_request_give_back(void *request, uint32_t flags_off)
+{
+    ucp_request_t *req   = ucp_request_of(request);
+    ucp_worker_t *worker = req->worker;
+    uint32_t flags;
+
+    ucp_worker_lock(worker);
+    flags = ucp_request_flags(req);
+    if (flags & UCP_REQUEST_COMPLETED) {
+        ucs_mpool_put(req);
+    } else {
+        atomic_store_explicit(&req->flags, (flags | UCP_REQUEST_RELEASED) & ~flags_off, memory_order_relaxed);
+    }
+    ucp_worker_unlock(worker);
+}
+
+void ucp_request_free(void *request)
+{
+    ucp_request_give_back(request, UCP_REQUEST_CALLBACK);
+}
+
+void ucp_request_release(void *request)
+{
+    ucp_request_give_back(request, 0);
+}
+
+void *ucp_request_alloc(ucp_worker_h worker)
+{
+    ucp_request_t *req;
+
+    ucp_worker_lock(worker);
+    req = ucs_mpool_get(&worker->requests);
+    if (req != NULL) {
+        req->worker = worker;
+        atomic_store_explicit(&req->flags, UCP_REQUEST_COMPLETED, memory_order_relaxed);
+    }
+    ucp_worker_unlock(worker);
+    return (req == NULL) ? NULL : ucp_request_handle(req);
+}
+
+void ucp_request_cancel(ucp_worker_h worker, void *request)
+{
+    ucp_request_t *req;
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return; /* clients pass what a failed post returned */
+    }
+
+    req = ucp_request_of(request);
+    ucp_worker_lock(worker);
+    if ((req->kind == UCP_REQUEST_TAG_RECV) && !(ucp_request_flags(req) & UCP_REQUEST_COMPLETED) &&
+        (req->held & UCP_REQUEST_HOLDS_EXPECTED)) {
+        req->info.length = 0;
+        ucp_request_complete(req, UCS_ERR_CANCELED);
+    }
+    ucp_worker_unlock(worker);
+}
+
+ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
+{
+    static const char *const names[] = {"none", "tag send", "tag receive", "flush", "close"};
+    ucp_request_t *req               = ucp_request_of(request);
+
+    if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) {
+        if (!(attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        snprintf(attr->debug_string, attr->debug_string_size, "%s tag 0x%" PRIx64 " length %zu %s", names[req->kind],
+                 req->info.sender_tag, req->length,
+                 ucs_status_string(ucp_request_check_status(request)));
+    }
+    if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) {
+        attr->status = ucp_request_check_status(request);
+    }
+    if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) {
+        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+    }
+    return UCS_OK;
+}

@@ -1,0 +1,197 @@
+/* Halyard: requests: the memory of one operation in flight.
+ *
+ * A request is a common head of 96 bytes and a private area whose meaning belongs to the operation; the
+ * user's handle points right behind it, where the user's request_size bytes begin. Requests come from a
+ * pool of the worker, or from the user (`external`: request_size bytes in front of the handle, of
+ * which nothing is assumed). What a request holds is a bitmask (`held`), and ucp_request_complete releases
+ * it in one fixed order: success, error and cancellation take the same path.
+ *
+ * Called with the worker's lock held, but for the status queries.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_REQUEST_H
+#define UCP_CORE_REQUEST_H
+
+#include <ucp/api/ucp.h>
+#include <ucs/debug/assert.h>
+#include <ucs/ds/list.h>
+#include <ucs/ds/mpool.h>
+#include <ucs/ds/ptr_map.h>
+#include <ucs/sys/compiler.h>
+#include <uct/api/uct_tl.h>
+#include <stdatomic.h>
+
+typedef struct ucp_request ucp_request_t;
+typedef struct ucp_peer    ucp_peer_t;
+
+enum {
+    UCP_REQUEST_COMPLETED = 1 << 0, /* status is final; stored with release */
+    UCP_REQUEST_RELEASED  = 1 << 1, /* the user gave it back: to the pool when complete */
+    UCP_REQUEST_CALLBACK  = 1 << 2, /* cb is set */
+    UCP_REQUEST_EXTERNAL  = 1 << 3, /* the user's memory: never to the pool */
+    UCP_REQUEST_TAG_INFO  = 1 << 4  /* user_info gets the receive info at completion */
+};
+
+/* What a request holds. */
+enum {
+    UCP_REQUEST_HOLDS_ID       = 1 << 0, /* id, in the worker's map */
+    UCP_REQUEST_HOLDS_LIST     = 1 << 1, /* list: in the endpoint's or the peer's list of requests in flight */
+    UCP_REQUEST_HOLDS_EXPECTED = 1 << 2, /* list: in the table of posted receives */
+    UCP_REQUEST_HOLDS_DATATYPE = 1 << 3, /* dt_state of a generic datatype: finish is due */
+    UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
+    UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done */
+    UCP_REQUEST_HOLDS_PENDING  = 1 << 6  /* queued on a uct endpoint; only purge or dispatch take it off */
+};
+
+typedef enum {
+    UCP_REQUEST_NONE,
+    UCP_REQUEST_TAG_SEND,
+    UCP_REQUEST_TAG_RECV,
+    UCP_REQUEST_FLUSH,
+    UCP_REQUEST_CLOSE
+} ucp_request_kind_t;
+
+/* A tag send that did not end inside the call. */
+typedef struct {
+    ucp_ep_h          ep;       /* NULL once the endpoint is gone */
+    ucp_peer_t       *peer;
+    uint64_t          sn;       /* position among the worker's sends, for flush */
+    uint64_t          id;
+    uct_pending_t     pending;
+    uint64_t          recv_id;
+    uint64_t          remote_addr;
+    size_t            offset;    /* put: next byte to write */
+    size_t            end;       /* put, both: end of the range asked for */
+    size_t            put_bytes; /* written, to be told by FIN */
+    struct {
+        size_t        offset, end;
+    }                 data[2];   /* ranges to be sent as DATA, first to last */
+    _Atomic uint64_t *sync_word;
+    uint32_t          sync_index;
+    uint32_t          chunk;
+    uint8_t           num_data;
+    uint8_t           step;      /* ucp_send_step_t */
+    uint8_t           is_both;   /* step PUT claims chunks instead of walking through a range */
+    uint8_t           needs_ats; /* the end waits for ATS */
+    uint8_t           is_sync;
+} ucp_send_request_t;
+
+/* A tag receive, and the rendezvous that fills it. info.sender_tag holds the tag that is wanted. */
+typedef struct {
+    uint64_t          mask;
+    uint64_t          sn;       /* posting order */
+    ucp_peer_t       *peer;
+    uint64_t          id;
+    uint64_t          send_id;
+    uint64_t          remote_addr;
+    size_t            offset;   /* get: next byte to read */
+    size_t            total;    /* bytes that will be received */
+    size_t            received;
+    _Atomic uint64_t *sync_word; /* both: claims */
+    uint32_t          chunk;
+    uint8_t           step;     /* ucp_recv_step_t */
+    ucs_status_t      result;   /* truncated, or what an unpack function returned */
+    uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
+} ucp_recv_request_t;
+
+typedef enum {
+    UCP_SEND_EAGER, /* to be sent whole */
+    UCP_SEND_RTS,   /* to be announced */
+    UCP_SEND_WAIT,  /* the peer's turn */
+    UCP_SEND_PUT,   /* on the work list: writing */
+    UCP_SEND_DATA,  /* sending pieces */
+    UCP_SEND_DONE   /* on the work list: to be completed from progress */
+} ucp_send_step_t;
+
+typedef enum {
+    UCP_RECV_POSTED,
+    UCP_RECV_GET,   /* on the work list: reading all */
+    UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
+    UCP_RECV_WAIT   /* the peer delivers the rest */
+} ucp_recv_step_t;
+
+/* Flush of one endpoint or of the worker; also the close that ends with it. */
+typedef struct {
+    ucp_ep_h        ep;        /* NULL: the worker */
+    uint64_t        sn;        /* operations before this one count */
+    size_t          remaining;
+} ucp_flush_request_t;
+
+struct ucp_request {
+    _Atomic uint32_t    flags;
+    ucs_status_t        status;
+    uint8_t             kind;
+    uint16_t            held;
+    union { /* callbacks of the _nb calls are called with one argument more than they take */
+        ucp_send_nbx_callback_t     send;
+        ucp_tag_recv_nbx_callback_t recv;
+    } cb;
+    void               *user_data;
+    ucp_worker_h        worker;
+    void               *buffer;
+    size_t              length;   /* bytes to send, or room to receive */
+    ucp_tag_recv_info_t info;
+    ucp_datatype_t      datatype;
+    union {
+        void  *dt_state;          /* generic */
+        size_t iov_count;
+    };
+    ucs_list_link_t     list;
+    union {
+        ucp_send_request_t  send;
+        ucp_recv_request_t  recv;
+        ucp_flush_request_t flush;
+    };
+    ucs_list_link_t      work_list; /* in the worker's list of work */
+    ucp_tag_recv_info_t *user_info;
+};
+
+_Static_assert(offsetof(ucp_request_t, send) == 96, "the head of a request is 96 bytes");
+_Static_assert(sizeof(ucp_request_t) % 8 == 0, "request_size is a multiple of 8");
+
+UCS_INLINE void *ucp_request_handle(ucp_request_t *req)
+{
+    return req + 1;
+}
+
+UCS_INLINE ucp_request_t *ucp_request_of(void *handle)
+{
+    return (ucp_request_t *)handle - 1;
+}
+
+UCS_INLINE uint32_t ucp_request_flags(ucp_request_t *req)
+{
+    return atomic_load_explicit(&req->flags, memory_order_relaxed);
+}
+
+UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
+{
+    atomic_store_explicit(&req->flags, ucp_request_flags(req) | flags, memory_order_relaxed);
+}
+
+/* The end of a request: releases what it holds, stores the status, calls the user, gives the memory back
+ * where the user has already done so. The only place where requests end. Callbacks run here, so never
+ * inside the call that posts a send. */
+void ucp_request_complete(ucp_request_t *req, ucs_status_t status);
+
+/* Stores the status of an operation that ended inside its posting call; the user learns of it by the
+ * returned value. Returns what the call returns: NULL or an error pointer. Frees pool memory. */
+ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
+
+/* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order. */
+void ucp_request_release_held(ucp_request_t *req);
+
+/* Puts a request on, takes it off the worker's list of work, which progress walks through. */
+void ucp_request_add_work(ucp_request_t *req);
+void ucp_request_del_work(ucp_request_t *req);
+
+/* A request of the pool, or the user's of param (NULL: none). The head's flags, held and callback are set
+ * from param; NULL without memory. */
+ucp_request_t *ucp_request_get(ucp_worker_h worker, const ucp_request_param_t *param, ucp_request_kind_t kind);
+
+/* Prepares / cleans up the pool of a worker. */
+ucs_status_t ucp_request_pool_init(ucp_worker_h worker);
+void ucp_request_pool_cleanup(ucp_worker_h worker);
+
+#endif

@@ -1,0 +1,439 @@
+/* Halyard: worker: life, progress, lock, query.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/ep.h>
+#include <ucp/core/flush.h>
+#include <ucp/core/wakeup.h>
+#include <ucp/protos/rndv.h>
+#include <ucp/wire/wire.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UCP_MAX_AM_HEADER   4096
+#define UCP_MAX_INFO_STRING 128
+/* Clients copy this much from the address of an address, whatever its length. */
+#define UCP_ADDRESS_READABLE 4096
+
+static const size_t ucp_data_pool_sizes[UCP_DATA_POOLS] = {64, 256, 1024, 4096, 16384};
+
+/* ---- lock ---- */
+
+const void *ucp_thread_self(void)
+{
+    static __thread char self;
+
+    return &self;
+}
+
+void ucp_lock_acquire_slow(ucp_lock_t *lock)
+{
+    const void *self = ucp_thread_self();
+
+    /* Only this thread can have stored its own address, so a relaxed load tells. */
+    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == self) {
+        ++lock->depth;
+        return;
+    }
+    pthread_mutex_lock(&lock->mutex);
+    atomic_store_explicit(&lock->owner, self, memory_order_relaxed);
+    lock->depth = 1;
+}
+
+void ucp_lock_release_slow(ucp_lock_t *lock)
+{
+    if (--lock->depth == 0) {
+        atomic_store_explicit(&lock->owner, NULL, memory_order_relaxed);
+        pthread_mutex_unlock(&lock->mutex);
+    }
+}
+
+/* ---- memory for messages ---- */
+
+static ucs_status_t ucp_worker_pools_init(ucp_worker_t *worker, unsigned *num_p)
+{
+    ucs_mpool_params_t params = {.name = "unexpected messages"};
+    ucs_status_t status;
+
+    for (*num_p = 0; *num_p < UCP_DATA_POOLS; ++*num_p) {
+        params.elem_size       = ucp_data_pool_sizes[*num_p] + sizeof(ucp_recv_desc_t);
+        params.elems_per_chunk = (unsigned)ucs_max(65536 / params.elem_size, (size_t)8);
+        status                 = ucs_mpool_init(&worker->data_pools[*num_p], &params);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    return UCS_OK;
+}
+
+void *ucp_worker_data_get(ucp_worker_t *worker, size_t size)
+{
+    unsigned i;
+
+    size -= ucs_min(size, sizeof(ucp_recv_desc_t));
+    for (i = 0; i < UCP_DATA_POOLS; ++i) {
+        if (size <= ucp_data_pool_sizes[i]) {
+            return ucs_mpool_get(&worker->data_pools[i]);
+        }
+    }
+    return NULL;
+}
+
+void ucp_worker_data_put(void *data)
+{
+    ucs_mpool_put(data);
+}
+
+/* ---- interfaces ---- */
+
+static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
+{
+    ucp_worker_tl_t *wtl        = &worker->tls[i];
+    const uct_tl_t *tl          = worker->context->tls[i].tl;
+    uct_iface_params_t params   = {
+        .ep_failed = ucp_peer_ep_failed,
+        .peer_gone = ucp_peer_gone,
+        .arg       = worker,
+        .locked    = (worker->thread_mode == UCS_THREAD_MODE_MULTI)
+    };
+    ucs_status_t status;
+    unsigned id;
+
+    memcpy(params.uid, worker->uid, UCT_UID_LEN);
+    status = uct_iface_open(worker->context->tls[i].md, &params, &wtl->iface);
+    if (status != UCS_OK) {
+        wtl->iface = NULL;
+        snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", tl->name, ucs_status_string(status));
+        ucs_info("%s", wtl->reason);
+        return;
+    }
+
+    for (id = 1; id < UCP_WIRE_LAST; ++id) {
+        uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker);
+    }
+    wtl->addr_length = (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
+    if (tl->kind != UCT_TL_KIND_SELF) {
+        ucp_worker_activate(worker, wtl->iface);
+    }
+}
+
+void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
+{
+    unsigned i;
+
+    if (iface->tl->iface.progress == NULL) {
+        return;
+    }
+    for (i = 0; i < worker->num_active; ++i) {
+        if (worker->active[i] == iface) {
+            return;
+        }
+    }
+    worker->active[worker->num_active++] = iface;
+}
+
+/* ---- life ---- */
+
+static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_t *params)
+{
+    uint64_t mask = params->field_mask;
+    uint64_t part;
+    unsigned i;
+
+    worker->thread_mode   = (mask & UCP_WORKER_PARAM_FIELD_THREAD_MODE) ? params->thread_mode :
+                            UCS_THREAD_MODE_SINGLE;
+    worker->client_id     = (mask & UCP_WORKER_PARAM_FIELD_CLIENT_ID) ? params->client_id : 0;
+    worker->user_event_fd = (mask & UCP_WORKER_PARAM_FIELD_EVENT_FD) ? params->event_fd : -1;
+    ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL, worker);
+    for (i = 0; i < UCT_UID_LEN; i += sizeof(part)) {
+        part = ucs_sys_random64();
+        memcpy(worker->uid + i, &part, sizeof(part));
+    }
+}
+
+ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *worker_p)
+{
+    ucs_mpool_params_t control_params = {
+        .name = "control messages", .elem_size = sizeof(ucp_control_t), .elems_per_chunk = 32
+    };
+    unsigned num_pools = 0;
+    pthread_mutexattr_t attr;
+    ucp_worker_t *worker;
+    ucs_status_t status;
+    unsigned i;
+
+    worker = ucs_sys_memalign(UCS_CACHE_LINE_SIZE, ucs_align_up(sizeof(*worker), UCS_CACHE_LINE_SIZE));
+    if (worker == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memset(worker, 0, sizeof(*worker));
+    worker->context  = context;
+    worker->event_fd = -1;
+    worker->epoll_fd = -1;
+    ucp_worker_set_params(worker, params);
+    ucs_list_head_init(&worker->work);
+    ucs_list_head_init(&worker->eps);
+    ucs_list_head_init(&worker->failed_eps);
+    ucs_list_head_init(&worker->flushes);
+    ucs_hash_init(&worker->peers);
+    ucs_ptr_map_init(&worker->ids);
+
+    status = ucp_tag_match_init(&worker->tag_match, context->options.tm_buckets);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+    status = ucp_request_pool_init(worker);
+    if (status != UCS_OK) {
+        goto err_tag_match;
+    }
+    status = ucs_mpool_init(&worker->controls, &control_params);
+    if (status != UCS_OK) {
+        goto err_requests;
+    }
+    status = ucp_worker_pools_init(worker, &num_pools);
+    if (status != UCS_OK) {
+        goto err_pools;
+    }
+
+    worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&worker->lock.mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+
+    for (i = 0; i < context->num_tls; ++i) {
+        ucp_worker_open_tl(worker, i);
+    }
+    *worker_p = worker;
+    return UCS_OK;
+
+err_pools:
+    for (i = 0; i < num_pools; ++i) {
+        ucs_mpool_cleanup(&worker->data_pools[i], 0);
+    }
+    ucs_mpool_cleanup(&worker->controls, 0);
+err_requests:
+    ucp_request_pool_cleanup(worker);
+err_tag_match:
+    ucp_tag_match_cleanup(&worker->tag_match);
+err_free:
+    ucs_sys_free(worker);
+    return status;
+}
+
+/* What is left when the user destroys a worker ends without a word to the user. */
+static void ucp_worker_drop_requests(ucp_worker_t *worker)
+{
+    ucp_tag_match_t *tm = &worker->tag_match;
+    ucp_recv_desc_t *desc;
+
+    while ((desc = ucp_tag_match_search(tm, 0, 0, 1)) != NULL) {
+        ucp_worker_data_put(desc);
+    }
+    ucp_tag_match_drop_expected(tm);
+}
+
+void ucp_worker_destroy(ucp_worker_h worker)
+{
+    uint64_t *value;
+    uint64_t key;
+    ucp_ep_t *ep, *next;
+    size_t pos = 0;
+    unsigned i;
+
+    ucp_worker_drop_requests(worker);
+    ucs_list_for_each_safe(ep, next, &worker->eps, list) {
+        ep->is_closing = 1;
+        ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);
+    }
+    while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
+        ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
+    }
+    ucs_list_for_each_safe(ep, next, &worker->eps, list) {
+        ucp_ep_free(ep);
+    }
+
+    ucp_wakeup_cleanup(worker);
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        if (worker->tls[i].iface != NULL) {
+            uct_iface_close(worker->tls[i].iface);
+        }
+    }
+    ucs_hash_cleanup(&worker->peers);
+    ucs_ptr_map_cleanup(&worker->ids);
+    for (i = 0; i < UCP_DATA_POOLS; ++i) {
+        ucs_mpool_cleanup(&worker->data_pools[i], 0);
+    }
+    ucs_mpool_cleanup(&worker->controls, 0);
+    ucp_request_pool_cleanup(worker);
+    ucp_tag_match_cleanup(&worker->tag_match);
+    pthread_mutex_destroy(&worker->lock.mutex);
+    ucs_sys_free(worker);
+}
+
+/* ---- progress ---- */
+
+unsigned ucp_worker_work(ucp_worker_t *worker)
+{
+    ucs_list_link_t todo;
+    ucp_request_t *req;
+    unsigned count = 0;
+
+    /* Each entry gets one turn: what a step adds again waits for the next call. */
+    ucs_list_head_init(&todo);
+    ucs_list_splice_tail(&todo, &worker->work);
+    while (!ucs_list_is_empty(&todo)) {
+        req = ucs_list_head(&todo, ucp_request_t, work_list);
+        ucp_request_del_work(req);
+        switch (req->kind) {
+        case UCP_REQUEST_TAG_SEND:
+            ucp_rndv_send_work(req);
+            break;
+        case UCP_REQUEST_TAG_RECV:
+            ucp_rndv_recv_work(req);
+            break;
+        default:
+            ucp_flush_work(req);
+            break;
+        }
+        ++count;
+    }
+    return count;
+}
+
+unsigned ucp_worker_progress(ucp_worker_h worker)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    ucp_worker_lock(worker);
+    if (ucs_unlikely(worker->is_progressing)) {
+        ucp_worker_unlock(worker);
+        return 0; /* called from a callback */
+    }
+
+    worker->is_progressing = 1;
+    for (i = 0; i < worker->num_active; ++i) {
+        count += uct_iface_progress(worker->active[i]);
+    }
+    if (ucs_unlikely(!ucs_list_is_empty(&worker->work))) {
+        count += ucp_worker_work(worker);
+    }
+    if (ucs_unlikely(!ucs_list_is_empty(&worker->failed_eps))) {
+        count += ucp_ep_run_failure_handlers(worker);
+    }
+    worker->is_progressing = 0;
+    ucp_worker_unlock(worker);
+    return count;
+}
+
+/* ---- address and query ---- */
+
+static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
+                                            size_t *length_p)
+{
+    ucp_address_info_t info = {.node_id = worker->context->node_id};
+    void *buffer;
+    unsigned i;
+
+    memcpy(info.uid, worker->uid, UCT_UID_LEN);
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        const ucp_tl_resource_t *tl = &worker->context->tls[i];
+
+        if ((worker->tls[i].iface == NULL) || (info.num_entries == UCP_ADDRESS_ENTRIES) ||
+            (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
+            continue;
+        }
+        info.entries[info.num_entries].wire_id = tl->wire_id;
+        info.entries[info.num_entries].length  = (uint8_t)worker->tls[i].addr_length;
+        info.entries[info.num_entries].bytes   = worker->tls[i].addr;
+        ++info.num_entries;
+    }
+
+    buffer = ucs_sys_calloc(1, UCP_ADDRESS_READABLE);
+    if (buffer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    *length_p  = ucp_address_pack(&info, buffer);
+    *address_p = buffer;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p, size_t *length_p)
+{
+    return ucp_worker_make_address(worker, 0, address_p, length_p);
+}
+
+ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
+{
+    uint32_t flags = (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
+
+    if (attr->field_mask & UCP_WORKER_ATTR_FIELD_THREAD_MODE) {
+        attr->thread_mode = worker->thread_mode;
+    }
+    if (attr->field_mask & UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER) {
+        attr->max_am_header = UCP_MAX_AM_HEADER;
+    }
+    if (attr->field_mask & UCP_WORKER_ATTR_FIELD_NAME) {
+        memcpy(attr->name, worker->name, sizeof(attr->name));
+    }
+    if (attr->field_mask & UCP_WORKER_ATTR_FIELD_MAX_INFO_STRING) {
+        attr->max_debug_string = UCP_MAX_INFO_STRING;
+    }
+    if (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS) {
+        return ucp_worker_make_address(worker, (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0, &attr->address,
+                                       &attr->address_length);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **address_p, size_t *address_length_p)
+{
+    return ucp_worker_make_address(worker, 0, address_p, address_length_p);
+}
+
+void ucp_worker_release_address(ucp_worker_h worker UCS_UNUSED, ucp_address_t *address)
+{
+    ucs_sys_free(address);
+}
+
+ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address_attr_t *attr)
+{
+    ucp_address_info_t info;
+    ucs_status_t status = ucp_address_unpack(address, UCP_ADDRESS_MAX, &info);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (attr->field_mask & UCP_WORKER_ADDRESS_ATTR_FIELD_UID) {
+        attr->worker_uid = ucp_uid_id(info.uid);
+    }
+    return UCS_OK;
+}
+
+void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
+{
+    ucp_address_t *address;
+    size_t length;
+    unsigned i;
+
+    ucp_worker_lock(worker);
+    fprintf(stream, "#\n# UCP worker '%s'\n#\n", worker->name);
+    if (ucp_worker_pack_address(worker, &address, &length) == UCS_OK) {
+        fprintf(stream, "#                 address: %zu bytes\n", length);
+        ucs_sys_free(address);
+    }
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].tl->name,
+                (worker->tls[i].iface != NULL) ? "open" : worker->tls[i].reason);
+    }
+    fprintf(stream, "#\n");
+    ucp_worker_unlock(worker);
+}

@@ -1,0 +1,114 @@
+/* Halyard: worker: the unit of progress, matching and locking.
+ *
+ * Everything that belongs to a worker (endpoints, peers, requests, interfaces) is changed with its lock
+ * held: one recursive lock taken at the public entry in UCS_THREAD_MODE_MULTI, none below and none in the
+ * other modes. Callbacks run with it held and may call back in. Exceptions, that take no lock: the status
+ * queries of requests and ucp_worker_signal.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_WORKER_H
+#define UCP_CORE_WORKER_H
+
+#include <ucp/core/context.h>
+#include <ucp/core/request.h>
+#include <ucp/ops/tag_match.h>
+#include <ucp/proto/proto.h>
+#include <ucp/wire/address.h>
+#include <ucs/ds/hash.h>
+#include <pthread.h>
+
+/* Recursive lock; free when not in use (thread mode below MULTI). */
+typedef struct {
+    pthread_mutex_t       mutex;
+    _Atomic(const void *) owner; /* a per-thread address, or NULL */
+    unsigned              depth;
+    int                   enabled;
+} ucp_lock_t;
+
+#define UCP_DATA_POOLS 5
+
+typedef struct {
+    uct_iface_t *iface; /* NULL: the transport did not open here */
+    size_t       addr_length;
+    uint8_t      addr[UCP_ADDRESS_TL_MAX];
+    char         reason[UCT_REASON_MAX]; /* why iface is NULL */
+} ucp_worker_tl_t;
+
+typedef struct ucp_worker {
+    /* hot: progress */
+    unsigned           num_active;
+    uct_iface_t       *active[UCP_TL_MAX]; /* interfaces to progress */
+    int                is_progressing;
+    ucs_list_link_t    work;               /* requests with copies or ends to be done from progress */
+    ucp_lock_t         lock;
+
+    ucp_context_t     *context;
+    ucp_tag_match_t    tag_match;
+    ucs_mpool_t        requests;
+    ucs_mpool_t        controls;           /* queued control messages */
+    ucs_mpool_t        data_pools[UCP_DATA_POOLS]; /* unexpected messages by size */
+    ucs_ptr_map_t      ids;                /* requests that peers can name */
+
+    ucp_worker_tl_t    tls[UCP_TL_MAX];    /* parallel to context->tls */
+    uint8_t            uid[UCT_UID_LEN];
+    ucs_thread_mode_t  thread_mode;
+    uint64_t           client_id;
+    char               name[UCP_ENTITY_NAME_MAX];
+
+    ucs_hash_t         peers;              /* worker id -> ucp_peer_t */
+    ucs_list_link_t    eps;                /* the user's endpoints */
+    ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
+    uint64_t           send_sn;            /* sends that were tracked so far */
+    ucs_list_link_t    flushes;            /* flush and close requests in flight */
+    size_t             num_sends;          /* tracked sends in flight */
+    ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
+    unsigned           num_proto;
+
+    /* wakeup */
+    int                epoll_fd;           /* -1 until asked for */
+    int                event_fd;           /* ucp_worker_signal writes it */
+    int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */
+} ucp_worker_t;
+
+const void *ucp_thread_self(void);
+void ucp_lock_acquire_slow(ucp_lock_t *lock);
+void ucp_lock_release_slow(ucp_lock_t *lock);
+
+UCS_INLINE void ucp_worker_lock(ucp_worker_t *worker)
+{
+    if (ucs_unlikely(worker->lock.enabled)) {
+        ucp_lock_acquire_slow(&worker->lock);
+    }
+}
+
+UCS_INLINE void ucp_worker_unlock(ucp_worker_t *worker)
+{
+    if (ucs_unlikely(worker->lock.enabled)) {
+        ucp_lock_release_slow(&worker->lock);
+    }
+}
+
+/* The name by which peers know this worker: the first 8 bytes of its identity. */
+UCS_INLINE uint64_t ucp_uid_id(const uint8_t uid[UCT_UID_LEN])
+{
+    uint64_t id;
+
+    __builtin_memcpy(&id, uid, sizeof(id));
+    return id;
+}
+
+/* One step of each request on the list of work; returns the steps done. */
+unsigned ucp_worker_work(ucp_worker_t *worker);
+
+/* Lets progress visit an interface from now on. */
+void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface);
+
+/* The worker's address for peers on this node and others; freed by ucp_worker_release_address. */
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p, size_t *length_p);
+
+/* Memory for a copy of `size` bytes of an unexpected message; NULL without memory. */
+void *ucp_worker_data_get(ucp_worker_t *worker, size_t size);
+void ucp_worker_data_put(void *data);
+
+#endif

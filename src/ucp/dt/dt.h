@@ -1,0 +1,76 @@
+/* Halyard: datatypes: where the bytes of a message lie in the user's memory.
+ *
+ * Contiguous types are a multiplication; everything else is reached by packing and unpacking at offsets
+ * in ascending order, which the user's functions of a generic type rely on.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_DT_DT_H
+#define UCP_DT_DT_H
+
+#include <ucp/core/request.h>
+
+/* A generic datatype; the id is its address with class bits set. */
+typedef struct {
+    ucp_generic_dt_ops_t ops;
+    void                *context;
+} ucp_dt_generic_t;
+
+UCS_INLINE int ucp_dt_is_contig(ucp_datatype_t datatype)
+{
+    return (datatype & UCP_DATATYPE_CLASS_MASK) == UCP_DATATYPE_CONTIG;
+}
+
+UCS_INLINE ucp_dt_generic_t *ucp_dt_generic(ucp_datatype_t datatype)
+{
+    return (ucp_dt_generic_t *)(uintptr_t)(datatype & ~(ucp_datatype_t)UCP_DATATYPE_CLASS_MASK);
+}
+
+/* The datatype that a call uses. */
+UCS_INLINE ucp_datatype_t ucp_dt_of(const ucp_request_param_t *param)
+{
+    return (param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) ? param->datatype : ucp_dt_make_contig(1);
+}
+
+/* Attaches buffer, count and datatype to a request; sets its length. For a generic type calls start_pack or
+ * start_unpack (finish is then held). UCS_ERR_INVALID_PARAM: no such class, or the length overflows. */
+ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype, int is_send);
+
+/* Copies up to `max` bytes of the message from `offset` on into dest; returns the bytes. */
+size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max);
+
+/* Takes `length` bytes of the message at `offset`; the caller has checked that they fit. */
+ucs_status_t ucp_dt_unpack(ucp_request_t *req, size_t offset, const void *src, size_t length);
+
+/* The end of a generic type's use. */
+void ucp_dt_finish(ucp_request_t *req);
+
+/* Copy of few bytes without a call; for messages. */
+UCS_INLINE void ucp_copy(void *dest, const void *src, size_t length)
+{
+    if (length <= 16) {
+        if (length >= 8) {
+            uint64_t first, last;
+
+            __builtin_memcpy(&first, src, 8);
+            __builtin_memcpy(&last, (const char *)src + length - 8, 8);
+            __builtin_memcpy(dest, &first, 8);
+            __builtin_memcpy((char *)dest + length - 8, &last, 8);
+        } else if (length >= 4) {
+            uint32_t first, last;
+
+            __builtin_memcpy(&first, src, 4);
+            __builtin_memcpy(&last, (const char *)src + length - 4, 4);
+            __builtin_memcpy(dest, &first, 4);
+            __builtin_memcpy((char *)dest + length - 4, &last, 4);
+        } else if (length > 0) {
+            *(char *)dest = *(const char *)src;
+            ((char *)dest)[length / 2]  = ((const char *)src)[length / 2];
+            ((char *)dest)[length - 1]  = ((const char *)src)[length - 1];
+        }
+    } else {
+        __builtin_memcpy(dest, src, length);
+    }
+}
+
+#endif

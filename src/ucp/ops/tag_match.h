@@ -1,0 +1,104 @@
+/* Halyard: tag matching: posted receives and messages that arrived before theirs.
+ *
+ * Both sides are kept in order (of posting, of arrival) and found in constant time by a hash of the tag
+ * bits that every selective mask covers: hash_mask starts with all 64 bits and loses those that a receive
+ * with a still selective mask (at least UCP_TAG_SELECTIVE bits) leaves out, as MPI libraries leave out a
+ * bit or two. Receives with fewer mask bits (wildcards) wait in a list of their own; the posting number
+ * decides between the two. Searching unexpected messages for a wildcard goes through all in arrival order.
+ *
+ * Invariants: an entry is in the bucket of its tag & hash_mask; buckets keep order; a failed growth of
+ * the table leaves it as it is. Owned by a worker; called with its lock held.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_OPS_TAG_MATCH_H
+#define UCP_OPS_TAG_MATCH_H
+
+#include <ucp/core/request.h>
+#include <ucs/ds/list.h>
+#include <ucs/ds/hash.h>
+
+#define UCP_TAG_SELECTIVE 40 /* mask bits from which a receive is found by hash */
+
+typedef enum {
+    UCP_TAG_MSG_EAGER,
+    UCP_TAG_MSG_EAGER_SYNC,
+    UCP_TAG_MSG_RTS
+} ucp_tag_msg_kind_t;
+
+/* A message that came before its receive. The payload, or the announcement (ucp_wire_rts_t), follows. */
+typedef struct ucp_recv_desc {
+    ucs_list_link_t bucket;
+    ucs_list_link_t arrival;
+    uint64_t        tag;
+    size_t          length;    /* bytes of the message */
+    ucp_peer_t     *peer;      /* of kinds that are answered */
+    uint64_t        request_id;
+    uint8_t         kind;      /* ucp_tag_msg_kind_t */
+} ucp_recv_desc_t;
+
+typedef struct {
+    ucs_list_link_t *expected;    /* buckets of ucp_request_t.list */
+    ucs_list_link_t *unexpected;  /* buckets of ucp_recv_desc_t.bucket */
+    unsigned         shift;       /* 64 - log2 of the number of buckets */
+    uint64_t         hash_mask;
+    size_t           num_selective;
+    size_t           num_wild;
+    size_t           num_unexpected;
+    ucs_list_link_t  wild;        /* posted receives that are not selective */
+    ucs_list_link_t  arrival;     /* all unexpected messages */
+    uint64_t         sn;
+} ucp_tag_match_t;
+
+ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets);
+void ucp_tag_match_cleanup(ucp_tag_match_t *tm);
+
+/* Posts a receive (req->info.sender_tag and req->recv.mask are set). */
+void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req);
+
+/* Takes a posted receive back. */
+void ucp_tag_match_unpost(ucp_tag_match_t *tm, ucp_request_t *req);
+
+/* Forgets every posted receive: the worker ends. */
+void ucp_tag_match_drop_expected(ucp_tag_match_t *tm);
+
+/* Keeps a message for later. */
+void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
+
+/* The first message that has arrived and matches; it stays unless `remove`. */
+ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove);
+
+/* The wildcard side of ucp_tag_match_arrive. */
+ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag, ucp_request_t *selective);
+
+UCS_INLINE size_t ucp_tag_match_bucket(const ucp_tag_match_t *tm, uint64_t tag)
+{
+    return ((tag & tm->hash_mask) * 0x9e3779b97f4a7c15ull) >> tm->shift;
+}
+
+/* The receive that a message with this tag belongs to, taken off; NULL if none is posted. */
+UCS_INLINE ucp_request_t *ucp_tag_match_arrive(ucp_tag_match_t *tm, uint64_t tag)
+{
+    ucs_list_link_t *bucket = &tm->expected[ucp_tag_match_bucket(tm, tag)];
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, bucket, list) {
+        if (((req->info.sender_tag ^ tag) & req->recv.mask) == 0) {
+            goto found;
+        }
+    }
+    req = NULL;
+
+found:
+    if (ucs_unlikely(tm->num_wild != 0)) {
+        return ucp_tag_match_arrive_wild(tm, tag, req);
+    }
+    if (req != NULL) {
+        ucs_list_del(&req->list);
+        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
+        --tm->num_selective;
+    }
+    return req;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* Halyard: tagged receives and probes.
+ *
+ * A receive either takes a message that has arrived, and then may end inside the call, or is posted.
+ * Callbacks of receives may run inside the posting call, unlike those of sends.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/core/ep.h>
+#include <ucp/dt/dt.h>
+#include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
+#include <string.h>
+
+/* Gives a message that has arrived to a receive. */
+static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_worker_t *worker, ucp_request_t *req, ucp_recv_desc_t *desc,
+                                             const ucp_request_param_t *param)
+{
+    ucp_wire_ats_t ats;
+    ucp_wire_rts_t rts;
+    ucs_status_t status;
+
+    if (desc->kind == UCP_TAG_MSG_RTS) {
+        memcpy(&rts, desc + 1, sizeof(rts));
+        ucp_rndv_recv_start(req, desc->peer, &rts);
+        ucp_worker_data_put(desc);
+        return ucp_request_handle(req);
+    }
+
+    status = ucp_eager_deliver(req, desc->tag, desc + 1, desc->length);
+    if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {
+        ats = (ucp_wire_ats_t){.send_id = desc->request_id, .status = UCS_OK};
+        ucp_peer_send_control(desc->peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+    }
+    ucp_worker_data_put(desc);
+    (void)worker;
+
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
+        ucp_request_complete(req, status); /* the user may free it in the callback; the handle is only a name then */
+        return ucp_request_handle(req);
+    }
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        *param->recv_info.tag_info = req->info;
+    }
+    return ucp_request_end_immediately(req, status);
+}
+
+/* A receive request for the buffer; NULL and *status_p on failure. */
+UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffer, size_t count,
+                                               const ucp_request_param_t *param, ucs_status_t *status_p)
+{
+    ucp_request_t *req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
+
+    if (ucs_unlikely(req == NULL)) {
+        *status_p = UCS_ERR_NO_MEMORY;
+        return NULL;
+    }
+    req->recv.step = UCP_RECV_POSTED;
+    if (ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE))) {
+        req->buffer   = buffer;
+        req->length   = count;
+        req->datatype = ucp_dt_make_contig(1);
+        return req;
+    }
+    *status_p = ucp_dt_start(req, buffer, count, param->datatype, 0);
+    if (*status_p != UCS_OK) {
+        ucp_request_end_immediately(req, *status_p);
+        return NULL;
+    }
+    return req;
+}
+
+ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag, ucp_tag_t tag_mask,
+                                  const ucp_request_param_t *param)
+{
+    ucp_recv_desc_t *desc = NULL;
+    ucs_status_ptr_t ptr;
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    ucp_worker_lock(worker);
+    req = ucp_tag_recv_request(worker, buffer, count, param, &status);
+    if (ucs_unlikely(req == NULL)) {
+        ucp_worker_unlock(worker);
+        return UCS_STATUS_PTR(status);
+    }
+    if (worker->tag_match.num_unexpected != 0) {
+        desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, 1);
+    }
+
+    if (desc != NULL) {
+        ptr = ucp_tag_recv_arrived(worker, req, desc, param);
+    } else {
+        if (ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO)) {
+            req->user_info = param->recv_info.tag_info;
+            ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
+        }
+        req->info.sender_tag = tag;
+        req->recv.mask       = tag_mask;
+        ucp_tag_match_post(&worker->tag_match, req);
+        ptr = ucp_request_handle(req);
+    }
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask, int remove,
+                                   ucp_tag_recv_info_t *info)
+{
+    ucp_recv_desc_t *desc;
+
+    ucp_worker_lock(worker);
+    desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, remove);
+    if (desc != NULL) {
+        info->sender_tag = desc->tag;
+        info->length     = desc->length;
+    }
+    ucp_worker_unlock(worker);
+    return desc;
+}
+
+ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_message_h message,
+                                      const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ptr;
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    ucp_worker_lock(worker);
+    req = ucp_tag_recv_request(worker, buffer, count, param, &status);
+    if (req == NULL) {
+        ptr = UCS_STATUS_PTR(status);
+    } else {
+        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+            req->user_info = param->recv_info.tag_info;
+            ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
+        }
+        ptr = ucp_tag_recv_arrived(worker, req, message, param);
+    }
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+/* ---- older forms: never NULL ---- */
+
+static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype, ucp_tag_recv_callback_t cb)
+{
+    param->op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param->cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb;
+    param->datatype     = datatype;
+}
+
+ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype,
+                                 ucp_tag_t tag, ucp_tag_t tag_mask, ucp_tag_recv_callback_t cb)
+{
+    ucp_request_param_t param;
+
+    ucp_tag_recv_nb_param(&param, datatype, cb);
+    return ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
+}
+
+ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype,
+                                     ucp_tag_message_h message, ucp_tag_recv_callback_t cb)
+{
+    ucp_request_param_t param;
+
+    ucp_tag_recv_nb_param(&param, datatype, cb);
+    return ucp_tag_msg_recv_nbx(worker, buffer, count, message, &param);
+}
+
+ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype, ucp_tag_t tag,
+                              ucp_tag_t tag_mask, void *req)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST,
+        .datatype     = datatype,
+        .request      = req
+    };
+    ucs_status_ptr_t ptr = ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
+
+    return (UCS_PTR_IS_ERR(ptr)) ? UCS_PTR_RAW_STATUS(ptr) : UCS_OK; /* the request tells the rest */
+}

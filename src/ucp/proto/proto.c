@@ -1,0 +1,264 @@
+/* Halyard: protocol selection.
+ *
+ * The cost of a protocol is a sum of the lanes' linear terms: a message costs its overhead and latency
+ * and its bytes; a rendezvous adds the messages of its hand-shake to its copy. The lower envelope over
+ * the sizes is found by probing sizes in steps of a quarter of an octave: costs are linear, so between
+ * two probes with the same winner there is no other one that would matter.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/proto/proto.h>
+#include <ucp/wire/wire.h>
+#include <math.h>
+#include <string.h>
+
+const char *const ucp_proto_names[UCP_PROTO_LAST] = {
+    [UCP_PROTO_EAGER]     = "eager",
+    [UCP_PROTO_RNDV_GET]  = "rndv/get",
+    [UCP_PROTO_RNDV_PUT]  = "rndv/put",
+    [UCP_PROTO_RNDV_BOTH] = "rndv/both",
+    [UCP_PROTO_RNDV_AM]   = "rndv/am"
+};
+
+/* One row: may it be used (else why not), and what does it cost. */
+typedef struct {
+    const char *(*applies)(const ucp_proto_config_t *config, const ucp_options_t *options);
+    double (*time_ns)(const ucp_proto_config_t *config, double length);
+    ucp_rndv_scheme_t scheme; /* the option's value that asks for it; AUTO: not a rendezvous */
+} ucp_proto_row_t;
+
+static double ucp_proto_message_ns(const ucp_proto_config_t *config, double length)
+{
+    const uct_limits_t *am = &config->lanes.am;
+
+    return am->overhead_ns + am->latency_ns + (length / am->bytes_per_ns);
+}
+
+static double ucp_proto_copy_ns(const uct_limits_t *limits, double length)
+{
+    return limits->overhead_ns + limits->latency_ns + (length / limits->bytes_per_ns);
+}
+
+static const char *ucp_proto_always(const ucp_proto_config_t *config UCS_UNUSED,
+                                    const ucp_options_t *options UCS_UNUSED)
+{
+    return NULL;
+}
+
+static const char *ucp_proto_has_get(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+{
+    return (config->lanes.get.max > 0) ? NULL : config->lanes.copy_reason;
+}
+
+static const char *ucp_proto_has_put(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+{
+    return (config->lanes.put.max > 0) ? NULL : config->lanes.copy_reason;
+}
+
+static const char *ucp_proto_has_both(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+{
+    if ((config->lanes.get.max == 0) || (config->lanes.put.max == 0)) {
+        return config->lanes.copy_reason;
+    }
+    return config->lanes.has_sync ? NULL : "the lane for messages has no words that both sides can claim by";
+}
+
+static double ucp_proto_eager_ns(const ucp_proto_config_t *config, double length)
+{
+    return (length > (double)config->eager_max) ? INFINITY : ucp_proto_message_ns(config, length);
+}
+
+static double ucp_proto_get_ns(const ucp_proto_config_t *config, double length)
+{
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_copy_ns(&config->lanes.get, length) +
+           config->lanes.am.overhead_ns; /* of ATS: its latency is not waited for */
+}
+
+static double ucp_proto_put_ns(const ucp_proto_config_t *config, double length)
+{
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
+           ucp_proto_copy_ns(&config->lanes.put, length) + ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
+}
+
+/* Both copy at the same time; together they end when half of what they do one after the other is done,
+ * plus the FIN, whose way the receiver can use for another chunk only in part. */
+static double ucp_proto_both_ns(const ucp_proto_config_t *config, double length)
+{
+    double start = ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) + config->lanes.am.overhead_ns;
+
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+           (start + ucp_proto_copy_ns(&config->lanes.get, length / 2) + ucp_proto_copy_ns(&config->lanes.put, length / 2)) / 2 +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
+}
+
+static double ucp_proto_am_ns(const ucp_proto_config_t *config, double length)
+{
+    double pieces = ceil(length / (double)(config->eager_max - sizeof(ucp_wire_data_t)));
+
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
+           ucp_proto_message_ns(config, length) + (pieces * config->lanes.am.overhead_ns);
+}
+
+static const ucp_proto_row_t ucp_proto_rows[UCP_PROTO_LAST] = {
+    [UCP_PROTO_EAGER]     = {ucp_proto_always, ucp_proto_eager_ns, UCP_RNDV_SCHEME_AUTO},
+    [UCP_PROTO_RNDV_GET]  = {ucp_proto_has_get, ucp_proto_get_ns, UCP_RNDV_SCHEME_GET},
+    [UCP_PROTO_RNDV_PUT]  = {ucp_proto_has_put, ucp_proto_put_ns, UCP_RNDV_SCHEME_PUT},
+    [UCP_PROTO_RNDV_BOTH] = {ucp_proto_has_both, ucp_proto_both_ns, UCP_RNDV_SCHEME_BOTH},
+    [UCP_PROTO_RNDV_AM]   = {ucp_proto_always, ucp_proto_am_ns, UCP_RNDV_SCHEME_AM}
+};
+
+double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length)
+{
+    return ucp_proto_rows[proto].time_ns(config, (double)length);
+}
+
+/* The cheapest usable row for a size; `first`: EAGER, or RNDV_GET to leave eager out. */
+static ucp_proto_id_t ucp_proto_best(const ucp_proto_config_t *config, const uint8_t *usable, ucp_proto_id_t first,
+                                     size_t length)
+{
+    ucp_proto_id_t best = UCP_PROTO_RNDV_AM;
+    double best_ns      = INFINITY;
+    ucp_proto_id_t proto;
+    double time_ns;
+
+    for (proto = first; proto < UCP_PROTO_LAST; ++proto) {
+        time_ns = usable[proto] ? ucp_proto_time_ns(config, proto, length) : INFINITY;
+        if (time_ns < best_ns) {
+            best    = proto;
+            best_ns = time_ns;
+        }
+    }
+    return best;
+}
+
+/* Next size to probe; ends with SIZE_MAX. */
+static size_t ucp_proto_next_size(size_t size)
+{
+    return (size < 64) ? size + 16 : (size > ((size_t)1 << 40)) ? SIZE_MAX : size + (size / 4);
+}
+
+/* The size up to which eager is used where the user has said so; SIZE_MAX - 1 (auto) otherwise. */
+static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, const ucp_options_t *options, size_t length)
+{
+    return (options->rndv_thresh != UCS_CONFIG_AUTO_SIZE) && (length < options->rndv_thresh) &&
+           (length <= config->eager_max);
+}
+
+static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const ucp_options_t *options,
+                                 const uint8_t *usable, ucp_proto_id_t first, ucp_proto_range_t *ranges)
+{
+    unsigned count = 0;
+    size_t size, next;
+
+    for (size = 0;; size = next) {
+        int forced           = 0;
+        ucp_proto_id_t proto = ucp_proto_best(config, usable, first, size);
+
+        if ((first == UCP_PROTO_EAGER) && (options->rndv_thresh != UCS_CONFIG_AUTO_SIZE)) {
+            forced = 1;
+            proto  = ucp_proto_is_eager_forced(config, options, size) ?
+                     UCP_PROTO_EAGER : ucp_proto_best(config, usable, UCP_PROTO_RNDV_GET, size);
+        }
+        next = ucp_proto_next_size(size);
+        /* Do not step over the ends of what one message can carry and of what the user has set. */
+        if ((size < config->eager_max) && (next > config->eager_max)) {
+            next = config->eager_max;
+        } else if (size == config->eager_max) {
+            next = config->eager_max + 1;
+        }
+        if ((size < options->rndv_thresh) && (next > options->rndv_thresh)) {
+            next = options->rndv_thresh;
+        }
+
+        if ((count > 0) && ((ranges[count - 1].proto == proto) || (count == UCP_PROTO_RANGES))) {
+            ranges[count - 1].max = next - 1;
+        } else {
+            ranges[count].proto  = proto;
+            ranges[count].forced = forced;
+            ranges[count].max    = next - 1;
+            ++count;
+        }
+        if (size == SIZE_MAX) {
+            ranges[count - 1].max = SIZE_MAX;
+            return count;
+        }
+    }
+}
+
+static int ucp_proto_is_used(const ucp_proto_range_t *ranges, unsigned count, ucp_proto_id_t proto)
+{
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        if (ranges[i].proto == proto) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *options)
+{
+    uint8_t usable[UCP_PROTO_LAST];
+    ucp_proto_id_t proto;
+    const char *reason;
+
+    config->eager_max = config->lanes.am.max - sizeof(ucp_wire_eager_t);
+    for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
+        reason = ucp_proto_rows[proto].applies(config, options);
+        if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) && (proto != UCP_PROTO_EAGER) &&
+            (options->rndv_scheme != ucp_proto_rows[proto].scheme)) {
+            reason = "switched off by UCX_RNDV_SCHEME";
+        }
+        usable[proto] = (reason == NULL);
+        snprintf(config->reason[proto], UCT_REASON_MAX, "%s", (reason == NULL) ? "" : reason);
+    }
+
+    config->num_send = ucp_proto_ranges(config, options, usable, UCP_PROTO_EAGER, config->send);
+    config->num_recv = ucp_proto_ranges(config, options, usable, UCP_PROTO_RNDV_GET, config->recv);
+    for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
+        if (usable[proto] && !ucp_proto_is_used(config->send, config->num_send, proto)) {
+            snprintf(config->reason[proto], UCT_REASON_MAX, "slower than the others at every size");
+        }
+    }
+}
+
+static void ucp_proto_append_size(ucs_string_buffer_t *strb, size_t size)
+{
+    if (size == SIZE_MAX) {
+        ucs_string_buffer_appendf(strb, "inf");
+    } else {
+        ucs_string_buffer_appendf(strb, "%zu", size);
+    }
+}
+
+void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix, ucs_string_buffer_t *strb)
+{
+    ucp_proto_id_t proto;
+    size_t from = 0;
+    unsigned i;
+
+    ucs_string_buffer_appendf(strb, "%stagged messages from host memory: messages by %s, single copy by %s\n",
+                              prefix, config->lanes.am_name,
+                              (config->lanes.copy_name == NULL) ? "none" : config->lanes.copy_name);
+    for (i = 0; i < config->num_send; ++i) {
+        const ucp_proto_range_t *range = &config->send[i];
+
+        ucs_string_buffer_appendf(strb, "%s%12zu..", prefix, from);
+        ucp_proto_append_size(strb, range->max);
+        ucs_string_buffer_appendf(strb, " %s: predicted %.2f us at %zu%s\n", ucp_proto_names[range->proto],
+                                  ucp_proto_time_ns(config, range->proto, from) / 1e3, from,
+                                  range->forced ? " (UCX_RNDV_THRESH)" : "");
+        from = range->max + 1;
+    }
+    for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
+        if (config->reason[proto][0] != '\0') {
+            ucs_string_buffer_appendf(strb, "%s%12s not used: %s\n", prefix, ucp_proto_names[proto],
+                                      config->reason[proto]);
+        }
+    }
+}

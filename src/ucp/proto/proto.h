@@ -1,0 +1,73 @@
+/* Halyard: protocol selection: which protocol moves a message of a given size over given lanes, and why.
+ *
+ * A protocol is a row: when it applies, and what it costs as a linear function of the size. Selection is a
+ * pure function of the lanes' limits and the options, so both sides of a transfer reach the same result.
+ * The outcome of each row (chosen, or the reason why not) is kept as text for UCX_PROTO_INFO.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_PROTO_PROTO_H
+#define UCP_PROTO_PROTO_H
+
+#include <ucp/core/context.h>
+#include <ucs/ds/strbuf.h>
+#include <uct/api/uct_tl.h>
+
+#define UCP_PROTO_CONFIGS 8 /* different sets of lanes that one worker can meet */
+#define UCP_PROTO_RANGES  8
+
+typedef enum {
+    UCP_PROTO_EAGER,     /* one message */
+    UCP_PROTO_RNDV_GET,  /* announced; the receiver reads */
+    UCP_PROTO_RNDV_PUT,  /* announced; the sender writes */
+    UCP_PROTO_RNDV_BOTH, /* announced; each side copies a part */
+    UCP_PROTO_RNDV_AM,   /* announced; sent in pieces through messages */
+    UCP_PROTO_LAST
+} ucp_proto_id_t;
+
+/* What the choice depends on. */
+typedef struct {
+    uct_limits_t am;         /* am_short: contiguous messages */
+    uct_limits_t get, put;   /* of the copy lane; max 0 without one */
+    int          has_sync;   /* the messaging lane has common words */
+    const char  *am_name;    /* transports, for the text */
+    const char  *copy_name;
+    char         copy_reason[UCT_REASON_MAX]; /* why there is no copy lane */
+} ucp_proto_lanes_t;
+
+typedef struct {
+    size_t         max;      /* largest message of this range, inclusive */
+    ucp_proto_id_t proto;
+    int            forced;   /* by an option rather than by cost */
+} ucp_proto_range_t;
+
+typedef struct {
+    ucp_proto_lanes_t lanes;
+    unsigned          tl[2];          /* key: transport of each role, UINT_MAX for none */
+    size_t            eager_max;      /* bytes of payload that one message can carry */
+    unsigned          num_send, num_recv;
+    ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
+    ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
+    char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
+} ucp_proto_config_t;
+
+extern const char *const ucp_proto_names[UCP_PROTO_LAST];
+
+/* Fills ranges and reasons from lanes and options. Pure. */
+void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *options);
+
+/* Predicted time of one message, in ns; infinity where the protocol does not apply. */
+double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length);
+
+/* Table of ranges and reasons, a line each, beginning with `prefix`. */
+void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix, ucs_string_buffer_t *strb);
+
+UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)
+{
+    while (length > ranges->max) {
+        ++ranges;
+    }
+    return ranges->proto;
+}
+
+#endif

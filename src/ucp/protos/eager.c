@@ -1,0 +1,176 @@
+/* Halyard: eager protocol.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/dt/dt.h>
+#include <ucp/protos/eager.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+/* ---- sender ---- */
+
+static size_t ucp_eager_pack(void *dest, void *arg, size_t max)
+{
+    ucp_request_t *req    = arg;
+    ucp_wire_eager_t head = {req->info.sender_tag};
+
+    memcpy(dest, &head, sizeof(head));
+    return sizeof(head) + ucp_dt_pack(req, 0, (char *)dest + sizeof(head), max - sizeof(head));
+}
+
+static void ucp_eager_sync_head(const ucp_request_t *req, ucp_wire_eager_sync_t *head)
+{
+    head->tag        = req->info.sender_tag;
+    head->worker_id  = ucp_uid_id(req->worker->uid);
+    head->request_id = req->send.id;
+}
+
+static size_t ucp_eager_sync_pack(void *dest, void *arg, size_t max)
+{
+    ucp_wire_eager_sync_t head;
+
+    ucp_eager_sync_head(arg, &head);
+    memcpy(dest, &head, sizeof(head));
+    return sizeof(head) + ucp_dt_pack(arg, 0, (char *)dest + sizeof(head), max - sizeof(head));
+}
+
+static ucs_status_t ucp_eager_send_sync(ucp_request_t *req, uct_ep_t *lane)
+{
+    ucp_wire_eager_sync_t head;
+    ucs_status_t status;
+    uct_iov_t iov[2];
+    size_t length;
+
+    status = ucp_peer_send_hello(req->send.peer);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (!ucp_dt_is_contig(req->datatype)) {
+        return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER_SYNC, ucp_eager_sync_pack, req, &length);
+    }
+    ucp_eager_sync_head(req, &head);
+    iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
+    iov[1] = (uct_iov_t){req->buffer, req->length, NULL};
+    return lane->ops->am_short_iov(lane, UCP_WIRE_EAGER_SYNC, iov, 2);
+}
+
+ucs_status_t ucp_eager_send(ucp_request_t *req)
+{
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    size_t length;
+
+    if (req->send.is_sync) {
+        return ucp_eager_send_sync(req, lane);
+    }
+    if (!ucp_dt_is_contig(req->datatype)) {
+        return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER, ucp_eager_pack, req, &length);
+    }
+    return lane->ops->am_short(lane, UCP_WIRE_EAGER, req->info.sender_tag, req->buffer, req->length);
+}
+
+/* ---- receiver ---- */
+
+ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload, size_t length)
+{
+    ucs_status_t status = UCS_OK;
+    size_t room;
+
+    req->info.sender_tag = tag;
+    req->info.length     = length;
+    if (ucs_likely(ucp_dt_is_contig(req->datatype) && (length <= req->length))) {
+        ucp_copy(req->buffer, payload, length);
+        return UCS_OK;
+    }
+
+    room = ucs_min(length, req->length);
+    if (room < length) {
+        status = UCS_ERR_MESSAGE_TRUNCATED;
+    }
+    if (room > 0) {
+        ucs_status_t unpack_status = ucp_dt_unpack(req, 0, payload, room);
+
+        if (unpack_status != UCS_OK) {
+            status = unpack_status;
+        }
+    }
+    return status;
+}
+
+static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind, uint64_t tag,
+                                              ucp_peer_t *peer, uint64_t request_id, const void *payload,
+                                              size_t length)
+{
+    ucp_recv_desc_t *desc = ucp_worker_data_get(worker, sizeof(*desc) + length);
+
+    if (desc == NULL) {
+        ucs_error("no memory to keep a message of %zu bytes with tag 0x%lx: it is lost", length,
+                  (unsigned long)tag);
+        return;
+    }
+    desc->tag        = tag;
+    desc->length     = length;
+    desc->peer       = peer;
+    desc->request_id = request_id;
+    desc->kind       = (uint8_t)kind;
+    memcpy(desc + 1, payload, length);
+    ucp_tag_match_add_unexpected(&worker->tag_match, desc);
+}
+
+void ucp_eager_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_request_t *req;
+    uint64_t tag;
+
+    if (ucs_unlikely(length < sizeof(ucp_wire_eager_t))) {
+        ucs_warn("peer sent an EAGER of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&tag, data, sizeof(tag));
+    length -= sizeof(ucp_wire_eager_t);
+    data    = (const char *)data + sizeof(ucp_wire_eager_t);
+
+    req = ucp_tag_match_arrive(&worker->tag_match, tag);
+    if (ucs_likely(req != NULL)) {
+        ucp_request_complete(req, ucp_eager_deliver(req, tag, data, length));
+    } else {
+        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, data, length);
+    }
+}
+
+void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_wire_eager_sync_t head;
+    ucp_wire_ats_t ats;
+    ucp_request_t *req;
+    ucp_peer_t *peer;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_EAGER_SYNC, length)) {
+        ucs_warn("peer sent an EAGER_SYNC of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    peer = ucp_peer_find(worker, head.worker_id);
+    if (peer == NULL) {
+        ucs_warn("peer 0x%lx sent a message that needs an answer without a HELLO before: dropped",
+                 (unsigned long)head.worker_id);
+        return;
+    }
+    length -= sizeof(head);
+    data    = (const char *)data + sizeof(head);
+
+    req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
+    if (req == NULL) {
+        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, peer, head.request_id, data, length);
+        return;
+    }
+    ats = (ucp_wire_ats_t){.send_id = head.request_id, .status = UCS_OK};
+    ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+    ucp_request_complete(req, ucp_eager_deliver(req, head.tag, data, length));
+}

@@ -1,0 +1,317 @@
+/* Halyard: rendezvous, the receiver's side, which chooses how the data moves.
+ *
+ * States (ucp_recv_step_t): GET or BOTH (reading, a chunk a turn) -> WAIT (the peer delivers the rest) -> end. The
+ * request ends when all bytes are there; every contribution (own reads, FIN, DATA) is counted once and checked
+ * against what is still missing.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/dt/dt.h>
+#include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_RNDV_GET_CHUNK  ((size_t)512 * 1024)
+#define UCP_RNDV_BOTH_MIN   ((size_t)16 * 1024)
+#define UCP_RNDV_BOTH_MAX   ((size_t)256 * 1024)
+#define UCP_RNDV_BOTH_PARTS 8
+
+static void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
+{
+    ucp_wire_ats_t ats = {.send_id = req->recv.send_id, .status = status};
+
+    ucp_peer_send_control(req->recv.peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+}
+
+static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags)
+{
+    ucp_wire_rtr_t rtr = {
+        .send_id = req->recv.send_id,
+        .recv_id = req->recv.id,
+        .address = (uintptr_t)req->buffer,
+        .offset  = offset,
+        .length  = length,
+        .flags   = flags,
+        .chunk   = req->recv.chunk
+    };
+
+    ucp_peer_send_control(req->recv.peer, UCP_WIRE_RTR, &rtr, sizeof(rtr));
+}
+
+static void ucp_rndv_recv_check_end(ucp_request_t *req)
+{
+    if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
+        ucp_request_complete(req, req->recv.result);
+    }
+}
+
+/* ---- choice ---- */
+
+static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+{
+    ucp_proto_id_t proto;
+    uct_ep_t *am = peer->lanes[UCP_LANE_AM];
+
+    if (!ucp_dt_is_contig(req->datatype) || !(rts->flags & UCP_WIRE_RTS_CONTIG) || !ucp_peer_can_copy(peer)) {
+        return UCP_PROTO_RNDV_AM;
+    }
+    proto = ucp_proto_lookup(peer->proto->recv, req->recv.total);
+    if ((proto == UCP_PROTO_RNDV_BOTH) &&
+        (!(rts->flags & UCP_WIRE_RTS_SYNC) ||
+         (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) != UCS_OK))) {
+        return UCP_PROTO_RNDV_GET; /* no word, or not connected yet in this direction */
+    }
+    return proto;
+}
+
+static uint32_t ucp_rndv_both_chunk(size_t total)
+{
+    size_t chunk = ucs_align_up(total / UCP_RNDV_BOTH_PARTS, (size_t)4096);
+
+    return (uint32_t)ucs_max(ucs_min(chunk, UCP_RNDV_BOTH_MAX), UCP_RNDV_BOTH_MIN);
+}
+
+void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+{
+    req->info.sender_tag  = rts->tag;
+    req->info.length      = rts->length;
+    req->recv.peer        = peer;
+    req->recv.send_id     = rts->request_id;
+    req->recv.remote_addr = rts->address;
+    req->recv.total       = ucs_min((size_t)rts->length, req->length);
+    req->recv.result      = (rts->length > req->length) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
+    req->recv.received    = 0;
+    req->recv.offset      = 0;
+    req->recv.chunk       = 0;
+    req->recv.step        = UCP_RECV_WAIT;
+    req->held            |= UCP_REQUEST_HOLDS_LIST;
+    ucs_list_add_tail(&peer->recvs, &req->list);
+
+    if ((peer->status != UCS_OK) || (ucs_ptr_map_put(&req->worker->ids, req, &req->recv.id) != UCS_OK)) {
+        req->recv.result = (peer->status != UCS_OK) ? peer->status : UCS_ERR_NO_MEMORY;
+        req->recv.total  = 0;
+    } else {
+        req->held |= UCP_REQUEST_HOLDS_ID;
+    }
+    if (req->recv.total == 0) {
+        ucp_rndv_send_ats(req, UCS_OK);
+        ucp_request_add_work(req); /* ends from progress */
+        return;
+    }
+
+    switch (ucp_rndv_choose(req, peer, rts)) {
+    case UCP_PROTO_RNDV_GET:
+        req->recv.step = UCP_RECV_GET;
+        ucp_request_add_work(req);
+        break;
+    case UCP_PROTO_RNDV_BOTH:
+        req->recv.step  = UCP_RECV_BOTH;
+        req->recv.chunk = ucp_rndv_both_chunk(req->recv.total);
+        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH);
+        ucp_request_add_work(req);
+        break;
+    case UCP_PROTO_RNDV_PUT:
+        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_LAST);
+        break;
+    default:
+        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+        break;
+    }
+}
+
+/* ---- reading ---- */
+
+static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t length)
+{
+    uct_ep_t *lane = req->recv.peer->lanes[UCP_LANE_COPY];
+    uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
+    ucs_status_t status;
+
+    if (req->recv.peer->copy_state != UCP_COPY_WORKS) {
+        return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
+    }
+    status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
+    if (status == UCS_OK) {
+        /* A peer may have claimed by FIN what we read: never count beyond the message. */
+        req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
+    } else {
+        ucp_peer_copy_failed(req->recv.peer, status);
+    }
+    return status;
+}
+
+/* Reading is refused: the sender delivers what is left from `offset` on. */
+static void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length)
+{
+    req->recv.step = UCP_RECV_WAIT;
+    ucp_rndv_send_rtr(req, offset, length, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+}
+
+static void ucp_rndv_recv_get_step(ucp_request_t *req)
+{
+    size_t length = ucs_min(req->recv.total - req->recv.offset, UCP_RNDV_GET_CHUNK);
+
+    if (ucs_unlikely(ucp_rndv_get(req, req->recv.offset, length) != UCS_OK)) {
+        ucp_rndv_ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset);
+        return;
+    }
+    req->recv.offset += length;
+    if (req->recv.offset < req->recv.total) {
+        ucp_request_add_work(req);
+        return;
+    }
+    req->recv.step = UCP_RECV_WAIT;
+    ucp_rndv_send_ats(req, UCS_OK);
+    ucp_rndv_recv_check_end(req);
+}
+
+static void ucp_rndv_recv_both_step(ucp_request_t *req)
+{
+    uint32_t num_chunks = (uint32_t)ucs_div_round_up(req->recv.total, (size_t)req->recv.chunk);
+    uint32_t index      = ucp_rndv_claim(req->recv.sync_word, num_chunks, 0);
+    size_t offset, length;
+    uint32_t count, first;
+
+    if (index == UINT32_MAX) {
+        req->recv.step = UCP_RECV_WAIT;
+        ucp_rndv_send_ats(req, UCS_OK);
+        ucp_rndv_recv_check_end(req);
+        return;
+    }
+
+    offset = (size_t)index * req->recv.chunk;
+    length = ucs_min(req->recv.total - offset, (size_t)req->recv.chunk);
+    if (ucs_unlikely(ucp_rndv_get(req, offset, length) != UCS_OK)) {
+        count = ucp_rndv_claim_rest(req->recv.sync_word, num_chunks, &first);
+        if (count > 0) { /* they follow the one that failed */
+            length = ucs_min(req->recv.total, (size_t)(first + count) * req->recv.chunk) - offset;
+        }
+        ucp_rndv_ask_for_rest(req, offset, length);
+        return;
+    }
+    ucp_request_add_work(req);
+}
+
+void ucp_rndv_recv_work(ucp_request_t *req)
+{
+    switch (req->recv.step) {
+    case UCP_RECV_GET:
+        ucp_rndv_recv_get_step(req);
+        break;
+    case UCP_RECV_BOTH:
+        ucp_rndv_recv_both_step(req);
+        break;
+    default:
+        ucp_rndv_recv_check_end(req);
+        break;
+    }
+}
+
+/* ---- messages of the sender ---- */
+
+void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_recv_desc_t *desc;
+    ucp_wire_rts_t rts;
+    ucp_request_t *req;
+    ucp_peer_t *peer;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_RTS, length)) {
+        ucs_warn("peer sent an RTS of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&rts, data, sizeof(rts));
+    peer = ucp_peer_find(worker, rts.worker_id);
+    if (peer == NULL) {
+        ucs_warn("peer 0x%lx announced a message without a HELLO before: dropped", (unsigned long)rts.worker_id);
+        return;
+    }
+
+    req = ucp_tag_match_arrive(&worker->tag_match, rts.tag);
+    if (req != NULL) {
+        ucp_rndv_recv_start(req, peer, &rts);
+        return;
+    }
+    desc = ucp_worker_data_get(worker, sizeof(*desc) + sizeof(rts));
+    if (desc == NULL) {
+        ucs_error("no memory to keep the announcement of a message with tag 0x%lx: it is lost",
+                  (unsigned long)rts.tag);
+        return;
+    }
+    desc->tag        = rts.tag;
+    desc->length     = rts.length;
+    desc->peer       = peer;
+    desc->request_id = rts.request_id;
+    desc->kind       = UCP_TAG_MSG_RTS;
+    memcpy(desc + 1, &rts, sizeof(rts));
+    ucp_tag_match_add_unexpected(&worker->tag_match, desc);
+}
+
+/* A receive that waits for `length` bytes more, or NULL. */
+static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length, const char *what)
+{
+    ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
+
+    if ((req == NULL) || (req->kind != UCP_REQUEST_TAG_RECV)) {
+        ucs_debug("%s for a receive that has ended: dropped", what);
+        return NULL;
+    }
+    if (length > req->recv.total - req->recv.received) {
+        ucs_warn("%s for more bytes than the message has left: dropped", what);
+        return NULL;
+    }
+    return req;
+}
+
+void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_data_t head;
+    ucp_request_t *req;
+    ucs_status_t status;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_DATA, length)) {
+        ucs_warn("peer sent a DATA of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    length -= sizeof(head);
+    req     = ucp_rndv_find_recv(arg, head.recv_id, length, "DATA");
+    if (req == NULL) {
+        return;
+    }
+    if (head.offset > req->recv.total - length) {
+        ucs_warn("peer sent DATA that ends behind the message: dropped");
+        return;
+    }
+
+    status = ucp_dt_unpack(req, head.offset, (const char *)data + sizeof(head), length);
+    if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
+        req->recv.result = status;
+    }
+    req->recv.received += length;
+    ucp_rndv_recv_check_end(req);
+}
+
+void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_fin_t fin;
+    ucp_request_t *req;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_FIN, length)) {
+        ucs_warn("peer sent a FIN of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&fin, data, sizeof(fin));
+    req = ucp_rndv_find_recv(arg, fin.recv_id, fin.length, "FIN");
+    if (req != NULL) {
+        req->recv.received += fin.length;
+        ucp_rndv_recv_check_end(req);
+    }
+}

@@ -1,0 +1,370 @@
+/* Halyard: rendezvous, the sender's side.
+ *
+ * States (ucp_send_step_t): RTS -> WAIT -> PUT (writing, a chunk a turn) -> DATA (pieces) -> end; which of them
+ * are visited is the receiver's choice. The request ends when nothing is left to deliver and, unless an RTR
+ * said that none will come, ATS has arrived.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/dt/dt.h>
+#include <ucp/protos/rndv.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
+
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_chunks, int from_back)
+{
+    uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
+    uint32_t front, back;
+
+    do {
+        front = (uint32_t)old;
+        back  = (uint32_t)(old >> 32);
+        if ((front >= num_chunks) || (back >= num_chunks - front)) {
+            return UINT32_MAX;
+        }
+        /* The word orders nothing but itself: the data is ordered by the messages. */
+    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + (from_back ? ((uint64_t)1 << 32) : 1),
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return from_back ? num_chunks - 1 - back : front;
+}
+
+uint32_t ucp_rndv_claim_rest(_Atomic uint64_t *word, uint32_t num_chunks, uint32_t *first_p)
+{
+    uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
+    uint32_t front, back;
+
+    do {
+        front = (uint32_t)old;
+        back  = (uint32_t)(old >> 32);
+        if ((front >= num_chunks) || (back >= num_chunks - front)) {
+            return 0;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + (num_chunks - back - front),
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *first_p = front;
+    return num_chunks - back - front;
+}
+
+/* ---- announcement ---- */
+
+/* A word that both sides can claim by, where they may both copy. Doing without is always possible. */
+static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
+{
+    ucp_peer_t *peer = req->send.peer;
+    uct_iface_t *am  = peer->lanes[UCP_LANE_AM]->iface;
+
+    if (!(req->held & UCP_REQUEST_HOLDS_SYNC)) {
+        if (!peer->proto->lanes.has_sync ||
+            (ucp_proto_lookup(peer->proto->recv, req->length) != UCP_PROTO_RNDV_BOTH) ||
+            (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
+            return;
+        }
+        req->held |= UCP_REQUEST_HOLDS_SYNC;
+    }
+    rts->sync_index = req->send.sync_index;
+    rts->flags     |= UCP_WIRE_RTS_SYNC;
+}
+
+ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
+{
+    uct_ep_t *lane     = req->send.peer->lanes[UCP_LANE_AM];
+    ucp_wire_rts_t rts = {
+        .tag        = req->info.sender_tag,
+        .worker_id  = ucp_uid_id(req->worker->uid),
+        .request_id = req->send.id,
+        .length     = req->length
+    };
+    uct_iov_t iov      = {&rts, sizeof(rts), NULL};
+    ucs_status_t status;
+
+    status = ucp_peer_send_hello(req->send.peer);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
+        rts.flags   = UCP_WIRE_RTS_CONTIG;
+        rts.address = (uintptr_t)req->buffer;
+        ucp_rndv_get_sync_word(req, &rts);
+    }
+    status = lane->ops->am_short_iov(lane, UCP_WIRE_RTS, &iov, 1);
+    if (status == UCS_OK) {
+        req->send.step      = UCP_SEND_WAIT;
+        req->send.needs_ats = 1;
+        req->send.num_data  = 0;
+        req->send.put_bytes = 0;
+    }
+    return status;
+}
+
+/* ---- delivery ---- */
+
+static void ucp_rndv_send_fin(ucp_request_t *req)
+{
+    ucp_wire_fin_t fin = {.recv_id = req->send.recv_id, .length = req->send.put_bytes, .status = UCS_OK};
+
+    if (req->send.put_bytes > 0) {
+        ucp_peer_send_control(req->send.peer, UCP_WIRE_FIN, &fin, sizeof(fin));
+        req->send.put_bytes = 0;
+    }
+}
+
+static void ucp_rndv_send_end(ucp_request_t *req)
+{
+    ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
+    if (req->send.needs_ats) {
+        req->send.step = UCP_SEND_WAIT;
+    } else {
+        ucp_request_complete(req, UCS_OK);
+    }
+}
+
+typedef struct {
+    ucp_request_t  *req;
+    ucp_wire_data_t head;
+    size_t          length;
+} ucp_rndv_piece_t;
+
+static size_t ucp_rndv_pack_piece(void *dest, void *arg, size_t max UCS_UNUSED)
+{
+    ucp_rndv_piece_t *piece = arg;
+
+    memcpy(dest, &piece->head, sizeof(piece->head));
+    piece->length = ucp_dt_pack(piece->req, piece->head.offset, (char *)dest + sizeof(piece->head), piece->length);
+    return sizeof(piece->head) + piece->length;
+}
+
+static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *piece)
+{
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    uct_iov_t iov[2];
+    size_t sent;
+
+    if (!ucp_dt_is_contig(req->datatype)) {
+        return lane->ops->am_bcopy(lane, UCP_WIRE_DATA, ucp_rndv_pack_piece, piece, &sent);
+    }
+    iov[0] = (uct_iov_t){&piece->head, sizeof(piece->head), NULL};
+    iov[1] = (uct_iov_t){(char *)req->buffer + piece->head.offset, piece->length, NULL};
+    return lane->ops->am_short_iov(lane, UCP_WIRE_DATA, iov, 2);
+}
+
+ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
+{
+    size_t piece_max = req->send.peer->proto->lanes.am.max - sizeof(ucp_wire_data_t);
+    ucp_rndv_piece_t piece;
+    ucs_status_t status;
+
+    piece.req          = req;
+    piece.head.recv_id = req->send.recv_id;
+    while (req->send.num_data > 0) {
+        piece.head.offset = req->send.data[0].offset;
+        piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
+        status            = ucp_rndv_send_piece(req, &piece);
+        if (status != UCS_OK) {
+            return status;
+        }
+        req->send.data[0].offset += piece.length;
+        if ((req->send.data[0].offset == req->send.data[0].end) || (piece.length == 0)) {
+            req->send.data[0] = req->send.data[1];
+            --req->send.num_data;
+        }
+    }
+    ucp_rndv_send_end(req);
+    return UCS_OK;
+}
+
+/* Queues the pieces behind what already waits; they are sent from progress. */
+static void ucp_rndv_start_data(ucp_request_t *req)
+{
+    ucs_status_t status;
+
+    req->send.step = UCP_SEND_DATA;
+    if (!uct_ep_has_pending(req->send.peer->lanes[UCP_LANE_AM])) {
+        status = ucp_rndv_send_data(req);
+        if (status != UCS_ERR_NO_RESOURCE) {
+            if (status != UCS_OK) {
+                ucp_request_complete(req, status);
+            }
+            return;
+        }
+    }
+    ucp_send_queue(req);
+}
+
+static void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
+{
+    if ((length > 0) && (req->send.num_data < ucs_array_size(req->send.data))) {
+        req->send.data[req->send.num_data].offset = offset;
+        req->send.data[req->send.num_data].end    = offset + length;
+        ++req->send.num_data;
+    }
+}
+
+static ucs_status_t ucp_rndv_put(ucp_request_t *req, size_t offset, size_t length)
+{
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_COPY];
+    uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
+
+    return lane->ops->put_zcopy(lane, &iov, 1, req->send.remote_addr + offset, NULL, NULL);
+}
+
+/* Writing is over: tell how much, then send the rest in pieces if there is one. */
+static void ucp_rndv_put_end(ucp_request_t *req)
+{
+    ucp_rndv_send_fin(req);
+    if (req->send.num_data > 0) {
+        ucp_rndv_start_data(req);
+    } else {
+        ucp_rndv_send_end(req);
+    }
+}
+
+static void ucp_rndv_put_step(ucp_request_t *req)
+{
+    size_t length;
+    size_t offset;
+    uint32_t index;
+    ucs_status_t status;
+
+    if (req->send.is_both) {
+        index = ucp_rndv_claim(req->send.sync_word,
+                               (uint32_t)ucs_div_round_up(req->send.end, (size_t)req->send.chunk), 1);
+        if (index == UINT32_MAX) {
+            ucp_rndv_put_end(req);
+            return;
+        }
+        offset = (size_t)index * req->send.chunk;
+        length = ucs_min(req->send.end - offset, (size_t)req->send.chunk);
+    } else {
+        offset = req->send.offset;
+        length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
+    }
+
+    status = ucp_rndv_put(req, offset, length);
+    if (ucs_unlikely(status != UCS_OK)) {
+        ucp_peer_copy_failed(req->send.peer, status);
+        ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);
+        ucp_rndv_put_end(req);
+        return;
+    }
+
+    req->send.put_bytes += length;
+    req->send.offset    += length;
+    if (!req->send.is_both && (req->send.offset == req->send.end)) {
+        ucp_rndv_put_end(req);
+    } else {
+        ucp_request_add_work(req);
+    }
+}
+
+void ucp_rndv_send_work(ucp_request_t *req)
+{
+    if (req->send.step == UCP_SEND_DONE) {
+        ucp_request_complete(req, UCS_OK);
+    } else {
+        ucp_rndv_put_step(req);
+    }
+}
+
+/* ---- answers of the receiver ---- */
+
+static ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what)
+{
+    ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
+
+    if ((req == NULL) || (req->kind != UCP_REQUEST_TAG_SEND)) {
+        ucs_debug("%s for a send that has ended: dropped", what);
+        return NULL;
+    }
+    return req;
+}
+
+static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)
+{
+    if ((rtr->offset > req->length) || (rtr->length > req->length - rtr->offset)) {
+        return 0;
+    }
+    switch (rtr->flags & UCP_WIRE_RTR_MODE) {
+    case UCP_WIRE_RTR_PUT:
+        return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype);
+    case UCP_WIRE_RTR_BOTH:
+        return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) && (rtr->offset == 0) &&
+               (rtr->chunk > 0) && (rtr->length / rtr->chunk < UINT32_MAX / 2);
+    case UCP_WIRE_RTR_DATA:
+        return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT);
+    default:
+        return 0;
+    }
+}
+
+void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_wire_rtr_t rtr;
+    ucp_request_t *req;
+    unsigned mode;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_RTR, length)) {
+        ucs_warn("peer sent an RTR of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&rtr, data, sizeof(rtr));
+    req = ucp_rndv_find_send(worker, rtr.send_id, "RTR");
+    if (req == NULL) {
+        return;
+    }
+    if (!ucp_rndv_rtr_is_valid(req, &rtr)) {
+        ucs_warn("peer sent an RTR that does not suit the message: dropped");
+        return;
+    }
+
+    mode              = rtr.flags & UCP_WIRE_RTR_MODE;
+    req->send.recv_id = rtr.recv_id;
+    if (rtr.flags & UCP_WIRE_RTR_LAST) {
+        req->send.needs_ats = 0;
+    }
+    if ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer)) {
+        req->send.step        = UCP_SEND_PUT;
+        req->send.is_both     = (mode == UCP_WIRE_RTR_BOTH);
+        req->send.remote_addr = rtr.address;
+        req->send.chunk       = rtr.chunk;
+        req->send.offset      = rtr.offset;
+        req->send.end         = rtr.offset + rtr.length;
+        ucp_request_add_work(req);
+        return;
+    }
+    if (mode == UCP_WIRE_RTR_BOTH) {
+        return; /* the receiver will claim everything itself */
+    }
+    ucp_rndv_add_data(req, rtr.offset, rtr.length);
+    if (req->send.step == UCP_SEND_WAIT) {
+        ucp_rndv_start_data(req); /* otherwise after the writing */
+    }
+}
+
+void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_ats_t ats;
+    ucp_request_t *req;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_ATS, length)) {
+        ucs_warn("peer sent an ATS of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&ats, data, sizeof(ats));
+    req = ucp_rndv_find_send(arg, ats.send_id, "ATS");
+    if (req == NULL) {
+        return;
+    }
+
+    req->send.needs_ats = 0;
+    if (req->send.step == UCP_SEND_WAIT) {
+        ucp_request_complete(req, ((ats.status < 0) && (ats.status > UCS_ERR_LAST)) ? (ucs_status_t)ats.status : UCS_OK);
+    }
+}

@@ -1,0 +1,166 @@
+/* Halyard: the table of messages, and their text form.
+ *
+ * The handlers live with the operations that own the messages (ops/, protos/, wireup/).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
+#include <ucp/wire/wire.h>
+#include <ucp/wireup/hello.h>
+#include <inttypes.h>
+#include <string.h>
+
+static void ucp_wire_print_hello(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_hello_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "version %u features 0x%x address of %zu bytes", msg.version, msg.features,
+                              length - sizeof(msg));
+}
+
+static void ucp_wire_print_eager(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_eager_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "tag 0x%" PRIx64 " payload %zu", msg.tag, length - sizeof(msg));
+}
+
+static void ucp_wire_print_eager_sync(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_eager_sync_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64 " payload %zu",
+                              msg.tag, msg.worker_id, msg.request_id, length - sizeof(msg));
+}
+
+static void ucp_wire_print_rts(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+{
+    ucp_wire_rts_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64 " length %" PRIu64
+                              " address 0x%" PRIx64 " sync %u flags 0x%x", msg.tag, msg.worker_id,
+                              msg.request_id, msg.length, msg.address, msg.sync_index, msg.flags);
+}
+
+static void ucp_wire_print_rtr(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+{
+    ucp_wire_rtr_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " recv 0x%" PRIx64 " address 0x%" PRIx64 " range %" PRIu64
+                              "+%" PRIu64 " flags 0x%x chunk %u", msg.send_id, msg.recv_id, msg.address,
+                              msg.offset, msg.length, msg.flags, msg.chunk);
+}
+
+static void ucp_wire_print_data(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_data_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " offset %" PRIu64 " payload %zu", msg.recv_id, msg.offset,
+                              length - sizeof(msg));
+}
+
+static void ucp_wire_print_fin(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+{
+    ucp_wire_fin_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " length %" PRIu64 " status %d", msg.recv_id, msg.length,
+                              msg.status);
+}
+
+static void ucp_wire_print_ats(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+{
+    ucp_wire_ats_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " status %d", msg.send_id, msg.status);
+}
+
+const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
+    [UCP_WIRE_HELLO] = {
+        .name          = "HELLO",
+        .header_length = sizeof(ucp_wire_hello_t),
+        .has_payload   = 1,
+        .handle        = ucp_hello_handle,
+        .print         = ucp_wire_print_hello
+    },
+    [UCP_WIRE_EAGER] = {
+        .name          = "EAGER",
+        .header_length = sizeof(ucp_wire_eager_t),
+        .has_payload   = 1,
+        .handle        = ucp_eager_handle,
+        .print         = ucp_wire_print_eager
+    },
+    [UCP_WIRE_EAGER_SYNC] = {
+        .name          = "EAGER_SYNC",
+        .header_length = sizeof(ucp_wire_eager_sync_t),
+        .has_payload   = 1,
+        .handle        = ucp_eager_sync_handle,
+        .print         = ucp_wire_print_eager_sync
+    },
+    [UCP_WIRE_RTS] = {
+        .name          = "RTS",
+        .header_length = sizeof(ucp_wire_rts_t),
+        .handle        = ucp_rndv_rts_handle,
+        .print         = ucp_wire_print_rts
+    },
+    [UCP_WIRE_RTR] = {
+        .name          = "RTR",
+        .header_length = sizeof(ucp_wire_rtr_t),
+        .handle        = ucp_rndv_rtr_handle,
+        .print         = ucp_wire_print_rtr
+    },
+    [UCP_WIRE_DATA] = {
+        .name          = "DATA",
+        .header_length = sizeof(ucp_wire_data_t),
+        .has_payload   = 1,
+        .handle        = ucp_rndv_data_handle,
+        .print         = ucp_wire_print_data
+    },
+    [UCP_WIRE_FIN] = {
+        .name          = "FIN",
+        .header_length = sizeof(ucp_wire_fin_t),
+        .handle        = ucp_rndv_fin_handle,
+        .print         = ucp_wire_print_fin
+    },
+    [UCP_WIRE_ATS] = {
+        .name          = "ATS",
+        .header_length = sizeof(ucp_wire_ats_t),
+        .handle        = ucp_rndv_ats_handle,
+        .print         = ucp_wire_print_ats
+    }
+};
+
+int ucp_wire_length_ok(unsigned id, size_t length)
+{
+    const ucp_wire_message_t *message;
+
+    if ((id >= UCP_WIRE_LAST) || (ucp_wire_table[id].handle == NULL)) {
+        return 0;
+    }
+
+    message = &ucp_wire_table[id];
+    return message->has_payload ? (length >= message->header_length) : (length == message->header_length);
+}
+
+void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    if (!ucp_wire_length_ok(id, length)) {
+        ucs_string_buffer_appendf(strb, "id %u of %zu bytes is no message", id, length);
+        return;
+    }
+
+    ucs_string_buffer_appendf(strb, "%s ", ucp_wire_table[id].name);
+    ucp_wire_table[id].print(data, length, strb);
+}

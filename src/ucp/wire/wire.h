@@ -1,0 +1,145 @@
+/* Halyard: every byte that one worker sends to another.
+ *
+ * All fields are of fixed width and little-endian, at offsets that are asserted below; what is not used
+ * is zero. A message is an active message whose id is a ucp_wire_id_t. Whoever reads one copies each
+ * field once, since a peer on the same node can change shared memory under the reader, and checks it
+ * before use. ucp_wire_table has one row a message: it drives dispatch, tracing and fuzzing.
+ *
+ * Rendezvous. The sender announces (RTS). The receiver moves the data by one of:
+ *   get   it reads the sender's buffer, then ATS
+ *   put   RTR with its buffer's address; the sender writes, then FIN
+ *   both  RTR, then both sides claim chunks through a word in common memory, the receiver from the front,
+ *         the sender from the back; FIN says how much the sender wrote, ATS that the receiver has read
+ *   data  RTR; the sender sends DATA messages
+ * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send ends when
+ * the range is delivered.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_WIRE_WIRE_H
+#define UCP_WIRE_WIRE_H
+
+#include <ucs/ds/strbuf.h>
+#include <ucs/type/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
+
+#define UCP_WIRE_VERSION 1
+
+typedef enum {
+    UCP_WIRE_HELLO = 1,  /* the sender's worker address; precedes the first message that needs an answer */
+    UCP_WIRE_EAGER,      /* tagged message, whole */
+    UCP_WIRE_EAGER_SYNC, /* the same; the sender waits for ATS, sent when it is matched */
+    UCP_WIRE_RTS,        /* tagged message, announced */
+    UCP_WIRE_RTR,        /* ready to receive: deliver this range */
+    UCP_WIRE_DATA,       /* a piece of an announced message */
+    UCP_WIRE_FIN,        /* the sender has written so many bytes */
+    UCP_WIRE_ATS,        /* the receiver needs the sender's buffer no more, or matched a sync message */
+    UCP_WIRE_LAST
+} ucp_wire_id_t;
+
+typedef struct {
+    uint32_t version;  /* UCP_WIRE_VERSION */
+    uint32_t features; /* 0 */
+    /* the packed worker address follows */
+} ucp_wire_hello_t;
+
+typedef struct {
+    uint64_t tag;
+    /* payload */
+} ucp_wire_eager_t;
+
+typedef struct {
+    uint64_t tag;
+    uint64_t worker_id;  /* the sending worker, known from HELLO */
+    uint64_t request_id; /* for ATS */
+    /* payload */
+} ucp_wire_eager_sync_t;
+
+enum {
+    UCP_WIRE_RTS_CONTIG = 1, /* address is that of the whole message in the sender's memory */
+    UCP_WIRE_RTS_SYNC   = 2  /* sync_index names a word of the sender's interface */
+};
+
+typedef struct {
+    uint64_t tag;
+    uint64_t worker_id;
+    uint64_t request_id; /* for RTR and ATS */
+    uint64_t length;     /* bytes of the message */
+    uint64_t address;
+    uint32_t sync_index;
+    uint32_t flags;
+} ucp_wire_rts_t;
+
+enum {
+    UCP_WIRE_RTR_PUT  = 1, /* write to address, then FIN */
+    UCP_WIRE_RTR_BOTH = 2, /* claim chunks from the back, write them, then FIN */
+    UCP_WIRE_RTR_DATA = 3, /* send DATA messages */
+    UCP_WIRE_RTR_MODE = 3, /* mask of the above */
+    UCP_WIRE_RTR_LAST = 4  /* no ATS will follow */
+};
+
+typedef struct {
+    uint64_t send_id;
+    uint64_t recv_id;
+    uint64_t address; /* of the receive buffer's byte 0 */
+    uint64_t offset;  /* the range asked for */
+    uint64_t length;
+    uint32_t flags;
+    uint32_t chunk;   /* both: bytes of a chunk */
+} ucp_wire_rtr_t;
+
+typedef struct {
+    uint64_t recv_id;
+    uint64_t offset;
+    /* payload */
+} ucp_wire_data_t;
+
+typedef struct {
+    uint64_t recv_id;
+    uint64_t length; /* bytes that were written */
+    int32_t  status; /* UCS_OK, or why the sender gives up */
+    uint32_t zero;
+} ucp_wire_fin_t;
+
+typedef struct {
+    uint64_t send_id;
+    int32_t  status;
+    uint32_t zero;
+} ucp_wire_ats_t;
+
+_Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
+_Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
+_Static_assert(sizeof(ucp_wire_eager_sync_t) == 24, "wire layout");
+_Static_assert(offsetof(ucp_wire_eager_sync_t, request_id) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_rts_t) == 48, "wire layout");
+_Static_assert(offsetof(ucp_wire_rts_t, length) == 24, "wire layout");
+_Static_assert(offsetof(ucp_wire_rts_t, sync_index) == 40, "wire layout");
+_Static_assert(sizeof(ucp_wire_rtr_t) == 48, "wire layout");
+_Static_assert(offsetof(ucp_wire_rtr_t, flags) == 40, "wire layout");
+_Static_assert(sizeof(ucp_wire_data_t) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_fin_t) == 24, "wire layout");
+_Static_assert(offsetof(ucp_wire_fin_t, status) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_ats_t) == 16, "wire layout");
+
+/* One kind of message. */
+typedef struct {
+    const char *name;
+    size_t      header_length; /* bytes that every such message has */
+    int         has_payload;   /* more bytes may follow */
+    /* Acts on a message whose length has been checked. arg is the worker. NULL: id not in use. */
+    void (*handle)(void *worker, const void *data, size_t length);
+    void (*print)(const void *data, size_t length, ucs_string_buffer_t *strb);
+} ucp_wire_message_t;
+
+extern const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST];
+
+/* True if `length` bytes can be a message of this id. */
+int ucp_wire_length_ok(unsigned id, size_t length);
+
+/* Text of a message for traces; safe for any bytes. */
+void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb);
+
+#endif

@@ -1,0 +1,64 @@
+/* Halyard: HELLO.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/peer.h>
+#include <ucp/wire/wire.h>
+#include <ucp/wireup/hello.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer)
+{
+    ucp_wire_hello_t hello = {.version = UCP_WIRE_VERSION};
+    ucp_address_t *address;
+    uct_iov_t iov[2];
+    ucs_status_t status;
+
+    if (peer->hello_sent) {
+        return UCS_OK;
+    }
+    iov[0].buffer = &hello;
+    iov[0].length = sizeof(hello);
+    status        = ucp_worker_pack_address(peer->worker, &address, &iov[1].length);
+    if (status != UCS_OK) {
+        return status;
+    }
+    iov[1].buffer = address;
+    status        = peer->lanes[UCP_LANE_AM]->ops->am_short_iov(peer->lanes[UCP_LANE_AM], UCP_WIRE_HELLO, iov, 2);
+    if (status == UCS_OK) {
+        peer->hello_sent = 1;
+    }
+    ucp_worker_release_address(peer->worker, address);
+    return status;
+}
+
+void ucp_hello_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_address_info_t info;
+    ucp_wire_hello_t hello;
+    uint8_t address[UCP_ADDRESS_MAX];
+    size_t address_length;
+    ucp_peer_t *peer;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_HELLO, length)) {
+        ucs_warn("peer sent a HELLO of %zu bytes: dropped", length);
+        return;
+    }
+
+    memcpy(&hello, data, sizeof(hello));
+    address_length = ucs_min(length - sizeof(hello), sizeof(address));
+    memcpy(address, (const char *)data + sizeof(hello), address_length); /* checked below, so no second look */
+    if ((hello.version != UCP_WIRE_VERSION) || (ucp_address_unpack(address, address_length, &info) != UCS_OK)) {
+        ucs_warn("peer speaks version %u of the protocol, this library %u, or sent no address: dropped",
+                 hello.version, UCP_WIRE_VERSION);
+        return;
+    }
+    (void)ucp_peer_get(worker, &info, &peer); /* says itself what is wrong */
+}

@@ -1,0 +1,211 @@
+/* Halyard: wire-up: lanes by a table of roles with scores and reasons.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/wireup/lanes.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_NO_TL UINT_MAX
+
+/* A role: what a transport must offer, at which message size candidates are compared. */
+typedef struct {
+    const char *name;
+    int         required;
+    uct_op_t    op;     /* compared by its cost... */
+    size_t      length; /* ...at this size */
+    int (*has)(const uct_tl_t *tl);
+    const char *missing;
+} ucp_lane_row_t;
+
+static int ucp_lane_has_am(const uct_tl_t *tl)
+{
+    return (tl->ep.live.am_short != NULL) && (tl->ep.live.am_short_iov != NULL);
+}
+
+static int ucp_lane_has_copy(const uct_tl_t *tl)
+{
+    return (tl->ep.live.get_zcopy != NULL) || (tl->ep.live.put_zcopy != NULL);
+}
+
+static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
+    [UCP_LANE_AM]   = {"messages", 1, UCT_OP_AM_SHORT, 8, ucp_lane_has_am, "no messages"},
+    [UCP_LANE_COPY] = {"single copy", 0, UCT_OP_GET_ZCOPY, 1 << 20, ucp_lane_has_copy, "no copies from any memory"}
+};
+
+static const ucp_address_entry_t *ucp_lane_find_entry(const ucp_address_info_t *address, uint16_t wire_id)
+{
+    unsigned i;
+
+    for (i = 0; i < address->num_entries; ++i) {
+        if (address->entries[i].wire_id == wire_id) {
+            return &address->entries[i];
+        }
+    }
+    return NULL;
+}
+
+/* Predicted time of the role's operation through transport i, or a negative number and the reason. */
+static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row,
+                             unsigned i, char reason[UCT_REASON_MAX])
+{
+    ucp_worker_t *worker             = peer->worker;
+    const uct_tl_t *tl               = worker->context->tls[i].tl;
+    int same_node                    = (address->node_id == worker->context->node_id);
+    int is_self                      = (memcmp(address->uid, worker->uid, UCT_UID_LEN) == 0);
+    const ucp_address_entry_t *entry = ucp_lane_find_entry(address, worker->context->tls[i].wire_id);
+    uct_limits_t limits;
+
+    if (!row->has(tl)) {
+        snprintf(reason, UCT_REASON_MAX, "%s", row->missing);
+        return -1;
+    }
+    if (worker->tls[i].iface == NULL) {
+        snprintf(reason, UCT_REASON_MAX, "%s", worker->tls[i].reason);
+        return -1;
+    }
+    if (is_self != (tl->kind == UCT_TL_KIND_SELF)) {
+        snprintf(reason, UCT_REASON_MAX, is_self ? "not for a worker's own messages" : "only for a worker's own messages");
+        return -1;
+    }
+    if (entry == NULL) {
+        snprintf(reason, UCT_REASON_MAX, "not in the peer's address");
+        return -1;
+    }
+    if (!is_self && (tl->iface.is_reachable != NULL) &&
+        !tl->iface.is_reachable(worker->tls[i].iface, entry->bytes, entry->length, same_node, reason)) {
+        return -1;
+    }
+
+    tl->iface.limits(worker->tls[i].iface, row->op, UCS_MEMORY_TYPE_HOST, &limits);
+    return limits.overhead_ns + limits.latency_ns + ((double)row->length / limits.bytes_per_ns);
+}
+
+static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address, ucp_lane_role_t role,
+                                  ucs_string_buffer_t *reasons)
+{
+    const ucp_lane_row_t *row = &ucp_lane_rows[role];
+    ucp_worker_t *worker      = peer->worker;
+    unsigned best             = UCP_NO_TL;
+    double best_ns            = 0;
+    char reason[UCT_REASON_MAX];
+    const ucp_address_entry_t *entry;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        double time_ns = ucp_lane_score(peer, address, row, i, reason);
+
+        if (time_ns < 0) {
+            ucs_string_buffer_appendf(reasons, "%s%s: %s", (ucs_string_buffer_length(reasons) > 0) ? ", " : "",
+                                      worker->context->tls[i].tl->name, reason);
+        } else if ((best == UCP_NO_TL) || (time_ns < best_ns)) {
+            best    = i;
+            best_ns = time_ns;
+        }
+    }
+
+    peer->lane_tl[role] = best;
+    if (best == UCP_NO_TL) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    for (i = 0; i < (unsigned)role; ++i) {
+        if (peer->lane_tl[i] == best) {
+            peer->lanes[role] = peer->lanes[i]; /* one endpoint serves both */
+            return UCS_OK;
+        }
+    }
+    entry = ucp_lane_find_entry(address, worker->context->tls[best].wire_id);
+    return uct_ep_open(worker->tls[best].iface, peer->uid, entry->bytes, entry->length, peer, &peer->lanes[role]);
+}
+
+static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
+{
+    ucp_worker_t *worker = peer->worker;
+    uct_iface_t *am      = worker->tls[peer->lane_tl[UCP_LANE_AM]].iface;
+    uct_iface_t *copy;
+
+    lanes->am_name  = am->tl->name;
+    lanes->has_sync = (am->tl->iface.sync_alloc != NULL) && (am->tl->ep.live.sync_map != NULL);
+    am->tl->iface.limits(am, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &lanes->am);
+    if ((peer->lane_tl[UCP_LANE_COPY] != UCP_NO_TL) && (peer->copy_state != UCP_COPY_NONE)) {
+        copy             = worker->tls[peer->lane_tl[UCP_LANE_COPY]].iface;
+        lanes->copy_name = copy->tl->name;
+        if (copy->tl->ep.live.get_zcopy != NULL) {
+            copy->tl->iface.limits(copy, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->get);
+        }
+        if (copy->tl->ep.live.put_zcopy != NULL) {
+            copy->tl->iface.limits(copy, UCT_OP_PUT_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->put);
+        }
+    }
+}
+
+ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
+{
+    ucp_worker_t *worker = peer->worker;
+    int has_copy         = (peer->copy_state != UCP_COPY_NONE);
+    unsigned key[2]      = {peer->lane_tl[UCP_LANE_AM], has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL};
+    ucp_proto_config_t *config;
+    ucs_string_buffer_t text;
+    unsigned i;
+
+    for (i = 0; i < worker->num_proto; ++i) {
+        if ((worker->proto[i].tl[0] == key[0]) && (worker->proto[i].tl[1] == key[1])) {
+            peer->proto = &worker->proto[i];
+            return UCS_OK;
+        }
+    }
+    if (worker->num_proto == UCP_PROTO_CONFIGS) {
+        ucs_error("more than %d combinations of transports in one worker", UCP_PROTO_CONFIGS);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    config        = &worker->proto[worker->num_proto++];
+    config->tl[0] = key[0];
+    config->tl[1] = key[1];
+    snprintf(config->lanes.copy_reason, UCT_REASON_MAX, "%s", "no transport copies from any memory to this peer");
+    ucp_lanes_fill(peer, &config->lanes);
+    ucp_proto_config_fill(config, &worker->context->options);
+    peer->proto = config;
+
+    if (worker->context->options.proto_info) {
+        ucs_string_buffer_init(&text);
+        ucp_proto_explain(config, "# ", &text);
+        fputs(ucs_string_buffer_cstr(&text), stdout);
+        fflush(stdout);
+        ucs_string_buffer_cleanup(&text);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address)
+{
+    ucs_string_buffer_t reasons;
+    ucs_status_t status;
+    ucp_lane_role_t role;
+    char storage[512];
+
+    for (role = 0; role < UCP_LANE_LAST; ++role) {
+        ucs_string_buffer_init_fixed(&reasons, storage, sizeof(storage));
+        status = ucp_lane_open(peer, address, role, &reasons);
+        if (status == UCS_ERR_UNREACHABLE) {
+            if (ucp_lane_rows[role].required) {
+                ucs_error("no transport for %s to this peer (%s)", ucp_lane_rows[role].name,
+                          ucs_string_buffer_cstr(&reasons));
+                return status;
+            }
+            ucs_debug("no transport for %s (%s)", ucp_lane_rows[role].name, ucs_string_buffer_cstr(&reasons));
+        } else if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    /* Copies inside one process need no proof. */
+    peer->copy_state = (peer->lanes[UCP_LANE_COPY] == NULL) ? UCP_COPY_NONE :
+                       (peer->lanes[UCP_LANE_COPY] == peer->lanes[UCP_LANE_AM]) ? UCP_COPY_WORKS : UCP_COPY_UNPROVED;
+    return ucp_lanes_update_proto(peer);
+}
