@@ -1,4 +1,7 @@
 # Halyard: the examples; make check builds and runs each.
 # SPDX-License-Identifier: BSD-3-Clause
 
-EXTRA_DIST += examples/hello_tag.c
+check_PROGRAMS += examples/hello_tag
+examples_hello_tag_SOURCES = examples/hello_tag.c
+examples_hello_tag_LDADD = libucp.la libucs.la
+TESTS += examples/hello_tag
