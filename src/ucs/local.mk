@@ -72,7 +72,7 @@ libucs_core_la_SOURCES = $(libucs_sources)
 
 lib_LTLIBRARIES += libucs.la
 libucs_la_SOURCES =
-libucs_la_LIBADD = libucs_core.la libucm.la $(HWLOC_LDFLAGS) $(HWLOC_LIBS) $(NUMA_LDFLAGS) $(NUMA_LIBS)
+libucs_la_LIBADD = libucs_core.la libucm.la
 libucs_la_LDFLAGS = $(library_ldflags) \
 	-Wl,--version-script=$(top_srcdir)/src/ucs/libucs.map
 libucs_la_DEPENDENCIES = libucs_core.la libucm.la src/ucs/libucs.map

@@ -23,5 +23,5 @@ test_gtest_gtest_SOURCES = $(gtest_sources)
 test_gtest_gtest_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest \
 	-DHALYARD_SRCDIR='"$(abs_top_srcdir)"' -DHALYARD_BUILDDIR='"$(abs_top_builddir)"'
 test_gtest_gtest_LDADD = libucp_core.la libuct_core.la libucs_core.la libucm_core.la \
-	$(HWLOC_LDFLAGS) $(HWLOC_LIBS) $(NUMA_LDFLAGS) $(NUMA_LIBS) $(GTEST_LIBS)
+	$(GTEST_LIBS)
 TESTS += test/gtest/gtest
