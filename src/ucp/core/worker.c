@@ -347,8 +347,9 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only, 
     for (i = 0; i < worker->context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &worker->context->tls[i];
 
+        /* A worker knows its own address: the way to itself is not in it. */
         if ((worker->tls[i].iface == NULL) || (info.num_entries == UCP_ADDRESS_ENTRIES) ||
-            (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
+            (tl->tl->kind == UCT_TL_KIND_SELF) || (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
             continue;
         }
         info.entries[info.num_entries].wire_id = tl->wire_id;

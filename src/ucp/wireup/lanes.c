@@ -30,7 +30,9 @@ static int ucp_lane_has_am(const uct_tl_t *tl)
 
 static int ucp_lane_has_copy(const uct_tl_t *tl)
 {
-    return (tl->ep.live.get_zcopy != NULL) || (tl->ep.live.put_zcopy != NULL);
+    /* Of any memory, registered or not, which only these kinds can. */
+    return ((tl->kind == UCT_TL_KIND_SELF) || (tl->kind == UCT_TL_KIND_COPY)) &&
+           ((tl->ep.live.get_zcopy != NULL) || (tl->ep.live.put_zcopy != NULL));
 }
 
 static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
@@ -38,27 +40,40 @@ static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
     [UCP_LANE_COPY] = {"single copy", 0, UCT_OP_GET_ZCOPY, 1 << 20, ucp_lane_has_copy, "no copies from any memory"}
 };
 
-static const ucp_address_entry_t *ucp_lane_find_entry(const ucp_address_info_t *address, uint16_t wire_id)
+static int ucp_lane_is_self(const ucp_peer_t *peer)
 {
-    unsigned i;
+    return memcmp(peer->uid, peer->worker->uid, UCT_UID_LEN) == 0;
+}
 
-    for (i = 0; i < address->num_entries; ++i) {
-        if (address->entries[i].wire_id == wire_id) {
-            return &address->entries[i];
+/* Where the peer is for transport i: in its address, or for ourselves what we know. 0 if it is not there. */
+static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t *address, unsigned i,
+                               ucp_address_entry_t *entry)
+{
+    const ucp_worker_tl_t *wtl = &peer->worker->tls[i];
+    unsigned n;
+
+    if (ucp_lane_is_self(peer)) {
+        *entry = (ucp_address_entry_t){0, (uint8_t)wtl->addr_length, wtl->addr};
+        return 1;
+    }
+    for (n = 0; n < address->num_entries; ++n) {
+        if (address->entries[n].wire_id == peer->worker->context->tls[i].wire_id) {
+            *entry = address->entries[n];
+            return 1;
         }
     }
-    return NULL;
+    return 0;
 }
 
 /* Predicted time of the role's operation through transport i, or a negative number and the reason. */
 static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row,
                              unsigned i, char reason[UCT_REASON_MAX])
 {
-    ucp_worker_t *worker             = peer->worker;
-    const uct_tl_t *tl               = worker->context->tls[i].tl;
-    int same_node                    = (address->node_id == worker->context->node_id);
-    int is_self                      = (memcmp(address->uid, worker->uid, UCT_UID_LEN) == 0);
-    const ucp_address_entry_t *entry = ucp_lane_find_entry(address, worker->context->tls[i].wire_id);
+    ucp_worker_t *worker = peer->worker;
+    const uct_tl_t *tl   = worker->context->tls[i].tl;
+    int same_node        = (address->node_id == worker->context->node_id);
+    int is_self          = ucp_lane_is_self(peer);
+    ucp_address_entry_t entry;
     uct_limits_t limits;
 
     if (!row->has(tl)) {
@@ -73,12 +88,12 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
         snprintf(reason, UCT_REASON_MAX, is_self ? "not for a worker's own messages" : "only for a worker's own messages");
         return -1;
     }
-    if (entry == NULL) {
+    if (!ucp_lane_find_entry(peer, address, i, &entry)) {
         snprintf(reason, UCT_REASON_MAX, "not in the peer's address");
         return -1;
     }
     if (!is_self && (tl->iface.is_reachable != NULL) &&
-        !tl->iface.is_reachable(worker->tls[i].iface, entry->bytes, entry->length, same_node, reason)) {
+        !tl->iface.is_reachable(worker->tls[i].iface, entry.bytes, entry.length, same_node, reason)) {
         return -1;
     }
 
@@ -94,7 +109,7 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
     unsigned best             = UCP_NO_TL;
     double best_ns            = 0;
     char reason[UCT_REASON_MAX];
-    const ucp_address_entry_t *entry;
+    ucp_address_entry_t entry;
     unsigned i;
 
     for (i = 0; i < worker->context->num_tls; ++i) {
@@ -119,8 +134,8 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
             return UCS_OK;
         }
     }
-    entry = ucp_lane_find_entry(address, worker->context->tls[best].wire_id);
-    return uct_ep_open(worker->tls[best].iface, peer->uid, entry->bytes, entry->length, peer, &peer->lanes[role]);
+    ucp_lane_find_entry(peer, address, best, &entry);
+    return uct_ep_open(worker->tls[best].iface, peer->uid, entry.bytes, entry.length, peer, &peer->lanes[role]);
 }
 
 static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
@@ -130,7 +145,9 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     uct_iface_t *copy;
 
     lanes->am_name  = am->tl->name;
-    lanes->has_sync = (am->tl->iface.sync_alloc != NULL) && (am->tl->ep.live.sync_map != NULL);
+    /* One's own two sides take turns in one thread: sharing a copy gains nothing. */
+    lanes->has_sync = (am->tl->kind != UCT_TL_KIND_SELF) && (am->tl->iface.sync_alloc != NULL) &&
+                      (am->tl->ep.live.sync_map != NULL);
     am->tl->iface.limits(am, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &lanes->am);
     if ((peer->lane_tl[UCP_LANE_COPY] != UCP_NO_TL) && (peer->copy_state != UCP_COPY_NONE)) {
         copy             = worker->tls[peer->lane_tl[UCP_LANE_COPY]].iface;

@@ -179,9 +179,13 @@ static ucs_status_t uct_self_copy(const uct_iov_t *iov, unsigned n, uint64_t rem
         }
     }
 
-    status = uct_self_rkey_ptr(rkey, remote_addr, total, &ptr);
-    if (status != UCS_OK) {
-        return status;
+    if (rkey == NULL) {
+        ptr = (void *)(uintptr_t)remote_addr; /* any memory: it is our own */
+    } else {
+        status = uct_self_rkey_ptr(rkey, remote_addr, total, &ptr);
+        if (status != UCS_OK) {
+            return status;
+        }
     }
 
     for (i = 0; i < n; ++i) {
