@@ -134,7 +134,9 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
             return UCS_OK;
         }
     }
-    ucp_lane_find_entry(peer, address, best, &entry);
+    if (!ucp_lane_find_entry(peer, address, best, &entry)) {
+        return UCS_ERR_UNREACHABLE; /* cannot be: the score looked there */
+    }
     return uct_ep_open(worker->tls[best].iface, peer->uid, entry.bytes, entry.length, peer, &peer->lanes[role]);
 }
 
