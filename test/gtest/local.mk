@@ -7,15 +7,21 @@ gtest_sources = \
 	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \
 	test/gtest/ucs/test_bitmap.cc \
+	test/gtest/ucs/test_config.cc \
+	test/gtest/ucs/test_counters.cc \
+	test/gtest/ucs/test_event_set.cc \
 	test/gtest/ucs/test_fault.cc \
 	test/gtest/ucs/test_hash.cc \
 	test/gtest/ucs/test_list.cc \
+	test/gtest/ucs/test_log.cc \
+	test/gtest/ucs/test_module.cc \
 	test/gtest/ucs/test_mpool.cc \
 	test/gtest/ucs/test_ptr_map.cc \
 	test/gtest/ucs/test_queue.cc \
 	test/gtest/ucs/test_strbuf.cc \
 	test/gtest/ucs/test_sys.cc \
 	test/gtest/ucs/test_timer_wheel.cc \
+	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc
 
 check_PROGRAMS += test/gtest/gtest
@@ -24,4 +30,8 @@ test_gtest_gtest_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest \
 	-DHALYARD_SRCDIR='"$(abs_top_srcdir)"' -DHALYARD_BUILDDIR='"$(abs_top_builddir)"'
 test_gtest_gtest_LDADD = libucp_core.la libuct_core.la libucs_core.la libucm_core.la \
 	$(GTEST_LIBS)
+# A loadable part for test_module.cc; -rpath makes libtool build it shared.
+check_LTLIBRARIES = test/gtest/libhaltest_sample.la
+test_gtest_libhaltest_sample_la_SOURCES = test/gtest/ucs/module_sample.c
+test_gtest_libhaltest_sample_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 TESTS += test/gtest/gtest

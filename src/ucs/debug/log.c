@@ -219,9 +219,10 @@ static int ucs_log_expand_path(const char *pattern, char *path, size_t max)
     return 1;
 }
 
-/* Open the file; where that fails the messages go to stderr, the complaint first. The table is used
- * without its fault points: a log line must not count as a call of the code under test. */
-static int ucs_log_open(void)
+/* Open the file for a line of `length` bytes; where that fails the messages go to stderr, the
+ * complaint first. The table is used without its fault points: a log line must not count as a call
+ * of the code under test. */
+static int ucs_log_open(size_t length)
 {
     char path[UCS_LOG_PATH_MAX + 256];
     char text[UCS_LOG_PATH_MAX + 512];
@@ -241,7 +242,7 @@ static int ucs_log_open(void)
         return UCS_LOG_FD_FAILED;
     }
 
-    ucs_logger.written = (ucs_sys->fstat(fd, &info) == 0) ? (size_t)info.st_size : 0;
+    ucs_logger.written = length + ((ucs_sys->fstat(fd, &info) == 0) ? (size_t)info.st_size : 0);
     ucs_logger.fd_pid  = ucs_sys_getpid();
     return fd;
 }
@@ -289,7 +290,7 @@ static int ucs_log_get_fd(size_t length)
         ucs_sys->close(fd);
     }
 
-    fd = ucs_log_open();
+    fd = ucs_log_open(length);
     __atomic_store_n(&ucs_logger.fd, fd, __ATOMIC_RELEASE); /* R0 */
     return (fd >= 0) ? fd : STDERR_FILENO;
 }

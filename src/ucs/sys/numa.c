@@ -76,6 +76,7 @@ static ucs_status_t ucs_numa_status(const char *call)
     return UCS_ERR_UNSUPPORTED;
 }
 
+/* The kernel takes one bit less than it is told of (mbind(2)), hence the + 1. */
 static ucs_status_t
 ucs_numa_set_policy(void *addr, size_t length, int mode, const unsigned long *mask)
 {
@@ -84,7 +85,8 @@ ucs_numa_set_policy(void *addr, size_t length, int mode, const unsigned long *ma
     uintptr_t end   = ucs_align_up((uintptr_t)addr + length, page);
 
     if (ucs_fault_hit("mbind", EPERM) ||
-        (ucs_numa.mbind((void *)start, end - start, mode, mask, UCS_NUMA_MASK_BITS, 0) != 0)) {
+        (ucs_numa.mbind((void *)start, end - start, mode, mask, UCS_NUMA_MASK_BITS + 1, 0) !=
+         0)) {
         return ucs_numa_status("mbind()");
     }
 

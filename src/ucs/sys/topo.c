@@ -51,6 +51,7 @@ static pthread_once_t ucs_topo_once = PTHREAD_ONCE_INIT;
     _apply(hwloc_get_api_version) \
     _apply(hwloc_topology_init) \
     _apply(hwloc_topology_set_all_types_filter) \
+    _apply(hwloc_topology_set_type_filter) \
     _apply(hwloc_topology_load) \
     _apply(hwloc_topology_destroy) \
     _apply(hwloc_get_nbobjs_by_depth) \
@@ -181,7 +182,17 @@ static void ucs_topo_copy(const ucs_topo_hwloc_t *hwloc, hwloc_topology_t topolo
     ucs_topo_copy_distances(hwloc, topology);
 }
 
-/* Nothing but the nodes and processors is asked for: no devices, no caches. */
+/* Nothing but nodes and processors is asked for: no devices, no caches. Groups must be allowed: a
+ * node's processors are those of the object that it hangs on. */
+static int ucs_topo_load(const ucs_topo_hwloc_t *hwloc, hwloc_topology_t topology)
+{
+    return (hwloc->hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) ==
+            0) &&
+           (hwloc->hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP,
+                                                  HWLOC_TYPE_FILTER_KEEP_STRUCTURE) == 0) &&
+           (hwloc->hwloc_topology_load(topology) == 0);
+}
+
 static void ucs_topo_discover(void)
 {
     ucs_topo_hwloc_t hwloc;
@@ -194,9 +205,7 @@ static void ucs_topo_discover(void)
     }
 
     if (hwloc.hwloc_topology_init(&topology) == 0) {
-        if ((hwloc.hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) ==
-             0) &&
-            (hwloc.hwloc_topology_load(topology) == 0)) {
+        if (ucs_topo_load(&hwloc, topology)) {
             ucs_topo_copy(&hwloc, topology);
         }
         hwloc.hwloc_topology_destroy(topology);

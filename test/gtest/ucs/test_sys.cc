@@ -378,7 +378,8 @@ bool model_match(const char *pattern, const char *text)
         return *text == '\0';
     }
     if (*pattern == '*') {
-        return model_match(pattern + 1, text) || ((*text != '\0') && model_match(pattern, text + 1));
+        return model_match(pattern + 1, text) ||
+               ((*text != '\0') && model_match(pattern, text + 1));
     }
     return (*text != '\0') && ((*pattern == '?') || (*pattern == *text)) &&
            model_match(pattern + 1, text + 1);
