@@ -20,6 +20,20 @@ libuct_sources = \
 	src/uct/hook/hook.c \
 	src/uct/hook/hook.h \
 	src/uct/hook/ops.c \
+	src/uct/mm/mm_accept.c \
+	src/uct/mm/mm_connect.c \
+	src/uct/mm/mm_ep.c \
+	src/uct/mm/mm_iface.c \
+	src/uct/mm/mm_iface.h \
+	src/uct/mm/mm_md.c \
+	src/uct/mm/mm_poll.c \
+	src/uct/mm/mm_ring.c \
+	src/uct/mm/mm_ring.h \
+	src/uct/mm/mm_rings.c \
+	src/uct/mm/mm_segment.c \
+	src/uct/mm/mm_segment.h \
+	src/uct/mm/mm_socket.c \
+	src/uct/mm/mm_socket.h \
 	src/uct/self/self.c \
 	src/uct/self/self.h \
 	src/uct/self/self_mem.c

@@ -16,6 +16,7 @@
 /* One row a transport; the order is the one in which they are shown. */
 static const uct_tl_t *const uct_registry_rows[] = {
     &uct_self_tl,
+    &uct_mm_tl,
     &uct_cma_tl,
 };
 

@@ -2,7 +2,8 @@
  *
  *   mm_segment  shared memory      mm_ring     the ring of lines
  *   mm_rings    rings of an interface's own segments, and their peers
- *   mm_connect  sockets: connecting, signals, death of a peer
+ *   mm_socket   the connections between interfaces: mm_connect their sending, mm_accept their
+ *               receiving end, mm_poll all of them
  *   mm_iface    progress, waiting, limits      mm_ep  sending      mm_md  configuration, memory
  *
  * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
@@ -115,6 +116,7 @@ typedef struct {
 
     /* what each progress reads */
     unsigned          countdown; /* calls until the next look at the clock */
+    unsigned          interval;  /* calls between two looks */
     unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
     unsigned          num_rings; /* the others a few at a time */
     unsigned          cold_next;
@@ -153,11 +155,9 @@ typedef struct {
     uint32_t          wanted;     /* lines that the last refused message would have taken */
     uct_mm_source_t   source;
     uct_mm_main_t    *main;       /* of the peer */
-    size_t            message_max;
     uct_mm_segment_t *segments[2]; /* the peer's first one, and that of the ring if it is another */
     ucs_list_link_t   retry;      /* in iface->retries */
-    uint64_t          name;
-    uint16_t          net;
+    uint64_t          name;       /* of the peer's listening socket */
 } uct_mm_ep_t;
 
 #define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 network namespace tag; little endian */
@@ -198,36 +198,75 @@ unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface);
 /* Bytes of the shared segments. */
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface);
 
-/* ---- mm_connect.c ---- */
+/* ---- mm_poll.c ---- */
 
 /* Listening socket and event set. Errors are logged; close accepts what open left. */
 ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface);
 void uct_mm_connect_close(uct_mm_iface_t *iface);
 
 /* Looks at all sockets: accepts, answers, finds out who is gone. Returns things done, signals not
- * counted. Delivers what the gone have left. Calls peer_gone; failed endpoints are queued. */
+ * counted. Calls nobody: failed endpoints are queued, the gone are in iface->gone. */
 unsigned uct_mm_connect_poll(uct_mm_iface_t *iface);
 
-/* Breaks with a peer: as if it had closed its connection. */
-void uct_mm_connect_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
-
-/* Of endpoints: see uct_ep_tl_ops_t. */
-ucs_status_t uct_mm_connect_start(uct_ep_t *ep);
-void uct_mm_connect_end(uct_ep_t *ep);
-/* UCS_OK: the connection stands, as far as one can know. */
-ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep);
-
-/* Wakes whoever sleeps at the other end. */
-void uct_mm_connect_signal(int fd);
+/* Has the sockets looked at by the next progress. */
+void uct_mm_connect_hurry(uct_mm_iface_t *iface);
 
 /* Tag of this process's network namespace, 0 if unknown. */
 uint16_t uct_mm_connect_net(void);
 
-/* ---- mm_ep.c ---- */
+/* ---- mm_accept.c: the receiving end ---- */
 
-extern const uct_ep_ops_t uct_mm_ep_ops;
+/* Events of the listening socket and of an accepted one; return things done. */
+unsigned uct_mm_listen_event(uct_mm_iface_t *iface);
+unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Breaks with a peer: as if it had closed its connection. */
+void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Delivers what the gone have left behind, then reports them. Calls peer_gone. */
+unsigned uct_mm_gone_report(uct_mm_iface_t *iface);
+
+/* ---- mm_connect.c: the sending end ---- */
+
+/* See uct_ep_tl_ops_t. */
+ucs_status_t uct_mm_connect_start(uct_ep_t *ep);
+void uct_mm_connect_end(uct_ep_t *ep);
+
+/* Fails the endpoint if its connection has ended. */
+ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep);
+
+unsigned uct_mm_ep_event(uct_mm_iface_t *iface, uct_mm_ep_t *ep);
+
+/* Tries the connections again for which the peer had no room. */
+void uct_mm_retries_run(uct_mm_iface_t *iface);
+
+/* Wakes whoever sleeps at the other end. */
+void uct_mm_connect_signal(int fd);
+
+/* ---- mm_iface.c ---- */
+
+/* Takes messages from a ring whose next line is there. */
+unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* ---- mm_md.c ---- */
+
+extern const ucs_config_row_t uct_mm_config_rows[];
+
+ucs_status_t uct_mm_md_open(uct_md_t *md);
+
+/* ---- mm_ep.c: see uct_ep_tl_ops_t ---- */
 
 ucs_status_t uct_mm_ep_init(uct_ep_t *ep, const void *address, size_t length);
+ucs_status_t uct_mm_ep_am_short(uct_ep_t *ep, unsigned id, uint64_t header, const void *payload,
+                                size_t length);
+ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n);
+ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                                size_t *length_p);
+ucs_status_t uct_mm_ep_flush(uct_ep_t *ep, uct_completion_t *comp);
+ucs_status_t uct_mm_ep_fence(uct_ep_t *ep);
+ucs_status_t uct_mm_ep_check(uct_ep_t *ep);
+ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
 
 END_C_DECLS
 

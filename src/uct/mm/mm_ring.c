@@ -272,7 +272,7 @@ static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader)
     ucs_atomic_store_seq_cst(&reader->control->read_pos, reader->pos); /* R2, S4 */
     if (ucs_unlikely(ucs_atomic_load_seq_cst(&reader->control->credit_wish) != 0)) { /* S4 */
         ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
-        reader->signal = 1;
+        reader->attention |= UCT_MM_READER_SIGNAL;
     }
 }
 
@@ -282,14 +282,16 @@ static int uct_mm_reader_begin(uct_mm_reader_t *reader, uint32_t head)
     const uint32_t length = head >> UCT_MM_ID_BITS;
 
     if (ucs_unlikely(length > reader->message_max)) {
-        reader->is_broken = 1;
+        reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }
 
     reader->buffer = uct_mm_staging_get(reader->staging);
     if (ucs_unlikely(reader->buffer == NULL)) {
+        reader->attention |= UCT_MM_READER_NO_MEMORY;
         return 0; /* the line stays, the next call tries again */
     }
+    reader->attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY;
 
     memcpy(reader->buffer, reader->line->data, UCT_MM_FIRST_DATA);
     reader->got    = UCT_MM_FIRST_DATA;

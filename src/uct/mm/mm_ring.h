@@ -196,6 +196,13 @@ ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size);
 /* All buffers must have been returned. */
 void uct_mm_staging_cleanup(uct_mm_staging_t *staging);
 
+/* What the owner of a reader has to do something about. */
+enum {
+    UCT_MM_READER_BROKEN    = 1, /* the sender wrote what is no message: nothing more is read */
+    UCT_MM_READER_SIGNAL    = 2, /* the sender waits for a signal that lines are free */
+    UCT_MM_READER_NO_MEMORY = 4  /* no buffer for the next message, which waits in the ring */
+};
+
 typedef struct {
     uct_mm_line_t         *line;     /* the next one */
     uint32_t               seq;      /* which it carries once it is there */
@@ -208,8 +215,7 @@ typedef struct {
     uint32_t               length;   /* of the message that is being gathered; 0: none is */
     uint32_t               id;
     uint32_t               message_max;
-    int                    is_broken; /* the sender wrote what is no message */
-    int                    signal;    /* the sender waits for a signal that lines are free */
+    unsigned               attention; /* UCT_MM_READER_... */
     uct_mm_line_t         *lines;
     uint8_t               *buffer;    /* of the message that is being gathered */
     uct_mm_ring_control_t *control;

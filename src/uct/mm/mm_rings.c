@@ -252,7 +252,7 @@ unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface)
         peer = iface->rings[iface->cold_next++];
         if (uct_mm_reader_ready(&peer->reader)) {
             uct_mm_rings_heat(iface, peer);
-            count += uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+            count += uct_mm_iface_receive(iface, peer);
         }
     }
     return count;

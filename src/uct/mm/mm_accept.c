@@ -1,0 +1,266 @@
+/* Halyard: mm: the receiving end of connections: who may write into our rings, and who is gone.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "mm_socket.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#include <fcntl.h>
+#include <string.h>
+
+/* Connections accepted at a time. */
+#define UCT_MM_ACCEPT_TURN 16
+
+void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    if (peer->block != NULL) {
+        uct_mm_rings_remove(iface, peer);
+    }
+    uct_mm_socket_close(iface, &peer->source);
+    ucs_list_del(&peer->list);
+    ucs_sys_free(peer);
+}
+
+static void uct_mm_welcome_init(uct_mm_welcome_t *welcome, ucs_status_t status)
+{
+    memset(welcome, 0, sizeof(*welcome));
+    welcome->head.magic   = UCT_MM_MAGIC;
+    welcome->head.version = UCT_MM_VERSION;
+    welcome->head.type    = UCT_MM_MESSAGE_WELCOME;
+    welcome->status       = status;
+}
+
+static void uct_mm_welcome_add(uct_mm_welcome_t *welcome, const uct_mm_segment_t *segment, int *fds,
+                               unsigned *num_fds)
+{
+    uct_mm_wire_segment_t *wire = &welcome->segments[welcome->num_segments++];
+
+    wire->length  = segment->length;
+    wire->shmid   = segment->shmid;
+    wire->backing = segment->backing;
+    if (segment->fd >= 0) {
+        fds[(*num_fds)++] = segment->fd;
+    }
+}
+
+/* Who speaks, and is it us that it wants? */
+static ucs_status_t uct_mm_hello_check(const uct_mm_iface_t *iface, const uct_mm_hello_t *hello,
+                                       ssize_t length)
+{
+    const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
+
+    if ((length != sizeof(*hello)) || (hello->head.magic != UCT_MM_MAGIC) ||
+        (hello->head.type != UCT_MM_MESSAGE_HELLO)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (hello->head.version != UCT_MM_VERSION) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (memcmp(hello->expected, iface->super.params.uid, UCT_UID_LEN) != 0) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    if (hello->message_max > uct_mm_ring_message_max(shape)) {
+        return UCS_ERR_EXCEEDS_LIMIT; /* our FIFO_SIZE is smaller than the sender's */
+    }
+    return UCS_OK;
+}
+
+/* Answers the first datagram of a connection. Not UCS_OK: the connection is of no use. */
+static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
+    uct_mm_segment_t *main           = uct_mm_rings_main(iface)->segment;
+    unsigned num_fds                 = 0;
+    uct_mm_hello_t hello;
+    uct_mm_welcome_t welcome;
+    ucs_status_t status;
+    ssize_t length;
+    int fds[2];
+
+    length = uct_mm_socket_recv(peer->source.fd, &hello, sizeof(hello), NULL, NULL);
+    if (length <= 0) {
+        return ((length < 0) && (errno == EAGAIN)) ? UCS_INPROGRESS : UCS_ERR_CONNECTION_RESET;
+    }
+
+    status = uct_mm_hello_check(iface, &hello, length);
+    if (status == UCS_OK) {
+        status = uct_mm_rings_add(iface, peer);
+    }
+    uct_mm_welcome_init(&welcome, status);
+    if (status == UCS_OK) {
+        memcpy(peer->uid, hello.uid, UCT_UID_LEN);
+        uct_mm_welcome_add(&welcome, main, fds, &num_fds);
+        if (peer->block->segment != main) {
+            uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
+        }
+        welcome.lines   = shape->lines;
+        welcome.quantum = shape->quantum;
+        welcome.offset  = peer->block->first + (peer->index * uct_mm_ring_size(shape));
+    }
+    if (uct_mm_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds) != 0) {
+        return UCS_ERR_CONNECTION_RESET;
+    }
+    return status;
+}
+
+/* Makes a new connection known. */
+static void uct_mm_peer_accept(uct_mm_iface_t *iface, int fd)
+{
+    uct_mm_peer_t *peer;
+
+    peer = ucs_sys_memalign(UCT_MM_LINE_SIZE, sizeof(*peer));
+    if ((peer == NULL) || !uct_mm_socket_is_ours(fd)) {
+        ucs_debug("a connection was refused: %s", (peer == NULL) ? "no memory" : "another user's");
+        ucs_sys_free(peer);
+        ucs_sys_close(fd);
+        return;
+    }
+
+    memset(peer, 0, sizeof(*peer));
+    peer->source.kind = UCT_MM_SOURCE_PEER;
+    peer->source.fd   = fd;
+    ucs_list_add_tail(&iface->greeting, &peer->list);
+    if (uct_mm_socket_watch(iface, &peer->source) != 0) {
+        ucs_error("failed to watch a connection: %m");
+        uct_mm_peer_free(iface, peer);
+    }
+}
+
+/* No descriptor is left: gives up the spare one to tell one peer so, since the kernel would go on
+ * reporting it for ever. */
+static int uct_mm_listen_refuse(uct_mm_iface_t *iface)
+{
+    uct_mm_welcome_t welcome;
+    uct_mm_hello_t hello;
+    int fd;
+
+    ucs_warn_once("no file descriptor left for connections of peers (%m)");
+    if (iface->spare_fd < 0) {
+        return 0;
+    }
+
+    ucs_sys_close(iface->spare_fd);
+    fd = ucs_sys_accept4(iface->listen.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        (void)uct_mm_socket_recv(fd, &hello, sizeof(hello), NULL, NULL);
+        uct_mm_welcome_init(&welcome, UCS_ERR_EXCEEDS_LIMIT);
+        (void)uct_mm_socket_send(fd, &welcome, sizeof(welcome), NULL, 0);
+        ucs_sys_close(fd);
+    }
+    iface->spare_fd = ucs_sys_fcntl(iface->epoll_fd, F_DUPFD_CLOEXEC, 0);
+    return fd >= 0;
+}
+
+unsigned uct_mm_listen_event(uct_mm_iface_t *iface)
+{
+    unsigned count = 0;
+    int fd;
+
+    while (count < UCT_MM_ACCEPT_TURN) {
+        fd = ucs_sys_accept4(iface->listen.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            uct_mm_peer_accept(iface, fd);
+        } else if (errno == EAGAIN) {
+            break;
+        } else if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM) ||
+                   (errno == ENOBUFS)) {
+            if (!uct_mm_listen_refuse(iface)) {
+                break;
+            }
+        } /* else: that peer is gone again */
+        ++count;
+    }
+    return count;
+}
+
+void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    uct_mm_socket_close(iface, &peer->source);
+    ucs_list_del(&peer->list);
+    ucs_list_add_tail(&iface->gone, &peer->list);
+}
+
+unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    ucs_status_t status;
+
+    if (peer->block != NULL) {
+        if (uct_mm_socket_drain(peer->source.fd)) {
+            return 0;
+        }
+        uct_mm_peer_drop(iface, peer);
+        return 1;
+    }
+
+    status = uct_mm_peer_greet(iface, peer);
+    if (status == UCS_INPROGRESS) {
+        return 0;
+    }
+    if (status != UCS_OK) {
+        ucs_debug("a connection was refused: %s", ucs_status_string(status));
+        uct_mm_peer_free(iface, peer);
+        return 1;
+    }
+    ucs_list_del(&peer->list);
+    ucs_list_add_tail(&iface->peers, &peer->list);
+    return 1;
+}
+
+static int uct_mm_peer_has_another(const uct_mm_iface_t *iface, const uct_mm_peer_t *peer)
+{
+    const ucs_list_link_t *lists[] = {&iface->peers, &iface->gone};
+    const uct_mm_peer_t *other;
+    unsigned i;
+
+    for (i = 0; i < ucs_array_size(lists); ++i) {
+        ucs_list_for_each(other, lists[i], list) {
+            if ((other != peer) && (memcmp(other->uid, peer->uid, UCT_UID_LEN) == 0)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Delivers what the gone have left behind, then reports them. */
+unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
+{
+    const uint32_t lines = uct_mm_md(iface->super.md)->shape.lines;
+    uint8_t uid[UCT_UID_LEN];
+    unsigned count = 0;
+    uct_mm_peer_t *peer;
+    unsigned delivered;
+    int is_last;
+
+    while (!ucs_list_is_empty(&iface->gone)) {
+        peer      = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
+        delivered = 0;
+        if (((peer->reader.attention & UCT_MM_READER_BROKEN) == 0) &&
+            uct_mm_reader_ready(&peer->reader)) {
+            delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines);
+        }
+        count += delivered;
+        if ((peer->reader.attention & UCT_MM_READER_NO_MEMORY) != 0) {
+            break; /* there is more, for a later call */
+        }
+
+        is_last = !uct_mm_peer_has_another(iface, peer);
+        memcpy(uid, peer->uid, UCT_UID_LEN);
+        uct_mm_peer_free(iface, peer);
+        ++count;
+        if (is_last && (iface->super.params.peer_gone != NULL)) {
+            iface->super.params.peer_gone(iface->super.params.arg, uid);
+        }
+    }
+    return count;
+}

@@ -1,0 +1,267 @@
+/* Halyard: mm: the sending end of connections.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "mm_socket.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#include <string.h>
+
+static void uct_mm_ep_fail(uct_mm_iface_t *iface, uct_mm_ep_t *ep, ucs_status_t status)
+{
+    if (ep->super.state == UCT_EP_CONNECTING) {
+        --iface->num_connecting;
+    }
+    uct_mm_socket_close(iface, &ep->source);
+    ucs_list_del(&ep->retry);
+    uct_ep_set_failed(&ep->super, status);
+}
+
+static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
+{
+    const uct_mm_md_t *md = uct_mm_md(iface->super.md);
+    uct_mm_hello_t hello;
+
+    if (!uct_mm_socket_is_ours(ep->source.fd)) {
+        ucs_error("the peer's socket belongs to another user");
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    memset(&hello, 0, sizeof(hello));
+    hello.head.magic   = UCT_MM_MAGIC;
+    hello.head.version = UCT_MM_VERSION;
+    hello.head.type    = UCT_MM_MESSAGE_HELLO;
+    hello.message_max  = md->message_max;
+    memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
+    memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
+    if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
+        (uct_mm_socket_watch(iface, &ep->source) != 0)) {
+        ucs_diag("failed to greet a peer: %m");
+        return uct_mm_socket_status(errno);
+    }
+    return UCS_INPROGRESS;
+}
+
+/* UCS_INPROGRESS: under way, or the peer's queue is full and the endpoint is among the retries. */
+static ucs_status_t uct_mm_ep_try(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
+{
+    struct sockaddr_un address;
+    socklen_t length = uct_mm_socket_address(ep->name, &address);
+
+    if (ucs_sys_connect(ep->source.fd, (struct sockaddr *)&address, length) == 0) {
+        ucs_list_del(&ep->retry);
+        return uct_mm_ep_hello(iface, ep);
+    }
+    if (errno == EAGAIN) {
+        if (ucs_list_is_empty(&ep->retry)) {
+            ucs_list_add_tail(&iface->retries, &ep->retry);
+        }
+        return UCS_INPROGRESS;
+    }
+    ucs_diag("failed to connect to a peer on this node: %m");
+    return uct_mm_socket_status(errno);
+}
+
+ucs_status_t uct_mm_connect_start(uct_ep_t *tl_ep)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_ep->iface);
+    uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
+    ucs_status_t status;
+
+    ep->source.fd = uct_mm_socket_create();
+    if (ep->source.fd < 0) {
+        ucs_error("failed to make a socket to reach a peer on this node: %m");
+        return uct_mm_socket_status(errno);
+    }
+
+    status = uct_mm_ep_try(iface, ep);
+    if (status == UCS_INPROGRESS) {
+        ++iface->num_connecting;
+        uct_mm_connect_hurry(iface);
+    } else {
+        uct_mm_socket_close(iface, &ep->source);
+    }
+    return status;
+}
+
+void uct_mm_connect_end(uct_ep_t *tl_ep)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_ep->iface);
+    uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
+    unsigned i;
+
+    if (tl_ep->state == UCT_EP_CONNECTING) {
+        --iface->num_connecting;
+    }
+    ucs_list_del(&ep->retry);
+    uct_mm_socket_close(iface, &ep->source);
+    for (i = 0; i < ucs_array_size(ep->segments); ++i) {
+        if (ep->segments[i] != NULL) {
+            uct_mm_segment_put(ep->segments[i]);
+        }
+    }
+}
+
+/* The numbers make sense; segments are checked when they are mapped. */
+static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_welcome_t *welcome,
+                                   ssize_t length)
+{
+    const uct_mm_md_t *md           = uct_mm_md(iface->super.md);
+    const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
+    uint64_t in_segment;
+    unsigned i;
+
+    if ((length != sizeof(*welcome)) || (welcome->num_segments < 1) ||
+        (welcome->num_segments > 2) || !uct_mm_ring_shape_is_valid(&shape) ||
+        (uct_mm_ring_message_max(&shape) < md->message_max)) {
+        return 0;
+    }
+    for (i = 0; i < welcome->num_segments; ++i) {
+        if (!uct_mm_backing_list_has(&md->backings,
+                                     (uct_mm_backing_t)welcome->segments[i].backing)) {
+            return 0;
+        }
+    }
+
+    in_segment = welcome->segments[welcome->num_segments - 1].length;
+    return (welcome->segments[0].length >= sizeof(uct_mm_main_t)) &&
+           ((welcome->offset % UCT_MM_LINE_SIZE) == 0) && (welcome->offset <= in_segment) &&
+           ((in_segment - welcome->offset) >= uct_mm_ring_size(&shape));
+}
+
+/* Maps what came with the welcome. The descriptors are gone afterwards. */
+static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *welcome,
+                                       const int *fds, unsigned num_fds)
+{
+    const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
+    const uct_mm_wire_segment_t *wire;
+    ucs_status_t status = UCS_OK;
+    unsigned used       = 0;
+    uint8_t *ring;
+    unsigned i;
+    int fd;
+
+    for (i = 0; (i < welcome->num_segments) && (status == UCS_OK); ++i) {
+        wire = &welcome->segments[i];
+        fd   = -1;
+        if (wire->backing != UCT_MM_BACKING_SYSV) {
+            if (used == num_fds) {
+                return UCS_ERR_EXCEEDS_LIMIT; /* the kernel had no descriptor for us */
+            }
+            fd = fds[used++];
+        }
+        status = uct_mm_segment_attach((uct_mm_backing_t)wire->backing, fd, wire->shmid,
+                                       wire->length, &ep->segments[i]);
+    }
+    while (used < num_fds) {
+        ucs_sys_close(fds[used++]);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    ep->main = ep->segments[0]->address;
+    if ((ep->main->magic != UCT_MM_MAIN_MAGIC) ||
+        (memcmp(ep->main->uid, ep->super.peer_uid, UCT_UID_LEN) != 0)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    ring = (uint8_t *)ep->segments[welcome->num_segments - 1]->address + welcome->offset;
+    /* The pages are there; faults would only cost time on the first lap. Not all kernels can. */
+    (void)ucs_sys_madvise((void *)ucs_align_down((uintptr_t)ring, ucs_sys_page_size()),
+                          uct_mm_ring_size(&shape), MADV_POPULATE_WRITE);
+    uct_mm_writer_init(&ep->writer, ring, &shape);
+    ep->wake = &ep->main->wake;
+    return UCS_OK;
+}
+
+static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
+{
+    unsigned num_fds = 0;
+    uct_mm_welcome_t welcome;
+    ucs_status_t status;
+    ssize_t length;
+    unsigned i;
+    int fds[2];
+
+    memset(&welcome, 0, sizeof(welcome));
+    length = uct_mm_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
+    if (length <= 0) {
+        if ((length == 0) || (errno != EAGAIN)) {
+            uct_mm_ep_fail(iface, ep, UCS_ERR_CONNECTION_RESET);
+        }
+        return;
+    }
+
+    if (((size_t)length >= offsetof(uct_mm_welcome_t, num_segments)) &&
+        (welcome.head.magic == UCT_MM_MAGIC) && (welcome.head.version == UCT_MM_VERSION) &&
+        (welcome.head.type == UCT_MM_MESSAGE_WELCOME) && (welcome.status != UCS_OK)) {
+        ucs_diag("a peer on this node refused the connection: %s",
+                 ucs_status_string((ucs_status_t)welcome.status));
+        status = UCS_ERR_REJECTED;
+    } else if ((welcome.head.magic != UCT_MM_MAGIC) || (welcome.head.version != UCT_MM_VERSION) ||
+               !uct_mm_welcome_is_valid(iface, &welcome, length)) {
+        ucs_diag("a peer on this node answered what is not understood");
+        status = UCS_ERR_UNSUPPORTED;
+    } else {
+        status  = uct_mm_welcome_map(ep, &welcome, fds, num_fds);
+        num_fds = 0;
+        if (status != UCS_OK) {
+            ucs_diag("failed to map the memory of a peer: %s", ucs_status_string(status));
+        }
+    }
+    for (i = 0; i < num_fds; ++i) {
+        ucs_sys_close(fds[i]);
+    }
+
+    if (status != UCS_OK) {
+        uct_mm_ep_fail(iface, ep, status);
+        return;
+    }
+    --iface->num_connecting;
+    uct_ep_set_live(&ep->super);
+}
+
+ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep)
+{
+    if (uct_mm_socket_is_ended(ep->source.fd)) {
+        uct_mm_ep_fail(uct_mm_iface(ep->super.iface), ep, UCS_ERR_CONNECTION_RESET);
+    }
+    return UCS_OK; /* the report comes from progress */
+}
+
+unsigned uct_mm_ep_event(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
+{
+    if (ep->super.state == UCT_EP_CONNECTING) {
+        uct_mm_ep_welcome(iface, ep);
+        return ep->super.state != UCT_EP_CONNECTING;
+    }
+    if (uct_mm_socket_drain(ep->source.fd)) {
+        return 0;
+    }
+    uct_mm_ep_fail(iface, ep, UCS_ERR_CONNECTION_RESET);
+    return 1;
+}
+
+void uct_mm_retries_run(uct_mm_iface_t *iface)
+{
+    uct_mm_ep_t *ep, *tmp;
+    ucs_status_t status;
+
+    ucs_list_for_each_safe(ep, tmp, &iface->retries, retry) {
+        status = uct_mm_ep_try(iface, ep);
+        if (status != UCS_INPROGRESS) {
+            uct_mm_ep_fail(iface, ep, status);
+        }
+    }
+}

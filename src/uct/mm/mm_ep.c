@@ -1,0 +1,173 @@
+/* Halyard: mm: sending.
+ *
+ * A message is complete for the sender when its lines are published: they lie in the receiver's
+ * memory and need no more help, not even this process.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "mm_iface.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+
+#include <endian.h>
+#include <string.h>
+
+/* Payload of am_short that fits a line beside its 8-byte header. */
+#define UCT_MM_INLINE_MAX (UCT_MM_FIRST_DATA - 8)
+
+ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
+{
+    uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
+    const uint8_t *bytes = address;
+    unsigned i;
+
+    if (length != UCT_MM_ADDRESS_LEN) {
+        ucs_error("an address of %zu bytes is not one of mm", length);
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    ep->name = 0;
+    for (i = 0; i < sizeof(ep->name); ++i) {
+        ep->name |= (uint64_t)bytes[i] << (8 * i);
+    }
+    ep->source.kind = UCT_MM_SOURCE_EP;
+    ep->source.fd   = -1;
+    ucs_list_head_init(&ep->retry);
+    return UCS_OK;
+}
+
+/* The receiver may sleep. Publishing the last line once more, now in the order of S3, makes sure
+ * that either it finds the line before it sleeps or we find that it sleeps. */
+static UCS_NOINLINE void uct_mm_ep_wake(uct_mm_ep_t *ep)
+{
+    uct_mm_line_t *line = uct_mm_writer_last(&ep->writer);
+    uint32_t armed      = UCT_MM_WAKE_ARMED;
+
+    ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, ep->writer.pos - 1)); /* S3 */
+    if ((ucs_atomic_load_seq_cst(ep->wake) == UCT_MM_WAKE_ARMED) && /* S3 */
+        ucs_atomic_cas(ep->wake, &armed, UCT_MM_WAKE_AWAKE)) {
+        uct_mm_connect_signal(ep->source.fd);
+    }
+}
+
+/* After a message. The word's line is written when the receiver sleeps and wakes, not otherwise, so
+ * this reads our own cache. */
+UCS_INLINE void uct_mm_ep_sent(uct_mm_ep_t *ep)
+{
+    if (ucs_unlikely(ucs_atomic_load_relaxed(ep->wake) != UCT_MM_WAKE_NEVER)) {
+        uct_mm_ep_wake(ep);
+    }
+}
+
+static UCS_NOINLINE ucs_status_t uct_mm_ep_send_iov(uct_mm_ep_t *ep, unsigned id,
+                                                    const uct_iov_t *iov, unsigned n, size_t length)
+{
+    ucs_status_t status;
+
+    ucs_assert(length <= uct_mm_md(ep->super.iface->md)->message_max);
+
+    status = uct_mm_writer_send_iov(&ep->writer, id, iov, n, length);
+    if (ucs_likely(status == UCS_OK)) {
+        uct_mm_ep_sent(ep);
+    } else {
+        ep->wanted = uct_mm_ring_lines(length);
+    }
+    return status;
+}
+
+static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_long(uct_mm_ep_t *ep, unsigned id,
+                                                         uint64_t header, const void *payload,
+                                                         size_t length)
+{
+    const uct_iov_t iov[2] = {
+        {.buffer = &header, .length = sizeof(header)},
+        {.buffer = (void *)payload, .length = length}
+    };
+
+    return uct_mm_ep_send_iov(ep, id, iov, 2, sizeof(header) + length);
+}
+
+ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, const void *payload,
+                                size_t length)
+{
+    uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
+    uct_mm_line_t *line;
+
+    header = htole64(header);
+    if (ucs_unlikely(length > UCT_MM_INLINE_MAX)) {
+        return uct_mm_ep_am_short_long(ep, id, header, payload, length);
+    }
+    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, 1))) {
+        ep->wanted = 1;
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    line = uct_mm_writer_line(&ep->writer, ep->writer.pos);
+    memcpy(line->data, &header, sizeof(header));
+    uct_mm_copy_short(line->data + sizeof(header), payload, length);
+    uct_mm_writer_publish_first(&ep->writer, line, id, sizeof(header) + length);
+    uct_mm_ep_sent(ep);
+    return UCS_OK;
+}
+
+ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_t *iov, unsigned n)
+{
+    size_t length = 0;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        length += iov[i].length;
+    }
+    return uct_mm_ep_send_iov(uct_mm_ep(tl_ep), id, iov, n, length);
+}
+
+ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                                size_t *length_p)
+{
+    uct_mm_ep_t *ep          = uct_mm_ep(tl_ep);
+    const size_t message_max = uct_mm_md(tl_ep->iface->md)->message_max;
+    uct_iov_t iov            = {.buffer = uct_mm_iface(tl_ep->iface)->pack_buffer};
+    ucs_status_t status;
+
+    /* room for the longest, because what has been packed cannot be given back */
+    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, uct_mm_ring_lines(message_max)))) {
+        ep->wanted = uct_mm_ring_lines(message_max);
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    iov.length = pack(iov.buffer, arg, message_max);
+    ucs_assert(iov.length <= message_max);
+    status = uct_mm_ep_send_iov(ep, id, &iov, 1, iov.length);
+    ucs_assert(status == UCS_OK);
+    *length_p = iov.length;
+    return status;
+}
+
+ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)
+{
+    return UCS_OK; /* all that was accepted lies in the peer's memory */
+}
+
+ucs_status_t uct_mm_ep_fence(uct_ep_t *tl_ep UCS_UNUSED)
+{
+    return UCS_OK; /* lines are published in order */
+}
+
+ucs_status_t uct_mm_ep_check(uct_ep_t *tl_ep)
+{
+    return uct_mm_connect_check(uct_mm_ep(tl_ep));
+}
+
+ucs_status_t uct_mm_ep_sync_map(uct_ep_t *tl_ep, uint32_t index, ucs_atomic_u64_t **word_p)
+{
+    if (index >= UCT_MM_SYNC_WORDS) { /* from a peer */
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+    *word_p = &uct_mm_ep(tl_ep)->main->sync[index].value;
+    return UCS_OK;
+}

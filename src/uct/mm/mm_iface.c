@@ -1,0 +1,402 @@
+/* Halyard: mm: interfaces: progress, waiting, limits, and the description of the transport.
+ *
+ * Progress looks at the next line of each hot ring. Once in a while it looks at the clock, and when
+ * it is time, at the sockets: often while connections are being made, rarely otherwise, since that
+ * costs a system call.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "mm_iface.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+#include <uct/base/registry.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Progress calls between two looks at the clock, unless calls are farther apart than this: then
+ * each call looks, which it can afford. */
+#define UCT_MM_LOOK_CALLS   64
+#define UCT_MM_SLOW_CALL_NS 4000
+
+/* Looks between two checks for rings that have gone silent. */
+#define UCT_MM_COOL_LOOKS 16
+
+/* How often sockets are looked at: while connections are being made, and otherwise. */
+#define UCT_MM_POLL_EAGER_NS 5000
+#define UCT_MM_POLL_LAZY_NS  250000
+
+/* How long an interface expects connections: after it was opened, and after one came. */
+#define UCT_MM_EAGER_OPEN_NS   5000000
+#define UCT_MM_EAGER_ACCEPT_NS 1000000
+
+/* A store made before its thread learned that we may sleep is visible after this time: store
+ * buffers drain in less than a microsecond, and at each interrupt. */
+#define UCT_MM_WAKE_SETTLE_NS 100000
+
+/* ------------------------------------------------------------------ progress */
+
+static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64_t now)
+{
+    unsigned count = uct_mm_connect_poll(iface);
+
+    if (count > 0) {
+        iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_ACCEPT_NS);
+    }
+    iface->next_poll_ns = now + (((now < iface->eager_until_ns) || (iface->num_connecting > 0)) ?
+                                 UCT_MM_POLL_EAGER_NS : UCT_MM_POLL_LAZY_NS);
+    return count + uct_mm_gone_report(iface);
+}
+
+static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
+{
+    const uint64_t now = ucs_sys_clock_ns();
+
+    iface->interval     = ((now - iface->last_look_ns) >
+                           ((uint64_t)iface->interval * UCT_MM_SLOW_CALL_NS)) ? 1 :
+                          UCT_MM_LOOK_CALLS;
+    iface->countdown    = iface->interval;
+    iface->last_look_ns = now;
+    if ((++iface->looks % UCT_MM_COOL_LOOKS) == 0) {
+        uct_mm_rings_cool(iface);
+    }
+    return (now >= iface->next_poll_ns) ? uct_mm_iface_poll_sockets(iface, now) : 0;
+}
+
+static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
+        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
+        uct_mm_connect_signal(peer->source.fd);
+    }
+    if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
+        ucs_error("a peer on this node wrote what is no message: its connection is closed");
+        uct_mm_peer_drop(iface, peer);
+        uct_mm_connect_hurry(iface);
+    }
+}
+
+unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    const unsigned count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+
+    if (ucs_unlikely(peer->reader.attention != 0)) {
+        uct_mm_iface_attend(iface, peer);
+    }
+    return count;
+}
+
+static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    unsigned count        = 0;
+    uct_mm_peer_t *peer;
+    unsigned i;
+
+    for (i = 0; i < iface->num_hot; ++i) {
+        peer = iface->rings[i];
+        if (uct_mm_reader_ready(&peer->reader)) {
+            count += uct_mm_iface_receive(iface, peer);
+        }
+    }
+    if (ucs_unlikely(iface->num_rings > iface->num_hot)) {
+        count += uct_mm_rings_poll_cold(iface);
+    }
+    if (ucs_unlikely(--iface->countdown == 0)) {
+        count += uct_mm_iface_look(iface);
+    }
+    return count + uct_iface_progress_base(tl_iface);
+}
+
+/* ------------------------------------------------------------------ waiting */
+
+static int uct_mm_iface_event_fd(uct_iface_t *tl_iface)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+
+    if (iface->wake_since_ns == 0) {
+        ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_AWAKE);
+        iface->wake_since_ns = ucs_sys_clock_ns();
+    }
+    return iface->epoll_fd;
+}
+
+/* Senders that are out of credit and have more to send are to be signalled when there is some. */
+static int uct_mm_iface_arm_senders(uct_mm_iface_t *iface)
+{
+    uct_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->super.eps, list) {
+        if ((ep->state == UCT_EP_LIVE) && uct_ep_has_pending(ep) &&
+            uct_mm_writer_wish(&uct_mm_ep(ep)->writer, uct_mm_ep(ep)->wanted)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int uct_mm_iface_arm_readers(uct_mm_iface_t *iface)
+{
+    unsigned i;
+
+    for (i = 0; i < iface->num_rings; ++i) {
+        if (uct_mm_reader_ready_armed(&iface->rings[i]->reader)) { /* S3 */
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Publish that we sleep, then look whether something came before that was seen. A sender publishes
+ * its line, then looks whether we sleep. */
+static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+
+    (void)uct_mm_iface_event_fd(tl_iface);
+    if (uct_mm_connect_poll(iface) > 0) {
+        uct_mm_connect_hurry(iface);
+        return UCS_ERR_BUSY;
+    }
+    if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->gone) ||
+        !ucs_list_is_empty(&iface->retries)) {
+        uct_mm_connect_hurry(iface);
+        return UCS_ERR_BUSY;
+    }
+    if ((iface->num_rings > 0) &&
+        ((ucs_sys_clock_ns() - iface->wake_since_ns) < UCT_MM_WAKE_SETTLE_NS)) {
+        return UCS_ERR_BUSY; /* once in the interface's life */
+    }
+
+    ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_ARMED); /* S3 */
+    if (!uct_mm_iface_arm_readers(iface) || !uct_mm_iface_arm_senders(iface)) {
+        ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_AWAKE);
+        return UCS_ERR_BUSY;
+    }
+    return UCS_OK;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    const uct_mm_md_t *md = uct_mm_md(tl_iface->md);
+    ucs_status_t status;
+
+    iface->max_poll    = ((const uct_mm_config_t *)tl_iface->md->config)->max_poll;
+    iface->interval    = 1;
+    iface->countdown   = 1;
+    iface->epoll_fd    = -1;
+    iface->pack_buffer = ucs_sys_memalign(UCT_MM_LINE_SIZE,
+                                          ucs_align_up(md->message_max, UCT_MM_LINE_SIZE));
+    if (iface->pack_buffer == NULL) {
+        ucs_error("no memory for a buffer of %zu bytes", md->message_max);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_mm_rings_init(iface);
+    if (status == UCS_OK) {
+        status = uct_mm_connect_open(iface);
+    }
+    iface->last_look_ns   = ucs_sys_clock_ns();
+    iface->eager_until_ns = iface->last_look_ns + UCT_MM_EAGER_OPEN_NS;
+    return status;
+}
+
+static void uct_mm_iface_close(uct_iface_t *tl_iface)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+
+    uct_mm_connect_close(iface);
+    uct_mm_rings_cleanup(iface);
+    ucs_sys_free(iface->pack_buffer);
+}
+
+static size_t uct_mm_iface_get_address(uct_iface_t *tl_iface, void *buffer)
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    uint8_t *bytes              = buffer;
+    unsigned i;
+
+    for (i = 0; i < sizeof(iface->name); ++i) {
+        bytes[i] = (uint8_t)(iface->name >> (8 * i));
+    }
+    bytes[8] = (uint8_t)iface->net;
+    bytes[9] = (uint8_t)(iface->net >> 8);
+    return UCT_MM_ADDRESS_LEN;
+}
+
+static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address, size_t length,
+                                     int same_node, char reason[UCT_REASON_MAX])
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    const uint8_t *bytes        = address;
+    uint16_t net;
+
+    if (!same_node) {
+        snprintf(reason, UCT_REASON_MAX, "not on this node");
+        return 0;
+    }
+    if (length != UCT_MM_ADDRESS_LEN) {
+        snprintf(reason, UCT_REASON_MAX, "an address of %zu bytes is not one of mm", length);
+        return 0;
+    }
+    net = (uint16_t)(bytes[8] | (bytes[9] << 8));
+    if ((net != iface->net) && (net != 0) && (iface->net != 0)) {
+        snprintf(reason, UCT_REASON_MAX,
+                 "in another network namespace, to which abstract sockets do not reach");
+        return 0;
+    }
+    return 1;
+}
+
+/* Figures of one message between two cores of today's processors: a cache line's way from core to
+ * core, and what a stream of lines carries. */
+static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t memory,
+                                uct_limits_t *limits_p)
+{
+    const uct_mm_md_t *md = uct_mm_md(tl_iface->md);
+    uct_limits_t limits   = {.align = 1};
+
+    if (memory == UCS_MEMORY_TYPE_HOST) {
+        switch (op) {
+        case UCT_OP_AM_SHORT:
+            limits.max          = md->message_max;
+            limits.iov_max      = UINT16_MAX;
+            limits.overhead_ns  = 8;
+            limits.latency_ns   = 130;
+            limits.bytes_per_ns = 5.5;
+            break;
+        case UCT_OP_AM_BCOPY:
+            limits.max          = md->message_max;
+            limits.iov_max      = 1;
+            limits.overhead_ns  = 15;
+            limits.latency_ns   = 130;
+            limits.bytes_per_ns = 5;
+            break;
+        default:
+            break;
+        }
+    }
+    *limits_p = limits;
+}
+
+static void uct_mm_iface_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t *private_p)
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+
+    *shared_p  = uct_mm_rings_shared(iface);
+    *private_p = sizeof(*iface) + uct_mm_md(tl_iface->md)->message_max +
+                 (iface->staging.count * iface->staging.size) +
+                 (iface->rings_max * sizeof(iface->rings[0])) +
+                 (iface->num_rings * sizeof(uct_mm_peer_t)) +
+                 (ucs_list_length(&tl_iface->eps) * sizeof(uct_mm_ep_t));
+}
+
+static void uct_mm_iface_dump(uct_iface_t *tl_iface, FILE *stream)
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    const uct_mm_peer_t *peer;
+    const uct_mm_ep_t *ep;
+    uct_ep_t *tl_ep;
+    unsigned i;
+
+    fprintf(stream, "mm %016" PRIx64 ": %u rings, %u hot, %u connecting, %u pending, wake %u\n",
+            iface->name, iface->num_rings, iface->num_hot, iface->num_connecting,
+            tl_iface->num_pending, (unsigned)ucs_atomic_load_relaxed(&iface->main->wake));
+    for (i = 0; i < iface->num_rings; ++i) {
+        peer = iface->rings[i];
+        fprintf(stream, "  from %02x%02x%02x%02x: %" PRIu64 " messages, at line %u, %u given back%s\n",
+                peer->uid[0], peer->uid[1], peer->uid[2], peer->uid[3], peer->reader.received,
+                peer->reader.pos, peer->reader.released,
+                (peer->reader.length != 0) ? ", in the middle of a message" : "");
+    }
+    ucs_list_for_each(tl_ep, &iface->super.eps, list) {
+        ep = uct_mm_ep(tl_ep);
+        fprintf(stream, "  to %02x%02x%02x%02x: state %d, at line %u, free to %u%s\n",
+                tl_ep->peer_uid[0], tl_ep->peer_uid[1], tl_ep->peer_uid[2], tl_ep->peer_uid[3],
+                (int)tl_ep->state, ep->writer.pos, ep->writer.limit,
+                uct_ep_has_pending(tl_ep) ? ", requests waiting" : "");
+    }
+}
+
+/* ------------------------------------------------------------------ words of both sides */
+
+static ucs_status_t uct_mm_iface_sync_alloc(uct_iface_t *tl_iface, uint32_t *index_p,
+                                            ucs_atomic_u64_t **word_p)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    uint32_t index;
+
+    if (iface->sync_free == 0) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    index             = (uint32_t)__builtin_ctzll(iface->sync_free);
+    iface->sync_free &= iface->sync_free - 1;
+    ucs_atomic_store_relaxed(&iface->main->sync[index].value, 0);
+    *index_p = index;
+    *word_p  = &iface->main->sync[index].value;
+    return UCS_OK;
+}
+
+static void uct_mm_iface_sync_free(uct_iface_t *tl_iface, uint32_t index)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+
+    ucs_assert((index < UCT_MM_SYNC_WORDS) && ((iface->sync_free & (1ull << index)) == 0));
+    iface->sync_free |= 1ull << index;
+}
+
+/* ------------------------------------------------------------------ the transport */
+
+const uct_tl_t uct_mm_tl = {
+    .name          = "mm",
+    .help          = "shared memory between the processes of one node",
+    .kind          = UCT_TL_KIND_SHM,
+    .md_size       = sizeof(uct_mm_md_t),
+    .iface_size    = sizeof(uct_mm_iface_t),
+    .ep_size       = sizeof(uct_mm_ep_t),
+    .config_rows   = uct_mm_config_rows,
+    .config_prefix = "MM_,POSIX_,SYSV_",
+    .config_size   = sizeof(uct_mm_config_t),
+    .md = {
+        .open  = uct_mm_md_open
+    },
+    .iface = {
+        .open         = uct_mm_iface_open,
+        .close        = uct_mm_iface_close,
+        .limits       = uct_mm_iface_limits,
+        .get_address  = uct_mm_iface_get_address,
+        .is_reachable = uct_mm_iface_is_reachable,
+        .progress     = uct_mm_iface_progress,
+        .event_fd     = uct_mm_iface_event_fd,
+        .event_arm    = uct_mm_iface_event_arm,
+        .sync_alloc   = uct_mm_iface_sync_alloc,
+        .sync_free    = uct_mm_iface_sync_free,
+        .memory_used  = uct_mm_iface_memory_used,
+        .dump         = uct_mm_iface_dump
+    },
+    .ep = {
+        .init    = uct_mm_ep_init,
+        .connect = uct_mm_connect_start,
+        .close   = uct_mm_connect_end,
+        .live = {
+            .am_short     = uct_mm_ep_am_short,
+            .am_short_iov = uct_mm_ep_am_short_iov,
+            .am_bcopy     = uct_mm_ep_am_bcopy,
+            .flush        = uct_mm_ep_flush,
+            .fence        = uct_mm_ep_fence,
+            .check        = uct_mm_ep_check,
+            .sync_map     = uct_mm_ep_sync_map
+        }
+    }
+};

@@ -1,0 +1,74 @@
+/* Halyard: mm: memory domain: configuration.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "mm_iface.h"
+
+#define UCS_LOG_COMPONENT "mm"
+#include <ucs/debug/assert.h>
+
+const ucs_config_row_t uct_mm_config_rows[] = {
+    UCS_CONFIG_ROW("FIFO_SIZE", uint, uct_mm_config_t, fifo_size, "128",
+                   "Lines of 64 bytes of a receive ring, of which each peer that sends gets one. "
+                   "The longest message takes three quarters of them by default. Small rings stay "
+                   "in the cache.",
+                   .min = UCT_MM_RING_LINES_MIN, .max = UCT_MM_RING_LINES_MAX,
+                   .flags = UCS_CONFIG_ROW_POW2),
+    UCS_CONFIG_ROW("FIFO_ELEM_SIZE", uint, uct_mm_config_t, fifo_elem_size, "64",
+                   "Bytes of a ring's element. It is always a line of 64 bytes here; other values "
+                   "are accepted for habit's sake and have no effect.",
+                   .min = UCT_MM_LINE_SIZE, .max = UINT16_MAX, .flags = UCS_CONFIG_ROW_HIDDEN),
+    UCS_CONFIG_ROW("SEG_SIZE", memunits, uct_mm_config_t, seg_size, "auto",
+                   "Longest message that is copied through a ring, in bytes; auto: as long as "
+                   "FIFO_SIZE allows.",
+                   .min = UCT_MM_LINE_SIZE, .flags = UCS_CONFIG_ROW_AUTO),
+    UCS_CONFIG_ROW("FIFO_RELEASE_FACTOR", double, uct_mm_config_t, release_factor, "0.25",
+                   "Part of a ring after which the receiver gives lines back to the sender, above "
+                   "0 and at most 0.5. Messages can take the rest of the ring."),
+    UCS_CONFIG_ROW("FIFO_HUGETLB", ternary, uct_mm_config_t, hugetlb, "no",
+                   "Huge pages for rings: yes (fail without them), no, try."),
+    UCS_CONFIG_ROW("FIFO_MAX_POLL", uint, uct_mm_config_t, max_poll, "16",
+                   "Messages that one progress call takes from one ring at most.",
+                   .min = 1, .max = UCT_MM_RING_LINES_MAX),
+    UCS_CONFIG_ROW("BACKING", list, uct_mm_config_t, backing, "memfd,posix,sysv",
+                   "Kinds of shared memory, tried in this order; also those that are accepted from "
+                   "peers."),
+    UCS_CONFIG_ROW_END
+};
+
+ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
+{
+    const uct_mm_config_t *config = tl_md->config;
+    uct_mm_md_t *md               = uct_mm_md(tl_md);
+    size_t ring_max;
+
+    if (!(config->release_factor > 0) || (config->release_factor > 0.5)) {
+        ucs_error("UCX_MM_FIFO_RELEASE_FACTOR=%g: expected a number above 0 and at most 0.5",
+                  config->release_factor);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (config->fifo_elem_size != UCT_MM_LINE_SIZE) {
+        ucs_info("UCX_MM_FIFO_ELEM_SIZE=%u has no effect: elements are lines of %u bytes",
+                 config->fifo_elem_size, UCT_MM_LINE_SIZE);
+    }
+
+    md->shape.lines   = config->fifo_size;
+    md->shape.quantum = ucs_max((uint32_t)(config->fifo_size * config->release_factor), 1u);
+    ucs_assert(uct_mm_ring_shape_is_valid(&md->shape));
+
+    ring_max        = uct_mm_ring_message_max(&md->shape);
+    md->message_max = ring_max;
+    if (config->seg_size != UCS_CONFIG_AUTO_SIZE) {
+        if (config->seg_size > ring_max) {
+            ucs_info("UCX_MM_SEG_SIZE=%zu: a ring of %u lines takes messages of %zu bytes",
+                     config->seg_size, config->fifo_size, ring_max);
+        }
+        md->message_max = ucs_min(config->seg_size, ring_max);
+    }
+    return uct_mm_backing_list_init(&config->backing, (ucs_ternary_auto_value_t)config->hugetlb,
+                                    &md->backings);
+}

@@ -1,0 +1,99 @@
+/* Halyard: mm: the sockets that connect interfaces, and what is said on them.
+ *
+ * One SOCK_SEQPACKET connection for each endpoint:
+ *     sender    connects, says HELLO: who it is and whom it expects
+ *     receiver  checks both, allots a ring, says WELCOME with the descriptors of the memory
+ * After that a single byte either way is a signal to a sleeping process, and the end of file is the
+ * peer's death or farewell. Abstract names have no permissions, so each side asks the kernel for the
+ * other's user, and the 128-bit identity in HELLO shows that the sender was given our address.
+ *
+ * The functions do not block and do not log; they leave errno.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_MM_SOCKET_H
+#define UCT_MM_SOCKET_H
+
+#include "mm_iface.h"
+
+#include <sys/types.h>
+#include <sys/un.h>
+
+BEGIN_C_DECLS
+
+#define UCT_MM_MAGIC   0x4d6c6148u
+#define UCT_MM_VERSION 1
+
+typedef enum {
+    UCT_MM_MESSAGE_HELLO = 1,
+    UCT_MM_MESSAGE_WELCOME
+} uct_mm_message_type_t;
+
+/* What both messages begin with. All fields are in the order of the machine: both ends run on it. */
+typedef struct {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+} uct_mm_message_t;
+
+typedef struct {
+    uct_mm_message_t head;
+    uint8_t          uid[UCT_UID_LEN];      /* of the sender */
+    uint8_t          expected[UCT_UID_LEN]; /* of whom it wants to reach */
+    uint64_t         message_max;           /* bytes of the longest message it will send */
+} uct_mm_hello_t;
+
+typedef struct {
+    uint64_t length;  /* bytes */
+    int32_t  shmid;   /* System V */
+    uint32_t backing; /* uct_mm_backing_t; all but System V come with a descriptor */
+} uct_mm_wire_segment_t;
+
+typedef struct {
+    uct_mm_message_t      head;
+    int32_t               status;       /* ucs_status_t; if not UCS_OK the rest is zero */
+    uint32_t              num_segments; /* the interface's first, then that of the ring if another */
+    uint32_t              lines;        /* shape of the ring */
+    uint32_t              quantum;
+    uint64_t              offset;       /* of the ring in its segment, bytes */
+    uct_mm_wire_segment_t segments[2];
+} uct_mm_welcome_t;
+
+static_assert(sizeof(uct_mm_hello_t) == 48, "layout shared by processes");
+static_assert(sizeof(uct_mm_welcome_t) == 64, "layout shared by processes");
+
+/* Address of the listening socket of that name; returns its length. */
+socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address);
+
+/* A non-blocking socket, or -1. */
+int uct_mm_socket_create(void);
+
+/* The peer runs as our user, says the kernel. */
+int uct_mm_socket_is_ours(int fd);
+
+/* Takes the socket out of the event set and closes it. Both explicitly, with a shutdown, because a
+ * child that the application forked may hold a copy of the descriptor. No effect without one. */
+void uct_mm_socket_close(uct_mm_iface_t *iface, uct_mm_source_t *source);
+
+/* Adds a socket to the interface's event set. Returns 0 or -1. */
+int uct_mm_socket_watch(uct_mm_iface_t *iface, uct_mm_source_t *source);
+
+/* Sends one datagram, with `count` (0 to 2) descriptors. Returns 0 or -1. */
+int uct_mm_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count);
+
+/* Takes one datagram and at most two descriptors; *count_p tells how many came. fds NULL: none are
+ * taken, the kernel closes what came. Returns the bytes, 0 at the end of file, -1 and errno. */
+ssize_t uct_mm_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *count_p);
+
+/* Takes signals off a connection. Returns 0 when it has ended. */
+int uct_mm_socket_drain(int fd);
+
+/* Whether the end of file has been reached; takes nothing. */
+int uct_mm_socket_is_ended(int fd);
+
+/* What an error of a system call means for an endpoint. */
+ucs_status_t uct_mm_socket_status(int error);
+
+END_C_DECLS
+
+#endif
