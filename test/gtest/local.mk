@@ -22,7 +22,14 @@ gtest_sources = \
 	test/gtest/ucs/test_sys.cc \
 	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_topo.cc \
-	test/gtest/ucs/test_type.cc
+	test/gtest/ucs/test_type.cc \
+	test/gtest/uct/peer_process.cc \
+	test/gtest/uct/peer_process.h \
+	test/gtest/uct/test_conformance_am.cc \
+	test/gtest/uct/test_conformance_process.cc \
+	test/gtest/uct/test_conformance_rma.cc \
+	test/gtest/uct/world.cc \
+	test/gtest/uct/world.h
 
 check_PROGRAMS += test/gtest/gtest
 test_gtest_gtest_SOURCES = $(gtest_sources)
