@@ -155,10 +155,26 @@ static unsigned uct_iface_report_failed(uct_iface_t *iface)
     return count;
 }
 
+/* Dispatch visits the queues in one order, so where they share a resource the first takes most of it:
+ * after each round that took something another queue is the first. */
+static unsigned uct_iface_retry_pending(uct_iface_t *iface)
+{
+    ucs_arbiter_t *arbiter = &iface->pending;
+    ucs_arbiter_group_t *first;
+    unsigned count;
+
+    count = ucs_arbiter_dispatch(arbiter, UCT_PENDING_TURN, uct_pending_dispatch, iface);
+    if ((count != 0) && !ucs_list_is_empty(&arbiter->ready)) {
+        first = ucs_list_head(&arbiter->ready, ucs_arbiter_group_t, list);
+        ucs_arbiter_group_deschedule(first);
+        ucs_arbiter_group_schedule(first);
+    }
+    return count;
+}
+
 unsigned uct_iface_progress_work(uct_iface_t *iface)
 {
     unsigned count = uct_iface_report_failed(iface);
 
-    return count + ucs_arbiter_dispatch(&iface->pending, UCT_PENDING_TURN, uct_pending_dispatch,
-                                        iface);
+    return count + uct_iface_retry_pending(iface);
 }
