@@ -898,6 +898,14 @@ TEST_F(config, unknown_variables_get_one_warning)
     EXPECT_FALSE(ucs_config_name_is_used("SLOTS"));
     EXPECT_TRUE(ucs_config_name_is_foreign("RC_MLX5_TX_QUEUE_LEN"));
     EXPECT_FALSE(ucs_config_name_is_foreign("CT_SLOTS"));
+    /* keys that programs set by ucp_config_modify and that must not be refused */
+    for (const char *key :
+         {"HANDLE_ERRORS", "CM_REUSEADDR", "MEMTYPE_COPY_ENABLE", "ZCOPY_THRESH", "RNDV_THRESH",
+          "RNDV_SCHEME", "MAX_RMA_RAILS", "IB_PCI_RELAXED_ORDERING", "RC_FENCE",
+          "RC_GDA_NUM_CHANNELS", "MAX_HCA_PER_GPU", "RNDV_PIPELINE_ERROR_HANDLING",
+          "ADDRESS_VERSION", "MAX_COMPONENT_MDS", "MEMTYPE_REG_WHOLE_ALLOC_TYPES"}) {
+        EXPECT_TRUE(ucs_config_name_is_foreign(key)) << key;
+    }
     ucs_config_table_remove(rows);
     EXPECT_FALSE(ucs_config_name_is_used("CT_SLOTS"));
 }
