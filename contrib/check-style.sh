@@ -185,7 +185,7 @@ check_text()
     done | report file-head error "a file begins with '/* Halyard: one line of purpose'"
     of_kind '(^|/)(common|misc|util|utils|new|v2)(\.[a-z]+)?(/|$)' | sed 's/$/:1: name says nothing/' |
         report file-names error "a name says what is inside"
-    printf '%s\n' $c_files | grep -E '\.[ch]$' | xargs -r grep -nHP '^\s*//|[;{}]\s+// ' |
+    printf '%s\n' $c_files | grep -E '^(src|examples|test/mpi)/.*\.[ch]$' | xargs -r grep -nHP '^\s*//|[;{}]\s+// ' |
         report line-comments error "comments are /* */"
 }
 
