@@ -109,7 +109,7 @@ typedef struct perf_lane {
     size_t               slots;      /* places in the buffers for messages in flight */
     size_t               stride;     /* bytes from one place to the next */
     char                *am_header;
-    uint64_t             am_next;    /* number of the next active message to come */
+    uint64_t             am_next;    /* active messages that came since the last window */
     uint64_t             line_seq;   /* positions in the limit loops' sequences */
     uint64_t             barrier_seq;
     uint64_t             copy_seq;
@@ -118,7 +118,8 @@ typedef struct perf_lane {
     unsigned             index;
     int                  leader;
     int                  event_fd;   /* -1: no wake-up */
-    int                  yield;      /* both sides share one processor */
+    int                  crowded;    /* the test's threads share too few processors */
+    int                  yield;      /* let others run when idle */
     char                 problem[160]; /* text of the first failure */
 
     /* One-sided tests. */

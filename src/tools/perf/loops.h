@@ -42,6 +42,7 @@ static inline void perf_slots_set(perf_lane_t *lane, uint64_t size, unsigned win
     if (lane->slots == 0) {
         lane->slots = 1;
     }
+    lane->am_next = 0;
 }
 
 static inline void perf_message_fill(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step,
@@ -335,6 +336,7 @@ PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *s
         if (number >= total) {
             perf_arrival_end(&arrival, total, time_p);
         }
+        lane->am_next = 0;
         flow->ack(lane);
         if (perf_lane_wait_sent(lane) != UCS_OK) {
             return lane->status;

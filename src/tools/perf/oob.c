@@ -180,7 +180,8 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
             error = errno;
         }
         if ((fd >= 0) || (error != ECONNREFUSED) ||
-            (perf_now_ns() - start_ns > CONNECT_RETRY_NS)) {
+            (perf_now_ns() - start_ns > CONNECT_RETRY_NS) ||
+            (perf_now_ns() - start_ns > timeout_ms * 1e6)) {
             break;
         }
         usleep(CONNECT_RETRY_US);

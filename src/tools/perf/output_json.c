@@ -162,6 +162,7 @@ static void put_startup(FILE *file, const perf_report_t *report)
     fprintf(file, ", \"endpoints\": %u", startup->endpoints);
     put_number(file, "worker_shared_mapped_bytes", startup->shared_mapped);
     put_number(file, "worker_shared_resident_bytes", startup->shared_resident);
+    put_number(file, "worker_private_mapped_bytes", startup->private_mapped);
     put_number(file, "worker_private_resident_bytes", startup->private_resident);
     put_number(file, "worker_address_bytes", startup->address_bytes);
     fputs("},\n", file);

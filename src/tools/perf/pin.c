@@ -94,9 +94,9 @@ int perf_pin_to(int cpu)
     return (sched_setaffinity(0, sizeof(set), &set) == 0) ? 0 : errno;
 }
 
-int perf_pin_is_single(void)
+int perf_pin_allowed(void)
 {
     cpu_set_t allowed;
 
-    return (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) && (CPU_COUNT(&allowed) == 1);
+    return (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) ? CPU_COUNT(&allowed) : 1;
 }

@@ -17,7 +17,7 @@ int perf_pin_same_core(int a, int b);
 /* Binds the calling thread to one processor. Returns 0, or the errno. */
 int perf_pin_to(int cpu);
 
-/* 1 if the calling thread may use one processor only. */
-int perf_pin_is_single(void);
+/* How many processors the calling thread may use. */
+int perf_pin_allowed(void);
 
 #endif

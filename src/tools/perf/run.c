@@ -22,7 +22,7 @@
 #define TARGET_NS          1e9
 #define TARGET_QUICK_NS    1e8
 #define WARMUP_NS          2e7
-#define CALIBRATION_STEPS  12
+#define CALIBRATION_STEPS  16
 #define ITERS_MAX          (UINT64_C(1) << 40)
 
 int perf_exit_code(ucs_status_t status)
@@ -42,26 +42,30 @@ static double iteration_ns(const perf_session_t *session, const perf_op_t *op,
 }
 
 uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size, unsigned window,
-                            double target_ns)
+                            double target_ns, uint64_t tries_max)
 {
     perf_step_t step = {.op = op, .size = size, .window = window, .warmup = 1, .iters = 1};
+    double fastest_ns     = INFINITY;
+    unsigned enough       = 0, i;
+    uint64_t wanted       = 1;
     perf_measure_t measure;
-    uint64_t wanted;
-    unsigned i;
 
-    for (i = 0; i < CALIBRATION_STEPS; ++i) {
+    /* The first tries hold the cost of starting, so never trust more than a tenfold step; any of
+     * them may be hit by the scheduler, so never believe a slow one alone. */
+    for (i = 0; (i < CALIBRATION_STEPS) && (enough < 2); ++i) {
         if (perf_session_step(session, &step, &measure) != 0) {
             return 0;
         }
         if (measure.refused) {
             return 1;
         }
-        wanted = (uint64_t)(target_ns / fmax(iteration_ns(session, &perf_ops[op], &measure), 1));
-        if ((wanted <= step.iters * 10) || (measure.ns > target_ns / 4)) {
-            break;
+        fastest_ns = fmin(fastest_ns, fmax(iteration_ns(session, &perf_ops[op], &measure), 1));
+        wanted     = (uint64_t)(target_ns / fastest_ns);
+        if ((wanted <= step.iters * 10) || (step.iters * 10 > tries_max)) {
+            ++enough;
+        } else {
+            step.iters *= 10;
         }
-        /* The first tries hold the cost of starting: never trust more than a tenfold step. */
-        step.iters *= 10;
     }
     return (wanted < 1) ? 1 : (wanted > ITERS_MAX) ? ITERS_MAX : wanted;
 }
@@ -162,7 +166,8 @@ static int run_size(perf_session_t *session, perf_report_t *report, uint64_t siz
 
     perf_watch_stage("%s, %llu B, finding the number of iterations", op->name,
                      (unsigned long long)size);
-    fitting = perf_run_calibrate(session, step.op, size, step.window, target_ns);
+    fitting = perf_run_calibrate(session, step.op, size, step.window, target_ns,
+                                 (options->iters != 0) ? options->iters / 10 : UINT64_MAX);
     result  = perf_report_add(report, op->name, op->kind, size);
     if ((fitting == 0) || (result == NULL)) {
         return -1;
@@ -198,7 +203,9 @@ int perf_run_test(perf_session_t *session, perf_report_t *report)
     const perf_options_t *options = report->options;
     unsigned i;
 
-    report->statistic = "mean of all iterations, percentiles of a second pass";
+    report->statistic = (session->params.flags & PERF_FLAG_VALIDATE) ?
+                        "mean of all iterations, with filling and checking of every byte" :
+                        "mean of all iterations, percentiles of a second pass";
     (void)perf_tick_ns();
     perf_text_head(report);
     for (i = 0; i < options->size_count; ++i) {

@@ -19,9 +19,10 @@ int perf_run_table(perf_session_t *session, perf_report_t *report);
 /* Fills in the sizes that the table will have, for the buffers. */
 void perf_run_table_sizes(perf_options_t *options);
 
-/* How many messages of this size fill about `target_ns`; found by trying. Returns 0 on failure. */
+/* How many iterations of this size fill about `target_ns`; found by trying, but never with more
+ * than `tries_max` at once. Returns 0 on failure. */
 uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size, unsigned window,
-                            double target_ns);
+                            double target_ns, uint64_t tries_max);
 
 /* self.c: forks, pins, runs and watches the processes of --self. Returns an exit code. */
 int perf_self_main(const perf_options_t *options);

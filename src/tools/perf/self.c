@@ -320,6 +320,13 @@ static void choose_cpus(pair_t *pair)
     const perf_options_t *options = pair->options;
     int *cpus                     = pair->shared->cpus;
 
+    if (options->threads > 1) {
+        /* The threads bind themselves when -c names processors for them. */
+        pair->bound = 0;
+        cpus[0]     = 0;
+        cpus[1]     = 1;
+        return;
+    }
     if (options->cpu_count >= 2) {
         cpus[0]     = options->cpus[0];
         cpus[1]     = options->cpus[1];

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 
 #define SPINS_POLLING (1u << 14)
-#define SPINS_YIELD   64
+#define SPINS_CROWDED 64
 #define CLOSE_MAX_NS  5e9
 
 /* Head of PERF_OOB_ADDRESS; the worker address and the packed key follow. */
@@ -170,6 +170,19 @@ static void prepare_params(perf_session_t *session, perf_lane_t *lane)
     }
 }
 
+/* 1 if threads that poll may keep others of the test from running. */
+static int has_too_few_processors(const perf_session_t *session)
+{
+    int allowed = perf_pin_allowed();
+    int threads = (int)session->params.threads;
+
+    if (session->shared == NULL) {
+        return (threads > allowed) || ((session->cpu_count == 0) && (allowed == 1));
+    }
+    return (threads > 1) ? (2 * threads > allowed) :
+                           (session->shared->cpus[0] == session->shared->cpus[1]);
+}
+
 static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned index)
 {
     perf_lane_t *lane = &session->lanes[index];
@@ -182,14 +195,13 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
     lane->channel  = (index == 0) ? &session->channel : NULL;
     lane->stop     = &session->stop;
     lane->event_fd = -1;
-    /* Between machines nothing is known of the peer's processor, unless there is only one. */
-    lane->yield    = (session->shared != NULL) ?
-                     (session->shared->cpus[0] == session->shared->cpus[1]) :
-                     ((session->cpu_count == 0) && perf_pin_is_single());
+    lane->crowded  = has_too_few_processors(session);
+    /* Where nothing is bound, the scheduler may put both sides on one processor for a while. */
+    lane->yield    = lane->crowded || ((session->shared == NULL) && (session->cpu_count == 0));
     if ((session->context != NULL) && (create_worker(session, lane) != 0)) {
         return -1;
     }
-    lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->yield ? SPINS_YIELD : SPINS_POLLING;
+    lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->crowded ? SPINS_CROWDED : SPINS_POLLING;
     if (create_buffers(session, lane) != 0) {
         return -1;
     }

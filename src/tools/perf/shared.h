@@ -52,6 +52,7 @@ typedef struct perf_startup {
     double   ep_each_bytes;     /* resident memory each */
     double   shared_mapped;     /* bytes: idle worker, address space that is shared */
     double   shared_resident;
+    double   private_mapped;    /* writable address space */
     double   private_resident;
     double   address_bytes;     /* of the worker address */
     uint32_t endpoints;         /* how many were made */

@@ -3,7 +3,8 @@
  * Each run has two fresh processes that never used the library before, so that nothing is warm.
  * Memory is the growth, between before ucp_init and after ucp_worker_create, of what the kernel
  * says about this process's mappings: shared ones by their mapped size and by their resident part,
- * private ones by resident anonymous pages (heap, stacks, written data of libraries).
+ * private ones by what is writable and, of it, by resident anonymous pages (heap, stacks, written
+ * data of libraries).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -27,7 +28,7 @@
 #define CLOCK_POLLS   1024
 
 typedef struct memory {
-    double shared_mapped, shared_resident, private_resident; /* bytes */
+    double shared_mapped, shared_resident, private_mapped, private_resident; /* bytes */
 } memory_t;
 
 typedef struct startup {
@@ -54,7 +55,7 @@ static int failed(ucs_status_t status, const char *what)
 static int read_memory(memory_t *memory_p)
 {
     char line[512], permissions[8];
-    int is_shared = 0;
+    int is_shared = 0, is_writable = 0;
     double kib;
     FILE *file;
 
@@ -65,11 +66,14 @@ static int read_memory(memory_t *memory_p)
     }
     while (fgets(line, sizeof(line), file) != NULL) {
         if (sscanf(line, "%*[0-9a-f]-%*[0-9a-f] %7s", permissions) == 1) {
-            is_shared = permissions[3] == 's';
+            is_shared   = permissions[3] == 's';
+            is_writable = !is_shared && (permissions[1] == 'w');
         } else if (is_shared && (sscanf(line, "Size: %lf kB", &kib) == 1)) {
             memory_p->shared_mapped += kib * 1024;
         } else if (is_shared && (sscanf(line, "Rss: %lf kB", &kib) == 1)) {
             memory_p->shared_resident += kib * 1024;
+        } else if (is_writable && (sscanf(line, "Size: %lf kB", &kib) == 1)) {
+            memory_p->private_mapped += kib * 1024;
         } else if (!is_shared && (sscanf(line, "Anonymous: %lf kB", &kib) == 1)) {
             memory_p->private_resident += kib * 1024;
         }
@@ -258,6 +262,7 @@ static int start(int memory, perf_startup_t *startup)
     if (memory && (known == 0) && (read_memory(&after) == 0)) {
         startup->shared_mapped    = after.shared_mapped - before.shared_mapped;
         startup->shared_resident  = after.shared_resident - before.shared_resident;
+        startup->private_mapped   = after.private_mapped - before.private_mapped;
         startup->private_resident = after.private_resident - before.private_resident;
     }
     if (exchange_addresses() != 0) {
@@ -355,6 +360,7 @@ void perf_startup_gather(const perf_startup_t *runs, unsigned count, perf_report
     MEDIAN(address_bytes, 0);
     MEDIAN(shared_mapped, 1);
     MEDIAN(shared_resident, 1);
+    MEDIAN(private_mapped, 1);
     MEDIAN(private_resident, 1);
 #undef MEDIAN
     startup->endpoints = ENDPOINTS;
@@ -375,7 +381,8 @@ void perf_startup_print(const perf_report_t *report)
     printf("  endpoint: first %.1f us; %u more to the same worker %.2f us, %.1f KiB each; worker "
            "address %.0f B\n", startup->ep_first_ns / 1e3, startup->endpoints,
            startup->ep_each_ns / 1e3, startup->ep_each_bytes / 1024, startup->address_bytes);
-    printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB resident\n",
+    printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB mapped (%.2f "
+           "resident)\n",
            startup->shared_mapped / mib, startup->shared_resident / mib,
-           startup->private_resident / mib);
+           startup->private_mapped / mib, startup->private_resident / mib);
 }

@@ -73,7 +73,7 @@ static cell_t *cell_add(table_t *table, unsigned op, const char *name)
 static int cell_calibrate(table_t *table, cell_t *cell)
 {
     uint64_t iters = perf_run_calibrate(table->session, cell->op, table->size, cell->window,
-                                        ROUND_NS);
+                                        ROUND_NS, UINT64_MAX);
 
     if (iters == 0) {
         return -1;
