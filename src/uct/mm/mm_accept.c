@@ -247,6 +247,7 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
         delivered = 0;
         if (((peer->reader.attention & UCT_MM_READER_BROKEN) == 0) &&
             uct_mm_reader_ready(&peer->reader)) {
+            peer->reader.attention = 0;
             delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines);
         }
         count += delivered;

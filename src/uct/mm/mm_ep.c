@@ -43,7 +43,7 @@ ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 
 /* The receiver may sleep. Publishing the last line once more, now in the order of S3, makes sure
  * that either it finds the line before it sleeps or we find that it sleeps. */
-static UCS_NOINLINE void uct_mm_ep_wake(uct_mm_ep_t *ep)
+static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep)
 {
     uct_mm_line_t *line = uct_mm_writer_last(&ep->writer);
     uint32_t armed      = UCT_MM_WAKE_ARMED;
@@ -53,43 +53,44 @@ static UCS_NOINLINE void uct_mm_ep_wake(uct_mm_ep_t *ep)
         ucs_atomic_cas(ep->wake, &armed, UCT_MM_WAKE_AWAKE)) {
         uct_mm_connect_signal(ep->source.fd);
     }
+    return UCS_OK;
 }
 
 /* After a message. The word's line is written when the receiver sleeps and wakes, not otherwise, so
  * this reads our own cache. */
-UCS_INLINE void uct_mm_ep_sent(uct_mm_ep_t *ep)
+UCS_INLINE ucs_status_t uct_mm_ep_sent(uct_mm_ep_t *ep)
 {
     if (ucs_unlikely(ucs_atomic_load_relaxed(ep->wake) != UCT_MM_WAKE_NEVER)) {
-        uct_mm_ep_wake(ep);
+        return uct_mm_ep_wake(ep);
     }
+    return UCS_OK;
 }
 
-static UCS_NOINLINE ucs_status_t uct_mm_ep_send_iov(uct_mm_ep_t *ep, unsigned id,
-                                                    const uct_iov_t *iov, unsigned n, size_t length)
+/* The end of a sending function: `status` is the ring's answer. */
+UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length)
 {
-    ucs_status_t status;
-
-    ucs_assert(length <= uct_mm_md(ep->super.iface->md)->message_max);
-
-    status = uct_mm_writer_send_iov(&ep->writer, id, iov, n, length);
-    if (ucs_likely(status == UCS_OK)) {
-        uct_mm_ep_sent(ep);
-    } else {
+    if (ucs_unlikely(status != UCS_OK)) {
         ep->wanted = uct_mm_ring_lines(length);
+        return status;
     }
-    return status;
+    return uct_mm_ep_sent(ep);
 }
 
-static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_long(uct_mm_ep_t *ep, unsigned id,
+UCS_INLINE void uct_mm_ep_check_length(const uct_mm_ep_t *ep, size_t length)
+{
+    ucs_assertv(length <= uct_mm_md(ep->super.iface->md)->message_max, "length %zu", length);
+}
+
+/* A message of several lines, or one that finds no credit at hand. */
+static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_slow(uct_mm_ep_t *ep, unsigned id,
                                                          uint64_t header, const void *payload,
                                                          size_t length)
 {
-    const uct_iov_t iov[2] = {
-        {.buffer = &header, .length = sizeof(header)},
-        {.buffer = (void *)payload, .length = length}
-    };
+    ucs_status_t status;
 
-    return uct_mm_ep_send_iov(ep, id, iov, 2, sizeof(header) + length);
+    uct_mm_ep_check_length(ep, sizeof(header) + length);
+    status = uct_mm_writer_send_pair(&ep->writer, id, &header, sizeof(header), payload, length);
+    return uct_mm_ep_result(ep, status, sizeof(header) + length);
 }
 
 ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, const void *payload,
@@ -99,31 +100,36 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
     uct_mm_line_t *line;
 
     header = htole64(header);
-    if (ucs_unlikely(length > UCT_MM_INLINE_MAX)) {
-        return uct_mm_ep_am_short_long(ep, id, header, payload, length);
-    }
-    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, 1))) {
-        ep->wanted = 1;
-        return UCS_ERR_NO_RESOURCE;
+    if (ucs_unlikely((length > UCT_MM_INLINE_MAX) || !uct_mm_writer_has_credit(&ep->writer, 1))) {
+        return uct_mm_ep_am_short_slow(ep, id, header, payload, length);
     }
 
     line = uct_mm_writer_line(&ep->writer, ep->writer.pos);
     memcpy(line->data, &header, sizeof(header));
     uct_mm_copy_short(line->data + sizeof(header), payload, length);
     uct_mm_writer_publish_first(&ep->writer, line, id, sizeof(header) + length);
-    uct_mm_ep_sent(ep);
-    return UCS_OK;
+    return uct_mm_ep_sent(ep);
 }
 
 ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_t *iov, unsigned n)
 {
-    size_t length = 0;
+    uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
+    size_t length   = 0;
+    ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < n; ++i) {
         length += iov[i].length;
     }
-    return uct_mm_ep_send_iov(uct_mm_ep(tl_ep), id, iov, n, length);
+    uct_mm_ep_check_length(ep, length);
+
+    if (ucs_likely((n == 2) && (iov[0].length <= UCT_MM_FIRST_DATA))) {
+        status = uct_mm_writer_send_pair(&ep->writer, id, iov[0].buffer, iov[0].length,
+                                         iov[1].buffer, iov[1].length);
+    } else {
+        status = uct_mm_writer_send_iov(&ep->writer, id, iov, n, length);
+    }
+    return uct_mm_ep_result(ep, status, length);
 }
 
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack, void *arg,
@@ -141,11 +147,11 @@ ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack
     }
 
     iov.length = pack(iov.buffer, arg, message_max);
-    ucs_assert(iov.length <= message_max);
-    status = uct_mm_ep_send_iov(ep, id, &iov, 1, iov.length);
+    uct_mm_ep_check_length(ep, iov.length);
+    status = uct_mm_writer_send_iov(&ep->writer, id, &iov, 1, iov.length);
     ucs_assert(status == UCS_OK);
     *length_p = iov.length;
-    return status;
+    return uct_mm_ep_result(ep, status, iov.length);
 }
 
 ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)

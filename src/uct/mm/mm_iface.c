@@ -72,6 +72,7 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
 
 static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
+    peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
     if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
         peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
         uct_mm_connect_signal(peer->source.fd);

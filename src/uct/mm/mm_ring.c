@@ -86,26 +86,72 @@ typedef struct {
     size_t           left; /* bytes of *iov from src on */
 } uct_mm_cursor_t;
 
-/* Copies `length` bytes, which are there, from as many entries as it takes. */
+/* Copies at most UCT_MM_LINE_SIZE bytes, which are there, from as many entries as it takes. */
 static void uct_mm_cursor_copy(uct_mm_cursor_t *cursor, uint8_t *dest, size_t length)
 {
     size_t part;
 
     for (;;) {
         part = ucs_min(length, cursor->left);
-        if (part > 0) {
-            memcpy(dest, cursor->src, part);
-            cursor->src  += part;
-            cursor->left -= part;
-            dest         += part;
-            length       -= part;
-        }
+        uct_mm_copy_short(dest, cursor->src, part);
+        cursor->src  += part;
+        cursor->left -= part;
+        dest         += part;
+        length       -= part;
         if (length == 0) {
             return;
         }
         ++cursor->iov;
         cursor->src  = cursor->iov->buffer;
         cursor->left = cursor->iov->length;
+    }
+}
+
+UCS_INLINE void uct_mm_writer_publish(const uct_mm_writer_t *writer, uct_mm_line_t *line,
+                                      uint32_t pos)
+{
+    ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(writer, pos)); /* R1 */
+}
+
+/* Whole lines from one place; returns the bytes sent. The position is kept in a register: for all
+ * that the compiler knows, the copies could change it in memory. */
+UCS_INLINE size_t uct_mm_writer_whole_lines(uct_mm_writer_t *writer, const uint8_t *src,
+                                            size_t length)
+{
+    uint32_t pos = writer->pos;
+    size_t left  = length;
+    uct_mm_line_t *line;
+
+    while (left >= UCT_MM_REST_DATA) {
+        line = uct_mm_writer_line(writer, pos);
+        memcpy(uct_mm_line_rest(line), src, UCT_MM_REST_DATA);
+        uct_mm_writer_publish(writer, line, pos);
+        src  += UCT_MM_REST_DATA;
+        left -= UCT_MM_REST_DATA;
+        ++pos;
+    }
+    writer->pos = pos;
+    return length - left;
+}
+
+/* Lines behind the first one, from several entries. */
+static void uct_mm_writer_rest(uct_mm_writer_t *writer, uct_mm_cursor_t *cursor, size_t left)
+{
+    uct_mm_line_t *line;
+    size_t part;
+
+    while (left > 0) {
+        part          = uct_mm_writer_whole_lines(writer, cursor->src, ucs_min(left, cursor->left));
+        cursor->src  += part;
+        cursor->left -= part;
+        left         -= part;
+        if (left > 0) { /* the last bytes, or a line from several entries */
+            line = uct_mm_writer_line(writer, writer->pos);
+            part = ucs_min(left, (size_t)UCT_MM_REST_DATA);
+            uct_mm_cursor_copy(cursor, uct_mm_line_rest(line), part);
+            uct_mm_writer_publish(writer, line, writer->pos++);
+            left -= part;
+        }
     }
 }
 
@@ -121,108 +167,106 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
     }
 }
 
+ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const void *header,
+                                     size_t header_length, const void *payload, size_t length)
+{
+    const size_t total   = header_length + length;
+    const uint32_t count = uct_mm_ring_lines(total);
+    size_t part          = ucs_min(length, UCT_MM_FIRST_DATA - header_length);
+    const uint8_t *src   = payload;
+    uct_mm_line_t *line;
+
+    ucs_assert((header_length <= UCT_MM_FIRST_DATA) && (count <= writer->lines_max));
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    line = uct_mm_writer_line(writer, writer->pos);
+    uct_mm_copy_short(line->data, header, header_length);
+    uct_mm_copy_short(line->data + header_length, src, part);
+    uct_mm_writer_publish_first(writer, line, id, total);
+    if (length == part) {
+        return UCS_OK;
+    }
+
+    part += uct_mm_writer_whole_lines(writer, src + part, length - part);
+    if (part < length) {
+        line = uct_mm_writer_line(writer, writer->pos);
+        uct_mm_copy_short(uct_mm_line_rest(line), src + part, length - part);
+        uct_mm_writer_publish(writer, line, writer->pos++);
+    }
+    if (writer->claim_ahead) {
+        uct_mm_writer_claim(writer, count);
+    }
+    return UCS_OK;
+}
+
 ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
                                     unsigned n, size_t length)
 {
     const uint32_t count   = uct_mm_ring_lines(length);
+    const size_t first     = ucs_min(length, (size_t)UCT_MM_FIRST_DATA);
     uct_mm_cursor_t cursor = {.iov = iov, .src = NULL, .left = 0};
-    size_t left            = length;
     uct_mm_line_t *line;
-    size_t part;
 
     ucs_assert(count <= writer->lines_max);
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
 
+    line = uct_mm_writer_line(writer, writer->pos);
     if (ucs_likely(n > 0)) {
         cursor.src  = iov->buffer;
         cursor.left = iov->length;
+        uct_mm_cursor_copy(&cursor, line->data, first);
     }
-    line = uct_mm_writer_line(writer, writer->pos);
-    part = ucs_min(left, (size_t)UCT_MM_FIRST_DATA);
-    if ((part == UCT_MM_FIRST_DATA) && (cursor.left >= part)) {
-        memcpy(line->data, cursor.src, UCT_MM_FIRST_DATA);
-        cursor.src  += part;
-        cursor.left -= part;
-    } else if (part > 0) {
-        uct_mm_cursor_copy(&cursor, line->data, part);
-    }
-    left -= part;
     uct_mm_writer_publish_first(writer, line, id, length);
 
-    while (left > 0) {
-        line = uct_mm_writer_line(writer, writer->pos);
-        if (ucs_likely((left >= UCT_MM_REST_DATA) && (cursor.left >= UCT_MM_REST_DATA))) {
-            memcpy(uct_mm_line_rest(line), cursor.src, UCT_MM_REST_DATA);
-            cursor.src  += UCT_MM_REST_DATA;
-            cursor.left -= UCT_MM_REST_DATA;
-            left        -= UCT_MM_REST_DATA;
-        } else {
-            part = ucs_min(left, (size_t)UCT_MM_REST_DATA);
-            uct_mm_cursor_copy(&cursor, uct_mm_line_rest(line), part);
-            left -= part;
+    if (count > 1) {
+        uct_mm_writer_rest(writer, &cursor, length - first);
+        if (writer->claim_ahead) {
+            uct_mm_writer_claim(writer, count);
         }
-        ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(writer, writer->pos)); /* R1 */
-        ++writer->pos;
-    }
-
-    if (writer->claim_ahead && (count > 1)) {
-        uct_mm_writer_claim(writer, count);
     }
     return UCS_OK;
 }
 
 /* ---- receiving ---- */
 
-static void *uct_mm_staging_get(uct_mm_staging_t *staging)
+/* The buffer at hand, which stays there until it is taken; NULL without memory. */
+UCS_INLINE void *uct_mm_staging_look(uct_mm_staging_t *staging)
 {
-    void *buffer = staging->free_list;
-
-    if (ucs_likely(buffer != NULL)) {
-        memcpy(&staging->free_list, buffer, sizeof(void *));
-        return buffer;
+    if (ucs_unlikely(staging->spare == NULL)) {
+        staging->spare = ucs_sys_memalign(UCT_MM_LINE_SIZE, staging->size);
+        staging->count += (staging->spare != NULL);
     }
-
-    buffer = ucs_sys_memalign(UCT_MM_LINE_SIZE, staging->size);
-    if (buffer != NULL) {
-        ++staging->count;
-    }
-    return buffer;
+    return staging->spare;
 }
 
 static void uct_mm_staging_put(uct_mm_staging_t *staging, void *buffer)
 {
-    memcpy(buffer, &staging->free_list, sizeof(void *));
-    staging->free_list = buffer;
+    if (staging->spare == NULL) {
+        staging->spare = buffer;
+    } else {
+        ucs_sys_free(buffer);
+        --staging->count;
+    }
 }
 
 ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size)
 {
-    void *buffer;
-
-    staging->free_list = NULL;
-    staging->count     = 0;
-    staging->size      = ucs_align_up(size, UCT_MM_LINE_SIZE);
-    buffer             = uct_mm_staging_get(staging);
-    if (buffer == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    uct_mm_staging_put(staging, buffer);
-    return UCS_OK;
+    staging->spare = NULL;
+    staging->count = 0;
+    staging->size  = ucs_align_up(size, UCT_MM_LINE_SIZE);
+    return (uct_mm_staging_look(staging) != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
 void uct_mm_staging_cleanup(uct_mm_staging_t *staging)
 {
-    void *buffer;
-
-    while (staging->free_list != NULL) {
-        buffer = staging->free_list;
-        memcpy(&staging->free_list, buffer, sizeof(void *));
-        ucs_sys_free(buffer);
-        --staging->count;
-    }
-    ucs_assert(staging->count == 0);
+    ucs_assert(staging->count == (staging->spare != NULL));
+    ucs_sys_free(staging->spare);
+    staging->spare = NULL;
+    staging->count = 0;
 }
 
 void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
@@ -276,72 +320,111 @@ static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader)
     }
 }
 
-/* Takes the first line of a long message: returns 0 if that cannot be done now, or never. */
-static int uct_mm_reader_begin(uct_mm_reader_t *reader, uint32_t head)
+/* Waits a moment for a line. */
+UCS_INLINE int uct_mm_line_await(const uct_mm_line_t *line, uint32_t seq)
 {
-    const uint32_t length = head >> UCT_MM_ID_BITS;
+    unsigned i = UCT_MM_GATHER_SPIN;
 
-    if (ucs_unlikely(length > reader->message_max)) {
-        reader->attention |= UCT_MM_READER_BROKEN;
-        return 0;
+    while (ucs_unlikely(ucs_atomic_load_acquire(&line->seq) != seq)) { /* A1 */
+        if (--i == 0) {
+            return 0;
+        }
     }
-
-    reader->buffer = uct_mm_staging_get(reader->staging);
-    if (ucs_unlikely(reader->buffer == NULL)) {
-        reader->attention |= UCT_MM_READER_NO_MEMORY;
-        return 0; /* the line stays, the next call tries again */
-    }
-    reader->attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY;
-
-    memcpy(reader->buffer, reader->line->data, UCT_MM_FIRST_DATA);
-    reader->got    = UCT_MM_FIRST_DATA;
-    reader->length = length;
-    reader->id     = head & (UCT_AM_ID_MAX - 1);
-    uct_mm_reader_advance(reader);
     return 1;
 }
 
-/* Waits a moment for the next line. */
-UCS_INLINE int uct_mm_reader_await(const uct_mm_reader_t *reader)
-{
-    unsigned i;
+/* A message of several lines that is being gathered. */
+typedef struct {
+    uint8_t *buffer;
+    uint32_t got;    /* bytes */
+    uint32_t length;
+    uint32_t id;
+} uct_mm_gather_t;
 
-    for (i = 0; i < UCT_MM_GATHER_SPIN; ++i) {
-        if (uct_mm_reader_ready(reader)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Goes on with a long message; true if it was completed and delivered. */
-static int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface)
+/* Gathers what is there; true if the message was completed and delivered. The position is kept in
+ * registers: for all that the compiler knows, the copies could change it in memory. */
+UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
+                                    uct_mm_gather_t *message)
 {
-    uint32_t left = reader->length - reader->got;
-    uint8_t *dest = reader->buffer + reader->got;
+    uint8_t *dest       = message->buffer + message->got;
+    uint32_t left       = message->length - message->got;
+    uct_mm_line_t *line = reader->line;
+    uint32_t seq        = reader->seq;
+    uint32_t pos        = reader->pos;
     uint32_t part;
 
-    do {
-        if (!uct_mm_reader_await(reader)) {
-            reader->got = reader->length - left;
-            return 0;
-        }
+    while ((left > 0) && uct_mm_line_await(line, seq)) {
         if (ucs_likely(left >= UCT_MM_REST_DATA)) {
             part = UCT_MM_REST_DATA;
-            memcpy(dest, uct_mm_line_rest(reader->line), UCT_MM_REST_DATA);
+            memcpy(dest, uct_mm_line_rest(line), UCT_MM_REST_DATA);
         } else {
             part = left;
-            memcpy(dest, uct_mm_line_rest(reader->line), part);
+            uct_mm_copy_short(dest, uct_mm_line_rest(line), part);
         }
         dest += part;
         left -= part;
-        uct_mm_reader_advance(reader);
-    } while (left > 0);
+        ++pos;
+        line  = &reader->lines[pos & reader->mask];
+        seq   = (pos >> reader->shift) + 1;
+    }
 
-    uct_iface_deliver(iface, reader->id, reader->buffer, reader->length);
+    reader->line = line;
+    reader->seq  = seq;
+    reader->pos  = pos;
+    if (ucs_unlikely(left > 0)) {
+        message->got = message->length - left;
+        return 0;
+    }
+    uct_iface_deliver(iface, message->id, message->buffer, message->length);
+    return 1;
+}
+
+/* Goes on with the message that an earlier call left unfinished. */
+static UCS_NOINLINE int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
+{
+    uct_mm_gather_t message = {reader->buffer, reader->got, reader->length, reader->id};
+
+    if (!uct_mm_reader_gather(reader, iface, &message)) {
+        reader->got = message.got;
+        return 0;
+    }
     reader->length = 0;
     uct_mm_staging_put(reader->staging, reader->buffer);
     return 1;
+}
+
+/* A message of several lines from its first line on; true if it was delivered. */
+static UCS_NOINLINE int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface,
+                                           uint32_t head)
+{
+    uct_mm_gather_t message = {
+        .buffer = uct_mm_staging_look(reader->staging),
+        .got    = UCT_MM_FIRST_DATA,
+        .length = head >> UCT_MM_ID_BITS,
+        .id     = head & (UCT_AM_ID_MAX - 1)
+    };
+
+    if (ucs_unlikely(message.length > reader->message_max)) {
+        reader->attention |= UCT_MM_READER_BROKEN;
+        return 0;
+    }
+    if (ucs_unlikely(message.buffer == NULL)) {
+        reader->attention |= UCT_MM_READER_NO_MEMORY; /* the line stays, for the next call */
+        return 0;
+    }
+
+    memcpy(message.buffer, reader->line->data, UCT_MM_FIRST_DATA);
+    uct_mm_reader_advance(reader);
+    if (ucs_likely(uct_mm_reader_gather(reader, iface, &message))) {
+        return 1;
+    }
+
+    reader->staging->spare = NULL; /* taken until the rest comes */
+    reader->buffer         = message.buffer;
+    reader->got            = message.got;
+    reader->length         = message.length;
+    reader->id             = message.id;
+    return 0;
 }
 
 unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned max)
@@ -357,11 +440,10 @@ unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsi
             if (ucs_likely(length <= UCT_MM_FIRST_DATA)) {
                 uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
                 uct_mm_reader_advance(reader);
-            } else if (!uct_mm_reader_begin(reader, head) ||
-                       !uct_mm_reader_gather(reader, iface)) {
+            } else if (!uct_mm_reader_long(reader, iface, head)) {
                 break;
             }
-        } else if (!uct_mm_reader_gather(reader, iface)) {
+        } else if (!uct_mm_reader_resume(reader, iface)) {
             break;
         }
         ++count;

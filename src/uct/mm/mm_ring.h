@@ -107,8 +107,12 @@ int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count);
  * already: no signal will come then. */
 int uct_mm_writer_wish(uct_mm_writer_t *writer, uint32_t count);
 
-/* Sends iov[0..n), `length` bytes in all, which is at most uct_mm_ring_message_max.
- * UCS_ERR_NO_RESOURCE: no room, nothing was done. */
+/* Sends a header of at most UCT_MM_FIRST_DATA bytes and a payload, together at most
+ * uct_mm_ring_message_max. UCS_ERR_NO_RESOURCE: no room, nothing was done. */
+ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const void *header,
+                                     size_t header_length, const void *payload, size_t length);
+
+/* Sends iov[0..n), `length` bytes in all. Otherwise the same. */
 ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
                                     unsigned n, size_t length);
 
@@ -119,9 +123,15 @@ UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
            1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
 }
 
+/* By what was seen of the read position last. */
+UCS_INLINE int uct_mm_writer_has_credit(const uct_mm_writer_t *writer, uint32_t count)
+{
+    return (int32_t)(writer->limit - writer->pos) >= (int32_t)count;
+}
+
 UCS_INLINE int uct_mm_writer_has_room(uct_mm_writer_t *writer, uint32_t count)
 {
-    return ucs_likely((int32_t)(writer->limit - writer->pos) >= (int32_t)count) ||
+    return ucs_likely(uct_mm_writer_has_credit(writer, count)) ||
            uct_mm_writer_refresh(writer, count);
 }
 
@@ -152,7 +162,7 @@ UCS_INLINE void uct_mm_writer_publish_first(uct_mm_writer_t *writer, uct_mm_line
     writer->pos = pos + 1;
 }
 
-/* Copies 0 to 56 bytes without a call; overlapping halves instead of a loop. */
+/* Copies 0 to 64 bytes without a call; overlapping parts instead of a loop. */
 UCS_INLINE void uct_mm_copy_short(uint8_t *dest, const uint8_t *src, size_t length)
 {
     if (ucs_likely(length == 8)) {
@@ -184,16 +194,17 @@ UCS_INLINE void uct_mm_copy_short(uint8_t *dest, const uint8_t *src, size_t leng
 
 /* ---- receiving ---- */
 
-/* Buffers for messages of several lines, all of one size, handed out by the interface. */
+/* Buffers of an interface in which messages of several lines are gathered. One suffices while each
+ * message is completed before the next is begun; one more exists for each unfinished message. */
 typedef struct {
-    void  *free_list;
+    void  *spare; /* or NULL */
     size_t size;  /* bytes of each */
     size_t count; /* buffers that exist */
 } uct_mm_staging_t;
 
 /* One buffer is made at once, so that memory runs short at open and not later. */
 ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size);
-/* All buffers must have been returned. */
+/* No message may be unfinished. */
 void uct_mm_staging_cleanup(uct_mm_staging_t *staging);
 
 /* What the owner of a reader has to do something about. */
