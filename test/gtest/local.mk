@@ -25,9 +25,14 @@ gtest_sources = \
 	test/gtest/ucs/test_type.cc \
 	test/gtest/uct/peer_process.cc \
 	test/gtest/uct/peer_process.h \
+	test/gtest/uct/sys_meter.cc \
+	test/gtest/uct/sys_meter.h \
+	test/gtest/uct/test_base.cc \
 	test/gtest/uct/test_conformance_am.cc \
+	test/gtest/uct/test_conformance_life.cc \
 	test/gtest/uct/test_conformance_process.cc \
 	test/gtest/uct/test_conformance_rma.cc \
+	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h
 

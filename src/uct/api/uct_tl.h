@@ -233,8 +233,8 @@ struct uct_ep_ops {
                              const uct_iov_t *iov, unsigned n, uct_completion_t *comp);
     ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
                               uct_rkey_t *rkey);
-    /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory of
-     * the peer. */
+    /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory
+     * of the peer. */
     ucs_status_t (*put_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                               uct_rkey_t *rkey, uct_completion_t *comp);
     ucs_status_t (*get_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,

@@ -10,8 +10,9 @@
 
 #include <ucs/sys/sys.h>
 
-/* Requests of one endpoint that one progress call takes before the next endpoint has its turn: some,
- * so that a queue drains fast; few, so that endpoints which share buffers share them evenly. */
+/* Requests of one endpoint that one progress call takes before the next endpoint has its turn:
+ * some, so that a queue drains fast; few, so that endpoints which share buffers share them
+ * evenly. */
 #define UCT_PENDING_TURN 4
 
 static void uct_iface_am_drop(void *arg, const void *data UCS_UNUSED, size_t length UCS_UNUSED)
@@ -155,8 +156,8 @@ static unsigned uct_iface_report_failed(uct_iface_t *iface)
     return count;
 }
 
-/* Dispatch visits the queues in one order, so where they share a resource the first takes most of it:
- * after each round that took something another queue is the first. */
+/* Dispatch visits the queues in one order, so where they share a resource the first takes most of
+ * it: after each round that took something another queue is the first. */
 static unsigned uct_iface_retry_pending(uct_iface_t *iface)
 {
     ucs_arbiter_t *arbiter = &iface->pending;

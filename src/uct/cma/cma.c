@@ -14,7 +14,8 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-/* Entries that go to the kernel in one call, and bytes: the kernel moves at most 2 GiB less a page. */
+/* Entries that go to the kernel in one call, and bytes: the kernel moves at most 2 GiB less a
+ * page. */
 #define UCT_CMA_BATCH     64
 #define UCT_CMA_BATCH_MAX (1ul << 30)
 

@@ -1,15 +1,15 @@
-/* Halyard: cma: copies between the memories of two processes of one node by process_vm_readv/writev.
+/* Halyard: cma: copies between the memories of two processes of one node.
  *
- * No messages, no remote keys: the kernel checks each access. An address names a process and where in
- * it the worker's identity stands; connecting reads that identity, and whoever cannot read the right
- * 16 bytes has no path. Operations are complete when they return.
+ * By process_vm_readv and process_vm_writev. No messages, no remote keys: the kernel checks each access. An address names a process and where
+ * in it the worker's identity stands; connecting reads that identity, and whoever cannot read the
+ * right 16 bytes has no path. Operations are complete when they return.
  *
  * What an operation returns when the kernel refuses (the range must then be moved by another path,
  * whole, since a part of it may have been copied):
  *   UCS_ERR_INVALID_ADDR      EFAULT: part of the range is not there; the endpoint stays live
  *   UCS_ERR_NO_MEMORY         ENOMEM: the kernel had no memory; the endpoint stays live
  *   UCS_ERR_CONNECTION_RESET  ESRCH: the peer is gone; the endpoint has failed
- *   UCS_ERR_UNSUPPORTED       EPERM, ENOSYS and others: not allowed any more; the endpoint has failed
+ *   UCS_ERR_UNSUPPORTED       EPERM, ENOSYS and others: not allowed any more; the endpoint failed
  *   UCS_ERR_INVALID_PARAM     the range ends beyond the address space
  * Connecting fails with UCS_ERR_UNREACHABLE whatever the cause: with process namespaces a missing
  * process need not be a dead one.

@@ -1,8 +1,8 @@
 /* Halyard: hooks: what happens later.
  *
  * One queue an interface, in the order in which things were asked for or arrived; all wait equally
- * long, so the queue's head is always the next. An operation that finds no resource when its time has
- * come holds up all that is behind it, which keeps the order.
+ * long, so the queue's head is always the next. An operation that finds no resource when its time
+ * has come holds up all that is behind it, which keeps the order.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

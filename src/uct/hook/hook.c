@@ -272,9 +272,10 @@ static void uct_hook_progress_connecting(uct_hook_iface_t *iface)
 static unsigned uct_hook_progress(uct_iface_t *iface)
 {
     uct_hook_iface_t *hook = uct_hook_iface(iface);
-    unsigned count         = uct_iface_progress(hook->inner);
+    unsigned count;
 
     ++hook->now;
+    count = uct_iface_progress(hook->inner);
     uct_hook_progress_connecting(hook);
     count += uct_hook_delayed_progress(hook, 0);
     return count + uct_iface_progress_base(iface);

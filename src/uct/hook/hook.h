@@ -1,4 +1,4 @@
-/* Halyard: hooks: any transport wrapped into another that misbehaves, dawdles, or tells what it does.
+/* Halyard: hooks: any transport wrapped into one that misbehaves, dawdles, or tells what it does.
  *
  *   fault:X  some operations find no resource; on request one fails, or the endpoint dies
  *   delay:X  messages and zero-copy operations happen some progress calls later, in order

@@ -1,7 +1,8 @@
 /* Halyard: hooks: the operations of wrapped endpoints.
  *
- * Each asks uct_hook_enter whether it may happen, calls the inner endpoint's operation, and shows the
- * result to uct_hook_leave. Which of them a wrapper has, hook.c decides by what the inner one has.
+ * Each asks uct_hook_enter whether it may happen, calls the inner endpoint's operation, and shows
+ * the result to uct_hook_leave. Which of them a wrapper has, hook.c decides by what the inner one
+ * has.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -23,8 +23,8 @@
 
 static const ucs_config_row_t uct_self_config_rows[] = {
     UCS_CONFIG_ROW("SEG_SIZE", memunits, uct_self_config_t, seg_size, "8k",
-                   "Largest message, in bytes; the ring that holds undelivered messages takes eight "
-                   "times this.",
+                   "Largest message, in bytes; the ring that holds undelivered messages takes "
+                   "eight times this.",
                    .min = 64, .max = 16u << 20, .flags = UCS_CONFIG_ROW_POW2),
     UCS_CONFIG_ROW_END
 };
@@ -41,7 +41,8 @@ static void *uct_self_ring_at(uct_self_iface_t *iface, uint64_t position)
     return iface->ring + (position & (iface->ring_size - 1));
 }
 
-/* Room for a record of `length` bytes of payload, or NULL. It becomes visible by uct_self_commit. */
+/* Room for a record of `length` bytes of payload, or NULL. It becomes visible by
+ * uct_self_commit. */
 static void *uct_self_reserve(uct_self_iface_t *iface, size_t length)
 {
     uint64_t size   = sizeof(uct_self_record_t) + ucs_align_up(length, 8);
@@ -172,7 +173,7 @@ static unsigned uct_self_deliver_one(uct_self_iface_t *iface)
 static unsigned uct_self_progress(uct_iface_t *iface)
 {
     uct_self_iface_t *self_iface = uct_self_iface(iface);
-    uint64_t end                 = self_iface->tail; /* answers of handlers wait for the next call */
+    uint64_t end                 = self_iface->tail; /* answers wait for the next call */
     unsigned count               = 0;
 
     while ((self_iface->head != end) && (count < UCT_SELF_PROGRESS_MAX)) {
@@ -305,8 +306,8 @@ static void uct_self_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t m
         return;
     }
 
-    /* The cost of a call and a copy that stays in the nearest cache, on any processor of today; here
-     * there is nothing to choose from that could be cheaper. */
+    /* The cost of a call and a copy that stays in the nearest cache, on any processor of today;
+     * here there is nothing to choose from that could be cheaper. */
     limits_p->overhead_ns  = 10;
     limits_p->bytes_per_ns = 10;
     switch (op) {

@@ -3,9 +3,9 @@
  * A message is copied into a bounded ring and delivered by the next progress, since a handler must
  * not run inside the sender's operation. Put, get and atomics act on the memory at once.
  *
- * Ring: records at 8-byte aligned positions that count up without wrapping; the place of a record is
- * its position modulo the ring's size, and a record is never split: what is left of the ring's end
- * is skipped by a record of id UCT_SELF_ID_SKIP.
+ * Ring: records at 8-byte aligned positions that count up without wrapping; the place of a record
+ * is its position modulo the ring's size, and a record is never split: what is left of the ring's
+ * end is skipped by a record of id UCT_SELF_ID_SKIP.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

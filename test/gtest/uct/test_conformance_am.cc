@@ -137,7 +137,9 @@ TEST_P(am_test, buffers_are_reusable_at_once)
         for (unsigned i = 0; i < 100; ++i) {
             bytes data = pattern(i, std::min<size_t>(way_max(a(), how), 1000));
             m_expected[1].push_back(data);
-            ASSERT_EQ(UCS_OK, persist(both(), [&]() { return post(ep, how, 1, data, i, nullptr); }));
+            ASSERT_EQ(UCS_OK, persist(both(), [&]() {
+                return post(ep, how, 1, data, i, nullptr);
+            }));
             std::fill(data.begin(), data.end(), 0xee);
         }
     }
@@ -446,6 +448,7 @@ TEST_P(am_test, memory_stays_within_bounds)
     EXPECT_TRUE(run_until(both(), [&]() { return all_arrived(); }));
 }
 
-INSTANTIATE_TEST_SUITE_P(transports, am_test, testing::ValuesIn(transports(has_messages)), test_name);
+INSTANTIATE_TEST_SUITE_P(transports, am_test, testing::ValuesIn(transports(has_messages)),
+                         test_name);
 
 } // namespace

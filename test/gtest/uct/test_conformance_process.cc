@@ -198,8 +198,8 @@ TEST_P(process_am_test, many_to_one)
     EXPECT_EQ(NUM_CHILDREN, w.gone.size()) << "reported once each";
 }
 
-/* A peer is killed at a random moment of its sending. What arrives is whole and in order, its end is
- * reported once, and other peers notice nothing. */
+/* A peer is killed at a random moment of its sending. What arrives is whole and in order, its end
+ * is reported once, and other peers notice nothing. */
 TEST_P(process_am_test, killed_while_sending)
 {
     seeded_random rnd(5);
@@ -261,7 +261,8 @@ TEST_P(process_am_test, killed_while_sending)
         ASSERT_EQ(1u, w.gone.size()) << "reported once";
         EXPECT_EQ(peer.uid, w.gone[0]);
         EXPECT_EQ(UCT_EP_FAILED, ep->state);
-        EXPECT_EQ(w.failed[0].second, post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0, nullptr));
+        EXPECT_EQ(w.failed[0].second,
+                  post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0, nullptr));
         w.close(ep);
         w.failed.clear();
         w.gone.clear();
@@ -630,7 +631,7 @@ TEST_P(process_check_test, check_tells_the_living_from_the_dead)
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, w.failed[0].second);
 }
 
-INSTANTIATE_TEST_SUITE_P(transports, process_check_test, testing::ValuesIn(transports(detects_death)),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(transports, process_check_test,
+                         testing::ValuesIn(transports(detects_death)), test_name);
 
 } // namespace

@@ -1,7 +1,7 @@
 /* Halyard: conformance of transports: put, get, atomics, remote keys and sync words.
  *
- * Runs over every transport that reaches a peer's memory, plain and under each hook, against a model
- * of that memory.
+ * Runs over every transport that reaches a peer's memory, plain and under each hook, against a
+ * model of that memory.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -4,6 +4,9 @@
  */
 #include "world.h"
 
+#include <ucs/config/global.h>
+#include <ucs/debug/log.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -185,6 +188,21 @@ completion::completion(int count)
 pending::pending(std::function<ucs_status_t()> func_arg) : func(std::move(func_arg))
 {
     base.func = [](uct_pending_t *self) { return from(self)->func(); };
+}
+
+/* ---- log levels ---- */
+
+log_levels::log_levels(const char *text)
+{
+    (void)ucs_global_opts(); /* not later, when it would set the levels of the environment */
+    EXPECT_EQ(UCS_OK, ucs_log_set_levels(text));
+}
+
+log_levels::~log_levels()
+{
+    const char *text = getenv("UCX_LOG_LEVEL");
+
+    ucs_log_set_levels((text != nullptr) ? text : "warn");
 }
 
 /* ---- driving ---- */

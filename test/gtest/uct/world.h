@@ -111,7 +111,16 @@ struct pending {
     std::function<ucs_status_t()> func;
 };
 
-/* Length, as a time limit and not as a measurement: when it is over the test has failed. */
+/* Other log levels (in the form of UCX_LOG_LEVEL) while the object lives. */
+class log_levels {
+public:
+    explicit log_levels(const char *text);
+    ~log_levels();
+    log_levels(const log_levels &) = delete;
+    log_levels &operator=(const log_levels &) = delete;
+};
+
+/* Seconds, as a time limit and not as a measurement: when it is over the test has failed. */
 constexpr int LIMIT_S = 20;
 
 /* Progresses the workers until the condition holds. False: it did not in time. */
