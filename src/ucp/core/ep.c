@@ -88,6 +88,7 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
         return;
     }
     ucs_list_add_tail(&ep->worker->failed_eps, &ep->failed_list);
+    ep->worker->has_deferred = 1;
 }
 
 unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
@@ -161,7 +162,9 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
     ep->peer        = peer;
     ep->am          = peer->lanes[UCP_LANE_AM];
     first           = &peer->proto->send[0];
-    ep->short_limit = (first->proto == UCP_PROTO_EAGER) ? ucs_min(first->max, peer->proto->eager_max) + 1 : 0;
+    if ((first->proto == UCP_PROTO_EAGER) && !worker->lock.enabled) {
+        ep->short_limit = ucs_min(first->max, peer->proto->eager_max) + 1;
+    }
     ucs_list_head_init(&ep->requests);
     ucs_list_head_init(&ep->failed_list);
     ucs_list_add_tail(&worker->eps, &ep->list);

@@ -54,39 +54,6 @@ void ucp_request_pool_cleanup(ucp_worker_h worker)
     ucs_mpool_cleanup(&worker->requests, 0);
 }
 
-ucp_request_t *ucp_request_get(ucp_worker_h worker, const ucp_request_param_t *param, ucp_request_kind_t kind)
-{
-    uint32_t mask  = param->op_attr_mask;
-    uint32_t flags = 0;
-    ucp_request_t *req;
-
-    if (ucs_unlikely(mask & UCP_OP_ATTR_FIELD_REQUEST)) {
-        req   = ucp_request_of(param->request);
-        flags = UCP_REQUEST_EXTERNAL;
-    } else {
-        req = ucs_mpool_get(&worker->requests);
-        if (ucs_unlikely(req == NULL)) {
-            return NULL;
-        }
-    }
-
-    if (mask & UCP_OP_ATTR_FIELD_CALLBACK) {
-        flags      |= UCP_REQUEST_CALLBACK;
-        req->cb.send = param->cb.send;
-    }
-    if (mask & UCP_OP_ATTR_FIELD_USER_DATA) {
-        req->user_data = param->user_data;
-    } else {
-        req->user_data = NULL;
-    }
-    atomic_store_explicit(&req->flags, flags, memory_order_relaxed);
-    req->status = UCS_INPROGRESS;
-    req->kind   = (uint8_t)kind;
-    req->held   = 0;
-    req->worker = worker;
-    return req;
-}
-
 static void ucp_request_call_user(ucp_request_t *req, ucs_status_t status)
 {
     if (req->kind == UCP_REQUEST_TAG_RECV) {
@@ -100,6 +67,7 @@ void ucp_request_add_work(ucp_request_t *req)
 {
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_WORK));
     req->held |= UCP_REQUEST_HOLDS_WORK;
+    req->worker->has_deferred = 1;
     ucs_list_add_tail(&req->worker->work, &req->work_list);
 }
 

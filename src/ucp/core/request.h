@@ -175,6 +175,19 @@ UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
  * inside the call that posts a send. */
 void ucp_request_complete(ucp_request_t *req, ucs_status_t status);
 
+/* The same, at the end of a posted receive, which most often has nobody to be told. */
+UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t status)
+{
+    uint32_t flags = ucp_request_flags(req);
+
+    if (ucs_likely((req->held | (flags & ~(uint32_t)UCP_REQUEST_EXTERNAL)) == 0)) {
+        req->status = status;
+        atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release); /* R1 */
+    } else {
+        ucp_request_complete(req, status);
+    }
+}
+
 /* Stores the status of an operation that ended inside its posting call; the user learns of it by the
  * returned value. Returns what the call returns: NULL or an error pointer. Frees pool memory. */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
@@ -185,10 +198,6 @@ void ucp_request_release_held(ucp_request_t *req);
 /* Puts a request on, takes it off the worker's list of work, which progress walks through. */
 void ucp_request_add_work(ucp_request_t *req);
 void ucp_request_del_work(ucp_request_t *req);
-
-/* A request of the pool, or the user's of param (NULL: none). The head's flags, held and callback are set
- * from param; NULL without memory. */
-ucp_request_t *ucp_request_get(ucp_worker_h worker, const ucp_request_param_t *param, ucp_request_kind_t kind);
 
 /* Prepares / cleans up the pool of a worker. */
 ucs_status_t ucp_request_pool_init(ucp_worker_h worker);

@@ -132,11 +132,13 @@ void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
         return;
     }
     for (i = 0; i < worker->num_active; ++i) {
-        if (worker->active[i] == iface) {
+        if (worker->active[i].iface == iface) {
             return;
         }
     }
-    worker->active[worker->num_active++] = iface;
+    worker->active[worker->num_active].progress = iface->tl->iface.progress;
+    worker->active[worker->num_active].iface    = iface;
+    ++worker->num_active;
 }
 
 /* ---- life ---- */
@@ -308,30 +310,49 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
     return count;
 }
 
-unsigned ucp_worker_progress(ucp_worker_h worker)
+static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker)
 {
-    unsigned count = 0;
+    unsigned count;
+
+    worker->has_deferred = 0; /* set again by what is added meanwhile */
+    count                = ucp_worker_work(worker);
+    return count + ucp_ep_run_failure_handlers(worker);
+}
+
+UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
+{
+    unsigned num_active = worker->num_active;
+    unsigned count      = 0;
     unsigned i;
 
-    ucp_worker_lock(worker);
-    if (ucs_unlikely(worker->is_progressing)) {
-        ucp_worker_unlock(worker);
-        return 0; /* called from a callback */
-    }
-
     worker->is_progressing = 1;
-    for (i = 0; i < worker->num_active; ++i) {
-        count += uct_iface_progress(worker->active[i]);
+    for (i = 0; i < num_active; ++i) {
+        count += worker->active[i].progress(worker->active[i].iface);
     }
-    if (ucs_unlikely(!ucs_list_is_empty(&worker->work))) {
-        count += ucp_worker_work(worker);
-    }
-    if (ucs_unlikely(!ucs_list_is_empty(&worker->failed_eps))) {
-        count += ucp_ep_run_failure_handlers(worker);
+    if (ucs_unlikely(worker->has_deferred)) {
+        count += ucp_worker_run_deferred(worker);
     }
     worker->is_progressing = 0;
-    ucp_worker_unlock(worker);
     return count;
+}
+
+static UCS_NOINLINE unsigned ucp_worker_progress_locked(ucp_worker_t *worker)
+{
+    unsigned count;
+
+    ucp_lock_acquire_slow(&worker->lock);
+    count = worker->is_progressing ? 0 : ucp_worker_progress_all(worker);
+    ucp_lock_release_slow(&worker->lock);
+    return count;
+}
+
+unsigned ucp_worker_progress(ucp_worker_h worker)
+{
+    if (ucs_unlikely(worker->lock.enabled)) {
+        return ucp_worker_progress_locked(worker);
+    }
+    /* A call from a callback has nothing to do. */
+    return ucs_unlikely(worker->is_progressing) ? 0 : ucp_worker_progress_all(worker);
 }
 
 /* ---- address and query ---- */

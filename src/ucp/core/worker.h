@@ -35,17 +35,23 @@ typedef struct {
     char         reason[UCT_REASON_MAX]; /* why iface is NULL */
 } ucp_worker_tl_t;
 
+typedef struct {
+    unsigned (*progress)(uct_iface_t *iface);
+    uct_iface_t *iface;
+} ucp_active_t;
+
 typedef struct ucp_worker {
-    /* hot: progress */
+    /* hot: progress and small messages */
     unsigned           num_active;
-    uct_iface_t       *active[UCP_TL_MAX]; /* interfaces to progress */
     int                is_progressing;
+    int                has_deferred;       /* work or failed_eps may have entries */
+    ucp_active_t       active[UCP_TL_MAX]; /* interfaces to progress */
+    ucp_tag_match_t    tag_match;
+    ucs_mpool_t        requests;
     ucs_list_link_t    work;               /* requests with copies or ends to be done from progress */
     ucp_lock_t         lock;
 
     ucp_context_t     *context;
-    ucp_tag_match_t    tag_match;
-    ucs_mpool_t        requests;
     ucs_mpool_t        controls;           /* queued control messages */
     ucs_mpool_t        data_pools[UCP_DATA_POOLS]; /* unexpected messages by size */
     ucs_ptr_map_t      ids;                /* requests that peers can name */
@@ -87,6 +93,38 @@ UCS_INLINE void ucp_worker_unlock(ucp_worker_t *worker)
     if (ucs_unlikely(worker->lock.enabled)) {
         ucp_lock_release_slow(&worker->lock);
     }
+}
+
+/* A request of the pool, or the user's of param. The head's flags, held and callback are set from param;
+ * NULL without memory. */
+UCS_INLINE ucp_request_t *ucp_request_get(ucp_worker_t *worker, const ucp_request_param_t *param,
+                                          ucp_request_kind_t kind)
+{
+    uint32_t mask  = param->op_attr_mask;
+    uint32_t flags = 0;
+    ucp_request_t *req;
+
+    if (ucs_unlikely(mask & UCP_OP_ATTR_FIELD_REQUEST)) {
+        req   = ucp_request_of(param->request);
+        flags = UCP_REQUEST_EXTERNAL;
+    } else {
+        req = ucs_mpool_get(&worker->requests);
+        if (ucs_unlikely(req == NULL)) {
+            return NULL;
+        }
+    }
+
+    if (mask & UCP_OP_ATTR_FIELD_CALLBACK) {
+        flags         |= UCP_REQUEST_CALLBACK;
+        req->cb.send   = param->cb.send;
+        req->user_data = (mask & UCP_OP_ATTR_FIELD_USER_DATA) ? param->user_data : NULL;
+    }
+    atomic_store_explicit(&req->flags, flags, memory_order_relaxed);
+    req->status = UCS_INPROGRESS;
+    req->kind   = (uint8_t)kind;
+    req->held   = 0;
+    req->worker = worker;
+    return req;
 }
 
 /* The name by which peers know this worker: the first 8 bytes of its identity. */

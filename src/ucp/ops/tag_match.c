@@ -44,6 +44,7 @@ ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets)
     }
 
     tm->hash_mask      = UINT64_MAX;
+    tm->grow_limit     = (size_t)2 << log2;
     tm->num_selective  = 0;
     tm->num_wild       = 0;
     tm->num_unexpected = 0;
@@ -106,8 +107,7 @@ static void ucp_tag_match_set_mask(ucp_tag_match_t *tm, uint64_t hash_mask)
     ucp_tag_match_rehash(tm, tm->expected, ucp_tag_match_num_buckets(tm));
 }
 
-/* More buckets where entries outnumber them; without memory matching stays right, only slower. */
-static void ucp_tag_match_grow(ucp_tag_match_t *tm)
+void ucp_tag_match_grow(ucp_tag_match_t *tm)
 {
     size_t num_old                = ucp_tag_match_num_buckets(tm);
     ucs_list_link_t *old_expected = tm->expected;
@@ -128,6 +128,7 @@ static void ucp_tag_match_grow(ucp_tag_match_t *tm)
     tm->expected   = expected;
     tm->unexpected = unexpected;
     tm->shift     -= 2;
+    tm->grow_limit = 2 * ucp_tag_match_num_buckets(tm);
     ucp_tag_match_rehash(tm, old_expected, num_old);
     ucs_sys_free(old_expected);
 }
@@ -145,15 +146,11 @@ static int ucp_tag_match_is_selective(ucp_tag_match_t *tm, uint64_t mask)
     return 1;
 }
 
-void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req)
+void ucp_tag_match_post_slow(ucp_tag_match_t *tm, ucp_request_t *req)
 {
-    req->recv.sn = tm->sn++;
-    req->held   |= UCP_REQUEST_HOLDS_EXPECTED;
-    if (ucs_likely(ucp_tag_match_is_selective(tm, req->recv.mask))) {
+    if (ucp_tag_match_is_selective(tm, req->recv.mask)) {
         req->recv.is_wild = 0;
-        if (ucs_unlikely(++tm->num_selective > 2 * ucp_tag_match_num_buckets(tm))) {
-            ucp_tag_match_grow(tm);
-        }
+        ++tm->num_selective;
         ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)], &req->list);
     } else {
         req->recv.is_wild = 1; /* for good: hash_mask may lose bits later */
@@ -194,7 +191,7 @@ ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag, ucp_
 
 void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc)
 {
-    if (ucs_unlikely(++tm->num_unexpected > 2 * ucp_tag_match_num_buckets(tm))) {
+    if (ucs_unlikely(++tm->num_unexpected > tm->grow_limit)) {
         ucp_tag_match_grow(tm);
     }
     ucs_list_add_tail(&tm->arrival, &desc->arrival);

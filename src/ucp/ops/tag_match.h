@@ -42,6 +42,7 @@ typedef struct {
     ucs_list_link_t *unexpected;  /* buckets of ucp_recv_desc_t.bucket */
     unsigned         shift;       /* 64 - log2 of the number of buckets */
     uint64_t         hash_mask;
+    size_t           grow_limit;  /* entries of one side at which buckets are added */
     size_t           num_selective;
     size_t           num_wild;
     size_t           num_unexpected;
@@ -53,8 +54,11 @@ typedef struct {
 ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets);
 void ucp_tag_match_cleanup(ucp_tag_match_t *tm);
 
-/* Posts a receive (req->info.sender_tag and req->recv.mask are set). */
-void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req);
+/* The part of ucp_tag_match_post for masks that the hash does not serve as it is. */
+void ucp_tag_match_post_slow(ucp_tag_match_t *tm, ucp_request_t *req);
+
+/* More buckets; without memory matching stays right, only slower. */
+void ucp_tag_match_grow(ucp_tag_match_t *tm);
 
 /* Takes a posted receive back. */
 void ucp_tag_match_unpost(ucp_tag_match_t *tm, ucp_request_t *req);
@@ -76,6 +80,22 @@ UCS_INLINE size_t ucp_tag_match_bucket(const ucp_tag_match_t *tm, uint64_t tag)
     return ((tag & tm->hash_mask) * 0x9e3779b97f4a7c15ull) >> tm->shift;
 }
 
+/* Posts a receive (req->info.sender_tag and req->recv.mask are set). */
+UCS_INLINE void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req)
+{
+    req->recv.sn = tm->sn++;
+    req->held    = UCP_REQUEST_HOLDS_EXPECTED | req->held;
+    if (ucs_unlikely((req->recv.mask & tm->hash_mask) != tm->hash_mask)) {
+        ucp_tag_match_post_slow(tm, req);
+        return;
+    }
+    req->recv.is_wild = 0;
+    if (ucs_unlikely(++tm->num_selective > tm->grow_limit)) {
+        ucp_tag_match_grow(tm);
+    }
+    ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)], &req->list);
+}
+
 /* The receive that a message with this tag belongs to, taken off; NULL if none is posted. */
 UCS_INLINE ucp_request_t *ucp_tag_match_arrive(ucp_tag_match_t *tm, uint64_t tag)
 {
@@ -94,7 +114,8 @@ found:
         return ucp_tag_match_arrive_wild(tm, tag, req);
     }
     if (req != NULL) {
-        ucs_list_del(&req->list);
+        req->list.prev->next = req->list.next; /* nobody looks at a link that is off the list */
+        req->list.next->prev = req->list.prev;
         req->held &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
         --tm->num_selective;
     }

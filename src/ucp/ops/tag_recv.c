@@ -15,8 +15,12 @@
 #include <ucp/protos/rndv.h>
 #include <string.h>
 
+/* What the short path of a receive does not look at. */
+#define UCP_TAG_RECV_SLOW_MASK \
+    (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_RECV_INFO)
+
 /* Gives a message that has arrived to a receive. */
-static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_worker_t *worker, ucp_request_t *req, ucp_recv_desc_t *desc,
+static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t *desc,
                                              const ucp_request_param_t *param)
 {
     ucp_wire_ats_t ats;
@@ -36,7 +40,6 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_worker_t *worker, ucp_request_t
         ucp_peer_send_control(desc->peer, UCP_WIRE_ATS, &ats, sizeof(ats));
     }
     ucp_worker_data_put(desc);
-    (void)worker;
 
     if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
         ucp_request_complete(req, status); /* the user may free it in the callback; the handle is only a name then */
@@ -46,6 +49,15 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_worker_t *worker, ucp_request_t
         *param->recv_info.tag_info = req->info;
     }
     return ucp_request_end_immediately(req, status);
+}
+
+/* Where the receive's end is to be told, besides the callback. */
+static void ucp_tag_recv_set_info(ucp_request_t *req, const ucp_request_param_t *param)
+{
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        req->user_info = param->recv_info.tag_info;
+        ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
+    }
 }
 
 /* A receive request for the buffer; NULL and *status_p on failure. */
@@ -73,8 +85,9 @@ UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffe
     return req;
 }
 
-ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag, ucp_tag_t tag_mask,
-                                  const ucp_request_param_t *param)
+/* All that the short path of ucp_tag_recv_nbx leaves out. */
+static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, void *buffer, size_t count, ucp_tag_t tag,
+                                                       ucp_tag_t tag_mask, const ucp_request_param_t *param)
 {
     ucp_recv_desc_t *desc = NULL;
     ucs_status_ptr_t ptr;
@@ -83,7 +96,7 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
 
     ucp_worker_lock(worker);
     req = ucp_tag_recv_request(worker, buffer, count, param, &status);
-    if (ucs_unlikely(req == NULL)) {
+    if (req == NULL) {
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(status);
     }
@@ -92,12 +105,9 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
     }
 
     if (desc != NULL) {
-        ptr = ucp_tag_recv_arrived(worker, req, desc, param);
+        ptr = ucp_tag_recv_arrived(req, desc, param);
     } else {
-        if (ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO)) {
-            req->user_info = param->recv_info.tag_info;
-            ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
-        }
+        ucp_tag_recv_set_info(req, param);
         req->info.sender_tag = tag;
         req->recv.mask       = tag_mask;
         ucp_tag_match_post(&worker->tag_match, req);
@@ -105,6 +115,28 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
     }
     ucp_worker_unlock(worker);
     return ptr;
+}
+
+ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag, ucp_tag_t tag_mask,
+                                  const ucp_request_param_t *param)
+{
+    ucp_request_t *req;
+
+    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_RECV_SLOW_MASK)) && ucs_likely(!worker->lock.enabled) &&
+        ucs_likely(worker->tag_match.num_unexpected == 0)) {
+        req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
+        if (ucs_likely(req != NULL)) {
+            req->buffer          = buffer;
+            req->length          = count;
+            req->datatype        = ucp_dt_make_contig(1);
+            req->info.sender_tag = tag;
+            req->recv.mask       = tag_mask;
+            req->recv.step       = UCP_RECV_POSTED;
+            ucp_tag_match_post(&worker->tag_match, req);
+            return ucp_request_handle(req);
+        }
+    }
+    return ucp_tag_recv_slow(worker, buffer, count, tag, tag_mask, param);
 }
 
 ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask, int remove,
@@ -134,11 +166,8 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
     if (req == NULL) {
         ptr = UCS_STATUS_PTR(status);
     } else {
-        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-            req->user_info = param->recv_info.tag_info;
-            ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
-        }
-        ptr = ucp_tag_recv_arrived(worker, req, message, param);
+        ucp_tag_recv_set_info(req, param);
+        ptr = ucp_tag_recv_arrived(req, message, param);
     }
     ucp_worker_unlock(worker);
     return ptr;

@@ -145,26 +145,35 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
 
 /* ---- public ---- */
 
+static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_locked(ucp_ep_t *ep, const void *buffer, size_t count,
+                                                         ucp_tag_t tag, const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(ep->worker);
+    ptr = ucp_tag_send_slow(ep, buffer, count, tag, param, 0);
+    ucp_worker_unlock(ep->worker);
+    return ptr;
+}
+
 ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,
                                   const ucp_request_param_t *param)
 {
-    ucp_worker_t *worker = ep->worker;
-    uct_ep_t *lane       = ep->am;
-    ucs_status_ptr_t ptr;
+    uct_ep_t *lane = ep->am;
     ucs_status_t status;
 
-    ucp_worker_lock(worker);
+    /* short_limit is 0 where the worker has a lock. */
     if (ucs_likely(!(param->op_attr_mask & UCP_TAG_SEND_SLOW_MASK)) && ucs_likely(count < ep->short_limit) &&
         ucs_likely(!uct_ep_has_pending(lane))) {
         status = lane->ops->am_short(lane, UCP_WIRE_EAGER, tag, buffer, count);
-        if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-            ucp_worker_unlock(worker);
+        if (ucs_likely(status == UCS_OK)) {
+            return NULL;
+        }
+        if (status != UCS_ERR_NO_RESOURCE) {
             return UCS_STATUS_PTR(status);
         }
     }
-    ptr = ucp_tag_send_slow(ep, buffer, count, tag, param, 0);
-    ucp_worker_unlock(worker);
-    return ptr;
+    return ucp_tag_send_locked(ep, buffer, count, tag, param);
 }
 
 ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,

@@ -75,19 +75,11 @@ ucs_status_t ucp_eager_send(ucp_request_t *req)
 
 /* ---- receiver ---- */
 
-ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload, size_t length)
+ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, size_t length)
 {
+    size_t room         = ucs_min(length, req->length);
     ucs_status_t status = UCS_OK;
-    size_t room;
 
-    req->info.sender_tag = tag;
-    req->info.length     = length;
-    if (ucs_likely(ucp_dt_is_contig(req->datatype) && (length <= req->length))) {
-        ucp_copy(req->buffer, payload, length);
-        return UCS_OK;
-    }
-
-    room = ucs_min(length, req->length);
     if (room < length) {
         status = UCS_ERR_MESSAGE_TRUNCATED;
     }
@@ -137,7 +129,7 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
 
     req = ucp_tag_match_arrive(&worker->tag_match, tag);
     if (ucs_likely(req != NULL)) {
-        ucp_request_complete(req, ucp_eager_deliver(req, tag, data, length));
+        ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, data, length));
     } else {
         ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, data, length);
     }

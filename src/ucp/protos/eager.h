@@ -6,6 +6,7 @@
 #define UCP_PROTOS_EAGER_H
 
 #include <ucp/core/ep.h>
+#include <ucp/dt/dt.h>
 #include <ucp/wire/wire.h>
 
 /* Handlers of UCP_WIRE_EAGER and UCP_WIRE_EAGER_SYNC. */
@@ -15,7 +16,19 @@ void ucp_eager_sync_handle(void *worker, const void *data, size_t length);
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_eager_send(ucp_request_t *req);
 
+/* The part of ucp_eager_deliver for other datatypes and for messages that do not fit. */
+ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, size_t length);
+
 /* Fills a receive from a whole message: copies what fits, sets info. Returns the receive's status. */
-ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload, size_t length);
+UCS_INLINE ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload, size_t length)
+{
+    req->info.sender_tag = tag;
+    req->info.length     = length;
+    if (ucs_likely(ucp_dt_is_contig(req->datatype) && (length <= req->length))) {
+        ucp_copy(req->buffer, payload, length);
+        return UCS_OK;
+    }
+    return ucp_eager_deliver_slow(req, payload, length);
+}
 
 #endif
