@@ -127,8 +127,9 @@ static const entry_t *find(results_t *results, const entry_t *like)
 
     for (i = 0; i < results->count; ++i) {
         entry = &results->entries[i];
-        if (!entry->found && (strcmp(entry->test, like->test) == 0) && (entry->size == like->size) &&
-            (entry->window == like->window) && (entry->threads == like->threads)) {
+        if (!entry->found && (strcmp(entry->test, like->test) == 0) &&
+            (entry->size == like->size) && (entry->window == like->window) &&
+            (entry->threads == like->threads)) {
             entry->found = 1;
             return entry;
         }

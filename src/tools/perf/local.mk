@@ -1,2 +1,54 @@
-# Halyard: files of ucx_perftest.
+# Halyard: files of ucx_perftest, which uses the public interface only.
 # SPDX-License-Identifier: BSD-3-Clause
+
+bin_PROGRAMS += ucx_perftest
+ucx_perftest_SOURCES = \
+	src/tools/perf/clock.c \
+	src/tools/perf/clock.h \
+	src/tools/perf/compare.c \
+	src/tools/perf/json.c \
+	src/tools/perf/json.h \
+	src/tools/perf/lane.c \
+	src/tools/perf/lane.h \
+	src/tools/perf/limits.c \
+	src/tools/perf/limits.h \
+	src/tools/perf/limits_copy.c \
+	src/tools/perf/loops.h \
+	src/tools/perf/loops_am.c \
+	src/tools/perf/loops_bytes.c \
+	src/tools/perf/loops_rma.c \
+	src/tools/perf/loops_tag.c \
+	src/tools/perf/main.c \
+	src/tools/perf/oob.c \
+	src/tools/perf/oob.h \
+	src/tools/perf/ops.c \
+	src/tools/perf/ops.h \
+	src/tools/perf/options.c \
+	src/tools/perf/options.h \
+	src/tools/perf/output_csv.c \
+	src/tools/perf/output_json.c \
+	src/tools/perf/output_text.c \
+	src/tools/perf/pin.c \
+	src/tools/perf/pin.h \
+	src/tools/perf/plot.c \
+	src/tools/perf/record.c \
+	src/tools/perf/remote.c \
+	src/tools/perf/report.c \
+	src/tools/perf/report.h \
+	src/tools/perf/run.c \
+	src/tools/perf/run.h \
+	src/tools/perf/self.c \
+	src/tools/perf/session.c \
+	src/tools/perf/session.h \
+	src/tools/perf/setup.c \
+	src/tools/perf/shared.h \
+	src/tools/perf/sizes.c \
+	src/tools/perf/startup.c \
+	src/tools/perf/stats.c \
+	src/tools/perf/stats.h \
+	src/tools/perf/table.c \
+	src/tools/perf/validate.c \
+	src/tools/perf/validate.h \
+	src/tools/perf/watch.c \
+	src/tools/perf/watch.h
+ucx_perftest_LDADD = libucp.la libucs.la -lm

@@ -97,7 +97,7 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
             return PERF_EXIT_USAGE;
         }
         if (options->limits_only) {
-            strcpy(session.params.test, "limits");
+            snprintf(session.params.test, sizeof(session.params.test), "limits");
         }
     }
     status = perf_session_open(&session);

@@ -345,7 +345,8 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
                (((step->op != PERF_OP_RING) && (step->op != PERF_OP_RING_STREAM)) ||
                 (step->size <= PERF_RING_MESSAGE_MAX));
     }
-    return (session->context != NULL) && ((op->features & ~session->features) == 0) && (step->size >= op->size_min);
+    return (session->context != NULL) && ((op->features & ~session->features) == 0) &&
+           (step->size >= op->size_min);
 }
 
 static int serve_step(perf_session_t *session, const perf_step_t *step)
