@@ -207,7 +207,7 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     ucp_proto_id_t proto;
     const char *reason;
 
-    config->eager_max = config->lanes.am.max - sizeof(ucp_wire_eager_t);
+    config->eager_max = ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         reason = ucp_proto_rows[proto].applies(config, options);
         if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) && (proto != UCP_PROTO_EAGER) &&

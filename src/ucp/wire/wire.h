@@ -28,6 +28,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 
 #define UCP_WIRE_VERSION 1
 
+/* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody asked for
+ * yet. Transports may carry more. */
+#define UCP_WIRE_EAGER_MAX 16384
+
 typedef enum {
     UCP_WIRE_HELLO = 1,  /* the sender's worker address; precedes the first message that needs an answer */
     UCP_WIRE_EAGER,      /* tagged message, whole */
