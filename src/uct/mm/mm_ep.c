@@ -48,7 +48,8 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep)
     uct_mm_line_t *line = uct_mm_writer_last(&ep->writer);
     uint32_t armed      = UCT_MM_WAKE_ARMED;
 
-    ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, ep->writer.pos - 1)); /* S3 */
+    ucs_atomic_store_seq_cst(&line->seq, /* S3 */
+                             uct_mm_writer_seq(&ep->writer, ep->writer.pos - 1));
     if ((ucs_atomic_load_seq_cst(ep->wake) == UCT_MM_WAKE_ARMED) && /* S3 */
         ucs_atomic_cas(ep->wake, &armed, UCT_MM_WAKE_AWAKE)) {
         uct_mm_connect_signal(ep->source.fd);

@@ -315,9 +315,9 @@ static void uct_mm_iface_dump(uct_iface_t *tl_iface, FILE *stream)
             tl_iface->num_pending, (unsigned)ucs_atomic_load_relaxed(&iface->main->wake));
     for (i = 0; i < iface->num_rings; ++i) {
         peer = iface->rings[i];
-        fprintf(stream, "  from %02x%02x%02x%02x: %" PRIu64 " messages, at line %u, %u given back%s\n",
-                peer->uid[0], peer->uid[1], peer->uid[2], peer->uid[3], peer->reader.received,
-                peer->reader.pos, peer->reader.released,
+        fprintf(stream, "  from %02x%02x%02x%02x: %" PRIu64 " messages, at line %u, %u given "
+                "back%s\n", peer->uid[0], peer->uid[1], peer->uid[2], peer->uid[3],
+                peer->reader.received, peer->reader.pos, peer->reader.released,
                 (peer->reader.length != 0) ? ", in the middle of a message" : "");
     }
     ucs_list_for_each(tl_ep, &iface->super.eps, list) {

@@ -2,12 +2,14 @@
  *
  *   mm_segment  shared memory      mm_ring     the ring of lines
  *   mm_rings    rings of an interface's own segments, and their peers
- *   mm_socket   the connections between interfaces: mm_connect their sending, mm_accept their
- *               receiving end, mm_poll all of them
- *   mm_iface    progress, waiting, limits      mm_ep  sending      mm_md  configuration, memory
+ *   mm_socket   the connections between interfaces: mm_connect their sending end, mm_accept the
+ *               receiving one, mm_poll all of them
+ *   mm_iface    progress, waiting, limits      mm_ep  sending
+ *   mm_md       configuration, memory
  *
  * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
- * peer's socket and is given one ring in the peer's memory: one connection, one direction, one ring.
+ * peer's socket and is given one ring in the peer's memory: one connection, one direction, one
+ * ring.
  * The connection carries nothing but the descriptors at its start, signals to a sleeping peer, and
  * the end of file that tells that the other side is gone.
  *

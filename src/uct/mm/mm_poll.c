@@ -1,7 +1,7 @@
 /* Halyard: mm: the event set of an interface: the listening socket and all connections.
  *
- * User callbacks run after a batch of events has been handled, never amid it, because they may close
- * endpoints that the batch still names.
+ * User callbacks run after a batch of events has been handled, never amid it, because they may
+ * close endpoints that the batch still names.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -18,8 +18,8 @@
  *
  * Pairs:  R1/A1  a line's sequence: its data, from sender to receiver
  *         R2/A2  read position: the lines before it are the sender's again
- *         S3     wake word against lines; S4: credit wish against read position. Each side writes its
- *                own and then reads the other's, all sequentially consistent: one of them sees it.
+ *         S3     wake word against lines; S4: credit wish against read position. Each side writes
+ *                its own and then reads the other's, all sequentially consistent: one of them sees.
  *
  * Not thread-safe: a writer and a reader belong to one interface each. Nothing here blocks.
  *
@@ -55,8 +55,10 @@ typedef struct {
 /* Start of a ring in shared memory; its lines follow. The two words lie in lines of their own
  * because different sides write them. */
 typedef struct {
-    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t read_pos;    /* receiver: lines given back */
-    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t credit_wish; /* sender: 1: signal me at a release */
+    /* receiver: lines given back */
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t read_pos;
+    /* sender: 1: signal me when you give lines back */
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t credit_wish;
 } uct_mm_ring_control_t;
 
 static_assert(sizeof(uct_mm_line_t) == UCT_MM_LINE_SIZE, "layout shared by processes");

@@ -245,7 +245,7 @@ static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address)
         return -1;
     }
     segment->inode = (uint64_t)segment->shmid;
-    /* No call reserves the pages of a System V segment; what was promised at shmget is accounted. */
+    /* No call reserves the pages of a System V segment; shmget has accounted for them. */
     return 0;
 }
 

@@ -64,8 +64,8 @@ ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
 int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backing_t backing);
 
 /* Makes a segment of at least `length` bytes, zeroed, reserved and mapped at `address` (NULL:
- * anywhere; else exactly there). UCS_ERR_NO_MEMORY or UCS_ERR_SHMEM_SEGMENT, logged in one line that
- * tells why each kind failed. */
+ * anywhere; else exactly there). UCS_ERR_NO_MEMORY or UCS_ERR_SHMEM_SEGMENT, logged in one line
+ * that tells why each kind failed. */
 ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *address,
                                    size_t length, uct_mm_segment_t **segment_p);
 

@@ -23,8 +23,8 @@ socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address)
 
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
-    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "halyard-mm-%016" PRIx64,
-                      name);
+    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
+                      "halyard-mm-%016" PRIx64, name);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 

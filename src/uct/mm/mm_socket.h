@@ -3,9 +3,10 @@
  * One SOCK_SEQPACKET connection for each endpoint:
  *     sender    connects, says HELLO: who it is and whom it expects
  *     receiver  checks both, allots a ring, says WELCOME with the descriptors of the memory
- * After that a single byte either way is a signal to a sleeping process, and the end of file is the
- * peer's death or farewell. Abstract names have no permissions, so each side asks the kernel for the
- * other's user, and the 128-bit identity in HELLO shows that the sender was given our address.
+ * After that a single byte either way is a signal to a sleeping process, and the end of file is
+ * the peer's death or farewell. Abstract names have no permissions, so each side asks the kernel
+ * for the other's user, and the 128-bit identity in HELLO shows that the sender was given our
+ * address.
  *
  * The functions do not block and do not log; they leave errno.
  *
@@ -29,7 +30,7 @@ typedef enum {
     UCT_MM_MESSAGE_WELCOME
 } uct_mm_message_type_t;
 
-/* What both messages begin with. All fields are in the order of the machine: both ends run on it. */
+/* What both messages begin with. Fields are in the order of the machine: both ends run on it. */
 typedef struct {
     uint32_t magic;
     uint16_t version;
@@ -52,7 +53,7 @@ typedef struct {
 typedef struct {
     uct_mm_message_t      head;
     int32_t               status;       /* ucs_status_t; if not UCS_OK the rest is zero */
-    uint32_t              num_segments; /* the interface's first, then that of the ring if another */
+    uint32_t              num_segments; /* the interface's first, then the ring's if another */
     uint32_t              lines;        /* shape of the ring */
     uint32_t              quantum;
     uint64_t              offset;       /* of the ring in its segment, bytes */
