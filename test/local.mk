@@ -21,4 +21,5 @@ include test/gtest/local.mk
 endif
 
 include test/abi/local.mk
+include test/bench/local.mk
 include test/mpi/local.mk

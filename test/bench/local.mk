@@ -1,0 +1,8 @@
+# Halyard: tests of the tools, and comparisons of figures that are run by hand.
+# SPDX-License-Identifier: BSD-3-Clause
+
+EXTRA_DIST += \
+	test/bench/test_perftest.sh \
+	test/bench/ucx_ratio.sh
+
+TESTS += test/bench/test_perftest.sh
