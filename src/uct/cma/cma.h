@@ -1,8 +1,9 @@
 /* Halyard: cma: copies between the memories of two processes of one node.
  *
- * By process_vm_readv and process_vm_writev. No messages, no remote keys: the kernel checks each access. An address names a process and where
- * in it the worker's identity stands; connecting reads that identity, and whoever cannot read the
- * right 16 bytes has no path. Operations are complete when they return.
+ * By process_vm_readv and process_vm_writev. No messages, no remote keys: the kernel checks each
+ * access. An address names a process and where in it the worker's identity stands; connecting reads
+ * that identity, and whoever cannot read the right 16 bytes has no path. Operations are complete
+ * when they return.
  *
  * What an operation returns when the kernel refuses (the range must then be moved by another path,
  * whole, since a part of it may have been copied):

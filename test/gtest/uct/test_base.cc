@@ -150,8 +150,8 @@ protected:
         return m_requests.back().get();
     }
 
+    std::deque<std::unique_ptr<pending>> m_requests; /* outlives the worker's queues */
     std::unique_ptr<worker> m_worker;
-    std::deque<std::unique_ptr<pending>> m_requests;
 };
 
 /* ---- registry ---- */

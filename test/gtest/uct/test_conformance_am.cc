@@ -40,7 +40,7 @@ protected:
             auto &queue = m_expected[id];
             ASSERT_FALSE(queue.empty()) << "a message that nobody sent, id " << id;
             ASSERT_EQ(queue.front().size(), length) << "id " << id << " message " << m_count[id];
-            ASSERT_EQ(0, memcmp(queue.front().data(), data, length))
+            ASSERT_TRUE(std::equal(data, data + length, queue.front().begin()))
                 << "id " << id << " message " << m_count[id] << " length " << length;
             queue.pop_front();
             ++m_count[id];

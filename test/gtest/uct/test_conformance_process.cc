@@ -433,7 +433,7 @@ TEST_P(process_rma_test, random_puts_and_gets)
         if (is_put) {
             std::copy(data.begin(), data.end(), model.begin() + offset);
         } else {
-            ASSERT_EQ(0, memcmp(model.data() + offset, data.data(), length));
+            ASSERT_TRUE(std::equal(data.begin(), data.end(), model.begin() + offset));
         }
     }
     if (m_tl->ep.live.flush != nullptr) {

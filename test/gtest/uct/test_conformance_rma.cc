@@ -176,7 +176,7 @@ TEST_P(rma_test, random_operations_against_a_model)
         if (has_get && rnd.one_in(2)) {
             bytes data = pattern(i, length);
             ASSERT_EQ(UCS_OK, get(data, offset, rnd.bits()));
-            ASSERT_EQ(0, memcmp(data.data(), m_model.data() + offset, length))
+            ASSERT_TRUE(std::equal(data.begin(), data.end(), m_model.begin() + offset))
                 << "get of " << length << " at " << offset;
         } else if (has_short || has_put) {
             const bytes data    = pattern(i, length);
