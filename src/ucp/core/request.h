@@ -69,10 +69,9 @@ typedef struct {
     }                 data[2];   /* ranges to be sent as DATA, first to last */
     _Atomic uint64_t *sync_word;
     uint32_t          sync_index;
-    uint32_t          chunk;
     uint8_t           num_data;
     uint8_t           step;      /* ucp_send_step_t */
-    uint8_t           is_both;   /* step PUT claims chunks instead of walking through a range */
+    uint8_t           is_both;   /* step PUT claims parts instead of walking through a range */
     uint8_t           needs_ats; /* the end waits for ATS */
     uint8_t           is_sync;
 } ucp_send_request_t;
@@ -89,7 +88,6 @@ typedef struct {
     size_t            total;    /* bytes that will be received */
     size_t            received;
     _Atomic uint64_t *sync_word; /* both: claims */
-    uint32_t          chunk;
     uint8_t           step;     /* ucp_recv_step_t */
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */

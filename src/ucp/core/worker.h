@@ -114,7 +114,7 @@ UCS_INLINE ucp_request_t *ucp_request_get(ucp_worker_t *worker, const ucp_reques
         }
     }
 
-    if (mask & UCP_OP_ATTR_FIELD_CALLBACK) {
+    if ((mask & UCP_OP_ATTR_FIELD_CALLBACK) && (param->cb.send != NULL)) {
         flags         |= UCP_REQUEST_CALLBACK;
         req->cb.send   = param->cb.send;
         req->user_data = (mask & UCP_OP_ATTR_FIELD_USER_DATA) ? param->user_data : NULL;

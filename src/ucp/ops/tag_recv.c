@@ -100,6 +100,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(status);
     }
+    ucp_tag_recv_set_info(req, param);
     if (worker->tag_match.num_unexpected != 0) {
         desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, 1);
     }
@@ -107,7 +108,6 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
     if (desc != NULL) {
         ptr = ucp_tag_recv_arrived(req, desc, param);
     } else {
-        ucp_tag_recv_set_info(req, param);
         req->info.sender_tag = tag;
         req->recv.mask       = tag_mask;
         ucp_tag_match_post(&worker->tag_match, req);

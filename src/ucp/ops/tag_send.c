@@ -221,5 +221,7 @@ ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void *buffer, size_t count, ucp
         .request      = req
     };
 
-    return UCS_PTR_STATUS(ucp_tag_send_nbx(ep, buffer, count, tag, &param));
+    ucs_status_ptr_t ptr = ucp_tag_send_nbx(ep, buffer, count, tag, &param);
+
+    return UCS_PTR_STATUS(ptr);
 }

@@ -24,6 +24,8 @@ const char *const ucp_proto_names[UCP_PROTO_LAST] = {
     [UCP_PROTO_RNDV_AM]   = "rndv/am"
 };
 
+#define UCP_PROTO_CLAIM_MOVES 4 /* times that the claim word changes caches in a short transfer */
+
 /* One row: may it be used (else why not), and what does it cost. */
 typedef struct {
     const char *(*applies)(const ucp_proto_config_t *config, const ucp_options_t *options);
@@ -84,15 +86,16 @@ static double ucp_proto_put_ns(const ucp_proto_config_t *config, double length)
            ucp_proto_copy_ns(&config->lanes.put, length) + ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
 }
 
-/* Both copy at the same time; together they end when half of what they do one after the other is done,
- * plus the FIN, whose way the receiver can use for another chunk only in part. */
+/* Both copy at the same time; together they end when half of what they do one after the other is done. Beside
+ * the messages, the word that they claim by goes to and fro between their caches. */
 static double ucp_proto_both_ns(const ucp_proto_config_t *config, double length)
 {
-    double start = ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) + config->lanes.am.overhead_ns;
+    double copies = (ucp_proto_copy_ns(&config->lanes.get, length) + ucp_proto_copy_ns(&config->lanes.put, length)) / 2;
+    double start  = config->lanes.get.overhead_ns / 2; /* not halved: each side pays its own */
 
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
-           (start + ucp_proto_copy_ns(&config->lanes.get, length / 2) + ucp_proto_copy_ns(&config->lanes.put, length / 2)) / 2 +
-           ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
+           start + (copies / 2) + ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t)) +
+           (UCP_PROTO_CLAIM_MOVES * config->lanes.am.latency_ns);
 }
 
 static double ucp_proto_am_ns(const ucp_proto_config_t *config, double length)

@@ -29,12 +29,25 @@ void ucp_rndv_recv_work(ucp_request_t *req);
 /* Starts the transfer of an announced message into a receive. Never ends the receive inside the call. */
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 
-/* Claims of chunks of one transfer by two processes: the word counts chunks taken from the front (low half)
- * and from the back (high half). Returns the chunk's index, or UINT32_MAX where all are taken. A peer may
- * write anything into the word: the result is below num_chunks all the same. */
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_chunks, int from_back);
+#define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
-/* Takes all chunks that are left, for the front: their number; *first_p is the first. */
-uint32_t ucp_rndv_claim_rest(_Atomic uint64_t *word, uint32_t num_chunks, uint32_t *first_p);
+/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the front (low half)
+ * and from the back (high half). The receiver, which comes first, takes half of what is left, so that the
+ * sender finds the other half; the sender takes all that is left; each at most `max` grains. Where both are
+ * there, each copies once; where one is busy elsewhere, the other does it all. Returns the grains taken, 0 where
+ * none is left, and the first of them. A peer may write anything into the word: the range is inside all the
+ * same. */
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender, uint32_t *first_p);
+
+UCS_INLINE uint32_t ucp_rndv_grains(size_t length)
+{
+    return (uint32_t)ucs_div_round_up(length, UCP_RNDV_GRAIN);
+}
+
+/* Largest claim of a transfer: small enough that neither side waits long for the other at the end. */
+UCS_INLINE uint32_t ucp_rndv_claim_max(size_t length)
+{
+    return (uint32_t)(ucs_min(ucs_max(length / 2, (size_t)512 * 1024), (size_t)1024 * 1024) / UCP_RNDV_GRAIN);
+}
 
 #endif

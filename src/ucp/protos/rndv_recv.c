@@ -1,6 +1,6 @@
 /* Halyard: rendezvous, the receiver's side, which chooses how the data moves.
  *
- * States (ucp_recv_step_t): GET or BOTH (reading, a chunk a turn) -> WAIT (the peer delivers the rest) -> end. The
+ * States (ucp_recv_step_t): GET or BOTH (reading, a part a turn) -> WAIT (the peer delivers the rest) -> end. The
  * request ends when all bytes are there; every contribution (own reads, FIN, DATA) is counted once and checked
  * against what is still missing.
  *
@@ -18,9 +18,6 @@
 #include <string.h>
 
 #define UCP_RNDV_GET_CHUNK  ((size_t)512 * 1024)
-#define UCP_RNDV_BOTH_MIN   ((size_t)16 * 1024)
-#define UCP_RNDV_BOTH_MAX   ((size_t)256 * 1024)
-#define UCP_RNDV_BOTH_PARTS 8
 
 static void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
 {
@@ -37,8 +34,7 @@ static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, 
         .address = (uintptr_t)req->buffer,
         .offset  = offset,
         .length  = length,
-        .flags   = flags,
-        .chunk   = req->recv.chunk
+        .flags   = flags
     };
 
     ucp_peer_send_control(req->recv.peer, UCP_WIRE_RTR, &rtr, sizeof(rtr));
@@ -70,13 +66,6 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer, cons
     return proto;
 }
 
-static uint32_t ucp_rndv_both_chunk(size_t total)
-{
-    size_t chunk = ucs_align_up(total / UCP_RNDV_BOTH_PARTS, (size_t)4096);
-
-    return (uint32_t)ucs_max(ucs_min(chunk, UCP_RNDV_BOTH_MAX), UCP_RNDV_BOTH_MIN);
-}
-
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
     req->info.sender_tag  = rts->tag;
@@ -88,7 +77,6 @@ void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.result      = (rts->length > req->length) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
     req->recv.received    = 0;
     req->recv.offset      = 0;
-    req->recv.chunk       = 0;
     req->recv.step        = UCP_RECV_WAIT;
     req->held            |= UCP_REQUEST_HOLDS_LIST;
     ucs_list_add_tail(&peer->recvs, &req->list);
@@ -111,8 +99,7 @@ void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         ucp_request_add_work(req);
         break;
     case UCP_PROTO_RNDV_BOTH:
-        req->recv.step  = UCP_RECV_BOTH;
-        req->recv.chunk = ucp_rndv_both_chunk(req->recv.total);
+        req->recv.step = UCP_RECV_BOTH;
         ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH);
         ucp_request_add_work(req);
         break;
@@ -173,26 +160,26 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
 {
-    uint32_t num_chunks = (uint32_t)ucs_div_round_up(req->recv.total, (size_t)req->recv.chunk);
-    uint32_t index      = ucp_rndv_claim(req->recv.sync_word, num_chunks, 0);
-    size_t offset, length;
+    uint32_t num_grains = ucp_rndv_grains(req->recv.total);
+    size_t offset, end;
     uint32_t count, first;
 
-    if (index == UINT32_MAX) {
+    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0, &first);
+    if (count == 0) {
         req->recv.step = UCP_RECV_WAIT;
         ucp_rndv_send_ats(req, UCS_OK);
         ucp_rndv_recv_check_end(req);
         return;
     }
 
-    offset = (size_t)index * req->recv.chunk;
-    length = ucs_min(req->recv.total - offset, (size_t)req->recv.chunk);
-    if (ucs_unlikely(ucp_rndv_get(req, offset, length) != UCS_OK)) {
-        count = ucp_rndv_claim_rest(req->recv.sync_word, num_chunks, &first);
-        if (count > 0) { /* they follow the one that failed */
-            length = ucs_min(req->recv.total, (size_t)(first + count) * req->recv.chunk) - offset;
+    offset = first * UCP_RNDV_GRAIN;
+    end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
+    if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
+        /* What nobody has claimed follows the part that failed: ask for both in one. */
+        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) > 0) {
+            end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
         }
-        ucp_rndv_ask_for_rest(req, offset, length);
+        ucp_rndv_ask_for_rest(req, offset, end - offset);
         return;
     }
     ucp_request_add_work(req);

@@ -1,6 +1,6 @@
 /* Halyard: rendezvous, the sender's side.
  *
- * States (ucp_send_step_t): RTS -> WAIT -> PUT (writing, a chunk a turn) -> DATA (pieces) -> end; which of them
+ * States (ucp_send_step_t): RTS -> WAIT -> PUT (writing, a part a turn) -> DATA (pieces) -> end; which of them
  * are visited is the receiver's choice. The request ends when nothing is left to deliver and, unless an RTR
  * said that none will come, ATS has arrived.
  *
@@ -17,39 +17,29 @@
 #include <string.h>
 
 #define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
+#define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
 
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_chunks, int from_back)
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender, uint32_t *first_p)
 {
     uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
-    uint32_t front, back;
+    uint32_t front, back, left, count;
 
     do {
         front = (uint32_t)old;
         back  = (uint32_t)(old >> 32);
-        if ((front >= num_chunks) || (back >= num_chunks - front)) {
-            return UINT32_MAX;
-        }
-        /* The word orders nothing but itself: the data is ordered by the messages. */
-    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + (from_back ? ((uint64_t)1 << 32) : 1),
-                                                    memory_order_relaxed, memory_order_relaxed));
-    return from_back ? num_chunks - 1 - back : front;
-}
-
-uint32_t ucp_rndv_claim_rest(_Atomic uint64_t *word, uint32_t num_chunks, uint32_t *first_p)
-{
-    uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
-    uint32_t front, back;
-
-    do {
-        front = (uint32_t)old;
-        back  = (uint32_t)(old >> 32);
-        if ((front >= num_chunks) || (back >= num_chunks - front)) {
+        if ((front >= num_grains) || (back >= num_grains - front)) {
             return 0;
         }
-    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + (num_chunks - back - front),
+        left  = num_grains - front - back;
+        count = ucs_min(is_sender ? left : (left + 1) / 2, max);
+        if (!is_sender && (left <= UCP_RNDV_LEAST)) {
+            count = left; /* not worth two */
+        }
+        /* The word orders nothing but itself: the data is ordered by the messages. */
+    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + ((uint64_t)count << (is_sender ? 32 : 0)),
                                                     memory_order_relaxed, memory_order_relaxed));
-    *first_p = front;
-    return num_chunks - back - front;
+    *first_p = is_sender ? num_grains - back - count : front;
+    return count;
 }
 
 /* ---- announcement ---- */
@@ -229,18 +219,18 @@ static void ucp_rndv_put_step(ucp_request_t *req)
 {
     size_t length;
     size_t offset;
-    uint32_t index;
+    uint32_t first, count;
     ucs_status_t status;
 
     if (req->send.is_both) {
-        index = ucp_rndv_claim(req->send.sync_word,
-                               (uint32_t)ucs_div_round_up(req->send.end, (size_t)req->send.chunk), 1);
-        if (index == UINT32_MAX) {
+        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
+                               ucp_rndv_claim_max(req->send.end), 1, &first);
+        if (count == 0) {
             ucp_rndv_put_end(req);
             return;
         }
-        offset = (size_t)index * req->send.chunk;
-        length = ucs_min(req->send.end - offset, (size_t)req->send.chunk);
+        offset = first * UCP_RNDV_GRAIN;
+        length = ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN);
     } else {
         offset = req->send.offset;
         length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
@@ -294,10 +284,10 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     case UCP_WIRE_RTR_PUT:
         return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype);
     case UCP_WIRE_RTR_BOTH:
-        return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) && (rtr->offset == 0) &&
-               (rtr->chunk > 0) && (rtr->length / rtr->chunk < UINT32_MAX / 2);
-    case UCP_WIRE_RTR_DATA:
-        return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT);
+        return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) && (rtr->offset == 0);
+    case UCP_WIRE_RTR_DATA: /* while we write, or already send what we could not write, it is for later */
+        return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
+               (req->send.step == UCP_SEND_DATA);
     default:
         return 0;
     }
@@ -333,7 +323,6 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
         req->send.step        = UCP_SEND_PUT;
         req->send.is_both     = (mode == UCP_WIRE_RTR_BOTH);
         req->send.remote_addr = rtr.address;
-        req->send.chunk       = rtr.chunk;
         req->send.offset      = rtr.offset;
         req->send.end         = rtr.offset + rtr.length;
         ucp_request_add_work(req);
@@ -344,7 +333,7 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     }
     ucp_rndv_add_data(req, rtr.offset, rtr.length);
     if (req->send.step == UCP_SEND_WAIT) {
-        ucp_rndv_start_data(req); /* otherwise after the writing */
+        ucp_rndv_start_data(req); /* otherwise after the writing, or with the pieces that are under way */
     }
 }
 

@@ -57,8 +57,8 @@ static void ucp_wire_print_rtr(const void *data, size_t length UCS_UNUSED, ucs_s
 
     memcpy(&msg, data, sizeof(msg));
     ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " recv 0x%" PRIx64 " address 0x%" PRIx64 " range %" PRIu64
-                              "+%" PRIu64 " flags 0x%x chunk %u", msg.send_id, msg.recv_id, msg.address,
-                              msg.offset, msg.length, msg.flags, msg.chunk);
+                              "+%" PRIu64 " flags 0x%x", msg.send_id, msg.recv_id, msg.address,
+                              msg.offset, msg.length, msg.flags);
 }
 
 static void ucp_wire_print_data(const void *data, size_t length, ucs_string_buffer_t *strb)

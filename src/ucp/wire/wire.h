@@ -8,7 +8,7 @@
  * Rendezvous. The sender announces (RTS). The receiver moves the data by one of:
  *   get   it reads the sender's buffer, then ATS
  *   put   RTR with its buffer's address; the sender writes, then FIN
- *   both  RTR, then both sides claim chunks through a word in common memory, the receiver from the front,
+ *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the front,
  *         the sender from the back; FIN says how much the sender wrote, ATS that the receiver has read
  *   data  RTR; the sender sends DATA messages
  * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send ends when
@@ -79,7 +79,7 @@ typedef struct {
 
 enum {
     UCP_WIRE_RTR_PUT  = 1, /* write to address, then FIN */
-    UCP_WIRE_RTR_BOTH = 2, /* claim chunks from the back, write them, then FIN */
+    UCP_WIRE_RTR_BOTH = 2, /* claim parts from the back, write them, then FIN */
     UCP_WIRE_RTR_DATA = 3, /* send DATA messages */
     UCP_WIRE_RTR_MODE = 3, /* mask of the above */
     UCP_WIRE_RTR_LAST = 4  /* no ATS will follow */
@@ -92,7 +92,7 @@ typedef struct {
     uint64_t offset;  /* the range asked for */
     uint64_t length;
     uint32_t flags;
-    uint32_t chunk;   /* both: bytes of a chunk */
+    uint32_t zero;
 } ucp_wire_rtr_t;
 
 typedef struct {
