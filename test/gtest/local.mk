@@ -28,11 +28,13 @@ gtest_sources = \
 	test/gtest/uct/sys_meter.cc \
 	test/gtest/uct/sys_meter.h \
 	test/gtest/uct/test_base.cc \
+	test/gtest/uct/test_cma.cc \
 	test/gtest/uct/test_conformance_am.cc \
 	test/gtest/uct/test_conformance_life.cc \
 	test/gtest/uct/test_conformance_process.cc \
 	test/gtest/uct/test_conformance_rma.cc \
 	test/gtest/uct/test_hook.cc \
+	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h
 
