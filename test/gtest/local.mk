@@ -3,6 +3,16 @@
 
 gtest_sources = \
 	test/gtest/main.cc \
+	test/gtest/fault/test_copy_refused.cc \
+	test/gtest/mp/node.cc \
+	test/gtest/mp/node.h \
+	test/gtest/mp/processes.cc \
+	test/gtest/mp/processes.h \
+	test/gtest/mp/restrict.cc \
+	test/gtest/mp/restrict.h \
+	test/gtest/mp/snapshot.cc \
+	test/gtest/mp/snapshot.h \
+	test/gtest/mp/test_traffic.cc \
 	test/gtest/ucs/test_arbiter.cc \
 	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \

@@ -1,0 +1,241 @@
+/* Halyard: single copies (process_vm_readv, process_vm_writev) that the system refuses: from the
+ * start, between two messages, or in the middle of one. The messages take another way, whole.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <mp/node.h>
+#include <mp/restrict.h>
+#include <seed.h>
+#include <ucs/debug/fault.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <sys/syscall.h>
+
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr unsigned SENDER   = 0;
+constexpr unsigned RECEIVER = 1;
+constexpr size_t   LARGE    = 64u << 20;
+
+const std::vector<long> COPY_CALLS = {SYS_process_vm_readv, SYS_process_vm_writev};
+
+struct refusal {
+    const char *scheme;
+    int         error;
+    bool        by_sender;   /* whose calls are refused */
+    bool        by_receiver;
+};
+
+std::ostream &operator<<(std::ostream &out, const refusal &r)
+{
+    return out << "UCX_RNDV_SCHEME=" << r.scheme << ", " << strerror(r.error) << " for"
+               << (r.by_sender ? " sender" : "") << (r.by_receiver ? " receiver" : "");
+}
+
+bool is_refused(const refusal &r, const self &me)
+{
+    return (me.index() == SENDER) ? r.by_sender : r.by_receiver;
+}
+
+void refuse(const refusal &r, const self &me)
+{
+    if (is_refused(r, me)) {
+        ASSERT_EQ("", mp::deny_syscalls(COPY_CALLS, r.error));
+    }
+}
+
+/* One message from the first to the second process, checked. while_going() runs once, when it has
+ * begun and after some progress. */
+template <typename func_t>
+void transfer(self &me, node &n, size_t length, uint64_t id, unsigned turns,
+              const func_t &while_going)
+{
+    std::vector<uint8_t> buffer(length);
+    ucp_tag_recv_info_t info = {};
+    ucs_status_ptr_t request;
+    bool was_under_way;
+
+    if (me.index() == SENDER) {
+        mp::fill(buffer.data(), length, id);
+        request = n.send(n.ep(RECEIVER), buffer.data(), length, id);
+    } else {
+        request = n.recv(buffer.data(), length, id);
+    }
+    me.waits_for("message %u of %zu bytes", (unsigned)id, length);
+    for (unsigned i = 0; i < turns; ++i) {
+        n.until([&]() { return (n.progress() > 0) || !UCS_PTR_IS_PTR(request) ||
+                               ucp_request_is_completed(request); });
+    }
+    was_under_way = UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request);
+    while_going();
+    EXPECT_EQ(UCS_OK, n.wait(request, &info));
+    if (me.index() == RECEIVER) {
+        EXPECT_EQ(length, info.length);
+        EXPECT_EQ(-1, mp::find_difference(buffer.data(), length, id)) << length << " bytes";
+    }
+    me.own().words[0] += was_under_way;
+}
+
+void nothing()
+{
+}
+
+void end(node &n)
+{
+    n.barrier();
+    EXPECT_EQ(0u, n.errors(n.ep(SENDER)).count);
+    EXPECT_EQ(0u, n.errors(n.ep(RECEIVER)).count);
+}
+
+} // namespace
+
+class copy_refused : public testing::TestWithParam<refusal> {
+protected:
+    void run(const std::function<void(self &, node &)> &func)
+    {
+        const refusal r = GetParam();
+        processes both(2);
+
+        both.start_all([&](self &me) {
+            setenv("UCX_RNDV_SCHEME", r.scheme, 1);
+            func(me, *std::make_unique<node>(me));
+        });
+        EXPECT_TRUE(both.join());
+        EXPECT_LE(both.log_lines(), 4u) << both.log(); /* one line each, at the most two */
+        EXPECT_EQ(std::string::npos, both.log().find("ERROR")) << both.log();
+        under_way = both.at(SENDER).words[0] + both.at(RECEIVER).words[0];
+    }
+
+    uint64_t under_way = 0; /* transfers that were in the middle when calls were refused */
+};
+
+TEST_P(copy_refused, from_the_start)
+{
+    run([this](self &me, node &n) {
+        refuse(GetParam(), me);
+        n.connect_all();
+        for (size_t length = 1; length < (8u << 20); length = (length * 3) + 1) {
+            transfer(me, n, length, length, 0, nothing);
+        }
+        end(n);
+    });
+}
+
+TEST_P(copy_refused, before_init)
+{
+    const refusal r = GetParam();
+    processes both(2);
+
+    both.start_all([&](self &me) {
+        setenv("UCX_RNDV_SCHEME", r.scheme, 1);
+        refuse(r, me);
+        node n(me);
+        n.connect_all();
+        for (size_t length = 1; length < (8u << 20); length = (length * 3) + 1) {
+            transfer(me, n, length, length, 0, nothing);
+        }
+        end(n);
+    });
+    EXPECT_TRUE(both.join());
+    EXPECT_EQ(0u, both.log_lines()) << both.log(); /* it is normal in containers */
+}
+
+TEST_P(copy_refused, between_messages)
+{
+    run([this](self &me, node &n) {
+        n.connect_all();
+        for (unsigned i = 0; i < 12; ++i) {
+            if (i == 5) {
+                n.barrier();
+                refuse(GetParam(), me);
+            }
+            transfer(me, n, (1u << 20) + i, i, 0, nothing);
+        }
+        end(n);
+    });
+}
+
+/* The filter comes after `turns` steps of a transfer of 64 MiB. */
+TEST_P(copy_refused, in_the_middle)
+{
+    for (unsigned turns : {1u, 7u, 40u}) {
+        under_way = 0;
+        run([&](self &me, node &n) {
+            n.connect_all();
+            transfer(me, n, 1u << 20, 1, 0, nothing); /* copies are proved */
+            me.own().words[0] = 0;
+            transfer(me, n, LARGE, 2, turns, [&]() { refuse(GetParam(), me); });
+            transfer(me, n, LARGE / 8, 3, 0, nothing);
+            end(n);
+        });
+        if (turns < 10) {
+            EXPECT_GT(under_way, 0u) << "the transfer was over after " << turns << " turns";
+        }
+        if (HasFailure()) {
+            break;
+        }
+    }
+}
+
+/* The same, call by call: the k-th and all after it, or the k-th alone. */
+TEST_P(copy_refused, at_every_call)
+{
+    const refusal r = GetParam();
+
+    for (const char *more : {"", "+"}) {
+        for (unsigned k = 1; k <= 10; ++k) {
+            processes both(2);
+
+            both.start_all([&](self &me) {
+                const std::string spec = std::to_string(k) + more + ":" + std::to_string(r.error);
+                node *n;
+
+                setenv("UCX_RNDV_SCHEME", r.scheme, 1);
+                n = new node(me);
+                n->connect_all();
+                if (is_refused(r, me)) {
+                    ASSERT_EQ(UCS_OK, ucs_fault_set("process_vm_*", spec.c_str()));
+                }
+                for (unsigned i = 0; i < 2; ++i) {
+                    transfer(me, *n, 3u << 20, i, 0, nothing);
+                }
+                end(*n);
+                delete n;
+            });
+            EXPECT_TRUE(both.join()) << "call " << k << more;
+            EXPECT_LE(both.log_lines(), 4u) << both.log();
+            if (HasFailure()) {
+                return;
+            }
+        }
+    }
+}
+
+static std::vector<refusal> all_refusals()
+{
+    std::vector<refusal> list;
+
+    for (const char *scheme : {"auto", "get_zcopy", "put_zcopy", "both"}) {
+        list.push_back({scheme, EPERM, true, true});
+        list.push_back({scheme, EPERM, true, false});
+        list.push_back({scheme, EPERM, false, true});
+    }
+    list.push_back({"auto", ENOSYS, true, true});
+    return list;
+}
+
+static std::string refusal_name(const testing::TestParamInfo<refusal> &info)
+{
+    const refusal &r = info.param;
+
+    return std::string(r.scheme) + ((r.error == EPERM) ? "_EPERM" : "_ENOSYS") +
+           (r.by_sender ? "_sender" : "") + (r.by_receiver ? "_receiver" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(, copy_refused, testing::ValuesIn(all_refusals()), refusal_name);

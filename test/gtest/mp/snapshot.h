@@ -1,0 +1,48 @@
+/* Halyard: what a process has of the system's resources, and what processes left behind: to be
+ * compared before and after.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef TEST_GTEST_MP_SNAPSHOT_H
+#define TEST_GTEST_MP_SNAPSHOT_H
+
+#include <csignal>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace mp {
+
+/* What a guest must leave as it was. */
+struct process_state {
+    std::set<std::string>         descriptors; /* number and what it is */
+    std::set<std::string>         threads;     /* ids and names */
+    std::vector<struct sigaction> actions;     /* of all signals */
+    sigset_t                      mask;
+    std::map<std::string, std::string> others; /* umask, limits, environment, working folder */
+
+    process_state();
+};
+
+/* Expects that nothing has changed; `what` names the step that lies between. */
+void expect_same_state(const process_state &before, const process_state &after, const char *what);
+
+/* Number of mappings of this process, and of its open descriptors. */
+size_t count_mappings();
+size_t count_descriptors();
+
+/* Names that outlive processes: in /dev/shm and /tmp those that look like ours, and all System V
+ * segments made by one of `creators` (empty: by anyone). */
+std::set<std::string> leftovers(const std::set<int> &creators);
+
+/* Memory of this process in bytes, from /proc/self/smaps. */
+struct memory_use {
+    size_t shared_size;  /* shared memory that is mapped: memfd, /dev/shm, System V */
+    size_t anonymous;    /* private pages that are there */
+};
+memory_use memory_of_self();
+
+} // namespace mp
+
+#endif
