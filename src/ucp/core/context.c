@@ -294,16 +294,20 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
     ucp_context_check_tls(&context->options.tls);
     tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
-        const uct_tl_t *tl = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
+        const uct_tl_t *tl    = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
+        const void *tl_config = NULL; /* a wrapper has options of its own, which it reads itself */
 
-        if (tl == NULL) {
-            tl = tls[i];
+        if (tl != NULL) {
+            ucs_config_table_add(tl->name, tl->config_prefix, tl->config_rows);
+        } else {
+            tl        = tls[i];
+            tl_config = config->tl_config[i];
             if ((tl->kind != UCT_TL_KIND_SELF) && !ucp_context_tl_allowed(&context->options.tls, tl)) {
                 snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");
                 continue;
             }
         }
-        if ((ucp_context_add_tl(context, tl, config->tl_config[i], context->tl_reason[i]) == UCS_OK) &&
+        if ((ucp_context_add_tl(context, tl, tl_config, context->tl_reason[i]) == UCS_OK) &&
             ((tl->kind != UCT_TL_KIND_SELF) || ucp_context_tl_allowed(&context->options.tls, tl))) {
             ++num_useful;
         }
