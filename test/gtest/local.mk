@@ -33,6 +33,13 @@ gtest_sources = \
 	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \
+	test/gtest/ucp/internals.c \
+	test/gtest/ucp/internals.h \
+	test/gtest/ucp/test_request.cc \
+	test/gtest/ucp/test_tag.cc \
+	test/gtest/ucp/test_tag_match.cc \
+	test/gtest/ucp/world.cc \
+	test/gtest/ucp/world.h \
 	test/gtest/uct/peer_process.cc \
 	test/gtest/uct/peer_process.h \
 	test/gtest/uct/sys_meter.cc \

@@ -1,0 +1,212 @@
+/* Halyard: what the tests of ucp must see of its inside.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "internals.h"
+
+#include <ucp/core/ep.h>
+#include <ucp/ops/tag_match.h>
+#include <ucp/wire/wire.h>
+#include <ucs/sys/sys.h>
+
+#include <stdlib.h>
+
+/* ---- workers and endpoints ---- */
+
+size_t ucp_test_thresholds(ucp_ep_h ep, size_t *sizes, size_t max)
+{
+    const ucp_proto_config_t *proto = ep->peer->proto;
+    size_t count                    = 0;
+    unsigned i;
+
+    for (i = 0; (i < proto->num_send) && (count < max); ++i) {
+        sizes[count++] = proto->send[i].max;
+    }
+    for (i = 0; (i < proto->num_recv) && (count < max); ++i) {
+        sizes[count++] = proto->recv[i].max;
+    }
+    if (count < max) {
+        sizes[count++] = proto->eager_max;
+    }
+    return count;
+}
+
+const char *ucp_test_protocol(ucp_ep_h ep, size_t length)
+{
+    return ucp_proto_names[ucp_proto_lookup(ep->peer->proto->send, length)];
+}
+
+unsigned ucp_test_num_requests(ucp_worker_h worker)
+{
+    return ucs_mpool_num_used(&worker->requests);
+}
+
+unsigned ucp_test_num_controls(ucp_worker_h worker)
+{
+    return ucs_mpool_num_used(&worker->controls);
+}
+
+unsigned ucp_test_num_kept(ucp_worker_h worker)
+{
+    return (unsigned)worker->tag_match.num_unexpected;
+}
+
+size_t ucp_test_num_ids(ucp_worker_h worker)
+{
+    return ucs_ptr_map_size(&worker->ids);
+}
+
+uint64_t ucp_test_worker_id(ucp_worker_h worker)
+{
+    return ucp_uid_id(worker->uid);
+}
+
+uint64_t ucp_test_request_id(void *request)
+{
+    const ucp_request_t *req = ucp_request_of(request);
+
+    if (!(req->held & UCP_REQUEST_HOLDS_ID)) {
+        return 0;
+    }
+    return (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id;
+}
+
+void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
+{
+    ucp_peer_fail(ep->peer, status);
+}
+
+void ucp_test_refuse_copies(ucp_ep_h ep)
+{
+    ucp_peer_copy_failed(ep->peer, UCS_ERR_UNSUPPORTED);
+}
+
+ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t length)
+{
+    uct_ep_t *lane = ep->peer->lanes[UCP_LANE_AM];
+    uct_iov_t iov  = {(void *)data, length, NULL};
+
+    return lane->ops->am_short_iov(lane, id, &iov, 1);
+}
+
+void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t length)
+{
+    ucp_wire_table[id].handle(worker, data, length);
+}
+
+/* ---- matching ---- */
+
+struct ucp_test_match {
+    ucp_tag_match_t table;
+};
+
+typedef struct {
+    ucp_request_t super;
+    int number;
+} ucp_test_receive_t;
+
+typedef struct {
+    ucp_recv_desc_t super;
+    int number;
+} ucp_test_message_t;
+
+ucp_test_match_t *ucp_test_match_create(unsigned num_buckets)
+{
+    ucp_test_match_t *match = malloc(sizeof(*match));
+
+    if ((match != NULL) && (ucp_tag_match_init(&match->table, num_buckets) != UCS_OK)) {
+        free(match);
+        return NULL;
+    }
+    return match;
+}
+
+void ucp_test_match_destroy(ucp_test_match_t *match)
+{
+    ucp_recv_desc_t *desc;
+    ucp_request_t *req;
+
+    while ((desc = ucp_tag_match_search(&match->table, 0, 0, 1)) != NULL) {
+        free(desc);
+    }
+    while (match->table.num_wild != 0) {
+        req = ucs_list_head(&match->table.wild, ucp_request_t, list);
+        ucp_tag_match_unpost(&match->table, req);
+        free(req);
+    }
+    for (size_t i = 0; i < ucp_test_match_buckets(match); ++i) {
+        while (!ucs_list_is_empty(&match->table.expected[i])) {
+            req = ucs_list_head(&match->table.expected[i], ucp_request_t, list);
+            ucp_tag_match_unpost(&match->table, req);
+            free(req);
+        }
+    }
+    ucp_tag_match_cleanup(&match->table);
+    free(match);
+}
+
+void *ucp_test_match_post(ucp_test_match_t *match, uint64_t tag, uint64_t mask, int number)
+{
+    ucp_test_receive_t *receive = calloc(1, sizeof(*receive));
+
+    if (receive == NULL) {
+        abort();
+    }
+    receive->super.info.sender_tag = tag;
+    receive->super.recv.mask       = mask;
+    receive->number                = number;
+    ucp_tag_match_post(&match->table, &receive->super);
+    return receive;
+}
+
+void ucp_test_match_cancel(ucp_test_match_t *match, void *posted)
+{
+    ucp_tag_match_unpost(&match->table, posted);
+    free(posted);
+}
+
+int ucp_test_match_arrive(ucp_test_match_t *match, uint64_t tag, int number)
+{
+    ucp_request_t *req = ucp_tag_match_arrive(&match->table, tag);
+    ucp_test_message_t *message;
+    int found;
+
+    if (req != NULL) {
+        found = ((ucp_test_receive_t *)req)->number;
+        free(req);
+        return found;
+    }
+
+    message = calloc(1, sizeof(*message));
+    if (message == NULL) {
+        abort();
+    }
+    message->super.tag = tag;
+    message->number    = number;
+    ucp_tag_match_add_unexpected(&match->table, &message->super);
+    return -1;
+}
+
+int ucp_test_match_search(ucp_test_match_t *match, uint64_t tag, uint64_t mask, int remove)
+{
+    ucp_recv_desc_t *desc = ucp_tag_match_search(&match->table, tag, mask, remove);
+    int found;
+
+    if (desc == NULL) {
+        return -1;
+    }
+    found = ((ucp_test_message_t *)desc)->number;
+    if (remove) {
+        free(desc);
+    }
+    return found;
+}
+
+size_t ucp_test_match_buckets(const ucp_test_match_t *match)
+{
+    return (size_t)1 << (64 - match->table.shift);
+}

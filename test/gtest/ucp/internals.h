@@ -1,0 +1,66 @@
+/* Halyard: what the tests of ucp must see of its inside, for C++.
+ *
+ * The internal headers of ucp are C; internals.c includes them, so that the tests need not.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef TEST_GTEST_UCP_INTERNALS_H
+#define TEST_GTEST_UCP_INTERNALS_H
+
+#include <ucp/api/ucp.h>
+#include <uct/api/uct_tl.h>
+
+BEGIN_C_DECLS
+
+/* ---- workers and endpoints ---- */
+
+/* Ends of the ranges of sizes with one protocol for sends and for receives, and the largest message
+ * that is sent whole; returns how many there are, at most `max`. */
+size_t ucp_test_thresholds(ucp_ep_h ep, size_t *sizes, size_t max);
+
+/* The protocol for a message of this size, as in UCX_PROTO_INFO. */
+const char *ucp_test_protocol(ucp_ep_h ep, size_t length);
+
+/* Requests, queued control messages and kept messages in use. */
+unsigned ucp_test_num_requests(ucp_worker_h worker);
+unsigned ucp_test_num_controls(ucp_worker_h worker);
+unsigned ucp_test_num_kept(ucp_worker_h worker);
+
+/* Requests that peers can name. */
+size_t ucp_test_num_ids(ucp_worker_h worker);
+
+/* By which peers know a worker, and a request (0: by none). */
+uint64_t ucp_test_worker_id(ucp_worker_h worker);
+uint64_t ucp_test_request_id(void *request);
+
+/* Ends everything with the endpoint's peer, as if it had died; from where progress calls. */
+void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status);
+
+/* Refuses single copies to and from the endpoint's peer from now on, as after an EPERM. */
+void ucp_test_refuse_copies(ucp_ep_h ep);
+
+/* Sends bytes as a message of ucp, whatever they are. UCS_ERR_NO_RESOURCE: try again. */
+ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t length);
+
+/* Hands bytes to the handler of a message, as if a peer had sent them. */
+void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t length);
+
+/* ---- matching ---- */
+
+typedef struct ucp_test_match ucp_test_match_t;
+
+ucp_test_match_t *ucp_test_match_create(unsigned num_buckets);
+void ucp_test_match_destroy(ucp_test_match_t *match);
+
+/* Receives and messages are known by a number of the caller's. */
+void *ucp_test_match_post(ucp_test_match_t *match, uint64_t tag, uint64_t mask, int number);
+void ucp_test_match_cancel(ucp_test_match_t *match, void *posted);
+/* The number of the receive that the message goes to, or -1: it is kept under `number`. */
+int ucp_test_match_arrive(ucp_test_match_t *match, uint64_t tag, int number);
+/* The number of the first message kept that matches, or -1. */
+int ucp_test_match_search(ucp_test_match_t *match, uint64_t tag, uint64_t mask, int remove);
+size_t ucp_test_match_buckets(const ucp_test_match_t *match);
+
+END_C_DECLS
+
+#endif
