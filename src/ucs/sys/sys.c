@@ -24,6 +24,7 @@
 #include <sys/eventfd.h>
 #include <sys/ipc.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,6 +120,29 @@ static int ucs_sys_real_fcntl(int fd, int cmd, long arg)
     return fcntl(fd, cmd, arg);
 }
 
+/* Beyond the process's file size limit the kernel does not only refuse, it kills by SIGXFSZ. */
+static int ucs_sys_exceeds_file_limit(off_t size)
+{
+    struct rlimit limit;
+
+    if ((size > 0) && (getrlimit(RLIMIT_FSIZE, &limit) == 0) && ((rlim_t)size > limit.rlim_cur)) {
+        errno = EFBIG;
+        return 1;
+    }
+
+    return 0;
+}
+
+static int ucs_sys_real_ftruncate(int fd, off_t length)
+{
+    return ucs_sys_exceeds_file_limit(length) ? -1 : ftruncate(fd, length);
+}
+
+static int ucs_sys_real_fallocate(int fd, int mode, off_t offset, off_t length)
+{
+    return ucs_sys_exceeds_file_limit(offset + length) ? -1 : fallocate(fd, mode, offset, length);
+}
+
 static ucs_sys_id128_t ucs_sys_boot_id_value;
 
 /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" to its 128 bits; not zero if it was one. */
@@ -190,8 +214,8 @@ const ucs_sys_ops_t ucs_sys_real = {
     .mprotect          = mprotect,
     .madvise           = madvise,
     .memfd_create      = memfd_create,
-    .ftruncate         = ftruncate,
-    .fallocate         = fallocate,
+    .ftruncate         = ucs_sys_real_ftruncate,
+    .fallocate         = ucs_sys_real_fallocate,
     .shm_open          = shm_open,
     .shm_unlink        = shm_unlink,
     .shmget            = shmget,

@@ -259,6 +259,7 @@ UCS_INLINE int ucs_sys_memfd_create(const char *name, unsigned flags)
     return ucs_fault_hit("memfd_create", EMFILE) ? -1 : ucs_sys->memfd_create(name, flags);
 }
 
+/* This one and fallocate give EFBIG where RLIMIT_FSIZE is exceeded, without the signal. */
 UCS_INLINE int ucs_sys_ftruncate(int fd, off_t length)
 {
     return ucs_fault_hit("ftruncate", EFBIG) ? -1 : ucs_sys->ftruncate(fd, length);
