@@ -4,6 +4,7 @@
 gtest_sources = \
 	test/gtest/main.cc \
 	test/gtest/fault/test_copy_refused.cc \
+	test/gtest/fault/test_shared_memory.cc \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \

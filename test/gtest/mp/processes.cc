@@ -124,6 +124,9 @@ void processes::start(unsigned index, const body &func)
         _exit(child_exit_code());
     }
     m_members[index].pid = pid;
+    if (m_members[index].first_pid == 0) {
+        m_members[index].first_pid = pid;
+    }
 }
 
 void processes::start_all(const body &func)

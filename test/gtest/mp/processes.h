@@ -110,6 +110,12 @@ public:
         return m_members[index].pid;
     }
 
+    /* Of its first process, also when that has ended. */
+    pid_t first_pid(unsigned index) const
+    {
+        return m_members[index].first_pid;
+    }
+
     slot &at(unsigned index)
     {
         return m_board[index];
@@ -129,7 +135,8 @@ public:
 
 private:
     struct member {
-        pid_t pid = 0;
+        pid_t pid       = 0; /* 0: none, or reaped */
+        pid_t first_pid = 0;
     };
 
     bool reap();
