@@ -26,6 +26,7 @@ libuct_sources = \
 	src/uct/mm/mm_iface.c \
 	src/uct/mm/mm_iface.h \
 	src/uct/mm/mm_md.c \
+	src/uct/mm/mm_mem.c \
 	src/uct/mm/mm_poll.c \
 	src/uct/mm/mm_ring.c \
 	src/uct/mm/mm_ring.h \

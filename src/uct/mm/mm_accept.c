@@ -81,6 +81,7 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
     uct_mm_segment_t *main           = uct_mm_rings_main(iface)->segment;
     unsigned num_fds                 = 0;
+    uct_mm_segment_question_t question;
     uct_mm_hello_t hello;
     uct_mm_welcome_t welcome;
     ucs_status_t status;
@@ -90,6 +91,13 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     length = uct_mm_socket_recv(peer->source.fd, &hello, sizeof(hello), NULL, NULL);
     if (length <= 0) {
         return ((length < 0) && (errno == EAGAIN)) ? UCS_INPROGRESS : UCS_ERR_CONNECTION_RESET;
+    }
+
+    if ((length == sizeof(question)) && (hello.head.magic == UCT_MM_MAGIC) &&
+        (hello.head.type == UCT_MM_MESSAGE_GET_SEGMENT)) {
+        memcpy(&question, &hello, sizeof(question));
+        (void)uct_mm_mem_answer(iface, peer->source.fd, question.device, question.inode);
+        return UCS_INPROGRESS; /* the asker closes the connection */
     }
 
     status = uct_mm_hello_check(iface, &hello, length);

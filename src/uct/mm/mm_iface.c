@@ -189,8 +189,12 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
 static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
 {
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    const uct_mm_md_t *md = uct_mm_md(tl_iface->md);
+    uct_mm_md_t *md       = uct_mm_md(tl_iface->md);
     ucs_status_t status;
+
+    pthread_mutex_lock(&md->lock);
+    ucs_list_add_tail(&md->ifaces, &iface->list);
+    pthread_mutex_unlock(&md->lock);
 
     iface->max_poll    = ((const uct_mm_config_t *)tl_iface->md->config)->max_poll;
     iface->interval    = 1;
@@ -215,7 +219,11 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
 static void uct_mm_iface_close(uct_iface_t *tl_iface)
 {
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    uct_mm_md_t *md       = uct_mm_md(tl_iface->md);
 
+    pthread_mutex_lock(&md->lock);
+    ucs_list_del(&iface->list);
+    pthread_mutex_unlock(&md->lock);
     uct_mm_connect_close(iface);
     uct_mm_rings_cleanup(iface);
     ucs_sys_free(iface->pack_buffer);
@@ -282,6 +290,27 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
             limits.overhead_ns  = 15;
             limits.latency_ns   = 130;
             limits.bytes_per_ns = 5;
+            break;
+        case UCT_OP_PUT_SHORT:
+            limits.max          = SIZE_MAX;
+            limits.iov_max      = 1;
+            limits.overhead_ns  = 4;
+            limits.bytes_per_ns = 12;
+            break;
+        case UCT_OP_PUT_ZCOPY:
+        case UCT_OP_GET_ZCOPY:
+            limits.max          = SIZE_MAX;
+            limits.iov_max      = UINT16_MAX;
+            limits.overhead_ns  = 6;
+            limits.bytes_per_ns = 12;
+            break;
+        case UCT_OP_ATOMIC:
+            limits.max          = sizeof(uint64_t);
+            limits.min          = sizeof(uint32_t);
+            limits.align        = sizeof(uint32_t);
+            limits.iov_max      = 1;
+            limits.overhead_ns  = 20;
+            limits.bytes_per_ns = 1;
             break;
         default:
             break;
@@ -370,7 +399,14 @@ const uct_tl_t uct_mm_tl = {
     .config_prefix = "MM_,POSIX_,SYSV_",
     .config_size   = sizeof(uct_mm_config_t),
     .md = {
-        .open  = uct_mm_md_open
+        .open         = uct_mm_md_open,
+        .close        = uct_mm_md_close,
+        .alloc        = uct_mm_mem_alloc,
+        .release      = uct_mm_mem_release,
+        .rkey_pack    = uct_mm_rkey_pack,
+        .rkey_unpack  = uct_mm_rkey_unpack,
+        .rkey_ptr     = uct_mm_rkey_ptr,
+        .rkey_release = uct_mm_rkey_release
     },
     .iface = {
         .open         = uct_mm_iface_open,
@@ -394,6 +430,10 @@ const uct_tl_t uct_mm_tl = {
             .am_short     = uct_mm_ep_am_short,
             .am_short_iov = uct_mm_ep_am_short_iov,
             .am_bcopy     = uct_mm_ep_am_bcopy,
+            .put_short    = uct_mm_ep_put_short,
+            .put_zcopy    = uct_mm_ep_put_zcopy,
+            .get_zcopy    = uct_mm_ep_get_zcopy,
+            .atomic       = uct_mm_ep_atomic,
             .flush        = uct_mm_ep_flush,
             .fence        = uct_mm_ep_fence,
             .check        = uct_mm_ep_check,

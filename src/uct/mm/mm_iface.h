@@ -5,7 +5,8 @@
  *   mm_socket   the connections between interfaces: mm_connect their sending end, mm_accept the
  *               receiving one, mm_poll all of them
  *   mm_iface    progress, waiting, limits      mm_ep  sending
- *   mm_md       configuration, memory
+ *   mm_md       configuration
+ *   mm_mem      memory that peers map, put, get and atomics
  *
  * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
  * peer's socket and is given one ring in the peer's memory: one connection, one direction, one
@@ -25,6 +26,7 @@
 #include <ucs/ds/list.h>
 #include <uct/api/uct_tl.h>
 
+#include <pthread.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS
@@ -75,6 +77,9 @@ typedef struct {
     uct_mm_ring_shape_t   shape;
     uct_mm_backing_list_t backings;
     size_t                message_max; /* bytes of a message, header included */
+    pthread_mutex_t       lock;        /* of the lists: workers share a domain */
+    ucs_list_link_t       memories;    /* allocated */
+    ucs_list_link_t       ifaces;      /* open */
 } uct_mm_md_t;
 
 /* ---- interface ---- */
@@ -125,6 +130,7 @@ typedef struct {
     unsigned          max_poll;
     uct_mm_peer_t   **rings;
 
+    ucs_list_link_t   list;      /* in md->ifaces */
     unsigned          rings_max; /* room in rings */
     uint64_t          last_look_ns;
     uint64_t          next_poll_ns;  /* of the sockets */
@@ -139,6 +145,7 @@ typedef struct {
     uct_mm_source_t   listen;
     uct_mm_main_t    *main;
     uint64_t          sync_free; /* bit set: word is free */
+    ucs_atomic_u64_t  order;     /* see uct_mm_ep_fence */
     uct_mm_staging_t  staging;
     uint8_t          *pack_buffer;
     ucs_list_link_t   blocks;
@@ -256,6 +263,31 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 extern const ucs_config_row_t uct_mm_config_rows[];
 
 ucs_status_t uct_mm_md_open(uct_md_t *md);
+void uct_mm_md_close(uct_md_t *md);
+
+/* ---- mm_mem.c: see uct_md_ops_t, uct_ep_ops_t ---- */
+
+ucs_status_t uct_mm_mem_alloc(uct_md_t *md, void *address, size_t length, unsigned flags,
+                              uct_mem_t **mem_p);
+void uct_mm_mem_release(uct_mem_t *mem);
+size_t uct_mm_rkey_pack(uct_mem_t *mem, void *buffer);
+ucs_status_t uct_mm_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
+                                uct_rkey_t **rkey_p);
+ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
+void uct_mm_rkey_release(uct_rkey_t *rkey);
+
+ucs_status_t uct_mm_ep_put_short(uct_ep_t *ep, const void *buffer, size_t length,
+                                 uint64_t remote_addr, uct_rkey_t *rkey);
+ucs_status_t uct_mm_ep_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
+ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
+ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
+                              uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
+                              uct_completion_t *comp);
+
+/* Sends the descriptor of allocated memory over a connection. Returns 0 or -1. */
+int uct_mm_mem_answer(uct_mm_iface_t *iface, int fd, uint64_t device, uint64_t inode);
 
 /* ---- mm_ep.c: see uct_ep_tl_ops_t ---- */
 

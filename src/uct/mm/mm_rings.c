@@ -50,7 +50,7 @@ static ucs_status_t uct_mm_block_create(uct_mm_iface_t *iface, unsigned count, s
     }
 
     status = uct_mm_segment_create(&uct_mm_md(iface->super.md)->backings, NULL,
-                                   first + (count * ring_size), &block->segment);
+                                   first + (count * ring_size), 0, &block->segment);
     if (status != UCS_OK) {
         ucs_sys_free(block);
         return status;

@@ -90,7 +90,7 @@ static uct_mm_segment_t *uct_mm_table_find(const uct_mm_segment_t *key)
 
     ucs_list_for_each(segment, &uct_mm_table, list) {
         if ((segment->backing == key->backing) && (segment->device == key->device) &&
-            (segment->inode == key->inode) && (segment->length == key->length)) {
+            (segment->inode == key->inode)) {
             return segment;
         }
     }
@@ -121,6 +121,22 @@ static void uct_mm_segment_unmap(uct_mm_segment_t *segment)
     }
 }
 
+ucs_status_t uct_mm_segment_find(uct_mm_backing_t backing, uint64_t device, uint64_t inode,
+                                 uct_mm_segment_t **segment_p)
+{
+    const uct_mm_segment_t key = {.backing = backing, .device = device, .inode = inode};
+    uct_mm_segment_t *segment;
+
+    pthread_mutex_lock(&uct_mm_table_lock);
+    segment = uct_mm_table_find(&key);
+    if (segment != NULL) {
+        ++segment->refcount;
+        *segment_p = segment;
+    }
+    pthread_mutex_unlock(&uct_mm_table_lock);
+    return (segment != NULL) ? UCS_OK : UCS_ERR_NO_ELEM;
+}
+
 void uct_mm_segment_put(uct_mm_segment_t *segment)
 {
     int is_last;
@@ -141,9 +157,9 @@ void uct_mm_segment_put(uct_mm_segment_t *segment)
 /* ------------------------------------------------------------------ making */
 
 /* Identity from the descriptor, then the mapping. */
-static int uct_mm_segment_map_fd(uct_mm_segment_t *segment, void *address)
+static int uct_mm_segment_map_fd(uct_mm_segment_t *segment, void *address, unsigned flags)
 {
-    const int fixed = (address != NULL) ? MAP_FIXED_NOREPLACE : 0;
+    const int fixed = ((flags & UCT_MM_SEGMENT_FIXED) != 0) ? MAP_FIXED : 0;
     struct stat st;
 
     if (ucs_sys_fstat(segment->fd, &st) != 0) {
@@ -153,27 +169,21 @@ static int uct_mm_segment_map_fd(uct_mm_segment_t *segment, void *address)
     segment->inode   = st.st_ino;
     segment->address = ucs_sys_mmap(address, segment->length, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | fixed, segment->fd, 0);
-    if (segment->address == MAP_FAILED) {
-        return -1;
-    }
-    if ((address != NULL) && (segment->address != address)) { /* a kernel before 4.17 */
-        ucs_sys_munmap(segment->address, segment->length);
-        errno = EEXIST;
-        return -1;
-    }
-    return 0;
+    return (segment->address == MAP_FAILED) ? -1 : 0;
 }
 
 /* Mode, size and pages of a new descriptor; its mapping. On failure it is closed. */
-static int uct_mm_segment_fill_fd(uct_mm_segment_t *segment, void *address, int seals)
+static int uct_mm_segment_fill_fd(uct_mm_segment_t *segment, void *address, unsigned flags)
 {
+    const int is_memfd = (segment->backing == UCT_MM_BACKING_MEMFD);
+    const int is_lazy  = is_memfd && ((flags & UCT_MM_SEGMENT_LAZY) != 0);
     int error;
 
     if ((ucs_sys_fchmod(segment->fd, 0600) == 0) &&
         (ucs_sys_ftruncate(segment->fd, (off_t)segment->length) == 0) &&
-        (ucs_sys_fallocate(segment->fd, 0, 0, (off_t)segment->length) == 0) &&
-        ((seals == 0) || (ucs_sys_fcntl(segment->fd, F_ADD_SEALS, seals) == 0)) &&
-        (uct_mm_segment_map_fd(segment, address) == 0)) {
+        (is_lazy || (ucs_sys_fallocate(segment->fd, 0, 0, (off_t)segment->length) == 0)) &&
+        (!is_memfd || (ucs_sys_fcntl(segment->fd, F_ADD_SEALS, UCT_MM_SEALS) == 0)) &&
+        (uct_mm_segment_map_fd(segment, address, flags) == 0)) {
         return 0;
     }
 
@@ -183,27 +193,25 @@ static int uct_mm_segment_fill_fd(uct_mm_segment_t *segment, void *address, int 
     return -1;
 }
 
-static int uct_mm_memfd_create_pages(uct_mm_segment_t *segment, void *address, unsigned flags)
+static int uct_mm_memfd_create_pages(uct_mm_segment_t *segment, void *address, unsigned flags,
+                                     unsigned memfd_flags)
 {
-    segment->fd = ucs_sys_memfd_create("halyard", MFD_CLOEXEC | MFD_ALLOW_SEALING |
-                                       MFD_NOEXEC_SEAL | flags);
+    memfd_flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    segment->fd  = ucs_sys_memfd_create("halyard", memfd_flags | MFD_NOEXEC_SEAL);
     if ((segment->fd < 0) && (errno == EINVAL)) { /* a kernel before 6.3 */
-        segment->fd = ucs_sys_memfd_create("halyard", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+        segment->fd = ucs_sys_memfd_create("halyard", memfd_flags);
     }
-    if (segment->fd < 0) {
-        return -1;
-    }
-    return uct_mm_segment_fill_fd(segment, address, UCT_MM_SEALS);
+    return (segment->fd < 0) ? -1 : uct_mm_segment_fill_fd(segment, address, flags);
 }
 
-static int uct_mm_memfd_create(uct_mm_segment_t *segment, void *address,
+static int uct_mm_memfd_create(uct_mm_segment_t *segment, void *address, unsigned flags,
                                ucs_ternary_auto_value_t hugetlb)
 {
     const size_t length = segment->length;
 
     if ((hugetlb == UCS_YES) || (hugetlb == UCS_TRY)) {
         segment->length = ucs_align_up(length, UCT_MM_HUGE_PAGE);
-        if (uct_mm_memfd_create_pages(segment, address, MFD_HUGETLB) == 0) {
+        if (uct_mm_memfd_create_pages(segment, address, flags, MFD_HUGETLB) == 0) {
             return 0;
         }
         if (hugetlb == UCS_YES) {
@@ -212,10 +220,10 @@ static int uct_mm_memfd_create(uct_mm_segment_t *segment, void *address,
         ucs_debug("no huge pages for a segment of %zu bytes: %m", length);
         segment->length = length;
     }
-    return uct_mm_memfd_create_pages(segment, address, 0);
+    return uct_mm_memfd_create_pages(segment, address, flags, 0);
 }
 
-static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address)
+static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address, unsigned flags)
 {
     char name[64];
 
@@ -225,18 +233,19 @@ static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address)
         return -1;
     }
     ucs_sys_shm_unlink(name);
-    return uct_mm_segment_fill_fd(segment, address, 0);
+    return uct_mm_segment_fill_fd(segment, address, flags);
 }
 
-static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address)
+static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address, unsigned flags)
 {
+    const int remap = ((flags & UCT_MM_SEGMENT_FIXED) != 0) ? SHM_REMAP : 0;
     int error;
 
     segment->shmid = ucs_sys_shmget(IPC_PRIVATE, segment->length, IPC_CREAT | IPC_EXCL | 0600);
     if (segment->shmid < 0) {
         return -1;
     }
-    segment->address = ucs_sys_shmat(segment->shmid, address, 0);
+    segment->address = ucs_sys_shmat(segment->shmid, (remap != 0) ? address : NULL, remap);
     error            = errno;
     /* Linux lets a segment that is marked for removal be attached while it is mapped somewhere. */
     ucs_sys_shmctl(segment->shmid, IPC_RMID, NULL);
@@ -249,21 +258,21 @@ static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address)
     return 0;
 }
 
-static int uct_mm_backing_create(uct_mm_segment_t *segment, void *address,
+static int uct_mm_backing_create(uct_mm_segment_t *segment, void *address, unsigned flags,
                                  ucs_ternary_auto_value_t hugetlb)
 {
     switch (segment->backing) {
     case UCT_MM_BACKING_MEMFD:
-        return uct_mm_memfd_create(segment, address, hugetlb);
+        return uct_mm_memfd_create(segment, address, flags, hugetlb);
     case UCT_MM_BACKING_POSIX:
-        return uct_mm_posix_create(segment, address);
+        return uct_mm_posix_create(segment, address, flags);
     default:
-        return uct_mm_sysv_create(segment, address);
+        return uct_mm_sysv_create(segment, address, flags);
     }
 }
 
 ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *address,
-                                   size_t length, uct_mm_segment_t **segment_p)
+                                   size_t length, unsigned flags, uct_mm_segment_t **segment_p)
 {
     const size_t whole = ucs_align_up(length, ucs_sys_page_size());
     char reasons[256]  = "";
@@ -278,7 +287,7 @@ ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *
         value.shmid   = -1;
         value.length  = whole;
         value.backing = backings->kinds[i];
-        if (uct_mm_backing_create(&value, address, backings->hugetlb) == 0) {
+        if (uct_mm_backing_create(&value, address, flags, backings->hugetlb) == 0) {
             break;
         }
         if (used < sizeof(reasons)) {
@@ -316,7 +325,7 @@ static ucs_status_t uct_mm_segment_check_fd(uct_mm_segment_t *value, int fd)
     if (ucs_sys_fstat(fd, &st) != 0) {
         return UCS_ERR_SHMEM_SEGMENT;
     }
-    if ((st.st_size <= 0) || ((uint64_t)st.st_size != value->length)) {
+    if ((st.st_size <= 0) || ((uint64_t)st.st_size < value->length)) {
         return UCS_ERR_INVALID_PARAM;
     }
     if (value->backing == UCT_MM_BACKING_MEMFD) {
@@ -325,6 +334,7 @@ static ucs_status_t uct_mm_segment_check_fd(uct_mm_segment_t *value, int fd)
             return UCS_ERR_INVALID_PARAM;
         }
     }
+    value->length = (size_t)st.st_size;
     value->device = st.st_dev;
     value->inode  = st.st_ino;
     return UCS_OK;
@@ -337,10 +347,11 @@ static ucs_status_t uct_mm_segment_check_sysv(uct_mm_segment_t *value)
     if (ucs_sys_shmctl(value->shmid, IPC_STAT, &info) != 0) {
         return UCS_ERR_SHMEM_SEGMENT;
     }
-    if ((info.shm_segsz != value->length) || (info.shm_perm.cuid != ucs_sys_geteuid())) {
+    if ((info.shm_segsz < value->length) || (info.shm_perm.cuid != ucs_sys_geteuid())) {
         return UCS_ERR_INVALID_PARAM;
     }
-    value->inode = (uint64_t)value->shmid;
+    value->length = info.shm_segsz;
+    value->inode  = (uint64_t)value->shmid;
     return UCS_OK;
 }
 

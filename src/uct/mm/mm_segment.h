@@ -2,8 +2,8 @@
  *
  * A segment is memory without a name: a sealed memfd, a POSIX object unlinked at birth, or a System
  * V segment marked for removal at birth. Nothing is left when its last process ends, however it
- * ends. All of its pages are reserved when it is made, so that shortage is an error here and no
- * SIGBUS later; seals keep a peer from shrinking it.
+ * ends. Where a file system bounds it, all of its pages are reserved when it is made, so that
+ * shortage is an error here and no SIGBUS later; seals keep a peer from shrinking it.
  *
  * The mappings of a process are in one table: a segment is mapped once, and whoever attaches it
  * again in the same process, its owner included, gets the same address. Therefore two interfaces of
@@ -63,14 +63,23 @@ ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
 
 int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backing_t backing);
 
-/* Makes a segment of at least `length` bytes, zeroed, reserved and mapped at `address` (NULL:
- * anywhere; else exactly there). UCS_ERR_NO_MEMORY or UCS_ERR_SHMEM_SEGMENT, logged in one line
- * that tells why each kind failed. */
+/* How a segment is made; bits. */
+enum {
+    UCT_MM_SEGMENT_LAZY  = 1, /* a memfd's pages come with the first touch, as those of malloc do */
+    UCT_MM_SEGMENT_FIXED = 2  /* exactly at the address, whatever is mapped there */
+};
+
+/* Makes a segment of at least `length` bytes, zeroed, and maps it. UCS_ERR_SHMEM_SEGMENT, logged in
+ * one line that tells why each kind failed; UCS_ERR_NO_MEMORY, logged. */
 ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *address,
-                                   size_t length, uct_mm_segment_t **segment_p);
+                                   size_t length, unsigned flags, uct_mm_segment_t **segment_p);
+
+/* Takes another reference to a segment that this process has mapped. UCS_ERR_NO_ELEM: it has not. */
+ucs_status_t uct_mm_segment_find(uct_mm_backing_t backing, uint64_t device, uint64_t inode,
+                                 uct_mm_segment_t **segment_p);
 
 /* Maps what a peer made. fd: the descriptor that came (System V: -1, shmid counts), which this call
- * closes. Refuses what is not of `length` bytes or could be shrunk. Errors are not logged:
+ * closes. Refuses what is smaller than `length` bytes or could be shrunk. Errors are not logged:
  * UCS_ERR_INVALID_PARAM (not what it should be), UCS_ERR_NO_MEMORY, UCS_ERR_SHMEM_SEGMENT. */
 ucs_status_t uct_mm_segment_attach(uct_mm_backing_t backing, int fd, int shmid, size_t length,
                                    uct_mm_segment_t **segment_p);

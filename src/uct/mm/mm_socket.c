@@ -17,6 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Signals that are taken off a connection at a time; a peer could send without end. */
+#define UCT_MM_SIGNALS_MAX 64
+
 socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address)
 {
     int length;
@@ -126,11 +129,15 @@ int uct_mm_socket_drain(int fd)
 {
     uint8_t bytes[64];
     ssize_t length;
+    unsigned i;
 
-    do {
+    for (i = 0; i < UCT_MM_SIGNALS_MAX; ++i) {
         length = uct_mm_socket_recv(fd, bytes, sizeof(bytes), NULL, NULL);
-    } while (length > 0);
-    return (length < 0) && (errno == EAGAIN);
+        if (length <= 0) {
+            return (length < 0) && (errno == EAGAIN);
+        }
+    }
+    return 1;
 }
 
 int uct_mm_socket_is_ended(int fd)

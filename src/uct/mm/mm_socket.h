@@ -27,7 +27,9 @@ BEGIN_C_DECLS
 
 typedef enum {
     UCT_MM_MESSAGE_HELLO = 1,
-    UCT_MM_MESSAGE_WELCOME
+    UCT_MM_MESSAGE_WELCOME,
+    UCT_MM_MESSAGE_GET_SEGMENT, /* instead of HELLO: for memory that a remote key names */
+    UCT_MM_MESSAGE_SEGMENT      /* its answer, with the descriptor */
 } uct_mm_message_type_t;
 
 /* What both messages begin with. Fields are in the order of the machine: both ends run on it. */
@@ -59,6 +61,18 @@ typedef struct {
     uint64_t              offset;       /* of the ring in its segment, bytes */
     uct_mm_wire_segment_t segments[2];
 } uct_mm_welcome_t;
+
+typedef struct {
+    uct_mm_message_t head;
+    uint64_t         device; /* identity of the memory */
+    uint64_t         inode;
+} uct_mm_segment_question_t;
+
+typedef struct {
+    uct_mm_message_t head;
+    int32_t          status;
+    int32_t          reserved;
+} uct_mm_segment_answer_t;
 
 static_assert(sizeof(uct_mm_hello_t) == 48, "layout shared by processes");
 static_assert(sizeof(uct_mm_welcome_t) == 64, "layout shared by processes");
