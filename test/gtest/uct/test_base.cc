@@ -434,6 +434,28 @@ TEST_F(base_test, requests_of_a_failed_endpoint_meet_the_error_after_the_report)
     EXPECT_EQ(0u, w().iface->num_pending);
 }
 
+/* The endpoint fails in the middle of a round in which its requests still have their turn. */
+TEST_F(base_test, requests_of_this_round_wait_for_the_report_too)
+{
+    uct_ep_t *first = make_ep(), *second = make_ep();
+    bool ended      = false;
+
+    add(first, [&]() {
+        uct_ep_set_failed(second, UCS_ERR_CONNECTION_RESET);
+        return UCS_OK;
+    });
+    add(second, [&]() {
+        EXPECT_EQ(1u, w().failed.size()) << "before the report";
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, send_one(second));
+        ended = true;
+        return UCS_OK;
+    });
+    w().progress();
+    EXPECT_FALSE(ended);
+    w().progress();
+    EXPECT_TRUE(ended);
+}
+
 /* What func returns decides: taken over, again first, or again last. */
 TEST_F(base_test, results_of_requests)
 {

@@ -22,7 +22,7 @@ std::vector<std::string> transports(const std::function<bool(const uct_tl_t *)> 
 
     for (size_t i = 0; i < count; ++i) {
         if (has(tls[i])) {
-            for (const char *hook : {"", "fault:", "delay:", "trace:"}) {
+            for (const char *hook : {"", "fault:", "delay:", "trace:", "delay:fault:"}) {
                 names.push_back(std::string(hook) + tls[i]->name);
             }
         }
