@@ -172,28 +172,6 @@ PERF_INLINE ucs_status_t perf_pingpong_modes(perf_lane_t *lane, const perf_step_
     return perf_pingpong(lane, step, time_p, flow, 0);
 }
 
-/* The receiver's clock: starts at the first look that finds the warm-up arrived, and counts what
- * comes after it. */
-typedef struct perf_arrival {
-    double   start_ns;
-    uint64_t from; /* messages that had arrived at start_ns; 0: not started */
-} perf_arrival_t;
-
-PERF_INLINE void perf_arrival_look(perf_arrival_t *arrival, const perf_step_t *step, uint64_t done)
-{
-    if (__builtin_expect((arrival->from == 0) && (done > 0) && (done >= step->warmup), 0)) {
-        arrival->from     = done;
-        arrival->start_ns = perf_now_ns();
-    }
-}
-
-static inline void perf_arrival_end(const perf_arrival_t *arrival, uint64_t total,
-                                    perf_time_t *time_p)
-{
-    time_p->ns       = perf_now_ns() - arrival->start_ns;
-    time_p->messages = total - arrival->from;
-}
-
 /* Messages between two acknowledgements: half a window, so that the sender, which may be one
  * window ahead of the last acknowledged message, does not run dry. */
 static inline uint64_t perf_ack_interval(const perf_step_t *step)
@@ -201,12 +179,12 @@ static inline uint64_t perf_ack_interval(const perf_step_t *step)
     return (step->window > 1) ? step->window / 2 : 1;
 }
 
-/* Sender of a stream of messages: never more than a window ahead of the receiver. */
+/* Sender of `total` messages in a row: never more than a window ahead of the receiver. Returns
+ * when the last is acknowledged. */
 PERF_INLINE ucs_status_t perf_window_send(perf_lane_t *lane, const perf_step_t *step,
-                                          const perf_flow_t *flow)
+                                          uint64_t total, const perf_flow_t *flow)
 {
     const uint64_t interval = perf_ack_interval(step);
-    const uint64_t total    = step->warmup + step->iters;
     const uint64_t acks     = (total + interval - 1) / interval;
     const uint64_t base     = lane->recv_done;
     uint64_t posted_acks = 0, sent = 0, allowed;
@@ -236,15 +214,15 @@ PERF_INLINE ucs_status_t perf_window_send(perf_lane_t *lane, const perf_step_t *
     return perf_lane_wait_sent(lane);
 }
 
-/* Receiver of a stream of messages: a window of receives is always posted. */
+/* Receiver of `total` messages in a row: a window of receives is always posted. Notes when the
+ * last came. */
 PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *step,
-                                          perf_time_t *time_p, const perf_flow_t *flow)
+                                          uint64_t total, const perf_flow_t *flow,
+                                          double *end_ns_p)
 {
     const uint64_t interval = perf_ack_interval(step);
-    const uint64_t total    = step->warmup + step->iters;
     const uint64_t base     = lane->recv_done;
     uint64_t posted = 0, acked = 0, done;
-    perf_arrival_t arrival = {0, 0};
     perf_layout_t layout;
     unsigned spins = 0;
 
@@ -256,9 +234,8 @@ PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *
             ++posted;
         }
         done = lane->recv_done - base;
-        perf_arrival_look(&arrival, step, done);
         if (done >= total) {
-            perf_arrival_end(&arrival, total, time_p);
+            *end_ns_p = perf_now_ns();
         }
         while ((acked < total) && ((done >= acked + interval) || (done >= total))) {
             acked += interval;
@@ -276,16 +253,16 @@ PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *
     }
 }
 
-/* Sender, window by window. */
+/* Sender of the messages from `number` to before `end`, window by window. */
 PERF_INLINE ucs_status_t perf_batch_send(perf_lane_t *lane, const perf_step_t *step,
-                                         const perf_flow_t *flow, unsigned mode)
+                                         uint64_t number, uint64_t end, const perf_flow_t *flow,
+                                         unsigned mode)
 {
-    const uint64_t total = step->warmup + step->iters;
-    uint64_t number = 0, target = lane->recv_done, in_batch, i;
+    uint64_t target = lane->recv_done, in_batch, i;
     uint8_t *place;
 
-    while (number < total) {
-        in_batch = (total - number < lane->slots) ? total - number : lane->slots;
+    while (number < end) {
+        in_batch = (end - number < lane->slots) ? end - number : lane->slots;
         flow->post_ack(lane);
         for (i = 0; i < in_batch; ++i) {
             place = lane->send_buffer + i * lane->stride;
@@ -304,18 +281,16 @@ PERF_INLINE ucs_status_t perf_batch_send(perf_lane_t *lane, const perf_step_t *s
     return lane->status;
 }
 
-/* Receiver, window by window. */
+/* Receiver of the same. Notes when the last came, checked if asked for. */
 PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *step,
-                                         perf_time_t *time_p, const perf_flow_t *flow,
-                                         unsigned mode)
+                                         uint64_t number, uint64_t end, const perf_flow_t *flow,
+                                         unsigned mode, double *end_ns_p)
 {
-    const uint64_t total = step->warmup + step->iters;
-    uint64_t number = 0, target = lane->recv_done, in_batch, i;
-    perf_arrival_t arrival = {0, 0};
+    uint64_t target = lane->recv_done, in_batch, i;
     uint8_t *place;
 
-    while (number < total) {
-        in_batch = (total - number < lane->slots) ? total - number : lane->slots;
+    while (number < end) {
+        in_batch = (end - number < lane->slots) ? end - number : lane->slots;
         target  += in_batch;
         for (i = 0; i < in_batch; ++i) {
             place = lane->recv_buffer + i * lane->stride;
@@ -331,11 +306,8 @@ PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *s
         for (i = 0; (mode & PERF_MODE_CHECK) && (i < in_batch); ++i) {
             perf_message_check(lane, lane->recv_buffer + i * lane->stride, step, number + i);
         }
-        number += in_batch;
-        perf_arrival_look(&arrival, step, number);
-        if (number >= total) {
-            perf_arrival_end(&arrival, total, time_p);
-        }
+        number       += in_batch;
+        *end_ns_p     = perf_now_ns();
         lane->am_next = 0;
         flow->ack(lane);
         if (perf_lane_wait_sent(lane) != UCS_OK) {
@@ -345,25 +317,44 @@ PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *s
     return lane->status;
 }
 
-/* One direction: the leader sends, the follower receives and times. The leader's own time, with
- * warm-up and start in it, serves where so few messages were sent that all came at once. */
+/* The messages from `first` to before `end` in one direction. The receiver's time runs from its
+ * entry, when the warm-up before is acknowledged, to the last message; it therefore holds whole
+ * messages only, even where a library moves all of a window at once and ends them together. */
+PERF_INLINE ucs_status_t perf_window_part(perf_lane_t *lane, const perf_step_t *step,
+                                          uint64_t first, uint64_t end, perf_time_t *time_p,
+                                          const perf_flow_t *flow, unsigned mode)
+{
+    const int batch       = (mode & (PERF_MODE_CHECK | PERF_MODE_BATCH)) != 0;
+    const double start_ns = perf_now_ns();
+    double end_ns         = start_ns;
+    ucs_status_t status;
+
+    if (!lane->leader) {
+        status = batch ? perf_batch_recv(lane, step, first, end, flow, mode, &end_ns) :
+                         perf_window_recv(lane, step, end - first, flow, &end_ns);
+    } else {
+        status = batch ? perf_batch_send(lane, step, first, end, flow, mode) :
+                         perf_window_send(lane, step, end - first, flow);
+        end_ns = perf_now_ns();
+    }
+    time_p->ns       = end_ns - start_ns;
+    time_p->messages = end - first;
+    return status;
+}
+
+/* One direction: the leader sends, the follower receives and times. Even without warm-up one
+ * message goes first: it brings both sides to the start of the timed part together. */
 PERF_INLINE ucs_status_t perf_window(perf_lane_t *lane, const perf_step_t *step,
                                      perf_time_t *time_p, const perf_flow_t *flow, unsigned mode)
 {
-    const int batch = (mode & (PERF_MODE_CHECK | PERF_MODE_BATCH)) != 0;
+    const uint64_t warmup = (step->warmup > 0) ? step->warmup : 1;
     ucs_status_t status;
-    double start_ns;
 
     perf_slots_set(lane, step->size, step->window);
-    if (!lane->leader) {
-        return batch ? perf_batch_recv(lane, step, time_p, flow, mode) :
-                       perf_window_recv(lane, step, time_p, flow);
+    status = perf_window_part(lane, step, 0, warmup, time_p, flow, mode);
+    if (status == UCS_OK) {
+        status = perf_window_part(lane, step, warmup, warmup + step->iters, time_p, flow, mode);
     }
-    start_ns = perf_now_ns();
-    status   = batch ? perf_batch_send(lane, step, flow, mode) :
-                       perf_window_send(lane, step, flow);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = step->warmup + step->iters;
     return status;
 }
 

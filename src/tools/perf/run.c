@@ -205,7 +205,9 @@ int perf_run_test(perf_session_t *session, perf_report_t *report)
 
     report->statistic = (session->params.flags & PERF_FLAG_VALIDATE) ?
                         "mean of all iterations, with filling and checking of every byte" :
-                        "mean of all iterations, percentiles of a second pass";
+                        (perf_ops[options->op].kind == PERF_KIND_LATENCY) ?
+                        "mean of all iterations, percentiles of a second pass" :
+                        "mean of all iterations";
     (void)perf_tick_ns();
     perf_text_head(report);
     for (i = 0; i < options->size_count; ++i) {

@@ -268,7 +268,7 @@ static void prepare_step(perf_session_t *session, const perf_step_t *step)
 static void combine(const perf_op_t *op, const perf_outcome_t *mine, const perf_outcome_t *theirs,
                     uint32_t lanes, perf_measure_t *measure_p)
 {
-    const perf_outcome_t *timed = (op->follower_times && (theirs->messages > 0)) ? theirs : mine;
+    const perf_outcome_t *timed = op->follower_times ? theirs : mine;
 
     measure_p->ns        = timed->ns;
     measure_p->messages  = timed->messages;
@@ -302,7 +302,7 @@ int perf_session_step(perf_session_t *session, perf_step_t *step, perf_measure_t
     perf_outcome_t mine, theirs = {0};
 
     step->sequence     = session->sequence;
-    session->sequence += step->warmup + step->iters;
+    session->sequence += step->warmup + step->iters + 1;
     if (perf_oob_send(&session->channel, PERF_OOB_STEP, step, sizeof(*step)) != 0) {
         return lost(session);
     }

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDPOINTS     64
+#define ENDPOINTS     32 /* each to a worker of its own in the peer process */
 #define STARTUP_TAG   7
 #define WAIT_MAX_NS   10e9
 #define CLOCK_POLLS   1024
@@ -37,7 +37,9 @@ typedef struct startup {
     ucp_context_h   context;
     ucp_worker_h    worker;
     ucp_ep_h        ep;
-    ucp_ep_h        more[ENDPOINTS];
+    ucp_ep_h        more[ENDPOINTS];         /* leader */
+    void           *addresses[ENDPOINTS];    /* leader: of the peer's other workers */
+    ucp_worker_h    workers[ENDPOINTS];      /* follower: those workers */
     uint8_t         address[PERF_OOB_PAYLOAD_MAX]; /* the peer's */
     size_t          own_address_length;
 } startup_t;
@@ -82,12 +84,19 @@ static int read_memory(memory_t *memory_p)
     return 0;
 }
 
-static int create_worker(double *init_ns_p)
+static int create_worker(ucp_worker_h *worker_p)
+{
+    ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SINGLE};
+    ucs_status_t status        = ucp_worker_create(state.context, &params, worker_p);
+
+    return (status == UCS_OK) ? 0 : failed(status, "ucp_worker_create");
+}
+
+static int create_context(double *init_ns_p)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
-    ucp_worker_params_t worker_params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    double start_ns                   = perf_now_ns();
+    double start_ns     = perf_now_ns();
     ucp_config_t *config;
     ucs_status_t status;
 
@@ -101,36 +110,37 @@ static int create_worker(double *init_ns_p)
         return failed(status, "ucp_init");
     }
     *init_ns_p = perf_now_ns() - start_ns;
-    status     = ucp_worker_create(state.context, &worker_params, &state.worker);
-    return (status == UCS_OK) ? 0 : failed(status, "ucp_worker_create");
+    return 0;
 }
 
-static int exchange_addresses(void)
+static int send_address(ucp_worker_h worker)
 {
     ucp_address_t *address;
-    size_t length, peer_length;
     ucs_status_t status;
+    size_t length;
     int result;
 
-    status = ucp_worker_get_address(state.worker, &address, &length);
+    status = ucp_worker_get_address(worker, &address, &length);
     if (status != UCS_OK) {
         return failed(status, "ucp_worker_get_address");
     }
     state.own_address_length = length;
     result = perf_oob_send(state.channel, PERF_OOB_ADDRESS, address, length);
-    ucp_worker_release_address(state.worker, address);
-    if ((result != 0) ||
-        (perf_oob_recv_any(state.channel, state.address, sizeof(state.address), &peer_length) !=
-         PERF_OOB_ADDRESS)) {
-        return -1;
-    }
-    return 0;
+    ucp_worker_release_address(worker, address);
+    return result;
 }
 
-static int create_endpoint(ucp_ep_h *ep_p)
+/* Receives an address into state.address. */
+static int recv_address(size_t *length_p)
+{
+    return (perf_oob_recv_any(state.channel, state.address, sizeof(state.address), length_p) ==
+            PERF_OOB_ADDRESS) ? 0 : -1;
+}
+
+static int create_endpoint(const void *address, ucp_ep_h *ep_p)
 {
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
-                              .address    = (const ucp_address_t*)state.address};
+                              .address    = (const ucp_address_t*)address};
     ucs_status_t status    = ucp_ep_create(state.worker, &params, ep_p);
 
     return (status == UCS_OK) ? 0 : failed(status, "ucp_ep_create");
@@ -179,18 +189,42 @@ static int recv_one(void)
                   "the first receive");
 }
 
-/* Endpoints beyond the first one, all to the peer's worker. */
+/* Follower: more workers, to which the leader makes endpoints. */
+static int offer_workers(void)
+{
+    unsigned i;
+
+    for (i = 0; i < ENDPOINTS; ++i) {
+        if ((create_worker(&state.workers[i]) != 0) || (send_address(state.workers[i]) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Leader: endpoints beyond the first one, each to another worker. */
 static int create_more(perf_startup_t *startup)
 {
     memory_t before, after;
     double start_ns;
+    size_t length;
     unsigned i;
     int known;
 
+    for (i = 0; i < ENDPOINTS; ++i) {
+        if (recv_address(&length) != 0) {
+            return -1;
+        }
+        state.addresses[i] = malloc(length);
+        if (state.addresses[i] == NULL) {
+            return failed(UCS_ERR_NO_MEMORY, "addresses");
+        }
+        memcpy(state.addresses[i], state.address, length);
+    }
     known    = read_memory(&before);
     start_ns = perf_now_ns();
     for (i = 0; i < ENDPOINTS; ++i) {
-        if (create_endpoint(&state.more[i]) != 0) {
+        if (create_endpoint(state.addresses[i], &state.more[i]) != 0) {
             return -1;
         }
     }
@@ -207,8 +241,13 @@ static void progress_until_message(void)
 {
     double end_ns = perf_now_ns() + WAIT_MAX_NS;
 
+    unsigned i;
+
     while ((perf_oob_poll(state.channel) == 0) && (perf_now_ns() < end_ns)) {
         ucp_worker_progress(state.worker);
+        for (i = 0; (i < ENDPOINTS) && (state.workers[i] != NULL); ++i) {
+            ucp_worker_progress(state.workers[i]);
+        }
     }
 }
 
@@ -238,6 +277,12 @@ static int part(void)
     if (perf_oob_recv(state.channel, PERF_OOB_READY, NULL, 0) != 0) {
         return -1;
     }
+    for (i = 0; i < ENDPOINTS; ++i) {
+        free(state.addresses[i]);
+        if (state.workers[i] != NULL) {
+            ucp_worker_destroy(state.workers[i]);
+        }
+    }
     ucp_worker_destroy(state.worker);
     ucp_cleanup(state.context);
     return 0;
@@ -248,6 +293,7 @@ static int start(int memory, perf_startup_t *startup)
 {
     memory_t before, after;
     double start_ns, before_ep_ns;
+    size_t length;
     int known = -1;
 
     if (memory) {
@@ -256,7 +302,7 @@ static int start(int memory, perf_startup_t *startup)
         known = read_memory(&before);
     }
     start_ns = perf_now_ns();
-    if (create_worker(&startup->init_ns) != 0) {
+    if ((create_context(&startup->init_ns) != 0) || (create_worker(&state.worker) != 0)) {
         return -1;
     }
     if (memory && (known == 0) && (read_memory(&after) == 0)) {
@@ -265,11 +311,11 @@ static int start(int memory, perf_startup_t *startup)
         startup->private_mapped   = after.private_mapped - before.private_mapped;
         startup->private_resident = after.private_resident - before.private_resident;
     }
-    if (exchange_addresses() != 0) {
+    if ((send_address(state.worker) != 0) || (recv_address(&length) != 0)) {
         return -1;
     }
     before_ep_ns = perf_now_ns();
-    if (create_endpoint(&state.ep) != 0) {
+    if (create_endpoint(state.address, &state.ep) != 0) {
         return -1;
     }
     startup->ep_first_ns = perf_now_ns() - before_ep_ns;
@@ -305,6 +351,9 @@ int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_start
             return -1;
         }
     } else {
+        if (offer_workers() != 0) {
+            return -1;
+        }
         progress_until_message();
         if (perf_oob_recv(channel, PERF_OOB_STOP, NULL, 0) != 0) {
             return -1;
@@ -378,8 +427,8 @@ void perf_startup_print(const perf_report_t *report)
     printf("\nstart-up (medians of %u runs in fresh processes):\n", report->startup_runs);
     printf("  ucp_init %.2f ms; to the first message sent and answered %.2f ms\n",
            startup->init_ns / 1e6, startup->first_ns / 1e6);
-    printf("  endpoint: first %.1f us; %u more to the same worker %.2f us, %.1f KiB each; worker "
-           "address %.0f B\n", startup->ep_first_ns / 1e3, startup->endpoints,
+    printf("  endpoint: first %.1f us; %u more, each to another worker, %.2f us and %.2f KiB "
+           "each; worker address %.0f B\n", startup->ep_first_ns / 1e3, startup->endpoints,
            startup->ep_each_ns / 1e3, startup->ep_each_bytes / 1024, startup->address_bytes);
     printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB mapped (%.2f "
            "resident)\n",

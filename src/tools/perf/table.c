@@ -23,6 +23,9 @@
 #define ROUNDS          21
 #define ROUNDS_QUICK    7
 #define ROUND_NS        1.5e6
+#define SIZE_NS         4e9   /* after that no more rounds of a size, on a busy machine */
+#define SIZE_QUICK_NS   1.5e9
+#define ATTEMPTS_MIN    3
 #define ATTEMPTS        3 /* times the rounds wanted, before disturbed ones are accepted */
 #define ATTEMPTS_MAX    (ATTEMPTS * PERF_ROUNDS_MAX)
 #define LINE_BYTES_MAX  8 /* up to here the bounced line is the limit */
@@ -123,7 +126,7 @@ static unsigned cell_values(const table_t *table, const cell_t *cell, const cell
                 values[count++] = cell->us[i] / ((divisor != NULL) ? divisor->us[i] : 1);
             }
         }
-        if (count >= (table->rounds + 1) / 2) {
+        if (2 * count >= fmin(table->rounds, table->attempts)) {
             break;
         }
     }
@@ -147,6 +150,7 @@ static void cell_finish(table_t *table, cell_t *cell)
 static int run_cells(table_t *table)
 {
     const perf_options_t *options = table->report->options;
+    const double end_ns           = perf_now_ns() + (options->quick ? SIZE_QUICK_NS : SIZE_NS);
     unsigned attempt, i;
     char size[24];
     int left = 1;
@@ -159,6 +163,9 @@ static int run_cells(table_t *table)
         }
     }
     for (attempt = 0; left && (attempt < ATTEMPTS * table->rounds); ++attempt) {
+        if ((attempt >= ATTEMPTS_MIN) && (perf_now_ns() > end_ns)) {
+            break;
+        }
         left            = 0;
         table->attempts = attempt + 1;
         perf_text_progress(options, "%s: round %u of %u", perf_text_size(table->size, size),
