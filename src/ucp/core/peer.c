@@ -177,14 +177,33 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
     }
 }
 
+/* Does an error handler wait for news? */
+static int ucp_peer_is_watched(const ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && !ep->is_closing && (peer->status == UCS_OK)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
 {
     ucp_worker_t *worker = arg;
     ucp_peer_t *peer     = ucp_peer_find(worker, ucp_uid_id(uid));
 
+    if (peer == NULL) {
+        return;
+    }
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's end. */
-    if (peer != NULL) {
-        ucp_peer_end_list(&peer->recvs, UCS_ERR_CONNECTION_RESET);
+    ucp_peer_end_list(&peer->recvs, UCS_ERR_CONNECTION_RESET);
+    /* Who only listened has no such connection. Making one tells a death, which the user's handler is to
+     * hear of, from a farewell. */
+    if (ucp_peer_is_watched(peer)) {
+        (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
     }
 }
 
