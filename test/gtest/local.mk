@@ -3,7 +3,9 @@
 
 gtest_sources = \
 	test/gtest/main.cc \
+	test/gtest/fault/companion.h \
 	test/gtest/fault/test_copy_refused.cc \
+	test/gtest/fault/test_kill.cc \
 	test/gtest/fault/test_shared_memory.cc \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \

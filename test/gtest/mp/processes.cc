@@ -62,10 +62,26 @@ void self::waits_for(const char *format, ...) const
     va_end(args);
 }
 
-/* Exit code of a forked process of a test. */
-static int child_exit_code()
+/* Expectations that have failed or were skipped so far; a forked process inherits its parent's. */
+static int count_parts()
 {
-    int code = testing::Test::HasFailure() ? 1 : testing::Test::IsSkipped() ? EXIT_SKIPPED : 0;
+    return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+}
+
+/* Exit code of a forked process of a test. */
+static int child_exit_code(int inherited_parts)
+{
+    const testing::TestResult *result =
+        testing::UnitTest::GetInstance()->current_test_info()->result();
+    int code = 0;
+
+    for (int i = inherited_parts; i < result->total_part_count(); ++i) {
+        if (result->GetTestPartResult(i).failed()) {
+            code = 1;
+        } else if ((code == 0) && result->GetTestPartResult(i).skipped()) {
+            code = EXIT_SKIPPED;
+        }
+    }
 
 #if defined(__SANITIZE_ADDRESS__)
     if ((code == 0) && __lsan_do_recoverable_leak_check()) {
@@ -118,10 +134,11 @@ void processes::start(unsigned index, const body &func)
             _exit(1);
         }
         dup2(m_log_fd, STDERR_FILENO);
+        const int parts = count_parts();
         self me(index, static_cast<unsigned>(m_members.size()), m_board);
         func(me);
         me.waits_for("nothing: at its end");
-        _exit(child_exit_code());
+        _exit(child_exit_code(parts));
     }
     m_members[index].pid = pid;
     if (m_members[index].first_pid == 0) {
@@ -274,8 +291,9 @@ int run_apart(const std::function<void()> &func)
         if (getppid() != parent) {
             _exit(1);
         }
+        const int parts = count_parts();
         func();
-        _exit(child_exit_code());
+        _exit(child_exit_code(parts));
     }
     while ((waitpid(pid, &status, 0) < 0) && (errno == EINTR)) {
     }
