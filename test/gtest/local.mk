@@ -54,6 +54,8 @@ gtest_sources = \
 	test/gtest/uct/test_conformance_process.cc \
 	test/gtest/uct/test_conformance_rma.cc \
 	test/gtest/uct/test_hook.cc \
+	test/gtest/uct/test_mm_ring.cc \
+	test/gtest/uct/test_mm_segment.cc \
 	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h

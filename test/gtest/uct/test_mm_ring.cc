@@ -1,0 +1,398 @@
+/* Halyard: the ring of lines of mm by itself: random messages against a model, two threads, positions
+ * that wrap, writers that stop amid a message, and memory full of anything.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "world.h"
+
+#include <uct/mm/mm_ring.h>
+
+#include <seed.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+using namespace uct_test;
+
+namespace {
+
+/* A ring with both its ends, and an interface that does nothing but deliver. */
+class ring_bench {
+public:
+    using handler = std::function<void(unsigned id, const uint8_t *data, size_t length)>;
+
+    explicit ring_bench(uint32_t lines, uint32_t quantum) : shape{lines, quantum}
+    {
+        memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
+        memset(memory, 0, size());
+        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_message_max(&shape)));
+        uct_mm_reader_init(&reader, memory, &shape, &staging);
+        uct_mm_writer_init(&writer, memory, &shape);
+        for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
+            m_contexts[id]    = {this, id};
+            iface.am[id].cb   = deliver;
+            iface.am[id].arg  = &m_contexts[id];
+        }
+    }
+
+    ~ring_bench()
+    {
+        uct_mm_reader_cleanup(&reader);
+        EXPECT_LE(staging.count, 1u) << "buffers come back";
+        uct_mm_staging_cleanup(&staging);
+        free(memory);
+    }
+
+    ring_bench(const ring_bench &) = delete;
+    ring_bench &operator=(const ring_bench &) = delete;
+
+    size_t size() const
+    {
+        return uct_mm_ring_size(&shape);
+    }
+
+    size_t message_max() const
+    {
+        return uct_mm_ring_message_max(&shape);
+    }
+
+    /* As uct_mm_iface_receive does. */
+    unsigned receive(unsigned max)
+    {
+        return uct_mm_reader_ready(&reader) ? uct_mm_reader_receive(&reader, &iface, max) : 0;
+    }
+
+    /* Lets both ends start at another place of the endless count of lines. */
+    void move_to(uint32_t pos)
+    {
+        writer.pos      = pos;
+        writer.limit    = pos + shape.lines;
+        reader.pos      = pos;
+        reader.released = pos;
+        reader.line     = &reader.lines[pos & reader.mask];
+        reader.seq      = (pos >> reader.shift) + 1;
+        ucs_atomic_store_relaxed(&writer.control->read_pos, pos);
+    }
+
+    uct_mm_ring_shape_t shape;
+    uint8_t *memory;
+    uct_mm_staging_t staging;
+    uct_mm_reader_t reader;
+    uct_mm_writer_t writer;
+    uct_iface_t iface = {};
+    handler on_message;
+
+private:
+    struct context {
+        ring_bench *bench;
+        unsigned id;
+    };
+
+    static void deliver(void *arg, const void *data, size_t length)
+    {
+        const context *c = static_cast<context *>(arg);
+        c->bench->on_message(c->id, static_cast<const uint8_t *>(data), length);
+    }
+
+    context m_contexts[UCT_AM_ID_MAX];
+};
+
+struct message {
+    unsigned id;
+    bytes data;
+
+    bool operator==(const message &other) const
+    {
+        return (id == other.id) && (data == other.data);
+    }
+};
+
+size_t random_length(seeded_random &rnd, size_t max)
+{
+    switch (rnd.below(4)) {
+    case 0:
+        return rnd.below(UCT_MM_FIRST_DATA + 1);
+    case 1:
+        return std::min<size_t>(max, UCT_MM_FIRST_DATA - 2 + rnd.below(UCT_MM_REST_DATA + 5));
+    case 2:
+        return max - rnd.below(3);
+    default:
+        return rnd.below(max + 1);
+    }
+}
+
+/* Sends by one of the two functions, cut into entries in some way. */
+ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const message &m)
+{
+    if (rnd.one_in(2)) {
+        const size_t header = rnd.below(std::min<size_t>(m.data.size(), UCT_MM_FIRST_DATA) + 1);
+        return uct_mm_writer_send_pair(writer, m.id, m.data.data(), header, m.data.data() + header,
+                                       m.data.size() - header);
+    }
+
+    std::vector<uct_iov_t> iov;
+    size_t offset = 0;
+    while (offset < m.data.size()) {
+        const size_t part = rnd.below(std::min<size_t>(m.data.size() - offset, 200) + 1);
+        iov.push_back({const_cast<uint8_t *>(m.data.data()) + offset, part, nullptr});
+        offset += part;
+    }
+    return uct_mm_writer_send_iov(writer, m.id, iov.data(), iov.size(), m.data.size());
+}
+
+void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
+{
+    std::deque<message> model;
+    uint64_t number = 0, refused = 0, received = 0;
+
+    bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
+        ASSERT_FALSE(model.empty());
+        ASSERT_EQ(0u, reinterpret_cast<uintptr_t>(data) % 8);
+        ASSERT_TRUE((message{id, bytes(data, data + length)}) == model.front());
+        model.pop_front();
+        ++received;
+    };
+    for (unsigned i = 0; i < steps; ++i) {
+        if (rnd.one_in(2)) {
+            const size_t length = random_length(rnd, bench.message_max());
+            const message m     = {static_cast<unsigned>(rnd.below(UCT_AM_ID_MAX)),
+                                   pattern(number++, length)};
+            const auto before   = bench.writer.pos;
+            const auto status   = ring_send(&bench.writer, rnd, m);
+            if (status == UCS_OK) {
+                model.push_back(m);
+            } else {
+                ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+                ASSERT_EQ(before, bench.writer.pos) << "nothing was done";
+                ++refused;
+            }
+        } else {
+            const unsigned max = 1 + rnd.below(20);
+            ASSERT_LE(bench.receive(max), max);
+        }
+    }
+    while (bench.receive(1000) != 0) {
+    }
+    EXPECT_TRUE(model.empty());
+    EXPECT_EQ(0u, bench.reader.attention);
+    EXPECT_GT(refused, steps / 100) << "the ring was full at times";
+    EXPECT_EQ(received, bench.reader.received);
+
+    /* An empty ring takes the longest message, wherever it stands. */
+    const message longest = {1, pattern(number, bench.message_max())};
+    ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, longest));
+    model.push_back(longest);
+    EXPECT_EQ(1u, bench.receive(1));
+}
+
+TEST(mm_ring, random_messages_arrive_as_they_were)
+{
+    seeded_random rnd(1);
+
+    for (uint32_t lines : {16u, 32u, 128u, 1024u}) {
+        for (uint32_t quantum : {1u, 3u, lines / 4, lines / 2}) {
+            ring_bench bench(lines, quantum);
+            random_traffic(bench, rnd, 4000);
+        }
+    }
+}
+
+TEST(mm_ring, positions_wrap)
+{
+    seeded_random rnd(2);
+
+    for (uint32_t lines : {16u, 128u}) {
+        ring_bench bench(lines, lines / 4);
+        bench.move_to(0u - 5 * lines + 3);
+        random_traffic(bench, rnd, 4000);
+        EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
+    }
+}
+
+TEST(mm_ring, short_copies_of_every_length)
+{
+    uint8_t source[80], dest[96];
+
+    for (size_t i = 0; i < sizeof(source); ++i) {
+        source[i] = static_cast<uint8_t>(i + 1);
+    }
+    for (size_t length = 0; length <= 64; ++length) {
+        memset(dest, 0xee, sizeof(dest));
+        uct_mm_copy_short(dest + 8, source, length);
+        EXPECT_EQ(0, memcmp(dest + 8, source, length)) << length;
+        for (size_t i = 0; i < sizeof(dest); ++i) {
+            if ((i < 8) || (i >= (8 + length))) {
+                ASSERT_EQ(0xee, dest[i]) << "byte " << i << " of a copy of " << length;
+            }
+        }
+    }
+}
+
+/* Both ends at one address, so ThreadSanitizer sees each access. */
+TEST(mm_ring, two_threads)
+{
+    constexpr uint64_t NUM_MESSAGES = 30000;
+    ring_bench bench(64, 16);
+    std::atomic<uint64_t> received{0};
+
+    bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
+        const uint64_t number = received.load(std::memory_order_relaxed);
+        ASSERT_EQ(number % UCT_AM_ID_MAX, id);
+        ASSERT_EQ(pattern(number, (number * 7919) % (bench.message_max() + 1)),
+                  bytes(data, data + length));
+        received.store(number + 1, std::memory_order_relaxed);
+    };
+    std::thread sender([&]() {
+        seeded_random rnd(4);
+        for (uint64_t number = 0; number < NUM_MESSAGES; ++number) {
+            const message m = {static_cast<unsigned>(number % UCT_AM_ID_MAX),
+                               pattern(number, (number * 7919) % (bench.message_max() + 1))};
+            while (ring_send(&bench.writer, rnd, m) != UCS_OK) {
+                std::this_thread::yield();
+            }
+        }
+    });
+    while (received.load(std::memory_order_relaxed) < NUM_MESSAGES) {
+        if (bench.receive(16) == 0) {
+            std::this_thread::yield();
+        }
+        if (HasFailure()) {
+            break;
+        }
+    }
+    if (HasFailure()) {
+        _Exit(1); /* the sender would wait for ever */
+    }
+    sender.join();
+}
+
+/* A sender without credit that says so is signalled, or has been told that there is some: no
+ * interleaving leaves it waiting. */
+TEST(mm_ring, wish_for_credit_is_not_lost)
+{
+    constexpr unsigned ROUNDS = 2000;
+    ring_bench bench(16, 4);
+    std::atomic<unsigned> signals{0};
+    std::atomic<bool> stop{false};
+
+    bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+    std::thread receiver([&]() {
+        while (!stop.load()) {
+            bench.receive(16);
+            if ((bench.reader.attention & UCT_MM_READER_SIGNAL) != 0) {
+                bench.reader.attention &= ~static_cast<unsigned>(UCT_MM_READER_SIGNAL);
+                ++signals;
+            }
+        }
+    });
+    for (unsigned i = 0; i < ROUNDS; ++i) {
+        uint64_t number = i;
+        while (uct_mm_writer_send_pair(&bench.writer, 1, &number, 8, nullptr, 0) == UCS_OK) {
+        }
+        const unsigned seen = signals.load();
+        if (!uct_mm_writer_wish(&bench.writer, 1)) {
+            while (signals.load() == seen) { /* the test's time limit is the check */
+                std::this_thread::yield();
+            }
+            EXPECT_TRUE(uct_mm_writer_refresh(&bench.writer, 1));
+        }
+    }
+    stop = true;
+    receiver.join();
+}
+
+/* The writer stops after any number of lines: others are not held up, and what comes later counts. */
+TEST(mm_ring, a_message_that_stops_amid_is_resumed)
+{
+    ring_bench whole(128, 32), bench(128, 32);
+    const bytes data  = pattern(7, 1000);
+    unsigned received = 0;
+
+    whole.on_message = bench.on_message = [&](unsigned id, const uint8_t *d, size_t length) {
+        EXPECT_EQ(9u, id);
+        EXPECT_EQ(data, bytes(d, d + length));
+        ++received;
+    };
+    ASSERT_EQ(UCS_OK, uct_mm_writer_send_pair(&whole.writer, 9, data.data(), 10, data.data() + 10,
+                                              data.size() - 10));
+    const size_t lines = uct_mm_ring_lines(data.size());
+    for (size_t i = 0; i < lines; ++i) {
+        EXPECT_EQ(0u, bench.receive(16));
+        EXPECT_EQ(0u, received);
+        memcpy(bench.memory + sizeof(uct_mm_ring_control_t) + i * UCT_MM_LINE_SIZE,
+               whole.memory + sizeof(uct_mm_ring_control_t) + i * UCT_MM_LINE_SIZE,
+               UCT_MM_LINE_SIZE);
+    }
+    EXPECT_EQ(1u, bench.receive(16));
+    EXPECT_EQ(1u, received);
+}
+
+/* A hostile sender may write anything anywhere at any time. */
+TEST(mm_ring, memory_full_of_anything)
+{
+    seeded_random rnd(5);
+    uint64_t broken = 0, delivered = 0;
+
+    for (unsigned round = 0; round < 300; ++round) {
+        ring_bench bench(32, 8);
+        bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
+            ASSERT_LT(id, static_cast<unsigned>(UCT_AM_ID_MAX));
+            ASSERT_LE(length, bench.message_max());
+            uint8_t sum = 0;
+            for (size_t i = 0; i < length; ++i) { /* AddressSanitizer checks each */
+                sum = static_cast<uint8_t>(sum + data[i]);
+            }
+            delivered += 1 + (sum & 0);
+        };
+        for (unsigned step = 0; step < 200; ++step) {
+            for (unsigned i = 0; i < 40; ++i) {
+                const uint64_t value = rnd.bits();
+                memcpy(bench.memory + (rnd.below(bench.size() / 8) * 8), &value, 8);
+            }
+            /* make it likely that the next lines count */
+            for (unsigned i = 0; i < 4; ++i) {
+                uct_mm_line_t *line = &bench.reader.lines[(bench.reader.pos + i) &
+                                                          bench.reader.mask];
+                ucs_atomic_store_relaxed(&line->seq, ((bench.reader.pos + i) >>
+                                                      bench.reader.shift) + 1);
+                if (!rnd.one_in(8)) {
+                    ucs_atomic_store_relaxed(&line->head, static_cast<uint32_t>(rnd.below(60000)));
+                }
+            }
+            bench.receive(1 + rnd.below(8));
+            if ((bench.reader.attention & UCT_MM_READER_BROKEN) != 0) {
+                ++broken;
+                break;
+            }
+        }
+        /* A hostile receiver writes the read position: the sender stays within the ring. */
+        for (unsigned step = 0; step < 50; ++step) {
+            ucs_atomic_store_relaxed(&bench.writer.control->read_pos,
+                                     static_cast<uint32_t>(rnd.bits()));
+            const message m = {1, pattern(step, rnd.below(bench.message_max() + 1))};
+            (void)ring_send(&bench.writer, rnd, m);
+        }
+    }
+    EXPECT_GT(broken, 10u);
+    EXPECT_GT(delivered, 500u);
+}
+
+TEST(mm_ring, shapes_from_a_peer)
+{
+    const struct {
+        uint32_t lines, quantum;
+        int valid;
+    } shapes[] = {{128, 32, 1},  {16, 1, 1},   {16, 8, 1},    {65536, 32768, 1},
+                  {0, 0, 0},     {8, 1, 0},    {100, 10, 0},  {128, 0, 0},
+                  {128, 65, 0},  {131072, 1, 0}, {UINT32_MAX, 1, 0}, {128, UINT32_MAX, 0}};
+
+    for (const auto &s : shapes) {
+        const uct_mm_ring_shape_t shape = {s.lines, s.quantum};
+        EXPECT_EQ(s.valid, uct_mm_ring_shape_is_valid(&shape)) << s.lines << " " << s.quantum;
+    }
+}
+
+} // namespace
