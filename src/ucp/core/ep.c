@@ -56,13 +56,17 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
     if (uct_ep_has_pending(ep->am)) {
         uct_ep_pending_purge(ep->am, ucp_ep_unqueue_cb, ep);
     }
+    ++ep->num_purges;
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
         if (with_callbacks) {
-            ucp_request_complete(req, status);
+            ucp_request_complete(req, status); /* the user may close the endpoint here */
         } else {
             ucp_request_release_held(req);
         }
+    }
+    if ((--ep->num_purges == 0) && ep->is_freed) {
+        ucs_sys_free(ep);
     }
 }
 
@@ -72,7 +76,10 @@ void ucp_ep_free(ucp_ep_t *ep)
     ucs_list_del(&ep->list);
     ucs_list_del(&ep->peer_list);
     ucs_list_del(&ep->failed_list);
-    ucs_sys_free(ep);
+    ep->is_freed = 1;
+    if (ep->num_purges == 0) {
+        ucs_sys_free(ep);
+    }
 }
 
 /* ---- failure ---- */

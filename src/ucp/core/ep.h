@@ -29,6 +29,8 @@ typedef struct ucp_ep {
     char                     name[UCP_ENTITY_NAME_MAX];
     uint8_t                  is_closing;
     uint8_t                  is_reported;   /* the error handler has run, or is due */
+    uint8_t                  is_freed;      /* amid a purge, which frees it at its end */
+    unsigned                 num_purges;    /* that are under way: callbacks may start another */
 } ucp_ep_t;
 
 /* Tries a queued send again; what identifies requests among the pending ones of a lane. */
@@ -52,7 +54,7 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 /* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
 
-/* Frees an endpoint; its requests have ended. */
+/* Frees an endpoint; its requests have ended. Its memory stays while it is being purged. */
 void ucp_ep_free(ucp_ep_t *ep);
 
 #endif

@@ -29,7 +29,7 @@ void ucp_flush_work(ucp_request_t *req)
     ucs_status_t status = UCS_OK;
 
     if (req->flush.ep != NULL) {
-        status = req->flush.ep->peer->status;
+        status = req->flush.peer->status;
     }
     if (req->kind == UCP_REQUEST_CLOSE) {
         ucp_ep_free(req->flush.ep);
@@ -58,6 +58,7 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep, const ucp_r
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     req->flush.ep        = ep;
+    req->flush.peer      = (ep != NULL) ? ep->peer : NULL;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
     req->length          = 0;

@@ -149,7 +149,8 @@ static void ucp_peer_end_list(ucs_list_link_t *head, ucs_status_t status)
 
 void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
 {
-    ucp_ep_t *ep, *next;
+    ucs_list_link_t todo;
+    ucp_ep_t *ep;
 
     if (peer->status != UCS_OK) {
         return;
@@ -157,10 +158,16 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     peer->status = status;
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
 
-    ucs_list_for_each_safe(ep, next, &peer->eps, peer_list) {
+    /* Callbacks may close any of the endpoints and make new ones, which begin failed. */
+    ucs_list_head_init(&todo);
+    ucs_list_splice_tail(&todo, &peer->eps);
+    while (!ucs_list_is_empty(&todo)) {
+        ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
+        ucs_list_del(&ep->peer_list);
+        ucs_list_add_tail(&peer->eps, &ep->peer_list);
         ep->short_limit = 0;
         ucp_ep_report_failure(ep);
-        ucp_ep_purge(ep, status, 1); /* may free a closing endpoint */
+        ucp_ep_purge(ep, status, 1); /* may free it */
     }
     ucp_peer_end_list(&peer->recvs, status);
 }

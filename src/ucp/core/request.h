@@ -111,7 +111,8 @@ typedef enum {
 
 /* Flush of one endpoint or of the worker; also the close that ends with it. */
 typedef struct {
-    ucp_ep_h        ep;        /* NULL: the worker */
+    ucp_ep_h        ep;        /* NULL: the worker; may be gone before the end of a flush */
+    ucp_peer_t     *peer;      /* of ep */
     uint64_t        sn;        /* operations before this one count */
     size_t          remaining;
 } ucp_flush_request_t;

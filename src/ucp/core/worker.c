@@ -119,7 +119,8 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker);
     }
     wtl->addr_length = (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
-    if (tl->kind != UCT_TL_KIND_SELF) {
+    /* The way to oneself is looked at once it is used. Copies are made inside the calls. */
+    if ((tl->kind != UCT_TL_KIND_SELF) && (tl->kind != UCT_TL_KIND_COPY)) {
         ucp_worker_activate(worker, wtl->iface);
     }
 }
@@ -139,6 +140,7 @@ void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
     worker->active[worker->num_active].progress = iface->tl->iface.progress;
     worker->active[worker->num_active].iface    = iface;
     ++worker->num_active;
+    worker->gate &= ~(unsigned)UCP_GATE_NO_IFACE;
 }
 
 /* ---- life ---- */
@@ -205,6 +207,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     }
 
     worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
+    worker->gate         = UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0);
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(&worker->lock.mutex, &attr);
@@ -321,38 +324,36 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker)
 
 UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
 {
-    unsigned num_active = worker->num_active;
-    unsigned count      = 0;
+    unsigned count;
     unsigned i;
 
-    worker->is_progressing = 1;
-    for (i = 0; i < num_active; ++i) {
+    worker->gate |= UCP_GATE_PROGRESSING;
+    count         = worker->active[0].progress(worker->active[0].iface);
+    for (i = 1; ucs_unlikely(i < worker->num_active); ++i) {
         count += worker->active[i].progress(worker->active[i].iface);
     }
     if (ucs_unlikely(worker->has_deferred)) {
         count += ucp_worker_run_deferred(worker);
     }
-    worker->is_progressing = 0;
+    worker->gate &= ~(unsigned)UCP_GATE_PROGRESSING;
     return count;
 }
 
-static UCS_NOINLINE unsigned ucp_worker_progress_locked(ucp_worker_t *worker)
+static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
 {
-    unsigned count;
+    unsigned count = 0;
 
-    ucp_lock_acquire_slow(&worker->lock);
-    count = worker->is_progressing ? 0 : ucp_worker_progress_all(worker);
-    ucp_lock_release_slow(&worker->lock);
+    ucp_worker_lock(worker);
+    if (!(worker->gate & (UCP_GATE_PROGRESSING | UCP_GATE_NO_IFACE))) {
+        count = ucp_worker_progress_all(worker);
+    }
+    ucp_worker_unlock(worker);
     return count;
 }
 
 unsigned ucp_worker_progress(ucp_worker_h worker)
 {
-    if (ucs_unlikely(worker->lock.enabled)) {
-        return ucp_worker_progress_locked(worker);
-    }
-    /* A call from a callback has nothing to do. */
-    return ucs_unlikely(worker->is_progressing) ? 0 : ucp_worker_progress_all(worker);
+    return ucs_likely(worker->gate == 0) ? ucp_worker_progress_all(worker) : ucp_worker_progress_gated(worker);
 }
 
 /* ---- address and query ---- */

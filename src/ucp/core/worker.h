@@ -40,10 +40,17 @@ typedef struct {
     uct_iface_t *iface;
 } ucp_active_t;
 
+/* Why progress has to look closer. */
+enum {
+    UCP_GATE_PROGRESSING = 1, /* progress is on the stack: a call comes from a callback */
+    UCP_GATE_LOCKED      = 2, /* thread mode MULTI */
+    UCP_GATE_NO_IFACE    = 4  /* nothing to progress */
+};
+
 typedef struct ucp_worker {
     /* hot: progress and small messages */
+    unsigned           gate;               /* UCP_GATE_xx: 0: progress may run straight through */
     unsigned           num_active;
-    int                is_progressing;
     int                has_deferred;       /* work or failed_eps may have entries */
     ucp_active_t       active[UCP_TL_MAX]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
