@@ -14,6 +14,13 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+/* Switched off by configure, the transport still has its name and says that it cannot be opened. */
+#ifdef HAVE_CMA
+#define UCT_CMA_IS_BUILT 1
+#else
+#define UCT_CMA_IS_BUILT 0
+#endif
+
 /* Entries that go to the kernel in one call, and bytes: the kernel moves at most 2 GiB less a
  * page. */
 #define UCT_CMA_BATCH     64
@@ -73,6 +80,11 @@ static ucs_status_t uct_cma_md_open(uct_md_t *md)
     uct_cma_md_t *cma_md = uct_cma_md(md);
     double small, large;
     char *buffer;
+
+    if (!UCT_CMA_IS_BUILT) {
+        ucs_debug("this build was configured without cma");
+        return UCS_ERR_NO_DEVICE;
+    }
 
     cma_md->overhead_ns  = UCT_CMA_OVERHEAD_NS;
     cma_md->bytes_per_ns = UCT_CMA_BYTES_PER_NS;

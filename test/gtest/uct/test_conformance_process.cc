@@ -86,6 +86,13 @@ protected:
     {
     }
 
+    void SetUp() override
+    {
+        if (!is_present(m_tl)) {
+            GTEST_SKIP() << "no device for " << GetParam();
+        }
+    }
+
     const uct_tl_t *m_tl;
 };
 

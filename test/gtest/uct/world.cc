@@ -38,6 +38,17 @@ std::string test_name(const testing::TestParamInfo<std::string> &info)
     return name;
 }
 
+bool is_present(const uct_tl_t *tl)
+{
+    uct_md_t *md;
+    const ucs_status_t status = uct_md_open(tl, nullptr, &md);
+
+    if (status == UCS_OK) {
+        uct_md_close(md);
+    }
+    return status != UCS_ERR_NO_DEVICE;
+}
+
 bool has_messages(const uct_tl_t *tl)
 {
     return (tl->ep.live.am_short != nullptr) || (tl->ep.live.am_bcopy != nullptr);
@@ -354,10 +365,10 @@ void pair_test::SetUp()
     m_tl = uct_tl_find(GetParam().c_str());
     ASSERT_NE(nullptr, m_tl);
 
-    m_a = std::make_shared<worker>(m_tl);
-    if (m_a->status() == UCS_ERR_NO_DEVICE) {
+    if (!is_present(m_tl)) {
         GTEST_SKIP() << "no device for " << GetParam();
     }
+    m_a = std::make_shared<worker>(m_tl);
     ASSERT_EQ(UCS_OK, m_a->status());
     m_b = is_loopback() ? m_a : std::make_shared<worker>(m_tl);
     ASSERT_EQ(UCS_OK, m_b->status());

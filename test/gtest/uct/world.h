@@ -35,6 +35,9 @@ std::vector<std::string> transports(const std::function<bool(const uct_tl_t *)> 
 /* The same for names of parameterised tests. */
 std::string test_name(const testing::TestParamInfo<std::string> &info);
 
+/* False where this machine or build has not what the transport needs. */
+bool is_present(const uct_tl_t *tl);
+
 bool has_messages(const uct_tl_t *tl);
 
 /* Bytes that depend on a number, so that a byte of another message or place is seen. */
