@@ -16,6 +16,17 @@ gtest_sources = \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
 	test/gtest/mp/test_traffic.cc \
+	test/gtest/ucp/internals.c \
+	test/gtest/ucp/internals.h \
+	test/gtest/ucp/test_datatype.cc \
+	test/gtest/ucp/test_ep.cc \
+	test/gtest/ucp/test_request.cc \
+	test/gtest/ucp/test_tag.cc \
+	test/gtest/ucp/test_tag_match.cc \
+	test/gtest/ucp/test_thread.cc \
+	test/gtest/ucp/test_wakeup.cc \
+	test/gtest/ucp/world.cc \
+	test/gtest/ucp/world.h \
 	test/gtest/ucs/test_arbiter.cc \
 	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \
@@ -36,13 +47,6 @@ gtest_sources = \
 	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \
-	test/gtest/ucp/internals.c \
-	test/gtest/ucp/internals.h \
-	test/gtest/ucp/test_request.cc \
-	test/gtest/ucp/test_tag.cc \
-	test/gtest/ucp/test_tag_match.cc \
-	test/gtest/ucp/world.cc \
-	test/gtest/ucp/world.h \
 	test/gtest/uct/peer_process.cc \
 	test/gtest/uct/peer_process.h \
 	test/gtest/uct/sys_meter.cc \

@@ -376,11 +376,12 @@ TEST_P(request, older_forms_with_callbacks)
             bytes buffer(length);
             void *sent = nullptr, *received = nullptr;
             const auto send = [&]() {
-                g_legacy = {};
-                sent     = sync ? ucp_tag_send_sync_nb(pair.ep(), data.data(), length,
-                                                       ucp_dt_make_contig(1), 3, on_legacy_send)
-                                : ucp_tag_send_nb(pair.ep(), data.data(), length, ucp_dt_make_contig(1),
-                                                  3, on_legacy_send);
+                g_legacy                  = {};
+                const ucp_datatype_t type = ucp_dt_make_contig(1);
+                sent =
+                    sync ? ucp_tag_send_sync_nb(pair.ep(), data.data(), length, type, 3,
+                                                on_legacy_send)
+                         : ucp_tag_send_nb(pair.ep(), data.data(), length, type, 3, on_legacy_send);
                 ASSERT_EQ(0, g_legacy.calls);
                 ASSERT_FALSE(UCS_PTR_IS_ERR(sent));
             };

@@ -1,0 +1,286 @@
+/* Halyard: tests of workers that several threads use at once (UCS_THREAD_MODE_MULTI), and of several
+ * workers with a thread each.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+using namespace ucp_test;
+
+namespace {
+
+std::vector<variant> multi_variants()
+{
+    std::vector<variant> list;
+    for (variant each : some_variants()) {
+        each.mode = UCS_THREAD_MODE_MULTI;
+        list.push_back(each);
+    }
+    list.push_back({"self_both",
+                    {{"UCX_TLS", "self"}, {"UCX_RNDV_SCHEME", "both"}},
+                    true,
+                    UCS_THREAD_MODE_MULTI});
+    return list;
+}
+
+class thread : public variant_test {};
+
+INSTANTIATE_TEST_SUITE_P(all, thread, testing::ValuesIn(multi_variants()), variant_name);
+
+constexpr int NUM_THREADS = 3;
+constexpr int NUM_ROUNDS  = 60;
+
+/* Waits without a deadline of its own: the test's watcher has one. */
+ucs_status_t wait(ucp_worker_h worker, void *request)
+{
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_RAW_STATUS(request);
+    }
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) {
+        if (ucp_worker_progress(worker) == 0) {
+            std::this_thread::yield();
+        }
+    }
+    const ucs_status_t status = ucp_request_check_status(request);
+    ucp_request_free(request);
+    return status;
+}
+
+size_t length_of(int thread, int round)
+{
+    static const size_t lengths[] = {0, 8, 60, 1000, 8192, 30000, 150000};
+    return lengths[(thread + round) % 7];
+}
+
+TEST_P(thread, all_post_and_progress_one_worker)
+{
+    pair pair(GetParam());
+    std::vector<std::thread> threads;
+    std::atomic<int> num_running{2 * NUM_THREADS};
+    std::atomic<int> num_wrong{0};
+
+    for (int t = 0; t < NUM_THREADS; ++t) {
+        threads.emplace_back([&, t]() {
+            for (int i = 0; i < NUM_ROUNDS; ++i) {
+                const bytes data                = pattern(t * 1000 + i, length_of(t, i));
+                const ucp_request_param_t param = send_param(nullptr);
+                const ucp_tag_t tag             = (static_cast<ucp_tag_t>(t) << 32) | i;
+                void *request =
+                    (i % 3)
+                        ? ucp_tag_send_nbx(pair.ep(), data.data(), data.size(), tag, &param)
+                        : ucp_tag_send_sync_nbx(pair.ep(), data.data(), data.size(), tag, &param);
+                num_wrong += (wait(pair.sender().handle(), request) != UCS_OK);
+            }
+            --num_running;
+        });
+        threads.emplace_back([&, t]() {
+            for (int i = 0; i < NUM_ROUNDS; ++i) {
+                const size_t length = length_of(t, i);
+                bytes buffer(length);
+                ucp_tag_recv_info_t info  = {};
+                const ucp_tag_t tag       = (static_cast<ucp_tag_t>(t) << 32) | i;
+                ucp_request_param_t param = receive_param(nullptr, UCP_OP_ATTR_FIELD_RECV_INFO);
+                param.recv_info.tag_info  = &info;
+                void *request =
+                    ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), length, tag,
+                                     (i & 1) ? ~0ull : 0x00000003ffffffffull, &param);
+                num_wrong += (wait(pair.receiver().handle(), request) != UCS_OK);
+                num_wrong += (info.length != length) || (info.sender_tag != tag);
+                num_wrong += (differs(buffer.data(), length, t * 1000 + i) >= 0);
+            }
+            --num_running;
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    EXPECT_EQ(0, num_wrong);
+    pair.settle();
+    EXPECT_EQ(0u, ucp_test_num_requests(pair.sender().handle()));
+    EXPECT_EQ(0u, ucp_test_num_requests(pair.receiver().handle()));
+    EXPECT_EQ(0u, ucp_test_num_kept(pair.receiver().handle()));
+}
+
+/* One thread progresses, the others only post and look at their requests, without a lock. */
+TEST_P(thread, one_progresses_and_others_watch)
+{
+    pair pair(GetParam());
+    std::atomic<bool> stop{false};
+    std::atomic<int> num_wrong{0};
+    std::thread progress([&]() {
+        while (!stop) {
+            if (pair.progress() == 0) {
+                std::this_thread::yield();
+            }
+        }
+    });
+    std::vector<std::thread> threads;
+
+    for (int t = 0; t < NUM_THREADS; ++t) {
+        threads.emplace_back([&, t]() {
+            const ucp_request_param_t param = send_param(nullptr);
+            for (uint64_t i = 0; i < NUM_ROUNDS; ++i) {
+                const size_t length = length_of(t, i);
+                const bytes data    = pattern(i, length);
+                bytes buffer(length);
+                void *received = ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), length,
+                                                  (t * 1000) + i, ~0ull, &param);
+                void *sent =
+                    ucp_tag_send_sync_nbx(pair.ep(), data.data(), length, (t * 1000) + i, &param);
+                ucp_tag_recv_info_t info = {};
+                while ((ucp_request_test(received, &info) == UCS_INPROGRESS) ||
+                       !ucp_request_is_completed(sent)) {
+                    std::this_thread::yield();
+                }
+                num_wrong += (info.length != length);
+                num_wrong += (buffer != data);
+                ucp_request_free(received);
+                ucp_request_free(sent);
+            }
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    stop = true;
+    progress.join();
+    EXPECT_EQ(0, num_wrong);
+    EXPECT_EQ(0u, ucp_test_num_requests(pair.sender().handle()));
+}
+
+/* Callbacks run with the lock held and call back in: free, post, cancel, probe, progress. */
+TEST_P(thread, callbacks_call_back_in)
+{
+    pair pair(GetParam());
+    std::atomic<bool> stop{false};
+    std::thread other([&]() {
+        while (!stop) {
+            pair.progress();
+            ucp_tag_recv_info_t info;
+            ucp_tag_probe_nb(pair.receiver().handle(), 99, ~0ull, 0, &info);
+        }
+    });
+    uint64_t value = 0, got = 0;
+    std::atomic<int> rounds{0};
+    ending received;
+    const ucp_request_param_t rparam = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    const ucp_request_param_t sparam = send_param(nullptr);
+
+    received.action = [&]() {
+        uint64_t nothing = 0;
+        ucp_request_cancel(
+            pair.receiver().handle(),
+            ucp_tag_recv_nbx(pair.receiver().handle(), &nothing, 8, 55, ~0ull, &sparam));
+        EXPECT_EQ(0u, ucp_worker_progress(pair.receiver().handle()));
+        if (++rounds < 200) {
+            ucp_tag_recv_nbx(pair.receiver().handle(), &got, 8, 1, ~0ull, &rparam);
+        }
+    };
+    ucp_tag_recv_nbx(pair.receiver().handle(), &got, 8, 1, ~0ull, &rparam);
+    for (int i = 0; i < 200; ++i) {
+        EXPECT_EQ(UCS_OK, wait(pair.sender().handle(), pair.send(&value, 8, 1)));
+    }
+    while (rounds < 200) {
+        pair.progress();
+    }
+    stop = true;
+    other.join();
+}
+
+TEST_P(thread, endpoints_made_while_others_progress)
+{
+    pair pair(GetParam());
+    std::atomic<bool> stop{false};
+    std::thread other([&]() {
+        while (!stop) {
+            pair.progress();
+        }
+    });
+    const bytes address = pair.receiver().address();
+    std::vector<std::thread> threads;
+    std::atomic<int> num_wrong{0};
+
+    for (int t = 0; t < NUM_THREADS; ++t) {
+        threads.emplace_back([&, t]() {
+            for (uint64_t i = 0; i < 40; ++i) {
+                ucp_ep_params_t params;
+                ucp_ep_h ep       = nullptr;
+                params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+                params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+                if (ucp_ep_create(pair.sender().handle(), &params, &ep) != UCS_OK) {
+                    ++num_wrong;
+                    return;
+                }
+                const ucp_request_param_t param = send_param(nullptr);
+                const uint64_t tag              = (t * 1000) + i;
+                uint64_t got                    = 0;
+                void *sent                      = ucp_tag_send_nbx(ep, &tag, 8, tag, &param);
+                void *received =
+                    ucp_tag_recv_nbx(pair.receiver().handle(), &got, 8, tag, ~0ull, &param);
+                num_wrong += (wait(pair.receiver().handle(), received) != UCS_OK);
+                num_wrong += (wait(pair.sender().handle(), sent) != UCS_OK);
+                num_wrong += (got != tag);
+                num_wrong += (wait(pair.sender().handle(), ucp_ep_flush_nbx(ep, &param)) != UCS_OK);
+                num_wrong += (wait(pair.sender().handle(), ucp_ep_close_nbx(ep, &param)) != UCS_OK);
+            }
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    stop = true;
+    other.join();
+    EXPECT_EQ(0, num_wrong);
+}
+
+/* Single-threaded workers side by side in one context, each with its thread. */
+TEST(threads, a_worker_for_each)
+{
+    log_catcher log;
+    context context;
+    constexpr int COUNT = 4;
+    std::vector<std::unique_ptr<worker>> workers;
+    std::vector<ucp_ep_h> eps;
+    std::vector<std::thread> threads;
+    std::atomic<int> num_wrong{0};
+    std::atomic<int> num_running{COUNT};
+
+    for (int t = 0; t < COUNT; ++t) {
+        workers.push_back(std::make_unique<worker>(context));
+    }
+    for (int t = 0; t < COUNT; ++t) {
+        eps.push_back(workers[t]->connect(*workers[(t + 1) % COUNT]));
+    }
+    for (int t = 0; t < COUNT; ++t) {
+        threads.emplace_back([&, t]() {
+            ucp_worker_h self               = workers[t]->handle();
+            const ucp_request_param_t param = send_param(nullptr);
+            for (uint64_t i = 0; i < 200; ++i) {
+                const size_t length = length_of(0, i);
+                const bytes data    = pattern(i, length);
+                bytes buffer(length);
+                void *received = ucp_tag_recv_nbx(self, buffer.data(), length, i, ~0ull, &param);
+                void *sent     = ucp_tag_send_nbx(eps[t], data.data(), length, i, &param);
+                num_wrong += (wait(self, received) != UCS_OK);
+                num_wrong += (wait(self, sent) != UCS_OK);
+                num_wrong += (buffer != data);
+            }
+            --num_running;
+            while (num_running > 0) { /* the neighbour may still need us */
+                ucp_worker_progress(self);
+                std::this_thread::yield();
+            }
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    EXPECT_EQ(0, num_wrong);
+}
+
+} // namespace

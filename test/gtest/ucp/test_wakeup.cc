@@ -1,0 +1,296 @@
+/* Halyard: tests of sleeping until something happens.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+
+#include <seed.h>
+
+#include <atomic>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace ucp_test;
+
+namespace {
+
+class wakeup : public variant_test {
+protected:
+    static int fd_of(worker &worker)
+    {
+        int fd = -1;
+        EXPECT_EQ(UCS_OK, ucp_worker_get_efd(worker.handle(), &fd));
+        return fd;
+    }
+
+    static bool is_readable(int fd, int timeout_ms = 0)
+    {
+        struct pollfd event = {fd, POLLIN, 0};
+        return poll(&event, 1, timeout_ms) > 0;
+    }
+
+    /* As clients do it: progress while there is work, then arm. */
+    static void progress_and_arm(worker &worker)
+    {
+        ucs_status_t status;
+        do {
+            while (worker.progress() > 0) {
+            }
+            status = ucp_worker_arm(worker.handle());
+        } while (status == UCS_ERR_BUSY);
+        ASSERT_EQ(UCS_OK, status);
+    }
+
+    static constexpr int PATIENCE_MS = 20000;
+};
+
+std::vector<variant> wakeup_variants()
+{
+    std::vector<variant> list = some_variants();
+    list.push_back({"mm_only", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE});
+    list.push_back({"from_0", {{"UCX_RNDV_THRESH", "0"}}, false, UCS_THREAD_MODE_SINGLE});
+    return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(all, wakeup, testing::ValuesIn(wakeup_variants()), variant_name);
+
+TEST_P(wakeup, needs_its_feature)
+{
+    context_options options;
+    options.features = UCP_FEATURE_TAG;
+    pair pair(GetParam(), options);
+    int fd = -77;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_worker_get_efd(pair.receiver().handle(), &fd));
+    EXPECT_EQ(-77, fd);
+}
+
+TEST_P(wakeup, one_descriptor_for_life)
+{
+    pair pair(GetParam());
+    const int fd = fd_of(pair.receiver());
+    ASSERT_GE(fd, 0);
+    for (int i = 0; i < 5; ++i) {
+        uint64_t value = 1, got = 0;
+        void *sent = pair.send(&value, 8, 1);
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, 8, 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        EXPECT_EQ(fd, fd_of(pair.receiver()));
+    }
+    EXPECT_GE(fcntl(fd, F_GETFD), 0);
+    EXPECT_NE(0, fcntl(fd, F_GETFD) & FD_CLOEXEC);
+
+    /* it can be put into a set of the client's */
+    const int set            = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {EPOLLIN, {}};
+    EXPECT_EQ(0, epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    close(set);
+}
+
+TEST_P(wakeup, quiet_while_nothing_comes)
+{
+    pair pair(GetParam());
+    const int fd = fd_of(pair.receiver());
+    pair.settle();
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(fd, 30));
+    EXPECT_EQ(UCS_OK, ucp_worker_arm(pair.receiver().handle()))
+        << "again, without an event between";
+    EXPECT_FALSE(is_readable(fd));
+}
+
+TEST_P(wakeup, a_message_wakes)
+{
+    pair pair(GetParam());
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "who sends to itself is awake";
+    }
+    const int fd = fd_of(pair.receiver());
+    for (size_t length : {0ul, 8ul, 2000ul, 300000ul}) {
+        const bytes data = pattern(length, length);
+        bytes buffer(length);
+        for (bool posted : {true, false}) {
+            void *received = posted ? pair.receive(buffer.data(), length, 1) : nullptr;
+            pair.settle();
+            ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+            ASSERT_FALSE(is_readable(fd));
+            void *sent = pair.send(data.data(), length, 1);
+            /* The sender may have to progress, and the receiver in between. */
+            const auto end = [&]() {
+                ucp_tag_recv_info_t info;
+                return posted ? ucp_request_is_completed(received)
+                              : (ucp_tag_probe_nb(pair.receiver().handle(), 1, ~0ull, 0, &info) !=
+                                 nullptr);
+            };
+            int sleeps = 0;
+            while (!end()) {
+                int waited = 0;
+                while (!is_readable(fd, 1)) {
+                    pair.sender().progress();
+                    ASSERT_LT(++waited, PATIENCE_MS) << "sleeps for ever, length " << length;
+                }
+                ++sleeps;
+                ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+            }
+            EXPECT_GE(sleeps, 1);
+            if (!posted) {
+                received = pair.receive(buffer.data(), length, 1);
+            }
+            ASSERT_EQ(UCS_OK, pair.wait(received));
+            ASSERT_EQ(UCS_OK, pair.wait(sent));
+            ASSERT_EQ(data, buffer);
+        }
+    }
+}
+
+TEST_P(wakeup, arm_is_busy_when_there_is_work)
+{
+    pair pair(GetParam());
+    uint64_t value = 1, got = 0;
+    fd_of(pair.receiver());
+    pair.settle();
+    /* connect first, so that the message below lies in the receiver's memory at once */
+    void *sent = pair.send(&value, 8, 1);
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, 8, 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    pair.settle();
+
+    sent = pair.send(&value, 8, 1);
+    pair.sender().progress();
+    if (!GetParam().is_self) {
+        for (int i = 0; i < 1000; ++i) {
+            pair.sender().progress();
+        }
+    }
+    ucp_tag_recv_info_t info;
+    if (ucp_tag_probe_nb(pair.receiver().handle(), 1, ~0ull, 0, &info) == nullptr) {
+        EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(pair.receiver().handle()));
+        EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(pair.receiver().handle()))
+            << "until it is progressed";
+    }
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, 8, 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+}
+
+/* Work that only progress does: the end of a send, of a flush. */
+TEST_P(wakeup, arm_is_busy_when_a_callback_is_due)
+{
+    pair pair(GetParam());
+    ending flushed;
+    const ucp_request_param_t param = send_param(&flushed, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    pair.settle();
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_ep_flush_nbx(pair.ep(), &param)));
+    EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(pair.sender().handle()));
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.sender()));
+    EXPECT_EQ(1, flushed.calls);
+}
+
+TEST_P(wakeup, signal)
+{
+    pair pair(GetParam());
+    ucp_worker_h worker = pair.receiver().handle();
+    const int fd        = fd_of(pair.receiver());
+    pair.settle();
+
+    /* after arm */
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_EQ(UCS_OK, ucp_worker_signal(worker));
+    EXPECT_TRUE(is_readable(fd));
+    EXPECT_TRUE(is_readable(fd)) << "level-triggered";
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(fd));
+
+    /* before wait: not lost */
+    EXPECT_EQ(UCS_OK, ucp_worker_signal(worker));
+    EXPECT_EQ(UCS_OK, ucp_worker_wait(worker));
+
+    /* many are one */
+    for (int i = 0; i < 1000; ++i) {
+        ASSERT_EQ(UCS_OK, ucp_worker_signal(worker));
+    }
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(fd));
+}
+
+TEST_P(wakeup, signal_from_another_thread_ends_wait)
+{
+    pair pair(GetParam());
+    ucp_worker_h worker = pair.receiver().handle();
+    fd_of(pair.receiver());
+    for (int i = 0; i < 20; ++i) {
+        std::thread other([&]() {
+            if (i & 1) {
+                usleep(500);
+            }
+            EXPECT_EQ(UCS_OK, ucp_worker_signal(worker));
+        });
+        pair.receiver().progress();
+        EXPECT_EQ(UCS_OK, ucp_worker_wait(worker));
+        other.join();
+        while (pair.receiver().progress() > 0) {
+        }
+    }
+}
+
+/* Two threads, each sleeping whenever its worker has nothing to do: no message may find its receiver
+ * asleep for ever, whatever the moment. */
+TEST_P(wakeup, random_races)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "who sends to itself is awake";
+    }
+    pair pair(GetParam());
+    ucp_ep_h back       = pair.ep_back();
+    constexpr int COUNT = 1500;
+    std::atomic<int> num_wrong{0};
+    const auto run = [&](worker &self, ucp_ep_h ep, uint64_t seed, bool begins) {
+        std::mt19937_64 random(seed);
+        const int fd                    = fd_of(self);
+        const ucp_request_param_t param = send_param(nullptr);
+        const auto wait                 = [&](void *request) {
+            while (UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request)) {
+                if (self.progress() > 0) {
+                    continue;
+                }
+                const ucs_status_t status = ucp_worker_arm(self.handle());
+                if (status == UCS_ERR_BUSY) {
+                    continue;
+                }
+                if ((status != UCS_OK) || !is_readable(fd, PATIENCE_MS)) {
+                    ++num_wrong;
+                    return;
+                }
+            }
+            if (UCS_PTR_IS_PTR(request)) {
+                num_wrong += (ucp_request_check_status(request) != UCS_OK);
+                ucp_request_free(request);
+            }
+        };
+
+        for (int i = 0; (i < COUNT) && (num_wrong == 0); ++i) {
+            const size_t length = (random() % 16 == 0) ? random() % 60000 : random() % 200;
+            bytes data(70000), buffer(70000);
+            void *received =
+                ucp_tag_recv_nbx(self.handle(), buffer.data(), buffer.size(), i, ~0ull, &param);
+            if (!begins) {
+                wait(received);
+            }
+            for (uint64_t spin = random() % 2000; spin > 0; --spin) {
+                std::atomic_signal_fence(std::memory_order_seq_cst);
+            }
+            wait(ucp_tag_send_nbx(ep, data.data(), length, i, &param));
+            if (begins) {
+                wait(received);
+            }
+        }
+    };
+    std::thread other([&]() { run(pair.receiver(), back, 401, false); });
+    run(pair.sender(), pair.ep(), 402, true);
+    other.join();
+    EXPECT_EQ(0, num_wrong);
+}
+
+} // namespace
