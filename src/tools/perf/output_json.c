@@ -143,7 +143,8 @@ static void put_result(FILE *file, const perf_result_t *result)
         put_number(file, "ratio", result->ratio);
         put_number(file, "ratio_best", result->ratio_best);
     }
-    fprintf(file, ", \"validated\": %s}", result->validated ? "true" : "false");
+    fprintf(file, ", \"validated\": %s, \"unreliable\": %s}",
+            result->validated ? "true" : "false", result->unreliable ? "true" : "false");
 }
 
 static void put_startup(FILE *file, const perf_report_t *report)

@@ -87,10 +87,12 @@ static unsigned find_series(const perf_report_t *report, series_t *series)
     return count;
 }
 
-/* A size of 0 has no place on a logarithmic axis. */
+/* A size of 0 has no place on a logarithmic axis. Where sizes start again (the table measures some
+ * limits twice) an empty line keeps gnuplot from drawing back. */
 static void put_data(FILE *script, const perf_report_t *report, const series_t *series,
                      unsigned index)
 {
+    uint64_t last = 0;
     unsigned i;
 
     fprintf(script, "$data%u << EOD\n", index);
@@ -99,8 +101,9 @@ static void put_data(FILE *script, const perf_report_t *report, const series_t *
 
         if ((strcmp(result->test, series->test) == 0) && (result->size > 0) &&
             isfinite(result->us)) {
-            fprintf(script, "%llu %.6g %.6g\n", (unsigned long long)result->size, result->us,
-                    result->bandwidth / 1e9);
+            fprintf(script, "%s%llu %.6g %.6g\n", (result->size <= last) ? "\n" : "",
+                    (unsigned long long)result->size, result->us, result->bandwidth / 1e9);
+            last = result->size;
         }
     }
     fputs("EOD\n", script);

@@ -38,6 +38,7 @@ typedef struct perf_result {
     double      ratio;          /* us / limit_us */
     double      ratio_best;     /* us_best / limit_best */
     int         validated;
+    int         unreliable;     /* too few undisturbed rounds */
 } perf_result_t;
 
 /* Where and with what the figures were taken. */

@@ -52,7 +52,7 @@ uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size,
 
     /* The first tries hold the cost of starting, so never trust more than a tenfold step; any of
      * them may be hit by the scheduler, so never believe a slow one alone. */
-    for (i = 0; (i < CALIBRATION_STEPS) && (enough < 2); ++i) {
+    for (i = 0; (i < CALIBRATION_STEPS) && (enough < 3); ++i) {
         if (perf_session_step(session, &step, &measure) != 0) {
             return 0;
         }

@@ -26,6 +26,7 @@
 #define SIZE_NS         4e9   /* after that no more rounds of a size, on a busy machine */
 #define SIZE_QUICK_NS   1.5e9
 #define ATTEMPTS_MIN    3
+#define UNDISTURBED_MIN 3 /* fewer undisturbed rounds than this: all count */
 #define ATTEMPTS        3 /* times the rounds wanted, before disturbed ones are accepted */
 #define ATTEMPTS_MAX    (ATTEMPTS * PERF_ROUNDS_MAX)
 #define LINE_BYTES_MAX  8 /* up to here the bounced line is the limit */
@@ -59,7 +60,8 @@ typedef struct table {
     unsigned        cell_count;
     unsigned        attempts; /* rounds run at this size */
     uint64_t        size;
-    int             refused; /* process_vm_readv is not permitted */
+    int             refused;    /* process_vm_readv is not permitted */
+    int             unreliable; /* some cell of some size is */
 } table_t;
 
 static cell_t *cell_add(table_t *table, unsigned op, const char *name)
@@ -112,7 +114,7 @@ static int cell_round(table_t *table, cell_t *cell, unsigned attempt)
 }
 
 /* The rounds of a cell that count, divided by those of another cell (NULL: by 1). On a busy
- * machine there may be too few undisturbed rounds: then all of them count. Returns how many. */
+ * machine there may be hardly any undisturbed rounds: then all of them count. Returns how many. */
 static unsigned cell_values(const table_t *table, const cell_t *cell, const cell_t *divisor,
                             double *values)
 {
@@ -126,7 +128,7 @@ static unsigned cell_values(const table_t *table, const cell_t *cell, const cell
                 values[count++] = cell->us[i] / ((divisor != NULL) ? divisor->us[i] : 1);
             }
         }
-        if (2 * count >= fmin(table->rounds, table->attempts)) {
+        if (count >= fmin(UNDISTURBED_MIN, table->attempts)) {
             break;
         }
     }
@@ -143,6 +145,8 @@ static void cell_finish(table_t *table, cell_t *cell)
     cell->result->rounds     = cell_values(table, cell, NULL, values);
     cell->result->us_best    = perf_minimum(values, cell->result->rounds);
     cell->result->us         = perf_median(values, cell->result->rounds);
+    cell->result->unreliable = 2 * cell->good < table->rounds;
+    table->unreliable       |= cell->result->unreliable;
     perf_result_finish(cell->result);
 }
 
@@ -263,6 +267,7 @@ static int run_row(table_t *table)
     cell_t *line, *ring = NULL, *copy = NULL, *reader = NULL, *both = NULL;
     cell_t *stream_limit = NULL, *latency = NULL, *stream = NULL;
     char text[24];
+    unsigned i;
 
     table->cell_count = 0;
     line   = cell_add(table, PERF_OP_LINE, "line");
@@ -300,7 +305,9 @@ static int run_row(table_t *table)
         printf(" |");
         print_bandwidth(stream->result);
     }
-    printf("\n");
+    for (i = 0; (i < table->cell_count) && !cells[i].result->unreliable; ++i) {
+    }
+    printf("%s\n", (i < table->cell_count) ? " *" : "");
     fflush(stdout);
     return 0;
 }
@@ -354,6 +361,10 @@ static void explain(const table_t *table)
     if (longest > MOVED_FACTOR * shortest) {
         printf("The bounced line took %.3f to %.3f us: something moves these processors (a "
                "hypervisor?); compare ratios, not times.\n", shortest, longest);
+    }
+    if (table->unreliable) {
+        printf("* The machine was busy: fewer than half of the wanted rounds were undisturbed; "
+               "measure again on a quiet machine.\n");
     }
     if (table->refused) {
         printf("The kernel forbids process_vm_readv between the two processes (%s).\n",
