@@ -17,9 +17,6 @@
 #include <endian.h>
 #include <string.h>
 
-/* Payload of am_short that fits a line beside its 8-byte header. */
-#define UCT_MM_INLINE_MAX (UCT_MM_FIRST_DATA - 8)
-
 ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 {
     uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
@@ -101,6 +98,11 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
     uct_mm_line_t *line;
 
     header = htole64(header);
+    if (ucs_unlikely(length > UCT_MM_INLINE_MAX) &&
+        (length <= UCT_MM_INLINE_MAX + UCT_MM_REST_DATA) && uct_mm_writer_has_credit(&ep->writer, 2)) {
+        uct_mm_writer_send_two(&ep->writer, id, header, payload, length);
+        return uct_mm_ep_sent(ep);
+    }
     if (ucs_unlikely((length > UCT_MM_INLINE_MAX) || !uct_mm_writer_has_credit(&ep->writer, 1))) {
         return uct_mm_ep_am_short_slow(ep, id, header, payload, length);
     }

@@ -167,6 +167,24 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
     }
 }
 
+void uct_mm_writer_send_two(uct_mm_writer_t *writer, unsigned id, uint64_t header,
+                            const uint8_t *payload, size_t length)
+{
+    uct_mm_line_t *line = uct_mm_writer_line(writer, writer->pos);
+    uct_mm_line_t *next = uct_mm_writer_line(writer, writer->pos + 1);
+
+    uct_mm_copy_short(uct_mm_line_rest(next), payload + UCT_MM_INLINE_MAX,
+                      length - UCT_MM_INLINE_MAX);
+    uct_mm_writer_publish(writer, next, writer->pos + 1);
+    memcpy(line->data, &header, sizeof(header));
+    memcpy(line->data + sizeof(header), payload, UCT_MM_INLINE_MAX);
+    uct_mm_writer_publish_first(writer, line, id, sizeof(header) + length);
+    ++writer->pos;
+    if (writer->claim_ahead) {
+        uct_mm_writer_claim(writer, 2);
+    }
+}
+
 ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const void *header,
                                      size_t header_length, const void *payload, size_t length)
 {
@@ -354,13 +372,9 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
     uint32_t part;
 
     while ((left > 0) && uct_mm_line_await(line, seq)) {
-        if (ucs_likely(left >= UCT_MM_REST_DATA)) {
-            part = UCT_MM_REST_DATA;
-            memcpy(dest, uct_mm_line_rest(line), UCT_MM_REST_DATA);
-        } else {
-            part = left;
-            uct_mm_copy_short(dest, uct_mm_line_rest(line), part);
-        }
+        /* Whole lines, also the last: the buffers have room for it, and a copy of fixed size is short. */
+        memcpy(dest, uct_mm_line_rest(line), UCT_MM_REST_DATA);
+        part  = ucs_min(left, (uint32_t)UCT_MM_REST_DATA);
         dest += part;
         left -= part;
         ++pos;
