@@ -174,16 +174,20 @@ UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
  * inside the call that posts a send. */
 void ucp_request_complete(ucp_request_t *req, ucs_status_t status);
 
-/* The same, at the end of a posted receive, which most often has nobody to be told. */
+/* The same for a posted receive, which most often holds nothing and was not given back. */
 UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t status)
 {
-    uint32_t flags = ucp_request_flags(req);
+    const uint32_t simple = UCP_REQUEST_EXTERNAL | UCP_REQUEST_CALLBACK;
+    uint32_t flags        = ucp_request_flags(req);
 
-    if (ucs_likely((req->held | (flags & ~(uint32_t)UCP_REQUEST_EXTERNAL)) == 0)) {
-        req->status = status;
-        atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release); /* R1 */
-    } else {
+    if (ucs_unlikely((req->held | (flags & ~simple)) != 0)) {
         ucp_request_complete(req, status);
+        return;
+    }
+    req->status = status;
+    atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release); /* R1 */
+    if (flags & UCP_REQUEST_CALLBACK) {
+        req->cb.recv(ucp_request_handle(req), status, &req->info, req->user_data); /* may free the request */
     }
 }
 
