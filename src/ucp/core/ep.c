@@ -72,6 +72,8 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
 
 void ucp_ep_free(ucp_ep_t *ep)
 {
+    ucp_peer_t *peer = ep->peer;
+
     ucs_assert(ep->num_requests == 0);
     ucs_list_del(&ep->list);
     ucs_list_del(&ep->peer_list);
@@ -80,6 +82,7 @@ void ucp_ep_free(ucp_ep_t *ep)
     if (ep->num_purges == 0) {
         ucs_sys_free(ep);
     }
+    ucp_peer_retire(peer);
 }
 
 /* ---- failure ---- */

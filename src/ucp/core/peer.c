@@ -38,6 +38,7 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
     memcpy(peer->uid, address->uid, UCT_UID_LEN);
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->recvs);
+    ucs_list_head_init(&peer->retired);
 
     status = ucp_lanes_open(peer, address);
     if (status == UCS_OK) {
@@ -170,6 +171,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucp_ep_purge(ep, status, 1); /* may free it */
     }
     ucp_peer_end_list(&peer->recvs, status);
+    ucp_peer_retire(peer);
 }
 
 void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
@@ -211,6 +213,37 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
      * hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {
         (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
+    }
+    peer->is_gone = 1;
+    ucp_peer_retire(peer);
+}
+
+/* Whoever has introduced itself may have sent more that lies in our rings, until it is gone. */
+static int ucp_peer_is_needed(const ucp_peer_t *peer)
+{
+    return !ucs_list_is_empty(&peer->eps) || !ucs_list_is_empty(&peer->recvs) ||
+           !(peer->hello_received ? peer->is_gone : (peer->status != UCS_OK));
+}
+
+void ucp_peer_retire(ucp_peer_t *peer)
+{
+    if (ucs_list_is_empty(&peer->retired) && !ucp_peer_is_needed(peer)) {
+        ucs_list_add_tail(&peer->worker->retired, &peer->retired);
+        peer->worker->has_deferred = 1;
+    }
+}
+
+void ucp_peers_reap(ucp_worker_t *worker)
+{
+    ucp_peer_t *peer;
+
+    while (!ucs_list_is_empty(&worker->retired)) {
+        peer = ucs_list_head(&worker->retired, ucp_peer_t, retired);
+        ucs_list_del(&peer->retired);
+        if (!ucp_peer_is_needed(peer)) { /* as before: it may have been given an endpoint since */
+            ucs_hash_del(&worker->peers, ucp_uid_id(peer->uid), NULL);
+            ucp_peer_destroy(peer);
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 /* Halyard: peer: another worker (or this one) as seen from a worker, with the lanes that lead to it.
  *
  * Endpoints of the user are handles on a peer: two endpoints to one worker share its lanes. Peers are
- * made by ucp_ep_create or by a HELLO, found by worker id, and live as long as the worker, so that
- * nothing that a peer sends can name one that is gone. Opening lanes makes no system call; they connect
- * on first use.
+ * made by ucp_ep_create or by a HELLO and found by worker id. Opening lanes makes no system call; they
+ * connect on first use.
  *
- * States: alive -> failed (once; a later endpoint to a restarted process has another identity).
+ * States: alive -> failed (once; a later endpoint to a restarted process has another identity), or gone
+ * (it closed its connections) -> reaped, from progress, when no endpoint is left. Messages name peers by
+ * id, so those that wait for a receive may outlive their sender.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -40,7 +41,10 @@ struct ucp_peer {
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
+    ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
+    uint8_t               hello_received;
+    uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               uid[UCT_UID_LEN];
 };
@@ -58,8 +62,14 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
 /* By worker id; NULL if there is none. */
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id);
 
-/* Closes the lanes and frees a peer; all of its requests must have ended. At worker destroy. */
+/* Closes the lanes and frees a peer; all of its requests must have ended. */
 void ucp_peer_destroy(ucp_peer_t *peer);
+
+/* Has the peer reaped by a later progress, if it is dead or gone and no endpoint is left. */
+void ucp_peer_retire(ucp_peer_t *peer);
+
+/* Frees the peers that nobody needs any more. From progress, outside of the transports. */
+void ucp_peers_reap(ucp_worker_t *worker);
 
 /* Ends everything that involves the peer with `status`, once. From progress. */
 void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status);

@@ -185,6 +185,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_list_head_init(&worker->work);
     ucs_list_head_init(&worker->eps);
     ucs_list_head_init(&worker->failed_eps);
+    ucs_list_head_init(&worker->retired);
     ucs_list_head_init(&worker->flushes);
     ucs_hash_init(&worker->peers);
     ucs_ptr_map_init(&worker->ids);
@@ -258,11 +259,11 @@ void ucp_worker_destroy(ucp_worker_h worker)
         ep->is_closing = 1;
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);
     }
-    while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
-        ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
-    }
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ucp_ep_free(ep);
+    }
+    while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
+        ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
     }
 
     ucp_wakeup_cleanup(worker);
@@ -319,7 +320,9 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker)
 
     worker->has_deferred = 0; /* set again by what is added meanwhile */
     count                = ucp_worker_work(worker);
-    return count + ucp_ep_run_failure_handlers(worker);
+    count               += ucp_ep_run_failure_handlers(worker);
+    ucp_peers_reap(worker);
+    return count;
 }
 
 UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)

@@ -72,6 +72,7 @@ typedef struct ucp_worker {
     ucs_hash_t         peers;              /* worker id -> ucp_peer_t */
     ucs_list_link_t    eps;                /* the user's endpoints */
     ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
+    ucs_list_link_t    retired;            /* peers to be freed from progress */
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     size_t             num_sends;          /* tracked sends in flight */

@@ -32,7 +32,7 @@ typedef struct ucp_recv_desc {
     ucs_list_link_t arrival;
     uint64_t        tag;
     size_t          length;    /* bytes of the message */
-    ucp_peer_t     *peer;      /* of kinds that are answered */
+    uint64_t        worker_id; /* who sent it, of kinds that are answered; it may be gone by then */
     uint64_t        request_id;
     uint8_t         kind;      /* ucp_tag_msg_kind_t */
 } ucp_recv_desc_t;

@@ -26,18 +26,22 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     ucp_wire_ats_t ats;
     ucp_wire_rts_t rts;
     ucs_status_t status;
+    ucp_peer_t *peer;
 
     if (desc->kind == UCP_TAG_MSG_RTS) {
         memcpy(&rts, desc + 1, sizeof(rts));
-        ucp_rndv_recv_start(req, desc->peer, &rts);
+        ucp_rndv_recv_start(req, ucp_peer_find(req->worker, desc->worker_id), &rts);
         ucp_worker_data_put(desc);
         return ucp_request_handle(req);
     }
 
     status = ucp_eager_deliver(req, desc->tag, desc + 1, desc->length);
     if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {
-        ats = (ucp_wire_ats_t){.send_id = desc->request_id, .status = UCS_OK};
-        ucp_peer_send_control(desc->peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+        ats  = (ucp_wire_ats_t){.send_id = desc->request_id, .status = UCS_OK};
+        peer = ucp_peer_find(req->worker, desc->worker_id);
+        if (peer != NULL) {
+            ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+        }
     }
     ucp_worker_data_put(desc);
 

@@ -94,7 +94,7 @@ ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, siz
 }
 
 static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind, uint64_t tag,
-                                              ucp_peer_t *peer, uint64_t request_id, const void *payload,
+                                              uint64_t worker_id, uint64_t request_id, const void *payload,
                                               size_t length)
 {
     ucp_recv_desc_t *desc = ucp_worker_data_get(worker, sizeof(*desc) + length);
@@ -106,7 +106,7 @@ static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_
     }
     desc->tag        = tag;
     desc->length     = length;
-    desc->peer       = peer;
+    desc->worker_id  = worker_id;
     desc->request_id = request_id;
     desc->kind       = (uint8_t)kind;
     memcpy(desc + 1, payload, length);
@@ -131,7 +131,7 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
     if (ucs_likely(req != NULL)) {
         ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, data, length));
     } else {
-        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, data, length);
+        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, 0, 0, data, length);
     }
 }
 
@@ -159,7 +159,7 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
 
     req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
     if (req == NULL) {
-        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, peer, head.request_id, data, length);
+        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id, head.request_id, data, length);
         return;
     }
     ats = (ucp_wire_ats_t){.send_id = head.request_id, .status = UCS_OK};

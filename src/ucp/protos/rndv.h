@@ -26,7 +26,8 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req);
 void ucp_rndv_send_work(ucp_request_t *req);
 void ucp_rndv_recv_work(ucp_request_t *req);
 
-/* Starts the transfer of an announced message into a receive. Never ends the receive inside the call. */
+/* Starts the transfer of an announced message into a receive. peer NULL: it is gone. Never ends the receive inside
+ * the call. */
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */

@@ -78,6 +78,12 @@ void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.received    = 0;
     req->recv.offset      = 0;
     req->recv.step        = UCP_RECV_WAIT;
+    if (ucs_unlikely(peer == NULL)) { /* it died after its announcement */
+        req->recv.result = UCS_ERR_CONNECTION_RESET;
+        req->recv.total  = 0;
+        ucp_request_add_work(req);
+        return;
+    }
     req->held            |= UCP_REQUEST_HOLDS_LIST;
     ucs_list_add_tail(&peer->recvs, &req->list);
 
@@ -234,7 +240,7 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     }
     desc->tag        = rts.tag;
     desc->length     = rts.length;
-    desc->peer       = peer;
+    desc->worker_id  = rts.worker_id;
     desc->request_id = rts.request_id;
     desc->kind       = UCP_TAG_MSG_RTS;
     memcpy(desc + 1, &rts, sizeof(rts));

@@ -60,5 +60,7 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
                  hello.version, UCP_WIRE_VERSION);
         return;
     }
-    (void)ucp_peer_get(worker, &info, &peer); /* says itself what is wrong */
+    if (ucp_peer_get(worker, &info, &peer) == UCS_OK) { /* says itself what is wrong */
+        peer->hello_received = 1;
+    }
 }
