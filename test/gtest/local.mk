@@ -6,6 +6,7 @@ gtest_sources = \
 	test/gtest/fault/companion.h \
 	test/gtest/fault/test_copy_refused.cc \
 	test/gtest/fault/test_kill.cc \
+	test/gtest/fault/test_kill_storm.cc \
 	test/gtest/fault/test_shared_memory.cc \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
@@ -57,6 +58,7 @@ gtest_sources = \
 	test/gtest/uct/test_conformance_life.cc \
 	test/gtest/uct/test_conformance_process.cc \
 	test/gtest/uct/test_conformance_rma.cc \
+	test/gtest/uct/test_conformance_thread.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm_ring.cc \
 	test/gtest/uct/test_mm_segment.cc \

@@ -42,17 +42,28 @@ public:
         return m_rounds;
     }
 
-    /* No more: takes back what is posted and waits for what is sent. */
-    void end()
+    /* No more; for the one that was first, before the other: it ends when it has the turn, so that
+     * nothing is under way. Closes the endpoint. */
+    void end_first()
     {
+        m_node.until([this]() {
+            if (!m_is_my_turn) {
+                step();
+            }
+            return m_is_my_turn;
+        });
+        EXPECT_EQ(UCS_OK, m_node.wait(m_send));
+        m_node.close(m_ep);
+    }
+
+    void end_second()
+    {
+        EXPECT_EQ(UCS_OK, m_node.wait(m_send));
         if (m_recv != nullptr) {
             ucp_request_cancel(m_node.worker(), m_recv);
-            (void)m_node.wait(m_recv);
-            m_recv = nullptr;
+            EXPECT_EQ(UCS_ERR_CANCELED, m_node.wait(m_recv));
         }
-        m_is_my_turn = false;
-        (void)m_node.wait(m_send);
-        m_send = nullptr;
+        m_node.close(m_ep);
     }
 
 private:

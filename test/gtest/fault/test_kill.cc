@@ -206,7 +206,7 @@ public:
         EXPECT_TRUE(until([&]() { return m_third->rounds() >= rounds + 50; }, 20));
         EXPECT_EQ(is_handler_due ? 1u : 0u, m_node.errors(m_ep).count);
         EXPECT_EQ(0u, m_node.errors(m_node.ep(THIRD)).count);
-        m_third->end();
+        m_third->end_first();
         m_me.own().words[WORD_OVER] = 1;
         m_me.waits_for("the third process's end");
         m_node.until([this]() { return m_me.at(THIRD).words[WORD_OVER] != 0; });
@@ -249,8 +249,7 @@ void third(self &me)
         n.progress();
         c.step();
     }
-    c.end();
-    n.close(n.ep(SURVIVOR));
+    c.end_second();
     EXPECT_EQ(0u, n.errors(n.ep(SURVIVOR)).count);
     me.own().words[WORD_OVER] = 1;
 }
@@ -582,7 +581,9 @@ TEST(kill, closing)
             s.kill_victim(false);
             EXPECT_EQ(0u, s.n().errors(s.ep()).count);
             s.connect_victim(); /* another endpoint to the same dead worker */
+            s.send(8, TAG_EAGER);
             ASSERT_TRUE(s.until([&]() { return s.n().errors(s.ep()).count > 0; }, bound_s()));
+            s.kill_victim(); /* only sees to the requests */
             s.expect_dead_end();
             s.end();
         },
