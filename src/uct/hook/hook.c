@@ -18,6 +18,14 @@ static const char *const uct_hook_status_names[] = {
     "io", "reset", "timeout", "unreachable", "unsupported", "address", NULL
 };
 
+static const ucs_status_t uct_hook_statuses[] = {
+    UCS_ERR_IO_ERROR,    UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT,
+    UCS_ERR_UNREACHABLE, UCS_ERR_UNSUPPORTED,      UCS_ERR_INVALID_ADDR
+};
+
+static_assert(ucs_array_size(uct_hook_statuses) == ucs_array_size(uct_hook_status_names) - 1,
+              "a name for each status");
+
 static const ucs_config_row_t uct_hook_config_rows[] = {
     UCS_CONFIG_ROW("SEED", u64, uct_hook_config_t, seed, "1",
                    "Seed of the hooks' random decisions: the same seed, the same decisions."),
@@ -50,6 +58,11 @@ static const uct_hook_tl_t *uct_hook_tl(const uct_tl_t *tl)
 static uct_md_t *uct_hook_inner_md(uct_md_t *md)
 {
     return ucs_container_of(md, uct_hook_md_t, super)->inner;
+}
+
+ucs_status_t uct_hook_fail_status(const uct_hook_config_t *config)
+{
+    return uct_hook_statuses[config->fail_status];
 }
 
 int uct_hook_chance(uct_hook_iface_t *iface, double probability)

@@ -16,14 +16,9 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-/* The statuses of UCX_HOOK_FAIL_STATUS, in the order of their names in hook.c. */
-static const ucs_status_t uct_hook_statuses[] = {
-    UCS_ERR_IO_ERROR,      UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT,
-    UCS_ERR_UNREACHABLE,   UCS_ERR_UNSUPPORTED,      UCS_ERR_INVALID_ADDR
-};
-
 static ucs_status_t uct_hook_fail(uct_hook_ep_t *ep, ucs_status_t status)
 {
+    ++ep->num_ops;
     /* A wrong address is a fault of the one operation. */
     if (status != UCS_ERR_INVALID_ADDR) {
         uct_ep_set_failed(&ep->super, status);
@@ -42,8 +37,8 @@ static ucs_status_t uct_hook_enter(uct_hook_ep_t *ep)
     if (uct_hook_chance(iface, config->no_resource)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    return ((config->fail_op != 0) && (ep->num_ops + 1 == config->fail_op)) ?
-           (++ep->num_ops, uct_hook_fail(ep, uct_hook_statuses[config->fail_status])) : UCS_OK;
+    return (ep->num_ops + 1 == config->fail_op) ? uct_hook_fail(ep, uct_hook_fail_status(config)) :
+           UCS_OK;
 }
 
 static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t length,
