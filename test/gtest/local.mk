@@ -17,6 +17,7 @@ gtest_sources = \
 	test/gtest/mp/restrict.h \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
+	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
