@@ -1,7 +1,8 @@
 /* Halyard: conformance of transports: workers of several threads in one process.
  *
- * Each worker belongs to one thread. Runs over every transport that leads from one worker to another,
- * plain and under each hook; under ThreadSanitizer it looks into rings whose ends lie in one process.
+ * Each worker belongs to one thread. Runs over every transport that leads from one worker to
+ * another, plain and under each hook; under ThreadSanitizer it looks into rings whose ends lie in
+ * one process.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -36,8 +37,8 @@ protected:
         m_back  = b().connect(a().where());
     }
 
-    /* One thread's part: sends `count` messages and receives as many. With `sleeps` it waits for its
-     * descriptor whenever it has nothing to do. */
+    /* One thread's part: sends `count` messages and receives as many. With `sleeps` it waits for
+     * its descriptor whenever it has nothing to do. */
     void talk(worker &w, uct_ep_t *ep, unsigned count, bool sleeps, uint64_t seed)
     {
         std::mt19937_64 random(seed);
