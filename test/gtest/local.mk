@@ -21,6 +21,7 @@ gtest_sources = \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
+	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_request.cc \
