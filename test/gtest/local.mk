@@ -63,6 +63,7 @@ gtest_sources = \
 	test/gtest/uct/test_conformance_rma.cc \
 	test/gtest/uct/test_conformance_thread.cc \
 	test/gtest/uct/test_hook.cc \
+	test/gtest/uct/test_mm.cc \
 	test/gtest/uct/test_mm_ring.cc \
 	test/gtest/uct/test_mm_segment.cc \
 	test/gtest/uct/test_self.cc \

@@ -29,13 +29,15 @@
 /* Looks between two checks for rings that have gone silent. */
 #define UCT_MM_COOL_LOOKS 16
 
-/* How often sockets are looked at: while connections are being made, and otherwise. */
-#define UCT_MM_POLL_EAGER_NS 5000
-#define UCT_MM_POLL_LAZY_NS  250000
+/* How often sockets are looked at: when connections are likely, while one of ours waits for a peer
+ * that takes its time, and otherwise. */
+#define UCT_MM_POLL_EAGER_NS   5000
+#define UCT_MM_POLL_WAITING_NS 50000
+#define UCT_MM_POLL_LAZY_NS    250000
 
-/* How long an interface expects connections: after it was opened, and after one came. */
-#define UCT_MM_EAGER_OPEN_NS   5000000
-#define UCT_MM_EAGER_ACCEPT_NS 1000000
+/* How long connections are likely: after the interface was opened, and after any event. */
+#define UCT_MM_EAGER_OPEN_NS  5000000
+#define UCT_MM_EAGER_EVENT_NS 1000000
 
 /* A store made before its thread learned that we may sleep is visible after this time: store
  * buffers drain in less than a microsecond, and at each interrupt. */
@@ -45,13 +47,15 @@
 
 static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64_t now)
 {
-    unsigned count = uct_mm_connect_poll(iface);
+    const int hurry      = (iface->next_poll_ns == 0); /* uct_mm_connect_hurry */
+    const unsigned count = uct_mm_connect_poll(iface);
 
-    if (count > 0) {
-        iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_ACCEPT_NS);
+    if (hurry || (count > 0)) {
+        iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_EVENT_NS);
     }
-    iface->next_poll_ns = now + (((now < iface->eager_until_ns) || (iface->num_connecting > 0)) ?
-                                 UCT_MM_POLL_EAGER_NS : UCT_MM_POLL_LAZY_NS);
+    iface->next_poll_ns = now + ((now < iface->eager_until_ns) ? UCT_MM_POLL_EAGER_NS :
+                                 (iface->num_connecting > 0) ? UCT_MM_POLL_WAITING_NS :
+                                 UCT_MM_POLL_LAZY_NS);
     return count + uct_mm_gone_report(iface);
 }
 

@@ -113,6 +113,9 @@ ssize_t uct_mm_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned 
             *count_p = (unsigned)((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
             memcpy(fds, CMSG_DATA(cmsg), *count_p * sizeof(int));
         }
+        while ((length == 0) && (*count_p > 0)) { /* descriptors beside nothing */
+            ucs_sys_close(fds[--*count_p]);
+        }
     }
     return length;
 }

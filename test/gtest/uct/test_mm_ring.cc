@@ -269,7 +269,7 @@ TEST(mm_ring, two_threads)
     sender.join();
 }
 
-/* A sender without credit that says so is signalled, or has been told that there is some: no
+/* A sender without credit that says so is told at once that there is some, or is signalled: no
  * interleaving leaves it waiting. */
 TEST(mm_ring, wish_for_credit_is_not_lost)
 {
@@ -292,12 +292,12 @@ TEST(mm_ring, wish_for_credit_is_not_lost)
         uint64_t number = i;
         while (uct_mm_writer_send_pair(&bench.writer, 1, &number, 8, nullptr, 0) == UCS_OK) {
         }
-        const unsigned seen = signals.load();
-        if (!uct_mm_writer_wish(&bench.writer, 1)) {
+        unsigned seen = signals.load();
+        while (!uct_mm_writer_wish(&bench.writer, 1)) {
             while (signals.load() == seen) { /* the test's time limit is the check */
                 std::this_thread::yield();
             }
-            EXPECT_TRUE(uct_mm_writer_refresh(&bench.writer, 1));
+            seen = signals.load(); /* a signal may be one for an earlier wish */
         }
     }
     stop = true;

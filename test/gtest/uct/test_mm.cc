@@ -1,0 +1,811 @@
+/* Halyard: shared memory between processes: killed and hostile peers, strangers at the door, shortage
+ * of descriptors and memory, sleeping for credit, and what an idle interface may cost.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "peer_process.h"
+#include "sys_meter.h"
+
+#include <seed.h>
+#include <ucs/debug/fault.h>
+#include <ucs/sys/sys.h>
+#include <uct/mm/mm_iface.h>
+#include <uct/mm/mm_socket.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <numeric>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+using namespace uct_test;
+
+namespace {
+
+constexpr unsigned ID_DATA = 1, ID_DONE = 2;
+
+const uct_tl_t *mm()
+{
+    return uct_tl_find("mm");
+}
+
+/* An environment variable while the object lives. */
+class variable {
+public:
+    variable(const char *name, const char *value) : m_name(name)
+    {
+        setenv(name, value, 1);
+    }
+
+    ~variable()
+    {
+        unsetenv(m_name);
+    }
+
+    variable(const variable &) = delete;
+    variable &operator=(const variable &) = delete;
+
+private:
+    const char *m_name;
+};
+
+bytes numbered(uint64_t number, size_t length)
+{
+    bytes data = pattern(number, std::max<size_t>(length, 8));
+
+    memcpy(data.data(), &number, 8);
+    return data;
+}
+
+/* Lengths of one line, of several, and the longest. */
+size_t length_of(uint64_t number, size_t max)
+{
+    return ((number % 32) == 0) ? max : 8 + (number * 2654435761u) % (((number % 4) == 0) ? 2000 : 60);
+}
+
+/* Checks one stream of messages: each follows the one before and is whole. */
+class stream_check {
+public:
+    stream_check(worker &w, unsigned id)
+    {
+        const size_t max = w.limits(UCT_OP_AM_SHORT).max;
+
+        w.on_message(id, [this, max](const uint8_t *data, size_t length) {
+            const bytes expected = numbered(m_next, length_of(m_next, max));
+            ASSERT_EQ(expected, bytes(data, data + length)) << "message " << m_next;
+            ++m_next;
+        });
+    }
+
+    uint64_t received() const
+    {
+        return m_next;
+    }
+
+private:
+    uint64_t m_next = 0;
+};
+
+[[noreturn]] void send_for_ever(channel &parent, unsigned id)
+{
+    worker w(mm());
+    uct_ep_t *ep     = w.connect(parent.get_contact());
+    const size_t max = w.limits(UCT_OP_AM_SHORT).max;
+
+    for (uint64_t number = 0;; ++number) {
+        if (send({&w}, ep, way::SHORT, id, numbered(number, length_of(number, max))) != UCS_OK) {
+            _exit(1);
+        }
+    }
+}
+
+std::vector<std::string> names_of_ours(const char *path)
+{
+    std::vector<std::string> names;
+    DIR *dir = opendir(path);
+
+    if (dir != nullptr) {
+        while (const dirent *entry = readdir(dir)) {
+            if (strstr(entry->d_name, "halyard") != nullptr) {
+                names.push_back(entry->d_name);
+            }
+        }
+        closedir(dir);
+    }
+    return names;
+}
+
+/* ------------------------------------------------------------------ death */
+
+/* Senders are killed at any moment, amid messages too: what had arrived is whole and in order, the
+ * survivor's stream goes on, and the interface uses no more than before. */
+TEST(mm_test, killed_senders_leave_no_trace)
+{
+    constexpr unsigned ROUNDS = 60;
+    seeded_random rnd(11);
+    peer_process survivor([](channel &parent) { send_for_ever(parent, 5); });
+    worker w(mm());
+    ASSERT_EQ(UCS_OK, w.status());
+    stream_check steady(w, 5);
+    size_t fds = 0, shared = 0, shared_now = 0, private_now = 0;
+
+    survivor.link().put_contact(w.where());
+    for (unsigned round = 0; round < ROUNDS; ++round) {
+        stream_check check(w, ID_DATA);
+        const uint64_t target = rnd.below(3000);
+        const uint64_t before = steady.received();
+        peer_process victim([](channel &parent) { send_for_ever(parent, ID_DATA); });
+
+        victim.link().put_contact(w.where());
+        ASSERT_TRUE(run_until({&w}, [&]() { return check.received() >= target; }));
+        victim.kill_now();
+        ASSERT_TRUE(run_until({&w}, [&]() { return w.gone.size() > round; })) << "round " << round;
+        ASSERT_TRUE(run_until({&w}, [&]() { return steady.received() > before; }));
+
+        w.tl->iface.memory_used(w.iface, &shared_now, &private_now);
+        if (round == 0) {
+            fds    = sys_meter::descriptors().size();
+            shared = shared_now;
+        }
+        ASSERT_EQ(fds, sys_meter::descriptors().size());
+        ASSERT_EQ(shared, shared_now);
+    }
+    EXPECT_EQ(ROUNDS, w.gone.size());
+    EXPECT_TRUE(names_of_ours("/dev/shm").empty());
+    survivor.kill_now();
+}
+
+/* The same seen from the sender: its endpoint fails within a second, once, and others are well. */
+TEST(mm_test, killed_receivers_fail_their_endpoints_only)
+{
+    constexpr unsigned ROUNDS = 20;
+    const auto receiver       = [](channel &parent) {
+        worker w(mm());
+        w.on_message(ID_DATA, [](const uint8_t *, size_t) {});
+        parent.put_contact(w.where());
+        run_until({&w}, []() { return false; }, 60);
+    };
+    seeded_random rnd(12);
+    peer_process survivor(receiver);
+    worker w(mm());
+    ASSERT_EQ(UCS_OK, w.status());
+    uct_ep_t *steady = w.connect(survivor.link().get_contact());
+
+    for (unsigned round = 0; round < ROUNDS; ++round) {
+        peer_process victim(receiver);
+        uct_ep_t *ep         = w.connect(victim.link().get_contact());
+        const uint64_t count = rnd.below(2000);
+        for (uint64_t i = 0; i < count; ++i) {
+            ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DATA, numbered(i, length_of(i, 3000))));
+        }
+        (void)uct_ep_connect(ep);
+        victim.kill_now();
+
+        const uint64_t killed_ns = ucs_sys_clock_ns();
+        ASSERT_TRUE(run_until({&w}, [&]() { return !w.failed.empty(); }));
+        EXPECT_LT(ucs_sys_clock_ns() - killed_ns, 5000000000ull) << "100 ms are promised";
+        ASSERT_EQ(1u, w.failed.size());
+        EXPECT_EQ(ep, w.failed[0].first);
+        w.failed.clear();
+        EXPECT_NE(UCS_OK, post(ep, way::SHORT, ID_DATA, numbered(0, 8), 0, nullptr));
+        w.close(ep);
+        ASSERT_EQ(UCS_OK, send({&w}, steady, way::SHORT, ID_DATA, numbered(0, 100)));
+    }
+    survivor.kill_now();
+}
+
+/* ------------------------------------------------------------------ hostile peers */
+
+/* A peer that is connected may write anything into its ring at any time, and nowhere else. */
+TEST(mm_test, a_peer_that_writes_anything_hurts_itself_only)
+{
+    constexpr unsigned ROUNDS = 10;
+    peer_process honest([](channel &parent) { send_for_ever(parent, 5); });
+    worker w(mm());
+    ASSERT_EQ(UCS_OK, w.status());
+    stream_check steady(w, 5);
+    uint64_t garbage = 0;
+
+    for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
+        if (id != 5) {
+            w.on_message(id, [&](const uint8_t *data, size_t length) {
+                ASSERT_LE(length, w.limits(UCT_OP_AM_SHORT).max);
+                garbage += std::accumulate(data, data + length, 1u) != 0;
+            });
+        }
+    }
+    honest.link().put_contact(w.where());
+    log_levels quiet("fatal"); /* each of them is worth a line */
+    for (unsigned round = 0; round < ROUNDS; ++round) {
+        peer_process evil([round](channel &parent) {
+            std::mt19937_64 rnd(round);
+            worker own(mm());
+            uct_ep_t *ep = own.connect(parent.get_contact());
+            ASSERT_EQ(UCS_OK, send({&own}, ep, way::SHORT, ID_DATA, numbered(0, 8)));
+            uct_mm_writer_t *writer = &uct_mm_ep(ep)->writer;
+            auto *words             = reinterpret_cast<uint32_t *>(writer->control);
+            const size_t count      = (2 + writer->mask + 1) * UCT_MM_LINE_SIZE / 4;
+            for (unsigned i = 0; i < 20000; ++i) {
+                volatile uint32_t *word = &words[rnd() % count];
+                if ((i % 2000) == 0) {
+                    usleep(1000); /* so that the victim reads some of it */
+                }
+                switch (rnd() % 4) {
+                case 0: /* a sequence number that may be awaited */
+                    word  = &words[((rnd() % (writer->mask + 3)) * UCT_MM_LINE_SIZE) / 4];
+                    *word = rnd() % 300;
+                    break;
+                case 1: /* a head of a message of some length */
+                    word  = &words[((rnd() % (writer->mask + 3)) * UCT_MM_LINE_SIZE) / 4 + 1];
+                    *word = rnd() % 200000;
+                    break;
+                default:
+                    *word = rnd();
+                }
+            }
+        });
+        evil.link().put_contact(w.where());
+        const uint64_t before = steady.received();
+        ASSERT_TRUE(run_until({&w}, [&]() { return w.gone.size() > round; })) << "round " << round;
+        EXPECT_EQ(0, evil.wait({&w}));
+        ASSERT_TRUE(run_until({&w}, [&]() { return steady.received() > before + 100; }));
+    }
+    EXPECT_GE(garbage, ROUNDS);
+    EXPECT_EQ(ROUNDS, w.gone.size());
+    honest.kill_now();
+}
+
+class mm_door_test : public testing::Test {
+protected:
+    /* A connection to the listening socket of m_worker. */
+    int knock() const
+    {
+        struct sockaddr_un address;
+        const socklen_t length = uct_mm_socket_address(uct_mm_iface(m_worker.iface)->name, &address);
+        const int fd           = uct_mm_socket_create();
+
+        EXPECT_EQ(0, connect(fd, reinterpret_cast<sockaddr *>(&address), length));
+        return fd;
+    }
+
+    uct_mm_hello_t hello() const
+    {
+        uct_mm_hello_t h = {};
+
+        h.head = {UCT_MM_MAGIC, UCT_MM_VERSION, UCT_MM_MESSAGE_HELLO};
+        memset(h.uid, 0x55, sizeof(h.uid));
+        memcpy(h.expected, m_worker.uid.data(), sizeof(h.expected));
+        h.message_max = 100;
+        return h;
+    }
+
+    /* Says something; the status that is answered, or UCS_ERR_CONNECTION_RESET. */
+    ucs_status_t say(const void *data, size_t length)
+    {
+        const int fd             = knock();
+        uct_mm_welcome_t welcome = {};
+        int fds[2];
+        unsigned count = 0;
+        ssize_t got    = -1;
+
+        EXPECT_EQ(static_cast<ssize_t>(length), ::send(fd, data, length, MSG_NOSIGNAL));
+        run_until({&m_worker}, [&]() {
+            got = uct_mm_socket_recv(fd, &welcome, sizeof(welcome), fds, &count);
+            return (got >= 0) || (errno != EAGAIN);
+        });
+        for (unsigned i = 0; i < count; ++i) {
+            close(fds[i]);
+        }
+        close(fd);
+        if (got != sizeof(welcome)) {
+            return UCS_ERR_CONNECTION_RESET;
+        }
+        EXPECT_EQ(welcome.status == UCS_OK, count > 0);
+        return static_cast<ucs_status_t>(welcome.status);
+    }
+
+    worker m_worker{mm()};
+};
+
+TEST_F(mm_door_test, only_who_knows_whom_it_wants_gets_in)
+{
+    uct_mm_hello_t h = hello();
+    EXPECT_EQ(UCS_OK, say(&h, sizeof(h)));
+
+    h.expected[3] ^= 1;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, say(&h, sizeof(h))) << "another worker's identity";
+    h = hello();
+    ++h.head.version;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, say(&h, sizeof(h)));
+    h = hello();
+    ++h.head.magic;
+    EXPECT_NE(UCS_OK, say(&h, sizeof(h)));
+    h             = hello();
+    h.message_max = SIZE_MAX;
+    EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, say(&h, sizeof(h))) << "longer than our rings take";
+    EXPECT_NE(UCS_OK, say(&h, sizeof(h) - 1));
+    EXPECT_NE(UCS_OK, say(&h, 1));
+}
+
+TEST_F(mm_door_test, strangers_who_say_anything)
+{
+    seeded_random rnd(13);
+    const auto fds = sys_meter::descriptors().size();
+
+    for (unsigned i = 0; i < 300; ++i) {
+        bytes data = pattern(rnd.bits(), 1 + rnd.below(100));
+        if (rnd.one_in(2)) { /* beginning well */
+            const uct_mm_hello_t h = hello();
+            memcpy(data.data(), &h, std::min(data.size(), static_cast<size_t>(rnd.below(48))));
+        }
+        const int fd = knock();
+        (void)!::send(fd, data.data(), data.size(), MSG_NOSIGNAL);
+        if (rnd.one_in(3)) {
+            m_worker.progress();
+        }
+        close(fd);
+    }
+    EXPECT_TRUE(run_until({&m_worker}, [&]() {
+        return sys_meter::descriptors().size() == fds;
+    })) << "all are gone again";
+
+    worker other(mm());
+    bool came = false;
+    m_worker.on_message(ID_DATA, [&](const uint8_t *, size_t) { came = true; });
+    uct_ep_t *ep = other.connect(m_worker.where());
+    ASSERT_EQ(UCS_OK, send({&m_worker, &other}, ep, way::SHORT, ID_DATA, numbered(1, 8)));
+    EXPECT_TRUE(run_until({&m_worker, &other}, [&]() { return came; }));
+}
+
+/* A peer that answers a connection with anything. */
+TEST_F(mm_door_test, welcomes_that_say_anything)
+{
+    seeded_random rnd(14);
+    const int listener = uct_mm_socket_create();
+    struct sockaddr_un address;
+    const uint64_t name    = rnd.bits();
+    const socklen_t length = uct_mm_socket_address(name, &address);
+    contact where          = m_worker.where();
+
+    log_levels quiet("fatal");
+    ASSERT_EQ(0, bind(listener, reinterpret_cast<sockaddr *>(&address), length));
+    ASSERT_EQ(0, listen(listener, 16));
+    memcpy(where.address.data(), &name, sizeof(name));
+    const auto fds      = sys_meter::descriptors().size();
+    const auto mappings = sys_meter::shared_mappings().size();
+
+    for (unsigned i = 0; i < 500; ++i) {
+        uct_ep_t *ep = m_worker.connect(where);
+        ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(ep));
+        const int fd = accept(listener, nullptr, nullptr);
+        ASSERT_GE(fd, 0);
+
+        uct_mm_welcome_t w = {};
+        w.head             = {UCT_MM_MAGIC, UCT_MM_VERSION, UCT_MM_MESSAGE_WELCOME};
+        w.num_segments     = rnd.below(4);
+        w.lines            = rnd.one_in(2) ? 128 : static_cast<uint32_t>(rnd.bits());
+        w.quantum          = rnd.one_in(2) ? 32 : static_cast<uint32_t>(rnd.bits());
+        w.offset           = rnd.one_in(2) ? 64 * rnd.below(2000) : rnd.bits();
+        for (auto &segment : w.segments) {
+            segment.length  = rnd.one_in(2) ? 65536 : rnd.bits();
+            segment.shmid   = static_cast<int32_t>(rnd.bits());
+            segment.backing = static_cast<uint32_t>(rnd.below(5));
+        }
+        const size_t size = rnd.one_in(4) ? rnd.below(sizeof(w) + 1) : sizeof(w);
+        int memory[2];
+        const unsigned count = rnd.below(3);
+        for (unsigned k = 0; k < count; ++k) {
+            memory[k] = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+            ASSERT_EQ(0, ftruncate(memory[k], 65536));
+            if (rnd.one_in(2)) {
+                ASSERT_EQ(0, fcntl(memory[k], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+            }
+        }
+        ASSERT_EQ(0, uct_mm_socket_send(fd, &w, size, memory, count));
+        for (unsigned k = 0; k < count; ++k) {
+            close(memory[k]);
+        }
+        ASSERT_TRUE(run_until({&m_worker}, [&]() { return !m_worker.failed.empty(); }))
+            << "no such welcome is good: the segment does not begin as an interface's";
+        m_worker.failed.clear();
+        m_worker.close(ep);
+        close(fd);
+    }
+    close(listener);
+    EXPECT_EQ(fds - 1, sys_meter::descriptors().size());
+    EXPECT_EQ(mappings, sys_meter::shared_mappings().size());
+}
+
+/* ------------------------------------------------------------------ shortage */
+
+TEST(mm_test, no_descriptors_left_at_the_receiver)
+{
+    log_levels quiet("fatal");
+    peer_process child([](channel &parent) {
+        worker w(mm());
+        const contact target = parent.get_contact();
+        uct_ep_t *refused    = w.connect(target);
+        ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(refused));
+        ASSERT_TRUE(run_until({&w}, [&]() { return !w.failed.empty(); }));
+        EXPECT_EQ(UCS_ERR_REJECTED, w.failed[0].second) << "the path is closed, the peer lives";
+        parent.put_number(1);
+        ASSERT_EQ(2u, parent.get_number());
+
+        uct_ep_t *ep = w.connect(target);
+        ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DATA, numbered(1, 8)));
+    });
+    worker w(mm());
+    bool came = false;
+    w.on_message(ID_DATA, [&](const uint8_t *, size_t) { came = true; });
+
+    struct rlimit before, low;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    int highest = 0;
+    std::vector<int> fill;
+    while ((highest = dup(0)) < 200) {
+        fill.push_back(highest);
+    }
+    close(highest);
+    low          = before;
+    low.rlim_cur = 200;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &low));
+
+    child.link().put_contact(w.where());
+    uint64_t answer = 0;
+    EXPECT_TRUE(run_until({&w}, [&]() {
+        struct pollfd p = {child.link().fd(), POLLIN, 0};
+        return poll(&p, 1, 0) == 1;
+    }));
+    answer = child.link().get_number();
+    EXPECT_EQ(1u, answer);
+
+    for (int fd : fill) {
+        close(fd);
+    }
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    child.link().put_number(2);
+    EXPECT_TRUE(run_until({&w}, [&]() { return came; })) << "and later there is room again";
+    EXPECT_EQ(0, child.wait({&w}));
+}
+
+TEST(mm_test, peers_of_other_settings)
+{
+    log_levels quiet("fatal");
+    worker wide(mm());
+    variable size("UCX_MM_FIFO_SIZE", "32"); /* read when a domain is opened */
+    worker narrow(mm());
+    EXPECT_EQ(56u + 23 * 60, narrow.limits(UCT_OP_AM_SHORT).max);
+
+    /* the longer messages of the other do not fit */
+    uct_ep_t *up = wide.connect(narrow.where());
+    (void)uct_ep_connect(up);
+    ASSERT_TRUE(run_until({&wide, &narrow}, [&]() { return !wide.failed.empty(); }));
+    EXPECT_EQ(UCS_ERR_REJECTED, wide.failed[0].second);
+
+    /* the other way they do */
+    uct_ep_t *down = narrow.connect(wide.where());
+    const bytes data = numbered(1, narrow.limits(UCT_OP_AM_SHORT).max);
+    bool came        = false;
+    wide.on_message(ID_DATA, [&](const uint8_t *d, size_t length) {
+        came = (bytes(d, d + length) == data);
+    });
+    ASSERT_EQ(UCS_OK, send({&wide, &narrow}, down, way::SHORT, ID_DATA, data));
+    EXPECT_TRUE(run_until({&wide, &narrow}, [&]() { return came; }));
+}
+
+/* ------------------------------------------------------------------ settings */
+
+class mm_backing_test : public testing::TestWithParam<const char *> {
+};
+
+/* Streams and memory over each kind of shared memory. */
+TEST_P(mm_backing_test, carries_messages_and_memory)
+{
+    constexpr uint64_t NUM_MESSAGES = 2000;
+    variable backing("UCX_MM_BACKING", GetParam());
+    peer_process child([](channel &parent) {
+        worker w(mm());
+        ASSERT_EQ(UCS_OK, w.status());
+        uct_ep_t *ep     = w.connect(parent.get_contact());
+        const size_t max = w.limits(UCT_OP_AM_SHORT).max;
+        bytes packed;
+        ASSERT_TRUE(parent.get(packed));
+        const uint64_t address = parent.get_number();
+
+        for (uint64_t i = 0; i < NUM_MESSAGES; ++i) {
+            ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DATA, numbered(i, length_of(i, max))));
+        }
+        uct_rkey_t *rkey;
+        ASSERT_EQ(UCS_OK, w.tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
+        const bytes data = pattern(77, 5000);
+        EXPECT_EQ(UCS_OK, persist({&w}, [&]() {
+            return ep->ops->put_short(ep, data.data(), data.size(), address + 100, rkey);
+        }));
+        EXPECT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DONE, numbered(0, 8)));
+        w.tl->md.rkey_release(rkey);
+    });
+    worker w(mm());
+    ASSERT_EQ(UCS_OK, w.status());
+    stream_check check(w, ID_DATA);
+    bool done = false;
+    w.on_message(ID_DONE, [&](const uint8_t *, size_t) { done = true; });
+
+    uct_mem_t *mem;
+    bytes packed(64);
+    ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 10000, 0, &mem));
+    packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
+    child.link().put_contact(w.where());
+    child.link().put(packed);
+    child.link().put_number(reinterpret_cast<uintptr_t>(mem->address));
+    ASSERT_TRUE(run_until({&w}, [&]() { return done; }));
+    EXPECT_EQ(NUM_MESSAGES, check.received());
+    EXPECT_EQ(pattern(77, 5000), bytes(static_cast<uint8_t *>(mem->address) + 100,
+                                       static_cast<uint8_t *>(mem->address) + 5100));
+    EXPECT_TRUE(names_of_ours("/dev/shm").empty());
+    w.tl->md.release(mem);
+    EXPECT_EQ(0, child.wait({&w}));
+}
+
+INSTANTIATE_TEST_SUITE_P(kinds, mm_backing_test, testing::Values("memfd", "posix", "sysv"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                             return std::string(info.param);
+                         });
+
+TEST(mm_test, settings_that_make_no_sense)
+{
+    const struct {
+        const char *name, *value;
+    } wrong[] = {{"UCX_MM_FIFO_SIZE", "100"},
+                 {"UCX_MM_FIFO_SIZE", "8"},
+                 {"UCX_MM_FIFO_SIZE", "131072"},
+                 {"UCX_MM_FIFO_ELEM_SIZE", "32"},
+                 {"UCX_MM_FIFO_RELEASE_FACTOR", "0"},
+                 {"UCX_MM_FIFO_RELEASE_FACTOR", "0.6"},
+                 {"UCX_MM_FIFO_RELEASE_FACTOR", "nan"},
+                 {"UCX_MM_FIFO_MAX_POLL", "0"},
+                 {"UCX_MM_SEG_SIZE", "16"},
+                 {"UCX_MM_BACKING", "disk"},
+                 {"UCX_MM_BACKING", ""},
+                 {"UCX_MM_FIFO_HUGETLB", "perhaps"}};
+
+    log_levels quiet("fatal");
+    for (const auto &w : wrong) {
+        variable v(w.name, w.value);
+        uct_md_t *md = nullptr;
+        EXPECT_NE(UCS_OK, uct_md_open(mm(), nullptr, &md)) << w.name << "=" << w.value;
+        EXPECT_EQ(nullptr, md);
+    }
+}
+
+TEST(mm_test, settings_of_other_names_and_sizes)
+{
+    constexpr uint64_t NUM_MESSAGES = 3000;
+
+    for (const char *size : {"16", "64", "4096"}) {
+        for (const char *factor : {"0.01", "0.5"}) {
+            variable fifo_size("UCX_POSIX_FIFO_SIZE", size); /* as users of UCX know it */
+            variable release("UCX_MM_FIFO_RELEASE_FACTOR", factor);
+            variable elem_size("UCX_MM_FIFO_ELEM_SIZE", "128");
+            variable huge("UCX_MM_FIFO_HUGETLB", "try");
+            variable seg_size("UCX_MM_SEG_SIZE", "8256");
+            worker a(mm()), b(mm());
+            ASSERT_EQ(UCS_OK, a.status());
+            ASSERT_EQ(UCS_OK, b.status());
+            stream_check check(b, ID_DATA);
+            uct_ep_t *ep     = a.connect(b.where());
+            const size_t max = a.limits(UCT_OP_AM_SHORT).max;
+            EXPECT_LE(max, 8256u);
+            for (uint64_t i = 0; i < NUM_MESSAGES; ++i) {
+                bytes data = numbered(i, length_of(i, max));
+                if (data.size() > max) { /* nothing so long can be sent through 16 lines */
+                    break;
+                }
+                ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, ID_DATA, data));
+            }
+            EXPECT_TRUE(run_until({&a, &b}, [&]() { return check.received() > 0; }));
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ cost */
+
+TEST(mm_test, an_idle_interface_is_small)
+{
+    worker w(mm());
+    size_t shared, private_memory;
+
+    w.tl->iface.memory_used(w.iface, &shared, &private_memory);
+    EXPECT_LE(shared, 1u << 20);
+    EXPECT_LE(private_memory, 2u << 20);
+    EXPECT_LE(w.where().address.size(), 10u);
+    EXPECT_LE(w.tl->ep_size, 2048u);
+}
+
+TEST(mm_test, endpoints_ask_nothing_of_the_system)
+{
+    worker w(mm()), other(mm());
+    const contact where = other.where();
+    sys_meter meter;
+    const size_t before = meter.system_calls();
+    std::vector<uct_ep_t *> eps(100);
+
+    for (uct_ep_t *&ep : eps) {
+        ASSERT_EQ(UCS_OK, uct_ep_open(w.iface, where.uid.data(), where.address.data(),
+                                      where.address.size(), nullptr, &ep));
+    }
+    EXPECT_EQ(before, meter.system_calls());
+    for (uct_ep_t *ep : eps) {
+        uct_ep_close(ep);
+    }
+}
+
+/* More peers than are looked at each time: all are heard. */
+TEST(mm_test, many_workers_in_one_process)
+{
+    constexpr unsigned NUM = 48, ROUNDS = 20;
+    std::vector<std::unique_ptr<worker>> workers;
+    std::vector<worker *> all;
+    std::vector<std::vector<uct_ep_t *>> eps(NUM);
+    std::vector<unsigned> received(NUM);
+    seeded_random rnd(15);
+
+    for (unsigned i = 0; i < NUM; ++i) {
+        workers.push_back(std::make_unique<worker>(mm()));
+        all.push_back(workers.back().get());
+        ASSERT_EQ(UCS_OK, workers[i]->status());
+        workers[i]->on_message(ID_DATA, [&received, i](const uint8_t *, size_t) { ++received[i]; });
+    }
+    for (unsigned i = 0; i < NUM; ++i) {
+        for (unsigned k = 0; k < NUM; ++k) {
+            eps[i].push_back(workers[i]->connect(workers[k]->where()));
+        }
+    }
+    for (unsigned round = 0; round < ROUNDS; ++round) {
+        for (unsigned i = 0; i < NUM; ++i) {
+            for (unsigned k = 0; k < NUM; ++k) {
+                ASSERT_EQ(UCS_OK, send(all, eps[i][k], way::SHORT, ID_DATA,
+                                       numbered(round, rnd.below(300))));
+            }
+        }
+    }
+    EXPECT_TRUE(run_until(all, [&]() {
+        return std::accumulate(received.begin(), received.end(), 0u) == NUM * NUM * ROUNDS;
+    }));
+
+    /* silent for long, and then a single word from each */
+    for (unsigned i = 0; i < 5000; ++i) {
+        workers[0]->progress();
+    }
+    received[0] = 0;
+    for (unsigned i = 0; i < NUM; ++i) {
+        ASSERT_EQ(UCS_OK, send({}, eps[i][0], way::SHORT, ID_DATA, numbered(0, 8)));
+    }
+    EXPECT_TRUE(run_until({all[0]}, [&]() { return received[0] == NUM; }));
+}
+
+/* ------------------------------------------------------------------ sleeping */
+
+/* A sender that is out of credit sleeps until there is some. */
+TEST(mm_test, sleeping_for_credit)
+{
+    constexpr unsigned ROUNDS = 300;
+    peer_process child([](channel &parent) {
+        worker w(mm());
+        uint64_t received = 0;
+        w.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+        parent.put_contact(w.where());
+        std::mt19937 rnd(3);
+        EXPECT_TRUE(run_until({&w}, [&]() {
+            if ((rnd() % 3) == 0) {
+                usleep(rnd() % 200);
+            }
+            return received == ROUNDS * 200;
+        }));
+        parent.put_number(received);
+    });
+    worker w(mm());
+    uct_ep_t *ep   = w.connect(child.link().get_contact());
+    uint64_t sent  = 0;
+    unsigned slept = 0;
+    const int fd   = w.tl->iface.event_fd(w.iface);
+    ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DATA, numbered(0, 8)));
+    ++sent;
+
+    while (sent < ROUNDS * 200) {
+        const bytes data = numbered(sent, 8);
+        if (post(ep, way::SHORT, ID_DATA, data, 0, nullptr) == UCS_OK) {
+            ++sent;
+            continue;
+        }
+        bool taken = false;
+        pending request([&]() {
+            const ucs_status_t status = post(ep, way::SHORT, ID_DATA, data, 0, nullptr);
+            taken                     = (status == UCS_OK);
+            return status;
+        });
+        uct_ep_pending_add(ep, &request.base);
+        while (!taken) {
+            if ((w.progress() == 0) && (w.tl->iface.event_arm(w.iface) == UCS_OK)) {
+                struct pollfd p = {fd, POLLIN, 0};
+                ASSERT_EQ(1, poll(&p, 1, 10000)) << "nobody woke the sender after " << sent;
+                ++slept;
+            }
+        }
+        ++sent;
+    }
+    EXPECT_GT(slept, 0u);
+    EXPECT_EQ(sent, child.link().get_number());
+    EXPECT_EQ(0, child.wait({&w}));
+}
+
+/* ------------------------------------------------------------------ memory of others */
+
+/* Where /proc does not lead to the owner's descriptor, the owner is asked for it. */
+TEST(mm_test, memory_by_asking_its_owner)
+{
+    peer_process child([](channel &parent) {
+        worker w(mm());
+        uct_ep_t *ep           = w.connect(parent.get_contact());
+        const uint64_t address = parent.get_number();
+        const bytes data       = pattern(3, 8000);
+        bytes packed;
+        uct_rkey_t *rkey;
+        ASSERT_TRUE(parent.get(packed));
+        ASSERT_EQ(UCS_OK, w.tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
+        ASSERT_EQ(UCS_OK, ucs_fault_set("open", "1+:EACCES"));
+
+        void *ptr;
+        ASSERT_EQ(UCS_ERR_NO_RESOURCE, w.tl->md.rkey_ptr(rkey, address, 8000, &ptr)) << "asked";
+        EXPECT_EQ(UCS_OK, persist({&w}, [&]() {
+            return ep->ops->put_short(ep, data.data(), data.size(), address, rkey);
+        }));
+        ASSERT_EQ(UCS_OK, w.tl->md.rkey_ptr(rkey, address, 8000, &ptr));
+        EXPECT_EQ(0, memcmp(ptr, data.data(), data.size()));
+        w.tl->md.rkey_release(rkey);
+
+        /* memory that is gone */
+        parent.put_number(1);
+        ASSERT_TRUE(parent.get(packed));
+        ASSERT_EQ(UCS_OK, w.tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, persist({&w}, [&]() {
+            return w.tl->md.rkey_ptr(rkey, address, 1, &ptr);
+        }));
+        w.tl->md.rkey_release(rkey);
+        ucs_fault_clear(nullptr);
+        ASSERT_EQ(UCS_OK, w.tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, persist({&w}, [&]() {
+            return w.tl->md.rkey_ptr(rkey, address, 1, &ptr);
+        })) << "by /proc neither";
+        w.tl->md.rkey_release(rkey);
+        parent.put_number(2);
+    });
+    const auto next = [&](worker &w) {
+        run_until({&w}, [&]() {
+            struct pollfd p = {child.link().fd(), POLLIN, 0};
+            return poll(&p, 1, 0) == 1;
+        });
+        return child.link().get_number();
+    };
+    worker w(mm());
+    uct_mem_t *mem;
+    bytes packed(64);
+
+    ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 8000, 0, &mem));
+    packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
+    child.link().put_contact(w.where());
+    child.link().put_number(reinterpret_cast<uintptr_t>(mem->address));
+    child.link().put(packed);
+    EXPECT_EQ(1u, next(w));
+    EXPECT_EQ(0, memcmp(mem->address, pattern(3, 8000).data(), 8000));
+    w.tl->md.release(mem);
+    child.link().put(packed);
+    EXPECT_EQ(2u, next(w));
+    EXPECT_EQ(0, child.wait({&w}));
+}
+
+} // namespace
