@@ -99,7 +99,8 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
 
     header = htole64(header);
     if (ucs_unlikely(length > UCT_MM_INLINE_MAX) &&
-        (length <= UCT_MM_INLINE_MAX + UCT_MM_REST_DATA) && uct_mm_writer_has_credit(&ep->writer, 2)) {
+        (length <= UCT_MM_INLINE_MAX + UCT_MM_REST_DATA) &&
+        uct_mm_writer_has_credit(&ep->writer, 2)) {
         uct_mm_writer_send_two(&ep->writer, id, header, payload, length);
         return uct_mm_ep_sent(ep);
     }

@@ -3,8 +3,8 @@
  * Allocated memory is a segment of its own. A remote key tells whose it is and which: a peer opens
  * the owner's descriptor through /proc, and checks by device and inode that it has got the very
  * object that the key names. Where /proc does not lead there (another process namespace, a process
- * that cannot be looked into), it asks the owner's interface for the descriptor. Then each access is
- * a copy or an atomic instruction.
+ * that cannot be looked into), it asks the owner's interface for the descriptor. Then each access
+ * is a copy or an atomic instruction.
  *
  * The mapping is made by the first use of a key and lasts as long as the key.
  *

@@ -372,7 +372,7 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
     uint32_t part;
 
     while ((left > 0) && uct_mm_line_await(line, seq)) {
-        /* Whole lines, also the last: the buffers have room for it, and a copy of fixed size is short. */
+        /* Whole lines, also the last: the buffers have room, and a copy of fixed size is short. */
         memcpy(dest, uct_mm_line_rest(line), UCT_MM_REST_DATA);
         part  = ucs_min(left, (uint32_t)UCT_MM_REST_DATA);
         dest += part;

@@ -115,9 +115,9 @@ int uct_mm_writer_wish(uct_mm_writer_t *writer, uint32_t count);
 ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const void *header,
                                      size_t header_length, const void *payload, size_t length);
 
-/* Sends an 8-byte header and UCT_MM_INLINE_MAX + 1 to UCT_MM_INLINE_MAX + UCT_MM_REST_DATA bytes: two lines, for
- * which there is credit. The second line goes first: the receiver looks at nothing but the first,
- * and its processor fetches both at once (8 % less time on Sapphire Rapids). */
+/* Sends an 8-byte header and UCT_MM_INLINE_MAX + 1 to UCT_MM_INLINE_MAX + UCT_MM_REST_DATA bytes:
+ * two lines, for which there is credit. The second line goes first: the receiver looks at nothing
+ * but the first, and its processor fetches both at once (8 % less time on Sapphire Rapids). */
 void uct_mm_writer_send_two(uct_mm_writer_t *writer, unsigned id, uint64_t header,
                             const uint8_t *payload, size_t length);
 

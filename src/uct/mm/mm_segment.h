@@ -74,7 +74,8 @@ enum {
 ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *address,
                                    size_t length, unsigned flags, uct_mm_segment_t **segment_p);
 
-/* Takes another reference to a segment that this process has mapped. UCS_ERR_NO_ELEM: it has not. */
+/* Takes another reference to a segment that this process has mapped. UCS_ERR_NO_ELEM: it has
+ * not. */
 ucs_status_t uct_mm_segment_find(uct_mm_backing_t backing, uint64_t device, uint64_t inode,
                                  uct_mm_segment_t **segment_p);
 

@@ -1,5 +1,5 @@
-/* Halyard: shared memory between processes: killed and hostile peers, strangers at the door, shortage
- * of descriptors and memory, sleeping for credit, and what an idle interface may cost.
+/* Halyard: shared memory between processes: killed and hostile peers, strangers at the door,
+ * shortage of descriptors and memory, sleeping for credit, and what an idle interface may cost.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -65,7 +65,8 @@ bytes numbered(uint64_t number, size_t length)
 /* Lengths of one line, of several, and the longest. */
 size_t length_of(uint64_t number, size_t max)
 {
-    return ((number % 32) == 0) ? max : 8 + (number * 2654435761u) % (((number % 4) == 0) ? 2000 : 60);
+    return ((number % 32) == 0) ? max :
+                                  8 + (number * 2654435761u) % (((number % 4) == 0) ? 2000 : 120);
 }
 
 /* Checks one stream of messages: each follows the one before and is whole. */
@@ -266,7 +267,8 @@ protected:
     int knock() const
     {
         struct sockaddr_un address;
-        const socklen_t length = uct_mm_socket_address(uct_mm_iface(m_worker.iface)->name, &address);
+        const uint64_t name    = uct_mm_iface(m_worker.iface)->name;
+        const socklen_t length = uct_mm_socket_address(name, &address);
         const int fd           = uct_mm_socket_create();
 
         EXPECT_EQ(0, connect(fd, reinterpret_cast<sockaddr *>(&address), length));

@@ -1,5 +1,5 @@
-/* Halyard: the ring of lines of mm by itself: random messages against a model, two threads, positions
- * that wrap, writers that stop amid a message, and memory full of anything.
+/* Halyard: the ring of lines of mm by itself: random messages against a model, two threads,
+ * positions that wrap, writers that stop amid a message, and memory full of anything.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -124,9 +124,21 @@ size_t random_length(seeded_random &rnd, size_t max)
     }
 }
 
-/* Sends by one of the two functions, cut into entries in some way. */
+/* Sends by one of the three functions, cut into entries in some way. */
 ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const message &m)
 {
+    constexpr size_t TWO_MIN = UCT_MM_FIRST_DATA + 1, TWO_MAX = TWO_MIN + UCT_MM_REST_DATA - 1;
+
+    if ((m.data.size() >= TWO_MIN) && (m.data.size() <= TWO_MAX) && rnd.one_in(2)) {
+        if (!uct_mm_writer_has_room(writer, 2)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        uint64_t header;
+        memcpy(&header, m.data.data(), sizeof(header));
+        uct_mm_writer_send_two(writer, m.id, header, m.data.data() + sizeof(header),
+                               m.data.size() - sizeof(header));
+        return UCS_OK;
+    }
     if (rnd.one_in(2)) {
         const size_t header = rnd.below(std::min<size_t>(m.data.size(), UCT_MM_FIRST_DATA) + 1);
         return uct_mm_writer_send_pair(writer, m.id, m.data.data(), header, m.data.data() + header,
@@ -304,7 +316,7 @@ TEST(mm_ring, wish_for_credit_is_not_lost)
     receiver.join();
 }
 
-/* The writer stops after any number of lines: others are not held up, and what comes later counts. */
+/* The writer stops after any number of lines: others are not held up, what comes later counts. */
 TEST(mm_ring, a_message_that_stops_amid_is_resumed)
 {
     ring_bench whole(128, 32), bench(128, 32);
