@@ -17,6 +17,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_request_t *send)
             continue;
         }
         if (--req->flush.remaining == 0) {
+            req->flush.status = (req->flush.ep != NULL) ? send->send.peer->status : UCS_OK;
             ucs_list_del(&req->list);
             req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
             ucp_request_add_work(req); /* its callback comes after that of the send */
@@ -26,11 +27,8 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_request_t *send)
 
 void ucp_flush_work(ucp_request_t *req)
 {
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status = req->flush.status;
 
-    if (req->flush.ep != NULL) {
-        status = req->flush.peer->status;
-    }
     if (req->kind == UCP_REQUEST_CLOSE) {
         ucp_ep_free(req->flush.ep);
         status = UCS_OK; /* a peer that has gone is no reason not to be closed */
@@ -58,7 +56,7 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep, const ucp_r
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     req->flush.ep        = ep;
-    req->flush.peer      = (ep != NULL) ? ep->peer : NULL;
+    req->flush.status    = (ep != NULL) ? ep->peer->status : UCS_OK;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
     req->length          = 0;

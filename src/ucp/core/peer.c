@@ -23,8 +23,12 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
 {
     uint64_t id      = ucp_uid_id(address->uid);
     ucp_peer_t *peer = ucp_peer_find(worker, id);
+    const uint8_t *known = (peer != NULL) ? peer->uid : (id == ucp_uid_id(worker->uid)) ? worker->uid : NULL;
     ucs_status_t status;
 
+    if ((known != NULL) && (memcmp(address->uid, known, UCT_UID_LEN) != 0)) {
+        return UCS_ERR_INVALID_ADDR; /* half of a known identity, our own perhaps, with another half */
+    }
     if (peer != NULL) {
         *peer_p = peer;
         return UCS_OK;

@@ -112,9 +112,9 @@ typedef enum {
 /* Flush of one endpoint or of the worker; also the close that ends with it. */
 typedef struct {
     ucp_ep_h        ep;        /* NULL: the worker; may be gone before the end of a flush */
-    ucp_peer_t     *peer;      /* of ep */
     uint64_t        sn;        /* operations before this one count */
     size_t          remaining;
+    ucs_status_t    status;    /* of ep's peer when none remained */
 } ucp_flush_request_t;
 
 struct ucp_request {

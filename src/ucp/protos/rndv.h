@@ -30,6 +30,13 @@ void ucp_rndv_recv_work(ucp_request_t *req);
  * the call. */
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 
+/* True if single copies to the peer are plain copies in this process, where a wrong address kills: then both
+ * sides of a transfer are requests of this worker, and are checked against each other. */
+UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
+{
+    return peer->lanes[UCP_LANE_COPY]->iface->tl->kind == UCT_TL_KIND_SELF;
+}
+
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
 /* Claims by two processes on one transfer of num_grains: the word counts grains taken from the front (low half)

@@ -146,6 +146,19 @@ static void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t leng
     ucp_rndv_send_rtr(req, offset, length, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
 }
 
+/* Our own send that the bytes come from: gone, or never was? */
+static int ucp_rndv_source_is_gone(const ucp_request_t *req)
+{
+    const ucp_request_t *send;
+
+    if (ucs_likely(!ucp_rndv_copies_here(req->recv.peer))) {
+        return 0;
+    }
+    send = ucs_ptr_map_get(&req->worker->ids, req->recv.send_id);
+    return (send == NULL) || (send->kind != UCP_REQUEST_TAG_SEND) || !ucp_dt_is_contig(send->datatype) ||
+           ((uintptr_t)send->buffer != req->recv.remote_addr) || (send->length < req->recv.total);
+}
+
 static void ucp_rndv_recv_get_step(ucp_request_t *req)
 {
     size_t length = ucs_min(req->recv.total - req->recv.offset, UCP_RNDV_GET_CHUNK);
@@ -193,6 +206,10 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
 
 void ucp_rndv_recv_work(ucp_request_t *req)
 {
+    if ((req->recv.step != UCP_RECV_WAIT) && ucs_unlikely(ucp_rndv_source_is_gone(req))) {
+        ucp_request_complete(req, UCS_ERR_CANCELED);
+        return;
+    }
     switch (req->recv.step) {
     case UCP_RECV_GET:
         ucp_rndv_recv_get_step(req);

@@ -275,6 +275,19 @@ static ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, cons
     return req;
 }
 
+/* Our own receive that the bytes go to: is it there, and as large as the range? */
+static int ucp_rndv_target_is_there(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)
+{
+    const ucp_request_t *recv;
+
+    if ((req->send.peer->copy_state == UCP_COPY_NONE) || !ucp_rndv_copies_here(req->send.peer)) {
+        return 1;
+    }
+    recv = ucs_ptr_map_get(&req->worker->ids, rtr->recv_id);
+    return (recv != NULL) && (recv->kind == UCP_REQUEST_TAG_RECV) && ucp_dt_is_contig(recv->datatype) &&
+           ((uintptr_t)recv->buffer == rtr->address) && (rtr->offset + rtr->length <= recv->recv.total);
+}
+
 static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)
 {
     if ((rtr->offset > req->length) || (rtr->length > req->length - rtr->offset)) {
@@ -282,7 +295,8 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     }
     switch (rtr->flags & UCP_WIRE_RTR_MODE) {
     case UCP_WIRE_RTR_PUT:
-        return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype);
+        return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype) &&
+               ucp_rndv_target_is_there(req, rtr);
     case UCP_WIRE_RTR_BOTH:
         return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) && (rtr->offset == 0);
     case UCP_WIRE_RTR_DATA: /* while we write, or already send what we could not write, it is for later */
