@@ -24,6 +24,7 @@ gtest_sources = \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
+	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_tag.cc \
 	test/gtest/ucp/test_tag_match.cc \
@@ -68,7 +69,8 @@ gtest_sources = \
 	test/gtest/uct/test_mm_segment.cc \
 	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
-	test/gtest/uct/world.h
+	test/gtest/uct/world.h \
+	test/gtest/wire/test_wire.cc
 
 check_PROGRAMS += test/gtest/gtest
 test_gtest_gtest_SOURCES = $(gtest_sources)
