@@ -29,7 +29,7 @@ void ucp_ep_untrack(ucp_request_t *req)
     --req->send.ep->num_requests;
     --worker->num_sends;
     if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
-        ucp_flush_send_ended(worker, req);
+        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn);
     }
 }
 
@@ -93,7 +93,7 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
         return;
     }
     ep->is_reported = 1;
-    if (ep->err_cb == NULL) {
+    if ((ep->err_cb == NULL) || (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
         ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name, ucs_status_string(ep->peer->status));
         return;
     }
@@ -103,11 +103,15 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
 
 unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
 {
+    ucs_list_link_t due;
     unsigned count = 0;
     ucp_ep_t *ep;
 
-    while (!ucs_list_is_empty(&worker->failed_eps)) {
-        ep = ucs_list_head(&worker->failed_eps, ucp_ep_t, failed_list);
+    /* A handler may make an endpoint to the same dead peer: its turn is the next call. */
+    ucs_list_head_init(&due);
+    ucs_list_splice_tail(&due, &worker->failed_eps);
+    while (!ucs_list_is_empty(&due)) {
+        ep = ucs_list_head(&due, ucp_ep_t, failed_list);
         ucs_list_del(&ep->failed_list);
         ++count;
         if (!ep->is_closing) {
@@ -119,20 +123,28 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
 
 /* ---- public ---- */
 
+/* Takes over what the mask names; the rest stays. */
 static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
 {
     uint64_t mask = params->field_mask;
 
-    ep->err_mode = (mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) ? params->err_mode : UCP_ERR_HANDLING_MODE_NONE;
+    if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) {
+        ep->err_mode = params->err_mode;
+    }
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLER) {
-        ep->err_cb  = params->err_handler.cb;
-        ep->err_arg = params->err_handler.arg;
+        ep->err_cb = params->err_handler.cb;
+        if (!ep->has_user_data) {
+            ep->err_arg = params->err_handler.arg;
+        }
     }
     if (mask & UCP_EP_PARAM_FIELD_USER_DATA) {
-        ep->user_data = params->user_data;
-        ep->err_arg   = params->user_data;
+        ep->user_data     = params->user_data;
+        ep->err_arg       = params->user_data; /* in place of the handler's own */
+        ep->has_user_data = 1;
     }
-    ucp_entity_name(ep->name, (mask & UCP_EP_PARAM_FIELD_NAME) ? params->name : NULL, ep);
+    if (mask & UCP_EP_PARAM_FIELD_NAME) {
+        ucp_entity_name(ep->name, params->name, ep);
+    }
 }
 
 ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
@@ -179,6 +191,8 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
     ucs_list_head_init(&ep->failed_list);
     ucs_list_add_tail(&worker->eps, &ep->list);
     ucs_list_add_tail(&peer->eps, &ep->peer_list);
+    ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
+    ucp_entity_name(ep->name, NULL, ep);
     ucp_ep_set_params(ep, params);
     if (peer->status != UCS_OK) {
         ep->short_limit = 0;

@@ -27,6 +27,7 @@ typedef struct ucp_ep {
     void                    *err_arg;
     void                    *user_data;
     char                     name[UCP_ENTITY_NAME_MAX];
+    uint8_t                  has_user_data; /* which err_arg then is */
     uint8_t                  is_closing;
     uint8_t                  is_reported;   /* the error handler has run, or is due */
     uint8_t                  is_freed;      /* amid a purge, which frees it at its end */

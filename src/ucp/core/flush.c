@@ -8,16 +8,17 @@
 
 #include <ucp/core/flush.h>
 
-void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_request_t *send)
+void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer, uint64_t sn)
 {
     ucp_request_t *req, *next;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
-        if (((req->flush.ep != NULL) && (req->flush.ep != send->send.ep)) || (send->send.sn >= req->flush.sn)) {
+        if ((sn >= req->flush.sn) ||
+            ((req->flush.ep != NULL) && ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.ep->peer != peer)))) {
             continue;
         }
         if (--req->flush.remaining == 0) {
-            req->flush.status = (req->flush.ep != NULL) ? send->send.peer->status : UCS_OK;
+            req->flush.status = (req->flush.ep != NULL) ? peer->status : UCS_OK;
             ucs_list_del(&req->list);
             req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
             ucp_request_add_work(req); /* its callback comes after that of the send */
@@ -39,7 +40,8 @@ void ucp_flush_work(ucp_request_t *req)
 ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep, const ucp_request_param_t *param,
                                  ucp_request_kind_t kind)
 {
-    size_t remaining = (ep != NULL) ? ep->num_requests : worker->num_sends;
+    size_t remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
+                       worker->num_sends + worker->num_controls;
     ucp_request_t *req;
 
     if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {

@@ -1,5 +1,8 @@
 /* Halyard: flush and close: waiting for the sends that were posted before.
  *
+ * Answers (ATS, FIN, RTR) that wait for a connection count as sends: who closes an endpoint may never progress
+ * again, and the peer's requests end by them.
+ *
  * A flush ends when every send that was in flight on its endpoint (or on the worker) at the time of the
  * call has ended; what was handed to a transport is then at the peer. Sends posted later do not delay it.
  *
@@ -10,8 +13,9 @@
 
 #include <ucp/core/ep.h>
 
-/* A tracked send ended: counts down the flushes that wait for it. */
-void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_request_t *send);
+/* A tracked send of `ep`, or (ep NULL) a queued answer to `peer`, with number sn has ended: counts down the flushes
+ * that wait for it. */
+void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer, uint64_t sn);
 
 /* The end of a flush or close, from progress. */
 void ucp_flush_work(ucp_request_t *req);

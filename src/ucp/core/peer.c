@@ -7,7 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
-#include <ucp/core/ep.h>
+#include <ucp/core/flush.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wireup/lanes.h>
 #include <ucs/debug/log.h>
@@ -59,6 +59,20 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
 
 /* ---- queued control messages ---- */
 
+/* The end of a queued message, sent or not. */
+static void ucp_control_end(ucp_control_t *control)
+{
+    ucp_peer_t *peer     = control->peer;
+    ucp_worker_t *worker = peer->worker;
+
+    --peer->num_controls;
+    --worker->num_controls;
+    if (!ucs_list_is_empty(&worker->flushes)) {
+        ucp_flush_send_ended(worker, NULL, peer, control->sn);
+    }
+    ucs_mpool_put(control);
+}
+
 static ucs_status_t ucp_control_retry(uct_pending_t *pending)
 {
     ucp_control_t *control = ucs_container_of(pending, ucp_control_t, pending);
@@ -69,7 +83,7 @@ static ucs_status_t ucp_control_retry(uct_pending_t *pending)
     if (status == UCS_ERR_NO_RESOURCE) {
         return status;
     }
-    ucs_mpool_put(control); /* an error is the endpoint's: its failure is reported by the transport */
+    ucp_control_end(control); /* an error is the endpoint's: its failure is reported by the transport */
     return UCS_OK;
 }
 
@@ -95,9 +109,12 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_
     ucs_assert(length <= UCP_CONTROL_MAX);
     control->pending.func = ucp_control_retry;
     control->peer         = peer;
+    control->sn           = peer->worker->send_sn++;
     control->id           = (uint8_t)id;
     control->length       = (uint8_t)length;
     memcpy(control->data, msg, length);
+    ++peer->num_controls;
+    ++peer->worker->num_controls;
     uct_ep_pending_add(lane, &control->pending);
 }
 
@@ -138,7 +155,7 @@ static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
     ucp_request_t *req;
 
     if (pending->func == ucp_control_retry) {
-        ucs_mpool_put(ucs_container_of(pending, ucp_control_t, pending));
+        ucp_control_end(ucs_container_of(pending, ucp_control_t, pending));
     } else {
         req        = ucs_container_of(pending, ucp_request_t, send.pending);
         req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
@@ -170,7 +187,9 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
         ucs_list_del(&ep->peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
-        ep->short_limit = 0;
+        if (ep->short_limit != 0) { /* 0 from the start where the worker has a lock, and read without it */
+            ep->short_limit = 0;
+        }
         ucp_ep_report_failure(ep);
         ucp_ep_purge(ep, status, 1); /* may free it */
     }

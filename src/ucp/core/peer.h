@@ -28,6 +28,7 @@ typedef enum {
 typedef struct {
     uct_pending_t pending;
     ucp_peer_t   *peer;
+    uint64_t      sn;     /* among the worker's sends, for flush */
     uint8_t       id;
     uint8_t       length;
     uint8_t       data[UCP_CONTROL_MAX];
@@ -40,6 +41,7 @@ struct ucp_peer {
     ucp_proto_config_t   *proto;       /* thresholds for these lanes */
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
+    size_t                num_controls; /* that wait for resources */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;

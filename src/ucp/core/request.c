@@ -208,7 +208,7 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
 
 void ucp_request_free(void *request)
 {
-    ucp_request_give_back(request, UCP_REQUEST_CALLBACK);
+    ucp_request_give_back(request, UCP_REQUEST_CALLBACK | UCP_REQUEST_TAG_INFO);
 }
 
 void ucp_request_release(void *request)
@@ -224,6 +224,7 @@ void *ucp_request_alloc(ucp_worker_h worker)
     req = ucs_mpool_get(&worker->requests);
     if (req != NULL) {
         req->worker = worker;
+        req->kind   = UCP_REQUEST_NONE;
         atomic_store_explicit(&req->flags, UCP_REQUEST_COMPLETED, memory_order_relaxed);
     }
     ucp_worker_unlock(worker);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define UCP_DRAIN_NS        100000000ul /* longest that destroying a worker waits for its last answers to leave */
 #define UCP_MAX_AM_HEADER   4096
 #define UCP_MAX_INFO_STRING 128
 /* Clients copy this much from the address of an address, whatever its length. */
@@ -125,6 +126,22 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     }
 }
 
+/* The gate is changed with the lock held only; relaxed because the lock orders all else. */
+static unsigned ucp_worker_gate(const ucp_worker_t *worker)
+{
+    return atomic_load_explicit(&worker->gate, memory_order_relaxed);
+}
+
+static void ucp_worker_gate_set(ucp_worker_t *worker, unsigned bits)
+{
+    atomic_store_explicit(&worker->gate, ucp_worker_gate(worker) | bits, memory_order_relaxed);
+}
+
+static void ucp_worker_gate_clear(ucp_worker_t *worker, unsigned bits)
+{
+    atomic_store_explicit(&worker->gate, ucp_worker_gate(worker) & ~bits, memory_order_relaxed);
+}
+
 void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
 {
     unsigned i;
@@ -140,7 +157,7 @@ void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
     worker->active[worker->num_active].progress = iface->tl->iface.progress;
     worker->active[worker->num_active].iface    = iface;
     ++worker->num_active;
-    worker->gate &= ~(unsigned)UCP_GATE_NO_IFACE;
+    ucp_worker_gate_clear(worker, UCP_GATE_NO_IFACE);
 }
 
 /* ---- life ---- */
@@ -208,7 +225,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     }
 
     worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
-    worker->gate         = UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0);
+    ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0));
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(&worker->lock.mutex, &attr);
@@ -246,6 +263,20 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
     ucp_tag_match_drop_expected(tm);
 }
 
+/* Answers that wait for a connection are the end of somebody's request: give them a moment to leave. A peer that
+ * does not progress cannot hold us longer. */
+static void ucp_worker_drain_controls(ucp_worker_t *worker)
+{
+    uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
+    unsigned i;
+
+    while ((worker->num_controls > 0) && (ucs_sys_clock_ns() < deadline_ns)) {
+        for (i = 0; i < worker->num_active; ++i) {
+            worker->active[i].progress(worker->active[i].iface);
+        }
+    }
+}
+
 void ucp_worker_destroy(ucp_worker_h worker)
 {
     uint64_t *value;
@@ -254,6 +285,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     size_t pos = 0;
     unsigned i;
 
+    ucp_worker_drain_controls(worker);
     ucp_worker_drop_requests(worker);
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ep->is_closing = 1;
@@ -330,15 +362,15 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
     unsigned count;
     unsigned i;
 
-    worker->gate |= UCP_GATE_PROGRESSING;
-    count         = worker->active[0].progress(worker->active[0].iface);
+    ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
+    count = worker->active[0].progress(worker->active[0].iface);
     for (i = 1; ucs_unlikely(i < worker->num_active); ++i) {
         count += worker->active[i].progress(worker->active[i].iface);
     }
     if (ucs_unlikely(worker->has_deferred)) {
         count += ucp_worker_run_deferred(worker);
     }
-    worker->gate &= ~(unsigned)UCP_GATE_PROGRESSING;
+    ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
     return count;
 }
 
@@ -347,8 +379,12 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
     unsigned count = 0;
 
     ucp_worker_lock(worker);
-    if (!(worker->gate & (UCP_GATE_PROGRESSING | UCP_GATE_NO_IFACE))) {
+    if (!(ucp_worker_gate(worker) & (UCP_GATE_PROGRESSING | UCP_GATE_NO_IFACE))) {
         count = ucp_worker_progress_all(worker);
+    } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
+        ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
+        count = ucp_worker_run_deferred(worker);
+        ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
     }
     ucp_worker_unlock(worker);
     return count;
@@ -356,7 +392,7 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
 
 unsigned ucp_worker_progress(ucp_worker_h worker)
 {
-    return ucs_likely(worker->gate == 0) ? ucp_worker_progress_all(worker) : ucp_worker_progress_gated(worker);
+    return ucs_likely(ucp_worker_gate(worker) == 0) ? ucp_worker_progress_all(worker) : ucp_worker_progress_gated(worker);
 }
 
 /* ---- address and query ---- */

@@ -49,7 +49,8 @@ enum {
 
 typedef struct ucp_worker {
     /* hot: progress and small messages */
-    unsigned           gate;               /* UCP_GATE_xx: 0: progress may run straight through */
+    _Atomic unsigned   gate;               /* UCP_GATE_xx: 0: progress may run straight through; looked at without
+                                            * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work or failed_eps may have entries */
     ucp_active_t       active[UCP_TL_MAX]; /* interfaces to progress */
@@ -76,6 +77,7 @@ typedef struct ucp_worker {
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     size_t             num_sends;          /* tracked sends in flight */
+    size_t             num_controls;       /* control messages that wait for resources */
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
     unsigned           num_proto;
 

@@ -206,7 +206,7 @@ ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_
         return NULL;
     }
 
-    if (ucp_tag_match_is_selective(tm, mask)) {
+    if ((mask & tm->hash_mask) == tm->hash_mask) { /* a search does not change what the hash is made for */
         ucs_list_for_each(desc, &tm->unexpected[ucp_tag_match_bucket(tm, tag)], bucket) {
             if (((desc->tag ^ tag) & mask) == 0) {
                 goto found;

@@ -18,7 +18,7 @@
 #include <ucs/ds/list.h>
 #include <ucs/ds/hash.h>
 
-#define UCP_TAG_SELECTIVE 40 /* mask bits from which a receive is found by hash */
+#define UCP_TAG_SELECTIVE 56 /* mask bits from which a receive is found by hash */
 
 typedef enum {
     UCP_TAG_MSG_EAGER,

@@ -61,6 +61,7 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
         return;
     }
     if (ucp_peer_get(worker, &info, &peer) == UCS_OK) { /* says itself what is wrong */
+        peer->is_gone        = 0; /* it may have been, and has come back */
         peer->hello_received = 1;
     }
 }
