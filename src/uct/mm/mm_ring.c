@@ -327,11 +327,11 @@ UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader)
     reader->seq  = (pos >> reader->shift) + 1;
 }
 
-/* Gives the lines back. Once a quantum, so the full order costs nothing that counts. */
-static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader)
+/* Gives the lines before `pos` back. Once a quantum, so the full order costs nothing that counts. */
+static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos)
 {
-    reader->released = reader->pos;
-    ucs_atomic_store_seq_cst(&reader->control->read_pos, reader->pos); /* R2, S4 */
+    reader->released = pos;
+    ucs_atomic_store_seq_cst(&reader->control->read_pos, pos); /* R2, S4 */
     if (ucs_unlikely(ucs_atomic_load_seq_cst(&reader->control->credit_wish) != 0)) { /* S4 */
         ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
         reader->attention |= UCT_MM_READER_SIGNAL;
@@ -380,6 +380,9 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
         ++pos;
         line  = &reader->lines[pos & reader->mask];
         seq   = (pos >> reader->shift) + 1;
+        if (ucs_unlikely((pos - reader->released) >= reader->quantum)) {
+            uct_mm_reader_release(reader, pos); /* the sender can begin the next message */
+        }
     }
 
     reader->line = line;
@@ -462,7 +465,7 @@ unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsi
         }
         ++count;
         if (ucs_unlikely((reader->pos - reader->released) >= reader->quantum)) {
-            uct_mm_reader_release(reader);
+            uct_mm_reader_release(reader, reader->pos);
         }
     } while ((count < max) && uct_mm_reader_ready(reader));
 
