@@ -70,6 +70,8 @@ bytes pattern(uint64_t number, size_t length)
 
 worker::worker(const uct_tl_t *tl_arg, bool locked) : tl(tl_arg)
 {
+    (void)ucs_global_opts(); /* as programs do first, and not by the first message of two threads */
+
     std::random_device random;
     for (auto &byte : uid) {
         byte = static_cast<uint8_t>(random());
