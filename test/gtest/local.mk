@@ -18,8 +18,10 @@ gtest_sources = \
 	test/gtest/mp/restrict.h \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
+	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_traffic.cc \
+	test/gtest/mp/test_unexpected.cc \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
 	test/gtest/ucp/test_context.cc \

@@ -11,6 +11,10 @@
 
 namespace mp {
 
+/* Calls in vain before others get the processor: some ten microseconds, more than an answer takes
+ * from a process that runs. */
+static constexpr unsigned IDLE_MAX = 500;
+
 static uint64_t pattern_word(uint64_t id, uint64_t index)
 {
     uint64_t x = (id * 0x9e3779b97f4a7c15ull) + (index * 0xbf58476d1ce4e5b9ull);
@@ -144,7 +148,7 @@ unsigned node::progress()
     const unsigned count = ucp_worker_progress(m_worker);
 
     m_idle = (count > 0) ? 0 : m_idle + 1;
-    if (m_idle >= 16) {
+    if (m_idle >= IDLE_MAX) {
         m_idle = 0;
         sched_yield();
     }
