@@ -65,9 +65,10 @@ static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t 
     return 0;
 }
 
-/* Predicted time of the role's operation through transport i, or a negative number and the reason. */
+/* Predicted time of the role's operation through transport i, or a negative number and the reason, which may stand in
+ * `storage`. */
 static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row,
-                             unsigned i, char reason[UCT_REASON_MAX])
+                             unsigned i, const char **reason_p, char storage[UCT_REASON_MAX])
 {
     ucp_worker_t *worker = peer->worker;
     const uct_tl_t *tl   = worker->context->tls[i].tl;
@@ -77,23 +78,24 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
     uct_limits_t limits;
 
     if (!row->has(tl)) {
-        snprintf(reason, UCT_REASON_MAX, "%s", row->missing);
+        *reason_p = row->missing;
         return -1;
     }
     if (worker->tls[i].iface == NULL) {
-        snprintf(reason, UCT_REASON_MAX, "%s", worker->tls[i].reason);
+        *reason_p = worker->tls[i].reason;
         return -1;
     }
     if (is_self != (tl->kind == UCT_TL_KIND_SELF)) {
-        snprintf(reason, UCT_REASON_MAX, is_self ? "not for a worker's own messages" : "only for a worker's own messages");
+        *reason_p = is_self ? "not for a worker's own messages" : "only for a worker's own messages";
         return -1;
     }
     if (!ucp_lane_find_entry(peer, address, i, &entry)) {
-        snprintf(reason, UCT_REASON_MAX, "not in the peer's address");
+        *reason_p = "not in the peer's address";
         return -1;
     }
     if (!is_self && (tl->iface.is_reachable != NULL) &&
-        !tl->iface.is_reachable(worker->tls[i].iface, entry.bytes, entry.length, same_node, reason)) {
+        !tl->iface.is_reachable(worker->tls[i].iface, entry.bytes, entry.length, same_node, storage)) {
+        *reason_p = storage;
         return -1;
     }
 
@@ -101,24 +103,40 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
     return limits.overhead_ns + limits.latency_ns + ((double)row->length / limits.bytes_per_ns);
 }
 
-static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address, ucp_lane_role_t role,
-                                  ucs_string_buffer_t *reasons)
+/* Why no transport serves a role, in one line. */
+static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row)
+{
+    char storage[512], reason_storage[UCT_REASON_MAX];
+    ucs_string_buffer_t text;
+    const char *reason = "";
+    unsigned i;
+
+    ucs_string_buffer_init_fixed(&text, storage, sizeof(storage));
+    for (i = 0; i < peer->worker->context->num_tls; ++i) {
+        if (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0) {
+            ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "", peer->worker->context->tls[i].tl->name,
+                                      reason);
+        }
+    }
+    ucs_log(row->required ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG, "no transport for %s to this peer (%s)",
+            row->name, ucs_string_buffer_cstr(&text));
+}
+
+static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address, ucp_lane_role_t role)
 {
     const ucp_lane_row_t *row = &ucp_lane_rows[role];
     ucp_worker_t *worker      = peer->worker;
     unsigned best             = UCP_NO_TL;
     double best_ns            = 0;
-    char reason[UCT_REASON_MAX];
+    char storage[UCT_REASON_MAX];
     ucp_address_entry_t entry;
+    const char *reason = "";
     unsigned i;
 
     for (i = 0; i < worker->context->num_tls; ++i) {
-        double time_ns = ucp_lane_score(peer, address, row, i, reason);
+        double time_ns = ucp_lane_score(peer, address, row, i, &reason, storage);
 
-        if (time_ns < 0) {
-            ucs_string_buffer_appendf(reasons, "%s%s: %s", (ucs_string_buffer_length(reasons) > 0) ? ", " : "",
-                                      worker->context->tls[i].tl->name, reason);
-        } else if ((best == UCP_NO_TL) || (time_ns < best_ns)) {
+        if ((time_ns >= 0) && ((best == UCP_NO_TL) || (time_ns < best_ns))) {
             best    = i;
             best_ns = time_ns;
         }
@@ -126,7 +144,8 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
 
     peer->lane_tl[role] = best;
     if (best == UCP_NO_TL) {
-        return UCS_ERR_UNREACHABLE;
+        ucp_lane_explain(peer, address, row);
+        return row->required ? UCS_ERR_UNREACHABLE : UCS_OK;
     }
     for (i = 0; i < (unsigned)role; ++i) {
         if (peer->lane_tl[i] == best) {
@@ -203,22 +222,12 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 
 ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address)
 {
-    ucs_string_buffer_t reasons;
     ucs_status_t status;
     ucp_lane_role_t role;
-    char storage[512];
 
     for (role = 0; role < UCP_LANE_LAST; ++role) {
-        ucs_string_buffer_init_fixed(&reasons, storage, sizeof(storage));
-        status = ucp_lane_open(peer, address, role, &reasons);
-        if (status == UCS_ERR_UNREACHABLE) {
-            if (ucp_lane_rows[role].required) {
-                ucs_error("no transport for %s to this peer (%s)", ucp_lane_rows[role].name,
-                          ucs_string_buffer_cstr(&reasons));
-                return status;
-            }
-            ucs_debug("no transport for %s (%s)", ucp_lane_rows[role].name, ucs_string_buffer_cstr(&reasons));
-        } else if (status != UCS_OK) {
+        status = ucp_lane_open(peer, address, role);
+        if (status != UCS_OK) {
             return status;
         }
     }
