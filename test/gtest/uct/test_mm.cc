@@ -228,6 +228,7 @@ TEST(mm_test, a_peer_that_writes_anything_hurts_itself_only)
             worker own(mm());
             uct_ep_t *ep = own.connect(parent.get_contact());
             ASSERT_EQ(UCS_OK, send({&own}, ep, way::SHORT, ID_DATA, numbered(0, 8)));
+            ASSERT_EQ(1u, parent.get_number());
             uct_mm_writer_t *writer = &uct_mm_ep(ep)->writer;
             auto *words             = reinterpret_cast<uint32_t *>(writer->control);
             const size_t count      = (2 + writer->mask + 1) * UCT_MM_LINE_SIZE / 4;
@@ -252,11 +253,13 @@ TEST(mm_test, a_peer_that_writes_anything_hurts_itself_only)
         });
         evil.link().put_contact(w.where());
         const uint64_t before = steady.received();
+        const uint64_t first  = garbage + 1;
+        ASSERT_TRUE(run_until({&w}, [&]() { return garbage == first; })) << "it begins well";
+        evil.link().put_number(1);
         ASSERT_TRUE(run_until({&w}, [&]() { return w.gone.size() > round; })) << "round " << round;
         EXPECT_EQ(0, evil.wait({&w}));
         ASSERT_TRUE(run_until({&w}, [&]() { return steady.received() > before + 100; }));
     }
-    EXPECT_GE(garbage, ROUNDS);
     EXPECT_EQ(ROUNDS, w.gone.size());
     honest.kill_now();
 }
