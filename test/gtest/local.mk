@@ -19,6 +19,9 @@ gtest_sources = \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
 	test/gtest/mp/test_beyond_4gib.cc \
+	test/gtest/mp/syscall_count.cc \
+	test/gtest/mp/syscall_count.h \
+	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \

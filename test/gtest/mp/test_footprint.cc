@@ -1,0 +1,201 @@
+/* Halyard: what an idle worker and an endpoint may cost: memory, system calls, bytes of address.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "node.h"
+#include "snapshot.h"
+#include "syscall_count.h"
+
+#include <cstring>
+#include <malloc.h>
+#include <unistd.h>
+
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr size_t   SHARED_MAX    = 1u << 20; /* of an idle worker */
+constexpr size_t   PRIVATE_MAX   = 2u << 20;
+constexpr size_t   ADDRESS_MAX   = 64;
+constexpr size_t   ENDPOINT_MAX  = 2048;     /* bytes */
+constexpr unsigned ENDPOINTS     = 1000;
+
+/* Where the identity lies in an address: each value is another peer. */
+constexpr size_t UID_OFFSET = 4;
+
+void run_alone(const std::function<void(self &)> &func)
+{
+    processes one(1);
+
+    one.start_all(func);
+    EXPECT_TRUE(one.join());
+    EXPECT_EQ(0u, one.log_lines()) << one.log();
+}
+
+/* Endpoints to peers that nobody ever talked to. */
+class stranger_endpoints {
+public:
+    explicit stranger_endpoints(self &me, node &n) : m_node(n), m_addresses(ENDPOINTS)
+    {
+        n.publish();
+        for (unsigned i = 0; i < ENDPOINTS; ++i) {
+            m_addresses[i].assign(me.own().address,
+                                  me.own().address + me.own().address_length);
+            for (unsigned k = 0; k < 16; ++k) {
+                m_addresses[i][UID_OFFSET + k] = static_cast<uint8_t>((i + 1) * (k + 7) * 2654435761u
+                                                                      >> 11);
+            }
+            memcpy(&m_addresses[i][UID_OFFSET], &i, sizeof(i));
+        }
+    }
+
+    void create()
+    {
+        ucp_ep_params_t params = {};
+
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        for (unsigned i = 0; i < ENDPOINTS; ++i) {
+            params.address = reinterpret_cast<const ucp_address_t *>(m_addresses[i].data());
+            m_failed += (ucp_ep_create(m_node.worker(), &params, &m_eps[i]) != UCS_OK);
+        }
+    }
+
+    void close()
+    {
+        for (ucp_ep_h ep : m_eps) {
+            m_node.close(ep);
+        }
+    }
+
+    unsigned failed() const
+    {
+        return m_failed;
+    }
+
+private:
+    node                             &m_node;
+    std::vector<std::vector<uint8_t>> m_addresses;
+    ucp_ep_h                          m_eps[ENDPOINTS];
+    unsigned                          m_failed = 0;
+};
+
+} // namespace
+
+TEST(footprint, memory_of_an_idle_worker)
+{
+    run_alone([](self &me) {
+        const mp::memory_use before = mp::memory_of_self();
+        node n(me);
+
+        n.publish();
+        for (unsigned i = 0; i < 100000; ++i) {
+            ucp_worker_progress(n.worker());
+        }
+        const mp::memory_use after = mp::memory_of_self();
+
+        printf("[          ] idle worker: %zu KiB shared, %zu KiB private\n",
+               (after.shared_size - before.shared_size) / 1024,
+               (after.anonymous - before.anonymous) / 1024);
+        EXPECT_LE(after.shared_size - before.shared_size, SHARED_MAX);
+        EXPECT_GT(after.shared_size, before.shared_size); /* or else it is measured wrongly */
+        if (mp::slowness() > 1) {
+            GTEST_SKIP() << "private memory is the sanitizer's";
+        }
+        EXPECT_LE(after.anonymous - before.anonymous, PRIVATE_MAX);
+        EXPECT_GT(after.anonymous, before.anonymous);
+    });
+}
+
+/* Memory of a pair that has exchanged all kinds of messages: what peers cost each other. */
+TEST(footprint, memory_of_a_pair)
+{
+    processes both(2);
+
+    both.start_all([](self &me) {
+        std::vector<uint8_t> buffer(1u << 20);
+        memset(buffer.data(), 1, buffer.size());
+        const mp::memory_use before = mp::memory_of_self();
+        node n(me);
+
+        n.connect_all();
+        for (size_t length = 1; length <= buffer.size(); length *= 2) {
+            ucs_status_ptr_t request = (me.index() == 0) ?
+                                       n.send(n.ep(1), buffer.data(), length, 1) :
+                                       n.recv(buffer.data(), length, 1);
+            EXPECT_EQ(UCS_OK, n.wait(request));
+        }
+        n.barrier();
+        const mp::memory_use after = mp::memory_of_self();
+        printf("[          ] process %u of a pair: %zu KiB shared, %zu KiB private\n", me.index(),
+               (after.shared_size - before.shared_size) / 1024,
+               (after.anonymous - before.anonymous) / 1024);
+        EXPECT_LE(after.shared_size - before.shared_size, 2 * SHARED_MAX); /* the peer's too */
+        if (mp::slowness() == 1) {
+            EXPECT_LE(after.anonymous - before.anonymous, PRIVATE_MAX);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
+}
+
+TEST(footprint, bytes_of_an_address)
+{
+    run_alone([](self &me) {
+        node n(me);
+
+        n.publish();
+        printf("[          ] address: %u bytes\n", me.own().address_length);
+        EXPECT_LE(me.own().address_length, ADDRESS_MAX);
+    });
+}
+
+TEST(footprint, an_endpoint_takes_no_system_call)
+{
+    run_alone([](self &me) {
+        std::string numbers;
+        long count = 0;
+        node n(me);
+        stranger_endpoints strangers(me, n);
+
+        /* The heap grows by system calls now and then: let it be large enough before. */
+        mallopt(M_TOP_PAD, 64 << 20);
+        mallopt(M_MMAP_THRESHOLD, 64 << 20);
+        mallopt(M_TRIM_THRESHOLD, 256 << 20);
+        void *volatile large = malloc(32 << 20); /* or else the compiler leaves the pair out */
+        free(large);
+        count = mp::count_syscalls([&]() { (void)getppid(); }, &numbers);
+        if (count < 0) {
+            GTEST_SKIP() << numbers;
+        }
+        ASSERT_EQ(1, count); /* counting works */
+
+        count = mp::count_syscalls([&]() { strangers.create(); }, &numbers);
+        EXPECT_EQ(0u, strangers.failed());
+        EXPECT_EQ(0, count) << "system calls:" << numbers;
+        strangers.close();
+    });
+}
+
+TEST(footprint, memory_of_an_endpoint)
+{
+    if (mp::slowness() > 1) {
+        GTEST_SKIP() << "the heap is the sanitizer's";
+    }
+    run_alone([](self &me) {
+        node n(me);
+        stranger_endpoints strangers(me, n);
+
+        const struct mallinfo2 before = mallinfo2();
+        strangers.create();
+        const struct mallinfo2 after = mallinfo2();
+        const size_t bytes = (after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) /
+                             ENDPOINTS;
+        printf("[          ] endpoint: %zu bytes\n", bytes);
+        EXPECT_EQ(0u, strangers.failed());
+        EXPECT_LE(bytes, ENDPOINT_MAX);
+        EXPECT_GT(bytes, 0u);
+        strangers.close();
+    });
+}
