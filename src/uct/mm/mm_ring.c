@@ -327,7 +327,7 @@ UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader)
     reader->seq  = (pos >> reader->shift) + 1;
 }
 
-/* Gives the lines before `pos` back. Once a quantum, so the full order costs nothing that counts. */
+/* Gives the lines before `pos` back. Once a quantum, so the full order costs next to nothing. */
 static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos)
 {
     reader->released = pos;
