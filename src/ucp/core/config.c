@@ -11,25 +11,28 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-static const char *const ucp_rndv_scheme_names[] = {"auto", "get_zcopy", "put_zcopy", "both", "am", NULL};
+static const char *const ucp_rndv_scheme_names[] = {"auto", "get_zcopy", "put_zcopy",
+                                                    "both", "am",        NULL};
 
 #define UCP_ROW(_name, _type, _field, _dflt, _help, ...) \
     UCS_CONFIG_ROW(_name, _type, ucp_options_t, _field, _dflt, _help, ##__VA_ARGS__)
 
 const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("TLS", allow, tls, "all",
-            "Transports to use: names, or ^names for all but these. Aliases: shm and sm mean all of shared memory on "
+            "Transports to use: names, or ^names for all but these. Aliases: shm and sm mean all "
+            "of shared memory on "
             "a node, mm its messages, cma its single copies. A process always reaches itself."),
     UCP_ROW("RNDV_THRESH", memunits, rndv_thresh, "auto",
             "Bytes from which a message is announced before it is sent; auto: by predicted time.",
             .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCP_ROW("RNDV_SCHEME", enum, rndv_scheme, "auto",
-            "How announced messages move: the receiver reads (get_zcopy), the sender writes (put_zcopy), each copies "
-            "a part (both), or in pieces through messages (am).", .arg = ucp_rndv_scheme_names),
+            "How announced messages move: the receiver reads (get_zcopy), the sender writes "
+            "(put_zcopy), each copies "
+            "a part (both), or in pieces through messages (am).",
+            .arg = ucp_rndv_scheme_names),
     UCP_ROW("PROTO_INFO", bool, proto_info, "n",
             "Print which protocol serves which sizes, and why the others do not, on first use."),
     UCP_ROW("TM_BUCKETS", uint, tm_buckets, "1024",
-            "Buckets of the tag matching table at first; it grows with the entries.",
-            .min = 16, .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),
-    UCS_CONFIG_ROW_END
-};
+            "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,
+            .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),
+    UCS_CONFIG_ROW_END};

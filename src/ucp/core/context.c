@@ -113,7 +113,8 @@ static ucs_status_t ucp_config_fill_tls(ucp_config_t *config, const char *app_pr
     return UCS_OK;
 }
 
-ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UNUSED, ucp_config_t **config_p)
+ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UNUSED,
+                             ucp_config_t **config_p)
 {
     const char *app_prefix = ((env_prefix != NULL) && (env_prefix[0] != '\0')) ? env_prefix : NULL;
     ucp_config_t *config   = ucs_sys_calloc(1, sizeof(*config));
@@ -124,7 +125,8 @@ ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UN
     }
     ucp_config_register_tables();
 
-    status = ucs_config_fill(&config->options, ucp_options_rows, UCS_CONFIG_PREFIX, app_prefix, "", 0);
+    status =
+        ucs_config_fill(&config->options, ucp_options_rows, UCS_CONFIG_PREFIX, app_prefix, "", 0);
     if (status != UCS_OK) {
         ucs_sys_free(config);
         return status;
@@ -171,7 +173,8 @@ ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const cha
         if (config->tl_config[i] == NULL) {
             continue;
         }
-        status = ucs_config_set(config->tl_config[i], tls[i]->config_rows, tls[i]->config_prefix, name, value);
+        status = ucs_config_set(config->tl_config[i], tls[i]->config_rows, tls[i]->config_prefix,
+                                name, value);
         if (status != UCS_ERR_NO_ELEM) {
             return status;
         }
@@ -191,13 +194,15 @@ void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *titl
     const uct_tl_t *const *tls;
     size_t count, i;
 
-    ucs_config_print(stream, title, ucs_global_opts(), ucs_global_rows, UCS_CONFIG_PREFIX, "", print_flags);
-    ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "", print_flags);
+    ucs_config_print(stream, title, ucs_global_opts(), ucs_global_rows, UCS_CONFIG_PREFIX, "",
+                     print_flags);
+    ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "",
+                     print_flags);
     tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
         if (config->tl_config[i] != NULL) {
-            ucs_config_print(stream, NULL, config->tl_config[i], tls[i]->config_rows, UCS_CONFIG_PREFIX,
-                             tls[i]->config_prefix, print_flags);
+            ucs_config_print(stream, NULL, config->tl_config[i], tls[i]->config_rows,
+                             UCS_CONFIG_PREFIX, tls[i]->config_prefix, print_flags);
         }
     }
 }
@@ -226,7 +231,8 @@ ucs_status_t ucp_lib_query(ucp_lib_attr_t *attr)
 
 /* ---- context ---- */
 
-/* A name that the user wrote which is no transport here: the list may be meant for another machine. */
+/* A name that the user wrote which is no transport here: the list may be meant for another
+ * machine. */
 static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
 {
     const uct_tl_t *const *tls;
@@ -246,8 +252,8 @@ static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
     }
 }
 
-static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *tl, const void *tl_config,
-                                       char reason[UCT_REASON_MAX])
+static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *tl,
+                                       const void *tl_config, char reason[UCT_REASON_MAX])
 {
     ucp_tl_resource_t *resource = &context->tls[context->num_tls];
     ucs_status_t status;
@@ -267,7 +273,8 @@ static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *t
 }
 
 /* A wrapped transport ("fault:mm") named by the user takes the place of the plain one. */
-static const uct_tl_t *ucp_context_wrapped_tl(const ucs_config_allow_list_t *list, const uct_tl_t *tl)
+static const uct_tl_t *ucp_context_wrapped_tl(const ucs_config_allow_list_t *list,
+                                              const uct_tl_t *tl)
 {
     const uct_tl_t *wrapped;
     unsigned i;
@@ -302,7 +309,8 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
         } else {
             tl        = tls[i];
             tl_config = config->tl_config[i];
-            if ((tl->kind != UCT_TL_KIND_SELF) && !ucp_context_tl_allowed(&context->options.tls, tl)) {
+            if ((tl->kind != UCT_TL_KIND_SELF) &&
+                !ucp_context_tl_allowed(&context->options.tls, tl)) {
                 snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");
                 continue;
             }
@@ -314,7 +322,8 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
     }
 
     if (num_useful == 0) {
-        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias shm) and cma");
+        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias shm) "
+                  "and cma");
         return UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;
@@ -326,16 +335,19 @@ static void ucp_context_set_params(ucp_context_t *context, const ucp_params_t *p
 
     context->features          = (mask & UCP_PARAM_FIELD_FEATURES) ? params->features : 0;
     context->user_request_size = (mask & UCP_PARAM_FIELD_REQUEST_SIZE) ? params->request_size : 0;
-    context->request_init      = (mask & UCP_PARAM_FIELD_REQUEST_INIT) ? params->request_init : NULL;
-    context->request_cleanup   = (mask & UCP_PARAM_FIELD_REQUEST_CLEANUP) ? params->request_cleanup : NULL;
-    context->estimated_num_eps = (mask & UCP_PARAM_FIELD_ESTIMATED_NUM_EPS) ? params->estimated_num_eps : 1;
+    context->request_init = (mask & UCP_PARAM_FIELD_REQUEST_INIT) ? params->request_init : NULL;
+    context->request_cleanup =
+        (mask & UCP_PARAM_FIELD_REQUEST_CLEANUP) ? params->request_cleanup : NULL;
+    context->estimated_num_eps =
+        (mask & UCP_PARAM_FIELD_ESTIMATED_NUM_EPS) ? params->estimated_num_eps : 1;
     /* mt_workers_shared does not matter: locking is decided by each worker's thread mode, and what
      * workers share is always safe. */
     ucp_entity_name(context->name, (mask & UCP_PARAM_FIELD_NAME) ? params->name : NULL, context);
 }
 
-ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version, const ucp_params_t *params,
-                              const ucp_config_t *config, ucp_context_h *context_p)
+ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version,
+                              const ucp_params_t *params, const ucp_config_t *config,
+                              ucp_context_h *context_p)
 {
     ucp_config_t *own_config = NULL;
     ucp_context_t *context;
@@ -343,8 +355,9 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     ucs_status_t status;
 
     if ((api_major_version != UCP_API_MAJOR) || (api_minor_version > UCP_API_MINOR)) {
-        ucs_warn("the program was built for version %u.%u of the interface, this library offers %u.%u",
-                 api_major_version, api_minor_version, UCP_API_MAJOR, UCP_API_MINOR);
+        ucs_warn(
+            "the program was built for version %u.%u of the interface, this library offers %u.%u",
+            api_major_version, api_minor_version, UCP_API_MAJOR, UCP_API_MINOR);
     }
     if (!(params->field_mask & UCP_PARAM_FIELD_FEATURES)) {
         ucs_error("ucp_init: features are not set");

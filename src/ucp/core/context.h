@@ -1,8 +1,8 @@
 /* Halyard: context: what all workers of one user share: configuration and memory domains.
  *
- * Created by ucp_init, which does no work that a job might not need: memory domains are opened, but no
- * transport resource is taken before a worker needs it. Read-only after creation, so no lock is needed,
- * but for the list of workers.
+ * Created by ucp_init, which does no work that a job might not need: memory domains are opened,
+ * but no transport resource is taken before a worker needs it. Read-only after creation, so no
+ * lock is needed, but for the list of workers.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -34,7 +34,8 @@ typedef enum {
     UCP_RNDV_SCHEME_AM
 } ucp_rndv_scheme_t;
 
-/* ucp_config_t: the options, and changes for tables of other layers, kept as text until ucp_init. */
+/* ucp_config_t: the options, and changes for tables of other layers, kept as text until ucp_init.
+ */
 struct ucp_config {
     ucp_options_t options;
     char         *env_prefix;
@@ -63,10 +64,11 @@ typedef struct ucp_context {
     ucp_tl_resource_t tls[UCP_TL_MAX];
     unsigned          num_tls;
     uint64_t          node_id;            /* of the running kernel; equal on one node */
-    char              tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */
+    char tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */
 } ucp_context_t;
 
-/* Does the user's TLS list let the transport in? Knows the names that UCX users write (shm, sm, posix, ...). */
+/* Does the user's TLS list let the transport in? Knows the names that UCX users write (shm, sm,
+ * posix, ...). */
 int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl);
 
 /* Copies a name of the user, cut to fit; `dflt` with a number where there is none. */

@@ -94,7 +94,8 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
     }
     ep->is_reported = 1;
     if ((ep->err_cb == NULL) || (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
-        ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name, ucs_status_string(ep->peer->status));
+        ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name,
+                 ucs_status_string(ep->peer->status));
         return;
     }
     ucs_list_add_tail(&ep->worker->failed_eps, &ep->failed_list);
@@ -233,7 +234,8 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
             ucp_transport_entry_t *entry = (void *)((char *)attr->transports.entries +
                                                     (count * attr->transports.entry_size));
 
-            if ((ep->peer->lanes[role] == NULL) || ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0]))) {
+            if ((ep->peer->lanes[role] == NULL) ||
+                ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0]))) {
                 continue;
             }
             entry->transport_name = ep->peer->lanes[role]->iface->tl->name;
@@ -254,8 +256,10 @@ ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_
         return UCS_ERR_INVALID_PARAM;
     }
     if (attr->field_mask & UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME) {
-        attr->estimated_time = ucp_proto_time_ns(proto, ucp_proto_lookup(proto->send, param->message_size),
-                                                 param->message_size) / 1e9;
+        attr->estimated_time =
+            ucp_proto_time_ns(proto, ucp_proto_lookup(proto->send, param->message_size),
+                              param->message_size) /
+            1e9;
     }
     return UCS_OK;
 }

@@ -1,7 +1,7 @@
 /* Halyard: endpoint: the user's handle on a peer.
  *
- * States: open -> closing (after close was called; the user's handle is dead) -> freed. A failed peer's
- * endpoints stay until the user closes them; their operations return the peer's status.
+ * States: open -> closing (after close was called; the user's handle is dead) -> freed. A failed
+ * peer's endpoints stay until the user closes them; their operations return the peer's status.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -13,7 +13,7 @@
 typedef struct ucp_ep {
     /* hot: what ucp_tag_send_nbx needs */
     uct_ep_t                *am;            /* the peer's lane for messages */
-    size_t                   short_limit;   /* contiguous messages of fewer bytes are sent at once; 0: look closer */
+    size_t short_limit; /* contiguous messages of fewer bytes are sent at once; 0: look closer */
     ucp_worker_t            *worker;
     ucp_peer_t              *peer;
 

@@ -8,13 +8,15 @@
 
 #include <ucp/core/flush.h>
 
-void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer, uint64_t sn)
+void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
+                          uint64_t sn)
 {
     ucp_request_t *req, *next;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
         if ((sn >= req->flush.sn) ||
-            ((req->flush.ep != NULL) && ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.ep->peer != peer)))) {
+            ((req->flush.ep != NULL) &&
+             ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.ep->peer != peer)))) {
             continue;
         }
         if (--req->flush.remaining == 0) {
@@ -37,8 +39,8 @@ void ucp_flush_work(ucp_request_t *req)
     ucp_request_complete(req, status);
 }
 
-ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep, const ucp_request_param_t *param,
-                                 ucp_request_kind_t kind)
+ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
+                                 const ucp_request_param_t *param, ucp_request_kind_t kind)
 {
     size_t remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
                        worker->num_sends + worker->num_controls;
@@ -111,7 +113,8 @@ ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags UCS_UNUSED, ucp_sen
     return ucp_ep_flush_nbx(ep, &param);
 }
 
-ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNUSED, ucp_send_callback_t cb)
+ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNUSED,
+                                     ucp_send_callback_t cb)
 {
     ucp_request_param_t param;
 

@@ -16,18 +16,23 @@
 
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
 {
-    return (ucs_hash_size(&worker->peers) == 0) ? NULL : ucs_hash_get_ptr(&worker->peers, worker_id);
+    return (ucs_hash_size(&worker->peers) == 0) ? NULL
+                                                : ucs_hash_get_ptr(&worker->peers, worker_id);
 }
 
-ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address, ucp_peer_t **peer_p)
+ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
+                          ucp_peer_t **peer_p)
 {
     uint64_t id      = ucp_uid_id(address->uid);
     ucp_peer_t *peer = ucp_peer_find(worker, id);
-    const uint8_t *known = (peer != NULL) ? peer->uid : (id == ucp_uid_id(worker->uid)) ? worker->uid : NULL;
+    const uint8_t *known = (peer != NULL)                    ? peer->uid
+                           : (id == ucp_uid_id(worker->uid)) ? worker->uid
+                                                             : NULL;
     ucs_status_t status;
 
     if ((known != NULL) && (memcmp(address->uid, known, UCT_UID_LEN) != 0)) {
-        return UCS_ERR_INVALID_ADDR; /* half of a known identity, our own perhaps, with another half */
+        /* half of a known identity, our own perhaps, with another half */
+        return UCS_ERR_INVALID_ADDR;
     }
     if (peer != NULL) {
         *peer_p = peer;
@@ -83,7 +88,8 @@ static ucs_status_t ucp_control_retry(uct_pending_t *pending)
     if (status == UCS_ERR_NO_RESOURCE) {
         return status;
     }
-    ucp_control_end(control); /* an error is the endpoint's: its failure is reported by the transport */
+    ucp_control_end(
+        control); /* an error is the endpoint's: its failure is reported by the transport */
     return UCS_OK;
 }
 
@@ -96,7 +102,8 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_
     if (peer->status != UCS_OK) {
         return;
     }
-    if (!uct_ep_has_pending(lane) && (lane->ops->am_short_iov(lane, id, &iov, 1) != UCS_ERR_NO_RESOURCE)) {
+    if (!uct_ep_has_pending(lane) &&
+        (lane->ops->am_short_iov(lane, id, &iov, 1) != UCS_ERR_NO_RESOURCE)) {
         return; /* sent, or the endpoint has failed, which the transport reports */
     }
 
@@ -187,7 +194,8 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
         ucs_list_del(&ep->peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
-        if (ep->short_limit != 0) { /* 0 from the start where the worker has a lock, and read without it */
+        if (ep->short_limit !=
+            0) { /* 0 from the start where the worker has a lock, and read without it */
             ep->short_limit = 0;
         }
         ucp_ep_report_failure(ep);
@@ -215,7 +223,8 @@ static int ucp_peer_is_watched(const ucp_peer_t *peer)
     ucp_ep_t *ep;
 
     ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && !ep->is_closing && (peer->status == UCS_OK)) {
+        if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && !ep->is_closing &&
+            (peer->status == UCS_OK)) {
             return 1;
         }
     }
@@ -230,10 +239,11 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     if (peer == NULL) {
         return;
     }
-    /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's end. */
+    /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
+     * end. */
     ucp_peer_end_list(&peer->recvs, UCS_ERR_CONNECTION_RESET);
-    /* Who only listened has no such connection. Making one tells a death, which the user's handler is to
-     * hear of, from a farewell. */
+    /* Who only listened has no such connection. Making one tells a death, which the user's handler
+     * is to hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {
         (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
     }
@@ -282,7 +292,8 @@ void ucp_peer_destroy(ucp_peer_t *peer)
         uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
     }
     for (role = 0; role < UCP_LANE_LAST; ++role) {
-        if ((peer->lanes[role] != NULL) && ((role == UCP_LANE_AM) || (peer->lanes[role] != peer->lanes[UCP_LANE_AM]))) {
+        if ((peer->lanes[role] != NULL) &&
+            ((role == UCP_LANE_AM) || (peer->lanes[role] != peer->lanes[UCP_LANE_AM]))) {
             uct_ep_close(peer->lanes[role]);
         }
     }

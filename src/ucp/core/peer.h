@@ -1,12 +1,13 @@
-/* Halyard: peer: another worker (or this one) as seen from a worker, with the lanes that lead to it.
+/* Halyard: peer: another worker (or this one) as seen from a worker, with the lanes that lead to
+ * it.
  *
- * Endpoints of the user are handles on a peer: two endpoints to one worker share its lanes. Peers are
- * made by ucp_ep_create or by a HELLO and found by worker id. Opening lanes makes no system call; they
- * connect on first use.
+ * Endpoints of the user are handles on a peer: two endpoints to one worker share its lanes. Peers
+ * are made by ucp_ep_create or by a HELLO and found by worker id. Opening lanes makes no system
+ * call; they connect on first use.
  *
- * States: alive -> failed (once; a later endpoint to a restarted process has another identity), or gone
- * (it closed its connections) -> reaped, from progress, when no endpoint is left. Messages name peers by
- * id, so those that wait for a receive may outlive their sender.
+ * States: alive -> failed (once; a later endpoint to a restarted process has another identity), or
+ * gone (it closed its connections) -> reaped, from progress, when no endpoint is left. Messages
+ * name peers by id, so those that wait for a receive may outlive their sender.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -57,9 +58,10 @@ typedef enum {
     UCP_COPY_NONE      /* no lane, or it failed */
 } ucp_copy_state_t;
 
-/* The peer that an address belongs to, made if need be. UCS_ERR_UNREACHABLE: no lane can carry messages
- * (logged with the reasons). */
-ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address, ucp_peer_t **peer_p);
+/* The peer that an address belongs to, made if need be. UCS_ERR_UNREACHABLE: no lane can carry
+ * messages (logged with the reasons). */
+ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
+                          ucp_peer_t **peer_p);
 
 /* By worker id; NULL if there is none. */
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id);
@@ -86,8 +88,9 @@ int ucp_peer_can_copy(ucp_peer_t *peer);
 /* Single copy failed: the peer's transfers take another path from now on. */
 void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status);
 
-/* Sends a message of one header now, or queues a copy behind what already waits. The order among messages
- * of one peer is kept. Without memory the peer fails: a lost control message would be a hang. */
+/* Sends a message of one header now, or queues a copy behind what already waits. The order among
+ * messages of one peer is kept. Without memory the peer fails: a lost control message would be a
+ * hang. */
 void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_t length);
 
 /* Sends HELLO if this peer has not had one. UCS_ERR_NO_RESOURCE: try again later. */

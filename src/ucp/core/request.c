@@ -88,7 +88,8 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_tag_match_unpost(&worker->tag_match, req);
     }
     if (held & UCP_REQUEST_HOLDS_ID) {
-        ucs_ptr_map_del(&worker->ids, (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id);
+        ucs_ptr_map_del(&worker->ids,
+                        (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id);
     }
     if (held & UCP_REQUEST_HOLDS_WORK) {
         ucs_list_del(&req->work_list);
@@ -201,7 +202,8 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
     if (flags & UCP_REQUEST_COMPLETED) {
         ucs_mpool_put(req);
     } else {
-        atomic_store_explicit(&req->flags, (flags | UCP_REQUEST_RELEASED) & ~flags_off, memory_order_relaxed);
+        atomic_store_explicit(&req->flags, (flags | UCP_REQUEST_RELEASED) & ~flags_off,
+                              memory_order_relaxed);
     }
     ucp_worker_unlock(worker);
 }
@@ -258,8 +260,8 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
         if (!(attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
             return UCS_ERR_INVALID_PARAM;
         }
-        snprintf(attr->debug_string, attr->debug_string_size, "%s tag 0x%" PRIx64 " length %zu %s", names[req->kind],
-                 req->info.sender_tag, req->length,
+        snprintf(attr->debug_string, attr->debug_string_size, "%s tag 0x%" PRIx64 " length %zu %s",
+                 names[req->kind], req->info.sender_tag, req->length,
                  ucs_status_string(ucp_request_check_status(request)));
     }
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) {

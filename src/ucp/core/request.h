@@ -1,10 +1,11 @@
 /* Halyard: requests: the memory of one operation in flight.
  *
- * A request is a common head of 96 bytes and a private area whose meaning belongs to the operation; the
- * user's handle points right behind it, where the user's request_size bytes begin. Requests come from a
- * pool of the worker, or from the user (`external`: request_size bytes in front of the handle, of
- * which nothing is assumed). What a request holds is a bitmask (`held`), and ucp_request_complete releases
- * it in one fixed order: success, error and cancellation take the same path.
+ * A request is a common head of 96 bytes and a private area whose meaning belongs to the
+ * operation; the user's handle points right behind it, where the user's request_size bytes begin.
+ * Requests come from a pool of the worker, or from the user (`external`: request_size bytes in
+ * front of the handle, of which nothing is assumed). What a request holds is a bitmask (`held`),
+ * and ucp_request_complete releases it in one fixed order: success, error and cancellation take
+ * the same path.
  *
  * Called with the worker's lock held, but for the status queries.
  *
@@ -35,13 +36,15 @@ enum {
 
 /* What a request holds. */
 enum {
-    UCP_REQUEST_HOLDS_ID       = 1 << 0, /* id, in the worker's map */
-    UCP_REQUEST_HOLDS_LIST     = 1 << 1, /* list: in the endpoint's or the peer's list of requests in flight */
+    UCP_REQUEST_HOLDS_ID = 1 << 0, /* id, in the worker's map */
+    UCP_REQUEST_HOLDS_LIST =
+        1 << 1, /* list: in the endpoint's or the peer's list of requests in flight */
     UCP_REQUEST_HOLDS_EXPECTED = 1 << 2, /* list: in the table of posted receives */
     UCP_REQUEST_HOLDS_DATATYPE = 1 << 3, /* dt_state of a generic datatype: finish is due */
     UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
     UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done */
-    UCP_REQUEST_HOLDS_PENDING  = 1 << 6  /* queued on a uct endpoint; only purge or dispatch take it off */
+    UCP_REQUEST_HOLDS_PENDING =
+        1 << 6 /* queued on a uct endpoint; only purge or dispatch take it off */
 };
 
 typedef enum {
@@ -169,9 +172,9 @@ UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
     atomic_store_explicit(&req->flags, ucp_request_flags(req) | flags, memory_order_relaxed);
 }
 
-/* The end of a request: releases what it holds, stores the status, calls the user, gives the memory back
- * where the user has already done so. The only place where requests end. Callbacks run here, so never
- * inside the call that posts a send. */
+/* The end of a request: releases what it holds, stores the status, calls the user, gives the
+ * memory back where the user has already done so. The only place where requests end. Callbacks run
+ * here, so never inside the call that posts a send. */
 void ucp_request_complete(ucp_request_t *req, ucs_status_t status);
 
 /* The same for a posted receive, which most often holds nothing and was not given back. */
@@ -185,14 +188,17 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
         return;
     }
     req->status = status;
-    atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release); /* R1 */
+    atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED,
+                          memory_order_release); /* R1 */
     if (flags & UCP_REQUEST_CALLBACK) {
-        req->cb.recv(ucp_request_handle(req), status, &req->info, req->user_data); /* may free the request */
+        req->cb.recv(ucp_request_handle(req), status, &req->info,
+                     req->user_data); /* may free the request */
     }
 }
 
-/* Stores the status of an operation that ended inside its posting call; the user learns of it by the
- * returned value. Returns what the call returns: NULL or an error pointer. Frees pool memory. */
+/* Stores the status of an operation that ended inside its posting call; the user learns of it by
+ * the returned value. Returns what the call returns: NULL or an error pointer. Frees pool memory.
+ */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
 
 /* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order. */

@@ -1,7 +1,7 @@
 /* Halyard: functions of the public interface that this version does not have yet.
  *
- * They return UCS_ERR_UNSUPPORTED, as the interface allows where a capability is missing; ARCHITECTURE.md
- * lists them.
+ * They return UCS_ERR_UNSUPPORTED, as the interface allows where a capability is missing;
+ * ARCHITECTURE.md lists them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -24,8 +24,9 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker UCS_UNUSED, void *data
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep UCS_UNUSED, uint16_t id UCS_UNUSED, const void *buffer UCS_UNUSED,
-                                size_t count UCS_UNUSED, ucp_datatype_t datatype UCS_UNUSED,
+ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep UCS_UNUSED, uint16_t id UCS_UNUSED,
+                                const void *buffer UCS_UNUSED, size_t count UCS_UNUSED,
+                                ucp_datatype_t datatype UCS_UNUSED,
                                 ucp_send_callback_t cb UCS_UNUSED, unsigned flags UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
@@ -51,16 +52,16 @@ ucs_status_t ucp_atomic_add64(ucp_ep_h ep UCS_UNUSED, uint64_t add UCS_UNUSED,
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep UCS_UNUSED, uint32_t compare UCS_UNUSED, uint32_t swap UCS_UNUSED,
-                                uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
-                                uint32_t *result UCS_UNUSED)
+ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep UCS_UNUSED, uint32_t compare UCS_UNUSED,
+                                uint32_t swap UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                                ucp_rkey_h rkey UCS_UNUSED, uint32_t *result UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep UCS_UNUSED, uint64_t compare UCS_UNUSED, uint64_t swap UCS_UNUSED,
-                                uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
-                                uint64_t *result UCS_UNUSED)
+ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep UCS_UNUSED, uint64_t compare UCS_UNUSED,
+                                uint64_t swap UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                                ucp_rkey_h rkey UCS_UNUSED, uint64_t *result UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
@@ -79,7 +80,8 @@ ucs_status_t ucp_atomic_fadd64(ucp_ep_h ep UCS_UNUSED, uint64_t add UCS_UNUSED,
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep UCS_UNUSED, ucp_atomic_fetch_op_t opcode UCS_UNUSED,
+ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep UCS_UNUSED,
+                                     ucp_atomic_fetch_op_t opcode UCS_UNUSED,
                                      uint64_t value UCS_UNUSED, void *result UCS_UNUSED,
                                      size_t op_size UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
                                      ucp_rkey_h rkey UCS_UNUSED, ucp_send_callback_t cb UCS_UNUSED)
@@ -151,8 +153,9 @@ void ucp_device_mem_list_release(void *handle UCS_UNUSED)
 {
 }
 
-ucs_status_t ucp_device_remote_mem_list_create(const ucp_device_mem_list_params_t *params UCS_UNUSED,
-                                               ucp_device_remote_mem_list_h *handle_p UCS_UNUSED)
+ucs_status_t
+ucp_device_remote_mem_list_create(const ucp_device_mem_list_params_t *params UCS_UNUSED,
+                                  ucp_device_remote_mem_list_h *handle_p UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
@@ -169,9 +172,9 @@ ucs_status_t ucp_get(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t len
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t length UCS_UNUSED,
-                            uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
-                            ucp_send_callback_t cb UCS_UNUSED)
+ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED,
+                            size_t length UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                            ucp_rkey_h rkey UCS_UNUSED, ucp_send_callback_t cb UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
@@ -182,8 +185,9 @@ ucs_status_t ucp_get_nbi(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t count UCS_UNUSED,
-                             uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED,
+                             size_t count UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                             ucp_rkey_h rkey UCS_UNUSED,
                              const ucp_request_param_t *param UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
@@ -200,7 +204,8 @@ void ucp_listener_destroy(ucp_listener_h listener UCS_UNUSED)
 {
 }
 
-ucs_status_t ucp_listener_query(ucp_listener_h listener UCS_UNUSED, ucp_listener_attr_t *attr UCS_UNUSED)
+ucs_status_t ucp_listener_query(ucp_listener_h listener UCS_UNUSED,
+                                ucp_listener_attr_t *attr UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
@@ -217,7 +222,8 @@ ucs_status_t ucp_mem_advise(ucp_context_h context UCS_UNUSED, ucp_mem_h memh UCS
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucp_mem_map(ucp_context_h context UCS_UNUSED, const ucp_mem_map_params_t *params UCS_UNUSED,
+ucs_status_t ucp_mem_map(ucp_context_h context UCS_UNUSED,
+                         const ucp_mem_map_params_t *params UCS_UNUSED,
                          ucp_mem_h *memh_p UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
@@ -243,33 +249,37 @@ void ucp_memh_buffer_release(void *buffer UCS_UNUSED,
 {
 }
 
-ucs_status_t ucp_memh_pack(ucp_mem_h memh UCS_UNUSED, const ucp_memh_pack_params_t *params UCS_UNUSED,
+ucs_status_t ucp_memh_pack(ucp_mem_h memh UCS_UNUSED,
+                           const ucp_memh_pack_params_t *params UCS_UNUSED,
                            void **buffer_p UCS_UNUSED, size_t *buffer_size_p UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucp_put(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED, size_t length UCS_UNUSED,
-                     uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED)
+ucs_status_t ucp_put(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED,
+                     size_t length UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                     ucp_rkey_h rkey UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED, size_t length UCS_UNUSED,
-                            uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
-                            ucp_send_callback_t cb UCS_UNUSED)
+ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED,
+                            size_t length UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                            ucp_rkey_h rkey UCS_UNUSED, ucp_send_callback_t cb UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ucs_status_t ucp_put_nbi(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED, size_t length UCS_UNUSED,
-                         uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED)
+ucs_status_t ucp_put_nbi(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED,
+                         size_t length UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                         ucp_rkey_h rkey UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED, size_t count UCS_UNUSED,
-                             uint64_t remote_addr UCS_UNUSED, ucp_rkey_h rkey UCS_UNUSED,
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED,
+                             size_t count UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
+                             ucp_rkey_h rkey UCS_UNUSED,
                              const ucp_request_param_t *param UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
@@ -280,7 +290,8 @@ void ucp_rkey_buffer_release(void *rkey_buffer UCS_UNUSED)
 }
 
 ucs_status_t ucp_rkey_compare(ucp_worker_h worker UCS_UNUSED, ucp_rkey_h rkey1 UCS_UNUSED,
-                              ucp_rkey_h rkey2 UCS_UNUSED, const ucp_rkey_compare_params_t *params UCS_UNUSED,
+                              ucp_rkey_h rkey2 UCS_UNUSED,
+                              const ucp_rkey_compare_params_t *params UCS_UNUSED,
                               int *result UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
@@ -296,7 +307,8 @@ ucs_status_t ucp_rkey_pack(ucp_context_h context UCS_UNUSED, ucp_mem_h memh UCS_
     return UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucp_rkey_ptr(ucp_rkey_h rkey UCS_UNUSED, uint64_t raddr UCS_UNUSED, void **addr_p UCS_UNUSED)
+ucs_status_t ucp_rkey_ptr(ucp_rkey_h rkey UCS_UNUSED, uint64_t raddr UCS_UNUSED,
+                          void **addr_p UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
@@ -310,16 +322,17 @@ ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep UCS_UNUSED, size_t *length 
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t count UCS_UNUSED,
-                                    ucp_datatype_t datatype UCS_UNUSED,
-                                    ucp_stream_recv_callback_t cb UCS_UNUSED, size_t *length UCS_UNUSED,
-                                    unsigned flags UCS_UNUSED)
+ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED,
+                                    size_t count UCS_UNUSED, ucp_datatype_t datatype UCS_UNUSED,
+                                    ucp_stream_recv_callback_t cb UCS_UNUSED,
+                                    size_t *length UCS_UNUSED, unsigned flags UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED, size_t count UCS_UNUSED,
-                                     size_t *length UCS_UNUSED, const ucp_request_param_t *param UCS_UNUSED)
+ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep UCS_UNUSED, void *buffer UCS_UNUSED,
+                                     size_t count UCS_UNUSED, size_t *length UCS_UNUSED,
+                                     const ucp_request_param_t *param UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
@@ -337,19 +350,21 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep UCS_UNUSED, const void *buffer U
 }
 
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep UCS_UNUSED, const void *buffer UCS_UNUSED,
-                                     size_t count UCS_UNUSED, const ucp_request_param_t *param UCS_UNUSED)
+                                     size_t count UCS_UNUSED,
+                                     const ucp_request_param_t *param UCS_UNUSED)
 {
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ssize_t ucp_stream_worker_poll(ucp_worker_h worker UCS_UNUSED, ucp_stream_poll_ep_t *poll_eps UCS_UNUSED,
-                               size_t max_eps UCS_UNUSED, unsigned flags UCS_UNUSED)
+ssize_t ucp_stream_worker_poll(ucp_worker_h worker UCS_UNUSED,
+                               ucp_stream_poll_ep_t *poll_eps UCS_UNUSED, size_t max_eps UCS_UNUSED,
+                               unsigned flags UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
 
-/* MPICH registers a handler when it starts and uses it for one-sided communication only. No active message
- * can be sent yet, so none is ever received: that nothing is stored cannot be noticed. */
+/* MPICH registers a handler when it starts and uses it for one-sided communication only. No active
+ * message can be sent yet, so none is ever received: that nothing is stored cannot be noticed. */
 ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker UCS_UNUSED, uint16_t id UCS_UNUSED,
                                        ucp_am_callback_t cb UCS_UNUSED, void *arg UCS_UNUSED,
                                        uint32_t flags UCS_UNUSED)

@@ -1,7 +1,7 @@
 /* Halyard: wakeup.
  *
- * The worker's descriptor is an epoll set of every interface's own descriptor and of an eventfd that
- * ucp_worker_signal writes. It stays the same for the worker's life.
+ * The worker's descriptor is an epoll set of every interface's own descriptor and of an eventfd
+ * that ucp_worker_signal writes. It stays the same for the worker's life.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

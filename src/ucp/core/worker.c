@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UCP_DRAIN_NS        100000000ul /* longest that destroying a worker waits for its last answers to leave */
+#define UCP_DRAIN_NS                                                                               \
+    100000000ul /* longest that destroying a worker waits for its last answers to leave */
 #define UCP_MAX_AM_HEADER   4096
 #define UCP_MAX_INFO_STRING 128
 /* Clients copy this much from the address of an address, whatever its length. */
@@ -111,7 +112,8 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     status = uct_iface_open(worker->context->tls[i].md, &params, &wtl->iface);
     if (status != UCS_OK) {
         wtl->iface = NULL;
-        snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", tl->name, ucs_status_string(status));
+        snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", tl->name,
+                 ucs_status_string(status));
         ucs_info("%s", wtl->reason);
         return;
     }
@@ -119,7 +121,8 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     for (id = 1; id < UCP_WIRE_LAST; ++id) {
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker);
     }
-    wtl->addr_length = (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
+    wtl->addr_length =
+        (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
     /* The way to oneself is looked at once it is used. Copies are made inside the calls. */
     if ((tl->kind != UCT_TL_KIND_SELF) && (tl->kind != UCT_TL_KIND_COPY)) {
         ucp_worker_activate(worker, wtl->iface);
@@ -172,14 +175,16 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
                             UCS_THREAD_MODE_SINGLE;
     worker->client_id     = (mask & UCP_WORKER_PARAM_FIELD_CLIENT_ID) ? params->client_id : 0;
     worker->user_event_fd = (mask & UCP_WORKER_PARAM_FIELD_EVENT_FD) ? params->event_fd : -1;
-    ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL, worker);
+    ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL,
+                    worker);
     for (i = 0; i < UCT_UID_LEN; i += sizeof(part)) {
         part = ucs_sys_random64();
         memcpy(worker->uid + i, &part, sizeof(part));
     }
 }
 
-ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *worker_p)
+ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
+                               ucp_worker_h *worker_p)
 {
     ucs_mpool_params_t control_params = {
         .name = "control messages", .elem_size = sizeof(ucp_control_t), .elems_per_chunk = 32
@@ -190,7 +195,8 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_status_t status;
     unsigned i;
 
-    worker = ucs_sys_memalign(UCS_CACHE_LINE_SIZE, ucs_align_up(sizeof(*worker), UCS_CACHE_LINE_SIZE));
+    worker =
+        ucs_sys_memalign(UCS_CACHE_LINE_SIZE, ucs_align_up(sizeof(*worker), UCS_CACHE_LINE_SIZE));
     if (worker == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
@@ -263,8 +269,8 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
     ucp_tag_match_drop_expected(tm);
 }
 
-/* Answers that wait for a connection are the end of somebody's request: give them a moment to leave. A peer that
- * does not progress cannot hold us longer. */
+/* Answers that wait for a connection are the end of somebody's request: give them a moment to
+ * leave. A peer that does not progress cannot hold us longer. */
 static void ucp_worker_drain_controls(ucp_worker_t *worker)
 {
     uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
@@ -392,13 +398,14 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
 
 unsigned ucp_worker_progress(ucp_worker_h worker)
 {
-    return ucs_likely(ucp_worker_gate(worker) == 0) ? ucp_worker_progress_all(worker) : ucp_worker_progress_gated(worker);
+    return ucs_likely(ucp_worker_gate(worker) == 0) ? ucp_worker_progress_all(worker)
+                                                    : ucp_worker_progress_gated(worker);
 }
 
 /* ---- address and query ---- */
 
-static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
-                                            size_t *length_p)
+static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
+                                            ucp_address_t **address_p, size_t *length_p)
 {
     ucp_address_info_t info = {.node_id = worker->context->node_id};
     void *buffer;
@@ -428,14 +435,16 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only, 
     return UCS_OK;
 }
 
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p, size_t *length_p)
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,
+                                     size_t *length_p)
 {
     return ucp_worker_make_address(worker, 0, address_p, length_p);
 }
 
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
 {
-    uint32_t flags = (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
+    uint32_t flags =
+        (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
 
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_THREAD_MODE) {
         attr->thread_mode = worker->thread_mode;
@@ -450,13 +459,14 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
         attr->max_debug_string = UCP_MAX_INFO_STRING;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS) {
-        return ucp_worker_make_address(worker, (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0, &attr->address,
-                                       &attr->address_length);
+        return ucp_worker_make_address(worker, (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0,
+                                       &attr->address, &attr->address_length);
     }
     return UCS_OK;
 }
 
-ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **address_p, size_t *address_length_p)
+ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **address_p,
+                                    size_t *address_length_p)
 {
     return ucp_worker_make_address(worker, 0, address_p, address_length_p);
 }

@@ -1,9 +1,9 @@
 /* Halyard: worker: the unit of progress, matching and locking.
  *
- * Everything that belongs to a worker (endpoints, peers, requests, interfaces) is changed with its lock
- * held: one recursive lock taken at the public entry in UCS_THREAD_MODE_MULTI, none below and none in the
- * other modes. Callbacks run with it held and may call back in. Exceptions, that take no lock: the status
- * queries of requests and ucp_worker_signal.
+ * Everything that belongs to a worker (endpoints, peers, requests, interfaces) is changed with its
+ * lock held: one recursive lock taken at the public entry in UCS_THREAD_MODE_MULTI, none below and
+ * none in the other modes. Callbacks run with it held and may call back in. Exceptions, that take
+ * no lock: the status queries of requests and ucp_worker_signal.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -49,14 +49,14 @@ enum {
 
 typedef struct ucp_worker {
     /* hot: progress and small messages */
-    _Atomic unsigned   gate;               /* UCP_GATE_xx: 0: progress may run straight through; looked at without
+    _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work or failed_eps may have entries */
     ucp_active_t       active[UCP_TL_MAX]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
     ucs_mpool_t        requests;
-    ucs_list_link_t    work;               /* requests with copies or ends to be done from progress */
+    ucs_list_link_t work; /* requests with copies or ends to be done from progress */
     ucp_lock_t         lock;
 
     ucp_context_t     *context;
@@ -105,8 +105,8 @@ UCS_INLINE void ucp_worker_unlock(ucp_worker_t *worker)
     }
 }
 
-/* A request of the pool, or the user's of param. The head's flags, held and callback are set from param;
- * NULL without memory. */
+/* A request of the pool, or the user's of param. The head's flags, held and callback are set from
+ * param; NULL without memory. */
 UCS_INLINE ucp_request_t *ucp_request_get(ucp_worker_t *worker, const ucp_request_param_t *param,
                                           ucp_request_kind_t kind)
 {
@@ -153,7 +153,8 @@ unsigned ucp_worker_work(ucp_worker_t *worker);
 void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface);
 
 /* The worker's address for peers on this node and others; freed by ucp_worker_release_address. */
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p, size_t *length_p);
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,
+                                     size_t *length_p);
 
 /* Memory for a copy of `size` bytes of an unexpected message; NULL without memory. */
 void *ucp_worker_data_get(ucp_worker_t *worker, size_t size);

@@ -25,7 +25,8 @@ static ucs_status_t ucp_dt_start_iov(ucp_request_t *req, const ucp_dt_iov_t *iov
     return UCS_OK;
 }
 
-static ucs_status_t ucp_dt_start_generic(ucp_request_t *req, void *buffer, size_t count, int is_send)
+static ucs_status_t ucp_dt_start_generic(ucp_request_t *req, void *buffer, size_t count,
+                                         int is_send)
 {
     const ucp_dt_generic_t *dt = ucp_dt_generic(req->datatype);
 
@@ -39,7 +40,8 @@ static ucs_status_t ucp_dt_start_generic(ucp_request_t *req, void *buffer, size_
     return UCS_OK;
 }
 
-ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype, int is_send)
+ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype,
+                          int is_send)
 {
     req->buffer   = buffer;
     req->datatype = datatype;
@@ -59,7 +61,8 @@ ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_da
 }
 
 /* Calls copy for each piece of memory behind bytes offset..offset+length of an IOV. */
-static size_t ucp_dt_iov_copy(ucp_request_t *req, size_t offset, char *packed, size_t length, int is_pack)
+static size_t ucp_dt_iov_copy(ucp_request_t *req, size_t offset, char *packed, size_t length,
+                              int is_pack)
 {
     const ucp_dt_iov_t *iov = req->buffer;
     size_t done             = 0;
@@ -94,7 +97,8 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
         return ucp_dt_iov_copy(req, offset, dest, length, 1);
     default:
         length = ucp_dt_generic(req->datatype)->ops.pack(req->dt_state, offset, dest, length);
-        return ucs_min(length, max); /* the user's function is trusted with its data, not with ours */
+        return ucs_min(length,
+                       max); /* the user's function is trusted with its data, not with ours */
     }
 }
 
@@ -122,7 +126,8 @@ void ucp_dt_finish(ucp_request_t *req)
 
 /* ---- public ---- */
 
-ucs_status_t ucp_dt_create_generic(const ucp_generic_dt_ops_t *ops, void *context, ucp_datatype_t *datatype_p)
+ucs_status_t ucp_dt_create_generic(const ucp_generic_dt_ops_t *ops, void *context,
+                                   ucp_datatype_t *datatype_p)
 {
     ucp_dt_generic_t *dt = ucs_sys_memalign(UCS_BIT(UCP_DATATYPE_SHIFT), sizeof(*dt));
 
@@ -145,7 +150,8 @@ void ucp_dt_destroy(ucp_datatype_t datatype)
 ucs_status_t ucp_dt_query(ucp_datatype_t datatype, ucp_datatype_attr_t *attr)
 {
     ucp_request_t req = {0};
-    void *buffer      = (attr->field_mask & UCP_DATATYPE_ATTR_FIELD_BUFFER) ? (void *)attr->buffer : NULL;
+    void *buffer =
+        (attr->field_mask & UCP_DATATYPE_ATTR_FIELD_BUFFER) ? (void *)attr->buffer : NULL;
     size_t count      = (attr->field_mask & UCP_DATATYPE_ATTR_FIELD_COUNT) ? attr->count : 1;
     ucs_status_t status;
 

@@ -1,7 +1,7 @@
 /* Halyard: datatypes: where the bytes of a message lie in the user's memory.
  *
- * Contiguous types are a multiplication; everything else is reached by packing and unpacking at offsets
- * in ascending order, which the user's functions of a generic type rely on.
+ * Contiguous types are a multiplication; everything else is reached by packing and unpacking at
+ * offsets in ascending order, which the user's functions of a generic type rely on.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -29,12 +29,15 @@ UCS_INLINE ucp_dt_generic_t *ucp_dt_generic(ucp_datatype_t datatype)
 /* The datatype that a call uses. */
 UCS_INLINE ucp_datatype_t ucp_dt_of(const ucp_request_param_t *param)
 {
-    return (param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) ? param->datatype : ucp_dt_make_contig(1);
+    return (param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) ? param->datatype
+                                                              : ucp_dt_make_contig(1);
 }
 
-/* Attaches buffer, count and datatype to a request; sets its length. For a generic type calls start_pack or
- * start_unpack (finish is then held). UCS_ERR_INVALID_PARAM: no such class, or the length overflows. */
-ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype, int is_send);
+/* Attaches buffer, count and datatype to a request; sets its length. For a generic type calls
+ * start_pack or start_unpack (finish is then held). UCS_ERR_INVALID_PARAM: no such class, or the
+ * length overflows. */
+ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype,
+                          int is_send);
 
 /* Copies up to `max` bytes of the message from `offset` on into dest; returns the bytes. */
 size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max);

@@ -61,9 +61,9 @@ void ucp_tag_match_cleanup(ucp_tag_match_t *tm)
     ucs_sys_free(tm->unexpected);
 }
 
-/* Puts every entry into the bucket where it belongs after hash_mask or the number of buckets changed.
- * Entries of one old bucket keep their order; when old buckets merge, posted receives are put in order
- * by their numbers, and unexpected messages are dealt out by arrival. */
+/* Puts every entry into the bucket where it belongs after hash_mask or the number of buckets
+ * changed. Entries of one old bucket keep their order; when old buckets merge, posted receives are
+ * put in order by their numbers, and unexpected messages are dealt out by arrival. */
 static void ucp_tag_match_rehash(ucp_tag_match_t *tm, ucs_list_link_t *old, size_t num_old)
 {
     ucs_list_link_t *bucket;
@@ -151,7 +151,8 @@ void ucp_tag_match_post_slow(ucp_tag_match_t *tm, ucp_request_t *req)
     if (ucp_tag_match_is_selective(tm, req->recv.mask)) {
         req->recv.is_wild = 0;
         ++tm->num_selective;
-        ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)], &req->list);
+        ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)],
+                          &req->list);
     } else {
         req->recv.is_wild = 1; /* for good: hash_mask may lose bits later */
         ++tm->num_wild;
@@ -170,7 +171,8 @@ void ucp_tag_match_unpost(ucp_tag_match_t *tm, ucp_request_t *req)
     }
 }
 
-ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag, ucp_request_t *selective)
+ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag,
+                                         ucp_request_t *selective)
 {
     ucp_request_t *req;
 
@@ -206,7 +208,8 @@ ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_
         return NULL;
     }
 
-    if ((mask & tm->hash_mask) == tm->hash_mask) { /* a search does not change what the hash is made for */
+    if ((mask & tm->hash_mask) ==
+        tm->hash_mask) { /* a search does not change what the hash is made for */
         ucs_list_for_each(desc, &tm->unexpected[ucp_tag_match_bucket(tm, tag)], bucket) {
             if (((desc->tag ^ tag) & mask) == 0) {
                 goto found;

@@ -1,13 +1,14 @@
 /* Halyard: tag matching: posted receives and messages that arrived before theirs.
  *
- * Both sides are kept in order (of posting, of arrival) and found in constant time by a hash of the tag
- * bits that every selective mask covers: hash_mask starts with all 64 bits and loses those that a receive
- * with a still selective mask (at least UCP_TAG_SELECTIVE bits) leaves out, as MPI libraries leave out a
- * bit or two. Receives with fewer mask bits (wildcards) wait in a list of their own; the posting number
- * decides between the two. Searching unexpected messages for a wildcard goes through all in arrival order.
+ * Both sides are kept in order (of posting, of arrival) and found in constant time by a hash of
+ * the tag bits that every selective mask covers: hash_mask starts with all 64 bits and loses those
+ * that a receive with a still selective mask (at least UCP_TAG_SELECTIVE bits) leaves out, as MPI
+ * libraries leave out a bit or two. Receives with fewer mask bits (wildcards) wait in a list of
+ * their own; the posting number decides between the two. Searching unexpected messages for a
+ * wildcard goes through all in arrival order.
  *
- * Invariants: an entry is in the bucket of its tag & hash_mask; buckets keep order; a failed growth of
- * the table leaves it as it is. Owned by a worker; called with its lock held.
+ * Invariants: an entry is in the bucket of its tag & hash_mask; buckets keep order; a failed
+ * growth of the table leaves it as it is. Owned by a worker; called with its lock held.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -26,7 +27,8 @@ typedef enum {
     UCP_TAG_MSG_RTS
 } ucp_tag_msg_kind_t;
 
-/* A message that came before its receive. The payload, or the announcement (ucp_wire_rts_t), follows. */
+/* A message that came before its receive. The payload, or the announcement (ucp_wire_rts_t),
+ * follows. */
 typedef struct ucp_recv_desc {
     ucs_list_link_t bucket;
     ucs_list_link_t arrival;
@@ -73,7 +75,8 @@ void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
 ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove);
 
 /* The wildcard side of ucp_tag_match_arrive. */
-ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag, ucp_request_t *selective);
+ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag,
+                                         ucp_request_t *selective);
 
 UCS_INLINE size_t ucp_tag_match_bucket(const ucp_tag_match_t *tm, uint64_t tag)
 {

@@ -1,7 +1,7 @@
 /* Halyard: tagged receives and probes.
  *
- * A receive either takes a message that has arrived, and then may end inside the call, or is posted.
- * Callbacks of receives may run inside the posting call, unlike those of sends.
+ * A receive either takes a message that has arrived, and then may end inside the call, or is
+ * posted. Callbacks of receives may run inside the posting call, unlike those of sends.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -46,7 +46,8 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     ucp_worker_data_put(desc);
 
     if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-        ucp_request_complete(req, status); /* the user may free it in the callback; the handle is only a name then */
+        ucp_request_complete(
+            req, status); /* the user may free it in the callback; the handle is only a name then */
         return ucp_request_handle(req);
     }
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
@@ -66,7 +67,8 @@ static void ucp_tag_recv_set_info(ucp_request_t *req, const ucp_request_param_t 
 
 /* A receive request for the buffer; NULL and *status_p on failure. */
 UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffer, size_t count,
-                                               const ucp_request_param_t *param, ucs_status_t *status_p)
+                                               const ucp_request_param_t *param,
+                                               ucs_status_t *status_p)
 {
     ucp_request_t *req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
 
@@ -90,8 +92,10 @@ UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffe
 }
 
 /* All that the short path of ucp_tag_recv_nbx leaves out. */
-static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, void *buffer, size_t count, ucp_tag_t tag,
-                                                       ucp_tag_t tag_mask, const ucp_request_param_t *param)
+static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, void *buffer,
+                                                       size_t count, ucp_tag_t tag,
+                                                       ucp_tag_t tag_mask,
+                                                       const ucp_request_param_t *param)
 {
     ucp_recv_desc_t *desc = NULL;
     ucs_status_ptr_t ptr;
@@ -121,13 +125,13 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
     return ptr;
 }
 
-ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag, ucp_tag_t tag_mask,
-                                  const ucp_request_param_t *param)
+ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
+                                  ucp_tag_t tag_mask, const ucp_request_param_t *param)
 {
     ucp_request_t *req;
 
-    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_RECV_SLOW_MASK)) && ucs_likely(!worker->lock.enabled) &&
-        ucs_likely(worker->tag_match.num_unexpected == 0)) {
+    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_RECV_SLOW_MASK)) &&
+        ucs_likely(!worker->lock.enabled) && ucs_likely(worker->tag_match.num_unexpected == 0)) {
         req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
         if (ucs_likely(req != NULL)) {
             req->buffer          = buffer;
@@ -143,8 +147,8 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
     return ucp_tag_recv_slow(worker, buffer, count, tag, tag_mask, param);
 }
 
-ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask, int remove,
-                                   ucp_tag_recv_info_t *info)
+ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask,
+                                   int remove, ucp_tag_recv_info_t *info)
 {
     ucp_recv_desc_t *desc;
 
@@ -158,8 +162,8 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
     return desc;
 }
 
-ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_message_h message,
-                                      const ucp_request_param_t *param)
+ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count,
+                                      ucp_tag_message_h message, const ucp_request_param_t *param)
 {
     ucs_status_ptr_t ptr;
     ucs_status_t status;
@@ -179,15 +183,18 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
 
 /* ---- older forms: never NULL ---- */
 
-static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype, ucp_tag_recv_callback_t cb)
+static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype,
+                                  ucp_tag_recv_callback_t cb)
 {
-    param->op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param->op_attr_mask =
+        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param->cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb;
     param->datatype     = datatype;
 }
 
-ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype,
-                                 ucp_tag_t tag, ucp_tag_t tag_mask, ucp_tag_recv_callback_t cb)
+ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count,
+                                 ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
+                                 ucp_tag_recv_callback_t cb)
 {
     ucp_request_param_t param;
 
@@ -195,8 +202,9 @@ ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count
     return ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
 }
 
-ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype,
-                                     ucp_tag_message_h message, ucp_tag_recv_callback_t cb)
+ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t count,
+                                     ucp_datatype_t datatype, ucp_tag_message_h message,
+                                     ucp_tag_recv_callback_t cb)
 {
     ucp_request_param_t param;
 
@@ -204,8 +212,8 @@ ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t c
     return ucp_tag_msg_recv_nbx(worker, buffer, count, message, &param);
 }
 
-ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count, ucp_datatype_t datatype, ucp_tag_t tag,
-                              ucp_tag_t tag_mask, void *req)
+ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count,
+                              ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask, void *req)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST,
@@ -214,5 +222,6 @@ ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count, u
     };
     ucs_status_ptr_t ptr = ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
 
-    return (UCS_PTR_IS_ERR(ptr)) ? UCS_PTR_RAW_STATUS(ptr) : UCS_OK; /* the request tells the rest */
+    return (UCS_PTR_IS_ERR(ptr)) ? UCS_PTR_RAW_STATUS(ptr)
+                                 : UCS_OK; /* the request tells the rest */
 }

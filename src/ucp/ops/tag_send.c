@@ -1,7 +1,7 @@
 /* Halyard: tagged sends.
  *
- * The short path at the top carries the message rate and latency of small messages: a contiguous message
- * that fits is handed to the transport at once. Everything else gets a request.
+ * The short path at the top carries the message rate and latency of small messages: a contiguous
+ * message that fits is handed to the transport at once. Everything else gets a request.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,8 +14,8 @@
 #include <ucp/protos/rndv.h>
 #include <string.h>
 
-/* What the short path does not look at: with these clear, the call has nothing to say but the message.
- * A callback and its user data do not matter where no request is made. */
+/* What the short path does not look at: with these clear, the call has nothing to say but the
+ * message. A callback and its user data do not matter where no request is made. */
 #define UCP_TAG_SEND_SLOW_MASK \
     (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
 
@@ -69,12 +69,15 @@ void ucp_send_queue(ucp_request_t *req)
 static ucs_status_t ucp_send_choose(ucp_request_t *req)
 {
     const ucp_proto_config_t *proto = req->send.peer->proto;
-    size_t sync_head                = req->send.is_sync ? sizeof(ucp_wire_eager_sync_t) - sizeof(ucp_wire_eager_t) : 0;
+    size_t sync_head =
+        req->send.is_sync ? sizeof(ucp_wire_eager_sync_t) - sizeof(ucp_wire_eager_t) : 0;
 
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;
     req->send.step      = ((ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) &&
-                           (req->length + sync_head <= proto->eager_max)) ? UCP_SEND_EAGER : UCP_SEND_RTS;
+                      (req->length + sync_head <= proto->eager_max))
+                              ? UCP_SEND_EAGER
+                              : UCP_SEND_RTS;
     if ((req->send.step == UCP_SEND_RTS) || req->send.is_sync) {
         ucs_status_t status = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
 
@@ -86,8 +89,10 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req)
     return UCS_OK;
 }
 
-static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void *buffer, size_t count, ucp_tag_t tag,
-                                                       const ucp_request_param_t *param, int is_sync)
+static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void *buffer,
+                                                       size_t count, ucp_tag_t tag,
+                                                       const ucp_request_param_t *param,
+                                                       int is_sync)
 {
     uint32_t mask = param->op_attr_mask;
     ucs_status_t status;
@@ -115,7 +120,8 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
     }
 
     status = UCS_ERR_NO_RESOURCE;
-    if (((mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) && (is_sync || (req->send.step != UCP_SEND_EAGER)))) {
+    if (((mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+         (is_sync || (req->send.step != UCP_SEND_EAGER)))) {
         return ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE);
     }
     if (!uct_ep_has_pending(ep->am)) {
@@ -145,8 +151,9 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
 
 /* ---- public ---- */
 
-static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_locked(ucp_ep_t *ep, const void *buffer, size_t count,
-                                                         ucp_tag_t tag, const ucp_request_param_t *param)
+static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_locked(ucp_ep_t *ep, const void *buffer,
+                                                         size_t count, ucp_tag_t tag,
+                                                         const ucp_request_param_t *param)
 {
     ucs_status_ptr_t ptr;
 
@@ -163,8 +170,8 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
     ucs_status_t status;
 
     /* short_limit is 0 where the worker has a lock. */
-    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_SEND_SLOW_MASK)) && ucs_likely(count < ep->short_limit) &&
-        ucs_likely(!uct_ep_has_pending(lane))) {
+    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_SEND_SLOW_MASK)) &&
+        ucs_likely(count < ep->short_limit) && ucs_likely(!uct_ep_has_pending(lane))) {
         status = lane->ops->am_short(lane, UCP_WIRE_EAGER, tag, buffer, count);
         if (ucs_likely(status == UCS_OK)) {
             return NULL;
@@ -188,8 +195,8 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
     return ptr;
 }
 
-ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count, ucp_datatype_t datatype,
-                                 ucp_tag_t tag, ucp_send_callback_t cb)
+ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count,
+                                 ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
@@ -200,8 +207,9 @@ ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count, 
     return ucp_tag_send_nbx(ep, buffer, count, tag, &param);
 }
 
-ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t count, ucp_datatype_t datatype,
-                                      ucp_tag_t tag, ucp_send_callback_t cb)
+ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t count,
+                                      ucp_datatype_t datatype, ucp_tag_t tag,
+                                      ucp_send_callback_t cb)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
@@ -212,8 +220,8 @@ ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t co
     return ucp_tag_send_sync_nbx(ep, buffer, count, tag, &param);
 }
 
-ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void *buffer, size_t count, ucp_datatype_t datatype, ucp_tag_t tag,
-                              void *req)
+ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void *buffer, size_t count,
+                              ucp_datatype_t datatype, ucp_tag_t tag, void *req)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST,

@@ -1,9 +1,9 @@
 /* Halyard: protocol selection.
  *
- * The cost of a protocol is a sum of the lanes' linear terms: a message costs its overhead and latency
- * and its bytes; a rendezvous adds the messages of its hand-shake to its copy. The lower envelope over
- * the sizes is found by probing sizes in steps of a quarter of an octave: costs are linear, so between
- * two probes with the same winner there is no other one that would matter.
+ * The cost of a protocol is a sum of the lanes' linear terms: a message costs its overhead and
+ * latency and its bytes; a rendezvous adds the messages of its hand-shake to its copy. The lower
+ * envelope over the sizes is found by probing sizes in steps of a quarter of an octave: costs are
+ * linear, so between two probes with the same winner there is no other one that would matter.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -51,22 +51,27 @@ static const char *ucp_proto_always(const ucp_proto_config_t *config UCS_UNUSED,
     return NULL;
 }
 
-static const char *ucp_proto_has_get(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_get(const ucp_proto_config_t *config,
+                                     const ucp_options_t *options UCS_UNUSED)
 {
     return (config->lanes.get.max > 0) ? NULL : config->lanes.copy_reason;
 }
 
-static const char *ucp_proto_has_put(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_put(const ucp_proto_config_t *config,
+                                     const ucp_options_t *options UCS_UNUSED)
 {
     return (config->lanes.put.max > 0) ? NULL : config->lanes.copy_reason;
 }
 
-static const char *ucp_proto_has_both(const ucp_proto_config_t *config, const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_both(const ucp_proto_config_t *config,
+                                      const ucp_options_t *options UCS_UNUSED)
 {
     if ((config->lanes.get.max == 0) || (config->lanes.put.max == 0)) {
         return config->lanes.copy_reason;
     }
-    return config->lanes.has_sync ? NULL : "the lane for messages has no words that both sides can claim by";
+    return config->lanes.has_sync
+               ? NULL
+               : "the lane for messages has no words that both sides can claim by";
 }
 
 static double ucp_proto_eager_ns(const ucp_proto_config_t *config, double length)
@@ -76,25 +81,31 @@ static double ucp_proto_eager_ns(const ucp_proto_config_t *config, double length
 
 static double ucp_proto_get_ns(const ucp_proto_config_t *config, double length)
 {
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_copy_ns(&config->lanes.get, length) +
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+           ucp_proto_copy_ns(&config->lanes.get, length) +
            config->lanes.am.overhead_ns; /* of ATS: its latency is not waited for */
 }
 
 static double ucp_proto_put_ns(const ucp_proto_config_t *config, double length)
 {
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
-           ucp_proto_copy_ns(&config->lanes.put, length) + ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
+           ucp_proto_copy_ns(&config->lanes.put, length) +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
 }
 
-/* Both copy at the same time; together they end when half of what they do one after the other is done. Beside
- * the messages, the word that they claim by goes to and fro between their caches. */
+/* Both copy at the same time; together they end when half of what they do one after the other is
+ * done. Beside the messages, the word that they claim by goes to and fro between their caches. */
 static double ucp_proto_both_ns(const ucp_proto_config_t *config, double length)
 {
-    double copies = (ucp_proto_copy_ns(&config->lanes.get, length) + ucp_proto_copy_ns(&config->lanes.put, length)) / 2;
+    double copies = (ucp_proto_copy_ns(&config->lanes.get, length) +
+                     ucp_proto_copy_ns(&config->lanes.put, length)) /
+                    2;
     double start  = config->lanes.get.overhead_ns / 2; /* not halved: each side pays its own */
 
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
-           start + (copies / 2) + ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t)) +
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) + start + (copies / 2) +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t)) +
            (UCP_PROTO_CLAIM_MOVES * config->lanes.am.latency_ns);
 }
 
@@ -102,7 +113,8 @@ static double ucp_proto_am_ns(const ucp_proto_config_t *config, double length)
 {
     double pieces = ceil(length / (double)(config->eager_max - sizeof(ucp_wire_data_t)));
 
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) + ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+           ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
            ucp_proto_message_ns(config, length) + (pieces * config->lanes.am.overhead_ns);
 }
 
@@ -120,8 +132,8 @@ double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto,
 }
 
 /* The cheapest usable row for a size; `first`: EAGER, or RNDV_GET to leave eager out. */
-static ucp_proto_id_t ucp_proto_best(const ucp_proto_config_t *config, const uint8_t *usable, ucp_proto_id_t first,
-                                     size_t length)
+static ucp_proto_id_t ucp_proto_best(const ucp_proto_config_t *config, const uint8_t *usable,
+                                     ucp_proto_id_t first, size_t length)
 {
     ucp_proto_id_t best = UCP_PROTO_RNDV_AM;
     double best_ns      = INFINITY;
@@ -145,14 +157,16 @@ static size_t ucp_proto_next_size(size_t size)
 }
 
 /* The size up to which eager is used where the user has said so; SIZE_MAX - 1 (auto) otherwise. */
-static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, const ucp_options_t *options, size_t length)
+static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, const ucp_options_t *options,
+                                     size_t length)
 {
     return (options->rndv_thresh != UCS_CONFIG_AUTO_SIZE) && (length < options->rndv_thresh) &&
            (length <= config->eager_max);
 }
 
 static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const ucp_options_t *options,
-                                 const uint8_t *usable, ucp_proto_id_t first, ucp_proto_range_t *ranges)
+                                 const uint8_t *usable, ucp_proto_id_t first,
+                                 ucp_proto_range_t *ranges)
 {
     unsigned count = 0;
     size_t size, next;
@@ -210,11 +224,12 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     ucp_proto_id_t proto;
     const char *reason;
 
-    config->eager_max = ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
+    config->eager_max =
+        ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         reason = ucp_proto_rows[proto].applies(config, options);
-        if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) && (proto != UCP_PROTO_EAGER) &&
-            (options->rndv_scheme != ucp_proto_rows[proto].scheme)) {
+        if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) &&
+            (proto != UCP_PROTO_EAGER) && (options->rndv_scheme != ucp_proto_rows[proto].scheme)) {
             reason = "switched off by UCX_RNDV_SCHEME";
         }
         usable[proto] = (reason == NULL);
@@ -239,21 +254,24 @@ static void ucp_proto_append_size(ucs_string_buffer_t *strb, size_t size)
     }
 }
 
-void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix, ucs_string_buffer_t *strb)
+void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
+                       ucs_string_buffer_t *strb)
 {
     ucp_proto_id_t proto;
     size_t from = 0;
     unsigned i;
 
-    ucs_string_buffer_appendf(strb, "%stagged messages from host memory: messages by %s, single copy by %s\n",
-                              prefix, config->lanes.am_name,
-                              (config->lanes.copy_name == NULL) ? "none" : config->lanes.copy_name);
+    ucs_string_buffer_appendf(
+        strb, "%stagged messages from host memory: messages by %s, single copy by %s\n", prefix,
+        config->lanes.am_name,
+        (config->lanes.copy_name == NULL) ? "none" : config->lanes.copy_name);
     for (i = 0; i < config->num_send; ++i) {
         const ucp_proto_range_t *range = &config->send[i];
 
         ucs_string_buffer_appendf(strb, "%s%12zu..", prefix, from);
         ucp_proto_append_size(strb, range->max);
-        ucs_string_buffer_appendf(strb, " %s: predicted %.2f us at %zu%s\n", ucp_proto_names[range->proto],
+        ucs_string_buffer_appendf(strb, " %s: predicted %.2f us at %zu%s\n",
+                                  ucp_proto_names[range->proto],
                                   ucp_proto_time_ns(config, range->proto, from) / 1e3, from,
                                   range->forced ? " (UCX_RNDV_THRESH)" : "");
         from = range->max + 1;

@@ -1,8 +1,10 @@
-/* Halyard: protocol selection: which protocol moves a message of a given size over given lanes, and why.
+/* Halyard: protocol selection: which protocol moves a message of a given size over given lanes,
+ * and why.
  *
- * A protocol is a row: when it applies, and what it costs as a linear function of the size. Selection is a
- * pure function of the lanes' limits and the options, so both sides of a transfer reach the same result.
- * The outcome of each row (chosen, or the reason why not) is kept as text for UCX_PROTO_INFO.
+ * A protocol is a row: when it applies, and what it costs as a linear function of the size.
+ * Selection is a pure function of the lanes' limits and the options, so both sides of a transfer
+ * reach the same result. The outcome of each row (chosen, or the reason why not) is kept as text
+ * for UCX_PROTO_INFO.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -60,7 +62,8 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
 double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length);
 
 /* Table of ranges and reasons, a line each, beginning with `prefix`. */
-void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix, ucs_string_buffer_t *strb);
+void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
+                       ucs_string_buffer_t *strb);
 
 UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)
 {

@@ -70,7 +70,8 @@ ucs_status_t ucp_eager_send(ucp_request_t *req)
     if (!ucp_dt_is_contig(req->datatype)) {
         return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER, ucp_eager_pack, req, &length);
     }
-    return lane->ops->am_short(lane, UCP_WIRE_EAGER, req->info.sender_tag, req->buffer, req->length);
+    return lane->ops->am_short(lane, UCP_WIRE_EAGER, req->info.sender_tag, req->buffer,
+                               req->length);
 }
 
 /* ---- receiver ---- */
@@ -93,9 +94,9 @@ ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, siz
     return status;
 }
 
-static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind, uint64_t tag,
-                                              uint64_t worker_id, uint64_t request_id, const void *payload,
-                                              size_t length)
+static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind,
+                                              uint64_t tag, uint64_t worker_id, uint64_t request_id,
+                                              const void *payload, size_t length)
 {
     ucp_recv_desc_t *desc = ucp_worker_data_get(worker, sizeof(*desc) + length);
 
@@ -159,7 +160,8 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
 
     req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
     if (req == NULL) {
-        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id, head.request_id, data, length);
+        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id,
+                             head.request_id, data, length);
         return;
     }
     ats = (ucp_wire_ats_t){.send_id = head.request_id, .status = UCS_OK};

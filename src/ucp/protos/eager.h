@@ -19,8 +19,10 @@ ucs_status_t ucp_eager_send(ucp_request_t *req);
 /* The part of ucp_eager_deliver for other datatypes and for messages that do not fit. */
 ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, size_t length);
 
-/* Fills a receive from a whole message: copies what fits, sets info. Returns the receive's status. */
-UCS_INLINE ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload, size_t length)
+/* Fills a receive from a whole message: copies what fits, sets info. Returns the receive's status.
+ */
+UCS_INLINE ucs_status_t ucp_eager_deliver(ucp_request_t *req, uint64_t tag, const void *payload,
+                                          size_t length)
 {
     req->info.sender_tag = tag;
     req->info.length     = length;

@@ -1,4 +1,5 @@
-/* Halyard: rendezvous: tagged messages that are announced before they move; wire/wire.h has the protocol.
+/* Halyard: rendezvous: tagged messages that are announced before they move; wire/wire.h has the
+ * protocol.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -18,20 +19,20 @@ void ucp_rndv_ats_handle(void *worker, const void *data, size_t length);
 /* Sends the announcement (step UCP_SEND_RTS). UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rndv_send_rts(ucp_request_t *req);
 
-/* Sends the pieces that are due (step UCP_SEND_DATA). UCS_OK: the step is over, and the request may have ended;
- * UCS_ERR_NO_RESOURCE: try again. */
+/* Sends the pieces that are due (step UCP_SEND_DATA). UCS_OK: the step is over, and the request
+ * may have ended; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req);
 
 /* One step of a request on the list of work. */
 void ucp_rndv_send_work(ucp_request_t *req);
 void ucp_rndv_recv_work(ucp_request_t *req);
 
-/* Starts the transfer of an announced message into a receive. peer NULL: it is gone. Never ends the receive inside
- * the call. */
+/* Starts the transfer of an announced message into a receive. peer NULL: it is gone. Never ends
+ * the receive inside the call. */
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 
-/* True if single copies to the peer are plain copies in this process, where a wrong address kills: then both
- * sides of a transfer are requests of this worker, and are checked against each other. */
+/* True if single copies to the peer are plain copies in this process, where a wrong address kills:
+ * then both sides of a transfer are requests of this worker, and are checked against each other. */
 UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
 {
     return peer->lanes[UCP_LANE_COPY]->iface->tl->kind == UCT_TL_KIND_SELF;
@@ -39,23 +40,26 @@ UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
 
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
-/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the front (low half)
- * and from the back (high half). The receiver, which comes first, takes half of what is left, so that the
- * sender finds the other half; the sender takes all that is left; each at most `max` grains. Where both are
- * there, each copies once; where one is busy elsewhere, the other does it all. Returns the grains taken, 0 where
- * none is left, and the first of them. A peer may write anything into the word: the range is inside all the
- * same. */
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender, uint32_t *first_p);
+/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the
+ * front (low half) and from the back (high half). The receiver, which comes first, takes half of
+ * what is left, so that the sender finds the other half; the sender takes all that is left; each
+ * at most `max` grains. Where both are there, each copies once; where one is busy elsewhere, the
+ * other does it all. Returns the grains taken, 0 where none is left, and the first of them. A peer
+ * may write anything into the word: the range is inside all the same. */
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
+                        uint32_t *first_p);
 
 UCS_INLINE uint32_t ucp_rndv_grains(size_t length)
 {
     return (uint32_t)ucs_div_round_up(length, UCP_RNDV_GRAIN);
 }
 
-/* Largest claim of a transfer: small enough that neither side waits long for the other at the end. */
+/* Largest claim of a transfer: small enough that neither side waits long for the other at the end.
+ */
 UCS_INLINE uint32_t ucp_rndv_claim_max(size_t length)
 {
-    return (uint32_t)(ucs_min(ucs_max(length / 2, (size_t)512 * 1024), (size_t)1024 * 1024) / UCP_RNDV_GRAIN);
+    return (uint32_t)(ucs_min(ucs_max(length / 2, (size_t)512 * 1024), (size_t)1024 * 1024) /
+                      UCP_RNDV_GRAIN);
 }
 
 #endif

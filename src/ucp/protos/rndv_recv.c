@@ -1,8 +1,8 @@
 /* Halyard: rendezvous, the receiver's side, which chooses how the data moves.
  *
- * States (ucp_recv_step_t): GET or BOTH (reading, a part a turn) -> WAIT (the peer delivers the rest) -> end. The
- * request ends when all bytes are there; every contribution (own reads, FIN, DATA) is counted once and checked
- * against what is still missing.
+ * States (ucp_recv_step_t): GET or BOTH (reading, a part a turn) -> WAIT (the peer delivers the
+ * rest) -> end. The request ends when all bytes are there; every contribution (own reads, FIN,
+ * DATA) is counted once and checked against what is still missing.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -49,12 +49,14 @@ static void ucp_rndv_recv_check_end(ucp_request_t *req)
 
 /* ---- choice ---- */
 
-static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
+                                      const ucp_wire_rts_t *rts)
 {
     ucp_proto_id_t proto;
     uct_ep_t *am = peer->lanes[UCP_LANE_AM];
 
-    if (!ucp_dt_is_contig(req->datatype) || !(rts->flags & UCP_WIRE_RTS_CONTIG) || !ucp_peer_can_copy(peer)) {
+    if (!ucp_dt_is_contig(req->datatype) || !(rts->flags & UCP_WIRE_RTS_CONTIG) ||
+        !ucp_peer_can_copy(peer)) {
         return UCP_PROTO_RNDV_AM;
     }
     proto = ucp_proto_lookup(peer->proto->recv, req->recv.total);
@@ -87,7 +89,8 @@ void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->held            |= UCP_REQUEST_HOLDS_LIST;
     ucs_list_add_tail(&peer->recvs, &req->list);
 
-    if ((peer->status != UCS_OK) || (ucs_ptr_map_put(&req->worker->ids, req, &req->recv.id) != UCS_OK)) {
+    if ((peer->status != UCS_OK) ||
+        (ucs_ptr_map_put(&req->worker->ids, req, &req->recv.id) != UCS_OK)) {
         req->recv.result = (peer->status != UCS_OK) ? peer->status : UCS_ERR_NO_MEMORY;
         req->recv.total  = 0;
     } else {
@@ -155,7 +158,8 @@ static int ucp_rndv_source_is_gone(const ucp_request_t *req)
         return 0;
     }
     send = ucs_ptr_map_get(&req->worker->ids, req->recv.send_id);
-    return (send == NULL) || (send->kind != UCP_REQUEST_TAG_SEND) || !ucp_dt_is_contig(send->datatype) ||
+    return (send == NULL) || (send->kind != UCP_REQUEST_TAG_SEND) ||
+           !ucp_dt_is_contig(send->datatype) ||
            ((uintptr_t)send->buffer != req->recv.remote_addr) || (send->length < req->recv.total);
 }
 
@@ -183,7 +187,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     size_t offset, end;
     uint32_t count, first;
 
-    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0, &first);
+    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
+                           &first);
     if (count == 0) {
         req->recv.step = UCP_RECV_WAIT;
         ucp_rndv_send_ats(req, UCS_OK);
@@ -195,7 +200,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
         /* What nobody has claimed follows the part that failed: ask for both in one. */
-        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) > 0) {
+        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) >
+               0) {
             end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
         }
         ucp_rndv_ask_for_rest(req, offset, end - offset);
@@ -240,7 +246,8 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     memcpy(&rts, data, sizeof(rts));
     peer = ucp_peer_find(worker, rts.worker_id);
     if (peer == NULL) {
-        ucs_warn("peer 0x%lx announced a message without a HELLO before: dropped", (unsigned long)rts.worker_id);
+        ucs_warn("peer 0x%lx announced a message without a HELLO before: dropped",
+                 (unsigned long)rts.worker_id);
         return;
     }
 
@@ -265,7 +272,8 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
 }
 
 /* A receive that waits for `length` bytes more, or NULL. */
-static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length, const char *what)
+static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
+                                         const char *what)
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 

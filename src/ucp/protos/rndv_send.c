@@ -1,8 +1,8 @@
 /* Halyard: rendezvous, the sender's side.
  *
- * States (ucp_send_step_t): RTS -> WAIT -> PUT (writing, a part a turn) -> DATA (pieces) -> end; which of them
- * are visited is the receiver's choice. The request ends when nothing is left to deliver and, unless an RTR
- * said that none will come, ATS has arrived.
+ * States (ucp_send_step_t): RTS -> WAIT -> PUT (writing, a part a turn) -> DATA (pieces) -> end;
+ * which of them are visited is the receiver's choice. The request ends when nothing is left to
+ * deliver and, unless an RTR said that none will come, ATS has arrived.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -19,7 +19,8 @@
 #define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
 
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender, uint32_t *first_p)
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
+                        uint32_t *first_p)
 {
     uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
     uint32_t front, back, left, count;
@@ -36,7 +37,8 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
             count = left; /* not worth two */
         }
         /* The word orders nothing but itself: the data is ordered by the messages. */
-    } while (!atomic_compare_exchange_weak_explicit(word, &old, old + ((uint64_t)count << (is_sender ? 32 : 0)),
+    } while (!atomic_compare_exchange_weak_explicit(word, &old,
+                                                    old + ((uint64_t)count << (is_sender ? 32 : 0)),
                                                     memory_order_relaxed, memory_order_relaxed));
     *first_p = is_sender ? num_grains - back - count : front;
     return count;
@@ -44,7 +46,8 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
 
 /* ---- announcement ---- */
 
-/* A word that both sides can claim by, where they may both copy. Doing without is always possible. */
+/* A word that both sides can claim by, where they may both copy. Doing without is always possible.
+ */
 static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     ucp_peer_t *peer = req->send.peer;
@@ -97,7 +100,8 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
 
 static void ucp_rndv_send_fin(ucp_request_t *req)
 {
-    ucp_wire_fin_t fin = {.recv_id = req->send.recv_id, .length = req->send.put_bytes, .status = UCS_OK};
+    ucp_wire_fin_t fin = {
+        .recv_id = req->send.recv_id, .length = req->send.put_bytes, .status = UCS_OK};
 
     if (req->send.put_bytes > 0) {
         ucp_peer_send_control(req->send.peer, UCP_WIRE_FIN, &fin, sizeof(fin));
@@ -126,7 +130,8 @@ static size_t ucp_rndv_pack_piece(void *dest, void *arg, size_t max UCS_UNUSED)
     ucp_rndv_piece_t *piece = arg;
 
     memcpy(dest, &piece->head, sizeof(piece->head));
-    piece->length = ucp_dt_pack(piece->req, piece->head.offset, (char *)dest + sizeof(piece->head), piece->length);
+    piece->length = ucp_dt_pack(piece->req, piece->head.offset, (char *)dest + sizeof(piece->head),
+                                piece->length);
     return sizeof(piece->head) + piece->length;
 }
 
@@ -284,8 +289,9 @@ static int ucp_rndv_target_is_there(const ucp_request_t *req, const ucp_wire_rtr
         return 1;
     }
     recv = ucs_ptr_map_get(&req->worker->ids, rtr->recv_id);
-    return (recv != NULL) && (recv->kind == UCP_REQUEST_TAG_RECV) && ucp_dt_is_contig(recv->datatype) &&
-           ((uintptr_t)recv->buffer == rtr->address) && (rtr->offset + rtr->length <= recv->recv.total);
+    return (recv != NULL) && (recv->kind == UCP_REQUEST_TAG_RECV) &&
+           ucp_dt_is_contig(recv->datatype) && ((uintptr_t)recv->buffer == rtr->address) &&
+           (rtr->offset + rtr->length <= recv->recv.total);
 }
 
 static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)
@@ -298,8 +304,10 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
         return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype) &&
                ucp_rndv_target_is_there(req, rtr);
     case UCP_WIRE_RTR_BOTH:
-        return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) && (rtr->offset == 0);
-    case UCP_WIRE_RTR_DATA: /* while we write, or already send what we could not write, it is for later */
+        return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) &&
+               (rtr->offset == 0);
+    case UCP_WIRE_RTR_DATA:
+        /* while we write, or already send what we could not write, it is for later */
         return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
                (req->send.step == UCP_SEND_DATA);
     default:
@@ -347,7 +355,8 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     }
     ucp_rndv_add_data(req, rtr.offset, rtr.length);
     if (req->send.step == UCP_SEND_WAIT) {
-        ucp_rndv_start_data(req); /* otherwise after the writing, or with the pieces that are under way */
+        ucp_rndv_start_data(
+            req); /* otherwise after the writing, or with the pieces that are under way */
     }
 }
 
@@ -368,6 +377,8 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
 
     req->send.needs_ats = 0;
     if (req->send.step == UCP_SEND_WAIT) {
-        ucp_request_complete(req, ((ats.status < 0) && (ats.status > UCS_ERR_LAST)) ? (ucs_status_t)ats.status : UCS_OK);
+        ucp_request_complete(req, ((ats.status < 0) && (ats.status > UCS_ERR_LAST))
+                                      ? (ucs_status_t)ats.status
+                                      : UCS_OK);
     }
 }

@@ -20,8 +20,8 @@ static void ucp_wire_print_hello(const void *data, size_t length, ucs_string_buf
     ucp_wire_hello_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "version %u features 0x%x address of %zu bytes", msg.version, msg.features,
-                              length - sizeof(msg));
+    ucs_string_buffer_appendf(strb, "version %u features 0x%x address of %zu bytes", msg.version,
+                              msg.features, length - sizeof(msg));
 }
 
 static void ucp_wire_print_eager(const void *data, size_t length, ucs_string_buffer_t *strb)
@@ -37,28 +37,35 @@ static void ucp_wire_print_eager_sync(const void *data, size_t length, ucs_strin
     ucp_wire_eager_sync_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64 " payload %zu",
-                              msg.tag, msg.worker_id, msg.request_id, length - sizeof(msg));
+    ucs_string_buffer_appendf(
+        strb, "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64 " payload %zu", msg.tag,
+        msg.worker_id, msg.request_id, length - sizeof(msg));
 }
 
-static void ucp_wire_print_rts(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+static void ucp_wire_print_rts(const void *data, size_t length UCS_UNUSED,
+                               ucs_string_buffer_t *strb)
 {
     ucp_wire_rts_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64 " length %" PRIu64
-                              " address 0x%" PRIx64 " sync %u flags 0x%x", msg.tag, msg.worker_id,
-                              msg.request_id, msg.length, msg.address, msg.sync_index, msg.flags);
+    ucs_string_buffer_appendf(strb,
+                              "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64
+                              " length %" PRIu64 " address 0x%" PRIx64 " sync %u flags 0x%x",
+                              msg.tag, msg.worker_id, msg.request_id, msg.length, msg.address,
+                              msg.sync_index, msg.flags);
 }
 
-static void ucp_wire_print_rtr(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+static void ucp_wire_print_rtr(const void *data, size_t length UCS_UNUSED,
+                               ucs_string_buffer_t *strb)
 {
     ucp_wire_rtr_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " recv 0x%" PRIx64 " address 0x%" PRIx64 " range %" PRIu64
-                              "+%" PRIu64 " flags 0x%x", msg.send_id, msg.recv_id, msg.address,
-                              msg.offset, msg.length, msg.flags);
+    ucs_string_buffer_appendf(strb,
+                              "send 0x%" PRIx64 " recv 0x%" PRIx64 " address 0x%" PRIx64
+                              " range %" PRIu64 "+%" PRIu64 " flags 0x%x",
+                              msg.send_id, msg.recv_id, msg.address, msg.offset, msg.length,
+                              msg.flags);
 }
 
 static void ucp_wire_print_data(const void *data, size_t length, ucs_string_buffer_t *strb)
@@ -66,20 +73,22 @@ static void ucp_wire_print_data(const void *data, size_t length, ucs_string_buff
     ucp_wire_data_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " offset %" PRIu64 " payload %zu", msg.recv_id, msg.offset,
-                              length - sizeof(msg));
+    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " offset %" PRIu64 " payload %zu",
+                              msg.recv_id, msg.offset, length - sizeof(msg));
 }
 
-static void ucp_wire_print_fin(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+static void ucp_wire_print_fin(const void *data, size_t length UCS_UNUSED,
+                               ucs_string_buffer_t *strb)
 {
     ucp_wire_fin_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " length %" PRIu64 " status %d", msg.recv_id, msg.length,
-                              msg.status);
+    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " length %" PRIu64 " status %d", msg.recv_id,
+                              msg.length, msg.status);
 }
 
-static void ucp_wire_print_ats(const void *data, size_t length UCS_UNUSED, ucs_string_buffer_t *strb)
+static void ucp_wire_print_ats(const void *data, size_t length UCS_UNUSED,
+                               ucs_string_buffer_t *strb)
 {
     ucp_wire_ats_t msg;
 
@@ -151,7 +160,8 @@ int ucp_wire_length_ok(unsigned id, size_t length)
     }
 
     message = &ucp_wire_table[id];
-    return message->has_payload ? (length >= message->header_length) : (length == message->header_length);
+    return message->has_payload ? (length >= message->header_length)
+                                : (length == message->header_length);
 }
 
 void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb)

@@ -1,18 +1,20 @@
 /* Halyard: every byte that one worker sends to another.
  *
- * All fields are of fixed width and little-endian, at offsets that are asserted below; what is not used
- * is zero. A message is an active message whose id is a ucp_wire_id_t. Whoever reads one copies each
- * field once, since a peer on the same node can change shared memory under the reader, and checks it
- * before use. ucp_wire_table has one row a message: it drives dispatch, tracing and fuzzing.
+ * All fields are of fixed width and little-endian, at offsets that are asserted below; what is not
+ * used is zero. A message is an active message whose id is a ucp_wire_id_t. Whoever reads one
+ * copies each field once, since a peer on the same node can change shared memory under the reader,
+ * and checks it before use. ucp_wire_table has one row a message: it drives dispatch, tracing and
+ * fuzzing.
  *
  * Rendezvous. The sender announces (RTS). The receiver moves the data by one of:
  *   get   it reads the sender's buffer, then ATS
  *   put   RTR with its buffer's address; the sender writes, then FIN
- *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the front,
- *         the sender from the back; FIN says how much the sender wrote, ATS that the receiver has read
+ *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the
+ *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
+ *         receiver has read
  *   data  RTR; the sender sends DATA messages
- * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send ends when
- * the range is delivered.
+ * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send
+ * ends when the range is delivered.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -28,19 +30,19 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 
 #define UCP_WIRE_VERSION 1
 
-/* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody asked for
- * yet. Transports may carry more. */
+/* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody
+ * asked for yet. Transports may carry more. */
 #define UCP_WIRE_EAGER_MAX 16384
 
 typedef enum {
-    UCP_WIRE_HELLO = 1,  /* the sender's worker address; precedes the first message that needs an answer */
+    UCP_WIRE_HELLO = 1,  /* the sender's worker address, before the first message to be answered */
     UCP_WIRE_EAGER,      /* tagged message, whole */
     UCP_WIRE_EAGER_SYNC, /* the same; the sender waits for ATS, sent when it is matched */
     UCP_WIRE_RTS,        /* tagged message, announced */
     UCP_WIRE_RTR,        /* ready to receive: deliver this range */
     UCP_WIRE_DATA,       /* a piece of an announced message */
     UCP_WIRE_FIN,        /* the sender has written so many bytes */
-    UCP_WIRE_ATS,        /* the receiver needs the sender's buffer no more, or matched a sync message */
+    UCP_WIRE_ATS,        /* the sender's buffer is free, or its sync message was matched */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 

@@ -30,7 +30,8 @@ ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer)
         return status;
     }
     iov[1].buffer = address;
-    status        = peer->lanes[UCP_LANE_AM]->ops->am_short_iov(peer->lanes[UCP_LANE_AM], UCP_WIRE_HELLO, iov, 2);
+    status = peer->lanes[UCP_LANE_AM]->ops->am_short_iov(peer->lanes[UCP_LANE_AM], UCP_WIRE_HELLO,
+                                                         iov, 2);
     if (status == UCS_OK) {
         peer->hello_sent = 1;
     }
@@ -54,10 +55,13 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
 
     memcpy(&hello, data, sizeof(hello));
     address_length = ucs_min(length - sizeof(hello), sizeof(address));
-    memcpy(address, (const char *)data + sizeof(hello), address_length); /* checked below, so no second look */
-    if ((hello.version != UCP_WIRE_VERSION) || (ucp_address_unpack(address, address_length, &info) != UCS_OK)) {
-        ucs_warn("peer speaks version %u of the protocol, this library %u, or sent no address: dropped",
-                 hello.version, UCP_WIRE_VERSION);
+    memcpy(address, (const char *)data + sizeof(hello),
+           address_length); /* checked below, so no second look */
+    if ((hello.version != UCP_WIRE_VERSION) ||
+        (ucp_address_unpack(address, address_length, &info) != UCS_OK)) {
+        ucs_warn(
+            "peer speaks version %u of the protocol, this library %u, or sent no address: dropped",
+            hello.version, UCP_WIRE_VERSION);
         return;
     }
     if (ucp_peer_get(worker, &info, &peer) == UCS_OK) { /* says itself what is wrong */

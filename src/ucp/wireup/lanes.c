@@ -37,17 +37,18 @@ static int ucp_lane_has_copy(const uct_tl_t *tl)
 
 static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
     [UCP_LANE_AM]   = {"messages", 1, UCT_OP_AM_SHORT, 8, ucp_lane_has_am, "no messages"},
-    [UCP_LANE_COPY] = {"single copy", 0, UCT_OP_GET_ZCOPY, 1 << 20, ucp_lane_has_copy, "no copies from any memory"}
-};
+    [UCP_LANE_COPY] = {"single copy", 0, UCT_OP_GET_ZCOPY, 1 << 20, ucp_lane_has_copy,
+                       "no copies from any memory"}};
 
 static int ucp_lane_is_self(const ucp_peer_t *peer)
 {
     return memcmp(peer->uid, peer->worker->uid, UCT_UID_LEN) == 0;
 }
 
-/* Where the peer is for transport i: in its address, or for ourselves what we know. 0 if it is not there. */
-static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t *address, unsigned i,
-                               ucp_address_entry_t *entry)
+/* Where the peer is for transport i: in its address, or for ourselves what we know. 0 if it is not
+ * there. */
+static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t *address,
+                               unsigned i, ucp_address_entry_t *entry)
 {
     const ucp_worker_tl_t *wtl = &peer->worker->tls[i];
     unsigned n;
@@ -65,10 +66,11 @@ static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t 
     return 0;
 }
 
-/* Predicted time of the role's operation through transport i, or a negative number and the reason, which may stand in
- * `storage`. */
-static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row,
-                             unsigned i, const char **reason_p, char storage[UCT_REASON_MAX])
+/* Predicted time of the role's operation through transport i, or a negative number and the reason,
+ * which may stand in `storage`. */
+static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *address,
+                             const ucp_lane_row_t *row, unsigned i, const char **reason_p,
+                             char storage[UCT_REASON_MAX])
 {
     ucp_worker_t *worker = peer->worker;
     const uct_tl_t *tl   = worker->context->tls[i].tl;
@@ -86,7 +88,8 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
         return -1;
     }
     if (is_self != (tl->kind == UCT_TL_KIND_SELF)) {
-        *reason_p = is_self ? "not for a worker's own messages" : "only for a worker's own messages";
+        *reason_p =
+            is_self ? "not for a worker's own messages" : "only for a worker's own messages";
         return -1;
     }
     if (!ucp_lane_find_entry(peer, address, i, &entry)) {
@@ -94,7 +97,8 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
         return -1;
     }
     if (!is_self && (tl->iface.is_reachable != NULL) &&
-        !tl->iface.is_reachable(worker->tls[i].iface, entry.bytes, entry.length, same_node, storage)) {
+        !tl->iface.is_reachable(worker->tls[i].iface, entry.bytes, entry.length, same_node,
+                                storage)) {
         *reason_p = storage;
         return -1;
     }
@@ -104,7 +108,8 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
 }
 
 /* Why no transport serves a role, in one line. */
-static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *address, const ucp_lane_row_t *row)
+static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *address,
+                             const ucp_lane_row_t *row)
 {
     char storage[512], reason_storage[UCT_REASON_MAX];
     ucs_string_buffer_t text;
@@ -114,15 +119,16 @@ static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *a
     ucs_string_buffer_init_fixed(&text, storage, sizeof(storage));
     for (i = 0; i < peer->worker->context->num_tls; ++i) {
         if (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0) {
-            ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "", peer->worker->context->tls[i].tl->name,
-                                      reason);
+            ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "",
+                                      peer->worker->context->tls[i].tl->name, reason);
         }
     }
-    ucs_log(row->required ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG, "no transport for %s to this peer (%s)",
-            row->name, ucs_string_buffer_cstr(&text));
+    ucs_log(row->required ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG,
+            "no transport for %s to this peer (%s)", row->name, ucs_string_buffer_cstr(&text));
 }
 
-static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address, ucp_lane_role_t role)
+static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address,
+                                  ucp_lane_role_t role)
 {
     const ucp_lane_row_t *row = &ucp_lane_rows[role];
     ucp_worker_t *worker      = peer->worker;
@@ -156,7 +162,8 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
     if (!ucp_lane_find_entry(peer, address, best, &entry)) {
         return UCS_ERR_UNREACHABLE; /* cannot be: the score looked there */
     }
-    return uct_ep_open(worker->tls[best].iface, peer->uid, entry.bytes, entry.length, peer, &peer->lanes[role]);
+    return uct_ep_open(worker->tls[best].iface, peer->uid, entry.bytes, entry.length, peer,
+                       &peer->lanes[role]);
 }
 
 static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
@@ -186,7 +193,8 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 {
     ucp_worker_t *worker = peer->worker;
     int has_copy         = (peer->copy_state != UCP_COPY_NONE);
-    unsigned key[2]      = {peer->lane_tl[UCP_LANE_AM], has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL};
+    unsigned key[2]      = {peer->lane_tl[UCP_LANE_AM],
+                       has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL};
     ucp_proto_config_t *config;
     ucs_string_buffer_t text;
     unsigned i;
@@ -205,7 +213,8 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     config        = &worker->proto[worker->num_proto++];
     config->tl[0] = key[0];
     config->tl[1] = key[1];
-    snprintf(config->lanes.copy_reason, UCT_REASON_MAX, "%s", "no transport copies from any memory to this peer");
+    snprintf(config->lanes.copy_reason, UCT_REASON_MAX, "%s",
+             "no transport copies from any memory to this peer");
     ucp_lanes_fill(peer, &config->lanes);
     ucp_proto_config_fill(config, &worker->context->options);
     peer->proto = config;
@@ -233,7 +242,9 @@ ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address)
     }
 
     /* Copies inside one process need no proof. */
-    peer->copy_state = (peer->lanes[UCP_LANE_COPY] == NULL) ? UCP_COPY_NONE :
-                       (peer->lanes[UCP_LANE_COPY] == peer->lanes[UCP_LANE_AM]) ? UCP_COPY_WORKS : UCP_COPY_UNPROVED;
+    peer->copy_state = (peer->lanes[UCP_LANE_COPY] == NULL) ? UCP_COPY_NONE
+                       : (peer->lanes[UCP_LANE_COPY] == peer->lanes[UCP_LANE_AM])
+                           ? UCP_COPY_WORKS
+                           : UCP_COPY_UNPROVED;
     return ucp_lanes_update_proto(peer);
 }

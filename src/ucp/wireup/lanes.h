@@ -8,8 +8,8 @@
 #include <ucp/core/peer.h>
 
 /* Opens the best lane for each role of the table and sets peer->proto. No system call, no waiting.
- * UCS_ERR_UNREACHABLE where a role that is required has no lane; says why each candidate is out (one line at
- * error level). The caller closes what was opened. */
+ * UCS_ERR_UNREACHABLE where a role that is required has no lane; says why each candidate is out
+ * (one line at error level). The caller closes what was opened. */
 ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address);
 
 /* Sets peer->proto anew after a lane was given up. */
