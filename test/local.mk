@@ -22,4 +22,5 @@ endif
 
 include test/abi/local.mk
 include test/bench/local.mk
+include test/mp/local.mk
 include test/mpi/local.mk

@@ -1,0 +1,184 @@
+#!/bin/bash
+# Halyard: the library as a guest in programs that have their own ideas: loaded and unloaded, another
+# malloc, valgrind, a sanitizer in the application only, any environment; and what it costs a program
+# that is linked with it and does not use it.
+#
+#   guest.sh        (in the build folder, or with HALYARD_BUILDDIR, HALYARD_LIBDIR, HALYARD_SRCDIR)
+#
+# Ends with "N passed, N failed, N skipped". A tool that is missing is a reason to skip, and is named.
+# SPDX-License-Identifier: BSD-3-Clause
+set -u
+
+build=${HALYARD_BUILDDIR:-$PWD}
+source=${HALYARD_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+libs=${HALYARD_LIBDIR:-$build/.libs}
+readonly STEP_LIMIT_S=120
+readonly FUZZ_RUNS=${HALYARD_FUZZ_RUNS:-300}
+
+passed=0
+failed=0
+skipped=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+export LD_LIBRARY_PATH="$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+skip() # what why
+{
+    skipped=$((skipped + 1))
+    echo "skipped: $1: $2"
+}
+
+verdict() # what exit_status log
+{
+    if [ "$2" -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "passed:  $1"
+    else
+        failed=$((failed + 1))
+        echo "FAILED:  $1 (exit status $2)"
+        sed 's/^/    /' "$3" | head -n 60
+    fi
+}
+
+step() # what command...
+{
+    local what=$1 rc
+    shift
+    timeout -k 5 $STEP_LIMIT_S "$@" >"$scratch/log" 2>&1 </dev/null
+    rc=$?
+    verdict "$what" $rc "$scratch/log"
+}
+
+# The same, and not a word on standard error.
+silent_step() # what command...
+{
+    local what=$1 rc
+    shift
+    timeout -k 5 $STEP_LIMIT_S "$@" >/dev/null 2>"$scratch/log" </dev/null
+    rc=$?
+    [ $rc -eq 0 ] && [ -s "$scratch/log" ] && rc=99
+    verdict "$what" $rc "$scratch/log"
+}
+
+# libtool puts a script in the program's place while the libraries are not installed.
+program() # name
+{
+    if [ -x "$build/test/mp/.libs/$1" ]; then
+        echo "$build/test/mp/.libs/$1"
+    else
+        echo "$build/test/mp/$1"
+    fi
+}
+
+library() # name: path of an installed library
+{
+    ldconfig -p | sed -n "s,.*$1.* => ,,p" | head -n 1
+}
+
+is_sanitized()
+{
+    ldd "$libs/libucp.so.0" 2>/dev/null | grep -qE 'lib(asan|tsan|ubsan)'
+}
+
+pair=$(program pair)
+for file in "$pair" "$(program reload)" "$(program env_fuzz)" "$libs/libucp.so.0"; do
+    [ -x "$file" ] || { echo "guest.sh: $file is not there: make check builds it" >&2; exit 2; }
+done
+
+# ---------------------------------------------------------------------------- as it is
+
+silent_step "two processes exchange messages, in silence" "$pair"
+
+if is_sanitized; then
+    skip "loading and unloading" "the library is built with a sanitizer, which must be loaded first"
+else
+    step "20 times: load, use, unload" "$(program reload)" "$libs/libucp.so.0" 20
+fi
+
+step "$FUZZ_RUNS environments that nobody expects" "$(program env_fuzz)" "$pair" "$FUZZ_RUNS"
+
+# ---------------------------------------------------------------------------- other tools in the process
+
+jemalloc=$(library libjemalloc.so)
+if is_sanitized; then
+    skip "jemalloc" "the library is built with a sanitizer, which has its own malloc"
+elif [ -z "$jemalloc" ]; then
+    skip "jemalloc" "libjemalloc is not installed"
+else
+    silent_step "jemalloc in the place of malloc" env LD_PRELOAD="$jemalloc" "$pair"
+fi
+
+if is_sanitized; then
+    skip "valgrind" "the library is built with a sanitizer"
+elif ! command -v valgrind >/dev/null; then
+    skip "valgrind" "it is not installed"
+else
+    step "valgrind finds nothing" valgrind -q --error-exitcode=9 --leak-check=full \
+        --errors-for-leak-kinds=definite --child-silent-after-fork=no "$pair" 1
+fi
+
+if is_sanitized; then
+    skip "AddressSanitizer in the application" "the library has it too"
+elif ! ${CC:-cc} -g -O1 -fsanitize=address -I"$build" -I"$build/src" -I"$source/src" \
+        "$source/test/mp/pair.c" -o "$scratch/pair_asan" -L"$libs" -lucp -lucs \
+        >"$scratch/log" 2>&1; then
+    skip "AddressSanitizer in the application" "it does not compile: $(head -n 1 "$scratch/log")"
+else
+    silent_step "AddressSanitizer in the application only" "$scratch/pair_asan"
+fi
+
+# ---------------------------------------------------------------------------- linked and not used
+
+# Names of the system calls that a program makes, with files that it opens.
+trace() # output command...
+{
+    local output=$1
+    shift
+    timeout $STEP_LIMIT_S strace -f -o "$output" "$@" >/dev/null 2>&1
+}
+
+check_idle_cost()
+{
+    local names other files
+    trace "$scratch/linked" "$(program empty_linked)" || { echo "strace failed"; return 1; }
+    trace "$scratch/empty" "$(program empty)" || { echo "strace failed"; return 1; }
+
+    if ! grep -q libucp.so.0 "$scratch/linked"; then
+        echo "the program is not linked with libucp: the test shows nothing"
+        return 1
+    fi
+    # More of what loading takes, and nothing else.
+    names=$(sed -E 's/^[0-9]+ +//; s/\(.*//' "$scratch/linked" | grep -E '^[a-z0-9_]+$' | sort -u)
+    other=$(comm -23 <(echo "$names") \
+            <(sed -E 's/^[0-9]+ +//; s/\(.*//' "$scratch/empty" | grep -E '^[a-z0-9_]+$' | sort -u) |
+            grep -vE '^(openat|read|pread64|fstat|newfstatat|mmap|mprotect|munmap|close|brk|readlink)$')
+    if [ -n "$other" ]; then
+        echo "system calls before main that an empty program does not make:" $other
+        return 1
+    fi
+    files=$(sed -nE 's/.*openat\([^"]*"([^"]+)".* = [0-9]+$/\1/p' "$scratch/linked" |
+            sed 's,.*/,,' | grep -vE '^(libuc[pstm]\.so\.|lib(c|m|dl|pthread|rt)\.so\.|ld\.so\.cache)')
+    if [ -n "$files" ]; then
+        echo "files opened before main:" $files
+        return 1
+    fi
+    if grep -qE 'clone|fork|socket|sigaction\((SIG|[0-9])' "$scratch/linked"; then
+        grep -E 'clone|fork|socket|sigaction' "$scratch/linked"
+        return 1
+    fi
+}
+
+if is_sanitized; then
+    skip "a program that is only linked" "the library is built with a sanitizer"
+elif ! command -v strace >/dev/null; then
+    skip "a program that is only linked" "strace is not installed"
+elif ! strace -o /dev/null true 2>/dev/null; then
+    skip "a program that is only linked" "strace may not trace here"
+else
+    check_idle_cost >"$scratch/log" 2>&1
+    verdict "a program that is only linked does nothing before main" $? "$scratch/log"
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
