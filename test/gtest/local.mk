@@ -8,6 +8,7 @@ gtest_sources = \
 	test/gtest/fault/test_kill.cc \
 	test/gtest/fault/test_kill_storm.cc \
 	test/gtest/fault/test_limits.cc \
+	test/gtest/fault/test_namespaces.cc \
 	test/gtest/fault/test_shared_memory.cc \
 	test/gtest/fault/test_stop.cc \
 	test/gtest/mp/node.cc \
