@@ -19,9 +19,9 @@ gtest_sources = \
 	test/gtest/mp/restrict.h \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
-	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/syscall_count.cc \
 	test/gtest/mp/syscall_count.h \
+	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_traffic.cc \
@@ -77,6 +77,7 @@ gtest_sources = \
 	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h \
+	test/gtest/wire/test_hostile.cc \
 	test/gtest/wire/test_wire.cc
 
 check_PROGRAMS += test/gtest/gtest

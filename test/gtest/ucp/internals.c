@@ -65,11 +65,16 @@ uint64_t ucp_test_worker_id(ucp_worker_h worker)
     return ucp_uid_id(worker->uid);
 }
 
-uint64_t ucp_test_request_id(void *request)
+uint64_t ucp_test_request_id(void *request, ucp_ep_h ep)
 {
     const ucp_request_t *req = ucp_request_of(request);
+    const ucp_peer_t *peer;
 
     if (!(req->held & UCP_REQUEST_HOLDS_ID)) {
+        return 0;
+    }
+    peer = (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.peer : req->recv.peer;
+    if ((ep != NULL) && (ep->peer != peer)) {
         return 0;
     }
     return (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id;

@@ -29,9 +29,9 @@ unsigned ucp_test_num_kept(ucp_worker_h worker);
 /* Requests that peers can name. */
 size_t ucp_test_num_ids(ucp_worker_h worker);
 
-/* By which peers know a worker, and a request (0: by none). */
+/* By which peers know a worker, and a request (0: by none). With an endpoint: by its peer only. */
 uint64_t ucp_test_worker_id(ucp_worker_h worker);
-uint64_t ucp_test_request_id(void *request);
+uint64_t ucp_test_request_id(void *request, ucp_ep_h ep);
 
 /* Ends everything with the endpoint's peer, as if it had died; from where progress calls. */
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status);
