@@ -1,5 +1,5 @@
-/* Halyard: two processes exchange messages of many sizes, each byte checked: a plain program for the
- * tests that change what is around it (another malloc, valgrind, the environment).
+/* Halyard: two processes exchange messages of many sizes, each byte checked: a plain program for
+ * the tests that change what is around it (another malloc, valgrind, the environment).
  *
  *   pair [ROUNDS]      (default 3)
  *

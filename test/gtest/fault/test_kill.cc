@@ -431,7 +431,8 @@ TEST_P(kill_one, receiving)
     }
 }
 
-/* A peer that stopped after its announcement: nothing of its message can come but by our reading. */
+/* A peer that stopped after its announcement: nothing of its message can come but by our
+ * reading. */
 TEST_P(kill_one, receiving_from_one_that_stopped)
 {
     run(with_scheme([](self &me) {
@@ -490,7 +491,8 @@ TEST_P(kill_one, announced_before_death_received_after)
         }));
 }
 
-INSTANTIATE_TEST_SUITE_P(, kill_one, testing::Values("auto", "get_zcopy", "put_zcopy", "both", "am"),
+INSTANTIATE_TEST_SUITE_P(, kill_one,
+                         testing::Values("auto", "get_zcopy", "put_zcopy", "both", "am"),
                          [](const testing::TestParamInfo<const char *> &info) {
                              return std::string(info.param);
                          });
@@ -591,6 +593,42 @@ TEST(kill, closing)
             node n(me);
 
             say_ready(me, n);
+            sleep_until_killed(me);
+        });
+}
+
+/* The victim has forked a child that has nothing to do with us and lives on: it inherited the
+ * connections, but they are the victim's. */
+TEST(kill, with_a_forked_child_that_lives_on)
+{
+    run([](self &me) {
+            survivor s(me);
+
+            s.connect_victim();
+            s.hear_from_victim();
+            for (unsigned i = 0; i < 300; ++i) {
+                s.send(1000, TAG_EAGER);
+            }
+            s.send(LARGE, TAG_LARGE);
+            s.n().until([&]() { return me.at(VICTIM).words[1] != 0; });
+            s.kill_victim();
+            s.expect_dead_end();
+            s.end();
+        },
+        [](self &me) {
+            node n(me);
+
+            say_ready(me, n);
+            for (unsigned i = 0; i < 1000; ++i) {
+                n.progress();
+            }
+            if (fork() == 0) {
+                me.own().words[1] = 1;
+                while (me.at(SURVIVOR).words[WORD_OVER] == 0) {
+                    usleep(1000);
+                }
+                _exit(0);
+            }
             sleep_until_killed(me);
         });
 }

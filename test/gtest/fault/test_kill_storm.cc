@@ -2,8 +2,8 @@
  * first call to the middle of a transfer. Nothing of them is left in the system, a survivor's
  * requests with each of them end, its resources stay flat, and a third process notices nothing.
  *
- * The coordinator starts victims in a few slots, kills each after a random time, and starts the next
- * one when the survivor has seen to the dead.
+ * The coordinator starts victims in a few slots, kills each after a random time, and starts the
+ * next one when the survivor has seen to the dead.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

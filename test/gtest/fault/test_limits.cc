@@ -1,6 +1,7 @@
-/* Halyard: resources run out: each call to the system fails once, or from some moment on; there are
- * no descriptors left. Nothing crashes or hangs: functions return errors, requests end, all that was
- * made can be destroyed, and the other process, which lacks nothing, gets its requests back.
+/* Halyard: resources run out: each call to the system fails once, or from some moment on; there
+ * are no descriptors left. Nothing crashes or hangs: functions return errors, requests end, all
+ * that was made can be destroyed, and the other process, which lacks nothing, gets its requests
+ * back.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -303,8 +304,8 @@ TEST(limits, each_call_and_all_after_it_fail)
     }
 }
 
-/* One kind of call never works. (Without accept4 and epoll_wait nobody is heard, but who is not heard
- * cannot tell that from a peer that is slow.) */
+/* One kind of call never works. (Without accept4 and epoll_wait nobody is heard, but who is not
+ * heard cannot tell that from a peer that is slow.) */
 TEST(limits, each_kind_of_call_fails)
 {
     for (const char *name : {"malloc", "calloc", "realloc", "memalign", "mmap", "madvise",

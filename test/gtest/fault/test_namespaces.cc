@@ -1,6 +1,7 @@
-/* Halyard: processes in containers: namespaces of their own for process ids, System V memory, mounts
- * (a private /dev/shm), users; processes that others may not look into. Messages go through all of
- * them at the speed of shared memory; where a single copy is not possible, nobody is told so.
+/* Halyard: processes in containers: namespaces of their own for process ids, System V memory,
+ * mounts (a private /dev/shm), users; processes that others may not look into. Messages go through
+ * all of them at the speed of shared memory; where a single copy is not possible, nobody is told
+ * so.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

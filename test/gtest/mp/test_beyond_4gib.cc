@@ -24,8 +24,8 @@ constexpr unsigned RECEIVER = 1;
 constexpr size_t   GIB      = 1ull << 30;
 constexpr size_t   LENGTH   = (4 * GIB) + (100u << 20) + 4321;
 
-/* Byte i of the message is byte i % PERIOD of a table. A prime, so that an offset that lost its upper
- * half shows. */
+/* Byte i of the message is byte i % PERIOD of a table. A prime, so that an offset that lost its
+ * upper half shows. */
 constexpr size_t PERIOD = 65521;
 constexpr size_t WINDOW = 65536;
 
@@ -264,7 +264,8 @@ TEST(beyond_4gib, generic_datatype)
     EXPECT_TRUE(both.join());
 }
 
-/* A buffer that is too small for such a message takes what fits, and the sender gets its buffer back. */
+/* A buffer that is too small for such a message takes what fits, and the sender gets its buffer
+ * back. */
 TEST(beyond_4gib, truncated)
 {
     processes both(2);

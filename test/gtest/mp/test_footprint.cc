@@ -44,8 +44,8 @@ public:
             m_addresses[i].assign(me.own().address,
                                   me.own().address + me.own().address_length);
             for (unsigned k = 0; k < 16; ++k) {
-                m_addresses[i][UID_OFFSET + k] = static_cast<uint8_t>((i + 1) * (k + 7) * 2654435761u
-                                                                      >> 11);
+                m_addresses[i][UID_OFFSET + k] =
+                    static_cast<uint8_t>((i + 1) * (k + 7) * 2654435761u >> 11);
             }
             memcpy(&m_addresses[i][UID_OFFSET], &i, sizeof(i));
         }

@@ -1,5 +1,6 @@
-/* Halyard: a library is a guest in a process: it leaves signals, threads, names and settings as they
- * are, survives what its host does (fork, several contexts, many workers), and leaves without trace.
+/* Halyard: a library is a guest in a process: it leaves signals, threads, names and settings as
+ * they are, survives what its host does (fork, several contexts, many workers), and leaves without
+ * trace.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -128,7 +129,8 @@ TEST(guest, nothing_grows_from_life_to_life)
 
 /* ---- fork ---- */
 
-/* The application forks and the child has nothing to do with us: it ends in each of the usual ways. */
+/* The application forks and the child has nothing to do with us: it ends in each of the usual
+ * ways. */
 TEST(guest, fork_of_a_child_that_ends)
 {
     run_two([](self &me) {

@@ -1,5 +1,5 @@
-/* Halyard: messages that arrive before their receives, thousands of them, taken in any order; receives
- * before and after the arrival; messages of no bytes; receives that are taken back.
+/* Halyard: messages that arrive before their receives, thousands of them, taken in any order;
+ * receives before and after the arrival; messages of no bytes; receives that are taken back.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -117,8 +117,8 @@ TEST(unexpected, received_in_random_order)
     run(order);
 }
 
-/* With a mask that leaves no bit, messages come in the order in which they were sent, whatever their
- * protocol. */
+/* With a mask that leaves no bit, messages come in the order in which they were sent, whatever
+ * their protocol. */
 TEST(unexpected, any_tag_in_the_order_of_sending)
 {
     processes both(2);

@@ -1,7 +1,8 @@
-/* Halyard: tests of protocol selection: golden tables for lanes of known cost, and properties for any.
+/* Halyard: tests of protocol selection: golden tables for lanes of known cost, and properties for
+ * any.
  *
- * When a cost function is changed on purpose the golden tables change: a failing one prints what is
- * chosen now.
+ * When a cost function is changed on purpose the golden tables change: a failing one prints what
+ * is chosen now.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -136,8 +137,8 @@ void PrintTo(const golden_row &row, std::ostream *out)
 
 class proto : public testing::TestWithParam<golden_row> {};
 
-/* Name, largest message, single copies, common words, UCX_RNDV_THRESH, UCX_RNDV_SCHEME; protocol and
- * last size of each range for sends and for receives ("!": by an option). */
+/* Name, largest message, single copies, common words, UCX_RNDV_THRESH, UCX_RNDV_SCHEME; protocol
+ * and last size of each range for sends and for receives ("!": by an option). */
 const golden_row golden_rows[] = {
     {"all", 8192, true, true, AUTO, UCP_RNDV_SCHEME_AUTO,
      "eager..8184 rndv/am..24975 rndv/both..inf", "rndv/am..24975 rndv/both..inf"},

@@ -1,5 +1,5 @@
-/* Halyard: tests of workers that several threads use at once (UCS_THREAD_MODE_MULTI), and of several
- * workers with a thread each.
+/* Halyard: tests of workers that several threads use at once (UCS_THREAD_MODE_MULTI), and of
+ * several workers with a thread each.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -235,8 +235,8 @@ TEST_P(wakeup, signal_from_another_thread_ends_wait)
     }
 }
 
-/* Two threads, each sleeping whenever its worker has nothing to do: no message may find its receiver
- * asleep for ever, whatever the moment. */
+/* Two threads, each sleeping whenever its worker has nothing to do: no message may find its
+ * receiver asleep for ever, whatever the moment. */
 TEST_P(wakeup, random_races)
 {
     if (GetParam().is_self) {

@@ -196,9 +196,9 @@ public:
                 ep = m_to_friend;
             }
             const ucp_request_param_t param = send_param(nullptr);
-            op.request                      = m_random.one_in(3)
-                                                  ? ucp_tag_send_sync_nbx(ep, op.buffer->data(), length, tag, &param)
-                                                  : ucp_tag_send_nbx(ep, op.buffer->data(), length, tag, &param);
+            void *buffer                    = op.buffer->data();
+            op.request = m_random.one_in(3) ? ucp_tag_send_sync_nbx(ep, buffer, length, tag, &param)
+                                            : ucp_tag_send_nbx(ep, buffer, length, tag, &param);
             break;
         }
         case 2:
@@ -302,8 +302,8 @@ private:
         std::unique_ptr<guarded> buffer;
     };
 
-    /* Those at the front that are over, and receives that are not matched. Their buffers stay until the
-     * workers are gone: who was lied to about an end may still use them. */
+    /* Those at the front that are over, and receives that are not matched. Their buffers stay
+     * until the workers are gone: who was lied to about an end may still use them. */
     void end_some()
     {
         for (int i = 0; i < 20; ++i) {
@@ -372,8 +372,8 @@ std::vector<bytes> worker_addresses(seeded_random &random, victim &victim, const
     return list;
 }
 
-/* Single copies between processes are left out here, where all are in one: they would write where the
- * message says, as they may in a hostile process. */
+/* Single copies between processes are left out here, where all are in one: they would write where
+ * the message says, as they may in a hostile process. */
 TEST_P(hostile, messages_to_handlers)
 {
     for (uint64_t seed = 801; seed < 806; ++seed) {
@@ -457,7 +457,8 @@ struct shared_page {
     uint8_t child_address[512]; /* of the child's worker */
 };
 
-/* Sends anything until it has sent enough, or died: where it asks for it the victim writes into it. */
+/* Sends anything until it has sent enough, or died: where it asks for it the victim writes into
+ * it. */
 [[noreturn]] void be_hostile(shared_page *page, uint64_t seed, const settings &env)
 {
     std::mt19937_64 engine(seed);

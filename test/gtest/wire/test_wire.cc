@@ -1,5 +1,5 @@
-/* Halyard: tests of what goes over the wire: golden bytes of each message and of an address, and that
- * nothing that a peer may write makes a reader look beyond it.
+/* Halyard: tests of what goes over the wire: golden bytes of each message and of an address, and
+ * that nothing that a peer may write makes a reader look beyond it.
  *
  * When a layout is changed on purpose, so is UCP_WIRE_VERSION, and then these bytes.
  *
@@ -323,8 +323,8 @@ TEST(address, every_truncation_is_refused)
     }
 }
 
-/* Without a length given from outside, nothing beyond the end that the bytes themselves name is read;
- * where that lies outside of what is there, the given length holds. */
+/* Without a length given from outside, nothing beyond the end that the bytes themselves name is
+ * read; where that lies outside of what is there, the given length holds. */
 TEST(address, mutations)
 {
     seeded_random random(712);
