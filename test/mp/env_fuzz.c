@@ -28,6 +28,7 @@
 static char names[NAMES_MAX][NAME_MAX_LEN];
 static unsigned num_names;
 static uint64_t seed;
+static char scratch[] = "/tmp/env_fuzz-XXXXXX"; /* for log files of any name */
 
 typedef struct {
     char name[NAME_MAX_LEN];
@@ -144,7 +145,7 @@ static int run_program(const char *program, const setting_t *settings, unsigned 
         for (i = 0; i < num_settings; ++i) {
             setenv(settings[i].name, settings[i].value, 1);
         }
-        if (chdir("/tmp") != 0) {
+        if (chdir(scratch) != 0) {
             _exit(1);
         }
         dup2(out_fd, 1);
@@ -241,6 +242,7 @@ int main(int argc, char **argv)
 {
     const unsigned runs = (argc > 2) ? (unsigned)atoi(argv[2]) : 300;
     unsigned failed     = 0;
+    char command[64];
     unsigned i;
 
     seed = (argc > 3) ? strtoull(argv[3], NULL, 0) : 88172645463325252ull;
@@ -248,9 +250,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "env_fuzz: no program, or the library does not list its variables\n");
         return 1;
     }
+    if (mkdtemp(scratch) == NULL) {
+        perror("env_fuzz");
+        return 1;
+    }
     printf("%u variables, %u runs, seed %llu\n", num_names, runs, (unsigned long long)seed);
     for (i = 0; i < runs; ++i) {
         failed += !run_once(argv[1], i);
     }
+    snprintf(command, sizeof(command), "rm -rf %s", scratch);
+    failed += (system(command) != 0);
     return failed > 0;
 }

@@ -86,6 +86,13 @@ for file in "$pair" "$(program reload)" "$(program env_fuzz)" "$libs/libucp.so.0
     [ -x "$file" ] || { echo "guest.sh: $file is not there: make check builds it" >&2; exit 2; }
 done
 
+# Another libucp of the system would pass or fail for itself.
+if ! ldd "$pair" | grep -q "libucp.so.0 => $libs/"; then
+    ldd "$pair"
+    echo "guest.sh: these programs do not load $libs/libucp.so.0" >&2
+    exit 2
+fi
+
 # ---------------------------------------------------------------------------- as it is
 
 silent_step "two processes exchange messages, in silence" "$pair"
