@@ -334,6 +334,45 @@ TEST_P(process_am_test, death_with_pending_requests)
     EXPECT_EQ(0u, w.iface->num_pending);
 }
 
+/* However many endpoints a peer has opened, it is gone once. */
+TEST_P(process_am_test, a_peer_with_several_endpoints_is_gone_once)
+{
+    constexpr unsigned NUM_EPS = 8;
+    unsigned received          = 0;
+    peer_process child([&](channel &parent) {
+        worker w(m_tl);
+        ASSERT_EQ(UCS_OK, w.status());
+        parent.put_contact(w.where());
+        const contact peer = parent.get_contact();
+        for (unsigned i = 0; i < NUM_EPS; ++i) {
+            uct_ep_t *ep = w.connect(peer);
+            EXPECT_EQ(UCS_OK, send({&w}, ep, first_way(m_tl), ID_DATA, numbered(i, 8)));
+            if ((i % 3) == 2) { /* one that leaves takes nobody with it */
+                w.close(ep);
+            }
+        }
+        run_until({&w}, []() { return false; }, 3 * LIMIT_S);
+    });
+
+    worker w(m_tl);
+    ASSERT_EQ(UCS_OK, w.status());
+    w.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+    const contact peer = child.link().get_contact();
+    child.link().put_contact(w.where());
+    ASSERT_TRUE(run_until({&w}, [&]() { return received == NUM_EPS; }));
+    for (unsigned i = 0; i < 1000; ++i) {
+        w.progress();
+    }
+    EXPECT_TRUE(w.gone.empty());
+    child.kill_now();
+    EXPECT_TRUE(run_until({&w}, [&]() { return !w.gone.empty(); }));
+    for (unsigned i = 0; i < 1000; ++i) {
+        w.progress();
+    }
+    ASSERT_EQ(1u, w.gone.size());
+    EXPECT_EQ(peer.uid, w.gone[0]);
+}
+
 /* The peer is gone before the first message. */
 TEST_P(process_am_test, connecting_to_the_dead)
 {
