@@ -47,7 +47,9 @@ size_t ucp_address_pack(const ucp_address_info_t *info, void *buffer)
     for (i = 0; i < info->num_entries; ++i) {
         memcpy(out, &info->entries[i].wire_id, sizeof(uint16_t));
         out[2] = info->entries[i].length;
-        memcpy(out + UCP_ADDRESS_ENTRY, info->entries[i].bytes, info->entries[i].length);
+        if (info->entries[i].length > 0) {
+            memcpy(out + UCP_ADDRESS_ENTRY, info->entries[i].bytes, info->entries[i].length);
+        }
         out += UCP_ADDRESS_ENTRY + info->entries[i].length;
     }
     return total;
