@@ -14,6 +14,7 @@
 #endif
 
 #include <ucs/debug/fault.h>
+#include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/string.h>
 #include <errno.h>
@@ -158,6 +159,7 @@ static void ucs_fault_init(void)
     int expected = UCS_FAULT_STATE_UNKNOWN;
     const char *list;
     ucs_status_t status;
+    char quote[80];
 
     if (!__atomic_compare_exchange_n(&ucs_fault_state, &expected, UCS_FAULT_STATE_OFF, 0,
                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -171,8 +173,9 @@ static void ucs_fault_init(void)
 
     status = ucs_fault_set_list(list);
     if (status != UCS_OK) {
+        ucs_config_sanitize(list, quote, sizeof(quote));
         ucs_error("UCX_FAULT='%s' is not a list of NAME:K[+] or NAME:pX, each with optional :seedN "
-                  "and :ERRNO, separated by commas; what follows the mistake is ignored", list);
+                  "and :ERRNO, separated by commas; what follows the mistake is ignored", quote);
     }
 }
 
