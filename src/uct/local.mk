@@ -23,6 +23,7 @@ libuct_sources = \
 	src/uct/mm/mm_accept.c \
 	src/uct/mm/mm_connect.c \
 	src/uct/mm/mm_ep.c \
+	src/uct/mm/mm_fork.c \
 	src/uct/mm/mm_iface.c \
 	src/uct/mm/mm_iface.h \
 	src/uct/mm/mm_md.c \

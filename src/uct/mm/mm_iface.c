@@ -196,6 +196,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
     uct_mm_md_t *md       = uct_mm_md(tl_iface->md);
     ucs_status_t status;
 
+    ucs_list_head_init(&iface->fork_list);
     pthread_mutex_lock(&md->lock);
     ucs_list_add_tail(&md->ifaces, &iface->list);
     pthread_mutex_unlock(&md->lock);
@@ -215,6 +216,9 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
     if (status == UCS_OK) {
         status = uct_mm_connect_open(iface);
     }
+    if (status == UCS_OK) {
+        uct_mm_fork_add(iface);
+    }
     iface->last_look_ns   = ucs_sys_clock_ns();
     iface->eager_until_ns = iface->last_look_ns + UCT_MM_EAGER_OPEN_NS;
     return status;
@@ -228,6 +232,7 @@ static void uct_mm_iface_close(uct_iface_t *tl_iface)
     pthread_mutex_lock(&md->lock);
     ucs_list_del(&iface->list);
     pthread_mutex_unlock(&md->lock);
+    uct_mm_fork_remove(iface);
     uct_mm_connect_close(iface);
     uct_mm_rings_cleanup(iface);
     ucs_sys_free(iface->pack_buffer);

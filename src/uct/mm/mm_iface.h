@@ -4,6 +4,7 @@
  *   mm_rings    rings of an interface's own segments, and their peers
  *   mm_socket   the connections between interfaces: mm_connect their sending end, mm_accept the
  *               receiving one, mm_poll all of them
+ *   mm_fork     what forked children lose
  *   mm_iface    progress, waiting, limits      mm_ep  sending
  *   mm_md       configuration
  *   mm_mem      memory that peers map, put, get and atomics
@@ -131,6 +132,7 @@ typedef struct {
     uct_mm_peer_t   **rings;
 
     ucs_list_link_t   list;      /* in md->ifaces */
+    ucs_list_link_t   fork_list; /* of all interfaces of the process */
     unsigned          rings_max; /* room in rings */
     uint64_t          last_look_ns;
     uint64_t          next_poll_ns;  /* of the sockets */
@@ -288,6 +290,13 @@ ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t valu
 
 /* Sends the descriptor of allocated memory over a connection. Returns 0 or -1. */
 int uct_mm_mem_answer(uct_mm_iface_t *iface, int fd, uint64_t device, uint64_t inode);
+
+/* ---- mm_fork.c ---- */
+
+/* Between the two calls a forked child loses what it inherits of the interface. After open, before
+ * close: all lists must be there. */
+void uct_mm_fork_add(uct_mm_iface_t *iface);
+void uct_mm_fork_remove(uct_mm_iface_t *iface);
 
 /* ---- mm_ep.c: see uct_ep_tl_ops_t ---- */
 

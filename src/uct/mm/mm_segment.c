@@ -154,6 +154,38 @@ void uct_mm_segment_put(uct_mm_segment_t *segment)
     }
 }
 
+void uct_mm_segment_detach(uct_mm_segment_t *segment)
+{
+    void *address;
+
+    if (segment->inode == 0) {
+        return;
+    }
+    address = ucs_sys_mmap(segment->address, segment->length, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (address == MAP_FAILED) {
+        ucs_diag("a forked child keeps a shared segment: %m");
+        return;
+    }
+    if (segment->fd >= 0) {
+        ucs_sys_close(segment->fd);
+        segment->fd = -1;
+    }
+    segment->backing = UCT_MM_BACKING_NONE; /* anonymous: to be unmapped like those with descriptors */
+    segment->device  = 0;
+    segment->inode   = 0;
+}
+
+void uct_mm_segment_table_lock(void)
+{
+    pthread_mutex_lock(&uct_mm_table_lock);
+}
+
+void uct_mm_segment_table_unlock(void)
+{
+    pthread_mutex_unlock(&uct_mm_table_lock);
+}
+
 /* ------------------------------------------------------------------ making */
 
 /* Identity from the descriptor, then the mapping. */
