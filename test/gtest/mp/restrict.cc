@@ -64,6 +64,17 @@ std::string private_shared_memory(size_t bytes)
            failed("mount of /dev/shm");
 }
 
+std::string private_places()
+{
+    const std::string why = private_shared_memory(64u << 20);
+
+    if (!why.empty()) {
+        return why;
+    }
+    return (mount("tmp", "/tmp", "tmpfs", 0, "mode=1777,size=64m") == 0) ? "" :
+           failed("mount of /tmp");
+}
+
 std::string limit_sysv(size_t bytes)
 {
     FILE *file = fopen("/proc/sys/kernel/shmmax", "w");

@@ -119,31 +119,21 @@ size_t count_descriptors()
     return count;
 }
 
-/* Other programs run on the machine and make names of their own. */
-static bool looks_like_ours(const std::string &name)
+static void add_names(const char *folder, const char *part, std::set<std::string> &names)
 {
-    for (const char *part : {"halyard", "ucx", "uct", "ucp", "ucs", "mm_", "cma"}) {
-        if (strcasestr(name.c_str(), part) != nullptr) {
-            return true;
+    for_each_entry(folder, [&](const std::string &name) {
+        if (name.find(part) != std::string::npos) {
+            names.insert(std::string(folder) + "/" + name);
         }
-    }
-    return false;
+    });
 }
 
-std::set<std::string> leftovers(const std::set<int> &creators)
+static void add_sysv(const std::function<bool(int creator)> &is_wanted,
+                     std::set<std::string> &names)
 {
-    std::set<std::string> names;
-
-    for (const char *folder : {"/dev/shm", "/tmp"}) {
-        for_each_entry(folder, [&](const std::string &name) {
-            if (looks_like_ours(name)) {
-                names.insert(std::string(folder) + "/" + name);
-            }
-        });
-    }
-
     std::ifstream file("/proc/sysvipc/shm");
     std::string line;
+
     std::getline(file, line); /* the heading */
     while (std::getline(file, line)) {
         std::istringstream words(line);
@@ -151,10 +141,28 @@ std::set<std::string> leftovers(const std::set<int> &creators)
         int creator = 0;
 
         words >> key >> id >> mode >> size >> creator;
-        if (creators.empty() || (creators.count(creator) != 0)) {
+        if (is_wanted(creator)) {
             names.insert("System V segment " + id + " of " + std::to_string(creator));
         }
     }
+}
+
+std::set<std::string> leftovers(const std::set<int> &creators)
+{
+    std::set<std::string> names;
+
+    add_names("/dev/shm", "halyard", names);
+    add_sysv([&](int creator) { return creators.count(creator) != 0; }, names);
+    return names;
+}
+
+std::set<std::string> all_names()
+{
+    std::set<std::string> names;
+
+    add_names("/dev/shm", "", names);
+    add_names("/tmp", "", names);
+    add_sysv([](int) { return true; }, names);
     return names;
 }
 

@@ -32,9 +32,13 @@ void expect_same_state(const process_state &before, const process_state &after, 
 size_t count_mappings();
 size_t count_descriptors();
 
-/* Names that outlive processes: in /dev/shm and /tmp those that look like ours, and all System V
- * segments made by one of `creators` (empty: by anyone). */
+/* What outlives processes: names of ours in /dev/shm, and System V segments that one of `creators`
+ * made. */
 std::set<std::string> leftovers(const std::set<int> &creators);
+
+/* All names in /dev/shm and /tmp, and all System V segments: for a place of one's own
+ * (private_places), since other programs make names too. */
+std::set<std::string> all_names();
 
 /* Memory of this process in bytes, from /proc/self/smaps. */
 struct memory_use {

@@ -237,6 +237,43 @@ TEST(guest, fork_of_a_child_that_starts_anew)
     EXPECT_EQ(0u, all.log_lines()) << all.log();
 }
 
+/* What the child inherits is of no use to it, and what it does with it disturbs nobody. */
+TEST(guest, fork_of_a_child_that_uses_what_it_inherited)
+{
+    run_two([](self &me) {
+        const unsigned other = 1 - me.index();
+        node *n              = new node(me);
+
+        n->connect_all();
+        exchange(*n, n->ep(other), 1);
+        for (unsigned way = 0; way < 2; ++way) {
+            const pid_t child = fork();
+            ASSERT_GE(child, 0);
+            if (child == 0) {
+                char byte = 0;
+
+                if (way == 0) {
+                    for (unsigned i = 0; i < 3; ++i) {
+                        ucs_status_ptr_t request = n->send(n->ep(other), &byte, 1, 1);
+                        EXPECT_TRUE(UCS_STATUS_IS_ERR(n->wait(request)));
+                        n->progress();
+                    }
+                    EXPECT_EQ(1u, n->errors(n->ep(other)).count);
+                }
+                delete n; /* as a destructor of a static object would */
+                fflush(stdout);
+                _exit(testing::Test::HasFailure() ? 1 : 0);
+            }
+            exchange(*n, n->ep(other), 100 * way);
+            EXPECT_EQ(0, exit_code_of(child)) << "way " << way;
+            exchange(*n, n->ep(other), (100 * way) + 50);
+        }
+        EXPECT_EQ(0u, n->errors(n->ep(other)).count);
+        n->barrier();
+        delete n;
+    });
+}
+
 /* ---- several contexts, many workers ---- */
 
 TEST(guest, two_contexts_in_one_process)
