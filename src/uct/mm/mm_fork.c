@@ -1,13 +1,13 @@
 /* Halyard: mm: what a forked child must not keep.
  *
- * A child inherits our connections, and as long as it holds them our peers see no end of file when we
- * die. It inherits our rings, in which a second writer would do damage, and our event set, which it
- * shares with us. So the child closes its copies, without a farewell, and gets empty memory in the
- * place of the rings: what it does with inherited objects ends with an error and reaches nobody. What
- * it makes anew works.
+ * A child inherits our connections, and as long as it holds them our peers see no end of file when
+ * we die. It inherits our rings, in which a second writer would do damage, and our event set, which
+ * it shares with us. So the child closes its copies, without a farewell, and gets empty memory in
+ * the place of the rings: what it does with inherited objects ends with an error and reaches
+ * nobody. What it makes anew works.
  *
- * Memory that the user has allocated stays shared, as it is with any fork. Programs that are started
- * (exec) inherit nothing anyway.
+ * Memory that the user has allocated stays shared, as it is with any fork. Programs that are
+ * started (exec) inherit nothing anyway.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

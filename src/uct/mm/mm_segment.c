@@ -171,7 +171,7 @@ void uct_mm_segment_detach(uct_mm_segment_t *segment)
         ucs_sys_close(segment->fd);
         segment->fd = -1;
     }
-    segment->backing = UCT_MM_BACKING_NONE; /* anonymous: to be unmapped like those with descriptors */
+    segment->backing = UCT_MM_BACKING_NONE; /* to be unmapped like those with descriptors */
     segment->device  = 0;
     segment->inode   = 0;
 }

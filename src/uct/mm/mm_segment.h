@@ -88,8 +88,8 @@ ucs_status_t uct_mm_segment_attach(uct_mm_backing_t backing, int fd, int shmid, 
 /* Gives a reference back; the last one unmaps. */
 void uct_mm_segment_put(uct_mm_segment_t *segment);
 
-/* In a forked child, with the table locked: puts private empty memory in the place of a segment, which
- * is not found any more; references stay valid. No effect the second time. */
+/* In a forked child, with the table locked: puts private empty memory in the place of a segment,
+ * which is not found any more; references stay valid. No effect the second time. */
 void uct_mm_segment_detach(uct_mm_segment_t *segment);
 
 /* The lock of the table of segments, held over a fork. */

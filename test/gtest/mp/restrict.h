@@ -20,7 +20,8 @@ std::string deny_syscalls(const std::vector<long> &numbers, int error);
  * shared memory of our own. Returns an empty string, or why it cannot be had (it takes root). */
 std::string private_shared_memory(size_t bytes);
 
-/* A /dev/shm and a /tmp of our own, empty, and System V shared memory of our own. Returns as above. */
+/* A /dev/shm and a /tmp of our own, empty, and System V shared memory of our own. Returns as
+ * above. */
 std::string private_places();
 
 /* No System V segment may be larger than `bytes`; after private_shared_memory. */
