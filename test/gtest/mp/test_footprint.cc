@@ -85,6 +85,9 @@ private:
 
 TEST(footprint, memory_of_an_idle_worker)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
+#endif
     run_alone([](self &me) {
         const mp::memory_use before = mp::memory_of_self();
         node n(me);
@@ -111,6 +114,9 @@ TEST(footprint, memory_of_an_idle_worker)
 /* Memory of a pair that has exchanged all kinds of messages: what peers cost each other. */
 TEST(footprint, memory_of_a_pair)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
+#endif
     processes both(2);
 
     both.start_all([](self &me) {
@@ -153,6 +159,9 @@ TEST(footprint, bytes_of_an_address)
 
 TEST(footprint, an_endpoint_takes_no_system_call)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
+#endif
     run_alone([](self &me) {
         std::string numbers;
         long count = 0;
@@ -180,6 +189,9 @@ TEST(footprint, an_endpoint_takes_no_system_call)
 
 TEST(footprint, memory_of_an_endpoint)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
+#endif
     if (mp::slowness() > 1) {
         GTEST_SKIP() << "the heap is the sanitizer's";
     }
