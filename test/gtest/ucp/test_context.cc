@@ -383,7 +383,7 @@ TEST(context, print_info_names_each_resource)
                             [](const std::string &name) { return name.rfind("mm/", 0) == 0; }));
 }
 
-TEST(config, prints_key_and_value_only)
+TEST(ucp_config, prints_key_and_value_only)
 {
     log_catcher log;
     environment environment({{"UCX_TLS", "self,mm"}, {"UCX_RNDV_THRESH", "5000"}});
@@ -426,7 +426,7 @@ std::string value_of(const ucp_config_t *config, const std::string &key)
     return "(none)";
 }
 
-TEST(config, the_prefix_of_the_application_goes_first)
+TEST(ucp_config, the_prefix_of_the_application_goes_first)
 {
     log_catcher log;
     environment environment({{"UCX_TLS", "self"},
@@ -451,7 +451,7 @@ TEST(config, the_prefix_of_the_application_goes_first)
     }
 }
 
-TEST(config, a_file_name_is_accepted)
+TEST(ucp_config, a_file_name_is_accepted)
 {
     log_catcher log;
     ucp_config_t *config;
@@ -459,7 +459,7 @@ TEST(config, a_file_name_is_accepted)
     ucp_config_release(config);
 }
 
-TEST(config, released_before_or_after_the_context)
+TEST(ucp_config, released_before_or_after_the_context)
 {
     log_catcher log;
     for (bool before : {true, false}) {
@@ -487,7 +487,7 @@ TEST(config, released_before_or_after_the_context)
 }
 
 /* Keys that clients set and give up over if they are refused. */
-TEST(config, modify_takes_every_key_of_clients)
+TEST(ucp_config, modify_takes_every_key_of_clients)
 {
     log_catcher log;
     static const std::pair<const char *, const char *> keys[] = {
@@ -546,7 +546,7 @@ TEST(config, modify_takes_every_key_of_clients)
 
 /* ---- settings that are wrong ---- */
 
-TEST(config, an_unknown_variable_earns_one_line)
+TEST(ucp_config, an_unknown_variable_earns_one_line)
 {
     const child_result result = in_child({{"UCX_RNDV_TRESH", "1"}}, []() {
         try_init();
@@ -558,7 +558,7 @@ TEST(config, an_unknown_variable_earns_one_line)
     EXPECT_NE(std::string::npos, result.lines[0].find("UCX_RNDV_THRESH")) << "the nearest name";
 }
 
-TEST(config, variables_of_others_earn_none)
+TEST(ucp_config, variables_of_others_earn_none)
 {
     const child_result result = in_child({{"UCX_DC_MLX5_TX_POLICY", "rand"},
                                           {"UCX_MEM_EVENTS", "no"},
@@ -571,7 +571,7 @@ TEST(config, variables_of_others_earn_none)
     EXPECT_EQ(0u, result.lines.size()) << all_lines(result);
 }
 
-TEST(config, warnings_can_be_switched_off)
+TEST(ucp_config, warnings_can_be_switched_off)
 {
     const child_result result =
         in_child({{"UCX_RNDV_TRESH", "1"}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}}, try_init);
@@ -579,7 +579,7 @@ TEST(config, warnings_can_be_switched_off)
     EXPECT_EQ(0u, result.lines.size()) << all_lines(result);
 }
 
-TEST(config, a_wrong_value_earns_one_line)
+TEST(ucp_config, a_wrong_value_earns_one_line)
 {
     static const struct {
         const char *name, *value, *hint;
@@ -599,7 +599,7 @@ TEST(config, a_wrong_value_earns_one_line)
     }
 }
 
-TEST(config, lists_that_leave_no_transport)
+TEST(ucp_config, lists_that_leave_no_transport)
 {
     for (const char *tls :
          {"tcp", "rc,ud", "cuda_ipc", "nonsense", "^self,shm", "fault:nonsense", "mmm"}) {
@@ -611,7 +611,7 @@ TEST(config, lists_that_leave_no_transport)
 }
 
 /* Enough for the process itself, but not for another: the endpoint says so, in one line. */
-TEST(config, lists_that_leave_no_way_to_others)
+TEST(ucp_config, lists_that_leave_no_way_to_others)
 {
     for (const char *tls : {"self", "cma", "self,cma", "^mm", "tcp,self"}) {
         const child_result result = in_child({{"UCX_TLS", tls}}, []() {
@@ -632,7 +632,7 @@ TEST(config, lists_that_leave_no_way_to_others)
     }
 }
 
-TEST(config, names_that_users_of_ucx_write)
+TEST(ucp_config, names_that_users_of_ucx_write)
 {
     static const struct {
         const char *tls, *expected;
@@ -832,7 +832,7 @@ int use_it()
     return 0;
 }
 
-TEST(config, any_values)
+TEST(ucp_config, any_values)
 {
     seeded_random random(501);
     { /* registers the tables */
