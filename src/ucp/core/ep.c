@@ -15,7 +15,7 @@
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
 {
     ucs_list_add_tail(&ep->requests, &req->list);
-    req->held   |= UCP_REQUEST_HOLDS_LIST;
+    req->held   |= UCP_REQUEST_HOLDS_TRACKED;
     req->send.sn = ep->worker->send_sn++;
     ++ep->num_requests;
     ++ep->worker->num_sends;

@@ -58,6 +58,8 @@ static void ucp_request_call_user(ucp_request_t *req, ucs_status_t status)
 {
     if (req->kind == UCP_REQUEST_TAG_RECV) {
         req->cb.recv(ucp_request_handle(req), status, &req->info, req->user_data);
+    } else if (ucp_request_is_recv(req)) {
+        req->cb.recv_length(ucp_request_handle(req), status, req->info.length, req->user_data);
     } else {
         req->cb.send(ucp_request_handle(req), status, req->user_data);
     }
@@ -88,8 +90,7 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_tag_match_unpost(&worker->tag_match, req);
     }
     if (held & UCP_REQUEST_HOLDS_ID) {
-        ucs_ptr_map_del(&worker->ids,
-                        (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id);
+        ucs_ptr_map_del(&worker->ids, ucp_request_is_recv(req) ? req->recv.id : req->send.id);
     }
     if (held & UCP_REQUEST_HOLDS_WORK) {
         ucs_list_del(&req->work_list);
@@ -99,11 +100,10 @@ void ucp_request_release_held(ucp_request_t *req)
         lane->iface->tl->iface.sync_free(lane->iface, req->send.sync_index);
     }
     if (held & UCP_REQUEST_HOLDS_LIST) {
-        if (req->kind == UCP_REQUEST_TAG_SEND) {
-            ucp_ep_untrack(req);
-        } else {
-            ucs_list_del(&req->list);
-        }
+        ucs_list_del(&req->list);
+    }
+    if (held & UCP_REQUEST_HOLDS_TRACKED) {
+        ucp_ep_untrack(req);
     }
     if (held & UCP_REQUEST_HOLDS_DATATYPE) {
         ucp_dt_finish(req); /* last: the datatype may be gone after it */
@@ -121,8 +121,12 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
     }
 
     req->status = status;
-    if (ucs_unlikely(flags & UCP_REQUEST_TAG_INFO)) {
-        *req->user_info = req->info;
+    if (ucs_unlikely(flags & UCP_REQUEST_INFO)) {
+        if (req->kind == UCP_REQUEST_TAG_RECV) {
+            *(ucp_tag_recv_info_t *)req->user_info = req->info;
+        } else {
+            *(size_t *)req->user_info = req->info.length;
+        }
     }
     if (flags & UCP_REQUEST_RELEASED) {
         if (flags & UCP_REQUEST_CALLBACK) {
@@ -210,7 +214,7 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
 
 void ucp_request_free(void *request)
 {
-    ucp_request_give_back(request, UCP_REQUEST_CALLBACK | UCP_REQUEST_TAG_INFO);
+    ucp_request_give_back(request, UCP_REQUEST_CALLBACK | UCP_REQUEST_INFO);
 }
 
 void ucp_request_release(void *request)
@@ -253,7 +257,9 @@ void ucp_request_cancel(ucp_worker_h worker, void *request)
 
 ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
 {
-    static const char *const names[] = {"none", "tag send", "tag receive", "flush", "close"};
+    static const char *const names[] = {"none",     "flush",       "close",
+                                        "tag send", "message send", "stream send",
+                                        "tag receive", "message receive", "stream receive"};
     ucp_request_t *req               = ucp_request_of(request);
 
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) {

@@ -31,31 +31,36 @@ enum {
     UCP_REQUEST_RELEASED  = 1 << 1, /* the user gave it back: to the pool when complete */
     UCP_REQUEST_CALLBACK  = 1 << 2, /* cb is set */
     UCP_REQUEST_EXTERNAL  = 1 << 3, /* the user's memory: never to the pool */
-    UCP_REQUEST_TAG_INFO  = 1 << 4  /* user_info gets the receive info at completion */
+    UCP_REQUEST_INFO      = 1 << 4  /* user_info gets the receive's info or length at the end */
 };
 
 /* What a request holds. */
 enum {
     UCP_REQUEST_HOLDS_ID = 1 << 0, /* id, in the worker's map */
-    UCP_REQUEST_HOLDS_LIST =
-        1 << 1, /* list: in the endpoint's or the peer's list of requests in flight */
+    UCP_REQUEST_HOLDS_LIST     = 1 << 1, /* list: in some list of requests in flight */
     UCP_REQUEST_HOLDS_EXPECTED = 1 << 2, /* list: in the table of posted receives */
     UCP_REQUEST_HOLDS_DATATYPE = 1 << 3, /* dt_state of a generic datatype: finish is due */
     UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
     UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done */
     UCP_REQUEST_HOLDS_PENDING =
-        1 << 6 /* queued on a uct endpoint; only purge or dispatch take it off */
+        1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
+    UCP_REQUEST_HOLDS_TRACKED = 1 << 7 /* list: in its endpoint's; flushes count it */
 };
 
+/* The order is that of the roles: see ucp_request_is_send and ucp_request_is_recv. */
 typedef enum {
     UCP_REQUEST_NONE,
-    UCP_REQUEST_TAG_SEND,
-    UCP_REQUEST_TAG_RECV,
     UCP_REQUEST_FLUSH,
-    UCP_REQUEST_CLOSE
+    UCP_REQUEST_CLOSE,
+    UCP_REQUEST_TAG_SEND,
+    UCP_REQUEST_AM_SEND,
+    UCP_REQUEST_STREAM_SEND,
+    UCP_REQUEST_TAG_RECV,
+    UCP_REQUEST_AM_RECV,
+    UCP_REQUEST_STREAM_RECV
 } ucp_request_kind_t;
 
-/* A tag send that did not end inside the call. */
+/* A send of a message that did not end inside the call. */
 typedef struct {
     ucp_ep_h          ep;       /* NULL once the endpoint is gone */
     ucp_peer_t       *peer;
@@ -79,7 +84,8 @@ typedef struct {
     uint8_t           is_sync;
 } ucp_send_request_t;
 
-/* A tag receive, and the rendezvous that fills it. info.sender_tag holds the tag that is wanted. */
+/* A receive, and the rendezvous that fills it. A tag receive's info.sender_tag holds the tag that
+ * is wanted. */
 typedef struct {
     uint64_t          mask;
     uint64_t          sn;       /* posting order */
@@ -126,8 +132,9 @@ struct ucp_request {
     uint8_t             kind;
     uint16_t            held;
     union { /* callbacks of the _nb calls are called with one argument more than they take */
-        ucp_send_nbx_callback_t     send;
-        ucp_tag_recv_nbx_callback_t recv;
+        ucp_send_nbx_callback_t         send;
+        ucp_tag_recv_nbx_callback_t     recv;
+        ucp_am_recv_data_nbx_callback_t recv_length; /* of the kinds that have no tag */
     } cb;
     void               *user_data;
     ucp_worker_h        worker;
@@ -146,7 +153,7 @@ struct ucp_request {
         ucp_flush_request_t flush;
     };
     ucs_list_link_t      work_list; /* in the worker's list of work */
-    ucp_tag_recv_info_t *user_info;
+    void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
 };
 
 _Static_assert(offsetof(ucp_request_t, send) == 96, "the head of a request is 96 bytes");
@@ -160,6 +167,17 @@ UCS_INLINE void *ucp_request_handle(ucp_request_t *req)
 UCS_INLINE ucp_request_t *ucp_request_of(void *handle)
 {
     return (ucp_request_t *)handle - 1;
+}
+
+/* Sends and receives of messages, whatever operation they belong to: what rendezvous works on. */
+UCS_INLINE int ucp_request_is_send(const ucp_request_t *req)
+{
+    return (req->kind >= UCP_REQUEST_TAG_SEND) && (req->kind <= UCP_REQUEST_STREAM_SEND);
+}
+
+UCS_INLINE int ucp_request_is_recv(const ucp_request_t *req)
+{
+    return (req->kind >= UCP_REQUEST_TAG_RECV) && (req->kind <= UCP_REQUEST_STREAM_RECV);
 }
 
 UCS_INLINE uint32_t ucp_request_flags(ucp_request_t *req)
@@ -177,7 +195,7 @@ UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
  * here, so never inside the call that posts a send. */
 void ucp_request_complete(ucp_request_t *req, ucs_status_t status);
 
-/* The same for a posted receive, which most often holds nothing and was not given back. */
+/* The same for a posted tag receive, which most often holds nothing and was not given back. */
 UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t status)
 {
     const uint32_t simple = UCP_REQUEST_EXTERNAL | UCP_REQUEST_CALLBACK;

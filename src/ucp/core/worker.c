@@ -336,16 +336,12 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
     while (!ucs_list_is_empty(&todo)) {
         req = ucs_list_head(&todo, ucp_request_t, work_list);
         ucp_request_del_work(req);
-        switch (req->kind) {
-        case UCP_REQUEST_TAG_SEND:
+        if (ucp_request_is_send(req)) {
             ucp_rndv_send_work(req);
-            break;
-        case UCP_REQUEST_TAG_RECV:
+        } else if (ucp_request_is_recv(req)) {
             ucp_rndv_recv_work(req);
-            break;
-        default:
+        } else {
             ucp_flush_work(req);
-            break;
         }
         ++count;
     }

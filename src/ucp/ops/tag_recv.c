@@ -61,7 +61,7 @@ static void ucp_tag_recv_set_info(ucp_request_t *req, const ucp_request_param_t 
 {
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
         req->user_info = param->recv_info.tag_info;
-        ucp_request_set_flags(req, UCP_REQUEST_TAG_INFO);
+        ucp_request_set_flags(req, UCP_REQUEST_INFO);
     }
 }
 

@@ -158,7 +158,7 @@ static int ucp_rndv_source_is_gone(const ucp_request_t *req)
         return 0;
     }
     send = ucs_ptr_map_get(&req->worker->ids, req->recv.send_id);
-    return (send == NULL) || (send->kind != UCP_REQUEST_TAG_SEND) ||
+    return (send == NULL) || !ucp_request_is_send(send) ||
            !ucp_dt_is_contig(send->datatype) ||
            ((uintptr_t)send->buffer != req->recv.remote_addr) || (send->length < req->recv.total);
 }
@@ -277,7 +277,7 @@ static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
-    if ((req == NULL) || (req->kind != UCP_REQUEST_TAG_RECV)) {
+    if ((req == NULL) || !ucp_request_is_recv(req)) {
         ucs_debug("%s for a receive that has ended: dropped", what);
         return NULL;
     }

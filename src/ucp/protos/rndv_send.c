@@ -273,7 +273,7 @@ static ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, cons
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
-    if ((req == NULL) || (req->kind != UCP_REQUEST_TAG_SEND)) {
+    if ((req == NULL) || !ucp_request_is_send(req)) {
         ucs_debug("%s for a send that has ended: dropped", what);
         return NULL;
     }
@@ -289,7 +289,7 @@ static int ucp_rndv_target_is_there(const ucp_request_t *req, const ucp_wire_rtr
         return 1;
     }
     recv = ucs_ptr_map_get(&req->worker->ids, rtr->recv_id);
-    return (recv != NULL) && (recv->kind == UCP_REQUEST_TAG_RECV) &&
+    return (recv != NULL) && ucp_request_is_recv(recv) &&
            ucp_dt_is_contig(recv->datatype) && ((uintptr_t)recv->buffer == rtr->address) &&
            (rtr->offset + rtr->length <= recv->recv.total);
 }

@@ -73,11 +73,11 @@ uint64_t ucp_test_request_id(void *request, ucp_ep_h ep)
     if (!(req->held & UCP_REQUEST_HOLDS_ID)) {
         return 0;
     }
-    peer = (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.peer : req->recv.peer;
+    peer = ucp_request_is_recv(req) ? req->recv.peer : req->send.peer;
     if ((ep != NULL) && (ep->peer != peer)) {
         return 0;
     }
-    return (req->kind == UCP_REQUEST_TAG_SEND) ? req->send.id : req->recv.id;
+    return ucp_request_is_recv(req) ? req->recv.id : req->send.id;
 }
 
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
