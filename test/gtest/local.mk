@@ -31,6 +31,7 @@ gtest_sources = \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
+	test/gtest/ucp/test_failure.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_tag.cc \

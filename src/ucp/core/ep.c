@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
@@ -60,6 +61,7 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
         if (with_callbacks) {
+            ucp_rndv_send_cancel(req, status);
             ucp_request_complete(req, status); /* the user may close the endpoint here */
         } else {
             ucp_request_release_held(req);

@@ -155,6 +155,57 @@ int ucp_peer_can_copy(ucp_peer_t *peer)
     return peer->copy_state == UCP_COPY_WORKS;
 }
 
+/* ---- senders ---- */
+
+int ucp_peer_is_sender(const ucp_peer_t *peer)
+{
+    const uint8_t *sender = peer->worker->sender;
+
+    return (sender == NULL) || (memcmp(sender, peer->uid, UCT_UID_LEN) == 0);
+}
+
+/* Has the transports end what a peer has connected to us. */
+static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
+{
+    uct_iface_t *iface;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
+            iface->tl->iface.drop_peer(iface, uid);
+        }
+    }
+}
+
+void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)
+{
+    ucp_peer_t *peer;
+
+    if (worker->sender == NULL) {
+        return;
+    }
+    peer = ucp_peer_find(worker, ucp_uid_id(worker->sender));
+    if ((peer != NULL) && ucp_peer_is_sender(peer) && (peer->status == UCS_OK)) {
+        uct_ep_set_failed(peer->lanes[UCP_LANE_AM], why); /* progress does the rest */
+    } else {
+        ucp_worker_drop_peer(worker, worker->sender);
+    }
+}
+
+ucp_peer_t *ucp_peer_of_sender(ucp_worker_t *worker, uint64_t worker_id, const char *what)
+{
+    ucp_peer_t *peer = ucp_peer_find(worker, worker_id);
+
+    if ((peer != NULL) && ucp_peer_is_sender(peer)) {
+        return peer;
+    }
+    ucs_warn("%s from peer 0x%lx, which has not introduced itself: dropped", what,
+             (unsigned long)worker_id);
+    ucp_worker_give_up_sender(worker, UCS_ERR_REJECTED);
+    return NULL;
+}
+
 /* ---- failure and end ---- */
 
 static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
@@ -202,6 +253,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucp_ep_purge(ep, status, 1); /* may free it */
     }
     ucp_peer_end_list(&peer->recvs, status);
+    ucp_worker_drop_peer(peer->worker, peer->uid); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
 }
 
@@ -241,7 +293,8 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     }
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
      * end. */
-    ucp_peer_end_list(&peer->recvs, UCS_ERR_CONNECTION_RESET);
+    ucp_peer_end_list(&peer->recvs,
+                      (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {
@@ -283,6 +336,7 @@ void ucp_peers_reap(ucp_worker_t *worker)
 void ucp_peer_destroy(ucp_peer_t *peer)
 {
     ucp_lane_role_t role;
+    uct_iface_t *am;
 
     /* Receives in flight end without a word: the worker goes away. */
     while (!ucs_list_is_empty(&peer->recvs)) {
@@ -290,6 +344,10 @@ void ucp_peer_destroy(ucp_peer_t *peer)
     }
     if (peer->lanes[UCP_LANE_AM] != NULL) {
         uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+        am = peer->lanes[UCP_LANE_AM]->iface;
+        for (; peer->lost_sync != 0; peer->lost_sync &= peer->lost_sync - 1) {
+            am->tl->iface.sync_free(am, (uint32_t)__builtin_ctzll(peer->lost_sync));
+        }
     }
     for (role = 0; role < UCP_LANE_LAST; ++role) {
         if ((peer->lanes[role] != NULL) &&

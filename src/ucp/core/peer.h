@@ -43,6 +43,7 @@ struct ucp_peer {
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     size_t                num_controls; /* that wait for resources */
+    uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
@@ -77,6 +78,18 @@ void ucp_peers_reap(ucp_worker_t *worker);
 
 /* Ends everything that involves the peer with `status`, once. From progress. */
 void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status);
+
+/* Handlers of messages: did the message that is being handled come from this peer? */
+int ucp_peer_is_sender(const ucp_peer_t *peer);
+
+/* Handlers of messages: the peer that calls itself worker_id, if it is the sender and has
+ * introduced itself. NULL: it broke the rules, and the connection with whoever sent this is ended,
+ * since its request would never be answered; `what` names the message in the log. */
+ucp_peer_t *ucp_peer_of_sender(ucp_worker_t *worker, uint64_t worker_id, const char *what);
+
+/* Handlers of messages: ends the connection with the sender, because its message is lost to us
+ * (`why`), so that both sides know of it. */
+void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why);
 
 /* Callbacks for uct. */
 void ucp_peer_ep_failed(void *worker, uct_ep_t *ep, ucs_status_t status);

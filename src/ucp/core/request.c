@@ -8,6 +8,7 @@
 
 #include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
+#include <ucp/protos/rndv.h>
 #include <ucs/sys/sys.h>
 #include <inttypes.h>
 
@@ -83,7 +84,6 @@ void ucp_request_release_held(ucp_request_t *req)
 {
     ucp_worker_t *worker = req->worker;
     unsigned held        = req->held;
-    uct_ep_t *lane;
 
     req->held = 0;
     if (held & UCP_REQUEST_HOLDS_EXPECTED) {
@@ -96,8 +96,7 @@ void ucp_request_release_held(ucp_request_t *req)
         ucs_list_del(&req->work_list);
     }
     if (held & UCP_REQUEST_HOLDS_SYNC) {
-        lane = req->send.peer->lanes[UCP_LANE_AM];
-        lane->iface->tl->iface.sync_free(lane->iface, req->send.sync_index);
+        ucp_rndv_put_sync_word(req);
     }
     if (held & UCP_REQUEST_HOLDS_LIST) {
         ucs_list_del(&req->list);

@@ -105,7 +105,8 @@ typedef struct {
 typedef enum {
     UCP_SEND_EAGER, /* to be sent whole */
     UCP_SEND_RTS,   /* to be announced */
-    UCP_SEND_WAIT,  /* the peer's turn */
+    UCP_SEND_SYNC,  /* sent whole; the peer's turn to say that it was matched */
+    UCP_SEND_WAIT,  /* announced; the peer's turn */
     UCP_SEND_PUT,   /* on the work list: writing */
     UCP_SEND_DATA,  /* sending pieces */
     UCP_SEND_DONE   /* on the work list: to be completed from progress */

@@ -103,6 +103,7 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         .ep_failed = ucp_peer_ep_failed,
         .peer_gone = ucp_peer_gone,
         .arg       = worker,
+        .sender    = &worker->sender,
         .locked    = (worker->thread_mode == UCS_THREAD_MODE_MULTI)
     };
     ucs_status_t status;

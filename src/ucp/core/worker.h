@@ -66,6 +66,7 @@ typedef struct ucp_worker {
 
     ucp_worker_tl_t    tls[UCP_TL_MAX];    /* parallel to context->tls */
     uint8_t            uid[UCT_UID_LEN];
+    const uint8_t     *sender;             /* whose message is being handled; NULL: unknown */
     ucs_thread_mode_t  thread_mode;
     uint64_t           client_id;
     char               name[UCP_ENTITY_NAME_MAX];

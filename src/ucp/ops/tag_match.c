@@ -200,6 +200,13 @@ void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc)
     ucs_list_add_tail(&tm->unexpected[ucp_tag_match_bucket(tm, desc->tag)], &desc->bucket);
 }
 
+void ucp_tag_match_del_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc)
+{
+    ucs_list_del(&desc->bucket);
+    ucs_list_del(&desc->arrival);
+    --tm->num_unexpected;
+}
+
 ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove)
 {
     ucp_recv_desc_t *desc;
@@ -226,9 +233,7 @@ ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_
 
 found:
     if (remove) {
-        ucs_list_del(&desc->bucket);
-        ucs_list_del(&desc->arrival);
-        --tm->num_unexpected;
+        ucp_tag_match_del_unexpected(tm, desc);
     }
     return desc;
 }

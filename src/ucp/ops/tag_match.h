@@ -71,6 +71,9 @@ void ucp_tag_match_drop_expected(ucp_tag_match_t *tm);
 /* Keeps a message for later. */
 void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
 
+/* Takes one off. */
+void ucp_tag_match_del_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
+
 /* The first message that has arrived and matches; it stays unless `remove`. */
 ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove);
 

@@ -23,7 +23,6 @@
 static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t *desc,
                                              const ucp_request_param_t *param)
 {
-    ucp_wire_ats_t ats;
     ucp_wire_rts_t rts;
     ucs_status_t status;
     ucp_peer_t *peer;
@@ -37,10 +36,9 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
 
     status = ucp_eager_deliver(req, desc->tag, desc + 1, desc->length);
     if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {
-        ats  = (ucp_wire_ats_t){.send_id = desc->request_id, .status = UCS_OK};
         peer = ucp_peer_find(req->worker, desc->worker_id);
         if (peer != NULL) {
-            ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+            ucp_rndv_answer(peer, desc->request_id, UCS_OK);
         }
     }
     ucp_worker_data_put(desc);

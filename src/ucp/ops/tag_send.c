@@ -42,15 +42,15 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
 
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
     status     = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
-    if (status == UCS_ERR_NO_RESOURCE) {
+    if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_PENDING;
-        return UCS_ERR_NO_RESOURCE;
+        return status;
     }
     if (status != UCS_OK) {
         ucp_request_complete(req, status);
     } else if (is_eager) {
         if (req->send.is_sync) {
-            req->send.step = UCP_SEND_WAIT;
+            req->send.step = UCP_SEND_SYNC;
         } else {
             ucp_request_complete(req, UCS_OK);
         }
@@ -143,7 +143,9 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
         ucp_ep_track(ep, req);
         ucp_request_add_work(req);
     } else {
-        req->send.step = UCP_SEND_WAIT;
+        if (is_sync && (req->send.step == UCP_SEND_EAGER)) {
+            req->send.step = UCP_SEND_SYNC;
+        }
         ucp_ep_track(ep, req);
     }
     return ucp_request_handle(req);

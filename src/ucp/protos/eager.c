@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>
 #include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
 
@@ -94,16 +95,16 @@ ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, siz
     return status;
 }
 
-static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind,
+static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind,
                                               uint64_t tag, uint64_t worker_id, uint64_t request_id,
                                               const void *payload, size_t length)
 {
     ucp_recv_desc_t *desc = ucp_worker_data_get(worker, sizeof(*desc) + length);
 
     if (desc == NULL) {
-        ucs_error("no memory to keep a message of %zu bytes with tag 0x%lx: it is lost", length,
+        ucs_error("no memory to keep a message of %zu bytes with tag 0x%lx", length,
                   (unsigned long)tag);
-        return;
+        return UCS_ERR_NO_MEMORY;
     }
     desc->tag        = tag;
     desc->length     = length;
@@ -112,6 +113,7 @@ static UCS_NOINLINE void ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_
     desc->kind       = (uint8_t)kind;
     memcpy(desc + 1, payload, length);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
+    return UCS_OK;
 }
 
 void ucp_eager_handle(void *arg, const void *data, size_t length)
@@ -131,8 +133,8 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
     req = ucp_tag_match_arrive(&worker->tag_match, tag);
     if (ucs_likely(req != NULL)) {
         ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, data, length));
-    } else {
-        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, 0, 0, data, length);
+    } else if (ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, 0, 0, data, length) != UCS_OK) {
+        ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
     }
 }
 
@@ -140,7 +142,7 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
     ucp_wire_eager_sync_t head;
-    ucp_wire_ats_t ats;
+    ucs_status_t status;
     ucp_request_t *req;
     ucp_peer_t *peer;
 
@@ -149,10 +151,8 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
         return;
     }
     memcpy(&head, data, sizeof(head));
-    peer = ucp_peer_find(worker, head.worker_id);
+    peer = ucp_peer_of_sender(worker, head.worker_id, "EAGER_SYNC");
     if (peer == NULL) {
-        ucs_warn("peer 0x%lx sent a message that needs an answer without a HELLO before: dropped",
-                 (unsigned long)head.worker_id);
         return;
     }
     length -= sizeof(head);
@@ -160,11 +160,13 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
 
     req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
     if (req == NULL) {
-        ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id,
-                             head.request_id, data, length);
+        status = ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id,
+                                      head.request_id, data, length);
+        if (status != UCS_OK) {
+            ucp_rndv_answer(peer, head.request_id, status);
+        }
         return;
     }
-    ats = (ucp_wire_ats_t){.send_id = head.request_id, .status = UCS_OK};
-    ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+    ucp_rndv_answer(peer, head.request_id, UCS_OK);
     ucp_request_complete(req, ucp_eager_deliver(req, head.tag, data, length));
 }

@@ -15,13 +15,25 @@ void ucp_rndv_rtr_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_data_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_fin_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_ats_handle(void *worker, const void *data, size_t length);
+void ucp_rndv_cancel_handle(void *worker, const void *data, size_t length);
 
 /* Sends the announcement (step UCP_SEND_RTS). UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rndv_send_rts(ucp_request_t *req);
 
-/* Sends the pieces that are due (step UCP_SEND_DATA). UCS_OK: the step is over, and the request
- * may have ended; UCS_ERR_NO_RESOURCE: try again. */
+/* Sends some of the pieces that are due (step UCP_SEND_DATA). UCS_OK: the step is over, and the
+ * request may have ended; UCS_INPROGRESS: there is more, after others had their turn;
+ * UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req);
+
+/* Tells the receiver of an announced message, if it does not have all of it, that the send ends
+ * before that with `status`; the caller completes the request. */
+void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status);
+
+/* Gives back the sync word of a send that ends. */
+void ucp_rndv_put_sync_word(ucp_request_t *req);
+
+/* Tells a sender that nothing (more) of its message is wanted: `status` ends its request. */
+void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status);
 
 /* One step of a request on the list of work. */
 void ucp_rndv_send_work(ucp_request_t *req);

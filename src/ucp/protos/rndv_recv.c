@@ -19,11 +19,16 @@
 
 #define UCP_RNDV_GET_CHUNK  ((size_t)512 * 1024)
 
+void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
+{
+    ucp_wire_ats_t ats = {.send_id = send_id, .status = status};
+
+    ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+}
+
 static void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
 {
-    ucp_wire_ats_t ats = {.send_id = req->recv.send_id, .status = status};
-
-    ucp_peer_send_control(req->recv.peer, UCP_WIRE_ATS, &ats, sizeof(ats));
+    ucp_rndv_answer(req->recv.peer, req->recv.send_id, status);
 }
 
 static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags)
@@ -97,7 +102,7 @@ void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         req->held |= UCP_REQUEST_HOLDS_ID;
     }
     if (req->recv.total == 0) {
-        ucp_rndv_send_ats(req, UCS_OK);
+        ucp_rndv_send_ats(req, (req->held & UCP_REQUEST_HOLDS_ID) ? UCS_OK : req->recv.result);
         ucp_request_add_work(req); /* ends from progress */
         return;
     }
@@ -244,10 +249,8 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
         return;
     }
     memcpy(&rts, data, sizeof(rts));
-    peer = ucp_peer_find(worker, rts.worker_id);
+    peer = ucp_peer_of_sender(worker, rts.worker_id, "RTS");
     if (peer == NULL) {
-        ucs_warn("peer 0x%lx announced a message without a HELLO before: dropped",
-                 (unsigned long)rts.worker_id);
         return;
     }
 
@@ -258,8 +261,9 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     }
     desc = ucp_worker_data_get(worker, sizeof(*desc) + sizeof(rts));
     if (desc == NULL) {
-        ucs_error("no memory to keep the announcement of a message with tag 0x%lx: it is lost",
+        ucs_error("no memory to keep the announcement of a message with tag 0x%lx: it is refused",
                   (unsigned long)rts.tag);
+        ucp_rndv_answer(peer, rts.request_id, UCS_ERR_NO_MEMORY);
         return;
     }
     desc->tag        = rts.tag;
@@ -277,7 +281,7 @@ static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
-    if ((req == NULL) || !ucp_request_is_recv(req)) {
+    if ((req == NULL) || !ucp_request_is_recv(req) || !ucp_peer_is_sender(req->recv.peer)) {
         ucs_debug("%s for a receive that has ended: dropped", what);
         return NULL;
     }
@@ -331,5 +335,50 @@ void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
     if (req != NULL) {
         req->recv.received += fin.length;
         ucp_rndv_recv_check_end(req);
+    }
+}
+
+/* A message that was announced and has not met its receive yet. */
+static ucp_recv_desc_t *ucp_rndv_find_announced(ucp_worker_t *worker, uint64_t worker_id,
+                                                uint64_t send_id)
+{
+    ucp_recv_desc_t *desc;
+
+    ucs_list_for_each(desc, &worker->tag_match.arrival, arrival) {
+        if ((desc->kind == UCP_TAG_MSG_RTS) && (desc->worker_id == worker_id) &&
+            (desc->request_id == send_id)) {
+            return desc;
+        }
+    }
+    return NULL;
+}
+
+void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_wire_cancel_t cancel;
+    ucp_recv_desc_t *desc;
+    ucp_request_t *req;
+    ucp_peer_t *peer;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_CANCEL, length) || (worker->sender == NULL)) {
+        ucs_warn("peer sent a CANCEL of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&cancel, data, sizeof(cancel));
+    peer = ucp_peer_of_sender(worker, ucp_uid_id(worker->sender), "CANCEL");
+    if (peer == NULL) {
+        return;
+    }
+    ucs_list_for_each(req, &peer->recvs, list) {
+        if (req->recv.send_id == cancel.send_id) {
+            ucp_request_complete(req, ucp_wire_status(cancel.status, UCS_ERR_CANCELED));
+            return;
+        }
+    }
+    desc = ucp_rndv_find_announced(worker, ucp_uid_id(peer->uid), cancel.send_id);
+    if (desc != NULL) {
+        ucp_tag_match_del_unexpected(&worker->tag_match, desc);
+        ucp_worker_data_put(desc);
     }
 }

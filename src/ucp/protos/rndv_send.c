@@ -18,6 +18,7 @@
 
 #define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
+#define UCP_RNDV_PIECES    4 /* that one request sends before others have their turn */
 
 uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
                         uint32_t *first_p)
@@ -65,6 +66,21 @@ static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
     rts->flags     |= UCP_WIRE_RTS_SYNC;
 }
 
+void ucp_rndv_put_sync_word(ucp_request_t *req)
+{
+    ucp_peer_t *peer = req->send.peer;
+    uct_iface_t *am  = peer->lanes[UCP_LANE_AM]->iface;
+
+    /* Whoever has heard of the word and not said that it is done may still claim by it. */
+    if ((req->send.step != UCP_SEND_RTS) && req->send.needs_ats && !ucp_rndv_copies_here(peer)) {
+        if (req->send.sync_index < 64) {
+            peer->lost_sync |= 1ull << req->send.sync_index;
+        } /* else: it is not given out again */
+    } else {
+        am->tl->iface.sync_free(am, req->send.sync_index);
+    }
+}
+
 ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
 {
     uct_ep_t *lane     = req->send.peer->lanes[UCP_LANE_AM];
@@ -101,7 +117,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
 static void ucp_rndv_send_fin(ucp_request_t *req)
 {
     ucp_wire_fin_t fin = {
-        .recv_id = req->send.recv_id, .length = req->send.put_bytes, .status = UCS_OK};
+        .recv_id = req->send.recv_id, .length = req->send.put_bytes};
 
     if (req->send.put_bytes > 0) {
         ucp_peer_send_control(req->send.peer, UCP_WIRE_FIN, &fin, sizeof(fin));
@@ -152,20 +168,28 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
     size_t piece_max = req->send.peer->proto->lanes.am.max - sizeof(ucp_wire_data_t);
+    unsigned count   = 0;
     ucp_rndv_piece_t piece;
     ucs_status_t status;
 
     piece.req          = req;
     piece.head.recv_id = req->send.recv_id;
     while (req->send.num_data > 0) {
+        if (count++ == UCP_RNDV_PIECES) {
+            return UCS_INPROGRESS;
+        }
         piece.head.offset = req->send.data[0].offset;
         piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
         status            = ucp_rndv_send_piece(req, &piece);
         if (status != UCS_OK) {
             return status;
         }
+        if (ucs_unlikely(piece.length == 0)) { /* a pack function that has no more to give */
+            ucp_rndv_send_cancel(req, UCS_ERR_IO_ERROR);
+            return UCS_ERR_IO_ERROR;
+        }
         req->send.data[0].offset += piece.length;
-        if ((req->send.data[0].offset == req->send.data[0].end) || (piece.length == 0)) {
+        if (req->send.data[0].offset == req->send.data[0].end) {
             req->send.data[0] = req->send.data[1];
             --req->send.num_data;
         }
@@ -182,7 +206,7 @@ static void ucp_rndv_start_data(ucp_request_t *req)
     req->send.step = UCP_SEND_DATA;
     if (!uct_ep_has_pending(req->send.peer->lanes[UCP_LANE_AM])) {
         status = ucp_rndv_send_data(req);
-        if (status != UCS_ERR_NO_RESOURCE) {
+        if ((status != UCS_ERR_NO_RESOURCE) && (status != UCS_INPROGRESS)) {
             if (status != UCS_OK) {
                 ucp_request_complete(req, status);
             }
@@ -267,13 +291,31 @@ void ucp_rndv_send_work(ucp_request_t *req)
     }
 }
 
+/* ---- a send that ends early ---- */
+
+static void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
+{
+    ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status};
+
+    ucp_peer_send_control(peer, UCP_WIRE_CANCEL, &cancel, sizeof(cancel));
+}
+
+void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
+{
+    if (ucp_request_is_send(req) &&
+        ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
+         (req->send.step == UCP_SEND_DATA))) {
+        ucp_rndv_tell_cancel(req->send.peer, req->send.id, status);
+    }
+}
+
 /* ---- answers of the receiver ---- */
 
 static ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what)
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
-    if ((req == NULL) || !ucp_request_is_send(req)) {
+    if ((req == NULL) || !ucp_request_is_send(req) || !ucp_peer_is_sender(req->send.peer)) {
         ucs_debug("%s for a send that has ended: dropped", what);
         return NULL;
     }
@@ -320,6 +362,7 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     ucp_worker_t *worker = arg;
     ucp_wire_rtr_t rtr;
     ucp_request_t *req;
+    ucp_peer_t *peer;
     unsigned mode;
 
     if (!ucp_wire_length_ok(UCP_WIRE_RTR, length)) {
@@ -329,6 +372,10 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     memcpy(&rtr, data, sizeof(rtr));
     req = ucp_rndv_find_send(worker, rtr.send_id, "RTR");
     if (req == NULL) {
+        peer = (worker->sender == NULL) ? NULL : ucp_peer_find(worker, ucp_uid_id(worker->sender));
+        if (peer != NULL) {
+            ucp_rndv_tell_cancel(peer, rtr.send_id, UCS_ERR_CANCELED);
+        }
         return;
     }
     if (!ucp_rndv_rtr_is_valid(req, &rtr)) {
@@ -374,11 +421,13 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     if (req == NULL) {
         return;
     }
+    if ((req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_RTS)) {
+        ucs_warn("peer sent an ATS for a message that has not been sent: dropped");
+        return;
+    }
 
     req->send.needs_ats = 0;
-    if (req->send.step == UCP_SEND_WAIT) {
-        ucp_request_complete(req, ((ats.status < 0) && (ats.status > UCS_ERR_LAST))
-                                      ? (ucs_status_t)ats.status
-                                      : UCS_OK);
+    if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
+        ucp_request_complete(req, ucp_wire_status(ats.status, UCS_OK));
     }
 }

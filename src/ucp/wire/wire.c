@@ -83,14 +83,22 @@ static void ucp_wire_print_fin(const void *data, size_t length UCS_UNUSED,
     ucp_wire_fin_t msg;
 
     memcpy(&msg, data, sizeof(msg));
-    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " length %" PRIu64 " status %d", msg.recv_id,
-                              msg.length, msg.status);
+    ucs_string_buffer_appendf(strb, "recv 0x%" PRIx64 " length %" PRIu64, msg.recv_id, msg.length);
 }
 
 static void ucp_wire_print_ats(const void *data, size_t length UCS_UNUSED,
                                ucs_string_buffer_t *strb)
 {
     ucp_wire_ats_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " status %d", msg.send_id, msg.status);
+}
+
+static void ucp_wire_print_cancel(const void *data, size_t length UCS_UNUSED,
+                                  ucs_string_buffer_t *strb)
+{
+    ucp_wire_cancel_t msg;
 
     memcpy(&msg, data, sizeof(msg));
     ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " status %d", msg.send_id, msg.status);
@@ -148,6 +156,12 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .header_length = sizeof(ucp_wire_ats_t),
         .handle        = ucp_rndv_ats_handle,
         .print         = ucp_wire_print_ats
+    },
+    [UCP_WIRE_CANCEL] = {
+        .name          = "CANCEL",
+        .header_length = sizeof(ucp_wire_cancel_t),
+        .handle        = ucp_rndv_cancel_handle,
+        .print         = ucp_wire_print_cancel
     }
 };
 

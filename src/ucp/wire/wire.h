@@ -14,7 +14,8 @@
  *         receiver has read
  *   data  RTR; the sender sends DATA messages
  * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send
- * ends when the range is delivered.
+ * ends when the range is delivered. A send that ends without its message having been delivered is
+ * told by CANCEL, at once, and again in answer to an RTR that comes later.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -43,6 +44,7 @@ typedef enum {
     UCP_WIRE_DATA,       /* a piece of an announced message */
     UCP_WIRE_FIN,        /* the sender has written so many bytes */
     UCP_WIRE_ATS,        /* the sender's buffer is free, or its sync message was matched */
+    UCP_WIRE_CANCEL,     /* an announced message will not come */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -106,8 +108,6 @@ typedef struct {
 typedef struct {
     uint64_t recv_id;
     uint64_t length; /* bytes that were written */
-    int32_t  status; /* UCS_OK, or why the sender gives up */
-    uint32_t zero;
 } ucp_wire_fin_t;
 
 typedef struct {
@@ -115,6 +115,12 @@ typedef struct {
     int32_t  status;
     uint32_t zero;
 } ucp_wire_ats_t;
+
+typedef struct {
+    uint64_t send_id;
+    int32_t  status; /* why */
+    uint32_t zero;
+} ucp_wire_cancel_t;
 
 _Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
@@ -126,9 +132,9 @@ _Static_assert(offsetof(ucp_wire_rts_t, sync_index) == 40, "wire layout");
 _Static_assert(sizeof(ucp_wire_rtr_t) == 48, "wire layout");
 _Static_assert(offsetof(ucp_wire_rtr_t, flags) == 40, "wire layout");
 _Static_assert(sizeof(ucp_wire_data_t) == 16, "wire layout");
-_Static_assert(sizeof(ucp_wire_fin_t) == 24, "wire layout");
-_Static_assert(offsetof(ucp_wire_fin_t, status) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_fin_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_ats_t) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_cancel_t) == 16, "wire layout");
 
 /* One kind of message. */
 typedef struct {
@@ -144,6 +150,12 @@ extern const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST];
 
 /* True if `length` bytes can be a message of this id. */
 int ucp_wire_length_ok(unsigned id, size_t length);
+
+/* A status that a peer sent: an error of the list, or `other`. */
+static inline ucs_status_t ucp_wire_status(int32_t status, ucs_status_t other)
+{
+    return ((status < 0) && (status > UCS_ERR_LAST)) ? (ucs_status_t)status : other;
+}
 
 /* Text of a message for traces; safe for any bytes. */
 void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb);

@@ -46,6 +46,7 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     ucp_wire_hello_t hello;
     uint8_t address[UCP_ADDRESS_MAX];
     size_t address_length;
+    ucs_status_t status;
     ucp_peer_t *peer;
 
     if (!ucp_wire_length_ok(UCP_WIRE_HELLO, length)) {
@@ -62,10 +63,22 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
         ucs_warn(
             "peer speaks version %u of the protocol, this library %u, or sent no address: dropped",
             hello.version, UCP_WIRE_VERSION);
+        ucp_worker_give_up_sender(worker, UCS_ERR_REJECTED);
         return;
     }
-    if (ucp_peer_get(worker, &info, &peer) == UCS_OK) { /* says itself what is wrong */
-        peer->is_gone        = 0; /* it may have been, and has come back */
-        peer->hello_received = 1;
+    if ((worker->sender != NULL) && (memcmp(info.uid, worker->sender, UCT_UID_LEN) != 0)) {
+        ucs_warn("peer introduces itself by the identity of another: dropped");
+        ucp_worker_give_up_sender(worker, UCS_ERR_REJECTED);
+        return;
     }
+    status = ucp_peer_get(worker, &info, &peer);
+    if (status == UCS_OK) {
+        status = peer->status; /* failed here: no answer of ours would reach it */
+    }
+    if (status != UCS_OK) { /* ucp_peer_get says itself what is wrong */
+        ucp_worker_give_up_sender(worker, status);
+        return;
+    }
+    peer->is_gone        = 0; /* it may have been, and has come back */
+    peer->hello_received = 1;
 }

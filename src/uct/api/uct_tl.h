@@ -133,6 +133,9 @@ typedef struct {
     uct_ep_failed_cb_t ep_failed;        /* not NULL */
     uct_peer_gone_cb_t peer_gone;        /* may be NULL */
     void              *arg;              /* of both callbacks */
+    /* Where the transport puts the identity of the peer whose messages it delivers next, valid
+     * inside their handlers; it puts NULL where it does not know. NULL: nobody asks. */
+    const uint8_t    **sender;
     int                locked;           /* 1: several threads take turns under the caller's lock */
 } uct_iface_params_t;
 
@@ -200,6 +203,9 @@ typedef struct {
      * there is no common memory. */
     ucs_status_t (*sync_alloc)(uct_iface_t *iface, uint32_t *index_p, ucs_atomic_u64_t **word_p);
     void (*sync_free)(uct_iface_t *iface, uint32_t index);
+    /* Ends the connections that the peer of this identity has made to us, which it notices as it
+     * would notice our death. NULL where peers do not notice. */
+    void (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN]);
     /* Bytes of shared and of private memory that the interface holds now. */
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
     /* State in a few lines, for diagnosis of hangs. */
@@ -234,7 +240,7 @@ struct uct_ep_ops {
     ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
                               uct_rkey_t *rkey);
     /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory
-     * of the peer. */
+     * of the peer; with that they copy inside the call: UCS_OK, or an error. */
     ucs_status_t (*put_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                               uct_rkey_t *rkey, uct_completion_t *comp);
     ucs_status_t (*get_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
@@ -261,6 +267,7 @@ struct uct_iface {
     ucs_list_link_t    failed;            /* endpoints whose failure progress has to report */
     unsigned           num_pending;       /* queued requests, of connecting endpoints too */
     uint64_t           am_dropped;        /* messages that came for an id without handler */
+    const uint8_t     *sender;            /* params.sender points to it where the user has none */
     uct_am_handler_t   am[UCT_AM_ID_MAX]; /* never NULL: unset ids drop the message and count it */
     uct_iface_params_t params;
     ucs_list_link_t    eps;               /* every open endpoint */

@@ -53,6 +53,9 @@ ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_
     iface->tl     = tl;
     iface->md     = md;
     iface->params = *params;
+    if (iface->params.sender == NULL) {
+        iface->params.sender = &iface->sender;
+    }
     ucs_arbiter_init(&iface->pending);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->failed);

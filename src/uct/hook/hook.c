@@ -154,6 +154,7 @@ static void uct_hook_arrival(uct_hook_iface_t *iface, uct_hook_delayed_kind_t ki
                              const void *data, size_t length)
 {
     uct_iface_t *super          = &iface->super;
+    const uint8_t *sender       = *super->params.sender;
     uct_hook_delayed_t *delayed = NULL;
 
     if (iface->kind == UCT_HOOK_DELAY) {
@@ -166,12 +167,17 @@ static void uct_hook_arrival(uct_hook_iface_t *iface, uct_hook_delayed_kind_t ki
         if (length != 0) {
             memcpy(delayed->data, data, length);
         }
+        if (sender != NULL) {
+            delayed->has_sender = 1;
+            memcpy(delayed->sender, sender, UCT_UID_LEN);
+        }
         uct_hook_delayed_add(iface, delayed);
         return;
     }
 
     uct_hook_delayed_progress(iface, 1);
     if (kind == UCT_HOOK_AM) {
+        *super->params.sender = sender;
         uct_iface_deliver(super, id, data, length);
     } else {
         super->params.peer_gone(super->params.arg, data);
@@ -326,6 +332,13 @@ static void uct_hook_sync_free(uct_iface_t *iface, uint32_t index)
     inner->tl->iface.sync_free(inner, index);
 }
 
+static void uct_hook_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
+{
+    uct_iface_t *inner = uct_hook_iface(iface)->inner;
+
+    inner->tl->iface.drop_peer(inner, uid);
+}
+
 static void uct_hook_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
 {
     uct_iface_t *inner = uct_hook_iface(iface)->inner;
@@ -423,6 +436,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);
     UCT_HOOK_WRAP(tl, iface, sync_alloc, uct_hook_sync_alloc);
     UCT_HOOK_WRAP(tl, iface, sync_free, uct_hook_sync_free);
+    UCT_HOOK_WRAP(tl, iface, drop_peer, uct_hook_drop_peer);
     UCT_HOOK_WRAP(tl, iface, memory_used, uct_hook_memory_used);
 
     tl->super.ep.init    = uct_hook_ep_init;

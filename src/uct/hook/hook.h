@@ -123,6 +123,8 @@ typedef struct {
     uct_rkey_t              *rkey;
     uct_hook_atomic_t       atomic;
     unsigned                id;       /* of messages */
+    int                     has_sender;
+    uint8_t                 sender[UCT_UID_LEN];
     size_t                  length;   /* entries of an operation, bytes of a message */
     uct_iov_t               data[];   /* the entries; the message */
 } uct_hook_delayed_t;

@@ -26,19 +26,29 @@ static ucs_status_t uct_hook_fail(uct_hook_ep_t *ep, ucs_status_t status)
     return status;
 }
 
-static ucs_status_t uct_hook_enter(uct_hook_ep_t *ep)
+static ucs_status_t uct_hook_enter_at_once(uct_hook_ep_t *ep)
 {
     uct_hook_iface_t *iface         = uct_hook_iface(ep->super.iface);
     const uct_hook_config_t *config = iface->config;
 
-    if (iface->kind != UCT_HOOK_FAULT) {
-        return UCS_OK;
-    }
-    if (uct_hook_chance(iface, config->no_resource)) {
+    return ((iface->kind == UCT_HOOK_FAULT) && (ep->num_ops + 1 == config->fail_op)) ?
+           uct_hook_fail(ep, uct_hook_fail_status(config)) : UCS_OK;
+}
+
+static ucs_status_t uct_hook_enter(uct_hook_ep_t *ep)
+{
+    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
+
+    if ((iface->kind == UCT_HOOK_FAULT) && uct_hook_chance(iface, iface->config->no_resource)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    return (ep->num_ops + 1 == config->fail_op) ? uct_hook_fail(ep, uct_hook_fail_status(config)) :
-           UCS_OK;
+    return uct_hook_enter_at_once(ep);
+}
+
+/* Copies from and to any memory of a peer happen at once or not at all. */
+static ucs_status_t uct_hook_enter_copy(uct_hook_ep_t *ep, const uct_rkey_t *rkey)
+{
+    return (rkey == NULL) ? uct_hook_enter_at_once(ep) : uct_hook_enter(ep);
 }
 
 static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t length,
@@ -168,7 +178,7 @@ static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
                                        uct_completion_t *comp)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter_copy(hook, rkey);
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
@@ -183,7 +193,7 @@ static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
                                        uct_completion_t *comp)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter_copy(hook, rkey);
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?

@@ -198,6 +198,19 @@ void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     ucs_list_add_tail(&iface->gone, &peer->list);
 }
 
+void uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN])
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    uct_mm_peer_t *peer, *next;
+
+    ucs_list_for_each_safe(peer, next, &iface->peers, list) {
+        if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
+            uct_mm_peer_drop(iface, peer);
+            uct_mm_connect_hurry(iface);
+        }
+    }
+}
+
 unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     ucs_status_t status;
@@ -255,7 +268,8 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
         delivered = 0;
         if (((peer->reader.attention & UCT_MM_READER_BROKEN) == 0) &&
             uct_mm_reader_ready(&peer->reader)) {
-            peer->reader.attention = 0;
+            peer->reader.attention      = 0;
+            *iface->super.params.sender = peer->uid;
             delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines);
         }
         count += delivered;

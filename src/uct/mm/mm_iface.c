@@ -90,8 +90,10 @@ static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *p
 
 unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
-    const unsigned count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+    unsigned count;
 
+    *iface->super.params.sender = peer->uid;
+    count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
     if (ucs_unlikely(peer->reader.attention != 0)) {
         uct_mm_iface_attend(iface, peer);
     }
@@ -428,6 +430,7 @@ const uct_tl_t uct_mm_tl = {
         .event_arm    = uct_mm_iface_event_arm,
         .sync_alloc   = uct_mm_iface_sync_alloc,
         .sync_free    = uct_mm_iface_sync_free,
+        .drop_peer    = uct_mm_iface_drop_peer,
         .memory_used  = uct_mm_iface_memory_used,
         .dump         = uct_mm_iface_dump
     },

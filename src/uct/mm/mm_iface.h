@@ -233,6 +233,7 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
 /* Breaks with a peer: as if it had closed its connection. */
 void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+void uct_mm_iface_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN]);
 void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
 /* Delivers what the gone have left behind, then reports them. Calls peer_gone. */

@@ -176,6 +176,7 @@ static unsigned uct_self_progress(uct_iface_t *iface)
     uint64_t end                 = self_iface->tail; /* answers wait for the next call */
     unsigned count               = 0;
 
+    *iface->params.sender = iface->params.uid;
     while ((self_iface->head != end) && (count < UCT_SELF_PROGRESS_MAX)) {
         count += uct_self_deliver_one(self_iface);
     }

@@ -138,8 +138,10 @@ private:
             return with_payload(
                 ucp_wire_data_t{one_of(m_names.requests), m_random.one_in(2) ? 0 : number()});
         case UCP_WIRE_FIN:
-            return plain(ucp_wire_fin_t{one_of(m_names.requests), number(),
-                                        static_cast<int32_t>(m_random.below(5)) - 3, 0});
+            return plain(ucp_wire_fin_t{one_of(m_names.requests), number()});
+        case UCP_WIRE_CANCEL:
+            return plain(ucp_wire_cancel_t{one_of(m_names.requests),
+                                           static_cast<int32_t>(m_random.below(200)) - 150, 0});
         default:
             return plain(ucp_wire_ats_t{one_of(m_names.requests),
                                         static_cast<int32_t>(m_random.below(200)) - 150, 0});
