@@ -14,7 +14,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 using mp::node;
@@ -52,23 +51,6 @@ const isolation ISOLATIONS[] = {
     {"not_dumpable", 0, 0, NOT_DUMPABLE},
     {"filtered", 0, 0, NO_KCMP},
 };
-
-/* What the namespace of process ids takes: it holds for children only. */
-void in_child(const std::function<void()> &func)
-{
-    int status    = 0;
-    const pid_t p = fork();
-
-    ASSERT_GE(p, 0);
-    if (p == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        func();
-        fflush(stdout);
-        _exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    ASSERT_EQ(p, waitpid(p, &status, 0));
-    EXPECT_EQ(0, status);
-}
 
 std::string isolate(int flags, int others)
 {
@@ -135,7 +117,8 @@ TEST_P(namespaces, messages_pass)
 
         ASSERT_EQ("", isolate(flags, how.others));
         if ((flags & CLONE_NEWPID) != 0) {
-            in_child([&]() { exchange(me); });
+            /* it holds for children only */
+            EXPECT_EQ(0, mp::run_apart([&]() { exchange(me); }));
         } else {
             exchange(me);
         }

@@ -99,16 +99,28 @@ void expect_same_state(const process_state &before, const process_state &after, 
     }
 }
 
-size_t count_mappings()
+std::vector<std::string> mappings_of_self()
 {
     std::ifstream file("/proc/self/maps");
+    std::vector<std::string> lines;
     std::string line;
-    size_t count = 0;
 
     while (std::getline(file, line)) {
-        ++count;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        const size_t permissions = line.find(' ') + 1;
+
+        if (line[permissions + 3] != 's') {
+            continue; /* the runtimes map private memory as they like */
+        }
+#endif
+        lines.push_back(line);
     }
-    return count;
+    return lines;
+}
+
+size_t count_mappings()
+{
+    return mappings_of_self().size();
 }
 
 size_t count_descriptors()
