@@ -28,7 +28,8 @@ struct process_state {
 /* Expects that nothing has changed; `what` names the step that lies between. */
 void expect_same_state(const process_state &before, const process_state &after, const char *what);
 
-/* Number of mappings of this process, and of its open descriptors. */
+/* Number of mappings of this process (under a sanitizer of those that are shared, since its runtime
+ * maps private memory as it likes), and of its open descriptors. */
 size_t count_mappings();
 size_t count_descriptors();
 
