@@ -1,4 +1,4 @@
-/* Halyard: frame of the MPI test programs, see check.h.
+/* Halyard: frame of the MPI and OpenSHMEM test programs, see check.h.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -32,6 +32,57 @@ static int g_thread_level;
 static long g_checks;
 static long g_failures;
 static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#ifdef CHECK_SHMEM
+static void world_init(int *argc, char ***argv, int required_threads)
+{
+    (void)argc;
+    (void)argv;
+    shmem_init_thread(required_threads, &g_thread_level);
+    check_rank = shmem_my_pe();
+    check_size = shmem_n_pes();
+}
+
+static void world_barrier(void)
+{
+    shmem_barrier_all();
+}
+
+static int world_finalize(void)
+{
+    shmem_finalize();
+    return 1;
+}
+
+static void world_abort(void)
+{
+    shmem_global_exit(1);
+}
+#else
+static void world_init(int *argc, char ***argv, int required_threads)
+{
+    MPI_Init_thread(argc, argv, required_threads, &g_thread_level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &check_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &check_size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+}
+
+static void world_barrier(void)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static int world_finalize(void)
+{
+    return MPI_Finalize() == MPI_SUCCESS;
+}
+
+static void world_abort(void)
+{
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+#endif
 
 void check_that(int ok, const char *file, int line, const char *format, ...)
 {
@@ -69,7 +120,7 @@ void *check_buffer_alloc(size_t length)
 
     if (head == NULL) {
         fprintf(stderr, "%s: no memory for %zu bytes\n", g_program, length);
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        world_abort();
     }
     head->length = length;
     memset(head->guard, GUARD_VALUE, GUARD_BYTES);
@@ -184,7 +235,7 @@ static void check_mapped_libraries(const char *folder)
         }
     }
     fclose(maps);
-    CHECK(found[0], "no libucp.so is mapped: MPI does not use it");
+    CHECK(found[0], "no libucp.so is mapped: it is not used");
 }
 
 static void write_result(const char *result)
@@ -229,7 +280,7 @@ static void open_results(const char *folder)
     g_results = fopen(path, "w");
     if (g_results == NULL) {
         perror(path);
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        world_abort();
     }
 }
 
@@ -244,16 +295,8 @@ int check_main(int argc, char **argv, const char *program, int required_threads,
         fprintf(stderr, "usage: %s RESULTS_FOLDER LIBRARY_FOLDER\n", program);
         return 2;
     }
-    MPI_Init_thread(&argc, &argv, required_threads, &g_thread_level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &check_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &check_size);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    check_partner = check_rank ^ 1;
-    if ((check_size % 2) != 0) {
-        fprintf(stderr, "%s: the number of ranks must be even\n", program);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
+    world_init(&argc, &argv, required_threads);
+    check_partner = ((check_rank ^ 1) < check_size) ? (check_rank ^ 1) : check_rank;
     open_results(argv[1]);
 
     begin_case("library");
@@ -265,14 +308,14 @@ int check_main(int argc, char **argv, const char *program, int required_threads,
     finish_case();
 
     for (i = 0; i < num_cases; ++i) {
-        MPI_Barrier(MPI_COMM_WORLD);
+        world_barrier();
         begin_case(cases[i].name);
         cases[i].run();
         finish_case();
     }
 
     begin_case("finalize");
-    CHECK(MPI_Finalize() == MPI_SUCCESS, "MPI_Finalize failed");
+    CHECK(world_finalize(), "finalization failed");
     finish_case();
     fclose(g_results);
     return 0;

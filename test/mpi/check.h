@@ -1,18 +1,23 @@
-/* Halyard: frame of the MPI test programs: cases, checks, test data, the mapped library.
+/* Halyard: frame of the MPI and OpenSHMEM test programs: cases, checks, data, the mapped library.
  *
  * Each program is a table of cases given to check_main(). Every rank runs every case in the same
  * order, with a barrier between them, and writes one line a case, "PASS name", "FAIL name" or
  * "SKIP name", to <results>/<program>.<rank>. run.sh counts a case as passed if all ranks passed.
  * A case in which a rank checks nothing fails on that rank.
  *
- * Number of ranks: even, at least 2. The programs use public MPI only.
+ * Number of ranks: any, but even for the programs in which pairs take turns (run.sh knows them).
+ * The programs use public MPI only. With CHECK_SHMEM defined it is OpenSHMEM: a rank is a PE.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef HALYARD_TEST_MPI_CHECK_H
 #define HALYARD_TEST_MPI_CHECK_H
 
+#ifdef CHECK_SHMEM
+#include <shmem.h>
+#else
 #include <mpi.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,12 +29,13 @@ typedef struct {
     void       (*run)(void);
 } check_case_t;
 
-/* Rank and size of MPI_COMM_WORLD; the rank that this one is paired with. */
+/* Rank and size of all; the rank that this one is paired with, itself where none is
+ * left. */
 extern int check_rank;
 extern int check_size;
 extern int check_partner;
 
-/* Runs all cases between MPI_Init_thread() and MPI_Finalize(). Arguments of the program: folder
+/* Runs all cases between initialization and finalization. Arguments of the program: folder
  * of the results, folder in which the Halyard libraries must lie ("-": any). Errors of MPI are
  * returned, not fatal. The value is the exit code: 0 when all cases were run, failed or not,
  * because launchers kill the other ranks when one exits otherwise. */
@@ -48,6 +54,7 @@ void check_that(int ok, const char *file, int line, const char *format, ...)
 
 #define CHECK(_cond, ...) check_that(!!(_cond), __FILE__, __LINE__, __VA_ARGS__)
 
+#ifndef CHECK_SHMEM
 /* An MPI call that must succeed. */
 #define MPI_OK(_call) \
     do { \
@@ -56,6 +63,7 @@ void check_that(int ok, const char *file, int line, const char *format, ...)
             check_that(0, __FILE__, __LINE__, "%s returned %d", #_call, check_ret_); \
         } \
     } while (0)
+#endif
 
 /* A buffer of `length` bytes between two guards; check_buffer_free() checks that the guards are
  * untouched. Length 0 gives a valid pointer. */

@@ -246,18 +246,18 @@ static void nonblocking(void)
 static void communicators(void)
 {
     MPI_Comm half, copy;
+    const int parity = check_rank % 2, halves = (check_size + 1 - parity) / 2;
     int i, sum, size, rank;
 
     for (i = 0; i < 30; ++i) {
-        MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, check_rank % 2, -check_rank, &half));
+        MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, parity, -check_rank, &half));
         MPI_OK(MPI_Comm_size(half, &size));
         MPI_OK(MPI_Comm_rank(half, &rank));
-        CHECK(size == check_size / 2, "half has %d ranks", size);
-        CHECK(rank == (check_size - 1 - check_rank) / 2, "rank %d in the half", rank);
+        CHECK(size == halves, "half has %d ranks", size);
+        CHECK(rank == halves - 1 - check_rank / 2, "rank %d in the half", rank);
         MPI_OK(MPI_Comm_dup(half, &copy));
         MPI_OK(MPI_Allreduce(&check_rank, &sum, 1, MPI_INT, MPI_SUM, copy));
-        CHECK(sum == (check_size / 2) * (check_size / 2 - 1) + (check_rank % 2) * size,
-              "sum %d in the half", sum);
+        CHECK(sum == halves * (halves - 1) + parity * size, "sum %d in the half", sum);
         MPI_OK(MPI_Comm_free(&copy));
         MPI_OK(MPI_Comm_free(&half));
     }

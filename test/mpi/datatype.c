@@ -147,6 +147,86 @@ static MPI_Datatype nested_create(void)
     return type;
 }
 
+/* blocks of equal length, by items and by bytes; of different lengths by bytes */
+static const int block_places[]      = {10, 0, 5, 30};
+static const MPI_Aint byte_places[]  = {20, 64, 0, 100};
+static const int byte_block_length[] = {4, 1, 5, 2};
+
+static size_t indexed_block_offset(int k)
+{
+    return (block_places[k / 3] + k % 3) * sizeof(int);
+}
+
+static MPI_Datatype indexed_block_create(void)
+{
+    MPI_Datatype type;
+
+    MPI_OK(MPI_Type_create_indexed_block(4, 3, block_places, MPI_INT, &type));
+    return type;
+}
+
+static size_t hindexed_block_offset(int k)
+{
+    return byte_places[k / 3] + (k % 3) * sizeof(int);
+}
+
+static MPI_Datatype hindexed_block_create(void)
+{
+    MPI_Datatype type;
+
+    MPI_OK(MPI_Type_create_hindexed_block(4, 3, byte_places, MPI_INT, &type));
+    return type;
+}
+
+static size_t hindexed_offset(int k)
+{
+    int block = 0;
+
+    while (k >= byte_block_length[block]) {
+        k -= byte_block_length[block++];
+    }
+    return byte_places[block] + k * sizeof(int);
+}
+
+static MPI_Datatype hindexed_create(void)
+{
+    MPI_Datatype type;
+
+    MPI_OK(MPI_Type_create_hindexed(4, byte_block_length, byte_places, MPI_INT, &type));
+    return type;
+}
+
+/* darray: the part of process 1 of 2 x 2 of a 6 x 8 matrix: rows in blocks, columns two by two */
+static size_t darray_offset(int k)
+{
+    const int row = k / 4, column = 2 + (k % 4 / 2) * 4 + k % 2;
+    return (row * 8 + column) * sizeof(int);
+}
+
+static MPI_Datatype darray_create(void)
+{
+    const int sizes[]   = {6, 8};
+    const int spreads[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC};
+    const int args[]    = {MPI_DISTRIBUTE_DFLT_DARG, 2};
+    const int grid[]    = {2, 2};
+    MPI_Datatype type;
+
+    MPI_OK(MPI_Type_create_darray(4, 1, 2, sizes, spreads, args, grid, MPI_ORDER_C, MPI_INT,
+                                  &type));
+    return type;
+}
+
+/* a copy of the struct's type, made after the original has been used */
+static MPI_Datatype dup_create(void)
+{
+    MPI_Datatype original = struct_create(), type;
+
+    MPI_OK(MPI_Type_commit(&original));
+    MPI_OK(MPI_Type_dup(original, &type));
+    MPI_OK(MPI_Type_free(&original));
+    return type;
+}
+
 static const layout_t layouts[] = {
     {"contiguous", 12, 48, contiguous_offset, contiguous_create},
     {"vector", 12, 96, vector_offset, vector_create},
@@ -155,6 +235,11 @@ static const layout_t layouts[] = {
     {"subarray", 12, 480, subarray_offset, subarray_create},
     {"resized", 1, 20, resized_offset, resized_create},
     {"nested", 12, 232, nested_offset, nested_create},
+    {"indexed_block", 12, 132, indexed_block_offset, indexed_block_create},
+    {"hindexed_block", 12, 112, hindexed_block_offset, hindexed_block_create},
+    {"hindexed", 12, 108, hindexed_offset, hindexed_create},
+    {"darray", 12, 192, darray_offset, darray_create},
+    {"dup", 12, sizeof(record_t), struct_offset, dup_create},
 };
 
 #define NUM_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
@@ -201,7 +286,7 @@ static void exchange(const layout_t *from, MPI_Datatype from_type, const layout_
     MPI_Request requests[2];
     MPI_Status status;
 
-    check_fill(out, span_of(from, ints), check_rank * 100 + tag);
+    check_fill(out, span_of(from, ints), check_rank * 1000 + tag);
     memset(in, UNTOUCHED, span_of(to, ints));
     MPI_OK(MPI_Irecv(in, ints / to->ints, to_type, check_partner, tag, MPI_COMM_WORLD,
                      &requests[0]));
@@ -211,7 +296,7 @@ static void exchange(const layout_t *from, MPI_Datatype from_type, const layout_
     MPI_OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
     MPI_OK(MPI_Get_elements(&status, to_type, &elements));
     CHECK(elements == ints, "%s to %s: %d elements of %d", from->name, to->name, elements, ints);
-    check_received(to, in, from, ints, check_partner * 100 + tag);
+    check_received(to, in, from, ints, check_partner * 1000 + tag);
     check_buffer_free(in);
     check_buffer_free(out);
 }
@@ -227,7 +312,7 @@ static void all_pairs(int ints)
     }
     for (i = 0; i < NUM_LAYOUTS; ++i) {
         for (j = 0; j < NUM_LAYOUTS; ++j) {
-            exchange(&layouts[i], types[i], &layouts[j], types[j], ints, (int)(i * 10 + j));
+            exchange(&layouts[i], types[i], &layouts[j], types[j], ints, (int)(i * 20 + j));
         }
     }
     for (i = 0; i < NUM_LAYOUTS; ++i) {

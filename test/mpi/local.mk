@@ -1,17 +1,26 @@
-# Halyard: MPI programs, compiled by run.sh with each MPI that is installed.
+# Halyard: MPI and OpenSHMEM programs, compiled by run.sh with each MPI that is installed.
 # SPDX-License-Identifier: BSD-3-Clause
 
 EXTRA_DIST += \
 	test/mpi/check.c \
 	test/mpi/check.h \
 	test/mpi/collective.c \
+	test/mpi/collective_all.c \
 	test/mpi/datatype.c \
+	test/mpi/known_failures.md \
 	test/mpi/match.c \
 	test/mpi/modes.c \
 	test/mpi/pingpong.c \
 	test/mpi/probe.c \
+	test/mpi/rma.c \
+	test/mpi/rma_lock.c \
 	test/mpi/run.sh \
-	test/mpi/traffic.c
+	test/mpi/threads.c \
+	test/mpi/traffic.c \
+	test/mpi/types.c \
+	test/shmem/atomic.c \
+	test/shmem/put_get.c \
+	test/shmem/together.c
 
 # Over the libraries as built, before make install.
 check-mpi: all
