@@ -1,0 +1,811 @@
+/* Halyard: simulator: the node: a transport for messages, one for single copies, one to oneself.
+ *
+ * A connection is a queue of messages, each with the time from which it can be seen, in order. The
+ * far end sees it when its worker progresses after that time. What hosts and connections need
+ * lives until the end of the run, so that what a dead worker left behind can be delivered.
+ *
+ * This file takes the place of the product's registry of transports.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "sim.h"
+
+#include <uct/base/registry.h>
+#include <ucs/debug/assert.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIM_SYNC_WORDS  8
+#define SIM_HOSTS_MAX   256
+#define SIM_CONNS_MAX   4096
+#define SIM_ADDRESS_LEN 8
+
+typedef struct sim_message {
+    struct sim_message *next;
+    uint64_t            time_ns;
+    uint32_t            id;
+    uint32_t            length;
+    uint64_t            data[];
+} sim_message_t;
+
+/* One worker as the node sees it. */
+typedef struct {
+    unsigned         number;
+    int              is_open;      /* its interface for messages */
+    int              is_dead;
+    uint8_t          uid[UCT_UID_LEN];
+    uint64_t         sync_used;
+    ucs_atomic_u64_t sync[SIM_SYNC_WORDS];
+    unsigned         conns_in[SIM_CONNS_MAX / 16];
+    unsigned         num_in;
+    unsigned         conns_out[SIM_CONNS_MAX / 16];
+    unsigned         num_out;
+} sim_host_t;
+
+typedef struct {
+    uct_iface_t super;
+    sim_host_t *host;
+} sim_iface_t;
+
+typedef struct sim_conn sim_conn_t;
+
+typedef struct {
+    uct_ep_t    super;
+    unsigned    peer;  /* number of its host */
+    sim_conn_t *conn;  /* NULL until connected, and for copies */
+    int         is_refused;
+} sim_ep_t;
+
+typedef enum {
+    SIM_CONN_CALLING,  /* on its way to the target */
+    SIM_CONN_ANSWERED, /* and back */
+    SIM_CONN_REFUSED,
+    SIM_CONN_OPEN
+} sim_conn_state_t;
+
+struct sim_conn {
+    sim_host_t      *source, *target;
+    sim_ep_t        *ep;          /* NULL once it is closed or has failed */
+    sim_conn_state_t state;
+    int              is_self;
+    int              is_accepted; /* the target knows of it */
+    int              is_forgotten; /* by the target: it has seen the end */
+    uint64_t         time_ns;     /* when the call or the answer is there */
+    uint64_t         ends_ns;     /* the source's end is seen by the target; 0: not ended */
+    uint64_t         reset_ns;    /* the target's end is seen by the source; 0: not */
+    uint64_t         storm_ns;    /* no resources until then */
+    uint64_t         last_ns;     /* of the latest message */
+    sim_message_t   *first, **end;
+    unsigned         num_messages;
+};
+
+static struct {
+    unsigned    owner;
+    sim_host_t *hosts[SIM_HOSTS_MAX];
+    sim_conn_t *conns[SIM_CONNS_MAX];
+    unsigned    num_conns;
+    unsigned    num_ifaces;
+    unsigned    num_syncs;
+    uint8_t     refused[SIM_HOSTS_MAX][SIM_HOSTS_MAX];
+} sim_net;
+
+static uct_tl_t sim_tls[3]; /* oneself, messages, copies */
+static const uct_tl_t *sim_tl_list[3];
+
+static sim_iface_t *sim_iface(uct_iface_t *iface)
+{
+    return ucs_container_of(iface, sim_iface_t, super);
+}
+
+static sim_ep_t *sim_ep(uct_ep_t *ep)
+{
+    return ucs_container_of(ep, sim_ep_t, super);
+}
+
+static uint64_t sim_delay(void)
+{
+    uint64_t delay_ns = sim_plan.delay_ns + sim_below((sim_plan.delay_ns / 4) + 1);
+
+    if (sim_faults_on && sim_chance(sim_plan.tail)) {
+        delay_ns += sim_below(sim_plan.tail_ns + 1);
+    }
+    return delay_ns;
+}
+
+static void *sim_new(size_t size)
+{
+    void *object = calloc(1, size);
+
+    if (object == NULL) {
+        abort();
+    }
+    return object;
+}
+
+/* ---- messages ---- */
+
+/* Where messages of the dead go. */
+static sim_message_t *sim_message_void(size_t length)
+{
+    static uint64_t storage[(sizeof(sim_message_t) + SIM_AM_MAX) / 8];
+
+    ucs_assert_always(length <= SIM_AM_MAX);
+    return (sim_message_t *)storage;
+}
+
+/* A message at the end of the connection's queue, or NULL: no resources. */
+static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t length)
+{
+    sim_conn_t *conn = sim_ep(uct_ep)->conn;
+    sim_message_t *message;
+
+    if (sim_iface(uct_ep->iface)->host->is_dead) {
+        return sim_message_void(length); /* its last objects are being taken apart */
+    }
+    ucs_assert_always((conn != NULL) && (length <= sim_plan.am_max));
+    if (sim_faults_on) {
+        if ((sim_now() >= conn->storm_ns) && sim_chance(sim_plan.storm)) {
+            conn->storm_ns = sim_now() + sim_below(50 * (sim_plan.delay_ns + 1000));
+            sim_event("storm", conn->source->number, conn->target->number, conn->storm_ns);
+        }
+        if ((sim_now() < conn->storm_ns) || sim_chance(sim_plan.no_resource)) {
+            return NULL;
+        }
+    }
+    if (conn->num_messages >= sim_plan.capacity) {
+        return NULL;
+    }
+
+    message          = sim_new(sizeof(*message) + ucs_align_up(length, 8));
+    message->id      = id;
+    message->length  = (uint32_t)length;
+    message->time_ns = ucs_max(conn->last_ns, sim_now() + sim_delay());
+    conn->last_ns    = message->time_ns;
+    *conn->end       = message;
+    conn->end        = &message->next;
+    ++conn->num_messages;
+    sim_event("send", (conn->source->number << 8) | conn->target->number, id, length);
+    return message;
+}
+
+static void sim_message_drop_first(sim_conn_t *conn)
+{
+    sim_message_t *message = conn->first;
+
+    conn->first = message->next;
+    if (conn->first == NULL) {
+        conn->end = &conn->first;
+    }
+    --conn->num_messages;
+    free(message);
+}
+
+static ucs_status_t sim_am_short(uct_ep_t *ep, unsigned id, uint64_t header, const void *payload,
+                                 size_t length)
+{
+    sim_message_t *message = sim_message_add(ep, id, sizeof(header) + length);
+
+    if (message == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    message->data[0] = header;
+    if (length > 0) {
+        memcpy(&message->data[1], payload, length);
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t sim_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n)
+{
+    size_t length = 0;
+    sim_message_t *message;
+    char *dest;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        length += iov[i].length;
+    }
+    message = sim_message_add(ep, id, length);
+    if (message == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    for (i = 0, dest = (char *)message->data; i < n; dest += iov[i++].length) {
+        if (iov[i].length > 0) {
+            memcpy(dest, iov[i].buffer, iov[i].length);
+        }
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t sim_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                                 size_t *length_p)
+{
+    sim_message_t *message = sim_message_add(ep, id, sim_plan.am_max);
+    size_t length;
+
+    if (message == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    length = pack(message->data, arg, sim_plan.am_max);
+    ucs_assert_always(length <= sim_plan.am_max);
+    message->length = (uint32_t)length;
+    *length_p       = length;
+    return UCS_OK;
+}
+
+/* ---- connections ---- */
+
+static sim_conn_t *sim_conn_new(sim_ep_t *ep, sim_host_t *source, sim_host_t *target)
+{
+    sim_conn_t *conn = sim_new(sizeof(*conn));
+
+    ucs_assert_always((sim_net.num_conns < SIM_CONNS_MAX) &&
+                      (source->num_out < ucs_array_size(source->conns_out)) &&
+                      (target->num_in < ucs_array_size(target->conns_in)));
+    conn->source                        = source;
+    conn->target                        = target;
+    conn->ep                            = ep;
+    conn->is_self                       = (ep->super.iface->tl->kind == UCT_TL_KIND_SELF);
+    conn->end                           = &conn->first;
+    source->conns_out[source->num_out++] = sim_net.num_conns;
+    target->conns_in[target->num_in++]   = sim_net.num_conns;
+    sim_net.conns[sim_net.num_conns++]   = conn;
+    ep->conn                             = conn;
+    return conn;
+}
+
+static ucs_status_t sim_ep_connect(uct_ep_t *uct_ep)
+{
+    sim_ep_t *ep       = sim_ep(uct_ep);
+    sim_host_t *source = sim_iface(uct_ep->iface)->host;
+    sim_host_t *target = sim_net.hosts[ep->peer];
+    sim_conn_t *conn;
+
+    if (!target->is_open) {
+        sim_event("nobody there", source->number, target->number, 0);
+        return UCS_ERR_CONNECTION_RESET;
+    }
+    if (sim_faults_on && sim_chance(sim_plan.refuse_connection)) {
+        sim_event("cannot connect", source->number, target->number, 0);
+        sim_net.refused[source->number][target->number] = 1;
+        return UCS_ERR_UNREACHABLE;
+    }
+    conn = sim_conn_new(ep, source, target);
+    if (conn->is_self || sim_chance(sim_plan.instant_connect)) {
+        conn->state       = SIM_CONN_OPEN;
+        conn->is_accepted = 1;
+        return UCS_OK;
+    }
+    conn->state   = SIM_CONN_CALLING;
+    conn->time_ns = sim_now() + sim_delay();
+    sim_event("connect", source->number, target->number, 0);
+    return UCS_INPROGRESS;
+}
+
+static void sim_conn_detach(sim_conn_t *conn)
+{
+    conn->ep->conn = NULL;
+    conn->ep       = NULL;
+    if (conn->ends_ns == 0) {
+        conn->ends_ns = ucs_max(conn->last_ns, sim_now() + sim_delay());
+    }
+}
+
+static void sim_ep_close(uct_ep_t *uct_ep)
+{
+    if (sim_ep(uct_ep)->conn != NULL) {
+        sim_conn_detach(sim_ep(uct_ep)->conn);
+    }
+}
+
+/* The target has closed or died. */
+static void sim_conn_reset(sim_conn_t *conn)
+{
+    if (conn->reset_ns == 0) {
+        conn->reset_ns = sim_now() + sim_delay();
+    }
+    while (conn->first != NULL) {
+        sim_message_drop_first(conn);
+    }
+}
+
+static ucs_status_t sim_ep_check(uct_ep_t *uct_ep)
+{
+    sim_conn_t *conn = sim_ep(uct_ep)->conn;
+
+    if ((conn != NULL) && !conn->target->is_open) {
+        sim_conn_detach(conn);
+        uct_ep_set_failed(uct_ep, UCS_ERR_CONNECTION_RESET);
+    }
+    return UCS_OK;
+}
+
+/* What the source's side of a connection has to see. */
+static unsigned sim_conn_source_event(sim_conn_t *conn)
+{
+    uct_ep_t *ep;
+
+    if (conn->ep == NULL) {
+        return 0;
+    }
+    ep = &conn->ep->super;
+    if ((conn->reset_ns != 0) && (conn->reset_ns <= sim_now())) {
+        sim_event("reset", conn->source->number, conn->target->number, 0);
+        sim_conn_detach(conn);
+        uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
+        return 1;
+    }
+    if ((conn->state == SIM_CONN_ANSWERED) && (conn->time_ns <= sim_now())) {
+        sim_event("connected", conn->source->number, conn->target->number, 0);
+        conn->state = SIM_CONN_OPEN;
+        uct_ep_set_live(ep);
+        return 1;
+    }
+    if ((conn->state == SIM_CONN_REFUSED) && (conn->time_ns <= sim_now())) {
+        sim_event("refused", conn->source->number, conn->target->number, 0);
+        sim_conn_detach(conn);
+        uct_ep_set_failed(ep, UCS_ERR_REJECTED);
+        return 1;
+    }
+    return 0;
+}
+
+static int sim_host_has_another(const sim_host_t *host, const sim_conn_t *conn)
+{
+    const sim_conn_t *other;
+    unsigned i;
+
+    for (i = 0; i < host->num_in; ++i) {
+        other = sim_net.conns[host->conns_in[i]];
+        if ((other != conn) && other->is_accepted && !other->is_forgotten &&
+            (other->source == conn->source)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What the target's side sees: a call, messages, the end. */
+static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
+{
+    unsigned budget = (unsigned)sim_between(1, 8);
+    unsigned count  = 0;
+
+    if (conn->is_forgotten) {
+        return 0;
+    }
+    if ((conn->state == SIM_CONN_CALLING) && (conn->ep != NULL) && (conn->time_ns <= sim_now())) {
+        conn->time_ns = sim_now() + sim_delay();
+        if (sim_faults_on && sim_chance(sim_plan.refuse_connection)) {
+            sim_net.refused[conn->source->number][conn->target->number] = 1;
+            conn->state        = SIM_CONN_REFUSED;
+            conn->is_forgotten = 1;
+            return 1;
+        }
+        conn->state       = SIM_CONN_ANSWERED;
+        conn->is_accepted = 1;
+        return 1;
+    }
+    while ((conn->first != NULL) && (conn->first->time_ns <= sim_now()) && (count < budget)) {
+        sim_event("deliver", (conn->source->number << 8) | conn->target->number, conn->first->id,
+                  conn->first->length);
+        uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
+        sim_message_drop_first(conn); /* its place was taken until now */
+        ++count;
+    }
+    if ((conn->first == NULL) && (conn->ends_ns != 0) && (conn->ends_ns <= sim_now())) {
+        conn->is_forgotten = 1;
+        if (conn->is_accepted && !conn->is_self && !sim_host_has_another(conn->target, conn)) {
+            sim_event("gone", conn->source->number, conn->target->number, 0);
+            iface->params.peer_gone(iface->params.arg, conn->source->uid);
+        }
+        ++count;
+    }
+    return count;
+}
+
+static unsigned sim_progress(uct_iface_t *iface)
+{
+    sim_host_t *host = sim_iface(iface)->host;
+    int is_self      = (iface->tl->kind == UCT_TL_KIND_SELF);
+    unsigned count   = 0;
+    unsigned n       = host->num_out;
+    unsigned first, i;
+    sim_conn_t *conn;
+
+    for (i = 0; i < n; ++i) {
+        conn   = sim_net.conns[host->conns_out[i]];
+        count += (conn->is_self == is_self) ? sim_conn_source_event(conn) : 0;
+    }
+    if (host->is_dead) {
+        return uct_iface_progress_base(iface);
+    }
+    n     = host->num_in;
+    first = (n > 1) ? (unsigned)sim_below(n) : 0;
+    for (i = 0; i < n; ++i) {
+        conn   = sim_net.conns[host->conns_in[(first + i) % n]];
+        count += (conn->is_self == is_self) ? sim_conn_target_event(conn, iface) : 0;
+    }
+    return count + uct_iface_progress_base(iface);
+}
+
+/* ---- copies ---- */
+
+static ucs_status_t sim_copy_connect(uct_ep_t *uct_ep)
+{
+    sim_host_t *source = sim_iface(uct_ep->iface)->host;
+
+    if (!sim_net.hosts[sim_ep(uct_ep)->peer]->is_open ||
+        (sim_faults_on && sim_chance(sim_plan.refuse_copy))) {
+        sim_event("no copies", source->number, sim_ep(uct_ep)->peer, 0);
+        return UCS_ERR_UNREACHABLE;
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t sim_copy(uct_ep_t *uct_ep, const uct_iov_t *iov, unsigned n, uint64_t remote,
+                             int is_put)
+{
+    unsigned peer = sim_ep(uct_ep)->peer;
+    unsigned self = sim_iface(uct_ep->iface)->host->number;
+    size_t length;
+    unsigned i;
+
+    if (!sim_net.hosts[peer]->is_open || !sim_net.hosts[self]->is_open) {
+        uct_ep_set_failed(uct_ep, UCS_ERR_CONNECTION_RESET);
+        return UCS_ERR_CONNECTION_RESET;
+    }
+    if (sim_faults_on && sim_chance(sim_plan.refuse_copy)) {
+        sim_event("copies end", self, peer, (uint64_t)is_put);
+        uct_ep_set_failed(uct_ep, UCS_ERR_UNSUPPORTED);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (sim_faults_on && sim_chance(sim_plan.fail_copy)) {
+        sim_event("copy fails", self, peer, (uint64_t)is_put);
+        return UCS_ERR_NO_MEMORY;
+    }
+    for (i = 0; i < n; ++i) {
+        length = iov[i].length;
+        if (!sim_world_may_copy(peer, remote, length, is_put)) {
+            return UCS_ERR_INVALID_ADDR;
+        }
+        sim_event(is_put ? "put" : "get", self, peer, length);
+        memcpy(is_put ? (void *)(uintptr_t)remote : iov[i].buffer,
+               is_put ? iov[i].buffer : (void *)(uintptr_t)remote, length);
+        remote += length;
+        sim_advance((uint64_t)((double)length / sim_plan.copy_bytes_per_ns));
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t sim_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                  uint64_t remote_addr, uct_rkey_t *rkey UCS_UNUSED,
+                                  uct_completion_t *comp UCS_UNUSED)
+{
+    return sim_copy(ep, iov, n, remote_addr, 1);
+}
+
+static ucs_status_t sim_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                                  uint64_t remote_addr, uct_rkey_t *rkey UCS_UNUSED,
+                                  uct_completion_t *comp UCS_UNUSED)
+{
+    return sim_copy(ep, iov, n, remote_addr, 0);
+}
+
+/* ---- words that both sides can claim by ---- */
+
+static ucs_status_t sim_sync_alloc(uct_iface_t *iface, uint32_t *index_p,
+                                   ucs_atomic_u64_t **word_p)
+{
+    sim_host_t *host = sim_iface(iface)->host;
+    uint32_t i;
+
+    for (i = 0; i < SIM_SYNC_WORDS; ++i) {
+        if (!(host->sync_used & UCS_BIT(i))) {
+            host->sync_used |= UCS_BIT(i);
+            ++sim_net.num_syncs;
+            ucs_atomic_store_relaxed(&host->sync[i], 0);
+            *index_p = i;
+            *word_p  = &host->sync[i];
+            return UCS_OK;
+        }
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
+static void sim_sync_free(uct_iface_t *iface, uint32_t index)
+{
+    sim_host_t *host = sim_iface(iface)->host;
+
+    if ((index >= SIM_SYNC_WORDS) || !(host->sync_used & UCS_BIT(index))) {
+        sim_fail("worker %u frees the sync word %u that it does not hold", host->number, index);
+        return;
+    }
+    host->sync_used &= ~UCS_BIT(index);
+    --sim_net.num_syncs;
+}
+
+static ucs_status_t sim_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
+{
+    if (index >= SIM_SYNC_WORDS) {
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+    *word_p = &sim_net.hosts[sim_ep(ep)->peer]->sync[index];
+    return UCS_OK;
+}
+
+/* ---- interfaces and endpoints ---- */
+
+static ucs_status_t sim_iface_open(uct_iface_t *iface)
+{
+    sim_host_t *host = sim_net.hosts[sim_net.owner];
+
+    if (host == NULL) {
+        host         = sim_new(sizeof(*host));
+        host->number = sim_net.owner;
+        memcpy(host->uid, iface->params.uid, UCT_UID_LEN);
+        sim_net.hosts[sim_net.owner] = host;
+    }
+    sim_iface(iface)->host = host;
+    host->is_open         |= (iface->tl->kind == UCT_TL_KIND_SHM);
+    ++sim_net.num_ifaces;
+    return UCS_OK;
+}
+
+/* Its peers learn that nobody listens any more. */
+static void sim_host_leave(sim_host_t *host)
+{
+    sim_conn_t *conn;
+    unsigned i;
+
+    host->is_open = 0;
+    for (i = 0; i < host->num_in; ++i) {
+        conn               = sim_net.conns[host->conns_in[i]];
+        conn->is_forgotten = 1;
+        sim_conn_reset(conn);
+    }
+}
+
+static void sim_iface_close(uct_iface_t *iface)
+{
+    sim_host_t *host = sim_iface(iface)->host;
+
+    if (host == NULL) {
+        return;
+    }
+    --sim_net.num_ifaces;
+    if ((iface->tl->kind == UCT_TL_KIND_SHM) && !host->is_dead) {
+        sim_event("iface closes", host->number, 0, 0);
+        if (host->sync_used != 0) {
+            sim_fail("worker %u keeps sync words 0x%llx", host->number,
+                     (unsigned long long)host->sync_used);
+        }
+        sim_host_leave(host);
+    }
+    sim_net.num_syncs -= (unsigned)__builtin_popcountll(host->sync_used);
+    host->sync_used    = 0;
+}
+
+static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory,
+                       uct_limits_t *limits_p)
+{
+    int is_copy = (op == UCT_OP_PUT_ZCOPY) || (op == UCT_OP_GET_ZCOPY);
+    int is_am   = (op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY);
+
+    memset(limits_p, 0, sizeof(*limits_p));
+    limits_p->align = 1;
+    if ((memory != UCS_MEMORY_TYPE_HOST) ||
+        !(is_am ? (iface->tl->ep.live.am_short != NULL)
+                : is_copy && (((op == UCT_OP_PUT_ZCOPY) ? iface->tl->ep.live.put_zcopy != NULL
+                                                        : iface->tl->ep.live.get_zcopy != NULL)))) {
+        return;
+    }
+    limits_p->max          = is_am ? sim_plan.am_max : SIZE_MAX;
+    limits_p->iov_max      = 16;
+    limits_p->overhead_ns  = is_am ? 50 : 400;
+    limits_p->latency_ns   = is_am ? 100 : 0;
+    limits_p->bytes_per_ns = is_am ? 5 : sim_plan.copy_bytes_per_ns;
+}
+
+static size_t sim_get_address(uct_iface_t *iface, void *buffer)
+{
+    uint32_t words[2] = {sim_iface(iface)->host->number, 0x5133};
+
+    memcpy(buffer, words, sizeof(words));
+    return sizeof(words);
+}
+
+static int sim_is_reachable(uct_iface_t *iface UCS_UNUSED, const void *address UCS_UNUSED,
+                            size_t length, int same_node, char reason[UCT_REASON_MAX])
+{
+    if ((length == SIM_ADDRESS_LEN) && same_node) {
+        return 1;
+    }
+    snprintf(reason, UCT_REASON_MAX, "not of this simulation");
+    return 0;
+}
+
+static void sim_memory_used(uct_iface_t *iface UCS_UNUSED, size_t *shared_p, size_t *private_p)
+{
+    *shared_p  = 0;
+    *private_p = sizeof(sim_iface_t);
+}
+
+static ucs_status_t sim_ep_init(uct_ep_t *ep, const void *address, size_t length)
+{
+    uint32_t words[2];
+
+    if (length != sizeof(words)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    memcpy(words, address, sizeof(words));
+    if ((words[1] != 0x5133) || (words[0] >= SIM_HOSTS_MAX) || (sim_net.hosts[words[0]] == NULL)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    sim_ep(ep)->peer = words[0];
+    return UCS_OK;
+}
+
+static ucs_status_t sim_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)
+{
+    return UCS_OK;
+}
+
+static ucs_status_t sim_fence(uct_ep_t *ep UCS_UNUSED)
+{
+    return UCS_OK;
+}
+
+static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
+{
+    memset(tl, 0, sizeof(*tl));
+    snprintf(tl->name, sizeof(tl->name), "%s", name);
+    tl->help               = "simulated";
+    tl->kind               = kind;
+    tl->md_size            = sizeof(uct_md_t);
+    tl->iface_size         = sizeof(sim_iface_t);
+    tl->ep_size            = sizeof(sim_ep_t);
+    tl->iface.open         = sim_iface_open;
+    tl->iface.close        = sim_iface_close;
+    tl->iface.limits       = sim_limits;
+    tl->iface.get_address  = sim_get_address;
+    tl->iface.is_reachable = sim_is_reachable;
+    tl->iface.memory_used  = sim_memory_used;
+    tl->ep.init            = sim_ep_init;
+    tl->ep.close           = sim_ep_close;
+    tl->ep.live.check      = sim_ep_check;
+}
+
+static void sim_tl_messages(uct_tl_t *tl)
+{
+    tl->iface.progress       = sim_progress;
+    tl->ep.connect           = sim_ep_connect;
+    tl->ep.live.am_short     = sim_am_short;
+    tl->ep.live.am_short_iov = sim_am_short_iov;
+    tl->ep.live.am_bcopy     = sim_am_bcopy;
+    tl->ep.live.flush        = sim_flush;
+    tl->ep.live.fence        = sim_fence;
+    if (sim_plan.has_sync) {
+        tl->iface.sync_alloc  = sim_sync_alloc;
+        tl->iface.sync_free   = sim_sync_free;
+        tl->ep.live.sync_map  = sim_sync_map;
+    }
+}
+
+static void sim_tl_copies(uct_tl_t *tl)
+{
+    tl->ep.live.put_zcopy = sim_plan.has_put ? sim_put_zcopy : NULL;
+    tl->ep.live.get_zcopy = sim_plan.has_get ? sim_get_zcopy : NULL;
+}
+
+void sim_net_prepare(void)
+{
+    sim_tl_base(&sim_tls[0], "self", UCT_TL_KIND_SELF);
+    sim_tl_messages(&sim_tls[0]);
+    sim_tl_copies(&sim_tls[0]);
+    sim_tl_base(&sim_tls[1], "sim", UCT_TL_KIND_SHM);
+    sim_tl_messages(&sim_tls[1]);
+    sim_tl_base(&sim_tls[2], "simcopy", UCT_TL_KIND_COPY);
+    sim_tl_copies(&sim_tls[2]);
+    sim_tls[2].ep.connect = sim_copy_connect;
+    sim_tl_list[0] = sim_plan.own_self ? &sim_tls[0] : &uct_self_tl;
+    sim_tl_list[1] = &sim_tls[1];
+    sim_tl_list[2] = &sim_tls[2];
+}
+
+const uct_tl_t *const *uct_tl_list(size_t *count_p)
+{
+    *count_p = ucs_array_size(sim_tl_list);
+    return sim_tl_list;
+}
+
+const uct_tl_t *uct_tl_find(const char *name UCS_UNUSED)
+{
+    return NULL;
+}
+
+/* ---- the node as a whole ---- */
+
+void sim_net_set_owner(unsigned number)
+{
+    ucs_assert_always(number < SIM_HOSTS_MAX);
+    sim_net.owner = number;
+}
+
+void sim_net_kill(unsigned number)
+{
+    sim_host_t *host = sim_net.hosts[number];
+    sim_conn_t *conn;
+    unsigned i;
+
+    host->is_dead = 1;
+    for (i = 0; i < host->num_out; ++i) {
+        conn = sim_net.conns[host->conns_out[i]];
+        if (conn->ep != NULL) {
+            sim_conn_detach(conn);
+        }
+    }
+    sim_host_leave(host);
+}
+
+uint64_t sim_net_next_ns(void)
+{
+    uint64_t next_ns = UINT64_MAX;
+    sim_conn_t *conn;
+    unsigned i;
+
+    for (i = 0; i < sim_net.num_conns; ++i) {
+        conn = sim_net.conns[i];
+        if (!conn->is_forgotten) {
+            if (conn->first != NULL) {
+                next_ns = ucs_min(next_ns, conn->first->time_ns);
+            } else if (conn->ends_ns != 0) {
+                next_ns = ucs_min(next_ns, conn->ends_ns);
+            }
+        }
+        if (conn->ep != NULL) {
+            if (conn->reset_ns != 0) {
+                next_ns = ucs_min(next_ns, conn->reset_ns);
+            } else if (conn->state != SIM_CONN_OPEN) {
+                next_ns = ucs_min(next_ns, conn->time_ns);
+            }
+        }
+    }
+    return next_ns;
+}
+
+int sim_net_was_refused(unsigned from, unsigned to)
+{
+    return sim_net.refused[from][to] || sim_net.refused[to][from];
+}
+
+void sim_net_check_end(void)
+{
+    if (sim_net.num_ifaces != 0) {
+        sim_fail("%u interfaces are still open", sim_net.num_ifaces);
+    }
+    if (sim_net.num_syncs != 0) {
+        sim_fail("%u sync words are still held", sim_net.num_syncs);
+    }
+}
+
+void sim_net_reset(void)
+{
+    unsigned i;
+
+    for (i = 0; i < sim_net.num_conns; ++i) {
+        while (sim_net.conns[i]->first != NULL) {
+            sim_message_drop_first(sim_net.conns[i]);
+        }
+        free(sim_net.conns[i]);
+    }
+    for (i = 0; i < SIM_HOSTS_MAX; ++i) {
+        free(sim_net.hosts[i]);
+    }
+    memset(&sim_net, 0, sizeof(sim_net));
+}

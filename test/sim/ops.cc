@@ -1,0 +1,863 @@
+/* Halyard: simulator: operations: posting, ends, and what must hold of them.
+ *
+ * A tag is made of what receives select by (the user's part, the sender, its endpoint) and the
+ * number of the message, which tells what bytes it must bring.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "world.h"
+
+#include <ucp/internals.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace sim {
+
+namespace {
+
+constexpr uint64_t MASK_USER    = 0x7;
+constexpr uint64_t MASK_SENDER  = 0xff00;
+constexpr uint64_t MASK_EP      = 0xffff0000;
+constexpr size_t BYTES_OF_A_RUN = 4u << 20;
+
+const char *const kind_names[] = {"send", "receive", "flush", "close"};
+
+/* Where a message's end changes the way that it goes. */
+size_t length_random()
+{
+    size_t length;
+
+    if (the_world->bytes > BYTES_OF_A_RUN) {
+        return sim_below(64);
+    }
+    switch (sim_below(5)) {
+    case 0:
+        length = sim_below(24);
+        break;
+    case 1:
+        length = sim_plan.am_max + 8 - sim_below(48);
+        break;
+    case 2:
+        length = 16384 + 16 - sim_below(32);
+        break;
+    default:
+        length = sim_below(1ull << sim_between(1, 21));
+        break;
+    }
+    return std::min(length, sim_plan.length_max);
+}
+
+/* ---- datatypes ---- */
+
+void *generic_start_pack(void *context, const void *, size_t)
+{
+    auto *o              = static_cast<op *>(context);
+    o->generic.is_pack   = true;
+    o->generic.owner     = o;
+    o->generic.length    = o->length;
+    return &o->generic;
+}
+
+void *generic_start_unpack(void *context, void *, size_t)
+{
+    auto *o            = static_cast<op *>(context);
+    o->generic.is_pack = false;
+    o->generic.owner   = o;
+    o->generic.length  = o->length;
+    return &o->generic;
+}
+
+void generic_check(const generic_state *state, const char *what)
+{
+    if (state->num_finished > 0) {
+        sim_fail("operation %llu: %s after finish", (unsigned long long)state->owner->sn, what);
+    }
+}
+
+size_t generic_packed_size(void *arg)
+{
+    auto *state = static_cast<generic_state *>(arg);
+    generic_check(state, "packed_size");
+    return state->length;
+}
+
+size_t generic_pack(void *arg, size_t offset, void *dest, size_t max)
+{
+    auto *state = static_cast<generic_state *>(arg);
+    generic_check(state, "pack");
+    const size_t length = std::min(max, state->length - std::min(offset, state->length));
+    memcpy(dest, state->owner->buf->data + offset, length);
+    return length;
+}
+
+ucs_status_t generic_unpack(void *arg, size_t offset, const void *src, size_t length)
+{
+    auto *state = static_cast<generic_state *>(arg);
+    generic_check(state, "unpack");
+    if ((offset > state->length) || (length > state->length - offset)) {
+        sim_fail("operation %llu: unpack of %zu bytes at %zu, beyond the end",
+                 (unsigned long long)state->owner->sn, length, offset);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    memcpy(state->owner->buf->data + offset, src, length);
+    return UCS_OK;
+}
+
+void generic_finish(void *arg)
+{
+    auto *state = static_cast<generic_state *>(arg);
+    generic_check(state, "finish");
+    ++state->num_finished;
+    ucp_dt_destroy(state->owner->datatype); /* as clients do: nobody may look at it any more */
+}
+
+/* The buffer and count to pass, and the datatype, where it is not plain bytes. */
+void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p)
+{
+    static const ucp_generic_dt_ops_t generic_ops = {generic_start_pack,  generic_start_unpack,
+                                                     generic_packed_size, generic_pack,
+                                                     generic_unpack,      generic_finish};
+
+    *buffer_p = o.buf->data;
+    *count_p  = o.length;
+    if (sim_chance(0.7)) {
+        return;
+    }
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    switch (sim_below(3)) {
+    case 0: {
+        const size_t unit = ((o.length % 4) == 0) ? 4 : 1;
+        param->datatype   = ucp_dt_make_contig(unit);
+        *count_p          = o.length / unit;
+        break;
+    }
+    case 1: {
+        const size_t count = sim_between(1, 4);
+        size_t offset      = 0;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t left   = o.length - offset;
+            const size_t length = (i + 1 == count) ? left : sim_below(left + 1);
+            o.iov.push_back({o.buf->data + offset, length});
+            offset += length;
+        }
+        param->datatype = ucp_dt_make_iov();
+        o.how           = layout::IOV;
+        *buffer_p       = o.iov.data();
+        *count_p        = count;
+        break;
+    }
+    default:
+        if (ucp_dt_create_generic(&generic_ops, &o, &o.datatype) != UCS_OK) {
+            param->op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_DATATYPE;
+            o.owner->lacked_memory = true;
+            break;
+        }
+        o.how           = layout::GENERIC;
+        o.has_generic   = true;
+        param->datatype = o.datatype;
+        *count_p        = 1;
+        break;
+    }
+}
+
+/* ---- callbacks ---- */
+
+void callback(op &o, ucs_status_t status)
+{
+    if (o.owner->state != life::ALIVE) {
+        if (o.owner->state == life::LEFT) {
+            sim_fail("a callback of operation %llu after its worker was destroyed",
+                     (unsigned long long)o.sn);
+        }
+        return;
+    }
+    if (o.is_done) {
+        sim_fail("operation %llu (%s) ends twice", (unsigned long long)o.sn,
+                 kind_names[(int)o.what]);
+        return;
+    }
+    if (o.is_posting && (o.what != kind::RECEIVE)) {
+        sim_fail("the callback of operation %llu (%s) runs inside the posting call",
+                 (unsigned long long)o.sn, kind_names[(int)o.what]);
+    }
+    op_end(o, status);
+}
+
+void give_back(op &o, void *request)
+{
+    if ((o.owner->state == life::ALIVE) && o.memory.empty() && !o.is_released) {
+        ucp_request_free(request);
+    }
+}
+
+void maybe_post_more(op &o)
+{
+    if ((o.owner->state == life::ALIVE) && sim_faults_on && (the_world->depth < 2) &&
+        sim_chance(sim_plan.callback_posts)) {
+        ++the_world->depth;
+        op_random(*o.owner);
+        --the_world->depth;
+    }
+}
+
+void on_end(void *request, ucs_status_t status, void *user_data)
+{
+    auto *o = static_cast<op *>(user_data);
+
+    callback(*o, status);
+    give_back(*o, request);
+    maybe_post_more(*o);
+}
+
+void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                void *user_data)
+{
+    auto *o = static_cast<op *>(user_data);
+
+    o->info = *info;
+    on_end(request, status, user_data);
+}
+
+/* Parameters of an operation, by chance. */
+void param_choose(op &o, ucp_request_param_t *param)
+{
+    memset(param, 0xee, sizeof(*param));
+    param->op_attr_mask = 0;
+    o.has_callback      = sim_chance(0.6);
+    if (o.has_callback) {
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+        param->user_data = &o;
+        if (o.what == kind::RECEIVE) {
+            param->cb.recv = on_receive;
+        } else {
+            param->cb.send = on_end;
+        }
+    }
+    if (sim_chance(0.2)) {
+        param->op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    } else if ((o.what == kind::SEND) && sim_chance(0.05)) {
+        param->op_attr_mask |= UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    }
+    if ((o.what != kind::CLOSE) && sim_chance(0.1)) {
+        o.memory.resize(o.owner->request_size + 64);
+        /* aligned as any object of the user's */
+        auto start = reinterpret_cast<uintptr_t>(o.memory.data()) + o.owner->request_size;
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_REQUEST;
+        param->request = reinterpret_cast<void *>((start + 15) & ~(uintptr_t)15);
+        o.request      = param->request;
+    }
+    if (o.what == kind::RECEIVE) {
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+        param->recv_info.tag_info = &o.info;
+        o.has_info                = true;
+    }
+}
+
+/* Around every posting call. */
+struct posting {
+    explicit posting(op &o_) : o(o_), failed(sim_system_failed())
+    {
+        o.is_posting = true;
+        if (o.ep != nullptr) {
+            o.ep->last_sn = o.sn;
+        }
+    }
+    ~posting()
+    {
+        o.is_posting = false;
+        if (sim_system_failed() != failed) {
+            o.owner->lacked_memory = true;
+        }
+    }
+    op &o;
+    uint64_t failed;
+};
+
+} // namespace
+
+op &op_new(worker &w, kind what)
+{
+    auto o   = std::make_unique<op>();
+    o->sn    = the_world->ops.size();
+    o->what  = what;
+    o->owner = &w;
+    the_world->ops.push_back(std::move(o));
+    return *the_world->ops.back();
+}
+
+void op_posted(op &o, ucs_status_ptr_t ptr)
+{
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        if (o.is_done) {
+            sim_fail("operation %llu had its callback, yet its call returns %s",
+                     (unsigned long long)o.sn, ucs_status_string(UCS_PTR_RAW_STATUS(ptr)));
+            return;
+        }
+        if (UCS_PTR_IS_ERR(ptr) && (o.what == kind::SEND)) {
+            the_world->messages[o.message].was_refused = true;
+        }
+        op_end(o, UCS_PTR_RAW_STATUS(ptr));
+        return;
+    }
+    if (o.is_done) {
+        return; /* a receive that ended inside the call; given back by the callback */
+    }
+    o.request = ptr;
+    if (!o.memory.empty() || !sim_chance(0.15)) {
+        if (!o.has_callback) {
+            o.owner->polled.push_back(&o);
+        }
+    } else if (o.has_callback && sim_chance(0.7)) {
+        o.is_released = true;
+        ucp_request_release(ptr);
+    } else if ((o.what == kind::SEND) || (o.what == kind::CLOSE)) {
+        o.is_detached = true;
+        o.is_done     = true;
+        ucp_request_free(ptr);
+    } else if (!o.has_callback) {
+        o.owner->polled.push_back(&o);
+    }
+}
+
+/* ---- ends ---- */
+
+namespace {
+
+/* A receive or a probe has taken the message that a tag names; its number, or the count. */
+size_t message_taken(const op &o, uint64_t tag, size_t length)
+{
+    const size_t number = tag >> 32;
+
+    if (number >= the_world->messages.size()) {
+        sim_fail("operation %llu got a message with the tag 0x%llx that nobody sent",
+                 (unsigned long long)o.sn, (unsigned long long)tag);
+        return the_world->messages.size();
+    }
+    message &m = the_world->messages[number];
+    if ((m.tag != tag) || (m.to != o.owner->number) || m.was_refused) {
+        sim_fail("operation %llu got message %zu, which %s", (unsigned long long)o.sn, number,
+                 m.was_refused ? "was never sent" : "is not for it");
+    }
+    if (((tag ^ o.tag) & o.mask) != 0) {
+        sim_fail("operation %llu got message %zu, which does not match", (unsigned long long)o.sn,
+                 number);
+    }
+    if (m.length != length) {
+        sim_fail("operation %llu: message %zu has %zu bytes, not %zu", (unsigned long long)o.sn,
+                 number, m.length, length);
+    }
+    return number;
+}
+
+void receive_end(op &o)
+{
+    const bool has_message =
+        (o.status == UCS_OK) || (o.status == UCS_ERR_MESSAGE_TRUNCATED);
+
+    if (!has_message) {
+        if ((o.status == UCS_ERR_CANCELED) && o.is_cancelled) {
+            return;
+        }
+        if (!is_wounded(*o.owner)) {
+            sim_fail("receive %llu of worker %u fails for no reason: %s",
+                     (unsigned long long)o.sn, o.owner->number, ucs_status_string(o.status));
+        }
+        return;
+    }
+    const size_t number = message_taken(o, o.info.sender_tag, o.info.length);
+    if (number >= the_world->messages.size()) {
+        return;
+    }
+    message &m = the_world->messages[number];
+    if (m.is_matched && !o.is_probed) {
+        sim_fail("message %zu is received twice", number);
+    }
+    m.is_matched = true;
+    m.matched_sn = o.is_probed ? m.matched_sn : o.sn;
+    o.message    = number;
+    the_world->receives.push_back(&o);
+    if ((m.length > o.length) != (o.status == UCS_ERR_MESSAGE_TRUNCATED)) {
+        sim_fail("receive %llu of %zu bytes into %zu ends with %s", (unsigned long long)o.sn,
+                 m.length, o.length, ucs_status_string(o.status));
+    } else if ((o.status == UCS_OK) && !is_filled(o.buf->data, m.length, number)) {
+        sim_fail("receive %llu: the %zu bytes of message %zu are wrong", (unsigned long long)o.sn,
+                 m.length, number);
+    }
+}
+
+void send_end(const op &o)
+{
+    const message &m = the_world->messages[o.message];
+
+    if ((o.status == UCS_OK) || (m.was_refused && (o.status == UCS_ERR_NO_RESOURCE)) ||
+        o.ep->is_forced || is_wounded(m.from, m.to)) {
+        return;
+    }
+    sim_fail("send %llu from %u to %u fails for no reason: %s", (unsigned long long)o.sn, m.from,
+             m.to, ucs_status_string(o.status));
+}
+
+/* All sends before a flush have ended. */
+void flush_end(const op &o)
+{
+    if (o.status != UCS_OK) {
+        if ((o.ep != nullptr) && !is_wounded(o.owner->number, o.ep->peer)) {
+            sim_fail("flush %llu fails for no reason: %s", (unsigned long long)o.sn,
+                     ucs_status_string(o.status));
+        }
+        return;
+    }
+    for (const auto &other : the_world->ops) {
+        if (other->sn >= o.sn) {
+            break;
+        }
+        if ((other->owner == o.owner) && (other->what == kind::SEND) && !other->is_done &&
+            ((o.ep == nullptr) || (other->ep == o.ep)) &&
+            (other->has_callback ||
+             (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
+            sim_fail("flush %llu ends before send %llu", (unsigned long long)o.sn,
+                     (unsigned long long)other->sn);
+        }
+    }
+}
+
+} // namespace
+
+void op_end(op &o, ucs_status_t status)
+{
+    o.is_done = true;
+    o.done_at = the_world->ops.size();
+    o.status  = status;
+    sim_event(kind_names[(int)o.what], o.sn, (uint64_t)-status, o.info.length);
+    if (o.buf != nullptr) {
+        o.buf->in_use       = false;
+        o.buf->rightly_gone = (status != UCS_OK) && (status != UCS_ERR_MESSAGE_TRUNCATED);
+        if (!buffer_is_intact(*o.buf)) {
+            sim_fail("operation %llu writes outside of its buffer", (unsigned long long)o.sn);
+        }
+    }
+    if (o.has_generic && (o.generic.owner != nullptr) && (o.generic.num_finished != 1)) {
+        sim_fail("operation %llu: its datatype is finished %u times", (unsigned long long)o.sn,
+                 o.generic.num_finished);
+    }
+    switch (o.what) {
+    case kind::SEND:
+        send_end(o);
+        break;
+    case kind::RECEIVE:
+        receive_end(o);
+        break;
+    case kind::FLUSH:
+        flush_end(o);
+        break;
+    case kind::CLOSE:
+        if (status != UCS_OK) {
+            sim_fail("close %llu ends with %s", (unsigned long long)o.sn,
+                     ucs_status_string(status));
+        }
+        break;
+    }
+}
+
+/* ---- the table ---- */
+
+namespace {
+
+void post_send_kind(worker &w, bool is_sync)
+{
+    endpoint *e = endpoint_random(w);
+    ucp_request_param_t param;
+    size_t count;
+    void *data;
+
+    if (e == nullptr) {
+        return;
+    }
+    op &o               = op_new(w, kind::SEND);
+    const size_t number = the_world->messages.size();
+    const uint64_t tag  = (number << 32) | ((uint64_t)e->index << 16) | ((uint64_t)w.number << 8) |
+                         sim_below(MASK_USER + 1);
+    o.ep                = e;
+    o.length            = length_random();
+    o.buf               = buffer_new(w, o.length);
+    o.message           = number;
+    o.is_sync           = is_sync;
+    the_world->bytes   += o.length;
+    fill(o.buf->data, o.length, number);
+    param_choose(o, &param);
+    layout_choose(o, &param, &data, &count);
+    the_world->messages.push_back({w.number, e->peer, e, tag, o.length, false, &o, false, 0});
+    sim_event(is_sync ? "post sync send" : "post send", o.sn, e->peer, o.length);
+
+    ucs_status_ptr_t ptr;
+    {
+        posting guard(o);
+        ptr = is_sync ? ucp_tag_send_sync_nbx(e->handle, data, count, tag, &param)
+                      : ucp_tag_send_nbx(e->handle, data, count, tag, &param);
+    }
+    if (is_sync && (ptr == nullptr)) {
+        sim_fail("sync send %llu ends inside its call", (unsigned long long)o.sn);
+    }
+    op_posted(o, ptr);
+    if (o.has_generic && (o.generic.owner == nullptr)) {
+        ucp_dt_destroy(o.datatype); /* the call failed before it could start */
+    }
+}
+
+void post_send(worker &w)
+{
+    post_send_kind(w, false);
+}
+
+void post_sync_send(worker &w)
+{
+    post_send_kind(w, true);
+}
+
+/* What a receive or probe selects by. */
+void selection_random(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
+{
+    const uint64_t sender = sim_below(the_world->workers.size());
+    const auto &eps       = the_world->workers[sender]->eps;
+
+    *tag_p  = (sender << 8) | sim_below(MASK_USER + 1);
+    *mask_p = 0;
+    switch (sim_below(6)) {
+    case 0:
+        break;
+    case 1:
+        *mask_p = MASK_USER;
+        break;
+    case 2:
+        *mask_p = MASK_USER | MASK_SENDER;
+        break;
+    case 3:
+        *mask_p = MASK_SENDER;
+        break;
+    case 4:
+        if (!eps.empty()) {
+            *tag_p |= sim_below(eps.size()) << 16;
+        }
+        *mask_p = MASK_SENDER | MASK_EP;
+        break;
+    default: { /* this very message, sent already */
+        const size_t count = the_world->messages.size();
+        for (size_t i = 0; (i < 8) && (count > 0); ++i) {
+            const message &m = the_world->messages[sim_below(count)];
+            if ((m.to == w.number) && !m.is_matched) {
+                *tag_p  = m.tag;
+                *mask_p = ~0ull;
+                break;
+            }
+        }
+        break;
+    }
+    }
+}
+
+void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h message,
+                     size_t number, size_t room)
+{
+    op &o = op_new(w, kind::RECEIVE);
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+    size_t count;
+    void *data;
+
+    o.tag       = tag;
+    o.mask      = mask;
+    o.length    = room;
+    o.buf       = buffer_new(w, o.length);
+    o.message   = number;
+    o.is_probed = (message != nullptr);
+    param_choose(o, &param);
+    layout_choose(o, &param, &data, &count);
+    sim_event(o.is_probed ? "post probed" : "post receive", o.sn, tag, mask);
+    {
+        posting guard(o);
+        ptr = o.is_probed ? ucp_tag_msg_recv_nbx(w.handle, data, count, message, &param)
+                          : ucp_tag_recv_nbx(w.handle, data, count, tag, mask, &param);
+    }
+    if ((param.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) && !UCS_PTR_IS_PTR(ptr) &&
+        !is_wounded(w)) {
+        sim_fail("receive %llu returns no request", (unsigned long long)o.sn);
+    }
+    op_posted(o, ptr);
+    if (o.has_generic && (o.generic.owner == nullptr)) {
+        ucp_dt_destroy(o.datatype); /* the call failed before it could start */
+    }
+}
+
+void post_receive(worker &w)
+{
+    uint64_t tag, mask;
+
+    selection_random(w, &tag, &mask);
+    post_receive_of(w, tag, mask, nullptr, 0,
+                    sim_chance(0.9) ? sim_plan.length_max : length_random());
+}
+
+/* Looks, and maybe takes, what a selection matches first. */
+bool probe(worker &w, uint64_t tag, uint64_t mask, bool remove)
+{
+    ucp_tag_recv_info_t info = {};
+    const ucp_tag_message_h handle = ucp_tag_probe_nb(w.handle, tag, mask, remove, &info);
+
+    if (handle == nullptr) {
+        return false;
+    }
+    op looker;
+    looker.sn    = the_world->ops.size();
+    looker.owner = &w;
+    looker.tag   = tag;
+    looker.mask  = mask;
+    const size_t number = message_taken(looker, info.sender_tag, info.length);
+    if (number >= the_world->messages.size()) {
+        return false;
+    }
+    message &m = the_world->messages[number];
+    if (m.is_matched) {
+        sim_fail("a probe finds message %zu, which was received", number);
+    }
+    if (remove) {
+        m.is_matched = true;
+        m.matched_sn = looker.sn;
+        post_receive_of(w, tag, mask, handle, number,
+                        sim_chance(0.9) ? m.length : sim_below(m.length + 1));
+    }
+    return true;
+}
+
+void post_probe(worker &w)
+{
+    uint64_t tag, mask;
+
+    selection_random(w, &tag, &mask);
+    (void)probe(w, tag, mask, false);
+}
+
+void post_take(worker &w)
+{
+    uint64_t tag, mask;
+
+    selection_random(w, &tag, &mask);
+    (void)probe(w, tag, mask, true);
+}
+
+void cancel(op &o)
+{
+    o.is_cancelled = true;
+    sim_event("cancel", o.sn, 0, 0);
+    ucp_request_cancel(o.owner->handle, o.request);
+}
+
+/* Any operation in flight; on all but receives it does nothing. */
+void post_cancel(worker &w)
+{
+    std::vector<op *> candidates;
+
+    for (const auto &o : the_world->ops) {
+        if ((o->owner == &w) && !o->is_done && !o->is_abandoned && !o->is_released &&
+            (o->request != nullptr) && !o->is_posting) {
+            candidates.push_back(o.get());
+        }
+    }
+    if (!candidates.empty()) {
+        cancel(*candidates[sim_below(candidates.size())]);
+    }
+}
+
+void post_flush_of(worker &w, endpoint *e)
+{
+    op &o = op_new(w, kind::FLUSH);
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+
+    o.ep = e;
+    param_choose(o, &param);
+    sim_event("post flush", o.sn, (e != nullptr) ? e->peer : 999, 0);
+    {
+        posting guard(o);
+        ptr = (e != nullptr) ? ucp_ep_flush_nbx(e->handle, &param)
+                             : ucp_worker_flush_nbx(w.handle, &param);
+    }
+    op_posted(o, ptr);
+}
+
+void post_flush(worker &w)
+{
+    post_flush_of(w, sim_chance(0.7) ? endpoint_random(w) : nullptr);
+}
+
+void post_close(worker &w)
+{
+    endpoint *e = endpoint_random(w);
+
+    if (e != nullptr) {
+        close_endpoint(*e, sim_chance(0.3));
+    }
+}
+
+void post_endpoint(worker &w)
+{
+    if (w.eps.size() < 60) {
+        (void)endpoint_make(w, (unsigned)sim_below(the_world->workers.size()));
+    }
+}
+
+/* One row an operation: add yours. */
+struct row {
+    unsigned weight;
+    void (*post)(worker &w);
+};
+
+const row rows[] = {
+    {40, post_send},    {8, post_sync_send}, {34, post_receive}, {4, post_probe}, {6, post_take},
+    {4, post_cancel},   {5, post_flush},     {2, post_close},    {2, post_endpoint},
+};
+
+} // namespace
+
+void op_random(worker &w)
+{
+    unsigned total = 0;
+
+    for (const row &r : rows) {
+        total += r.weight;
+    }
+    auto number = (unsigned)sim_below(total);
+    for (const row &r : rows) {
+        if (number < r.weight) {
+            r.post(w);
+            return;
+        }
+        number -= r.weight;
+    }
+}
+
+void close_endpoint(endpoint &e, bool force)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+
+    if (e.err_mode == UCP_ERR_HANDLING_MODE_NONE) {
+        if (force) {
+            param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+            if (UCS_PTR_RAW_STATUS(ucp_ep_close_nbx(e.handle, &param)) != UCS_ERR_INVALID_PARAM) {
+                sim_fail("an endpoint without error handling is closed by force");
+            }
+        }
+        force = false;
+    }
+    op &o        = op_new(*e.owner, kind::CLOSE);
+    o.ep         = &e;
+    e.is_closing = true;
+    e.is_forced  = force;
+    param_choose(o, &param);
+    if (force) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    }
+    sim_event("post close", o.sn, e.peer, force ? 1 : 0);
+    {
+        posting guard(o);
+        ptr = ucp_ep_close_nbx(e.handle, &param);
+    }
+    op_posted(o, ptr);
+}
+
+unsigned take_unexpected(worker &w)
+{
+    unsigned count = 0;
+
+    while (probe(w, 0, 0, true)) {
+        ++count;
+    }
+    return count;
+}
+
+void cancel_receives(worker &w)
+{
+    worker_poll(w);
+    for (size_t i = 0; i < the_world->ops.size(); ++i) {
+        op &o = *the_world->ops[i];
+        if ((o.owner != &w) || (o.what != kind::RECEIVE) || o.is_done || o.is_abandoned) {
+            continue;
+        }
+        cancel(o);
+        if (!o.has_callback) {
+            worker_poll(w);
+        }
+        if (!o.is_done) {
+            sim_fail("receive %llu of worker %u never ends", (unsigned long long)o.sn, w.number);
+        }
+    }
+}
+
+/* ---- after a run ---- */
+
+namespace {
+
+/* Of two messages of one endpoint, the later may not be given to a receive that was posted before
+ * that of the earlier, had it matched that one too. */
+void check_order(const op &later)
+{
+    const message &m2 = the_world->messages[later.message];
+
+    for (size_t i = 0; i < later.message; ++i) {
+        const message &m1 = the_world->messages[i];
+        if ((m1.ep == m2.ep) && m1.is_matched && (((m1.tag ^ later.tag) & later.mask) == 0) &&
+            (m1.matched_sn > m2.matched_sn)) {
+            sim_fail("message %zu has overtaken message %zu: receives %llu and %llu",
+                     later.message, i, (unsigned long long)m2.matched_sn,
+                     (unsigned long long)m1.matched_sn);
+            return;
+        }
+    }
+}
+
+/* A receive that was posted first and ended with a message sent after the other had ended. */
+void check_posting_order(const op &first, const op &second)
+{
+    const message &m2 = the_world->messages[second.message];
+
+    if (!first.is_probed && (first.sn < second.sn) && !second.is_probed &&
+        (((m2.tag ^ first.tag) & first.mask) == 0) &&
+        (the_world->messages[first.message].send->sn > second.done_at)) {
+        sim_fail("receive %llu was passed over for receive %llu", (unsigned long long)first.sn,
+                 (unsigned long long)second.sn);
+    }
+}
+
+} // namespace
+
+void check_history()
+{
+    for (const op *o : the_world->receives) {
+        check_order(*o);
+    }
+    for (const op *first : the_world->receives) {
+        for (const op *second : the_world->receives) {
+            if ((first != second) && (first->owner == second->owner)) {
+                check_posting_order(*first, *second);
+            }
+        }
+    }
+    for (size_t i = 0; i < the_world->messages.size(); ++i) {
+        const message &m = the_world->messages[i];
+        const worker &to = *the_world->workers[m.to], &from = *the_world->workers[m.from];
+        const bool is_sound = !m.ep->is_forced && !to.lacked_memory && !from.lacked_memory &&
+                              (to.state == life::ALIVE) && (from.state != life::DEAD) &&
+                              !sim_net_was_refused(m.from, m.to);
+        const bool is_sent = m.send->is_done && !m.was_refused &&
+                             (m.send->is_detached ? (from.state == life::ALIVE)
+                                                  : (m.send->status == UCS_OK));
+        if (is_sound && is_sent && !m.is_matched) {
+            sim_fail("message %zu from %u to %u was sent and has never arrived", i, m.from, m.to);
+        }
+    }
+}
+
+} // namespace sim

@@ -1,0 +1,114 @@
+/* Halyard: simulator: what its parts share: the source of chance, virtual time, the log of events,
+ * the plan that a seed draws, and the simulated node.
+ *
+ * Everything is single-threaded. The product is the real one but for the bottom: the table ucs_sys
+ * (clock, chance, memory) and the transports.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef TEST_SIM_SIM_H
+#define TEST_SIM_SIM_H
+
+#include <uct/api/uct_tl.h>
+
+BEGIN_C_DECLS
+
+/* ---- chance: the one source ---- */
+
+void sim_seed(uint64_t seed);
+uint64_t sim_random(void);
+/* Below `end`, which is not 0. */
+uint64_t sim_below(uint64_t end);
+/* first..last */
+uint64_t sim_between(uint64_t first, uint64_t last);
+int sim_chance(double probability);
+
+#define SIM_AM_MAX 65536 /* of any plan */
+
+/* ---- what a seed draws; a fault of probability 0 does not happen ---- */
+
+typedef struct {
+    unsigned    num_workers;
+    unsigned    num_steps;
+    unsigned    ops_percent;      /* of the steps that post something */
+    size_t      length_max;       /* of a message */
+    size_t      am_max;           /* of a transport's message */
+    unsigned    capacity;         /* messages in flight on a connection */
+    uint64_t    delay_ns;         /* of each message at least */
+    uint64_t    tail_ns;          /* of some at most */
+    double      tail;
+    double      instant_connect;
+    double      no_resource;      /* of one operation */
+    double      storm;            /* that one begins, for a time */
+    double      refuse_connection;
+    double      refuse_copy;      /* the path ends */
+    double      fail_copy;        /* this one range */
+    double      fail_alloc;
+    double      kill;             /* a step */
+    double      leave;            /* a step: a worker is destroyed, another made */
+    double      callback_posts;   /* a callback posts something */
+    double      starve;           /* a worker does not progress for a time */
+    int         has_sync;
+    int         has_get, has_put;
+    int         own_self;         /* messages to oneself go through a simulated transport */
+    double      copy_bytes_per_ns;
+    const char *rndv_thresh;
+    const char *rndv_scheme;
+    int         is_multi;         /* UCS_THREAD_MODE_MULTI */
+} sim_plan_t;
+
+extern sim_plan_t sim_plan;
+
+/* 0 while nothing may go wrong on purpose: start, the end of a run. */
+extern int sim_faults_on;
+
+/* ---- time ---- */
+
+uint64_t sim_now(void);
+void sim_advance(uint64_t duration_ns);
+
+/* ---- events: hashed, the last ones kept, printed under --trace ---- */
+
+void sim_event(const char *what, uint64_t a, uint64_t b, uint64_t c);
+void sim_events_reset(int trace);
+uint64_t sim_events_hash(void);
+uint64_t sim_events_count(void);
+void sim_events_print_last(void);
+
+/* A rule is broken: printed, with the events before it and the command that replays the run. The
+ * run goes on; the first failure of a seed counts. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+unsigned sim_num_failures(void);
+
+/* ---- system: the replaced table ---- */
+
+void sim_system_install(void);
+/* Objects allocated by the product that are there now. */
+size_t sim_system_live(void);
+/* Allocations that were made to fail so far. */
+uint64_t sim_system_failed(void);
+
+/* ---- the node ---- */
+
+/* Whose interfaces are opened next: ifaces of the worker `number` (never used twice in a run). */
+void sim_net_set_owner(unsigned number);
+void sim_net_reset(void);
+/* The worker is dead from now on: nothing of it runs any more, its peers hear of it. */
+void sim_net_kill(unsigned number);
+/* After the plan is drawn and before any context: makes the transports. */
+void sim_net_prepare(void);
+/* When something happens next by itself, or UINT64_MAX. */
+uint64_t sim_net_next_ns(void);
+/* The transports' own books: empty when no interface is open. */
+void sim_net_check_end(void);
+
+/* Does the path from one worker to another, or back, bear a wound: a refused connection? */
+int sim_net_was_refused(unsigned from, unsigned to);
+
+/* May [address, address + length) of worker `number` be read or written by a peer now? Answered by
+ * the world: 1 yes; 0: not there any more, rightly so; it reports what is wrong itself. */
+int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write);
+
+END_C_DECLS
+
+#endif

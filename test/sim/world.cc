@@ -1,0 +1,415 @@
+/* Halyard: simulator: the life of workers and endpoints, memory of the user's, wounds.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "world.h"
+
+#include <ucp/internals.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace sim {
+
+world *the_world;
+
+namespace {
+
+constexpr size_t GUARD      = 32;
+constexpr uint8_t GUARD_BYTE = 0xa5;
+
+/* ---- memory ---- */
+
+uint64_t pattern_word(uint64_t number, uint64_t index)
+{
+    const uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1342543de82ef95ull;
+    return value ^ (value >> 31);
+}
+
+} // namespace
+
+void fill(uint8_t *data, size_t length, uint64_t number)
+{
+    for (size_t i = 0; i < length; i += 8) {
+        const uint64_t word = pattern_word(number, i);
+        memcpy(data + i, &word, std::min<size_t>(8, length - i));
+    }
+}
+
+bool is_filled(const uint8_t *data, size_t length, uint64_t number)
+{
+    for (size_t i = 0; i < length; i += 8) {
+        const uint64_t word = pattern_word(number, i);
+        if (memcmp(data + i, &word, std::min<size_t>(8, length - i)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+buffer *buffer_new(worker &owner, size_t length)
+{
+    auto buf = std::make_unique<buffer>();
+
+    auto *memory = static_cast<uint8_t *>(malloc(length + (2 * GUARD)));
+    if (memory == nullptr) {
+        abort();
+    }
+    memset(memory, GUARD_BYTE, GUARD);
+    memset(memory + GUARD + length, GUARD_BYTE, GUARD);
+    buf->data   = memory + GUARD;
+    buf->length = length;
+    buf->in_use = true;
+    owner.buffers.push_back(std::move(buf));
+    return owner.buffers.back().get();
+}
+
+bool buffer_is_intact(const buffer &buf)
+{
+    const auto is_guard = [](uint8_t byte) { return byte == GUARD_BYTE; };
+    return std::all_of(buf.data - GUARD, buf.data, is_guard) &&
+           std::all_of(buf.data + buf.length, buf.data + buf.length + GUARD, is_guard);
+}
+
+/* ---- wounds ---- */
+
+bool is_wounded(unsigned from, unsigned to)
+{
+    const worker &a = *the_world->workers[from];
+    const worker &b = *the_world->workers[to];
+
+    return (a.state != life::ALIVE) || (b.state != life::ALIVE) || a.lacked_memory ||
+           b.lacked_memory || (sim_net_was_refused(from, to) != 0);
+}
+
+bool is_wounded(const worker &w)
+{
+    for (const auto &other : the_world->workers) {
+        if (is_wounded(w.number, other->number)) {
+            return true;
+        }
+        for (const auto &e : other->eps) {
+            if (e->is_forced && ((e->peer == w.number) || (other.get() == &w))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- endpoints ---- */
+
+namespace {
+
+void on_failure(void *arg, ucp_ep_h, ucs_status_t status)
+{
+    auto *e = static_cast<endpoint *>(arg);
+
+    sim_event("error handler", e->owner->number, e->peer, (uint64_t)-status);
+    if (e->owner->state != life::ALIVE) {
+        return;
+    }
+    if (++e->handler_calls > 1) {
+        sim_fail("the error handler of endpoint %u of worker %u is called again", e->index,
+                 e->owner->number);
+    }
+    if (e->is_closing) {
+        sim_fail("the error handler of endpoint %u of worker %u is called after its close",
+                 e->index, e->owner->number);
+        return;
+    }
+    if (!is_wounded(e->owner->number, e->peer)) {
+        sim_fail("endpoint %u of worker %u to %u fails for no reason: %s", e->index,
+                 e->owner->number, e->peer, ucs_status_string(status));
+    }
+    if (sim_chance(0.5)) {
+        close_endpoint(*e, sim_chance(0.5));
+    }
+}
+
+/* Alive rather than dead, oneself now and then. */
+unsigned peer_random(const worker &w)
+{
+    for (int i = 0; i < 4; ++i) {
+        const unsigned peer = (unsigned)sim_below(the_world->workers.size());
+        if ((the_world->workers[peer]->state == life::ALIVE) && (peer != w.number)) {
+            return peer;
+        }
+    }
+    return (unsigned)sim_below(the_world->workers.size());
+}
+
+} // namespace
+
+endpoint *endpoint_make(worker &w, unsigned peer)
+{
+    auto e = std::make_unique<endpoint>();
+    ucp_ep_params_t params;
+
+    memset(&params, 0xee, sizeof(params));
+    e->owner          = &w;
+    e->peer           = peer;
+    e->index          = (unsigned)w.eps.size();
+    e->err_mode       = sim_chance(0.6) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address = reinterpret_cast<ucp_address_t *>(the_world->workers[peer]->address.data());
+    params.err_mode = e->err_mode;
+    if ((e->err_mode == UCP_ERR_HANDLING_MODE_PEER) && sim_chance(0.8)) {
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_handler.cb  = on_failure;
+        params.err_handler.arg = e.get();
+    }
+
+    const uint64_t failed     = sim_system_failed();
+    const ucs_status_t status = ucp_ep_create(w.handle, &params, &e->handle);
+    sim_event("endpoint", w.number, peer, (uint64_t)-status);
+    if (sim_system_failed() != failed) {
+        w.lacked_memory = true;
+    }
+    if (status != UCS_OK) {
+        if (!is_wounded(w.number, peer)) {
+            sim_fail("worker %u gets no endpoint to %u: %s", w.number, peer,
+                     ucs_status_string(status));
+        }
+        return nullptr;
+    }
+    w.eps.push_back(std::move(e));
+    return w.eps.back().get();
+}
+
+endpoint *endpoint_random(worker &w)
+{
+    std::vector<endpoint *> open;
+
+    for (const auto &e : w.eps) {
+        if (!e->is_closing) {
+            open.push_back(e.get());
+        }
+    }
+    if (open.empty() || ((open.size() < 8) && (w.eps.size() < 60) && sim_chance(0.08))) {
+        return (w.eps.size() < 100) ? endpoint_make(w, peer_random(w)) : nullptr;
+    }
+    return open[sim_below(open.size())];
+}
+
+/* ---- workers ---- */
+
+namespace {
+
+ucp_context_h context_make()
+{
+    ucp_context_h context = nullptr;
+    ucp_config_t *config  = nullptr;
+    ucp_params_t params;
+
+    if (ucp_config_read(nullptr, nullptr, &config) != UCS_OK) {
+        return nullptr;
+    }
+    if ((ucp_config_modify(config, "RNDV_THRESH", sim_plan.rndv_thresh) != UCS_OK) ||
+        (ucp_config_modify(config, "RNDV_SCHEME", sim_plan.rndv_scheme) != UCS_OK) ||
+        (ucp_config_modify(config, "TM_BUCKETS", "16") != UCS_OK)) {
+        ucp_config_release(config);
+        return nullptr;
+    }
+    memset(&params, 0xee, sizeof(params));
+    params.field_mask         = UCP_PARAM_FIELD_FEATURES;
+    params.features           = UCP_FEATURE_TAG;
+    const ucs_status_t status = ucp_init(&params, config, &context);
+    ucp_config_release(config);
+    return (status == UCS_OK) ? context : nullptr;
+}
+
+ucs_status_t worker_open(worker &w)
+{
+    ucp_worker_params_t params;
+    ucp_context_attr_t attr;
+    ucp_address_t *address;
+    size_t length;
+
+    w.context = context_make();
+    if (w.context == nullptr) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memset(&params, 0xee, sizeof(params));
+    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = sim_plan.is_multi ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
+    ucs_status_t status = ucp_worker_create(w.context, &params, &w.handle);
+    if (status != UCS_OK) {
+        w.handle = nullptr;
+        return status;
+    }
+    attr.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
+    ucp_context_query(w.context, &attr);
+    w.request_size = attr.request_size;
+    status         = ucp_worker_get_address(w.handle, &address, &length);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const auto *start = reinterpret_cast<const uint8_t *>(address);
+    w.address.assign(start, start + length);
+    ucp_worker_release_address(w.handle, address);
+    return UCS_OK;
+}
+
+void worker_release(worker &w)
+{
+    if (w.handle != nullptr) {
+        ucp_worker_destroy(w.handle);
+        w.handle = nullptr;
+    }
+    if (w.context != nullptr) {
+        ucp_cleanup(w.context);
+        w.context = nullptr;
+    }
+}
+
+void abandon_ops(worker &w)
+{
+    for (const auto &o : the_world->ops) {
+        if ((o->owner == &w) && !o->is_done) {
+            o->is_abandoned = true;
+        }
+    }
+    for (const auto &buf : w.buffers) {
+        buf->rightly_gone = buf->rightly_gone || buf->in_use;
+        buf->in_use       = false;
+    }
+}
+
+} // namespace
+
+worker *worker_make()
+{
+    const uint64_t failed = sim_system_failed();
+    auto w                = std::make_unique<worker>();
+
+    w->number = (unsigned)the_world->workers.size();
+    sim_net_set_owner(w->number);
+    const ucs_status_t status = worker_open(*w);
+    sim_event("worker", w->number, (uint64_t)-status, 0);
+    if (status != UCS_OK) {
+        if (sim_system_failed() == failed) {
+            sim_fail("worker %u cannot be made: %s", w->number, ucs_status_string(status));
+        }
+        worker_release(*w);
+        w->state = life::LEFT;
+        if (w->address.empty()) {
+            w->address = the_world->workers.empty() ? w->address
+                                                    : the_world->workers.front()->address;
+        }
+    }
+    w->lacked_memory = (sim_system_failed() != failed);
+    the_world->workers.push_back(std::move(w));
+    return (status == UCS_OK) ? the_world->workers.back().get() : nullptr;
+}
+
+void worker_leave(worker &w)
+{
+    sim_event("leave", w.number, 0, 0);
+    abandon_ops(w);
+    for (const auto &e : w.eps) {
+        e->is_closing = true;
+    }
+    w.state = life::LEFT;
+    worker_release(w);
+}
+
+void worker_kill(worker &w)
+{
+    sim_event("kill", w.number, 0, 0);
+    sim_net_kill(w.number);
+    w.state = life::DEAD;
+    abandon_ops(w);
+}
+
+void worker_bury(worker &w)
+{
+    worker_release(w);
+}
+
+void world_free_buffers()
+{
+    for (const auto &w : the_world->workers) {
+        for (const auto &buf : w->buffers) {
+            free(buf->data - GUARD);
+        }
+    }
+}
+
+unsigned num_alive()
+{
+    unsigned count = 0;
+    for (const auto &w : the_world->workers) {
+        count += (w->state == life::ALIVE);
+    }
+    return count;
+}
+
+worker *worker_random()
+{
+    const unsigned count = num_alive();
+    unsigned index       = (count > 0) ? (unsigned)sim_below(count) : 0;
+
+    for (const auto &w : the_world->workers) {
+        if ((w->state == life::ALIVE) && (index-- == 0)) {
+            return w.get();
+        }
+    }
+    return nullptr;
+}
+
+unsigned worker_progress(worker &w)
+{
+    const uint64_t failed = sim_system_failed();
+    const unsigned count  = ucp_worker_progress(w.handle);
+
+    w.lacked_memory = w.lacked_memory || (sim_system_failed() != failed);
+    return count;
+}
+
+void worker_poll(worker &w)
+{
+    for (size_t i = 0; i < w.polled.size();) {
+        op &o                     = *w.polled[i];
+        const ucs_status_t status = ucp_request_check_status(o.request);
+        if (status == UCS_INPROGRESS) {
+            ++i;
+            continue;
+        }
+        w.polled.erase(w.polled.begin() + (ptrdiff_t)i);
+        if (o.memory.empty()) {
+            ucp_request_free(o.request);
+        }
+        op_end(o, status);
+    }
+}
+
+} // namespace sim
+
+/* ---- asked by the transports ---- */
+
+int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write)
+{
+    const sim::worker &w = *sim::the_world->workers[number];
+
+    for (const auto &buf : w.buffers) {
+        const auto start = reinterpret_cast<uintptr_t>(buf->data);
+        if ((address < start) || (address >= start + std::max<size_t>(buf->length, 1))) {
+            continue;
+        }
+        if (length > buf->length - (address - start)) {
+            sim_fail("a peer %s beyond the end of a buffer of worker %u",
+                     is_write ? "writes" : "reads", number);
+            return 0;
+        }
+        if (!buf->in_use && !buf->rightly_gone) {
+            sim_fail("a peer %s a buffer of worker %u after its operation has ended",
+                     is_write ? "writes" : "reads", number);
+        }
+        return buf->in_use;
+    }
+    sim_fail("a peer %s memory that worker %u never gave away", is_write ? "writes" : "reads",
+             number);
+    return 0;
+}
