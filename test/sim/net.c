@@ -144,8 +144,8 @@ static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t leng
     sim_conn_t *conn = sim_ep(uct_ep)->conn;
     sim_message_t *message;
 
-    if (sim_iface(uct_ep->iface)->host->is_dead) {
-        return sim_message_void(length); /* its last objects are being taken apart */
+    if (sim_iface(uct_ep->iface)->host->is_dead || (conn->reset_ns != 0)) {
+        return sim_message_void(length); /* nobody reads them any more */
     }
     ucs_assert_always((conn != NULL) && (length <= sim_plan.am_max));
     if (sim_faults_on) {
@@ -303,12 +303,17 @@ static void sim_ep_close(uct_ep_t *uct_ep)
     }
 }
 
-/* The target has closed or died. */
-static void sim_conn_reset(sim_conn_t *conn)
+static void sim_conn_cut(sim_conn_t *conn)
 {
     if (conn->reset_ns == 0) {
         conn->reset_ns = sim_now() + sim_delay();
     }
+}
+
+/* The target has closed or died. */
+static void sim_conn_reset(sim_conn_t *conn)
+{
+    sim_conn_cut(conn);
     while (conn->first != NULL) {
         sim_message_drop_first(conn);
     }
@@ -394,6 +399,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
     while ((conn->first != NULL) && (conn->first->time_ns <= sim_now()) && (count < budget)) {
         sim_event("deliver", (conn->source->number << 8) | conn->target->number, conn->first->id,
                   conn->first->length);
+        *iface->params.sender = conn->source->uid;
         uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
         sim_message_drop_first(conn); /* its place was taken until now */
         ++count;
@@ -434,6 +440,24 @@ static unsigned sim_progress(uct_iface_t *iface)
     return count + uct_iface_progress_base(iface);
 }
 
+/* What has been sent is delivered still; what comes after is lost. */
+static void sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
+{
+    sim_host_t *host = sim_iface(iface)->host;
+    sim_conn_t *conn;
+    unsigned i;
+
+    for (i = 0; i < host->num_in; ++i) {
+        conn = sim_net.conns[host->conns_in[i]];
+        if (conn->is_accepted && !conn->is_forgotten && !conn->is_self && (conn->ends_ns == 0) &&
+            (memcmp(conn->source->uid, uid, UCT_UID_LEN) == 0)) {
+            sim_event("drop", conn->source->number, host->number, 0);
+            sim_conn_cut(conn);
+            conn->ends_ns = ucs_max(conn->last_ns, sim_now());
+        }
+    }
+}
+
 /* ---- copies ---- */
 
 static ucs_status_t sim_copy_connect(uct_ep_t *uct_ep)
@@ -460,7 +484,9 @@ static ucs_status_t sim_copy(uct_ep_t *uct_ep, const uct_iov_t *iov, unsigned n,
         uct_ep_set_failed(uct_ep, UCS_ERR_CONNECTION_RESET);
         return UCS_ERR_CONNECTION_RESET;
     }
-    if (sim_faults_on && sim_chance(sim_plan.refuse_copy)) {
+    /* What is the path for messages as well cannot end because of a copy. */
+    if ((uct_ep->iface->tl->kind != UCT_TL_KIND_SELF) && sim_faults_on &&
+        sim_chance(sim_plan.refuse_copy)) {
         sim_event("copies end", self, peer, (uint64_t)is_put);
         uct_ep_set_failed(uct_ep, UCS_ERR_UNSUPPORTED);
         return UCS_ERR_UNSUPPORTED;
@@ -684,6 +710,7 @@ static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
 static void sim_tl_messages(uct_tl_t *tl)
 {
     tl->iface.progress       = sim_progress;
+    tl->iface.drop_peer      = (tl->kind == UCT_TL_KIND_SHM) ? sim_drop_peer : NULL;
     tl->ep.connect           = sim_ep_connect;
     tl->ep.live.am_short     = sim_am_short;
     tl->ep.live.am_short_iov = sim_am_short_iov;

@@ -150,7 +150,6 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
     default:
         if (ucp_dt_create_generic(&generic_ops, &o, &o.datatype) != UCS_OK) {
             param->op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_DATATYPE;
-            o.owner->lacked_memory = true;
             break;
         }
         o.how           = layout::GENERIC;
@@ -166,7 +165,7 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
 void callback(op &o, ucs_status_t status)
 {
     if (o.owner->state != life::ALIVE) {
-        if (o.owner->state == life::LEFT) {
+        if (o.owner->handle == nullptr) {
             sim_fail("a callback of operation %llu after its worker was destroyed",
                      (unsigned long long)o.sn);
         }
@@ -256,7 +255,7 @@ void param_choose(op &o, ucp_request_param_t *param)
 
 /* Around every posting call. */
 struct posting {
-    explicit posting(op &o_) : o(o_), failed(sim_system_failed())
+    explicit posting(op &o_) : o(o_)
     {
         o.is_posting = true;
         if (o.ep != nullptr) {
@@ -266,12 +265,8 @@ struct posting {
     ~posting()
     {
         o.is_posting = false;
-        if (sim_system_failed() != failed) {
-            o.owner->lacked_memory = true;
-        }
     }
     op &o;
-    uint64_t failed;
 };
 
 } // namespace
@@ -702,7 +697,7 @@ void post_close(worker &w)
 void post_endpoint(worker &w)
 {
     if (w.eps.size() < 60) {
-        (void)endpoint_make(w, (unsigned)sim_below(the_world->workers.size()));
+        (void)endpoint_make(w, peer_random(w));
     }
 }
 
@@ -723,6 +718,7 @@ void op_random(worker &w)
 {
     unsigned total = 0;
 
+    the_world->current = &w;
     for (const row &r : rows) {
         total += r.weight;
     }
@@ -833,6 +829,22 @@ void check_posting_order(const op &first, const op &second)
 
 } // namespace
 
+namespace {
+
+/* Was a flush or a close, which has ended well, posted behind a send? */
+bool is_flushed(const op &send)
+{
+    return std::any_of(the_world->ops.begin() + (ptrdiff_t)send.sn, the_world->ops.end(),
+                       [&](const auto &o) {
+                           return ((o->what == kind::FLUSH) || (o->what == kind::CLOSE)) &&
+                                  (o->owner == send.owner) && o->is_done && !o->is_detached &&
+                                  (o->status == UCS_OK) &&
+                                  ((o->ep == nullptr) || (o->ep == send.ep));
+                       });
+}
+
+} // namespace
+
 void check_history()
 {
     for (const op *o : the_world->receives) {
@@ -852,8 +864,8 @@ void check_history()
                               (to.state == life::ALIVE) && (from.state != life::DEAD) &&
                               !sim_net_was_refused(m.from, m.to);
         const bool is_sent = m.send->is_done && !m.was_refused &&
-                             (m.send->is_detached ? (from.state == life::ALIVE)
-                                                  : (m.send->status == UCS_OK));
+                             (m.send->is_detached || (m.send->status == UCS_OK)) &&
+                             ((from.state == life::ALIVE) || is_flushed(*m.send));
         if (is_sound && is_sent && !m.is_matched) {
             sim_fail("message %zu from %u to %u was sent and has never arrived", i, m.from, m.to);
         }

@@ -66,7 +66,6 @@ ucs_log_func_rc_t on_log(const char *, unsigned, const char *, ucs_log_level_t l
         return UCS_LOG_FUNC_RC_CONTINUE;
     }
     vsnprintf(line, sizeof(line), text, ap);
-    sim_event("log", level, strlen(line), 0);
     if (g_trace) {
         printf("  log: %s\n", line);
     }
@@ -167,6 +166,15 @@ void step()
         return;
     }
     if (sim_chance(sim_plan.leave) && (the_world->workers.size() < 20)) {
+        w->is_leaving = true;
+        sim_event("wants to leave", w->number, 0, 0);
+        for (size_t i = 0; sim_chance(0.5) && (i < w->eps.size()); ++i) {
+            if (!w->eps[i]->is_closing) {
+                sim::close_endpoint(*w->eps[i], sim_chance(0.1));
+            }
+        }
+    }
+    if (w->is_leaving && (sim_chance(0.05) || sim::is_idle(*w))) {
         sim::worker_leave(*w);
         (void)sim::worker_make();
         return;
@@ -174,7 +182,7 @@ void step()
     if (sim_chance(sim_plan.starve)) {
         w->starved_until = sim_now() + sim_below(100 * (sim_plan.delay_ns + 1000));
     }
-    if (sim_below(100) < sim_plan.ops_percent) {
+    if (!w->is_leaving && (sim_below(100) < sim_plan.ops_percent)) {
         sim::op_random(*w);
     } else if (sim_now() >= w->starved_until) {
         (void)sim::worker_progress(*w);

@@ -109,6 +109,9 @@ int sim_net_was_refused(unsigned from, unsigned to);
  * the world: 1 yes; 0: not there any more, rightly so; it reports what is wrong itself. */
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write);
 
+/* An allocation of the worker at work was made to fail. */
+void sim_world_lacks_memory(void);
+
 END_C_DECLS
 
 #endif

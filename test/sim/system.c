@@ -159,6 +159,7 @@ static int sim_alloc_fails(size_t size)
     }
     ++sim_failed;
     sim_event("allocation fails", size, 0, 0);
+    sim_world_lacks_memory();
     errno = ENOMEM;
     return 1;
 }

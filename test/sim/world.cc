@@ -128,19 +128,21 @@ void on_failure(void *arg, ucp_ep_h, ucs_status_t status)
     }
 }
 
-/* Alive rather than dead, oneself now and then. */
+} // namespace
+
+/* Alive rather than dead, oneself now and then; one that could not be made has no address. */
 unsigned peer_random(const worker &w)
 {
+    unsigned peer = w.number;
+
     for (int i = 0; i < 4; ++i) {
-        const unsigned peer = (unsigned)sim_below(the_world->workers.size());
+        peer = (unsigned)sim_below(the_world->workers.size());
         if ((the_world->workers[peer]->state == life::ALIVE) && (peer != w.number)) {
             return peer;
         }
     }
-    return (unsigned)sim_below(the_world->workers.size());
+    return the_world->workers[peer]->address.empty() ? w.number : peer;
 }
-
-} // namespace
 
 endpoint *endpoint_make(worker &w, unsigned peer)
 {
@@ -161,12 +163,8 @@ endpoint *endpoint_make(worker &w, unsigned peer)
         params.err_handler.arg = e.get();
     }
 
-    const uint64_t failed     = sim_system_failed();
     const ucs_status_t status = ucp_ep_create(w.handle, &params, &e->handle);
     sim_event("endpoint", w.number, peer, (uint64_t)-status);
-    if (sim_system_failed() != failed) {
-        w.lacked_memory = true;
-    }
     if (status != UCS_OK) {
         if (!is_wounded(w.number, peer)) {
             sim_fail("worker %u gets no endpoint to %u: %s", w.number, peer,
@@ -255,7 +253,7 @@ ucs_status_t worker_open(worker &w)
 void worker_release(worker &w)
 {
     if (w.handle != nullptr) {
-        ucp_worker_destroy(w.handle);
+        ucp_worker_destroy(w.handle); /* what is in flight may end here, or never */
         w.handle = nullptr;
     }
     if (w.context != nullptr) {
@@ -281,25 +279,20 @@ void abandon_ops(worker &w)
 
 worker *worker_make()
 {
-    const uint64_t failed = sim_system_failed();
-    auto w                = std::make_unique<worker>();
+    auto w = std::make_unique<worker>();
 
-    w->number = (unsigned)the_world->workers.size();
+    the_world->current = w.get();
+    w->number          = (unsigned)the_world->workers.size();
     sim_net_set_owner(w->number);
     const ucs_status_t status = worker_open(*w);
     sim_event("worker", w->number, (uint64_t)-status, 0);
     if (status != UCS_OK) {
-        if (sim_system_failed() == failed) {
+        if (!w->lacked_memory) {
             sim_fail("worker %u cannot be made: %s", w->number, ucs_status_string(status));
         }
         worker_release(*w);
         w->state = life::LEFT;
-        if (w->address.empty()) {
-            w->address = the_world->workers.empty() ? w->address
-                                                    : the_world->workers.front()->address;
-        }
     }
-    w->lacked_memory = (sim_system_failed() != failed);
     the_world->workers.push_back(std::move(w));
     return (status == UCS_OK) ? the_world->workers.back().get() : nullptr;
 }
@@ -307,6 +300,7 @@ worker *worker_make()
 void worker_leave(worker &w)
 {
     sim_event("leave", w.number, 0, 0);
+    the_world->current = &w;
     abandon_ops(w);
     for (const auto &e : w.eps) {
         e->is_closing = true;
@@ -326,6 +320,13 @@ void worker_kill(worker &w)
 void worker_bury(worker &w)
 {
     worker_release(w);
+}
+
+bool is_idle(const worker &w)
+{
+    return std::none_of(the_world->ops.begin(), the_world->ops.end(), [&](const auto &o) {
+        return (o->owner == &w) && !o->is_done && (o->what != kind::RECEIVE);
+    });
 }
 
 void world_free_buffers()
@@ -361,11 +362,8 @@ worker *worker_random()
 
 unsigned worker_progress(worker &w)
 {
-    const uint64_t failed = sim_system_failed();
-    const unsigned count  = ucp_worker_progress(w.handle);
-
-    w.lacked_memory = w.lacked_memory || (sim_system_failed() != failed);
-    return count;
+    the_world->current = &w;
+    return ucp_worker_progress(w.handle);
 }
 
 void worker_poll(worker &w)
@@ -387,7 +385,12 @@ void worker_poll(worker &w)
 
 } // namespace sim
 
-/* ---- asked by the transports ---- */
+/* ---- asked by the transports and the system ---- */
+
+void sim_world_lacks_memory(void)
+{
+    sim::the_world->current->lacked_memory = true;
+}
 
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write)
 {

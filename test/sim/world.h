@@ -116,7 +116,7 @@ struct worker {
     std::vector<op *> polled;   /* requests without a callback */
     uint64_t starved_until = 0;
     bool lacked_memory     = false;
-    size_t objects_before  = 0;
+    bool is_leaving        = false; /* posts nothing more */
 };
 
 /* One run. */
@@ -125,6 +125,7 @@ struct world {
     std::deque<std::unique_ptr<op>> ops;
     std::deque<message> messages;
     std::vector<op *> receives; /* those that ended with a message, in that order */
+    worker *current = nullptr;  /* at work; its allocations may fail */
     unsigned depth = 0;         /* of callbacks that post */
     size_t bytes   = 0;         /* posted so far */
 };
@@ -143,10 +144,14 @@ void worker_bury(worker &w);
 worker *worker_random();
 endpoint *endpoint_make(worker &w, unsigned peer);
 endpoint *endpoint_random(worker &w);
+/* Whom a new endpoint leads to. */
+unsigned peer_random(const worker &w);
 /* Progress of one worker, and the look at its polled requests. */
 unsigned worker_progress(worker &w);
 void worker_poll(worker &w);
 unsigned num_alive();
+/* Has all but the receives that it posted ended? */
+bool is_idle(const worker &w);
 void world_free_buffers();
 
 /* May an operation between these two fail, or a message be lost? */
