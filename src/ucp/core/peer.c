@@ -64,6 +64,20 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
 
 /* ---- queued control messages ---- */
 
+/* Has the transports end what a peer has connected to us. */
+static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
+{
+    uct_iface_t *iface;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
+            iface->tl->iface.drop_peer(iface, uid);
+        }
+    }
+}
+
 /* The end of a queued message, sent or not. */
 static void ucp_control_end(ucp_control_t *control)
 {
@@ -100,6 +114,8 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_
     ucp_control_t *control;
 
     if (peer->status != UCS_OK) {
+        /* It may live, and have connected again: whoever waits for this must hear the end. */
+        ucp_worker_drop_peer(peer->worker, peer->uid);
         return;
     }
     if (!uct_ep_has_pending(lane) &&
@@ -162,20 +178,6 @@ int ucp_peer_is_sender(const ucp_peer_t *peer)
     const uint8_t *sender = peer->worker->sender;
 
     return (sender == NULL) || (memcmp(sender, peer->uid, UCT_UID_LEN) == 0);
-}
-
-/* Has the transports end what a peer has connected to us. */
-static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
-{
-    uct_iface_t *iface;
-    unsigned i;
-
-    for (i = 0; i < worker->context->num_tls; ++i) {
-        iface = worker->tls[i].iface;
-        if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
-            iface->tl->iface.drop_peer(iface, uid);
-        }
-    }
 }
 
 void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)

@@ -375,6 +375,8 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
         peer = (worker->sender == NULL) ? NULL : ucp_peer_find(worker, ucp_uid_id(worker->sender));
         if (peer != NULL) {
             ucp_rndv_tell_cancel(peer, rtr.send_id, UCS_ERR_CANCELED);
+        } else {
+            ucp_worker_give_up_sender(worker, UCS_ERR_CANCELED); /* there is no way to tell it */
         }
         return;
     }
