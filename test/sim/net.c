@@ -169,7 +169,7 @@ static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t leng
     *conn->end       = message;
     conn->end        = &message->next;
     ++conn->num_messages;
-    sim_event("send", (conn->source->number << 8) | conn->target->number, id, length);
+    sim_event("message", (conn->source->number << 8) | conn->target->number, id, length);
     return message;
 }
 
@@ -397,7 +397,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
         return 1;
     }
     while ((conn->first != NULL) && (conn->first->time_ns <= sim_now()) && (count < budget)) {
-        sim_event("deliver", (conn->source->number << 8) | conn->target->number, conn->first->id,
+        sim_event("delivered", (conn->source->number << 8) | conn->target->number, conn->first->id,
                   conn->first->length);
         *iface->params.sender = conn->source->uid;
         uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);

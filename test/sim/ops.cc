@@ -21,7 +21,7 @@ constexpr uint64_t MASK_SENDER  = 0xff00;
 constexpr uint64_t MASK_EP      = 0xffff0000;
 constexpr size_t BYTES_OF_A_RUN = 4u << 20;
 
-const char *const kind_names[] = {"send", "receive", "flush", "close"};
+const char *const kind_names[] = {"send ends", "receive ends", "flush ends", "close ends"};
 
 /* Where a message's end changes the way that it goes. */
 size_t length_random()
@@ -172,7 +172,7 @@ void callback(op &o, ucs_status_t status)
         return;
     }
     if (o.is_done) {
-        sim_fail("operation %llu (%s) ends twice", (unsigned long long)o.sn,
+        sim_fail("operation %llu (%s) twice", (unsigned long long)o.sn,
                  kind_names[(int)o.what]);
         return;
     }
@@ -868,6 +868,16 @@ void check_history()
                              ((from.state == life::ALIVE) || is_flushed(*m.send));
         if (is_sound && is_sent && !m.is_matched) {
             sim_fail("message %zu from %u to %u was sent and has never arrived", i, m.from, m.to);
+        }
+    }
+}
+
+void check_datatypes()
+{
+    for (const auto &o : the_world->ops) {
+        if (o->has_generic && (o->generic.owner != nullptr) && (o->generic.num_finished != 1)) {
+            sim_fail("operation %llu (%s): its datatype was finished %u times",
+                     (unsigned long long)o->sn, kind_names[(int)o->what], o->generic.num_finished);
         }
     }
 }

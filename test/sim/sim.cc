@@ -327,6 +327,7 @@ uint64_t run(uint64_t seed, bool trace)
     }
     if (g_failures == 0) {
         sim_net_check_end();
+        sim::check_datatypes();
         if (sim_system_live() != live_start) {
             sim_fail("%zd objects are left", (ssize_t)(sim_system_live() - live_start));
         }

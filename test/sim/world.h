@@ -173,6 +173,8 @@ unsigned take_unexpected(worker &w);
 void cancel_receives(worker &w);
 void close_endpoint(endpoint &e, bool force);
 void check_history();
+/* When no worker is left: each generic datatype has been finished once. */
+void check_datatypes();
 
 } // namespace sim
 

@@ -12,6 +12,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
                           uint64_t sn)
 {
     ucp_request_t *req, *next;
+    size_t num_controls;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
         if ((sn >= req->flush.sn) ||
@@ -20,6 +21,14 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
             continue;
         }
         if (--req->flush.remaining == 0) {
+            num_controls = (req->flush.ep != NULL) ? peer->num_controls : worker->num_controls;
+            if (!req->flush.is_last && (num_controls > 0)) {
+                /* What those sends have left to say (FIN) is part of them. */
+                req->flush.is_last   = 1;
+                req->flush.sn        = worker->send_sn;
+                req->flush.remaining = num_controls;
+                continue;
+            }
             req->flush.status = (req->flush.ep != NULL) ? peer->status : UCS_OK;
             ucs_list_del(&req->list);
             req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
@@ -63,6 +72,7 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     req->flush.status    = (ep != NULL) ? ep->peer->status : UCS_OK;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
+    req->flush.is_last   = 0;
     req->length          = 0;
     if (remaining == 0) {
         ucp_request_add_work(req);

@@ -254,7 +254,12 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucp_ep_report_failure(ep);
         ucp_ep_purge(ep, status, 1); /* may free it */
     }
-    ucp_peer_end_list(&peer->recvs, status);
+    /* Some of what it sent may lie undelivered here, all of a message perhaps: then the end of
+     * its own connection, which comes behind it, ends the receives. */
+    if (!peer->hello_received || peer->is_gone ||
+        (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL)) {
+        ucp_peer_end_list(&peer->recvs, status);
+    }
     ucp_worker_drop_peer(peer->worker, peer->uid); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
 }

@@ -125,6 +125,7 @@ typedef struct {
     uint64_t        sn;        /* operations before this one count */
     size_t          remaining;
     ucs_status_t    status;    /* of ep's peer when none remained */
+    int             is_last;   /* waits only for the messages that the sends left behind */
 } ucp_flush_request_t;
 
 struct ucp_request {
