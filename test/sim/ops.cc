@@ -7,8 +7,6 @@
  */
 #include "world.h"
 
-#include <ucp/internals.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -20,8 +18,6 @@ constexpr uint64_t MASK_USER    = 0x7;
 constexpr uint64_t MASK_SENDER  = 0xff00;
 constexpr uint64_t MASK_EP      = 0xffff0000;
 constexpr size_t BYTES_OF_A_RUN = 4u << 20;
-
-const char *const kind_names[] = {"send ends", "receive ends", "flush ends", "close ends"};
 
 /* Where a message's end changes the way that it goes. */
 size_t length_random()
@@ -173,12 +169,12 @@ void callback(op &o, ucs_status_t status)
     }
     if (o.is_done) {
         sim_fail("operation %llu (%s) twice", (unsigned long long)o.sn,
-                 kind_names[(int)o.what]);
+                 kind_name(o.what));
         return;
     }
     if (o.is_posting && (o.what != kind::RECEIVE)) {
         sim_fail("the callback of operation %llu (%s) runs inside the posting call",
-                 (unsigned long long)o.sn, kind_names[(int)o.what]);
+                 (unsigned long long)o.sn, kind_name(o.what));
     }
     op_end(o, status);
 }
@@ -312,146 +308,6 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
         ucp_request_free(ptr);
     } else if (!o.has_callback) {
         o.owner->polled.push_back(&o);
-    }
-}
-
-/* ---- ends ---- */
-
-namespace {
-
-/* A receive or a probe has taken the message that a tag names; its number, or the count. */
-size_t message_taken(const op &o, uint64_t tag, size_t length)
-{
-    const size_t number = tag >> 32;
-
-    if (number >= the_world->messages.size()) {
-        sim_fail("operation %llu got a message with the tag 0x%llx that nobody sent",
-                 (unsigned long long)o.sn, (unsigned long long)tag);
-        return the_world->messages.size();
-    }
-    message &m = the_world->messages[number];
-    if ((m.tag != tag) || (m.to != o.owner->number) || m.was_refused) {
-        sim_fail("operation %llu got message %zu, which %s", (unsigned long long)o.sn, number,
-                 m.was_refused ? "was never sent" : "is not for it");
-    }
-    if (((tag ^ o.tag) & o.mask) != 0) {
-        sim_fail("operation %llu got message %zu, which does not match", (unsigned long long)o.sn,
-                 number);
-    }
-    if (m.length != length) {
-        sim_fail("operation %llu: message %zu has %zu bytes, not %zu", (unsigned long long)o.sn,
-                 number, m.length, length);
-    }
-    return number;
-}
-
-void receive_end(op &o)
-{
-    const bool has_message =
-        (o.status == UCS_OK) || (o.status == UCS_ERR_MESSAGE_TRUNCATED);
-
-    if (!has_message) {
-        if ((o.status == UCS_ERR_CANCELED) && o.is_cancelled) {
-            return;
-        }
-        if (!is_wounded(*o.owner)) {
-            sim_fail("receive %llu of worker %u fails for no reason: %s",
-                     (unsigned long long)o.sn, o.owner->number, ucs_status_string(o.status));
-        }
-        return;
-    }
-    const size_t number = message_taken(o, o.info.sender_tag, o.info.length);
-    if (number >= the_world->messages.size()) {
-        return;
-    }
-    message &m = the_world->messages[number];
-    if (m.is_matched && !o.is_probed) {
-        sim_fail("message %zu is received twice", number);
-    }
-    m.is_matched = true;
-    m.matched_sn = o.is_probed ? m.matched_sn : o.sn;
-    o.message    = number;
-    the_world->receives.push_back(&o);
-    if ((m.length > o.length) != (o.status == UCS_ERR_MESSAGE_TRUNCATED)) {
-        sim_fail("receive %llu of %zu bytes into %zu ends with %s", (unsigned long long)o.sn,
-                 m.length, o.length, ucs_status_string(o.status));
-    } else if ((o.status == UCS_OK) && !is_filled(o.buf->data, m.length, number)) {
-        sim_fail("receive %llu: the %zu bytes of message %zu are wrong", (unsigned long long)o.sn,
-                 m.length, number);
-    }
-}
-
-void send_end(const op &o)
-{
-    const message &m = the_world->messages[o.message];
-
-    if ((o.status == UCS_OK) || (m.was_refused && (o.status == UCS_ERR_NO_RESOURCE)) ||
-        o.ep->is_forced || is_wounded(m.from, m.to)) {
-        return;
-    }
-    sim_fail("send %llu from %u to %u fails for no reason: %s", (unsigned long long)o.sn, m.from,
-             m.to, ucs_status_string(o.status));
-}
-
-/* All sends before a flush have ended. */
-void flush_end(const op &o)
-{
-    if (o.status != UCS_OK) {
-        if ((o.ep != nullptr) && !is_wounded(o.owner->number, o.ep->peer)) {
-            sim_fail("flush %llu fails for no reason: %s", (unsigned long long)o.sn,
-                     ucs_status_string(o.status));
-        }
-        return;
-    }
-    for (const auto &other : the_world->ops) {
-        if (other->sn >= o.sn) {
-            break;
-        }
-        if ((other->owner == o.owner) && (other->what == kind::SEND) && !other->is_done &&
-            ((o.ep == nullptr) || (other->ep == o.ep)) &&
-            (other->has_callback ||
-             (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
-            sim_fail("flush %llu ends before send %llu", (unsigned long long)o.sn,
-                     (unsigned long long)other->sn);
-        }
-    }
-}
-
-} // namespace
-
-void op_end(op &o, ucs_status_t status)
-{
-    o.is_done = true;
-    o.done_at = the_world->ops.size();
-    o.status  = status;
-    sim_event(kind_names[(int)o.what], o.sn, (uint64_t)-status, o.info.length);
-    if (o.buf != nullptr) {
-        o.buf->in_use       = false;
-        o.buf->rightly_gone = (status != UCS_OK) && (status != UCS_ERR_MESSAGE_TRUNCATED);
-        if (!buffer_is_intact(*o.buf)) {
-            sim_fail("operation %llu writes outside of its buffer", (unsigned long long)o.sn);
-        }
-    }
-    if (o.has_generic && (o.generic.owner != nullptr) && (o.generic.num_finished != 1)) {
-        sim_fail("operation %llu: its datatype is finished %u times", (unsigned long long)o.sn,
-                 o.generic.num_finished);
-    }
-    switch (o.what) {
-    case kind::SEND:
-        send_end(o);
-        break;
-    case kind::RECEIVE:
-        receive_end(o);
-        break;
-    case kind::FLUSH:
-        flush_end(o);
-        break;
-    case kind::CLOSE:
-        if (status != UCS_OK) {
-            sim_fail("close %llu ends with %s", (unsigned long long)o.sn,
-                     ucs_status_string(status));
-        }
-        break;
     }
 }
 
@@ -788,96 +644,6 @@ void cancel_receives(worker &w)
         }
         if (!o.is_done) {
             sim_fail("receive %llu of worker %u never ends", (unsigned long long)o.sn, w.number);
-        }
-    }
-}
-
-/* ---- after a run ---- */
-
-namespace {
-
-/* Of two messages of one endpoint, the later may not be given to a receive that was posted before
- * that of the earlier, had it matched that one too. */
-void check_order(const op &later)
-{
-    const message &m2 = the_world->messages[later.message];
-
-    for (size_t i = 0; i < later.message; ++i) {
-        const message &m1 = the_world->messages[i];
-        if ((m1.ep == m2.ep) && m1.is_matched && (((m1.tag ^ later.tag) & later.mask) == 0) &&
-            (m1.matched_sn > m2.matched_sn)) {
-            sim_fail("message %zu has overtaken message %zu: receives %llu and %llu",
-                     later.message, i, (unsigned long long)m2.matched_sn,
-                     (unsigned long long)m1.matched_sn);
-            return;
-        }
-    }
-}
-
-/* A receive that was posted first and ended with a message sent after the other had ended. */
-void check_posting_order(const op &first, const op &second)
-{
-    const message &m2 = the_world->messages[second.message];
-
-    if (!first.is_probed && (first.sn < second.sn) && !second.is_probed &&
-        (((m2.tag ^ first.tag) & first.mask) == 0) &&
-        (the_world->messages[first.message].send->sn > second.done_at)) {
-        sim_fail("receive %llu was passed over for receive %llu", (unsigned long long)first.sn,
-                 (unsigned long long)second.sn);
-    }
-}
-
-} // namespace
-
-namespace {
-
-/* Was a flush or a close, which has ended well, posted behind a send? */
-bool is_flushed(const op &send)
-{
-    return std::any_of(the_world->ops.begin() + (ptrdiff_t)send.sn, the_world->ops.end(),
-                       [&](const auto &o) {
-                           return ((o->what == kind::FLUSH) || (o->what == kind::CLOSE)) &&
-                                  (o->owner == send.owner) && o->is_done && !o->is_detached &&
-                                  (o->status == UCS_OK) &&
-                                  ((o->ep == nullptr) || (o->ep == send.ep));
-                       });
-}
-
-} // namespace
-
-void check_history()
-{
-    for (const op *o : the_world->receives) {
-        check_order(*o);
-    }
-    for (const op *first : the_world->receives) {
-        for (const op *second : the_world->receives) {
-            if ((first != second) && (first->owner == second->owner)) {
-                check_posting_order(*first, *second);
-            }
-        }
-    }
-    for (size_t i = 0; i < the_world->messages.size(); ++i) {
-        const message &m = the_world->messages[i];
-        const worker &to = *the_world->workers[m.to], &from = *the_world->workers[m.from];
-        const bool is_sound = !m.ep->is_forced && !to.lacked_memory && !from.lacked_memory &&
-                              (to.state == life::ALIVE) && (from.state != life::DEAD) &&
-                              !sim_net_was_refused(m.from, m.to);
-        const bool is_sent = m.send->is_done && !m.was_refused &&
-                             (m.send->is_detached || (m.send->status == UCS_OK)) &&
-                             ((from.state == life::ALIVE) || is_flushed(*m.send));
-        if (is_sound && is_sent && !m.is_matched) {
-            sim_fail("message %zu from %u to %u was sent and has never arrived", i, m.from, m.to);
-        }
-    }
-}
-
-void check_datatypes()
-{
-    for (const auto &o : the_world->ops) {
-        if (o->has_generic && (o->generic.owner != nullptr) && (o->generic.num_finished != 1)) {
-            sim_fail("operation %llu (%s): its datatype was finished %u times",
-                     (unsigned long long)o->sn, kind_names[(int)o->what], o->generic.num_finished);
         }
     }
 }

@@ -4,8 +4,6 @@
  */
 #include "world.h"
 
-#include <ucp/internals.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -164,7 +164,6 @@ bool is_wounded(const worker &w);
 op &op_new(worker &w, kind what);
 /* After the posting call, with what it returned. */
 void op_posted(op &o, ucs_status_ptr_t ptr);
-void op_end(op &o, ucs_status_t status);
 /* Posts something at random on this worker. */
 void op_random(worker &w);
 /* Takes all that has arrived and nobody has asked for. */
@@ -172,6 +171,17 @@ unsigned take_unexpected(worker &w);
 /* Ends the receives that are still posted. */
 void cancel_receives(worker &w);
 void close_endpoint(endpoint &e, bool force);
+
+/* ---- what must hold (check.cc) ---- */
+
+/* Of the end of an operation of this kind, in events. */
+const char *kind_name(kind what);
+/* An operation has ended: nobody may touch its memory any more. */
+void op_end(op &o, ucs_status_t status);
+/* A receive or a probe has taken the message that a tag names: its number, or the count of all
+ * messages if there is no such one. */
+size_t message_taken(const op &o, uint64_t tag, size_t length);
+/* At the end of a run: order, and nothing lost. */
 void check_history();
 /* When no worker is left: each generic datatype has been finished once. */
 void check_datatypes();

@@ -268,6 +268,9 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
         ucp_worker_data_put(desc);
     }
     ucp_tag_match_drop_expected(tm);
+    while (!ucs_list_is_empty(&worker->work)) {
+        ucp_request_release_held(ucs_list_head(&worker->work, ucp_request_t, work_list));
+    }
 }
 
 /* Answers that wait for a connection are the end of somebody's request: give them a moment to
