@@ -13,12 +13,17 @@ libucp_sources = \
 	src/ucp/core/context.c \
 	src/ucp/core/ep.c \
 	src/ucp/core/flush.c \
+	src/ucp/core/mem.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
+	src/ucp/core/rkey.c \
 	src/ucp/core/unsupported.c \
 	src/ucp/core/wakeup.c \
 	src/ucp/core/worker.c \
 	src/ucp/dt/dt.c \
+	src/ucp/ops/amo.c \
+	src/ucp/ops/rma.c \
+	src/ucp/ops/rma_target.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/ops/tag_send.c \

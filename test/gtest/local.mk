@@ -32,8 +32,11 @@ gtest_sources = \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_failure.cc \
+	test/gtest/ucp/remote.cc \
+	test/gtest/ucp/remote.h \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
+	test/gtest/ucp/test_rma.cc \
 	test/gtest/ucp/test_tag.cc \
 	test/gtest/ucp/test_tag_match.cc \
 	test/gtest/ucp/test_thread.cc \

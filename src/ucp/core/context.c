@@ -7,7 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
-#include <ucp/core/context.h>
+#include <ucp/core/mem.h>
 #include <ucp/core/request.h>
 #include <ucp/wire/address.h>
 #include <ucs/config/global.h>
@@ -375,6 +375,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     context = ucs_sys_calloc(1, sizeof(*context));
     status  = (context == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
     if (status == UCS_OK) {
+        ucp_mem_table_init(context);
         ucp_context_set_params(context, params);
         ucs_sys_boot_id(&boot_id);
         context->node_id = boot_id.words[0] ^ boot_id.words[1];
@@ -402,6 +403,7 @@ void ucp_cleanup(ucp_context_h context)
 {
     unsigned i;
 
+    ucp_mem_table_cleanup(context);
     for (i = 0; i < context->num_tls; ++i) {
         uct_md_close(context->tls[i].md);
     }

@@ -2,7 +2,7 @@
  *
  * Created by ucp_init, which does no work that a job might not need: memory domains are opened,
  * but no transport resource is taken before a worker needs it. Read-only after creation, so no
- * lock is needed, but for the list of workers.
+ * lock is needed, but for the table of registered memory.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -11,6 +11,7 @@
 
 #include <ucp/api/ucp.h>
 #include <ucs/config/parser.h>
+#include <ucs/ds/ptr_map.h>
 #include <ucs/sys/sys.h>
 #include <uct/api/uct_tl.h>
 #include <pthread.h>
@@ -63,6 +64,8 @@ typedef struct ucp_context {
     char              name[UCP_ENTITY_NAME_MAX];
     ucp_tl_resource_t tls[UCP_TL_MAX];
     unsigned          num_tls;
+    pthread_rwlock_t  mem_lock;           /* of mems; see mem.h */
+    ucs_ptr_map_t     mems;               /* ucp_mem_t, by the ids that peers know */
     uint64_t          node_id;            /* of the running kernel; equal on one node */
     char tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */
 } ucp_context_t;

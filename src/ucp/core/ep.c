@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -29,6 +30,9 @@ void ucp_ep_untrack(ucp_request_t *req)
     ucs_list_del(&req->list);
     --req->send.ep->num_requests;
     --worker->num_sends;
+    if (ucp_request_is_rma(req)) {
+        ucp_rma_ended(req);
+    }
     if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
         ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn);
     }

@@ -132,40 +132,19 @@ ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNU
     return ucp_worker_flush_nbx(worker, &param);
 }
 
-/* Progresses until a request has ended. */
-static ucs_status_t ucp_flush_wait(ucp_worker_h worker, ucs_status_ptr_t ptr)
-{
-    ucs_status_t status;
-
-    if (!UCS_PTR_IS_PTR(ptr)) {
-        return UCS_PTR_RAW_STATUS(ptr);
-    }
-    do {
-        ucp_worker_progress(worker);
-        status = ucp_request_check_status(ptr);
-    } while (status == UCS_INPROGRESS);
-    ucp_request_free(ptr);
-    return status;
-}
-
 ucs_status_t ucp_ep_flush(ucp_ep_h ep)
 {
     ucp_worker_t *worker      = ep->worker;
     ucp_request_param_t param = {0};
 
-    return ucp_flush_wait(worker, ucp_ep_flush_nbx(ep, &param));
+    return ucp_request_wait(worker, ucp_ep_flush_nbx(ep, &param));
 }
 
 ucs_status_t ucp_worker_flush(ucp_worker_h worker)
 {
     ucp_request_param_t param = {0};
 
-    return ucp_flush_wait(worker, ucp_worker_flush_nbx(worker, &param));
-}
-
-ucs_status_t ucp_worker_fence(ucp_worker_h worker UCS_UNUSED)
-{
-    return UCS_OK; /* everything to one peer goes one way, in order */
+    return ucp_request_wait(worker, ucp_worker_flush_nbx(worker, &param));
 }
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
@@ -207,5 +186,5 @@ void ucp_ep_destroy(ucp_ep_h ep)
 {
     ucp_worker_t *worker = ep->worker;
 
-    (void)ucp_flush_wait(worker, ucp_disconnect_nb(ep));
+    (void)ucp_request_wait(worker, ucp_disconnect_nb(ep));
 }

@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wireup/lanes.h>
 #include <ucs/debug/log.h>
@@ -92,12 +93,20 @@ static void ucp_control_end(ucp_control_t *control)
     ucs_mpool_put(control);
 }
 
+static ucs_status_t ucp_control_attempt(ucp_peer_t *peer, unsigned id, void *msg, size_t length)
+{
+    uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
+    uct_iov_t iov  = {msg, length, NULL};
+
+    return ucs_unlikely(id == UCP_WIRE_GET_DATA) ? ucp_rma_send_get_data(peer, msg) :
+           lane->ops->am_short_iov(lane, id, &iov, 1);
+}
+
 static ucs_status_t ucp_control_retry(uct_pending_t *pending)
 {
     ucp_control_t *control = ucs_container_of(pending, ucp_control_t, pending);
-    uct_ep_t *lane         = control->peer->lanes[UCP_LANE_AM];
-    uct_iov_t iov          = {control->data, control->length, NULL};
-    ucs_status_t status    = lane->ops->am_short_iov(lane, control->id, &iov, 1);
+    ucs_status_t status    = ucp_control_attempt(control->peer, control->id, control->data,
+                                                 control->length);
 
     if (status == UCS_ERR_NO_RESOURCE) {
         return status;
@@ -107,10 +116,9 @@ static ucs_status_t ucp_control_retry(uct_pending_t *pending)
     return UCS_OK;
 }
 
-void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_t length)
+void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t length)
 {
     uct_ep_t *lane   = peer->lanes[UCP_LANE_AM];
-    uct_iov_t iov    = {(void *)msg, length, NULL};
     ucp_control_t *control;
 
     if (peer->status != UCS_OK) {
@@ -119,7 +127,7 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_
         return;
     }
     if (!uct_ep_has_pending(lane) &&
-        (lane->ops->am_short_iov(lane, id, &iov, 1) != UCS_ERR_NO_RESOURCE)) {
+        (ucp_control_attempt(peer, id, msg, length) != UCS_ERR_NO_RESOURCE)) {
         return; /* sent, or the endpoint has failed, which the transport reports */
     }
 
@@ -238,6 +246,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         return;
     }
     peer->status = status;
+    ucp_rma_gate_add(peer, 1);
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
 
     /* Callbacks may close any of the endpoints and make new ones, which begin failed. */

@@ -44,6 +44,9 @@ struct ucp_peer {
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     size_t                num_controls; /* that wait for resources */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
+    _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
+                                         * is in flight, and the peer lives */
+    unsigned              num_fenced;   /* that wait for those before a fence */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
@@ -101,10 +104,11 @@ int ucp_peer_can_copy(ucp_peer_t *peer);
 /* Single copy failed: the peer's transfers take another path from now on. */
 void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status);
 
-/* Sends a message of one header now, or queues a copy behind what already waits. The order among
+/* Sends a message of one header now, or queues a copy behind what already waits. UCP_WIRE_GET_DATA
+ * takes the GET that is answered, and advances it. The order among
  * messages of one peer is kept. Without memory the peer fails: a lost control message would be a
  * hang. */
-void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, const void *msg, size_t length);
+void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t length);
 
 /* Sends HELLO if this peer has not had one. UCS_ERR_NO_RESOURCE: try again later. */
 ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer);

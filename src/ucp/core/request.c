@@ -158,6 +158,21 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
     return UCS_STATUS_PTR(status);
 }
 
+ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr)
+{
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        return UCS_PTR_RAW_STATUS(ptr);
+    }
+    do {
+        ucp_worker_progress(worker);
+        status = ucp_request_check_status(ptr);
+    } while (status == UCS_INPROGRESS);
+    ucp_request_free(ptr);
+    return status;
+}
+
 /* ---- public ---- */
 
 ucs_status_t ucp_request_check_status(void *request)
@@ -258,7 +273,8 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
 {
     static const char *const names[] = {"none",     "flush",       "close",
                                         "tag send", "message send", "stream send",
-                                        "tag receive", "message receive", "stream receive"};
+                                        "tag receive", "message receive", "stream receive",
+                                        "put", "get", "atomic"};
     ucp_request_t *req               = ucp_request_of(request);
 
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) {

@@ -47,7 +47,7 @@ enum {
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7 /* list: in its endpoint's; flushes count it */
 };
 
-/* The order is that of the roles: see ucp_request_is_send and ucp_request_is_recv. */
+/* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
 typedef enum {
     UCP_REQUEST_NONE,
     UCP_REQUEST_FLUSH,
@@ -57,10 +57,14 @@ typedef enum {
     UCP_REQUEST_STREAM_SEND,
     UCP_REQUEST_TAG_RECV,
     UCP_REQUEST_AM_RECV,
-    UCP_REQUEST_STREAM_RECV
+    UCP_REQUEST_STREAM_RECV,
+    UCP_REQUEST_PUT,
+    UCP_REQUEST_GET,
+    UCP_REQUEST_ATOMIC
 } ucp_request_kind_t;
 
-/* A send of a message that did not end inside the call. */
+/* A send of a message that did not end inside the call; a put, get or atomic too: recv_id is then
+ * the id of the peer's memory. */
 typedef struct {
     ucp_ep_h          ep;       /* NULL once the endpoint is gone */
     ucp_peer_t       *peer;
@@ -72,10 +76,19 @@ typedef struct {
     size_t            offset;    /* put: next byte to write */
     size_t            end;       /* put, both: end of the range asked for */
     size_t            put_bytes; /* written, to be told by FIN */
-    struct {
-        size_t        offset, end;
-    }                 data[2];   /* ranges to be sent as DATA, first to last */
-    _Atomic uint64_t *sync_word;
+    union {
+        struct {
+            size_t    offset, end;
+        }             data[2];   /* ranges to be sent as DATA, first to last */
+        struct {
+            uint64_t  value, compare;
+            int       op;        /* uct_atomic_op_t */
+        }             atomic;
+    };
+    union {
+        _Atomic uint64_t *sync_word;
+        uint64_t      fence_sn;  /* step FENCED: those before it come first */
+    };
     uint32_t          sync_index;
     uint8_t           num_data;
     uint8_t           step;      /* ucp_send_step_t */
@@ -109,6 +122,7 @@ typedef enum {
     UCP_SEND_WAIT,  /* announced; the peer's turn */
     UCP_SEND_PUT,   /* on the work list: writing */
     UCP_SEND_DATA,  /* sending pieces */
+    UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
     UCP_SEND_DONE   /* on the work list: to be completed from progress */
 } ucp_send_step_t;
 
@@ -182,6 +196,11 @@ UCS_INLINE int ucp_request_is_recv(const ucp_request_t *req)
     return (req->kind >= UCP_REQUEST_TAG_RECV) && (req->kind <= UCP_REQUEST_STREAM_RECV);
 }
 
+UCS_INLINE int ucp_request_is_rma(const ucp_request_t *req)
+{
+    return req->kind >= UCP_REQUEST_PUT;
+}
+
 UCS_INLINE uint32_t ucp_request_flags(ucp_request_t *req)
 {
     return atomic_load_explicit(&req->flags, memory_order_relaxed);
@@ -220,6 +239,10 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
  * the returned value. Returns what the call returns: NULL or an error pointer. Frees pool memory.
  */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
+
+/* Waits for the end of what a call returned, progressing the worker, and frees the request. Returns
+ * its status. */
+ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr);
 
 /* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order. */
 void ucp_request_release_held(ucp_request_t *req);

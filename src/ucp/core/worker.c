@@ -10,6 +10,7 @@
 #include <ucp/core/ep.h>
 #include <ucp/core/flush.h>
 #include <ucp/core/wakeup.h>
+#include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucs/debug/log.h>
@@ -344,6 +345,8 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
             ucp_rndv_send_work(req);
         } else if (ucp_request_is_recv(req)) {
             ucp_rndv_recv_work(req);
+        } else if (ucp_request_is_rma(req)) {
+            ucp_rma_work(req);
         } else {
             ucp_flush_work(req);
         }

@@ -77,6 +77,7 @@ typedef struct ucp_worker {
     ucs_list_link_t    retired;            /* peers to be freed from progress */
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
+    _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */
     size_t             num_controls;       /* control messages that wait for resources */
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];

@@ -10,6 +10,7 @@
 #endif
 
 #include <ucp/dt/dt.h>
+#include <ucp/ops/rma.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <string.h>
@@ -24,6 +25,9 @@
 /* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
 static ucs_status_t ucp_send_attempt(ucp_request_t *req)
 {
+    if (ucp_request_is_rma(req)) {
+        return ucp_rma_send(req);
+    }
     switch (req->send.step) {
     case UCP_SEND_EAGER:
         return ucp_eager_send(req);

@@ -8,6 +8,7 @@
 #include "config.h"
 #endif
 
+#include <ucp/ops/rma.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
@@ -104,6 +105,63 @@ static void ucp_wire_print_cancel(const void *data, size_t length UCS_UNUSED,
     ucs_string_buffer_appendf(strb, "send 0x%" PRIx64 " status %d", msg.send_id, msg.status);
 }
 
+static void ucp_wire_print_put(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_put_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb,
+                              "memory 0x%" PRIx64 " address 0x%" PRIx64 " from 0x%" PRIx64
+                              " request 0x%" PRIx64 " payload %zu",
+                              msg.mem_id, msg.address, msg.worker_id, msg.request_id,
+                              length - sizeof(msg));
+}
+
+static void ucp_wire_print_get(const void *data, size_t length UCS_UNUSED,
+                               ucs_string_buffer_t *strb)
+{
+    ucp_wire_get_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb,
+                              "memory 0x%" PRIx64 " range 0x%" PRIx64 "+%" PRIu64
+                              " from 0x%" PRIx64 " request 0x%" PRIx64,
+                              msg.mem_id, msg.address, msg.length, msg.worker_id, msg.request_id);
+}
+
+static void ucp_wire_print_get_data(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_get_data_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "request 0x%" PRIx64 " address 0x%" PRIx64 " payload %zu",
+                              msg.request_id, msg.address, length - sizeof(msg));
+}
+
+static void ucp_wire_print_atomic(const void *data, size_t length UCS_UNUSED,
+                                  ucs_string_buffer_t *strb)
+{
+    ucp_wire_atomic_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb,
+                              "memory 0x%" PRIx64 " address 0x%" PRIx64 " from 0x%" PRIx64
+                              " request 0x%" PRIx64 " value 0x%" PRIx64 " compare 0x%" PRIx64
+                              " operation %u size %u",
+                              msg.mem_id, msg.address, msg.worker_id, msg.request_id, msg.value,
+                              msg.compare, msg.op, msg.size);
+}
+
+static void ucp_wire_print_rma_end(const void *data, size_t length UCS_UNUSED,
+                                   ucs_string_buffer_t *strb)
+{
+    ucp_wire_rma_end_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "request 0x%" PRIx64 " value 0x%" PRIx64 " status %d",
+                              msg.request_id, msg.value, msg.status);
+}
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     [UCP_WIRE_HELLO] = {
         .name          = "HELLO",
@@ -162,6 +220,38 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .header_length = sizeof(ucp_wire_cancel_t),
         .handle        = ucp_rndv_cancel_handle,
         .print         = ucp_wire_print_cancel
+    },
+    [UCP_WIRE_PUT] = {
+        .name          = "PUT",
+        .header_length = sizeof(ucp_wire_put_t),
+        .has_payload   = 1,
+        .handle        = ucp_rma_put_handle,
+        .print         = ucp_wire_print_put
+    },
+    [UCP_WIRE_GET] = {
+        .name          = "GET",
+        .header_length = sizeof(ucp_wire_get_t),
+        .handle        = ucp_rma_get_handle,
+        .print         = ucp_wire_print_get
+    },
+    [UCP_WIRE_GET_DATA] = {
+        .name          = "GET_DATA",
+        .header_length = sizeof(ucp_wire_get_data_t),
+        .has_payload   = 1,
+        .handle        = ucp_rma_get_data_handle,
+        .print         = ucp_wire_print_get_data
+    },
+    [UCP_WIRE_ATOMIC] = {
+        .name          = "ATOMIC",
+        .header_length = sizeof(ucp_wire_atomic_t),
+        .handle        = ucp_rma_atomic_handle,
+        .print         = ucp_wire_print_atomic
+    },
+    [UCP_WIRE_RMA_END] = {
+        .name          = "RMA_END",
+        .header_length = sizeof(ucp_wire_rma_end_t),
+        .handle        = ucp_rma_end_handle,
+        .print         = ucp_wire_print_rma_end
     }
 };
 

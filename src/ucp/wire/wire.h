@@ -13,6 +13,9 @@
  *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
  *         receiver has read
  *   data  RTR; the sender sends DATA messages
+ * Puts, gets and atomics that find no better way name the memory by the id in its remote key. A put
+ * is sent in pieces, of which the last one names a request and is answered by RMA_END.
+ *
  * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send
  * ends when the range is delivered. A send that ends without its message having been delivered is
  * told by CANCEL, at once, and again in answer to an RTR that comes later.
@@ -45,6 +48,11 @@ typedef enum {
     UCP_WIRE_FIN,        /* the sender has written so many bytes */
     UCP_WIRE_ATS,        /* the sender's buffer is free, or its sync message was matched */
     UCP_WIRE_CANCEL,     /* an announced message will not come */
+    UCP_WIRE_PUT,        /* a piece of a put */
+    UCP_WIRE_GET,        /* asks for bytes of memory */
+    UCP_WIRE_GET_DATA,   /* a piece of what a GET asked for */
+    UCP_WIRE_ATOMIC,     /* a change of one word */
+    UCP_WIRE_RMA_END,    /* a put or atomic was done, or something refused */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -122,6 +130,46 @@ typedef struct {
     uint32_t zero;
 } ucp_wire_cancel_t;
 
+typedef struct {
+    uint64_t mem_id;
+    uint64_t address;
+    uint64_t worker_id;
+    uint64_t request_id; /* of the last piece; 0: more follow */
+    /* payload */
+} ucp_wire_put_t;
+
+typedef struct {
+    uint64_t mem_id;
+    uint64_t address;
+    uint64_t length;
+    uint64_t worker_id;
+    uint64_t request_id;
+} ucp_wire_get_t;
+
+typedef struct {
+    uint64_t request_id;
+    uint64_t address; /* of the payload's first byte */
+    /* payload */
+} ucp_wire_get_data_t;
+
+typedef struct {
+    uint64_t mem_id;
+    uint64_t address;
+    uint64_t worker_id;
+    uint64_t request_id;
+    uint64_t value;
+    uint64_t compare; /* CSWAP */
+    uint32_t op;      /* uct_atomic_op_t */
+    uint32_t size;    /* 4 or 8 bytes */
+} ucp_wire_atomic_t;
+
+typedef struct {
+    uint64_t request_id;
+    uint64_t value;   /* atomic: before the change */
+    int32_t  status;
+    uint32_t zero;
+} ucp_wire_rma_end_t;
+
 _Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_sync_t) == 24, "wire layout");
@@ -135,6 +183,13 @@ _Static_assert(sizeof(ucp_wire_data_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_fin_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_ats_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_cancel_t) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_put_t) == 32, "wire layout");
+_Static_assert(sizeof(ucp_wire_get_t) == 40, "wire layout");
+_Static_assert(sizeof(ucp_wire_get_data_t) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_atomic_t) == 56, "wire layout");
+_Static_assert(offsetof(ucp_wire_atomic_t, op) == 48, "wire layout");
+_Static_assert(sizeof(ucp_wire_rma_end_t) == 24, "wire layout");
+_Static_assert(offsetof(ucp_wire_rma_end_t, status) == 16, "wire layout");
 
 /* One kind of message. */
 typedef struct {

@@ -95,7 +95,12 @@ TEST(wire, ids)
     EXPECT_EQ(7, UCP_WIRE_FIN);
     EXPECT_EQ(8, UCP_WIRE_ATS);
     EXPECT_EQ(9, UCP_WIRE_CANCEL);
-    EXPECT_EQ(10, UCP_WIRE_LAST);
+    EXPECT_EQ(10, UCP_WIRE_PUT);
+    EXPECT_EQ(11, UCP_WIRE_GET);
+    EXPECT_EQ(12, UCP_WIRE_GET_DATA);
+    EXPECT_EQ(13, UCP_WIRE_ATOMIC);
+    EXPECT_EQ(14, UCP_WIRE_RMA_END);
+    EXPECT_EQ(15, UCP_WIRE_LAST);
     EXPECT_EQ(1, UCP_WIRE_RTS_CONTIG);
     EXPECT_EQ(2, UCP_WIRE_RTS_SYNC);
     EXPECT_EQ(1, UCP_WIRE_RTR_PUT);
@@ -124,6 +129,17 @@ TEST(wire, golden_bytes)
               hex(ucp_wire_cancel_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, 0}));
     EXPECT_EQ("0807060504030201 f7ffffff00000000",
               hex(ucp_wire_ats_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, 0}));
+    EXPECT_EQ("0807060504030201 1817161514131211 2827262524232221 3837363534333231",
+              hex(ucp_wire_put_t{U64_1, U64_2, U64_3, U64_4}));
+    EXPECT_EQ("0807060504030201 1817161514131211 2827262524232221 3837363534333231 "
+              "4847464544434241",
+              hex(ucp_wire_get_t{U64_1, U64_2, U64_3, U64_4, U64_5}));
+    EXPECT_EQ("0807060504030201 1817161514131211", hex(ucp_wire_get_data_t{U64_1, U64_2}));
+    EXPECT_EQ("0807060504030201 1817161514131211 2827262524232221 3837363534333231 "
+              "4847464544434241 0807060504030201 5453525164636261",
+              hex(ucp_wire_atomic_t{U64_1, U64_2, U64_3, U64_4, U64_5, U64_1, U32_1, U32_2}));
+    EXPECT_EQ("0807060504030201 1817161514131211 f7ffffff00000000",
+              hex(ucp_wire_rma_end_t{U64_1, U64_2, UCS_ERR_MESSAGE_TRUNCATED, 0}));
 }
 
 TEST(wire, offsets)
@@ -148,9 +164,11 @@ TEST(wire, offsets)
 
 TEST(wire, every_message_has_a_row)
 {
-    static const size_t lengths[UCP_WIRE_LAST]   = {0, 8, 8, 24, 48, 48, 16, 16, 16, 16};
-    static const bool has_payload[UCP_WIRE_LAST] = {false, true, true,  true, false,
-                                                    false, true, false, false, false};
+    static const size_t lengths[UCP_WIRE_LAST]   = {0,  8,  8,  24, 48, 48, 16, 16,
+                                                    16, 16, 32, 40, 16, 56, 24};
+    static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true, false,
+                                                    false, true,  false, false, false,
+                                                    true,  false, true,  false, false};
     std::vector<std::string> names;
 
     for (unsigned id = 1; id < UCP_WIRE_LAST; ++id) {

@@ -1,0 +1,249 @@
+/* Halyard: memory registrations: the table, and the public functions.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/mem.h>
+#include <ucs/debug/log.h>
+#include <sys/mman.h>
+
+/* ---- the table ---- */
+
+void ucp_mem_table_init(ucp_context_t *context)
+{
+    pthread_rwlock_init(&context->mem_lock, NULL);
+    ucs_ptr_map_init(&context->mems);
+}
+
+int ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length)
+{
+    const ucp_mem_t *mem;
+
+    pthread_rwlock_rdlock(&context->mem_lock);
+    mem = ucs_ptr_map_get(&context->mems, id);
+    if ((mem != NULL) && ucp_mem_covers(mem, address, length)) {
+        return 1;
+    }
+    pthread_rwlock_unlock(&context->mem_lock);
+    return 0;
+}
+
+void ucp_mem_drop(ucp_context_t *context)
+{
+    pthread_rwlock_unlock(&context->mem_lock);
+}
+
+static void ucp_mem_free(ucp_mem_t *mem)
+{
+    unsigned i;
+
+    for (i = 0; i < mem->context->num_tls; ++i) {
+        if (mem->tls[i] != NULL) {
+            mem->tls[i]->md->tl->md.release(mem->tls[i]);
+        }
+    }
+    ucs_sys_free(mem);
+}
+
+void ucp_mem_table_cleanup(ucp_context_t *context)
+{
+    uint32_t pos = 0;
+    ucp_mem_t *mem;
+    uint64_t id;
+
+    while ((mem = ucs_ptr_map_next(&context->mems, &pos, &id)) != NULL) {
+        ucp_mem_free(mem);
+    }
+    ucs_ptr_map_cleanup(&context->mems);
+    pthread_rwlock_destroy(&context->mem_lock);
+}
+
+/* ---- public ---- */
+
+/* The transport that allocates: one whose peers can map the memory if there is one. */
+static unsigned ucp_mem_allocator(const ucp_context_t *context)
+{
+    unsigned best = UCP_TL_MAX;
+    unsigned i;
+
+    for (i = 0; i < context->num_tls; ++i) {
+        if ((context->tls[i].tl->md.alloc != NULL) &&
+            ((best == UCP_TL_MAX) || (context->tls[best].tl->kind == UCT_TL_KIND_SELF))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
+{
+    unsigned how = (flags & UCP_MEM_MAP_FIXED) ? UCT_MEM_ALLOC_FIXED : 0;
+    unsigned i   = ucp_mem_allocator(mem->context);
+    ucs_status_t status;
+
+    if (i == UCP_TL_MAX) {
+        ucs_error("ucp_mem_map: no transport in use allocates memory");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    status = mem->context->tls[i].tl->md.alloc(mem->context->tls[i].md, mem->address, mem->length,
+                                               how, &mem->tls[i]);
+    if (status == UCS_OK) {
+        mem->address = mem->tls[i]->address;
+    }
+    return status;
+}
+
+/* With every transport that wants it and is not the one that allocated. */
+static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    for (i = 0; (i < mem->context->num_tls) && (status == UCS_OK); ++i) {
+        /* The way to oneself needs none: the table has all that it looks at. */
+        if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL) &&
+            (mem->context->tls[i].tl->kind != UCT_TL_KIND_SELF)) {
+            status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
+                                                     mem->length, &mem->tls[i]);
+        }
+    }
+    return status;
+}
+
+static ucs_status_t ucp_mem_check_params(const ucp_mem_map_params_t *params, const void *address,
+                                         size_t length, unsigned flags)
+{
+    ucs_memory_type_t type = (params->field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) ?
+                             params->memory_type : UCS_MEMORY_TYPE_UNKNOWN;
+
+    if (params->field_mask & UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (!(params->field_mask & UCP_MEM_MAP_PARAM_FIELD_LENGTH)) {
+        ucs_error("ucp_mem_map: the length is not set");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (!(flags & UCP_MEM_MAP_ALLOCATE)) {
+        return ((flags & UCP_MEM_MAP_FIXED) || ((address == NULL) && (length > 0)) ||
+                (length > UINTPTR_MAX - (uintptr_t)address)) ? UCS_ERR_INVALID_PARAM : UCS_OK;
+    }
+    if ((flags & UCP_MEM_MAP_FIXED) &&
+        ((address == NULL) || ((uintptr_t)address % ucs_sys_page_size() != 0))) {
+        ucs_error("ucp_mem_map: memory cannot be placed at %p", address);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    /* Kinds below 5 mean the same in the headers of all versions. */
+    return ((type > UCS_MEMORY_TYPE_HOST) && (type <= UCS_MEMORY_TYPE_ROCM_MANAGED)) ?
+           UCS_ERR_UNSUPPORTED : UCS_OK;
+}
+
+ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params,
+                         ucp_mem_h *memh_p)
+{
+    uint64_t mask       = params->field_mask;
+    void *address       = (mask & UCP_MEM_MAP_PARAM_FIELD_ADDRESS) ? params->address : NULL;
+    size_t length       = (mask & UCP_MEM_MAP_PARAM_FIELD_LENGTH) ? params->length : 0;
+    unsigned flags      = (mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) ? params->flags : 0;
+    ucs_status_t status = ucp_mem_check_params(params, address, length, flags);
+    ucp_mem_t *mem;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    mem = ucs_sys_calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    mem->context = context;
+    mem->address = address;
+    mem->length  = length;
+    if (length > 0) {
+        status = (flags & UCP_MEM_MAP_ALLOCATE) ? ucp_mem_allocate(mem, flags) : UCS_OK;
+        status = (status == UCS_OK) ? ucp_mem_register(mem) : status;
+    }
+    if (status == UCS_OK) {
+        pthread_rwlock_wrlock(&context->mem_lock);
+        status = ucs_ptr_map_put(&context->mems, mem, &mem->id);
+        pthread_rwlock_unlock(&context->mem_lock);
+    }
+    if (status != UCS_OK) {
+        ucp_mem_free(mem);
+        return status;
+    }
+    *memh_p = mem;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+{
+    if (memh->context != context) {
+        ucs_error("ucp_mem_unmap: the memory belongs to another context");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    pthread_rwlock_wrlock(&context->mem_lock);
+    ucs_ptr_map_del(&context->mems, memh->id);
+    pthread_rwlock_unlock(&context->mem_lock);
+    ucp_mem_free(memh);
+    return UCS_OK;
+}
+
+ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
+{
+    if (attr->field_mask & UCP_MEM_ATTR_FIELD_ADDRESS) {
+        attr->address = memh->address;
+    }
+    if (attr->field_mask & UCP_MEM_ATTR_FIELD_LENGTH) {
+        attr->length = memh->length;
+    }
+    if (attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) {
+        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_mem_advise(ucp_context_h context, ucp_mem_h memh, ucp_mem_advise_params_t *params)
+{
+    const uint64_t all = UCP_MEM_ADVISE_PARAM_FIELD_ADDRESS | UCP_MEM_ADVISE_PARAM_FIELD_LENGTH |
+                         UCP_MEM_ADVISE_PARAM_FIELD_ADVICE;
+    uintptr_t start;
+
+    if (((params->field_mask & all) != all) || (memh->context != context) ||
+        !ucp_mem_covers(memh, (uintptr_t)params->address, params->length) ||
+        (params->advice > UCP_MADV_WILLNEED)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    start = ucs_align_down((uintptr_t)params->address, ucs_sys_page_size());
+    if (params->length > 0) { /* an advice: whether the system takes it does not matter */
+        (void)ucs_sys_madvise((void *)start,
+                              params->length + ((uintptr_t)params->address - start),
+                              (params->advice == UCP_MADV_WILLNEED) ? MADV_WILLNEED : MADV_NORMAL);
+    }
+    return UCS_OK;
+}
+
+void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *stream)
+{
+    static const ucs_config_row_t row = {.name = "size", .type = &ucs_config_type_memunits};
+    ucp_mem_map_params_t params       = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+        .flags      = UCP_MEM_MAP_ALLOCATE
+    };
+    ucs_status_t status;
+    ucp_mem_h mem;
+
+    status = row.type->parse(mem_size, &params.length, &row);
+    status = (status == UCS_OK) ? ucp_mem_map(context, &params, &mem) : status;
+    if (status != UCS_OK) {
+        fprintf(stream, "# %s bytes cannot be allocated: %s\n", mem_size,
+                ucs_status_string(status));
+        return;
+    }
+    fprintf(stream, "#\n# UCP memory\n#\n#   allocated %zu bytes at %p%s%s\n#\n", mem->length,
+            mem->address, (mem->length > 0) ? " using " : "",
+            (mem->length > 0) ? context->tls[ucp_mem_allocator(context)].tl->name : "");
+    ucp_mem_unmap(context, mem);
+}

@@ -1,0 +1,511 @@
+/* Halyard: puts and gets, and what atomics share with them: the side that asks.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/mem.h>
+#include <ucp/dt/dt.h>
+#include <ucp/ops/rma.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_RMA_CHUNK ((size_t)512 * 1024) /* bytes that one turn copies */
+
+/* Source and destination may be the same memory. */
+UCS_INLINE void ucp_rma_copy(void *dest, const void *src, size_t length)
+{
+    if (ucs_likely(length <= 16)) {
+        ucp_copy(dest, src, length);
+    } else {
+        memmove(dest, src, length);
+    }
+}
+
+/* ---- fence ---- */
+
+/* Number of the oldest put, get or atomic to the peer in flight. */
+static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
+{
+    uint64_t sn = UINT64_MAX;
+    const ucp_request_t *req;
+    const ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(req, &ep->requests, list) {
+            if (ucp_request_is_rma(req)) {
+                sn = ucs_min(sn, req->send.sn);
+                break; /* they are in order */
+            }
+        }
+    }
+    return sn;
+}
+
+/* Those that nothing before their fence holds back any more go on from progress. */
+static UCS_NOINLINE void ucp_rma_release_fenced(ucp_peer_t *peer)
+{
+    uint64_t oldest = ucp_rma_oldest(peer);
+    ucp_request_t *req;
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(req, &ep->requests, list) {
+            if (ucp_request_is_rma(req) && (req->send.step == UCP_SEND_FENCED) &&
+                (req->send.fence_sn <= oldest) && !(req->held & UCP_REQUEST_HOLDS_WORK)) {
+                ucp_request_add_work(req);
+            }
+        }
+    }
+}
+
+void ucp_rma_ended(ucp_request_t *req)
+{
+    ucp_peer_t *peer = req->send.peer;
+
+    ucp_rma_gate_add(peer, -1);
+    if (req->send.step == UCP_SEND_FENCED) {
+        --peer->num_fenced;
+    }
+    if (ucs_unlikely(peer->num_fenced > 0)) {
+        ucp_rma_release_fenced(peer);
+    }
+}
+
+ucs_status_t ucp_worker_fence(ucp_worker_h worker)
+{
+    ucp_worker_lock(worker);
+    /* The exchange also orders the loads and stores of the direct way around it. */
+    (void)ucs_atomic_exchange(&worker->fence_sn, worker->send_sn);
+    ucp_worker_unlock(worker);
+    return UCS_OK;
+}
+
+/* ---- messages ---- */
+
+typedef struct {
+    ucp_request_t *req;
+    size_t         length; /* bytes of payload that were packed */
+} ucp_rma_piece_t;
+
+static size_t ucp_rma_pack_put(void *dest, void *arg, size_t max)
+{
+    ucp_rma_piece_t *piece = arg;
+    ucp_request_t *req     = piece->req;
+    ucp_wire_put_t head    = {
+        .mem_id    = req->send.recv_id,
+        .address   = req->send.remote_addr + req->send.offset,
+        .worker_id = ucp_uid_id(req->worker->uid)
+    };
+
+    piece->length = ucp_dt_pack(req, req->send.offset, (char *)dest + sizeof(head),
+                                max - sizeof(head));
+    if ((req->send.offset + piece->length == req->length) || (piece->length == 0)) {
+        head.request_id = req->send.id;
+    }
+    memcpy(dest, &head, sizeof(head));
+    return sizeof(head) + piece->length;
+}
+
+static ucs_status_t ucp_rma_send_put(ucp_request_t *req, uct_ep_t *lane)
+{
+    ucp_rma_piece_t piece = {req, 0};
+    ucs_status_t status;
+    size_t sent;
+
+    do {
+        status = lane->ops->am_bcopy(lane, UCP_WIRE_PUT, ucp_rma_pack_put, &piece, &sent);
+        if (status != UCS_OK) {
+            return status;
+        }
+        req->send.offset += piece.length;
+    } while ((req->send.offset < req->length) && (piece.length > 0));
+    return UCS_OK;
+}
+
+static ucs_status_t ucp_rma_send_get(ucp_request_t *req, uct_ep_t *lane)
+{
+    ucp_wire_get_t get = {
+        .mem_id     = req->send.recv_id,
+        .address    = req->send.remote_addr + req->send.offset,
+        .length     = req->length - req->send.offset,
+        .worker_id  = ucp_uid_id(req->worker->uid),
+        .request_id = req->send.id
+    };
+    uct_iov_t iov = {&get, sizeof(get), NULL};
+
+    return lane->ops->am_short_iov(lane, UCP_WIRE_GET, &iov, 1);
+}
+
+static ucs_status_t ucp_rma_send_atomic(ucp_request_t *req, uct_ep_t *lane)
+{
+    ucp_wire_atomic_t atomic = {
+        .mem_id     = req->send.recv_id,
+        .address    = req->send.remote_addr,
+        .worker_id  = ucp_uid_id(req->worker->uid),
+        .request_id = req->send.id,
+        .value      = req->send.atomic.value,
+        .compare    = req->send.atomic.compare,
+        .op         = (uint32_t)req->send.atomic.op,
+        .size       = (uint32_t)req->length
+    };
+    uct_iov_t iov = {&atomic, sizeof(atomic), NULL};
+
+    return lane->ops->am_short_iov(lane, UCP_WIRE_ATOMIC, &iov, 1);
+}
+
+ucs_status_t ucp_rma_send(ucp_request_t *req)
+{
+    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status = ucp_peer_send_hello(req->send.peer); /* it must know whom to answer */
+
+    if (status == UCS_OK) {
+        status = (req->kind == UCP_REQUEST_PUT) ? ucp_rma_send_put(req, lane) :
+                 (req->kind == UCP_REQUEST_GET) ? ucp_rma_send_get(req, lane) :
+                                                  ucp_rma_send_atomic(req, lane);
+    }
+    if (status == UCS_OK) {
+        req->send.step = UCP_SEND_WAIT;
+    }
+    return status;
+}
+
+static void ucp_rma_start_messages(ucp_request_t *req)
+{
+    req->send.step = UCP_SEND_DATA;
+    if (uct_ep_has_pending(req->send.peer->lanes[UCP_LANE_AM]) || (ucp_rma_send(req) != UCS_OK)) {
+        ucp_send_queue(req); /* an error too is met again there, outside of the posting call */
+    }
+}
+
+/* ---- copies ---- */
+
+static int ucp_rma_can_copy(ucp_request_t *req)
+{
+    return (req->kind != UCP_REQUEST_ATOMIC) && ucp_dt_is_contig(req->datatype) &&
+           ucp_peer_can_copy(req->send.peer);
+}
+
+/* The next part through the COPY lane. UCS_ERR_UNSUPPORTED: messages are to do the rest. */
+static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
+{
+    uct_ep_t *lane  = req->send.peer->lanes[UCP_LANE_COPY];
+    size_t length   = ucs_min(req->length - req->send.offset, UCP_RMA_CHUNK);
+    uct_iov_t iov   = {(char *)req->buffer + req->send.offset, length, NULL};
+    uint64_t remote = req->send.remote_addr + req->send.offset;
+    ucs_status_t status;
+
+    status = (req->kind == UCP_REQUEST_PUT) ?
+             lane->ops->put_zcopy(lane, &iov, 1, remote, NULL, NULL) :
+             lane->ops->get_zcopy(lane, &iov, 1, remote, NULL, NULL);
+    if (status == UCS_OK) {
+        req->send.offset += length;
+    } else if (status != UCS_ERR_NO_RESOURCE) {
+        if (status != UCS_ERR_INVALID_ADDR) { /* that is said of this memory only */
+            ucp_peer_copy_failed(req->send.peer, status);
+        }
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return (req->send.offset == req->length) ? UCS_OK : UCS_INPROGRESS;
+}
+
+void ucp_rma_work(ucp_request_t *req)
+{
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+
+    if (req->send.step == UCP_SEND_DONE) {
+        ucp_request_complete(req, UCS_OK);
+        return;
+    }
+    if (req->send.step == UCP_SEND_FENCED) {
+        --req->send.peer->num_fenced;
+        req->send.step = UCP_SEND_PUT;
+    }
+    if (ucp_rma_can_copy(req)) {
+        status = ucp_rma_copy_part(req);
+    }
+    if (status == UCS_INPROGRESS) {
+        ucp_request_add_work(req);
+    } else if (status == UCS_OK) {
+        ucp_request_complete(req, UCS_OK);
+    } else {
+        ucp_rma_start_messages(req);
+    }
+}
+
+/* ---- posting ---- */
+
+/* All of it on mapped memory. */
+static ucs_status_t ucp_rma_direct(ucp_request_t *req, char *ptr)
+{
+    size_t offset = 0;
+    size_t part;
+    uint64_t old;
+    ucs_status_t status;
+
+    switch (req->kind) {
+    case UCP_REQUEST_ATOMIC:
+        status = uct_atomic_apply(ptr, req->send.atomic.op, (unsigned)req->length,
+                                  req->send.atomic.value, req->send.atomic.compare, &old);
+        if ((status == UCS_OK) && (req->buffer != NULL)) {
+            memcpy(req->buffer, &old, req->length);
+        }
+        return status;
+    case UCP_REQUEST_GET:
+        if (ucp_dt_is_contig(req->datatype)) {
+            ucp_rma_copy(req->buffer, ptr, req->length);
+            return UCS_OK;
+        }
+        return ucp_dt_unpack(req, 0, ptr, req->length);
+    default:
+        if (ucp_dt_is_contig(req->datatype)) {
+            ucp_rma_copy(ptr, req->buffer, req->length);
+            return UCS_OK;
+        }
+        do {
+            part    = ucp_dt_pack(req, offset, ptr + offset, req->length - offset);
+            offset += part;
+        } while ((part > 0) && (offset < req->length));
+        return UCS_OK;
+    }
+}
+
+static ucs_status_t ucp_rma_check(const ucp_request_t *req, const ucp_rkey_t *rkey,
+                                  uint64_t remote_addr, const ucp_request_param_t *param)
+{
+    const ucp_mem_t *mem = (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL;
+
+    if (!ucp_rkey_covers(rkey, remote_addr, req->length)) {
+        ucs_debug("%zu bytes at 0x%lx are not inside the remote key", req->length,
+                  (unsigned long)remote_addr);
+        return UCS_ERR_OUT_OF_RANGE;
+    }
+    if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC) && ucp_dt_is_contig(req->datatype) &&
+        ((mem->context != req->worker->context) ||
+         !ucp_mem_covers(mem, (uintptr_t)req->buffer, req->length))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+/* What can be done inside the call. UCS_INPROGRESS: something is left. */
+static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rkey_class_t kind,
+                                    int is_fenced)
+{
+    void *ptr;
+
+    if (req->length == 0) {
+        return UCS_OK;
+    }
+    if (is_fenced) {
+        return UCS_INPROGRESS;
+    }
+    ucp_rkey_map(rkey);
+    ptr = ucp_rkey_local(rkey, kind, req->send.remote_addr, req->length);
+    if (ptr != NULL) {
+        return ucp_rma_direct(req, ptr);
+    }
+    if ((req->length <= UCP_RMA_CHUNK) && ucp_rma_can_copy(req) &&
+        (ucp_rma_copy_part(req) == UCS_OK)) {
+        return UCS_OK;
+    }
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, int is_fenced, int is_done)
+{
+    ucp_peer_t *peer    = req->send.peer;
+    ucs_status_t status = UCS_OK;
+
+    if (!is_done) {
+        status = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
+    }
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+    ucp_ep_track(req->send.ep, req);
+    ucp_rma_gate_add(peer, 1);
+    if (is_done) {
+        req->send.step = UCP_SEND_DONE;
+        ucp_request_add_work(req);
+        return ucp_request_handle(req);
+    }
+    req->held |= UCP_REQUEST_HOLDS_ID;
+    if (is_fenced) {
+        req->send.step     = UCP_SEND_FENCED;
+        req->send.fence_sn = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
+        ++peer->num_fenced;
+    } else if (ucp_rma_can_copy(req)) {
+        req->send.step = UCP_SEND_PUT;
+        ucp_request_add_work(req);
+    } else {
+        ucp_rma_start_messages(req);
+    }
+    return ucp_request_handle(req);
+}
+
+static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer,
+                                            size_t count, uint64_t remote_addr, ucp_rkey_t *rkey,
+                                            const ucp_request_param_t *param, const ucp_amo_t *amo)
+{
+    ucp_worker_t *worker       = ep->worker;
+    uint32_t mask              = param->op_attr_mask;
+    ucp_datatype_t datatype    = (amo != NULL) ? ucp_dt_make_contig(1) : ucp_dt_of(param);
+    ucp_rkey_class_t key_class = (amo == NULL) ? UCP_RKEY_RMA :
+                                 (count == 8)  ? UCP_RKEY_AMO64 : UCP_RKEY_AMO32;
+    ucs_status_t status;
+    ucp_request_t *req;
+    int is_fenced;
+
+    if (ep->peer->status != UCS_OK) {
+        return UCS_STATUS_PTR(ep->peer->status);
+    }
+    if (!(worker->context->features & ucp_rkey_features[key_class])) {
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    }
+    req = ucp_request_get(worker, param, kind);
+    if (req == NULL) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    req->info.sender_tag  = 0;
+    req->info.length      = 0;
+    req->send.ep          = ep;
+    req->send.peer        = ep->peer;
+    req->send.recv_id     = rkey->mem_id;
+    req->send.remote_addr = remote_addr;
+    req->send.offset      = 0;
+    if (amo != NULL) {
+        req->send.atomic.value   = amo->value;
+        req->send.atomic.compare = amo->compare;
+        req->send.atomic.op      = amo->op;
+    }
+    is_fenced = !ucp_rma_is_open(ep) &&
+                (ucp_rma_oldest(ep->peer) <
+                 atomic_load_explicit(&worker->fence_sn, memory_order_relaxed));
+
+    status = ucp_dt_start(req, buffer, count, datatype, kind == UCP_REQUEST_PUT);
+    if ((status == UCS_OK) && (req->length > 0)) {
+        status = ucp_rma_check(req, rkey, remote_addr, param);
+    }
+    if (status == UCS_OK) {
+        status = ucp_rma_attempt(req, rkey, key_class, is_fenced);
+    }
+    if ((status == UCS_INPROGRESS) && (mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) {
+        status = UCS_ERR_NO_RESOURCE;
+    }
+    if (UCS_STATUS_IS_ERR(status) ||
+        ((status == UCS_OK) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL))) {
+        return ucp_request_end_immediately(req, status);
+    }
+    return ucp_rma_leave_in_flight(req, is_fenced, status == UCS_OK);
+}
+
+ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
+                              uint64_t remote_addr, ucp_rkey_t *rkey,
+                              const ucp_request_param_t *param, const ucp_amo_t *amo)
+{
+    ucp_worker_t *worker = ep->worker;
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(worker);
+    ptr = ucp_rma_post_locked(ep, kind, buffer, count, remote_addr, rkey, param, amo);
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+/* ---- public ---- */
+
+UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, size_t count,
+                                        uint64_t remote_addr, ucp_rkey_t *rkey,
+                                        const ucp_request_param_t *param)
+{
+    void *ptr;
+
+    if (ucs_likely(!(param->op_attr_mask & (UCP_RMA_SLOW_MASK | UCP_OP_ATTR_FIELD_DATATYPE))) &&
+        ucs_likely(ucp_rma_is_open(ep))) {
+        ptr = ucp_rkey_local(rkey, UCP_RKEY_RMA, remote_addr, count);
+        if (ucs_likely(ptr != NULL)) {
+            ucp_rma_copy(is_put ? ptr : buffer, is_put ? buffer : ptr, count);
+            return NULL;
+        }
+    }
+    return ucp_rma_post(ep, is_put ? UCP_REQUEST_PUT : UCP_REQUEST_GET, buffer, count, remote_addr,
+                        rkey, param, NULL);
+}
+
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t *param)
+{
+    return ucp_rma_nbx(ep, 1, (void *)buffer, count, remote_addr, rkey, param);
+}
+
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t *param)
+{
+    return ucp_rma_nbx(ep, 0, buffer, count, remote_addr, rkey, param);
+}
+
+ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
+                                 .cb.send      = (ucp_send_nbx_callback_t)(void *)cb};
+
+    return ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
+}
+
+ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
+                                 .cb.send      = (ucp_send_nbx_callback_t)(void *)cb};
+
+    return ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param);
+}
+
+/* Without a request: a flush ends it. */
+static ucs_status_t ucp_rma_forget(ucs_status_ptr_t ptr)
+{
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        return UCS_PTR_RAW_STATUS(ptr);
+    }
+    ucp_request_free(ptr);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey)
+{
+    ucp_request_param_t param = {0};
+
+    return ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param));
+}
+
+ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey)
+{
+    ucp_request_param_t param = {0};
+
+    return ucp_rma_forget(ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param));
+}
+
+ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey)
+{
+    ucp_request_param_t param = {0};
+
+    return ucp_request_wait(ep->worker,
+                            ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param));
+}
+
+ucs_status_t ucp_get(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey)
+{
+    ucp_request_param_t param = {0};
+
+    return ucp_request_wait(ep->worker,
+                            ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param));
+}

@@ -1,0 +1,69 @@
+/* Halyard: puts, gets and atomics.
+ *
+ * The way is chosen by the remote key: memory that is mapped here is loaded and stored inside the
+ * call (ucp_rkey_local), without a request. Other memory is copied through the peer's COPY lane, a
+ * part a turn; where that is refused, and for atomics, messages ask the peer, which looks the
+ * memory up in its table (ops/rma_target.c). Atomics are instructions of the processor on either
+ * side, so they agree whichever way they come.
+ *
+ * States of a request (ucp_send_step_t): FENCED (waits for those posted before a fence) -> PUT
+ * (copies, either direction) -> DATA (its messages wait for resources) -> WAIT (for the answer).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_OPS_RMA_H
+#define UCP_OPS_RMA_H
+
+#include <ucp/core/ep.h>
+#include <ucp/core/rkey.h>
+#include <ucp/wire/wire.h>
+
+/* What the direct way does not look at. */
+#define UCP_RMA_SLOW_MASK (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_MEMH | \
+                           UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
+
+typedef struct {
+    uint64_t value, compare;
+    int      op; /* uct_atomic_op_t */
+} ucp_amo_t;
+
+/* True if nothing in flight, no fence and no failure can stand in the way of the direct way. */
+UCS_INLINE int ucp_rma_is_open(const ucp_ep_t *ep)
+{
+    return atomic_load_explicit(&ep->peer->rma_gate, memory_order_relaxed) == 0;
+}
+
+/* Opens (negative) or closes the gate by so much; with the worker's lock. */
+UCS_INLINE void ucp_rma_gate_add(ucp_peer_t *peer, int num)
+{
+    atomic_store_explicit(&peer->rma_gate,
+                          atomic_load_explicit(&peer->rma_gate, memory_order_relaxed) +
+                          (unsigned)num, memory_order_relaxed);
+}
+
+/* Any operation, by whatever way. count: elements; of an atomic (amo not NULL) its size, buffer
+ * then gets the result where not NULL. Takes the lock. Returns what the public call returns. */
+ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
+                              uint64_t remote_addr, ucp_rkey_t *rkey,
+                              const ucp_request_param_t *param, const ucp_amo_t *amo);
+
+/* Sends the messages of a request (step DATA). UCS_ERR_NO_RESOURCE: try again. */
+ucs_status_t ucp_rma_send(ucp_request_t *req);
+
+/* One step of a request on the list of work. */
+void ucp_rma_work(ucp_request_t *req);
+
+/* A tracked request has ended: off the peer's books, and on with those behind a fence. */
+void ucp_rma_ended(ucp_request_t *req);
+
+/* Sends pieces of what a GET asked for, and advances it. UCS_ERR_NO_RESOURCE: try again. */
+ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get);
+
+/* Handlers of the messages. */
+void ucp_rma_put_handle(void *worker, const void *data, size_t length);
+void ucp_rma_get_handle(void *worker, const void *data, size_t length);
+void ucp_rma_get_data_handle(void *worker, const void *data, size_t length);
+void ucp_rma_atomic_handle(void *worker, const void *data, size_t length);
+void ucp_rma_end_handle(void *worker, const void *data, size_t length);
+
+#endif

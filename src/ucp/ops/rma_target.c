@@ -1,0 +1,220 @@
+/* Halyard: puts, gets and atomics by messages: the side that owns the memory, and the answers.
+ *
+ * Whatever a message says is looked up in the table of registered memory before a byte is touched.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/mem.h>
+#include <ucp/dt/dt.h>
+#include <ucp/ops/rma.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+/* The asker, or NULL: dropped. */
+static ucp_peer_t *ucp_rma_find_peer(ucp_worker_t *worker, uint64_t worker_id, unsigned id)
+{
+    ucp_peer_t *peer = ucp_peer_find(worker, worker_id);
+
+    if (peer == NULL) {
+        ucs_warn("peer 0x%lx sent a %s without a HELLO before: dropped", (unsigned long)worker_id,
+                 ucp_wire_table[id].name);
+    }
+    return peer;
+}
+
+static int ucp_rma_length_ok(unsigned id, size_t length)
+{
+    if (ucp_wire_length_ok(id, length)) {
+        return 1;
+    }
+    ucs_warn("peer sent a %s of %zu bytes: dropped", ucp_wire_table[id].name, length);
+    return 0;
+}
+
+static ucs_status_t ucp_rma_refuse(uint64_t address, size_t length)
+{
+    ucs_diag("a peer asked for %zu bytes at 0x%lx, which are not registered", length,
+             (unsigned long)address);
+    return UCS_ERR_INVALID_ADDR;
+}
+
+static void ucp_rma_send_end(ucp_peer_t *peer, uint64_t request_id, uint64_t value,
+                             ucs_status_t status)
+{
+    ucp_wire_rma_end_t end = {.request_id = request_id, .value = value, .status = status};
+
+    ucp_peer_send_control(peer, UCP_WIRE_RMA_END, &end, sizeof(end));
+}
+
+/* ---- requests of peers ---- */
+
+void ucp_rma_put_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucs_status_t status  = UCS_OK;
+    ucp_wire_put_t put;
+    ucp_peer_t *peer;
+
+    if (!ucp_rma_length_ok(UCP_WIRE_PUT, length)) {
+        return;
+    }
+    memcpy(&put, data, sizeof(put));
+    length -= sizeof(put);
+    peer    = ucp_rma_find_peer(worker, put.worker_id, UCP_WIRE_PUT);
+    if (peer == NULL) {
+        return;
+    }
+    if (ucp_mem_hold(worker->context, put.mem_id, put.address, length)) {
+        ucp_copy((void *)(uintptr_t)put.address, (const char *)data + sizeof(put), length);
+        ucp_mem_drop(worker->context);
+    } else {
+        status = ucp_rma_refuse(put.address, length);
+    }
+    if (put.request_id != 0) {
+        ucp_rma_send_end(peer, put.request_id, 0, status);
+    }
+}
+
+void ucp_rma_get_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_get_t get;
+    ucp_peer_t *peer;
+
+    if (!ucp_rma_length_ok(UCP_WIRE_GET, length)) {
+        return;
+    }
+    memcpy(&get, data, sizeof(get));
+    peer = ucp_rma_find_peer(arg, get.worker_id, UCP_WIRE_GET);
+    if (peer != NULL) {
+        ucp_peer_send_control(peer, UCP_WIRE_GET_DATA, &get, sizeof(get));
+    }
+}
+
+ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
+{
+    ucp_context_t *context = peer->worker->context;
+    uct_ep_t *lane         = peer->lanes[UCP_LANE_AM];
+    size_t piece_max       = peer->proto->lanes.am.max - sizeof(ucp_wire_get_data_t);
+    ucs_status_t status    = UCS_OK;
+    ucp_wire_rma_end_t end = {.request_id = get->request_id};
+    ucp_wire_get_data_t head;
+    uct_iov_t iov[2];
+
+    while ((get->length > 0) && (status == UCS_OK)) {
+        head   = (ucp_wire_get_data_t){get->request_id, get->address};
+        iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
+        iov[1] = (uct_iov_t){(void *)(uintptr_t)get->address, ucs_min(get->length, piece_max),
+                             NULL};
+        if (!ucp_mem_hold(context, get->mem_id, get->address, iov[1].length)) {
+            end.status = ucp_rma_refuse(get->address, iov[1].length);
+            iov[0]     = (uct_iov_t){&end, sizeof(end), NULL};
+            return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
+        }
+        status = lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
+        ucp_mem_drop(context);
+        if (status == UCS_OK) {
+            get->address += iov[1].length;
+            get->length  -= iov[1].length;
+        }
+    }
+    return status;
+}
+
+void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    uint64_t old         = 0;
+    ucp_wire_atomic_t atomic;
+    ucs_status_t status;
+    ucp_peer_t *peer;
+
+    if (!ucp_rma_length_ok(UCP_WIRE_ATOMIC, length)) {
+        return;
+    }
+    memcpy(&atomic, data, sizeof(atomic));
+    peer = ucp_rma_find_peer(worker, atomic.worker_id, UCP_WIRE_ATOMIC);
+    if (peer == NULL) {
+        return;
+    }
+    if (ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size)) {
+        /* checks operation, size and alignment */
+        status = uct_atomic_apply((void *)(uintptr_t)atomic.address, (int)atomic.op, atomic.size,
+                                  atomic.value, atomic.compare, &old);
+        ucp_mem_drop(worker->context);
+    } else {
+        status = ucp_rma_refuse(atomic.address, atomic.size);
+    }
+    ucp_rma_send_end(peer, atomic.request_id, old, status);
+}
+
+/* ---- answers ---- */
+
+/* The request that waits for an answer, or NULL: dropped. */
+static ucp_request_t *ucp_rma_find_request(ucp_worker_t *worker, uint64_t id)
+{
+    ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
+
+    if ((req == NULL) || !ucp_request_is_rma(req) || (req->send.step != UCP_SEND_WAIT)) {
+        ucs_debug("answer for a put, get or atomic that has ended: dropped");
+        return NULL;
+    }
+    return req;
+}
+
+void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_get_data_t head;
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    if (!ucp_rma_length_ok(UCP_WIRE_GET_DATA, length)) {
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    length -= sizeof(head);
+    req     = ucp_rma_find_request(arg, head.request_id);
+    if (req == NULL) {
+        return;
+    }
+    if ((req->kind != UCP_REQUEST_GET) ||
+        (head.address != req->send.remote_addr + req->send.offset) ||
+        (length > req->length - req->send.offset)) {
+        ucs_warn("peer sent a GET_DATA that does not suit the get: dropped");
+        return;
+    }
+    status = ucp_dt_unpack(req, req->send.offset, (const char *)data + sizeof(head), length);
+    req->send.offset += length;
+    if ((status != UCS_OK) || (req->send.offset == req->length)) {
+        ucp_request_complete(req, status);
+    }
+}
+
+void ucp_rma_end_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_rma_end_t end;
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    if (!ucp_rma_length_ok(UCP_WIRE_RMA_END, length)) {
+        return;
+    }
+    memcpy(&end, data, sizeof(end));
+    req = ucp_rma_find_request(arg, end.request_id);
+    if (req == NULL) {
+        return;
+    }
+    status = ((end.status < 0) && (end.status > UCS_ERR_LAST)) ? (ucs_status_t)end.status : UCS_OK;
+    if ((req->kind == UCP_REQUEST_GET) && (status == UCS_OK)) {
+        ucs_warn("peer ended a get without its data: dropped");
+        return;
+    }
+    if ((req->kind == UCP_REQUEST_ATOMIC) && (status == UCS_OK) && (req->buffer != NULL)) {
+        memcpy(req->buffer, &end.value, req->length);
+    }
+    ucp_request_complete(req, status);
+}
