@@ -15,18 +15,6 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-/* The asker, or NULL: dropped. */
-static ucp_peer_t *ucp_rma_find_peer(ucp_worker_t *worker, uint64_t worker_id, unsigned id)
-{
-    ucp_peer_t *peer = ucp_peer_find(worker, worker_id);
-
-    if (peer == NULL) {
-        ucs_warn("peer 0x%lx sent a %s without a HELLO before: dropped", (unsigned long)worker_id,
-                 ucp_wire_table[id].name);
-    }
-    return peer;
-}
-
 static int ucp_rma_length_ok(unsigned id, size_t length)
 {
     if (ucp_wire_length_ok(id, length)) {
@@ -65,7 +53,7 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     }
     memcpy(&put, data, sizeof(put));
     length -= sizeof(put);
-    peer    = ucp_rma_find_peer(worker, put.worker_id, UCP_WIRE_PUT);
+    peer    = ucp_peer_of_sender(worker, put.worker_id, "PUT");
     if (peer == NULL) {
         return;
     }
@@ -89,7 +77,7 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
         return;
     }
     memcpy(&get, data, sizeof(get));
-    peer = ucp_rma_find_peer(arg, get.worker_id, UCP_WIRE_GET);
+    peer = ucp_peer_of_sender(arg, get.worker_id, "GET");
     if (peer != NULL) {
         ucp_peer_send_control(peer, UCP_WIRE_GET_DATA, &get, sizeof(get));
     }
@@ -137,7 +125,7 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
         return;
     }
     memcpy(&atomic, data, sizeof(atomic));
-    peer = ucp_rma_find_peer(worker, atomic.worker_id, UCP_WIRE_ATOMIC);
+    peer = ucp_peer_of_sender(worker, atomic.worker_id, "ATOMIC");
     if (peer == NULL) {
         return;
     }
@@ -159,7 +147,8 @@ static ucp_request_t *ucp_rma_find_request(ucp_worker_t *worker, uint64_t id)
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
-    if ((req == NULL) || !ucp_request_is_rma(req) || (req->send.step != UCP_SEND_WAIT)) {
+    if ((req == NULL) || !ucp_request_is_rma(req) || (req->send.step != UCP_SEND_WAIT) ||
+        !ucp_peer_is_sender(req->send.peer)) {
         ucs_debug("answer for a put, get or atomic that has ended: dropped");
         return NULL;
     }
@@ -208,7 +197,7 @@ void ucp_rma_end_handle(void *arg, const void *data, size_t length)
     if (req == NULL) {
         return;
     }
-    status = ((end.status < 0) && (end.status > UCS_ERR_LAST)) ? (ucs_status_t)end.status : UCS_OK;
+    status = ucp_wire_status(end.status, UCS_OK);
     if ((req->kind == UCP_REQUEST_GET) && (status == UCS_OK)) {
         ucs_warn("peer ended a get without its data: dropped");
         return;
