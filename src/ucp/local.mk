@@ -13,6 +13,7 @@ libucp_sources = \
 	src/ucp/core/context.c \
 	src/ucp/core/ep.c \
 	src/ucp/core/flush.c \
+	src/ucp/core/listener.c \
 	src/ucp/core/mem.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
@@ -33,8 +34,10 @@ libucp_sources = \
 	src/ucp/protos/rndv_send.c \
 	src/ucp/wire/address.c \
 	src/ucp/wire/wire.c \
+	src/ucp/wireup/conn.c \
 	src/ucp/wireup/hello.c \
-	src/ucp/wireup/lanes.c
+	src/ucp/wireup/lanes.c \
+	src/ucp/wireup/sockets.c
 
 noinst_LTLIBRARIES += libucp_core.la
 libucp_core_la_SOURCES = $(libucp_sources)

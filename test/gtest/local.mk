@@ -28,12 +28,16 @@ gtest_sources = \
 	test/gtest/mp/test_unexpected.cc \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
+	test/gtest/ucp/server.h \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_failure.cc \
 	test/gtest/ucp/remote.cc \
 	test/gtest/ucp/remote.h \
+	test/gtest/ucp/test_listener.cc \
+	test/gtest/ucp/test_listener_failure.cc \
+	test/gtest/ucp/test_listener_hostile.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \

@@ -35,4 +35,10 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("TM_BUCKETS", uint, tm_buckets, "1024",
             "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,
             .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),
+    UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
+            "How long a client waits for a server to accept it, and a server for a client to say "
+            "what it wants."),
+    UCP_ROW("CM_REUSEADDR", bool, reuse_addr, "n",
+            "Let several sockets of this user share an address, as a client that connects from its "
+            "own listener's."),
     UCS_CONFIG_ROW_END};

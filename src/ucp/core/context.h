@@ -25,6 +25,8 @@ typedef struct {
     unsigned                rndv_scheme;      /* ucp_rndv_scheme_t */
     int                     proto_info;
     unsigned                tm_buckets;
+    uint64_t                connect_timeout_ns;
+    int                     reuse_addr;
 } ucp_options_t;
 
 typedef enum {

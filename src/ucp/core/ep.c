@@ -10,6 +10,7 @@
 #include <ucp/core/flush.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
+#include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
@@ -54,13 +55,38 @@ static void ucp_ep_unqueue_cb(uct_pending_t *pending, void *arg)
     uct_ep_pending_add(ep->am, pending);
 }
 
+void ucp_ep_unqueue(ucp_ep_t *ep)
+{
+    if (uct_ep_has_pending(ep->am)) {
+        uct_ep_pending_purge(ep->am, ucp_ep_unqueue_cb, ep);
+    }
+}
+
+void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
+{
+    const ucp_proto_range_t *first = &peer->proto->send[0];
+    size_t limit = ucs_min(first->max, peer->proto->eager_max) + 1;
+
+    if (ep->peer != NULL) { /* another thread may look at it without the lock */
+        ep->left[ep->num_left++] = ep->peer;
+        ++ep->peer->num_left;
+    }
+    ucs_list_del(&ep->peer_list);
+    ucs_list_add_tail(&peer->eps, &ep->peer_list);
+    __atomic_store_n(&ep->peer, peer, __ATOMIC_RELEASE); /* R7: pairs with A7 in ucp_rma_is_open */
+    ep->am = peer->lanes[UCP_LANE_AM];
+    /* Where the worker has a lock it is 0 from the start, and read without the lock. */
+    if (!ep->worker->lock.enabled) {
+        ep->short_limit = ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional ||
+                           (peer->status != UCS_OK)) ? 0 : limit;
+    }
+}
+
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
 {
     ucp_request_t *req;
 
-    if (uct_ep_has_pending(ep->am)) {
-        uct_ep_pending_purge(ep->am, ucp_ep_unqueue_cb, ep);
-    }
+    ucp_ep_unqueue(ep);
     ++ep->num_purges;
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
@@ -81,9 +107,16 @@ void ucp_ep_free(ucp_ep_t *ep)
     ucp_peer_t *peer = ep->peer;
 
     ucs_assert(ep->num_requests == 0);
+    if (ep->conn != NULL) {
+        ucp_conn_close(ep->conn);
+    }
     ucs_list_del(&ep->list);
     ucs_list_del(&ep->peer_list);
     ucs_list_del(&ep->failed_list);
+    while (ep->num_left > 0) {
+        --ep->left[--ep->num_left]->num_left;
+        ucp_peer_retire(ep->left[ep->num_left]);
+    }
     ep->is_freed = 1;
     if (ep->num_purges == 0) {
         ucs_sys_free(ep);
@@ -154,60 +187,93 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
     }
 }
 
-ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
+/* The peer that the parameters name, provisional where it is a server. */
+static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t *params,
+                                     ucp_conn_t *request, int is_client, ucp_peer_t **peer_p)
 {
-    const ucp_proto_range_t *first;
     ucp_address_info_t address;
-    ucp_peer_t *peer;
     ucs_status_t status;
-    ucp_ep_t *ep;
 
-    if (params->field_mask & (UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_CONN_REQUEST)) {
-        return UCS_ERR_UNSUPPORTED;
+    if (is_client) {
+        return ucp_peer_create_provisional(worker, peer_p);
     }
-    if (!(params->field_mask & UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) || (params->address == NULL)) {
+    if ((request == NULL) && (!(params->field_mask & UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) ||
+                              (params->address == NULL))) {
         ucs_error("ucp_ep_create: no remote address is given");
         return UCS_ERR_INVALID_PARAM;
     }
-    status = ucp_address_unpack(params->address, UCP_ADDRESS_MAX, &address);
+    status = (request != NULL) ? ucp_conn_client_address(request, &address) :
+                                 ucp_address_unpack(params->address, UCP_ADDRESS_MAX, &address);
     if (status != UCS_OK) {
         ucs_error("ucp_ep_create: these bytes are no worker address");
         return status;
     }
+    return ucp_peer_get(worker, &address, peer_p);
+}
 
-    ep = ucs_sys_calloc(1, sizeof(*ep));
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    ucp_worker_lock(worker);
-    status = ucp_peer_get(worker, &address, &peer);
+static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_params_t *params,
+                                         ucp_conn_t *request, int is_client, ucp_ep_t **ep_p)
+{
+    ucs_status_t status;
+    ucp_peer_t *peer;
+    ucp_ep_t *ep;
+
+    status = ucp_ep_find_peer(worker, params, request, is_client, &peer);
     if (status != UCS_OK) {
-        ucp_worker_unlock(worker);
-        ucs_sys_free(ep);
         return status;
     }
-
-    ep->worker      = worker;
-    ep->peer        = peer;
-    ep->am          = peer->lanes[UCP_LANE_AM];
-    first           = &peer->proto->send[0];
-    if ((first->proto == UCP_PROTO_EAGER) && !worker->lock.enabled) {
-        ep->short_limit = ucs_min(first->max, peer->proto->eager_max) + 1;
+    ep = ucs_sys_calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        if (is_client) {
+            ucp_peer_abandon(peer);
+        }
+        return UCS_ERR_NO_MEMORY;
     }
+
+    ep->worker = worker;
     ucs_list_head_init(&ep->requests);
     ucs_list_head_init(&ep->failed_list);
+    ucs_list_head_init(&ep->peer_list);
     ucs_list_add_tail(&worker->eps, &ep->list);
-    ucs_list_add_tail(&peer->eps, &ep->peer_list);
+    ucp_ep_set_peer(ep, peer);
     ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
     ucp_entity_name(ep->name, NULL, ep);
     ucp_ep_set_params(ep, params);
+    if (is_client) {
+        status = ucp_conn_connect(ep, params);
+    } else if (request != NULL) {
+        status = ucp_conn_accept(request, ep);
+    }
+    if (status != UCS_OK) {
+        if (is_client) {
+            ucp_peer_abandon(peer);
+        }
+        ucp_ep_free(ep);
+        return status;
+    }
     if (peer->status != UCS_OK) {
-        ep->short_limit = 0;
         ucp_ep_report_failure(ep);
     }
-    ucp_worker_unlock(worker);
     *ep_p = ep;
     return UCS_OK;
+}
+
+ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
+{
+    uint64_t mask = params->field_mask;
+    int is_client = (mask & UCP_EP_PARAM_FIELD_SOCK_ADDR) && (mask & UCP_EP_PARAM_FIELD_FLAGS) &&
+                    (params->flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER);
+    ucp_conn_t *request =
+        (!is_client && (mask & UCP_EP_PARAM_FIELD_CONN_REQUEST)) ? params->conn_request : NULL;
+    ucs_status_t status;
+
+    ucp_worker_lock(worker);
+    status = ucp_ep_create_locked(worker, params, request, is_client, ep_p);
+    ucp_worker_unlock(worker);
+    if ((status != UCS_OK) && (request != NULL)) {
+        ucp_conn_reject(request, status);
+    }
+    return status;
 }
 
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
@@ -226,8 +292,16 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
     unsigned count = 0;
     unsigned role;
 
-    if (attr->field_mask & (UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR)) {
-        return UCS_ERR_NOT_CONNECTED; /* no endpoint here was made by a socket address */
+    if ((ep->conn == NULL) &&
+        (attr->field_mask &
+         (UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR))) {
+        return UCS_ERR_NOT_CONNECTED;
+    }
+    if (attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) {
+        attr->local_sockaddr = ep->conn->local;
+    }
+    if (attr->field_mask & UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR) {
+        attr->remote_sockaddr = ep->conn->remote;
     }
     if (attr->field_mask & UCP_EP_ATTR_FIELD_NAME) {
         memcpy(attr->name, ep->name, sizeof(attr->name));
@@ -240,7 +314,7 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
             ucp_transport_entry_t *entry = (void *)((char *)attr->transports.entries +
                                                     (count * attr->transports.entry_size));
 
-            if ((ep->peer->lanes[role] == NULL) ||
+            if ((ep->peer->lanes[role] == NULL) || ep->peer->is_provisional ||
                 ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0]))) {
                 continue;
             }

@@ -31,6 +31,9 @@ typedef struct ucp_ep {
     uint8_t                  is_closing;
     uint8_t                  is_reported;   /* the error handler has run, or is due */
     uint8_t                  is_freed;      /* amid a purge, which frees it at its end */
+    struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
+    ucp_peer_t              *left[2];       /* former peers, kept for as long as the endpoint */
+    unsigned                 num_left;
     unsigned                 num_purges;    /* that are under way: callbacks may start another */
 } ucp_ep_t;
 
@@ -45,6 +48,12 @@ void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);
 
 /* A tracked send has ended: off the list, and on with the flushes that waited for it. */
 void ucp_ep_untrack(ucp_request_t *req);
+
+/* Takes the endpoint's requests off its lane; they stay on its list. */
+void ucp_ep_unqueue(ucp_ep_t *ep);
+
+/* Makes an endpoint one of this peer's; nothing of it is queued on its present lane. */
+void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer);
 
 /* The peer has failed: the handler runs from the next progress. */
 void ucp_ep_report_failure(ucp_ep_t *ep);

@@ -8,6 +8,14 @@
 
 #include <ucp/core/flush.h>
 
+static void ucp_flush_end(ucp_request_t *req, ucs_status_t status)
+{
+    req->flush.status = status;
+    ucs_list_del(&req->list);
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
+    ucp_request_add_work(req); /* its callback comes after that of the send */
+}
+
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
                           uint64_t sn)
 {
@@ -21,7 +29,8 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
             continue;
         }
         if (--req->flush.remaining == 0) {
-            num_controls = (req->flush.ep != NULL) ? peer->num_controls : worker->num_controls;
+            num_controls = (req->flush.ep != NULL) ? req->flush.ep->peer->num_controls
+                                                   : worker->num_controls;
             if (!req->flush.is_last && (num_controls > 0)) {
                 /* What those sends have left to say (FIN) is part of them. */
                 req->flush.is_last   = 1;
@@ -29,10 +38,26 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
                 req->flush.remaining = num_controls;
                 continue;
             }
-            req->flush.status = (req->flush.ep != NULL) ? peer->status : UCS_OK;
-            ucs_list_del(&req->list);
-            req->held &= (uint16_t)~UCP_REQUEST_HOLDS_LIST;
-            ucp_request_add_work(req); /* its callback comes after that of the send */
+            ucp_flush_end(req, (req->flush.ep != NULL) ? req->flush.ep->peer->status : UCS_OK);
+        }
+    }
+}
+
+void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
+{
+    ucp_request_t *req, *next, *send;
+
+    ucs_list_for_each_safe(req, next, &ep->worker->flushes, list) {
+        if (req->flush.ep != ep) {
+            continue;
+        }
+        req->flush.is_last   = 1;
+        req->flush.remaining = 0;
+        ucs_list_for_each(send, &ep->requests, list) {
+            req->flush.remaining += (send->send.sn < req->flush.sn);
+        }
+        if (req->flush.remaining == 0) {
+            ucp_flush_end(req, status);
         }
     }
 }
@@ -51,9 +76,15 @@ void ucp_flush_work(ucp_request_t *req)
 ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
                                  const ucp_request_param_t *param, ucp_request_kind_t kind)
 {
-    size_t remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
-                       worker->num_sends + worker->num_controls;
+    size_t remaining;
     ucp_request_t *req;
+
+    /* A hand-shake that nothing waits for is given up by a close. */
+    if ((kind == UCP_REQUEST_CLOSE) && (ep->num_requests == 0) && ep->peer->is_provisional) {
+        ucp_peer_abandon(ep->peer);
+    }
+    remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
+                worker->num_sends + worker->num_controls;
 
     if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
         if (kind == UCP_REQUEST_CLOSE) {

@@ -19,6 +19,10 @@
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
                           uint64_t sn);
 
+/* The endpoint leaves its peer, which may live on, because it is lost: its flushes wait for its own
+ * sends only, which are about to end with `status`. */
+void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status);
+
 /* The end of a flush or close, from progress. */
 void ucp_flush_work(ucp_request_t *req);
 

@@ -10,6 +10,7 @@
 #include <ucp/core/flush.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
+#include <ucp/wire/wire.h>
 #include <ucp/wireup/lanes.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -21,6 +22,35 @@ ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
                                                 : ucs_hash_get_ptr(&worker->peers, worker_id);
 }
 
+/* Makes a peer; without an address, a provisional one. */
+static ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN],
+                                    const ucp_address_info_t *address, ucp_peer_t **peer_p)
+{
+    ucp_peer_t *peer = ucs_sys_calloc(1, sizeof(*peer));
+    ucs_status_t status;
+
+    if (peer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    peer->worker = worker;
+    memcpy(peer->uid, uid, UCT_UID_LEN);
+    ucs_list_head_init(&peer->eps);
+    ucs_list_head_init(&peer->recvs);
+    ucs_list_head_init(&peer->retired);
+
+    status = (address != NULL) ? ucp_lanes_open(peer, address) : ucp_lanes_open_nowhere(peer);
+    if (status == UCS_OK) {
+        status = ucs_hash_insert(&worker->peers, ucp_uid_id(uid), (uintptr_t)peer);
+    }
+    if (status != UCS_OK) {
+        ucp_peer_destroy(peer);
+        return status;
+    }
+    ucp_worker_activate(worker, peer->lanes[UCP_LANE_AM]->iface);
+    *peer_p = peer;
+    return UCS_OK;
+}
+
 ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
                           ucp_peer_t **peer_p)
 {
@@ -29,7 +59,6 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
     const uint8_t *known = (peer != NULL)                    ? peer->uid
                            : (id == ucp_uid_id(worker->uid)) ? worker->uid
                                                              : NULL;
-    ucs_status_t status;
 
     if ((known != NULL) && (memcmp(address->uid, known, UCT_UID_LEN) != 0)) {
         /* half of a known identity, our own perhaps, with another half */
@@ -40,27 +69,22 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
         return UCS_OK;
     }
 
-    peer = ucs_sys_calloc(1, sizeof(*peer));
-    if (peer == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    peer->worker = worker;
-    memcpy(peer->uid, address->uid, UCT_UID_LEN);
-    ucs_list_head_init(&peer->eps);
-    ucs_list_head_init(&peer->recvs);
-    ucs_list_head_init(&peer->retired);
+    return ucp_peer_create(worker, address->uid, address, peer_p);
+}
 
-    status = ucp_lanes_open(peer, address);
+ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p)
+{
+    uint64_t words[UCT_UID_LEN / 8] = {ucs_sys_random64(), ucs_sys_random64()};
+    uint8_t uid[UCT_UID_LEN];
+    ucs_status_t status;
+
+    memcpy(uid, words, sizeof(uid));
+    status = ucp_peer_create(worker, uid, NULL, peer_p);
     if (status == UCS_OK) {
-        status = ucs_hash_insert(&worker->peers, id, (uintptr_t)peer);
+        (*peer_p)->is_provisional = 1;
+        ucp_peer_send_control(*peer_p, UCP_WIRE_HELLO, NULL, 0); /* waits, and is never sent */
     }
-    if (status != UCS_OK) {
-        ucp_peer_destroy(peer);
-        return status;
-    }
-    ucp_worker_activate(worker, peer->lanes[UCP_LANE_AM]->iface);
-    *peer_p = peer;
-    return UCS_OK;
+    return status;
 }
 
 /* ---- queued control messages ---- */
@@ -79,8 +103,7 @@ static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID
     }
 }
 
-/* The end of a queued message, sent or not. */
-static void ucp_control_end(ucp_control_t *control)
+void ucp_control_end(ucp_control_t *control)
 {
     ucp_peer_t *peer     = control->peer;
     ucp_worker_t *worker = peer->worker;
@@ -102,7 +125,7 @@ static ucs_status_t ucp_control_attempt(ucp_peer_t *peer, unsigned id, void *msg
            lane->ops->am_short_iov(lane, id, &iov, 1);
 }
 
-static ucs_status_t ucp_control_retry(uct_pending_t *pending)
+ucs_status_t ucp_control_retry(uct_pending_t *pending)
 {
     ucp_control_t *control = ucs_container_of(pending, ucp_control_t, pending);
     ucs_status_t status    = ucp_control_attempt(control->peer, control->id, control->data,
@@ -143,7 +166,9 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
     control->sn           = peer->worker->send_sn++;
     control->id           = (uint8_t)id;
     control->length       = (uint8_t)length;
-    memcpy(control->data, msg, length);
+    if (length > 0) {
+        memcpy(control->data, msg, length);
+    }
     ++peer->num_controls;
     ++peer->worker->num_controls;
     uct_ep_pending_add(lane, &control->pending);
@@ -273,6 +298,15 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     ucp_peer_retire(peer);
 }
 
+void ucp_peer_abandon(ucp_peer_t *peer)
+{
+    if (peer->status == UCS_OK) {
+        peer->status = UCS_ERR_CANCELED;
+        uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+    }
+    ucp_peer_retire(peer);
+}
+
 void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
 {
     ucp_peer_t *peer = ep->user;
@@ -323,7 +357,8 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
 /* Whoever has introduced itself may have sent more that lies in our rings, until it is gone. */
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
-    return !ucs_list_is_empty(&peer->eps) || !ucs_list_is_empty(&peer->recvs) ||
+    return (peer->num_left > 0) || !ucs_list_is_empty(&peer->eps) ||
+           !ucs_list_is_empty(&peer->recvs) ||
            !(peer->hello_received ? peer->is_gone : (peer->status != UCS_OK));
 }
 

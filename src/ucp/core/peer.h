@@ -51,6 +51,8 @@ struct ucp_peer {
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
     uint8_t               hello_received;
+    unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
+    uint8_t               is_provisional;
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               uid[UCT_UID_LEN];
@@ -66,6 +68,13 @@ typedef enum {
  * messages (logged with the reasons). */
 ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
                           ucp_peer_t **peer_p);
+
+/* A peer that is not known yet: its lane holds back what is sent. It has a made-up identity, and a
+ * queued control message, for which flushes wait. It ends by ucp_peer_fail or ucp_peer_abandon. */
+ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p);
+
+/* The end of a provisional peer that nobody needs any more; what it held back stays unsent. */
+void ucp_peer_abandon(ucp_peer_t *peer);
 
 /* By worker id; NULL if there is none. */
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id);
@@ -109,6 +118,12 @@ void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status);
  * messages of one peer is kept. Without memory the peer fails: a lost control message would be a
  * hang. */
 void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t length);
+
+/* Tries a queued control message again; what identifies them among the pending ones of a lane. */
+ucs_status_t ucp_control_retry(uct_pending_t *pending);
+
+/* The end of a queued control message, sent or not. */
+void ucp_control_end(ucp_control_t *control);
 
 /* Sends HELLO if this peer has not had one. UCS_ERR_NO_RESOURCE: try again later. */
 ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer);

@@ -6,9 +6,11 @@
 #include "config.h"
 #endif
 
+#define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <inttypes.h>
 
@@ -161,15 +163,25 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
 ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr)
 {
     ucs_status_t status;
+    int in_callback;
 
     if (!UCS_PTR_IS_PTR(ptr)) {
         return UCS_PTR_RAW_STATUS(ptr);
     }
+    /* Seen with the lock held, it is this thread that is inside of progress. */
+    ucp_worker_lock(worker);
+    in_callback = (atomic_load_explicit(&worker->gate, memory_order_relaxed) &
+                   UCP_GATE_PROGRESSING) != 0;
+    ucp_worker_unlock(worker);
     do {
         ucp_worker_progress(worker);
         status = ucp_request_check_status(ptr);
-    } while (status == UCS_INPROGRESS);
+    } while ((status == UCS_INPROGRESS) && !in_callback);
     ucp_request_free(ptr);
+    if (status == UCS_INPROGRESS) {
+        ucs_diag("a blocking call inside a callback does not wait: the operation ends later");
+        status = UCS_ERR_NO_PROGRESS;
+    }
     return status;
 }
 

@@ -241,7 +241,8 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
 
 /* Waits for the end of what a call returned, progressing the worker, and frees the request. Returns
- * its status. */
+ * its status. In a callback, where progress does nothing, it does not wait: what goes on is left to
+ * later progress, UCS_ERR_NO_PROGRESS. */
 ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr);
 
 /* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order. */

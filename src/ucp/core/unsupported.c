@@ -40,12 +40,6 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep UCS_UNUSED, unsigned id UCS_UNUSED,
     return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
 }
 
-ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request UCS_UNUSED,
-                                    ucp_conn_request_attr_t *attr UCS_UNUSED)
-{
-    return UCS_ERR_UNSUPPORTED;
-}
-
 ucs_status_t ucp_device_counter_init(ucp_worker_h worker UCS_UNUSED,
                                      const ucp_device_counter_params_t *params UCS_UNUSED,
                                      void *counter_ptr UCS_UNUSED)
@@ -78,29 +72,6 @@ void ucp_device_mem_list_release(void *handle UCS_UNUSED)
 ucs_status_t
 ucp_device_remote_mem_list_create(const ucp_device_mem_list_params_t *params UCS_UNUSED,
                                   ucp_device_remote_mem_list_h *handle_p UCS_UNUSED)
-{
-    return UCS_ERR_UNSUPPORTED;
-}
-
-ucs_status_t ucp_listener_create(ucp_worker_h worker UCS_UNUSED,
-                                 const ucp_listener_params_t *params UCS_UNUSED,
-                                 ucp_listener_h *listener_p UCS_UNUSED)
-{
-    return UCS_ERR_UNSUPPORTED;
-}
-
-void ucp_listener_destroy(ucp_listener_h listener UCS_UNUSED)
-{
-}
-
-ucs_status_t ucp_listener_query(ucp_listener_h listener UCS_UNUSED,
-                                ucp_listener_attr_t *attr UCS_UNUSED)
-{
-    return UCS_ERR_UNSUPPORTED;
-}
-
-ucs_status_t ucp_listener_reject(ucp_listener_h listener UCS_UNUSED,
-                                 ucp_conn_request_h conn_request UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }
@@ -168,8 +139,4 @@ ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker UCS_UNUSED,
                                             const ucp_am_handler_param_t *param UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
-}
-
-void ucp_worker_wait_mem(ucp_worker_h worker UCS_UNUSED, void *address UCS_UNUSED)
-{
 }

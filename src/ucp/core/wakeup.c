@@ -11,37 +11,69 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/wakeup.h>
+#include <ucp/wireup/sockaddr.h>
+#include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <sys/eventfd.h>
 
-static ucs_status_t ucp_wakeup_add(int epfd, int fd)
+#define UCP_WAIT_MEM_SPINS 200
+#define UCP_WAIT_MEM_NS    20000ul
+
+ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
-    return (ucs_sys_epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0) ? UCS_OK : UCS_ERR_IO_ERROR;
+    if (worker->epoll_fd < 0) {
+        return UCS_OK;
+    }
+    if (ucs_sys_epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        ucs_error("cannot gather the descriptors to sleep on: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    return UCS_OK;
 }
 
-/* Opens the descriptor on first use. Called with the lock held. */
-static ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
+void ucp_wakeup_del(ucp_worker_t *worker, int fd)
+{
+    struct epoll_event unused = {.events = 0};
+
+    if (worker->epoll_fd >= 0) {
+        (void)ucs_sys_epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, fd, &unused);
+    }
+}
+
+/* Makes the worker's descriptor part of the user's own. */
+static ucs_status_t ucp_wakeup_add_to_user(ucp_worker_t *worker)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = worker->user_data};
+
+    if (worker->user_event_fd < 0) {
+        return UCS_OK;
+    }
+    if (ucs_sys_epoll_ctl(worker->user_event_fd, EPOLL_CTL_ADD, worker->epoll_fd, &event) != 0) {
+        ucs_error("ucp_worker_create: cannot add events to descriptor %d: %m",
+                  worker->user_event_fd);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
 {
     ucs_status_t status;
     uct_iface_t *iface;
     unsigned i;
     int fd;
 
-    if (worker->epoll_fd >= 0) {
-        return UCS_OK;
-    }
     worker->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
     worker->event_fd = ucs_sys_eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if ((worker->epoll_fd < 0) || (worker->event_fd < 0)) {
         ucs_error("cannot open descriptors to sleep on: %m");
-        ucp_wakeup_cleanup(worker);
         return UCS_ERR_IO_ERROR;
     }
 
-    status = ucp_wakeup_add(worker->epoll_fd, worker->event_fd);
+    status = ucp_wakeup_add(worker, worker->event_fd);
     for (i = 0; (i < worker->context->num_tls) && (status == UCS_OK); ++i) {
         iface = worker->tls[i].iface;
         if ((iface == NULL) || (iface->tl->iface.event_fd == NULL)) {
@@ -49,19 +81,21 @@ static ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
         }
         fd = iface->tl->iface.event_fd(iface);
         if (fd >= 0) {
-            status = ucp_wakeup_add(worker->epoll_fd, fd);
+            status = ucp_wakeup_add(worker, fd);
         }
     }
-    if (status != UCS_OK) {
-        ucs_error("cannot gather the descriptors to sleep on: %m");
-        ucp_wakeup_cleanup(worker);
-    }
-    return status;
+    return (status == UCS_OK) ? ucp_wakeup_add_to_user(worker) : status;
 }
 
 void ucp_wakeup_cleanup(ucp_worker_t *worker)
 {
+    struct epoll_event unused = {.events = 0};
+
     if (worker->epoll_fd >= 0) {
+        if (worker->user_event_fd >= 0) {
+            (void)ucs_sys_epoll_ctl(worker->user_event_fd, EPOLL_CTL_DEL, worker->epoll_fd,
+                                    &unused);
+        }
         ucs_sys_close(worker->epoll_fd);
     }
     if (worker->event_fd >= 0) {
@@ -71,9 +105,10 @@ void ucp_wakeup_cleanup(ucp_worker_t *worker)
     worker->event_fd = -1;
 }
 
-static int ucp_wakeup_has_work(const ucp_worker_t *worker)
+static int ucp_wakeup_has_work(ucp_worker_t *worker)
 {
-    return !ucs_list_is_empty(&worker->work) || !ucs_list_is_empty(&worker->failed_eps);
+    return !ucs_list_is_empty(&worker->work) || !ucs_list_is_empty(&worker->failed_eps) ||
+           ucp_sockets_have_work(worker);
 }
 
 static ucs_status_t ucp_wakeup_arm_ifaces(ucp_worker_t *worker)
@@ -97,40 +132,44 @@ static ucs_status_t ucp_wakeup_arm_ifaces(ucp_worker_t *worker)
 
 /* ---- public ---- */
 
+static ucs_status_t ucp_wakeup_check(ucp_worker_t *worker)
+{
+    if (worker->event_fd >= 0) {
+        return UCS_OK;
+    }
+    ucs_debug("the context was made without UCP_FEATURE_WAKEUP");
+    return UCS_ERR_INVALID_PARAM;
+}
+
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
 {
-    ucs_status_t status;
+    ucs_status_t status = ucp_wakeup_check(worker);
 
-    if (!(worker->context->features & UCP_FEATURE_WAKEUP)) {
-        ucs_debug("ucp_worker_get_efd: the context was made without UCP_FEATURE_WAKEUP");
-        return UCS_ERR_INVALID_PARAM;
+    if ((status == UCS_OK) && (worker->user_event_fd >= 0)) {
+        ucs_debug("events of this worker are reported on the user's own descriptor");
+        status = UCS_ERR_INVALID_PARAM;
     }
-    ucp_worker_lock(worker);
-    status = ucp_wakeup_open(worker);
     if (status == UCS_OK) {
         *fd = worker->epoll_fd;
     }
-    ucp_worker_unlock(worker);
     return status;
 }
 
 ucs_status_t ucp_worker_arm(ucp_worker_h worker)
 {
-    ucs_status_t status;
+    ucs_status_t status = ucp_wakeup_check(worker);
     uint64_t value;
 
-    if (!(worker->context->features & UCP_FEATURE_WAKEUP)) {
-        return UCS_ERR_INVALID_PARAM;
+    if (status != UCS_OK) {
+        return status;
     }
     ucp_worker_lock(worker);
-    status = ucp_wakeup_open(worker);
-    if (status == UCS_OK) {
-        /* A signal that came since the last time counts as an event. */
-        if (ucs_sys_read(worker->event_fd, &value, sizeof(value)) == sizeof(value)) {
-            status = UCS_ERR_BUSY;
-        } else {
-            status = ucp_wakeup_has_work(worker) ? UCS_ERR_BUSY : ucp_wakeup_arm_ifaces(worker);
-        }
+    /* A signal that came since the last time counts as an event. */
+    if ((ucs_sys_read(worker->event_fd, &value, sizeof(value)) == sizeof(value)) ||
+        ucp_wakeup_has_work(worker)) {
+        status = UCS_ERR_BUSY;
+    } else {
+        status = ucp_wakeup_arm_ifaces(worker);
     }
     ucp_worker_unlock(worker);
     return status;
@@ -156,17 +195,29 @@ ucs_status_t ucp_worker_wait(ucp_worker_h worker)
     return (ret < 0) ? UCS_ERR_IO_ERROR : UCS_OK;
 }
 
+void ucp_worker_wait_mem(ucp_worker_h worker UCS_UNUSED, void *address)
+{
+    const uint32_t *word = (const uint32_t *)((uintptr_t)address & ~(uintptr_t)3);
+    uint32_t before      = __atomic_load_n(word, __ATOMIC_RELAXED);
+    unsigned i;
+
+    /* Who stores to memory wakes nobody: look for a while, then sleep for a while. */
+    for (i = 0; i < UCP_WAIT_MEM_SPINS; ++i) {
+        if (__atomic_load_n(word, __ATOMIC_RELAXED) != before) {
+            return;
+        }
+        ucs_arch_cpu_relax();
+    }
+    ucs_sys_sleep_ns(UCP_WAIT_MEM_NS);
+}
+
 ucs_status_t ucp_worker_signal(ucp_worker_h worker)
 {
-    uint64_t value = 1;
+    ucs_status_t status = ucp_wakeup_check(worker);
+    uint64_t value      = 1;
 
-    if (!(worker->context->features & UCP_FEATURE_WAKEUP)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if (worker->event_fd < 0) {
-        ucp_worker_lock(worker);
-        (void)ucp_wakeup_open(worker);
-        ucp_worker_unlock(worker);
+    if (status != UCS_OK) {
+        return status;
     }
     /* A counter that is full stays readable: nothing is lost. */
     if ((ucs_sys_write(worker->event_fd, &value, sizeof(value)) < 0) && (errno != EAGAIN)) {

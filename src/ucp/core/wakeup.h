@@ -7,7 +7,14 @@
 
 #include <ucp/core/worker.h>
 
-/* Closes what get_efd and wait opened. */
+/* Opens the worker's descriptors, where its context has UCP_FEATURE_WAKEUP. */
+ucs_status_t ucp_wakeup_open(ucp_worker_t *worker);
+
+/* Adds to, takes from what the worker's descriptor covers; no effect where it is not open. */
+ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd);
+void ucp_wakeup_del(ucp_worker_t *worker, int fd);
+
+/* Closes what was opened. */
 void ucp_wakeup_cleanup(ucp_worker_t *worker);
 
 #endif

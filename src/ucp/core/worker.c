@@ -13,6 +13,7 @@
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
+#include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
@@ -147,22 +148,41 @@ static void ucp_worker_gate_clear(ucp_worker_t *worker, unsigned bits)
     atomic_store_explicit(&worker->gate, ucp_worker_gate(worker) & ~bits, memory_order_relaxed);
 }
 
-void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
+void ucp_worker_add_active(ucp_worker_t *worker, unsigned (*progress)(uct_iface_t *iface),
+                           uct_iface_t *iface)
 {
     unsigned i;
 
-    if (iface->tl->iface.progress == NULL) {
-        return;
-    }
     for (i = 0; i < worker->num_active; ++i) {
         if (worker->active[i].iface == iface) {
             return;
         }
     }
-    worker->active[worker->num_active].progress = iface->tl->iface.progress;
+    worker->active[worker->num_active].progress = progress;
     worker->active[worker->num_active].iface    = iface;
     ++worker->num_active;
     ucp_worker_gate_clear(worker, UCP_GATE_NO_IFACE);
+}
+
+void ucp_worker_del_active(ucp_worker_t *worker, const uct_iface_t *iface)
+{
+    unsigned i;
+
+    for (i = 0; i < worker->num_active; ++i) {
+        if (worker->active[i].iface == iface) {
+            worker->active[i] = worker->active[--worker->num_active];
+        }
+    }
+    if (worker->num_active == 0) {
+        ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE);
+    }
+}
+
+void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
+{
+    if (iface->tl->iface.progress != NULL) {
+        ucp_worker_add_active(worker, iface->tl->iface.progress, iface);
+    }
 }
 
 /* ---- life ---- */
@@ -177,6 +197,7 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
                             UCS_THREAD_MODE_SINGLE;
     worker->client_id     = (mask & UCP_WORKER_PARAM_FIELD_CLIENT_ID) ? params->client_id : 0;
     worker->user_event_fd = (mask & UCP_WORKER_PARAM_FIELD_EVENT_FD) ? params->event_fd : -1;
+    worker->user_data     = (mask & UCP_WORKER_PARAM_FIELD_USER_DATA) ? params->user_data : NULL;
     ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL,
                     worker);
     for (i = 0; i < UCT_UID_LEN; i += sizeof(part)) {
@@ -242,6 +263,12 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     for (i = 0; i < context->num_tls; ++i) {
         ucp_worker_open_tl(worker, i);
     }
+    /* Now, so that any thread may signal without a look at what another one opens. */
+    status = (context->features & UCP_FEATURE_WAKEUP) ? ucp_wakeup_open(worker) : UCS_OK;
+    if (status != UCS_OK) {
+        ucp_worker_destroy(worker);
+        return status;
+    }
     *worker_p = worker;
     return UCS_OK;
 
@@ -296,6 +323,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     size_t pos = 0;
     unsigned i;
 
+    ucp_sockets_cleanup(worker);
     ucp_worker_drain_controls(worker);
     ucp_worker_drop_requests(worker);
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
@@ -355,13 +383,14 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
     return count;
 }
 
-static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker)
+static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker, int idle)
 {
     unsigned count;
 
     worker->has_deferred = 0; /* set again by what is added meanwhile */
     count                = ucp_worker_work(worker);
     count               += ucp_ep_run_failure_handlers(worker);
+    count               += ucp_conn_fail_lost(worker, idle);
     ucp_peers_reap(worker);
     return count;
 }
@@ -377,7 +406,7 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
         count += worker->active[i].progress(worker->active[i].iface);
     }
     if (ucs_unlikely(worker->has_deferred)) {
-        count += ucp_worker_run_deferred(worker);
+        count += ucp_worker_run_deferred(worker, count == 0);
     }
     ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
     return count;
@@ -392,7 +421,7 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
         count = ucp_worker_progress_all(worker);
     } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
         ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
-        count = ucp_worker_run_deferred(worker);
+        count = ucp_worker_run_deferred(worker, 1);
         ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
     }
     ucp_worker_unlock(worker);

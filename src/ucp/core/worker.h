@@ -47,13 +47,15 @@ enum {
     UCP_GATE_NO_IFACE    = 4  /* nothing to progress */
 };
 
+typedef struct ucp_sockets ucp_sockets_t;
+
 typedef struct ucp_worker {
     /* hot: progress and small messages */
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work or failed_eps may have entries */
-    ucp_active_t       active[UCP_TL_MAX]; /* interfaces to progress */
+    ucp_active_t       active[UCP_TL_MAX + 1]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
     ucs_mpool_t        requests;
     ucs_list_link_t work; /* requests with copies or ends to be done from progress */
@@ -87,6 +89,9 @@ typedef struct ucp_worker {
     int                epoll_fd;           /* -1 until asked for */
     int                event_fd;           /* ucp_worker_signal writes it */
     int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */
+    void              *user_data;          /* of the events of user_event_fd */
+
+    ucp_sockets_t     *sockets;            /* connections by socket addresses; NULL: none yet */
 } ucp_worker_t;
 
 const void *ucp_thread_self(void);
@@ -153,6 +158,11 @@ unsigned ucp_worker_work(ucp_worker_t *worker);
 
 /* Lets progress visit an interface from now on. */
 void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface);
+
+/* Adds to, takes from what progress visits: a function, and what it is given. */
+void ucp_worker_add_active(ucp_worker_t *worker, unsigned (*progress)(uct_iface_t *iface),
+                           uct_iface_t *iface);
+void ucp_worker_del_active(ucp_worker_t *worker, const uct_iface_t *iface);
 
 /* The worker's address for peers on this node and others; freed by ucp_worker_release_address. */
 ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,

@@ -75,6 +75,17 @@ void ucp_rma_ended(ucp_request_t *req)
     }
 }
 
+void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer)
+{
+    unsigned is_fenced = (req->send.step == UCP_SEND_FENCED);
+
+    ucp_rma_gate_add(req->send.peer, -1);
+    req->send.peer->num_fenced -= is_fenced;
+    req->send.peer              = peer;
+    peer->num_fenced           += is_fenced;
+    ucp_rma_gate_add(peer, 1);
+}
+
 ucs_status_t ucp_worker_fence(ucp_worker_h worker)
 {
     ucp_worker_lock(worker);

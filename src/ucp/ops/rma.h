@@ -30,7 +30,9 @@ typedef struct {
 /* True if nothing in flight, no fence and no failure can stand in the way of the direct way. */
 UCS_INLINE int ucp_rma_is_open(const ucp_ep_t *ep)
 {
-    return atomic_load_explicit(&ep->peer->rma_gate, memory_order_relaxed) == 0;
+    /* A7: pairs with R7 in ucp_ep_set_peer. */
+    return atomic_load_explicit(&__atomic_load_n(&ep->peer, __ATOMIC_ACQUIRE)->rma_gate,
+                                memory_order_relaxed) == 0;
 }
 
 /* Opens (negative) or closes the gate by so much; with the worker's lock. */
@@ -40,6 +42,9 @@ UCS_INLINE void ucp_rma_gate_add(ucp_peer_t *peer, int num)
                           atomic_load_explicit(&peer->rma_gate, memory_order_relaxed) +
                           (unsigned)num, memory_order_relaxed);
 }
+
+/* A request that waits for its peer to be known gets the real one. */
+void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer);
 
 /* Any operation, by whatever way. count: elements; of an atomic (amo not NULL) its size, buffer
  * then gets the result where not NULL. Takes the lock. Returns what the public call returns. */

@@ -170,6 +170,27 @@ typedef struct {
     uint32_t zero;
 } ucp_wire_rma_end_t;
 
+/* What workers that connect by socket addresses say over TCP, before and beside all messages. */
+#define UCP_WIRE_CONN_MAGIC 0x6e436148u
+
+enum {
+    UCP_WIRE_CONN_ASK    = 1, /* client: its worker's address follows */
+    UCP_WIRE_CONN_ACCEPT = 2, /* server: yes; its worker's address follows */
+    UCP_WIRE_CONN_REJECT = 3  /* server: no, and why */
+};
+
+typedef struct {
+    uint32_t magic;
+    uint16_t version;   /* UCP_WIRE_VERSION */
+    uint16_t type;
+    uint32_t length;    /* bytes of the packed worker address */
+    int32_t  status;    /* REJECT; else 0 */
+    uint64_t client_id; /* ASK; 0: none */
+} ucp_wire_conn_t;
+
+_Static_assert(sizeof(ucp_wire_conn_t) == 24, "wire layout");
+_Static_assert(offsetof(ucp_wire_conn_t, length) == 8, "wire layout");
+_Static_assert(offsetof(ucp_wire_conn_t, client_id) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_sync_t) == 24, "wire layout");

@@ -248,3 +248,36 @@ ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address)
                            : UCP_COPY_UNPROVED;
     return ucp_lanes_update_proto(peer);
 }
+
+ucs_status_t ucp_lanes_open_nowhere(ucp_peer_t *peer)
+{
+    ucp_worker_t *worker = peer->worker;
+    unsigned least       = UCP_NO_TL;
+    size_t least_max     = SIZE_MAX;
+    ucs_status_t status;
+    uct_limits_t limits;
+    ucp_lane_role_t role;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        if ((worker->tls[i].iface == NULL) || !ucp_lane_has_am(worker->context->tls[i].tl)) {
+            continue;
+        }
+        worker->context->tls[i].tl->iface.limits(worker->tls[i].iface, UCT_OP_AM_SHORT,
+                                                 UCS_MEMORY_TYPE_HOST, &limits);
+        if ((least == UCP_NO_TL) || (limits.max < least_max)) {
+            least     = i;
+            least_max = limits.max;
+        }
+    }
+    if (least == UCP_NO_TL) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    for (role = 0; role < UCP_LANE_LAST; ++role) {
+        peer->lane_tl[role] = UCP_NO_TL;
+    }
+    peer->lane_tl[UCP_LANE_AM] = least;
+    peer->copy_state           = UCP_COPY_NONE;
+    status = uct_ep_open_nowhere(worker->tls[least].iface, peer, &peer->lanes[UCP_LANE_AM]);
+    return (status == UCS_OK) ? ucp_lanes_update_proto(peer) : status;
+}

@@ -12,6 +12,11 @@
  * (one line at error level). The caller closes what was opened. */
 ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address);
 
+/* For a peer that is not known yet: a lane that holds everything back, and thresholds that are
+ * right for whatever lanes will follow: it stands for the transport with the shortest messages.
+ * UCS_ERR_NO_DEVICE: no transport has messages. */
+ucs_status_t ucp_lanes_open_nowhere(ucp_peer_t *peer);
+
 /* Sets peer->proto anew after a lane was given up. */
 ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer);
 

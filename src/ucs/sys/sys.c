@@ -26,6 +26,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -248,6 +249,8 @@ const ucs_sys_ops_t ucs_sys_real = {
     .epoll_ctl         = epoll_ctl,
     .epoll_wait        = epoll_wait,
     .eventfd           = eventfd,
+    .timerfd_create    = timerfd_create,
+    .timerfd_settime   = timerfd_settime,
     .process_vm_readv  = process_vm_readv,
     .process_vm_writev = process_vm_writev
 };

@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 
 BEGIN_C_DECLS
 
@@ -105,6 +106,9 @@ typedef struct {
     int      (*epoll_ctl)(int epfd, int op, int fd, struct epoll_event *event);
     int      (*epoll_wait)(int epfd, struct epoll_event *events, int max, int timeout_ms);
     int      (*eventfd)(unsigned initial, int flags);
+    int      (*timerfd_create)(int clock, int flags);
+    int      (*timerfd_settime)(int fd, int flags, const struct itimerspec *value,
+                                struct itimerspec *old);
 
     /* another process's memory */
     ssize_t  (*process_vm_readv)(pid_t pid, const struct iovec *local, unsigned long local_count,
@@ -438,6 +442,18 @@ UCS_INLINE int ucs_sys_epoll_wait(int epfd, struct epoll_event *events, int max,
 UCS_INLINE int ucs_sys_eventfd(unsigned initial, int flags)
 {
     return ucs_fault_hit("eventfd", EMFILE) ? -1 : ucs_sys->eventfd(initial, flags);
+}
+
+UCS_INLINE int ucs_sys_timerfd_create(int clock, int flags)
+{
+    return ucs_fault_hit("timerfd_create", EMFILE) ? -1 : ucs_sys->timerfd_create(clock, flags);
+}
+
+/* Cannot fail with a descriptor and times that are right, so it has no fault point. */
+UCS_INLINE int ucs_sys_timerfd_settime(int fd, int flags, const struct itimerspec *value,
+                                       struct itimerspec *old)
+{
+    return ucs_sys->timerfd_settime(fd, flags, value, old);
 }
 
 /* ------------------------------------------------------------------ another process's memory */

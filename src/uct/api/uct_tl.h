@@ -301,6 +301,7 @@ struct uct_ep {
     uct_ep_state_t       state;
     ucs_status_t         status; /* why it failed */
     uint8_t              peer_uid[UCT_UID_LEN];
+    uint8_t              is_nowhere; /* see uct_ep_open_nowhere */
 };
 
 typedef struct {
@@ -359,6 +360,9 @@ void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg
  * for memory. */
 ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN],
                          const void *address, size_t length, void *user, uct_ep_t **ep_p);
+/* Endpoint to a peer that is not known yet: operations find no resource and pending requests wait,
+ * until it is failed or closed. No operation of the transport is called for it. */
+ucs_status_t uct_ep_open_nowhere(uct_iface_t *iface, void *user, uct_ep_t **ep_p);
 /* In any state. Pending requests must have been purged. Messages already accepted are still
  * delivered. Allowed from ep_failed and from a pending request's func, not from an active-message
  * handler. */

@@ -15,11 +15,9 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN],
-                         const void *address, size_t length, void *user, uct_ep_t **ep_p)
+static uct_ep_t *uct_ep_alloc(uct_iface_t *iface, void *user)
 {
     const uct_tl_t *tl = iface->tl;
-    ucs_status_t status;
     uct_ep_t *ep;
 
     ucs_assert(tl->ep_size >= sizeof(*ep));
@@ -27,17 +25,30 @@ ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN]
     ep = uct_object_alloc(tl->ep_size);
     if (ep == NULL) {
         ucs_error("no memory for an endpoint of transport %s", tl->name);
-        return UCS_ERR_NO_MEMORY;
+        return NULL;
     }
 
     ep->iface = iface;
     ep->user  = user;
     ep->state = UCT_EP_IDLE;
     ep->ops   = &iface->waiting_ops;
-    memcpy(ep->peer_uid, peer_uid, UCT_UID_LEN);
     ucs_arbiter_group_init(&iface->pending, &ep->pending);
     ucs_list_head_init(&ep->failed_list);
+    return ep;
+}
 
+ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN],
+                         const void *address, size_t length, void *user, uct_ep_t **ep_p)
+{
+    const uct_tl_t *tl = iface->tl;
+    uct_ep_t *ep       = uct_ep_alloc(iface, user);
+    ucs_status_t status;
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memcpy(ep->peer_uid, peer_uid, UCT_UID_LEN);
     status = tl->ep.init(ep, address, length);
     if (status != UCS_OK) {
         ucs_sys_free(ep);
@@ -52,6 +63,20 @@ ucs_status_t uct_ep_open(uct_iface_t *iface, const uint8_t peer_uid[UCT_UID_LEN]
     return UCS_OK;
 }
 
+ucs_status_t uct_ep_open_nowhere(uct_iface_t *iface, void *user, uct_ep_t **ep_p)
+{
+    uct_ep_t *ep = uct_ep_alloc(iface, user);
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    ep->is_nowhere = 1;
+    ep->state      = UCT_EP_CONNECTING; /* for ever: nobody makes it live */
+    ucs_list_head_init(&ep->list);      /* the transport does not see it */
+    *ep_p = ep;
+    return UCS_OK;
+}
+
 static void uct_ep_drop_pending(uct_pending_t *pending UCS_UNUSED, void *arg UCS_UNUSED)
 {
 }
@@ -60,7 +85,7 @@ void uct_ep_close(uct_ep_t *ep)
 {
     ucs_assert(!uct_ep_has_pending(ep));
 
-    if (ep->iface->tl->ep.close != NULL) {
+    if (!ep->is_nowhere && (ep->iface->tl->ep.close != NULL)) {
         ep->iface->tl->ep.close(ep);
     }
     uct_ep_pending_purge(ep, uct_ep_drop_pending, NULL);

@@ -1,0 +1,579 @@
+/* Halyard: client-server connections by socket addresses.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/flush.h>
+#include <ucp/ops/rma.h>
+#include <ucp/wireup/sockaddr.h>
+#include <ucs/debug/log.h>
+#include <ucs/event/event_set.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+#define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
+#define UCP_ACCEPT_TURN   16   /* clients that one call of progress lets in */
+#define UCP_LOST_PATIENCE 1000 /* calls of progress that a lost endpoint waits for silence */
+
+/* ---- one connection ---- */
+
+static void ucp_conn_handle(ucp_socket_t *socket);
+
+static ucp_conn_t *ucp_conn_alloc(ucp_conn_state_t state)
+{
+    ucp_conn_t *conn = ucs_sys_calloc(1, sizeof(*conn));
+
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->message = ucs_sys_malloc(sizeof(ucp_wire_conn_t) + UCP_ADDRESS_MAX);
+    if (conn->message == NULL) {
+        ucs_sys_free(conn);
+        return NULL;
+    }
+    conn->state         = state;
+    conn->socket.fd     = -1;
+    conn->socket.handle = ucp_conn_handle;
+    ucs_list_head_init(&conn->waiting);
+    return conn;
+}
+
+static void ucp_conn_free(ucp_conn_t *conn)
+{
+    ucs_sys_free(conn->message);
+    ucs_sys_free(conn);
+}
+
+/* The time of a hand-shake begins. */
+static void ucp_conn_start_clock(ucp_conn_t *conn)
+{
+    ucp_worker_t *worker   = conn->socket.worker;
+    ucp_sockets_t *sockets = worker->sockets;
+
+    conn->deadline_ns = ucs_sys_clock_ns() + worker->context->options.connect_timeout_ns;
+    ucs_list_add_tail(&sockets->handshakes, &conn->waiting);
+    sockets->num_half_open += (conn->state == UCP_CONN_HALF_OPEN);
+    ucp_sockets_set_timer(sockets);
+}
+
+/* The hand-shake has ended, this way or that. */
+static void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
+{
+    ucp_sockets_t *sockets = conn->socket.worker->sockets;
+
+    if (!ucs_list_is_empty(&conn->waiting)) {
+        ucs_list_del(&conn->waiting);
+        sockets->num_half_open -= (conn->state == UCP_CONN_HALF_OPEN);
+        if (ucs_list_is_empty(&sockets->handshakes)) {
+            ucp_sockets_set_timer(sockets);
+        }
+    }
+    conn->state = state;
+}
+
+void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status)
+{
+    ucp_conn_state_t state = conn->state;
+
+    ucp_conn_set_state(conn, UCP_CONN_CLOSED);
+    ucp_socket_close(&conn->socket);
+    if (state == UCP_CONN_HALF_OPEN) {
+        ucs_debug("a client is given up: %s", ucs_status_string(status));
+        ucp_conn_free(conn);
+    } else {
+        ucs_diag("endpoint '%s' cannot connect: %s", conn->ep->name, ucs_status_string(status));
+        uct_ep_set_failed(conn->ep->am, status); /* the rest from progress */
+    }
+}
+
+/* Sends one message. A new connection has room for it: what does not fit is an error. */
+static ucs_status_t ucp_conn_send(int fd, const ucp_wire_conn_t *head, const void *address)
+{
+    struct iovec iov[2] = {
+        {(void *)head, sizeof(*head)}, {(void *)address, head->length}
+    };
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    ssize_t sent      = ucs_sys_sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (sent == (ssize_t)(sizeof(*head) + head->length)) {
+        return UCS_OK;
+    }
+    return (sent < 0) ? ucp_socket_status(errno) : UCS_ERR_IO_ERROR;
+}
+
+/* Sends a message with the worker's address. */
+static ucs_status_t ucp_conn_send_address(ucp_worker_t *worker, int fd, ucp_wire_conn_t *head)
+{
+    ucp_address_t *address;
+    ucs_status_t status;
+    size_t length;
+
+    status = ucp_worker_pack_address(worker, &address, &length);
+    if (status == UCS_OK) {
+        head->magic   = UCP_WIRE_CONN_MAGIC;
+        head->version = UCP_WIRE_VERSION;
+        head->length  = (uint32_t)length;
+        status        = ucp_conn_send(fd, head, address);
+        ucp_worker_release_address(worker, address);
+    }
+    return status;
+}
+
+/* ---- receiving ---- */
+
+static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
+{
+    int is_server = (conn->state == UCP_CONN_HALF_OPEN);
+
+    if ((head->magic != UCP_WIRE_CONN_MAGIC) || (head->version != UCP_WIRE_VERSION)) {
+        return 0;
+    }
+    if (head->type == UCP_WIRE_CONN_REJECT) {
+        return !is_server && (head->length == 0);
+    }
+    return (head->type == (is_server ? UCP_WIRE_CONN_ASK : UCP_WIRE_CONN_ACCEPT)) &&
+           (head->length > 0) && (head->length <= UCP_ADDRESS_MAX);
+}
+
+/* Takes what has arrived of the message. UCS_OK: it is whole, and its head and address make sense;
+ * UCS_INPROGRESS: not whole yet; an error: the connection is to be given up. */
+static ucs_status_t ucp_conn_receive(ucp_conn_t *conn, ucp_wire_conn_t *head,
+                                     ucp_address_info_t *info)
+{
+    size_t wanted = sizeof(*head);
+    struct iovec iov;
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t length;
+
+    for (;;) {
+        if (conn->received >= sizeof(*head)) {
+            memcpy(head, conn->message, sizeof(*head));
+            if (!ucp_conn_head_ok(conn, head)) {
+                ucs_warn("what a socket peer sends is no connection message: it is given up");
+                return UCS_ERR_INVALID_PARAM;
+            }
+            wanted = sizeof(*head) + head->length;
+        }
+        if (conn->received == wanted) {
+            break;
+        }
+        iov.iov_base = conn->message + conn->received;
+        iov.iov_len  = wanted - conn->received;
+        length       = ucs_sys_recvmsg(conn->socket.fd, &msg, MSG_DONTWAIT);
+        if (length < 0) {
+            return ((errno == EAGAIN) || (errno == EINTR)) ? UCS_INPROGRESS
+                                                           : ucp_socket_status(errno);
+        }
+        if (length == 0) {
+            return UCS_ERR_CONNECTION_RESET;
+        }
+        conn->received += (size_t)length;
+    }
+
+    if ((head->length > 0) &&
+        (ucp_address_unpack(conn->message + sizeof(*head), head->length, info) != UCS_OK)) {
+        ucs_warn("a socket peer sends bytes that are no worker address: it is given up");
+        return UCS_ERR_INVALID_ADDR;
+    }
+    return UCS_OK;
+}
+
+/* ---- client ---- */
+
+/* Puts what waits for the connection where it now can go; the rest was only there to be waited
+ * for. */
+static void ucp_conn_requeue(uct_pending_t *pending, void *arg)
+{
+    ucp_peer_t *peer = arg;
+
+    if (pending->func == ucp_control_retry) {
+        ucp_control_end(ucs_container_of(pending, ucp_control_t, pending));
+    } else {
+        uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);
+    }
+}
+
+static void ucp_conn_move(ucp_ep_t *ep, ucp_peer_t *peer)
+{
+    ucp_peer_t *provisional = ep->peer;
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, &ep->requests, list) {
+        if (ucp_request_is_rma(req)) {
+            ucp_rma_set_peer(req, peer);
+        }
+        req->send.peer = peer;
+    }
+    uct_ep_pending_purge(ep->am, ucp_conn_requeue, peer);
+    ucp_ep_set_peer(ep, peer);
+    ucp_peer_abandon(provisional);
+}
+
+static void ucp_conn_answered(ucp_conn_t *conn)
+{
+    ucp_address_info_t info = {.num_entries = 0};
+    ucp_wire_conn_t head;
+    ucs_status_t status;
+    ucp_peer_t *peer;
+
+    status = ucp_conn_receive(conn, &head, &info);
+    if (status == UCS_INPROGRESS) {
+        return;
+    }
+    if ((status == UCS_OK) && (head.type == UCP_WIRE_CONN_REJECT)) {
+        status = (head.status == UCS_ERR_UNREACHABLE) ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
+    }
+    if (status == UCS_OK) {
+        status = ucp_peer_get(conn->socket.worker, &info, &peer);
+    }
+    if (status == UCS_OK) {
+        status = peer->status;
+    }
+    if (status != UCS_OK) {
+        ucp_conn_fail(conn, status);
+        return;
+    }
+    ucp_conn_set_state(conn, UCP_CONN_UP);
+    ucs_sys_free(conn->message);
+    conn->message = NULL;
+    ucp_conn_move(conn->ep, peer);
+}
+
+/* The TCP connection is there, or is not. */
+static void ucp_conn_connected(ucp_conn_t *conn)
+{
+    socklen_t length     = sizeof(conn->local);
+    ucp_wire_conn_t head = {.type = UCP_WIRE_CONN_ASK};
+    ucs_status_t status;
+    int error        = 0;
+    socklen_t size   = sizeof(error);
+    int fd           = conn->socket.fd;
+
+    if ((ucs_sys_getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) || (error != 0)) {
+        ucp_conn_fail(conn, ucp_socket_status(error));
+        return;
+    }
+    (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
+    head.client_id = conn->client_id;
+    status         = ucp_conn_send_address(conn->socket.worker, fd, &head);
+    if (status == UCS_OK) {
+        status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
+    }
+    if (status != UCS_OK) {
+        ucp_conn_fail(conn, status);
+        return;
+    }
+    conn->state = UCP_CONN_ASKING; /* the clock goes on */
+}
+
+/* Which addresses are to be used is set on success only. */
+static ucs_status_t ucp_conn_check_params(const ucp_ep_params_t *params,
+                                          const ucs_sock_addr_t **local_p)
+{
+    int has_local = (params->field_mask & UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR) != 0;
+
+    if ((params->sockaddr.addr == NULL) || (ucp_sockaddr_length(params->sockaddr.addr) == 0) ||
+        (has_local && (params->local_sockaddr.addr != NULL) &&
+         (params->local_sockaddr.addr->sa_family != params->sockaddr.addr->sa_family))) {
+        ucs_error("ucp_ep_create: the socket address is not of IPv4 or IPv6, or the local one is "
+                  "not of its family");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    *local_p = (has_local && (params->local_sockaddr.addr != NULL)) ? &params->local_sockaddr
+                                                                    : NULL;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
+{
+    const struct sockaddr *remote = params->sockaddr.addr;
+    const ucs_sock_addr_t *local;
+    ucs_status_t status;
+    ucp_conn_t *conn;
+    int error = 0;
+    int fd;
+
+    status = ucp_conn_check_params(params, &local);
+    if (status != UCS_OK) {
+        return status;
+    }
+    conn = ucp_conn_alloc(UCP_CONN_CONNECTING);
+    if (conn == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    status = ucp_socket_open(ep->worker, remote->sa_family, local, &fd);
+    if (status != UCS_OK) {
+        ucp_conn_free(conn);
+        return status;
+    }
+    if ((ucs_sys_connect(fd, remote, ucp_sockaddr_length(remote)) != 0) && (errno != EINPROGRESS)) {
+        error = errno;
+    }
+    status = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_WRITE);
+    if (status != UCS_OK) {
+        ucs_sys_close(fd);
+        ucp_conn_free(conn);
+        return status;
+    }
+
+    memcpy(&conn->remote, remote, ucp_sockaddr_length(remote));
+    if ((params->field_mask & UCP_EP_PARAM_FIELD_FLAGS) &&
+        (params->flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID)) {
+        conn->client_id = ep->worker->client_id;
+    }
+    conn->ep = ep;
+    ep->conn = conn;
+    ucp_conn_start_clock(conn);
+    if (error != 0) {
+        ucp_conn_fail(conn, ucp_socket_status(error));
+    }
+    return UCS_OK;
+}
+
+/* ---- server ---- */
+
+/* Makes room for a client by giving up the one that has been silent for longest. */
+static void ucp_conn_evict(ucp_sockets_t *sockets)
+{
+    ucp_conn_t *conn;
+
+    ucs_list_for_each(conn, &sockets->handshakes, waiting) {
+        if (conn->state == UCP_CONN_HALF_OPEN) {
+            ucs_warn("more than %d clients are connected that ask for nothing: the oldest of them "
+                     "is given up",
+                     UCP_HALF_OPEN_MAX);
+            ucp_conn_fail(conn, UCS_ERR_EXCEEDS_LIMIT);
+            return;
+        }
+    }
+}
+
+static void ucp_conn_begin(ucp_listener_h listener, int fd, const struct sockaddr_storage *remote)
+{
+    ucp_worker_t *worker = listener->socket.worker;
+    ucp_conn_t *conn     = ucp_conn_alloc(UCP_CONN_HALF_OPEN);
+    socklen_t length     = sizeof(conn->local);
+
+    if ((conn == NULL) ||
+        (ucp_socket_add(&conn->socket, worker, fd, UCS_EVENT_READ) != UCS_OK)) {
+        ucs_error("no memory for a client: it is turned away");
+        ucs_sys_close(fd);
+        if (conn != NULL) {
+            ucp_conn_free(conn);
+        }
+        return;
+    }
+    conn->listener = listener;
+    conn->remote   = *remote;
+    (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
+    ucp_conn_start_clock(conn);
+}
+
+void ucp_conn_accept_clients(ucp_socket_t *socket)
+{
+    ucp_listener_h listener = ucs_container_of(socket, struct ucp_listener, socket);
+    ucp_sockets_t *sockets  = socket->worker->sockets;
+    struct sockaddr_storage remote;
+    socklen_t length;
+    unsigned i;
+    int fd;
+
+    for (i = 0; i < UCP_ACCEPT_TURN; ++i) {
+        length = sizeof(remote);
+        memset(&remote, 0, sizeof(remote));
+        fd = ucs_sys_accept4(socket->fd, (struct sockaddr *)&remote, &length,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if ((errno == EMFILE) || (errno == ENFILE)) {
+                ucs_warn("no descriptor is left for a client that waits: %m");
+            }
+            return;
+        }
+        if (sockets->num_half_open == UCP_HALF_OPEN_MAX) {
+            ucp_conn_evict(sockets);
+        }
+        ucp_conn_begin(listener, fd, &remote);
+    }
+}
+
+void ucp_conn_forget_listener(ucp_listener_h listener)
+{
+    ucp_conn_t *conn, *next;
+
+    ucs_list_for_each_safe(conn, next, &listener->socket.worker->sockets->handshakes, waiting) {
+        if ((conn->state == UCP_CONN_HALF_OPEN) && (conn->listener == listener)) {
+            ucp_conn_fail(conn, UCS_ERR_CANCELED);
+        }
+    }
+}
+
+/* The older form: an endpoint at once. */
+static void ucp_conn_accept_itself(ucp_listener_h listener, ucp_conn_t *conn)
+{
+    ucp_listener_accept_handler_t handler = listener->accept_handler;
+    ucp_ep_params_t params                = {.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST,
+                                             .conn_request = conn};
+    ucp_ep_h ep;
+
+    if (ucp_ep_create(listener->socket.worker, &params, &ep) == UCS_OK) {
+        handler.cb(ep, handler.arg);
+    }
+}
+
+static void ucp_conn_asked(ucp_conn_t *conn)
+{
+    ucp_listener_h listener = conn->listener;
+    ucp_address_info_t info;
+    ucp_wire_conn_t head;
+    ucs_status_t status;
+
+    status = ucp_conn_receive(conn, &head, &info);
+    if (status == UCS_INPROGRESS) {
+        return;
+    }
+    if (status != UCS_OK) {
+        ucp_conn_fail(conn, status);
+        return;
+    }
+    /* From here on it belongs to no worker, until it is accepted on one. */
+    ucp_conn_set_state(conn, UCP_CONN_REQUEST);
+    conn->socket.fd = ucp_socket_remove(&conn->socket);
+    conn->client_id = head.client_id;
+    if (listener->conn_handler.cb != NULL) {
+        listener->conn_handler.cb(conn, listener->conn_handler.arg);
+    } else {
+        ucp_conn_accept_itself(listener, conn);
+    }
+}
+
+ucs_status_t ucp_conn_client_address(const ucp_conn_t *conn, ucp_address_info_t *info)
+{
+    return ucp_address_unpack(conn->message + sizeof(ucp_wire_conn_t), UCP_ADDRESS_MAX, info);
+}
+
+ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
+{
+    ucp_wire_conn_t head = {.type = UCP_WIRE_CONN_ACCEPT};
+    int fd               = conn->socket.fd;
+    ucs_status_t status;
+
+    conn->socket.fd = -1;
+    status          = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_READ);
+    if (status != UCS_OK) {
+        conn->socket.fd = fd;
+        return status;
+    }
+    /* A client that has gone is noticed by the end of file. */
+    (void)ucp_conn_send_address(ep->worker, fd, &head);
+    conn->state = UCP_CONN_UP;
+    conn->ep    = ep;
+    ep->conn    = conn;
+    ucs_sys_free(conn->message);
+    conn->message = NULL;
+    return UCS_OK;
+}
+
+void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)
+{
+    ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
+                            .version = UCP_WIRE_VERSION,
+                            .type    = UCP_WIRE_CONN_REJECT,
+                            .status  = status};
+
+    (void)ucp_conn_send(conn->socket.fd, &head, NULL);
+    ucs_sys_shutdown(conn->socket.fd, SHUT_WR);
+    ucs_sys_close(conn->socket.fd);
+    ucp_conn_free(conn);
+}
+
+/* ---- up, and the end ---- */
+
+/* Nothing more is said on a connection that is up: whatever is there to be read is its end. */
+static void ucp_conn_ended(ucp_conn_t *conn)
+{
+    ucp_socket_close(&conn->socket);
+    conn->state    = UCP_CONN_LOST;
+    conn->patience = UCP_LOST_PATIENCE;
+    ucs_list_add_tail(&conn->socket.worker->sockets->lost, &conn->waiting);
+    conn->socket.worker->has_deferred = 1;
+}
+
+static void ucp_conn_handle(ucp_socket_t *socket)
+{
+    ucp_conn_t *conn = ucs_container_of(socket, ucp_conn_t, socket);
+
+    switch (conn->state) {
+    case UCP_CONN_HALF_OPEN:
+        ucp_conn_asked(conn);
+        break;
+    case UCP_CONN_CONNECTING:
+        ucp_conn_connected(conn);
+        break;
+    case UCP_CONN_ASKING:
+        ucp_conn_answered(conn);
+        break;
+    default:
+        ucp_conn_ended(conn);
+        break;
+    }
+}
+
+/* The real peer may live on and serve others: only this endpoint fails, by moving to a peer that
+ * does. */
+static void ucp_conn_fail_ep(ucp_ep_t *ep)
+{
+    ucp_peer_t *peer;
+
+    if ((ep->peer->status != UCS_OK) || ep->is_closing) {
+        return; /* known, or of no interest any more */
+    }
+    if (ucp_peer_create_provisional(ep->worker, &peer) != UCS_OK) {
+        ucs_error("endpoint '%s' is lost, and there is no memory to say so", ep->name);
+        return;
+    }
+    ucp_flush_ep_lost(ep, UCS_ERR_CONNECTION_RESET);
+    ucp_ep_unqueue(ep);
+    ucp_ep_set_peer(ep, peer);
+    uct_ep_set_failed(ep->am, UCS_ERR_CONNECTION_RESET);
+}
+
+unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
+{
+    unsigned count = 0;
+    ucp_conn_t *conn, *next;
+
+    if ((worker->sockets == NULL) || ucs_list_is_empty(&worker->sockets->lost)) {
+        return 0;
+    }
+    ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
+        if (!idle && (--conn->patience > 0)) {
+            worker->has_deferred = 1; /* what it sent last may still be in our queues */
+            continue;
+        }
+        ucs_list_del(&conn->waiting);
+        conn->state = UCP_CONN_CLOSED;
+        ucp_conn_fail_ep(conn->ep);
+        ++count;
+    }
+    return count;
+}
+
+void ucp_conn_close(ucp_conn_t *conn)
+{
+    int in_handshake = (conn->state == UCP_CONN_CONNECTING) || (conn->state == UCP_CONN_ASKING);
+    ucp_ep_t *ep     = conn->ep;
+
+    if (conn->socket.worker->sockets != NULL) {
+        ucp_conn_set_state(conn, UCP_CONN_CLOSED);
+        ucp_socket_close(&conn->socket);
+    }
+    ep->conn = NULL;
+    ucp_conn_free(conn);
+    if (in_handshake) {
+        ucp_peer_abandon(ep->peer);
+    }
+}

@@ -1,0 +1,146 @@
+/* Halyard: client-server connections by socket addresses.
+ *
+ * The host's TCP carries one question and one answer, in which the two workers tell each other
+ * their addresses (wire/wire.h, ucp_wire_conn_t); data then takes the best transport, as between
+ * workers that learned their addresses by other means.
+ *
+ *   client  CONNECTING -> ASKING (ASK sent) -> UP
+ *   server  HALF_OPEN (reading ASK) -> REQUEST (the user's) -> UP (ACCEPT sent)
+ *   either  UP -> LOST (end of file: the other endpoint was closed, or its process is gone)
+ *
+ * A client's endpoint begins on a provisional peer, whose lane holds back what is sent
+ * (ucp_peer_create_provisional); when the answer is there the endpoint moves to the real peer with
+ * all that waits. An endpoint that is lost moves to a provisional peer that fails, since the real
+ * peer may be alive and serve other endpoints.
+ *
+ * A worker's sockets are gathered in one event set, which progress looks at every few calls while
+ * there is any; a timer bounds hand-shakes. Nothing here blocks. Called with the worker's lock.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_WIREUP_SOCKADDR_H
+#define UCP_WIREUP_SOCKADDR_H
+
+#include <ucp/core/ep.h>
+#include <ucp/wire/wire.h>
+#include <ucs/event/event_set.h>
+#include <netinet/in.h>
+
+typedef struct ucp_socket       ucp_socket_t;
+typedef struct ucp_conn_request ucp_conn_t;
+
+/* A descriptor in the worker's event set. */
+struct ucp_socket {
+    ucs_list_link_t list;    /* in sockets->all */
+    ucp_worker_t   *worker;  /* whose set it is in */
+    void          (*handle)(ucp_socket_t *socket); /* something has happened to it */
+    int             fd;      /* -1: closed */
+};
+
+typedef enum {
+    UCP_CONN_HALF_OPEN,
+    UCP_CONN_REQUEST,
+    UCP_CONN_CONNECTING,
+    UCP_CONN_ASKING,
+    UCP_CONN_UP,
+    UCP_CONN_LOST,   /* on the list of those whose endpoint is about to fail */
+    UCP_CONN_CLOSED
+} ucp_conn_state_t;
+
+/* A connection: of an endpoint, or asking to become one. */
+struct ucp_conn_request {
+    ucp_socket_t            socket;
+    ucs_list_link_t         waiting;     /* by deadline while in hand-shake; then lost */
+    ucp_conn_state_t        state;
+    unsigned                patience;    /* calls of progress that a lost one waits for silence */
+    ucp_ep_t               *ep;
+    ucp_listener_h          listener;    /* while HALF_OPEN */
+    uint64_t                deadline_ns;
+    struct sockaddr_storage local, remote;
+    uint8_t                *message;     /* what was received, until it was used */
+    size_t                  received;
+    uint64_t                client_id;
+};
+
+struct ucp_listener {
+    ucp_socket_t                  socket;
+    ucp_listener_conn_handler_t   conn_handler;
+    ucp_listener_accept_handler_t accept_handler;
+};
+
+struct ucp_sockets {
+    ucp_worker_t    *worker;
+    ucs_event_set_t *set;
+    ucp_socket_t     timer;        /* due at the deadline of the first of handshakes */
+    ucs_list_link_t  all;          /* ucp_socket_t */
+    ucs_list_link_t  handshakes;   /* ucp_conn_t by deadline */
+    ucs_list_link_t  lost;         /* ucp_conn_t */
+    unsigned         num_half_open;
+    unsigned         countdown;    /* to the next look */
+};
+
+/* ---- sockets.c ---- */
+
+/* Bytes of a socket address of a family that is supported, 0 for others. */
+socklen_t ucp_sockaddr_length(const struct sockaddr *addr);
+
+/* What an error of a socket call means for an endpoint. */
+ucs_status_t ucp_socket_status(int error);
+
+/* Opens a non-blocking socket bound to `addr` (NULL: to none). Logs. UCS_ERR_BUSY: in use;
+ * UCS_ERR_UNREACHABLE: not one of this machine; UCS_ERR_INVALID_PARAM: no such family. */
+ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_addr_t *addr,
+                             int *fd_p);
+
+/* Adds a descriptor, whose `handle` is set, to the worker's set; it is not closed on failure. */
+ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, unsigned events);
+
+/* Takes it out; returns the descriptor, which stays open, or -1. */
+int ucp_socket_remove(ucp_socket_t *socket);
+
+/* Takes it out and closes it. No effect without one. */
+void ucp_socket_close(ucp_socket_t *socket);
+
+/* Sets the timer to the first deadline. */
+void ucp_sockets_set_timer(ucp_sockets_t *sockets);
+
+/* Whether the sockets have events or endpoints are about to fail: progress is due. */
+int ucp_sockets_have_work(ucp_worker_t *worker);
+
+/* The descriptor of the set, -1 without one. */
+int ucp_sockets_fd(const ucp_worker_t *worker);
+
+/* Closes all connections and listeners of a worker that is being destroyed. */
+void ucp_sockets_cleanup(ucp_worker_t *worker);
+
+/* ---- conn.c ---- */
+
+/* The listening socket has clients. */
+void ucp_conn_accept_clients(ucp_socket_t *listener);
+
+/* Ends the connections of a listener that the user has not seen. */
+void ucp_conn_forget_listener(ucp_listener_h listener);
+
+/* Starts connecting ep, whose peer is provisional. What fails later, fails the endpoint. */
+ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params);
+
+/* The address of the client's worker in a request. */
+ucs_status_t ucp_conn_client_address(const ucp_conn_t *conn, ucp_address_info_t *info);
+
+/* ep, on the client's peer, answers a request, which becomes its connection. */
+ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep);
+
+/* Answers no, with the reason, and frees the request. */
+void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status);
+
+/* The endpoint is about to be freed: ends its connection. A hand-shake is given up. */
+void ucp_conn_close(ucp_conn_t *conn);
+
+/* Ends a connection that is not up yet; its endpoint fails, one that nobody has seen is freed. */
+void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status);
+
+/* Fails the endpoints whose connection was lost, once what came before has been received: `idle`
+ * says that the transports were silent just now. Returns how many. */
+unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle);
+
+#endif

@@ -1,0 +1,282 @@
+/* Halyard: the sockets of a worker.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/wakeup.h>
+#include <ucp/wireup/sockaddr.h>
+#include <ucs/debug/log.h>
+#include <ucs/event/event_set.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+#include <sys/timerfd.h>
+
+/* Calls of progress from one look at the sockets to the next: a look is a system call. */
+#define UCP_LOOK_HANDSHAKE 4
+#define UCP_LOOK_QUIET     64
+
+/* ---- the set ---- */
+
+static void ucp_sockets_event(void *data, unsigned events UCS_UNUSED, void *arg UCS_UNUSED)
+{
+    ucp_socket_t *socket = data;
+
+    socket->handle(socket);
+}
+
+/* Stands among the worker's interfaces: what it is given is not one. */
+static unsigned ucp_sockets_progress(uct_iface_t *self)
+{
+    ucp_sockets_t *sockets = (void *)self;
+    unsigned count         = 0;
+
+    if (ucs_likely(sockets->countdown-- > 0)) {
+        return 0;
+    }
+    sockets->countdown =
+        ucs_list_is_empty(&sockets->handshakes) ? UCP_LOOK_QUIET : UCP_LOOK_HANDSHAKE;
+    (void)ucs_event_set_wait(sockets->set, 0, ucp_sockets_event, NULL, &count);
+    return count;
+}
+
+void ucp_sockets_set_timer(ucp_sockets_t *sockets)
+{
+    struct itimerspec time = {{0, 0}, {0, 0}};
+    uint64_t deadline_ns;
+
+    if (!ucs_list_is_empty(&sockets->handshakes)) {
+        deadline_ns = ucs_list_head(&sockets->handshakes, ucp_conn_t, waiting)->deadline_ns;
+        time.it_value.tv_sec  = (time_t)(deadline_ns / 1000000000ul);
+        time.it_value.tv_nsec = (long)(deadline_ns % 1000000000ul);
+    }
+    (void)ucs_sys_timerfd_settime(sockets->timer.fd, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+static void ucp_sockets_timer(ucp_socket_t *timer)
+{
+    ucp_sockets_t *sockets = timer->worker->sockets;
+    uint64_t now_ns        = ucs_sys_clock_ns();
+    uint64_t times;
+    ucp_conn_t *conn;
+
+    (void)ucs_sys_read(timer->fd, &times, sizeof(times));
+    while (!ucs_list_is_empty(&sockets->handshakes)) {
+        conn = ucs_list_head(&sockets->handshakes, ucp_conn_t, waiting);
+        if (conn->deadline_ns > now_ns) {
+            break;
+        }
+        ucp_conn_fail(conn, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    ucp_sockets_set_timer(sockets);
+}
+
+static ucs_status_t ucp_sockets_add_timer(ucp_sockets_t *sockets)
+{
+    ucs_status_t status;
+    int fd;
+
+    sockets->timer.handle = ucp_sockets_timer;
+    fd                    = ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (fd < 0) {
+        ucs_error("cannot open a timer for connections: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    status = ucp_socket_add(&sockets->timer, sockets->worker, fd, UCS_EVENT_READ);
+    if (status != UCS_OK) {
+        ucs_sys_close(fd);
+    }
+    return status;
+}
+
+static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
+{
+    ucp_sockets_t *sockets;
+    ucs_status_t status;
+
+    if (worker->sockets != NULL) {
+        return UCS_OK;
+    }
+    sockets = ucs_sys_calloc(1, sizeof(*sockets));
+    if (sockets == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    sockets->worker   = worker;
+    sockets->timer.fd = -1;
+    ucs_list_head_init(&sockets->all);
+    ucs_list_head_init(&sockets->handshakes);
+    ucs_list_head_init(&sockets->lost);
+    worker->sockets = sockets;
+    status          = ucs_event_set_create(&sockets->set);
+    if (status == UCS_OK) {
+        status = ucp_sockets_add_timer(sockets);
+    }
+    if (status == UCS_OK) {
+        status = ucp_wakeup_add(worker, ucs_event_set_fd(sockets->set));
+    }
+    if (status != UCS_OK) {
+        ucp_sockets_cleanup(worker);
+        return status;
+    }
+    ucp_worker_add_active(worker, ucp_sockets_progress, (uct_iface_t *)(void *)sockets);
+    return UCS_OK;
+}
+
+int ucp_sockets_fd(const ucp_worker_t *worker)
+{
+    return (worker->sockets != NULL) ? ucs_event_set_fd(worker->sockets->set) : -1;
+}
+
+int ucp_sockets_have_work(ucp_worker_t *worker)
+{
+    struct pollfd pfd = {.fd = ucp_sockets_fd(worker), .events = POLLIN};
+
+    if ((pfd.fd < 0) || ((ucs_sys_poll(&pfd, 1, 0) <= 0) &&
+                         ucs_list_is_empty(&worker->sockets->lost))) {
+        return 0;
+    }
+    worker->sockets->countdown = 0;
+    return 1;
+}
+
+/* ---- one socket ---- */
+
+socklen_t ucp_sockaddr_length(const struct sockaddr *addr)
+{
+    return (addr->sa_family == AF_INET)    ? sizeof(struct sockaddr_in)
+           : (addr->sa_family == AF_INET6) ? sizeof(struct sockaddr_in6)
+                                           : 0;
+}
+
+ucs_status_t ucp_socket_status(int error)
+{
+    switch (error) {
+    case ECONNREFUSED:
+        return UCS_ERR_NOT_CONNECTED;
+    case ECONNRESET:
+    case EPIPE:
+        return UCS_ERR_CONNECTION_RESET;
+    case ETIMEDOUT:
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    case EADDRINUSE:
+        return UCS_ERR_BUSY;
+    case EMFILE:
+    case ENFILE:
+        return UCS_ERR_EXCEEDS_LIMIT;
+    case ENOMEM:
+    case ENOBUFS:
+        return UCS_ERR_NO_MEMORY;
+    case EACCES:
+    case EPERM:
+        return UCS_ERR_IO_ERROR;
+    default:
+        return UCS_ERR_UNREACHABLE;
+    }
+}
+
+ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_addr_t *addr,
+                             int *fd_p)
+{
+    ucs_status_t status;
+    int one = 1;
+    int fd;
+
+    fd = ucs_sys_socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+    if (fd < 0) {
+        status = ucp_socket_status(errno);
+        ucs_error("cannot open a socket: %m");
+        return status;
+    }
+    if (addr != NULL) {
+        /* A server that is started again need not wait for its old connections to time out. */
+        (void)ucs_sys_setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        if (worker->context->options.reuse_addr) {
+            (void)ucs_sys_setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+        }
+        if (ucs_sys_bind(fd, addr->addr, ucp_sockaddr_length(addr->addr)) != 0) {
+            status = ucp_socket_status(errno);
+            ucs_diag("cannot use a socket address: %m");
+            ucs_sys_close(fd);
+            return status;
+        }
+    }
+    *fd_p = fd;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, unsigned events)
+{
+    ucs_status_t status = ucp_sockets_open(worker);
+
+    if (status == UCS_OK) {
+        status = ucs_event_set_add(worker->sockets->set, fd, events, socket);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    socket->fd     = fd;
+    socket->worker = worker;
+    ucs_list_add_tail(&worker->sockets->all, &socket->list);
+    worker->sockets->countdown = 0;
+    return UCS_OK;
+}
+
+int ucp_socket_remove(ucp_socket_t *socket)
+{
+    int fd = socket->fd;
+
+    if (fd >= 0) {
+        (void)ucs_event_set_del(socket->worker->sockets->set, fd);
+        ucs_list_del(&socket->list);
+        socket->fd = -1;
+    }
+    return fd;
+}
+
+void ucp_socket_close(ucp_socket_t *socket)
+{
+    int fd = ucp_socket_remove(socket);
+
+    if (fd >= 0) {
+        ucs_sys_shutdown(fd, SHUT_RDWR); /* a child that was forked may hold a copy */
+        ucs_sys_close(fd);
+    }
+}
+
+void ucp_sockets_cleanup(ucp_worker_t *worker)
+{
+    ucp_sockets_t *sockets = worker->sockets;
+    ucp_socket_t *socket;
+    ucp_conn_t *conn;
+
+    if (sockets == NULL) {
+        return;
+    }
+    ucp_socket_close(&sockets->timer);
+    while (!ucs_list_is_empty(&sockets->all)) {
+        socket = ucs_list_head(&sockets->all, ucp_socket_t, list);
+        if (socket->handle == ucp_conn_accept_clients) {
+            ucp_listener_destroy(ucs_container_of(socket, struct ucp_listener, socket));
+            continue;
+        }
+        conn = ucs_container_of(socket, ucp_conn_t, socket);
+        if (conn->ep != NULL) {
+            ucp_conn_close(conn);
+        } else {
+            ucp_conn_fail(conn, UCS_ERR_CANCELED);
+        }
+    }
+    while (!ucs_list_is_empty(&sockets->lost)) {
+        ucp_conn_close(ucs_list_head(&sockets->lost, ucp_conn_t, waiting));
+    }
+    if (sockets->set != NULL) {
+        ucp_worker_del_active(worker, (uct_iface_t *)(void *)sockets);
+        ucp_wakeup_del(worker, ucs_event_set_fd(sockets->set));
+        ucs_event_set_destroy(sockets->set);
+    }
+    ucs_sys_free(sockets);
+    worker->sockets = NULL;
+}

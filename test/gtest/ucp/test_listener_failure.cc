@@ -1,0 +1,261 @@
+/* Halyard: connections that are refused, lost, too late, or lead nowhere.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/server.h>
+
+#include <poll.h>
+
+using namespace server_test;
+
+namespace {
+
+class listener_failure : public server_fixture {};
+
+INSTANTIATE_TEST_SUITE_P(all, listener_failure, testing::ValuesIn(places), place_name);
+
+TEST_P(listener_failure, reject)
+{
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where(), &failed);
+    const bytes data = pattern(4, 3000);
+    ending early;
+    ASSERT_TRUE(UCS_PTR_IS_PTR(send(to_host, data, 4, &early)));
+    ucp_request_param_t param = {};
+    void *flush = ucp_ep_flush_nbx(to_host, &param);
+    until([&] { return !server->requests.empty(); });
+    EXPECT_EQ(UCS_OK, ucp_listener_reject(server->handle(), server->take()));
+    until([&] { return failed.calls > 0; });
+    EXPECT_EQ(1, failed.calls);
+    EXPECT_EQ(UCS_ERR_REJECTED, failed.status);
+    EXPECT_EQ(to_host, failed.ep);
+    EXPECT_EQ(1, early.calls);
+    EXPECT_EQ(UCS_ERR_REJECTED, early.status);
+    EXPECT_EQ(UCS_ERR_REJECTED, wait(flush));
+    EXPECT_EQ(UCS_ERR_REJECTED, UCS_PTR_STATUS(send(to_host, data, 4)));
+    EXPECT_EQ(1, failed.calls);
+}
+
+TEST_P(listener_failure, nobody_listens)
+{
+    auto server         = serve();
+    const address where = server->where();
+    server->destroy();
+    failure failed;
+    failed.action = [this](ucp_ep_h ep) { /* inside the handler, as async-ucx does */
+        forget(ep);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    };
+    ucp_ep_h ep      = connect(where, &failed);
+    const bytes data = pattern(4, 30);
+    ending end;
+    EXPECT_TRUE(UCS_PTR_IS_PTR(send(ep, data, 4, &end)));
+    EXPECT_EQ(0, failed.calls);
+    EXPECT_EQ(0, end.calls);
+    until([&] { return failed.calls > 0; });
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, failed.status);
+    EXPECT_EQ(1, end.calls);
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, end.status);
+}
+
+TEST_P(listener_failure, without_a_handler_requests_fail_too)
+{
+    auto server         = serve();
+    const address where = server->where();
+    server->destroy();
+    ucp_ep_h ep      = connect(where);
+    const bytes data = pattern(4, 30);
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, wait(send(ep, data, 4)));
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, UCS_PTR_STATUS(send(ep, data, 4)));
+}
+
+TEST_P(listener_failure, a_listener_goes_while_clients_knock)
+{
+    auto server = serve();
+    failure first, second;
+    connect(server->where(), &first);
+    until([&] { return !server->requests.empty(); });
+    connect(server->where(), &second); /* TCP takes it, nobody else */
+    server->destroy();
+    until([&] { return second.calls > 0; });
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, second.status);
+    /* What was handed out stays valid. */
+    EXPECT_EQ(0, first.calls);
+    ucp_conn_request_attr_t asked;
+    asked.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
+    EXPECT_EQ(UCS_OK, ucp_conn_request_query(server->requests.front(), &asked));
+    ucp_ep_h back = accept(host(), server->take(), nullptr);
+    exchange(m_eps.front().second, back);
+}
+
+TEST_P(listener_failure, an_orderly_close_is_a_reset_to_the_other)
+{
+    for (bool client_closes : {true, false}) {
+        auto server = serve();
+        failure at_client, at_host;
+        ucp_ep_h to_host = connect(server->where(), &at_client);
+        ucp_ep_h back    = accept_one(*server, &at_host);
+        exchange(to_host, back);
+        failure &told = client_closes ? at_host : at_client;
+        ucp_ep_h left = client_closes ? back : to_host;
+        close_now(client_closes ? to_host : back, UCP_EP_CLOSE_MODE_FLUSH);
+        until([&] { return told.calls > 0; });
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
+        EXPECT_EQ(left, told.ep);
+        EXPECT_EQ(1, at_client.calls + at_host.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, UCS_PTR_STATUS(send(left, pattern(1, 8), 1)));
+        close_now(left, UCP_EP_CLOSE_MODE_FLUSH);
+        EXPECT_EQ(1, at_client.calls + at_host.calls);
+    }
+}
+
+/* What is in flight when the other side goes ends once, with that status. */
+TEST_P(listener_failure, requests_in_flight_end_when_the_other_closes)
+{
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where(), &failed);
+    ucp_ep_h back    = accept_one(*server);
+    exchange(to_host, back);
+    const bytes large = pattern(8, 1000000);
+    ending sends[3];
+    for (ending &end : sends) {
+        ASSERT_TRUE(UCS_PTR_IS_PTR(send(to_host, large, 8, &end)));
+    }
+    ucp_request_param_t param = {};
+    void *flush = ucp_ep_flush_nbx(to_host, &param);
+    close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return failed.calls > 0; });
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, failed.status);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, wait(flush));
+    for (const ending &end : sends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, end.status);
+    }
+}
+
+/* The handler runs after what the other side sent before it closed has been received. */
+TEST_P(listener_failure, what_was_sent_before_a_close_arrives_before_the_reset)
+{
+    constexpr int COUNT = 100;
+    auto server         = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where());
+    ucp_ep_h back    = accept_one(*server, &failed);
+    exchange(to_host, back);
+    std::vector<bytes> got(COUNT, bytes(500));
+    std::vector<void *> receives;
+    int unfinished = -1;
+    for (bytes &each : got) {
+        receives.push_back(receive(host(), each, 6));
+    }
+    failed.action = [&](ucp_ep_h) {
+        unfinished = 0;
+        for (void *request : receives) {
+            unfinished += UCS_PTR_IS_PTR(request) &&
+                          (ucp_request_check_status(request) == UCS_INPROGRESS);
+        }
+    };
+    std::vector<bytes> data;
+    std::vector<void *> sends;
+    for (int i = 0; i < COUNT; ++i) {
+        data.push_back(pattern((uint64_t)i, 500));
+        sends.push_back(send(to_host, data.back(), 6));
+    }
+    close_now(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return failed.calls > 0; });
+    EXPECT_EQ(0, unfinished);
+    for (int i = 0; i < COUNT; ++i) {
+        EXPECT_EQ(UCS_OK, wait(receives[i]));
+        EXPECT_EQ(UCS_OK, wait(sends[i]));
+        EXPECT_EQ(data[i], got[i]);
+    }
+}
+
+TEST_P(listener_failure, the_end_of_one_endpoint_leaves_others)
+{
+    auto server = serve();
+    failure failed[2];
+    ucp_ep_h to_host[2], back[2];
+    for (int i = 0; i < 2; ++i) {
+        to_host[i] = connect(server->where());
+        back[i]    = accept_one(*server, &failed[i]);
+    }
+    exchange(to_host[0], back[0]);
+    close_now(to_host[0], UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return failed[0].calls > 0; });
+    exchange(to_host[1], back[1]);
+    EXPECT_EQ(0, failed[1].calls);
+}
+
+/* ---- time ---- */
+
+TEST_P(listener_failure, a_server_that_never_answers)
+{
+    environment quick(settings{{"UCX_CONNECT_TIMEOUT", "100ms"}});
+    context_options options;
+    const context context(options);
+    worker one(context, GetParam().mode);
+    auto server = serve(); /* of the other context, which gets no progress */
+    failure failed;
+    ucp_ep_params_t params;
+    const address where = server->where();
+    params              = client_params(where, &failed);
+    ucp_ep_h ep;
+    ASSERT_EQ(UCS_OK, ucp_ep_create(one.handle(), &params, &ep));
+    /* asleep: the time limit wakes us */
+    int fd;
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(one.handle(), &fd));
+    const auto end = std::chrono::steady_clock::now() + PATIENCE;
+    while ((failed.calls == 0) && (std::chrono::steady_clock::now() < end)) {
+        while (one.progress() > 0) {
+        }
+        if ((failed.calls == 0) && (ucp_worker_arm(one.handle()) == UCS_OK)) {
+            struct pollfd event = {fd, POLLIN, 0};
+            ASSERT_GT(poll(&event, 1, 20000), 0);
+        }
+    }
+    EXPECT_EQ(1, failed.calls);
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, failed.status);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+}
+
+/* ---- nothing in common ---- */
+
+TEST_P(listener_failure, nothing_in_common)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "a worker reaches itself";
+    }
+    environment only_self(settings{{"UCX_TLS", "self"}});
+    context_options options;
+    const context context(options);
+    worker lonely(context, GetParam().mode);
+    auto server = serve();
+    failure failed;
+    const address where    = server->where();
+    ucp_ep_params_t params = client_params(where, &failed);
+    ucp_ep_h ep;
+    ASSERT_EQ(UCS_OK, ucp_ep_create(lonely.handle(), &params, &ep));
+    until([&] {
+        lonely.progress();
+        return !server->requests.empty();
+    });
+    ucp_ep_params_t accept_params;
+    accept_params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+    accept_params.conn_request = server->take();
+    ucp_ep_h untouched         = ep;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              ucp_ep_create(host().handle(), &accept_params, &untouched));
+    EXPECT_EQ(ep, untouched);
+    until([&] {
+        lonely.progress();
+        return failed.calls > 0;
+    });
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, failed.status);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    take_log(); /* the server says why */
+}
+
+} // namespace
