@@ -79,9 +79,23 @@ void receive_end(op &o)
     }
 }
 
+/* Is there a receive that a message may have gone to? */
+bool is_wanted(const message &m)
+{
+    return m.is_matched ||
+           std::any_of(the_world->ops.begin(), the_world->ops.end(), [&](const auto &o) {
+               return (o->what == kind::RECEIVE) && (o->owner->number == m.to) &&
+                      (((o->tag ^ m.tag) & o->mask) == 0);
+           });
+}
+
 void send_end(const op &o)
 {
     const message &m = the_world->messages[o.message];
+
+    if (o.is_sync && (o.status == UCS_OK) && !is_wanted(m)) {
+        sim_fail("sync send %llu ends before anybody wants its message", (unsigned long long)o.sn);
+    }
 
     if ((o.status == UCS_OK) || (m.was_refused && (o.status == UCS_ERR_NO_RESOURCE)) ||
         o.ep->is_forced || is_wounded(m.from, m.to)) {
@@ -175,17 +189,29 @@ void check_order(const op &later)
     }
 }
 
-/* A receive that was posted first and ended with a message sent after the other had ended. */
+/* A receive that was posted first would have taken the other's message, had it still been there:
+ * it took one that its sender sent later, or was cancelled after the other had ended. */
 void check_posting_order(const op &first, const op &second)
 {
     const message &m2 = the_world->messages[second.message];
 
-    if (!first.is_probed && (first.sn < second.sn) && !second.is_probed &&
-        (((m2.tag ^ first.tag) & first.mask) == 0) &&
-        (the_world->messages[first.message].send->sn > second.done_at)) {
-        sim_fail("receive %llu was passed over for receive %llu", (unsigned long long)first.sn,
-                 (unsigned long long)second.sn);
+    if (first.is_probed || second.is_probed || (first.sn >= second.sn) ||
+        (first.owner != second.owner) || (((m2.tag ^ first.tag) & first.mask) != 0)) {
+        return;
     }
+    if (first.status == UCS_ERR_CANCELED) {
+        if (!first.is_cancelled || (first.done_at <= second.done_at)) {
+            return;
+        }
+    } else {
+        const message &m1 = the_world->messages[first.message];
+        if (((m1.ep != m2.ep) || (first.message < second.message)) &&
+            (m1.send->sn <= second.done_at)) {
+            return;
+        }
+    }
+    sim_fail("receive %llu was passed over for receive %llu", (unsigned long long)first.sn,
+             (unsigned long long)second.sn);
 }
 
 } // namespace
@@ -211,11 +237,14 @@ void check_history()
     for (const op *o : the_world->receives) {
         check_order(*o);
     }
-    for (const op *first : the_world->receives) {
+    for (const auto &first : the_world->ops) {
+        if ((first->what != kind::RECEIVE) || !first->is_done ||
+            ((first->status != UCS_OK) && (first->status != UCS_ERR_MESSAGE_TRUNCATED) &&
+             (first->status != UCS_ERR_CANCELED))) {
+            continue;
+        }
         for (const op *second : the_world->receives) {
-            if ((first != second) && (first->owner == second->owner)) {
-                check_posting_order(*first, *second);
-            }
+            check_posting_order(*first, *second);
         }
     }
     for (size_t i = 0; i < the_world->messages.size(); ++i) {

@@ -18,4 +18,43 @@ test_sim_sim_SOURCES  = $(sim_sources)
 test_sim_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest
 test_sim_sim_LDADD    = libucp_core.la libuct_core.la libucs_core.la libucm_core.la
 TESTS                += test/sim/sim
-EXTRA_DIST += test/sim/README.md
+
+# The same with copies of the sources of ucp in which bugs are planted; see planted.sed.
+sim_planted_from = \
+	src/ucp/core/flush.c \
+	src/ucp/core/peer.c \
+	src/ucp/core/request.c \
+	src/ucp/ops/tag_match.c \
+	src/ucp/ops/tag_recv.c \
+	src/ucp/ops/tag_send.c \
+	src/ucp/protos/rndv_recv.c \
+	src/ucp/protos/rndv_send.c
+sim_planted_sources = \
+	test/sim/planted_sources/flush.c \
+	test/sim/planted_sources/peer.c \
+	test/sim/planted_sources/request.c \
+	test/sim/planted_sources/rndv_recv.c \
+	test/sim/planted_sources/rndv_send.c \
+	test/sim/planted_sources/tag_match.c \
+	test/sim/planted_sources/tag_recv.c \
+	test/sim/planted_sources/tag_send.c
+
+test/sim/planted_sources/stamp: $(sim_planted_from) test/sim/planted.sed
+	@$(MKDIR_P) test/sim/planted_sources
+	@for file in $(sim_planted_from); do \
+	  sed -f $(srcdir)/test/sim/planted.sed $(srcdir)/$$file \
+	    >test/sim/planted_sources/$$(basename $$file) || exit 1; \
+	done
+	@touch $@
+
+$(sim_planted_sources): test/sim/planted_sources/stamp
+	@touch $@
+
+check_PROGRAMS += test/sim/planted
+test_sim_planted_SOURCES        = $(sim_sources)
+nodist_test_sim_planted_SOURCES = $(sim_planted_sources)
+test_sim_planted_CPPFLAGS       = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest -DSIM_HAS_PLANTED
+test_sim_planted_LDADD          = $(test_sim_sim_LDADD)
+CLEANFILES += $(sim_planted_sources) test/sim/planted_sources/stamp
+TESTS      += test/sim/planted.sh
+EXTRA_DIST += test/sim/README.md test/sim/planted.sed test/sim/planted.sh

@@ -1,0 +1,30 @@
+# Halyard: bugs planted in copies of the product's sources, to show that the simulator finds such. One line a bug;
+# planted.sh runs them by number. A line that fits nothing plants nothing, and planted.sh says so.
+1i extern int sim_planted_bug;
+1i #define SIM_PLANTED(_n) (sim_planted_bug == (_n))
+# 1: a wildcard posted later takes the message of a receive posted earlier
+s/if ((selective != NULL) && (req->recv.sn > selective->recv.sn)) {/if (!SIM_PLANTED(1) \&\& (selective != NULL) \&\& (req->recv.sn > selective->recv.sn)) {/
+# 2: a message overtakes those that wait for resources
+s/^    if (!uct_ep_has_pending(ep->am)) {/    if (SIM_PLANTED(2) || !uct_ep_has_pending(ep->am)) {/
+# 3: the sender is not told that its buffer has been read
+s/^    ucp_rndv_send_ats(req, UCS_OK);/    if (!SIM_PLANTED(3)) ucp_rndv_send_ats(req, UCS_OK);/
+# 4: after a refused copy one byte too few is asked for
+s/ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset)/ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset - SIM_PLANTED(4))/
+# 5: the sender writes more than it claims
+s/old + ((uint64_t)count << (is_sender/old + ((uint64_t)(count - (uint32_t)(is_sender \&\& SIM_PLANTED(5))) << (is_sender/
+# 6: receives whose sender has gone are forgotten
+s/^    ucp_peer_end_list(&peer->recvs,$/    if (!SIM_PLANTED(6)) ucp_peer_end_list(\&peer->recvs,/
+# 7: a flush counts sends that were posted after it
+s/if ((sn >= req->flush.sn) ||/if ((!SIM_PLANTED(7) \&\& (sn >= req->flush.sn)) ||/
+# 8: the sender of a synchronous message that was kept gets no answer
+s/if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {/if ((desc->kind == UCP_TAG_MSG_EAGER_SYNC) \&\& !SIM_PLANTED(8)) {/
+# 9: a receive that has its message can be cancelled
+s/^        (req->held & UCP_REQUEST_HOLDS_EXPECTED)) {/        (SIM_PLANTED(9) || (req->held \& UCP_REQUEST_HOLDS_EXPECTED))) {/
+# 10: a long announced message that was cut is reported as whole
+s/(rts->length > req->length) ? UCS_ERR_MESSAGE_TRUNCATED/((rts->length > req->length) \&\& !SIM_PLANTED(10)) ? UCS_ERR_MESSAGE_TRUNCATED/
+# 11: a sender waits for an answer that the receiver said would not come
+s/^    if (rtr.flags & UCP_WIRE_RTR_LAST) {/    if ((rtr.flags \& UCP_WIRE_RTR_LAST) \&\& !SIM_PLANTED(11)) {/
+# 12: a synchronous send that had to wait for resources ends without its answer
+s/^        if (req->send.is_sync) {/        if (req->send.is_sync \&\& !SIM_PLANTED(12)) {/
+# 13: the words that both sides claim by are not given back
+s/if (held & UCP_REQUEST_HOLDS_SYNC) {/if ((held \& UCP_REQUEST_HOLDS_SYNC) \&\& !SIM_PLANTED(13)) {/
