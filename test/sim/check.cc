@@ -200,7 +200,7 @@ void check_posting_order(const op &first, const op &second)
         return;
     }
     if (first.status == UCS_ERR_CANCELED) {
-        if (!first.is_cancelled || (first.done_at <= second.done_at)) {
+        if (!first.is_unmatched || (first.cancelled_at <= second.done_at)) {
             return;
         }
     } else {

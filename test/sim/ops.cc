@@ -499,8 +499,11 @@ void post_take(worker &w)
 void cancel(op &o)
 {
     o.is_cancelled = true;
+    o.cancelled_at = o.is_unmatched ? o.cancelled_at : the_world->ops.size();
     sim_event("cancel", o.sn, 0, 0);
     ucp_request_cancel(o.owner->handle, o.request);
+    o.is_unmatched = o.is_unmatched || o.is_done || (!o.has_callback && !o.is_released &&
+                                   (ucp_request_check_status(o.request) == UCS_ERR_CANCELED));
 }
 
 /* Any operation in flight; on all but receives it does nothing. */

@@ -95,10 +95,12 @@ struct op {
     bool is_posting   = false;
     bool is_detached  = false; /* freed in flight: nobody hears of its end */
     bool is_released  = false; /* given back before its end: the callback still comes */
-    bool is_cancelled = false;
+    bool is_cancelled = false; /* it was tried */
+    bool is_unmatched = false; /* and had an effect */
     bool is_abandoned = false; /* its worker was destroyed */
     bool is_done      = false;
-    uint64_t done_at  = 0;
+    uint64_t done_at  = 0; /* operations there were, when its end was noticed */
+    uint64_t cancelled_at = 0;
     ucs_status_t status = UCS_INPROGRESS;
 };
 
