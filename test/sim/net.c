@@ -399,6 +399,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
     while ((conn->first != NULL) && (conn->first->time_ns <= sim_now()) && (count < budget)) {
         sim_event("delivered", (conn->source->number << 8) | conn->target->number, conn->first->id,
                   conn->first->length);
+        sim_event_message(conn->first->id, conn->first->data, conn->first->length);
         *iface->params.sender = conn->source->uid;
         uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
         sim_message_drop_first(conn); /* its place was taken until now */

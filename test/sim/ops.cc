@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sim {
 
@@ -430,6 +431,9 @@ void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h m
         ptr = o.is_probed ? ucp_tag_msg_recv_nbx(w.handle, data, count, message, &param)
                           : ucp_tag_recv_nbx(w.handle, data, count, tag, mask, &param);
     }
+    if (o.is_probed && (UCS_PTR_RAW_STATUS(ptr) == UCS_ERR_NO_MEMORY)) {
+        w.held.push_back({message, number}); /* still ours */
+    }
     if ((param.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) && !UCS_PTR_IS_PTR(ptr) &&
         !is_wounded(w)) {
         sim_fail("receive %llu returns no request", (unsigned long long)o.sn);
@@ -468,6 +472,7 @@ bool probe(worker &w, uint64_t tag, uint64_t mask, bool remove)
         return false;
     }
     message &m = the_world->messages[number];
+    sim_event(remove ? "take" : "see", w.number, number, m.from);
     if (m.is_matched) {
         sim_fail("a probe finds message %zu, which was received", number);
     }
@@ -625,8 +630,13 @@ void close_endpoint(endpoint &e, bool force)
 
 unsigned take_unexpected(worker &w)
 {
-    unsigned count = 0;
+    const auto held = std::exchange(w.held, {});
+    unsigned count  = (unsigned)held.size();
 
+    for (const auto &[handle, number] : held) {
+        const message &m = the_world->messages[number];
+        post_receive_of(w, m.tag, ~0ull, handle, number, m.length);
+    }
     while (probe(w, 0, 0, true)) {
         ++count;
     }

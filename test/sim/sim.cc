@@ -411,11 +411,6 @@ void sim_fail(const char *format, ...)
     }
 }
 
-unsigned sim_num_failures(void)
-{
-    return g_failures;
-}
-
 #ifdef SIM_HAS_PLANTED
 extern "C" {
 int sim_planted_bug;

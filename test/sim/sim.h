@@ -74,11 +74,12 @@ void sim_events_reset(int trace);
 uint64_t sim_events_hash(void);
 uint64_t sim_events_count(void);
 void sim_events_print_last(void);
+/* The text of a message, under --trace only. */
+void sim_event_message(unsigned id, const void *data, size_t length);
 
 /* A rule is broken: printed, with the events before it and the command that replays the run. The
  * run goes on; the first failure of a seed counts. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-unsigned sim_num_failures(void);
 
 /* ---- system: the replaced table ---- */
 

@@ -8,6 +8,7 @@
 
 #include "sim.h"
 
+#include <ucp/wire/wire.h>
 #include <ucs/sys/sys.h>
 
 #include <errno.h>
@@ -144,6 +145,18 @@ void sim_events_print_last(void)
     }
     for (; i < sim_events.count; ++i) {
         sim_event_print(&sim_events.kept[i % SIM_KEPT_EVENTS]);
+    }
+}
+
+void sim_event_message(unsigned id, const void *data, size_t length)
+{
+    ucs_string_buffer_t strb;
+    char text[256];
+
+    if (sim_events.trace) {
+        ucs_string_buffer_init_fixed(&strb, text, sizeof(text));
+        ucp_wire_print(id, data, length, &strb);
+        printf("                   %s\n", ucs_string_buffer_cstr(&strb));
     }
 }
 

@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sim {
@@ -116,6 +117,7 @@ struct worker {
     std::vector<std::unique_ptr<endpoint>> eps; /* all there ever were */
     std::deque<std::unique_ptr<buffer>> buffers;
     std::vector<op *> polled;   /* requests without a callback */
+    std::vector<std::pair<ucp_tag_message_h, size_t>> held; /* messages to be received */
     uint64_t starved_until = 0;
     bool lacked_memory     = false;
     bool is_leaving        = false; /* posts nothing more */
