@@ -241,6 +241,13 @@ ucp_peer_t *ucp_peer_of_sender(ucp_worker_t *worker, uint64_t worker_id, const c
     return NULL;
 }
 
+ucp_peer_t *ucp_peer_of_kept(ucp_worker_t *worker, uint64_t worker_id, uint32_t session)
+{
+    ucp_peer_t *peer = ucp_peer_find(worker, worker_id);
+
+    return ((peer != NULL) && (peer->session == session) && !peer->is_gone) ? peer : NULL;
+}
+
 /* ---- failure and end ---- */
 
 static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)

@@ -43,6 +43,7 @@ struct ucp_peer {
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     size_t                num_controls; /* that wait for resources */
+    uint32_t              session;      /* a number for each HELLO of its, never used again */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
                                          * is in flight, and the peer lives */
@@ -98,6 +99,10 @@ int ucp_peer_is_sender(const ucp_peer_t *peer);
  * introduced itself. NULL: it broke the rules, and the connection with whoever sent this is ended,
  * since its request would never be answered; `what` names the message in the log. */
 ucp_peer_t *ucp_peer_of_sender(ucp_worker_t *worker, uint64_t worker_id, const char *what);
+
+/* The peer that a message kept since then is to be answered to. NULL: it has parted meanwhile, and
+ * so what it wanted has ended, even if it has come back. */
+ucp_peer_t *ucp_peer_of_kept(ucp_worker_t *worker, uint64_t worker_id, uint32_t session);
 
 /* Handlers of messages: ends the connection with the sender, because its message is lost to us
  * (`why`), so that both sides know of it. */

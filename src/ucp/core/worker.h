@@ -77,6 +77,7 @@ typedef struct ucp_worker {
     ucs_list_link_t    eps;                /* the user's endpoints */
     ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
     ucs_list_link_t    retired;            /* peers to be freed from progress */
+    uint32_t           num_sessions;       /* of peers, so far */
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */

@@ -36,6 +36,7 @@ typedef struct ucp_recv_desc {
     size_t          length;    /* bytes of the message */
     uint64_t        worker_id; /* who sent it, of kinds that are answered; it may be gone by then */
     uint64_t        request_id;
+    uint32_t        session;   /* of that peer when it came */
     uint8_t         kind;      /* ucp_tag_msg_kind_t */
 } ucp_recv_desc_t;
 

@@ -29,14 +29,15 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
 
     if (desc->kind == UCP_TAG_MSG_RTS) {
         memcpy(&rts, desc + 1, sizeof(rts));
-        ucp_rndv_recv_start(req, ucp_peer_find(req->worker, desc->worker_id), &rts);
+        peer = ucp_peer_of_kept(req->worker, desc->worker_id, desc->session);
+        ucp_rndv_recv_start(req, peer, &rts);
         ucp_worker_data_put(desc);
         return ucp_request_handle(req);
     }
 
     status = ucp_eager_deliver(req, desc->tag, desc + 1, desc->length);
     if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {
-        peer = ucp_peer_find(req->worker, desc->worker_id);
+        peer = ucp_peer_of_kept(req->worker, desc->worker_id, desc->session);
         if (peer != NULL) {
             ucp_rndv_answer(peer, desc->request_id, UCS_OK);
         }

@@ -96,8 +96,9 @@ ucs_status_t ucp_eager_deliver_slow(ucp_request_t *req, const void *payload, siz
 }
 
 static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_tag_msg_kind_t kind,
-                                              uint64_t tag, uint64_t worker_id, uint64_t request_id,
-                                              const void *payload, size_t length)
+                                              uint64_t tag, const ucp_peer_t *peer,
+                                              uint64_t request_id, const void *payload,
+                                              size_t length)
 {
     ucp_recv_desc_t *desc = ucp_worker_data_get(worker, sizeof(*desc) + length);
 
@@ -108,7 +109,8 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     }
     desc->tag        = tag;
     desc->length     = length;
-    desc->worker_id  = worker_id;
+    desc->worker_id  = (peer != NULL) ? ucp_uid_id(peer->uid) : 0;
+    desc->session    = (peer != NULL) ? peer->session : 0;
     desc->request_id = request_id;
     desc->kind       = (uint8_t)kind;
     memcpy(desc + 1, payload, length);
@@ -133,7 +135,8 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
     req = ucp_tag_match_arrive(&worker->tag_match, tag);
     if (ucs_likely(req != NULL)) {
         ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, data, length));
-    } else if (ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, 0, 0, data, length) != UCS_OK) {
+    } else if (ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, data, length) !=
+               UCS_OK) {
         ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
     }
 }
@@ -160,7 +163,7 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
 
     req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
     if (req == NULL) {
-        status = ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, head.worker_id,
+        status = ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER_SYNC, head.tag, peer,
                                       head.request_id, data, length);
         if (status != UCS_OK) {
             ucp_rndv_answer(peer, head.request_id, status);

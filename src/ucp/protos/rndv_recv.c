@@ -269,6 +269,7 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     desc->tag        = rts.tag;
     desc->length     = rts.length;
     desc->worker_id  = rts.worker_id;
+    desc->session    = peer->session;
     desc->request_id = rts.request_id;
     desc->kind       = UCP_TAG_MSG_RTS;
     memcpy(desc + 1, &rts, sizeof(rts));

@@ -81,4 +81,5 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     }
     peer->is_gone        = 0; /* it may have been, and has come back */
     peer->hello_received = 1;
+    peer->session        = ++worker->num_sessions;
 }
