@@ -211,9 +211,15 @@ void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *titl
 
 void ucp_get_version(unsigned *major_version, unsigned *minor_version, unsigned *release_number)
 {
-    *major_version  = UCP_API_MAJOR;
-    *minor_version  = UCP_API_MINOR;
-    *release_number = UCP_VERSION_RELEASE;
+    const unsigned version[] = {UCP_API_MAJOR, UCP_API_MINOR, UCP_VERSION_RELEASE};
+    unsigned *const result[] = {major_version, minor_version, release_number};
+    unsigned i;
+
+    for (i = 0; i < ucs_array_size(result); ++i) {
+        if (result[i] != NULL) {
+            *result[i] = version[i];
+        }
+    }
 }
 
 const char *ucp_get_version_string(void)

@@ -318,6 +318,9 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
 {
     ucp_peer_t *peer = ep->user;
 
+    if ((status == UCS_ERR_UNREACHABLE) && peer->is_gone) {
+        status = UCS_ERR_CONNECTION_RESET; /* it was there, and has been reached */
+    }
     if (ep == peer->lanes[UCP_LANE_AM]) {
         ucs_debug("peer failed: %s", ucs_status_string(status));
         ucp_peer_fail(peer, status);

@@ -849,4 +849,62 @@ TEST_P(request, a_cleanup_that_is_null)
     EXPECT_EQ(UCS_OK, pair.wait(received));
 }
 
+/* ---- blocking calls inside callbacks ---- */
+
+/* They cannot wait there, since progress is on the stack; they must not wait for ever either. */
+TEST_P(request, blocking_calls_inside_a_callback_end)
+{
+    pair pair(GetParam());
+    constexpr size_t LENGTH = 500000;
+    const bytes data = pattern(1, LENGTH);
+    bytes got(LENGTH), got_first(8);
+    ending first, second;
+    ucs_status_t of_ep = UCS_INPROGRESS, of_worker = UCS_INPROGRESS;
+    void *late         = nullptr;
+    ucp_ep_h ep        = pair.sender().connect(pair.receiver());
+    first.action       = [&]() {
+        ucp_request_param_t param = send_param(&second, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        late      = ucp_tag_send_sync_nbx(ep, data.data(), LENGTH, 2, &param);
+        of_ep     = ucp_ep_flush(ep);
+        of_worker = ucp_worker_flush(pair.sender().handle());
+        pair.sender().forget(ep);
+        ucp_ep_destroy(ep);
+    };
+    ucp_request_param_t param = send_param(&first, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), 8, 1, &param)));
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(got_first.data(), 8, 1)));
+    pair.progress_until([&]() { return first.calls == 1; });
+    EXPECT_EQ(UCS_ERR_NO_PROGRESS, of_ep);
+    EXPECT_EQ(UCS_ERR_NO_PROGRESS, of_worker);
+    EXPECT_TRUE(UCS_PTR_IS_PTR(late));
+    /* What was begun goes on all the same. */
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(got.data(), LENGTH, 2)));
+    pair.progress_until([&]() { return second.calls == 1; });
+    EXPECT_EQ(UCS_OK, second.status);
+    EXPECT_EQ(data, got);
+}
+
+/* With nothing to wait for they end as anywhere. */
+TEST_P(request, a_flush_of_nothing_inside_a_callback)
+{
+    pair pair(GetParam());
+    uint64_t value = 5, got = 0;
+    ucs_status_t status = UCS_INPROGRESS;
+    ending end;
+    bool has_answers = false; /* on their way, which is something to wait for */
+    end.action       = [&]() {
+        has_answers = ucp_test_num_controls(pair.receiver().handle()) > 0;
+        status      = ucp_worker_flush(pair.receiver().handle());
+    };
+    const ucp_request_param_t param = receive_param(&end, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    ucp_tag_recv_nbx(pair.receiver().handle(), &got, 8, 9, ~0ull, &param);
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "the send that is received is in flight on the same worker";
+    }
+    void *sent = pair.send(&value, 8, 9);
+    pair.progress_until([&]() { return end.calls == 1; });
+    EXPECT_EQ(has_answers ? UCS_ERR_NO_PROGRESS : UCS_OK, status);
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+}
+
 } // namespace

@@ -293,4 +293,84 @@ TEST_P(wakeup, random_races)
     EXPECT_EQ(0, num_wrong);
 }
 
+/* The descriptor of the user's own: events carry the user's data, get_efd has nothing to give. */
+TEST_P(wakeup, reports_on_a_descriptor_of_the_user)
+{
+    pair pair(GetParam());
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    int mark      = 0;
+    ucp_worker_params_t params;
+    memset(&params, 0xee, sizeof(params));
+    params.field_mask  = UCP_WORKER_PARAM_FIELD_EVENT_FD | UCP_WORKER_PARAM_FIELD_USER_DATA |
+                        UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS;
+    params.event_fd    = set;
+    params.user_data   = &mark;
+    params.thread_mode = GetParam().mode;
+    params.events      = UCP_WAKEUP_TAG_RECV | UCP_WAKEUP_RX;
+    ucp_worker_h worker;
+    ASSERT_EQ(UCS_OK, ucp_worker_create(pair.ctx().handle(), &params, &worker));
+    int fd = -77;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_worker_get_efd(worker, &fd));
+    EXPECT_EQ(-77, fd);
+
+    struct epoll_event event = {};
+    while (ucp_worker_arm(worker) == UCS_ERR_BUSY) {
+        ucp_worker_progress(worker);
+    }
+    EXPECT_EQ(0, epoll_wait(set, &event, 1, 0));
+    EXPECT_EQ(UCS_OK, ucp_worker_signal(worker));
+    EXPECT_EQ(1, epoll_wait(set, &event, 1, PATIENCE_MS));
+    EXPECT_EQ(&mark, event.data.ptr);
+    ucp_worker_destroy(worker);
+    EXPECT_EQ(0, epoll_wait(set, &event, 1, 0));
+    close(set);
+
+    /* One that is no set of events cannot be used. */
+    params.event_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ucp_worker_h none = nullptr;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_worker_create(pair.ctx().handle(), &params, &none));
+    EXPECT_EQ(nullptr, none);
+    close(params.event_fd);
+    take_log();
+}
+
+/* The first signal may be the first use of all, from several threads at once. */
+TEST_P(wakeup, the_first_signal_races_with_the_first_wait)
+{
+    for (int i = 0; i < 30; ++i) {
+        pair pair(GetParam());
+        ucp_worker_h worker = pair.receiver().handle();
+        std::vector<std::thread> others;
+        for (int n = 0; n < 3; ++n) {
+            others.emplace_back([=]() { EXPECT_EQ(UCS_OK, ucp_worker_signal(worker)); });
+        }
+        EXPECT_EQ(UCS_OK, ucp_worker_wait(worker));
+        for (std::thread &other : others) {
+            other.join();
+        }
+    }
+}
+
+TEST_P(wakeup, wait_mem_ends_by_itself)
+{
+    pair pair(GetParam());
+    ucp_worker_h worker = pair.receiver().handle();
+    std::atomic<uint64_t> word{0};
+    for (int i = 0; i < 10; ++i) {
+        ucp_worker_wait_mem(worker, &word); /* nobody changes it */
+    }
+    std::thread other([&]() { word = 1; });
+    while (word == 0) {
+        ucp_worker_wait_mem(worker, &word);
+    }
+    other.join();
+    /* the last bytes of a page, at any alignment */
+    char *page = static_cast<char *>(aligned_alloc(4096, 4096));
+    memset(page, 0, 4096);
+    for (int back : {1, 2, 3, 4, 8}) {
+        ucp_worker_wait_mem(worker, page + 4096 - back);
+    }
+    free(page);
+}
+
 } // namespace

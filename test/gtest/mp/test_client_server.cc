@@ -1,0 +1,307 @@
+/* Halyard: clients and servers in processes of their own: connections by socket addresses, and what
+ * either side hears when the other leaves or dies at each step.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <mp/node.h>
+#include <mp/processes.h>
+#include <ucp/server.h>
+
+#include <signal.h>
+
+using namespace server_test;
+
+namespace {
+
+enum { CLIENT, SERVER, COUNT };
+
+/* Words on the board. */
+enum { PORT, STAGE };
+
+/* What a process is in a test: a context, a worker, and at most one endpoint. */
+class party {
+public:
+    explicit party(mp::self &me) : m_me(me), m_worker(m_context) {}
+
+    worker &get()
+    {
+        return m_worker;
+    }
+
+    void until(const std::function<bool()> &condition, const char *what)
+    {
+        m_me.waits_for("%s", what);
+        const double end = mp::now_s() + 0.8 * mp::limit_s();
+        while (!condition()) {
+            m_worker.progress();
+            ASSERT_LT(mp::now_s(), end) << what;
+        }
+    }
+
+    ucs_status_t wait(void *request)
+    {
+        if (!UCS_PTR_IS_PTR(request)) {
+            return UCS_PTR_STATUS(request);
+        }
+        until([=] { return ucp_request_is_completed(request) != 0; }, "a request");
+        const ucs_status_t status = ucp_request_check_status(request);
+        ucp_request_free(request);
+        return status;
+    }
+
+    void add_handler(ucp_ep_params_t &params)
+    {
+        params.field_mask |=
+            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb  = on_failure;
+        params.err_handler.arg = &failed;
+    }
+
+    void connect(uint16_t port)
+    {
+        const address where(AF_INET, port);
+        ucp_ep_params_t params  = {};
+        params.field_mask       = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+        params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+        params.sockaddr.addr    = where.get();
+        params.sockaddr.addrlen = where.length();
+        add_handler(params);
+        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
+    }
+
+    void accept(server &server)
+    {
+        until([&] { return !server.requests.empty(); }, "a client");
+        ucp_ep_params_t params = {};
+        params.field_mask      = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+        params.conn_request    = server.take();
+        add_handler(params);
+        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
+    }
+
+    void *send(const bytes &data, ucp_tag_t tag)
+    {
+        const ucp_request_param_t param = {};
+        return ucp_tag_send_nbx(ep, data.data(), data.size(), tag, &param);
+    }
+
+    void receive(bytes &data, ucp_tag_t tag)
+    {
+        const ucp_request_param_t param = {};
+        EXPECT_EQ(UCS_OK, wait(ucp_tag_recv_nbx(m_worker.handle(), data.data(), data.size(), tag,
+                                                ~0ull, &param)));
+    }
+
+    void reset_comes()
+    {
+        until([&] { return failed.calls > 0; }, "the news of the other's end");
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, failed.status);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, UCS_PTR_STATUS(send(bytes(8), 1)));
+        EXPECT_EQ(UCS_OK, wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE)));
+        EXPECT_EQ(1, failed.calls);
+    }
+
+    ucp_ep_h ep = nullptr;
+    failure failed;
+
+private:
+    mp::self &m_me;
+    context m_context;
+    worker m_worker;
+};
+
+/* The server tells its port, the client waits for it. */
+void tell(mp::self &me, const server &server)
+{
+    me.own().words[PORT] = server.where().port();
+}
+
+uint16_t ask(mp::self &me)
+{
+    const double end = mp::now_s() + 0.8 * mp::limit_s();
+    while ((me.at(SERVER).words[PORT] == 0) && (mp::now_s() < end)) {
+        usleep(1000);
+    }
+    return (uint16_t)me.at(SERVER).words[PORT];
+}
+
+TEST(client_server, exchanges)
+{
+    mp::processes both(COUNT);
+    both.start(SERVER, [](mp::self &me) {
+        party self(me);
+        server server(self.get(), address(AF_INET));
+        tell(me, server);
+        self.accept(server);
+        for (size_t length : {0, 8, 5000, 1000000}) {
+            bytes got(length);
+            self.receive(got, 1);
+            EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
+        }
+        self.reset_comes();
+    });
+    both.start(CLIENT, [](mp::self &me) {
+        party self(me);
+        self.connect(ask(me));
+        for (size_t length : {0, 8, 5000, 1000000}) {
+            const bytes data = pattern(length, length);
+            bytes got(length);
+            EXPECT_EQ(UCS_OK, self.wait(self.send(data, 1)));
+            self.receive(got, 2);
+            EXPECT_EQ(data, got);
+        }
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
+        EXPECT_EQ(0, self.failed.calls);
+    });
+    EXPECT_TRUE(both.join());
+}
+
+/* All of it before the server looks at anything: sends, a close, and the end of the process. */
+TEST(client_server, a_client_that_is_gone_has_delivered)
+{
+    mp::processes both(COUNT);
+    both.start(SERVER, [](mp::self &me) {
+        party self(me);
+        server server(self.get(), address(AF_INET));
+        tell(me, server);
+        self.accept(server);
+        bytes got(100);
+        self.until([&] { return self.failed.calls > 0; }, "the client's end");
+        self.receive(got, 1);
+        EXPECT_EQ(pattern(1, 100), got);
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FORCE)));
+    });
+    both.start(CLIENT, [](mp::self &me) {
+        party self(me);
+        self.connect(ask(me));
+        const bytes data = pattern(1, 100);
+        void *sent       = self.send(data, 1);
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
+        EXPECT_EQ(UCS_OK, self.wait(sent));
+    });
+    EXPECT_TRUE(both.join());
+}
+
+/* Killed at each step of the hand-shake, and after it; the other one hears of it. */
+TEST(client_server, the_server_is_killed)
+{
+    for (uint64_t step = 1; step <= 4; ++step) {
+        mp::processes both(COUNT);
+        both.start(SERVER, [=](mp::self &me) {
+            party self(me);
+            server server(self.get(), address(AF_INET));
+            tell(me, server);
+            if (step >= 2) {
+                self.until([&] { return !server.requests.empty(); }, "a client");
+            }
+            if (step >= 3) {
+                self.accept(server);
+            }
+            if (step >= 4) {
+                bytes got(8);
+                self.receive(got, 1);
+            }
+            me.own().words[STAGE] = 1;
+            server.requests.clear();
+            for (;;) {
+                pause();
+            }
+        });
+        both.start(CLIENT, [=](mp::self &me) {
+            party self(me);
+            self.connect(ask(me));
+            void *sent = self.send(bytes(8), 1);
+            self.reset_comes();
+            const ucs_status_t status = self.wait(sent);
+            EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_CONNECTION_RESET)) << status;
+            if (step <= 2) {
+                EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
+            }
+        });
+        EXPECT_TRUE(both.until([&] { return both.at(SERVER).words[STAGE] == 1; }, "the step"));
+        usleep(50000); /* the client may be anywhere in its own steps, which is wanted */
+        both.kill_now(SERVER);
+        EXPECT_TRUE(both.until([&] { return !both.is_running(CLIENT); }, "the client's end"));
+    }
+}
+
+TEST(client_server, the_client_is_killed)
+{
+    for (uint64_t step = 1; step <= 3; ++step) {
+        mp::processes both(COUNT);
+        both.start(CLIENT, [=](mp::self &me) {
+            party self(me);
+            self.connect(ask(me));
+            if (step >= 2) {
+                void *sent = self.send(bytes(8), 1);
+                EXPECT_EQ(UCS_OK, self.wait(sent));
+            }
+            if (step >= 3) {
+                bytes got(8);
+                self.receive(got, 2);
+            }
+            me.own().words[STAGE] = 1;
+            for (;;) {
+                self.get().progress();
+            }
+        });
+        both.start(SERVER, [=](mp::self &me) {
+            party self(me);
+            server server(self.get(), address(AF_INET));
+            tell(me, server);
+            self.accept(server);
+            bytes got(8);
+            if (step >= 2) {
+                self.receive(got, 1);
+            }
+            if (step >= 3) {
+                EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
+            }
+            me.own().words[STAGE] = 1;
+            self.reset_comes();
+        });
+        EXPECT_TRUE(both.until(
+            [&] {
+                return (both.at(SERVER).words[STAGE] == 1) && (both.at(CLIENT).words[STAGE] == 1);
+            },
+            "the step"));
+        both.kill_now(CLIENT);
+        EXPECT_TRUE(both.until([&] { return !both.is_running(SERVER); }, "the server's end"));
+    }
+}
+
+/* A request whose client has died meanwhile can be accepted or rejected as any. */
+TEST(client_server, a_request_of_the_dead)
+{
+    for (bool accepts : {true, false}) {
+        mp::processes both(COUNT);
+        both.start(CLIENT, [](mp::self &me) {
+            party self(me);
+            self.connect(ask(me));
+            for (;;) {
+                self.get().progress();
+            }
+        });
+        both.start(SERVER, [=](mp::self &me) {
+            party self(me);
+            server server(self.get(), address(AF_INET));
+            tell(me, server);
+            self.until([&] { return !server.requests.empty(); }, "a client");
+            me.own().words[STAGE] = 1;
+            self.until([&] { return me.own().words[STAGE] == 2; }, "the client's death");
+            if (accepts) {
+                self.accept(server);
+                self.reset_comes();
+            } else {
+                EXPECT_EQ(UCS_OK, ucp_listener_reject(server.handle(), server.take()));
+            }
+        });
+        EXPECT_TRUE(both.until([&] { return both.at(SERVER).words[STAGE] == 1; }, "a request"));
+        both.kill_now(CLIENT);
+        both.at(SERVER).words[STAGE] = 2;
+        EXPECT_TRUE(both.until([&] { return !both.is_running(SERVER); }, "the server's end"));
+    }
+}
+
+} // namespace
