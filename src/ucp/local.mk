@@ -25,6 +25,12 @@ libucp_sources = \
 	src/ucp/ops/amo.c \
 	src/ucp/ops/rma.c \
 	src/ucp/ops/rma_target.c \
+	src/ucp/ops/am_recv.c \
+	src/ucp/ops/am_send.c \
+	src/ucp/ops/kept.c \
+	src/ucp/ops/send.c \
+	src/ucp/ops/stream_recv.c \
+	src/ucp/ops/stream_send.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/ops/tag_send.c \

@@ -30,6 +30,7 @@ gtest_sources = \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
 	test/gtest/ucp/server.h \
+	test/gtest/ucp/test_am.cc \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \

@@ -15,6 +15,8 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+#define UCP_EP_INTERNAL_MAX 1024 /* endpoints of one peer that the user did not make */
+
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
 {
     ucs_list_add_tail(&ep->requests, &req->list);
@@ -29,6 +31,9 @@ void ucp_ep_untrack(ucp_request_t *req)
     ucp_worker_t *worker = req->worker;
 
     ucs_list_del(&req->list);
+    if (req->kind == UCP_REQUEST_STREAM_SEND) {
+        ucp_stream_announced_end(req);
+    }
     --req->send.ep->num_requests;
     --worker->num_sends;
     if (ucp_request_is_rma(req)) {
@@ -62,7 +67,8 @@ void ucp_ep_unqueue(ucp_ep_t *ep)
     }
 }
 
-void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
+/* Makes an endpoint that of the peer which pairs with the peer's endpoint `ordinal`. */
+static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
 {
     const ucp_proto_range_t *first = &peer->proto->send[0];
     size_t limit = ucs_min(first->max, peer->proto->eager_max) + 1;
@@ -74,12 +80,115 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
     ucs_list_del(&ep->peer_list);
     ucs_list_add_tail(&peer->eps, &ep->peer_list);
     __atomic_store_n(&ep->peer, peer, __ATOMIC_RELEASE); /* R7: pairs with A7 in ucp_rma_is_open */
-    ep->am = peer->lanes[UCP_LANE_AM];
+    ep->am      = peer->lanes[UCP_LANE_AM];
+    ep->ordinal = ordinal;
     /* Where the worker has a lock it is 0 from the start, and read without the lock. */
     if (!ep->worker->lock.enabled) {
         ep->short_limit = ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional ||
                            (peer->status != UCS_OK)) ? 0 : limit;
     }
+}
+
+/* A new endpoint, without a peer yet; NULL without memory. */
+static ucp_ep_t *ucp_ep_new(ucp_worker_t *worker)
+{
+    ucp_ep_t *ep = ucs_sys_calloc(1, sizeof(*ep));
+
+    if (ep != NULL) {
+        ep->worker   = worker;
+        ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
+        ucs_list_head_init(&ep->requests);
+        ucs_list_head_init(&ep->failed_list);
+        ucs_list_head_init(&ep->peer_list);
+        ucs_list_add_tail(&worker->eps, &ep->list);
+        ucp_stream_init(&ep->stream);
+        ucp_entity_name(ep->name, NULL, ep);
+    }
+    return ep;
+}
+
+static ucp_ep_t *ucp_ep_find(ucp_peer_t *peer, uint32_t ordinal)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if ((ep->ordinal == ordinal) && !ep->is_closing) {
+            return ep;
+        }
+    }
+    return NULL;
+}
+
+/* A peer that has so many endpoints here that nobody made cannot tell them apart any more. */
+static ucp_ep_t *ucp_ep_any_reply(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->is_handed_out) {
+            return ep;
+        }
+    }
+    return NULL;
+}
+
+ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
+{
+    ucp_ep_t *ep = ucp_ep_find(peer, ordinal);
+
+    if (ep == NULL) {
+        if ((use == UCP_EP_PAIRED_STREAM) && (ordinal < peer->next_ordinal)) {
+            return NULL;
+        }
+        if (peer->num_internal >= UCP_EP_INTERNAL_MAX) {
+            return (use == UCP_EP_PAIRED_REPLY) ? ucp_ep_any_reply(peer) : NULL;
+        }
+        ep = ucp_ep_new(peer->worker);
+        if (ep == NULL) {
+            return NULL;
+        }
+        ucp_ep_attach(ep, peer, ordinal);
+        ep->is_internal = 1;
+        ++peer->num_internal;
+    }
+    if (use == UCP_EP_PAIRED_REPLY) {
+        ep->is_handed_out = 1;
+    }
+    return ep;
+}
+
+void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
+{
+    ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, peer->next_ordinal);
+
+    ucp_ep_attach(ep, peer, peer->next_ordinal++);
+    if (before != NULL) { /* the peer was quicker to use what it pairs with */
+        ucp_stream_move(before, ep);
+        before->ordinal = UINT32_MAX;
+        if (!before->is_handed_out) {
+            ucp_ep_free(before);
+        }
+    }
+}
+
+/* The user's next endpoint to the peer: one of the library's that the peer has already used, or a
+ * new one. NULL without memory. */
+static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep = peer->is_provisional ? NULL : ucp_ep_find(peer, peer->next_ordinal);
+
+    if (ep != NULL) {
+        ep->is_internal = 0;
+        ep->is_reported = 0;
+        --peer->num_internal;
+        ++peer->next_ordinal;
+        return ep;
+    }
+    ep = ucp_ep_new(peer->worker);
+    if (ep != NULL) {
+        ucp_ep_set_peer(ep, peer);
+    }
+    return ep;
 }
 
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
@@ -97,6 +206,9 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
             ucp_request_release_held(req);
         }
     }
+    if (with_callbacks) {
+        ucp_stream_purge(ep, status);
+    }
     if ((--ep->num_purges == 0) && ep->is_freed) {
         ucs_sys_free(ep);
     }
@@ -110,6 +222,8 @@ void ucp_ep_free(ucp_ep_t *ep)
     if (ep->conn != NULL) {
         ucp_conn_close(ep->conn);
     }
+    ucp_stream_cleanup(ep);
+    peer->num_internal -= ep->is_internal;
     ucs_list_del(&ep->list);
     ucs_list_del(&ep->peer_list);
     ucs_list_del(&ep->failed_list);
@@ -132,6 +246,9 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
         return;
     }
     ep->is_reported = 1;
+    if (ep->is_internal) {
+        return;
+    }
     if ((ep->err_cb == NULL) || (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
         ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name,
                  ucs_status_string(ep->peer->status));
@@ -222,7 +339,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (status != UCS_OK) {
         return status;
     }
-    ep = ucs_sys_calloc(1, sizeof(*ep));
+    ep = ucp_ep_next(peer);
     if (ep == NULL) {
         if (is_client) {
             ucp_peer_abandon(peer);
@@ -230,14 +347,6 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
         return UCS_ERR_NO_MEMORY;
     }
 
-    ep->worker = worker;
-    ucs_list_head_init(&ep->requests);
-    ucs_list_head_init(&ep->failed_list);
-    ucs_list_head_init(&ep->peer_list);
-    ucs_list_add_tail(&worker->eps, &ep->list);
-    ucp_ep_set_peer(ep, peer);
-    ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
-    ucp_entity_name(ep->name, NULL, ep);
     ucp_ep_set_params(ep, params);
     if (is_client) {
         status = ucp_conn_connect(ep, params);

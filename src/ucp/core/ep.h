@@ -9,6 +9,7 @@
 #define UCP_CORE_EP_H
 
 #include <ucp/core/peer.h>
+#include <ucp/ops/stream.h>
 
 typedef struct ucp_ep {
     /* hot: what ucp_tag_send_nbx needs */
@@ -34,8 +35,22 @@ typedef struct ucp_ep {
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
     ucp_peer_t              *left[2];       /* former peers, kept for as long as the endpoint */
     unsigned                 num_left;
+    uint8_t                  is_internal;   /* the library's: the user has not made it (yet) */
+    uint8_t                  is_handed_out; /* internal, but the user may answer on it */
     unsigned                 num_purges;    /* that are under way: callbacks may start another */
+    uint32_t                 ordinal;       /* among our endpoints to the peer */
+    ucp_stream_t             stream;
 } ucp_ep_t;
+
+typedef enum {
+    UCP_EP_PAIRED_REPLY, /* to be given to the user, who may answer on it */
+    UCP_EP_PAIRED_STREAM /* to keep what has come for it */
+} ucp_ep_paired_t;
+
+/* Our endpoint that pairs with the peer's endpoint `ordinal`: the one of the same ordinal. Where
+ * the user has none (yet), one of the library's, that a later ucp_ep_create hands to the user.
+ * NULL: no memory; for a stream also where the user had it and has closed it. */
+ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use);
 
 /* Tries a queued send again; what identifies requests among the pending ones of a lane. */
 ucs_status_t ucp_send_retry(uct_pending_t *pending);

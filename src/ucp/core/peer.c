@@ -16,6 +16,8 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+#define UCP_PEERS_ANSWERABLE 1024 /* dead peers that are kept because the user may answer to them */
+
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
 {
     return (ucs_hash_size(&worker->peers) == 0) ? NULL
@@ -355,6 +357,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
      * end. */
     ucp_peer_end_list(&peer->recvs,
                       (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET);
+    ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {
@@ -364,10 +367,35 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     ucp_peer_retire(peer);
 }
 
+static int ucp_peer_has_user_ep(const ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (!ep->is_internal) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Has the user seen an endpoint that it did not make, and may it answer on it? */
+static int ucp_peer_is_answerable(const ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->is_handed_out) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whoever has introduced itself may have sent more that lies in our rings, until it is gone. */
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
-    return (peer->num_left > 0) || !ucs_list_is_empty(&peer->eps) ||
+    return (peer->num_left > 0) || ucp_peer_has_user_ep(peer) ||
            !ucs_list_is_empty(&peer->recvs) ||
            !(peer->hello_received ? peer->is_gone : (peer->status != UCS_OK));
 }
@@ -380,6 +408,22 @@ void ucp_peer_retire(ucp_peer_t *peer)
     }
 }
 
+static void ucp_peer_reap(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    if (!ucp_peer_is_needed(peer)) { /* as before: it may have been given an endpoint since */
+        while (!ucs_list_is_empty(&peer->eps)) {
+            ep = ucs_list_head(&peer->eps, ucp_ep_t, peer_list);
+            ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);
+            ucp_ep_free(ep);
+        }
+        ucs_list_del(&peer->retired); /* where the last endpoint has put it */
+        ucs_hash_del(&peer->worker->peers, ucp_uid_id(peer->uid), NULL);
+        ucp_peer_destroy(peer);
+    }
+}
+
 void ucp_peers_reap(ucp_worker_t *worker)
 {
     ucp_peer_t *peer;
@@ -387,9 +431,16 @@ void ucp_peers_reap(ucp_worker_t *worker)
     while (!ucs_list_is_empty(&worker->retired)) {
         peer = ucs_list_head(&worker->retired, ucp_peer_t, retired);
         ucs_list_del(&peer->retired);
-        if (!ucp_peer_is_needed(peer)) { /* as before: it may have been given an endpoint since */
-            ucs_hash_del(&worker->peers, ucp_uid_id(peer->uid), NULL);
-            ucp_peer_destroy(peer);
+        if (!ucp_peer_is_answerable(peer)) {
+            ucp_peer_reap(peer);
+            continue;
+        }
+        ucs_list_add_tail(&worker->answerable, &peer->retired);
+        if (++worker->num_answerable > UCP_PEERS_ANSWERABLE) {
+            peer = ucs_list_head(&worker->answerable, ucp_peer_t, retired);
+            ucs_list_del(&peer->retired);
+            --worker->num_answerable;
+            ucp_peer_reap(peer);
         }
     }
 }

@@ -48,6 +48,8 @@ struct ucp_peer {
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
                                          * is in flight, and the peer lives */
     unsigned              num_fenced;   /* that wait for those before a fence */
+    uint32_t              next_ordinal; /* of the next endpoint that the user makes */
+    unsigned              num_internal; /* endpoints that the user did not make */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;

@@ -106,6 +106,9 @@ void ucp_request_release_held(ucp_request_t *req)
     if (held & UCP_REQUEST_HOLDS_TRACKED) {
         ucp_ep_untrack(req);
     }
+    if (held & UCP_REQUEST_HOLDS_HEADER) {
+        ucp_worker_data_put((void *)req->send.header);
+    }
     if (held & UCP_REQUEST_HOLDS_DATATYPE) {
         ucp_dt_finish(req); /* last: the datatype may be gone after it */
     }
@@ -273,8 +276,10 @@ void ucp_request_cancel(ucp_worker_h worker, void *request)
 
     req = ucp_request_of(request);
     ucp_worker_lock(worker);
-    if ((req->kind == UCP_REQUEST_TAG_RECV) && !(ucp_request_flags(req) & UCP_REQUEST_COMPLETED) &&
-        (req->held & UCP_REQUEST_HOLDS_EXPECTED)) {
+    if (!(ucp_request_flags(req) & UCP_REQUEST_COMPLETED) &&
+        ((req->held & UCP_REQUEST_HOLDS_EXPECTED) ||
+         ((req->kind == UCP_REQUEST_STREAM_RECV) && (req->recv.step == UCP_RECV_POSTED) &&
+          (req->recv.received == 0)))) {
         req->info.length = 0;
         ucp_request_complete(req, UCS_ERR_CANCELED);
     }

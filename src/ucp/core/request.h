@@ -44,7 +44,8 @@ enum {
     UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done */
     UCP_REQUEST_HOLDS_PENDING =
         1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
-    UCP_REQUEST_HOLDS_TRACKED = 1 << 7 /* list: in its endpoint's; flushes count it */
+    UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
+    UCP_REQUEST_HOLDS_HEADER  = 1 << 8  /* send.header: a copy that is the library's */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -95,6 +96,12 @@ typedef struct {
     uint8_t           is_both;   /* step PUT claims parts instead of walking through a range */
     uint8_t           needs_ats; /* the end waits for ATS */
     uint8_t           is_sync;
+    uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
+    uint8_t           copies_header; /* the user's header may be gone after the call */
+    union {
+        const void   *header;    /* active message: the user's header; info.sender_tag its length */
+        size_t        unread;    /* stream, announced: what ends it says that so much was read */
+    };
 } ucp_send_request_t;
 
 /* A receive, and the rendezvous that fills it. A tag receive's info.sender_tag holds the tag that
@@ -106,13 +113,15 @@ typedef struct {
     uint64_t          id;
     uint64_t          send_id;
     uint64_t          remote_addr;
-    size_t            offset;   /* get: next byte to read */
+    size_t            offset;   /* get: next byte to read; stream: bytes of an element */
+    size_t            base;     /* byte of the message that goes to byte 0 of the buffer */
     size_t            total;    /* bytes that will be received */
     size_t            received;
     _Atomic uint64_t *sync_word; /* both: claims */
     uint8_t           step;     /* ucp_recv_step_t */
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
+    uint8_t           is_part;  /* of a message that goes on after it */
 } ucp_recv_request_t;
 
 typedef enum {

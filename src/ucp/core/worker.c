@@ -11,6 +11,8 @@
 #include <ucp/core/flush.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
+#include <ucp/ops/am.h>
+#include <ucp/ops/kept.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/sockaddr.h>
@@ -21,7 +23,6 @@
 
 #define UCP_DRAIN_NS                                                                               \
     100000000ul /* longest that destroying a worker waits for its last answers to leave */
-#define UCP_MAX_AM_HEADER   4096
 #define UCP_MAX_INFO_STRING 128
 /* Clients copy this much from the address of an address, whatever its length. */
 #define UCP_ADDRESS_READABLE 4096
@@ -63,7 +64,7 @@ void ucp_lock_release_slow(ucp_lock_t *lock)
 
 static ucs_status_t ucp_worker_pools_init(ucp_worker_t *worker, unsigned *num_p)
 {
-    ucs_mpool_params_t params = {.name = "unexpected messages"};
+    ucs_mpool_params_t params = {.name = "unexpected messages", .alignment = 16};
     ucs_status_t status;
 
     for (*num_p = 0; *num_p < UCP_DATA_POOLS; ++*num_p) {
@@ -108,6 +109,7 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         .sender    = &worker->sender,
         .locked    = (worker->thread_mode == UCS_THREAD_MODE_MULTI)
     };
+    uct_limits_t limits;
     ucs_status_t status;
     unsigned id;
 
@@ -123,6 +125,11 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 
     for (id = 1; id < UCP_WIRE_LAST; ++id) {
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker);
+    }
+    tl->iface.limits(wtl->iface, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &limits);
+    if (limits.max > 0) { /* an announcement carries the header */
+        limits.max           -= ucs_min(limits.max, sizeof(ucp_wire_rts_t));
+        worker->am_header_max = ucs_min(worker->am_header_max, limits.max);
     }
     wtl->addr_length =
         (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
@@ -198,6 +205,9 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
     worker->client_id     = (mask & UCP_WORKER_PARAM_FIELD_CLIENT_ID) ? params->client_id : 0;
     worker->user_event_fd = (mask & UCP_WORKER_PARAM_FIELD_EVENT_FD) ? params->event_fd : -1;
     worker->user_data     = (mask & UCP_WORKER_PARAM_FIELD_USER_DATA) ? params->user_data : NULL;
+    worker->am_alignment  = (mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) ? params->am_alignment :
+                            1;
+    worker->am_header_max = UCP_AM_HEADER_MAX;
     ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL,
                     worker);
     for (i = 0; i < UCT_UID_LEN; i += sizeof(part)) {
@@ -218,6 +228,10 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_status_t status;
     unsigned i;
 
+    if ((params->field_mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) &&
+        ((params->am_alignment == 0) || (params->am_alignment & (params->am_alignment - 1)))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
     worker =
         ucs_sys_memalign(UCS_CACHE_LINE_SIZE, ucs_align_up(sizeof(*worker), UCS_CACHE_LINE_SIZE));
     if (worker == NULL) {
@@ -233,6 +247,9 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_list_head_init(&worker->failed_eps);
     ucs_list_head_init(&worker->retired);
     ucs_list_head_init(&worker->flushes);
+    ucs_list_head_init(&worker->kept);
+    ucs_list_head_init(&worker->stream_ready);
+    ucs_list_head_init(&worker->answerable);
     ucs_hash_init(&worker->peers);
     ucs_ptr_map_init(&worker->ids);
 
@@ -336,6 +353,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
         ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
     }
+    ucp_kept_drop(&worker->kept);
 
     ucp_wakeup_cleanup(worker);
     for (i = 0; i < worker->context->num_tls; ++i) {
@@ -351,6 +369,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucs_mpool_cleanup(&worker->controls, 0);
     ucp_request_pool_cleanup(worker);
     ucp_tag_match_cleanup(&worker->tag_match);
+    ucs_sys_free(worker->am_handlers);
     pthread_mutex_destroy(&worker->lock.mutex);
     ucs_sys_free(worker);
 }
@@ -482,7 +501,7 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
         attr->thread_mode = worker->thread_mode;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER) {
-        attr->max_am_header = UCP_MAX_AM_HEADER;
+        attr->max_am_header = worker->am_header_max;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_NAME) {
         memcpy(attr->name, worker->name, sizeof(attr->name));

@@ -15,6 +15,7 @@
 #include <ucp/ops/tag_match.h>
 #include <ucp/proto/proto.h>
 #include <ucp/wire/address.h>
+#include <ucp/wire/wire.h>
 #include <ucs/ds/hash.h>
 #include <pthread.h>
 
@@ -27,6 +28,10 @@ typedef struct {
 } ucp_lock_t;
 
 #define UCP_DATA_POOLS 5
+/* What ucp_worker_data_get gives at most, in bytes. */
+#define UCP_WORKER_DATA_MAX (UCP_WIRE_EAGER_MAX + sizeof(ucp_recv_desc_t))
+
+struct ucp_am_handler; /* ops/am.h */
 
 typedef struct {
     uct_iface_t *iface; /* NULL: the transport did not open here */
@@ -60,6 +65,8 @@ typedef struct ucp_worker {
     ucs_mpool_t        requests;
     ucs_list_link_t work; /* requests with copies or ends to be done from progress */
     ucp_lock_t         lock;
+    struct ucp_am_handler *am_handlers; /* by id */
+    unsigned           num_am_handlers;
 
     ucp_context_t     *context;
     ucs_mpool_t        controls;           /* queued control messages */
@@ -83,6 +90,12 @@ typedef struct ucp_worker {
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */
     size_t             num_controls;       /* control messages that wait for resources */
+    ucs_list_link_t    kept;               /* ucp_kept_t that are in no stream */
+    ucs_list_link_t    stream_ready;       /* endpoints with unread stream data */
+    size_t             am_alignment;       /* of the data that handlers get */
+    size_t             am_header_max;      /* bytes of the user's header */
+    ucs_list_link_t    answerable;         /* dead peers that the user may still answer to */
+    unsigned           num_answerable;
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
     unsigned           num_proto;
 

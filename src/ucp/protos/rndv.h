@@ -1,4 +1,4 @@
-/* Halyard: rendezvous: tagged messages that are announced before they move; wire/wire.h has the
+/* Halyard: rendezvous: messages that are announced before they move; wire/wire.h has the
  * protocol.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -42,6 +42,19 @@ void ucp_rndv_recv_work(ucp_request_t *req);
 /* Starts the transfer of an announced message into a receive. peer NULL: it is gone. Never ends
  * the receive inside the call. */
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
+
+/* The same for what the receive has room for of the message from byte `base` on. Where
+ * req->recv.is_part is set more of it will be asked for, so that the send goes on. */
+void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
+                         size_t base);
+
+/* Tells a sender that its announced message is dropped, or (UCS_OK) that nobody wanted it. */
+void ucp_rndv_drop(ucp_worker_t *worker, const ucp_wire_rts_t *rts, ucs_status_t status);
+
+/* Reads an announcement of `length` bytes, whose sender must be known. NULL: it is no such thing
+ * (logged). */
+ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
+                              ucp_wire_rts_t *rts);
 
 /* True if single copies to the peer are plain copies in this process, where a wrong address kills:
  * then both sides of a transfer are requests of this worker, and are checked against each other. */

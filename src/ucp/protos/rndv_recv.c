@@ -12,6 +12,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>
+#include <ucp/ops/am.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
@@ -28,7 +29,9 @@ void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 
 static void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
 {
-    ucp_rndv_answer(req->recv.peer, req->recv.send_id, status);
+    if (!req->recv.is_part) {
+        ucp_rndv_answer(req->recv.peer, req->recv.send_id, status);
+    }
 }
 
 static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags)
@@ -36,12 +39,15 @@ static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, 
     ucp_wire_rtr_t rtr = {
         .send_id = req->recv.send_id,
         .recv_id = req->recv.id,
-        .address = (uintptr_t)req->buffer,
-        .offset  = offset,
+        .address = (uintptr_t)req->buffer - req->recv.base,
+        .offset  = req->recv.base + offset,
         .length  = length,
         .flags   = flags
     };
 
+    if ((flags & UCP_WIRE_RTR_LAST) && req->recv.is_part) {
+        rtr.flags &= ~(uint32_t)UCP_WIRE_RTR_LAST;
+    }
     ucp_peer_send_control(req->recv.peer, UCP_WIRE_RTR, &rtr, sizeof(rtr));
 }
 
@@ -66,22 +72,33 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
     }
     proto = ucp_proto_lookup(peer->proto->recv, req->recv.total);
     if ((proto == UCP_PROTO_RNDV_BOTH) &&
-        (!(rts->flags & UCP_WIRE_RTS_SYNC) ||
+        (!(rts->flags & UCP_WIRE_RTS_SYNC) || (req->recv.base > 0) || req->recv.is_part ||
          (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) != UCS_OK))) {
-        return UCP_PROTO_RNDV_GET; /* no word, or not connected yet in this direction */
+        return UCP_PROTO_RNDV_GET; /* no word for this, or not connected yet in this direction */
     }
     return proto;
 }
 
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
+    req->recv.is_part = 0;
+    ucp_rndv_recv_range(req, peer, rts, 0);
+}
+
+void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
+                         size_t base)
+{
+    size_t length = rts->length - base;
+
     req->info.sender_tag  = rts->tag;
-    req->info.length      = rts->length;
+    req->info.length      = length;
     req->recv.peer        = peer;
     req->recv.send_id     = rts->request_id;
-    req->recv.remote_addr = rts->address;
-    req->recv.total       = ucs_min((size_t)rts->length, req->length);
-    req->recv.result      = (rts->length > req->length) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
+    req->recv.remote_addr = rts->address + base;
+    req->recv.base        = base;
+    req->recv.total       = ucs_min(length, req->length);
+    req->recv.result      = ((length > req->length) && !req->recv.is_part) ?
+                            UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
     req->recv.received    = 0;
     req->recv.offset      = 0;
     req->recv.step        = UCP_RECV_WAIT;
@@ -165,7 +182,8 @@ static int ucp_rndv_source_is_gone(const ucp_request_t *req)
     send = ucs_ptr_map_get(&req->worker->ids, req->recv.send_id);
     return (send == NULL) || !ucp_request_is_send(send) ||
            !ucp_dt_is_contig(send->datatype) ||
-           ((uintptr_t)send->buffer != req->recv.remote_addr) || (send->length < req->recv.total);
+           ((uintptr_t)send->buffer + req->recv.base != req->recv.remote_addr) ||
+           (send->length < req->recv.base + req->recv.total);
 }
 
 static void ucp_rndv_recv_get_step(ucp_request_t *req)
@@ -236,6 +254,26 @@ void ucp_rndv_recv_work(ucp_request_t *req)
 
 /* ---- messages of the sender ---- */
 
+ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
+                              ucp_wire_rts_t *rts)
+{
+    if (!ucp_wire_length_ok(id, length)) {
+        ucs_warn("peer sent an %s of %zu bytes: dropped", ucp_wire_table[id].name, length);
+        return NULL;
+    }
+    memcpy(rts, data, sizeof(*rts));
+    return ucp_peer_of_sender(worker, rts->worker_id, ucp_wire_table[id].name);
+}
+
+void ucp_rndv_drop(ucp_worker_t *worker, const ucp_wire_rts_t *rts, ucs_status_t status)
+{
+    ucp_peer_t *peer = ucp_peer_find(worker, rts->worker_id);
+
+    if (peer != NULL) {
+        ucp_rndv_answer(peer, rts->request_id, status);
+    }
+}
+
 void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
@@ -244,12 +282,7 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_RTS, length)) {
-        ucs_warn("peer sent an RTS of %zu bytes: dropped", length);
-        return;
-    }
-    memcpy(&rts, data, sizeof(rts));
-    peer = ucp_peer_of_sender(worker, rts.worker_id, "RTS");
+    peer = ucp_rndv_read_rts(worker, UCP_WIRE_RTS, data, length, &rts);
     if (peer == NULL) {
         return;
     }
@@ -309,12 +342,14 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     if (req == NULL) {
         return;
     }
-    if (head.offset > req->recv.total - length) {
+    if ((head.offset < req->recv.base) ||
+        (head.offset - req->recv.base > req->recv.total - length)) {
         ucs_warn("peer sent DATA that ends behind the message: dropped");
         return;
     }
 
-    status = ucp_dt_unpack(req, head.offset, (const char *)data + sizeof(head), length);
+    status = ucp_dt_unpack(req, head.offset - req->recv.base, (const char *)data + sizeof(head),
+                           length);
     if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
         req->recv.result = status;
     }
@@ -381,5 +416,8 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
     if (desc != NULL) {
         ucp_tag_match_del_unexpected(&worker->tag_match, desc);
         ucp_worker_data_put(desc);
+        return;
     }
+    ucp_am_cancelled(peer, cancel.send_id);
+    ucp_stream_cancelled(peer, cancel.send_id, ucp_wire_status(cancel.status, UCS_ERR_CANCELED));
 }

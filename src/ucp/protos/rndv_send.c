@@ -12,6 +12,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>
+#include <ucp/ops/am.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -90,7 +91,9 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         .request_id = req->send.id,
         .length     = req->length
     };
-    uct_iov_t iov      = {&rts, sizeof(rts), NULL};
+    uct_iov_t iov[2]   = {{&rts, sizeof(rts), NULL}};
+    unsigned id        = UCP_WIRE_RTS;
+    unsigned num_iov   = 1;
     ucs_status_t status;
 
     status = ucp_peer_send_hello(req->send.peer);
@@ -102,8 +105,22 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
     }
-    status = lane->ops->am_short_iov(lane, UCP_WIRE_RTS, &iov, 1);
+    if (req->kind == UCP_REQUEST_AM_SEND) {
+        id         = UCP_WIRE_AM_RTS;
+        rts.tag    = ucp_am_word(req);
+        rts.flags |= req->send.am_flags;
+        iov[1]     = (uct_iov_t){(void *)req->send.header,
+                                 ucp_wire_am_head(rts.tag).header_length, NULL};
+        num_iov    = (iov[1].length > 0) ? 2 : 1;
+    } else if (req->kind == UCP_REQUEST_STREAM_SEND) {
+        id      = UCP_WIRE_STREAM_RTS;
+        rts.tag = req->send.ep->ordinal;
+    }
+    status = lane->ops->am_short_iov(lane, id, iov, num_iov);
     if (status == UCS_OK) {
+        if (req->kind == UCP_REQUEST_STREAM_SEND) {
+            ucp_stream_announced(req);
+        }
         req->send.step      = UCP_SEND_WAIT;
         req->send.needs_ats = 1;
         req->send.num_data  = 0;
@@ -332,8 +349,9 @@ static int ucp_rndv_target_is_there(const ucp_request_t *req, const ucp_wire_rtr
     }
     recv = ucs_ptr_map_get(&req->worker->ids, rtr->recv_id);
     return (recv != NULL) && ucp_request_is_recv(recv) &&
-           ucp_dt_is_contig(recv->datatype) && ((uintptr_t)recv->buffer == rtr->address) &&
-           (rtr->offset + rtr->length <= recv->recv.total);
+           ucp_dt_is_contig(recv->datatype) && (rtr->offset >= recv->recv.base) &&
+           ((uintptr_t)recv->buffer - recv->recv.base == rtr->address) &&
+           (rtr->offset + rtr->length <= recv->recv.base + recv->recv.total);
 }
 
 static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)

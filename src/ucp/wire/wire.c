@@ -9,6 +9,8 @@
 #endif
 
 #include <ucp/ops/rma.h>
+#include <ucp/ops/am.h>
+#include <ucp/ops/stream.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
@@ -162,6 +164,34 @@ static void ucp_wire_print_rma_end(const void *data, size_t length UCS_UNUSED,
                               msg.request_id, msg.value, msg.status);
 }
 
+static void ucp_wire_print_am(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_am_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "id %u header %u payload %zu", msg.id, msg.header_length,
+                              length - sizeof(msg));
+}
+
+static void ucp_wire_print_am_reply(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_am_reply_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "id %u header %u from 0x%" PRIx64 " endpoint %u payload %zu",
+                              msg.am.id, msg.am.header_length, msg.worker_id, msg.am.ep,
+                              length - sizeof(msg));
+}
+
+static void ucp_wire_print_stream(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_stream_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "from 0x%" PRIx64 " endpoint %u payload %zu", msg.worker_id,
+                              msg.ep, length - sizeof(msg));
+}
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     [UCP_WIRE_HELLO] = {
         .name          = "HELLO",
@@ -252,6 +282,40 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .header_length = sizeof(ucp_wire_rma_end_t),
         .handle        = ucp_rma_end_handle,
         .print         = ucp_wire_print_rma_end
+    },
+    [UCP_WIRE_AM] = {
+        .name          = "AM",
+        .header_length = sizeof(ucp_wire_am_t),
+        .has_payload   = 1,
+        .handle        = ucp_am_handle,
+        .print         = ucp_wire_print_am
+    },
+    [UCP_WIRE_AM_REPLY] = {
+        .name          = "AM_REPLY",
+        .header_length = sizeof(ucp_wire_am_reply_t),
+        .has_payload   = 1,
+        .handle        = ucp_am_reply_handle,
+        .print         = ucp_wire_print_am_reply
+    },
+    [UCP_WIRE_AM_RTS] = {
+        .name          = "AM_RTS",
+        .header_length = sizeof(ucp_wire_rts_t),
+        .has_payload   = 1,
+        .handle        = ucp_am_rts_handle,
+        .print         = ucp_wire_print_rts
+    },
+    [UCP_WIRE_STREAM] = {
+        .name          = "STREAM",
+        .header_length = sizeof(ucp_wire_stream_t),
+        .has_payload   = 1,
+        .handle        = ucp_stream_handle,
+        .print         = ucp_wire_print_stream
+    },
+    [UCP_WIRE_STREAM_RTS] = {
+        .name          = "STREAM_RTS",
+        .header_length = sizeof(ucp_wire_rts_t),
+        .handle        = ucp_stream_rts_handle,
+        .print         = ucp_wire_print_rts
     }
 };
 

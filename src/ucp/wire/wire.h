@@ -53,6 +53,11 @@ typedef enum {
     UCP_WIRE_GET_DATA,   /* a piece of what a GET asked for */
     UCP_WIRE_ATOMIC,     /* a change of one word */
     UCP_WIRE_RMA_END,    /* a put or atomic was done, or something refused */
+    UCP_WIRE_AM,         /* active message, whole */
+    UCP_WIRE_AM_REPLY,   /* the same; the handler gets an endpoint to answer on */
+    UCP_WIRE_AM_RTS,     /* active message, announced: the user's header follows */
+    UCP_WIRE_STREAM,     /* bytes of a stream */
+    UCP_WIRE_STREAM_RTS, /* bytes of a stream, announced */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -76,11 +81,14 @@ typedef struct {
 
 enum {
     UCP_WIRE_RTS_CONTIG = 1, /* address is that of the whole message in the sender's memory */
-    UCP_WIRE_RTS_SYNC   = 2  /* sync_index names a word of the sender's interface */
+    UCP_WIRE_RTS_SYNC   = 2, /* sync_index names a word of the sender's interface */
+    UCP_WIRE_RTS_REPLY  = 4, /* active message: as AM_REPLY */
+    UCP_WIRE_RTS_WHOLE  = 8, /* active message: the handler gets all of it at once */
+    UCP_WIRE_RTS_FORCED = 16 /* active message: the user asked for the announcement */
 };
 
 typedef struct {
-    uint64_t tag;
+    uint64_t tag;        /* AM_RTS: a ucp_wire_am_t; STREAM_RTS: as ep of ucp_wire_stream_t */
     uint64_t worker_id;
     uint64_t request_id; /* for RTR and ATS */
     uint64_t length;     /* bytes of the message */
@@ -191,6 +199,32 @@ typedef struct {
 _Static_assert(sizeof(ucp_wire_conn_t) == 24, "wire layout");
 _Static_assert(offsetof(ucp_wire_conn_t, length) == 8, "wire layout");
 _Static_assert(offsetof(ucp_wire_conn_t, client_id) == 16, "wire layout");
+/* Endpoints are named by their ordinal: the n-th that one worker makes to another pairs with the
+ * n-th that the other makes to it. */
+typedef struct {
+    uint16_t id;
+    uint16_t header_length;
+    uint32_t ep;            /* the sender's endpoint, where a reply is wanted */
+    /* AM: the user's header, zeros up to a multiple of 8 bytes, payload */
+} ucp_wire_am_t;
+
+typedef struct {
+    ucp_wire_am_t am;
+    uint64_t      worker_id;
+    /* as in AM */
+} ucp_wire_am_reply_t;
+
+typedef struct {
+    uint64_t worker_id;
+    uint32_t ep;        /* the sender's endpoint */
+    uint32_t zero;
+    /* payload */
+} ucp_wire_stream_t;
+
+_Static_assert(sizeof(ucp_wire_am_t) == 8, "wire layout");
+_Static_assert(offsetof(ucp_wire_am_t, ep) == 4, "wire layout");
+_Static_assert(sizeof(ucp_wire_am_reply_t) == 16, "wire layout");
+_Static_assert(sizeof(ucp_wire_stream_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_sync_t) == 24, "wire layout");
@@ -223,6 +257,20 @@ typedef struct {
 } ucp_wire_message_t;
 
 extern const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST];
+
+/* The 8 bytes of an active message's head, which travel as one number. */
+static inline ucp_wire_am_t ucp_wire_am_head(uint64_t word)
+{
+    ucp_wire_am_t am;
+
+    __builtin_memcpy(&am, &word, sizeof(am));
+    return am;
+}
+
+static inline uint64_t ucp_wire_am_word(uint16_t id, size_t header_length, uint32_t ep)
+{
+    return id | ((uint64_t)header_length << 16) | ((uint64_t)ep << 32);
+}
 
 /* True if `length` bytes can be a message of this id. */
 int ucp_wire_length_ok(unsigned id, size_t length);

@@ -55,6 +55,11 @@ unsigned ucp_test_num_kept(ucp_worker_h worker)
     return (unsigned)worker->tag_match.num_unexpected;
 }
 
+unsigned ucp_test_num_kept_data(ucp_worker_h worker)
+{
+    return (unsigned)ucs_list_length(&worker->kept);
+}
+
 size_t ucp_test_num_ids(ucp_worker_h worker)
 {
     return ucs_ptr_map_size(&worker->ids);
@@ -100,6 +105,7 @@ ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t 
 
 void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t length)
 {
+    worker->sender = NULL;
     ucp_wire_table[id].handle(worker, data, length);
 }
 

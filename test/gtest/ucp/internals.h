@@ -25,6 +25,8 @@ const char *ucp_test_protocol(ucp_ep_h ep, size_t length);
 unsigned ucp_test_num_requests(ucp_worker_h worker);
 unsigned ucp_test_num_controls(ucp_worker_h worker);
 unsigned ucp_test_num_kept(ucp_worker_h worker);
+/* Data and descriptors of active messages, and of streams that were lent to the user. */
+unsigned ucp_test_num_kept_data(ucp_worker_h worker);
 
 /* Requests that peers can name. */
 size_t ucp_test_num_ids(ucp_worker_h worker);

@@ -85,6 +85,19 @@ private:
         return m_random.below(4);
     }
 
+    uint32_t ordinal()
+    {
+        return m_random.one_in(4) ? static_cast<uint32_t>(number())
+                                  : static_cast<uint32_t>(m_random.below(3));
+    }
+
+    ucp_wire_am_t am()
+    {
+        return {static_cast<uint16_t>(m_random.below(6)),
+                static_cast<uint16_t>(m_random.one_in(3) ? number() : m_random.below(40)),
+                ordinal()};
+    }
+
     template <typename T>
     bytes with_payload(const T &head)
     {
@@ -124,6 +137,25 @@ private:
                                         number(), one_of(m_names.addresses),
                                         static_cast<uint32_t>(m_random.below(80)),
                                         static_cast<uint32_t>(m_random.below(4))});
+        case UCP_WIRE_AM:
+            return with_payload(am());
+        case UCP_WIRE_AM_REPLY:
+            return with_payload(ucp_wire_am_reply_t{am(), one_of(m_names.workers)});
+        case UCP_WIRE_STREAM:
+            return with_payload(ucp_wire_stream_t{one_of(m_names.workers), ordinal(), 0});
+        case UCP_WIRE_AM_RTS:
+        case UCP_WIRE_STREAM_RTS: {
+            ucp_wire_rts_t rts      = {ordinal(), one_of(m_names.workers),
+                                       one_of(m_names.requests), number(),
+                                       one_of(m_names.addresses),
+                                       static_cast<uint32_t>(m_random.below(80)),
+                                       static_cast<uint32_t>(m_random.below(32))};
+            const ucp_wire_am_t head = am();
+            if (id == UCP_WIRE_AM_RTS) {
+                rts.tag = ucp_wire_am_word(head.id, head.header_length, head.ep);
+            }
+            return (id == UCP_WIRE_AM_RTS) ? with_payload(rts) : plain(rts);
+        }
         case UCP_WIRE_RTR: {
             ucp_wire_rtr_t rtr = {};
             rtr.send_id        = one_of(m_names.requests);
@@ -160,6 +192,19 @@ public:
         m_self(m_worker.connect(m_worker)), m_to_friend(m_worker.connect(m_friend)),
         m_from_friend(m_friend.connect(m_worker))
     {
+        for (unsigned id = 0; id < 3; ++id) {
+            ucp_am_handler_param_t param;
+            param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                               UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+            param.id    = id;
+            param.cb    = on_am;
+            param.arg   = this;
+            param.flags = (id == 1) ? UCP_AM_FLAG_PERSISTENT_DATA : 0;
+            EXPECT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(m_worker.handle(), &param));
+        }
+        EXPECT_EQ(UCS_OK,
+                  ucp_worker_set_am_handler(m_worker.handle(), 3, on_legacy_am, this,
+                                            UCP_AM_FLAG_WHOLE_MSG));
     }
 
     ucp_test::worker &worker()
@@ -177,9 +222,80 @@ public:
         m_others.push_back(ep);
     }
 
+    /* Reads what it is given, keeps some of it, receives some of what is announced. */
+    static ucs_status_t on_am(void *arg, const void *header, size_t header_length, void *data,
+                              size_t length, const ucp_am_recv_param_t *param)
+    {
+        auto *self = static_cast<victim *>(arg);
+
+        self->read(header, header_length);
+        if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+            self->read(data, length);
+        }
+        if (!(param->recv_attr & (UCP_AM_RECV_ATTR_FLAG_RNDV | UCP_AM_RECV_ATTR_FLAG_DATA)) ||
+            self->m_random.one_in(3)) {
+            return UCS_OK;
+        }
+        if (self->m_random.one_in(2)) {
+            self->receive(data);
+            return UCS_OK;
+        }
+        self->m_am_data.push_back(data);
+        return UCS_INPROGRESS;
+    }
+
+    static ucs_status_t on_legacy_am(void *arg, void *data, size_t length, ucp_ep_h, unsigned)
+    {
+        static_cast<victim *>(arg)->read(data, length);
+        return UCS_OK;
+    }
+
+    void read(const void *data, size_t length)
+    {
+        for (size_t i = 0; i < std::min<size_t>(length, 100000); ++i) {
+            m_sum += static_cast<const uint8_t *>(data)[i];
+        }
+    }
+
+    void receive(void *data)
+    {
+        const size_t length             = m_random.below(3000);
+        const ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        operation op;
+
+        op.buffer  = std::make_unique<guarded>(length);
+        op.request = ucp_am_recv_data_nbx(m_worker.handle(), data, op.buffer->data(), length,
+                                          &param);
+        EXPECT_TRUE(UCS_PTR_IS_PTR(op.request));
+        m_operations.push_back(std::move(op));
+    }
+
+    /* Does something with what is kept, and with streams. */
+    void serve()
+    {
+        if (!m_am_data.empty() && m_random.one_in(2)) {
+            if (m_random.one_in(2)) {
+                receive(m_am_data.front());
+            } else {
+                ucp_am_data_release(m_worker.handle(), m_am_data.front());
+            }
+            m_am_data.pop_front();
+        }
+        if (m_random.one_in(2)) {
+            ucp_ep_h ep   = m_random.one_in(2) ? m_self : m_to_friend;
+            size_t length = 0;
+            void *data    = ucp_stream_recv_data_nb(ep, &length);
+            if (UCS_PTR_IS_PTR(data)) {
+                read(data, length);
+                ucp_stream_data_release(ep, data);
+            }
+        }
+    }
+
     /* Starts something with tags that hostile messages know. */
     void step()
     {
+        serve();
         if (m_kept.size() > 4000) {
             return; /* it holds some fifty megabytes */
         }
@@ -325,6 +441,8 @@ private:
     }
 
     seeded_random &m_random;
+    uint64_t m_sum = 0;
+    std::deque<void *> m_am_data;
     std::deque<operation> m_operations; /* these outlive the workers */
     std::deque<std::unique_ptr<guarded>> m_kept;
     ucp_test::worker m_worker, m_friend;

@@ -1,0 +1,485 @@
+/* Halyard: receiving active messages: handlers, and the data that they keep.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/dt/dt.h>
+#include <ucp/ops/am.h>
+#include <ucp/ops/kept.h>
+#include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+/* A message on its way to a handler. */
+typedef struct {
+    unsigned    id;
+    const void *header;
+    size_t      header_length;
+    size_t      length;   /* bytes of data */
+    ucp_ep_h    reply_ep; /* NULL: none was asked for */
+} ucp_am_msg_t;
+
+/* ---- handlers ---- */
+
+UCS_INLINE const ucp_am_handler_t *ucp_am_handler(ucp_worker_t *worker, unsigned id)
+{
+    return (ucs_likely(id < worker->num_am_handlers) &&
+            ucs_likely(worker->am_handlers[id].cb.recv != NULL)) ? &worker->am_handlers[id] : NULL;
+}
+
+static UCS_NOINLINE UCS_COLD void ucp_am_no_handler(unsigned id)
+{
+    ucs_warn("an active message came for id %u, which has no handler: dropped", id);
+}
+
+static ucs_status_t ucp_am_set_handler(ucp_worker_t *worker, unsigned id,
+                                       const ucp_am_handler_t *handler)
+{
+    ucp_am_handler_t *handlers;
+    unsigned count;
+
+    if (id > UINT16_MAX) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (id >= worker->num_am_handlers) {
+        if (handler->cb.recv == NULL) {
+            return UCS_OK;
+        }
+        count    = ucs_max(id + 1, 2 * worker->num_am_handlers);
+        handlers = ucs_sys_calloc(count, sizeof(*handlers));
+        if (handlers == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        if (worker->num_am_handlers > 0) {
+            memcpy(handlers, worker->am_handlers, worker->num_am_handlers * sizeof(*handlers));
+        }
+        ucs_sys_free(worker->am_handlers);
+        worker->am_handlers     = handlers;
+        worker->num_am_handlers = count;
+    }
+    worker->am_handlers[id]          = *handler;
+    worker->am_handlers[id].is_plain = !handler->is_legacy && (worker->am_alignment <= 8) &&
+                                       !(handler->flags & UCP_AM_FLAG_PERSISTENT_DATA);
+    return UCS_OK;
+}
+
+ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
+                                            const ucp_am_handler_param_t *param)
+{
+    uint64_t mask            = param->field_mask;
+    ucp_am_handler_t handler = {
+        .cb.recv = (mask & UCP_AM_HANDLER_PARAM_FIELD_CB) ? param->cb : NULL,
+        .arg     = (mask & UCP_AM_HANDLER_PARAM_FIELD_ARG) ? param->arg : NULL,
+        .flags   = (mask & UCP_AM_HANDLER_PARAM_FIELD_FLAGS) ? param->flags : 0
+    };
+    ucs_status_t status;
+
+    if (!(mask & UCP_AM_HANDLER_PARAM_FIELD_ID)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    ucp_worker_lock(worker);
+    status = ucp_am_set_handler(worker, param->id, &handler);
+    ucp_worker_unlock(worker);
+    return status;
+}
+
+ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_callback_t cb,
+                                       void *arg, uint32_t flags)
+{
+    ucp_am_handler_t handler = {.cb.legacy = cb, .arg = arg, .flags = flags, .is_legacy = 1};
+    ucs_status_t status;
+
+    ucp_worker_lock(worker);
+    status = ucp_am_set_handler(worker, id, &handler);
+    ucp_worker_unlock(worker);
+    return status;
+}
+
+static ucs_status_t ucp_am_call(const ucp_am_handler_t *handler, const ucp_am_msg_t *msg,
+                                void *data, uint64_t attr)
+{
+    ucp_am_recv_param_t param = {.recv_attr = attr, .reply_ep = msg->reply_ep};
+
+    if (handler->is_legacy) {
+        return handler->cb.legacy(handler->arg, data, msg->length, msg->reply_ep,
+                                  (attr != 0) ? UCP_CB_PARAM_FLAG_DATA : 0);
+    }
+    if (msg->reply_ep != NULL) {
+        param.recv_attr |= UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
+    }
+    return handler->cb.recv(handler->arg, msg->header, msg->header_length, data, msg->length,
+                            &param);
+}
+
+/* The user is done with it. A handler that still looks at it gives the memory back by returning. */
+static void ucp_am_take(ucp_kept_t *kept)
+{
+    if (kept->is_lent) {
+        kept->is_taken = 1;
+    } else {
+        ucp_kept_put(kept);
+    }
+}
+
+/* The user has no more need of it: an announcement is done with, its data unread. */
+static void ucp_am_give_back(ucp_worker_t *worker, ucp_kept_t *kept)
+{
+    if (kept->kind == UCP_KEPT_RTS) {
+        ucp_rndv_drop(worker, ucp_kept_data(kept), UCS_OK);
+    }
+    ucp_am_take(kept);
+}
+
+/* Shows data in our memory, or a descriptor, to a handler, which may keep it. The handler's entry
+ * in the table may be gone after the call. */
+static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_handler_t *handler,
+                        const ucp_am_msg_t *msg, ucp_kept_t *kept)
+{
+    ucs_status_t status;
+
+    kept->is_lent = 1;
+    status        = ucp_am_call(handler, msg, ucp_kept_data(kept),
+                                (kept->kind == UCP_KEPT_RTS) ? UCP_AM_RECV_ATTR_FLAG_RNDV :
+                                                               UCP_AM_RECV_ATTR_FLAG_DATA);
+    kept->is_lent = 0;
+    if (kept->is_taken) {
+        ucp_kept_put(kept);
+    } else if (status != UCS_INPROGRESS) {
+        ucp_am_give_back(worker, kept);
+    }
+}
+
+/* ---- whole messages ---- */
+
+static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_handler_t *handler,
+                           const ucp_am_msg_t *msg, const void *data)
+{
+    ucp_kept_t *kept;
+
+    if (!(handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) &&
+        (((uintptr_t)data & (worker->am_alignment - 1)) == 0)) {
+        ucp_am_call(handler, msg, (void *)data, 0);
+        return;
+    }
+    kept = ucp_kept_get(worker, UCP_KEPT_DATA, msg->length, worker->am_alignment);
+    if (kept == NULL) {
+        ucs_error("no memory for an active message of %zu bytes to id %u", msg->length, msg->id);
+        ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
+        return;
+    }
+    memcpy(ucp_kept_data(kept), data, msg->length);
+    ucp_am_lend(worker, handler, msg, kept);
+}
+
+/* Where the data begins behind a header of so many bytes; 0: beyond the message. */
+UCS_INLINE size_t ucp_am_data_offset(size_t head, size_t header_length, size_t length)
+{
+    size_t offset = head + ucs_align_up(header_length, 8);
+
+    return ucs_likely(offset <= length) ? offset : 0;
+}
+
+void ucp_am_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker      = arg;
+    ucp_am_recv_param_t param = {.recv_attr = 0};
+    const ucp_am_handler_t *handler;
+    ucp_am_msg_t msg;
+    ucp_wire_am_t am;
+    size_t offset;
+
+    if (ucs_unlikely(length < sizeof(am))) {
+        ucs_warn("peer sent an AM of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&am, data, sizeof(am));
+    offset = ucp_am_data_offset(sizeof(am), am.header_length, length);
+    if (ucs_unlikely(offset == 0)) {
+        ucs_warn("peer sent an AM that ends within its header: dropped");
+        return;
+    }
+    handler = ucp_am_handler(worker, am.id);
+    if (ucs_unlikely(handler == NULL)) {
+        ucp_am_no_handler(am.id);
+        return;
+    }
+
+    if (ucs_likely(handler->is_plain)) {
+        handler->cb.recv(handler->arg, (const char *)data + sizeof(am), am.header_length,
+                         (char *)data + offset, length - offset, &param);
+        return;
+    }
+    msg = (ucp_am_msg_t){am.id, (const char *)data + sizeof(am), am.header_length, length - offset,
+                         NULL};
+    ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+}
+
+/* Fills msg but for its length and header; 0: there is nobody to give it to. */
+static int ucp_am_open(ucp_worker_t *worker, const ucp_wire_am_t *am, ucp_peer_t *peer,
+                       int is_reply, ucp_am_msg_t *msg, const ucp_am_handler_t **handler_p)
+{
+    msg->id            = am->id;
+    msg->header_length = am->header_length;
+    msg->reply_ep      = NULL;
+    *handler_p         = ucp_am_handler(worker, am->id);
+    if (*handler_p == NULL) {
+        ucp_am_no_handler(am->id);
+        return 0;
+    }
+    if (is_reply && (peer != NULL)) {
+        msg->reply_ep = ucp_ep_paired(peer, am->ep, UCP_EP_PAIRED_REPLY);
+        if (msg->reply_ep == NULL) {
+            ucs_error("no memory for an endpoint to answer an active message on");
+            ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+void ucp_am_reply_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    const ucp_am_handler_t *handler;
+    ucp_wire_am_reply_t head;
+    ucp_am_msg_t msg;
+    ucp_peer_t *peer;
+    size_t offset;
+
+    if (!ucp_wire_length_ok(UCP_WIRE_AM_REPLY, length)) {
+        ucs_warn("peer sent an AM_REPLY of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    offset = ucp_am_data_offset(sizeof(head), head.am.header_length, length);
+    if (offset == 0) {
+        ucs_warn("peer sent an AM_REPLY that ends within its header: dropped");
+        return;
+    }
+    peer = ucp_peer_of_sender(worker, head.worker_id, "AM_REPLY");
+    if (peer == NULL) {
+        return;
+    }
+    if (ucp_am_open(worker, &head.am, peer, 1, &msg, &handler)) {
+        msg.header = (const char *)data + sizeof(head);
+        msg.length = length - offset;
+        ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+    }
+}
+
+/* ---- announced messages ---- */
+
+/* What stands behind the data of a message that the library receives for a handler. */
+typedef struct {
+    ucp_wire_rts_t rts;
+    ucp_worker_t  *worker;
+    /* header */
+} ucp_am_fetch_t;
+
+static ucp_am_fetch_t *ucp_am_fetch(ucp_kept_t *kept)
+{
+    return (ucp_am_fetch_t *)((char *)ucp_kept_data(kept) + ucs_align_up(kept->length, 8));
+}
+
+static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
+                           void *user_data)
+{
+    ucp_kept_t *kept      = user_data;
+    ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
+    ucp_worker_t *worker  = fetch->worker;
+    ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
+    const ucp_am_handler_t *handler;
+    ucp_am_msg_t msg;
+
+    ucp_request_free(request);
+    if (status != UCS_OK) {
+        ucs_debug("an active message of %zu bytes did not come whole: %s", kept->length,
+                  ucs_status_string(status));
+    } else if (ucp_am_open(worker, &am, ucp_peer_find(worker, fetch->rts.worker_id),
+                           fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
+        msg.header = fetch + 1;
+        msg.length = kept->length;
+        ucp_am_lend(worker, handler, &msg, kept);
+        return;
+    }
+    ucp_kept_put(kept);
+}
+
+/* Receives the data for a handler that wants all of it at once. */
+static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
+                                       const ucp_wire_rts_t *rts, const void *header,
+                                       size_t header_length)
+{
+    size_t tail               = sizeof(ucp_am_fetch_t) + 8 + header_length;
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.recv_am   = ucp_am_fetched};
+    ucp_am_fetch_t *fetch;
+    ucp_request_t *req;
+    ucp_kept_t *kept;
+
+    kept = (rts->length > SIZE_MAX / 2) ? NULL :
+           ucp_kept_get(worker, UCP_KEPT_DATA, rts->length + tail, worker->am_alignment);
+    if (kept == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    param.user_data = kept;
+    req             = ucp_request_get(worker, &param, UCP_REQUEST_AM_RECV);
+    if (req == NULL) {
+        ucp_kept_put(kept);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    kept->length  = rts->length;
+    fetch         = ucp_am_fetch(kept);
+    fetch->rts    = *rts;
+    fetch->worker = worker;
+    if (header_length > 0) {
+        memcpy(fetch + 1, header, header_length);
+    }
+    req->buffer   = ucp_kept_data(kept);
+    req->length   = rts->length;
+    req->datatype = ucp_dt_make_contig(1);
+    ucp_rndv_recv_start(req, peer, rts);
+    return UCS_OK;
+}
+
+void ucp_am_rts_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    const ucp_am_handler_t *handler;
+    ucs_status_t status = UCS_OK;
+    ucp_wire_rts_t rts;
+    ucp_am_msg_t msg;
+    ucp_wire_am_t am;
+    ucp_kept_t *kept;
+    ucp_peer_t *peer;
+
+    peer = ucp_rndv_read_rts(worker, UCP_WIRE_AM_RTS, data, length, &rts);
+    if (peer == NULL) {
+        return;
+    }
+    am = ucp_wire_am_head(rts.tag);
+    if (am.header_length > length - sizeof(rts)) {
+        ucs_warn("peer sent an AM_RTS that ends within its header: dropped");
+        return;
+    }
+    if (!ucp_am_open(worker, &am, peer, rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
+        ucp_rndv_drop(worker, &rts, UCS_ERR_REJECTED);
+        return;
+    }
+    msg.header = (const char *)data + sizeof(rts);
+    msg.length = rts.length;
+
+    if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||
+        ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts.flags & UCP_WIRE_RTS_FORCED))) {
+        status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length);
+    } else {
+        kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
+        if (kept != NULL) {
+            memcpy(ucp_kept_data(kept), &rts, sizeof(rts));
+            ucp_am_lend(worker, handler, &msg, kept);
+        } else {
+            status = UCS_ERR_NO_MEMORY;
+        }
+    }
+    if (status != UCS_OK) {
+        ucs_error("no memory for an active message of %zu bytes to id %u: its sender is told",
+                  msg.length, am.id);
+        ucp_rndv_drop(worker, &rts, status);
+    }
+}
+
+/* ---- data that handlers keep ---- */
+
+void ucp_am_cancelled(ucp_peer_t *peer, uint64_t send_id)
+{
+    ucp_wire_rts_t *rts;
+    ucp_kept_t *kept;
+
+    ucs_list_for_each(kept, &peer->worker->kept, list) {
+        rts = ucp_kept_data(kept);
+        if ((kept->kind == UCP_KEPT_RTS) && (rts->request_id == send_id) &&
+            (rts->worker_id == ucp_uid_id(peer->uid))) {
+            rts->worker_id = 0; /* as of a peer that is gone */
+        }
+    }
+}
+
+static ucs_status_ptr_t ucp_am_recv_kept(ucp_request_t *req, ucp_kept_t *kept,
+                                         const ucp_request_param_t *param)
+{
+    ucs_status_t status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), kept->length);
+
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
+        ucp_am_take(kept);
+        ucp_request_complete(req, status); /* the user may free it in the callback */
+        return ucp_request_handle(req);
+    }
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        *param->recv_info.length = kept->length;
+    }
+    if (status == UCS_OK) {
+        ucp_am_take(kept);
+    }
+    return ucp_request_end_immediately(req, status);
+}
+
+ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
+                                      size_t count, const ucp_request_param_t *param)
+{
+    ucp_kept_t *kept = ucp_kept_of(data_desc);
+    ucs_status_ptr_t ptr;
+    ucs_status_t status;
+    ucp_request_t *req;
+    ucp_wire_rts_t rts;
+
+    ucp_worker_lock(worker);
+    if (kept->is_taken) {
+        ptr = UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
+        goto out;
+    }
+    req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
+    if (req == NULL) {
+        ptr = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        goto out;
+    }
+    status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
+    if (status != UCS_OK) {
+        ptr = ucp_request_end_immediately(req, status);
+        goto out;
+    }
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        req->user_info = param->recv_info.length;
+        ucp_request_set_flags(req, UCP_REQUEST_INFO);
+    }
+
+    if (kept->kind == UCP_KEPT_RTS) {
+        memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
+        ucp_am_take(kept);
+        ucp_rndv_recv_start(req, ucp_peer_find(worker, rts.worker_id), &rts);
+        ptr = ucp_request_handle(req);
+    } else {
+        ptr = ucp_am_recv_kept(req, kept, param);
+    }
+out:
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+void ucp_am_data_release(ucp_worker_h worker, void *data)
+{
+    ucp_kept_t *kept = ucp_kept_of(data);
+
+    ucp_worker_lock(worker);
+    if (!kept->is_taken) {
+        ucp_am_give_back(worker, kept);
+    }
+    ucp_worker_unlock(worker);
+}

@@ -1,0 +1,210 @@
+/* Halyard: sending active messages.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/dt/dt.h>
+#include <ucp/ops/am.h>
+#include <ucp/ops/send.h>
+#include <ucp/wire/wire.h>
+#include <string.h>
+
+#define UCP_AM_SMALL_HEADER 48 /* bytes: is copied behind the message's head, to be one piece */
+#define UCP_AM_ANNOUNCE_FLAGS (UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_RNDV)
+
+/* ---- whole messages ---- */
+
+/* What precedes the user's header; returns its bytes. */
+UCS_INLINE size_t ucp_am_put_head(uint64_t *dest, uint64_t word, const ucp_worker_t *worker,
+                                  int is_reply)
+{
+    dest[0] = word;
+    if (is_reply) {
+        dest[1] = ucp_uid_id(worker->uid);
+    }
+    return is_reply ? sizeof(ucp_wire_am_reply_t) : sizeof(ucp_wire_am_t);
+}
+
+static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, uint64_t word, int is_reply,
+                                       const void *header, const void *buffer, size_t length)
+{
+    static const uint64_t zeros = 0;
+    size_t header_length        = ucp_wire_am_head(word).header_length;
+    unsigned id                 = is_reply ? UCP_WIRE_AM_REPLY : UCP_WIRE_AM;
+    uint64_t head[2 + (UCP_AM_SMALL_HEADER / 8)];
+    size_t head_length = ucp_am_put_head(head, word, ep->worker, is_reply);
+    uct_iov_t iov[4];
+
+    if (header_length <= UCP_AM_SMALL_HEADER) {
+        if (header_length > 0) {
+            head[(head_length + header_length - 1) / 8] = 0;
+            ucp_copy((char *)head + head_length, header, header_length);
+        }
+        iov[0] = (uct_iov_t){head, head_length + ucs_align_up(header_length, 8), NULL};
+        iov[1] = (uct_iov_t){(void *)buffer, length, NULL};
+        return ep->am->ops->am_short_iov(ep->am, id, iov, 2);
+    }
+    iov[0] = (uct_iov_t){head, head_length, NULL};
+    iov[1] = (uct_iov_t){(void *)header, header_length, NULL};
+    iov[2] = (uct_iov_t){(void *)&zeros, ucs_align_up(header_length, 8) - header_length, NULL};
+    iov[3] = (uct_iov_t){(void *)buffer, length, NULL};
+    return ep->am->ops->am_short_iov(ep->am, id, iov, 4);
+}
+
+uint64_t ucp_am_word(const ucp_request_t *req)
+{
+    uint64_t ordinal = req->send.ep->ordinal; /* as it is now: the peer may have been found late */
+
+    return req->info.sender_tag |
+           ((req->send.am_flags & UCP_WIRE_RTS_REPLY) ? ordinal << 32 : 0);
+}
+
+static size_t ucp_am_pack(void *dest, void *arg, size_t max)
+{
+    ucp_request_t *req   = arg;
+    size_t header_length = ucp_wire_am_head(req->info.sender_tag).header_length;
+    size_t padded        = ucs_align_up(header_length, 8);
+    uint64_t head[2];
+    size_t length        = ucp_am_put_head(head, ucp_am_word(req), req->worker,
+                                           req->send.am_flags & UCP_WIRE_RTS_REPLY);
+
+    memcpy(dest, head, length);
+    if (header_length > 0) {
+        memset((char *)dest + length + padded - 8, 0, 8);
+        memcpy((char *)dest + length, req->send.header, header_length);
+        length += padded;
+    }
+    return length + ucp_dt_pack(req, 0, (char *)dest + length, max - length);
+}
+
+ucs_status_t ucp_am_send_eager(ucp_request_t *req)
+{
+    int is_reply   = (req->send.am_flags & UCP_WIRE_RTS_REPLY) != 0;
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status;
+    size_t length;
+
+    if (is_reply) {
+        status = ucp_peer_send_hello(req->send.peer);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    if (ucp_dt_is_contig(req->datatype)) {
+        return ucp_am_send_pieces(req->send.ep, ucp_am_word(req), is_reply, req->send.header,
+                                  req->buffer, req->length);
+    }
+    return lane->ops->am_bcopy(lane, is_reply ? UCP_WIRE_AM_REPLY : UCP_WIRE_AM, ucp_am_pack, req,
+                               &length);
+}
+
+ucs_status_t ucp_am_keep_header(ucp_request_t *req)
+{
+    size_t length = ucp_wire_am_head(req->info.sender_tag).header_length;
+    void *copy;
+
+    if (!req->send.copies_header || (length == 0)) {
+        return UCS_OK;
+    }
+    copy = ucp_worker_data_get(req->worker, length);
+    if (copy == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memcpy(copy, req->send.header, length);
+    req->send.header = copy;
+    req->held       |= UCP_REQUEST_HOLDS_HEADER;
+    return UCS_OK;
+}
+
+/* ---- public ---- */
+
+static ucs_status_t ucp_am_send_check(const ucp_worker_t *worker, unsigned id,
+                                      size_t header_length, uint32_t flags)
+{
+    if ((id > UINT16_MAX) || (header_length > worker->am_header_max) ||
+        ((flags & UCP_AM_ANNOUNCE_FLAGS) == UCP_AM_ANNOUNCE_FLAGS)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id, const void *header,
+                                                      size_t header_length, const void *buffer,
+                                                      size_t count,
+                                                      const ucp_request_param_t *param,
+                                                      uint32_t flags)
+{
+    int is_reply        = (flags & UCP_AM_SEND_FLAG_REPLY) != 0;
+    ucs_status_t status = ucp_am_send_check(ep->worker, id, header_length, flags);
+    ucp_send_form_t form = (flags & UCP_AM_SEND_FLAG_EAGER) ? UCP_SEND_FORM_WHOLE :
+                           (flags & UCP_AM_SEND_FLAG_RNDV)  ? UCP_SEND_FORM_ANNOUNCED :
+                                                              UCP_SEND_FORM_AUTO;
+    ucs_status_ptr_t ptr;
+    ucp_request_t *req;
+
+    if (status != UCS_OK) {
+        return UCS_STATUS_PTR(status);
+    }
+    ucp_worker_lock(ep->worker);
+    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, &ptr);
+    if (req != NULL) {
+        req->info.sender_tag    = ucp_wire_am_word((uint16_t)id, header_length, 0);
+        req->send.header        = header;
+        req->send.copies_header = (flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0;
+        req->send.am_flags      = (uint8_t)((is_reply ? UCP_WIRE_RTS_REPLY : 0) |
+                                            ((form == UCP_SEND_FORM_WHOLE) ? UCP_WIRE_RTS_WHOLE :
+                                             (form == UCP_SEND_FORM_ANNOUNCED) ?
+                                                UCP_WIRE_RTS_FORCED : 0));
+        ptr = ucp_send_start(req, param, ucs_align_up(header_length, 8) + (is_reply ? 8 : 0), form);
+    }
+    ucp_worker_unlock(ep->worker);
+    return ptr;
+}
+
+ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, size_t header_length,
+                                 const void *buffer, size_t count, const ucp_request_param_t *param)
+{
+    uint32_t flags = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
+    uct_ep_t *lane = ep->am;
+    ucs_status_t status;
+
+    /* As in ucp_tag_send_nbx; the limits of the id and of the header are far above a word's. */
+    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
+        ucs_likely(count < ep->short_limit) && ucs_likely(header_length <= UCP_AM_SMALL_HEADER) &&
+        ucs_likely(!(flags & (UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_RNDV)) &&
+                   (id <= UINT16_MAX)) &&
+        ucs_likely(!uct_ep_has_pending(lane))) {
+        if (header_length == 0) {
+            status = lane->ops->am_short(lane, UCP_WIRE_AM, id, buffer, count);
+        } else if (count + UCP_AM_SMALL_HEADER < ep->short_limit) {
+            status = ucp_am_send_pieces(ep, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
+                                        header, buffer, count);
+        } else {
+            status = UCS_ERR_NO_RESOURCE;
+        }
+        if (ucs_likely(status == UCS_OK)) {
+            return NULL;
+        }
+        if (status != UCS_ERR_NO_RESOURCE) {
+            return UCS_STATUS_PTR(status);
+        }
+    }
+    return ucp_am_send_slow(ep, id, header, header_length, buffer, count, param, flags);
+}
+
+ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void *buffer, size_t count,
+                                ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_FLAGS,
+        .flags        = flags,
+        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
+        .datatype     = datatype
+    };
+
+    return ucp_am_send_nbx(ep, id, NULL, 0, buffer, count, &param);
+}

@@ -1,0 +1,172 @@
+/* Halyard: sends of messages.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/dt/dt.h>
+#include <ucp/ops/am.h>
+#include <ucp/ops/rma.h>
+#include <ucp/ops/send.h>
+#include <ucp/ops/stream.h>
+#include <ucp/protos/eager.h>
+#include <ucp/protos/rndv.h>
+
+/* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
+static ucs_status_t ucp_send_attempt(ucp_request_t *req)
+{
+    if (ucp_request_is_rma(req)) {
+        return ucp_rma_send(req);
+    }
+    switch (req->send.step) {
+    case UCP_SEND_EAGER:
+        return (req->kind == UCP_REQUEST_TAG_SEND) ? ucp_eager_send(req) :
+               (req->kind == UCP_REQUEST_AM_SEND)  ? ucp_am_send_eager(req) :
+                                                     ucp_stream_send_eager(req);
+    case UCP_SEND_RTS:
+        return ucp_rndv_send_rts(req);
+    default:
+        return ucp_rndv_send_data(req);
+    }
+}
+
+ucs_status_t ucp_send_retry(uct_pending_t *pending)
+{
+    ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
+    int is_eager       = (req->send.step == UCP_SEND_EAGER);
+    ucs_status_t status;
+
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+    status     = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
+    if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
+        req->held |= UCP_REQUEST_HOLDS_PENDING;
+        return status;
+    }
+    if (status != UCS_OK) {
+        ucp_request_complete(req, status);
+    } else if (is_eager) {
+        if (req->send.is_sync) {
+            req->send.step = UCP_SEND_SYNC;
+        } else {
+            ucp_request_complete(req, UCS_OK);
+        }
+    }
+    return UCS_OK;
+}
+
+void ucp_send_queue(ucp_request_t *req)
+{
+    req->send.pending.func = ucp_send_retry;
+    req->held             |= UCP_REQUEST_HOLDS_PENDING;
+    uct_ep_pending_add(req->send.peer->lanes[UCP_LANE_AM], &req->send.pending);
+}
+
+/* Whole or announced, by the length and by what the datatype allows. */
+static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_form_t form)
+{
+    const ucp_proto_config_t *proto = req->send.peer->proto;
+    int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
+
+    req->send.num_data  = 0;
+    req->send.needs_ats = req->send.is_sync;
+    req->send.step      = (fits && ((form == UCP_SEND_FORM_WHOLE) ||
+                               ((form == UCP_SEND_FORM_AUTO) &&
+                                (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER))))
+                              ? UCP_SEND_EAGER
+                              : UCP_SEND_RTS;
+    if ((req->send.step == UCP_SEND_RTS) || req->send.is_sync) {
+        ucs_status_t status = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
+
+        if (status != UCS_OK) {
+            return status;
+        }
+        req->held |= UCP_REQUEST_HOLDS_ID;
+    }
+    return UCS_OK;
+}
+
+ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
+                                const ucp_request_param_t *param, ucp_request_kind_t kind,
+                                ucs_status_ptr_t *error_p)
+{
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    if (ep->peer->status != UCS_OK) {
+        *error_p = UCS_STATUS_PTR(ep->peer->status);
+        return NULL;
+    }
+    req = ucp_request_get(ep->worker, param, kind);
+    if (req == NULL) {
+        *error_p = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        return NULL;
+    }
+    req->info.length  = 0;
+    req->send.ep      = ep;
+    req->send.peer    = ep->peer;
+    req->send.is_sync = 0;
+    status            = ucp_dt_start(req, (void *)buffer, count, ucp_dt_of(param), 1);
+    if (status != UCS_OK) {
+        *error_p = ucp_request_end_immediately(req, status);
+        return NULL;
+    }
+    return req;
+}
+
+/* The lane has no room: the request waits for its turn. */
+static ucs_status_ptr_t ucp_send_enqueue(ucp_request_t *req, const ucp_request_param_t *param)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) {
+        status = UCS_ERR_NO_RESOURCE;
+    } else if (req->kind == UCP_REQUEST_AM_SEND) {
+        status = ucp_am_keep_header(req);
+    }
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+    ucp_ep_track(req->send.ep, req);
+    ucp_send_queue(req);
+    return ucp_request_handle(req);
+}
+
+ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *param, size_t extra,
+                                ucp_send_form_t form)
+{
+    ucp_ep_t *ep        = req->send.ep;
+    uint32_t mask       = param->op_attr_mask;
+    ucs_status_t status = ucp_send_choose(req, extra, form);
+
+    if ((status == UCS_OK) && (mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+        (req->send.is_sync || (req->send.step != UCP_SEND_EAGER))) {
+        status = UCS_ERR_NO_RESOURCE;
+    }
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+
+    status = uct_ep_has_pending(ep->am) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return ucp_send_enqueue(req, param);
+    }
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+    if ((req->send.step == UCP_SEND_EAGER) && !req->send.is_sync) {
+        if (!(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+            return ucp_request_end_immediately(req, UCS_OK);
+        }
+        req->send.step = UCP_SEND_DONE;
+        ucp_ep_track(ep, req);
+        ucp_request_add_work(req);
+    } else {
+        if (req->send.step == UCP_SEND_EAGER) {
+            req->send.step = UCP_SEND_SYNC;
+        }
+        ucp_ep_track(ep, req);
+    }
+    return ucp_request_handle(req);
+}

@@ -1,0 +1,66 @@
+/* Halyard: streams: an ordered sequence of bytes each way of a pair of endpoints.
+ *
+ * The n-th endpoint that a worker makes to another pairs with the n-th of the other; messages name
+ * the sender's by its ordinal. Bytes go whole or announced, all in one order; the receiver keeps
+ * them on the endpoint (ucp_kept_t) until they are read. What is announced stays at the sender
+ * until it is read, in parts if need be.
+ *
+ * Back-pressure: an announced send ends when it is read, and so tells that all before it was. Once
+ * more than UCP_STREAM_BUDGET was sent since, everything is announced: a receiver that does not
+ * read keeps no more than the budget and announcements.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_OPS_STREAM_H
+#define UCP_OPS_STREAM_H
+
+#include <ucs/ds/list.h>
+#include <ucs/type/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define UCP_STREAM_BUDGET ((size_t)256 * 1024) /* bytes, each piece with what keeping it costs */
+
+struct ucp_ep;
+struct ucp_peer;
+struct ucp_request;
+
+/* The part of an endpoint that belongs to its stream. */
+typedef struct {
+    ucs_list_link_t chunks; /* ucp_kept_t: arrived, unread */
+    ucs_list_link_t recvs;  /* posted receives */
+    ucs_list_link_t ready;  /* in worker->stream_ready while chunks are there */
+    size_t          unread; /* sent, not known to be read; bounded by the budget */
+    size_t          since;  /* the part of unread that was sent after the last announcement */
+    ucs_status_t    status; /* why nothing comes after the chunks, or UCS_OK */
+} ucp_stream_t;
+
+void ucp_stream_init(ucp_stream_t *stream);
+
+/* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
+ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
+
+/* A send has been announced, has ended. */
+void ucp_stream_announced(struct ucp_request *req);
+void ucp_stream_announced_end(struct ucp_request *req);
+
+/* Ends the posted receives with `status`, but for one that the peer is just filling. */
+void ucp_stream_purge(struct ucp_ep *ep, ucs_status_t status);
+
+/* The same for all endpoints of a peer, which has left. */
+void ucp_stream_peer_gone(struct ucp_peer *peer, ucs_status_t status);
+
+/* An announced send will not come: its stream ends before it with `status`. */
+void ucp_stream_cancelled(struct ucp_peer *peer, uint64_t send_id, ucs_status_t status);
+
+/* What has come for one endpoint belongs to another of the same peer. */
+void ucp_stream_move(struct ucp_ep *from, struct ucp_ep *to);
+
+/* The endpoint is freed: drops what was not read, tells the senders of what was announced. */
+void ucp_stream_cleanup(struct ucp_ep *ep);
+
+/* Handlers of UCP_WIRE_STREAM and UCP_WIRE_STREAM_RTS. */
+void ucp_stream_handle(void *worker, const void *data, size_t length);
+void ucp_stream_rts_handle(void *worker, const void *data, size_t length);
+
+#endif

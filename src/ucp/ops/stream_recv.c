@@ -1,0 +1,673 @@
+/* Halyard: receiving from streams.
+ *
+ * Invariants: posted receives and unread chunks are both there only while the first chunk is an
+ * announcement whose bytes are being fetched. Callbacks come last in every function here, since
+ * they may free the endpoint.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/dt/dt.h>
+#include <ucp/ops/kept.h>
+#include <ucp/ops/stream.h>
+#include <ucp/protos/rndv.h>
+#include <ucs/debug/log.h>
+#include <string.h>
+
+#define UCP_STREAM_FETCH_MAX ((size_t)64 * 1024) /* bytes of our memory that a fetch takes */
+
+/* Contents of a chunk that is an announcement. While it is fetched it is nobody else's to free. */
+typedef struct {
+    ucp_wire_rts_t rts;
+    ucp_ep_t      *ep;          /* NULL: the endpoint was closed meanwhile */
+    int            is_fetching;
+    ucp_request_t *req;         /* the receive that is being filled, or NULL */
+    ucp_kept_t    *piece;       /* our memory that is being filled, or NULL */
+} ucp_stream_rts_t;
+
+void ucp_stream_init(ucp_stream_t *stream)
+{
+    ucs_list_head_init(&stream->chunks);
+    ucs_list_head_init(&stream->recvs);
+    ucs_list_head_init(&stream->ready);
+    stream->status = UCS_OK;
+}
+
+/* ---- receives ---- */
+
+static size_t ucp_stream_fill(ucp_request_t *req, const void *data, size_t length)
+{
+    ucs_status_t status;
+
+    length = ucs_min(length, req->length - req->recv.received);
+    status = ucp_dt_unpack(req, req->recv.received, data, length);
+    if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
+        req->recv.result = status;
+    }
+    req->recv.received += length;
+    return length;
+}
+
+/* recv.offset: bytes of an element, or SIZE_MAX where the whole buffer is wanted. */
+static int ucp_stream_is_done(const ucp_request_t *req)
+{
+    return (req->recv.received == req->length) ||
+           ((req->recv.received > 0) && (req->recv.received % req->recv.offset == 0));
+}
+
+static void ucp_stream_set_done(ucp_request_t *req, ucs_list_link_t *done)
+{
+    ucs_list_del(&req->list);
+    ucs_list_add_tail(done, &req->list);
+}
+
+static void ucp_stream_complete(ucs_list_link_t *done)
+{
+    ucp_request_t *req;
+
+    while (!ucs_list_is_empty(done)) {
+        req              = ucs_list_head(done, ucp_request_t, list);
+        req->info.length = req->recv.received;
+        ucp_request_complete(req, req->recv.result); /* takes it off */
+    }
+}
+
+/* Moves all receives that nobody is filling to `done`, to end with `status`. */
+static void ucp_stream_give_up(ucp_ep_t *ep, ucs_status_t status, ucs_list_link_t *done)
+{
+    ucp_request_t *req, *next;
+
+    ucs_list_for_each_safe(req, next, &ep->stream.recvs, list) {
+        if (req->recv.step == UCP_RECV_POSTED) {
+            req->recv.result = status;
+            ucp_stream_set_done(req, done);
+        }
+    }
+}
+
+void ucp_stream_purge(ucp_ep_t *ep, ucs_status_t status)
+{
+    ucs_list_link_t done;
+
+    ucs_list_head_init(&done);
+    ucp_stream_give_up(ep, status, &done);
+    ucp_stream_complete(&done);
+}
+
+void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
+{
+    ucs_list_link_t done;
+    ucp_ep_t *ep;
+
+    ucs_list_head_init(&done);
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucp_stream_give_up(ep, status, &done);
+    }
+    ucp_stream_complete(&done);
+}
+
+/* ---- chunks ---- */
+
+static void ucp_stream_add(ucp_ep_t *ep, ucp_kept_t *chunk)
+{
+    ucs_list_del(&chunk->list);
+    ucs_list_add_tail(&ep->stream.chunks, &chunk->list);
+}
+
+/* Keeps the endpoint in the worker's list while it has chunks. */
+static void ucp_stream_update_ready(ucp_ep_t *ep)
+{
+    ucp_stream_t *stream = &ep->stream;
+
+    if (ucs_list_is_empty(&stream->chunks)) {
+        ucs_list_del(&stream->ready);
+    } else if (ucs_list_is_empty(&stream->ready)) {
+        ucs_list_add_tail(&ep->worker->stream_ready, &stream->ready);
+    }
+}
+
+/* Drops an unread chunk. One that is being fetched is left to the end of that. */
+static void ucp_stream_drop(ucp_ep_t *ep, ucp_kept_t *chunk, ucs_status_t status)
+{
+    ucp_stream_rts_t *announced = ucp_kept_data(chunk);
+
+    if (chunk->kind == UCP_KEPT_RTS) {
+        if (announced->is_fetching) {
+            announced->ep = NULL;
+            ucs_list_del(&chunk->list);
+            ucs_list_add_tail(&ep->worker->kept, &chunk->list);
+            if (announced->req != NULL) {
+                ucs_list_del(&announced->req->list);
+            }
+            return;
+        }
+        ucp_rndv_drop(ep->worker, &announced->rts, status);
+    }
+    ucp_kept_put(chunk);
+}
+
+static void ucp_stream_drop_chunks(ucp_ep_t *ep, ucs_status_t status)
+{
+    while (!ucs_list_is_empty(&ep->stream.chunks)) {
+        ucp_stream_drop(ep, ucs_list_head(&ep->stream.chunks, ucp_kept_t, list), status);
+    }
+}
+
+static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length, void *user_data);
+
+/* Starts moving the next bytes of the first chunk, an announcement: into the receive where that is
+ * contiguous, else (req NULL too) into memory of ours. */
+static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_request_t *req)
+{
+    ucp_stream_rts_t *announced = ucp_kept_data(chunk);
+    size_t left                 = announced->rts.length - chunk->offset;
+    ucp_request_param_t param   = {
+        .op_attr_mask   = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.recv_stream = ucp_stream_fetched,
+        .user_data      = chunk
+    };
+    ucp_kept_t *piece           = NULL;
+    ucp_request_t *part;
+
+    if ((req != NULL) && ucp_dt_is_contig(req->datatype)) {
+        left = ucs_min(left, req->length - req->recv.received);
+    } else {
+        req   = NULL;
+        left  = ucs_min(left, UCP_STREAM_FETCH_MAX);
+        piece = ucp_kept_get(ep->worker, UCP_KEPT_DATA, left, 1);
+        if (piece == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+    part = ucp_request_get(ep->worker, &param, UCP_REQUEST_STREAM_RECV);
+    if (part == NULL) {
+        if (piece != NULL) {
+            ucp_kept_put(piece);
+        }
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    announced->is_fetching = 1;
+    announced->req         = req;
+    announced->piece       = piece;
+    part->buffer   = (piece != NULL) ? ucp_kept_data(piece) :
+                                       (char *)req->buffer + req->recv.received;
+    part->length   = left;
+    part->datatype = ucp_dt_make_contig(1);
+    part->recv.is_part = (chunk->offset + left < announced->rts.length);
+    if (req != NULL) {
+        req->recv.step = UCP_RECV_WAIT;
+    }
+    ucp_rndv_recv_range(part, ucp_peer_find(ep->worker, announced->rts.worker_id), &announced->rts,
+                        chunk->offset);
+    return UCS_OK;
+}
+
+/* Gives chunks to posted receives. */
+static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
+{
+    ucp_stream_t *stream = &ep->stream;
+    ucp_kept_t *chunk;
+    ucp_request_t *req;
+
+    while (!ucs_list_is_empty(&stream->recvs) && !ucs_list_is_empty(&stream->chunks)) {
+        req   = ucs_list_head(&stream->recvs, ucp_request_t, list);
+        chunk = ucs_list_head(&stream->chunks, ucp_kept_t, list);
+        if (chunk->kind == UCP_KEPT_RTS) {
+            if (((ucp_stream_rts_t *)ucp_kept_data(chunk))->is_fetching) {
+                break;
+            }
+            req->recv.result = ucp_stream_fetch(ep, chunk, req);
+            if (req->recv.result == UCS_OK) {
+                break;
+            }
+            ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
+            continue;
+        }
+        chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
+                                         chunk->length - chunk->offset);
+        if (chunk->offset == chunk->length) {
+            ucp_kept_put(chunk);
+        }
+        if (ucp_stream_is_done(req)) {
+            ucp_stream_set_done(req, done);
+        }
+    }
+    if (ucs_list_is_empty(&stream->chunks) && (stream->status != UCS_OK)) {
+        ucp_stream_give_up(ep, stream->status, done);
+    }
+    ucp_stream_update_ready(ep);
+}
+
+/* The end of a fetch whose endpoint was closed meanwhile. */
+static void ucp_stream_fetched_late(ucp_kept_t *chunk, ucs_status_t status, ucs_list_link_t *done)
+{
+    ucp_stream_rts_t *announced = ucp_kept_data(chunk);
+    ucp_request_t *req          = announced->req;
+
+    if (announced->piece != NULL) {
+        ucp_kept_put(announced->piece);
+    }
+    if (req != NULL) {
+        if ((status != UCS_OK) || !ucp_stream_is_done(req)) {
+            req->recv.result = (status != UCS_OK) ? status : UCS_ERR_CANCELED;
+        }
+        ucp_stream_set_done(req, done);
+    }
+    ucp_kept_put(chunk);
+}
+
+static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
+                               void *user_data)
+{
+    ucp_worker_t *worker        = ucp_request_of(request)->worker;
+    size_t total                = ucp_request_of(request)->recv.total;
+    ucp_kept_t *chunk           = user_data;
+    ucp_stream_rts_t *announced = ucp_kept_data(chunk);
+    ucp_ep_t *ep                = announced->ep;
+    ucs_list_link_t done;
+
+    ucp_request_free(request);
+    ucs_list_head_init(&done);
+    announced->is_fetching = 0;
+    chunk->offset         += (status == UCS_OK) ? total : 0;
+    if (announced->req != NULL) {
+        announced->req->recv.received += (status == UCS_OK) ? total : 0;
+        announced->req->recv.step      = UCP_RECV_POSTED;
+    }
+    if ((status != UCS_OK) || ((ep == NULL) && (chunk->offset < announced->rts.length))) {
+        ucp_rndv_drop(worker, &announced->rts,
+                      (status != UCS_OK) ? status : UCS_ERR_CONNECTION_RESET);
+    }
+
+    if (ep == NULL) {
+        ucp_stream_fetched_late(chunk, status, &done);
+    } else if (status == UCS_OK) {
+        if (announced->piece != NULL) {
+            ucs_list_del(&announced->piece->list);
+            ucs_list_insert_before(&chunk->list, &announced->piece->list);
+        } else if (ucp_stream_is_done(announced->req)) {
+            ucp_stream_set_done(announced->req, &done);
+        }
+        if (chunk->offset == announced->rts.length) {
+            ucp_kept_put(chunk);
+        }
+        ucp_stream_match(ep, &done);
+    } else { /* bytes are lost: what came after them must not be read */
+        ucs_debug("endpoint '%s': its stream ends amid a message: %s", ep->name,
+                  ucs_status_string(status));
+        if (announced->piece != NULL) {
+            ucp_kept_put(announced->piece);
+        }
+        ep->stream.status = status;
+        ucp_kept_put(chunk);
+        ucp_stream_drop_chunks(ep, status);
+        ucp_stream_match(ep, &done);
+    }
+    ucp_stream_complete(&done);
+}
+
+static ucp_kept_t *ucp_stream_find_announced(ucp_ep_t *ep, uint64_t send_id)
+{
+    ucp_stream_rts_t *announced;
+    ucp_kept_t *chunk;
+
+    ucs_list_for_each(chunk, &ep->stream.chunks, list) {
+        announced = ucp_kept_data(chunk);
+        if ((chunk->kind == UCP_KEPT_RTS) && (announced->rts.request_id == send_id)) {
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+void ucp_stream_cancelled(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
+{
+    ucs_list_link_t done;
+    ucp_kept_t *chunk;
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        chunk = ucp_stream_find_announced(ep, send_id);
+        if (chunk != NULL) {
+            ucs_list_head_init(&done);
+            ep->stream.status = status;
+            while (ucs_list_tail(&ep->stream.chunks, ucp_kept_t, list) != chunk) {
+                ucp_stream_drop(ep, ucs_list_tail(&ep->stream.chunks, ucp_kept_t, list), status);
+            }
+            ucp_kept_put(chunk);
+            ucp_stream_match(ep, &done);
+            ucp_stream_complete(&done);
+            return;
+        }
+    }
+}
+
+void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
+{
+    ucs_list_link_t done;
+    ucp_kept_t *chunk;
+
+    ucs_list_head_init(&done);
+    ucs_list_for_each(chunk, &from->stream.chunks, list) {
+        if (chunk->kind == UCP_KEPT_RTS) {
+            ((ucp_stream_rts_t *)ucp_kept_data(chunk))->ep = to;
+        }
+    }
+    ucs_list_splice_tail(&to->stream.chunks, &from->stream.chunks);
+    ucs_list_head_init(&from->stream.chunks);
+    to->stream.status = from->stream.status;
+    ucp_stream_update_ready(from);
+    ucp_stream_match(to, &done);
+    ucp_stream_complete(&done);
+}
+
+void ucp_stream_cleanup(ucp_ep_t *ep)
+{
+    ucp_stream_t *stream = &ep->stream;
+
+    ucp_stream_drop_chunks(ep, UCS_ERR_CONNECTION_RESET);
+    while (!ucs_list_is_empty(&stream->recvs)) { /* the worker ends */
+        ucp_request_release_held(ucs_list_head(&stream->recvs, ucp_request_t, list));
+    }
+    ucs_list_del(&stream->ready);
+}
+
+/* ---- messages ---- */
+
+/* The endpoint that a message is for, or NULL: it was closed, or the peer makes them up. */
+static ucp_ep_t *ucp_stream_find_ep(ucp_peer_t *peer, uint32_t ordinal)
+{
+    ucp_ep_t *ep = ucp_ep_paired(peer, ordinal, UCP_EP_PAIRED_STREAM);
+
+    if (ep == NULL) {
+        ucs_debug("bytes came for the stream of endpoint %u, which was closed: dropped", ordinal);
+    }
+    return ((ep == NULL) || (ep->stream.status != UCS_OK)) ? NULL : ep;
+}
+
+static void ucp_stream_no_memory(ucp_ep_t *ep, size_t length)
+{
+    ucs_error("no memory to keep %zu bytes of the stream of endpoint '%s': it ends before them",
+              length, ep->name);
+    ep->stream.status = UCS_ERR_NO_MEMORY;
+    ucp_worker_give_up_sender(ep->worker, UCS_ERR_NO_MEMORY);
+}
+
+void ucp_stream_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_wire_stream_t head;
+    ucs_list_link_t done;
+    ucp_request_t *req;
+    ucp_kept_t *chunk;
+    ucp_peer_t *peer;
+    ucp_ep_t *ep;
+    size_t used;
+
+    if (ucs_unlikely(!ucp_wire_length_ok(UCP_WIRE_STREAM, length))) {
+        ucs_warn("peer sent a STREAM of %zu bytes: dropped", length);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    data    = (const char *)data + sizeof(head);
+    length -= sizeof(head);
+    peer    = ucp_peer_of_sender(worker, head.worker_id, "STREAM");
+    if (ucs_unlikely(peer == NULL)) {
+        return;
+    }
+    ep = ucp_stream_find_ep(peer, head.ep);
+    if (ucs_unlikely((ep == NULL) || (length == 0))) {
+        return;
+    }
+
+    ucs_list_head_init(&done);
+    while ((length > 0) && ucs_list_is_empty(&ep->stream.chunks) &&
+           !ucs_list_is_empty(&ep->stream.recvs)) {
+        req     = ucs_list_head(&ep->stream.recvs, ucp_request_t, list);
+        used    = ucp_stream_fill(req, data, length);
+        data    = (const char *)data + used;
+        length -= used;
+        if (ucp_stream_is_done(req)) {
+            ucp_stream_set_done(req, &done);
+        }
+    }
+    if (length > 0) {
+        chunk = ucp_kept_get(worker, UCP_KEPT_DATA, length, 1);
+        if (chunk != NULL) {
+            memcpy(ucp_kept_data(chunk), data, length);
+            ucp_stream_add(ep, chunk);
+        } else {
+            ucp_stream_no_memory(ep, length);
+        }
+        ucp_stream_match(ep, &done);
+    }
+    ucp_stream_complete(&done);
+}
+
+void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker = arg;
+    ucp_stream_rts_t *announced;
+    ucs_list_link_t done;
+    ucp_wire_rts_t rts;
+    ucp_kept_t *chunk;
+    ucp_peer_t *peer;
+    ucp_ep_t *ep;
+
+    peer = ucp_rndv_read_rts(worker, UCP_WIRE_STREAM_RTS, data, length, &rts);
+    if (peer == NULL) {
+        return;
+    }
+    ep = (rts.tag > UINT32_MAX) ? NULL : ucp_stream_find_ep(peer, (uint32_t)rts.tag);
+    if ((ep == NULL) || (rts.length == 0)) {
+        ucp_rndv_drop(worker, &rts, UCS_ERR_CONNECTION_RESET);
+        return;
+    }
+
+    ucs_list_head_init(&done);
+    chunk = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(*announced), 1);
+    if (chunk != NULL) {
+        announced  = ucp_kept_data(chunk);
+        *announced = (ucp_stream_rts_t){.rts = rts, .ep = ep};
+        ucp_stream_add(ep, chunk);
+    } else {
+        ucp_stream_no_memory(ep, rts.length);
+        ucp_rndv_drop(worker, &rts, UCS_ERR_NO_MEMORY);
+    }
+    ucp_stream_match(ep, &done);
+    ucp_stream_complete(&done);
+}
+
+/* ---- public ---- */
+
+/* Why nothing more will come, or UCS_OK. */
+static ucs_status_t ucp_stream_end_status(const ucp_ep_t *ep)
+{
+    return (ep->stream.status != UCS_OK) ? ep->stream.status :
+           (ep->peer->status != UCS_OK)  ? ep->peer->status :
+           ep->peer->is_gone             ? UCS_ERR_CONNECTION_RESET :
+                                           UCS_OK;
+}
+
+/* Takes what is there; 1: the receive has all that it waits for. */
+static int ucp_stream_recv_arrived(ucp_ep_t *ep, ucp_request_t *req)
+{
+    ucp_kept_t *chunk, *next;
+
+    if (!ucs_list_is_empty(&ep->stream.recvs)) {
+        return req->length == 0;
+    }
+    ucs_list_for_each_safe(chunk, next, &ep->stream.chunks, list) {
+        if ((chunk->kind == UCP_KEPT_RTS) || (req->recv.received == req->length)) {
+            break;
+        }
+        chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
+                                         chunk->length - chunk->offset);
+        if (chunk->offset == chunk->length) {
+            ucp_kept_put(chunk);
+        }
+    }
+    ucp_stream_update_ready(ep);
+    return ucp_stream_is_done(req);
+}
+
+static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, size_t *length_p,
+                                              const ucp_request_param_t *param)
+{
+    ucs_status_t status = UCS_OK;
+    ucs_list_link_t done;
+
+    if (ucp_stream_recv_arrived(ep, req)) {
+        *length_p = req->info.length = req->recv.received;
+        if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
+            ucp_request_complete(req, req->recv.result); /* the user may free it in the callback */
+            return ucp_request_handle(req);
+        }
+        return ucp_request_end_immediately(req, req->recv.result);
+    }
+    if (ucs_list_is_empty(&ep->stream.chunks)) {
+        status = ucp_stream_end_status(ep);
+    }
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+    req->held |= UCP_REQUEST_HOLDS_LIST;
+    ucs_list_add_tail(&ep->stream.recvs, &req->list);
+    ucs_list_head_init(&done);
+    ucp_stream_match(ep, &done);
+    ucp_stream_complete(&done);
+    return ucp_request_handle(req);
+}
+
+ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void *buffer, size_t count, size_t *length,
+                                     const ucp_request_param_t *param)
+{
+    uint32_t flags          = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
+    ucp_datatype_t datatype = ucp_dt_of(param);
+    ucp_worker_t *worker    = ep->worker;
+    ucs_status_ptr_t ptr;
+    ucs_status_t status;
+    ucp_request_t *req;
+
+    ucp_worker_lock(worker);
+    req = ucp_request_get(worker, param, UCP_REQUEST_STREAM_RECV);
+    if (req == NULL) {
+        ptr = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    } else {
+        req->recv.step     = UCP_RECV_POSTED;
+        req->recv.received = 0;
+        req->recv.result   = UCS_OK;
+        req->recv.offset   = (flags & UCP_STREAM_RECV_FLAG_WAITALL) ? SIZE_MAX :
+                             ucp_dt_is_contig(datatype) ? datatype >> UCP_DATATYPE_SHIFT : 1;
+        status = ucp_dt_start(req, buffer, count, datatype, 0);
+        ptr    = (status == UCS_OK) ? ucp_stream_recv_start(ep, req, length, param) :
+                                      ucp_request_end_immediately(req, status);
+    }
+    ucp_worker_unlock(worker);
+    return ptr;
+}
+
+ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void *buffer, size_t count,
+                                    ucp_datatype_t datatype, ucp_stream_recv_callback_t cb,
+                                    size_t *length, unsigned flags)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask   = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FIELD_FLAGS,
+        .flags          = flags,
+        .cb.recv_stream = (ucp_stream_recv_nbx_callback_t)(void *)cb,
+        .datatype       = datatype
+    };
+
+    return ucp_stream_recv_nbx(ep, buffer, count, length, &param);
+}
+
+ucs_status_t ucp_stream_recv_request_test(void *request, size_t *length_p)
+{
+    ucs_status_t status = ucp_request_check_status(request);
+
+    if (status != UCS_INPROGRESS) {
+        *length_p = ucp_request_of(request)->info.length;
+    }
+    return status;
+}
+
+static ucs_status_ptr_t ucp_stream_lend(ucp_ep_t *ep, size_t *length)
+{
+    ucp_stream_rts_t *announced;
+    ucp_kept_t *chunk;
+
+    if (!ucs_list_is_empty(&ep->stream.recvs)) {
+        return NULL; /* the bytes are theirs */
+    }
+    if (ucs_list_is_empty(&ep->stream.chunks)) {
+        return UCS_STATUS_PTR(ucp_stream_end_status(ep));
+    }
+    chunk = ucs_list_head(&ep->stream.chunks, ucp_kept_t, list);
+    if (chunk->kind == UCP_KEPT_RTS) {
+        announced = ucp_kept_data(chunk);
+        return announced->is_fetching ? NULL : UCS_STATUS_PTR(ucp_stream_fetch(ep, chunk, NULL));
+    }
+
+    /* The user gives it back by the address of its first byte. */
+    chunk->length -= chunk->offset;
+    memmove(ucp_kept_data(chunk), (char *)ucp_kept_data(chunk) + chunk->offset, chunk->length);
+    *length = chunk->length;
+    ucs_list_del(&chunk->list);
+    ucs_list_add_tail(&ep->worker->kept, &chunk->list);
+    ucp_stream_update_ready(ep);
+    return ucp_kept_data(chunk);
+}
+
+ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t *length)
+{
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(ep->worker);
+    ptr = ucp_stream_lend(ep, length);
+    ucp_worker_unlock(ep->worker);
+    return ptr;
+}
+
+void ucp_stream_data_release(ucp_ep_h ep, void *data)
+{
+    ucp_worker_t *worker = ep->worker;
+
+    ucp_worker_lock(worker);
+    ucp_kept_put(ucp_kept_of(data));
+    ucp_worker_unlock(worker);
+}
+
+ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t *poll_eps, size_t max_eps,
+                               unsigned flags UCS_UNUSED)
+{
+    ucs_list_link_t *first = NULL;
+    size_t count           = 0;
+    ucs_list_link_t *link;
+    ucp_ep_t *ep;
+
+    ucp_worker_lock(worker);
+    while ((count < max_eps) && !ucs_list_is_empty(&worker->stream_ready)) {
+        link = worker->stream_ready.next;
+        if (link == first) {
+            break;
+        }
+        ucs_list_del(link); /* to the end: the next call begins with others */
+        ucs_list_add_tail(&worker->stream_ready, link);
+        first = (first == NULL) ? link : first;
+        ep    = ucs_container_of(link, ucp_ep_t, stream.ready);
+        if (!ep->is_internal && !ep->is_closing && ucs_list_is_empty(&ep->stream.recvs)) {
+            poll_eps[count].ep        = ep;
+            poll_eps[count].user_data = ep->user_data;
+            poll_eps[count].flags     = 0;
+            ++count;
+        }
+    }
+    ucp_worker_unlock(worker);
+    return (ssize_t)count;
+}

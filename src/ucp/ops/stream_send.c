@@ -1,0 +1,140 @@
+/* Halyard: sending on streams.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/dt/dt.h>
+#include <ucp/ops/kept.h>
+#include <ucp/ops/send.h>
+#include <ucp/ops/stream.h>
+#include <ucp/wire/wire.h>
+#include <string.h>
+
+#define UCP_STREAM_HEAD_EXTRA (sizeof(ucp_wire_stream_t) - sizeof(ucp_wire_eager_t))
+
+static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
+{
+    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->ordinal};
+}
+
+/* So many bytes will lie at the receiver. */
+static void ucp_stream_sent(ucp_ep_t *ep, size_t length)
+{
+    size_t cost = length + sizeof(ucp_kept_t);
+
+    ep->stream.unread += cost;
+    ep->stream.since  += cost;
+}
+
+static ucs_status_t ucp_stream_send_contig(ucp_ep_t *ep, const void *buffer, size_t length)
+{
+    ucp_wire_stream_t head = ucp_stream_head(ep);
+    uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
+    ucs_status_t status    = ep->am->ops->am_short_iov(ep->am, UCP_WIRE_STREAM, iov, 2);
+
+    if (status == UCS_OK) {
+        ucp_stream_sent(ep, length);
+    }
+    return status;
+}
+
+static size_t ucp_stream_pack(void *dest, void *arg, size_t max)
+{
+    ucp_request_t *req     = arg;
+    ucp_wire_stream_t head = ucp_stream_head(req->send.ep);
+
+    memcpy(dest, &head, sizeof(head));
+    return sizeof(head) + ucp_dt_pack(req, 0, (char *)dest + sizeof(head), max - sizeof(head));
+}
+
+ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
+{
+    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status = ucp_peer_send_hello(req->send.peer);
+    size_t length;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (ucp_dt_is_contig(req->datatype)) {
+        return ucp_stream_send_contig(req->send.ep, req->buffer, req->length);
+    }
+    status = lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
+    if (status == UCS_OK) {
+        ucp_stream_sent(req->send.ep, req->length);
+    }
+    return status;
+}
+
+void ucp_stream_announced(ucp_request_t *req)
+{
+    req->send.unread           = req->send.ep->stream.since;
+    req->send.ep->stream.since = 0;
+}
+
+void ucp_stream_announced_end(ucp_request_t *req)
+{
+    req->send.ep->stream.unread -= req->send.unread;
+}
+
+/* ---- public ---- */
+
+static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const void *buffer,
+                                                          size_t count,
+                                                          const ucp_request_param_t *param)
+{
+    ucp_send_form_t form = UCP_SEND_FORM_AUTO;
+    ucs_status_ptr_t ptr;
+    ucp_request_t *req;
+
+    ucp_worker_lock(ep->worker);
+    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, &ptr);
+    if (req != NULL) {
+        req->info.sender_tag = 0;
+        req->send.unread     = 0;
+        if ((ep->stream.unread >= UCP_STREAM_BUDGET) && (req->length > 0)) {
+            form = UCP_SEND_FORM_ANNOUNCED;
+        }
+        ptr = ucp_send_start(req, param, UCP_STREAM_HEAD_EXTRA, form);
+    }
+    ucp_worker_unlock(ep->worker);
+    return ptr;
+}
+
+ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
+                                     const ucp_request_param_t *param)
+{
+    ucs_status_t status;
+
+    /* As in ucp_tag_send_nbx. */
+    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
+        ucs_likely(count < ep->short_limit) &&
+        ucs_likely(count + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
+        ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) && ucs_likely(ep->peer->hello_sent) &&
+        ucs_likely(!uct_ep_has_pending(ep->am))) {
+        status = ucp_stream_send_contig(ep, buffer, count);
+        if (ucs_likely(status == UCS_OK)) {
+            return NULL;
+        }
+        if (status != UCS_ERR_NO_RESOURCE) {
+            return UCS_STATUS_PTR(status);
+        }
+    }
+    return ucp_stream_send_slow(ep, buffer, count, param);
+}
+
+ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void *buffer, size_t count,
+                                    ucp_datatype_t datatype, ucp_send_callback_t cb,
+                                    unsigned flags UCS_UNUSED)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
+        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
+        .datatype     = datatype
+    };
+
+    return ucp_stream_send_nbx(ep, buffer, count, &param);
+}
