@@ -9,7 +9,8 @@
 #   --clang   clang, the same
 #   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
 #   --tsan    ThreadSanitizer
-#   --mpi     gcc build installed, MPI programs over it with Open MPI and MPICH
+#   --mpi     gcc build installed; over it MPI and OpenSHMEM programs with Open MPI and MPICH,
+#             UCX's examples, a short selection of Debian packages
 #   --dist    release archive, built and installed from itself; a program built against it
 #   --all     all of these
 #
@@ -34,7 +35,7 @@ failures=()
 
 usage()
 {
-    sed -n '3,21s/^# \{0,1\}//p' "$0"
+    sed -n '3,22s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -227,9 +228,20 @@ stage_mpi()
 {
     install_gcc || return
     say "mpi: testing"
-    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/test/mpi/run.sh" \
-        --lib "$PWD/install/lib" --build "$build_root/mpi" >"$build_root/mpi.log" 2>&1
-    count_log mpi "$build_root/mpi.log" $?
+    limited_log mpi "$root/test/mpi/run.sh" --lib "$PWD/install/lib" --build "$build_root/mpi"
+    limited_log examples "$root/test/apps/examples.sh" --lib "$PWD/install/lib" \
+        --include "$PWD/install/include" --build "$build_root/examples"
+    limited_log apps "$root/contrib/check-apps.sh" --lib "$PWD/install/lib" \
+        --build "$build_root/apps" --short --no-packages
+}
+
+# Runs a script that counts into a log of the name.
+limited_log() # name command...
+{
+    local name=$1
+    shift
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" >"$build_root/$name.log" 2>&1
+    count_log "$name" "$build_root/$name.log" $?
 }
 
 # The archive must build, install and remove itself from a read-only copy, and a program must
@@ -282,7 +294,7 @@ for stage in $stages; do
     case $stage in
         style) purposes="$purposes style" ;;
         clang) purposes="$purposes build test clang" ;;
-        mpi)   purposes="$purposes build test mpi" ;;
+        mpi)   purposes="$purposes build test mpi apps" ;;
         *)     purposes="$purposes build test" ;;
     esac
 done

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 EXTRA_DIST += .ci/run .clang-format \
+	contrib/check-apps.sh \
 	contrib/check-style.allow \
 	contrib/check-style.sh \
 	contrib/check.sh \

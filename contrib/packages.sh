@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|clang|mpi|style ...
+#   packages.sh build|plot|test|clang|mpi|apps|style ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh and .ci/run.
@@ -16,7 +16,9 @@ packages_of() # purpose
         plot)     echo gnuplot-nox ;;
         test)     echo libgtest-dev gdb procps python3 ;;
         clang)    echo clang libgtest-dev ;;
-        mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
+        mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev ;;
+        apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
+                       libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
         style)    echo perl-base ;;
         *)        echo "packages.sh: unknown purpose '$1'" >&2
                   exit 2 ;;

@@ -1,4 +1,5 @@
-# Halyard: MPI and OpenSHMEM programs, compiled by run.sh with each MPI that is installed.
+# Halyard: MPI and OpenSHMEM programs, compiled by run.sh with each MPI that is installed; inputs of
+# contrib/check-apps.sh.
 # SPDX-License-Identifier: BSD-3-Clause
 
 EXTRA_DIST += \
@@ -21,6 +22,12 @@ EXTRA_DIST += \
 	test/shmem/atomic.c \
 	test/shmem/put_get.c \
 	test/shmem/together.c
+
+EXTRA_DIST += \
+	test/apps/examples.sh \
+	test/apps/fft.py \
+	test/apps/fftw.c \
+	test/apps/melt.lammps
 
 # Over the libraries as built, before make install.
 check-mpi: all

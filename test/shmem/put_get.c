@@ -209,6 +209,7 @@ static void contexts(void)
     shmem_ctx_t contexts[CONTEXTS];
     int i, k, made = 0;
 
+    shmem_barrier_all(); /* the zeroes of shmem_calloc() may come after its own barrier */
     for (k = 0; k < CONTEXTS; ++k) {
         if (shmem_ctx_create(options[k], &contexts[k]) != 0) {
             break;

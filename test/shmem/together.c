@@ -42,6 +42,7 @@ static void fence_and_wait(void)
     long *flag = shmem_calloc(1, sizeof(*flag)), *taken = shmem_calloc(1, sizeof(*taken));
     int i, k;
 
+    shmem_barrier_all();
     for (i = 1; i <= ROUNDS; ++i) {
         for (k = 0; k < COUNT; ++k) {
             out[k] = (uint64_t)check_rank * 100000 + i * 1000 + k;
