@@ -92,7 +92,7 @@ ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer
 /* ---- queued control messages ---- */
 
 /* Has the transports end what a peer has connected to us. */
-static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
+static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN], int discard)
 {
     uct_iface_t *iface;
     unsigned i;
@@ -100,7 +100,7 @@ static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID
     for (i = 0; i < worker->context->num_tls; ++i) {
         iface = worker->tls[i].iface;
         if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
-            iface->tl->iface.drop_peer(iface, uid);
+            iface->tl->iface.drop_peer(iface, uid, discard);
         }
     }
 }
@@ -148,7 +148,7 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
 
     if (peer->status != UCS_OK) {
         /* It may live, and have connected again: whoever waits for this must hear the end. */
-        ucp_worker_drop_peer(peer->worker, peer->uid);
+        ucp_worker_drop_peer(peer->worker, peer->uid, 0);
         return;
     }
     if (!uct_ep_has_pending(lane) &&
@@ -222,11 +222,10 @@ void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)
     if (worker->sender == NULL) {
         return;
     }
+    ucp_worker_drop_peer(worker, worker->sender, 1);
     peer = ucp_peer_find(worker, ucp_uid_id(worker->sender));
-    if ((peer != NULL) && ucp_peer_is_sender(peer) && (peer->status == UCS_OK)) {
+    if ((peer != NULL) && ucp_peer_is_sender(peer)) {
         uct_ep_set_failed(peer->lanes[UCP_LANE_AM], why); /* progress does the rest */
-    } else {
-        ucp_worker_drop_peer(worker, worker->sender);
     }
 }
 
@@ -303,7 +302,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL)) {
         ucp_peer_end_list(&peer->recvs, status);
     }
-    ucp_worker_drop_peer(peer->worker, peer->uid); /* it may live and wait for our answers */
+    ucp_worker_drop_peer(peer->worker, peer->uid, 0); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
 }
 
