@@ -263,10 +263,23 @@ static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
     }
 }
 
-static void ucp_peer_end_list(ucs_list_link_t *head, ucs_status_t status)
+/* Ends the receives that wait for a peer: all, or those that read its memory by themselves, which
+ * it will not keep for us. */
+static void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
 {
-    while (!ucs_list_is_empty(head)) {
-        ucp_request_complete(ucs_list_head(head, ucp_request_t, list), status);
+    ucs_list_link_t todo;
+    ucp_request_t *req;
+
+    ucs_list_head_init(&todo);
+    ucs_list_splice_tail(&todo, &peer->recvs);
+    while (!ucs_list_is_empty(&todo)) {
+        req = ucs_list_head(&todo, ucp_request_t, list);
+        if (all || (req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) {
+            ucp_request_complete(req, status);
+        } else {
+            ucs_list_del(&req->list);
+            ucs_list_add_tail(&peer->recvs, &req->list);
+        }
     }
 }
 
@@ -298,10 +311,9 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     }
     /* Some of what it sent may lie undelivered here, all of a message perhaps: then the end of
      * its own connection, which comes behind it, ends the receives. */
-    if (!peer->hello_received || peer->is_gone ||
-        (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL)) {
-        ucp_peer_end_list(&peer->recvs, status);
-    }
+    ucp_peer_end_recvs(peer, status,
+                       !peer->hello_received || peer->is_gone ||
+                           (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL));
     ucp_worker_drop_peer(peer->worker, peer->uid, 0); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
 }
@@ -354,8 +366,8 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     }
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
      * end. */
-    ucp_peer_end_list(&peer->recvs,
-                      (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET);
+    ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
+                       1);
     ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */
