@@ -31,6 +31,7 @@ gtest_sources = \
 	test/gtest/ucp/internals.h \
 	test/gtest/ucp/server.h \
 	test/gtest/ucp/test_am.cc \
+	test/gtest/ucp/test_amo.cc \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
@@ -40,6 +41,7 @@ gtest_sources = \
 	test/gtest/ucp/test_listener.cc \
 	test/gtest/ucp/test_listener_failure.cc \
 	test/gtest/ucp/test_listener_hostile.cc \
+	test/gtest/ucp/test_mem.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \
