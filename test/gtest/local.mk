@@ -25,6 +25,7 @@ gtest_sources = \
 	test/gtest/mp/test_client_server.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
+	test/gtest/mp/test_one_sided.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \
 	test/gtest/ucp/internals.c \
