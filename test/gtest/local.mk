@@ -46,6 +46,7 @@ gtest_sources = \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \
+	test/gtest/ucp/test_stream.cc \
 	test/gtest/ucp/test_tag.cc \
 	test/gtest/ucp/test_tag_match.cc \
 	test/gtest/ucp/test_thread.cc \
