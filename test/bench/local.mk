@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 EXTRA_DIST += \
+	test/bench/mpi_pingpong.c \
+	test/bench/mpi_ratio.sh \
 	test/bench/test_perftest.sh \
 	test/bench/ucx_ratio.sh
 

@@ -301,8 +301,10 @@ static void exchange(const layout_t *from, MPI_Datatype from_type, const layout_
     check_buffer_free(out);
 }
 
+/* Every type to every other; of large messages a fifth of the pairs, each type both ways. */
 static void all_pairs(int ints)
 {
+    const size_t step = (ints > 12 * 40) ? 5 : 1;
     MPI_Datatype types[NUM_LAYOUTS];
     size_t i, j;
 
@@ -311,7 +313,7 @@ static void all_pairs(int ints)
         MPI_OK(MPI_Type_commit(&types[i]));
     }
     for (i = 0; i < NUM_LAYOUTS; ++i) {
-        for (j = 0; j < NUM_LAYOUTS; ++j) {
+        for (j = i % step; j < NUM_LAYOUTS; j += step) {
             exchange(&layouts[i], types[i], &layouts[j], types[j], ints, (int)(i * 20 + j));
         }
     }
