@@ -11,6 +11,8 @@
 #   --tsan    ThreadSanitizer
 #   --mpi     gcc build installed; over it MPI and OpenSHMEM programs with Open MPI and MPICH,
 #             UCX's examples, a short selection of Debian packages
+#   --fuzz    clang, the fuzz targets with libFuzzer and AddressSanitizer, HALYARD_FUZZ_SECONDS each
+#             (default 60; 10 in --all)
 #   --dist    release archive, built and installed from itself; a program built against it
 #   --all     all of these
 #
@@ -35,7 +37,7 @@ failures=()
 
 usage()
 {
-    sed -n '3,22s/^# \{0,1\}//p' "$0"
+    sed -n '3,24s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -244,6 +246,22 @@ limited_log() # name command...
     count_log "$name" "$build_root/$name.log" $?
 }
 
+# Each target for some seconds; what it finds becomes a file of test/fuzz/corpus.
+stage_fuzz()
+{
+    local dir=$build_root/fuzz
+    prepare || return
+    mkdir -p "$dir" && cd "$dir" || return
+    say "fuzz: building"
+    step "fuzz: configure" configure.log "$root/configure" CC=clang CXX=clang++ --enable-werror \
+         --enable-assert --enable-asan --enable-fuzz || return
+    step "fuzz: build" build.log make -j"$jobs" fuzz-programs || return
+    say "fuzz: running each target for ${HALYARD_FUZZ_SECONDS:-60} s"
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/test/fuzz/run.sh" "$dir" \
+        "${HALYARD_FUZZ_SECONDS:-60}" >run.log 2>&1
+    count_log fuzz "$dir/run.log" $?
+}
+
 # The archive must build, install and remove itself from a read-only copy, and a program must
 # build against what was installed by pkg-config alone.
 stage_dist()
@@ -272,8 +290,9 @@ stage_dist()
 
 while [ $# -gt 0 ]; do
     case $1 in
-        --style|--gcc|--clang|--asan|--tsan|--mpi|--dist) stages="$stages ${1#--}" ;;
-        --all)         stages="style gcc mpi dist asan tsan clang" ;;
+        --style|--gcc|--clang|--asan|--tsan|--mpi|--fuzz|--dist) stages="$stages ${1#--}" ;;
+        --all)         stages="style gcc mpi dist asan tsan clang fuzz"
+                       HALYARD_FUZZ_SECONDS=${HALYARD_FUZZ_SECONDS:-10} ;;
         --build)       [ $# -ge 2 ] || usage 2
                        build_root=$(mkdir -p "$2" && cd "$2" && pwd) || exit 2
                        shift ;;
@@ -295,6 +314,8 @@ for stage in $stages; do
         style) purposes="$purposes style" ;;
         clang) purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps" ;;
+        fuzz)  purposes="$purposes build fuzz" ;;
+        mpi)   purposes="$purposes build test mpi" ;;
         *)     purposes="$purposes build test" ;;
     esac
 done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|clang|mpi|apps|style ...
+#   packages.sh build|plot|test|clang|fuzz|mpi|apps|style ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh and .ci/run.

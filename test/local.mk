@@ -24,4 +24,5 @@ include test/abi/local.mk
 include test/bench/local.mk
 include test/mp/local.mk
 include test/mpi/local.mk
+include test/fuzz/local.mk
 include test/sim/local.mk

@@ -124,11 +124,13 @@ static ucs_status_t ucs_config_list_make(const char *text, ucs_config_names_arra
         return status;
     }
 
-    if (count > 0) {
-        made.names = ucs_sys_malloc(count * sizeof(char *) + bytes);
-        if (made.names == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
+    if (count == 0) {
+        *array = made;
+        return UCS_OK;
+    }
+    made.names = ucs_sys_malloc(count * sizeof(char *) + bytes);
+    if (made.names == NULL) {
+        return UCS_ERR_NO_MEMORY;
     }
 
     made.count = count;
