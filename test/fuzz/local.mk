@@ -36,7 +36,6 @@ test_fuzz_fuzz_rkey_LDADD    = $(fuzz_libs)
 test_fuzz_fuzz_rkey_LDFLAGS  = $(AM_LDFLAGS) -fsanitize=fuzzer
 
 fuzz-programs: $(fuzz_programs)
-.PHONY: fuzz-programs
 endif
 
 check_PROGRAMS += test/fuzz/replay

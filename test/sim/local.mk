@@ -24,9 +24,9 @@ sim_planted_from = \
 	src/ucp/core/flush.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
+	src/ucp/ops/send.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
-	src/ucp/ops/tag_send.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c
 sim_planted_sources = \
@@ -35,9 +35,9 @@ sim_planted_sources = \
 	test/sim/planted_sources/request.c \
 	test/sim/planted_sources/rndv_recv.c \
 	test/sim/planted_sources/rndv_send.c \
+	test/sim/planted_sources/send.c \
 	test/sim/planted_sources/tag_match.c \
-	test/sim/planted_sources/tag_recv.c \
-	test/sim/planted_sources/tag_send.c
+	test/sim/planted_sources/tag_recv.c
 
 test/sim/planted_sources/stamp: $(sim_planted_from) test/sim/planted.sed
 	@$(MKDIR_P) test/sim/planted_sources

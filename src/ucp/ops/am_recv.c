@@ -383,6 +383,7 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     } else {
         kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
         if (kept != NULL) {
+            kept->session = peer->session;
             memcpy(ucp_kept_data(kept), &rts, sizeof(rts));
             ucp_am_lend(worker, handler, &msg, kept);
         } else {
@@ -439,6 +440,7 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void
     ucs_status_t status;
     ucp_request_t *req;
     ucp_wire_rts_t rts;
+    uint32_t session;
 
     ucp_worker_lock(worker);
     if (kept->is_taken) {
@@ -462,8 +464,9 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void
 
     if (kept->kind == UCP_KEPT_RTS) {
         memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
+        session = kept->session;
         ucp_am_take(kept);
-        ucp_rndv_recv_start(req, ucp_peer_find(worker, rts.worker_id), &rts);
+        ucp_rndv_recv_start(req, ucp_peer_of_kept(worker, rts.worker_id, session), &rts);
         ptr = ucp_request_handle(req);
     } else {
         ptr = ucp_am_recv_kept(req, kept, param);
