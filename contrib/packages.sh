@@ -16,6 +16,7 @@ packages_of() # purpose
         plot)     echo gnuplot-nox ;;
         test)     echo libgtest-dev gdb procps python3 ;;
         clang)    echo clang libgtest-dev ;;
+        fuzz)     echo clang libclang-rt-14-dev ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;

@@ -1,7 +1,8 @@
 /* Halyard: fuzzing: messages of a peer, in any order, while operations are under way.
  *
- * The input is a list of steps. A step that is a message has an id, bytes, and patches: places where
- * a name that means something now (of a request, a worker, a registration, an address) is put in.
+ * The input is a list of steps. A step that is a message has an id, bytes, and patches: places
+ * where a name that means something now (of a request, a worker, a registration, an address) is
+ * put in.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -57,10 +57,9 @@ static ucp_ep_h fuzz_connect(ucp_worker_h from, ucp_worker_h to)
 
 void fuzz_pair_make(fuzz_pair_t *pair)
 {
-    ucp_params_t params         = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                   .features   = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA |
-                                                 UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
-                                                 UCP_FEATURE_STREAM};
+    const uint64_t features     = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA |
+                              UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM;
+    ucp_params_t params         = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = features};
     ucp_worker_params_t wparams = {.field_mask = 0};
     ucp_config_t *config;
     int i;
