@@ -41,6 +41,7 @@ gtest_sources = \
 	test/gtest/ucp/test_listener_failure.cc \
 	test/gtest/ucp/test_listener_hostile.cc \
 	test/gtest/ucp/test_proto.cc \
+	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \
 	test/gtest/ucp/test_tag.cc \

@@ -292,6 +292,63 @@ TEST_P(listener, sync_and_immediate_sends_before_the_connection)
     EXPECT_EQ(nullptr, ucp_tag_probe_nb(host().handle(), 0, 0, 0, &info)); /* no trace of 1 */
 }
 
+/* Remote memory may be known before the connection is there. */
+TEST_P(listener, puts_gets_and_atomics_wait_in_order)
+{
+    for (bool allocated : {false, true}) { /* what peers can map, and what they cannot */
+        auto server = serve();
+        std::vector<uint64_t> own(1000, 7);
+        ucp_mem_map_params_t params;
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                            UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+        params.address    = allocated ? nullptr : own.data();
+        params.length     = own.size() * sizeof(own[0]);
+        params.flags      = allocated ? UCP_MEM_MAP_ALLOCATE : 0;
+        ucp_mem_h memh;
+        ASSERT_EQ(UCS_OK, ucp_mem_map(m_context->handle(), &params, &memh));
+        ucp_mem_attr_t attr;
+        attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+        ASSERT_EQ(UCS_OK, ucp_mem_query(memh, &attr));
+        auto *target        = static_cast<uint64_t *>(attr.address);
+        const auto remote   = (uint64_t)(uintptr_t)target;
+        target[0]           = 7;
+        void *packed;
+        size_t packed_length;
+        ASSERT_EQ(UCS_OK, ucp_rkey_pack(m_context->handle(), memh, &packed, &packed_length));
+
+        ucp_ep_h to_host = connect(server->where());
+        ucp_rkey_h rkey;
+        ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(to_host, packed, &rkey));
+        ucp_rkey_buffer_release(packed);
+        std::vector<uint64_t> written(1000, 40);
+        const uint64_t two = 2;
+        uint64_t fetched = 0, got = 0;
+        ucp_request_param_t param = {}, fetch = {};
+        fetch.op_attr_mask = UCP_OP_ATTR_FIELD_REPLY_BUFFER | UCP_OP_ATTR_FIELD_DATATYPE;
+        fetch.reply_buffer = &fetched;
+        fetch.datatype     = ucp_dt_make_contig(8);
+        void *requests[]   = {
+            ucp_put_nbx(to_host, written.data(), 8000, remote, rkey, &param),
+            ucp_atomic_op_nbx(to_host, UCP_ATOMIC_OP_ADD, &two, 1, remote, rkey, &fetch),
+            ucp_get_nbx(to_host, &got, 8, remote, rkey, &param),
+            ucp_ep_flush_nbx(to_host, &param)};
+        EXPECT_EQ(UCS_OK, ucp_worker_fence(client().handle()));
+        void *last = ucp_atomic_op_nbx(to_host, UCP_ATOMIC_OP_ADD, &two, 1, remote, rkey, &fetch);
+        accept_one(*server);
+        for (void *request : requests) {
+            EXPECT_EQ(UCS_OK, wait(request));
+        }
+        EXPECT_EQ(UCS_OK, wait(last));
+        EXPECT_EQ(42u, fetched);
+        EXPECT_EQ(44u, target[0]);
+        EXPECT_EQ(40u, target[999]);
+        EXPECT_TRUE((got == 42) || (got == 44)) << got;
+        ucp_rkey_destroy(rkey);
+        close_now(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+        EXPECT_EQ(UCS_OK, ucp_mem_unmap(m_context->handle(), memh));
+    }
+}
+
 TEST_P(listener, a_flush_waits_for_the_connection)
 {
     auto server      = serve();

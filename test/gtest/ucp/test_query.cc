@@ -1,0 +1,207 @@
+/* Halyard: tests of the queries and texts that test_context.cc and test_ep.cc do not reach: masks,
+ * fields of an older header, names of requests, and texts that clients parse.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace ucp_test;
+
+namespace {
+
+/* Bytes that a query must not touch, and the query's own. */
+template <typename Attr>
+struct padded {
+    Attr attr;
+    uint8_t after[64];
+
+    explicit padded(uint64_t mask)
+    {
+        memset(static_cast<void *>(this), 0xee, sizeof(*this));
+        attr.field_mask = mask;
+    }
+    /* Everything behind `used` bytes is as it was, and so is the mask. */
+    bool is_intact(uint64_t mask, size_t used) const
+    {
+        const auto *bytes = reinterpret_cast<const uint8_t *>(this);
+        for (size_t i = used; i < sizeof(*this); ++i) {
+            if (bytes[i] != 0xee) {
+                return false;
+            }
+        }
+        return attr.field_mask == mask;
+    }
+};
+
+std::string printed(const std::function<void(FILE *)> &print)
+{
+    char *text    = nullptr;
+    size_t length = 0;
+    FILE *stream  = open_memstream(&text, &length);
+    print(stream);
+    fclose(stream);
+    std::string result(text, length);
+    free(text);
+    return result;
+}
+
+class query : public variant_test {};
+
+INSTANTIATE_TEST_SUITE_P(all, query, testing::ValuesIn(some_variants()), variant_name);
+
+/* A program of 1.13 has shorter structures: what its mask cannot name is not there. */
+TEST_P(query, structures_of_an_older_header_are_not_overrun)
+{
+    pair pair(GetParam());
+    const uint64_t context_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_THREAD_MODE |
+                                  UCP_ATTR_FIELD_MEMORY_TYPES | UCP_ATTR_FIELD_NAME;
+    padded<ucp_context_attr_t> context_attr(context_mask);
+    EXPECT_EQ(UCS_OK, ucp_context_query(pair.ctx().handle(), &context_attr.attr));
+    EXPECT_TRUE(context_attr.is_intact(context_mask, 64));
+    EXPECT_TRUE(context_attr.attr.memory_types & 1);
+
+    padded<ucp_ep_attr_t> ep_attr(UCP_EP_ATTR_FIELD_NAME);
+    EXPECT_EQ(UCS_OK, ucp_ep_query(pair.ep(), &ep_attr.attr));
+    EXPECT_TRUE(ep_attr.is_intact(UCP_EP_ATTR_FIELD_NAME, 40));
+
+    padded<ucp_worker_attr_t> worker_attr(UCP_WORKER_ATTR_FIELD_THREAD_MODE);
+    EXPECT_EQ(UCS_OK, ucp_worker_query(pair.sender().handle(), &worker_attr.attr));
+    EXPECT_TRUE(worker_attr.is_intact(UCP_WORKER_ATTR_FIELD_THREAD_MODE, 12));
+    EXPECT_EQ(GetParam().mode, worker_attr.attr.thread_mode);
+
+    padded<ucp_lib_attr_t> lib_attr(UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL);
+    EXPECT_EQ(UCS_OK, ucp_lib_query(&lib_attr.attr));
+    EXPECT_EQ(UCS_THREAD_MODE_MULTI, lib_attr.attr.max_thread_level);
+    EXPECT_TRUE(lib_attr.is_intact(UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL, 12));
+}
+
+TEST_P(query, nothing_asked_nothing_said)
+{
+    pair pair(GetParam());
+    padded<ucp_context_attr_t> context_attr(0);
+    EXPECT_EQ(UCS_OK, ucp_context_query(pair.ctx().handle(), &context_attr.attr));
+    EXPECT_TRUE(context_attr.is_intact(0, 8));
+    padded<ucp_worker_attr_t> worker_attr(0);
+    EXPECT_EQ(UCS_OK, ucp_worker_query(pair.sender().handle(), &worker_attr.attr));
+    EXPECT_TRUE(worker_attr.is_intact(0, 8));
+    padded<ucp_ep_attr_t> ep_attr(0);
+    EXPECT_EQ(UCS_OK, ucp_ep_query(pair.ep(), &ep_attr.attr));
+    EXPECT_TRUE(ep_attr.is_intact(0, 8));
+    padded<ucp_lib_attr_t> lib_attr(0);
+    EXPECT_EQ(UCS_OK, ucp_lib_query(&lib_attr.attr));
+    EXPECT_TRUE(lib_attr.is_intact(0, 8));
+}
+
+TEST_P(query, request_texts)
+{
+    pair pair(GetParam());
+    ucp_worker_attr_t worker_attr;
+    worker_attr.field_mask = UCP_WORKER_ATTR_FIELD_MAX_INFO_STRING;
+    ASSERT_EQ(UCS_OK, ucp_worker_query(pair.sender().handle(), &worker_attr));
+    const bytes data(100);
+    bytes got(100);
+    ucp_request_param_t param = {};
+    void *send    = pair.send(data.data(), data.size(), 0xabcdef, true);
+    void *receive = pair.receive(got.data(), got.size(), 0x123456);
+    void *flush   = ucp_ep_flush_nbx(pair.ep(), &param);
+    const struct {
+        void *request;
+        const char *what;
+    } all[] = {{send, "tag send"}, {send, "abcdef"}, {receive, "tag receive"}, {receive, "123456"},
+               {flush, "flush"}};
+    for (const auto &each : all) {
+        ASSERT_TRUE(UCS_PTR_IS_PTR(each.request));
+        for (size_t room : {worker_attr.max_debug_string, size_t(5), size_t(1)}) {
+            bytes text(room + 16, 0xee);
+            ucp_request_attr_t attr;
+            memset(&attr, 0xee, sizeof(attr));
+            attr.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
+                              UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE |
+                              UCP_REQUEST_ATTR_FIELD_STATUS;
+            attr.debug_string      = reinterpret_cast<char *>(text.data());
+            attr.debug_string_size = room;
+            ASSERT_EQ(UCS_OK, ucp_request_query(each.request, &attr));
+            EXPECT_EQ(UCS_INPROGRESS, attr.status);
+            const size_t length = strnlen(attr.debug_string, room);
+            EXPECT_LT(length, room) << "not terminated";
+            EXPECT_EQ(0xee, text[room]) << "written behind its end";
+            if (room == worker_attr.max_debug_string) {
+                EXPECT_LT(length, room - 1) << "cut: max_debug_string is too small";
+                EXPECT_NE(nullptr, strstr(attr.debug_string, each.what)) << attr.debug_string;
+            }
+        }
+    }
+    ucp_request_cancel(pair.receiver().handle(), receive);
+    ucp_request_free(receive);
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(got.data(), got.size(), 0xabcdef)));
+    EXPECT_EQ(UCS_OK, pair.wait(send));
+    EXPECT_EQ(UCS_OK, pair.wait(flush));
+}
+
+/* Open MPI reads one line a resource with this very format, into 128 bytes. */
+TEST_P(query, context_text_as_open_mpi_reads_it)
+{
+    pair pair(GetParam());
+    const std::string text =
+        printed([&](FILE *stream) { ucp_context_print_info(pair.ctx().handle(), stream); });
+    unsigned count = 0;
+    for (size_t at = 0; at < text.size();) {
+        const size_t end       = text.find('\n', at);
+        const std::string line = text.substr(at, end - at);
+        char name[128]         = "";
+        EXPECT_LT(line.size(), 128u) << line;
+        if (sscanf(line.c_str(), "# resource %*d : md %*d dev %*d flags -- %127s", name) == 1) {
+            EXPECT_NE(nullptr, strchr(name, '/')) << line;
+            ++count;
+        }
+        at = end + 1;
+    }
+    EXPECT_GE(count, 1u) << text;
+}
+
+TEST_P(query, texts_have_whole_lines)
+{
+    pair pair(GetParam());
+    const std::string texts[] = {
+        printed([&](FILE *stream) { ucp_worker_print_info(pair.sender().handle(), stream); }),
+        printed([&](FILE *stream) { ucp_ep_print_info(pair.ep(), stream); })};
+    for (const std::string &text : texts) {
+        ASSERT_FALSE(text.empty());
+        EXPECT_EQ('#', text.front());
+        EXPECT_EQ('\n', text.back());
+    }
+}
+
+TEST_P(query, time_grows_with_the_size)
+{
+    pair pair(GetParam());
+    ucp_ep_evaluate_perf_param_t param;
+    ucp_ep_evaluate_perf_attr_t attr;
+    double before    = 0;
+    param.field_mask = UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE;
+    attr.field_mask  = UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME;
+    for (size_t size : {size_t(1) << 10, size_t(1) << 16, size_t(1) << 20, size_t(1) << 26}) {
+        param.message_size = size;
+        ASSERT_EQ(UCS_OK, ucp_ep_evaluate_perf(pair.ep(), &param, &attr));
+        EXPECT_GT(attr.estimated_time, before);
+        EXPECT_LT(attr.estimated_time, 10.0);
+        before = attr.estimated_time;
+    }
+}
+
+TEST(query_version, each_part_may_be_left_out)
+{
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, nullptr, nullptr);
+    ucp_get_version(nullptr, &minor, nullptr);
+    ucp_get_version(nullptr, nullptr, &release);
+    EXPECT_EQ(std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release),
+              ucp_get_version_string());
+    EXPECT_EQ(1u, major);
+    EXPECT_GE(minor, 13u);
+}
+
+} // namespace
