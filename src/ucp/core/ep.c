@@ -82,6 +82,7 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     __atomic_store_n(&ep->peer, peer, __ATOMIC_RELEASE); /* R7: pairs with A7 in ucp_rma_is_open */
     ep->am      = peer->lanes[UCP_LANE_AM];
     ep->ordinal = ordinal;
+    ep->pair    = ordinal ^ (ordinal >> 31); /* see UCP_WIRE_CONN_ORDINAL */
     /* Where the worker has a lock it is 0 from the start, and read without the lock. */
     if (!ep->worker->lock.enabled) {
         ep->short_limit = ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional ||
@@ -137,7 +138,9 @@ ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
     ucp_ep_t *ep = ucp_ep_find(peer, ordinal);
 
     if (ep == NULL) {
-        if ((use == UCP_EP_PAIRED_STREAM) && (ordinal < peer->next_ordinal)) {
+        if ((use == UCP_EP_PAIRED_STREAM) &&
+            ((ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) :
+                                                 (ordinal < peer->next_ordinal))) {
             return NULL;
         }
         if (peer->num_internal >= UCP_EP_INTERNAL_MAX) {
@@ -159,10 +162,12 @@ ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
 
 void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 {
-    ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, peer->next_ordinal);
+    uint32_t ordinal = (ep->conn != NULL) ? ep->conn->ordinal : peer->next_ordinal++;
+    ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
-    ucp_ep_attach(ep, peer, peer->next_ordinal++);
-    if (before != NULL) { /* the peer was quicker to use what it pairs with */
+    ucp_ep_attach(ep, peer, ordinal);
+    if ((before != NULL) && before->is_internal) {
+        /* the peer was quicker to use what it pairs with */
         ucp_stream_move(before, ep);
         before->ordinal = UINT32_MAX;
         if (!before->is_handed_out) {
@@ -339,7 +344,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (status != UCS_OK) {
         return status;
     }
-    ep = ucp_ep_next(peer);
+    ep = (request == NULL) ? ucp_ep_next(peer) : ucp_ep_new(worker);
     if (ep == NULL) {
         if (is_client) {
             ucp_peer_abandon(peer);
@@ -351,9 +356,12 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (is_client) {
         status = ucp_conn_connect(ep, params);
     } else if (request != NULL) {
+        ep->conn = request;
+        ucp_ep_set_peer(ep, peer);
         status = ucp_conn_accept(request, ep);
     }
     if (status != UCS_OK) {
+        ep->conn = NULL;
         if (is_client) {
             ucp_peer_abandon(peer);
         }

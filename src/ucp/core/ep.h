@@ -39,6 +39,7 @@ typedef struct ucp_ep {
     uint8_t                  is_handed_out; /* internal, but the user may answer on it */
     unsigned                 num_purges;    /* that are under way: callbacks may start another */
     uint32_t                 ordinal;       /* among our endpoints to the peer */
+    uint32_t                 pair;          /* of the peer's that pairs with it */
     ucp_stream_t             stream;
 } ucp_ep_t;
 

@@ -56,7 +56,7 @@ static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, uint64_t word, int is_reply
 
 uint64_t ucp_am_word(const ucp_request_t *req)
 {
-    uint64_t ordinal = req->send.ep->ordinal; /* as it is now: the peer may have been found late */
+    uint64_t ordinal = req->send.ep->pair; /* as it is now: the peer may have been found late */
 
     return req->info.sender_tag |
            ((req->send.am_flags & UCP_WIRE_RTS_REPLY) ? ordinal << 32 : 0);

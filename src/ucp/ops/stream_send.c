@@ -17,7 +17,7 @@
 
 static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
 {
-    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->ordinal};
+    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
 }
 
 /* So many bytes will lie at the receiver. */

@@ -114,7 +114,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         num_iov    = (iov[1].length > 0) ? 2 : 1;
     } else if (req->kind == UCP_REQUEST_STREAM_SEND) {
         id      = UCP_WIRE_STREAM_RTS;
-        rts.tag = req->send.ep->ordinal;
+        rts.tag = req->send.ep->pair;
     }
     status = lane->ops->am_short_iov(lane, id, iov, num_iov);
     if (status == UCS_OK) {

@@ -181,6 +181,10 @@ typedef struct {
 /* What workers that connect by socket addresses say over TCP, before and beside all messages. */
 #define UCP_WIRE_CONN_MAGIC 0x6e436148u
 
+/* Endpoints made by a socket address do not count among the n-th: the client draws a number with
+ * this bit for both, the server's with its lowest bit set. */
+#define UCP_WIRE_CONN_ORDINAL 0x80000000u
+
 enum {
     UCP_WIRE_CONN_ASK    = 1, /* client: its worker's address follows */
     UCP_WIRE_CONN_ACCEPT = 2, /* server: yes; its worker's address follows */
@@ -194,9 +198,11 @@ typedef struct {
     uint32_t length;    /* bytes of the packed worker address */
     int32_t  status;    /* REJECT; else 0 */
     uint64_t client_id; /* ASK; 0: none */
+    uint32_t ordinal;   /* ASK: of the client's endpoint, UCP_WIRE_CONN_ORDINAL and even */
+    uint32_t zero;
 } ucp_wire_conn_t;
 
-_Static_assert(sizeof(ucp_wire_conn_t) == 24, "wire layout");
+_Static_assert(sizeof(ucp_wire_conn_t) == 32, "wire layout");
 _Static_assert(offsetof(ucp_wire_conn_t, length) == 8, "wire layout");
 _Static_assert(offsetof(ucp_wire_conn_t, client_id) == 16, "wire layout");
 /* Endpoints are named by their ordinal: the n-th that one worker makes to another pairs with the
@@ -204,7 +210,7 @@ _Static_assert(offsetof(ucp_wire_conn_t, client_id) == 16, "wire layout");
 typedef struct {
     uint16_t id;
     uint16_t header_length;
-    uint32_t ep;            /* the sender's endpoint, where a reply is wanted */
+    uint32_t ep;            /* the one that pairs with the sender's, where a reply is wanted */
     /* AM: the user's header, zeros up to a multiple of 8 bytes, payload */
 } ucp_wire_am_t;
 

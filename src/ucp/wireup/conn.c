@@ -135,6 +135,10 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
     if (head->type == UCP_WIRE_CONN_REJECT) {
         return !is_server && (head->length == 0);
     }
+    if (is_server &&
+        ((head->ordinal & (UCP_WIRE_CONN_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
+        return 0;
+    }
     return (head->type == (is_server ? UCP_WIRE_CONN_ASK : UCP_WIRE_CONN_ACCEPT)) &&
            (head->length > 0) && (head->length <= UCP_ADDRESS_MAX);
 }
@@ -259,6 +263,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
     }
     (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     head.client_id = conn->client_id;
+    head.ordinal   = conn->ordinal;
     status         = ucp_conn_send_address(conn->socket.worker, fd, &head);
     if (status == UCS_OK) {
         status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
@@ -325,8 +330,9 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
         (params->flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID)) {
         conn->client_id = ep->worker->client_id;
     }
-    conn->ep = ep;
-    ep->conn = conn;
+    conn->ordinal = UCP_WIRE_CONN_ORDINAL | ((uint32_t)ucs_sys_random64() & 0x3ffffffeu);
+    conn->ep      = ep;
+    ep->conn      = conn;
     ucp_conn_start_clock(conn);
     if (error != 0) {
         ucp_conn_fail(conn, ucp_socket_status(error));
@@ -443,6 +449,7 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     ucp_conn_set_state(conn, UCP_CONN_REQUEST);
     conn->socket.fd = ucp_socket_remove(&conn->socket);
     conn->client_id = head.client_id;
+    conn->ordinal   = head.ordinal | 1;
     if (listener->conn_handler.cb != NULL) {
         listener->conn_handler.cb(conn, listener->conn_handler.arg);
     } else {
@@ -471,10 +478,23 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
     (void)ucp_conn_send_address(ep->worker, fd, &head);
     conn->state = UCP_CONN_UP;
     conn->ep    = ep;
-    ep->conn    = conn;
     ucs_sys_free(conn->message);
     conn->message = NULL;
     return UCS_OK;
+}
+
+int ucp_conn_is_awaited(const ucp_worker_t *worker, uint32_t ordinal)
+{
+    const ucp_conn_t *conn;
+
+    if (worker->sockets != NULL) {
+        ucs_list_for_each(conn, &worker->sockets->handshakes, waiting) {
+            if ((conn->ep != NULL) && (conn->ordinal == ordinal)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
 }
 
 void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)

@@ -60,6 +60,7 @@ struct ucp_conn_request {
     uint8_t                *message;     /* what was received, until it was used */
     size_t                  received;
     uint64_t                client_id;
+    uint32_t                ordinal;     /* of our endpoint, see UCP_WIRE_CONN_ORDINAL */
 };
 
 struct ucp_listener {
@@ -127,8 +128,11 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params);
 /* The address of the client's worker in a request. */
 ucs_status_t ucp_conn_client_address(const ucp_conn_t *conn, ucp_address_info_t *info);
 
-/* ep, on the client's peer, answers a request, which becomes its connection. */
+/* ep, on the client's peer, answers a request, which is its connection. */
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep);
+
+/* A client's endpoint of this ordinal waits for its server's answer; messages may overtake that. */
+int ucp_conn_is_awaited(const ucp_worker_t *worker, uint32_t ordinal);
 
 /* Answers no, with the reason, and frees the request. */
 void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status);

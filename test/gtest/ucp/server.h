@@ -175,7 +175,7 @@ protected:
         }
         context_options options;
         options.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP | UCP_FEATURE_AM | UCP_FEATURE_RMA |
-                           UCP_FEATURE_AMO64;
+                           UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM;
         m_context        = std::make_unique<context>(options);
         m_workers.push_back(std::make_unique<worker>(*m_context, GetParam().mode));
         if (!GetParam().is_self) {

@@ -292,6 +292,120 @@ TEST_P(listener, sync_and_immediate_sends_before_the_connection)
     EXPECT_EQ(nullptr, ucp_tag_probe_nb(host().handle(), 0, 0, 0, &info)); /* no trace of 1 */
 }
 
+/* Two connections of the same two workers, accepted the other way round: what goes into an endpoint
+ * comes out of the one that accepted it. */
+TEST_P(listener, streams_and_replies_keep_to_their_connection)
+{
+    struct arrival {
+        ucp_ep_h reply_ep = nullptr;
+        int calls         = 0;
+    } arrival;
+    ucp_am_handler_param_t handler;
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id         = 3;
+    handler.arg        = &arrival;
+    handler.cb         = [](void *arg, const void *, size_t, void *, size_t,
+                    const ucp_am_recv_param_t *param) {
+        auto *told = static_cast<struct arrival *>(arg);
+        ++told->calls;
+        told->reply_ep =
+            (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : nullptr;
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(host().handle(), &handler));
+
+    auto server = serve();
+    ucp_ep_h to_host[2], back[2];
+    uint64_t sent[2] = {100, 101}, got[2] = {0, 0};
+    void *sends[2];
+    ucp_request_param_t param = {};
+    for (int i = 0; i < 2; ++i) {
+        to_host[i] = connect(server->where());
+        sends[i]   = ucp_stream_send_nbx(to_host[i], &sent[i], sizeof(sent[i]), &param);
+        until([&] { return server->requests.size() == (size_t)i + 1; });
+    }
+    back[1] = accept(host(), server->requests[1]);
+    back[0] = accept(host(), server->requests[0]);
+    server->requests.clear();
+    for (int i = 0; i < 2; ++i) {
+        size_t length;
+        ucp_request_param_t all = {};
+        all.op_attr_mask        = UCP_OP_ATTR_FIELD_FLAGS;
+        all.flags               = UCP_STREAM_RECV_FLAG_WAITALL;
+        EXPECT_EQ(UCS_OK, wait(ucp_stream_recv_nbx(back[i], &got[i], sizeof(got[i]), &length,
+                                                   &all)));
+        EXPECT_EQ(UCS_OK, wait(sends[i]));
+        EXPECT_EQ(sent[i], got[i]);
+
+        /* and the other way */
+        sends[i] = ucp_stream_send_nbx(back[i], &sent[1 - i], sizeof(sent[i]), &param);
+        EXPECT_EQ(UCS_OK, wait(ucp_stream_recv_nbx(to_host[i], &got[i], sizeof(got[i]), &length,
+                                                   &all)));
+        EXPECT_EQ(UCS_OK, wait(sends[i]));
+        EXPECT_EQ(sent[1 - i], got[i]);
+
+        ucp_request_param_t reply = {};
+        reply.op_attr_mask        = UCP_OP_ATTR_FIELD_FLAGS;
+        reply.flags               = UCP_AM_SEND_FLAG_REPLY;
+        arrival.calls             = 0;
+        sends[i] = ucp_am_send_nbx(to_host[i], 3, nullptr, 0, &sent[i], sizeof(sent[i]), &reply);
+        until([&] { return arrival.calls == 1; });
+        EXPECT_EQ(UCS_OK, wait(sends[i]));
+        EXPECT_EQ(back[i], arrival.reply_ep);
+    }
+}
+
+/* What a server sends as soon as it has accepted may overtake its answer. */
+TEST_P(listener, active_messages_both_ways_at_once)
+{
+    int calls = 0;
+    ucp_am_handler_param_t handler;
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id         = 4;
+    handler.arg        = &calls;
+    handler.cb         = [](void *arg, const void *, size_t, void *, size_t,
+                    const ucp_am_recv_param_t *) {
+        ++*static_cast<int *>(arg);
+        return UCS_OK;
+    };
+    for (auto &each : m_workers) {
+        ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(each->handle(), &handler));
+    }
+    auto server = serve();
+    const bytes small = pattern(1, 100), large = pattern(2, 200000);
+    ucp_request_param_t param = {}, eager = {};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags        = UCP_AM_SEND_FLAG_REPLY;
+    eager.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    eager.flags        = UCP_AM_SEND_FLAG_EAGER;
+    std::vector<void *> requests;
+    const auto send_all = [&](ucp_ep_h ep) {
+        for (const bytes *data : {&small, &large}) {
+            requests.push_back(
+                ucp_am_send_nbx(ep, 4, "head", 4, data->data(), data->size(), &param));
+            requests.push_back(
+                ucp_am_send_nbx(ep, 4, "head", 4, data->data(), data->size(), &eager));
+        }
+    };
+    ucp_ep_h to_host = connect(server->where());
+    send_all(to_host);
+    until([&] { return !server->requests.empty(); });
+    ucp_ep_h back = accept(host(), server->take());
+    send_all(back);
+    uint64_t word = 9, got = 0;
+    requests.push_back(ucp_stream_send_nbx(back, &word, sizeof(word), &param));
+    until([&] { return calls == 8; });
+    size_t length;
+    ucp_request_param_t plain = {};
+    EXPECT_EQ(UCS_OK, wait(ucp_stream_recv_nbx(to_host, &got, sizeof(got), &length, &plain)));
+    EXPECT_EQ(word, got);
+    for (void *request : requests) {
+        EXPECT_EQ(UCS_OK, wait(request));
+    }
+}
+
 /* Remote memory may be known before the connection is there. */
 TEST_P(listener, puts_gets_and_atomics_wait_in_order)
 {
