@@ -248,6 +248,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_list_head_init(&worker->retired);
     ucs_list_head_init(&worker->flushes);
     ucs_list_head_init(&worker->kept);
+    ucs_list_head_init(&worker->am_turns);
     ucs_list_head_init(&worker->stream_ready);
     ucs_list_head_init(&worker->answerable);
     ucs_hash_init(&worker->peers);

@@ -155,6 +155,73 @@ static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_handler_t *handler,
     }
 }
 
+/* ---- order ---- */
+
+/* A message that takes its time to come whole, or one behind it from the same sender: handlers see
+ * them in the order in which they were sent, which clients build their own protocols on. */
+typedef struct {
+    ucs_list_link_t list;             /* in worker->am_turns */
+    ucp_kept_t     *kept;
+    uint8_t         uid[UCT_UID_LEN]; /* of the sender */
+    unsigned        wire_id;          /* of a message kept as it came; 0: one that is fetched */
+    ucs_status_t    status;           /* of the fetch */
+} ucp_am_turn_t;
+
+static ucp_am_turn_t *ucp_am_first_turn(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
+{
+    ucp_am_turn_t *turn;
+
+    ucs_list_for_each(turn, &worker->am_turns, list) {
+        if (memcmp(turn->uid, uid, UCT_UID_LEN) == 0) {
+            return turn;
+        }
+    }
+    return NULL;
+}
+
+static void ucp_am_add_turn(ucp_worker_t *worker, ucp_am_turn_t *turn, ucp_kept_t *kept,
+                            const uint8_t uid[UCT_UID_LEN], unsigned wire_id)
+{
+    turn->kept    = kept;
+    turn->wire_id = wire_id;
+    turn->status  = UCS_INPROGRESS;
+    memcpy(turn->uid, uid, UCT_UID_LEN);
+    ucs_list_add_tail(&worker->am_turns, &turn->list);
+}
+
+/* True if something of the same sender comes first: then the message is kept. */
+static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id, const void *data,
+                                         size_t length)
+{
+    ucp_am_turn_t *turn;
+    ucp_kept_t *kept;
+
+    if (worker->am_has_turn) {
+        worker->am_has_turn = 0;
+        return 0;
+    }
+    if ((worker->sender == NULL) || (ucp_am_first_turn(worker, worker->sender) == NULL)) {
+        return 0;
+    }
+    kept = ucp_kept_get(worker, UCP_KEPT_DATA, sizeof(*turn) + length, sizeof(uint64_t));
+    if (kept == NULL) {
+        ucs_error("no memory for an active message of %zu bytes that has to wait", length);
+        ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
+        return 1;
+    }
+    turn = ucp_kept_data(kept);
+    memcpy(turn + 1, data, length);
+    ucp_am_add_turn(worker, turn, kept, worker->sender, wire_id);
+    return 1;
+}
+
+UCS_INLINE int ucp_am_waits(ucp_worker_t *worker, unsigned wire_id, const void *data,
+                            size_t length)
+{
+    return ucs_unlikely(!ucs_list_is_empty(&worker->am_turns)) &&
+           ucp_am_must_wait(worker, wire_id, data, length);
+}
+
 /* ---- whole messages ---- */
 
 static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_handler_t *handler,
@@ -196,6 +263,9 @@ void ucp_am_handle(void *arg, const void *data, size_t length)
 
     if (ucs_unlikely(length < sizeof(am))) {
         ucs_warn("peer sent an AM of %zu bytes: dropped", length);
+        return;
+    }
+    if (ucp_am_waits(worker, UCP_WIRE_AM, data, length)) {
         return;
     }
     memcpy(&am, data, sizeof(am));
@@ -256,6 +326,9 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
         ucs_warn("peer sent an AM_REPLY of %zu bytes: dropped", length);
         return;
     }
+    if (ucp_am_waits(worker, UCP_WIRE_AM_REPLY, data, length)) {
+        return;
+    }
     memcpy(&head, data, sizeof(head));
     offset = ucp_am_data_offset(sizeof(head), head.am.header_length, length);
     if (offset == 0) {
@@ -278,6 +351,7 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
 /* What stands behind the data of a message that the library receives for a handler. */
 typedef struct {
     ucp_wire_rts_t rts;
+    ucp_am_turn_t  turn;
     ucp_worker_t  *worker;
     /* header */
 } ucp_am_fetch_t;
@@ -287,20 +361,16 @@ static ucp_am_fetch_t *ucp_am_fetch(ucp_kept_t *kept)
     return (ucp_am_fetch_t *)((char *)ucp_kept_data(kept) + ucs_align_up(kept->length, 8));
 }
 
-static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
-                           void *user_data)
+static void ucp_am_deliver_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
 {
-    ucp_kept_t *kept      = user_data;
     ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
-    ucp_worker_t *worker  = fetch->worker;
     ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
     const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
 
-    ucp_request_free(request);
-    if (status != UCS_OK) {
+    if (fetch->turn.status != UCS_OK) {
         ucs_debug("an active message of %zu bytes did not come whole: %s", kept->length,
-                  ucs_status_string(status));
+                  ucs_status_string(fetch->turn.status));
     } else if (ucp_am_open(worker, &am, ucp_peer_find(worker, fetch->rts.worker_id),
                            fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
         msg.header = fetch + 1;
@@ -309,6 +379,35 @@ static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS
         return;
     }
     ucp_kept_put(kept);
+}
+
+static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
+                           void *user_data)
+{
+    ucp_am_fetch_t *fetch = ucp_am_fetch(user_data);
+    ucp_worker_t *worker  = fetch->worker;
+    const uint8_t *sender = worker->sender;
+    uint8_t uid[UCT_UID_LEN];
+    ucp_am_turn_t *turn;
+
+    ucp_request_free(request);
+    fetch->turn.status = status;
+    memcpy(uid, fetch->turn.uid, sizeof(uid));
+    while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
+           ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
+        ucs_list_del(&turn->list);
+        if (turn->wire_id == 0) {
+            ucp_am_deliver_fetched(worker, turn->kept);
+            continue;
+        }
+        worker->sender      = uid;
+        worker->am_has_turn = !ucs_list_is_empty(&worker->am_turns);
+        ucp_wire_table[turn->wire_id].handle(worker, turn + 1,
+                                             turn->kept->length - sizeof(*turn));
+        ucp_kept_put(turn->kept);
+        worker->sender      = sender;
+        worker->am_has_turn = 0;
+    }
 }
 
 /* Receives the data for a handler that wants all of it at once. */
@@ -346,6 +445,7 @@ static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
     req->buffer   = ucp_kept_data(kept);
     req->length   = rts->length;
     req->datatype = ucp_dt_make_contig(1);
+    ucp_am_add_turn(worker, &fetch->turn, kept, peer->uid, 0);
     ucp_rndv_recv_start(req, peer, rts);
     return UCS_OK;
 }
@@ -380,7 +480,7 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||
         ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts.flags & UCP_WIRE_RTS_FORCED))) {
         status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length);
-    } else {
+    } else if (!ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
         kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
         if (kept != NULL) {
             kept->session = peer->session;

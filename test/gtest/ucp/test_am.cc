@@ -396,6 +396,41 @@ TEST_P(am, whole_messages)
     expect_clean(pair);
 }
 
+/* Handlers of whole messages see them in the order in which they were sent, however long each takes
+ * to come, and descriptors and small messages to other handlers do not overtake them. */
+TEST_P(am, order)
+{
+    seeded_random random(2501);
+    pair pair(GetParam(), am_options());
+    listener whole, any;
+    std::vector<size_t> lengths, seen;
+    std::vector<bytes> buffers;
+    std::vector<ucs_status_ptr_t> requests;
+    const auto note = [&](const message &got) {
+        seen.push_back(got.length);
+        return UCS_OK; /* a descriptor's data is not wanted */
+    };
+    whole.action = any.action = note;
+    whole.listen_legacy(pair.receiver(), ID);
+    any.listen(pair.receiver(), ID + 1);
+
+    for (size_t i = 0; i < 120; ++i) {
+        lengths.push_back(1000 * random.below(random.one_in(3) ? 700 : 9) + i);
+        buffers.emplace_back(lengths[i]);
+        requests.push_back(
+            random.one_in(2)
+                ? send(pair.ep(), NOTHING, buffers[i], 0, 0, ID + 1)
+                : ucp_am_send_nb(pair.ep(), ID, buffers[i].data(), lengths[i],
+                                 ucp_dt_make_contig(1), [](void *, ucs_status_t) {}, 0));
+    }
+    for (ucs_status_ptr_t request : requests) {
+        ASSERT_EQ(UCS_OK, pair.wait(request));
+    }
+    pair.progress_until([&]() { return seen.size() == lengths.size(); });
+    EXPECT_EQ(lengths, seen);
+    expect_clean(pair);
+}
+
 /* IOV and generic data, on both sides. */
 TEST_P(am, iov_data)
 {
