@@ -25,12 +25,14 @@ gtest_sources = \
 	test/gtest/mp/test_client_server.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
+	test/gtest/mp/test_one_sided.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \
 	test/gtest/ucp/internals.c \
 	test/gtest/ucp/internals.h \
 	test/gtest/ucp/server.h \
 	test/gtest/ucp/test_am.cc \
+	test/gtest/ucp/test_amo.cc \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
@@ -40,10 +42,12 @@ gtest_sources = \
 	test/gtest/ucp/test_listener.cc \
 	test/gtest/ucp/test_listener_failure.cc \
 	test/gtest/ucp/test_listener_hostile.cc \
+	test/gtest/ucp/test_mem.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \
+	test/gtest/ucp/test_stream.cc \
 	test/gtest/ucp/test_tag.cc \
 	test/gtest/ucp/test_tag_match.cc \
 	test/gtest/ucp/test_thread.cc \

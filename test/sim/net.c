@@ -74,6 +74,7 @@ struct sim_conn {
     sim_conn_state_t state;
     int              is_self;
     int              is_accepted; /* the target knows of it */
+    int              is_silenced; /* nothing of it is delivered any more */
     int              is_forgotten; /* by the target: it has seen the end */
     uint64_t         time_ns;     /* when the call or the answer is there */
     uint64_t         ends_ns;     /* the source's end is seen by the target; 0: not ended */
@@ -401,7 +402,9 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
                   conn->first->length);
         sim_event_message(conn->first->id, conn->first->data, conn->first->length);
         *iface->params.sender = conn->source->uid;
-        uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
+        if (!conn->is_silenced) {
+            uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
+        }
         sim_message_drop_first(conn); /* its place was taken until now */
         ++count;
     }
@@ -441,8 +444,8 @@ static unsigned sim_progress(uct_iface_t *iface)
     return count + uct_iface_progress_base(iface);
 }
 
-/* What has been sent is delivered still; what comes after is lost. */
-static void sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
+/* What has been sent is delivered still, unless it is discarded; what comes after is lost. */
+static void sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard)
 {
     sim_host_t *host = sim_iface(iface)->host;
     sim_conn_t *conn;
@@ -450,6 +453,10 @@ static void sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
 
     for (i = 0; i < host->num_in; ++i) {
         conn = sim_net.conns[host->conns_in[i]];
+        if (discard && !conn->is_self &&
+            (memcmp(conn->source->uid, uid, UCT_UID_LEN) == 0)) {
+            conn->is_silenced = 1;
+        }
         if (conn->is_accepted && !conn->is_forgotten && !conn->is_self && (conn->ends_ns == 0) &&
             (memcmp(conn->source->uid, uid, UCT_UID_LEN) == 0)) {
             sim_event("drop", conn->source->number, host->number, 0);

@@ -32,7 +32,7 @@ void ucp_ep_untrack(ucp_request_t *req)
 
     ucs_list_del(&req->list);
     if (req->kind == UCP_REQUEST_STREAM_SEND) {
-        ucp_stream_announced_end(req);
+        ucp_stream_ended(req);
     }
     --req->send.ep->num_requests;
     --worker->num_sends;

@@ -98,6 +98,7 @@ typedef struct {
     uint8_t           is_sync;
     uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
     uint8_t           copies_header; /* the user's header may be gone after the call */
+    uint8_t           is_counted;    /* stream: among what is not read */
     union {
         const void   *header;    /* active message: the user's header; info.sender_tag its length */
         size_t        unread;    /* stream, announced: what ends it says that so much was read */

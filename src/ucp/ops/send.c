@@ -128,6 +128,9 @@ static ucs_status_ptr_t ucp_send_enqueue(ucp_request_t *req, const ucp_request_p
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
+    if (req->kind == UCP_REQUEST_STREAM_SEND) {
+        ucp_stream_count(req);
+    }
     ucp_ep_track(req->send.ep, req);
     ucp_send_queue(req);
     return ucp_request_handle(req);

@@ -40,9 +40,11 @@ void ucp_stream_init(ucp_stream_t *stream);
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
 
-/* A send has been announced, has ended. */
-void ucp_stream_announced(struct ucp_request *req);
-void ucp_stream_announced_end(struct ucp_request *req);
+/* Counts a send, on its way or queued, among what the receiver has not read; once. */
+void ucp_stream_count(struct ucp_request *req);
+
+/* A send has ended: if it was announced, all before it was read. */
+void ucp_stream_ended(struct ucp_request *req);
 
 /* Ends the posted receives with `status`, but for one that the peer is just filling. */
 void ucp_stream_purge(struct ucp_ep *ep, ucs_status_t status);

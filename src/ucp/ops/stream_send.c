@@ -21,7 +21,7 @@ static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
 }
 
 /* So many bytes will lie at the receiver. */
-static void ucp_stream_sent(ucp_ep_t *ep, size_t length)
+static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
 {
     size_t cost = length + sizeof(ucp_kept_t);
 
@@ -29,16 +29,33 @@ static void ucp_stream_sent(ucp_ep_t *ep, size_t length)
     ep->stream.since  += cost;
 }
 
+void ucp_stream_count(ucp_request_t *req)
+{
+    ucp_ep_t *ep = req->send.ep;
+
+    if (req->send.is_counted) {
+        return;
+    }
+    req->send.is_counted = 1;
+    if (req->send.step == UCP_SEND_EAGER) {
+        ucp_stream_add_unread(ep, req->length);
+    } else {
+        req->send.unread = ep->stream.since;
+        ep->stream.since = 0;
+    }
+}
+
+void ucp_stream_ended(ucp_request_t *req)
+{
+    req->send.ep->stream.unread -= req->send.unread;
+}
+
 static ucs_status_t ucp_stream_send_contig(ucp_ep_t *ep, const void *buffer, size_t length)
 {
     ucp_wire_stream_t head = ucp_stream_head(ep);
     uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
-    ucs_status_t status    = ep->am->ops->am_short_iov(ep->am, UCP_WIRE_STREAM, iov, 2);
 
-    if (status == UCS_OK) {
-        ucp_stream_sent(ep, length);
-    }
-    return status;
+    return ep->am->ops->am_short_iov(ep->am, UCP_WIRE_STREAM, iov, 2);
 }
 
 static size_t ucp_stream_pack(void *dest, void *arg, size_t max)
@@ -59,25 +76,13 @@ ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
     if (status != UCS_OK) {
         return status;
     }
-    if (ucp_dt_is_contig(req->datatype)) {
-        return ucp_stream_send_contig(req->send.ep, req->buffer, req->length);
-    }
-    status = lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
+    status = ucp_dt_is_contig(req->datatype) ?
+             ucp_stream_send_contig(req->send.ep, req->buffer, req->length) :
+             lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
     if (status == UCS_OK) {
-        ucp_stream_sent(req->send.ep, req->length);
+        ucp_stream_count(req);
     }
     return status;
-}
-
-void ucp_stream_announced(ucp_request_t *req)
-{
-    req->send.unread           = req->send.ep->stream.since;
-    req->send.ep->stream.since = 0;
-}
-
-void ucp_stream_announced_end(ucp_request_t *req)
-{
-    req->send.ep->stream.unread -= req->send.unread;
 }
 
 /* ---- public ---- */
@@ -95,7 +100,10 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
     if (req != NULL) {
         req->info.sender_tag = 0;
         req->send.unread     = 0;
-        if ((ep->stream.unread >= UCP_STREAM_BUDGET) && (req->length > 0)) {
+        req->send.is_counted = 0;
+        if (req->length == 0) {
+            form = UCP_SEND_FORM_WHOLE;
+        } else if (ep->stream.unread >= UCP_STREAM_BUDGET) {
             form = UCP_SEND_FORM_ANNOUNCED;
         }
         ptr = ucp_send_start(req, param, UCP_STREAM_HEAD_EXTRA, form);
@@ -117,6 +125,7 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t cou
         ucs_likely(!uct_ep_has_pending(ep->am))) {
         status = ucp_stream_send_contig(ep, buffer, count);
         if (ucs_likely(status == UCS_OK)) {
+            ucp_stream_add_unread(ep, count);
             return NULL;
         }
         if (status != UCS_ERR_NO_RESOURCE) {

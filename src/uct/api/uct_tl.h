@@ -204,8 +204,9 @@ typedef struct {
     ucs_status_t (*sync_alloc)(uct_iface_t *iface, uint32_t *index_p, ucs_atomic_u64_t **word_p);
     void (*sync_free)(uct_iface_t *iface, uint32_t index);
     /* Ends the connections that the peer of this identity has made to us, which it notices as it
-     * would notice our death. NULL where peers do not notice. */
-    void (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN]);
+     * would notice our death. discard: nothing of what it has sent or still sends is delivered.
+     * NULL where peers do not notice. */
+    void (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
     /* Bytes of shared and of private memory that the interface holds now. */
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
     /* State in a few lines, for diagnosis of hangs. */

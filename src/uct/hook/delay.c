@@ -99,6 +99,7 @@ static int uct_hook_delayed_happen(uct_hook_iface_t *iface, uct_hook_delayed_t *
         uct_hook_delayed_remove(iface, delayed);
         *super->params.sender = delayed->has_sender ? delayed->sender : NULL;
         uct_iface_deliver(super, delayed->id, delayed->data, delayed->length);
+        *super->params.sender = NULL;
     } else if (delayed->kind == UCT_HOOK_PEER_GONE) {
         uct_hook_delayed_remove(iface, delayed);
         super->params.peer_gone(super->params.arg, (const uint8_t *)delayed->data);

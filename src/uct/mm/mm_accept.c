@@ -26,6 +26,9 @@ void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     if (peer->block != NULL) {
         uct_mm_rings_remove(iface, peer);
     }
+    if (*iface->super.params.sender == peer->uid) {
+        *iface->super.params.sender = NULL;
+    }
     uct_mm_socket_close(iface, &peer->source);
     ucs_list_del(&peer->list);
     ucs_sys_free(peer);
@@ -191,22 +194,28 @@ unsigned uct_mm_listen_event(uct_mm_iface_t *iface)
     return count;
 }
 
-void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+static void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     uct_mm_socket_close(iface, &peer->source);
     ucs_list_del(&peer->list);
     ucs_list_add_tail(&iface->gone, &peer->list);
 }
 
-void uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN])
+void uct_mm_peer_break(uct_mm_peer_t *peer, int discard)
 {
-    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    uct_mm_peer_t *peer, *next;
+    if (discard) {
+        uct_mm_reader_silence(&peer->reader);
+    }
+    ucs_sys_shutdown(peer->source.fd, SHUT_WR);
+}
 
-    ucs_list_for_each_safe(peer, next, &iface->peers, list) {
+void uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
+{
+    uct_mm_peer_t *peer;
+
+    ucs_list_for_each(peer, &uct_mm_iface(tl_iface)->peers, list) {
         if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
-            uct_mm_peer_drop(iface, peer);
-            uct_mm_connect_hurry(iface);
+            uct_mm_peer_break(peer, discard);
         }
     }
 }
@@ -266,8 +275,7 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
     while (!ucs_list_is_empty(&iface->gone)) {
         peer      = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
         delivered = 0;
-        if (((peer->reader.attention & UCT_MM_READER_BROKEN) == 0) &&
-            uct_mm_reader_ready(&peer->reader)) {
+        if (uct_mm_reader_ready(&peer->reader)) {
             peer->reader.attention      = 0;
             *iface->super.params.sender = peer->uid;
             delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines);

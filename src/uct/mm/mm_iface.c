@@ -74,7 +74,7 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
     return (now >= iface->next_poll_ns) ? uct_mm_iface_poll_sockets(iface, now) : 0;
 }
 
-static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
 {
     peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
     if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
@@ -83,8 +83,7 @@ static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *p
     }
     if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
         ucs_error("a peer on this node wrote what is no message: its connection is closed");
-        uct_mm_peer_drop(iface, peer);
-        uct_mm_connect_hurry(iface);
+        uct_mm_peer_break(peer, 1);
     }
 }
 
@@ -95,7 +94,7 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     *iface->super.params.sender = peer->uid;
     count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
     if (ucs_unlikely(peer->reader.attention != 0)) {
-        uct_mm_iface_attend(iface, peer);
+        uct_mm_iface_attend(peer);
     }
     return count;
 }

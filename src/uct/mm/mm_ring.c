@@ -310,6 +310,15 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
     ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
 }
 
+void uct_mm_reader_silence(uct_mm_reader_t *reader)
+{
+    static uct_mm_line_t silence; /* its number, 0, is that of no line */
+
+    reader->lines = &silence;
+    reader->mask  = 0;
+    reader->line  = &silence;
+}
+
 void uct_mm_reader_cleanup(uct_mm_reader_t *reader)
 {
     if (reader->length != 0) {

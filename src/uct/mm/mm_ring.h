@@ -256,6 +256,9 @@ void uct_mm_reader_cleanup(uct_mm_reader_t *reader);
  * the number delivered, which is 0 while a message is not complete. */
 unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned max);
 
+/* Nothing more is read from the ring, whatever its sender writes. Also amid a receive. */
+void uct_mm_reader_silence(uct_mm_reader_t *reader);
+
 /* True if the next line is there. */
 UCS_INLINE int uct_mm_reader_ready(const uct_mm_reader_t *reader)
 {

@@ -237,6 +237,342 @@ TEST_P(rma, earlier_forms)
     }
 }
 
+/* ---- datatypes and registrations ---- */
+
+TEST_P(rma, iov)
+{
+    remote remote(GetParam());
+    seeded_random random(2111);
+    for (int round = 0; round < 20; ++round) {
+        std::vector<bytes> parts(random.below(6));
+        std::vector<ucp_dt_iov_t> iov;
+        bytes whole;
+        for (bytes &part : parts) {
+            part = pattern(random.bits(), random.below(random.one_in(4) ? 60000 : 100));
+            iov.push_back({part.data(), part.size()});
+            whole.insert(whole.end(), part.begin(), part.end());
+        }
+        ucp_request_param_t param = {};
+        param.op_attr_mask        = UCP_OP_ATTR_FIELD_DATATYPE;
+        param.datatype            = ucp_dt_make_iov();
+        ASSERT_EQ(UCS_OK, remote.world().wait(ucp_put_nbx(remote.world().ep(), iov.data(),
+                                                          iov.size(), remote.address(3),
+                                                          remote.rkey(), &param)));
+        ASSERT_EQ(UCS_OK, remote.flush());
+        ASSERT_TRUE(std::equal(whole.begin(), whole.end(), remote.data() + 3));
+        for (bytes &part : parts) {
+            std::fill(part.begin(), part.end(), 0);
+        }
+        ASSERT_EQ(UCS_OK, remote.world().wait(ucp_get_nbx(remote.world().ep(), iov.data(),
+                                                          iov.size(), remote.address(3),
+                                                          remote.rkey(), &param)));
+        bytes back;
+        for (const bytes &part : parts) {
+            back.insert(back.end(), part.begin(), part.end());
+        }
+        ASSERT_EQ(whole, back);
+    }
+}
+
+/* Every second byte of a buffer; packs at most 1000 bytes a call. */
+struct strided {
+    uint8_t *buffer;
+    size_t count;
+    static int finished;
+
+    static void *start(void *, void *buffer, size_t count)
+    {
+        return new strided{static_cast<uint8_t *>(buffer), count};
+    }
+    static void *start_const(void *context, const void *buffer, size_t count)
+    {
+        return start(context, const_cast<void *>(buffer), count);
+    }
+    static size_t size(void *state)
+    {
+        return static_cast<strided *>(state)->count;
+    }
+    static size_t pack(void *state, size_t offset, void *dest, size_t max)
+    {
+        const auto *self   = static_cast<strided *>(state);
+        const size_t count = std::min({max, self->count - offset, size_t(1000)});
+        for (size_t i = 0; i < count; ++i) {
+            static_cast<uint8_t *>(dest)[i] = self->buffer[2 * (offset + i)];
+        }
+        return count;
+    }
+    static ucs_status_t unpack(void *state, size_t offset, const void *src, size_t count)
+    {
+        const auto *self = static_cast<strided *>(state);
+        for (size_t i = 0; i < count; ++i) {
+            self->buffer[2 * (offset + i)] = static_cast<const uint8_t *>(src)[i];
+        }
+        return UCS_OK;
+    }
+    static void finish(void *state)
+    {
+        ++finished;
+        delete static_cast<strided *>(state);
+    }
+};
+
+int strided::finished = 0;
+
+TEST_P(rma, generic)
+{
+    const ucp_generic_dt_ops_t ops = {strided::start_const, strided::start, strided::size,
+                                      strided::pack, strided::unpack, strided::finish};
+    remote remote(GetParam());
+    ucp_request_param_t param = {};
+    param.op_attr_mask        = UCP_OP_ATTR_FIELD_DATATYPE;
+    ASSERT_EQ(UCS_OK, ucp_dt_create_generic(&ops, nullptr, &param.datatype));
+    strided::finished = 0;
+    for (const size_t count : {0, 1, 999, 50000}) {
+        const bytes data = pattern(count, 2 * count);
+        bytes back(2 * count, 0x55);
+        ASSERT_EQ(UCS_OK,
+                  remote.world().wait(ucp_put_nbx(remote.world().ep(), data.data(), count,
+                                                  remote.address(), remote.rkey(), &param)));
+        ASSERT_EQ(UCS_OK, remote.flush());
+        ASSERT_EQ(UCS_OK,
+                  remote.world().wait(ucp_get_nbx(remote.world().ep(), back.data(), count,
+                                                  remote.address(), remote.rkey(), &param)));
+        for (size_t i = 0; i < count; ++i) {
+            ASSERT_EQ(data[2 * i], remote.data()[i]) << i;
+            ASSERT_EQ(data[2 * i], back[2 * i]) << i;
+            ASSERT_EQ(0x55, back[(2 * i) + 1]) << i;
+        }
+    }
+    EXPECT_EQ(8, strided::finished);
+    /* refused operations finish too */
+    bytes data(2000);
+    ucs_status_ptr_t ptr = ucp_put_nbx(remote.world().ep(), data.data(), 1000,
+                                       remote.address() - 1, remote.rkey(), &param);
+    EXPECT_EQ(UCS_ERR_OUT_OF_RANGE, UCS_PTR_STATUS(ptr));
+    EXPECT_EQ(9, strided::finished);
+    ucp_dt_destroy(param.datatype);
+}
+
+TEST_P(rma, user_memory_handle)
+{
+    remote remote(GetParam());
+    bytes data = pattern(9, 5000);
+    const mapping local(remote.world().ctx(), data.size(), data.data());
+    const context other({RMA_FEATURES, 0, nullptr, nullptr});
+    const mapping foreign(other, data.size(), data.data());
+    ucp_request_param_t param = {};
+    param.op_attr_mask        = UCP_OP_ATTR_FIELD_MEMH;
+    const auto put            = [&](size_t offset, size_t length) {
+        return ucp_put_nbx(remote.world().ep(), data.data() + offset, length, remote.address(),
+                                      remote.rkey(), &param);
+    };
+
+    param.memh = local.handle();
+    EXPECT_EQ(UCS_OK, remote.world().wait(put(0, 5000)));
+    EXPECT_EQ(UCS_OK, remote.flush());
+    EXPECT_EQ(-1, differs(remote.data(), 5000, 9));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, UCS_PTR_STATUS(put(1, 5000)));
+    param.memh = foreign.handle();
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, UCS_PTR_STATUS(put(0, 5000)));
+    param.memh = nullptr;
+    EXPECT_EQ(UCS_OK, remote.world().wait(put(0, 100)));
+    EXPECT_EQ(UCS_OK, remote.flush());
+}
+
+/* ---- ends ---- */
+
+/* Every operation ends once, by its callback, with an error where it was under way. */
+void start_many(remote &remote, std::vector<ending> *ends, std::vector<bytes> *buffers)
+{
+    static const uint64_t one = 1;
+    for (size_t i = 0; i < ends->size(); ++i) {
+        ending *end               = &(*ends)[i];
+        ucp_request_param_t param = send_param(end);
+        bytes &buffer             = (*buffers)[i];
+        ucs_status_ptr_t ptr;
+        buffer.resize(((i % 5) == 0) ? 900000 : 500);
+        switch (i % 3) {
+        case 0:
+            ptr = ucp_put_nbx(remote.world().ep(), buffer.data(), buffer.size(), remote.address(),
+                              remote.rkey(), &param);
+            break;
+        case 1:
+            ptr = ucp_get_nbx(remote.world().ep(), buffer.data(), buffer.size(), remote.address(),
+                              remote.rkey(), &param);
+            break;
+        default:
+            param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+            param.datatype = ucp_dt_make_contig(8);
+            ptr = ucp_atomic_op_nbx(remote.world().ep(), UCP_ATOMIC_OP_ADD, &one, 1,
+                                    remote.address(), remote.rkey(), &param);
+            break;
+        }
+        ASSERT_FALSE(UCS_PTR_IS_ERR(ptr));
+        if (ptr == nullptr) {
+            end->calls  = 1;
+            end->status = UCS_OK;
+        }
+        if ((i % 7) == 3) {
+            ASSERT_EQ(UCS_OK, ucp_worker_fence(remote.world().sender().handle()));
+        }
+    }
+}
+
+TEST_P(rma, failure_of_the_peer)
+{
+    remote remote(GetParam());
+    std::vector<ending> ends(60);
+    std::vector<bytes> buffers(60);
+    uint64_t value = 1;
+    ASSERT_NO_FATAL_FAILURE(start_many(remote, &ends, &buffers));
+    for (int i = 0; i < 3; ++i) {
+        remote.world().sender().progress();
+    }
+    ucp_test_peer_fail(remote.world().ep(), UCS_ERR_CONNECTION_RESET);
+    remote.world().sender().progress();
+    for (const ending &end : ends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_TRUE((end.status == UCS_OK) || (end.status == UCS_ERR_CONNECTION_RESET));
+        EXPECT_TRUE(!GetParam().is_direct || (end.status == UCS_OK));
+    }
+    EXPECT_EQ(0u, ucp_test_num_ids(remote.world().sender().handle()));
+    /* later ones return at once, mapped or not */
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, UCS_PTR_STATUS(remote.put(&value, 8, 0)));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, UCS_PTR_STATUS(remote.get(&value, 8, 0)));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET,
+              UCS_PTR_STATUS(remote.atomic(UCP_ATOMIC_OP_ADD, &value, 8, 0, nullptr)));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, remote.flush());
+    take_log();
+}
+
+TEST_P(rma, forced_close)
+{
+    remote remote(GetParam());
+    std::vector<ending> ends(40);
+    std::vector<bytes> buffers(40);
+    ucp_ep_params_t params;
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.err_mode   = UCP_ERR_HANDLING_MODE_PEER;
+    ASSERT_FALSE(UCS_PTR_IS_ERR(ucp_ep_modify_nb(remote.world().ep(), &params)));
+    ASSERT_NO_FATAL_FAILURE(start_many(remote, &ends, &buffers));
+    remote.world().sender().progress();
+    remote.world().sender().forget(remote.world().ep());
+    ASSERT_EQ(UCS_OK, remote.world().wait(
+                          ucp_ep_close_nb(remote.world().ep(), UCP_EP_CLOSE_MODE_FORCE)));
+    for (const ending &end : ends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_TRUE((end.status == UCS_OK) || (end.status == UCS_ERR_CANCELED));
+    }
+    remote.world().settle(); /* answers that come late find nobody */
+}
+
+TEST_P(rma, close_waits)
+{
+    remote remote(GetParam());
+    std::vector<ending> ends(40);
+    std::vector<bytes> buffers(40);
+    ASSERT_NO_FATAL_FAILURE(start_many(remote, &ends, &buffers));
+    remote.world().sender().forget(remote.world().ep());
+    ASSERT_EQ(UCS_OK, remote.world().wait(
+                          ucp_ep_close_nb(remote.world().ep(), UCP_EP_CLOSE_MODE_FLUSH)));
+    for (const ending &end : ends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(UCS_OK, end.status);
+    }
+}
+
+TEST_P(rma, worker_destroyed_with_operations)
+{
+    remote remote(GetParam());
+    std::vector<ending> ends(40);
+    std::vector<bytes> buffers(40);
+    ASSERT_NO_FATAL_FAILURE(start_many(remote, &ends, &buffers));
+    remote.world().sender().progress();
+    remote.world().sender().destroy();
+    if (!GetParam().world.is_self) {
+        for (int i = 0; i < 1000; ++i) {
+            remote.world().receiver().progress();
+        }
+    }
+    take_log();
+}
+
+/* The rest of a transfer goes by messages when copies are refused in the middle. */
+TEST_P(rma, copies_refused_midway)
+{
+    constexpr size_t LENGTH = 6 << 20;
+    remote remote(GetParam(), LENGTH);
+    bytes put = pattern(31, LENGTH), got(LENGTH);
+
+    ucs_status_ptr_t ptr = remote.put(put.data(), LENGTH, 0);
+    for (int i = 0; i < 3; ++i) {
+        remote.world().sender().progress();
+    }
+    if (!GetParam().world.is_self) {
+        ucp_test_refuse_copies(remote.world().ep());
+    }
+    ASSERT_EQ(UCS_OK, remote.world().wait(ptr));
+    ASSERT_EQ(UCS_OK, remote.flush());
+    ASSERT_EQ(-1, differs(remote.data(), LENGTH, 31));
+    ASSERT_EQ(UCS_OK, remote.world().wait(remote.get(got.data(), LENGTH, 0)));
+    EXPECT_EQ(put, got);
+    take_log();
+}
+
+/* What the owner has unmapped meanwhile is not touched: operations by messages are refused. */
+TEST_P(rma, unmapped_meanwhile)
+{
+    remote remote(GetParam());
+    if (GetParam().is_direct) {
+        GTEST_SKIP() << "the mapping lives as long as the key";
+    }
+    ucp_test_refuse_copies(remote.world().ep());
+    const bytes before(remote.data(), remote.data() + (1 << 20));
+    const bytes data   = pattern(1, 100000);
+    const uint64_t one = 1;
+    bytes got(100000);
+    uint8_t *memory = remote.data();
+    ASSERT_EQ(UCS_OK, remote.flush());
+    const uint64_t address = remote.address();
+    ucp_request_param_t param = {};
+    remote.memory().unmap();
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              remote.world().wait(ucp_put_nbx(remote.world().ep(), data.data(), data.size(),
+                                              address, remote.rkey(), &param)));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              remote.world().wait(ucp_get_nbx(remote.world().ep(), got.data(), got.size(), address,
+                                              remote.rkey(), &param)));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              remote.world().wait(remote.atomic(UCP_ATOMIC_OP_ADD, &one, 8, 0, nullptr)));
+    EXPECT_EQ(0, memcmp(before.data(), memory, before.size()));
+    EXPECT_EQ(bytes(100000), got);
+    take_log();
+}
+
+/* A request that is freed in flight does not call back, and one that is released does. */
+TEST_P(rma, freed_in_flight)
+{
+    remote remote(GetParam());
+    bytes data = pattern(4, 900000);
+    ending freed, released;
+    freed.free_request = released.free_request = false;
+    ucp_request_param_t param                  = send_param(&freed, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    void *request = ucp_put_nbx(remote.world().ep(), data.data(), data.size(), remote.address(),
+                                remote.rkey(), &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ucp_request_free(request);
+    param   = send_param(&released, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    request = ucp_get_nbx(remote.world().ep(), data.data(), 100, remote.address(950000),
+                          remote.rkey(), &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ucp_request_release(request);
+    ASSERT_EQ(UCS_OK, remote.flush());
+    remote.world().settle();
+    EXPECT_EQ(0, freed.calls);
+    EXPECT_EQ(1, released.calls);
+    EXPECT_EQ(UCS_OK, released.status);
+}
+
 INSTANTIATE_TEST_SUITE_P(all, rma, testing::ValuesIn(all_ways()), way_name);
 
 } // namespace

@@ -1,0 +1,567 @@
+/* Halyard: tests of streams over every variant of transports and protocols: a stream's bytes come
+ * in order and once, in pieces of any size; they wait for who has not made its endpoint yet; who
+ * does not read holds the sender up; what is left ends with its endpoint.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+
+#include <seed.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+using namespace ucp_test;
+
+namespace {
+
+context_options stream_options()
+{
+    context_options options;
+    options.features = UCP_FEATURE_STREAM | UCP_FEATURE_TAG;
+    return options;
+}
+
+ucs_status_ptr_t send(ucp_ep_h ep, const void *data, size_t length, uint32_t more_mask = 0)
+{
+    const ucp_request_param_t param = send_param(nullptr, more_mask);
+    return ucp_stream_send_nbx(ep, data, length, &param);
+}
+
+void on_bytes(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    static_cast<ending *>(user_data)->info.length = length;
+    on_send(request, status, user_data);
+}
+
+/* A receive whose end is told to `end`, be it at once or later. */
+void *receive(ucp_ep_h ep, void *buffer, size_t length, bool all, ending *end)
+{
+    ucp_request_param_t param = send_param(end, UCP_OP_ATTR_FIELD_FLAGS);
+    size_t received           = ~size_t(0);
+    param.cb.recv_stream      = on_bytes;
+    param.flags               = all ? UCP_STREAM_RECV_FLAG_WAITALL : 0;
+    void *ptr = ucp_stream_recv_nbx(ep, buffer, length, &received, &param);
+    if (!UCS_PTR_IS_PTR(ptr)) {
+        end->calls       = 1;
+        end->status      = UCS_PTR_RAW_STATUS(ptr);
+        end->info.length = received;
+    }
+    return ptr;
+}
+
+/* The endpoint on which the receiver reads. */
+ucp_ep_h reader(pair &pair, const variant &variant)
+{
+    return variant.is_self ? pair.ep() : pair.ep_back();
+}
+
+class stream : public variant_test {
+protected:
+    static void expect_clean(pair &pair)
+    {
+        pair.settle();
+        EXPECT_EQ(0u, ucp_test_num_requests(pair.sender().handle()));
+        EXPECT_EQ(0u, ucp_test_num_requests(pair.receiver().handle()));
+        EXPECT_EQ(0u, ucp_test_num_ids(pair.sender().handle()));
+        EXPECT_EQ(0u, ucp_test_num_ids(pair.receiver().handle()));
+        EXPECT_EQ(0u, ucp_test_num_kept_data(pair.receiver().handle()));
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(all, stream, testing::ValuesIn(all_variants()), variant_name);
+
+/* WAITALL gives exactly what was asked for, posted before or after the bytes come. */
+TEST_P(stream, messages_of_all_sizes)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    for (size_t length : lengths(pair.ep(), 300000)) {
+        for (bool posted : {true, false}) {
+            const bytes data = pattern(length, length);
+            guarded buffer(length);
+            ending end;
+            if (posted) {
+                receive(ep, buffer.data(), length, true, &end);
+            }
+            const ucs_status_ptr_t sent = send(pair.ep(), data.data(), length);
+            ASSERT_FALSE(UCS_PTR_IS_ERR(sent));
+            if (!posted) {
+                pair.progress();
+                receive(ep, buffer.data(), length, true, &end);
+            }
+            pair.progress_until([&]() { return end.calls > 0; });
+            ASSERT_EQ(UCS_OK, pair.wait(sent));
+            ASSERT_EQ(1, end.calls);
+            ASSERT_EQ(UCS_OK, end.status);
+            ASSERT_EQ(length, end.info.length);
+            ASSERT_EQ(-1, differs(buffer.data(), length, length)) << length;
+            ASSERT_TRUE(buffer.is_intact());
+        }
+    }
+    expect_clean(pair);
+}
+
+/* Random cuts on both sides: what is read is what was written, by receives with and without
+ * WAITALL, several posted at once, by pieces in place, of contiguous and scattered memory. */
+TEST_P(stream, random_traffic)
+{
+    constexpr size_t TOTAL = 2500000;
+    seeded_random random(901);
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    const bytes data  = pattern(7, TOTAL);
+    bytes out(TOTAL);
+    size_t written = 0, read = 0;
+    std::vector<ucs_status_ptr_t> sends;
+    std::deque<std::unique_ptr<ucp_dt_iov_t[]>> iovs;
+
+    struct reading {
+        ending end;
+        size_t length;
+        bytes buffer;
+        std::unique_ptr<ucp_dt_iov_t[]> iov;
+        bool all;
+    };
+    std::deque<std::unique_ptr<reading>> readings;
+    const auto size = [&]() {
+        return random.one_in(6) ? random.below(120000)
+                                : (random.one_in(3) ? random.below(9000) : random.below(100));
+    };
+    const auto harvest = [&]() {
+        while (!readings.empty() && (readings.front()->end.calls > 0)) {
+            const reading &done = *readings.front();
+            ASSERT_EQ(UCS_OK, done.end.status);
+            ASSERT_LE(done.end.info.length, done.length);
+            ASSERT_LE(read + done.end.info.length, TOTAL);
+            if (done.all) {
+                ASSERT_EQ(done.length, done.end.info.length);
+            } else {
+                ASSERT_TRUE((done.end.info.length > 0) || (done.length == 0));
+            }
+            std::copy_n(done.buffer.begin(), done.end.info.length, out.begin() + read);
+            read += done.end.info.length;
+            readings.pop_front();
+        }
+    };
+
+    for (int round = 0; (read < TOTAL) && (round < 2000000); ++round) {
+        if ((written < TOTAL) && (sends.size() < 3000) && random.one_in(2)) {
+            const size_t length = std::min(TOTAL - written, size());
+            ucp_request_param_t param = send_param(nullptr);
+            const void *buffer        = data.data() + written;
+            size_t count              = length;
+            if (random.one_in(5)) {
+                iovs.push_back(std::make_unique<ucp_dt_iov_t[]>(2));
+                auto *start        = const_cast<uint8_t *>(data.data()) + written;
+                iovs.back()[0]     = {start, length / 3};
+                iovs.back()[1]     = {start + (length / 3), length - (length / 3)};
+                param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                param.datatype     = ucp_dt_make_iov();
+                buffer             = iovs.back().get();
+                count              = 2;
+            }
+            sends.push_back(ucp_stream_send_nbx(pair.ep(), buffer, count, &param));
+            ASSERT_FALSE(UCS_PTR_IS_ERR(sends.back()));
+            written += length;
+        }
+        if ((readings.size() < 4) && random.one_in(2)) {
+            const bool in_place = readings.empty() && random.one_in(3);
+            if (in_place) {
+                size_t length = 0;
+                void *piece   = ucp_stream_recv_data_nb(ep, &length);
+                ASSERT_FALSE(UCS_PTR_IS_ERR(piece));
+                if (piece != nullptr) {
+                    ASSERT_LE(read + length, TOTAL);
+                    memcpy(out.data() + read, piece, length);
+                    read += length;
+                    ucp_stream_data_release(ep, piece);
+                }
+            } else {
+                auto next        = std::make_unique<reading>();
+                size_t committed = read;
+                for (const auto &each : readings) {
+                    committed += each->length;
+                }
+                next->all    = random.one_in(2);
+                next->length = std::min(size(), TOTAL - std::min(TOTAL, committed));
+                next->buffer.resize(next->length);
+                ucp_request_param_t param = send_param(&next->end, UCP_OP_ATTR_FIELD_FLAGS);
+                size_t received           = 0;
+                param.cb.recv_stream      = on_bytes;
+                param.flags               = next->all ? UCP_STREAM_RECV_FLAG_WAITALL : 0;
+                void *buffer              = next->buffer.data();
+                size_t count              = next->length;
+                if (random.one_in(4)) {
+                    next->iov           = std::make_unique<ucp_dt_iov_t[]>(2);
+                    next->iov[0]        = {next->buffer.data(), next->length / 2};
+                    next->iov[1]        = {next->buffer.data() + (next->length / 2),
+                                           next->length - (next->length / 2)};
+                    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                    param.datatype      = ucp_dt_make_iov();
+                    buffer              = next->iov.get();
+                    count               = 2;
+                }
+                void *ptr = ucp_stream_recv_nbx(ep, buffer, count, &received, &param);
+                if (!UCS_PTR_IS_PTR(ptr)) {
+                    next->end.calls       = 1;
+                    next->end.status      = UCS_PTR_RAW_STATUS(ptr);
+                    next->end.info.length = received;
+                }
+                readings.push_back(std::move(next));
+            }
+        }
+        if (random.one_in(2)) {
+            pair.progress();
+        }
+        ASSERT_NO_FATAL_FAILURE(harvest());
+    }
+    ASSERT_EQ(TOTAL, read);
+    ASSERT_EQ(-1, differs(out.data(), TOTAL, 7));
+    for (ucs_status_ptr_t request : sends) {
+        ASSERT_EQ(UCS_OK, pair.wait(request));
+    }
+    /* receives that found the end of what is sent wait still */
+    for (const auto &each : readings) {
+        ASSERT_EQ(0u, each->end.calls * each->length);
+    }
+}
+
+/* Without WAITALL a receive ends with whole elements only. */
+TEST_P(stream, elements_are_not_cut)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    const bytes data  = pattern(1, 20);
+    bytes buffer(80);
+    ending end;
+    ucp_request_param_t param = send_param(&end, UCP_OP_ATTR_FIELD_DATATYPE);
+    size_t received           = 0;
+    param.cb.recv_stream      = on_bytes;
+    param.datatype            = ucp_dt_make_contig(8);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_stream_recv_nbx(ep, buffer.data(), 10, &received, &param)));
+    ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), data.data(), 5)));
+    pair.settle();
+    EXPECT_EQ(0, end.calls);
+    ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), data.data() + 5, 11)));
+    pair.progress_until([&]() { return end.calls == 1; });
+    EXPECT_EQ(UCS_OK, end.status);
+    EXPECT_EQ(16u, end.info.length);
+    EXPECT_TRUE(std::equal(buffer.begin(), buffer.begin() + 16, data.begin()));
+    pair.settle();
+}
+
+/* The older calls, and the test of a receive's request. */
+TEST_P(stream, older_calls)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    const bytes data  = pattern(1, 100);
+    bytes buffer(100);
+    size_t length      = 0;
+    const auto ignored = [](void *, ucs_status_t, size_t) {};
+    void *request      = ucp_stream_recv_nb(ep, buffer.data(), 100, ucp_dt_make_contig(1), ignored,
+                                            &length, UCP_STREAM_RECV_FLAG_WAITALL);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    EXPECT_EQ(UCS_INPROGRESS, ucp_stream_recv_request_test(request, &length));
+    ASSERT_EQ(UCS_OK, pair.wait(ucp_stream_send_nb(pair.ep(), data.data(), 100,
+                                                   ucp_dt_make_contig(1),
+                                                   [](void *, ucs_status_t) {}, 0)));
+    pair.progress_until([&]() { return ucp_request_is_completed(request) != 0; });
+    EXPECT_EQ(UCS_OK, ucp_stream_recv_request_test(request, &length));
+    EXPECT_EQ(100u, length);
+    EXPECT_EQ(data, buffer);
+    ucp_request_free(request);
+    expect_clean(pair);
+}
+
+/* Endpoints do not share streams: the n-th of one side pairs with the n-th of the other, and bytes
+ * wait for an endpoint that is not there yet. */
+TEST_P(stream, each_endpoint_has_its_own)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h second = pair.sender().connect(pair.receiver());
+    const bytes first_data = pattern(1, 50), second_data = pattern(2, 60);
+    const ucs_status_ptr_t sends[] = {send(second, second_data.data(), 60),
+                                      send(pair.ep(), first_data.data(), 50)};
+    pair.settle();
+    ucp_ep_h readers[2] = {pair.ep(), second};
+    if (!GetParam().is_self) {
+        readers[0] = pair.ep_back();
+        readers[1] = pair.receiver().connect(pair.sender());
+    }
+    bytes first(50), secondly(60);
+    ending first_end, second_end;
+    receive(readers[0], first.data(), 50, true, &first_end);
+    receive(readers[1], secondly.data(), 60, true, &second_end);
+    pair.progress_until([&]() { return (first_end.calls > 0) && (second_end.calls > 0); });
+    EXPECT_EQ(first_data, first);
+    EXPECT_EQ(second_data, secondly);
+    for (ucs_status_ptr_t request : sends) {
+        EXPECT_EQ(UCS_OK, pair.wait(request));
+    }
+    expect_clean(pair);
+}
+
+/* The endpoints that have something to read, until it is read. */
+TEST_P(stream, poll)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    ucp_worker_h worker = pair.receiver().handle();
+    ucp_stream_poll_ep_t ready[4];
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 4, 0));
+    const bytes data            = pattern(1, 10);
+    const ucs_status_ptr_t sent = send(pair.ep(), data.data(), 10);
+    pair.progress_until([&]() { return ucp_stream_worker_poll(worker, ready, 4, 0) > 0; });
+    EXPECT_EQ(ep, ready[0].ep);
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 0, 0));
+    bytes buffer(10);
+    ending end;
+    receive(ep, buffer.data(), 10, true, &end);
+    pair.progress_until([&]() { return end.calls > 0; });
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 4, 0));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    expect_clean(pair);
+}
+
+/* A piece that was partly read is given in place from where the reading stopped. */
+TEST_P(stream, rest_of_a_piece)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep           = reader(pair, GetParam());
+    const bytes data            = pattern(1, 100);
+    const ucs_status_ptr_t sent = send(pair.ep(), data.data(), 100);
+    bytes buffer(30);
+    ending end;
+    receive(ep, buffer.data(), 30, true, &end);
+    pair.progress_until([&]() { return end.calls > 0; });
+    size_t length = 0;
+    void *piece   = nullptr;
+    pair.progress_until([&]() {
+        piece = ucp_stream_recv_data_nb(ep, &length);
+        return piece != nullptr;
+    });
+    ASSERT_FALSE(UCS_PTR_IS_ERR(piece));
+    ASSERT_EQ(70u, length);
+    EXPECT_EQ(0, memcmp(piece, data.data() + 30, 70));
+    ucp_stream_data_release(ep, piece);
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(nullptr, ucp_stream_recv_data_nb(ep, &length));
+    expect_clean(pair);
+}
+
+/* Who does not read is not filled without bound: sends beyond a budget stay with the sender. */
+TEST_P(stream, back_pressure)
+{
+    constexpr size_t LENGTH = 200, COUNT = 20000; /* four million bytes */
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    const bytes data  = pattern(3, LENGTH);
+    std::vector<ucs_status_ptr_t> waiting;
+    for (size_t i = 0; i < COUNT; ++i) {
+        const ucs_status_ptr_t ptr = send(pair.ep(), data.data(), LENGTH);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(ptr));
+        if (UCS_PTR_IS_PTR(ptr)) {
+            waiting.push_back(ptr);
+        }
+        if (i % 16 == 0) {
+            pair.progress();
+        }
+    }
+    pair.settle();
+    const size_t ended = std::count_if(waiting.begin(), waiting.end(), [](void *request) {
+        return ucp_request_is_completed(request) != 0;
+    });
+    /* what the receiver has: what has ended at the sender */
+    EXPECT_LE((COUNT - waiting.size() + ended) * LENGTH, 600000u);
+    bytes buffer(LENGTH);
+    for (size_t i = 0; i < COUNT; ++i) {
+        ending end;
+        receive(ep, buffer.data(), LENGTH, true, &end);
+        pair.progress_until([&]() { return end.calls > 0; });
+        ASSERT_EQ(UCS_OK, end.status);
+        ASSERT_EQ(data, buffer) << i;
+    }
+    for (ucs_status_ptr_t request : waiting) {
+        ASSERT_EQ(UCS_OK, pair.wait(request));
+    }
+    expect_clean(pair);
+}
+
+/* ---- ends ---- */
+
+/* Closing ends posted receives and drops what was not read; the sender of what was announced is
+ * told. */
+TEST_P(stream, closed_with_unread_bytes)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one endpoint on both ends";
+    }
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = pair.receiver().connect(pair.sender());
+    const bytes data  = pattern(1, 200000);
+    std::vector<ucs_status_ptr_t> sends;
+    for (size_t length : {100ul, 200000ul, 100ul}) {
+        sends.push_back(send(pair.ep(), data.data(), length));
+    }
+    pair.settle();
+    bytes buffer(50);
+    ending some;
+    receive(ep, buffer.data(), 50, true, &some);
+    pair.progress_until([&]() { return some.calls == 1; });
+    pair.receiver().forget(ep);
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH)));
+    for (ucs_status_ptr_t request : sends) {
+        const ucs_status_t status = pair.wait(request);
+        EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_CONNECTION_RESET))
+            << ucs_status_string(status);
+    }
+    /* more is dropped, or told of */
+    const ucs_status_t late = pair.wait(send(pair.ep(), data.data(), 200000));
+    EXPECT_TRUE((late == UCS_ERR_CONNECTION_RESET) || (late == UCS_OK)) << ucs_status_string(late);
+    expect_clean(pair);
+}
+
+TEST_P(stream, closed_with_posted_receives)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = pair.receiver().connect(pair.sender());
+    bytes buffer(500);
+    ending ends[3];
+    for (ending &end : ends) {
+        ASSERT_TRUE(UCS_PTR_IS_PTR(receive(ep, buffer.data(), 500, true, &end)));
+    }
+    ends[0].free_request = false;
+    pair.receiver().forget(ep);
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH)));
+    for (const ending &end : ends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(UCS_ERR_CANCELED, end.status);
+    }
+    ucp_request_free(ends[0].request);
+    expect_clean(pair);
+}
+
+TEST_P(stream, cancelled_receives)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    bytes buffer(500);
+    ending end;
+    void *request = receive(ep, buffer.data(), 500, false, &end);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ucp_request_cancel(pair.receiver().handle(), request);
+    EXPECT_EQ(1, end.calls);
+    EXPECT_EQ(UCS_ERR_CANCELED, end.status);
+    /* the bytes go to the next */
+    const bytes data            = pattern(1, 9);
+    const ucs_status_ptr_t sent = send(pair.ep(), data.data(), 9);
+    ending next;
+    receive(ep, buffer.data(), 9, true, &next);
+    pair.progress_until([&]() { return next.calls == 1; });
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(-1, differs(buffer.data(), 9, 1));
+    expect_clean(pair);
+}
+
+/* The peer goes away: what has come can be read; what waits for more ends with an error. */
+TEST_P(stream, the_peer_leaves)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = pair.ep_back();
+    const bytes data  = pattern(1, 100);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(send(pair.ep(), data.data(), 40)));
+    bytes buffer(100);
+    ending first, second;
+    receive(ep, buffer.data(), 20, true, &first);
+    pair.progress_until([&]() { return first.calls == 1; });
+    receive(ep, buffer.data() + 20, 80, true, &second);
+    ASSERT_EQ(UCS_OK, first.status);
+    pair.settle();
+    pair.sender().destroy();
+    pair.progress_until([&]() { return second.calls == 1; });
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(second.status));
+    EXPECT_TRUE(std::equal(buffer.begin(), buffer.begin() + 40, data.begin()));
+    take_log();
+}
+
+void on_failure(void *arg, ucp_ep_h, ucs_status_t)
+{
+    ++*static_cast<int *>(arg);
+}
+
+/* A forced close in the middle of a long message: its reader is told, and nothing hangs. */
+TEST_P(stream, forced_close_amid_a_message)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    environment environment(GetParam().env);
+    context context(stream_options());
+    worker from(context, GetParam().mode), to(context, GetParam().mode);
+    int failures      = 0;
+    const ucp_ep_h ep = from.connect(to, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failures);
+    const ucp_ep_h in = to.connect(from);
+    const bytes data  = pattern(1, 1000000);
+    bytes buffer(1000000);
+    ending sent, received, rest;
+    const auto progress = [&](int rounds, const std::function<bool()> &condition) {
+        for (int i = 0; (i < rounds) && !condition(); ++i) {
+            from.progress();
+            to.progress();
+        }
+    };
+    const ucp_request_param_t param = send_param(&sent);
+    void *ptr = ucp_stream_send_nbx(ep, data.data(), data.size(), &param);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(ptr));
+    receive(in, buffer.data(), 1000, true, &received);
+    progress(10000000, [&]() { return received.calls == 1; });
+    ASSERT_EQ(UCS_OK, received.status);
+    from.forget(ep);
+    void *closing = ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE);
+    if (UCS_PTR_IS_PTR(ptr)) {
+        EXPECT_EQ(1, sent.calls);
+        EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
+    }
+    progress(2000, []() { return false; });
+    receive(in, buffer.data() + 1000, buffer.size() - 1000, true, &rest);
+    progress(10000000, [&]() { return rest.calls == 1; });
+    EXPECT_EQ(1, rest.calls);
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(rest.status)) << ucs_status_string(rest.status);
+    EXPECT_TRUE(std::equal(buffer.begin(), buffer.begin() + 1000, data.begin()));
+    if (UCS_PTR_IS_PTR(closing)) {
+        ucp_request_free(closing);
+    }
+    EXPECT_EQ(0, failures);
+    take_log();
+}
+
+/* The worker ends with everything in flight. */
+TEST_P(stream, worker_ends_amid_everything)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    const bytes data  = pattern(1, 500000);
+    bytes buffer(500000);
+    for (size_t length : {10ul, 500000ul, 1000ul}) {
+        const ucs_status_ptr_t ptr = send(pair.ep(), data.data(), length);
+        if (UCS_PTR_IS_PTR(ptr)) {
+            ucp_request_free(ptr);
+        }
+    }
+    pair.progress();
+    ending end;
+    receive(ep, buffer.data(), 300000, true, &end);
+    pair.progress();
+    size_t length = 0;
+    (void)ucp_stream_recv_data_nb(ep, &length); /* not given back */
+    pair.receiver().destroy();
+    take_log();
+}
+
+} // namespace
