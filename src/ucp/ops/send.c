@@ -45,6 +45,9 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
         return status;
     }
     if (status != UCS_OK) {
+        if (req->kind == UCP_REQUEST_STREAM_SEND) { /* what is queued behind it must not follow */
+            uct_ep_set_failed(req->send.peer->lanes[UCP_LANE_AM], status);
+        }
         ucp_request_complete(req, status);
     } else if (is_eager) {
         if (req->send.is_sync) {

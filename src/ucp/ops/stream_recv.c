@@ -379,13 +379,20 @@ void ucp_stream_cleanup(ucp_ep_t *ep)
 
 /* ---- messages ---- */
 
-/* The endpoint that a message is for, or NULL: it was closed, or the peer makes them up. */
+/* The endpoint that a message is for, or NULL: it was closed, or the peer is given up, because
+ * there must be no hole in its stream. */
 static ucp_ep_t *ucp_stream_find_ep(ucp_peer_t *peer, uint32_t ordinal)
 {
     ucp_ep_t *ep = ucp_ep_paired(peer, ordinal, UCP_EP_PAIRED_STREAM);
 
     if (ep == NULL) {
-        ucs_debug("bytes came for the stream of endpoint %u, which was closed: dropped", ordinal);
+        if (ordinal < peer->next_ordinal) {
+            ucs_debug("bytes came for the stream of endpoint %u, which was closed: dropped",
+                      ordinal);
+        } else {
+            ucs_error("bytes of a stream came before their endpoint, and cannot be kept");
+            ucp_worker_give_up_sender(peer->worker, UCS_ERR_NO_MEMORY);
+        }
     }
     return ((ep == NULL) || (ep->stream.status != UCS_OK)) ? NULL : ep;
 }

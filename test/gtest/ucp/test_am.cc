@@ -775,6 +775,79 @@ TEST_P(am, forced_close)
     EXPECT_EQ(0, failures);
 }
 
+/* Whichever allocation fails: every send ends, nothing hangs, and nothing is left over. */
+TEST(am_shortage, every_allocation_may_fail)
+{
+    static const struct {
+        uint32_t flags;
+        size_t length;
+    } messages[] = {{UCP_AM_SEND_FLAG_REPLY, 20},
+                    {UCP_AM_SEND_FLAG_EAGER, 3000},
+                    {UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY, 100000},
+                    {UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_COPY_HEADER, 50000},
+                    {0, 300000}};
+    const bytes data  = pattern(1, 300000);
+    unsigned failures = 0;
+
+    for (const char *point : {"malloc", "calloc", "memalign", "mmap"}) {
+        for (unsigned k = 1; k < 60; ++k) {
+            log_catcher log;
+            environment environment(settings{{"UCX_TLS", "mm,cma"}});
+            context context(am_options());
+            worker from(context), to(context);
+            int failed        = 0;
+            const ucp_ep_h ep = from.connect(to, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failed);
+            listener handler;
+            handler.action = [](const message &) { return UCS_INPROGRESS; };
+            handler.listen(to, ID, UCP_AM_FLAG_PERSISTENT_DATA);
+
+            ASSERT_EQ(UCS_OK, ucs_fault_set(point, std::to_string(k).c_str()));
+            std::vector<void *> requests;
+            for (const auto &each : messages) {
+                ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+                param.flags               = each.flags;
+                void *ptr = ucp_am_send_nbx(ep, ID, "header", 6, data.data(), each.length, &param);
+                if (UCS_PTR_IS_PTR(ptr)) {
+                    requests.push_back(ptr);
+                }
+            }
+            size_t seen       = 0;
+            const auto is_end = [&]() {
+                for (; seen < handler.messages.size(); ++seen) {
+                    ucp_am_data_release(to.handle(), handler.messages[seen].pointer);
+                }
+                return std::all_of(requests.begin(), requests.end(), [](void *request) {
+                    return ucp_request_is_completed(request) != 0;
+                });
+            };
+            for (int i = 0; (i < 1000000) && !is_end(); ++i) {
+                from.progress();
+                to.progress();
+            }
+            ASSERT_TRUE(is_end()) << point << " " << k;
+            uint64_t count = 0;
+            ucs_fault_query(point, nullptr, &count);
+            ucs_fault_clear(nullptr);
+            for (void *request : requests) {
+                ucp_request_free(request);
+            }
+            for (int i = 0; i < 500; ++i) {
+                from.progress();
+                to.progress();
+            }
+            is_end();
+            EXPECT_EQ(0u, ucp_test_num_kept_data(to.handle())) << point << " " << k;
+            EXPECT_EQ(0u, ucp_test_num_ids(from.handle())) << point << " " << k;
+            (void)log.take();
+            if (count == 0) {
+                break;
+            }
+            ++failures;
+        }
+    }
+    EXPECT_GT(failures, 10u);
+}
+
 /* The worker's alignment holds for data in place, kept, and received for the handler. */
 TEST(am_alignment, is_kept)
 {

@@ -7,6 +7,7 @@
 #include <ucp/world.h>
 
 #include <seed.h>
+#include <ucs/debug/fault.h>
 
 #include <algorithm>
 #include <cstring>
@@ -539,6 +540,93 @@ TEST_P(stream, forced_close_amid_a_message)
     }
     EXPECT_EQ(0, failures);
     take_log();
+}
+
+/* Whichever allocation fails: every operation ends, and what is read before is right. */
+TEST(stream_shortage, every_allocation_may_fail)
+{
+    const bytes data  = pattern(1, 400000);
+    unsigned failures = 0;
+
+    for (const char *point : {"malloc", "calloc", "memalign", "mmap"}) {
+        for (unsigned k = 1; k < 60; ++k) {
+            log_catcher log;
+            environment environment(settings{{"UCX_TLS", "mm,cma"}});
+            context context(stream_options());
+            worker from(context), to(context);
+            int failed        = 0;
+            const ucp_ep_h ep = from.connect(to, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failed);
+            const bytes address = from.address();
+            bytes out;
+            ASSERT_EQ(UCS_OK, ucs_fault_set(point, std::to_string(k).c_str()));
+
+            std::vector<void *> requests;
+            size_t written = 0;
+            for (size_t length : {10ul, 5000ul, 300000ul, 100ul, 90000ul}) {
+                void *ptr = send(ep, data.data() + written, length);
+                if (UCS_PTR_IS_ERR(ptr)) {
+                    break;
+                }
+                written += length;
+                if (UCS_PTR_IS_PTR(ptr)) {
+                    requests.push_back(ptr);
+                }
+            }
+            for (int i = 0; i < 300; ++i) {
+                from.progress();
+                to.progress();
+            }
+            ucp_ep_params_t params;
+            ucp_ep_h in       = nullptr;
+            params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+            params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+            while (ucp_ep_create(to.handle(), &params, &in) == UCS_ERR_NO_MEMORY) {
+            }
+            ASSERT_NE(nullptr, in);
+            size_t length    = 0;
+            bool is_over     = false;
+            unsigned refused = 0; /* in a row: once may pass, a stream that ended does not */
+            for (int i = 0; (i < 1000000) && !is_over; ++i) {
+                void *piece = ucp_stream_recv_data_nb(in, &length);
+                if (UCS_PTR_IS_PTR(piece)) {
+                    out.insert(out.end(), static_cast<uint8_t *>(piece),
+                               static_cast<uint8_t *>(piece) + length);
+                    ucp_stream_data_release(in, piece);
+                }
+                refused = UCS_PTR_IS_ERR(piece) ? refused + 1 : 0;
+                /* a peer that failed before it was ever heard of cannot be missed */
+                is_over = (out.size() == written) || (refused > 1000) ||
+                          ((failed > 0) && (i > 20000));
+                from.progress();
+                to.progress();
+            }
+            uint64_t count = 0;
+            ucs_fault_query(point, nullptr, &count);
+            ucs_fault_clear(nullptr);
+            ASSERT_TRUE(is_over) << point << " " << k << " " << out.size();
+            ASSERT_LE(out.size(), written);
+            ASSERT_TRUE(std::equal(out.begin(), out.end(), data.begin())) << point << " " << k;
+            for (int i = 0; i < 100000; ++i) {
+                from.progress();
+                to.progress();
+                if (std::all_of(requests.begin(), requests.end(), [](void *request) {
+                        return ucp_request_is_completed(request) != 0;
+                    })) {
+                    break;
+                }
+            }
+            for (void *request : requests) {
+                EXPECT_TRUE(ucp_request_is_completed(request)) << point << " " << k;
+                ucp_request_free(request);
+            }
+            (void)log.take();
+            if (count == 0) {
+                break;
+            }
+            ++failures;
+        }
+    }
+    EXPECT_GT(failures, 10u);
 }
 
 /* The worker ends with everything in flight. */
