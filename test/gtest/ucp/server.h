@@ -77,7 +77,7 @@ inline bool has_ipv6()
 /* A listener, and the clients that asked and were not answered yet. */
 class server {
 public:
-    server(worker &on, const address &where) : m_worker(on)
+    server(worker &on, const address &where)
     {
         ucp_listener_params_t params;
         memset(&params, 0xee, sizeof(params));
@@ -107,6 +107,11 @@ public:
             ucp_listener_destroy(std::exchange(m_handle, nullptr));
         }
     }
+    /* It has gone with its worker. */
+    void forget()
+    {
+        m_handle = nullptr;
+    }
     address where() const
     {
         ucp_listener_attr_t attr;
@@ -133,7 +138,6 @@ public:
     std::vector<ucp_conn_request_h> requests;
 
 private:
-    worker &m_worker;
     ucp_listener_h m_handle = nullptr;
 };
 
@@ -163,6 +167,11 @@ struct place {
     ucs_thread_mode_t mode;
     bool is_self; /* client and server are one worker */
 };
+
+inline void PrintTo(const place &value, std::ostream *out)
+{
+    *out << value.name;
+}
 
 class server_fixture : public testing::TestWithParam<place> {
 protected:

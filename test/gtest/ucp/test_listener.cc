@@ -639,9 +639,7 @@ TEST_P(listener, a_worker_goes_with_everything_open)
     ASSERT_TRUE(UCS_PTR_IS_PTR(send(waiting, data, 1)));
     m_eps.clear();
     EXPECT_EQ(UCS_OK, ucp_listener_reject(server->handle(), server->take()));
-    auto keep = std::move(server); /* its listener goes with the worker */
-    keep->requests.clear();
-    keep.release(); // NOLINT: destroyed with the worker
+    server->forget();
     while (!m_workers.empty()) {
         m_workers.back()->destroy();
         m_workers.pop_back();
