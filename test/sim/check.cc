@@ -12,7 +12,8 @@ namespace sim {
 
 const char *kind_name(kind what)
 {
-    static const char *const names[] = {"send ends", "receive ends", "flush ends", "close ends"};
+    static const char *const names[] = {"send ends", "receive ends", "flush ends", "close ends",
+                                        "data ends"};
     return names[(int)what];
 }
 
@@ -76,6 +77,21 @@ void receive_end(op &o)
     } else if ((o.status == UCS_OK) && !is_filled(o.buf->data, m.length, number)) {
         sim_fail("receive %llu: the %zu bytes of message %zu are wrong", (unsigned long long)o.sn,
                  m.length, number);
+    }
+}
+
+void am_receive_end(const op &o)
+{
+    const message &m = the_world->messages[o.message];
+
+    if (o.status != UCS_OK) {
+        if (!is_wounded(m.from, m.to) && !m.ep->is_forced) {
+            sim_fail("data %llu of active message %zu fails for no reason: %s",
+                     (unsigned long long)o.sn, o.message, ucs_status_string(o.status));
+        }
+    } else if (!is_filled(o.buf->data, m.length, o.message)) {
+        sim_fail("data %llu: the bytes of active message %zu are wrong",
+                 (unsigned long long)o.sn, o.message);
     }
 }
 
@@ -154,6 +170,9 @@ void op_end(op &o, ucs_status_t status)
         break;
     case kind::RECEIVE:
         receive_end(o);
+        break;
+    case kind::AM_RECEIVE:
+        am_receive_end(o);
         break;
     case kind::FLUSH:
         flush_end(o);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 sim_sources = \
+	test/sim/am.cc \
 	test/sim/check.cc \
 	test/sim/net.c \
 	test/sim/ops.cc \

@@ -778,6 +778,9 @@ void sim_net_kill(unsigned number)
     sim_conn_t *conn;
     unsigned i;
 
+    if (host == NULL) {
+        return; /* no interface of its opened */
+    }
     host->is_dead = 1;
     for (i = 0; i < host->num_out; ++i) {
         conn = sim_net.conns[host->conns_out[i]];

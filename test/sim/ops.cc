@@ -316,7 +316,7 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
 
 namespace {
 
-void post_send_kind(worker &w, bool is_sync)
+void post_send_kind(worker &w, bool is_sync, bool is_am)
 {
     endpoint *e = endpoint_random(w);
     ucp_request_param_t param;
@@ -345,7 +345,8 @@ void post_send_kind(worker &w, bool is_sync)
     ucs_status_ptr_t ptr;
     {
         posting guard(o);
-        ptr = is_sync ? ucp_tag_send_sync_nbx(e->handle, data, count, tag, &param)
+        ptr = is_am   ? am_send(o, data, count, &param)
+            : is_sync ? ucp_tag_send_sync_nbx(e->handle, data, count, tag, &param)
                       : ucp_tag_send_nbx(e->handle, data, count, tag, &param);
     }
     if (is_sync && (ptr == nullptr)) {
@@ -359,12 +360,22 @@ void post_send_kind(worker &w, bool is_sync)
 
 void post_send(worker &w)
 {
-    post_send_kind(w, false);
+    post_send_kind(w, false, false);
 }
 
 void post_sync_send(worker &w)
 {
-    post_send_kind(w, true);
+    post_send_kind(w, true, false);
+}
+
+void post_am(worker &w)
+{
+    post_send_kind(w, false, true);
+}
+
+void post_take_kept(worker &w)
+{
+    (void)am_take_kept(w);
 }
 
 /* What a receive or probe selects by. */
@@ -574,6 +585,7 @@ struct row {
 const row rows[] = {
     {40, post_send},    {8, post_sync_send}, {34, post_receive}, {4, post_probe}, {6, post_take},
     {4, post_cancel},   {5, post_flush},     {2, post_close},    {2, post_endpoint},
+    {15, post_am},      {3, post_take_kept},
 };
 
 } // namespace
@@ -631,7 +643,7 @@ void close_endpoint(endpoint &e, bool force)
 unsigned take_unexpected(worker &w)
 {
     const auto held = std::exchange(w.held, {});
-    unsigned count  = (unsigned)held.size();
+    unsigned count  = (unsigned)held.size() + am_take_kept(w);
 
     for (const auto &[handle, number] : held) {
         const message &m = the_world->messages[number];

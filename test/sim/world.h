@@ -61,7 +61,7 @@ struct message {
     uint64_t matched_sn = 0; /* of the receive's posting */
 };
 
-enum class kind { SEND, RECEIVE, FLUSH, CLOSE };
+enum class kind { SEND, RECEIVE, FLUSH, CLOSE, AM_RECEIVE };
 
 /* How the data lies. */
 enum class layout { CONTIG, IOV, GENERIC };
@@ -118,6 +118,7 @@ struct worker {
     std::deque<std::unique_ptr<buffer>> buffers;
     std::vector<op *> polled;   /* requests without a callback */
     std::vector<std::pair<ucp_tag_message_h, size_t>> held; /* messages to be received */
+    std::vector<std::pair<void *, size_t>> kept;            /* data of active messages */
     uint64_t starved_until = 0;
     bool lacked_memory     = false;
     bool is_leaving        = false; /* posts nothing more */
@@ -175,6 +176,13 @@ unsigned take_unexpected(worker &w);
 /* Ends the receives that are still posted. */
 void cancel_receives(worker &w);
 void close_endpoint(endpoint &e, bool force);
+
+/* ---- active messages (am.cc) ---- */
+
+void am_listen(worker &w);
+ucs_status_ptr_t am_send(op &o, const void *data, size_t count, ucp_request_param_t *param);
+/* Receives or gives back what handlers kept; how many. */
+unsigned am_take_kept(worker &w);
 
 /* ---- what must hold (check.cc) ---- */
 

@@ -1,0 +1,138 @@
+/* Halyard: simulator: active messages.
+ *
+ * The header names the message. Handlers look at data at once, keep it, receive announced data at
+ * once or later, or want nothing of it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace sim {
+
+namespace {
+
+constexpr unsigned AM_ID = 7;
+
+void check_data(const worker &w, uint64_t number, const void *data)
+{
+    if (!is_filled(static_cast<const uint8_t *>(data), the_world->messages[number].length,
+                   number)) {
+        sim_fail("worker %u: the bytes of active message %llu are wrong", w.number,
+                 (unsigned long long)number);
+    }
+}
+
+/* Moves announced data, or copies what was kept. */
+void receive_data(worker &w, uint64_t number, void *data)
+{
+    op &o = op_new(w, kind::AM_RECEIVE);
+    ucp_request_param_t param;
+
+    o.message          = number;
+    o.length           = the_world->messages[number].length;
+    o.buf              = buffer_new(w, o.length);
+    param.op_attr_mask = sim_chance(0.3) ? UCP_OP_ATTR_FLAG_NO_IMM_CMPL : 0;
+    const ucs_status_ptr_t ptr =
+        ucp_am_recv_data_nbx(w.handle, data, o.buf->data, o.length, &param);
+    if (UCS_PTR_IS_ERR(ptr)) {
+        ucp_am_data_release(w.handle, data); /* still ours */
+    }
+    op_posted(o, ptr);
+}
+
+ucs_status_t on_message(void *arg, const void *header, size_t header_length, void *data,
+                        size_t length, const ucp_am_recv_param_t *param)
+{
+    auto &w         = *static_cast<worker *>(arg);
+    uint64_t number = UINT64_MAX;
+
+    if (w.state != life::ALIVE) {
+        return UCS_OK;
+    }
+    memcpy(&number, header, std::min(header_length, sizeof(number)));
+    if ((header_length != sizeof(number)) || (number >= the_world->messages.size()) ||
+        (the_world->messages[number].to != w.number) ||
+        (the_world->messages[number].length != length)) {
+        sim_fail("worker %u gets an active message that nobody sent", w.number);
+        return UCS_OK;
+    }
+    message &m = the_world->messages[number];
+    sim_event("active message", w.number, number, length);
+    if (m.is_matched || m.was_refused) {
+        sim_fail("active message %llu comes %s", (unsigned long long)number,
+                 m.is_matched ? "twice" : "though its send was refused");
+    }
+    m.is_matched = true;
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
+        if (sim_chance(0.4)) {
+            receive_data(w, number, data);
+            return UCS_OK;
+        }
+        if (sim_chance(0.3)) {
+            return UCS_OK; /* not wanted */
+        }
+        w.kept.push_back({data, number});
+        return UCS_INPROGRESS;
+    }
+    check_data(w, number, data);
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) && sim_chance(0.5)) {
+        w.kept.push_back({data, number});
+        return UCS_INPROGRESS;
+    }
+    return UCS_OK;
+}
+
+} // namespace
+
+void am_listen(worker &w)
+{
+    ucp_am_handler_param_t param;
+
+    memset(&param, 0xee, sizeof(param));
+    param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                       UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    param.id    = AM_ID;
+    param.flags = sim_chance(0.5) ? UCP_AM_FLAG_PERSISTENT_DATA : 0;
+    if (sim_chance(0.3)) {
+        param.flags |= UCP_AM_FLAG_WHOLE_MSG;
+    }
+    param.cb  = on_message;
+    param.arg = &w;
+    if (ucp_worker_set_am_recv_handler(w.handle, &param) != UCS_OK) {
+        w.lacked_memory = true;
+    }
+}
+
+ucs_status_ptr_t am_send(op &o, const void *data, size_t count, ucp_request_param_t *param)
+{
+    const uint64_t number = o.message;
+
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param->flags = UCP_AM_SEND_FLAG_COPY_HEADER;
+    if (sim_chance(0.2)) {
+        param->flags |= UCP_AM_SEND_FLAG_RNDV;
+    } else if (sim_chance(0.2)) {
+        param->flags |= UCP_AM_SEND_FLAG_REPLY;
+    }
+    return ucp_am_send_nbx(o.ep->handle, AM_ID, &number, sizeof(number), data, count, param);
+}
+
+unsigned am_take_kept(worker &w)
+{
+    const auto kept = std::exchange(w.kept, {});
+
+    for (const auto &[data, number] : kept) {
+        if (sim_chance(0.5)) {
+            receive_data(w, number, data);
+        } else {
+            ucp_am_data_release(w.handle, data);
+        }
+    }
+    return (unsigned)kept.size();
+}
+
+} // namespace sim
