@@ -312,7 +312,8 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     /* Some of what it sent may lie undelivered here, all of a message perhaps: then the end of
      * its own connection, which comes behind it, ends the receives. */
     ucp_peer_end_recvs(peer, status,
-                       !peer->hello_received || peer->is_gone ||
+                       (status != UCS_ERR_CONNECTION_RESET) || !peer->hello_received ||
+                           peer->is_gone ||
                            (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL));
     ucp_worker_drop_peer(peer->worker, peer->uid, 0); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
