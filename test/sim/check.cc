@@ -178,7 +178,9 @@ void op_end(op &o, ucs_status_t status)
         flush_end(o);
         break;
     case kind::CLOSE:
-        if (status != UCS_OK) {
+        if ((status == UCS_ERR_NO_MEMORY) && o.owner->lacked_memory) {
+            o.ep->is_closing = false; /* to be tried again */
+        } else if (status != UCS_OK) {
             sim_fail("close %llu ends with %s", (unsigned long long)o.sn,
                      ucs_status_string(status));
         }

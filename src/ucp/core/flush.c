@@ -196,6 +196,9 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
         ucp_stream_purge(ep, UCS_ERR_CANCELED);
     }
     ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE);
+    if (UCS_PTR_IS_ERR(ptr)) {
+        ep->is_closing = 0; /* no memory: the user may try again */
+    }
     ucp_worker_unlock(worker);
     return ptr;
 }
