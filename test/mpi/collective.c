@@ -56,7 +56,7 @@ static void check_sums(const int *data, int count, int ranks, int first, const c
 /* Nobody leaves a barrier before all have entered: each rank tells the others that it entered. */
 static void barrier(void)
 {
-    int i, dest, flag, token = 0;
+    int i, dest, flag, token = 0, received;
     MPI_Request *requests = malloc(check_size * sizeof(*requests));
     MPI_Status status;
 
@@ -66,7 +66,7 @@ static void barrier(void)
         }
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
         for (dest = 0; dest < check_size; ++dest) {
-            MPI_OK(MPI_Recv(&token, 1, MPI_INT, dest, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Recv(&received, 1, MPI_INT, dest, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         }
         MPI_OK(MPI_Waitall(check_size, requests, MPI_STATUSES_IGNORE));
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
