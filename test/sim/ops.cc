@@ -623,6 +623,7 @@ void close_endpoint(endpoint &e, bool force)
         }
         force = false;
     }
+    the_world->current = e.owner;
     op &o        = op_new(*e.owner, kind::CLOSE);
     o.ep         = &e;
     e.is_closing = true;
