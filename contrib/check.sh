@@ -10,7 +10,7 @@
 #   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
 #   --tsan    ThreadSanitizer
 #   --mpi     gcc build installed; over it MPI and OpenSHMEM programs with Open MPI and MPICH,
-#             UCX's examples, a short selection of Debian packages
+#             and a short selection of Debian packages
 #   --fuzz    clang, the fuzz targets with libFuzzer and AddressSanitizer, HALYARD_FUZZ_SECONDS each
 #             (default 60; 10 in --all)
 #   --dist    release archive, built and installed from itself; a program built against it
@@ -235,8 +235,6 @@ stage_mpi()
     install_gcc || return
     say "mpi: testing"
     limited_log mpi "$root/test/mpi/run.sh" --lib "$PWD/install/lib" --build "$build_root/mpi"
-    limited_log examples "$root/test/apps/examples.sh" --lib "$PWD/install/lib" \
-        --include "$PWD/install/include" --build "$build_root/examples"
     limited_log apps "$root/contrib/check-apps.sh" --lib "$PWD/install/lib" \
         --build "$build_root/apps" --short --no-packages
 }

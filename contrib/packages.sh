@@ -17,7 +17,7 @@ packages_of() # purpose
         test)     echo libgtest-dev gdb procps python3 ;;
         clang)    echo clang libgtest-dev ;;
         fuzz)     echo clang libclang-rt-14-dev ;;
-        mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev ;;
+        mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
         style)    echo perl-base ;;

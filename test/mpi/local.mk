@@ -24,7 +24,6 @@ EXTRA_DIST += \
 	test/shmem/together.c
 
 EXTRA_DIST += \
-	test/apps/examples.sh \
 	test/apps/fft.py \
 	test/apps/fftw.c \
 	test/apps/melt.lammps
