@@ -14,7 +14,7 @@ packages_of() # purpose
         build)    echo autoconf automake libtool m4 make gcc g++ libc6-dev pkg-config \
                        libhwloc-dev libnuma-dev libfabric-dev ;;
         plot)     echo gnuplot-nox ;;
-        test)     echo libgtest-dev gdb procps python3 ;;
+        test)     echo libgtest-dev gdb procps python3 libucx-dev ;;
         clang)    echo clang libgtest-dev ;;
         fuzz)     echo clang libclang-rt-14-dev ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
