@@ -13,6 +13,7 @@ libucp_sources = \
 	src/ucp/core/context.c \
 	src/ucp/core/ep.c \
 	src/ucp/core/flush.c \
+	src/ucp/core/idle.c \
 	src/ucp/core/listener.c \
 	src/ucp/core/mem.c \
 	src/ucp/core/peer.c \

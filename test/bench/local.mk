@@ -4,7 +4,12 @@
 EXTRA_DIST += \
 	test/bench/mpi_pingpong.c \
 	test/bench/mpi_ratio.sh \
+	test/bench/ring_ratio.sh \
 	test/bench/test_perftest.sh \
 	test/bench/ucx_ratio.sh
+
+check_PROGRAMS += test/bench/crowd
+test_bench_crowd_SOURCES = test/bench/crowd.c
+test_bench_crowd_LDADD   = libucp.la libucs.la
 
 TESTS += test/bench/test_perftest.sh

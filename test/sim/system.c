@@ -237,6 +237,12 @@ static uint64_t sim_clock_ns(void)
     return sim_time_ns;
 }
 
+/* Simulated processes have a processor each. */
+static uint64_t sim_lost_turns(void)
+{
+    return 0;
+}
+
 static int sim_sched_yield(void)
 {
     sim_time_ns += SIM_LOOK_NS;
@@ -264,6 +270,7 @@ void sim_system_install(void)
     ops.wall_clock_ns = sim_clock_ns;
     ops.random64      = sim_random;
     ops.sched_yield   = sim_sched_yield;
+    ops.lost_turns    = sim_lost_turns;
     ops.sleep_ns      = sim_advance;
     ops.malloc        = sim_malloc;
     ops.calloc        = sim_calloc;

@@ -14,6 +14,8 @@
 static const char *const ucp_rndv_scheme_names[] = {"auto", "get_zcopy", "put_zcopy",
                                                     "both", "am",        NULL};
 
+static const char *const ucp_idle_names[] = {"auto", "poll", "yield", "sleep", NULL};
+
 #define UCP_ROW(_name, _type, _field, _dflt, _help, ...) \
     UCS_CONFIG_ROW(_name, _type, ucp_options_t, _field, _dflt, _help, ##__VA_ARGS__)
 
@@ -32,6 +34,12 @@ const ucs_config_row_t ucp_options_rows[] = {
             .arg = ucp_rndv_scheme_names),
     UCP_ROW("PROTO_INFO", bool, proto_info, "n",
             "Print which protocol serves which sizes, and why the others do not, on first use."),
+    UCP_ROW("IDLE", enum, idle, "auto",
+            "What progress does when it finds nothing again and again: it returns at once (poll), "
+            "gives the processor away (yield), or, when that was in vain, sleeps until something "
+            "comes, for 1 ms at most (sleep). auto: poll, but sleep while others of more processes "
+            "than processors want to run.",
+            .arg = ucp_idle_names),
     UCP_ROW("TM_BUCKETS", uint, tm_buckets, "1024",
             "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,
             .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),

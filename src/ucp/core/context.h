@@ -27,7 +27,15 @@ typedef struct {
     unsigned                tm_buckets;
     uint64_t                connect_timeout_ns;
     int                     reuse_addr;
+    unsigned                idle;             /* ucp_idle_mode_t */
 } ucp_options_t;
+
+typedef enum {
+    UCP_IDLE_AUTO,
+    UCP_IDLE_POLL,
+    UCP_IDLE_YIELD,
+    UCP_IDLE_SLEEP
+} ucp_idle_mode_t;
 
 typedef enum {
     UCP_RNDV_SCHEME_AUTO,

@@ -130,6 +130,36 @@ static ucs_status_t ucp_wakeup_arm_ifaces(ucp_worker_t *worker)
     return UCS_OK;
 }
 
+ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
+{
+    struct pollfd fds[UCP_TL_MAX];
+    nfds_t count = 0;
+    uct_iface_t *iface;
+    unsigned i;
+
+    if (ucp_wakeup_has_work(worker) || (ucp_wakeup_arm_ifaces(worker) != UCS_OK)) {
+        return UCS_ERR_BUSY;
+    }
+    if (worker->epoll_fd >= 0) {
+        fds[count++].fd = worker->epoll_fd;
+    } else if (worker->sockets == NULL) {
+        for (i = 0; i < worker->context->num_tls; ++i) {
+            iface = worker->tls[i].iface;
+            if ((iface != NULL) && (iface->tl->iface.event_fd != NULL)) {
+                fds[count++].fd = iface->tl->iface.event_fd(iface);
+            }
+        }
+    }
+    for (i = 0; i < count; ++i) {
+        fds[i].events = POLLIN;
+    }
+    if (count == 0) {
+        return UCS_ERR_BUSY;
+    }
+    (void)ucs_sys_poll(fds, count, timeout_ms);
+    return UCS_OK;
+}
+
 /* ---- public ---- */
 
 static ucs_status_t ucp_wakeup_check(ucp_worker_t *worker)

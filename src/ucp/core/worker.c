@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/ep.h>
 #include <ucp/core/flush.h>
+#include <ucp/core/idle.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/ops/am.h>
@@ -272,6 +273,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     }
 
     worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
+    ucp_idle_init(worker);
     ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0));
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
@@ -434,24 +436,39 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
 
 static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
 {
-    unsigned count = 0;
+    ucp_idle_action_t action = UCP_IDLE_NOTHING;
+    unsigned count           = 0;
 
     ucp_worker_lock(worker);
     if (!(ucp_worker_gate(worker) & (UCP_GATE_PROGRESSING | UCP_GATE_NO_IFACE))) {
         count = ucp_worker_progress_all(worker);
+        if (ucp_idle_is_turn(worker, count)) {
+            action = ucp_idle_choose(worker);
+        }
     } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
         ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
         count = ucp_worker_run_deferred(worker, 1);
         ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
     }
     ucp_worker_unlock(worker);
+    if (action != UCP_IDLE_NOTHING) {
+        ucs_sys_sched_yield(); /* who sleeps leaves the worker to no other thread */
+    }
     return count;
 }
 
 unsigned ucp_worker_progress(ucp_worker_h worker)
 {
-    return ucs_likely(ucp_worker_gate(worker) == 0) ? ucp_worker_progress_all(worker)
-                                                    : ucp_worker_progress_gated(worker);
+    unsigned count;
+
+    if (ucs_unlikely(ucp_worker_gate(worker) != 0)) {
+        return ucp_worker_progress_gated(worker);
+    }
+    count = ucp_worker_progress_all(worker);
+    if (ucs_unlikely(ucp_idle_is_turn(worker, count))) {
+        ucp_idle_turn(worker);
+    }
+    return count;
 }
 
 /* ---- address and query ---- */

@@ -54,12 +54,22 @@ enum {
 
 typedef struct ucp_sockets ucp_sockets_t;
 
+/* Progress in vain; see idle.h. */
+typedef struct {
+    unsigned calls;   /* in vain since the last that was not */
+    unsigned mask;    /* every mask + 1 of them are a turn: it is looked at what to do */
+    unsigned yields;  /* since the processor was shared the last time */
+    uint64_t last_ns; /* the last turn */
+    uint64_t lost;    /* ucs_sys_lost_turns when it was looked at last */
+} ucp_idle_t;
+
 typedef struct ucp_worker {
     /* hot: progress and small messages */
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work or failed_eps may have entries */
+    ucp_idle_t         idle;
     ucp_active_t       active[UCP_TL_MAX + 1]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
     ucs_mpool_t        requests;

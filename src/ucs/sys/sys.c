@@ -87,6 +87,13 @@ static uint64_t ucs_sys_real_random64(void)
     return ucs_sys_hash(&weak, sizeof(weak), 0);
 }
 
+static uint64_t ucs_sys_real_lost_turns(void)
+{
+    struct rusage usage;
+
+    return (getrusage(RUSAGE_THREAD, &usage) == 0) ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
 static void ucs_sys_real_sleep_ns(uint64_t duration_ns)
 {
     struct timespec left = {
@@ -204,6 +211,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .boot_id           = ucs_sys_real_boot_id,
     .gethostname       = gethostname,
     .sched_yield       = sched_yield,
+    .lost_turns        = ucs_sys_real_lost_turns,
     .sleep_ns          = ucs_sys_real_sleep_ns,
     .malloc            = malloc,
     .calloc            = calloc,
@@ -355,6 +363,19 @@ size_t ucs_sys_page_size(void)
     }
 
     return value;
+}
+
+void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus)
+{
+    cpu_set_t set;
+    unsigned i;
+
+    memset(cpus, 0, sizeof(*cpus));
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        for (i = 0; i < ucs_min(64u * UCS_SYS_CPU_WORDS, (unsigned)CPU_SETSIZE); ++i) {
+            cpus->words[i / 64] |= (uint64_t)(CPU_ISSET(i, &set) != 0) << (i % 64);
+        }
+    }
 }
 
 unsigned ucs_sys_num_cpus(void)

@@ -53,6 +53,7 @@ typedef struct {
     void     (*boot_id)(ucs_sys_id128_t *id_p);
     int      (*gethostname)(char *name, size_t max);
     int      (*sched_yield)(void);
+    uint64_t (*lost_turns)(void);
     void     (*sleep_ns)(uint64_t duration_ns);
 
     /* private memory */
@@ -147,8 +148,18 @@ size_t ucs_sys_page_size(void);
  * some 50 us, cached after the first call. */
 size_t ucs_sys_memory_limit(void);
 
-/* CPUs that the scheduler lets this process use now, at least 1. */
+/* CPUs that the scheduler lets this thread use now, at least 1. */
 unsigned ucs_sys_num_cpus(void);
+
+#define UCS_SYS_CPU_WORDS 16
+
+/* A set of CPUs: bit i % 64 of word i / 64; those above 1023 are not told apart from none. */
+typedef struct {
+    uint64_t words[UCS_SYS_CPU_WORDS];
+} ucs_sys_cpus_t;
+
+/* The same as a set; empty where the system does not tell. */
+void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus);
 
 /* Read a small file (as in /proc or /sys) into buf, at most max - 1 bytes, terminated. Returns
  * UCS_ERR_NO_ELEM where it cannot be opened, UCS_ERR_IO_ERROR where reading fails,
@@ -194,6 +205,13 @@ UCS_INLINE uid_t ucs_sys_geteuid(void)
 UCS_INLINE void ucs_sys_sched_yield(void)
 {
     ucs_sys->sched_yield();
+}
+
+/* How often the calling thread has lost its processor to another one although it could have gone on;
+ * a sched_yield that let another one run counts. 0 where the system does not tell. */
+UCS_INLINE uint64_t ucs_sys_lost_turns(void)
+{
+    return ucs_sys->lost_turns();
 }
 
 /* Blocks for at least that time, signals notwithstanding. */

@@ -339,6 +339,13 @@ static void uct_hook_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN
     inner->tl->iface.drop_peer(inner, uid, discard);
 }
 
+static unsigned uct_hook_num_rivals(uct_iface_t *iface)
+{
+    uct_iface_t *inner = uct_hook_iface(iface)->inner;
+
+    return inner->tl->iface.num_rivals(inner);
+}
+
 static void uct_hook_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
 {
     uct_iface_t *inner = uct_hook_iface(iface)->inner;
@@ -437,6 +444,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, iface, sync_alloc, uct_hook_sync_alloc);
     UCT_HOOK_WRAP(tl, iface, sync_free, uct_hook_sync_free);
     UCT_HOOK_WRAP(tl, iface, drop_peer, uct_hook_drop_peer);
+    UCT_HOOK_WRAP(tl, iface, num_rivals, uct_hook_num_rivals);
     UCT_HOOK_WRAP(tl, iface, memory_used, uct_hook_memory_used);
 
     tl->super.ep.init    = uct_hook_ep_init;

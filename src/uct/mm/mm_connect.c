@@ -42,6 +42,7 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     hello.head.version = UCT_MM_VERSION;
     hello.head.type    = UCT_MM_MESSAGE_HELLO;
     hello.message_max  = md->message_max;
+    ucs_sys_get_cpus(&hello.cpus);
     memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
     if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
@@ -229,6 +230,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
         return;
     }
     --iface->num_connecting;
+    ep->is_rival = uct_mm_is_rival(&welcome.cpus);
     uct_ep_set_live(&ep->super);
 }
 

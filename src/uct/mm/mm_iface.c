@@ -329,6 +329,35 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
     *limits_p = limits;
 }
 
+static int uct_mm_iface_has_sender(const uct_mm_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
+{
+    unsigned i;
+
+    for (i = 0; i < iface->num_rings; ++i) {
+        if (memcmp(iface->rings[i]->uid, uid, UCT_UID_LEN) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static unsigned uct_mm_iface_num_rivals(uct_iface_t *tl_iface)
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    unsigned count              = 0;
+    uct_ep_t *ep;
+    unsigned i;
+
+    for (i = 0; i < iface->num_rings; ++i) {
+        count += iface->rings[i]->is_rival;
+    }
+    ucs_list_for_each(ep, &tl_iface->eps, list) {
+        count += (ep->state == UCT_EP_LIVE) && uct_mm_ep(ep)->is_rival &&
+                 !uct_mm_iface_has_sender(iface, ep->peer_uid);
+    }
+    return count;
+}
+
 static void uct_mm_iface_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t *private_p)
 {
     const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
@@ -430,6 +459,7 @@ const uct_tl_t uct_mm_tl = {
         .sync_alloc   = uct_mm_iface_sync_alloc,
         .sync_free    = uct_mm_iface_sync_free,
         .drop_peer    = uct_mm_iface_drop_peer,
+        .num_rivals   = uct_mm_iface_num_rivals,
         .memory_used  = uct_mm_iface_memory_used,
         .dump         = uct_mm_iface_dump
     },

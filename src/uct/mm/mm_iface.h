@@ -116,6 +116,7 @@ typedef struct {
     unsigned        index;  /* of the ring in its block */
     uct_mm_block_t *block;  /* NULL: it has said nothing yet */
     uint64_t        received_before; /* messages at the last look */
+    int             is_rival;        /* it may run where we run */
     uint8_t         uid[UCT_UID_LEN];
 } uct_mm_peer_t;
 
@@ -165,6 +166,7 @@ typedef struct {
     ucs_atomic_u32_t *wake;       /* of the peer */
     uint32_t          wanted;     /* lines that the last refused message would have taken */
     uct_mm_source_t   source;
+    int               is_rival;   /* the peer may run where we run */
     uct_mm_main_t    *main;       /* of the peer */
     uct_mm_segment_t *segments[2]; /* the peer's first one, and that of the ring if it is another */
     ucs_list_link_t   retry;      /* in iface->retries */

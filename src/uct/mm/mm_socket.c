@@ -156,6 +156,19 @@ int uct_mm_socket_is_ended(int fd)
     return (length == 0) || ((length < 0) && (errno != EAGAIN) && (errno != EINTR));
 }
 
+int uct_mm_is_rival(const ucs_sys_cpus_t *cpus)
+{
+    uint64_t common = 0;
+    ucs_sys_cpus_t own;
+    unsigned i;
+
+    ucs_sys_get_cpus(&own);
+    for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
+        common |= own.words[i] & cpus->words[i];
+    }
+    return common != 0;
+}
+
 ucs_status_t uct_mm_socket_status(int error)
 {
     switch (error) {

@@ -17,6 +17,8 @@
 
 #include "mm_iface.h"
 
+#include <ucs/sys/sys.h>
+
 #include <sys/types.h>
 #include <sys/un.h>
 
@@ -44,6 +46,7 @@ typedef struct {
     uint8_t          uid[UCT_UID_LEN];      /* of the sender */
     uint8_t          expected[UCT_UID_LEN]; /* of whom it wants to reach */
     uint64_t         message_max;           /* bytes of the longest message it will send */
+    ucs_sys_cpus_t   cpus;                  /* that the sender may run on */
 } uct_mm_hello_t;
 
 typedef struct {
@@ -60,6 +63,7 @@ typedef struct {
     uint32_t              quantum;
     uint64_t              offset;       /* of the ring in its segment, bytes */
     uct_mm_wire_segment_t segments[2];
+    ucs_sys_cpus_t        cpus;         /* that the receiver may run on */
 } uct_mm_welcome_t;
 
 typedef struct {
@@ -74,8 +78,8 @@ typedef struct {
     int32_t          reserved;
 } uct_mm_segment_answer_t;
 
-static_assert(sizeof(uct_mm_hello_t) == 48, "layout shared by processes");
-static_assert(sizeof(uct_mm_welcome_t) == 64, "layout shared by processes");
+static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
+static_assert(sizeof(uct_mm_welcome_t) == 192, "layout shared by processes");
 
 /* Address of the listening socket of that name; returns its length. */
 socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address);
@@ -105,6 +109,9 @@ int uct_mm_socket_drain(int fd);
 
 /* Whether the end of file has been reached; takes nothing. */
 int uct_mm_socket_is_ended(int fd);
+
+/* Whether the other side (its CPUs: from a peer) may run where this one may. */
+int uct_mm_is_rival(const ucs_sys_cpus_t *cpus);
 
 /* What an error of a system call means for an endpoint. */
 ucs_status_t uct_mm_socket_status(int error);

@@ -1,0 +1,127 @@
+/* Halyard: idle: giving the processor away; see idle.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/core/idle.h>
+#include <ucp/core/wakeup.h>
+#include <ucs/sys/sys.h>
+#include <sys/single_threaded.h>
+
+/* Turns of yielding before the first sleep; the later ones alternate, to see who else runs. */
+#define UCP_IDLE_YIELDS 2
+
+#define UCP_IDLE_SLEEP_MS 1
+
+/* Less than the shortest time for which a scheduler gives a processor to another thread that keeps
+ * it, more than the calls of a turn take. */
+#define UCP_IDLE_LOST_NS 500000
+
+/* Calls of a shared turn take longer: the application is busy between them. */
+#define UCP_IDLE_BUSY_NS (UCP_IDLE_SHARED_CALLS * 2000)
+
+/* Yields that let nobody run before the processor counts as ours again. */
+#define UCP_IDLE_ALONE_YIELDS 32
+
+static ucp_idle_mode_t ucp_idle_mode(const ucp_worker_t *worker)
+{
+    return (ucp_idle_mode_t)worker->context->options.idle;
+}
+
+void ucp_idle_init(ucp_worker_t *worker)
+{
+    ucp_idle_t *idle = &worker->idle;
+
+    idle->mask = (ucp_idle_mode(worker) >= UCP_IDLE_YIELD) ? UCP_IDLE_SHARED_CALLS - 1 :
+                 UCP_IDLE_ALONE_CALLS - 1;
+    idle->last_ns = ucs_sys_clock_ns();
+    idle->lost    = ucs_sys_lost_turns();
+}
+
+/* Whether others have had our processor since the last time that this was asked. */
+static int ucp_idle_was_shared(ucp_idle_t *idle)
+{
+    const uint64_t lost   = ucs_sys_lost_turns();
+    const uint64_t before = idle->lost;
+
+    idle->lost = lost;
+    return lost != before;
+}
+
+/* Whether this process and the peers that run on its processors are more than those. */
+static int ucp_idle_is_crowded(const ucp_worker_t *worker)
+{
+    unsigned count = 1;
+    uct_iface_t *iface;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        if ((iface != NULL) && (iface->tl->iface.num_rivals != NULL)) {
+            count += iface->tl->iface.num_rivals(iface);
+        }
+    }
+    return count > ucs_sys_num_cpus();
+}
+
+static int ucp_idle_may_sleep(const ucp_worker_t *worker)
+{
+    return (ucp_idle_mode(worker) != UCP_IDLE_YIELD) &&
+           ((worker->thread_mode == UCS_THREAD_MODE_SINGLE) || __libc_single_threaded);
+}
+
+static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
+{
+    ucp_idle_t *idle = &worker->idle;
+
+    if ((passed_ns < UCP_IDLE_LOST_NS) || !ucp_idle_was_shared(idle) ||
+        (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
+        return;
+    }
+    idle->mask   = UCP_IDLE_SHARED_CALLS - 1;
+    idle->calls  = 0;
+    idle->yields = 0;
+}
+
+ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
+{
+    ucp_idle_t *idle         = &worker->idle;
+    const uint64_t now       = ucs_sys_clock_ns();
+    const uint64_t passed_ns = now - idle->last_ns;
+    const unsigned turn      = idle->calls / UCP_IDLE_SHARED_CALLS;
+
+    idle->last_ns = now;
+    if (idle->mask == UCP_IDLE_ALONE_CALLS - 1) {
+        ucp_idle_alone_turn(worker, passed_ns);
+        return UCP_IDLE_NOTHING;
+    }
+    if (passed_ns > UCP_IDLE_BUSY_NS) {
+        return UCP_IDLE_NOTHING;
+    }
+    if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) && ucp_idle_may_sleep(worker)) {
+        return UCP_IDLE_DOZE;
+    }
+    if (((++idle->yields % UCP_IDLE_ALONE_YIELDS) == 0) && !ucp_idle_was_shared(idle) &&
+        (ucp_idle_mode(worker) == UCP_IDLE_AUTO)) {
+        idle->mask = UCP_IDLE_ALONE_CALLS - 1;
+        return UCP_IDLE_NOTHING;
+    }
+    return UCP_IDLE_GIVE_AWAY;
+}
+
+void ucp_idle_turn(ucp_worker_t *worker)
+{
+    const ucp_idle_action_t action = ucp_idle_choose(worker);
+
+    if (action == UCP_IDLE_NOTHING) {
+        return;
+    }
+    if ((action == UCP_IDLE_GIVE_AWAY) ||
+        (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) != UCS_OK)) {
+        ucs_sys_sched_yield();
+    }
+    worker->idle.last_ns = ucs_sys_clock_ns();
+}

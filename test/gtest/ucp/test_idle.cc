@@ -1,0 +1,325 @@
+/* Halyard: tests of progress in vain: who gives the processor away, who sleeps, and that nothing is
+ * slept through. The system is a table of the test's: its time passes as told, and calls count.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+
+#include <seed.h>
+
+#include <atomic>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+
+extern "C" {
+#include <ucs/sys/sys.h>
+}
+
+using namespace ucp_test;
+
+namespace {
+
+std::atomic<uint64_t> g_now_ns, g_lost;
+std::atomic<unsigned> g_yields, g_sleeps, g_slept_through;
+uint64_t g_call_ns;  /* that a look at the clock takes */
+bool g_others_run;   /* a yield lets somebody else run */
+std::atomic<bool> g_is_patient; /* who sleeps is woken or fails the test */
+
+constexpr unsigned MANY    = 20000;
+constexpr int PATIENCE_MS  = 20000;
+constexpr uint64_t SLICE_NS = 3000000;
+
+int sleep_until_woken(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    const bool is_patient = g_is_patient && (timeout_ms > 0);
+
+    g_sleeps     += (timeout_ms > 0);
+    const int ret = ucs_sys_real.poll(fds, count, is_patient ? PATIENCE_MS : timeout_ms);
+    g_slept_through += is_patient && (ret == 0);
+    return ret;
+}
+
+class idle : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        sched_getaffinity(0, sizeof(m_cpus), &m_cpus);
+        g_now_ns  = ucs_sys_real.clock_ns();
+        g_call_ns = 100;
+        g_lost    = 0;
+        g_yields = g_sleeps = g_slept_through = 0;
+        g_others_run   = true;
+        g_is_patient   = false;
+        m_ops          = ucs_sys_real;
+        m_ops.clock_ns = []() -> uint64_t { return g_now_ns += g_call_ns; };
+        m_ops.lost_turns  = []() -> uint64_t { return g_lost; };
+        m_ops.sched_yield = []() {
+            ++g_yields;
+            g_lost += g_others_run;
+            return 0;
+        };
+        m_ops.poll = [](struct pollfd *, nfds_t, int timeout_ms) {
+            g_sleeps += (timeout_ms != 0);
+            g_now_ns += 1000000;
+            return 0;
+        };
+        ucs_sys_set(&m_ops);
+    }
+
+    void TearDown() override
+    {
+        ucs_sys_set(nullptr);
+        sched_setaffinity(0, sizeof(m_cpus), &m_cpus);
+    }
+
+    /* More processes than processors: the receiver and its peer have one. */
+    static void use_one_cpu()
+    {
+        cpu_set_t cpus;
+
+        CPU_ZERO(&cpus);
+        CPU_SET(sched_getcpu(), &cpus);
+        ASSERT_EQ(0, sched_setaffinity(0, sizeof(cpus), &cpus));
+    }
+
+    static variant with(const std::string &mode, ucs_thread_mode_t threads)
+    {
+        return {"idle", {{"UCX_IDLE", mode}, {"UCX_TLS", "mm"}}, false, threads};
+    }
+
+    /* The other one has connected. Nothing of the way there counts. */
+    static void meet(pair &pair)
+    {
+        uint64_t out = 5, in = 0;
+        void *sent = pair.send(&out, sizeof(out), 1);
+
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&in, sizeof(in), 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        pair.settle();
+        g_yields = g_sleeps = 0;
+    }
+
+    static void progress_in_vain(pair &pair, unsigned count)
+    {
+        for (unsigned i = 0; i < count; ++i) {
+            pair.receiver().progress();
+        }
+    }
+
+    /* Another process gets the processor while we poll. */
+    static void be_interrupted(pair &pair)
+    {
+        progress_in_vain(pair, 2048);
+        g_lost   += 1;
+        g_now_ns += SLICE_NS;
+        progress_in_vain(pair, 1024);
+    }
+
+    ucs_sys_ops_t m_ops;
+    cpu_set_t m_cpus;
+};
+
+TEST_F(idle, polls_while_nobody_else_wants_to_run)
+{
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    use_one_cpu();
+    meet(pair);
+    for (int i = 0; i < 20; ++i) {
+        progress_in_vain(pair, 3000);
+        g_now_ns += SLICE_NS; /* the application computes */
+    }
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_EQ(0u, g_sleeps);
+}
+
+TEST_F(idle, polls_while_there_are_processors_for_all)
+{
+    if (CPU_COUNT(&m_cpus) < 2) {
+        GTEST_SKIP() << "needs two processors";
+    }
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    meet(pair);
+    be_interrupted(pair); /* by somebody's daemon */
+    progress_in_vain(pair, MANY);
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_EQ(0u, g_sleeps);
+}
+
+TEST_F(idle, yields_then_sleeps_while_others_run)
+{
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    use_one_cpu();
+    meet(pair);
+    be_interrupted(pair);
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_yields, 100u);
+    EXPECT_GT(g_sleeps, 100u);
+
+    /* after a message it begins anew: by yielding */
+    uint64_t out = 6, in = 0;
+    void *received = pair.receive(&in, sizeof(in), 2);
+    void *sent     = pair.send(&out, sizeof(out), 2);
+    EXPECT_EQ(UCS_OK, pair.wait(received));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    g_yields = g_sleeps = 0;
+    for (unsigned i = 0; (i < 1000) && (g_sleeps == 0); ++i) {
+        pair.receiver().progress();
+    }
+    EXPECT_GE(g_yields, 2u);
+    EXPECT_EQ(1u, g_sleeps);
+
+    /* nobody else runs any more: some last yields show it */
+    g_others_run = false;
+    progress_in_vain(pair, MANY);
+    g_yields = g_sleeps = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_EQ(0u, g_sleeps);
+}
+
+TEST_F(idle, an_application_that_works_between_calls_keeps_its_processor)
+{
+    pair pair(with("sleep", UCS_THREAD_MODE_SINGLE));
+    meet(pair);
+    for (unsigned i = 0; i < MANY; ++i) {
+        g_now_ns += 5000;
+        pair.receiver().progress();
+    }
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_EQ(0u, g_sleeps);
+}
+
+TEST_F(idle, modes)
+{
+    const struct {
+        const char *name;
+        ucs_thread_mode_t threads;
+        bool yields, sleeps;
+    } cases[] = {
+        {"poll", UCS_THREAD_MODE_SINGLE, false, false},
+        {"yield", UCS_THREAD_MODE_SINGLE, true, false},
+        {"sleep", UCS_THREAD_MODE_SINGLE, true, true},
+        {"sleep", UCS_THREAD_MODE_MULTI, true, false},
+    };
+
+    use_one_cpu();
+    for (const auto &each : cases) {
+        SCOPED_TRACE(each.name);
+        pair pair(with(each.name, each.threads));
+        meet(pair);
+        be_interrupted(pair);
+        progress_in_vain(pair, MANY);
+        EXPECT_EQ(each.yields, g_yields > 0);
+        EXPECT_EQ(each.sleeps, g_sleeps > 0);
+    }
+}
+
+/* Sleeps end by what wakes them, or not at all here: whatever is missed takes the whole patience. */
+class idle_wakes : public idle {
+protected:
+    void SetUp() override
+    {
+        idle::SetUp();
+        m_ops.clock_ns    = ucs_sys_real.clock_ns;
+        m_ops.lost_turns  = ucs_sys_real.lost_turns;
+        m_ops.sched_yield = ucs_sys_real.sched_yield;
+        m_ops.poll        = sleep_until_woken;
+    }
+
+    void TearDown() override
+    {
+        EXPECT_EQ(0u, g_slept_through);
+        idle::TearDown();
+    }
+
+    static void wait_asleep(worker &self, void *request)
+    {
+        while (UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request)) {
+            self.progress();
+        }
+        if (UCS_PTR_IS_PTR(request)) {
+            EXPECT_EQ(UCS_OK, ucp_request_check_status(request));
+            ucp_request_free(request);
+        }
+    }
+};
+
+TEST_F(idle_wakes, messages_of_all_sizes_at_random_moments)
+{
+    constexpr int COUNT = 2000;
+    pair pair(with("sleep", UCS_THREAD_MODE_SINGLE));
+    ucp_ep_h back  = pair.ep_back();
+    const auto run = [&](worker &self, ucp_ep_h ep, uint64_t seed, bool begins) {
+        const ucp_request_param_t param = {};
+        seeded_random random(seed);
+        bytes data(300000), buffer(300000);
+
+        for (int i = 0; i < COUNT; ++i) {
+            const size_t length = random.one_in(32) ? random.below(300000) : random.below(200);
+            void *received =
+                ucp_tag_recv_nbx(self.handle(), buffer.data(), buffer.size(), i, ~0ull, &param);
+
+            if (!begins) {
+                wait_asleep(self, received);
+            }
+            for (uint64_t spin = random.below(20000); spin > 0; --spin) {
+                std::atomic_signal_fence(std::memory_order_seq_cst);
+            }
+            wait_asleep(self, ucp_tag_send_nbx(ep, data.data(), length, i, &param));
+            if (begins) {
+                wait_asleep(self, received);
+            }
+        }
+    };
+    g_is_patient = true;
+    std::thread other([&]() { run(pair.receiver(), back, 77, false); });
+    run(pair.sender(), pair.ep(), 78, true);
+    other.join();
+    g_is_patient = false;
+    EXPECT_GT(g_sleeps, 0u);
+}
+
+TEST_F(idle_wakes, a_signal_and_a_new_peer)
+{
+    pair pair(with("sleep", UCS_THREAD_MODE_SINGLE));
+    meet(pair);
+    int fd = -1;
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(pair.receiver().handle(), &fd));
+
+    std::atomic<bool> is_over{false};
+    g_is_patient = true;
+    std::thread sleeper([&]() {
+        while (!is_over) {
+            pair.receiver().progress();
+        }
+    });
+    while (g_sleeps == 0) {
+        usleep(100);
+    }
+    is_over = true;
+    EXPECT_EQ(UCS_OK, ucp_worker_signal(pair.receiver().handle()));
+    sleeper.join();
+    g_is_patient = false;
+
+    /* one that it has never heard of connects while it sleeps */
+    EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(pair.receiver().handle()));
+    uint64_t out = 9, in = 0;
+    void *received = pair.receive(&in, sizeof(in), 3);
+    g_sleeps       = 0;
+    g_is_patient   = true;
+    std::thread waiter([&]() { wait_asleep(pair.receiver(), received); });
+    while (g_sleeps == 0) {
+        usleep(100);
+    }
+    worker stranger(pair.ctx());
+    ucp_ep_h ep                     = stranger.connect(pair.receiver());
+    const ucp_request_param_t param = {};
+    wait_asleep(stranger, ucp_tag_send_nbx(ep, &out, sizeof(out), 3, &param));
+    wait_asleep(stranger, ucp_ep_flush_nbx(ep, &param));
+    waiter.join();
+    g_is_patient = false;
+    EXPECT_EQ(9u, in);
+}
+
+} // namespace
