@@ -56,8 +56,11 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 /* UCS_INPROGRESS: under way, or the peer's queue is full and the endpoint is among the retries. */
 static ucs_status_t uct_mm_ep_try(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
+    const uct_mm_md_t *md = uct_mm_md(iface->super.md);
     struct sockaddr_un address;
-    socklen_t length = uct_mm_socket_address(ep->name, &address);
+    socklen_t length = uct_mm_socket_address(md, ep->place, ep->name, &address);
+    ucs_status_t status;
+    int is_refused;
 
     if (ucs_sys_connect(ep->source.fd, (struct sockaddr *)&address, length) == 0) {
         ucs_list_del(&ep->retry);
@@ -69,8 +72,13 @@ static ucs_status_t uct_mm_ep_try(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
         }
         return UCS_INPROGRESS;
     }
+    status     = uct_mm_socket_status(errno);
+    is_refused = (errno == ECONNREFUSED);
     ucs_diag("failed to connect to a peer on this node: %m");
-    return uct_mm_socket_status(errno);
+    if (is_refused) {
+        uct_mm_socket_unlink(md, ep->place, ep->name); /* its owner was killed */
+    }
+    return status;
 }
 
 ucs_status_t uct_mm_connect_start(uct_ep_t *tl_ep)

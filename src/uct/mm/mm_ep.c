@@ -32,6 +32,7 @@ ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
     for (i = 0; i < sizeof(ep->name); ++i) {
         ep->name |= (uint64_t)bytes[i] << (8 * i);
     }
+    ep->place       = (uint16_t)(bytes[8] | (bytes[9] << 8));
     ep->source.kind = UCT_MM_SOURCE_EP;
     ep->source.fd   = -1;
     ucs_list_head_init(&ep->retry);

@@ -248,8 +248,8 @@ static size_t uct_mm_iface_get_address(uct_iface_t *tl_iface, void *buffer)
     for (i = 0; i < sizeof(iface->name); ++i) {
         bytes[i] = (uint8_t)(iface->name >> (8 * i));
     }
-    bytes[8] = (uint8_t)iface->net;
-    bytes[9] = (uint8_t)(iface->net >> 8);
+    bytes[8] = (uint8_t)iface->place;
+    bytes[9] = (uint8_t)(iface->place >> 8);
     return UCT_MM_ADDRESS_LEN;
 }
 
@@ -258,7 +258,7 @@ static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address,
 {
     const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
     const uint8_t *bytes        = address;
-    uint16_t net;
+    uint16_t place;
 
     if (!same_node) {
         snprintf(reason, UCT_REASON_MAX, "not on this node");
@@ -268,10 +268,12 @@ static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address,
         snprintf(reason, UCT_REASON_MAX, "an address of %zu bytes is not one of mm", length);
         return 0;
     }
-    net = (uint16_t)(bytes[8] | (bytes[9] << 8));
-    if ((net != iface->net) && (net != 0) && (iface->net != 0)) {
-        snprintf(reason, UCT_REASON_MAX,
-                 "in another network namespace, to which abstract sockets do not reach");
+    place = (uint16_t)(bytes[8] | (bytes[9] << 8));
+    if (uct_mm_place_is_dir(place) ? (place != iface->place) :
+        ((place != iface->net) && (place != 0) && (iface->net != 0))) {
+        snprintf(reason, UCT_REASON_MAX, uct_mm_place_is_dir(place) ?
+                 "listens in a directory that is not our UCX_MM_SOCKET_DIR" :
+                 "in another network namespace (UCX_MM_SOCKET_DIR can be a way)");
         return 0;
     }
     return 1;

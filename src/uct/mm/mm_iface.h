@@ -71,6 +71,7 @@ typedef struct {
     unsigned                 max_poll;
     int                      hugetlb; /* ucs_ternary_auto_value_t */
     ucs_config_names_array_t backing;
+    char                    *socket_dir;     /* "": none */
 } uct_mm_config_t;
 
 typedef struct {
@@ -144,7 +145,8 @@ typedef struct {
     int               epoll_fd;
     int               spare_fd; /* given up when descriptors run out, to refuse a peer in words */
     uint64_t          name;     /* of the listening socket */
-    uint16_t          net;      /* tag of the network namespace, which socket names belong to */
+    uint16_t          net;      /* uct_mm_connect_net */
+    uint16_t          place;    /* where the listening socket has its name: a tag */
     uct_mm_source_t   listen;
     uct_mm_main_t    *main;
     uint64_t          sync_free; /* bit set: word is free */
@@ -171,9 +173,17 @@ typedef struct {
     uct_mm_segment_t *segments[2]; /* the peer's first one, and that of the ring if it is another */
     ucs_list_link_t   retry;      /* in iface->retries */
     uint64_t          name;       /* of the peer's listening socket */
+    uint16_t          place;      /* and where that is: a tag */
 } uct_mm_ep_t;
 
-#define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 network namespace tag; little endian */
+#define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 tag of its place; little endian */
+
+/* A listening socket has its name in a place, of which 16 bits tell: in the abstract namespace of a
+ * network namespace (an even tag, 0 if unknown) or in a directory (an odd one). */
+UCS_INLINE int uct_mm_place_is_dir(uint16_t place)
+{
+    return place & 1;
+}
 
 UCS_INLINE uct_mm_md_t *uct_mm_md(uct_md_t *md)
 {

@@ -33,7 +33,7 @@
 typedef struct {
     uint8_t  version;
     uint8_t  backing; /* uct_mm_backing_t */
-    uint16_t net;     /* of the owner, for the socket */
+    uint16_t place;   /* of the socket: a tag */
     uint32_t pid;     /* of the owner, */
     int32_t  handle;  /* and its descriptor; System V: the segment's id */
     uint32_t reserved;
@@ -144,9 +144,9 @@ size_t uct_mm_rkey_pack(uct_mem_t *tl_mem, void *buffer)
 
     pthread_mutex_lock(&md->lock);
     if (!ucs_list_is_empty(&md->ifaces)) {
-        iface       = ucs_list_head(&md->ifaces, uct_mm_iface_t, list);
-        packed.name = iface->name;
-        packed.net  = iface->net;
+        iface        = ucs_list_head(&md->ifaces, uct_mm_iface_t, list);
+        packed.name  = iface->name;
+        packed.place = iface->place;
     }
     pthread_mutex_unlock(&md->lock);
 
@@ -291,7 +291,8 @@ static ucs_status_t uct_mm_rkey_ask(uct_mm_rkey_t *rkey)
     question.head.type    = UCT_MM_MESSAGE_GET_SEGMENT;
     question.device       = rkey->packed.device;
     question.inode        = rkey->packed.inode;
-    length                = uct_mm_socket_address(rkey->packed.name, &address);
+    length                = uct_mm_socket_address(uct_mm_md(rkey->super.md), rkey->packed.place,
+                                                  rkey->packed.name, &address);
     if ((ucs_sys_connect(rkey->fd, (struct sockaddr *)&address, length) != 0) ||
         !uct_mm_socket_is_ours(rkey->fd) ||
         (uct_mm_socket_send(rkey->fd, &question, sizeof(question), NULL, 0) != 0)) {

@@ -24,28 +24,86 @@
 #define UCT_MM_EVENTS     16   /* taken from the kernel at a time */
 #define UCT_MM_ROUNDS_MAX 8    /* batches of one poll */
 
-uint16_t uct_mm_connect_net(void)
+/* 16 bits of what a path leads to; the lowest is clear. 0 if it leads nowhere. */
+static uint16_t uct_mm_tag_of(const char *path, int flags)
 {
+    uint64_t mix = 0;
     struct stat st;
-    uint16_t tag = 0;
     int fd;
 
-    fd = ucs_sys_open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0);
-    if (fd >= 0) {
-        if (ucs_sys_fstat(fd, &st) == 0) {
-            tag = (uint16_t)(st.st_ino ^ (st.st_ino >> 16));
-            tag = (tag == 0) ? 1 : tag;
+    fd = ucs_sys_open(path, O_RDONLY | O_CLOEXEC | flags, 0);
+    if (fd < 0) {
+        return 0;
+    }
+    if (ucs_sys_fstat(fd, &st) == 0) {
+        mix = ((uint64_t)st.st_ino * 0x9e3779b97f4a7c15ull) ^ (uint64_t)st.st_dev;
+        mix = ((mix >> 48) ^ (mix >> 32) ^ (mix >> 16) ^ mix) & 0xfffe;
+        mix = (mix == 0) ? 2 : mix;
+    }
+    ucs_sys_close(fd);
+    return (uint16_t)mix;
+}
+
+uint16_t uct_mm_connect_net(void)
+{
+    return uct_mm_tag_of("/proc/self/ns/net", 0);
+}
+
+/* Tag of the directory of the configuration, 0 if there is none. */
+static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
+{
+    const char *dir = ((const uct_mm_config_t *)md->super.config)->socket_dir;
+    uint16_t tag    = (*dir == '\0') ? 0 : uct_mm_tag_of(dir, O_DIRECTORY);
+
+    return (tag == 0) ? 0 : tag | 1;
+}
+
+/* A listening socket with a name in that place, or -1. */
+static int uct_mm_listen_in(const uct_mm_iface_t *iface, uint16_t place)
+{
+    const int fd = uct_mm_socket_create();
+    struct sockaddr_un address;
+    socklen_t length;
+    int error;
+
+    length = uct_mm_socket_address(uct_mm_md(iface->super.md), place, iface->name, &address);
+    if ((fd >= 0) && (ucs_sys_bind(fd, (struct sockaddr *)&address, length) == 0)) {
+        if (ucs_sys_listen(fd, UCT_MM_BACKLOG) == 0) {
+            return fd;
         }
+        uct_mm_socket_unlink(uct_mm_md(iface->super.md), place, iface->name);
+    }
+    error = errno;
+    if (fd >= 0) {
         ucs_sys_close(fd);
     }
-    return tag;
+    errno = error;
+    return -1;
+}
+
+/* The directory of the configuration, if it serves, is a place for all who can see it. */
+static int uct_mm_listen_open(uct_mm_iface_t *iface)
+{
+    const uct_mm_md_t *md = uct_mm_md(iface->super.md);
+
+    iface->net   = uct_mm_connect_net();
+    iface->place = uct_mm_dir_tag(md);
+    if (iface->place != 0) {
+        iface->listen.fd = uct_mm_listen_in(iface, iface->place);
+    }
+    if (iface->listen.fd < 0) {
+        if (*((const uct_mm_config_t *)md->super.config)->socket_dir != '\0') {
+            ucs_diag("UCX_MM_SOCKET_DIR does not serve, peers of other network namespaces cannot be "
+                     "reached: %m");
+        }
+        iface->place     = iface->net;
+        iface->listen.fd = uct_mm_listen_in(iface, iface->place);
+    }
+    return (iface->listen.fd < 0) ? -1 : uct_mm_socket_watch(iface, &iface->listen);
 }
 
 ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
 {
-    struct sockaddr_un address;
-    socklen_t length;
-
     ucs_list_head_init(&iface->greeting);
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->gone);
@@ -59,15 +117,9 @@ ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
         return UCS_ERR_IO_ERROR;
     }
 
-    iface->net       = uct_mm_connect_net();
-    iface->name      = ucs_sys_random64();
-    iface->listen.fd = uct_mm_socket_create();
-    length           = uct_mm_socket_address(iface->name, &address);
-    if ((iface->listen.fd < 0) ||
-        (ucs_sys_bind(iface->listen.fd, (struct sockaddr *)&address, length) != 0) ||
-        (ucs_sys_listen(iface->listen.fd, UCT_MM_BACKLOG) != 0) ||
-        (uct_mm_socket_watch(iface, &iface->listen) != 0)) {
-        ucs_error("failed to listen on an abstract unix socket: %m");
+    iface->name = ucs_sys_random64();
+    if (uct_mm_listen_open(iface) != 0) {
+        ucs_error("failed to listen on a unix socket: %m");
         return UCS_ERR_IO_ERROR;
     }
 
@@ -88,6 +140,9 @@ void uct_mm_connect_close(uct_mm_iface_t *iface)
         while (!ucs_list_is_empty(lists[i])) {
             uct_mm_peer_free(iface, ucs_list_head(lists[i], uct_mm_peer_t, list));
         }
+    }
+    if (iface->listen.fd >= 0) { /* a forked child has lost it: the name is its parent's */
+        uct_mm_socket_unlink(uct_mm_md(iface->super.md), iface->place, iface->name);
     }
     uct_mm_socket_close(iface, &iface->listen);
     if (iface->spare_fd >= 0) {

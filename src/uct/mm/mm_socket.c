@@ -20,15 +20,32 @@
 /* Signals that are taken off a connection at a time; a peer could send without end. */
 #define UCT_MM_SIGNALS_MAX 64
 
-socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address)
+socklen_t uct_mm_socket_address(const uct_mm_md_t *md, uint16_t place, uint64_t name,
+                                struct sockaddr_un *address)
 {
+    const char *dir    = ((const uct_mm_config_t *)md->super.config)->socket_dir;
+    const int is_dir   = uct_mm_place_is_dir(place);
+    char *path         = address->sun_path + !is_dir; /* abstract names begin with a zero */
+    const size_t room  = sizeof(address->sun_path) - 1;
     int length;
 
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
-    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-                      "halyard-mm-%016" PRIx64, name);
+    length = snprintf(path, room, "%s%shalyard-mm-%016" PRIx64, is_dir ? dir : "",
+                      is_dir ? "/" : "", name);
+    if (((size_t)length >= room) || (is_dir && (*dir == '\0'))) {
+        return 0;
+    }
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+void uct_mm_socket_unlink(const uct_mm_md_t *md, uint16_t place, uint64_t name)
+{
+    struct sockaddr_un address;
+
+    if (uct_mm_place_is_dir(place) && (uct_mm_socket_address(md, place, name, &address) > 0)) {
+        ucs_sys_unlink(address.sun_path);
+    }
 }
 
 int uct_mm_socket_create(void)

@@ -81,8 +81,13 @@ typedef struct {
 static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
 static_assert(sizeof(uct_mm_welcome_t) == 192, "layout shared by processes");
 
-/* Address of the listening socket of that name; returns its length. */
-socklen_t uct_mm_socket_address(uint64_t name, struct sockaddr_un *address);
+/* Address of the listening socket of that name in a place; returns its length, 0 where there is no
+ * such place (no directory is configured, or its path is too long). */
+socklen_t uct_mm_socket_address(const uct_mm_md_t *md, uint16_t place, uint64_t name,
+                                struct sockaddr_un *address);
+
+/* Removes a name that is a file. */
+void uct_mm_socket_unlink(const uct_mm_md_t *md, uint16_t place, uint64_t name);
 
 /* A non-blocking socket, or -1. */
 int uct_mm_socket_create(void);

@@ -25,6 +25,7 @@ namespace {
 constexpr int NOT_DUMPABLE = 1 << 0;
 constexpr int NO_KCMP      = 1 << 1; /* what Docker's filter forbids, too */
 constexpr int PRIVATE_SHM  = 1 << 2;
+constexpr int SOCKET_DIR   = 1 << 3; /* a directory that both see */
 
 struct isolation {
     const char *name;
@@ -48,6 +49,12 @@ const isolation ISOLATIONS[] = {
     {"user_of_each", CLONE_NEWUSER, CLONE_NEWUSER, 0},
     {"pod", CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS,
      CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS, PRIVATE_SHM | NO_KCMP},
+    {"network_of_one", CLONE_NEWNET, 0, SOCKET_DIR},
+    {"network_of_each", CLONE_NEWNET, CLONE_NEWNET, SOCKET_DIR},
+    {"container",
+     CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET,
+     CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET,
+     PRIVATE_SHM | NO_KCMP | SOCKET_DIR},
     {"not_dumpable", 0, 0, NOT_DUMPABLE},
     {"filtered", 0, 0, NO_KCMP},
 };
@@ -96,12 +103,35 @@ void exchange(self &me)
 
 } // namespace
 
+/* A directory of a test, empty again at its end. */
+class socket_dir {
+public:
+    socket_dir()
+    {
+        EXPECT_NE(nullptr, mkdtemp(m_path));
+    }
+
+    ~socket_dir()
+    {
+        EXPECT_EQ(0, rmdir(m_path)) << m_path << ": " << strerror(errno);
+    }
+
+    void use() const
+    {
+        setenv("UCX_MM_SOCKET_DIR", m_path, 1);
+    }
+
+private:
+    char m_path[32] = "/tmp/halyard-test-XXXXXX";
+};
+
 class namespaces : public testing::TestWithParam<isolation> {};
 
 TEST_P(namespaces, messages_pass)
 {
     const isolation how = GetParam();
     std::string why;
+    socket_dir dir;
     processes both(2);
 
     if (mp::run_apart([&]() {
@@ -115,6 +145,9 @@ TEST_P(namespaces, messages_pass)
     both.start_all([&](self &me) {
         const int flags = (me.index() == 0) ? how.first_flags : how.second_flags;
 
+        if ((how.others & SOCKET_DIR) != 0) {
+            dir.use();
+        }
         ASSERT_EQ("", isolate(flags, how.others));
         if ((flags & CLONE_NEWPID) != 0) {
             /* it holds for children only */
@@ -131,6 +164,32 @@ INSTANTIATE_TEST_SUITE_P(, namespaces, testing::ValuesIn(ISOLATIONS),
                          [](const testing::TestParamInfo<isolation> &info) {
                              return std::string(info.param.name);
                          });
+
+/* The name of one that was killed goes when it is met the next time. */
+TEST(socket_directory, is_clean_after_a_death)
+{
+    socket_dir dir;
+    processes both(2);
+
+    both.start(0, [&](self &me) {
+        dir.use();
+        node n(me);
+        n.publish();
+        n.until([]() { return false; });
+    });
+    ASSERT_TRUE(both.until([&]() { return both.at(0).address_serial != 0; }, "an address"));
+    both.kill_now(0);
+    both.start(1, [&](self &me) {
+        dir.use();
+        node n(me);
+        ucp_ep_h ep = n.connect(0);
+        char byte   = 0;
+
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, n.wait(n.send(ep, &byte, 1, 1)));
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+    });
+    EXPECT_TRUE(both.join());
+}
 
 /* Abstract sockets do not reach into another network namespace: said once, at the endpoint. */
 TEST(network_namespace, is_told_at_the_endpoint)

@@ -271,7 +271,8 @@ protected:
     {
         struct sockaddr_un address;
         const uint64_t name    = uct_mm_iface(m_worker.iface)->name;
-        const socklen_t length = uct_mm_socket_address(name, &address);
+        const socklen_t length = uct_mm_socket_address(
+            uct_mm_md(m_worker.iface->md), uct_mm_iface(m_worker.iface)->place, name, &address);
         const int fd           = uct_mm_socket_create();
 
         EXPECT_EQ(0, connect(fd, reinterpret_cast<sockaddr *>(&address), length));
@@ -374,7 +375,8 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
     const int listener = uct_mm_socket_create();
     struct sockaddr_un address;
     const uint64_t name    = rnd.bits();
-    const socklen_t length = uct_mm_socket_address(name, &address);
+    const socklen_t length = uct_mm_socket_address(
+        uct_mm_md(m_worker.iface->md), uct_mm_iface(m_worker.iface)->place, name, &address);
     contact where          = m_worker.where();
 
     log_levels quiet("fatal");
