@@ -1,5 +1,5 @@
-/* Halyard: many processes of one node at once, over whichever libucp is found at run time: forked by
- * the program itself, one worker each, addresses exchanged in shared memory.
+/* Halyard: many processes of one node at once, over whichever libucp is found at run time: forked
+ * by the program itself, one worker each, addresses exchanged in shared memory.
  *
  *   crowd ring    [OPTIONS]  a token goes round: time of a hop
  *   crowd gather  [OPTIONS]  all send 8 bytes to the first: messages a second

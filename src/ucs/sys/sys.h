@@ -207,8 +207,8 @@ UCS_INLINE void ucs_sys_sched_yield(void)
     ucs_sys->sched_yield();
 }
 
-/* How often the calling thread has lost its processor to another one although it could have gone on;
- * a sched_yield that let another one run counts. 0 where the system does not tell. */
+/* How often the calling thread has lost its processor to another one although it could have gone
+ * on; a sched_yield that let another one run counts. 0 where the system does not tell. */
 UCS_INLINE uint64_t ucs_sys_lost_turns(void)
 {
     return ucs_sys->lost_turns();

@@ -93,8 +93,8 @@ static int uct_mm_listen_open(uct_mm_iface_t *iface)
     }
     if (iface->listen.fd < 0) {
         if (*((const uct_mm_config_t *)md->super.config)->socket_dir != '\0') {
-            ucs_diag("UCX_MM_SOCKET_DIR does not serve, peers of other network namespaces cannot be "
-                     "reached: %m");
+            ucs_diag("UCX_MM_SOCKET_DIR does not serve, peers of other network namespaces cannot "
+                     "be reached: %m");
         }
         iface->place     = iface->net;
         iface->listen.fd = uct_mm_listen_in(iface, iface->place);

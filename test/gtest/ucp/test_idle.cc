@@ -215,7 +215,7 @@ TEST_F(idle, modes)
     }
 }
 
-/* Sleeps end by what wakes them, or not at all here: whatever is missed takes the whole patience. */
+/* A sleep ends by what wakes it, or not at all here: what is missed takes the whole patience. */
 class idle_wakes : public idle {
 protected:
     void SetUp() override
