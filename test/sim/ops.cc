@@ -517,9 +517,13 @@ void cancel(op &o)
     o.is_cancelled = true;
     o.cancelled_at = o.is_unmatched ? o.cancelled_at : the_world->ops.size();
     sim_event("cancel", o.sn, 0, 0);
+    /* without a callback, nobody may have looked at its end yet */
+    const bool was_over = !o.has_callback && !o.is_released &&
+                          (ucp_request_check_status(o.request) != UCS_INPROGRESS);
     ucp_request_cancel(o.owner->handle, o.request);
-    o.is_unmatched = o.is_unmatched || o.is_done || (!o.has_callback && !o.is_released &&
-                                   (ucp_request_check_status(o.request) == UCS_ERR_CANCELED));
+    o.is_unmatched = o.is_unmatched || o.is_done ||
+                     (!was_over && !o.has_callback && !o.is_released &&
+                      (ucp_request_check_status(o.request) == UCS_ERR_CANCELED));
 }
 
 /* Any operation in flight; on all but receives it does nothing. */

@@ -105,6 +105,11 @@ static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID
     }
 }
 
+void ucp_peer_hang_up(ucp_peer_t *peer)
+{
+    ucp_worker_drop_peer(peer->worker, peer->uid, 0);
+}
+
 void ucp_control_end(ucp_control_t *control)
 {
     ucp_peer_t *peer     = control->peer;
@@ -148,7 +153,7 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
 
     if (peer->status != UCS_OK) {
         /* It may live, and have connected again: whoever waits for this must hear the end. */
-        ucp_worker_drop_peer(peer->worker, peer->uid, 0);
+        ucp_peer_hang_up(peer);
         return;
     }
     if (!uct_ep_has_pending(lane) &&
@@ -315,7 +320,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
                        (status != UCS_ERR_CONNECTION_RESET) || !peer->hello_received ||
                            peer->is_gone ||
                            (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL));
-    ucp_worker_drop_peer(peer->worker, peer->uid, 0); /* it may live and wait for our answers */
+    ucp_peer_hang_up(peer); /* it may live and wait for our answers */
     ucp_peer_retire(peer);
 }
 

@@ -91,6 +91,9 @@ void ucp_peer_retire(ucp_peer_t *peer);
 /* Frees the peers that nobody needs any more. From progress, outside of the transports. */
 void ucp_peers_reap(ucp_worker_t *worker);
 
+/* Ends the connections that the peer has made to us, behind what it has sent. */
+void ucp_peer_hang_up(ucp_peer_t *peer);
+
 /* Ends everything that involves the peer with `status`, once. From progress. */
 void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status);
 

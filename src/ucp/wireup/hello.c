@@ -72,12 +72,12 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
         return;
     }
     status = ucp_peer_get(worker, &info, &peer);
-    if (status == UCS_OK) {
-        status = peer->status; /* failed here: no answer of ours would reach it */
-    }
-    if (status != UCS_OK) { /* ucp_peer_get says itself what is wrong */
+    if (status != UCS_OK) { /* it says itself what is wrong */
         ucp_worker_give_up_sender(worker, status);
         return;
+    }
+    if (peer->status != UCS_OK) {
+        ucp_peer_hang_up(peer); /* no answer of ours would reach it; what it has sent counts */
     }
     peer->is_gone        = 0; /* it may have been, and has come back */
     peer->hello_received = 1;
