@@ -19,7 +19,7 @@ typedef struct {
     void           *block;     /* the memory that all this lies in */
     size_t          length;    /* bytes of contents */
     size_t          offset;    /* stream: bytes that were taken */
-    uint32_t        session;   /* of the peer that announced an active message, when it came */
+    uint32_t        session;   /* of the peer that announced a message, when it came */
     uint8_t         kind;      /* ucp_kept_kind_t */
     uint8_t         is_pooled; /* block is of the worker's pools */
     uint8_t         is_lent;   /* a handler that looks at it is on the stack */

@@ -202,8 +202,9 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     if (req != NULL) {
         req->recv.step = UCP_RECV_WAIT;
     }
-    ucp_rndv_recv_range(part, ucp_peer_find(ep->worker, announced->rts.worker_id), &announced->rts,
-                        chunk->offset);
+    ucp_rndv_recv_range(
+        part, ucp_peer_of_kept(ep->worker, announced->rts.worker_id, chunk->session),
+        &announced->rts, chunk->offset);
     return UCS_OK;
 }
 
@@ -479,8 +480,9 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
     ucs_list_head_init(&done);
     chunk = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(*announced), 1);
     if (chunk != NULL) {
-        announced  = ucp_kept_data(chunk);
-        *announced = (ucp_stream_rts_t){.rts = rts, .ep = ep};
+        announced      = ucp_kept_data(chunk);
+        *announced     = (ucp_stream_rts_t){.rts = rts, .ep = ep};
+        chunk->session = peer->session;
         ucp_stream_add(ep, chunk);
     } else {
         ucp_stream_no_memory(ep, rts.length);
