@@ -13,7 +13,7 @@ s/ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset)/ask_fo
 # 5: the sender writes more than it claims
 s/old + ((uint64_t)count << (is_sender/old + ((uint64_t)(count - (uint32_t)(is_sender \&\& SIM_PLANTED(5))) << (is_sender/
 # 6: receives whose sender has gone are forgotten
-s/^    ucp_peer_end_list(&peer->recvs,$/    if (!SIM_PLANTED(6)) ucp_peer_end_list(\&peer->recvs,/
+s/^    ucp_peer_end_recvs(peer, (peer->status != UCS_OK)/    if (!SIM_PLANTED(6)) ucp_peer_end_recvs(peer, (peer->status != UCS_OK)/
 # 7: a flush counts sends that were posted after it
 s/if ((sn >= req->flush.sn) ||/if ((!SIM_PLANTED(7) \&\& (sn >= req->flush.sn)) ||/
 # 8: the sender of a synchronous message that was kept gets no answer

@@ -83,10 +83,12 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     ep->am      = peer->lanes[UCP_LANE_AM];
     ep->ordinal = ordinal;
     ep->pair    = ordinal ^ (ordinal >> 31); /* see UCP_WIRE_CONN_ORDINAL */
-    /* Where the worker has a lock it is 0 from the start, and read without the lock. */
-    if (!ep->worker->lock.enabled) {
-        ep->short_limit = ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional ||
-                           (peer->status != UCS_OK)) ? 0 : limit;
+    if ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional || (peer->status != UCS_OK)) {
+        limit = 0;
+    }
+    ep->locked_limit = limit;
+    if (!ep->worker->lock.enabled) { /* else it is 0 for good, and read without the lock */
+        ep->short_limit = limit;
     }
 }
 

@@ -15,6 +15,7 @@ typedef struct ucp_ep {
     /* hot: what ucp_tag_send_nbx needs */
     uct_ep_t                *am;            /* the peer's lane for messages */
     size_t short_limit; /* contiguous messages of fewer bytes are sent at once; 0: look closer */
+    size_t locked_limit; /* the same where the worker has a lock, which is held then */
     ucp_worker_t            *worker;
     ucp_peer_t              *peer;
 

@@ -307,8 +307,8 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
         ucs_list_del(&ep->peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
-        if (ep->short_limit !=
-            0) { /* 0 from the start where the worker has a lock, and read without it */
+        ep->locked_limit = 0;
+        if (!ep->worker->lock.enabled) { /* see ucp_ep_attach */
             ep->short_limit = 0;
         }
         ucp_ep_report_failure(ep);

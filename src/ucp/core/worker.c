@@ -32,32 +32,14 @@ static const size_t ucp_data_pool_sizes[UCP_DATA_POOLS] = {64, 256, 1024, 4096, 
 
 /* ---- lock ---- */
 
-const void *ucp_thread_self(void)
-{
-    static __thread char self;
-
-    return &self;
-}
+__thread char ucp_thread_mark;
 
 void ucp_lock_acquire_slow(ucp_lock_t *lock)
 {
-    const void *self = ucp_thread_self();
-
-    /* Only this thread can have stored its own address, so a relaxed load tells. */
-    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == self) {
-        ++lock->depth;
-        return;
-    }
     pthread_mutex_lock(&lock->mutex);
-    atomic_store_explicit(&lock->owner, self, memory_order_relaxed);
-    lock->depth = 1;
-}
-
-void ucp_lock_release_slow(ucp_lock_t *lock)
-{
-    if (--lock->depth == 0) {
-        atomic_store_explicit(&lock->owner, NULL, memory_order_relaxed);
-        pthread_mutex_unlock(&lock->mutex);
+    /* Taken by the only thread, which then started others: A8 pairs with R8. */
+    while (ucs_unlikely(atomic_load_explicit(&lock->owner, memory_order_acquire) != NULL)) {
+        ucs_sys_sched_yield();
     }
 }
 

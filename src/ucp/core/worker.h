@@ -19,11 +19,13 @@
 #include <ucs/ds/hash.h>
 #include <pthread.h>
 
-/* Recursive lock; free when not in use (thread mode below MULTI). */
+/* Recursive lock; free when not in use (thread mode below MULTI). The only thread of a process takes
+ * it without the mutex; threads that it starts meanwhile wait for `owner`. */
 typedef struct {
     pthread_mutex_t       mutex;
     _Atomic(const void *) owner; /* a per-thread address, or NULL */
     unsigned              depth;
+    int                   is_alone; /* the owner does not hold the mutex */
     int                   enabled;
 } ucp_lock_t;
 
@@ -120,21 +122,54 @@ typedef struct ucp_worker {
     ucp_sockets_t     *sockets;            /* connections by socket addresses; NULL: none yet */
 } ucp_worker_t;
 
-const void *ucp_thread_self(void);
+/* Its address names the thread; found without a call. */
+extern __thread char ucp_thread_mark __attribute__((tls_model("initial-exec")));
+
+/* The mutex, where other threads may be there. */
 void ucp_lock_acquire_slow(ucp_lock_t *lock);
-void ucp_lock_release_slow(ucp_lock_t *lock);
+
+UCS_INLINE void ucp_lock_acquire(ucp_lock_t *lock)
+{
+    const void *self = &ucp_thread_mark;
+    int is_alone;
+
+    /* Only this thread can have stored its own address, so a relaxed load tells. */
+    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == self) {
+        ++lock->depth;
+        return;
+    }
+    is_alone = ucs_sys_is_single_threaded();
+    if (!is_alone) {
+        ucp_lock_acquire_slow(lock);
+    }
+    atomic_store_explicit(&lock->owner, self, memory_order_relaxed);
+    lock->is_alone = is_alone;
+    lock->depth    = 1;
+}
+
+UCS_INLINE void ucp_lock_release(ucp_lock_t *lock)
+{
+    int is_alone = lock->is_alone;
+
+    if (--lock->depth == 0) {
+        atomic_store_explicit(&lock->owner, NULL, memory_order_release); /* R8 */
+        if (!is_alone) {
+            pthread_mutex_unlock(&lock->mutex);
+        }
+    }
+}
 
 UCS_INLINE void ucp_worker_lock(ucp_worker_t *worker)
 {
     if (ucs_unlikely(worker->lock.enabled)) {
-        ucp_lock_acquire_slow(&worker->lock);
+        ucp_lock_acquire(&worker->lock);
     }
 }
 
 UCS_INLINE void ucp_worker_unlock(ucp_worker_t *worker)
 {
     if (ucs_unlikely(worker->lock.enabled)) {
-        ucp_lock_release_slow(&worker->lock);
+        ucp_lock_release(&worker->lock);
     }
 }
 

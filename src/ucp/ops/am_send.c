@@ -131,6 +131,28 @@ static ucs_status_t ucp_am_send_check(const ucp_worker_t *worker, unsigned id,
     return UCS_OK;
 }
 
+/* As ucp_tag_send_short; the limits of the id and of the header are far above a word's. */
+UCS_INLINE ucs_status_t ucp_am_send_short(ucp_ep_t *ep, size_t limit, unsigned id,
+                                          const void *header, size_t header_length,
+                                          const void *buffer, size_t count,
+                                          const ucp_request_param_t *param, uint32_t flags)
+{
+    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) && ucs_likely(count < limit) &&
+        ucs_likely(header_length <= UCP_AM_SMALL_HEADER) &&
+        ucs_likely(!(flags & (UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_RNDV)) &&
+                   (id <= UINT16_MAX)) &&
+        ucs_likely(!uct_ep_has_pending(ep->am))) {
+        if (header_length == 0) {
+            return ep->am->ops->am_short(ep->am, UCP_WIRE_AM, id, buffer, count);
+        }
+        if (count + UCP_AM_SMALL_HEADER < limit) {
+            return ucp_am_send_pieces(ep, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
+                                      header, buffer, count);
+        }
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
 static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id, const void *header,
                                                       size_t header_length, const void *buffer,
                                                       size_t count,
@@ -149,6 +171,14 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
         return UCS_STATUS_PTR(status);
     }
     ucp_worker_lock(ep->worker);
+    if (ep->worker->lock.enabled) {
+        status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
+                                   param, flags);
+        if (status != UCS_ERR_NO_RESOURCE) {
+            ucp_worker_unlock(ep->worker);
+            return UCS_STATUS_PTR(status);
+        }
+    }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, &ptr);
     if (req != NULL) {
         req->info.sender_tag    = ucp_wire_am_word((uint16_t)id, header_length, 0);
@@ -168,29 +198,15 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
                                  const void *buffer, size_t count, const ucp_request_param_t *param)
 {
     uint32_t flags = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
-    uct_ep_t *lane = ep->am;
     ucs_status_t status;
 
-    /* As in ucp_tag_send_nbx; the limits of the id and of the header are far above a word's. */
-    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
-        ucs_likely(count < ep->short_limit) && ucs_likely(header_length <= UCP_AM_SMALL_HEADER) &&
-        ucs_likely(!(flags & (UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_RNDV)) &&
-                   (id <= UINT16_MAX)) &&
-        ucs_likely(!uct_ep_has_pending(lane))) {
-        if (header_length == 0) {
-            status = lane->ops->am_short(lane, UCP_WIRE_AM, id, buffer, count);
-        } else if (count + UCP_AM_SMALL_HEADER < ep->short_limit) {
-            status = ucp_am_send_pieces(ep, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
-                                        header, buffer, count);
-        } else {
-            status = UCS_ERR_NO_RESOURCE;
-        }
-        if (ucs_likely(status == UCS_OK)) {
-            return NULL;
-        }
-        if (status != UCS_ERR_NO_RESOURCE) {
-            return UCS_STATUS_PTR(status);
-        }
+    status = ucp_am_send_short(ep, ep->short_limit, id, header, header_length, buffer, count, param,
+                               flags);
+    if (ucs_likely(status == UCS_OK)) {
+        return NULL;
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        return UCS_STATUS_PTR(status);
     }
     return ucp_am_send_slow(ep, id, header, header_length, buffer, count, param, flags);
 }

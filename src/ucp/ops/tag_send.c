@@ -12,15 +12,35 @@
 #include <ucp/ops/send.h>
 #include <ucp/wire/wire.h>
 
+/* A message that needs no request. UCS_ERR_NO_RESOURCE: it does. */
+UCS_INLINE ucs_status_t ucp_tag_send_short(ucp_ep_t *ep, size_t limit, const void *buffer,
+                                           size_t count, ucp_tag_t tag,
+                                           const ucp_request_param_t *param)
+{
+    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) && ucs_likely(count < limit) &&
+        ucs_likely(!uct_ep_has_pending(ep->am))) {
+        return ep->am->ops->am_short(ep->am, UCP_WIRE_EAGER, tag, buffer, count);
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
 static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void *buffer,
                                                        size_t count, ucp_tag_t tag,
                                                        const ucp_request_param_t *param,
                                                        int is_sync)
 {
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
     ucs_status_ptr_t ptr;
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
+    if (ep->worker->lock.enabled && !is_sync) {
+        status = ucp_tag_send_short(ep, ep->locked_limit, buffer, count, tag, param);
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        ucp_worker_unlock(ep->worker);
+        return UCS_STATUS_PTR(status);
+    }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_TAG_SEND, &ptr);
     if (req != NULL) {
         req->info.sender_tag = tag;
@@ -38,19 +58,13 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
 ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,
                                   const ucp_request_param_t *param)
 {
-    uct_ep_t *lane = ep->am;
-    ucs_status_t status;
+    ucs_status_t status = ucp_tag_send_short(ep, ep->short_limit, buffer, count, tag, param);
 
-    /* short_limit is 0 where the worker has a lock. */
-    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
-        ucs_likely(count < ep->short_limit) && ucs_likely(!uct_ep_has_pending(lane))) {
-        status = lane->ops->am_short(lane, UCP_WIRE_EAGER, tag, buffer, count);
-        if (ucs_likely(status == UCS_OK)) {
-            return NULL;
-        }
-        if (status != UCS_ERR_NO_RESOURCE) {
-            return UCS_STATUS_PTR(status);
-        }
+    if (ucs_likely(status == UCS_OK)) {
+        return NULL;
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        return UCS_STATUS_PTR(status);
     }
     return ucp_tag_send_slow(ep, buffer, count, tag, param, 0);
 }

@@ -26,6 +26,10 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define UCS_SYS_SINGLE_THREADED 1
+#endif
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -200,6 +204,17 @@ UCS_INLINE pid_t ucs_sys_gettid(void)
 UCS_INLINE uid_t ucs_sys_geteuid(void)
 {
     return ucs_sys->geteuid();
+}
+
+/* Not 0 if the process has but one thread for certain, so that it can do without locks until it
+ * starts another itself. */
+UCS_INLINE int ucs_sys_is_single_threaded(void)
+{
+#ifdef UCS_SYS_SINGLE_THREADED
+    return __libc_single_threaded;
+#else
+    return 0;
+#endif
 }
 
 UCS_INLINE void ucs_sys_sched_yield(void)

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 using namespace ucp_test;
 
 namespace {
@@ -239,6 +242,51 @@ TEST_P(thread, endpoints_made_while_others_progress)
 }
 
 /* Single-threaded workers side by side in one context, each with its thread. */
+/* The only thread of a process holds the lock without the mutex: a thread that it starts amid a
+ * callback waits until it is out of the library. In a process of its own, which has one thread. */
+TEST(threads, started_inside_a_callback)
+{
+    const pid_t pid = fork();
+
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+        alarm(60);
+        context context;
+        worker worker(context, UCS_THREAD_MODE_MULTI);
+        ucp_ep_h ep = worker.connect(worker);
+        std::atomic<bool> is_inside{false}, has_overlapped{false}, is_done{false};
+        std::thread other;
+        ending received;
+        uint64_t sent = 7, value = 0;
+
+        received.action = [&]() {
+            is_inside = true;
+            other     = std::thread([&]() {
+                ucp_tag_recv_info_t info;
+                (void)ucp_tag_probe_nb(worker.handle(), 9, ~0ull, 0, &info);
+                has_overlapped = is_inside.load();
+                is_done        = true;
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            const ucp_request_param_t param = send_param(nullptr);
+            (void)ucp_tag_send_nbx(ep, &sent, sizeof(sent), 1, &param); /* takes it once more */
+            is_inside = false;
+        };
+        const ucp_request_param_t rparam = receive_param(&received);
+        const ucp_request_param_t sparam = send_param(nullptr);
+        (void)ucp_tag_recv_nbx(worker.handle(), &value, sizeof(value), 5, ~0ull, &rparam);
+        (void)ucp_tag_send_nbx(ep, &sent, sizeof(sent), 5, &sparam);
+        while ((received.calls == 0) || !is_done) {
+            worker.progress();
+        }
+        other.join();
+        _exit(((value == 7) && !has_overlapped) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+}
+
 TEST(threads, a_worker_for_each)
 {
     log_catcher log;
