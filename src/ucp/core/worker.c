@@ -199,6 +199,29 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
     }
 }
 
+/* What needs no memory. */
+static void ucp_worker_init_empty(ucp_worker_t *worker)
+{
+    pthread_mutexattr_t attr;
+
+    ucs_list_head_init(&worker->work);
+    ucs_list_head_init(&worker->eps);
+    ucs_list_head_init(&worker->failed_eps);
+    ucs_list_head_init(&worker->retired);
+    ucs_list_head_init(&worker->flushes);
+    ucs_list_head_init(&worker->kept);
+    ucs_list_head_init(&worker->am_turns);
+    ucs_list_head_init(&worker->stream_ready);
+    ucs_list_head_init(&worker->answerable);
+    ucs_hash_init(&worker->peers);
+    ucs_ptr_map_init(&worker->ids);
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&worker->lock.mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker_p)
 {
@@ -206,7 +229,6 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
         .name = "control messages", .elem_size = sizeof(ucp_control_t), .elems_per_chunk = 32
     };
     unsigned num_pools = 0;
-    pthread_mutexattr_t attr;
     ucp_worker_t *worker;
     ucs_status_t status;
     unsigned i;
@@ -225,17 +247,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     worker->event_fd = -1;
     worker->epoll_fd = -1;
     ucp_worker_set_params(worker, params);
-    ucs_list_head_init(&worker->work);
-    ucs_list_head_init(&worker->eps);
-    ucs_list_head_init(&worker->failed_eps);
-    ucs_list_head_init(&worker->retired);
-    ucs_list_head_init(&worker->flushes);
-    ucs_list_head_init(&worker->kept);
-    ucs_list_head_init(&worker->am_turns);
-    ucs_list_head_init(&worker->stream_ready);
-    ucs_list_head_init(&worker->answerable);
-    ucs_hash_init(&worker->peers);
-    ucs_ptr_map_init(&worker->ids);
+    ucp_worker_init_empty(worker);
 
     status = ucp_tag_match_init(&worker->tag_match, context->options.tm_buckets);
     if (status != UCS_OK) {
@@ -257,10 +269,6 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
     ucp_idle_init(worker);
     ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0));
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&worker->lock.mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
 
     for (i = 0; i < context->num_tls; ++i) {
         ucp_worker_open_tl(worker, i);

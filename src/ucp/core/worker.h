@@ -19,8 +19,8 @@
 #include <ucs/ds/hash.h>
 #include <pthread.h>
 
-/* Recursive lock; free when not in use (thread mode below MULTI). The only thread of a process takes
- * it without the mutex; threads that it starts meanwhile wait for `owner`. */
+/* Recursive lock; free when not in use (thread mode below MULTI). The only thread of a process
+ * takes it without the mutex; threads that it starts meanwhile wait for `owner`. */
 typedef struct {
     pthread_mutex_t       mutex;
     _Atomic(const void *) owner; /* a per-thread address, or NULL */
