@@ -9,7 +9,6 @@
 #include <ucp/core/idle.h>
 #include <ucp/core/wakeup.h>
 #include <ucs/sys/sys.h>
-#include <sys/single_threaded.h>
 
 /* Turns of yielding before the first sleep; the later ones alternate, to see who else runs. */
 #define UCP_IDLE_YIELDS 2
@@ -70,7 +69,8 @@ static int ucp_idle_is_crowded(const ucp_worker_t *worker)
 static int ucp_idle_may_sleep(const ucp_worker_t *worker)
 {
     return (ucp_idle_mode(worker) != UCP_IDLE_YIELD) &&
-           ((worker->thread_mode == UCS_THREAD_MODE_SINGLE) || __libc_single_threaded);
+           ((worker->thread_mode == UCS_THREAD_MODE_SINGLE) ||
+            ucs_sys_is_single_threaded());
 }
 
 static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)

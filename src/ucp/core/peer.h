@@ -32,7 +32,7 @@ typedef struct {
     uint64_t      sn;     /* among the worker's sends, for flush */
     uint8_t       id;
     uint8_t       length;
-    uint8_t       data[UCP_CONTROL_MAX];
+    UCS_ALIGNED(8) uint8_t data[UCP_CONTROL_MAX]; /* a message, read by its fields */
 } ucp_control_t;
 
 struct ucp_peer {

@@ -211,7 +211,8 @@ TEST(client_server, the_server_is_killed)
         both.start(CLIENT, [=](mp::self &me) {
             party self(me);
             self.connect(ask(me));
-            void *sent = self.send(bytes(8), 1);
+            const bytes data(8);
+            void *sent = self.send(data, 1);
             self.reset_comes();
             const ucs_status_t status = self.wait(sent);
             EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_CONNECTION_RESET)) << status;
@@ -234,7 +235,8 @@ TEST(client_server, the_client_is_killed)
             party self(me);
             self.connect(ask(me));
             if (step >= 2) {
-                void *sent = self.send(bytes(8), 1);
+                const bytes data(8);
+                void *sent = self.send(data, 1);
                 EXPECT_EQ(UCS_OK, self.wait(sent));
             }
             if (step >= 3) {
