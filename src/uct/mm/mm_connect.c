@@ -45,12 +45,13 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     ucs_sys_get_cpus(&hello.cpus);
     memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
-    if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
+    if (((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) &&
+         (errno != EPIPE) && (errno != ECONNRESET)) ||
         (uct_mm_socket_watch(iface, &ep->source) != 0)) {
         ucs_diag("failed to greet a peer: %m");
         return uct_mm_socket_status(errno);
     }
-    return UCS_INPROGRESS;
+    return UCS_INPROGRESS; /* if it has closed already, what it said before tells why */
 }
 
 /* UCS_INPROGRESS: under way, or the peer's queue is full and the endpoint is among the retries. */
@@ -205,6 +206,10 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 
     memset(&welcome, 0, sizeof(welcome));
     length = uct_mm_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
+    if ((length < 0) && (errno == ECONNRESET)) {
+        /* It has closed without reading our greeting; what it said before is behind the error. */
+        length = uct_mm_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
+    }
     if (length <= 0) {
         if ((length == 0) || (errno != EAGAIN)) {
             uct_mm_ep_fail(iface, ep, UCS_ERR_CONNECTION_RESET);

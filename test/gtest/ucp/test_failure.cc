@@ -142,8 +142,8 @@ public:
                 }
                 ASSERT_EQ(1, end.calls);
                 if (end.status == UCS_OK) {
-                    ASSERT_EQ(
-                        0, memcmp(each.buffers[i].data(), m_data.data(), each.buffers[i].size()));
+                    ASSERT_TRUE(std::equal(each.buffers[i].begin(), each.buffers[i].end(),
+                                           m_data.begin()));
                     ASSERT_EQ(each.buffers[i].size(), end.info.length);
                 } else {
                     ASSERT_TRUE(failed);
