@@ -25,6 +25,11 @@ examples=${UCX_EXAMPLES:-/usr/share/doc/libucx-dev/examples}
 cc=${CC:-gcc}
 readonly LIMIT_S=40
 
+if [ -e "$libs/libucp.so.0" ] && ldd "$libs/libucp.so.0" | grep -qE 'lib[at]san'; then
+    echo "programs without a sanitizer do not load libraries with one"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 77
+fi
 if [ -z "$libs" ] || [ ! -e "$libs/libucp.so.0" ]; then
     echo "no shared libucp here: 0 passed, 0 failed, 1 skipped"
     exit 77

@@ -336,6 +336,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucp_sockets_cleanup(worker);
     ucp_worker_drain_controls(worker);
     ucp_worker_drop_requests(worker);
+    while (!ucs_list_is_empty(&worker->flushes)) { /* they name endpoints */
+        ucp_request_release_held(ucs_list_head(&worker->flushes, ucp_request_t, list));
+    }
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ep->is_closing = 1;
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);

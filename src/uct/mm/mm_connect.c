@@ -45,13 +45,12 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     ucs_sys_get_cpus(&hello.cpus);
     memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
-    if (((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) &&
-         (errno != EPIPE) && (errno != ECONNRESET)) ||
+    if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
         (uct_mm_socket_watch(iface, &ep->source) != 0)) {
         ucs_diag("failed to greet a peer: %m");
         return uct_mm_socket_status(errno);
     }
-    return UCS_INPROGRESS; /* if it has closed already, what it said before tells why */
+    return UCS_INPROGRESS;
 }
 
 /* UCS_INPROGRESS: under way, or the peer's queue is full and the endpoint is among the retries. */

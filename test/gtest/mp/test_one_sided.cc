@@ -24,6 +24,7 @@ constexpr unsigned KEY_WORDS = 12; /* of a slot, for each packed key */
 constexpr unsigned ADDRESSES = 2 * KEY_WORDS;
 constexpr unsigned READY     = ADDRESSES + 2;
 constexpr unsigned DONE      = READY + 1;
+constexpr unsigned FILLED    = DONE + 1;
 
 enum kind {
     ALLOCATED,
@@ -248,6 +249,7 @@ TEST(one_sided, a_stopped_owner)
         n.connect_all();
         window w(me, n);
         memset(w.data(ALLOCATED), 1, MEMORY);
+        me.own().words[FILLED] = 1;
         n.until([&]() { return me.at(1).words[DONE] != 0; });
     });
     both.start(1, [](self &me) {
@@ -259,6 +261,7 @@ TEST(one_sided, a_stopped_owner)
             window w(me, n);
             ucp_rkey_h rkey = w.key(0, ALLOCATED);
             uint64_t old    = 0;
+            n.until([&]() { return me.at(0).words[FILLED] != 0; });
             me.own().words[READY] = 2; /* stop it now */
             n.until([&]() { return me.at(0).words[DONE] == 5; });
             EXPECT_EQ(nullptr, ucp_put_nbx(n.ep(0), data.data(), data.size(),
