@@ -45,11 +45,28 @@
 
 /* ------------------------------------------------------------------ progress */
 
+/* What a peer sent before its end is delivered before that end is reported. */
+static UCS_COLD unsigned uct_mm_iface_drain(uct_mm_iface_t *iface)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < iface->num_rings; ++i) {
+        if (uct_mm_reader_ready(&iface->rings[i]->reader)) {
+            count += uct_mm_iface_receive(iface, iface->rings[i]);
+        }
+    }
+    return count;
+}
+
 static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64_t now)
 {
     const int hurry      = (iface->next_poll_ns == 0); /* uct_mm_connect_hurry */
-    const unsigned count = uct_mm_connect_poll(iface);
+    unsigned count       = uct_mm_connect_poll(iface);
 
+    if (!ucs_list_is_empty(&iface->super.failed)) {
+        count += uct_mm_iface_drain(iface);
+    }
     if (hurry || (count > 0)) {
         iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_EVENT_NS);
     }

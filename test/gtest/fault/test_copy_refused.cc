@@ -117,7 +117,7 @@ protected:
 
 TEST_P(copy_refused, from_the_start)
 {
-    run([this](self &me, node &n) {
+    run([](self &me, node &n) {
         refuse(GetParam(), me);
         n.connect_all();
         for (size_t length = 1; length < (8u << 20); length = (length * 3) + 1) {
@@ -148,7 +148,7 @@ TEST_P(copy_refused, before_init)
 
 TEST_P(copy_refused, between_messages)
 {
-    run([this](self &me, node &n) {
+    run([](self &me, node &n) {
         n.connect_all();
         for (unsigned i = 0; i < 12; ++i) {
             if (i == 5) {
