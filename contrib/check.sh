@@ -188,9 +188,10 @@ stage_gcc()
     build gcc CC=gcc CXX=g++ --enable-assert && run_tests gcc
 }
 
+# Debian 12's valgrind, which one test runs, cannot read all of DWARF 5 as clang writes it.
 stage_clang()
 {
-    build clang CC=clang CXX=clang++ --enable-assert && run_tests clang
+    build clang CC=clang CXX=clang++ --enable-assert CFLAGS="-O2 -g -gdwarf-4" && run_tests clang
 }
 
 stage_asan()
@@ -319,7 +320,6 @@ for stage in $stages; do
         clang) purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps" ;;
         fuzz)  purposes="$purposes build fuzz" ;;
-        mpi)   purposes="$purposes build test mpi" ;;
         *)     purposes="$purposes build test" ;;
     esac
 done
