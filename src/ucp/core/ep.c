@@ -67,6 +67,12 @@ void ucp_ep_unqueue(ucp_ep_t *ep)
     }
 }
 
+void ucp_ep_set_limit(ucp_ep_t *ep, size_t limit)
+{
+    ep->locked_limit = limit;
+    ep->short_limit  = ep->worker->lock.enabled ? 0 : limit;
+}
+
 /* Makes an endpoint that of the peer which pairs with the peer's endpoint `ordinal`. */
 static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
 {
@@ -86,10 +92,7 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     if ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional || (peer->status != UCS_OK)) {
         limit = 0;
     }
-    ep->locked_limit = limit;
-    if (!ep->worker->lock.enabled) { /* else it is 0 for good, and read without the lock */
-        ep->short_limit = limit;
-    }
+    ucp_ep_set_limit(ep, limit);
 }
 
 /* A new endpoint, without a peer yet; NULL without memory. */

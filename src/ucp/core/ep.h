@@ -14,8 +14,10 @@
 typedef struct ucp_ep {
     /* hot: what ucp_tag_send_nbx needs */
     uct_ep_t                *am;            /* the peer's lane for messages */
-    size_t short_limit; /* contiguous messages of fewer bytes are sent at once; 0: look closer */
-    size_t locked_limit; /* the same where the worker has a lock, which is held then */
+    /* Contiguous messages of fewer bytes than the first are sent at once, of fewer than the second
+     * with the worker's lock held. Where there is a lock the first is 0 for good. */
+    size_t                   short_limit;
+    size_t                   locked_limit;
     ucp_worker_t            *worker;
     ucp_peer_t              *peer;
 
@@ -53,6 +55,9 @@ typedef enum {
  * the user has none (yet), one of the library's, that a later ucp_ep_create hands to the user.
  * NULL: no memory; for a stream also where the user had it and has closed it. */
 ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use);
+
+/* Sets the limits above; 0: every message goes the long way. */
+void ucp_ep_set_limit(ucp_ep_t *ep, size_t limit);
 
 /* Tries a queued send again; what identifies requests among the pending ones of a lane. */
 ucs_status_t ucp_send_retry(uct_pending_t *pending);

@@ -220,6 +220,17 @@ int ucp_peer_is_sender(const ucp_peer_t *peer)
     return (sender == NULL) || (memcmp(sender, peer->uid, UCT_UID_LEN) == 0);
 }
 
+ucp_peer_t *ucp_peer_of_connection(ucp_worker_t *worker)
+{
+    ucp_peer_t *peer;
+
+    if (worker->sender == NULL) {
+        return NULL;
+    }
+    peer = ucp_peer_find(worker, ucp_uid_id(worker->sender));
+    return ((peer != NULL) && ucp_peer_is_sender(peer)) ? peer : NULL;
+}
+
 void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)
 {
     ucp_peer_t *peer;
@@ -228,8 +239,8 @@ void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)
         return;
     }
     ucp_worker_drop_peer(worker, worker->sender, 1);
-    peer = ucp_peer_find(worker, ucp_uid_id(worker->sender));
-    if ((peer != NULL) && ucp_peer_is_sender(peer)) {
+    peer = ucp_peer_of_connection(worker);
+    if (peer != NULL) {
         uct_ep_set_failed(peer->lanes[UCP_LANE_AM], why); /* progress does the rest */
     }
 }
@@ -307,10 +318,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
         ucs_list_del(&ep->peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
-        ep->locked_limit = 0;
-        if (!ep->worker->lock.enabled) { /* see ucp_ep_attach */
-            ep->short_limit = 0;
-        }
+        ucp_ep_set_limit(ep, 0);
         ucp_ep_report_failure(ep);
         ucp_ep_purge(ep, status, 1); /* may free it */
     }

@@ -100,6 +100,10 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status);
 /* Handlers of messages: did the message that is being handled come from this peer? */
 int ucp_peer_is_sender(const ucp_peer_t *peer);
 
+/* Handlers of messages: the peer whose connection the message came by. NULL: the transport does not
+ * know it, or it has not introduced itself. */
+ucp_peer_t *ucp_peer_of_connection(ucp_worker_t *worker);
+
 /* Handlers of messages: the peer that calls itself worker_id, if it is the sender and has
  * introduced itself. NULL: it broke the rules, and the connection with whoever sent this is ended,
  * since its request would never be answered; `what` names the message in the log. */

@@ -261,8 +261,7 @@ void ucp_am_handle(void *arg, const void *data, size_t length)
     ucp_wire_am_t am;
     size_t offset;
 
-    if (ucs_unlikely(length < sizeof(am))) {
-        ucs_warn("peer sent an AM of %zu bytes: dropped", length);
+    if (ucs_unlikely(length < sizeof(am)) && !ucp_wire_accepts(UCP_WIRE_AM, length)) {
         return;
     }
     if (ucp_am_waits(worker, UCP_WIRE_AM, data, length)) {
@@ -322,8 +321,7 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
     ucp_peer_t *peer;
     size_t offset;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_AM_REPLY, length)) {
-        ucs_warn("peer sent an AM_REPLY of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_AM_REPLY, length)) {
         return;
     }
     if (ucp_am_waits(worker, UCP_WIRE_AM_REPLY, data, length)) {

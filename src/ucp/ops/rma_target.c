@@ -15,15 +15,6 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-static int ucp_rma_length_ok(unsigned id, size_t length)
-{
-    if (ucp_wire_length_ok(id, length)) {
-        return 1;
-    }
-    ucs_warn("peer sent a %s of %zu bytes: dropped", ucp_wire_table[id].name, length);
-    return 0;
-}
-
 static ucs_status_t ucp_rma_refuse(uint64_t address, size_t length)
 {
     ucs_diag("a peer asked for %zu bytes at 0x%lx, which are not registered", length,
@@ -48,7 +39,7 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     ucp_wire_put_t put;
     ucp_peer_t *peer;
 
-    if (!ucp_rma_length_ok(UCP_WIRE_PUT, length)) {
+    if (!ucp_wire_accepts(UCP_WIRE_PUT, length)) {
         return;
     }
     memcpy(&put, data, sizeof(put));
@@ -73,7 +64,7 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
     ucp_wire_get_t get;
     ucp_peer_t *peer;
 
-    if (!ucp_rma_length_ok(UCP_WIRE_GET, length)) {
+    if (!ucp_wire_accepts(UCP_WIRE_GET, length)) {
         return;
     }
     memcpy(&get, data, sizeof(get));
@@ -121,7 +112,7 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_peer_t *peer;
 
-    if (!ucp_rma_length_ok(UCP_WIRE_ATOMIC, length)) {
+    if (!ucp_wire_accepts(UCP_WIRE_ATOMIC, length)) {
         return;
     }
     memcpy(&atomic, data, sizeof(atomic));
@@ -161,7 +152,7 @@ void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_request_t *req;
 
-    if (!ucp_rma_length_ok(UCP_WIRE_GET_DATA, length)) {
+    if (!ucp_wire_accepts(UCP_WIRE_GET_DATA, length)) {
         return;
     }
     memcpy(&head, data, sizeof(head));
@@ -189,7 +180,7 @@ void ucp_rma_end_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_request_t *req;
 
-    if (!ucp_rma_length_ok(UCP_WIRE_RMA_END, length)) {
+    if (!ucp_wire_accepts(UCP_WIRE_RMA_END, length)) {
         return;
     }
     memcpy(&end, data, sizeof(end));

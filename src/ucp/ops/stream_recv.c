@@ -130,6 +130,16 @@ static void ucp_stream_update_ready(ucp_ep_t *ep)
     }
 }
 
+/* Moves bytes from a chunk to a receive; the chunk ends with its last byte. */
+static void ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
+{
+    chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
+                                     chunk->length - chunk->offset);
+    if (chunk->offset == chunk->length) {
+        ucp_kept_put(chunk);
+    }
+}
+
 /* Drops an unread chunk. One that is being fetched is left to the end of that. */
 static void ucp_stream_drop(ucp_ep_t *ep, ucp_kept_t *chunk, ucs_status_t status)
 {
@@ -229,11 +239,7 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
             ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
             continue;
         }
-        chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
-                                         chunk->length - chunk->offset);
-        if (chunk->offset == chunk->length) {
-            ucp_kept_put(chunk);
-        }
+        ucp_stream_read(req, chunk);
         if (ucp_stream_is_done(req)) {
             ucp_stream_set_done(req, done);
         }
@@ -417,8 +423,7 @@ void ucp_stream_handle(void *arg, const void *data, size_t length)
     ucp_ep_t *ep;
     size_t used;
 
-    if (ucs_unlikely(!ucp_wire_length_ok(UCP_WIRE_STREAM, length))) {
-        ucs_warn("peer sent a STREAM of %zu bytes: dropped", length);
+    if (ucs_unlikely(!ucp_wire_accepts(UCP_WIRE_STREAM, length))) {
         return;
     }
     memcpy(&head, data, sizeof(head));
@@ -515,11 +520,7 @@ static int ucp_stream_recv_arrived(ucp_ep_t *ep, ucp_request_t *req)
         if ((chunk->kind == UCP_KEPT_RTS) || (req->recv.received == req->length)) {
             break;
         }
-        chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
-                                         chunk->length - chunk->offset);
-        if (chunk->offset == chunk->length) {
-            ucp_kept_put(chunk);
-        }
+        ucp_stream_read(req, chunk);
     }
     ucp_stream_update_ready(ep);
     return ucp_stream_is_done(req);

@@ -124,8 +124,8 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     uint64_t tag;
 
-    if (ucs_unlikely(length < sizeof(ucp_wire_eager_t))) {
-        ucs_warn("peer sent an EAGER of %zu bytes: dropped", length);
+    if (ucs_unlikely(length < sizeof(ucp_wire_eager_t)) &&
+        !ucp_wire_accepts(UCP_WIRE_EAGER, length)) {
         return;
     }
     memcpy(&tag, data, sizeof(tag));
@@ -149,8 +149,7 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_EAGER_SYNC, length)) {
-        ucs_warn("peer sent an EAGER_SYNC of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_EAGER_SYNC, length)) {
         return;
     }
     memcpy(&head, data, sizeof(head));

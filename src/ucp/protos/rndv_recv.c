@@ -257,8 +257,7 @@ void ucp_rndv_recv_work(ucp_request_t *req)
 ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
                               ucp_wire_rts_t *rts)
 {
-    if (!ucp_wire_length_ok(id, length)) {
-        ucs_warn("peer sent an %s of %zu bytes: dropped", ucp_wire_table[id].name, length);
+    if (!ucp_wire_accepts(id, length)) {
         return NULL;
     }
     memcpy(rts, data, sizeof(*rts));
@@ -332,8 +331,7 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucs_status_t status;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_DATA, length)) {
-        ucs_warn("peer sent a DATA of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_DATA, length)) {
         return;
     }
     memcpy(&head, data, sizeof(head));
@@ -362,8 +360,7 @@ void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
     ucp_wire_fin_t fin;
     ucp_request_t *req;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_FIN, length)) {
-        ucs_warn("peer sent a FIN of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_FIN, length)) {
         return;
     }
     memcpy(&fin, data, sizeof(fin));
@@ -397,12 +394,11 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_CANCEL, length) || (worker->sender == NULL)) {
-        ucs_warn("peer sent a CANCEL of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_CANCEL, length)) {
         return;
     }
     memcpy(&cancel, data, sizeof(cancel));
-    peer = ucp_peer_of_sender(worker, ucp_uid_id(worker->sender), "CANCEL");
+    peer = ucp_peer_of_connection(worker);
     if (peer == NULL) {
         return;
     }

@@ -383,14 +383,13 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     ucp_peer_t *peer;
     unsigned mode;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_RTR, length)) {
-        ucs_warn("peer sent an RTR of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_RTR, length)) {
         return;
     }
     memcpy(&rtr, data, sizeof(rtr));
     req = ucp_rndv_find_send(worker, rtr.send_id, "RTR");
     if (req == NULL) {
-        peer = (worker->sender == NULL) ? NULL : ucp_peer_find(worker, ucp_uid_id(worker->sender));
+        peer = ucp_peer_of_connection(worker);
         if (peer != NULL) {
             ucp_rndv_tell_cancel(peer, rtr.send_id, UCS_ERR_CANCELED);
         } else {
@@ -432,8 +431,7 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     ucp_wire_ats_t ats;
     ucp_request_t *req;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_ATS, length)) {
-        ucs_warn("peer sent an ATS of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_ATS, length)) {
         return;
     }
     memcpy(&ats, data, sizeof(ats));

@@ -8,6 +8,7 @@
 #include "config.h"
 #endif
 
+#define UCS_LOG_COMPONENT "ucp"
 #include <ucp/ops/rma.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/stream.h>
@@ -15,6 +16,7 @@
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/hello.h>
+#include <ucs/debug/log.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -330,6 +332,15 @@ int ucp_wire_length_ok(unsigned id, size_t length)
     message = &ucp_wire_table[id];
     return message->has_payload ? (length >= message->header_length)
                                 : (length == message->header_length);
+}
+
+int ucp_wire_accepts(unsigned id, size_t length)
+{
+    if (ucs_likely(ucp_wire_length_ok(id, length))) {
+        return 1;
+    }
+    ucs_warn("a peer's message %s has %zu bytes: dropped", ucp_wire_table[id].name, length);
+    return 0;
 }
 
 void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb)

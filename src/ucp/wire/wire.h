@@ -281,6 +281,9 @@ static inline uint64_t ucp_wire_am_word(uint16_t id, size_t header_length, uint3
 /* True if `length` bytes can be a message of this id. */
 int ucp_wire_length_ok(unsigned id, size_t length);
 
+/* The same for a message that came, of an id in the table; warns where it is none. */
+int ucp_wire_accepts(unsigned id, size_t length);
+
 /* A status that a peer sent: an error of the list, or `other`. */
 static inline ucs_status_t ucp_wire_status(int32_t status, ucs_status_t other)
 {

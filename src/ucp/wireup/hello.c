@@ -49,8 +49,7 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_length_ok(UCP_WIRE_HELLO, length)) {
-        ucs_warn("peer sent a HELLO of %zu bytes: dropped", length);
+    if (!ucp_wire_accepts(UCP_WIRE_HELLO, length)) {
         return;
     }
 

@@ -45,13 +45,13 @@
 
 /* ------------------------------------------------------------------ progress */
 
-/* What a peer sent before its end is delivered before that end is reported. */
-static UCS_COLD unsigned uct_mm_iface_drain(uct_mm_iface_t *iface)
+/* Receives from the first *num_p rings, a number that handlers may change. */
+UCS_INLINE unsigned uct_mm_iface_poll_rings(uct_mm_iface_t *iface, const unsigned *num_p)
 {
     unsigned count = 0;
     unsigned i;
 
-    for (i = 0; i < iface->num_rings; ++i) {
+    for (i = 0; i < *num_p; ++i) {
         if (uct_mm_reader_ready(&iface->rings[i]->reader)) {
             count += uct_mm_iface_receive(iface, iface->rings[i]);
         }
@@ -65,7 +65,8 @@ static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64
     unsigned count       = uct_mm_connect_poll(iface);
 
     if (!ucs_list_is_empty(&iface->super.failed)) {
-        count += uct_mm_iface_drain(iface);
+        /* What a peer sent before its end is delivered before that end is reported. */
+        count += uct_mm_iface_poll_rings(iface, &iface->num_rings);
     }
     if (hurry || (count > 0)) {
         iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_EVENT_NS);
@@ -119,16 +120,8 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
 {
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    unsigned count        = 0;
-    uct_mm_peer_t *peer;
-    unsigned i;
+    unsigned count        = uct_mm_iface_poll_rings(iface, &iface->num_hot);
 
-    for (i = 0; i < iface->num_hot; ++i) {
-        peer = iface->rings[i];
-        if (uct_mm_reader_ready(&peer->reader)) {
-            count += uct_mm_iface_receive(iface, peer);
-        }
-    }
     if (ucs_unlikely(iface->num_rings > iface->num_hot)) {
         count += uct_mm_rings_poll_cold(iface);
     }

@@ -114,23 +114,7 @@ void receive_data(worker &worker, void *desc, guarded &buffer, ending *end)
     EXPECT_TRUE(UCS_PTR_IS_PTR(ptr));
 }
 
-class am : public variant_test {
-protected:
-    void TearDown() override
-    {
-        variant_test::TearDown();
-    }
-
-    static void expect_clean(pair &pair)
-    {
-        pair.settle();
-        EXPECT_EQ(0u, ucp_test_num_requests(pair.sender().handle()));
-        EXPECT_EQ(0u, ucp_test_num_requests(pair.receiver().handle()));
-        EXPECT_EQ(0u, ucp_test_num_ids(pair.sender().handle()));
-        EXPECT_EQ(0u, ucp_test_num_ids(pair.receiver().handle()));
-        EXPECT_EQ(0u, ucp_test_num_kept_data(pair.receiver().handle()));
-    }
-};
+class am : public variant_test {};
 
 INSTANTIATE_TEST_SUITE_P(all, am, testing::ValuesIn(all_variants()), variant_name);
 

@@ -351,18 +351,6 @@ TEST(context, leaves_nothing_behind)
 
 /* ---- printing ---- */
 
-std::string printed(const std::function<void(FILE *)> &print)
-{
-    char *text    = nullptr;
-    size_t length = 0;
-    FILE *stream  = open_memstream(&text, &length);
-    print(stream);
-    fclose(stream);
-    std::string result(text, length);
-    free(text);
-    return result;
-}
-
 /* Open MPI reads these lines by sscanf. */
 TEST(context, print_info_names_each_resource)
 {

@@ -36,18 +36,6 @@ struct padded {
     }
 };
 
-std::string printed(const std::function<void(FILE *)> &print)
-{
-    char *text    = nullptr;
-    size_t length = 0;
-    FILE *stream  = open_memstream(&text, &length);
-    print(stream);
-    fclose(stream);
-    std::string result(text, length);
-    free(text);
-    return result;
-}
-
 class query : public variant_test {};
 
 INSTANTIATE_TEST_SUITE_P(all, query, testing::ValuesIn(some_variants()), variant_name);

@@ -462,6 +462,28 @@ ucp_request_param_t receive_param(ending *end, uint32_t more_mask)
 
 /* ---- fixture ---- */
 
+std::string printed(const std::function<void(FILE *)> &print)
+{
+    char *text    = nullptr;
+    size_t length = 0;
+    FILE *stream  = open_memstream(&text, &length);
+    print(stream);
+    fclose(stream);
+    std::string result(text, length);
+    free(text);
+    return result;
+}
+
+void variant_test::expect_clean(pair &pair)
+{
+    pair.settle();
+    EXPECT_EQ(0u, ucp_test_num_requests(pair.sender().handle()));
+    EXPECT_EQ(0u, ucp_test_num_requests(pair.receiver().handle()));
+    EXPECT_EQ(0u, ucp_test_num_ids(pair.sender().handle()));
+    EXPECT_EQ(0u, ucp_test_num_ids(pair.receiver().handle()));
+    EXPECT_EQ(0u, ucp_test_num_kept_data(pair.receiver().handle()));
+}
+
 void variant_test::TearDown()
 {
     ucs_fault_clear(nullptr);

@@ -218,6 +218,9 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
 ucp_request_param_t send_param(ending *end, uint32_t more_mask = 0);
 ucp_request_param_t receive_param(ending *end, uint32_t more_mask = 0);
 
+/* What a function writes to a stream. */
+std::string printed(const std::function<void(FILE *)> &print);
+
 /* Fixture of the tests that run over variants. */
 class variant_test : public testing::TestWithParam<variant> {
 protected:
@@ -228,6 +231,8 @@ protected:
     }
     /* Lengths at which something may change for these lanes, and their neighbours. */
     static std::vector<size_t> lengths(ucp_ep_h ep, size_t max);
+    /* Nothing is in flight or kept any more. */
+    static void expect_clean(pair &pair);
 
 private:
     log_catcher m_log;
