@@ -447,5 +447,10 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     req->send.needs_ats = 0;
     if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
         ucp_request_complete(req, ucp_wire_status(ats.status, UCS_OK));
+    } else if ((req->send.step == UCP_SEND_PUT) && req->send.is_both) {
+        /* Nothing is left to claim, and what we claimed is written. The receiver may be gone by
+         * our next turn, so the send ends now. */
+        ucp_request_del_work(req);
+        ucp_rndv_put_end(req);
     }
 }
