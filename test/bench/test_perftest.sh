@@ -53,6 +53,17 @@ refuses "uct test"               "ucp_am_lat"                 -t am_lat
 refuses "unknown letter"         "unknown option -Z"          -Z
 refuses "unknown word"           "--zork"                     --zork
 refuses "letter without meaning" "UCX_TLS"                    -x posix
+for letter in d x W A i a g G K L F Y; do
+    refuses "letter -$letter"    "option -$letter is not available: " -t tag_lat -$letter 1
+done
+refuses "stream data in place"   "option -r"                  -t stream_lat -r recv_data
+refuses "-o of messages"         "one-sided"                  --self -t tag_lat -o
+refuses "-y of tags"             "active messages"            --self -t tag_lat -y
+refuses "-l with a host"         "exclude each other"         -l -t tag_lat host
+refuses "-l without a test"      "which test"                 -l
+refuses "no batch file"          "cannot read"                --self -b "$dir/none"
+refuses "empty batch file"       "holds no test"              --self -b /dev/null
+refuses "wrong -P"               "option -P"                  -P 2
 refuses "missing value"          "wants a value"              -t
 refuses "size without digits"    "option -s"                  -t tag_lat -s k
 refuses "size with junk"         "option -s"                  -t tag_lat -s 8x
@@ -72,6 +83,10 @@ refuses "client without a test"  "which test"                 localhost
 refuses "two hosts"              "unexpected word"            -t tag_lat a b
 refuses "host with --self"       "exclude each other"         --self host
 refuses "limits with a test"     "exclude each other"         -t limits -t tag_lat
+refuses "limits with an audit"   "exclude each other"         -t limits -t audit
+refuses "audit of puts"          "messages only"              --self -t audit -t ucp_put_lat
+refuses "audit of pieces"        "messages only"              --self -t audit -D iov
+refuses "audit by threads"       "not with a table"           --self -t audit -T 2
 refuses "atomic of 3 bytes"      "4 or 8"                     --self -t ucp_fadd -s 3
 refuses "put of 0 bytes"         "at least 1"                 --self -t ucp_put_lat -s 0
 refuses "check of one-sided"     "option -V"                  --self -t ucp_get -V
@@ -100,6 +115,33 @@ check "-t limits" test $code -eq 0 -a "$(grep -c '|' "$dir/out")" -ge 8
 UCX_TLS=nothing_like_this perf -t limits -s 8 --rounds 2 -q --quick
 check "-t limits does not need the library" test $code -eq 0
 
+# ---- audit ----
+# The lines of a table: size | automatic time | five forced | best behind [!] [*]
+rows() { grep -E '^ +[0-9]+[KM]? \|' "$dir/out"; }
+chosen() { rows | awk '{ print $3 }' | paste -sd' '; }
+# Exit code, last line and marks agree, whatever the figures are.
+audited() {
+    local marked
+    marked=$(rows | grep -c '!')
+    [ "$(rows | wc -l)" -eq "$1" ] && grep -q "^$marked of $1 sizes: " "$dir/out" &&
+        [ "$code" -eq $((marked > 0)) ] &&
+        rows | awk '{ if ((/!/ != 0) != ($3 != $12)) bad = 1 } END { exit bad }'
+}
+perf --self -t audit -s 8,64k,1m --quick --rounds 3 -q --tolerance 0.001
+check "audit counts the sizes at which another protocol is faster" audited 3
+check "audit forces each protocol where it can be" test \
+    "$(rows | awk '{ print ($6 != "-") ($7 != "-") ($8 != "-") ($9 != "-") ($10 != "-") }' |
+       paste -sd' ')" = "11111 01111 01111"
+check "audit says what the library says about its choice" grep -q 'eager: predicted' "$dir/out"
+UCX_RNDV_THRESH=64 UCX_RNDV_SCHEME=am perf --self -t audit -s 8,1k,1m --quick --rounds 2 -q \
+    --tolerance 1000000
+check "audit of what the user has chosen, within the tolerance" test $code -eq 0 -a \
+    "$(chosen)" = "eager rndv/am rndv/am"
+UCX_TLS=^cma perf --self -t audit -t ucp_am_lat -s 64k --quick --rounds 2 -q -f --tolerance 0.001 \
+    --csv "$dir/audit.csv"
+check "audit of active messages without single copies" test "$(chosen)" = rndv/am -a \
+    "$(cut -d, -f1 "$dir/audit.csv" | paste -sd' ')" = "test ucp_am_lat ucp_am_lat rndv/am"
+
 for t in tag_lat tag_bw tag_rate tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw stream_lat stream_bw \
          ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_fadd ucp_swap ucp_cswap; do
     perf_or_skip "$t" --self -t $t -s 8 -n 2000 -f -q &&
@@ -127,6 +169,45 @@ check "percentiles rise" awk -F, 'NR > 1 && !($10 > 0 && $11 >= $10) { bad = 1 }
     "$dir/out"
 perf --self -t tag_lat -s 8 -n 1234 -f -q
 check "-n is obeyed" test "$(awk '{ print $2 }' "$dir/out")" = 1234
+
+for o in "-z" "-z -B -V" "-l" "-l -V -c 0,0"; do
+    for t in tag_lat tag_bw ucp_am_lat stream_bw; do
+        [ "${o#-l}" = "$o" ] && self=--self || self=
+        # shellcheck disable=SC2086
+        perf $self -t $t -s 8,100000 -n 300 $o -f -q
+        check "$t $o: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
+    done
+done
+for o in "ucp_get -o" "ucp_put_bw -o -z -B" "ucp_fadd -o -O 4" "ucp_put_lat -z -V" "ucp_am_bw -y" \
+         "stream_lat -r recv"; do
+    # shellcheck disable=SC2086
+    perf --self -t $o -s 8 -n 1000 -f -q
+    check "$o: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1
+done
+perf --self -t tag_lat -s 8 -n 100 -X -f -q
+check "-X says how messages move" grep -q 'eager: predicted' "$dir/out"
+
+# ---- batch files ----
+cat >"$dir/batch" <<'BATCH'
+# name and options
+small  -t tag_lat -s 8 -n 200
+
+ large -t tag_bw -s 64k,1m -n 50 -V
+threads -t ucp_am_lat -T 2 -M multi
+BATCH
+tests="test small large large threads"
+for how in --self -l; do
+    perf $how -b "$dir/batch" -s 16 -n 300 -v -q
+    check "batch, $how: one session a line, the command line's options hold too" test $code -eq 0 -a \
+        "$(cut -d, -f1 "$dir/out" | paste -sd' ')" = "$tests" -a \
+        "$(cut -d, -f2,5 "$dir/out" | paste -sd' ')" = \
+        "size,iterations 8,200 65536,50 1048576,50 16,300"
+done
+for line in "a" "a -t tag_lat --self" "a -t tag_lat --json x" "a -t tag_lat host" "a -t tag_lat -p 5" \
+            "a -t tag_lat -b x" "a -t no_test" "a -t tag_lat -s 8x"; do
+    printf '# comment\n%s\n' "$line" >"$dir/bad_batch"
+    refuses "batch line '$line'" "in line 2 of" -l -b "$dir/bad_batch"
+done
 
 # ---- files ----
 if command -v python3 >/dev/null; then
@@ -201,10 +282,19 @@ serve
 perf localhost -p $port -t tag_lat -s 8,1k -n 500 -V -f -q
 check "client, host first" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
 check "server ends with 0" served
+serve
+perf localhost -p $port -b "$dir/batch" -s 16 -n 300 -v -q
+check "client of a batch" test $code -eq 0 -a \
+    "$(cut -d, -f1 "$dir/out" | paste -sd' ')" = "$tests"
+check "server of a batch ends with 0, after the last" served
 serve -t tag_bw
 perf -t tag_lat -s 8 -n 500 -f -q -p $port localhost
 check "client, host last; the client's test counts" test $code -eq 0
 check "server ends with 0, its own -t aside" served
+serve
+perf localhost -p $port -t audit -t tag_bw -s 8,64k --quick --rounds 2 -q --tolerance 0.001
+check "audit between client and server" audited 2
+check "server of an audit ends with 0" served
 serve -6
 perf -6 ::1 -p $port -t tag_lat -s 8 -n 500 -f -q
 if [ $code -eq 0 ]; then check "IPv6" served; else kill "$server" 2>/dev/null; served; skip "IPv6" "no ::1"; fi
@@ -223,6 +313,62 @@ else
     served
     skip "a stranger's greeting" "no /dev/tcp"
 fi
+
+# ---- ranks ----
+as_rank() { # RANK SIZE LOCAL_SIZE ARGUMENTS: what Open MPI's mpirun does
+    OMPI_COMM_WORLD_RANK=$1 OMPI_COMM_WORLD_SIZE=$2 OMPI_COMM_WORLD_LOCAL_SIZE=$3 \
+        PMIX_NAMESPACE=test-$$ timeout $LIMIT_S "$BINARY" "${@:4}"
+}
+two_ranks() { # NAME LOCAL_SIZE ARGUMENTS: both ranks end with 0, only rank 0 speaks
+    local name=$1
+    shift
+    as_rank 1 2 "$@" >"$dir/rank1" 2>&1 &
+    server=$!
+    as_rank 0 2 "$@" >"$dir/out" 2>"$dir/err"
+    code=$?
+    served
+    check "$name: exit $code and $?" test $? -eq 0 -a $code -eq 0 -a ! -s "$dir/rank1" -a \
+        "$(wc -l <"$dir/out")" -eq 2 -a ! -s "$dir/err"
+}
+two_ranks "two ranks on one host" 2 -t tag_lat -s 8,100000 -n 300 -V -f -q
+two_ranks "two ranks, processors named" 2 -t tag_bw -s 8,64 -n 300 -f -q -c 0,0
+port=$((port + 1))
+two_ranks "two ranks, rank 0's host named" 1 -t tag_lat -s 8,64 -n 300 -f -q -p $port localhost
+for rank in 0 1; do
+    for case in "2 1 several hosts" "3 3 two ranks"; do
+        # shellcheck disable=SC2086
+        set -- $case
+        as_rank $rank "$1" "$2" -t tag_lat >"$dir/out" 2>"$dir/err"
+        code=$?
+        check "ranks: ${*:3}: exit $code" test $code -eq 2 -a ! -s "$dir/out" -a \
+            "$(grep -c "${*:3}" "$dir/err")" -eq $((1 - rank)) -a \
+            "$(wc -l <"$dir/err")" -eq $((1 - rank))
+    done
+done
+as_rank 0 2 2 -q >"$dir/out" 2>"$dir/err"
+check "ranks without a test" grep -q "which test" "$dir/err"
+as_rank 0 1 1 -q --timeout 1 -p $((port + 1)) >"$dir/out" 2>"$dir/err"
+check "one rank alone is a server" grep -q "no client" "$dir/err"
+as_rank 0 2 2 -P 0 -q --timeout 1 -p $((port + 2)) >"$dir/out" 2>"$dir/err"
+check "-P 0: a server even as a rank" grep -q "no client" "$dir/err"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+for mpirun in mpirun.openmpi mpirun.mpich; do
+    if ! command -v $mpirun >/dev/null; then
+        skip "$mpirun" "not installed"
+        continue
+    fi
+    [ $mpirun = mpirun.mpich ] || more=--oversubscribe
+    timeout $LIMIT_S $mpirun ${more-} -n 2 "$BINARY" -t tag_lat -s 8,64 -n 300 -V -f -q \
+        >"$dir/out" 2>"$dir/err"
+    code=$?
+    check "$mpirun -n 2: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
+    # The ranks find each other through a script, too.
+    timeout $LIMIT_S $mpirun ${more-} -n 2 sh -c '"$@"; exit $?' sh "$BINARY" -t tag_bw -s 8,64 \
+        -n 300 -f -q >"$dir/out" 2>"$dir/err"
+    code=$?
+    check "$mpirun -n 2 of a script: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
+    unset more
+done
 
 # ---- death and standstill ----
 children() { pgrep -P "$1" | sort -n; }

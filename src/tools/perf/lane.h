@@ -37,7 +37,12 @@ enum {
     PERF_FLAG_WAKEUP     = 1 << 4, /* context with the wake-up feature */
     PERF_FLAG_ERR_PEER   = 1 << 5, /* endpoints with error handling */
     PERF_FLAG_SEND_IOV   = 1 << 6, /* four pieces instead of one */
-    PERF_FLAG_RECV_IOV   = 1 << 7
+    PERF_FLAG_RECV_IOV   = 1 << 7,
+    PERF_FLAG_MEMH       = 1 << 8,  /* buffers are registered and their handles passed */
+    PERF_FLAG_NONBLOCK   = 1 << 9,  /* registered with UCP_MEM_MAP_NONBLOCK */
+    PERF_FLAG_PASSIVE    = 1 << 10, /* the responder of a one-sided test does not progress */
+    PERF_FLAG_AM_COPY    = 1 << 11, /* the handler of active messages copies their data */
+    PERF_FLAG_MORE       = 1 << 12  /* another session follows on the same channel */
 };
 
 /* What client and server must agree on; travels as it is. */
@@ -48,7 +53,7 @@ typedef struct perf_params {
     uint32_t threads;
     uint32_t thread_mode; /* ucs_thread_mode_t */
     uint32_t am_header;   /* bytes */
-    uint32_t zero;
+    uint32_t variants;    /* of perf_variants[] that are made: 1, or all for an audit */
     uint64_t max_size;    /* largest message of any step, bytes */
     uint64_t span;        /* bytes of each of a lane's two buffers */
     uint64_t seed;
@@ -66,7 +71,7 @@ typedef struct perf_step {
     uint32_t op;       /* index into perf_ops[] */
     uint32_t flags;
     uint32_t window;
-    uint32_t zero;
+    uint32_t variant;  /* index into perf_variants[] */
     uint64_t size;     /* bytes of a message */
     uint64_t warmup;   /* iterations before the clock starts */
     uint64_t iters;    /* iterations that are timed */
@@ -99,6 +104,7 @@ typedef struct perf_lane {
     ucp_tag_t           recv_mask;
 
     /* Cold. */
+    ucp_context_h        context;
     const perf_params_t *params;
     struct perf_shared  *shared;     /* limits only; NULL between machines */
     perf_channel_t      *channel;    /* NULL except in lane 0 */
@@ -122,8 +128,11 @@ typedef struct perf_lane {
     int                  yield;      /* let others run when idle */
     char                 problem[160]; /* text of the first failure */
 
-    /* One-sided tests. */
+    ucp_mem_h           send_memh;  /* NULL: not registered */
     ucp_mem_h           recv_memh;
+
+    /* One-sided tests. */
+    int                 is_served;  /* the first step has connected the two sides */
     ucp_rkey_h          rkey;
     uint64_t            remote_address;
 } perf_lane_t;

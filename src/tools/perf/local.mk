@@ -3,6 +3,8 @@
 
 bin_PROGRAMS += ucx_perftest
 ucx_perftest_SOURCES = \
+	src/tools/perf/audit.c \
+	src/tools/perf/batch.c \
 	src/tools/perf/clock.c \
 	src/tools/perf/clock.h \
 	src/tools/perf/compare.c \
@@ -31,10 +33,13 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/pin.c \
 	src/tools/perf/pin.h \
 	src/tools/perf/plot.c \
+	src/tools/perf/ranks.c \
 	src/tools/perf/record.c \
 	src/tools/perf/remote.c \
 	src/tools/perf/report.c \
 	src/tools/perf/report.h \
+	src/tools/perf/rounds.c \
+	src/tools/perf/rounds.h \
 	src/tools/perf/run.c \
 	src/tools/perf/run.h \
 	src/tools/perf/self.c \

@@ -1,8 +1,8 @@
 /* Halyard: active message tests.
  *
  * The handler counts what comes as receives. Eager data is used where the library has it: it is
- * not copied, unless -V wants to check it after the window. Rendezvous data goes to the lane's
- * buffer.
+ * not copied, unless -y says so or -V wants to check it after the window. Rendezvous data goes to
+ * the lane's buffer.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -63,7 +63,7 @@ static ucs_status_t am_on_data(void *arg, const void *header, size_t header_leng
         }
         return UCS_OK;
     }
-    if (lane->params->flags & PERF_FLAG_VALIDATE) {
+    if (lane->params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_AM_COPY)) {
         place = am_place(lane, length);
         if (place != NULL) {
             memcpy(place, data, length);

@@ -123,10 +123,12 @@ ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_t
  * the others. */
 static ucs_status_t one_sided_follow(perf_lane_t *lane)
 {
+    const int is_passive = (lane->params->flags & PERF_FLAG_PASSIVE) && lane->is_served;
     unsigned polls = 0, spins = 0;
 
+    lane->is_served = 1;
     while (!atomic_load_explicit(lane->stop, memory_order_acquire)) {
-        if (ucp_worker_progress(lane->worker) != 0) {
+        if (!is_passive && (ucp_worker_progress(lane->worker) != 0)) {
             spins = 0;
         } else if (++spins >= lane->spin_max) {
             spins = 0;

@@ -17,13 +17,15 @@
 int main(int argc, char **argv)
 {
     static perf_options_t options;
+    perf_ranks_t ranks;
     int status = perf_options_parse(argc, argv, &options);
 
     if (status != PERF_EXIT_OK) {
         return status;
     }
-    if ((options.size_count == 0) && (options.op >= 0)) {
-        options.sizes[options.size_count++] = 8;
+    if (((options.mode == PERF_MODE_SERVER) || (options.mode == PERF_MODE_CLIENT)) &&
+        options.use_ranks && perf_ranks_find(&ranks)) {
+        return perf_ranks_main(&options, &ranks);
     }
     switch (options.mode) {
     case PERF_MODE_HELP:
@@ -33,6 +35,8 @@ int main(int argc, char **argv)
         return perf_compare(&options);
     case PERF_MODE_SELF:
         return perf_self_main(&options);
+    case PERF_MODE_LOOPBACK:
+        return perf_loopback_main(&options);
     case PERF_MODE_CLIENT:
         return perf_client_main(&options);
     case PERF_MODE_SERVER:

@@ -24,11 +24,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#define FRAME_MAGIC       UINT32_C(0x504c4148) /* "HALP" read as little-endian */
-#define CONNECT_RETRY_NS  5e9
-#define CONNECT_RETRY_US  100000
+#define FRAME_MAGIC      UINT32_C(0x504c4148) /* "HALP" read as little-endian */
+#define CONNECT_RETRY_MS 5000
+#define CONNECT_RETRY_US 100000
 
 typedef struct frame {
     uint32_t magic;
@@ -62,26 +63,58 @@ static void set_nodelay(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+static int listen_on(const struct sockaddr *address, socklen_t length)
+{
+    int on = 1;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        perf_error("socket: %s", strerror(errno));
+        return -1;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if ((bind(fd, address, length) == 0) && (listen(fd, 1) == 0)) {
+        return fd;
+    }
+    on = errno;
+    close(fd);
+    errno = on;
+    return -1;
+}
+
 int perf_oob_listen(unsigned port, int ipv6)
 {
     struct sockaddr_in6 address6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in address4  = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     const struct sockaddr *address = ipv6 ? (const struct sockaddr*)&address6 :
                                             (const struct sockaddr*)&address4;
-    socklen_t length = ipv6 ? sizeof(address6) : sizeof(address4);
-    int on           = 1;
-    int fd;
+    int fd = listen_on(address, ipv6 ? sizeof(address6) : sizeof(address4));
 
-    fd = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        perf_error("socket: %s", strerror(errno));
-        return -1;
-    }
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if ((bind(fd, address, length) != 0) || (listen(fd, 1) != 0)) {
         perf_error("cannot listen on port %u: %s (another port: -p)", port, strerror(errno));
-        close(fd);
-        return -1;
+    }
+    return fd;
+}
+
+/* An address that needs no file. Returns its length. */
+static socklen_t local_address(const char *name, struct sockaddr_un *address_p)
+{
+    *address_p = (struct sockaddr_un) {.sun_family = AF_UNIX};
+    snprintf(address_p->sun_path + 1, sizeof(address_p->sun_path) - 1, "ucx_perftest-%u-%s",
+             (unsigned)getuid(), name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                       strlen(address_p->sun_path + 1));
+}
+
+int perf_oob_listen_local(const char *name)
+{
+    struct sockaddr_un address;
+    socklen_t length = local_address(name, &address);
+    int fd           = listen_on((const struct sockaddr*)&address, length);
+
+    if (fd < 0) {
+        perf_error("cannot listen on the local socket %s: %s", address.sun_path + 1,
+                   strerror(errno));
     }
     return fd;
 }
@@ -155,14 +188,35 @@ static int connect_once(const struct addrinfo *info, int timeout_ms)
     return fd;
 }
 
+/* Tries the addresses in turn, and again for a while as long as nobody listens there. Returns a
+ * descriptor, or -1 with errno. */
+static int connect_any(const struct addrinfo *list, int retry_ms, int timeout_ms)
+{
+    double end_ns = perf_now_ns() + retry_ms * 1e6;
+    const struct addrinfo *entry;
+    int fd;
+
+    for (;;) {
+        for (entry = list; entry != NULL; entry = entry->ai_next) {
+            fd = connect_once(entry, timeout_ms);
+            if (fd >= 0) {
+                return fd;
+            }
+        }
+        if ((errno != ECONNREFUSED) || (perf_now_ns() > end_ns)) {
+            return -1;
+        }
+        usleep(CONNECT_RETRY_US);
+    }
+}
+
 int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
                      perf_channel_t *channel_p)
 {
     struct addrinfo hints = {.ai_family   = ipv6 ? AF_INET6 : AF_INET,
                              .ai_socktype = SOCK_STREAM};
-    double start_ns       = perf_now_ns();
     char service[16], name[96];
-    struct addrinfo *list, *entry;
+    struct addrinfo *list;
     int status, error, fd;
 
     snprintf(service, sizeof(service), "%u", port);
@@ -172,20 +226,9 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
                    ipv6 ? "" : " (an IPv6 address needs -6)");
         return -1;
     }
-    for (;;) {
-        fd    = -1;
-        error = ECONNREFUSED;
-        for (entry = list; (entry != NULL) && (fd < 0); entry = entry->ai_next) {
-            fd    = connect_once(entry, timeout_ms);
-            error = errno;
-        }
-        if ((fd >= 0) || (error != ECONNREFUSED) ||
-            (perf_now_ns() - start_ns > CONNECT_RETRY_NS) ||
-            (perf_now_ns() - start_ns > timeout_ms * 1e6)) {
-            break;
-        }
-        usleep(CONNECT_RETRY_US);
-    }
+    fd    = connect_any(list, (timeout_ms < CONNECT_RETRY_MS) ? timeout_ms : CONNECT_RETRY_MS,
+                        timeout_ms);
+    error = errno;
     freeaddrinfo(list);
     if (fd < 0) {
         perf_error("cannot connect to %s port %u: %s (is `ucx_perftest` waiting there?)", host,
@@ -195,6 +238,32 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
     snprintf(name, sizeof(name), "%s port %u", host, port);
     perf_oob_wrap(fd, name, timeout_ms, channel_p);
     return 0;
+}
+
+int perf_oob_connect_local(const char *name, int timeout_ms, perf_channel_t *channel_p)
+{
+    struct sockaddr_un address;
+    struct addrinfo info = {.ai_family = AF_UNIX, .ai_addr = (struct sockaddr*)&address};
+    int fd;
+
+    info.ai_addrlen = local_address(name, &address);
+    fd              = connect_any(&info, timeout_ms, timeout_ms);
+    if (fd < 0) {
+        perf_error("nobody listens on the local socket %s: %s", address.sun_path + 1,
+                   strerror(errno));
+        return -1;
+    }
+    perf_oob_wrap(fd, address.sun_path + 1, timeout_ms, channel_p);
+    return 0;
+}
+
+int perf_oob_is_own_user(const perf_channel_t *channel)
+{
+    struct ucred peer;
+    socklen_t length = sizeof(peer);
+
+    return (getsockopt(channel->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) &&
+           (peer.uid == getuid());
 }
 
 /* Waits until the descriptor is ready, at most until end_ns. */

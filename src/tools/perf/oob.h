@@ -1,6 +1,6 @@
 /* Halyard: the channel on which the two processes of a test agree: TCP between a client and a
- * server, a socketpair with --self. Carries parameters, worker addresses, the orders for each
- * step and their results; never what is measured.
+ * server, a socketpair with --self, a local socket between ranks. Carries parameters, worker
+ * addresses, the orders for each step and their results; never what is measured.
  *
  * A message is a 16-byte header and a payload of fixed-width fields; all waits are bounded. The
  * process that detects an error prints it; callers pass -1 on.
@@ -37,6 +37,13 @@ typedef struct perf_channel {
 
 /* Opens a listening socket on all interfaces. Returns its descriptor, or -1. */
 int perf_oob_listen(unsigned port, int ipv6);
+
+/* The same on a socket of this host and user that has this name, and no file. */
+int perf_oob_listen_local(const char *name);
+int perf_oob_connect_local(const char *name, int timeout_ms, perf_channel_t *channel_p);
+
+/* 1 if the other end of a local channel belongs to this user. */
+int perf_oob_is_own_user(const perf_channel_t *channel);
 
 /* Waits for one client (wait_s seconds; 0 = without limit) and closes nothing. */
 int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel_t *channel_p);

@@ -71,6 +71,16 @@ const perf_op_t perf_ops[] = {
      .one_sided = 1},
 };
 
+/* Announced from 2 bytes, so that acknowledgements, of 0 or 1, are the same in all. */
+const perf_variant_t perf_variants[PERF_VARIANT_COUNT] = {
+    [PERF_VARIANT_AUTO] = {"automatic", NULL, NULL},
+    {"eager", "inf", "auto"},
+    {"rndv/get", "2", "get_zcopy"},
+    {"rndv/put", "2", "put_zcopy"},
+    {"rndv/both", "2", "both"},
+    {"rndv/am", "2", "am"},
+};
+
 const unsigned perf_op_count = sizeof(perf_ops) / sizeof(perf_ops[0]);
 
 int perf_op_find(const char *name)

@@ -35,6 +35,17 @@ typedef struct perf_op {
     int         one_sided;      /* the follower only progresses until the leader is done */
 } perf_op_t;
 
+/* A way to run a test: as the environment says, or with one protocol forced. Each has a context. */
+typedef struct perf_variant {
+    const char *name;   /* of the protocol, as ucp_ep_print_info() gives it */
+    const char *thresh; /* UCX_RNDV_THRESH; NULL: left alone */
+    const char *scheme; /* UCX_RNDV_SCHEME */
+} perf_variant_t;
+
+enum { PERF_VARIANT_AUTO, PERF_VARIANT_COUNT = 6 };
+
+extern const perf_variant_t perf_variants[PERF_VARIANT_COUNT];
+
 /* The limits come first, in this order. */
 enum {
     PERF_OP_LINE,

@@ -57,23 +57,14 @@ static const struct {
     {'x', "transports are chosen by UCX_TLS"},
     {'W', "it belongs to uct-level tests; the window of a ucp test is -O"},
     {'A', "it belongs to uct-level tests"},
-    {'b', "batch files are not read; run the tool once a test, or give several sizes to -s"},
-    {'i', "scatter-gather with gaps is not measured"},
-    {'l', "loopback within one process is not measured; --self forks a peer"},
-    {'o', "the responder of a one-sided test always progresses"},
-    {'B', "memory is registered without NONBLOCK"},
-    {'z', "buffers are not registered beforehand"},
-    {'y', "it is not supported"},
-    {'r', "streams are received by ucp_stream_recv_nbx only"},
-    {'P', "start both processes with --self, or as server and client"},
-    {'K', "it is not supported"},
-    {'a', "it is not supported"},
-    {'g', "it is not supported"},
-    {'G', "it is not supported"},
+    {'i', "scatter-gather with gaps is not measured; -D iov sends four pieces without"},
+    {'a', "it chooses a GPU, and only host memory is measured"},
+    {'g', "no daemon moves data for this tool"},
+    {'G', "no daemon moves data for this tool"},
+    {'K', "nothing here corresponds to it"},
     {'L', "it belongs to GPU kernels"},
     {'F', "it belongs to GPU kernels"},
     {'Y', "it belongs to GPU kernels"},
-    {'X', "it is not supported"},
 };
 
 static const char short_options[] = ":t:s:n:w:c:O:m:D:p:6fvNqhT:M:VUCeE:R:H:I"
@@ -86,9 +77,13 @@ void perf_options_help(FILE *file)
     fputs("Usage: ucx_perftest --self [options]          both processes here: one table\n"
           "       ucx_perftest [options]                 server: waits for a client\n"
           "       ucx_perftest HOST -t TEST [options]    client\n"
+          "       ucx_perftest -l -t TEST [options]      both sides in one process\n"
+          "       mpirun -n 2 ucx_perftest -t TEST [options]\n"
           "       ucx_perftest --compare A.json B.json   ratios of two results\n"
           "\nTests (-t):\n"
-          "  limits         what this machine can do, without the library (implies --self)\n",
+          "  limits         what this machine can do, without the library (implies --self)\n"
+          "  audit          the automatic choice of protocol beside each forced one, for tag_lat "
+          "or\n                 for the test that a second -t names\n",
           file);
     for (i = PERF_OP_TESTS; i < perf_op_count; ++i) {
         fprintf(file, "  %-14s %s\n", perf_ops[i].name, perf_ops[i].what);
@@ -111,6 +106,12 @@ void perf_options_help(FILE *file)
           "  -e [peer|none] endpoints with error handling\n"
           "  -E poll|sleep  wait by polling or in the kernel  [poll]\n"
           "  -I             context with the wake-up feature\n"
+          "  -z             pass handles of registered buffers\n"
+          "  -B             register memory with the NONBLOCK hint\n"
+          "  -o             the responder of a one-sided test does not progress\n"
+          "  -y             the handler of active messages copies their data\n"
+          "  -r recv        streams are received by ucp_stream_recv_nbx\n"
+          "  -b FILE        run the tests of a file: a name and options a line, # comments\n"
           "  -V             fill and check every byte (times then include it)\n"
           "  --seed N       seed of the contents  [1]\n"
           "  --quick        fewer sizes and rounds\n"
@@ -119,16 +120,18 @@ void perf_options_help(FILE *file)
           "\nWhere:\n"
           "  -p PORT        TCP port of the server  [13337]\n"
           "  -6             IPv6\n"
+          "  -P 0|1         0: server and client even under mpirun  [1]\n"
           "\nOutput:\n"
           "  -f             only final numbers\n"
           "  -v             CSV to stdout\n"
           "  -N             separate thousands\n"
+          "  -X             how the library moves messages of each size, before the figures\n"
           "  -q             no notes and no progress\n"
           "  -R LIST        percentiles of latency  [50,90,99,99.9]\n"
           "  --json FILE    results, start-up and run record as JSON; - is stdout\n"
           "  --csv FILE     results as CSV; - is stdout\n"
           "  --plot FILE    picture, .svg or .png, made by gnuplot\n"
-          "  --tolerance X  with --compare: ratios above X are worse  [1.1]\n"
+          "  --tolerance X  with --compare and -t audit: ratios above X are worse  [1.1]\n"
           "  -h, --help     this text\n"
           "\nExit: 0 done, 1 failed or worse, 2 usage, 3 not supported by the library, 4 time "
           "limit.\nTransports are chosen by the environment: UCX_TLS, UCX_NET_DEVICES.\n",
@@ -148,6 +151,10 @@ static int parse_test(perf_options_t *options, const char *name)
     if (strcmp(name, "limits") == 0) {
         options->limits_only = 1;
         options->mode        = PERF_MODE_SELF;
+        return 0;
+    }
+    if (strcmp(name, "audit") == 0) {
+        options->audit = 1;
         return 0;
     }
     options->op = perf_op_find(name);
@@ -400,6 +407,16 @@ static int parse_short(perf_options_t *options, int option, const char *value)
         return parse_wait(options, value);
     case 'R':
         return parse_percents(options, value);
+    case 'P':
+        return parse_u32("-P", value, 0, 1, &options->use_ranks);
+    case 'b':
+        return parse_file("-b", value, &options->batch);
+    case 'r':
+        if (strcmp(value, "recv") == 0) {
+            return 0;
+        }
+        perf_error("option -r: '%s' is not measured; possible: recv", value);
+        return -1;
     case 'H':
         return parse_u32("-H", value, 0, 4096, &options->am_header);
     default:
@@ -410,6 +427,14 @@ static int parse_short(perf_options_t *options, int option, const char *value)
 /* Letters that take no value. Returns 0 if it was one. */
 static int parse_switch(perf_options_t *options, int option)
 {
+    static const struct {
+        char     letter;
+        uint32_t flag;
+    } flags[] = {{'V', PERF_FLAG_VALIDATE}, {'U', PERF_FLAG_UNEXPECTED}, {'C', PERF_FLAG_WILDCARD},
+                 {'I', PERF_FLAG_WAKEUP},   {'z', PERF_FLAG_MEMH},       {'B', PERF_FLAG_NONBLOCK},
+                 {'o', PERF_FLAG_PASSIVE},  {'y', PERF_FLAG_AM_COPY}};
+    unsigned i;
+
     switch (option) {
     case '6':
         options->ipv6 = 1;
@@ -429,21 +454,22 @@ static int parse_switch(perf_options_t *options, int option)
     case 'h':
         options->mode = PERF_MODE_HELP;
         return 0;
-    case 'V':
-        options->flags |= PERF_FLAG_VALIDATE;
+    case 'l':
+        options->mode = PERF_MODE_LOOPBACK;
         return 0;
-    case 'U':
-        options->flags |= PERF_FLAG_UNEXPECTED;
-        return 0;
-    case 'C':
-        options->flags |= PERF_FLAG_WILDCARD;
-        return 0;
-    case 'I':
-        options->flags |= PERF_FLAG_WAKEUP;
+    case 'X':
+        options->explain = 1;
         return 0;
     default:
-        return -1;
+        break;
     }
+    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); ++i) {
+        if (flags[i].letter == option) {
+            options->flags |= flags[i].flag;
+            return 0;
+        }
+    }
+    return -1;
 }
 
 static void set_defaults(int argc, char **argv, perf_options_t *options_p)
@@ -453,6 +479,7 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
     *options_p = (perf_options_t) {.mode          = PERF_MODE_SERVER,
                                    .op            = -1,
                                    .port          = 13337,
+                                   .use_ranks     = 1,
                                    .warmup        = UINT64_MAX,
                                    .threads       = 1,
                                    .thread_mode   = UCS_THREAD_MODE_SINGLE,
@@ -466,27 +493,35 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
 }
 
 /* What may not stand together, and what must. */
-static int check_options(perf_options_t *options)
+static int check_options(const perf_options_t *options)
 {
     const perf_op_t *op = (options->op >= 0) ? &perf_ops[options->op] : NULL;
     unsigned i;
 
-    if ((options->mode == PERF_MODE_CLIENT) && (op == NULL)) {
+    if (((options->mode == PERF_MODE_CLIENT) || (options->mode == PERF_MODE_LOOPBACK)) &&
+        (op == NULL)) {
         perf_error("which test? Name it with -t");
         return -1;
     }
-    if ((options->mode == PERF_MODE_SELF) && (options->cpu_count == 1)) {
-        perf_error("option -c with --self wants two processors, such as -c 0,1");
+    if (((options->mode == PERF_MODE_SELF) || (options->mode == PERF_MODE_LOOPBACK)) &&
+        (options->cpu_count == 1)) {
+        perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
         return -1;
     }
-    if ((options->mode == PERF_MODE_SELF) && (op == NULL) &&
-        ((options->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
-         (options->threads > 1))) {
-        perf_error("options -V, -U and -T go with one test (-t), not with the table");
-        return -1;
+    if (((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) {
+        if ((options->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
+            (options->threads > 1)) {
+            perf_error("options -V, -U and -T go with one test (-t), not with a table");
+            return -1;
+        }
     }
     if (options->limits_only && (op != NULL)) {
-        perf_error("-t limits and -t %s exclude each other", op->name);
+        perf_error("-t limits and -t %s exclude each other", options->audit ? "audit" : op->name);
+        return -1;
+    }
+    if (options->audit && ((op->features & UCP_FEATURE_RMA) ||
+                           (options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
+        perf_error("-t audit: protocols can be forced for contiguous messages only");
         return -1;
     }
     if (op == NULL) {
@@ -499,6 +534,14 @@ static int check_options(perf_options_t *options)
     if ((options->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
         !(op->features & UCP_FEATURE_TAG)) {
         perf_error("options -U and -C belong to tag tests, not to %s", op->name);
+        return -1;
+    }
+    if ((options->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
+        perf_error("option -o belongs to one-sided tests, not to %s", op->name);
+        return -1;
+    }
+    if ((options->flags & PERF_FLAG_AM_COPY) && !(op->features & UCP_FEATURE_AM)) {
+        perf_error("option -y belongs to active messages, not to %s", op->name);
         return -1;
     }
     if ((options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
@@ -536,8 +579,8 @@ static int take_words(perf_options_t *options, int argc, char **argv)
         perf_error("unexpected word '%s' (one host name at most)", argv[optind + 1]);
         return -1;
     }
-    if (options->mode == PERF_MODE_SELF) {
-        perf_error("a host name ('%s') and --self exclude each other", argv[optind]);
+    if ((options->mode == PERF_MODE_SELF) || (options->mode == PERF_MODE_LOOPBACK)) {
+        perf_error("a host name ('%s') and --self or -l exclude each other", argv[optind]);
         return -1;
     }
     options->host = argv[optind];
@@ -547,60 +590,20 @@ static int take_words(perf_options_t *options, int argc, char **argv)
     return 0;
 }
 
-int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
+/* What both sides must agree on. Fails when the sizes do not fit. */
+static int fill_params(perf_options_t *options)
 {
-    int option, status;
-
-    set_defaults(argc, argv, options_p);
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
-        if (option == '?') {
-            if ((optopt != 0) && (optopt < 256)) {
-                perf_error("unknown option -%c", optopt);
-            } else {
-                perf_error("unknown option, or a value it does not take: %s", argv[optind - 1]);
-            }
-            return usage_error();
-        }
-        if (option == ':') {
-            perf_error("option %s wants a value", argv[optind - 1]);
-            return usage_error();
-        }
-        if (option == 'e') {
-            parse_error_mode(options_p, argc, argv);
-            continue;
-        }
-        if (parse_switch(options_p, option) == 0) {
-            if (options_p->mode == PERF_MODE_HELP) {
-                return PERF_EXIT_OK;
-            }
-            continue;
-        }
-        status = (option >= OPTION_SELF) ? parse_long(options_p, option, optarg) :
-                                           parse_short(options_p, option, optarg);
-        if (status != 0) {
-            return usage_error();
-        }
-    }
-    options_p->no_text = options_p->csv_stdout ||
-                         ((options_p->json != NULL) && (strcmp(options_p->json, "-") == 0)) ||
-                         ((options_p->csv != NULL) && (strcmp(options_p->csv, "-") == 0));
-    if ((take_words(options_p, argc, argv) != 0) || (check_options(options_p) != 0)) {
-        return usage_error();
-    }
-    return PERF_EXIT_OK;
-}
-
-int perf_options_params(const perf_options_t *options, int op, perf_params_t *params_p)
-{
-    const perf_op_t *row = &perf_ops[op];
+    const perf_op_t *row    = &perf_ops[(options->op >= 0) ? options->op : perf_op_find("tag_bw")];
+    perf_params_t *params_p = &options->params;
     uint64_t wanted, most;
     unsigned i;
 
     memset(params_p, 0, sizeof(*params_p));
-    strncpy(params_p->test, row->name, sizeof(params_p->test) - 1);
+    strncpy(params_p->test, options->limits_only ? "limits" : row->name,
+            sizeof(params_p->test) - 1);
     params_p->flags       = options->flags;
     params_p->threads     = options->threads;
+    params_p->variants    = options->audit ? PERF_VARIANT_COUNT : 1;
     params_p->thread_mode = options->thread_mode;
     params_p->am_header   = options->am_header;
     params_p->seed        = options->seed;
@@ -629,4 +632,77 @@ int perf_options_params(const perf_options_t *options, int op, perf_params_t *pa
     }
     params_p->span = ((wanted < most) ? wanted : most) / 64 * 64 + ((wanted < most) ? 64 : 0);
     return 0;
+}
+
+/* Takes options and words; those that are there already stay unless named again. Returns 0, or -1
+ * after an error message. */
+static int parse_words(int argc, char **argv, perf_options_t *options_p)
+{
+    int option, status;
+
+    optind = 0; /* GNU: start anew */
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
+        if (option == '?') {
+            if ((optopt != 0) && (optopt < 256)) {
+                perf_error("unknown option -%c", optopt);
+            } else {
+                perf_error("unknown option, or a value it does not take: %s", argv[optind - 1]);
+            }
+            return -1;
+        }
+        if (option == ':') {
+            perf_error("option %s wants a value", argv[optind - 1]);
+            return -1;
+        }
+        if (option == 'e') {
+            parse_error_mode(options_p, argc, argv);
+            continue;
+        }
+        if (parse_switch(options_p, option) == 0) {
+            if (options_p->mode == PERF_MODE_HELP) {
+                return 0;
+            }
+            continue;
+        }
+        status = (option >= OPTION_SELF) ? parse_long(options_p, option, optarg) :
+                                           parse_short(options_p, option, optarg);
+        if (status != 0) {
+            return -1;
+        }
+    }
+    options_p->no_text = options_p->csv_stdout ||
+                         ((options_p->json != NULL) && (strcmp(options_p->json, "-") == 0)) ||
+                         ((options_p->csv != NULL) && (strcmp(options_p->csv, "-") == 0));
+    return take_words(options_p, argc, argv);
+}
+
+/* Fills in what was not said, and checks the whole. */
+static int complete(perf_options_t *options)
+{
+    if (options->audit && (options->op < 0)) {
+        options->op = perf_op_find("tag_lat");
+    }
+    if (options->size_count == 0) {
+        (void)perf_sizes_parse(perf_sizes_default(options), options->sizes, PERF_SIZES_MAX,
+                               &options->size_count);
+    }
+    return (check_options(options) == 0) ? fill_params(options) : -1;
+}
+
+int perf_options_parse_test(int argc, char **argv, perf_options_t *options)
+{
+    return (parse_words(argc, argv, options) == 0) ? complete(options) : -1;
+}
+
+int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
+{
+    int status;
+
+    set_defaults(argc, argv, options_p);
+    status = parse_words(argc, argv, options_p);
+    if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
+        status = (options_p->batch != NULL) ? perf_batch_read(options_p) : complete(options_p);
+    }
+    return (status == 0) ? PERF_EXIT_OK : usage_error();
 }

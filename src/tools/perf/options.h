@@ -17,10 +17,11 @@
 #define PERF_ROUNDS_MAX   1000
 
 typedef enum perf_mode {
-    PERF_MODE_SERVER,  /* no host name: waits for a client */
+    PERF_MODE_SERVER,   /* no host name: waits for a client */
     PERF_MODE_CLIENT,
-    PERF_MODE_SELF,    /* --self, -t limits */
-    PERF_MODE_COMPARE, /* --compare A B */
+    PERF_MODE_SELF,     /* --self, -t limits */
+    PERF_MODE_LOOPBACK, /* -l */
+    PERF_MODE_COMPARE,  /* --compare A B */
     PERF_MODE_HELP
 } perf_mode_t;
 
@@ -28,12 +29,14 @@ typedef struct perf_options {
     perf_mode_t mode;
     int         op;          /* index of the test; -1: none named */
     int         limits_only; /* -t limits */
+    int         audit;       /* -t audit: op with every protocol */
     const char *host;
     unsigned    port;
     int         ipv6;
+    unsigned    use_ranks;   /* -P: be a rank where mpirun has started this */
 
     uint64_t sizes[PERF_SIZES_MAX];
-    unsigned size_count;     /* 0: the default ones */
+    unsigned size_count;
     uint64_t iters;          /* 0: as many as the time allows */
     uint64_t warmup;         /* UINT64_MAX: chosen */
     unsigned window;         /* 0: the test's own */
@@ -57,29 +60,43 @@ typedef struct perf_options {
     int         csv_stdout;  /* -v */
     int         no_text;     /* stdout carries CSV or JSON */
     int         quiet;       /* -q */
+    int         explain;     /* -X: print what the library says about the endpoint */
     const char *json;        /* file names; "-": stdout */
     const char *csv;
     const char *plot;
     const char *compare[2];
-    double      tolerance;   /* --compare: a ratio above this is worse */
+    double      tolerance;   /* --compare, audit: a ratio above this is worse */
+
+    perf_params_t params;    /* what both sides must agree on, of the above */
 
     int    argc;             /* for the record */
     char **argv;
+
+    const char          *batch; /* -b: the tests are those of next and on */
+    const char          *label; /* of a batch file's line */
+    struct perf_options *next;
 } perf_options_t;
 
 /* Reads the command line. Returns PERF_EXIT_OK, or PERF_EXIT_USAGE after an error message. */
 int perf_options_parse(int argc, char **argv, perf_options_t *options_p);
 
+/* A batch file's line: adds its options to those of the command line, and checks the whole.
+ * Returns 0, or -1 after an error message. */
+int perf_options_parse_test(int argc, char **argv, perf_options_t *options);
+
+/* batch.c: reads the file options->batch, checked, as options->next and on. Returns 0, or -1 after
+ * an error message. */
+int perf_batch_read(perf_options_t *options);
+
 /* Prints the help text. */
 void perf_options_help(FILE *file);
-
-/* Fills the parameters that both sides must agree on. The test must be known. Returns 0, or -1
- * after an error message when the sizes do not fit. */
-int perf_options_params(const perf_options_t *options, int op, perf_params_t *params_p);
 
 /* sizes.c: a list of sizes with units and ranges: "8,64,1k" or "8:1m" (powers of two between).
  * Returns 0, or -1 after an error message. */
 int perf_sizes_parse(const char *text, uint64_t *sizes_p, unsigned capacity, unsigned *count_p);
+
+/* The sizes that are taken where -s names none. */
+const char *perf_sizes_default(const perf_options_t *options);
 
 /* A number from 'min' to 'max'; on error prints what option wanted it. */
 int perf_number_parse(const char *option, const char *text, uint64_t min, uint64_t max,

@@ -109,6 +109,14 @@ void perf_text_record(const perf_report_t *report)
     }
 }
 
+/* Which line of a batch file. */
+static void print_label(const perf_options_t *options)
+{
+    if (options->label != NULL) {
+        printf("%-16s ", options->label);
+    }
+}
+
 void perf_text_head(const perf_report_t *report)
 {
     const perf_options_t *options = report->options;
@@ -123,6 +131,7 @@ void perf_text_head(const perf_report_t *report)
         perf_text_record(report);
     }
     printf("# %s: %s; %s\n", op->name, op->what, report->statistic);
+    print_label(options);
     printf("%8s %12s %10s", "size", "iterations",
            (op->kind == PERF_KIND_LATENCY) ? "latency us" : "us a msg");
     for (i = 0; (op->kind == PERF_KIND_LATENCY) && (i < options->percent_count); ++i) {
@@ -141,6 +150,7 @@ void perf_text_row(const perf_report_t *report, const perf_result_t *result)
     if (options->no_text) {
         return;
     }
+    print_label(options);
     printf("%8s ", options->final_only ? perf_text_count((double)result->size, 0, text) :
                                          perf_text_size(result->size, text));
     printf("%12s ", perf_text_count((double)result->iterations, options->numeric, text));

@@ -1,4 +1,5 @@
-/* Halyard: server and client on two machines, or in two shells of one.
+/* Halyard: server and client on two machines or in two shells of one, or as two threads of one
+ * process (-l).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -11,34 +12,29 @@
 #include "run.h"
 #include "watch.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-/* Binds this process, or leaves it to the lanes when there are several threads. */
-static int bind_process(const perf_options_t *options, perf_session_t *session)
+int perf_bind(const int *cpus, int count, perf_session_t *session)
 {
-    unsigned i;
-    int error;
+    int error, i;
 
-    for (i = 0; i < options->cpu_count; ++i) {
-        session->cpus[i] = options->cpus[i];
+    for (i = 0; i < count; ++i) {
+        session->cpus[i] = cpus[i];
     }
-    session->cpu_count = (int)options->cpu_count;
-    if (options->cpu_count == 0) {
+    session->cpu_count = count;
+    if (count == 0) {
         return 0;
     }
-    error = perf_pin_to(options->cpus[0]);
+    error = perf_pin_to(cpus[0]);
     if (error != 0) {
-        perf_error("cannot bind to processor %d: %s", options->cpus[0], strerror(error));
+        perf_error("cannot bind to processor %d: %s", cpus[0], strerror(error));
         return -1;
     }
     return 0;
-}
-
-static int exit_code(const perf_session_t *session, int status)
-{
-    return ((status != 0) && (session->status == UCS_OK)) ? PERF_EXIT_FAILED :
-                                                            perf_exit_code(session->status);
 }
 
 int perf_server_main(const perf_options_t *options)
@@ -49,7 +45,7 @@ int perf_server_main(const perf_options_t *options)
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
-    if (bind_process(options, &session) != 0) {
+    if (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0) {
         return PERF_EXIT_FAILED;
     }
     listen_fd = perf_oob_listen(options->port, options->ipv6);
@@ -66,30 +62,19 @@ int perf_server_main(const perf_options_t *options)
         return PERF_EXIT_FAILED;
     }
     perf_note("client: %s", session.channel.peer);
-    status = perf_session_open(&session);
-    if (status == 0) {
-        perf_note("test: %s", session.params.test);
-        status = perf_session_serve(&session);
-    }
-    perf_session_close(&session, status == 0);
-    return exit_code(&session, status);
+    return perf_follow(&session);
 }
 
 int perf_client_main(const perf_options_t *options)
 {
     static perf_session_t session;
     static perf_report_t report;
-    int status;
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
-    if (perf_options_params(options, options->op, &session.params) != 0) {
-        return PERF_EXIT_USAGE;
-    }
-    if (bind_process(options, &session) != 0) {
+    if (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0) {
         return PERF_EXIT_FAILED;
     }
-    session.leader = 1;
     report.options = options;
     perf_watch_stage("connecting to %s", options->host);
     if (perf_oob_connect(options->host, options->port, options->ipv6,
@@ -97,13 +82,58 @@ int perf_client_main(const perf_options_t *options)
         return PERF_EXIT_FAILED;
     }
     perf_record_fill(&report.record, options, options->cpus, (int)options->cpu_count);
-    status = perf_session_open(&session);
-    if (status == 0) {
-        status = perf_run_test(&session, &report);
+    return perf_lead(&session, &report);
+}
+
+/* The side of -l that serves. */
+static void *follow(void *arg)
+{
+    perf_session_t *session = arg;
+
+    perf_note_quiet(1);
+    if (perf_bind(session->cpus, session->cpu_count, session) == 0) {
+        (void)perf_follow(session);
     }
-    if ((status == 0) && (perf_report_write(&report) != 0)) {
-        session.status = UCS_ERR_IO_ERROR;
+    perf_oob_close(&session->channel);
+    return NULL;
+}
+
+int perf_loopback_main(const perf_options_t *options)
+{
+    static perf_session_t sessions[2];
+    static perf_report_t report;
+    int code = PERF_EXIT_FAILED;
+    int cpus[2], ends[2], i;
+    pthread_t thread;
+
+    perf_watch_init(NULL, options->timeout_s + 2);
+    perf_note_quiet(options->quiet);
+    if (options->cpu_count > 1) {
+        memcpy(cpus, options->cpus, sizeof(cpus));
     }
-    perf_session_close(&session, status == 0);
-    return exit_code(&session, status);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        perf_error("socketpair: %s", strerror(errno));
+        return PERF_EXIT_FAILED;
+    }
+    for (i = 0; i < 2; ++i) {
+        perf_oob_wrap(ends[i], "the other thread", (int)options->timeout_s * 1000,
+                      &sessions[i].channel);
+        if ((options->threads == 1) &&
+            ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0))) {
+            sessions[i].cpus[0]   = cpus[i];
+            sessions[i].cpu_count = 1;
+        }
+    }
+    if (pthread_create(&thread, NULL, follow, &sessions[1]) != 0) {
+        perf_error("cannot start a thread");
+        return PERF_EXIT_FAILED;
+    }
+    report.options = options;
+    perf_record_fill(&report.record, options, cpus, 2 * sessions[0].cpu_count);
+    if (perf_bind(sessions[0].cpus, sessions[0].cpu_count, &sessions[0]) == 0) {
+        code = perf_lead(&sessions[0], &report);
+    }
+    perf_oob_close(&sessions[0].channel);
+    pthread_join(thread, NULL);
+    return code;
 }

@@ -64,6 +64,7 @@ typedef struct perf_report {
     unsigned       count;
     perf_startup_t startup;   /* medians; valid == 0: not measured */
     unsigned       startup_runs;
+    unsigned       worse;     /* sizes at which an audit found a better protocol */
 } perf_report_t;
 
 /* record.c: fills the record; cpus[] are those in use, count 0 when not bound. */

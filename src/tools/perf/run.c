@@ -25,12 +25,6 @@
 #define CALIBRATION_STEPS  16
 #define ITERS_MAX          (UINT64_C(1) << 40)
 
-int perf_exit_code(ucs_status_t status)
-{
-    return (status == UCS_OK)              ? PERF_EXIT_OK :
-           (status == UCS_ERR_UNSUPPORTED) ? PERF_EXIT_UNSUPPORTED : PERF_EXIT_FAILED;
-}
-
 /* Duration of one iteration of each lane. */
 static double iteration_ns(const perf_session_t *session, const perf_op_t *op,
                            const perf_measure_t *measure)
@@ -41,15 +35,17 @@ static double iteration_ns(const perf_session_t *session, const perf_op_t *op,
     return measure->us * 1e3 * session->params.threads;
 }
 
-uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size, unsigned window,
-                            double target_ns, uint64_t tries_max)
+uint64_t perf_run_calibrate(perf_session_t *session, const perf_step_t *what, double target_ns,
+                            uint64_t tries_max)
 {
-    perf_step_t step = {.op = op, .size = size, .window = window, .warmup = 1, .iters = 1};
+    perf_step_t step      = *what;
     double fastest_ns     = INFINITY;
     unsigned enough       = 0, i;
     uint64_t wanted       = 1;
     perf_measure_t measure;
 
+    step.warmup = 1;
+    step.iters  = 1;
     /* The first tries hold the cost of starting, so never trust more than a tenfold step; any of
      * them may be hit by the scheduler, so never believe a slow one alone. */
     for (i = 0; (i < CALIBRATION_STEPS) && (enough < 3); ++i) {
@@ -59,7 +55,7 @@ uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size,
         if (measure.refused) {
             return 1;
         }
-        fastest_ns = fmin(fastest_ns, fmax(iteration_ns(session, &perf_ops[op], &measure), 1));
+        fastest_ns = fmin(fastest_ns, fmax(iteration_ns(session, &perf_ops[step.op], &measure), 1));
         wanted     = (uint64_t)(target_ns / fastest_ns);
         if ((wanted <= step.iters * 10) || (step.iters * 10 > tries_max)) {
             ++enough;
@@ -166,9 +162,10 @@ static int run_size(perf_session_t *session, perf_report_t *report, uint64_t siz
 
     perf_watch_stage("%s, %llu B, finding the number of iterations", op->name,
                      (unsigned long long)size);
-    fitting = perf_run_calibrate(session, step.op, size, step.window, target_ns,
+    fitting = perf_run_calibrate(session, &step, target_ns,
                                  (options->iters != 0) ? options->iters / 10 : UINT64_MAX);
-    result  = perf_report_add(report, op->name, op->kind, size);
+    result  = perf_report_add(report, (options->label != NULL) ? options->label : op->name,
+                              op->kind, size);
     if ((fitting == 0) || (result == NULL)) {
         return -1;
     }
@@ -217,4 +214,76 @@ int perf_run_test(perf_session_t *session, perf_report_t *report)
         }
     }
     return 0;
+}
+
+static int run_session(perf_session_t *session, perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    const int is_table            = (options->op < 0) || options->audit;
+
+    if (options->explain && !options->no_text && (session->lanes[0].ep != NULL)) {
+        ucp_ep_print_info(session->lanes[0].ep, stdout);
+    }
+    if (!is_table) {
+        return perf_run_test(session, report);
+    }
+    if (!options->no_text && !options->quiet) {
+        perf_text_record(report);
+    }
+    return options->audit ? perf_run_audit(session, report) : perf_run_table(session, report);
+}
+
+/* The exit code that belongs to how a session ended. */
+static int exit_code(const perf_session_t *session, int status)
+{
+    if (session->status == UCS_ERR_UNSUPPORTED) {
+        return PERF_EXIT_UNSUPPORTED;
+    }
+    return ((status != 0) || (session->status != UCS_OK)) ? PERF_EXIT_FAILED : PERF_EXIT_OK;
+}
+
+int perf_lead(perf_session_t *session, perf_report_t *report)
+{
+    const perf_options_t *all     = report->options;
+    const perf_options_t *options = (all->batch != NULL) ? all->next : all;
+    int status                    = 0;
+
+    session->leader = 1;
+    for (; (options != NULL) && (status == 0); options = options->next) {
+        report->options = options;
+        session->params = options->params;
+        if (options->next != NULL) {
+            session->params.flags |= PERF_FLAG_MORE;
+        }
+        status = perf_session_open(session);
+        if (status == 0) {
+            status = run_session(session, report);
+        }
+        perf_session_close(session, status == 0);
+    }
+    report->options = all;
+    if (status == 0) {
+        if (!all->no_text) {
+            perf_startup_print(report);
+        }
+        if ((perf_report_write(report) != 0) || (report->worse > 0)) {
+            status = -1;
+        }
+    }
+    return exit_code(session, status);
+}
+
+int perf_follow(perf_session_t *session)
+{
+    int status;
+
+    do {
+        status = perf_session_open(session);
+        if (status == 0) {
+            perf_note("test: %s", session->params.test);
+            status = perf_session_serve(session);
+        }
+        perf_session_close(session, status == 0);
+    } while ((status == 0) && (session->params.flags & PERF_FLAG_MORE));
+    return exit_code(session, status);
 }

@@ -16,13 +16,20 @@ int perf_run_test(perf_session_t *session, perf_report_t *report);
 /* table.c: limits beside tag tests, in interleaved rounds (--self without -t, -t limits). */
 int perf_run_table(perf_session_t *session, perf_report_t *report);
 
-/* Fills in the sizes that the table will have, for the buffers. */
-void perf_run_table_sizes(perf_options_t *options);
+/* audit.c: the test with each protocol (-t audit). */
+int perf_run_audit(perf_session_t *session, perf_report_t *report);
 
-/* How many iterations of this size fill about `target_ns`; found by trying, but never with more
- * than `tries_max` at once. Returns 0 on failure. */
-uint64_t perf_run_calibrate(perf_session_t *session, unsigned op, uint64_t size, unsigned window,
-                            double target_ns, uint64_t tries_max);
+/* How many iterations of this step (its warmup and iters do not matter) fill about `target_ns`;
+ * found by trying, but never with more than `tries_max` at once. Returns 0 on failure. */
+uint64_t perf_run_calibrate(perf_session_t *session, const perf_step_t *what, double target_ns,
+                            uint64_t tries_max);
+
+/* All that the leader does on an open channel: opens the session, runs what report->options say,
+ * writes the files, closes. Returns an exit code. */
+int perf_lead(perf_session_t *session, perf_report_t *report);
+
+/* The same of the follower. */
+int perf_follow(perf_session_t *session);
 
 /* self.c: forks, pins, runs and watches the processes of --self. Returns an exit code. */
 int perf_self_main(const perf_options_t *options);
@@ -30,6 +37,27 @@ int perf_self_main(const perf_options_t *options);
 /* remote.c: server and client. Return exit codes. */
 int perf_server_main(const perf_options_t *options);
 int perf_client_main(const perf_options_t *options);
+
+/* remote.c: binds this thread to the first of these processors; those that it starts take turns
+ * among all. `count` may be 0. Returns 0, or -1 after an error message. */
+int perf_bind(const int *cpus, int count, perf_session_t *session);
+
+/* remote.c: both sides as threads of this process. Returns an exit code. */
+int perf_loopback_main(const perf_options_t *options);
+
+/* ranks.c */
+typedef struct perf_ranks {
+    int  rank, size;
+    int  local_size; /* on this host; -1: not known */
+    char job[64];    /* the same in all ranks of a host, and of no other job there */
+} perf_ranks_t;
+
+/* What a launcher (mpirun of Open MPI, MPICH and their kin) says about this process. Returns 1, or
+ * 0 if none has started it, or it alone. */
+int perf_ranks_find(perf_ranks_t *ranks_p);
+
+/* Rank 0 leads, rank 1 follows. Returns an exit code. */
+int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks);
 
 /* startup.c: one side of one start-up run; the leader stores what it found at *startup_p. Must be
  * the first use of the library in this process. Reading the memory map takes time, so a run
@@ -39,8 +67,5 @@ int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_start
 /* Medians of the valid runs; prints them unless told to be quiet. */
 void perf_startup_gather(const perf_startup_t *runs, unsigned count, perf_report_t *report);
 void perf_startup_print(const perf_report_t *report);
-
-/* The exit code that belongs to how a session ended. */
-int perf_exit_code(ucs_status_t status);
 
 #endif

@@ -41,72 +41,26 @@ typedef struct pair {
     unsigned              startup_count;
 } pair_t;
 
-/* What the leader does with an open session. */
-static int lead(const pair_t *pair, perf_session_t *session)
-{
-    static perf_report_t report;
-    const perf_options_t *options = pair->options;
-
-    report.options = options;
-    perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
-    perf_startup_gather(pair->shared->startup, pair->startup_count, &report);
-    if (options->op >= 0) {
-        if (perf_run_test(session, &report) != 0) {
-            return -1;
-        }
-    } else {
-        if (!options->no_text && !options->quiet) {
-            perf_text_record(&report);
-        }
-        if (perf_run_table(session, &report) != 0) {
-            return -1;
-        }
-        if (!options->no_text) {
-            perf_startup_print(&report);
-        }
-    }
-    if (perf_report_write(&report) != 0) {
-        session->status = UCS_ERR_IO_ERROR;
-        return 0;
-    }
-    return 0;
-}
-
 static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
 {
     static perf_session_t session;
+    static perf_report_t report;
     const perf_options_t *options = pair->options;
-    perf_options_t table;
-    int op, status, i;
+    int i;
 
     session.channel = *channel;
     session.shared  = pair->shared;
-    session.leader  = leader;
     for (i = 0; (i < (int)options->cpu_count) && (options->threads > 1); ++i) {
         session.cpus[i]   = options->cpus[i];
         session.cpu_count = i + 1;
     }
-    if (leader) {
-        table = *options;
-        op    = options->op;
-        if (op < 0) {
-            op = perf_op_find("tag_bw");
-            perf_run_table_sizes(&table);
-        }
-        if (perf_options_params(&table, op, &session.params) != 0) {
-            return PERF_EXIT_USAGE;
-        }
-        if (options->limits_only) {
-            snprintf(session.params.test, sizeof(session.params.test), "limits");
-        }
+    if (!leader) {
+        return perf_follow(&session);
     }
-    status = perf_session_open(&session);
-    if (status == 0) {
-        status = leader ? lead(pair, &session) : perf_session_serve(&session);
-    }
-    perf_session_close(&session, status == 0);
-    return ((status != 0) && (session.status == UCS_OK)) ? PERF_EXIT_FAILED :
-                                                           perf_exit_code(session.status);
+    report.options = options;
+    perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
+    perf_startup_gather(pair->shared->startup, pair->startup_count, &report);
+    return perf_lead(&session, &report);
 }
 
 /* A child: bound, watched, gone when the parent is gone. */
@@ -361,7 +315,7 @@ int perf_self_main(const perf_options_t *options)
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
-    if ((options->op < 0) && !options->limits_only) {
+    if ((options->op < 0) && !options->limits_only && (options->batch == NULL)) {
         pair.startup_count = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
         for (pair.startup = 0; pair.startup < (int)pair.startup_count; ++pair.startup) {
             status = run_pair(&pair);

@@ -26,7 +26,7 @@
 #include <sys/resource.h>
 
 /* Raised whenever a structure on the channel or the order of messages changes. */
-#define PROTOCOL_VERSION 1
+#define PROTOCOL_VERSION 2
 
 typedef struct perf_hello {
     uint32_t protocol;
@@ -111,6 +111,8 @@ static int params_are_valid(const perf_params_t *params)
     return (memchr(params->test, '\0', sizeof(params->test)) != NULL) &&
            (params->window >= 1) && (params->window <= PERF_WINDOW_MAX) &&
            (params->threads >= 1) && (params->threads <= PERF_THREADS_MAX) &&
+           ((params->variants == 1) ||
+            ((params->variants == PERF_VARIANT_COUNT) && (params->threads == 1))) &&
            (params->am_header <= PERF_OOB_PAYLOAD_MAX) &&
            (params->thread_mode <= UCS_THREAD_MODE_MULTI) &&
            (params->span <= PERF_MEMORY_MAX / 2 / params->threads) &&
@@ -145,6 +147,11 @@ static const perf_op_t *exchange_params(perf_session_t *session)
     op = perf_op_find(params->test);
     if (op < 0) {
         perf_session_fail(session, UCS_ERR_INVALID_PARAM, "unknown test '%s'", params->test);
+        return NULL;
+    }
+    if ((params->variants > 1) && (perf_ops[op].features & UCP_FEATURE_RMA)) {
+        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "test %s has no forced protocols",
+                          params->test);
         return NULL;
     }
     return &perf_ops[op];
@@ -218,13 +225,14 @@ static long preemptions(void)
 static void run_lanes(perf_session_t *session, const perf_step_t *step, perf_outcome_t *outcome)
 {
     unsigned count = (perf_ops[step->op].kind == PERF_KIND_LIMIT) ? 1 : session->params.threads;
+    perf_lane_t *lanes = &session->lanes[step->variant * session->params.threads];
     lane_run_t runs[PERF_THREADS_MAX];
     long before = preemptions();
     unsigned i;
 
     memset(outcome, 0, sizeof(*outcome));
     for (i = 0; i < count; ++i) {
-        runs[i] = (lane_run_t) {.session = session, .lane = &session->lanes[i], .step = step};
+        runs[i] = (lane_run_t) {.session = session, .lane = &lanes[i], .step = step};
         if (i > 0) {
             runs[i].started = pthread_create(&runs[i].thread, NULL, run_lane, &runs[i]) == 0;
             if (!runs[i].started) {
@@ -336,7 +344,8 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
     const perf_op_t *op;
 
     if ((step->op >= perf_op_count) || (step->size > session->params.max_size) ||
-        (step->window < 1) || (step->window > session->params.window)) {
+        (step->window < 1) || (step->window > session->params.window) ||
+        (step->variant >= session->params.variants)) {
         return 0;
     }
     op = &perf_ops[step->op];
@@ -345,7 +354,7 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
                (((step->op != PERF_OP_RING) && (step->op != PERF_OP_RING_STREAM)) ||
                 (step->size <= PERF_RING_MESSAGE_MAX));
     }
-    return (session->context != NULL) && ((op->features & ~session->features) == 0) &&
+    return (session->contexts[0] != NULL) && ((op->features & ~session->features) == 0) &&
            (step->size >= op->size_min);
 }
 
@@ -416,7 +425,7 @@ static void progress_until_message(perf_session_t *session)
     unsigned i;
 
     while ((perf_oob_poll(&session->channel) == 0) && (perf_now_ns() < end_ns)) {
-        for (i = 0; i < session->params.threads; ++i) {
+        for (i = 0; i < session->lane_count; ++i) {
             if (session->lanes[i].worker != NULL) {
                 ucp_worker_progress(session->lanes[i].worker);
             }
@@ -439,5 +448,7 @@ void perf_session_close(perf_session_t *session, int orderly)
         perf_watch_stage("destroying the worker");
         perf_setup_destroy(session);
     }
-    perf_oob_close(&session->channel);
+    if (!orderly || !(session->params.flags & PERF_FLAG_MORE)) {
+        perf_oob_close(&session->channel);
+    }
 }

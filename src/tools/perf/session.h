@@ -34,8 +34,9 @@ typedef struct perf_session {
     int             cpus[PERF_CPUS_MAX]; /* lane i runs on cpus[i % cpu_count] */
     int             cpu_count;           /* 0: not pinned by the lane */
     uint64_t        features;  /* UCP_FEATURE_* of the context */
-    ucp_context_h   context;
-    perf_lane_t    *lanes;     /* params.threads */
+    ucp_context_h   contexts[PERF_VARIANT_COUNT]; /* NULL where the library is not used */
+    perf_lane_t    *lanes;     /* params.threads for each variant */
+    unsigned        lane_count;
     _Atomic int     stop;
     uint64_t        sequence;  /* number of the next message */
     ucs_status_t    status;    /* what ended the session */
@@ -63,7 +64,8 @@ int perf_session_step(perf_session_t *session, perf_step_t *step, perf_measure_t
 int perf_session_serve(perf_session_t *session);
 
 /* Parts: with `orderly`, closes endpoints together with the other side; else drops everything.
- * Accepts a session that was only half opened. */
+ * Accepts a session that was only half opened. The channel stays open when params.flags say that
+ * another session follows. */
 void perf_session_close(perf_session_t *session, int orderly);
 
 /* setup.c, used by session.c: context and lanes, without contact to the other side. */

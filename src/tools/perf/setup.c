@@ -38,7 +38,21 @@ static int is_one_sided(const perf_session_t *session)
     return (session->features & UCP_FEATURE_RMA) != 0;
 }
 
-static int create_context(perf_session_t *session)
+/* Forces the protocol of a variant. */
+static ucs_status_t modify_config(ucp_config_t *config, const perf_variant_t *variant)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (variant->thresh != NULL) {
+        status = ucp_config_modify(config, "RNDV_THRESH", variant->thresh);
+    }
+    if ((status == UCS_OK) && (variant->scheme != NULL)) {
+        status = ucp_config_modify(config, "RNDV_SCHEME", variant->scheme);
+    }
+    return status;
+}
+
+static int create_context(perf_session_t *session, unsigned index)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -56,11 +70,15 @@ static int create_context(perf_session_t *session)
     if (status != UCS_OK) {
         return perf_session_fail(session, status, "ucp_config_read");
     }
-    status = ucp_init(&params, config, &session->context);
+    status = modify_config(config, &perf_variants[index]);
+    if (status == UCS_OK) {
+        status = ucp_init(&params, config, &session->contexts[index]);
+    }
     ucp_config_release(config);
     if (status != UCS_OK) {
-        session->context = NULL;
-        return perf_session_fail(session, status, "ucp_init");
+        session->contexts[index] = NULL;
+        return perf_session_fail(session, status, "ucp_init for protocol %s",
+                                 perf_variants[index].name);
     }
     return 0;
 }
@@ -71,7 +89,7 @@ static int create_worker(perf_session_t *session, perf_lane_t *lane)
                                   .thread_mode = (ucs_thread_mode_t)session->params.thread_mode};
     ucs_status_t status;
 
-    status = ucp_worker_create(session->context, &params, &lane->worker);
+    status = ucp_worker_create(lane->context, &params, &lane->worker);
     if (status != UCS_OK) {
         lane->worker = NULL;
         return perf_session_fail(session, status, "ucp_worker_create");
@@ -97,20 +115,37 @@ static uint8_t *map_buffer(size_t size)
     return map;
 }
 
-/* Memory that the peer accesses is allocated by the library, as programs that care do. */
-static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
+/* Registers memory of the tool's (buffer given), or has the library allocate some, as programs that
+ * care do for memory that a peer accesses. */
+static int map_memory(perf_session_t *session, perf_lane_t *lane, void *buffer, ucp_mem_h *memh_p)
 {
+    const int nonblock          = (session->params.flags & PERF_FLAG_NONBLOCK) != 0;
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                                                 UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
                                                  UCP_MEM_MAP_PARAM_FIELD_FLAGS,
                                    .length     = session->params.span,
-                                   .flags      = UCP_MEM_MAP_ALLOCATE};
-    ucp_mem_attr_t attributes   = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+                                   .address    = buffer,
+                                   .flags      = nonblock ? UCP_MEM_MAP_NONBLOCK : 0};
     ucs_status_t status;
 
-    status = ucp_mem_map(session->context, &params, &lane->recv_memh);
+    if (buffer == NULL) {
+        params.flags |= UCP_MEM_MAP_ALLOCATE;
+    }
+    status = ucp_mem_map(lane->context, &params, memh_p);
     if (status != UCS_OK) {
-        lane->recv_memh = NULL;
+        *memh_p = NULL;
         return perf_session_fail(session, status, "ucp_mem_map");
+    }
+    return 0;
+}
+
+static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
+{
+    ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    ucs_status_t status;
+
+    if (map_memory(session, lane, NULL, &lane->recv_memh) != 0) {
+        return -1;
     }
     status = ucp_mem_query(lane->recv_memh, &attributes);
     if (status != UCS_OK) {
@@ -121,10 +156,32 @@ static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
     return 0;
 }
 
+/* -z: what is not registered yet. */
+static int register_buffers(perf_session_t *session, perf_lane_t *lane)
+{
+    if (!(session->params.flags & PERF_FLAG_MEMH) || (lane->context == NULL)) {
+        return 0;
+    }
+    if (map_memory(session, lane, lane->send_buffer, &lane->send_memh) != 0) {
+        return -1;
+    }
+    return (lane->recv_memh != NULL) ? 0 :
+           map_memory(session, lane, lane->recv_buffer, &lane->recv_memh);
+}
+
 static int create_buffers(perf_session_t *session, perf_lane_t *lane)
 {
     const perf_params_t *params = &session->params;
+    const perf_lane_t *first    = &session->lanes[lane->index % params->threads];
 
+    if (lane != first) { /* variants run one at a time, in the same memory */
+        lane->send_buffer = first->send_buffer;
+        lane->recv_buffer = first->recv_buffer;
+        lane->layouts     = first->layouts;
+        lane->am_header   = first->am_header;
+        lane->samples     = first->samples;
+        return 0;
+    }
     lane->send_buffer = map_buffer(params->span);
     lane->layouts     = calloc(params->window, sizeof(*lane->layouts));
     lane->am_header   = calloc(1, params->am_header + 1);
@@ -168,6 +225,12 @@ static void prepare_params(perf_session_t *session, perf_lane_t *lane)
         lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         lane->recv_param.datatype      = ucp_dt_make_iov();
     }
+    if (flags & PERF_FLAG_MEMH) {
+        lane->send_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        lane->send_param.memh          = lane->send_memh;
+        lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+        lane->recv_param.memh          = lane->recv_memh;
+    }
 }
 
 /* 1 if threads that poll may keep others of the test from running. */
@@ -189,20 +252,21 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
     ucs_status_t status;
 
     lane->index    = index;
+    lane->context  = session->contexts[index / session->params.threads];
     lane->leader   = session->leader;
     lane->params   = &session->params;
     lane->shared   = session->shared;
-    lane->channel  = (index == 0) ? &session->channel : NULL;
+    lane->channel  = (index % session->params.threads == 0) ? &session->channel : NULL;
     lane->stop     = &session->stop;
     lane->event_fd = -1;
     lane->crowded  = has_too_few_processors(session);
     /* Where nothing is bound, the scheduler may put both sides on one processor for a while. */
     lane->yield    = lane->crowded || ((session->shared == NULL) && (session->cpu_count == 0));
-    if ((session->context != NULL) && (create_worker(session, lane) != 0)) {
+    if ((lane->context != NULL) && (create_worker(session, lane) != 0)) {
         return -1;
     }
     lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->crowded ? SPINS_CROWDED : SPINS_POLLING;
-    if (create_buffers(session, lane) != 0) {
+    if ((create_buffers(session, lane) != 0) || (register_buffers(session, lane) != 0)) {
         return -1;
     }
     prepare_params(session, lane);
@@ -220,20 +284,24 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
 
 int perf_setup_create(perf_session_t *session, const perf_op_t *op)
 {
+    const unsigned lanes = session->params.threads * session->params.variants;
+    const size_t bytes   = (lanes * sizeof(perf_lane_t) + 127) / 128 * 128;
     unsigned i;
 
     session->features = op->features;
     /* Lanes are written by different threads: whole lines each. */
-    session->lanes = aligned_alloc(128, (session->params.threads * sizeof(perf_lane_t) + 127) /
-                                                128 * 128);
+    session->lanes = aligned_alloc(128, bytes);
     if (session->lanes == NULL) {
         return perf_session_fail(session, UCS_ERR_NO_MEMORY, "lanes");
     }
-    memset(session->lanes, 0, session->params.threads * sizeof(perf_lane_t));
-    if ((op->features != 0) && (create_context(session) != 0)) {
-        return -1;
+    memset(session->lanes, 0, bytes);
+    session->lane_count = lanes;
+    for (i = 0; (op->features != 0) && (i < session->params.variants); ++i) {
+        if (create_context(session, i) != 0) {
+            return -1;
+        }
     }
-    for (i = 0; i < session->params.threads; ++i) {
+    for (i = 0; i < lanes; ++i) {
         if (create_lane(session, op, i) != 0) {
             return -1;
         }
@@ -258,7 +326,7 @@ static int send_address(perf_session_t *session, perf_lane_t *lane)
         return perf_session_fail(session, status, "ucp_worker_get_address");
     }
     if (is_one_sided(session)) {
-        status = ucp_rkey_pack(session->context, lane->recv_memh, &rkey, &rkey_length);
+        status = ucp_rkey_pack(lane->context, lane->recv_memh, &rkey, &rkey_length);
         if (status != UCS_OK) {
             perf_session_fail(session, status, "ucp_rkey_pack");
             goto out;
@@ -362,10 +430,7 @@ int perf_setup_connect(perf_session_t *session)
 {
     unsigned i;
 
-    if (session->context == NULL) {
-        return 0;
-    }
-    for (i = 0; i < session->params.threads; ++i) {
+    for (i = 0; (session->contexts[0] != NULL) && (i < session->lane_count); ++i) {
         if ((send_address(session, &session->lanes[i]) != 0) ||
             (recv_address(session, &session->lanes[i]) != 0)) {
             return -1;
@@ -396,7 +461,7 @@ void perf_setup_disconnect(perf_session_t *session)
 {
     unsigned i;
 
-    for (i = 0; i < session->params.threads; ++i) {
+    for (i = 0; i < session->lane_count; ++i) {
         if (session->lanes[i].rkey != NULL) {
             ucp_rkey_destroy(session->lanes[i].rkey);
             session->lanes[i].rkey = NULL;
@@ -407,32 +472,45 @@ void perf_setup_disconnect(perf_session_t *session)
     }
 }
 
+static void destroy_buffers(perf_session_t *session, perf_lane_t *lane)
+{
+    if (lane->send_memh != NULL) {
+        ucp_mem_unmap(lane->context, lane->send_memh);
+    }
+    if (lane->recv_memh != NULL) {
+        ucp_mem_unmap(lane->context, lane->recv_memh);
+    }
+    if (lane->index >= session->params.threads) {
+        return; /* the memory is that of the first variant */
+    }
+    if ((lane->recv_buffer != NULL) && !is_one_sided(session)) {
+        munmap(lane->recv_buffer, session->params.span);
+    }
+    if (lane->send_buffer != NULL) {
+        munmap(lane->send_buffer, session->params.span);
+    }
+    free(lane->samples);
+    free(lane->layouts);
+    free(lane->am_header);
+}
+
 void perf_setup_destroy(perf_session_t *session)
 {
-    perf_lane_t *lane;
     unsigned i;
 
-    for (i = 0; (session->lanes != NULL) && (i < session->params.threads); ++i) {
-        lane = &session->lanes[i];
-        if (lane->recv_memh != NULL) {
-            ucp_mem_unmap(session->context, lane->recv_memh);
-        } else if (lane->recv_buffer != NULL) {
-            munmap(lane->recv_buffer, session->params.span);
+    for (i = session->lane_count; i-- > 0;) {
+        destroy_buffers(session, &session->lanes[i]);
+        if (session->lanes[i].worker != NULL) {
+            ucp_worker_destroy(session->lanes[i].worker);
         }
-        if (lane->send_buffer != NULL) {
-            munmap(lane->send_buffer, session->params.span);
-        }
-        if (lane->worker != NULL) {
-            ucp_worker_destroy(lane->worker);
-        }
-        free(lane->samples);
-        free(lane->layouts);
-        free(lane->am_header);
     }
-    if (session->context != NULL) {
-        ucp_cleanup(session->context);
+    for (i = 0; i < PERF_VARIANT_COUNT; ++i) {
+        if (session->contexts[i] != NULL) {
+            ucp_cleanup(session->contexts[i]);
+            session->contexts[i] = NULL;
+        }
     }
     free(session->lanes);
-    session->lanes   = NULL;
-    session->context = NULL;
+    session->lanes      = NULL;
+    session->lane_count = 0;
 }

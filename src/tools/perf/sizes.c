@@ -139,3 +139,13 @@ int perf_sizes_parse(const char *text, uint64_t *sizes_p, unsigned capacity, uns
     perf_error("option -s wants sizes such as 8,64,1k or a range such as 8:1m, not '%s'", text);
     return -1;
 }
+
+const char *perf_sizes_default(const perf_options_t *options)
+{
+    if ((options->op >= 0) && !options->audit) {
+        return "8";
+    }
+    return options->quick ? "8,64,1k,8k,64k,1m" :
+           options->audit ? "8:16m" :
+                            "0,8,64,256,1k,4k,8k,16k,64k,256k,1m,4m,16m";
+}

@@ -14,10 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static perf_watch_slot_t own_slot;
-static perf_watch_slot_t *current_slot = &own_slot;
-static unsigned stage_limit_s          = 0;
-static int notes_quiet                 = 0;
+static _Thread_local perf_watch_slot_t own_slot;
+static _Thread_local perf_watch_slot_t *given_slot = NULL;
+static _Thread_local int notes_quiet               = 0;
+static unsigned stage_limit_s                      = 0;
+
+static perf_watch_slot_t *current_slot(void)
+{
+    return (given_slot != NULL) ? given_slot : &own_slot;
+}
 
 /* In a signal handler only write() and _exit() are allowed, so no printf here. */
 static void write_text(const char *text)
@@ -40,7 +45,7 @@ static void on_alarm(int signal_number)
     (void)signal_number;
     write_text("ucx_perftest: error: time limit of a stage exceeded (--timeout); this process stood"
                " at: ");
-    write_text(current_slot->stage);
+    write_text(current_slot()->stage);
     write_text("\n");
     _exit(PERF_EXIT_TIMEOUT);
 }
@@ -49,7 +54,7 @@ void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s)
 {
     struct sigaction action;
 
-    current_slot  = (slot != NULL) ? slot : &own_slot;
+    given_slot    = slot;
     stage_limit_s = timeout_s;
     if (timeout_s > 0) {
         memset(&action, 0, sizeof(action));
@@ -63,9 +68,9 @@ void perf_watch_stage(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(current_slot->stage, sizeof(current_slot->stage) - 1, format, args);
+    vsnprintf(current_slot()->stage, sizeof(own_slot.stage) - 1, format, args);
     va_end(args);
-    atomic_fetch_add_explicit(&current_slot->beat, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&current_slot()->beat, 1, memory_order_relaxed);
     if (stage_limit_s > 0) {
         alarm(stage_limit_s);
     }
@@ -80,7 +85,7 @@ void perf_watch_pause(void)
 
 const char *perf_watch_where(void)
 {
-    return current_slot->stage;
+    return current_slot()->stage;
 }
 
 static void print_line(const char *prefix, const char *format, va_list args)

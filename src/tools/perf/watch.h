@@ -33,7 +33,8 @@ typedef struct perf_watch_slot {
  * seconds; 0 leaves the time to a monitor. Call once, from the main thread. */
 void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s);
 
-/* Names the stage that begins and restarts the time limit. Main thread only. */
+/* Names the stage that begins in this thread and restarts the time limit of the process. Only a
+ * thread that leads or follows a session has stages. */
 void perf_watch_stage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The stage's text, for error messages. */
@@ -46,7 +47,7 @@ void perf_watch_pause(void);
 void perf_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void perf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Silences perf_note() (-q). */
+/* Silences perf_note() of this thread (-q). */
 void perf_note_quiet(int quiet);
 
 #endif

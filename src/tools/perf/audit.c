@@ -1,0 +1,162 @@
+/* Halyard: -t audit: is the protocol that the library chooses the fastest one?
+ *
+ * The same test runs with the automatic choice and with every protocol forced, in contexts of their
+ * own between the same two processes, in interleaved rounds. What the library uses is asked of it
+ * (ucp_ep_print_info), before and after: a protocol that it does not use where it is forced, as
+ * eager for large messages, is not measured, and one that it gave up on the way does not count.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "rounds.h"
+#include "run.h"
+#include "watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PROTO_MAX 16 /* bytes of a protocol's name */
+
+/* The protocol of messages of this size, as the library tells of the endpoint: the last range
+ * "# FROM..TO NAME: ..." that begins before the message's end. */
+static void find_proto(const perf_session_t *session, unsigned variant, uint64_t size,
+                       char proto[PROTO_MAX])
+{
+    char *text  = NULL, *line, *rest = NULL;
+    size_t used = 0;
+    FILE *file  = open_memstream(&text, &used);
+    unsigned long long from;
+    char name[PROTO_MAX];
+
+    snprintf(proto, PROTO_MAX, "?");
+    if (file == NULL) {
+        return;
+    }
+    ucp_ep_print_info(session->lanes[variant].ep, file);
+    fclose(file);
+    for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        if ((sscanf(line, "# %llu..%*[^ ] %15[^: ]:", &from, name) == 2) && (from <= size)) {
+            snprintf(proto, PROTO_MAX, "%s", name);
+        }
+    }
+    free(text);
+}
+
+static void print_head(const perf_rounds_t *rounds)
+{
+    unsigned i;
+
+    printf("# %s, us one way, with the protocol that is chosen and with each one forced\n",
+           perf_ops[rounds->report->options->op].name);
+    printf("%8s | %-18s |", "size", "automatic");
+    for (i = PERF_VARIANT_AUTO + 1; i < PERF_VARIANT_COUNT; ++i) {
+        printf(" %9s", perf_variants[i].name);
+    }
+    printf(" | %-10s %7s\n", "best", "behind");
+}
+
+/* best: the fastest forced protocol; PERF_VARIANT_AUTO if none could be forced. */
+static void print_row(const perf_rounds_t *rounds, perf_cell_t *const *cells, const char *chosen,
+                      unsigned best, int is_worse)
+{
+    char size[24], text[24];
+    unsigned i;
+
+    printf("%8s | %-10s%8s |", perf_text_size(rounds->size, size), chosen,
+           perf_text_us(cells[PERF_VARIANT_AUTO]->result->us, text));
+    for (i = PERF_VARIANT_AUTO + 1; i < PERF_VARIANT_COUNT; ++i) {
+        printf(" %9s", (cells[i] != NULL) ? perf_text_us(cells[i]->result->us, text) : "-");
+    }
+    if (best == PERF_VARIANT_AUTO) {
+        printf(" | %-10s %7s", "-", "-");
+    } else {
+        printf(" | %-10s %+5.0f %%", perf_variants[best].name,
+               100 * (cells[PERF_VARIANT_AUTO]->result->ratio - 1));
+    }
+    printf("%s%s\n", is_worse ? " !" : "", rounds->unreliable ? " *" : "");
+    fflush(stdout);
+}
+
+/* The automatic choice and every protocol that can be forced at this size. */
+static int run_size(perf_rounds_t *rounds)
+{
+    const perf_options_t *options = rounds->report->options;
+    perf_cell_t *cells[PERF_VARIANT_COUNT] = {NULL};
+    unsigned best = PERF_VARIANT_AUTO, i;
+    char chosen[PROTO_MAX], proto[PROTO_MAX], test[24];
+    int is_worse;
+
+    for (i = 0; i < PERF_VARIANT_COUNT; ++i) {
+        find_proto(rounds->session, i, rounds->size, proto);
+        if (i == PERF_VARIANT_AUTO) {
+            cells[i] = perf_cell_add(rounds, (unsigned)options->op, i,
+                                     perf_ops[options->op].name);
+        } else if (strcmp(proto, perf_variants[i].name) == 0) {
+            snprintf(test, sizeof(test), "%s %s", perf_ops[options->op].name, proto);
+            cells[i] = perf_cell_add(rounds, (unsigned)options->op, i, test);
+        }
+    }
+    if (perf_rounds_run(rounds) != 0) {
+        return -1;
+    }
+    find_proto(rounds->session, PERF_VARIANT_AUTO, rounds->size, chosen);
+    for (i = PERF_VARIANT_AUTO + 1; i < PERF_VARIANT_COUNT; ++i) {
+        find_proto(rounds->session, i, rounds->size, proto);
+        if (strcmp(proto, perf_variants[i].name) != 0) {
+            cells[i] = NULL;
+        } else if ((cells[i] != NULL) && ((best == PERF_VARIANT_AUTO) ||
+                                          (cells[i]->result->us < cells[best]->result->us))) {
+            best = i;
+        }
+    }
+    if (best != PERF_VARIANT_AUTO) {
+        perf_cell_judge(rounds, cells[PERF_VARIANT_AUTO], cells[best]);
+    }
+    /* Where the choice is the best one, a difference is chance: it is the same code. */
+    is_worse = (best != PERF_VARIANT_AUTO) && (strcmp(chosen, perf_variants[best].name) != 0) &&
+               (cells[PERF_VARIANT_AUTO]->result->ratio > options->tolerance);
+    rounds->report->worse += (unsigned)is_worse;
+    perf_text_progress_end();
+    if (!options->no_text) {
+        print_row(rounds, cells, chosen, best, is_worse);
+    }
+    return 0;
+}
+
+int perf_run_audit(perf_session_t *session, perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    const int with_words          = !options->no_text && !options->final_only;
+    perf_rounds_t rounds;
+    unsigned i;
+
+    perf_rounds_init(&rounds, session, report);
+    if (with_words) {
+        print_head(&rounds);
+    }
+    for (i = 0; i < options->size_count; ++i) {
+        perf_rounds_begin(&rounds, options->sizes[i]);
+        if (run_size(&rounds) != 0) {
+            perf_text_progress_end();
+            return -1;
+        }
+    }
+    if (with_words) {
+        printf("\n%s.\nbehind: median over the rounds of the automatic choice's time against the "
+               "best one's in the same round.\n", report->statistic);
+        ucp_ep_print_info(session->lanes[PERF_VARIANT_AUTO].ep, stdout);
+        if (rounds.any_unreliable) {
+            printf("* The machine was busy: fewer than half of the wanted rounds were "
+                   "undisturbed.\n");
+        }
+    }
+    if (!options->no_text) {
+        printf("%u of %u sizes: another protocol is more than %.0f %% faster than the automatic "
+               "choice\n", report->worse, options->size_count, 100 * (options->tolerance - 1));
+    }
+    return 0;
+}

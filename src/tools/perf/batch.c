@@ -1,0 +1,102 @@
+/* Halyard: batch files (-b): a test a line, its name first, then options as on the command line.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "options.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORDS_MAX 64
+
+/* A line is about the test only: who runs it, where and with which output is the command line's. */
+static int is_about_test(const perf_options_t *line, const perf_options_t *all)
+{
+    return (line->mode == all->mode) && (line->host == all->host) && (line->batch == all->batch) &&
+           (line->port == all->port) && (line->use_ranks == all->use_ranks) &&
+           (line->cpu_count == all->cpu_count) && (line->json == all->json) &&
+           (line->csv == all->csv) && (line->plot == all->plot) &&
+           (line->csv_stdout == all->csv_stdout);
+}
+
+/* Reads the test of one line, which lives as long as the process. NULL after an error message. */
+static perf_options_t *parse_line(const perf_options_t *all, char *text)
+{
+    perf_options_t *test = malloc(sizeof(*test));
+    char *words[WORDS_MAX + 1] = {NULL};
+    char *rest;
+    int count = 0;
+
+    if (test == NULL) {
+        perf_error("no memory for a batch file");
+        return NULL;
+    }
+    for (words[0] = strtok_r(text, " \t\r\n", &rest); words[count] != NULL;
+         words[count] = strtok_r(NULL, " \t\r\n", &rest)) {
+        if (++count == WORDS_MAX) {
+            perf_error("more than %d words", WORDS_MAX - 1);
+            free(test);
+            return NULL;
+        }
+    }
+    *test       = *all;
+    test->label = words[0];
+    if (perf_options_parse_test(count, words, test) != 0) {
+        free(test);
+        return NULL;
+    }
+    if ((test->op < 0) || !is_about_test(test, all)) {
+        perf_error("a test needs -t, and options that say what to measure");
+        free(test);
+        return NULL;
+    }
+    return test;
+}
+
+int perf_batch_read(perf_options_t *options)
+{
+    perf_options_t all    = *options;
+    perf_options_t **next = &options->next;
+    unsigned number       = 0;
+    size_t size           = 0;
+    char *text            = NULL;
+    FILE *file            = fopen(options->batch, "r");
+    const char *start;
+
+    if (file == NULL) {
+        perf_error("cannot read %s: %s", options->batch, strerror(errno));
+        return -1;
+    }
+    while (getline(&text, &size, file) > 0) {
+        ++number;
+        start = text + strspn(text, " \t\r\n");
+        if ((*start == '\0') || (*start == '#')) {
+            continue;
+        }
+        *next = parse_line(&all, text);
+        if (*next == NULL) {
+            perf_error("in line %u of %s", number, options->batch);
+            break;
+        }
+        if ((*next)->threads > options->threads) {
+            options->threads = (*next)->threads;
+        }
+        next = &(*next)->next;
+        text = NULL; /* its words are in use */
+        size = 0;
+    }
+    number = !feof(file);
+    free(text);
+    fclose(file);
+    if (!number && (options->next == NULL)) {
+        perf_error("%s holds no test", options->batch);
+    }
+    return (number || (options->next == NULL)) ? -1 : 0;
+}
