@@ -196,8 +196,14 @@ static void ucp_rma_start_messages(ucp_request_t *req)
 
 static int ucp_rma_can_copy(ucp_request_t *req)
 {
-    return (req->kind != UCP_REQUEST_ATOMIC) && ucp_dt_is_contig(req->datatype) &&
-           ucp_peer_can_copy(req->send.peer);
+    const uct_ep_ops_t *ops;
+
+    if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
+        !ucp_peer_can_copy(req->send.peer)) {
+        return 0;
+    }
+    ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */
+    return (req->kind == UCP_REQUEST_PUT) ? (ops->put_zcopy != NULL) : (ops->get_zcopy != NULL);
 }
 
 /* The next part through the COPY lane. UCS_ERR_UNSUPPORTED: messages are to do the rest. */
