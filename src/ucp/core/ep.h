@@ -51,6 +51,9 @@ typedef enum {
     UCP_EP_PAIRED_STREAM /* to keep what has come for it */
 } ucp_ep_paired_t;
 
+/* Has the user had our endpoint that pairs with the peer's endpoint `ordinal`, and closed it? */
+int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal);
+
 /* Our endpoint that pairs with the peer's endpoint `ordinal`: the one of the same ordinal. Where
  * the user has none (yet), one of the library's, that a later ucp_ep_create hands to the user.
  * NULL: no memory; for a stream also where the user had it and has closed it. */

@@ -192,9 +192,8 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     ep->is_closing = 1;
     if (flags & UCP_EP_CLOSE_FLAG_FORCE) {
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
-    } else {
-        ucp_stream_purge(ep, UCS_ERR_CANCELED);
     }
+    ucp_stream_close(ep);
     ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE);
     if (UCS_PTR_IS_ERR(ptr)) {
         ep->is_closing = 0; /* no memory: the user may try again */

@@ -46,10 +46,15 @@ void ucp_stream_count(struct ucp_request *req);
 /* A send has ended: if it was announced, all before it was read. */
 void ucp_stream_ended(struct ucp_request *req);
 
+/* The user closes the endpoint: nobody will read what has come or will come, which senders of what
+ * was announced hear at once: they may wait for it with a close of their own. */
+void ucp_stream_close(struct ucp_ep *ep);
+
 /* Ends the posted receives with `status`, but for one that the peer is just filling. */
 void ucp_stream_purge(struct ucp_ep *ep, ucs_status_t status);
 
-/* The same for all endpoints of a peer, which has left. */
+/* The same for all endpoints of a peer, which has left: even if it comes back, nothing follows what
+ * has come. */
 void ucp_stream_peer_gone(struct ucp_peer *peer, ucs_status_t status);
 
 /* An announced send will not come: its stream ends before it with `status`. */

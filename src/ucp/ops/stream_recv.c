@@ -167,6 +167,14 @@ static void ucp_stream_drop_chunks(ucp_ep_t *ep, ucs_status_t status)
     }
 }
 
+void ucp_stream_close(ucp_ep_t *ep)
+{
+    ep->stream.status = UCS_ERR_CANCELED;
+    ucp_stream_drop_chunks(ep, UCS_ERR_CONNECTION_RESET);
+    ucp_stream_update_ready(ep);
+    ucp_stream_purge(ep, UCS_ERR_CANCELED);
+}
+
 static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length, void *user_data);
 
 /* Starts moving the next bytes of the first chunk, an announcement: into the receive where that is
@@ -393,7 +401,7 @@ static ucp_ep_t *ucp_stream_find_ep(ucp_peer_t *peer, uint32_t ordinal)
     ucp_ep_t *ep = ucp_ep_paired(peer, ordinal, UCP_EP_PAIRED_STREAM);
 
     if (ep == NULL) {
-        if (ordinal < peer->next_ordinal) {
+        if (ucp_ep_was_closed(peer, ordinal)) {
             ucs_debug("bytes came for the stream of endpoint %u, which was closed: dropped",
                       ordinal);
         } else {
