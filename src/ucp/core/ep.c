@@ -174,6 +174,26 @@ ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
     return ep;
 }
 
+void ucp_ep_pair_anew(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep, *next;
+
+    peer->next_ordinal = 0;
+    ucs_list_for_each_safe(ep, next, &peer->eps, peer_list) {
+        if ((ep->ordinal & UCP_WIRE_CONN_ORDINAL) && (ep->ordinal != UINT32_MAX)) {
+            continue;
+        }
+        if ((ep->stream.status == UCS_OK) && !ep->is_internal) {
+            ep->ordinal = ep->pair = peer->next_ordinal++;
+            continue;
+        }
+        ep->ordinal = ep->pair = UINT32_MAX;
+        if (ep->is_internal && !ep->is_handed_out) {
+            ucp_ep_free(ep);
+        }
+    }
+}
+
 void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 {
     uint32_t ordinal = (ep->conn != NULL) ? ep->conn->ordinal : peer->next_ordinal++;

@@ -62,6 +62,10 @@ ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
 /* Sets the limits above; 0: every message goes the long way. */
 void ucp_ep_set_limit(ucp_ep_t *ep, size_t limit);
 
+/* The peer has come back and knows nothing of what was before: its endpoints are new ones, which
+ * pair with those that the user has made since it left and will make. */
+void ucp_ep_pair_anew(ucp_peer_t *peer);
+
 /* Tries a queued send again; what identifies requests among the pending ones of a lane. */
 ucs_status_t ucp_send_retry(uct_pending_t *pending);
 

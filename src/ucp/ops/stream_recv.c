@@ -105,6 +105,9 @@ void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
 
     ucs_list_head_init(&done);
     ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->stream.status == UCS_OK) {
+            ep->stream.status = status;
+        }
         ucp_stream_give_up(ep, status, &done);
     }
     ucp_stream_complete(&done);

@@ -7,7 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
-#include <ucp/core/peer.h>
+#include <ucp/core/ep.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/hello.h>
 #include <ucs/debug/log.h>
@@ -78,7 +78,11 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     if (peer->status != UCS_OK) {
         ucp_peer_hang_up(peer); /* no answer of ours would reach it; what it has sent counts */
     }
-    peer->is_gone        = 0; /* it may have been, and has come back */
+    if (peer->hello_received) {
+        ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET); /* should that not have come yet */
+        ucp_ep_pair_anew(peer);
+    }
+    peer->is_gone        = 0;
     peer->hello_received = 1;
     peer->session        = ++worker->num_sessions;
 }
