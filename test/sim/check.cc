@@ -13,7 +13,8 @@ namespace sim {
 const char *kind_name(kind what)
 {
     static const char *const names[] = {"send ends", "receive ends", "flush ends", "close ends",
-                                        "data ends"};
+                                        "data ends", "stream send ends", "stream receive ends",
+                                        "put ends", "get ends", "atomic ends"};
     return names[(int)what];
 }
 
@@ -135,14 +136,15 @@ void flush_end(const op &o)
         if (other->sn >= o.sn) {
             break;
         }
-        if ((other->owner == o.owner) && (other->what == kind::SEND) && !other->is_done &&
+        if ((other->owner == o.owner) && is_tracked(other->what) && !other->is_done &&
             ((o.ep == nullptr) || (other->ep == o.ep)) &&
             (other->has_callback ||
              (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
-            sim_fail("flush %llu ends before send %llu", (unsigned long long)o.sn,
+            sim_fail("flush %llu ends before operation %llu", (unsigned long long)o.sn,
                      (unsigned long long)other->sn);
         }
     }
+    rma_flushed(o);
 }
 
 } // namespace
@@ -152,7 +154,7 @@ void op_end(op &o, ucs_status_t status)
     o.is_done = true;
     o.done_at = the_world->ops.size();
     o.status  = status;
-    sim_event(kind_name(o.what), o.sn, (uint64_t)-status, o.info.length);
+    sim_event(kind_name(o.what), o.sn, (uint64_t)-status, o.info.length + o.received);
     if (o.buf != nullptr) {
         o.buf->in_use       = false;
         o.buf->rightly_gone = (status != UCS_OK) && (status != UCS_ERR_MESSAGE_TRUNCATED);
@@ -174,6 +176,17 @@ void op_end(op &o, ucs_status_t status)
     case kind::AM_RECEIVE:
         am_receive_end(o);
         break;
+    case kind::STREAM_SEND:
+        stream_send_end(o);
+        break;
+    case kind::STREAM_RECEIVE:
+        stream_receive_end(o);
+        break;
+    case kind::PUT:
+    case kind::GET:
+    case kind::ATOMIC:
+        rma_end(o);
+        break;
     case kind::FLUSH:
         flush_end(o);
         break;
@@ -183,6 +196,8 @@ void op_end(op &o, ucs_status_t status)
         } else if (status != UCS_OK) {
             sim_fail("close %llu ends with %s", (unsigned long long)o.sn,
                      ucs_status_string(status));
+        } else {
+            rma_flushed(o);
         }
         break;
     }
@@ -237,9 +252,6 @@ void check_posting_order(const op &first, const op &second)
 
 } // namespace
 
-namespace {
-
-/* Was a flush or a close, which has ended well, posted behind a send? */
 bool is_flushed(const op &send)
 {
     return std::any_of(the_world->ops.begin() + (ptrdiff_t)send.sn, the_world->ops.end(),
@@ -250,8 +262,6 @@ bool is_flushed(const op &send)
                                   ((o->ep == nullptr) || (o->ep == send.ep));
                        });
 }
-
-} // namespace
 
 void check_history()
 {

@@ -5,9 +5,13 @@ sim_sources = \
 	test/sim/am.cc \
 	test/sim/check.cc \
 	test/sim/net.c \
+	test/sim/net_memory.c \
 	test/sim/ops.cc \
+	test/sim/rma.cc \
+	test/sim/rma.h \
 	test/sim/sim.cc \
 	test/sim/sim.h \
+	test/sim/stream.cc \
 	test/sim/system.c \
 	test/sim/world.cc \
 	test/sim/world.h \
@@ -25,7 +29,10 @@ sim_planted_from = \
 	src/ucp/core/flush.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
+	src/ucp/ops/rma.c \
+	src/ucp/ops/rma_target.c \
 	src/ucp/ops/send.c \
+	src/ucp/ops/stream_recv.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/protos/rndv_recv.c \
@@ -34,9 +41,12 @@ sim_planted_sources = \
 	test/sim/planted_sources/flush.c \
 	test/sim/planted_sources/peer.c \
 	test/sim/planted_sources/request.c \
+	test/sim/planted_sources/rma.c \
+	test/sim/planted_sources/rma_target.c \
 	test/sim/planted_sources/rndv_recv.c \
 	test/sim/planted_sources/rndv_send.c \
 	test/sim/planted_sources/send.c \
+	test/sim/planted_sources/stream_recv.c \
 	test/sim/planted_sources/tag_match.c \
 	test/sim/planted_sources/tag_recv.c
 

@@ -743,10 +743,14 @@ void sim_net_prepare(void)
     sim_tl_base(&sim_tls[0], "self", UCT_TL_KIND_SELF);
     sim_tl_messages(&sim_tls[0]);
     sim_tl_copies(&sim_tls[0]);
+    sim_memory_prepare(&sim_tls[0], 1, 0, 0);
     sim_tl_base(&sim_tls[1], "sim", UCT_TL_KIND_SHM);
     sim_tl_messages(&sim_tls[1]);
+    sim_memory_prepare(&sim_tls[1], sim_plan.has_map, sim_plan.maps_reg,
+                       sim_plan.has_map || sim_plan.maps_reg);
     sim_tl_base(&sim_tls[2], "simcopy", UCT_TL_KIND_COPY);
     sim_tl_copies(&sim_tls[2]);
+    sim_memory_prepare(&sim_tls[2], 0, sim_plan.has_reg, 0);
     sim_tls[2].ep.connect = sim_copy_connect;
     sim_tl_list[0] = sim_plan.own_self ? &sim_tls[0] : &uct_self_tl;
     sim_tl_list[1] = &sim_tls[1];

@@ -20,6 +20,8 @@ constexpr uint64_t MASK_SENDER  = 0xff00;
 constexpr uint64_t MASK_EP      = 0xffff0000;
 constexpr size_t BYTES_OF_A_RUN = 4u << 20;
 
+} // namespace
+
 /* Where a message's end changes the way that it goes. */
 size_t length_random()
 {
@@ -46,6 +48,8 @@ size_t length_random()
 }
 
 /* ---- datatypes ---- */
+
+namespace {
 
 void *generic_start_pack(void *context, const void *, size_t)
 {
@@ -109,7 +113,8 @@ void generic_finish(void *arg)
     ucp_dt_destroy(state->owner->datatype); /* as clients do: nobody may look at it any more */
 }
 
-/* The buffer and count to pass, and the datatype, where it is not plain bytes. */
+} // namespace
+
 void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p)
 {
     static const ucp_generic_dt_ops_t generic_ops = {generic_start_pack,  generic_start_unpack,
@@ -124,9 +129,9 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
     param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     switch (sim_below(3)) {
     case 0: {
-        const size_t unit = ((o.length % 4) == 0) ? 4 : 1;
-        param->datatype   = ucp_dt_make_contig(unit);
-        *count_p          = o.length / unit;
+        o.unit          = ((o.length % 4) == 0) ? 4 : 1;
+        param->datatype = ucp_dt_make_contig(o.unit);
+        *count_p        = o.length / o.unit;
         break;
     }
     case 1: {
@@ -159,6 +164,8 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
 
 /* ---- callbacks ---- */
 
+namespace {
+
 void callback(op &o, ucs_status_t status)
 {
     if (o.owner->state != life::ALIVE) {
@@ -173,7 +180,7 @@ void callback(op &o, ucs_status_t status)
                  kind_name(o.what));
         return;
     }
-    if (o.is_posting && (o.what != kind::RECEIVE)) {
+    if (o.is_posting && !is_receive(o.what)) {
         sim_fail("the callback of operation %llu (%s) runs inside the posting call",
                  (unsigned long long)o.sn, kind_name(o.what));
     }
@@ -215,7 +222,14 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
     on_end(request, status, user_data);
 }
 
-/* Parameters of an operation, by chance. */
+void on_stream_receive(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    static_cast<op *>(user_data)->received = length;
+    on_end(request, status, user_data);
+}
+
+} // namespace
+
 void param_choose(op &o, ucp_request_param_t *param)
 {
     memset(param, 0xee, sizeof(*param));
@@ -226,13 +240,16 @@ void param_choose(op &o, ucp_request_param_t *param)
         param->user_data = &o;
         if (o.what == kind::RECEIVE) {
             param->cb.recv = on_receive;
+        } else if (o.what == kind::STREAM_RECEIVE) {
+            param->cb.recv_stream = on_stream_receive;
         } else {
             param->cb.send = on_end;
         }
     }
     if (sim_chance(0.2)) {
         param->op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    } else if ((o.what == kind::SEND) && sim_chance(0.05)) {
+        o.needs_request      = true;
+    } else if (is_tracked(o.what) && sim_chance(0.05)) {
         param->op_attr_mask |= UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
     }
     if ((o.what != kind::CLOSE) && sim_chance(0.1)) {
@@ -250,23 +267,18 @@ void param_choose(op &o, ucp_request_param_t *param)
     }
 }
 
-/* Around every posting call. */
-struct posting {
-    explicit posting(op &o_) : o(o_)
-    {
-        o.is_posting = true;
-        if (o.ep != nullptr) {
-            o.ep->last_sn = o.sn;
-        }
+posting::posting(op &o_) : o(o_)
+{
+    o.is_posting = true;
+    if (o.ep != nullptr) {
+        o.ep->last_sn = o.sn;
     }
-    ~posting()
-    {
-        o.is_posting = false;
-    }
-    op &o;
-};
+}
 
-} // namespace
+posting::~posting()
+{
+    o.is_posting = false;
+}
 
 op &op_new(worker &w, kind what)
 {
@@ -280,13 +292,20 @@ op &op_new(worker &w, kind what)
 
 void op_posted(op &o, ucs_status_ptr_t ptr)
 {
+    if (o.has_generic && (o.generic.owner == nullptr)) {
+        ucp_dt_destroy(o.datatype); /* the call failed before it could start */
+    }
+    if (o.needs_request && (ptr == nullptr)) {
+        sim_fail("operation %llu returns no request", (unsigned long long)o.sn);
+    }
     if (!UCS_PTR_IS_PTR(ptr)) {
         if (o.is_done) {
             sim_fail("operation %llu had its callback, yet its call returns %s",
                      (unsigned long long)o.sn, ucs_status_string(UCS_PTR_RAW_STATUS(ptr)));
             return;
         }
-        if (UCS_PTR_IS_ERR(ptr) && (o.what == kind::SEND)) {
+        o.was_refused = UCS_PTR_IS_ERR(ptr);
+        if (o.was_refused && (o.what == kind::SEND)) {
             the_world->messages[o.message].was_refused = true;
         }
         op_end(o, UCS_PTR_RAW_STATUS(ptr));
@@ -303,7 +322,7 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
     } else if (o.has_callback && sim_chance(0.7)) {
         o.is_released = true;
         ucp_request_release(ptr);
-    } else if ((o.what == kind::SEND) || (o.what == kind::CLOSE)) {
+    } else if (is_tracked(o.what) || (o.what == kind::CLOSE)) {
         o.is_detached = true;
         o.is_done     = true;
         ucp_request_free(ptr);
@@ -353,9 +372,6 @@ void post_send_kind(worker &w, bool is_sync, bool is_am)
         sim_fail("sync send %llu ends inside its call", (unsigned long long)o.sn);
     }
     op_posted(o, ptr);
-    if (o.has_generic && (o.generic.owner == nullptr)) {
-        ucp_dt_destroy(o.datatype); /* the call failed before it could start */
-    }
 }
 
 void post_send(worker &w)
@@ -445,14 +461,7 @@ void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h m
     if (o.is_probed && (UCS_PTR_RAW_STATUS(ptr) == UCS_ERR_NO_MEMORY)) {
         w.held.push_back({message, number}); /* still ours */
     }
-    if ((param.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) && !UCS_PTR_IS_PTR(ptr) &&
-        !is_wounded(w)) {
-        sim_fail("receive %llu returns no request", (unsigned long long)o.sn);
-    }
     op_posted(o, ptr);
-    if (o.has_generic && (o.generic.owner == nullptr)) {
-        ucp_dt_destroy(o.datatype); /* the call failed before it could start */
-    }
 }
 
 void post_receive(worker &w)
@@ -542,6 +551,8 @@ void post_cancel(worker &w)
     }
 }
 
+} // namespace
+
 void post_flush_of(worker &w, endpoint *e)
 {
     op &o = op_new(w, kind::FLUSH);
@@ -558,6 +569,8 @@ void post_flush_of(worker &w, endpoint *e)
     }
     op_posted(o, ptr);
 }
+
+namespace {
 
 void post_flush(worker &w)
 {
@@ -582,15 +595,41 @@ void post_endpoint(worker &w)
 
 /* One row an operation: add yours. */
 struct row {
+    sim_family_t family;
     unsigned weight;
     void (*post)(worker &w);
 };
 
 const row rows[] = {
-    {40, post_send},    {8, post_sync_send}, {34, post_receive}, {4, post_probe}, {6, post_take},
-    {4, post_cancel},   {5, post_flush},     {2, post_close},    {2, post_endpoint},
-    {15, post_am},      {3, post_take_kept},
+    {SIM_TAGS, 40, post_send},
+    {SIM_TAGS, 8, post_sync_send},
+    {SIM_TAGS, 34, post_receive},
+    {SIM_TAGS, 4, post_probe},
+    {SIM_TAGS, 6, post_take},
+    {SIM_MESSAGES, 30, post_am},
+    {SIM_MESSAGES, 6, post_take_kept},
+    {SIM_STREAMS, 30, post_stream_send},
+    {SIM_STREAMS, 20, post_stream_receive},
+    {SIM_STREAMS, 10, post_stream_poll},
+    {SIM_MEMORY, 6, post_region},
+    {SIM_MEMORY, 1, post_unmap},
+    {SIM_MEMORY, 20, post_put},
+    {SIM_MEMORY, 15, post_get},
+    {SIM_MEMORY, 20, post_atomic},
+    {SIM_MEMORY, 1, post_out_of_range},
+    {SIM_MEMORY, 2, post_fence},
+    {SIM_MEMORY, 1, post_drop_keys},
+    {SIM_MEMORY, 6, post_flush},
+    {SIM_ALL, 10, post_cancel},
+    {SIM_ALL, 12, post_flush},
+    {SIM_ALL, 5, post_close},
+    {SIM_ALL, 5, post_endpoint},
 };
+
+unsigned weight(const row &r)
+{
+    return r.weight * ((r.family == SIM_ALL) ? 1 : sim_plan.share[r.family]);
+}
 
 } // namespace
 
@@ -600,15 +639,15 @@ void op_random(worker &w)
 
     the_world->current = &w;
     for (const row &r : rows) {
-        total += r.weight;
+        total += weight(r);
     }
     auto number = (unsigned)sim_below(total);
     for (const row &r : rows) {
-        if (number < r.weight) {
+        if (number < weight(r)) {
             r.post(w);
             return;
         }
-        number -= r.weight;
+        number -= weight(r);
     }
 }
 
@@ -628,6 +667,7 @@ void close_endpoint(endpoint &e, bool force)
         force = false;
     }
     the_world->current = e.owner;
+    stream_release(e);
     op &o        = op_new(*e.owner, kind::CLOSE);
     o.ep         = &e;
     e.is_closing = true;
@@ -637,7 +677,7 @@ void close_endpoint(endpoint &e, bool force)
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         param.flags = UCP_EP_CLOSE_FLAG_FORCE;
     }
-    sim_event("post close", o.sn, e.peer, force ? 1 : 0);
+    sim_event("post close", o.sn, (e.peer << 8) | e.ordinal, force ? 1 : 0);
     {
         posting guard(o);
         ptr = ucp_ep_close_nbx(e.handle, &param);
@@ -648,7 +688,7 @@ void close_endpoint(endpoint &e, bool force)
 unsigned take_unexpected(worker &w)
 {
     const auto held = std::exchange(w.held, {});
-    unsigned count  = (unsigned)held.size() + am_take_kept(w);
+    unsigned count  = (unsigned)held.size() + am_take_kept(w) + stream_drain(w);
 
     for (const auto &[handle, number] : held) {
         const message &m = the_world->messages[number];
@@ -665,14 +705,14 @@ void cancel_receives(worker &w)
     worker_poll(w);
     for (size_t i = 0; i < the_world->ops.size(); ++i) {
         op &o = *the_world->ops[i];
-        if ((o.owner != &w) || (o.what != kind::RECEIVE) || o.is_done || o.is_abandoned) {
+        if ((o.owner != &w) || !is_receive(o.what) || o.is_done || o.is_abandoned) {
             continue;
         }
         cancel(o);
         if (!o.has_callback) {
             worker_poll(w);
         }
-        if (!o.is_done) {
+        if (!o.is_done && (o.what == kind::RECEIVE)) { /* others end with their endpoint */
             sim_fail("receive %llu of worker %u never ends", (unsigned long long)o.sn, w.number);
         }
     }

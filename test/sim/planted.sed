@@ -28,3 +28,13 @@ s/^    if (rtr.flags & UCP_WIRE_RTR_LAST) {/    if ((rtr.flags \& UCP_WIRE_RTR_L
 s/^        if (req->send.is_sync) {/        if (req->send.is_sync \&\& !SIM_PLANTED(12)) {/
 # 13: the words that both sides claim by are not given back
 s/if (held & UCP_REQUEST_HOLDS_SYNC) {/if ((held \& UCP_REQUEST_HOLDS_SYNC) \&\& !SIM_PLANTED(13)) {/
+# 14: a fence holds nothing back
+s/is_fenced = !ucp_rma_is_open(ep) &&/is_fenced = !SIM_PLANTED(14) \&\& !ucp_rma_is_open(ep) \&\&/
+# 15: a byte is skipped between the parts of what was announced on a stream
+s/^    chunk->offset         += (status == UCS_OK) ? total : 0;/    chunk->offset += (status != UCS_OK) ? 0 : total + (SIM_PLANTED(15) \&\& (chunk->offset + total < announced->rts.length));/
+# 16: who closes a stream does not tell the sender of what was announced
+s/^        ucp_rndv_drop(ep->worker, &announced->rts, status);/        if (!SIM_PLANTED(16)) ucp_rndv_drop(ep->worker, \&announced->rts, status);/
+# 17: a put that takes several messages is over with the first of them
+s/if ((req->send.offset + piece->length == req->length) ||/if (SIM_PLANTED(17) || (req->send.offset + piece->length == req->length) ||/
+# 18: an atomic that its owner does for a peer brings the new value
+s/ucp_rma_send_end(peer, atomic.request_id, old, status);/ucp_rma_send_end(peer, atomic.request_id, old + SIM_PLANTED(18), status);/

@@ -101,6 +101,7 @@ void draw_plan()
     static const size_t am_maxes[]  = {512, 1024, 4096, 8192, 20000, SIM_AM_MAX};
     static const char *const from[] = {"auto", "auto", "auto", "0", "1", "100", "5000", "inf"};
     static const char *const how[]  = {"auto", "auto", "get_zcopy", "put_zcopy", "both", "am"};
+    static const unsigned shares[]  = {0, 1, 1, 2};
     sim_plan_t &plan                = sim_plan;
 
     plan                   = {};
@@ -120,6 +121,9 @@ void draw_plan()
     plan.refuse_copy       = maybe(0.2);
     plan.fail_copy         = maybe(0.2);
     plan.fail_alloc        = maybe(0.02);
+    plan.fail_reg          = maybe(0.5);
+    plan.slow_map          = maybe(1);
+    plan.refuse_map        = maybe(0.5);
     plan.kill              = maybe(0.01);
     plan.leave             = maybe(0.01);
     plan.callback_posts    = maybe(0.3);
@@ -127,11 +131,17 @@ void draw_plan()
     plan.has_sync          = sim_chance(0.7);
     plan.has_get           = sim_chance(0.8);
     plan.has_put           = sim_chance(0.8);
+    plan.has_map           = sim_chance(0.6);
+    plan.has_reg           = sim_chance(0.3);
+    plan.maps_reg          = plan.has_map && sim_chance(0.3);
     plan.own_self          = sim_chance(0.6);
     plan.copy_bytes_per_ns = (double)sim_between(1, 20);
     plan.rndv_thresh       = pick(from);
     plan.rndv_scheme       = pick(how);
     plan.is_multi          = sim_chance(0.2);
+    for (unsigned &share : plan.share) {
+        share = pick(shares);
+    }
 }
 
 void print_plan()
@@ -141,15 +151,19 @@ void print_plan()
     printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu, capacity "
            "%u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, storm "
            "%.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, kill %.4f, "
-           "leave %.4f, post in callbacks %.2f, starve %.4f\n  sync %d, get %d, put %d, own self "
-           "%d, copy %.0f B/ns, rndv from %s by %s, %s\n",
+           "leave %.4f, post in callbacks %.2f, starve %.4f\n  sync %d, get %d, put %d, map %d, "
+           "reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, messages %u, "
+           "streams %u, memory %u, own self %d, copy %.0f B/ns, rndv from %s by %s, %s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
            plan.tail, (unsigned long long)plan.tail_ns, plan.instant_connect, plan.no_resource,
            plan.storm, plan.refuse_connection, plan.refuse_copy, plan.fail_copy, plan.fail_alloc,
            plan.kill, plan.leave, plan.callback_posts, plan.starve, plan.has_sync, plan.has_get,
-           plan.has_put, plan.own_self, plan.copy_bytes_per_ns, plan.rndv_thresh,
-           plan.rndv_scheme, plan.is_multi ? "MULTI" : "SINGLE");
+           plan.has_put, plan.has_map, plan.has_reg, plan.maps_reg, plan.fail_reg,
+           plan.slow_map, plan.refuse_map, plan.share[SIM_TAGS], plan.share[SIM_MESSAGES],
+           plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.own_self,
+           plan.copy_bytes_per_ns, plan.rndv_thresh, plan.rndv_scheme,
+           plan.is_multi ? "MULTI" : "SINGLE");
 }
 
 /* ---- one run ---- */
@@ -236,7 +250,7 @@ void check_ended(bool with_receives)
 {
     for (const auto &o : the_world->ops) {
         if (!o->is_done && !o->is_abandoned &&
-            (with_receives || (o->what != sim::kind::RECEIVE))) {
+            (with_receives || !sim::is_receive(o->what))) {
             sim_fail("operation %llu of worker %u (kind %d, to %d) never ends",
                      (unsigned long long)o->sn, o->owner->number, (int)o->what,
                      (o->ep != nullptr) ? (int)o->ep->peer : -1);
@@ -252,6 +266,7 @@ void check_pools(const sim::worker &w)
     } left[] = {{"requests", ucp_test_num_requests(w.handle)},
                 {"control messages", ucp_test_num_controls(w.handle)},
                 {"kept messages", ucp_test_num_kept(w.handle)},
+                {"kept data", ucp_test_num_kept_data(w.handle)},
                 {"ids", ucp_test_num_ids(w.handle)}};
 
     for (const auto &each : left) {
@@ -266,6 +281,7 @@ void finish()
 {
     sim_faults_on = 0;
     sim_event("finish", 0, 0, 0);
+    sim::stream_make_pairs();
     settle(true);
     check_ended(false);
     for (const auto &w : the_world->workers) {
@@ -274,6 +290,14 @@ void finish()
         }
     }
     settle(true);
+    for (const auto &w : the_world->workers) {
+        if (w->state == sim::life::ALIVE) {
+            sim::post_flush_of(*w, nullptr);
+        }
+    }
+    settle(true);
+    sim::check_streams();
+    sim::check_memory();
     for (const auto &w : the_world->workers) {
         for (size_t i = 0; (w->state == sim::life::ALIVE) && (i < w->eps.size()); ++i) {
             if (!w->eps[i]->is_closing) {
@@ -337,6 +361,7 @@ uint64_t run(uint64_t seed, bool trace)
         }
     }
     sim_net_reset();
+    sim_memory_reset();
     sim::world_free_buffers();
     the_world = nullptr;
     return sim_events_hash();
@@ -353,6 +378,7 @@ void warm_up()
     the_world = &world;
     sim::worker_leave(*sim::worker_make());
     sim_net_reset();
+    sim_memory_reset();
 }
 
 /* One seed, now and then twice; true if all holds. */

@@ -25,6 +25,16 @@ int sim_chance(double probability);
 
 #define SIM_AM_MAX 65536 /* of any plan */
 
+/* Operations that a seed draws more or fewer of. */
+typedef enum {
+    SIM_TAGS,
+    SIM_MESSAGES,
+    SIM_STREAMS,
+    SIM_MEMORY,
+    SIM_FAMILIES,
+    SIM_ALL = SIM_FAMILIES /* the others */
+} sim_family_t;
+
 /* ---- what a seed draws; a fault of probability 0 does not happen ---- */
 
 typedef struct {
@@ -44,17 +54,24 @@ typedef struct {
     double      refuse_copy;      /* the path ends */
     double      fail_copy;        /* this one range */
     double      fail_alloc;
+    double      fail_reg;
+    double      slow_map;         /* memory cannot be mapped yet */
+    double      refuse_map;       /* nor ever */
     double      kill;             /* a step */
     double      leave;            /* a step: a worker is destroyed, another made */
     double      callback_posts;   /* a callback posts something */
     double      starve;           /* a worker does not progress for a time */
     int         has_sync;
     int         has_get, has_put;
+    int         has_map;          /* memory that the library allocates can be mapped */
+    int         has_reg;          /* other memory is registered */
+    int         maps_reg;         /* and can then be mapped */
     int         own_self;         /* messages to oneself go through a simulated transport */
     double      copy_bytes_per_ns;
     const char *rndv_thresh;
     const char *rndv_scheme;
     int         is_multi;         /* UCS_THREAD_MODE_MULTI */
+    unsigned    share[SIM_FAMILIES]; /* of the operations, by family */
 } sim_plan_t;
 
 extern sim_plan_t sim_plan;
@@ -88,6 +105,12 @@ void sim_system_install(void);
 size_t sim_system_live(void);
 /* Allocations that were made to fail so far. */
 uint64_t sim_system_failed(void);
+
+/* ---- memory ---- */
+
+/* Gives a transport the operations of a memory domain. */
+void sim_memory_prepare(uct_tl_t *tl, int can_alloc, int can_reg, int can_map);
+void sim_memory_reset(void);
 
 /* ---- the node ---- */
 

@@ -2,7 +2,9 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "world.h"
+#include "rma.h"
+
+#include <ucp/internals.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +13,9 @@
 namespace sim {
 
 world *the_world;
+
+worker::worker()  = default;
+worker::~worker() = default;
 
 namespace {
 
@@ -27,19 +32,23 @@ uint64_t pattern_word(uint64_t number, uint64_t index)
 
 } // namespace
 
-void fill(uint8_t *data, size_t length, uint64_t number)
+void fill(uint8_t *data, size_t length, uint64_t number, uint64_t offset)
 {
-    for (size_t i = 0; i < length; i += 8) {
-        const uint64_t word = pattern_word(number, i);
-        memcpy(data + i, &word, std::min<size_t>(8, length - i));
+    for (size_t part, skip; length > 0; data += part, offset += part, length -= part) {
+        const uint64_t word = pattern_word(number, offset & ~7ull);
+        skip                = offset % 8;
+        part                = std::min<size_t>(8 - skip, length);
+        memcpy(data, reinterpret_cast<const uint8_t *>(&word) + skip, part);
     }
 }
 
-bool is_filled(const uint8_t *data, size_t length, uint64_t number)
+bool is_filled(const uint8_t *data, size_t length, uint64_t number, uint64_t offset)
 {
-    for (size_t i = 0; i < length; i += 8) {
-        const uint64_t word = pattern_word(number, i);
-        if (memcmp(data + i, &word, std::min<size_t>(8, length - i)) != 0) {
+    for (size_t part, skip; length > 0; data += part, offset += part, length -= part) {
+        const uint64_t word = pattern_word(number, offset & ~7ull);
+        skip                = offset % 8;
+        part                = std::min<size_t>(8 - skip, length);
+        if (memcmp(data, reinterpret_cast<const uint8_t *>(&word) + skip, part) != 0) {
             return false;
         }
     }
@@ -151,6 +160,7 @@ endpoint *endpoint_make(worker &w, unsigned peer)
     e->owner          = &w;
     e->peer           = peer;
     e->index          = (unsigned)w.eps.size();
+    e->made_at        = the_world->ops.size();
     e->err_mode       = sim_chance(0.6) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params.address = reinterpret_cast<ucp_address_t *>(the_world->workers[peer]->address.data());
@@ -169,6 +179,14 @@ endpoint *endpoint_make(worker &w, unsigned peer)
                      ucs_status_string(status));
         }
         return nullptr;
+    }
+    e->ordinal       = ucp_test_ordinal(e->handle);
+    const auto count = std::count_if(w.eps.begin(), w.eps.end(), [&](const auto &other) {
+        return other->peer == peer;
+    });
+    if ((e->ordinal != count) && !is_wounded(w.number, peer)) {
+        sim_fail("worker %u gets the %u. endpoint to %u after %u", w.number, e->ordinal, peer,
+                 (unsigned)count);
     }
     w.eps.push_back(std::move(e));
     return w.eps.back().get();
@@ -210,7 +228,8 @@ ucp_context_h context_make()
     }
     memset(&params, 0xee, sizeof(params));
     params.field_mask         = UCP_PARAM_FIELD_FEATURES;
-    params.features           = UCP_FEATURE_TAG | UCP_FEATURE_AM;
+    params.features           = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM |
+                                UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
     const ucs_status_t status = ucp_init(&params, config, &context);
     ucp_config_release(config);
     return (status == UCS_OK) ? context : nullptr;
@@ -255,7 +274,15 @@ void worker_release(worker &w)
         ucp_worker_destroy(w.handle); /* what is in flight may end here, or never */
         w.handle = nullptr;
     }
+    for (const auto &e : w.eps) {
+        rma_drop_keys(*e, nullptr);
+    }
     if (w.context != nullptr) {
+        for (const auto &r : w.regions) {
+            if (!r->is_unmapped && sim_chance(0.5)) {
+                ucp_mem_unmap(w.context, r->handle); /* or ucp_cleanup does it */
+            }
+        }
         ucp_cleanup(w.context);
         w.context = nullptr;
     }
@@ -263,6 +290,7 @@ void worker_release(worker &w)
 
 void abandon_ops(worker &w)
 {
+    rma_owner_ends(w);
     for (const auto &o : the_world->ops) {
         if ((o->owner == &w) && !o->is_done) {
             o->is_abandoned = true;
@@ -301,6 +329,7 @@ void worker_leave(worker &w)
     sim_event("leave", w.number, 0, 0);
     the_world->current = &w;
     abandon_ops(w);
+    w.left_at = the_world->ops.size();
     for (const auto &e : w.eps) {
         e->is_closing = true;
     }
@@ -324,7 +353,7 @@ void worker_bury(worker &w)
 bool is_idle(const worker &w)
 {
     return std::none_of(the_world->ops.begin(), the_world->ops.end(), [&](const auto &o) {
-        return (o->owner == &w) && !o->is_done && (o->what != kind::RECEIVE);
+        return (o->owner == &w) && !o->is_done && !is_receive(o->what);
     });
 }
 
@@ -369,7 +398,10 @@ void worker_poll(worker &w)
 {
     for (size_t i = 0; i < w.polled.size();) {
         op &o                     = *w.polled[i];
-        const ucs_status_t status = ucp_request_check_status(o.request);
+        const ucs_status_t status =
+            (o.what == kind::STREAM_RECEIVE) ?
+                ucp_stream_recv_request_test(o.request, &o.received) :
+                ucp_request_check_status(o.request);
         if (status == UCS_INPROGRESS) {
             ++i;
             continue;
@@ -394,7 +426,11 @@ void sim_world_lacks_memory(void)
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write)
 {
     const sim::worker &w = *sim::the_world->workers[number];
+    const int answer     = sim::rma_may_copy(w, address, length, is_write != 0);
 
+    if (answer >= 0) {
+        return answer;
+    }
     for (const auto &buf : w.buffers) {
         const auto start = reinterpret_cast<uintptr_t>(buf->data);
         if ((address < start) || (address >= start + std::max<size_t>(buf->length, 1))) {

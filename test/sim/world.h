@@ -20,6 +20,9 @@ namespace sim {
 
 struct worker;
 struct op;
+struct region;
+struct slot;
+struct word;
 
 /* Memory of the user's: a peer may touch it while it is in use. */
 struct buffer {
@@ -33,9 +36,9 @@ struct buffer {
 buffer *buffer_new(worker &owner, size_t length);
 bool buffer_is_intact(const buffer &buf);
 
-/* Bytes that depend on a number. */
-void fill(uint8_t *data, size_t length, uint64_t number);
-bool is_filled(const uint8_t *data, size_t length, uint64_t number);
+/* Bytes that depend on a number; those from `offset` on. */
+void fill(uint8_t *data, size_t length, uint64_t number, uint64_t offset = 0);
+bool is_filled(const uint8_t *data, size_t length, uint64_t number, uint64_t offset = 0);
 
 struct endpoint {
     worker *owner;
@@ -47,6 +50,16 @@ struct endpoint {
     bool is_closing        = false;
     bool is_forced         = false;
     uint64_t last_sn       = 0; /* of its operations */
+    unsigned ordinal       = 0; /* of those that pair; after a failure it may begin anew */
+    uint64_t made_at       = 0; /* operations there were */
+    size_t sent            = 0; /* bytes that its stream was given */
+    size_t read            = 0; /* bytes that were read from it */
+    bool is_cut            = false; /* some were read that nobody has seen: no checks any more */
+    bool was_paired        = false; /* somebody looked after that */
+    std::deque<op *> reads;           /* posted on its stream, in order */
+    std::vector<endpoint *> sources;  /* the peer's, whose bytes may be those that were read */
+    std::vector<void *> lent;         /* pieces of its stream */
+    std::vector<std::pair<region *, ucp_rkey_h>> keys;
 };
 
 /* A tagged message: its number is part of its tag. */
@@ -61,7 +74,30 @@ struct message {
     uint64_t matched_sn = 0; /* of the receive's posting */
 };
 
-enum class kind { SEND, RECEIVE, FLUSH, CLOSE, AM_RECEIVE };
+enum class kind {
+    SEND,
+    RECEIVE,
+    FLUSH,
+    CLOSE,
+    AM_RECEIVE,
+    STREAM_SEND,
+    STREAM_RECEIVE,
+    PUT,
+    GET,
+    ATOMIC
+};
+
+/* What flushes wait for. */
+inline bool is_tracked(kind what)
+{
+    return (what == kind::SEND) || (what >= kind::STREAM_SEND && what != kind::STREAM_RECEIVE);
+}
+
+/* What may rightly wait for ever. */
+inline bool is_receive(kind what)
+{
+    return (what == kind::RECEIVE) || (what == kind::STREAM_RECEIVE);
+}
 
 /* How the data lies. */
 enum class layout { CONTIG, IOV, GENERIC };
@@ -87,8 +123,25 @@ struct op {
     bool has_generic        = false;
     uint64_t tag = 0, mask = 0;
     size_t message         = 0;    /* number of the one sent, or taken by a probe */
+    size_t offset          = 0;    /* of a stream's bytes, or in a region */
+    size_t received        = 0;    /* of a stream's bytes */
+    size_t unit            = 1;    /* bytes of an element */
+    bool is_whole          = false; /* a stream's receive that waits for all of its bytes */
+    bool was_refused       = false; /* by the posting call */
+    bool needs_request     = false; /* the call may not end at once */
     bool is_probed         = false;
     bool is_sync           = false;
+    /* puts, gets, atomics */
+    region *target       = nullptr;
+    slot *where          = nullptr; /* one of these */
+    word *counter        = nullptr;
+    bool is_settled      = false; /* a flush said so, or nobody will ever know */
+    bool has_result      = false;
+    ucp_atomic_op_t code = UCP_ATOMIC_OP_ADD;
+    uint64_t operand = 0, swap = 0;
+    uint8_t result[8]    = {};
+    std::vector<uint8_t> expected; /* what it must bring */
+    std::vector<uint8_t> before;   /* what the shadow held */
     void *request          = nullptr;
     std::vector<uint8_t> memory;   /* of an external request */
     ucp_tag_recv_info_t info = {}; /* given by RECV_INFO, or by the callback */
@@ -116,12 +169,17 @@ struct worker {
     std::vector<uint8_t> address;
     std::vector<std::unique_ptr<endpoint>> eps; /* all there ever were */
     std::deque<std::unique_ptr<buffer>> buffers;
+    std::vector<std::unique_ptr<region>> regions;
     std::vector<op *> polled;   /* requests without a callback */
     std::vector<std::pair<ucp_tag_message_h, size_t>> held; /* messages to be received */
     std::vector<std::pair<void *, size_t>> kept;            /* data of active messages */
     uint64_t starved_until = 0;
+    uint64_t left_at       = 0; /* operations there were */
     bool lacked_memory     = false;
     bool is_leaving        = false; /* posts nothing more */
+
+    worker();
+    ~worker();
 };
 
 /* One run. */
@@ -169,6 +227,17 @@ bool is_wounded(const worker &w);
 op &op_new(worker &w, kind what);
 /* After the posting call, with what it returned. */
 void op_posted(op &o, ucs_status_ptr_t ptr);
+/* Parameters by chance, with the callback. */
+void param_choose(op &o, ucp_request_param_t *param);
+/* The buffer and count to pass, and the datatype, where it is not plain bytes. */
+void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p);
+size_t length_random();
+/* Around every posting call. */
+struct posting {
+    explicit posting(op &o_);
+    ~posting();
+    op &o;
+};
 /* Posts something at random on this worker. */
 void op_random(worker &w);
 /* Takes all that has arrived and nobody has asked for. */
@@ -176,6 +245,8 @@ unsigned take_unexpected(worker &w);
 /* Ends the receives that are still posted. */
 void cancel_receives(worker &w);
 void close_endpoint(endpoint &e, bool force);
+/* Of an endpoint, or (NULL) of the worker. */
+void post_flush_of(worker &w, endpoint *e);
 
 /* ---- active messages (am.cc) ---- */
 
@@ -183,6 +254,44 @@ void am_listen(worker &w);
 ucs_status_ptr_t am_send(op &o, const void *data, size_t count, ucp_request_param_t *param);
 /* Receives or gives back what handlers kept; how many. */
 unsigned am_take_kept(worker &w);
+
+/* ---- streams (stream.cc) ---- */
+
+void post_stream_send(worker &w);
+void post_stream_receive(worker &w);
+void post_stream_poll(worker &w);
+/* Reads all that lies on endpoints that the worker names; how many pieces. */
+unsigned stream_drain(worker &w);
+/* Gives back the pieces of an endpoint, which is about to be closed. */
+void stream_release(endpoint &e);
+void stream_send_end(const op &o);
+void stream_receive_end(op &o);
+/* Makes the endpoints that those of others pair with, so that all is read. */
+void stream_make_pairs();
+/* When all has been read: nothing was lost. */
+void check_streams();
+
+/* ---- puts, gets, atomics (rma.cc) ---- */
+
+void post_region(worker &w);
+void post_unmap(worker &w);
+void post_put(worker &w);
+void post_get(worker &w);
+void post_atomic(worker &w);
+void post_out_of_range(worker &w);
+void post_fence(worker &w);
+void post_drop_keys(worker &w);
+/* Destroys the keys of an endpoint, or that of one region. */
+void rma_drop_keys(endpoint &e, const region *only);
+void rma_end(op &o);
+/* A flush or close has ended well. */
+void rma_flushed(const op &flush);
+/* A worker is no more: nobody knows what became of its operations. */
+void rma_owner_ends(worker &w);
+/* When everything has been flushed. */
+void check_memory();
+/* As sim_world_may_copy; -1: not in a region. */
+int rma_may_copy(const worker &w, uint64_t address, size_t length, bool writes);
 
 /* ---- what must hold (check.cc) ---- */
 
@@ -193,6 +302,8 @@ void op_end(op &o, ucs_status_t status);
 /* A receive or a probe has taken the message that a tag names: its number, or the count of all
  * messages if there is no such one. */
 size_t message_taken(const op &o, uint64_t tag, size_t length);
+/* Was a flush or a close, which has ended well, posted behind an operation? */
+bool is_flushed(const op &o);
 /* At the end of a run: order, and nothing lost. */
 void check_history();
 /* When no worker is left: each generic datatype has been finished once. */

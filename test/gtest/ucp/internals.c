@@ -85,6 +85,11 @@ uint64_t ucp_test_request_id(void *request, ucp_ep_h ep)
     return ucp_request_is_recv(req) ? req->recv.id : req->send.id;
 }
 
+unsigned ucp_test_ordinal(ucp_ep_h ep)
+{
+    return ep->ordinal;
+}
+
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
 {
     ucp_peer_fail(ep->peer, status);

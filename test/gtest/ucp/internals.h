@@ -35,6 +35,10 @@ size_t ucp_test_num_ids(ucp_worker_h worker);
 uint64_t ucp_test_worker_id(ucp_worker_h worker);
 uint64_t ucp_test_request_id(void *request, ucp_ep_h ep);
 
+/* Position of an endpoint among those of its worker to the same peer: the one it pairs with has the
+ * same. */
+unsigned ucp_test_ordinal(ucp_ep_h ep);
+
 /* Ends everything with the endpoint's peer, as if it had died; from where progress calls. */
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status);
 
