@@ -61,6 +61,8 @@ refuses "-o of messages"         "one-sided"                  --self -t tag_lat 
 refuses "-y of tags"             "active messages"            --self -t tag_lat -y
 refuses "-l with a host"         "exclude each other"         -l -t tag_lat host
 refuses "-l without a test"      "which test"                 -l
+refuses "-e failover"            "failover is not supported"  -t tag_lat -e failover host
+refuses "two batch files"        "one batch file"             --self -b x -b y
 refuses "no batch file"          "cannot read"                --self -b "$dir/none"
 refuses "empty batch file"       "holds no test"              --self -b /dev/null
 refuses "wrong -P"               "option -P"                  -P 2
@@ -347,6 +349,8 @@ for rank in 0 1; do
 done
 as_rank 0 2 2 -q >"$dir/out" 2>"$dir/err"
 check "ranks without a test" grep -q "which test" "$dir/err"
+PMI_RANK=1 PMI_SIZE=2 perf -t tag_lat --timeout 1
+check "the other rank is not there" test $code -eq 1 -a "$(grep -c 'host of rank 0' "$dir/err")" -eq 1
 as_rank 0 1 1 -q --timeout 1 -p $((port + 1)) >"$dir/out" 2>"$dir/err"
 check "one rank alone is a server" grep -q "no client" "$dir/err"
 as_rank 0 2 2 -P 0 -q --timeout 1 -p $((port + 2)) >"$dir/out" 2>"$dir/err"

@@ -19,10 +19,9 @@
 /* A line is about the test only: who runs it, where and with which output is the command line's. */
 static int is_about_test(const perf_options_t *line, const perf_options_t *all)
 {
-    return (line->mode == all->mode) && (line->host == all->host) && (line->batch == all->batch) &&
-           (line->port == all->port) && (line->use_ranks == all->use_ranks) &&
-           (line->cpu_count == all->cpu_count) && (line->json == all->json) &&
-           (line->csv == all->csv) && (line->plot == all->plot) &&
+    return (line->mode == all->mode) && (line->host == all->host) && (line->port == all->port) &&
+           (line->use_ranks == all->use_ranks) && (line->cpu_count == all->cpu_count) &&
+           (line->json == all->json) && (line->csv == all->csv) && (line->plot == all->plot) &&
            (line->csv_stdout == all->csv_stdout);
 }
 

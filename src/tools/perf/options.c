@@ -319,17 +319,21 @@ static int parse_tolerance(perf_options_t *options, const char *text)
 }
 
 /* UCX's newer tool takes a word after -e, the older one none. */
-static void parse_error_mode(perf_options_t *options, int argc, char **argv)
+static int parse_error_mode(perf_options_t *options, int argc, char **argv)
 {
+    const char *word = (optind < argc) ? argv[optind] : "";
+
     options->flags |= PERF_FLAG_ERR_PEER;
-    if (optind < argc) {
-        if (strcmp(argv[optind], "none") == 0) {
-            options->flags &= ~(uint32_t)PERF_FLAG_ERR_PEER;
-            ++optind;
-        } else if (strcmp(argv[optind], "peer") == 0) {
-            ++optind;
-        }
+    if (strcmp(word, "failover") == 0) {
+        perf_error("option -e: failover is not supported: no other lane takes over from a failed "
+                   "one; possible: none, peer");
+        return -1;
     }
+    if (strcmp(word, "none") == 0) {
+        options->flags &= ~(uint32_t)PERF_FLAG_ERR_PEER;
+    }
+    optind += (strcmp(word, "none") == 0) || (strcmp(word, "peer") == 0);
+    return 0;
 }
 
 static int refuse_letter(int letter)
@@ -410,6 +414,10 @@ static int parse_short(perf_options_t *options, int option, const char *value)
     case 'P':
         return parse_u32("-P", value, 0, 1, &options->use_ranks);
     case 'b':
+        if (options->batch != NULL) {
+            perf_error("option -b: one batch file at most");
+            return -1;
+        }
         return parse_file("-b", value, &options->batch);
     case 'r':
         if (strcmp(value, "recv") == 0) {
@@ -656,7 +664,9 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
             return -1;
         }
         if (option == 'e') {
-            parse_error_mode(options_p, argc, argv);
+            if (parse_error_mode(options_p, argc, argv) != 0) {
+                return -1;
+            }
             continue;
         }
         if (parse_switch(options_p, option) == 0) {

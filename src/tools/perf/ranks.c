@@ -146,6 +146,9 @@ static int meet(const perf_options_t *options, const perf_ranks_t *ranks, perf_c
         status = perf_oob_accept(listen_fd, options->timeout_s, timeout_ms, channel);
         close(listen_fd);
     }
+    if ((status != 0) && (options->host == NULL) && (ranks->local_size < 0)) {
+        perf_error("where the ranks are on several hosts, name the host of rank 0");
+    }
     if ((status == 0) && (options->host == NULL) && !perf_oob_is_own_user(channel)) {
         perf_error("the local socket of this job belongs to another user");
         return -1;
