@@ -23,7 +23,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
     size_t num_controls;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
-        if ((sn >= req->flush.sn) ||
+        if ((sn >= req->flush.sn) || (req->flush.is_rest && (ep != NULL)) ||
             ((req->flush.ep != NULL) &&
              ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.ep->peer != peer)))) {
             continue;
@@ -34,6 +34,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
             if (!req->flush.is_last && (num_controls > 0)) {
                 /* What those sends have left to say (FIN) is part of them. */
                 req->flush.is_last   = 1;
+                req->flush.is_rest   = 1;
                 req->flush.sn        = worker->send_sn;
                 req->flush.remaining = num_controls;
                 continue;
@@ -52,6 +53,7 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
             continue;
         }
         req->flush.is_last   = 1;
+        req->flush.is_rest   = 0;
         req->flush.remaining = 0;
         ucs_list_for_each(send, &ep->requests, list) {
             req->flush.remaining += (send->send.sn < req->flush.sn);
@@ -104,6 +106,7 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
     req->flush.is_last   = 0;
+    req->flush.is_rest   = 0;
     req->length          = 0;
     if (remaining == 0) {
         ucp_request_add_work(req);

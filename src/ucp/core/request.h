@@ -149,7 +149,8 @@ typedef struct {
     uint64_t        sn;        /* operations before this one count */
     size_t          remaining;
     ucs_status_t    status;    /* of ep's peer when none remained */
-    int             is_last;   /* waits only for the messages that the sends left behind */
+    uint8_t         is_last;   /* when none remain it ends */
+    uint8_t         is_rest;   /* only messages that the sends have left behind remain */
 } ucp_flush_request_t;
 
 struct ucp_request {
