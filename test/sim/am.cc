@@ -31,13 +31,20 @@ void receive_data(worker &w, uint64_t number, void *data)
 {
     op &o = op_new(w, kind::AM_RECEIVE);
     ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+    size_t count;
+    void *dest;
 
-    o.message          = number;
-    o.length           = the_world->messages[number].length;
-    o.buf              = buffer_new(w, o.length);
-    param.op_attr_mask = sim_chance(0.3) ? UCP_OP_ATTR_FLAG_NO_IMM_CMPL : 0;
-    const ucs_status_ptr_t ptr =
-        ucp_am_recv_data_nbx(w.handle, data, o.buf->data, o.length, &param);
+    o.message = number;
+    o.length  = the_world->messages[number].length;
+    o.buf     = buffer_new(w, o.length);
+    param_choose(o, &param);
+    layout_choose(o, &param, &dest, &count);
+    {
+        posting guard(o);
+        ptr = ucp_am_recv_data_nbx(w.handle, data, dest, count, &param);
+    }
+    o.received = (ptr == nullptr) ? o.length : o.received;
     if (UCS_PTR_IS_ERR(ptr)) {
         ucp_am_data_release(w.handle, data); /* still ours */
     }

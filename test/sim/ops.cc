@@ -180,7 +180,7 @@ void callback(op &o, ucs_status_t status)
                  kind_name(o.what));
         return;
     }
-    if (o.is_posting && !is_receive(o.what)) {
+    if (o.is_posting && !is_receive(o.what) && (o.what != kind::AM_RECEIVE)) {
         sim_fail("the callback of operation %llu (%s) runs inside the posting call",
                  (unsigned long long)o.sn, kind_name(o.what));
     }
@@ -222,7 +222,7 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
     on_end(request, status, user_data);
 }
 
-void on_stream_receive(void *request, ucs_status_t status, size_t length, void *user_data)
+void on_bytes(void *request, ucs_status_t status, size_t length, void *user_data)
 {
     static_cast<op *>(user_data)->received = length;
     on_end(request, status, user_data);
@@ -241,7 +241,9 @@ void param_choose(op &o, ucp_request_param_t *param)
         if (o.what == kind::RECEIVE) {
             param->cb.recv = on_receive;
         } else if (o.what == kind::STREAM_RECEIVE) {
-            param->cb.recv_stream = on_stream_receive;
+            param->cb.recv_stream = on_bytes;
+        } else if (o.what == kind::AM_RECEIVE) {
+            param->cb.recv_am = on_bytes;
         } else {
             param->cb.send = on_end;
         }
@@ -612,7 +614,7 @@ const row rows[] = {
     {SIM_STREAMS, 20, post_stream_receive},
     {SIM_STREAMS, 10, post_stream_poll},
     {SIM_MEMORY, 6, post_region},
-    {SIM_MEMORY, 1, post_unmap},
+    {SIM_MEMORY, 2, post_unmap},
     {SIM_MEMORY, 20, post_put},
     {SIM_MEMORY, 15, post_get},
     {SIM_MEMORY, 20, post_atomic},
@@ -674,6 +676,7 @@ void close_endpoint(endpoint &e, bool force)
     e.is_forced  = force;
     param_choose(o, &param);
     if (force) {
+        rma_forced(e);
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         param.flags = UCP_EP_CLOSE_FLAG_FORCE;
     }

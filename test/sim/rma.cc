@@ -207,25 +207,42 @@ void check_result(const op &o)
 region *region_random(const endpoint &e, bool writes)
 {
     const worker &peer = *the_world->workers[e.peer];
+    const size_t start = sim_random();
 
-    if (peer.regions.empty()) {
-        return nullptr;
+    for (size_t i = 0; i < peer.regions.size(); ++i) {
+        region &r = *peer.regions[(start + i) % peer.regions.size()];
+        /* one that was unmapped may be asked for by others, in vain */
+        if (!r.key.empty() && (r.is_open || (!writes && (peer.number != e.owner->number)))) {
+            return &r;
+        }
     }
-    region *r = peer.regions[sim_below(peer.regions.size())].get();
-    /* one that was unmapped may be asked for by others, in vain */
-    return (r->key.empty() || (!r->is_open && (writes || (peer.number == e.owner->number)))) ?
-           nullptr : r;
+    return nullptr;
+}
+
+/* A slot that the worker may use, or NULL. */
+slot *slot_random(region &r, const worker &w, bool writes)
+{
+    const size_t start = sim_below(r.slots.size());
+
+    for (size_t i = 0; i < r.slots.size(); ++i) {
+        slot &s = r.slots[(start + i) % r.slots.size()];
+        if (is_free(s, w, writes)) {
+            return &s;
+        }
+    }
+    return nullptr;
 }
 
 /* An operation on part of a slot, or NULL where none is free. */
 op *op_on_slot(endpoint &e, kind what, region &r)
 {
-    slot &s = r.slots[sim_below(r.slots.size())];
+    slot *found = slot_random(r, *e.owner, what != kind::GET);
     size_t offset, length;
 
-    if (!is_free(s, *e.owner, what != kind::GET)) {
+    if (found == nullptr) {
         return nullptr;
     }
+    slot &s = *found;
     if (what == kind::ATOMIC) {
         length = sim_chance(0.5) ? 8 : 4;
         offset = (s.offset + 7) & ~(size_t)7;
@@ -271,6 +288,30 @@ void rma_posted(op &o, ucs_status_ptr_t ptr)
     op_posted(o, ptr);
 }
 
+/* The forms without a request: only a flush tells of their end. */
+void post_without_request(op &o, uint64_t address, ucp_rkey_h key)
+{
+    ucp_ep_h ep           = o.ep->handle;
+    ucs_status_t status   = UCS_OK;
+    const auto post_code  = (o.code == UCP_ATOMIC_OP_ADD) ? UCP_ATOMIC_POST_OP_ADD :
+                            (o.code == UCP_ATOMIC_OP_AND) ? UCP_ATOMIC_POST_OP_AND :
+                            (o.code == UCP_ATOMIC_OP_OR)  ? UCP_ATOMIC_POST_OP_OR :
+                                                            UCP_ATOMIC_POST_OP_XOR;
+    {
+        posting guard(o);
+        status = (o.what == kind::PUT) ? ucp_put_nbi(ep, o.buf->data, o.length, address, key) :
+                 (o.what == kind::GET) ? ucp_get_nbi(ep, o.buf->data, o.length, address, key) :
+                                         ucp_atomic_post(ep, post_code, o.operand, o.length,
+                                                         address, key);
+    }
+    if ((status == UCS_INPROGRESS) || ((status == UCS_OK) && (o.what == kind::ATOMIC))) {
+        o.is_detached = true;
+        o.is_done     = true;
+    } else {
+        rma_posted(o, UCS_STATUS_PTR(status));
+    }
+}
+
 void post_copy(worker &w, kind what)
 {
     endpoint *e = endpoint_random(w);
@@ -295,6 +336,11 @@ void post_copy(worker &w, kind what)
         memcpy(shadow, o.buf->data, o.length);
     } else {
         o.expected.assign(shadow, shadow + o.length);
+    }
+    if (sim_chance(0.1)) {
+        sim_event("post nbi", o.sn, o.offset, o.length);
+        post_without_request(o, address, key);
+        return;
     }
     param_choose(o, &param);
     layout_choose(o, &param, &data, &count);
@@ -477,7 +523,7 @@ void post_region(worker &w)
 
 void post_unmap(worker &w)
 {
-    if (w.regions.empty() || !sim_chance(0.3)) {
+    if (w.regions.empty()) {
         return;
     }
     region &r = *w.regions[sim_below(w.regions.size())];
@@ -521,7 +567,14 @@ void post_atomic(worker &w)
     if (posted == nullptr) {
         return;
     }
-    op &o = *posted;
+    op &o                  = *posted;
+    const uint64_t address = reinterpret_cast<uintptr_t>(r->data) + o.offset;
+    if ((o.code != UCP_ATOMIC_OP_SWAP) && (o.code != UCP_ATOMIC_OP_CSWAP) && sim_chance(0.1)) {
+        o.expected.clear();
+        sim_event("post nbi", o.sn, o.offset, o.length);
+        post_without_request(o, address, key);
+        return;
+    }
     param_choose(o, &param);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype      = ucp_dt_make_contig(o.length);
@@ -536,8 +589,7 @@ void post_atomic(worker &w)
     }
     sim_event("post atomic", o.sn, o.offset, o.length);
 
-    uint64_t operand       = o.operand; /* the caller's stack */
-    const uint64_t address = reinterpret_cast<uintptr_t>(r->data) + o.offset;
+    uint64_t operand = o.operand; /* the caller's stack */
     ucs_status_ptr_t ptr;
     {
         posting guard(o);
@@ -641,6 +693,15 @@ void rma_flushed(const op &flush)
         settle_op(o, is_known);
         if (o.where != nullptr) {
             verify(*o.target, *o.where);
+        }
+    }
+}
+
+void rma_forced(const endpoint &e)
+{
+    for (const auto &o : the_world->ops) {
+        if ((o->target != nullptr) && (o->ep == &e) && (o->is_detached || !o->is_done)) {
+            settle_op(*o, false);
         }
     }
 }

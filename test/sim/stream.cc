@@ -88,7 +88,8 @@ void check_receive(op &o)
         }
     } else if (o.was_refused) {
         o.received   = 0;
-        o.ep->is_cut = o.ep->is_cut || o.is_whole; /* with what it was filled with so far */
+        /* with what it was filled with so far */
+        o.ep->is_cut = o.ep->is_cut || o.is_whole || (o.unit > 1);
     }
     if ((o.status != UCS_OK) && !(o.is_cancelled && (o.status == UCS_ERR_CANCELED)) &&
         !may_end(*o.ep)) {

@@ -321,7 +321,15 @@ worker *worker_make()
         w->state = life::LEFT;
     }
     the_world->workers.push_back(std::move(w));
-    return (status == UCS_OK) ? the_world->workers.back().get() : nullptr;
+    if (status != UCS_OK) {
+        return nullptr;
+    }
+    worker &made = *the_world->workers.back();
+    if (sim_plan.share[SIM_MEMORY] > 0) {
+        post_region(made);
+        post_region(made);
+    }
+    return &made;
 }
 
 void worker_leave(worker &w)

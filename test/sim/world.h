@@ -288,6 +288,8 @@ void rma_end(op &o);
 void rma_flushed(const op &flush);
 /* A worker is no more: nobody knows what became of its operations. */
 void rma_owner_ends(worker &w);
+/* An endpoint is closed by force: the same of those whose end has not been noticed. */
+void rma_forced(const endpoint &e);
 /* When everything has been flushed. */
 void check_memory();
 /* As sim_world_may_copy; -1: not in a region. */
