@@ -430,8 +430,19 @@ static void ucp_conn_accept_itself(ucp_listener_h listener, ucp_conn_t *conn)
     }
 }
 
+/* A request is on a list, so that it is not forgotten, until somebody decides, in any thread. */
+static void ucp_conn_take_request(ucp_conn_t *conn)
+{
+    ucp_sockets_t *sockets = conn->socket.worker->sockets;
+
+    pthread_mutex_lock(&sockets->request_lock);
+    ucs_list_del(&conn->waiting);
+    pthread_mutex_unlock(&sockets->request_lock);
+}
+
 static void ucp_conn_asked(ucp_conn_t *conn)
 {
+    ucp_sockets_t *sockets  = conn->socket.worker->sockets;
     ucp_listener_h listener = conn->listener;
     ucp_address_info_t info;
     ucp_wire_conn_t head;
@@ -445,11 +456,14 @@ static void ucp_conn_asked(ucp_conn_t *conn)
         ucp_conn_fail(conn, status);
         return;
     }
-    /* From here on it belongs to no worker, until it is accepted on one. */
+    /* From here on no worker listens to it, until it is accepted on one. */
     ucp_conn_set_state(conn, UCP_CONN_REQUEST);
     conn->socket.fd = ucp_socket_remove(&conn->socket);
     conn->client_id = head.client_id;
     conn->ordinal   = head.ordinal | 1;
+    pthread_mutex_lock(&sockets->request_lock);
+    ucs_list_add_tail(&sockets->requests, &conn->waiting);
+    pthread_mutex_unlock(&sockets->request_lock);
     if (listener->conn_handler.cb != NULL) {
         listener->conn_handler.cb(conn, listener->conn_handler.arg);
     } else {
@@ -468,6 +482,7 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
     int fd               = conn->socket.fd;
     ucs_status_t status;
 
+    ucp_conn_take_request(conn);
     conn->socket.fd = -1;
     status          = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_READ);
     if (status != UCS_OK) {
@@ -504,6 +519,7 @@ void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)
                             .type    = UCP_WIRE_CONN_REJECT,
                             .status  = status};
 
+    ucp_conn_take_request(conn);
     (void)ucp_conn_send(conn->socket.fd, &head, NULL);
     ucs_sys_shutdown(conn->socket.fd, SHUT_WR);
     ucs_sys_close(conn->socket.fd);

@@ -5,7 +5,8 @@
  * workers that learned their addresses by other means.
  *
  *   client  CONNECTING -> ASKING (ASK sent) -> UP
- *   server  HALF_OPEN (reading ASK) -> REQUEST (the user's) -> UP (ACCEPT sent)
+ *   server  HALF_OPEN (reading ASK) -> REQUEST (the user's, until the listener's worker ends, which
+ *           rejects it) -> UP (ACCEPT sent)
  *   either  UP -> LOST (end of file: the other endpoint was closed, or its process is gone)
  *
  * A client's endpoint begins on a provisional peer, whose lane holds back what is sent
@@ -50,7 +51,7 @@ typedef enum {
 /* A connection: of an endpoint, or asking to become one. */
 struct ucp_conn_request {
     ucp_socket_t            socket;
-    ucs_list_link_t         waiting;     /* by deadline while in hand-shake; then lost */
+    ucs_list_link_t         waiting;     /* in handshakes, requests or lost */
     ucp_conn_state_t        state;
     unsigned                patience;    /* calls of progress that a lost one waits for silence */
     ucp_ep_t               *ep;
@@ -76,6 +77,8 @@ struct ucp_sockets {
     ucs_list_link_t  all;          /* ucp_socket_t */
     ucs_list_link_t  handshakes;   /* ucp_conn_t by deadline */
     ucs_list_link_t  lost;         /* ucp_conn_t */
+    ucs_list_link_t  requests;     /* ucp_conn_t: of our listeners, the user's to decide */
+    pthread_mutex_t  request_lock; /* of that list: they may be accepted on another worker */
     unsigned         num_half_open;
     unsigned         countdown;    /* to the next look */
 };

@@ -109,6 +109,8 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     ucs_list_head_init(&sockets->all);
     ucs_list_head_init(&sockets->handshakes);
     ucs_list_head_init(&sockets->lost);
+    ucs_list_head_init(&sockets->requests);
+    pthread_mutex_init(&sockets->request_lock, NULL);
     worker->sockets = sockets;
     status          = ucs_event_set_create(&sockets->set);
     if (status == UCS_OK) {
@@ -272,6 +274,10 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
     while (!ucs_list_is_empty(&sockets->lost)) {
         ucp_conn_close(ucs_list_head(&sockets->lost, ucp_conn_t, waiting));
     }
+    while (!ucs_list_is_empty(&sockets->requests)) {
+        ucp_conn_reject(ucs_list_head(&sockets->requests, ucp_conn_t, waiting), UCS_ERR_REJECTED);
+    }
+    pthread_mutex_destroy(&sockets->request_lock);
     if (sockets->set != NULL) {
         ucp_worker_del_active(worker, (uct_iface_t *)(void *)sockets);
         ucp_wakeup_del(worker, ucs_event_set_fd(sockets->set));

@@ -4,6 +4,9 @@
  */
 #include <ucp/server.h>
 
+#include <mp/snapshot.h>
+
+#include <algorithm>
 #include <poll.h>
 
 using namespace server_test;
@@ -89,6 +92,44 @@ TEST_P(listener_failure, a_listener_goes_while_clients_knock)
     exchange(m_eps.front().second, back);
 }
 
+/* The listener's worker goes while requests are with the user, who never decides: they are
+ * rejected, and nothing is left of them. */
+TEST_P(listener_failure, requests_that_nobody_decides)
+{
+    const size_t before = mp::count_descriptors();
+    {
+        worker asking(*m_context, GetParam().mode), listening(*m_context, GetParam().mode);
+        server server(listening, address(GetParam().family));
+        ASSERT_EQ(UCS_OK, server.status);
+        failure failed[3];
+        ucp_ep_h eps[3];
+        for (int i = 0; i < 3; ++i) {
+            const address where          = server.where();
+            const ucp_ep_params_t params = client_params(where, &failed[i]);
+            ASSERT_EQ(UCS_OK, ucp_ep_create(asking.handle(), &params, &eps[i]));
+        }
+        until([&] {
+            asking.progress();
+            listening.progress();
+            return server.requests.size() == 3;
+        });
+        EXPECT_EQ(UCS_OK, ucp_listener_reject(server.handle(), server.take()));
+        server.requests.clear();
+        server.forget();
+        listening.destroy();
+        until([&] {
+            asking.progress();
+            return (failed[0].calls > 0) && (failed[1].calls > 0) && (failed[2].calls > 0);
+        });
+        for (int i = 0; i < 3; ++i) {
+            EXPECT_EQ(1, failed[i].calls);
+            EXPECT_EQ(UCS_ERR_REJECTED, failed[i].status);
+            EXPECT_EQ(nullptr, ucp_ep_close_nb(eps[i], UCP_EP_CLOSE_MODE_FORCE));
+        }
+    }
+    EXPECT_EQ(before, mp::count_descriptors());
+}
+
 TEST_P(listener_failure, an_orderly_close_is_a_reset_to_the_other)
 {
     for (bool client_closes : {true, false}) {
@@ -133,6 +174,87 @@ TEST_P(listener_failure, requests_in_flight_end_when_the_other_closes)
         EXPECT_EQ(1, end.calls);
         EXPECT_EQ(UCS_ERR_CONNECTION_RESET, end.status);
     }
+}
+
+/* A flush ends after the sends that it waits for, also where all of them end because the endpoint
+ * is lost. */
+TEST_P(listener_failure, flushes_end_behind_their_sends_when_the_other_closes)
+{
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where(), &failed);
+    ucp_ep_h back    = accept_one(*server);
+    exchange(to_host, back);
+    const bytes data = pattern(8, 100);
+    std::vector<int> order;
+    ending ends[5]; /* two sends, their flush, a send, a flush of all */
+    for (int i = 0; i < 5; ++i) {
+        ends[i].action            = [&, i] { order.push_back(i); };
+        ucp_request_param_t param = send_param(&ends[i]);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(
+            ((i == 2) || (i == 4))
+                ? ucp_ep_flush_nbx(to_host, &param)
+                : ucp_tag_send_sync_nbx(to_host, data.data(), data.size(), 8, &param)));
+    }
+    close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return order.size() == 5; });
+    for (const ending &end : ends) {
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, end.status);
+    }
+    const auto place = [&](int i) { return std::find(order.begin(), order.end(), i); };
+    EXPECT_LT(place(0), place(2));
+    EXPECT_LT(place(1), place(2));
+    EXPECT_LT(place(3), place(4));
+    until([&] { return failed.calls > 0; });
+}
+
+/* A flush that waits for answers only, to a peer that lives on: the endpoint is lost before they
+ * have left, and so the flush ends at once; the answers go all the same. */
+TEST_P(listener_failure, a_flush_of_answers_ends_when_the_other_closes)
+{
+    if (GetParam().is_self || !GetParam().env.empty()) {
+        GTEST_SKIP() << "needs a message that comes whole, and whose answer waits";
+    }
+    auto server = serve();
+    failure at_client, at_host;
+    ucp_ep_h to_host = connect(server->where(), &at_client);
+    ucp_ep_h back    = accept_one(*server, &at_host);
+    const bytes data = pattern(8, 100);
+    bytes got(100);
+    ending sent;
+    const ucp_request_param_t none = {}, param = send_param(&sent);
+    /* What the endpoint queued for a server that it did not know yet is gone when it is up. */
+    until([&] { return ucp_test_num_controls(client().handle()) == 0; });
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(back, data.data(), data.size(), 8, &param)));
+    void *received = receive(client(), got, 8);
+    for (int i = 0; (ucp_test_num_controls(client().handle()) == 0) && (i < 1000000); ++i) {
+        if (client().progress() == 0) {
+            host().progress();
+        }
+    }
+    ASSERT_EQ(1u, ucp_test_num_controls(client().handle())) << "the answer has left at once";
+    void *flush  = ucp_ep_flush_nbx(to_host, &none);
+    void *of_all = ucp_worker_flush_nbx(client().handle(), &none);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(of_all));
+    forget(back);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(back, UCP_EP_CLOSE_MODE_FORCE));
+    EXPECT_EQ(1, sent.calls);
+    EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
+    const auto end = std::chrono::steady_clock::now() + PATIENCE;
+    while ((ucp_request_check_status(flush) == UCS_INPROGRESS) &&
+           (std::chrono::steady_clock::now() < end)) {
+        client().progress(); /* the host stands still */
+    }
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, ucp_request_check_status(flush));
+    ucp_request_free(flush);
+    EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(of_all));
+    EXPECT_EQ(UCS_OK, wait(of_all));
+    EXPECT_EQ(UCS_OK, wait(received));
+    EXPECT_EQ(data, got);
+    until([&] { return at_client.calls > 0; });
+    EXPECT_EQ(0, at_host.calls);
 }
 
 /* The handler runs after what the other side sent before it closed has been received. */
