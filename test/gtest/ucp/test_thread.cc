@@ -80,6 +80,10 @@ TEST_P(thread, all_post_and_progress_one_worker)
                 num_wrong += (wait(pair.sender().handle(), request) != UCS_OK);
             }
             --num_running;
+            while (num_running > 0) { /* the other side may still need our answers */
+                ucp_worker_progress(pair.sender().handle());
+                std::this_thread::yield();
+            }
         });
         threads.emplace_back([&, t]() {
             for (int i = 0; i < NUM_ROUNDS; ++i) {
@@ -97,6 +101,10 @@ TEST_P(thread, all_post_and_progress_one_worker)
                 num_wrong += (differs(buffer.data(), length, t * 1000 + i) >= 0);
             }
             --num_running;
+            while (num_running > 0) {
+                ucp_worker_progress(pair.receiver().handle());
+                std::this_thread::yield();
+            }
         });
     }
     for (std::thread &each : threads) {
