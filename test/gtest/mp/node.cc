@@ -67,7 +67,8 @@ node::node(self &me, ucs_thread_mode_t mode) : m_me(me)
 
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features   = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP | UCP_FEATURE_RMA |
-                        UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
+                        UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM |
+                        UCP_FEATURE_STREAM;
     check(ucp_init(&params, nullptr, &m_context), "ucp_init");
 
     worker_params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
