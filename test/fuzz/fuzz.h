@@ -19,8 +19,26 @@ int fuzz_address(const uint8_t *data, size_t size);
 int fuzz_rkey(const uint8_t *data, size_t size);
 /* Messages of a peer, in any order, while operations are under way. */
 int fuzz_messages(const uint8_t *data, size_t size);
+/* What clients and servers of socket addresses say to each other over TCP. */
+int fuzz_conn(const uint8_t *data, size_t size);
 /* Values of options, ucx.conf, UCX_FAULT. */
 int fuzz_config(const uint8_t *data, size_t size);
+
+/* The rest of an input. */
+typedef struct {
+    const uint8_t *data;
+    size_t         left;
+} fuzz_input_t;
+
+/* Its next byte; zeros follow the end. */
+static inline uint8_t fuzz_byte(fuzz_input_t *in)
+{
+    if (in->left == 0) {
+        return 0;
+    }
+    --in->left;
+    return *in->data++;
+}
 
 /* Two workers of one process: endpoints from the first to itself and to the second, and back. */
 typedef struct {

@@ -4,6 +4,7 @@
 fuzz_sources = \
 	test/fuzz/address.c \
 	test/fuzz/config.c \
+	test/fuzz/conn.c \
 	test/fuzz/fuzz.h \
 	test/fuzz/messages.c \
 	test/fuzz/pair.c \
@@ -11,8 +12,8 @@ fuzz_sources = \
 fuzz_libs = libucp_core.la libuct_core.la libucs_core.la libucm_core.la
 
 if ENABLE_FUZZ
-fuzz_programs = test/fuzz/fuzz_address test/fuzz/fuzz_config test/fuzz/fuzz_messages \
-	test/fuzz/fuzz_rkey
+fuzz_programs = test/fuzz/fuzz_address test/fuzz/fuzz_config test/fuzz/fuzz_conn \
+	test/fuzz/fuzz_messages test/fuzz/fuzz_rkey
 EXTRA_PROGRAMS = $(fuzz_programs)
 
 test_fuzz_fuzz_address_SOURCES  = test/fuzz/driver.c $(fuzz_sources)
@@ -24,6 +25,11 @@ test_fuzz_fuzz_config_SOURCES  = test/fuzz/driver.c $(fuzz_sources)
 test_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) -DFUZZ_TARGET=fuzz_config
 test_fuzz_fuzz_config_LDADD    = $(fuzz_libs)
 test_fuzz_fuzz_config_LDFLAGS  = $(AM_LDFLAGS) -fsanitize=fuzzer
+
+test_fuzz_fuzz_conn_SOURCES  = test/fuzz/driver.c $(fuzz_sources)
+test_fuzz_fuzz_conn_CPPFLAGS = $(AM_CPPFLAGS) -DFUZZ_TARGET=fuzz_conn
+test_fuzz_fuzz_conn_LDADD    = $(fuzz_libs)
+test_fuzz_fuzz_conn_LDFLAGS  = $(AM_LDFLAGS) -fsanitize=fuzzer
 
 test_fuzz_fuzz_messages_SOURCES  = test/fuzz/driver.c $(fuzz_sources)
 test_fuzz_fuzz_messages_CPPFLAGS = $(AM_CPPFLAGS) -DFUZZ_TARGET=fuzz_messages

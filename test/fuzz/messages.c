@@ -31,18 +31,8 @@ typedef struct {
     void       *requests[FUZZ_REQUESTS];
     unsigned    num_requests;
     ucp_mem_h   mem;
-    const uint8_t *data;
-    size_t         left;
+    fuzz_input_t in;
 } fuzz_messages_t;
-
-static uint8_t fuzz_byte(fuzz_messages_t *state)
-{
-    if (state->left == 0) {
-        return 0;
-    }
-    --state->left;
-    return *state->data++;
-}
 
 static void fuzz_posted(fuzz_messages_t *state, ucs_status_ptr_t ptr)
 {
@@ -65,8 +55,8 @@ static uint8_t *fuzz_buffer(fuzz_messages_t *state)
 static void fuzz_post(fuzz_messages_t *state, unsigned what)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL};
-    size_t length             = fuzz_byte(state) * (size_t)16;
-    uint8_t tag               = fuzz_byte(state) & 3;
+    size_t length             = fuzz_byte(&state->in) * (size_t)16;
+    uint8_t tag               = fuzz_byte(&state->in) & 3;
     uint8_t *buffer           = fuzz_buffer(state);
     ucp_worker_h worker       = state->pair.workers[0];
 
@@ -117,23 +107,23 @@ static uint64_t fuzz_name(const fuzz_messages_t *state, uint8_t which)
 
 static void fuzz_message(fuzz_messages_t *state, unsigned from)
 {
-    unsigned id      = 1 + (fuzz_byte(state) % (UCP_WIRE_LAST - 1));
-    size_t length    = fuzz_byte(state);
-    unsigned patches = fuzz_byte(state) % 6;
+    unsigned id      = 1 + (fuzz_byte(&state->in) % (UCP_WIRE_LAST - 1));
+    size_t length    = fuzz_byte(&state->in);
+    unsigned patches = fuzz_byte(&state->in) % 6;
     uint64_t name;
     size_t offset;
     uint8_t *bytes;
 
-    length = (length < state->left) ? length : state->left;
+    length = (length < state->in.left) ? length : state->in.left;
     bytes  = aligned_alloc(8, (length + 15) & ~(size_t)7);
     fuzz_expect(bytes != NULL, "no memory");
     memset(bytes, 0, (length + 15) & ~(size_t)7);
-    memcpy(bytes, state->data, length);
-    state->data += length;
-    state->left -= length;
+    memcpy(bytes, state->in.data, length);
+    state->in.data += length;
+    state->in.left -= length;
     for (; patches > 0; --patches) {
-        offset = (fuzz_byte(state) % 8) * (size_t)8;
-        name   = fuzz_name(state, fuzz_byte(state));
+        offset = (fuzz_byte(&state->in) % 8) * (size_t)8;
+        name   = fuzz_name(state, fuzz_byte(&state->in));
         if (offset + sizeof(name) <= length) {
             memcpy(bytes + offset, &name, sizeof(name));
         }
@@ -148,7 +138,7 @@ static void fuzz_message(fuzz_messages_t *state, unsigned from)
 
 static void fuzz_step(fuzz_messages_t *state)
 {
-    unsigned what = fuzz_byte(state);
+    unsigned what = fuzz_byte(&state->in);
 
     switch (what & 7) {
     case 0:
@@ -182,9 +172,9 @@ int fuzz_messages(const uint8_t *data, size_t size)
     fuzz_expect(state != NULL, "no memory");
     fuzz_pair_make(&state->pair);
     fuzz_expect(ucp_mem_map(state->pair.context, &params, &state->mem) == UCS_OK, "no memory");
-    state->data = data;
-    state->left = size;
-    for (steps = 0; (steps < FUZZ_STEPS) && (state->left > 0); ++steps) {
+    state->in.data = data;
+    state->in.left = size;
+    for (steps = 0; (steps < FUZZ_STEPS) && (state->in.left > 0); ++steps) {
         fuzz_step(state);
     }
     fuzz_pair_progress(&state->pair);

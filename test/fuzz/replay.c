@@ -19,6 +19,7 @@ static const struct {
 } targets[] = {{"address", fuzz_address},
                {"rkey", fuzz_rkey},
                {"messages", fuzz_messages},
+               {"conn", fuzz_conn},
                {"config", fuzz_config}};
 
 #define NUM_TARGETS (sizeof(targets) / sizeof(targets[0]))

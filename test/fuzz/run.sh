@@ -17,7 +17,7 @@ shift 2
 passed=0
 failed=0
 
-for target in "${@:-address rkey messages config}"; do
+for target in "${@:-address rkey messages conn config}"; do
     for name in $target; do
         work=$build/fuzz/$name
         mkdir -p "$work/corpus"
