@@ -32,6 +32,7 @@ libucp_sources = \
 	src/ucp/ops/send.c \
 	src/ucp/ops/stream_recv.c \
 	src/ucp/ops/stream_send.c \
+	src/ucp/ops/tag_budget.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/ops/tag_send.c \

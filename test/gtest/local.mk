@@ -5,7 +5,9 @@ gtest_sources = \
 	test/gtest/main.cc \
 	test/gtest/fault/companion.h \
 	test/gtest/fault/test_copy_refused.cc \
+	test/gtest/fault/survivor.h \
 	test/gtest/fault/test_kill.cc \
+	test/gtest/fault/test_kill_am_stream.cc \
 	test/gtest/fault/test_kill_storm.cc \
 	test/gtest/fault/test_limits.cc \
 	test/gtest/fault/test_namespaces.cc \
@@ -50,6 +52,7 @@ gtest_sources = \
 	test/gtest/ucp/test_rma.cc \
 	test/gtest/ucp/test_stream.cc \
 	test/gtest/ucp/test_tag.cc \
+	test/gtest/ucp/test_tag_budget.cc \
 	test/gtest/ucp/test_tag_match.cc \
 	test/gtest/ucp/test_thread.cc \
 	test/gtest/ucp/test_wakeup.cc \

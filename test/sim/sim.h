@@ -72,6 +72,7 @@ typedef struct {
     const char *rndv_scheme;
     int         is_multi;         /* UCS_THREAD_MODE_MULTI */
     unsigned    share[SIM_FAMILIES]; /* of the operations, by family */
+    const char *unexp_budget;
 } sim_plan_t;
 
 extern sim_plan_t sim_plan;

@@ -222,6 +222,7 @@ ucp_context_h context_make()
     }
     if ((ucp_config_modify(config, "RNDV_THRESH", sim_plan.rndv_thresh) != UCS_OK) ||
         (ucp_config_modify(config, "RNDV_SCHEME", sim_plan.rndv_scheme) != UCS_OK) ||
+        (ucp_config_modify(config, "TM_UNEXP_BUDGET", sim_plan.unexp_budget) != UCS_OK) ||
         (ucp_config_modify(config, "TM_BUCKETS", "16") != UCS_OK)) {
         ucp_config_release(config);
         return nullptr;

@@ -43,6 +43,11 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("TM_BUCKETS", uint, tm_buckets, "1024",
             "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,
             .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),
+    UCP_ROW("TM_UNEXP_BUDGET", memunits, unexp_budget, "64m",
+            "Memory of a worker for tagged messages that came before their receives. Beyond it "
+            "the senders are told to announce their messages, which then stay with them until "
+            "they are received; messages of up to 64 bytes still come.",
+            .flags = UCS_CONFIG_ROW_INF),
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
             "what it wants."),

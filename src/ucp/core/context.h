@@ -25,6 +25,7 @@ typedef struct {
     unsigned                rndv_scheme;      /* ucp_rndv_scheme_t */
     int                     proto_info;
     unsigned                tm_buckets;
+    size_t                  unexp_budget;     /* bytes a worker, see tag_budget.h */
     uint64_t                connect_timeout_ns;
     int                     reuse_addr;
     unsigned                idle;             /* ucp_idle_mode_t */

@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
 #include <ucp/ops/rma.h>
+#include <ucp/ops/tag_budget.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
@@ -67,18 +68,28 @@ void ucp_ep_unqueue(ucp_ep_t *ep)
     }
 }
 
-void ucp_ep_set_limit(ucp_ep_t *ep, size_t limit)
+void ucp_ep_set_limits(ucp_ep_t *ep)
 {
+    const ucp_peer_t *peer         = ep->peer;
+    const ucp_proto_range_t *first = &peer->proto->send[0];
+    size_t limit                   = 0;
+
+    /* The first message goes the long way, behind HELLO. */
+    if ((first->proto == UCP_PROTO_EAGER) && peer->hello_sent && (peer->status == UCS_OK)) {
+        limit = ucs_min(first->max, peer->proto->eager_max) + 1;
+        if (peer->is_holding) {
+            limit = ucs_min(limit, (size_t)UCP_TAG_TINY + 1);
+        }
+    }
     ep->locked_limit = limit;
-    ep->short_limit  = ep->worker->lock.enabled ? 0 : limit;
+    if (!ep->worker->lock.enabled) { /* else it is 0 for good, and read without the lock */
+        ep->short_limit = limit;
+    }
 }
 
 /* Makes an endpoint that of the peer which pairs with the peer's endpoint `ordinal`. */
 static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
 {
-    const ucp_proto_range_t *first = &peer->proto->send[0];
-    size_t limit = ucs_min(first->max, peer->proto->eager_max) + 1;
-
     if (ep->peer != NULL) { /* another thread may look at it without the lock */
         ep->left[ep->num_left++] = ep->peer;
         ++ep->peer->num_left;
@@ -89,10 +100,7 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     ep->am      = peer->lanes[UCP_LANE_AM];
     ep->ordinal = ordinal;
     ep->pair    = ordinal ^ (ordinal >> 31); /* see UCP_WIRE_CONN_ORDINAL */
-    if ((first->proto != UCP_PROTO_EAGER) || peer->is_provisional || (peer->status != UCS_OK)) {
-        limit = 0;
-    }
-    ucp_ep_set_limit(ep, limit);
+    ucp_ep_set_limits(ep);
 }
 
 /* A new endpoint, without a peer yet; NULL without memory. */

@@ -59,8 +59,8 @@ int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal);
  * NULL: no memory; for a stream also where the user had it and has closed it. */
 ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use);
 
-/* Sets the limits above; 0: every message goes the long way. */
-void ucp_ep_set_limit(ucp_ep_t *ep, size_t limit);
+/* Sets what the endpoint may send at once, by the state of its peer. */
+void ucp_ep_set_limits(ucp_ep_t *ep);
 
 /* The peer has come back and knows nothing of what was before: its endpoints are new ones, which
  * pair with those that the user has made since it left and will make. */

@@ -24,6 +24,15 @@ ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
                                                 : ucs_hash_get_ptr(&worker->peers, worker_id);
 }
 
+void ucp_peer_set_limits(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucp_ep_set_limits(ep);
+    }
+}
+
 /* Makes a peer; without an address, a provisional one. */
 static ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN],
                                     const ucp_address_info_t *address, ucp_peer_t **peer_p)
@@ -318,7 +327,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
         ucs_list_del(&ep->peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
-        ucp_ep_set_limit(ep, 0);
+        ucp_ep_set_limits(ep);
         ucp_ep_report_failure(ep);
         ucp_ep_purge(ep, status, 1); /* may free it */
     }
@@ -345,8 +354,8 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
 {
     ucp_peer_t *peer = ep->user;
 
-    if ((status == UCS_ERR_UNREACHABLE) && peer->is_gone) {
-        status = UCS_ERR_CONNECTION_RESET; /* it was there, and has been reached */
+    if ((status == UCS_ERR_UNREACHABLE) && (peer->is_gone || peer->hello_received)) {
+        status = UCS_ERR_CONNECTION_RESET; /* it was there */
     }
     if (ep == peer->lanes[UCP_LANE_AM]) {
         ucs_debug("peer failed: %s", ucs_status_string(status));

@@ -54,6 +54,8 @@ struct ucp_peer {
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
     uint8_t               hello_received;
+    uint8_t               is_held;      /* it was told to announce its tagged messages */
+    uint8_t               is_holding;   /* it has told us so */
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
@@ -138,6 +140,9 @@ ucs_status_t ucp_control_retry(uct_pending_t *pending);
 
 /* The end of a queued control message, sent or not. */
 void ucp_control_end(ucp_control_t *control);
+
+/* Sets what the endpoints may send at once. */
+void ucp_peer_set_limits(ucp_peer_t *peer);
 
 /* Sends HELLO if this peer has not had one. UCS_ERR_NO_RESOURCE: try again later. */
 ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer);

@@ -74,6 +74,8 @@ typedef struct ucp_worker {
     ucp_idle_t         idle;
     ucp_active_t       active[UCP_TL_MAX + 1]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
+    size_t             unexp_bytes;        /* memory of unexpected messages that came whole */
+    int                has_held;           /* peers were told to announce, see tag_budget.h */
     ucs_mpool_t        requests;
     ucs_list_link_t work; /* requests with copies or ends to be done from progress */
     ucp_lock_t         lock;

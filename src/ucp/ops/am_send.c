@@ -84,15 +84,8 @@ ucs_status_t ucp_am_send_eager(ucp_request_t *req)
 {
     int is_reply   = (req->send.am_flags & UCP_WIRE_RTS_REPLY) != 0;
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
-    ucs_status_t status;
     size_t length;
 
-    if (is_reply) {
-        status = ucp_peer_send_hello(req->send.peer);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
     if (ucp_dt_is_contig(req->datatype)) {
         return ucp_am_send_pieces(req->send.ep, ucp_am_word(req), is_reply, req->send.header,
                                   req->buffer, req->length);

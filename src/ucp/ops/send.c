@@ -11,14 +11,21 @@
 #include <ucp/ops/rma.h>
 #include <ucp/ops/send.h>
 #include <ucp/ops/stream.h>
+#include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 
 /* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
 static ucs_status_t ucp_send_attempt(ucp_request_t *req)
 {
+    ucs_status_t status;
+
     if (ucp_request_is_rma(req)) {
         return ucp_rma_send(req);
+    }
+    status = ucp_peer_send_hello(req->send.peer); /* it must know whom to answer */
+    if (status != UCS_OK) {
+        return status;
     }
     switch (req->send.step) {
     case UCP_SEND_EAGER:
@@ -32,12 +39,29 @@ static ucs_status_t ucp_send_attempt(ucp_request_t *req)
     }
 }
 
+/* A name by which the peer can answer. */
+static ucs_status_t ucp_send_take_id(ucp_request_t *req)
+{
+    ucs_status_t status = UCS_OK;
+
+    if (!(req->held & UCP_REQUEST_HOLDS_ID)) {
+        status     = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
+        req->held |= (status == UCS_OK) ? UCP_REQUEST_HOLDS_ID : 0;
+    }
+    return status;
+}
+
 ucs_status_t ucp_send_retry(uct_pending_t *pending)
 {
     ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
-    int is_eager       = (req->send.step == UCP_SEND_EAGER);
     ucs_status_t status;
+    int is_eager;
 
+    if ((req->kind == UCP_REQUEST_TAG_SEND) && (req->send.step == UCP_SEND_EAGER) &&
+        ucp_tag_must_announce(req) && (ucp_send_take_id(req) == UCS_OK)) {
+        req->send.step = UCP_SEND_RTS;
+    }
+    is_eager   = (req->send.step == UCP_SEND_EAGER);
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
     status     = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
     if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
@@ -79,15 +103,8 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
                                 (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER))))
                               ? UCP_SEND_EAGER
                               : UCP_SEND_RTS;
-    if ((req->send.step == UCP_SEND_RTS) || req->send.is_sync) {
-        ucs_status_t status = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
-
-        if (status != UCS_OK) {
-            return status;
-        }
-        req->held |= UCP_REQUEST_HOLDS_ID;
-    }
-    return UCS_OK;
+    return ((req->send.step == UCP_SEND_RTS) || req->send.is_sync) ? ucp_send_take_id(req)
+                                                                    : UCS_OK;
 }
 
 ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,

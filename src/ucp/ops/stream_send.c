@@ -69,13 +69,10 @@ static size_t ucp_stream_pack(void *dest, void *arg, size_t max)
 
 ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
 {
-    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
-    ucs_status_t status = ucp_peer_send_hello(req->send.peer);
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status;
     size_t length;
 
-    if (status != UCS_OK) {
-        return status;
-    }
     status = ucp_dt_is_contig(req->datatype) ?
              ucp_stream_send_contig(req->send.ep, req->buffer, req->length) :
              lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
@@ -121,7 +118,7 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t cou
     if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
         ucs_likely(count < ep->short_limit) &&
         ucs_likely(count + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
-        ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) && ucs_likely(ep->peer->hello_sent) &&
+        ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
         ucs_likely(!uct_ep_has_pending(ep->am))) {
         status = ucp_stream_send_contig(ep, buffer, count);
         if (ucs_likely(status == UCS_OK)) {

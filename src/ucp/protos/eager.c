@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>
+#include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
@@ -43,14 +44,9 @@ static size_t ucp_eager_sync_pack(void *dest, void *arg, size_t max)
 static ucs_status_t ucp_eager_send_sync(ucp_request_t *req, uct_ep_t *lane)
 {
     ucp_wire_eager_sync_t head;
-    ucs_status_t status;
     uct_iov_t iov[2];
     size_t length;
 
-    status = ucp_peer_send_hello(req->send.peer);
-    if (status != UCS_OK) {
-        return status;
-    }
     if (!ucp_dt_is_contig(req->datatype)) {
         return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER_SYNC, ucp_eager_sync_pack, req, &length);
     }
@@ -115,6 +111,7 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     desc->kind       = (uint8_t)kind;
     memcpy(desc + 1, payload, length);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
+    ucp_tag_budget_add(worker, desc);
     return UCS_OK;
 }
 

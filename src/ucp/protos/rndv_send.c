@@ -96,10 +96,6 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
     unsigned num_iov   = 1;
     ucs_status_t status;
 
-    status = ucp_peer_send_hello(req->send.peer);
-    if (status != UCS_OK) {
-        return status;
-    }
     if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
         rts.flags   = UCP_WIRE_RTS_CONTIG;
         rts.address = (uintptr_t)req->buffer;

@@ -12,6 +12,7 @@
 #include <ucp/ops/rma.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/stream.h>
+#include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
@@ -194,6 +195,15 @@ static void ucp_wire_print_stream(const void *data, size_t length, ucs_string_bu
                               msg.ep, length - sizeof(msg));
 }
 
+static void ucp_wire_print_hold(const void *data, size_t length UCS_UNUSED,
+                                ucs_string_buffer_t *strb)
+{
+    ucp_wire_hold_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "hold %u", msg.hold);
+}
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     [UCP_WIRE_HELLO] = {
         .name          = "HELLO",
@@ -318,6 +328,12 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .header_length = sizeof(ucp_wire_rts_t),
         .handle        = ucp_stream_rts_handle,
         .print         = ucp_wire_print_rts
+    },
+    [UCP_WIRE_HOLD] = {
+        .name          = "HOLD",
+        .header_length = sizeof(ucp_wire_hold_t),
+        .handle        = ucp_tag_hold_handle,
+        .print         = ucp_wire_print_hold
     }
 };
 

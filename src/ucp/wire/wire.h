@@ -39,7 +39,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 #define UCP_WIRE_EAGER_MAX 16384
 
 typedef enum {
-    UCP_WIRE_HELLO = 1,  /* the sender's worker address, before the first message to be answered */
+    UCP_WIRE_HELLO = 1,  /* the sender's worker address, before its first message */
     UCP_WIRE_EAGER,      /* tagged message, whole */
     UCP_WIRE_EAGER_SYNC, /* the same; the sender waits for ATS, sent when it is matched */
     UCP_WIRE_RTS,        /* tagged message, announced */
@@ -58,6 +58,7 @@ typedef enum {
     UCP_WIRE_AM_RTS,     /* active message, announced: the user's header follows */
     UCP_WIRE_STREAM,     /* bytes of a stream */
     UCP_WIRE_STREAM_RTS, /* bytes of a stream, announced */
+    UCP_WIRE_HOLD,       /* tagged messages are to be announced, or may come whole again */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -227,6 +228,12 @@ typedef struct {
     /* payload */
 } ucp_wire_stream_t;
 
+typedef struct {
+    uint32_t hold; /* 1: announce; 0: go on */
+    uint32_t zero;
+} ucp_wire_hold_t;
+
+_Static_assert(sizeof(ucp_wire_hold_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_am_t) == 8, "wire layout");
 _Static_assert(offsetof(ucp_wire_am_t, ep) == 4, "wire layout");
 _Static_assert(sizeof(ucp_wire_am_reply_t) == 16, "wire layout");

@@ -34,6 +34,7 @@ ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer)
                                                          iov, 2);
     if (status == UCS_OK) {
         peer->hello_sent = 1;
+        ucp_peer_set_limits(peer);
     }
     ucp_worker_release_address(peer->worker, address);
     return status;
@@ -84,5 +85,6 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     }
     peer->is_gone        = 0;
     peer->hello_received = 1;
+    peer->is_held        = 0; /* what it was told before it has forgotten, if it came anew */
     peer->session        = ++worker->num_sessions;
 }

@@ -118,6 +118,12 @@ UCS_INLINE void ucs_mpool_unpoison(ucs_mpool_t *mp UCS_UNUSED, void *obj UCS_UNU
 #endif
 }
 
+/* Bytes of memory that an object in use takes. */
+UCS_INLINE size_t ucs_mpool_obj_size(const void *obj)
+{
+    return ((const ucs_mpool_elem_t *)obj - 1)->mpool->stride;
+}
+
 /* Take an object: its bytes are as the last user (or obj_init) left them. NULL when the limit is
  * reached or there is no memory; the caller treats both as "no resource now". */
 UCS_INLINE void *ucs_mpool_get(ucs_mpool_t *mp)

@@ -1,10 +1,12 @@
 /* Halyard: messages that arrive before their receives, thousands of them, taken in any order;
- * receives before and after the arrival; messages of no bytes; receives that are taken back.
+ * receives before and after the arrival; messages of no bytes; receives that are taken back; the
+ * memory that a flood of them takes.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "node.h"
 #include "seed.h"
+#include "snapshot.h"
 
 #include <algorithm>
 #include <numeric>
@@ -214,6 +216,55 @@ TEST(unexpected, receives_before_and_after)
         }
         for (ucs_status_ptr_t request : sends) {
             EXPECT_EQ(UCS_OK, n.wait(request));
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
+    EXPECT_EQ(0u, both.log_lines()) << both.log();
+}
+
+/* A receiver that does not post keeps its budget of a flood, and gets all of it afterwards. */
+TEST(unexpected, a_flood_is_bounded)
+{
+    constexpr unsigned COUNT = 2048;
+    constexpr size_t LENGTH  = 4096;
+    processes both(2);
+
+    both.start_all([&](self &me) {
+        setenv("UCX_TM_UNEXP_BUDGET", "1m", 1);
+        std::vector<uint8_t> data(COUNT * LENGTH, 1); /* touched before memory is measured */
+        node n(me);
+
+        n.connect_all();
+        if (me.index() == SENDER) {
+            std::vector<ucs_status_ptr_t> requests;
+
+            for (unsigned k = 0; k < COUNT; ++k) {
+                mp::fill(&data[k * LENGTH], LENGTH, k);
+                requests.push_back(n.send(n.ep(RECEIVER), &data[k * LENGTH], LENGTH, k));
+                n.progress();
+            }
+            requests.push_back(n.send(n.ep(RECEIVER), nullptr, 0, TAG_LAST));
+            for (ucs_status_ptr_t request : requests) {
+                me.waits_for("messages to be taken");
+                EXPECT_EQ(UCS_OK, n.wait(request));
+            }
+        } else {
+            const size_t before = mp::memory_of_self().anonymous;
+
+            me.waits_for("the last message");
+            ASSERT_EQ(UCS_OK, n.wait(n.recv(nullptr, 0, TAG_LAST)));
+            /* The budget, announcements, and what was on its way. */
+            EXPECT_LE(mp::memory_of_self().anonymous, before + (4u << 20));
+            for (unsigned k = 0; k < COUNT; ++k) {
+                ucp_tag_recv_info_t info = {};
+
+                me.waits_for("message %u", k);
+                ASSERT_EQ(UCS_OK, n.wait(n.recv(data.data(), LENGTH, 0, 0), &info));
+                ASSERT_EQ(k, info.sender_tag);
+                ASSERT_EQ(LENGTH, info.length);
+                ASSERT_EQ(-1, mp::find_difference(data.data(), LENGTH, k)) << "message " << k;
+            }
         }
         n.barrier();
     });

@@ -55,6 +55,16 @@ unsigned ucp_test_num_kept(ucp_worker_h worker)
     return (unsigned)worker->tag_match.num_unexpected;
 }
 
+size_t ucp_test_unexp_bytes(ucp_worker_h worker)
+{
+    return worker->unexp_bytes;
+}
+
+int ucp_test_is_holding(ucp_ep_h ep)
+{
+    return ep->peer->is_holding;
+}
+
 unsigned ucp_test_num_kept_data(ucp_worker_h worker)
 {
     return (unsigned)ucs_list_length(&worker->kept);

@@ -137,6 +137,8 @@ private:
                                         number(), one_of(m_names.addresses),
                                         static_cast<uint32_t>(m_random.below(80)),
                                         static_cast<uint32_t>(m_random.below(4))});
+        case UCP_WIRE_HOLD:
+            return plain(ucp_wire_hold_t{static_cast<uint32_t>(m_random.below(3)), 0});
         case UCP_WIRE_AM:
             return with_payload(am());
         case UCP_WIRE_AM_REPLY:

@@ -105,7 +105,8 @@ TEST(wire, ids)
     EXPECT_EQ(17, UCP_WIRE_AM_RTS);
     EXPECT_EQ(18, UCP_WIRE_STREAM);
     EXPECT_EQ(19, UCP_WIRE_STREAM_RTS);
-    EXPECT_EQ(20, UCP_WIRE_LAST);
+    EXPECT_EQ(20, UCP_WIRE_HOLD);
+    EXPECT_EQ(21, UCP_WIRE_LAST);
     EXPECT_EQ(4, UCP_WIRE_RTS_REPLY);
     EXPECT_EQ(8, UCP_WIRE_RTS_WHOLE);
     EXPECT_EQ(16, UCP_WIRE_RTS_FORCED);
@@ -140,6 +141,7 @@ TEST(wire, golden_bytes)
     EXPECT_EQ("5354060554535251 0807060504030201",
               hex(ucp_wire_am_reply_t{{0x5453, 0x0506, U32_1}, U64_1}));
     EXPECT_EQ("0807060504030201 5453525164636261", hex(ucp_wire_stream_t{U64_1, U32_1, U32_2}));
+    EXPECT_EQ("5453525164636261", hex(ucp_wire_hold_t{U32_1, U32_2}));
     EXPECT_EQ("0807060504030201 f7ffffff00000000",
               hex(ucp_wire_ats_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, 0}));
     EXPECT_EQ("0807060504030201 1817161514131211 2827262524232221 3837363534333231",
@@ -178,11 +180,13 @@ TEST(wire, offsets)
 TEST(wire, every_message_has_a_row)
 {
     static const size_t lengths[UCP_WIRE_LAST]   = {0,  8,  8,  24, 48, 48, 16, 16, 16, 16,
-                                                    32, 40, 16, 56, 24, 8,  16, 48, 16, 48};
+                                                    32, 40, 16, 56, 24, 8,  16, 48, 16, 48,
+                                                    8};
     static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true,  false,
                                                     false, true,  false, false, false,
                                                     true,  false, true,  false, false,
-                                                    true,  true,  true,  true,  false};
+                                                    true,  true,  true,  true,  false,
+                                                    false};
     std::vector<std::string> names;
 
     for (unsigned id = 1; id < UCP_WIRE_LAST; ++id) {
