@@ -100,23 +100,27 @@ ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer
 
 /* ---- queued control messages ---- */
 
-/* Has the transports end what a peer has connected to us. */
-static void ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN], int discard)
+/* Has the transports end what a peer has connected to us; 0: nothing. */
+static int ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN], int discard)
 {
+    int is_there = 0;
     uct_iface_t *iface;
     unsigned i;
 
     for (i = 0; i < worker->context->num_tls; ++i) {
         iface = worker->tls[i].iface;
         if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
-            iface->tl->iface.drop_peer(iface, uid, discard);
+            is_there |= iface->tl->iface.drop_peer(iface, uid, discard);
         }
     }
+    return is_there;
 }
 
 void ucp_peer_hang_up(ucp_peer_t *peer)
 {
-    ucp_worker_drop_peer(peer->worker, peer->uid, 0);
+    if (ucp_worker_drop_peer(peer->worker, peer->uid, 0)) {
+        peer->is_heard = 1;
+    }
 }
 
 void ucp_control_end(ucp_control_t *control)
@@ -247,7 +251,7 @@ void ucp_worker_give_up_sender(ucp_worker_t *worker, ucs_status_t why)
     if (worker->sender == NULL) {
         return;
     }
-    ucp_worker_drop_peer(worker, worker->sender, 1);
+    (void)ucp_worker_drop_peer(worker, worker->sender, 1);
     peer = ucp_peer_of_connection(worker);
     if (peer != NULL) {
         uct_ep_set_failed(peer->lanes[UCP_LANE_AM], why); /* progress does the rest */
@@ -426,12 +430,13 @@ static int ucp_peer_is_answerable(const ucp_peer_t *peer)
     return 0;
 }
 
-/* Whoever has introduced itself may have sent more that lies in our rings, until it is gone. */
+/* Whoever is connected to us may have sent more that lies in our rings, its introduction even,
+ * until it is gone: that must not be taken for what it sends once it has come back. */
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
     return (peer->num_left > 0) || ucp_peer_has_user_ep(peer) ||
            !ucs_list_is_empty(&peer->recvs) ||
-           !(peer->hello_received ? peer->is_gone : (peer->status != UCS_OK));
+           !(peer->is_heard ? peer->is_gone : (peer->status != UCS_OK));
 }
 
 void ucp_peer_retire(ucp_peer_t *peer)

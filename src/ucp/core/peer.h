@@ -56,6 +56,7 @@ struct ucp_peer {
     uint8_t               hello_received;
     uint8_t               is_held;      /* it was told to announce its tagged messages */
     uint8_t               is_holding;   /* it has told us so */
+    uint8_t               is_heard;     /* it has introduced itself, or is connected to us */
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */

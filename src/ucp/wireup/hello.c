@@ -86,5 +86,6 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     peer->is_gone        = 0;
     peer->hello_received = 1;
     peer->is_held        = 0; /* what it was told before it has forgotten, if it came anew */
+    peer->is_heard       = 1;
     peer->session        = ++worker->num_sessions;
 }

@@ -205,8 +205,9 @@ typedef struct {
     void (*sync_free)(uct_iface_t *iface, uint32_t index);
     /* Ends the connections that the peer of this identity has made to us, which it notices as it
      * would notice our death. discard: nothing of what it has sent or still sends is delivered.
+     * Returns 1 where there is such a connection: peer_gone will be called once it has ended.
      * NULL where peers do not notice. */
-    void (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
+    int (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
     /* Connected peers, in either direction, that may run on the processors that this process may
      * run on. May take microseconds. NULL: none. */
     unsigned (*num_rivals)(uct_iface_t *iface);

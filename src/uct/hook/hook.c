@@ -332,11 +332,11 @@ static void uct_hook_sync_free(uct_iface_t *iface, uint32_t index)
     inner->tl->iface.sync_free(inner, index);
 }
 
-static void uct_hook_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard)
+static int uct_hook_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard)
 {
     uct_iface_t *inner = uct_hook_iface(iface)->inner;
 
-    inner->tl->iface.drop_peer(inner, uid, discard);
+    return inner->tl->iface.drop_peer(inner, uid, discard);
 }
 
 static unsigned uct_hook_num_rivals(uct_iface_t *iface)

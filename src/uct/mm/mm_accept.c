@@ -211,15 +211,22 @@ void uct_mm_peer_break(uct_mm_peer_t *peer, int discard)
     ucs_sys_shutdown(peer->source.fd, SHUT_WR);
 }
 
-void uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
+int uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
 {
+    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
+    int is_there          = 0;
     uct_mm_peer_t *peer;
 
-    ucs_list_for_each(peer, &uct_mm_iface(tl_iface)->peers, list) {
+    ucs_list_for_each(peer, &iface->peers, list) {
         if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
             uct_mm_peer_break(peer, discard);
+            is_there = 1;
         }
     }
+    ucs_list_for_each(peer, &iface->gone, list) {
+        is_there |= (memcmp(peer->uid, uid, UCT_UID_LEN) == 0);
+    }
+    return is_there;
 }
 
 unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)

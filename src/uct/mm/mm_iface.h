@@ -246,7 +246,7 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 /* Breaks with a peer. It is gone when it has closed its end of the connection, too: until then it
  * may write into its ring, which can be given to nobody else. */
 void uct_mm_peer_break(uct_mm_peer_t *peer, int discard);
-void uct_mm_iface_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
+int uct_mm_iface_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
 void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
 /* Delivers what the gone have left behind, then reports them. Calls peer_gone. */
