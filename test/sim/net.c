@@ -445,25 +445,29 @@ static unsigned sim_progress(uct_iface_t *iface)
 }
 
 /* What has been sent is delivered still, unless it is discarded; what comes after is lost. */
-static void sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard)
+static int sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard)
 {
     sim_host_t *host = sim_iface(iface)->host;
+    int is_there     = 0;
     sim_conn_t *conn;
     unsigned i;
 
     for (i = 0; i < host->num_in; ++i) {
         conn = sim_net.conns[host->conns_in[i]];
-        if (discard && !conn->is_self &&
-            (memcmp(conn->source->uid, uid, UCT_UID_LEN) == 0)) {
-            conn->is_silenced = 1;
+        if (conn->is_self || (memcmp(conn->source->uid, uid, UCT_UID_LEN) != 0)) {
+            continue;
         }
-        if (conn->is_accepted && !conn->is_forgotten && !conn->is_self && (conn->ends_ns == 0) &&
-            (memcmp(conn->source->uid, uid, UCT_UID_LEN) == 0)) {
-            sim_event("drop", conn->source->number, host->number, 0);
-            sim_conn_cut(conn);
-            conn->ends_ns = ucs_max(conn->last_ns, sim_now());
+        conn->is_silenced = conn->is_silenced || discard;
+        if (conn->is_accepted && !conn->is_forgotten) {
+            is_there = 1;
+            if (conn->ends_ns == 0) {
+                sim_event("drop", conn->source->number, host->number, 0);
+                sim_conn_cut(conn);
+                conn->ends_ns = ucs_max(conn->last_ns, sim_now());
+            }
         }
     }
+    return is_there;
 }
 
 /* ---- copies ---- */

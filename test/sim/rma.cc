@@ -39,11 +39,12 @@ bool may_fail(const op &o)
 /* Bytes of a region: most are small. */
 size_t region_length()
 {
-    switch (sim_below(8)) {
+    switch (sim_below(16)) {
     case 0:
         return 600000 + sim_below(200000);
     case 1:
     case 2:
+    case 3:
         return 5000 + sim_below(60000);
     default:
         return 64 + sim_below(3000);

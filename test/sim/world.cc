@@ -32,23 +32,37 @@ uint64_t pattern_word(uint64_t number, uint64_t index)
 
 } // namespace
 
+namespace {
+
+/* Bytes of the word at `offset` that lie before the next one, at most length. */
+size_t word_part(uint64_t offset, size_t length)
+{
+    return std::min<size_t>(8 - (offset % 8), length);
+}
+
+} // namespace
+
 void fill(uint8_t *data, size_t length, uint64_t number, uint64_t offset)
 {
-    for (size_t part, skip; length > 0; data += part, offset += part, length -= part) {
+    for (size_t part; length > 0; data += part, offset += part, length -= part) {
         const uint64_t word = pattern_word(number, offset & ~7ull);
-        skip                = offset % 8;
-        part                = std::min<size_t>(8 - skip, length);
-        memcpy(data, reinterpret_cast<const uint8_t *>(&word) + skip, part);
+        part                = word_part(offset, length);
+        if (part == 8) {
+            memcpy(data, &word, 8);
+        } else {
+            memcpy(data, reinterpret_cast<const uint8_t *>(&word) + (offset % 8), part);
+        }
     }
 }
 
 bool is_filled(const uint8_t *data, size_t length, uint64_t number, uint64_t offset)
 {
-    for (size_t part, skip; length > 0; data += part, offset += part, length -= part) {
+    for (size_t part; length > 0; data += part, offset += part, length -= part) {
         const uint64_t word = pattern_word(number, offset & ~7ull);
-        skip                = offset % 8;
-        part                = std::min<size_t>(8 - skip, length);
-        if (memcmp(data, reinterpret_cast<const uint8_t *>(&word) + skip, part) != 0) {
+        part                = word_part(offset, length);
+        if ((part == 8) ? (memcmp(data, &word, 8) != 0) :
+                          (memcmp(data, reinterpret_cast<const uint8_t *>(&word) + (offset % 8),
+                                  part) != 0)) {
             return false;
         }
     }
