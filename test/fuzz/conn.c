@@ -106,6 +106,19 @@ static void fuzz_say(fuzz_conn_t *state, const void *data, size_t length)
     }
 }
 
+/* What the library has said at one of our ends is said at another: a client and a listener meet. */
+static void fuzz_relay(fuzz_conn_t *state, unsigned from)
+{
+    int fd = state->ours[from % FUZZ_SOCKETS];
+    char bytes[512];
+    ssize_t length;
+
+    length = (fd >= 0) ? recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) : 0;
+    if (length > 0) {
+        fuzz_say(state, bytes, (size_t)length);
+    }
+}
+
 /* A right message, but for what the input changes of it. */
 static void fuzz_say_message(fuzz_conn_t *state)
 {
@@ -225,6 +238,9 @@ static void fuzz_use_ep(fuzz_conn_t *state, unsigned how)
     case 2:
         ptr = ucp_ep_flush_nbx(entry->ep, &param);
         break;
+    case 3:
+        ptr = ucp_stream_send_nbx(entry->ep, "hello", 5, &param);
+        break;
     default:
         ptr       = ucp_ep_close_nb(entry->ep, (how & 1) ? UCP_EP_CLOSE_MODE_FORCE :
                                                           UCP_EP_CLOSE_MODE_FLUSH);
@@ -273,10 +289,12 @@ static void fuzz_conn_step(fuzz_conn_t *state)
         fuzz_decide(state, (what >> 3) % 4);
         break;
     case 6:
-        fuzz_use_ep(state, (what >> 3) % 5);
+        fuzz_use_ep(state, (what >> 3) % 6);
         break;
     default:
-        if (((what >> 3) == 31) && (state->listener != NULL)) {
+        if ((what >> 3) < 30) {
+            fuzz_relay(state, what >> 3);
+        } else if (((what >> 3) == 31) && (state->listener != NULL)) {
             ucp_listener_destroy(state->listener);
             state->listener = NULL;
         }

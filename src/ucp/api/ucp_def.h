@@ -85,7 +85,8 @@ typedef void (*ucp_am_recv_data_nbx_callback_t)(void *request, ucs_status_t stat
 typedef void (*ucp_err_handler_cb_t)(void *arg, ucp_ep_h ep, ucs_status_t status);
 
 /* A client has been accepted as ep (older form), or waits to be accepted (see ucp_ep_create and
- * ucp_listener_reject, one of which must follow, now or later). */
+ * ucp_listener_reject, one of which must follow, now or later; what is not decided when the
+ * listener's worker is destroyed is rejected then). */
 typedef void (*ucp_listener_accept_callback_t)(ucp_ep_h ep, void *arg);
 typedef void (*ucp_listener_conn_callback_t)(ucp_conn_request_h conn_request, void *arg);
 
