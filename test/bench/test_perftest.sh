@@ -92,6 +92,7 @@ refuses "audit by threads"       "not with a table"           --self -t audit -T
 refuses "atomic of 3 bytes"      "4 or 8"                     --self -t ucp_fadd -s 3
 refuses "put of 0 bytes"         "at least 1"                 --self -t ucp_put_lat -s 0
 refuses "check of one-sided"     "option -V"                  --self -t ucp_get -V
+refuses "unexpected exchange"    "option -U"                  --self -t tag_bi_bw -U
 refuses "wildcard of am"         "-U and -C"                  --self -t ucp_am_lat -C
 refuses "check of the table"     "option"                     --self -V
 perf -h
@@ -144,7 +145,7 @@ UCX_TLS=^cma perf --self -t audit -t ucp_am_lat -s 64k --quick --rounds 2 -q -f 
 check "audit of active messages without single copies" test "$(chosen)" = rndv/am -a \
     "$(cut -d, -f1 "$dir/audit.csv" | paste -sd' ')" = "test ucp_am_lat ucp_am_lat rndv/am"
 
-for t in tag_lat tag_bw tag_rate tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw stream_lat stream_bw \
+for t in tag_lat tag_bw tag_rate tag_bi_bw tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw stream_lat stream_bw \
          ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_fadd ucp_swap ucp_cswap; do
     perf_or_skip "$t" --self -t $t -s 8 -n 2000 -f -q &&
         check "$t prints one line: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1 -a \
@@ -152,7 +153,7 @@ for t in tag_lat tag_bw tag_rate tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw s
 done
 
 sizes=0,1,7,8,9,63,64,65,1000,4096,8192,65537,1m
-for t in tag_lat tag_bw tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw; do
+for t in tag_lat tag_bw tag_bi_bw tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw; do
     perf_or_skip "$t -V" --self -t $t -s $sizes -n 150 -w 10 -V -f -q &&
         check "$t -V: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 13
 done
@@ -186,6 +187,8 @@ for o in "ucp_get -o" "ucp_put_bw -o -z -B" "ucp_fadd -o -O 4" "ucp_put_lat -z -
     perf --self -t $o -s 8 -n 1000 -f -q
     check "$o: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1
 done
+perf --self -t tag_bi_bw -s 8,100000 -n 300 -V -D iov,iov -f -q
+check "tag_bi_bw of pieces: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
 perf --self -t tag_lat -s 8 -n 100 -X -f -q
 check "-X says how messages move" grep -q 'eager: predicted' "$dir/out"
 

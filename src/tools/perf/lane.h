@@ -111,7 +111,7 @@ typedef struct perf_lane {
     _Atomic int         *stop;       /* raised when the leader of a one-sided step has ended */
     uint32_t            *samples;    /* leader: ticks of each iteration */
     uint64_t             sample_count;
-    struct perf_layout  *layouts;    /* one a message in flight, for checked runs */
+    struct perf_layout  *layouts;    /* two a message in flight, for checked runs */
     size_t               slots;      /* places in the buffers for messages in flight */
     size_t               stride;     /* bytes from one place to the next */
     char                *am_header;

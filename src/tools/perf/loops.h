@@ -1,4 +1,4 @@
-/* Halyard: the two shapes of loop that every two-sided test has: ping-pong and window.
+/* Halyard: the shapes of loop that two-sided tests have: ping-pong, window, and exchange.
  *
  * A flow says how one kind of message is sent and received. The functions here are always inlined
  * into a function that names a constant flow and mode, so each test has a loop of its own with
@@ -355,6 +355,72 @@ PERF_INLINE ucs_status_t perf_window(perf_lane_t *lane, const perf_step_t *step,
     if (status == UCS_OK) {
         status = perf_window_part(lane, step, warmup, warmup + step->iters, time_p, flow, mode);
     }
+    return status;
+}
+
+/* Both directions at once, window by window: a side sends its next window when it has received the
+ * other's. An acknowledgement each ends it: what a side owes the other for the last window may wait
+ * in its queue, and is gone when the acknowledgement behind it is. */
+PERF_INLINE ucs_status_t perf_exchange_part(perf_lane_t *lane, const perf_step_t *step,
+                                            uint64_t number, uint64_t end,
+                                            const perf_flow_t *flow, unsigned mode)
+{
+    const int check      = (mode & PERF_MODE_CHECK) != 0;
+    const size_t most    = check ? lane->slots : step->window;
+    const size_t stride  = check ? lane->stride : 0;
+    perf_layout_t *sends = lane->layouts + step->window;
+    uint64_t target      = lane->recv_done, in_batch, i;
+
+    while (number < end) {
+        in_batch = (end - number < most) ? end - number : most;
+        for (i = 0; i < in_batch; ++i) {
+            if (check) {
+                perf_guard_set(lane->recv_buffer + i * stride, step->size);
+            }
+            perf_lane_layout(lane, 0, lane->recv_buffer + i * stride, step->size,
+                             &lane->layouts[i]);
+            flow->post(lane, &lane->layouts[i]);
+        }
+        for (i = 0; i < in_batch; ++i) {
+            if (check) {
+                perf_message_fill(lane, lane->send_buffer + i * stride, step, number + i);
+            }
+            perf_lane_layout(lane, 1, lane->send_buffer + i * stride, step->size, &sends[i]);
+            flow->send(lane, &sends[i]);
+        }
+        target += in_batch;
+        if ((perf_lane_wait_received(lane, target) != UCS_OK) ||
+            (perf_lane_wait_sent(lane) != UCS_OK)) {
+            return lane->status;
+        }
+        for (i = 0; check && (i < in_batch); ++i) {
+            perf_message_check(lane, lane->recv_buffer + i * stride, step, number + i);
+        }
+        number += in_batch;
+    }
+    flow->post_ack(lane);
+    flow->ack(lane);
+    return (perf_lane_wait_received(lane, target + 1) == UCS_OK) ? perf_lane_wait_sent(lane) :
+                                                                   lane->status;
+}
+
+PERF_INLINE ucs_status_t perf_exchange(perf_lane_t *lane, const perf_step_t *step,
+                                       perf_time_t *time_p, const perf_flow_t *flow,
+                                       unsigned mode)
+{
+    const uint64_t warmup = (step->warmup > 0) ? step->warmup : 1;
+    ucs_status_t status;
+    double start_ns;
+
+    perf_slots_set(lane, step->size, step->window);
+    status = perf_exchange_part(lane, step, 0, warmup, flow, mode);
+    if (status != UCS_OK) {
+        return status;
+    }
+    start_ns         = perf_now_ns();
+    status           = perf_exchange_part(lane, step, warmup, warmup + step->iters, flow, mode);
+    time_p->ns       = perf_now_ns() - start_ns;
+    time_p->messages = 2 * step->iters;
     return status;
 }
 

@@ -129,3 +129,11 @@ ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
     }
     return perf_window_modes(lane, step, time_p, &tag_sync_flow);
 }
+
+ucs_status_t perf_tag_exchange(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    if (lane->params->flags & PERF_FLAG_VALIDATE) {
+        return perf_exchange(lane, step, time_p, &tag_flow, PERF_MODE_CHECK);
+    }
+    return perf_exchange(lane, step, time_p, &tag_flow, 0);
+}

@@ -80,6 +80,7 @@ ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_t
 ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
                                    perf_time_t *time_p);
 ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_tag_exchange(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
                                   perf_time_t *time_p);
 

@@ -544,6 +544,10 @@ static int check_options(const perf_options_t *options)
         perf_error("options -U and -C belong to tag tests, not to %s", op->name);
         return -1;
     }
+    if ((options->flags & PERF_FLAG_UNEXPECTED) && (op->run == perf_tag_exchange)) {
+        perf_error("option -U: %s receives before it sends", op->name);
+        return -1;
+    }
     if ((options->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
         perf_error("option -o belongs to one-sided tests, not to %s", op->name);
         return -1;

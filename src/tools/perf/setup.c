@@ -183,7 +183,7 @@ static int create_buffers(perf_session_t *session, perf_lane_t *lane)
         return 0;
     }
     lane->send_buffer = map_buffer(params->span);
-    lane->layouts     = calloc(params->window, sizeof(*lane->layouts));
+    lane->layouts     = calloc(2 * params->window, sizeof(*lane->layouts));
     lane->am_header   = calloc(1, params->am_header + 1);
     if (session->leader) {
         lane->samples = malloc(PERF_SAMPLES_MAX * sizeof(*lane->samples));
