@@ -77,8 +77,9 @@ static int create_context(perf_session_t *session, unsigned index)
     ucp_config_release(config);
     if (status != UCS_OK) {
         session->contexts[index] = NULL;
-        return perf_session_fail(session, status, "ucp_init for protocol %s",
-                                 perf_variants[index].name);
+        return perf_session_fail(session, status, "ucp_init%s%s",
+                                 (index == PERF_VARIANT_AUTO) ? "" : " with only protocol ",
+                                 (index == PERF_VARIANT_AUTO) ? "" : perf_variants[index].name);
     }
     return 0;
 }
