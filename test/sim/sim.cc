@@ -282,8 +282,9 @@ void finish()
 {
     sim_faults_on = 0;
     sim_event("finish", 0, 0, 0);
-    sim::stream_make_pairs();
-    settle(true);
+    do {
+        settle(true);
+    } while (sim::stream_make_pairs() > 0); /* those that were there may have failed since */
     check_ended(false);
     for (const auto &w : the_world->workers) {
         if (w->state == sim::life::ALIVE) {

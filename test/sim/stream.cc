@@ -270,15 +270,17 @@ void stream_receive_end(op &o)
     }
 }
 
-void stream_make_pairs()
+unsigned stream_make_pairs()
 {
+    unsigned count = 0;
+
     for (size_t i = 0; i < the_world->ops.size(); ++i) {
         const op &o = *the_world->ops[i];
         if ((o.what != kind::STREAM_SEND) || o.was_refused || (o.owner->state != life::ALIVE)) {
             continue;
         }
         worker &to     = *the_world->workers[o.ep->peer];
-        const bool has = std::exchange(o.ep->was_paired, true) ||
+        const bool has = o.ep->was_paired ||
                          std::any_of(to.eps.begin(), to.eps.end(), [&](const auto &e) {
                              return is_pair(*o.ep, *e) &&
                                     !(e->is_closing && is_wounded(o.owner->number, to.number));
@@ -287,12 +289,15 @@ void stream_make_pairs()
         the_world->current = &to;
         while (!has && (to.state == life::ALIVE) &&
                ((made == nullptr) || (made->ordinal < o.ep->ordinal))) {
-            made = endpoint_make(to, o.owner->number);
+            o.ep->was_paired = true;
+            made             = endpoint_make(to, o.owner->number);
             if (made == nullptr) {
                 break;
             }
+            ++count;
         }
     }
+    return count;
 }
 
 void check_streams()

@@ -55,7 +55,7 @@ struct endpoint {
     size_t sent            = 0; /* bytes that its stream was given */
     size_t read            = 0; /* bytes that were read from it */
     bool is_cut            = false; /* some were read that nobody has seen: no checks any more */
-    bool was_paired        = false; /* somebody looked after that */
+    bool was_paired        = false; /* one was made for that at the end */
     std::deque<op *> reads;           /* posted on its stream, in order */
     std::vector<endpoint *> sources;  /* the peer's, whose bytes may be those that were read */
     std::vector<void *> lent;         /* pieces of its stream */
@@ -266,8 +266,8 @@ unsigned stream_drain(worker &w);
 void stream_release(endpoint &e);
 void stream_send_end(const op &o);
 void stream_receive_end(op &o);
-/* Makes the endpoints that those of others pair with, so that all is read. */
-void stream_make_pairs();
+/* Makes the endpoints that those of others pair with, so that all is read; how many. */
+unsigned stream_make_pairs();
 /* When all has been read: nothing was lost. */
 void check_streams();
 
