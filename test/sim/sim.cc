@@ -381,6 +381,7 @@ void warm_up()
     sim::worker_leave(*sim::worker_make());
     sim_net_reset();
     sim_memory_reset();
+    sim::world_free_buffers();
 }
 
 /* One seed, now and then twice; true if all holds. */
