@@ -103,28 +103,39 @@ UCS_INLINE void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req)
     ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)], &req->list);
 }
 
-/* The receive that a message with this tag belongs to, taken off; NULL if none is posted. */
-UCS_INLINE ucp_request_t *ucp_tag_match_arrive(ucp_tag_match_t *tm, uint64_t tag)
+/* The first receive found by hash that a message with this tag matches; it stays posted. */
+UCS_INLINE ucp_request_t *ucp_tag_match_find(const ucp_tag_match_t *tm, uint64_t tag)
 {
     ucs_list_link_t *bucket = &tm->expected[ucp_tag_match_bucket(tm, tag)];
     ucp_request_t *req;
 
     ucs_list_for_each(req, bucket, list) {
         if (((req->info.sender_tag ^ tag) & req->recv.mask) == 0) {
-            goto found;
+            return req;
         }
     }
-    req = NULL;
+    return NULL;
+}
 
-found:
+/* Takes off what was found, where no wildcard is posted. */
+UCS_INLINE void ucp_tag_match_take(ucp_tag_match_t *tm, ucp_request_t *req)
+{
+    req->list.prev->next = req->list.next; /* nobody looks at a link that is off the list */
+    req->list.next->prev = req->list.prev;
+    req->held           &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
+    --tm->num_selective;
+}
+
+/* The receive that a message with this tag belongs to, taken off; NULL if none is posted. */
+UCS_INLINE ucp_request_t *ucp_tag_match_arrive(ucp_tag_match_t *tm, uint64_t tag)
+{
+    ucp_request_t *req = ucp_tag_match_find(tm, tag);
+
     if (ucs_unlikely(tm->num_wild != 0)) {
         return ucp_tag_match_arrive_wild(tm, tag, req);
     }
     if (req != NULL) {
-        req->list.prev->next = req->list.next; /* nobody looks at a link that is off the list */
-        req->list.next->prev = req->list.prev;
-        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
-        --tm->num_selective;
+        ucp_tag_match_take(tm, req);
     }
     return req;
 }

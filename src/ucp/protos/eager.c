@@ -14,6 +14,8 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
+#define UCP_EAGER_SHORT 16 /* bytes that ucp_copy copies without a call */
+
 /* ---- sender ---- */
 
 static size_t ucp_eager_pack(void *dest, void *arg, size_t max)
@@ -115,9 +117,8 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     return UCS_OK;
 }
 
-void ucp_eager_handle(void *arg, const void *data, size_t length)
+static UCS_NOINLINE void ucp_eager_handle_any(ucp_worker_t *worker, const void *data, size_t length)
 {
-    ucp_worker_t *worker = arg;
     ucp_request_t *req;
     uint64_t tag;
 
@@ -136,6 +137,33 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
                UCS_OK) {
         ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
     }
+}
+
+/* The way of a short message that is waited for: all that is called is called last, so nothing has
+ * to be saved. Anything else is left to the function above. */
+void ucp_eager_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker  = arg;
+    ucp_tag_match_t *tm   = &worker->tag_match;
+    const char *payload   = (const char *)data + sizeof(ucp_wire_eager_t);
+    const size_t size     = length - sizeof(ucp_wire_eager_t); /* huge if there is no header */
+    ucp_request_t *req;
+    uint64_t tag;
+
+    if (ucs_likely(size <= UCP_EAGER_SHORT)) {
+        memcpy(&tag, data, sizeof(tag));
+        req = ucp_tag_match_find(tm, tag);
+        if (ucs_likely((req != NULL) && (tm->num_wild == 0) && ucp_dt_is_contig(req->datatype) &&
+                       (size <= req->length))) {
+            ucp_tag_match_take(tm, req);
+            req->info.sender_tag = tag;
+            req->info.length     = size;
+            ucp_copy(req->buffer, payload, size);
+            ucp_request_complete_recv(req, UCS_OK);
+            return;
+        }
+    }
+    ucp_eager_handle_any(worker, data, length);
 }
 
 void ucp_eager_sync_handle(void *arg, const void *data, size_t length)

@@ -45,15 +45,52 @@
 
 /* ------------------------------------------------------------------ progress */
 
+static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
+{
+    peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
+    if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
+        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
+        uct_mm_connect_signal(peer->source.fd);
+    }
+    if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
+        ucs_error("a peer on this node wrote what is no message: its connection is closed");
+        uct_mm_peer_break(peer, 1);
+    }
+}
+
+static UCS_NOINLINE void uct_mm_iface_release(uct_mm_peer_t *peer)
+{
+    uct_mm_reader_release(&peer->reader, peer->reader.pos);
+    if (ucs_unlikely(peer->reader.attention != 0)) {
+        uct_mm_iface_attend(peer);
+    }
+}
+
+unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    unsigned count;
+
+    *iface->super.params.sender = peer->uid;
+    count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+    if (ucs_unlikely(peer->reader.attention != 0)) {
+        uct_mm_iface_attend(peer);
+    }
+    return count;
+}
+
 /* Receives from the first *num_p rings, a number that handlers may change. */
 UCS_INLINE unsigned uct_mm_iface_poll_rings(uct_mm_iface_t *iface, const unsigned *num_p)
 {
     unsigned count = 0;
+    uct_mm_peer_t *peer;
     unsigned i;
 
     for (i = 0; i < *num_p; ++i) {
-        if (uct_mm_reader_ready(&iface->rings[i]->reader)) {
-            count += uct_mm_iface_receive(iface, iface->rings[i]);
+        peer = iface->rings[i];
+        if (uct_mm_reader_ready(&peer->reader)) {
+            count += uct_mm_iface_receive(iface, peer);
+        } else if (ucs_unlikely(uct_mm_reader_should_release(&peer->reader))) {
+            uct_mm_iface_release(peer);
         }
     }
     return count;
@@ -90,31 +127,6 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
         uct_mm_rings_cool(iface);
     }
     return (now >= iface->next_poll_ns) ? uct_mm_iface_poll_sockets(iface, now) : 0;
-}
-
-static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
-{
-    peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
-    if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
-        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
-        uct_mm_connect_signal(peer->source.fd);
-    }
-    if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
-        ucs_error("a peer on this node wrote what is no message: its connection is closed");
-        uct_mm_peer_break(peer, 1);
-    }
-}
-
-unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
-{
-    unsigned count;
-
-    *iface->super.params.sender = peer->uid;
-    count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
-    if (ucs_unlikely(peer->reader.attention != 0)) {
-        uct_mm_iface_attend(peer);
-    }
-    return count;
 }
 
 static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
@@ -165,6 +177,9 @@ static int uct_mm_iface_arm_readers(uct_mm_iface_t *iface)
     for (i = 0; i < iface->num_rings; ++i) {
         if (uct_mm_reader_ready_armed(&iface->rings[i]->reader)) { /* S3 */
             return 0;
+        }
+        if (uct_mm_reader_should_release(&iface->rings[i]->reader)) {
+            uct_mm_iface_release(iface->rings[i]);
         }
     }
     return 1;

@@ -299,6 +299,7 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
     reader->mask        = shape->lines - 1;
     reader->shift       = ucs_ilog2((uint64_t)shape->lines);
     reader->quantum     = shape->quantum;
+    reader->due         = shape->lines / 2;
     reader->message_max = (uint32_t)uct_mm_ring_message_max(shape);
     reader->control     = ring;
     reader->staging     = staging;
@@ -327,17 +328,7 @@ void uct_mm_reader_cleanup(uct_mm_reader_t *reader)
     }
 }
 
-UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader)
-{
-    const uint32_t pos = reader->pos + 1;
-
-    reader->pos  = pos;
-    reader->line = &reader->lines[pos & reader->mask];
-    reader->seq  = (pos >> reader->shift) + 1;
-}
-
-/* Gives the lines before `pos` back. Once a quantum, so the full order costs next to nothing. */
-static UCS_NOINLINE void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos)
+void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos)
 {
     reader->released = pos;
     ucs_atomic_store_seq_cst(&reader->control->read_pos, pos); /* R2, S4 */
@@ -378,7 +369,12 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
     uct_mm_line_t *line = reader->line;
     uint32_t seq        = reader->seq;
     uint32_t pos        = reader->pos;
+    uint32_t due        = reader->due;
     uint32_t part;
+
+    if (message->length > reader->message_max / 2) {
+        due = reader->quantum; /* the sender may have the next one of this size ready */
+    }
 
     while ((left > 0) && uct_mm_line_await(line, seq)) {
         /* Whole lines, also the last: the buffers have room, and a copy of fixed size is short. */
@@ -389,8 +385,8 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
         ++pos;
         line  = &reader->lines[pos & reader->mask];
         seq   = (pos >> reader->shift) + 1;
-        if (ucs_unlikely((pos - reader->released) >= reader->quantum)) {
-            uct_mm_reader_release(reader, pos); /* the sender can begin the next message */
+        if (ucs_unlikely((pos - reader->released) >= due)) {
+            uct_mm_reader_release(reader, pos);
         }
     }
 
@@ -405,8 +401,7 @@ UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
     return 1;
 }
 
-/* Goes on with the message that an earlier call left unfinished. */
-static UCS_NOINLINE int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
+int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
 {
     uct_mm_gather_t message = {reader->buffer, reader->got, reader->length, reader->id};
 
@@ -419,9 +414,7 @@ static UCS_NOINLINE int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_
     return 1;
 }
 
-/* A message of several lines from its first line on; true if it was delivered. */
-static UCS_NOINLINE int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface,
-                                           uint32_t head)
+int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t head)
 {
     uct_mm_gather_t message = {
         .buffer = uct_mm_staging_look(reader->staging),
@@ -451,33 +444,4 @@ static UCS_NOINLINE int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t 
     reader->length         = message.length;
     reader->id             = message.id;
     return 0;
-}
-
-unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned max)
-{
-    unsigned count = 0;
-    uint32_t head;
-    uint32_t length;
-
-    do {
-        if (ucs_likely(reader->length == 0)) {
-            head   = ucs_atomic_load_relaxed(&reader->line->head); /* once: a peer can change it */
-            length = head >> UCT_MM_ID_BITS;
-            if (ucs_likely(length <= UCT_MM_FIRST_DATA)) {
-                uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
-                uct_mm_reader_advance(reader);
-            } else if (!uct_mm_reader_long(reader, iface, head)) {
-                break;
-            }
-        } else if (!uct_mm_reader_resume(reader, iface)) {
-            break;
-        }
-        ++count;
-        if (ucs_unlikely((reader->pos - reader->released) >= reader->quantum)) {
-            uct_mm_reader_release(reader, reader->pos);
-        }
-    } while ((count < max) && uct_mm_reader_ready(reader));
-
-    reader->received += count;
-    return count;
 }

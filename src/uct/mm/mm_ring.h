@@ -232,6 +232,7 @@ typedef struct {
     uint32_t               shift;
     uint32_t               released; /* read position last given back */
     uint32_t               quantum;
+    uint32_t               due;      /* lines at which they are given back amid messages */
     uint32_t               got;      /* bytes gathered */
     uint32_t               length;   /* of the message that is being gathered; 0: none is */
     uint32_t               id;
@@ -252,9 +253,13 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
 /* Drops a half-gathered message. */
 void uct_mm_reader_cleanup(uct_mm_reader_t *reader);
 
-/* Delivers to the handlers of `iface` at most `max` messages; the next line must be there. Returns
- * the number delivered, which is 0 while a message is not complete. */
-unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned max);
+/* Gives the lines before `pos` back to the sender. */
+void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos);
+
+/* The parts of uct_mm_reader_receive for messages of several lines: one from its first line on, and
+ * one that an earlier call left unfinished. True if it was delivered. */
+int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t head);
+int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface);
 
 /* Nothing more is read from the ring, whatever its sender writes. Also amid a receive. */
 void uct_mm_reader_silence(uct_mm_reader_t *reader);
@@ -269,6 +274,55 @@ UCS_INLINE int uct_mm_reader_ready(const uct_mm_reader_t *reader)
 UCS_INLINE int uct_mm_reader_ready_armed(const uct_mm_reader_t *reader)
 {
     return ucs_atomic_load_seq_cst(&reader->line->seq) == reader->seq; /* S3 */
+}
+
+/* True if lines are to be given back now that nothing has come. The store that does it waits for
+ * the sender's processor, so it is left to such a moment, unless half of the ring is read before.
+ */
+UCS_INLINE int uct_mm_reader_should_release(const uct_mm_reader_t *reader)
+{
+    return (reader->pos - reader->released) >= reader->quantum;
+}
+
+UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader)
+{
+    const uint32_t pos = reader->pos + 1;
+
+    reader->pos  = pos;
+    reader->line = &reader->lines[pos & reader->mask];
+    reader->seq  = (pos >> reader->shift) + 1;
+}
+
+/* Delivers to the handlers of `iface` at most `max` messages; the next line must be there. Returns
+ * the number delivered, which is 0 while a message is not complete. */
+UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface,
+                                          unsigned max)
+{
+    unsigned count = 0;
+    uint32_t head;
+    uint32_t length;
+
+    do {
+        if (ucs_likely(reader->length == 0)) {
+            head   = ucs_atomic_load_relaxed(&reader->line->head); /* once: a peer can change it */
+            length = head >> UCT_MM_ID_BITS;
+            if (ucs_likely(length <= UCT_MM_FIRST_DATA)) {
+                uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
+                uct_mm_reader_advance(reader);
+            } else if (!uct_mm_reader_long(reader, iface, head)) {
+                break;
+            }
+        } else if (!uct_mm_reader_resume(reader, iface)) {
+            break;
+        }
+        ++count;
+        if (ucs_unlikely((reader->pos - reader->released) >= reader->due)) {
+            uct_mm_reader_release(reader, reader->pos);
+        }
+    } while ((count < max) && uct_mm_reader_ready(reader));
+
+    reader->received += count;
+    return count;
 }
 
 END_C_DECLS

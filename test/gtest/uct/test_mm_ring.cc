@@ -59,10 +59,16 @@ public:
         return uct_mm_ring_message_max(&shape);
     }
 
-    /* As uct_mm_iface_receive does. */
+    /* As the progress of an interface does. */
     unsigned receive(unsigned max)
     {
-        return uct_mm_reader_ready(&reader) ? uct_mm_reader_receive(&reader, &iface, max) : 0;
+        if (uct_mm_reader_ready(&reader)) {
+            return uct_mm_reader_receive(&reader, &iface, max);
+        }
+        if (uct_mm_reader_should_release(&reader)) {
+            uct_mm_reader_release(&reader, reader.pos);
+        }
+        return 0;
     }
 
     /* Lets both ends start at another place of the endless count of lines. */
