@@ -40,6 +40,8 @@ enum {
 };
 /* Word of the victim's slot: time of its death in ns of the monotonic clock, 0: it lives. */
 constexpr unsigned WORD_DEATH = 0;
+/* Another one: the victim's message is on its way. */
+constexpr unsigned WORD_SENT  = 1;
 
 inline double bound_s()
 {
@@ -97,6 +99,16 @@ public:
         ucs_status_ptr_t request = m_node.recv(&byte, 1, TAG_READY);
         ASSERT_TRUE(until([&]() { return ucp_request_is_completed(request); }, 30));
         EXPECT_EQ(UCS_OK, m_node.wait(request));
+    }
+
+    /* Without progress. A receive that is posted before has no more to do with the victim than with
+     * anybody else, until the victim's message is there. */
+    void await_message_of_victim()
+    {
+        m_me.waits_for("the victim's message to be on its way");
+        while (m_me.at(VICTIM).words[WORD_SENT] == 0) {
+            usleep(100);
+        }
     }
 
     void send(size_t length, uint64_t tag)

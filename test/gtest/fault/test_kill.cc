@@ -116,6 +116,7 @@ TEST_P(kill_one, receiving)
 
                 s.connect_victim();
                 s.hear_from_victim();
+                s.await_message_of_victim();
                 s.recv(TAG_LARGE);
                 for (unsigned i = 0; (i < turns) && (s.in_flight() > 0);) {
                     i += (s.n().progress() > 0);
@@ -131,6 +132,7 @@ TEST_P(kill_one, receiving)
                 mp::fill(buffer.data(), LARGE, TAG_LARGE);
                 say_ready(me, n);
                 (void)n.send(n.ep(SURVIVOR), buffer.data(), LARGE, TAG_LARGE);
+                me.own().words[WORD_SENT] = 1;
                 progress_until_killed(me, n);
             }));
     }
@@ -145,6 +147,7 @@ TEST_P(kill_one, receiving_from_one_that_stopped)
 
             s.connect_victim();
             s.hear_from_victim();
+            s.await_message_of_victim();
             s.recv(TAG_LARGE);
             for (unsigned i = 0; i < 2000; ++i) {
                 s.turn();
@@ -160,6 +163,7 @@ TEST_P(kill_one, receiving_from_one_that_stopped)
             mp::fill(buffer.data(), LARGE, TAG_LARGE);
             say_ready(me, n);
             (void)n.send(n.ep(SURVIVOR), buffer.data(), LARGE, TAG_LARGE);
+            me.own().words[WORD_SENT] = 1;
             sleep_until_killed(me);
         }));
 }
