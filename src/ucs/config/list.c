@@ -172,8 +172,8 @@ static ucs_status_t ucs_config_list_copy(void *dest, const void *src)
     const ucs_config_names_array_t *from = src;
     ucs_config_names_array_t made        = {.names = NULL};
     size_t bytes                         = 0;
+    char *to                             = NULL;
     unsigned i;
-    char *to;
 
     for (i = 0; i < from->count; ++i) {
         bytes += strlen(from->names[i]) + 1;
@@ -184,10 +184,10 @@ static ucs_status_t ucs_config_list_copy(void *dest, const void *src)
         if (made.names == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
+        to = (char *)(made.names + from->count);
     }
 
     made.count = from->count;
-    to         = (char *)(made.names + from->count);
     for (i = 0; i < from->count; ++i) {
         bytes         = strlen(from->names[i]) + 1;
         made.names[i] = memcpy(to, from->names[i], bytes);

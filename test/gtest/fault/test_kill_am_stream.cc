@@ -13,6 +13,9 @@ namespace {
 
 constexpr unsigned AM_ID = 7;
 
+/* Word of every slot: the process handles active messages. */
+constexpr unsigned WORD_LISTENS = 2;
+
 /* The end of a request, told by its callback. */
 struct ending {
     unsigned     calls  = 0;
@@ -118,7 +121,7 @@ private:
 
 /* Handles active messages: keeps the last one, or calls `on_message`. */
 struct sink {
-    sink(node &n, uint32_t flags)
+    sink(self &me, node &n, uint32_t flags)
     {
         ucp_am_handler_param_t handler = {};
 
@@ -129,6 +132,7 @@ struct sink {
         handler.cb         = on_am;
         handler.arg        = this;
         EXPECT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(n.worker(), &handler));
+        me.own().words[WORD_LISTENS] = 1;
     }
 
     static ucs_status_t on_am(void *arg, const void *header, size_t header_length, void *data,
@@ -153,6 +157,15 @@ struct sink {
     size_t   length   = 0;
     ucp_ep_h reply_ep = nullptr;
 };
+
+/* Sends active messages to the survivor, once it handles them. */
+void say_to_listener(self &me, node &n, operations &ops, const void *data, size_t length,
+                     uint32_t flags = 0)
+{
+    me.waits_for("the survivor's handler");
+    n.until([&]() { return me.at(SURVIVOR).words[WORD_LISTENS] != 0; });
+    EXPECT_FALSE(UCS_PTR_IS_ERR(ops.am(n.ep(SURVIVOR), data, length, flags)));
+}
 
 /* A victim that takes nothing. */
 void asleep(self &me)
@@ -233,7 +246,7 @@ TEST_P(kill_am_stream, am_announced_not_taken)
         },
         [](self &me) {
             node n(me);
-            sink messages(n, 0);
+            sink messages(me, n, 0);
 
             say_ready(me, n);
             n.until([&]() { return messages.kept != nullptr; });
@@ -250,7 +263,7 @@ TEST_P(kill_am_stream, am_receiving)
                 std::vector<uint8_t> buffer(LARGE);
                 operations ops;
                 survivor s(me);
-                sink messages(s.n(), 0);
+                sink messages(me, s.n(), 0);
 
                 s.connect_victim();
                 s.hear_from_victim();
@@ -275,7 +288,7 @@ TEST_P(kill_am_stream, am_receiving)
 
                 mp::fill(buffer.data(), LARGE, TAG_LARGE);
                 say_ready(me, n);
-                (void)ops.am(n.ep(SURVIVOR), buffer.data(), LARGE);
+                say_to_listener(me, n, ops, buffer.data(), LARGE);
                 progress_until_killed(me, n);
             });
     }
@@ -289,7 +302,7 @@ TEST_P(kill_am_stream, am_taken_after_death)
                 std::vector<uint8_t> buffer(LARGE);
                 operations ops;
                 survivor s(me);
-                sink messages(s.n(), 0);
+                sink messages(me, s.n(), 0);
 
                 s.connect_victim();
                 s.hear_from_victim();
@@ -312,7 +325,7 @@ TEST_P(kill_am_stream, am_taken_after_death)
                 node n(me);
 
                 say_ready(me, n);
-                (void)ops.am(n.ep(SURVIVOR), buffer.data(), LARGE);
+                say_to_listener(me, n, ops, buffer.data(), LARGE);
                 progress_until_killed(me, n);
             });
     }
@@ -324,10 +337,11 @@ TEST_P(kill_am_stream, am_fetched_whole)
 {
     run([](self &me) {
             survivor s(me);
-            sink messages(s.n(), UCP_AM_FLAG_WHOLE_MSG);
+            sink messages(me, s.n(), UCP_AM_FLAG_WHOLE_MSG);
 
             s.connect_victim();
             s.hear_from_victim();
+            s.n().until([&]() { return me.at(VICTIM).words[1] != 0; });
             s.kill_victim();
             ASSERT_TRUE(s.until([&]() { return messages.calls >= 5; }, 20));
             if (messages.kept != nullptr) { /* it was read although the victim slept */
@@ -345,10 +359,11 @@ TEST_P(kill_am_stream, am_fetched_whole)
 
             mp::fill(buffer.data(), LARGE, TAG_LARGE);
             say_ready(me, n);
-            (void)ops.am(n.ep(SURVIVOR), buffer.data(), LARGE);
+            say_to_listener(me, n, ops, buffer.data(), LARGE);
             for (unsigned i = 0; i < 5; ++i) {
                 EXPECT_EQ(nullptr, ops.am(n.ep(SURVIVOR), buffer.data(), 8));
             }
+            me.own().words[1] = 1;
             sleep_until_killed(me);
         });
 }
@@ -359,7 +374,7 @@ TEST_P(kill_am_stream, am_answered_after_death)
     run([](self &me) {
             operations ops;
             survivor s(me);
-            sink messages(s.n(), 0);
+            sink messages(me, s.n(), 0);
 
             s.connect_victim();
             s.hear_from_victim();
@@ -376,7 +391,7 @@ TEST_P(kill_am_stream, am_answered_after_death)
             node n(me);
 
             say_ready(me, n);
-            (void)ops.am(n.ep(SURVIVOR), nullptr, 0, UCP_AM_SEND_FLAG_REPLY);
+            say_to_listener(me, n, ops, nullptr, 0, UCP_AM_SEND_FLAG_REPLY);
             progress_until_killed(me, n);
         });
 }
