@@ -485,6 +485,61 @@ void on_failure(void *arg, ucp_ep_h, ucs_status_t)
     ++*static_cast<int *>(arg);
 }
 
+/* Each side closes with a message of the other's unread, or read in part: neither close waits for
+ * the other, nor an endpoint to oneself for itself. */
+TEST_P(stream, both_close_with_messages_unread)
+{
+    environment environment(GetParam().env);
+    context context(stream_options());
+    worker from(context, GetParam().mode), to(context, GetParam().mode);
+    worker &other      = GetParam().is_self ? from : to;
+    const ucp_ep_h ep  = from.connect(other);
+    const ucp_ep_h in  = GetParam().is_self ? ep : to.connect(from);
+    const bytes data   = pattern(1, 1000000);
+    bytes buffer(1000);
+    ending sent[2], received;
+    std::vector<ucs_status_ptr_t> requests, closings;
+    const auto progress = [&](int rounds, const std::function<bool()> &condition) {
+        for (int i = 0; (i < rounds) && !condition(); ++i) {
+            from.progress();
+            to.progress();
+        }
+    };
+    receive(in, buffer.data(), buffer.size(), true, &received);
+    for (int i = 0; i < 2; ++i) {
+        const ucp_request_param_t param = send_param(&sent[i]);
+        requests.push_back(
+            ucp_stream_send_nbx((i == 0) ? ep : in, data.data(), data.size(), &param));
+        ASSERT_FALSE(UCS_PTR_IS_ERR(requests.back()));
+    }
+    progress(3000, []() { return false; });
+    from.forget(ep);
+    closings.push_back(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH));
+    if (in != ep) {
+        to.forget(in);
+        closings.push_back(ucp_ep_close_nb(in, UCP_EP_CLOSE_MODE_FLUSH));
+    }
+    const auto is_over = [&](int i) {
+        return !UCS_PTR_IS_PTR(requests[i]) || (sent[i].calls == 1);
+    };
+    const auto all_closed = [&]() {
+        return std::all_of(closings.begin(), closings.end(), [](ucs_status_ptr_t ptr) {
+            return !UCS_PTR_IS_PTR(ptr) || ucp_request_is_completed(ptr);
+        });
+    };
+    progress(10000000, [&]() {
+        return all_closed() && is_over(0) && is_over(1) && (received.calls == 1);
+    });
+    EXPECT_TRUE(all_closed());
+    EXPECT_TRUE(is_over(0) && is_over(1));
+    EXPECT_EQ(1, received.calls);
+    for (ucs_status_ptr_t ptr : closings) {
+        if (UCS_PTR_IS_PTR(ptr)) {
+            ucp_request_free(ptr);
+        }
+    }
+}
+
 /* A forced close in the middle of a long message: its reader is told, and nothing hangs. */
 TEST_P(stream, forced_close_amid_a_message)
 {
