@@ -142,7 +142,7 @@ void draw_plan()
     for (unsigned &share : plan.share) {
         share = pick(shares);
     }
-    plan.unexp_budget      = sim_chance(0.3) ? "4k" : "64m";
+    plan.unexp_budget      = sim_chance(0.4) ? "500" : "64m";
 }
 
 void print_plan()
