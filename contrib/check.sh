@@ -29,6 +29,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build_root=$root/build-check
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 packages=yes
+test_jobs=1 # test programs at a time: most of them need all processors for themselves
 stages=
 passed=0
 failed=0
@@ -158,7 +159,8 @@ run_tests() # stage wrapper...
         return 1
     fi
     say "$stage: testing"
-    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -k check >tests.log 2>&1
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$test_jobs" -k check \
+        >tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
         trs=$log.trs
@@ -210,7 +212,7 @@ stage_asan()
 # have one thread each would only take time.
 stage_tsan()
 {
-    local wrapper=
+    local wrapper= test_jobs=2
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     local -x GTEST_FILTER='*:-*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*'
     GTEST_FILTER+=':*mp_traffic.*:*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*'
