@@ -27,6 +27,36 @@ static void uct_mm_ep_fail(uct_mm_iface_t *iface, uct_mm_ep_t *ep, ucs_status_t 
     uct_ep_set_failed(&ep->super, status);
 }
 
+/* Did the peer say why it does not want us? */
+static int uct_mm_welcome_is_refusal(const uct_mm_welcome_t *welcome, ssize_t length)
+{
+    if ((length < (ssize_t)offsetof(uct_mm_welcome_t, num_segments)) ||
+        (welcome->head.magic != UCT_MM_MAGIC) || (welcome->head.version != UCT_MM_VERSION) ||
+        (welcome->head.type != UCT_MM_MESSAGE_WELCOME) || (welcome->status == UCS_OK)) {
+        return 0;
+    }
+    ucs_diag("a peer on this node refused the connection: %s",
+             ucs_status_string((ucs_status_t)welcome->status));
+    return 1;
+}
+
+/* Our greeting could not be sent: a peer that has no descriptor left refuses before it comes. */
+static ucs_status_t uct_mm_hello_status(int fd)
+{
+    const int error = errno;
+    uct_mm_welcome_t welcome;
+    ssize_t length;
+
+    if (error == EPIPE) {
+        length = uct_mm_socket_recv(fd, &welcome, sizeof(welcome), NULL, NULL);
+        if (uct_mm_welcome_is_refusal(&welcome, length)) {
+            return UCS_ERR_REJECTED;
+        }
+    }
+    ucs_diag("failed to greet a peer: %s", strerror(error));
+    return uct_mm_socket_status(error);
+}
+
 static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
     const uct_mm_md_t *md = uct_mm_md(iface->super.md);
@@ -47,8 +77,7 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
     if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
         (uct_mm_socket_watch(iface, &ep->source) != 0)) {
-        ucs_diag("failed to greet a peer: %m");
-        return uct_mm_socket_status(errno);
+        return uct_mm_hello_status(ep->source.fd);
     }
     return UCS_INPROGRESS;
 }
@@ -216,11 +245,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
         return;
     }
 
-    if (((size_t)length >= offsetof(uct_mm_welcome_t, num_segments)) &&
-        (welcome.head.magic == UCT_MM_MAGIC) && (welcome.head.version == UCT_MM_VERSION) &&
-        (welcome.head.type == UCT_MM_MESSAGE_WELCOME) && (welcome.status != UCS_OK)) {
-        ucs_diag("a peer on this node refused the connection: %s",
-                 ucs_status_string((ucs_status_t)welcome.status));
+    if (uct_mm_welcome_is_refusal(&welcome, length)) {
         status = UCS_ERR_REJECTED;
     } else if ((welcome.head.magic != UCT_MM_MAGIC) || (welcome.head.version != UCT_MM_VERSION) ||
                !uct_mm_welcome_is_valid(iface, &welcome, length)) {
