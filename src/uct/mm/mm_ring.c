@@ -86,6 +86,15 @@ typedef struct {
     size_t           left; /* bytes of *iov from src on */
 } uct_mm_cursor_t;
 
+/* An empty entry may have no address, to which not even 0 may be added. */
+UCS_INLINE void uct_mm_cursor_advance(uct_mm_cursor_t *cursor, size_t length)
+{
+    if (length > 0) {
+        cursor->src  += length;
+        cursor->left -= length;
+    }
+}
+
 /* Copies at most UCT_MM_LINE_SIZE bytes, which are there, from as many entries as it takes. */
 static void uct_mm_cursor_copy(uct_mm_cursor_t *cursor, uint8_t *dest, size_t length)
 {
@@ -94,10 +103,9 @@ static void uct_mm_cursor_copy(uct_mm_cursor_t *cursor, uint8_t *dest, size_t le
     for (;;) {
         part = ucs_min(length, cursor->left);
         uct_mm_copy_short(dest, cursor->src, part);
-        cursor->src  += part;
-        cursor->left -= part;
-        dest         += part;
-        length       -= part;
+        uct_mm_cursor_advance(cursor, part);
+        dest   += part;
+        length -= part;
         if (length == 0) {
             return;
         }
@@ -141,10 +149,9 @@ static void uct_mm_writer_rest(uct_mm_writer_t *writer, uct_mm_cursor_t *cursor,
     size_t part;
 
     while (left > 0) {
-        part          = uct_mm_writer_whole_lines(writer, cursor->src, ucs_min(left, cursor->left));
-        cursor->src  += part;
-        cursor->left -= part;
-        left         -= part;
+        part  = uct_mm_writer_whole_lines(writer, cursor->src, ucs_min(left, cursor->left));
+        left -= part;
+        uct_mm_cursor_advance(cursor, part);
         if (left > 0) { /* the last bytes, or a line from several entries */
             line = uct_mm_writer_line(writer, writer->pos);
             part = ucs_min(left, (size_t)UCT_MM_REST_DATA);
