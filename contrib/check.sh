@@ -216,7 +216,7 @@ stage_tsan()
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     local -x GTEST_FILTER='*:-*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*'
     GTEST_FILTER+=':*mp_traffic.*:*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*'
-    GTEST_FILTER+=':*one_sided.*:client_server.*'
+    GTEST_FILTER+=':*one_sided.*:client_server.*:*process_*_test.*'
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
     build tsan CC=gcc CXX=g++ --enable-assert --enable-tsan || return
     echo 'int main(void) { return 0; }' >probe.c
