@@ -91,6 +91,7 @@ void end(node &n)
     n.barrier();
     EXPECT_EQ(0u, n.errors(n.ep(SENDER)).count);
     EXPECT_EQ(0u, n.errors(n.ep(RECEIVER)).count);
+    n.barrier(); /* who leaves before the other has looked is an error to it */
 }
 
 } // namespace

@@ -99,6 +99,7 @@ void exchange(self &me)
     }
     n.barrier();
     EXPECT_EQ(0u, n.errors(n.ep(other)).count);
+    n.barrier(); /* who leaves before the other has looked is an error to it */
 }
 
 } // namespace
