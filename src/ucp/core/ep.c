@@ -146,22 +146,25 @@ static ucp_ep_t *ucp_ep_any_reply(ucp_peer_t *peer)
     return NULL;
 }
 
-int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal)
+/* See ucp_ep_was_closed; `ep` is what bears the ordinal now, or NULL: one of the library's
+ * may have taken its place, to answer on. */
+static int ucp_ep_is_past(const ucp_peer_t *peer, const ucp_ep_t *ep, uint32_t ordinal)
 {
-    const ucp_ep_t *ep = ucp_ep_find(peer, ordinal);
-
-    /* One of the library's may have taken its place, to answer on. */
     return ((ep == NULL) || ep->is_internal) &&
            ((ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) :
                                                 (ordinal < peer->next_ordinal));
+}
+
+int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal)
+{
+    return ucp_ep_is_past(peer, ucp_ep_find(peer, ordinal), ordinal);
 }
 
 ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
 {
     ucp_ep_t *ep = ucp_ep_find(peer, ordinal);
 
-    if ((use == UCP_EP_PAIRED_STREAM) && ((ep == NULL) || ep->is_internal) &&
-        ucp_ep_was_closed(peer, ordinal)) {
+    if ((use == UCP_EP_PAIRED_STREAM) && ucp_ep_is_past(peer, ep, ordinal)) {
         return NULL;
     }
     if (ep == NULL) {

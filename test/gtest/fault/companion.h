@@ -36,6 +36,28 @@ public:
         }
     }
 
+    /* Progress of the whole process, with this traffic going on. */
+    void turn()
+    {
+        m_node.progress();
+        step();
+    }
+
+    /* Turns until the condition is true; false: it was not in that time. */
+    template <typename condition_t>
+    bool until(const condition_t &condition, double seconds)
+    {
+        const double end_s = now_s() + seconds;
+
+        while (!condition()) {
+            if (now_s() > end_s) {
+                return false;
+            }
+            turn();
+        }
+        return true;
+    }
+
     /* Messages of the other side that were received and right. */
     uint64_t rounds() const
     {

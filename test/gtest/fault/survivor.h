@@ -68,22 +68,13 @@ public:
     /* Progress, with the third process's traffic going on. */
     void turn()
     {
-        m_node.progress();
-        m_third->step();
+        m_third->turn();
     }
 
     template <typename condition_t>
     bool until(const condition_t &condition, double seconds)
     {
-        const double end_s = mp::now_s() + seconds;
-
-        while (!condition()) {
-            if (mp::now_s() > end_s) {
-                return false;
-            }
-            turn();
-        }
-        return true;
+        return m_third->until(condition, seconds);
     }
 
     void connect_victim()

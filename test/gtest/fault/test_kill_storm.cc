@@ -219,7 +219,7 @@ public:
 
         while (m_me.own().words[WORD_OVER] == 0) {
             m_me.waits_for("another victim, after %u", (unsigned)buried);
-            turn();
+            m_third->turn();
             for (unsigned i = FIRST_VICTIM; i < m_me.count(); ++i) {
                 look_at(i, buried);
             }
@@ -230,7 +230,7 @@ public:
 
         /* Another block of rings may have been made, and is kept for later peers. */
         m_me.waits_for("the last descriptors to be closed");
-        EXPECT_TRUE(until([&]() { return mp::count_descriptors() <= descriptors + 2; }, 5))
+        EXPECT_TRUE(m_third->until([&]() { return mp::count_descriptors() <= descriptors + 2; }, 5))
             << mp::count_descriptors() << " descriptors, " << descriptors << " before the storm";
         EXPECT_LE(mp::count_mappings(), mappings + 8);
         EXPECT_EQ(0u, m_node.errors(m_node.ep(THIRD)).count);
@@ -246,26 +246,6 @@ private:
         ucp_ep_h                      ep   = nullptr;
         std::unique_ptr<conversation> talk;
     };
-
-    void turn()
-    {
-        m_node.progress();
-        m_third->step();
-    }
-
-    template <typename condition_t>
-    bool until(const condition_t &condition, double seconds)
-    {
-        const double end_s = mp::now_s() + seconds;
-
-        while (!condition()) {
-            if (mp::now_s() > end_s) {
-                return false;
-            }
-            turn();
-        }
-        return true;
-    }
 
     void look_at(unsigned index, uint64_t &buried)
     {
@@ -301,13 +281,13 @@ private:
         char byte = 0;
 
         m_me.waits_for("sends to the dead %u of life %u", index, (unsigned)a.life);
-        EXPECT_TRUE(until([&]() { return a.talk->sends_in_flight() == 0; },
+        EXPECT_TRUE(m_third->until([&]() { return a.talk->sends_in_flight() == 0; },
                           death_s + bound_s - mp::now_s()))
             << a.talk->sends_in_flight() << " sends do not end";
         /* What came is delivered; what never came stays posted, until it is cancelled. */
         a.talk->cancel_recvs();
         m_me.waits_for("receives from the dead %u of life %u", index, (unsigned)a.life);
-        EXPECT_TRUE(until([&]() { return a.talk->recvs_in_flight() == 0; },
+        EXPECT_TRUE(m_third->until([&]() { return a.talk->recvs_in_flight() == 0; },
                           death_s + bound_s - mp::now_s()))
             << a.talk->recvs_in_flight() << " receives do not end";
         if (testing::Test::HasFailure()) {
@@ -321,7 +301,7 @@ private:
         /* Whoever has heard of the other learns of its death. */
         m_me.waits_for("the error handler for %u of life %u", index, (unsigned)a.life);
         if ((a.life % 5 != 0) || (talked > 0)) {
-            EXPECT_TRUE(until([&]() { return m_node.errors(a.ep).count > 0; },
+            EXPECT_TRUE(m_third->until([&]() { return m_node.errors(a.ep).count > 0; },
                               death_s + bound_s - mp::now_s()));
             EXPECT_TRUE(UCS_PTR_IS_ERR(m_node.send(a.ep, &byte, 1, 1)));
         }
