@@ -37,6 +37,7 @@ BEGIN_C_DECLS
 #define UCT_UID_LEN          16   /* bytes of a worker's random 128-bit identity */
 #define UCT_TL_NAME_MAX      24
 #define UCT_REASON_MAX       96   /* text that says why a path is not taken */
+#define UCT_RKEY_MAX         176  /* bytes of one transport's packed remote key */
 
 typedef struct uct_tl         uct_tl_t;
 typedef struct uct_md         uct_md_t;
@@ -151,7 +152,18 @@ struct uct_rkey { /* base of a transport's unpacked remote key */
     uct_md_t *md;
 };
 
-#define UCT_MEM_ALLOC_FIXED 1u /* exactly at the address given */
+#define UCT_MEM_ALLOC_FIXED   1u /* exactly at the address given */
+#define UCT_MEM_ALLOC_DEVICE  2u /* memory of the device that is current in the calling thread */
+#define UCT_MEM_ALLOC_MANAGED 4u /* memory that the device and this processor both reach */
+
+/* What a transport knows of an address. */
+typedef struct {
+    ucs_memory_type_t type;   /* UCS_MEMORY_TYPE_HOST: this processor may touch it as any other */
+    void             *base;   /* of the piece that is mapped as one; not set for HOST */
+    size_t            length; /* bytes from there */
+    uint64_t          id;     /* of the allocation, never used again in this process */
+    int               device; /* its ordinal in this process */
+} uct_mem_info_t;
 
 typedef struct {
     /* Opens what endpoints of a process share (limits, caches). md->config is filled. */
@@ -163,13 +175,21 @@ typedef struct {
                           uct_mem_t **mem_p);
     ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
     void (*release)(uct_mem_t *mem); /* ends alloc or reg */
-    /* Remote keys: at most 64 bytes. pack returns the bytes written. unpack checks every byte. */
+    /* What kind of memory is at the address, any value? Called with pointers of the host too, so a
+     * refusal costs as little as possible; takes no lock of another thread's for long.
+     * UCS_ERR_NO_DEVICE: the application has not started the devices' driver in this process, so
+     * all memory is the host's. NULL: the transport knows only memory of the host. */
+    ucs_status_t (*mem_query)(uct_md_t *md, const void *address, uct_mem_info_t *info_p);
+    /* Remote keys: at most UCT_RKEY_MAX bytes. pack returns the bytes written. unpack checks every
+     * byte. */
     size_t (*rkey_pack)(uct_mem_t *mem, void *buffer);
     ucs_status_t (*rkey_unpack)(uct_md_t *md, const void *buffer, size_t length,
                                 uct_rkey_t **rkey_p);
     /* Address in this process of remote_addr..+length; UCS_ERR_NO_RESOURCE while the mapping is
      * under way, UCS_ERR_UNREACHABLE when there is none, UCS_ERR_OUT_OF_RANGE outside the key. */
     ucs_status_t (*rkey_ptr)(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
+    /* Does the remote memory lie on this device (ordinal of this process)? NULL: never. */
+    int (*rkey_is_on)(uct_rkey_t *rkey, int device);
     void (*rkey_release)(uct_rkey_t *rkey);
 } uct_md_ops_t;
 
@@ -195,9 +215,15 @@ typedef struct {
     /* Delivers messages, completions, failures; returns the number of things done, 0 when idle. */
     unsigned (*progress)(uct_iface_t *iface);
     /* A file descriptor that becomes readable when work comes after arm (-1: an error, logged); arm
-     * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself. */
+     * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself; only
+     * event_fd NULL: what is under way ends without a descriptor, so arm is BUSY meanwhile. */
     int (*event_fd)(uct_iface_t *iface);
     ucs_status_t (*event_arm)(uct_iface_t *iface);
+    /* Copies between places of this process of which mem_query knows one at least, in no order with
+     * other copies. comp NULL: UCS_OK once the bytes are there, having polled for them; calls no
+     * completions of others meanwhile. Else as any operation. */
+    ucs_status_t (*copy)(uct_iface_t *iface, void *dest, const void *src, size_t length,
+                         uct_completion_t *comp);
     /* Words of 64 bits that this interface and any endpoint connected to it can change by atomics
      * (claims of a transfer that both sides perform). The word is zeroed by alloc. NULL where
      * there is no common memory. */
