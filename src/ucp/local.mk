@@ -11,6 +11,8 @@ libucp_headers = \
 libucp_sources = \
 	src/ucp/core/config.c \
 	src/ucp/core/context.c \
+	src/ucp/core/device.c \
+	src/ucp/core/device.h \
 	src/ucp/core/ep.c \
 	src/ucp/core/flush.c \
 	src/ucp/core/idle.c \
@@ -38,6 +40,7 @@ libucp_sources = \
 	src/ucp/ops/tag_send.c \
 	src/ucp/proto/proto.c \
 	src/ucp/protos/eager.c \
+	src/ucp/protos/rndv_device.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
 	src/ucp/wire/address.c \

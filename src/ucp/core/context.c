@@ -417,6 +417,22 @@ void ucp_cleanup(ucp_context_h context)
     ucs_sys_free(context);
 }
 
+/* Bits of the kinds of memory that operations take. */
+static uint64_t ucp_context_memory_types(const ucp_context_t *context)
+{
+    uint64_t types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    uct_mem_info_t info;
+    unsigned i;
+
+    for (i = 0; i < context->num_tls; ++i) {
+        if ((context->tls[i].tl->md.mem_query != NULL) &&
+            (context->tls[i].tl->md.mem_query(context->tls[i].md, context, &info) == UCS_OK)) {
+            types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
+        }
+    }
+    return types;
+}
+
 ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
 {
     if (attr->field_mask & UCP_ATTR_FIELD_REQUEST_SIZE) {
@@ -426,7 +442,7 @@ ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
         attr->thread_mode = UCS_THREAD_MODE_MULTI;
     }
     if (attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) {
-        attr->memory_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+        attr->memory_types = ucp_context_memory_types(context);
     }
     if (attr->field_mask & UCP_ATTR_FIELD_NAME) {
         memcpy(attr->name, context->name, sizeof(attr->name));

@@ -19,17 +19,17 @@ void ucp_mem_table_init(ucp_context_t *context)
     ucs_ptr_map_init(&context->mems);
 }
 
-int ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length)
+const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length)
 {
     const ucp_mem_t *mem;
 
     pthread_rwlock_rdlock(&context->mem_lock);
     mem = ucs_ptr_map_get(&context->mems, id);
     if ((mem != NULL) && ucp_mem_covers(mem, address, length)) {
-        return 1;
+        return mem;
     }
     pthread_rwlock_unlock(&context->mem_lock);
-    return 0;
+    return NULL;
 }
 
 void ucp_mem_drop(ucp_context_t *context)
@@ -64,14 +64,16 @@ void ucp_mem_table_cleanup(ucp_context_t *context)
 
 /* ---- public ---- */
 
-/* The transport that allocates: one whose peers can map the memory if there is one. */
-static unsigned ucp_mem_allocator(const ucp_context_t *context)
+/* The transport that allocates: one whose peers can map the memory if there is one. Memory of a
+ * device comes from the one that knows it. */
+static unsigned ucp_mem_allocator(const ucp_context_t *context, ucs_memory_type_t type)
 {
     unsigned best = UCP_TL_MAX;
     unsigned i;
 
     for (i = 0; i < context->num_tls; ++i) {
         if ((context->tls[i].tl->md.alloc != NULL) &&
+            ((context->tls[i].tl->md.mem_query != NULL) == (type != UCS_MEMORY_TYPE_HOST)) &&
             ((best == UCP_TL_MAX) || (context->tls[best].tl->kind == UCT_TL_KIND_SELF))) {
             best = i;
         }
@@ -81,12 +83,15 @@ static unsigned ucp_mem_allocator(const ucp_context_t *context)
 
 static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
 {
-    unsigned how = (flags & UCP_MEM_MAP_FIXED) ? UCT_MEM_ALLOC_FIXED : 0;
-    unsigned i   = ucp_mem_allocator(mem->context);
+    unsigned how = ((flags & UCP_MEM_MAP_FIXED) ? UCT_MEM_ALLOC_FIXED : 0) |
+                   ((mem->type == UCS_MEMORY_TYPE_CUDA)         ? UCT_MEM_ALLOC_DEVICE :
+                    (mem->type == UCS_MEMORY_TYPE_CUDA_MANAGED) ? UCT_MEM_ALLOC_MANAGED : 0);
+    unsigned i   = ucp_mem_allocator(mem->context, mem->type);
     ucs_status_t status;
 
     if (i == UCP_TL_MAX) {
-        ucs_error("ucp_mem_map: no transport in use allocates memory");
+        ucs_error("ucp_mem_map: no transport in use allocates %s memory",
+                  ucs_memory_type_names[mem->type]);
         return UCS_ERR_UNSUPPORTED;
     }
     status = mem->context->tls[i].tl->md.alloc(mem->context->tls[i].md, mem->address, mem->length,
@@ -109,9 +114,27 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
             (mem->context->tls[i].tl->kind != UCT_TL_KIND_SELF)) {
             status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
                                                      mem->length, &mem->tls[i]);
+            status = (status == UCS_ERR_UNSUPPORTED) ? UCS_OK : status; /* none of its business */
         }
     }
     return status;
+}
+
+/* Looks at what the memory is, whatever the user has said. */
+static void ucp_mem_detect(ucp_mem_t *mem)
+{
+    uct_mem_info_t info;
+    unsigned i;
+
+    for (i = 0; i < mem->context->num_tls; ++i) {
+        const ucp_tl_resource_t *tl = &mem->context->tls[i];
+
+        if ((tl->tl->md.mem_query != NULL) &&
+            (tl->tl->md.mem_query(tl->md, mem->address, &info) == UCS_OK)) {
+            mem->type = info.type;
+            return;
+        }
+    }
 }
 
 static ucs_status_t ucp_mem_check_params(const ucp_mem_map_params_t *params, const void *address,
@@ -137,7 +160,7 @@ static ucs_status_t ucp_mem_check_params(const ucp_mem_map_params_t *params, con
         return UCS_ERR_INVALID_PARAM;
     }
     /* Kinds below 5 mean the same in the headers of all versions. */
-    return ((type > UCS_MEMORY_TYPE_HOST) && (type <= UCS_MEMORY_TYPE_ROCM_MANAGED)) ?
+    return ((type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED)) ?
            UCS_ERR_UNSUPPORTED : UCS_OK;
 }
 
@@ -161,6 +184,14 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
     mem->context = context;
     mem->address = address;
     mem->length  = length;
+    mem->type    = UCS_MEMORY_TYPE_HOST;
+    if (!(flags & UCP_MEM_MAP_ALLOCATE)) {
+        ucp_mem_detect(mem);
+    } else if ((mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) &&
+               ((params->memory_type == UCS_MEMORY_TYPE_CUDA) ||
+                (params->memory_type == UCS_MEMORY_TYPE_CUDA_MANAGED))) {
+        mem->type = params->memory_type;
+    }
     if (length > 0) {
         status = (flags & UCP_MEM_MAP_ALLOCATE) ? ucp_mem_allocate(mem, flags) : UCS_OK;
         status = (status == UCS_OK) ? ucp_mem_register(mem) : status;
@@ -200,7 +231,7 @@ ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t *attr)
         attr->length = memh->length;
     }
     if (attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) {
-        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+        attr->mem_type = memh->type;
     }
     return UCS_OK;
 }
@@ -234,6 +265,7 @@ void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *strea
     };
     ucs_status_t status;
     ucp_mem_h mem;
+    unsigned i;
 
     status = row.type->parse(mem_size, &params.length, &row);
     status = (status == UCS_OK) ? ucp_mem_map(context, &params, &mem) : status;
@@ -242,8 +274,9 @@ void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *strea
                 ucs_status_string(status));
         return;
     }
+    i = ucp_mem_allocator(context, UCS_MEMORY_TYPE_HOST);
     fprintf(stream, "#\n# UCP memory\n#\n#   allocated %zu bytes at %p%s%s\n#\n", mem->length,
             mem->address, (mem->length > 0) ? " using " : "",
-            (mem->length > 0) ? context->tls[ucp_mem_allocator(context)].tl->name : "");
+            (mem->length > 0) ? context->tls[i].tl->name : "");
     ucp_mem_unmap(context, mem);
 }

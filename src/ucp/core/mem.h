@@ -17,6 +17,7 @@ typedef struct ucp_mem {
     ucp_context_t *context;
     void          *address;          /* as the user knows it */
     size_t         length;           /* bytes */
+    ucs_memory_type_t type;          /* HOST: this processor may touch it */
     uint64_t       id;               /* in context->mems */
     uct_mem_t     *tls[UCP_TL_MAX];  /* parallel to context->tls; NULL: that one needs nothing */
 } ucp_mem_t;
@@ -26,9 +27,10 @@ void ucp_mem_table_init(ucp_context_t *context);
 /* Ends all registrations that the user has left. */
 void ucp_mem_table_cleanup(ucp_context_t *context);
 
-/* True if all of address..+length is registered under `id`; then the table is held, for a short
- * access, until ucp_mem_drop. Any values: they come from peers. */
-int ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length);
+/* The registration under `id` if it covers all of address..+length; then the table is held, for a
+ * short access, until ucp_mem_drop. Else NULL. Any values: they come from peers. */
+const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address,
+                              size_t length);
 void ucp_mem_drop(ucp_context_t *context);
 
 /* True if length bytes at `address` lie inside the registration. */

@@ -7,6 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/flush.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
@@ -303,7 +304,8 @@ static void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
     ucs_list_splice_tail(&todo, &peer->recvs);
     while (!ucs_list_is_empty(&todo)) {
         req = ucs_list_head(&todo, ucp_request_t, list);
-        if (all || (req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) {
+        if (all || (req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH) ||
+            (req->recv.step == UCP_RECV_DEVICE)) {
             ucp_request_complete(req, status);
         } else {
             ucs_list_del(&req->list);
@@ -364,6 +366,8 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
     if (ep == peer->lanes[UCP_LANE_AM]) {
         ucs_debug("peer failed: %s", ucs_status_string(status));
         ucp_peer_fail(peer, status);
+    } else if (ep == peer->lanes[UCP_LANE_DEVICE]) {
+        peer->is_device_refused = 1;
     } else {
         ucp_peer_copy_failed(peer, status);
     }
@@ -506,5 +510,6 @@ void ucp_peer_destroy(ucp_peer_t *peer)
             uct_ep_close(peer->lanes[role]);
         }
     }
+    ucp_device_keys_free(peer);
     ucs_sys_free(peer);
 }

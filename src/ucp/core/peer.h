@@ -20,6 +20,7 @@
 typedef enum {
     UCP_LANE_AM,   /* messages */
     UCP_LANE_COPY, /* whole buffers in one copy: get and put */
+    UCP_LANE_DEVICE, /* copies between device memory of both sides */
     UCP_LANE_LAST
 } ucp_lane_role_t;
 
@@ -51,6 +52,7 @@ struct ucp_peer {
     uint32_t              next_ordinal; /* of the next endpoint that the user makes */
     unsigned              num_internal; /* endpoints that the user did not make */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
+    struct ucp_device_keys *keys;      /* of device memory; NULL: none yet */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;
     uint8_t               hello_received;
@@ -61,6 +63,7 @@ struct ucp_peer {
     uint8_t               is_provisional;
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
+    uint8_t               is_device_refused; /* the DEVICE lane has failed once */
     uint8_t               uid[UCT_UID_LEN];
 };
 

@@ -7,6 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
@@ -109,6 +110,15 @@ void ucp_request_release_held(ucp_request_t *req)
     if (held & UCP_REQUEST_HOLDS_HEADER) {
         ucp_worker_data_put((void *)req->send.header);
     }
+    if (held & UCP_REQUEST_HOLDS_STAGE) {
+        ucp_worker_data_put(req->buffer);
+    }
+    if (held & UCP_REQUEST_HOLDS_SLOT) {
+        ucp_device_put_slot(req);
+    }
+    if (held & UCP_REQUEST_HOLDS_WINDOW) {
+        ucp_device_drop_window(req);
+    }
     if (held & UCP_REQUEST_HOLDS_DATATYPE) {
         ucp_dt_finish(req); /* last: the datatype may be gone after it */
     }
@@ -121,6 +131,10 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
     ucs_assert(!(flags & UCP_REQUEST_COMPLETED));
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
     if (req->held != 0) {
+        if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {
+            ucp_device_end_later(req, status);
+            return;
+        }
         ucp_request_release_held(req);
     }
 
@@ -306,7 +320,8 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
         attr->status = ucp_request_check_status(request);
     }
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) {
-        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+        attr->mem_type = ((req->kind > UCP_REQUEST_CLOSE) && ucp_dt_has_device(req->datatype)) ?
+                         UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
     }
     return UCS_OK;
 }

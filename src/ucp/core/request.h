@@ -45,7 +45,11 @@ enum {
     UCP_REQUEST_HOLDS_PENDING =
         1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
-    UCP_REQUEST_HOLDS_HEADER  = 1 << 8  /* send.header: a copy that is the library's */
+    UCP_REQUEST_HOLDS_HEADER  = 1 << 8, /* send.header: a copy that is the library's */
+    UCP_REQUEST_HOLDS_STAGE   = 1 << 9, /* buffer: a copy that is the library's */
+    UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a copy of a device is under way: the last to end */
+    UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
+    UCP_REQUEST_HOLDS_WINDOW  = 1 << 12  /* a window of the worker's, see device.h */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -99,6 +103,8 @@ typedef struct {
     uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
     uint8_t           copies_header; /* the user's header may be gone after the call */
     uint8_t           is_counted;    /* stream: among what is not read */
+    uint8_t           slot;          /* DEVICE: of the receiver's memory */
+    uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
     union {
         const void   *header;    /* active message: the user's header; info.sender_tag its length */
         size_t        unread;    /* stream, announced: what ends it says that so much was read */
@@ -123,6 +129,7 @@ typedef struct {
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
     uint8_t           is_part;  /* of a message that goes on after it */
+    uint8_t           slot;     /* DEVICE: of the sender's memory */
 } ucp_recv_request_t;
 
 typedef enum {
@@ -132,6 +139,7 @@ typedef enum {
     UCP_SEND_WAIT,  /* announced; the peer's turn */
     UCP_SEND_PUT,   /* on the work list: writing */
     UCP_SEND_DATA,  /* sending pieces */
+    UCP_SEND_DEVICE, /* on the work list or copied: by the DEVICE lane */
     UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
     UCP_SEND_DONE   /* on the work list: to be completed from progress */
 } ucp_send_step_t;
@@ -140,6 +148,7 @@ typedef enum {
     UCP_RECV_POSTED,
     UCP_RECV_GET,   /* on the work list: reading all */
     UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
+    UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
     UCP_RECV_WAIT   /* the peer delivers the rest */
 } ucp_recv_step_t;
 
@@ -181,6 +190,12 @@ struct ucp_request {
     };
     ucs_list_link_t      work_list; /* in the worker's list of work */
     void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
+    struct {                        /* a copy by the DEVICE lane, see device.h */
+        uct_completion_t comp;
+        void           (*then)(void);
+        ucs_status_t     late;      /* the status to end with once the copy has ended */
+        uint8_t          slot;      /* of our memory that the peer was told */
+    }                    copy;
 };
 
 _Static_assert(offsetof(ucp_request_t, send) == 96, "the head of a request is 96 bytes");

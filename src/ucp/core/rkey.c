@@ -15,7 +15,6 @@
 #define UCP_RKEY_VERSION 1
 #define UCP_RKEY_HEADER  28
 #define UCP_RKEY_ENTRY   3
-#define UCP_RKEY_TL_MAX  64 /* bytes of one transport's key */
 
 const uint64_t ucp_rkey_features[UCP_RKEY_CLASSES] = {
     [UCP_RKEY_RMA]   = UCP_FEATURE_RMA,
@@ -29,7 +28,7 @@ static size_t ucp_rkey_pack_bytes(const ucp_mem_t *mem, uint8_t *buffer)
 {
     uint64_t fields[3] = {mem->id, (uintptr_t)mem->address, mem->length};
     size_t total       = UCP_RKEY_HEADER;
-    uint8_t entry[UCP_RKEY_TL_MAX];
+    uint8_t entry[UCT_RKEY_MAX];
     unsigned i;
     size_t length;
 
@@ -51,7 +50,7 @@ static size_t ucp_rkey_pack_bytes(const ucp_mem_t *mem, uint8_t *buffer)
     }
     buffer[0] = UCP_RKEY_VERSION;
     buffer[1] = (uint8_t)total;
-    buffer[2] = 0;
+    buffer[2] = (uint8_t)mem->type;
     buffer[3] = 0;
     memcpy(buffer + 4, fields, sizeof(fields));
     return total;
@@ -127,21 +126,28 @@ void ucp_rkey_map(ucp_rkey_t *rkey)
     }
 }
 
-/* A transport's part of a key: the first that we have too and that can map is taken. */
+/* A transport's part of a key: the first that we have too and that can map is taken; and what the
+ * DEVICE lane copies by. */
 static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rkey,
                                           const uint8_t *entry)
 {
+    uct_rkey_t **slot   = rkey->is_device ? &rkey->device : &rkey->uct;
     ucs_status_t status = UCS_OK;
     uint16_t wire_id;
     unsigned i;
 
     memcpy(&wire_id, entry, sizeof(wire_id));
-    for (i = 0; (i < context->num_tls) && (rkey->uct == NULL); ++i) {
+    for (i = 0; i < context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &context->tls[i];
 
-        if ((tl->wire_id == wire_id) && (tl->tl->md.rkey_ptr != NULL) &&
-            (tl->tl->kind != UCT_TL_KIND_SELF)) {
-            status = tl->tl->md.rkey_unpack(tl->md, entry + UCP_RKEY_ENTRY, entry[2], &rkey->uct);
+        if (tl->wire_id != wire_id) {
+            continue;
+        }
+        if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) && (*slot == NULL) &&
+                              (tl->tl->md.rkey_unpack != NULL) :
+                              (tl->tl->kind != UCT_TL_KIND_SELF) && (*slot == NULL) &&
+                              (tl->tl->md.rkey_ptr != NULL)) {
+            status = tl->tl->md.rkey_unpack(tl->md, entry + UCP_RKEY_ENTRY, entry[2], slot);
         }
     }
     return (status == UCS_ERR_UNREACHABLE) ? UCS_OK : status;
@@ -155,11 +161,12 @@ static ucs_status_t ucp_rkey_unpack_bytes(ucp_context_t *context, ucp_rkey_t *rk
     ucs_status_t status;
     uint64_t fields[3];
 
-    if ((bytes[0] != UCP_RKEY_VERSION) || (total < UCP_RKEY_HEADER) || (bytes[2] != 0) ||
-        (bytes[3] != 0)) {
+    if ((bytes[0] != UCP_RKEY_VERSION) || (total < UCP_RKEY_HEADER) ||
+        (bytes[2] >= UCS_MEMORY_TYPE_LAST) || (bytes[3] != 0)) {
         return UCS_ERR_INVALID_PARAM;
     }
     memcpy(fields, bytes + 4, sizeof(fields));
+    rkey->is_device = (bytes[2] != UCS_MEMORY_TYPE_HOST);
     rkey->mem_id = fields[0];
     rkey->base   = fields[1];
     rkey->length = fields[2];
@@ -183,11 +190,16 @@ static ucs_status_t ucp_rkey_unpack_bytes(ucp_context_t *context, ucp_rkey_t *rk
 /* Our own memory is reached as it is, if the key names a registration of ours. */
 static ucs_status_t ucp_rkey_set_own(ucp_context_t *context, ucp_rkey_t *rkey)
 {
-    if (!ucp_mem_hold(context, rkey->mem_id, rkey->base, rkey->length)) {
+    const ucp_mem_t *mem = ucp_mem_hold(context, rkey->mem_id, rkey->base, rkey->length);
+
+    if (mem == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
+    rkey->is_device = (mem->type != UCS_MEMORY_TYPE_HOST);
     ucp_mem_drop(context);
-    ucp_rkey_set_mapped(rkey, (void *)(uintptr_t)rkey->base);
+    if (!rkey->is_device) {
+        ucp_rkey_set_mapped(rkey, (void *)(uintptr_t)rkey->base);
+    }
     return UCS_OK;
 }
 
@@ -221,6 +233,9 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
 {
     if (rkey->uct != NULL) {
         rkey->uct->md->tl->md.rkey_release(rkey->uct);
+    }
+    if (rkey->device != NULL) {
+        rkey->device->md->tl->md.rkey_release(rkey->device);
     }
     ucs_sys_free(rkey);
 }

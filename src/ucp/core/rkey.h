@@ -2,9 +2,9 @@
  *
  * A packed key names its length, so that it may stand in the middle of anything:
  *
- *   bytes 0 version, 1 total length, 2 and 3 zero, 4 id of the registration, 12 its address,
- *   20 its length; then for each transport that has a key of its own: wire id (2 bytes), length,
- *   bytes
+ *   bytes 0 version, 1 total length, 2 kind of memory (0: of the host), 3 zero, 4 id of the
+ *   registration, 12 its address, 20 its length; then for each transport that has a key of its own:
+ *   wire id (2 bytes), length, bytes
  *
  * All numbers are little-endian, at no alignment. Where the memory can be mapped, the first use
  * does it: then operations are loads, stores and atomic instructions, which need no lock. `mapped`
@@ -38,6 +38,8 @@ typedef struct ucp_rkey {
     uint64_t       owner;    /* worker id of the peer */
     ucp_worker_t  *worker;
     uct_rkey_t    *uct;      /* what maps it; NULL: nothing does */
+    uct_rkey_t    *device;   /* by which the DEVICE lane reaches it; NULL: it does not */
+    uint8_t        is_device; /* not to be touched by processors */
 } ucp_rkey_t;
 
 /* True if length bytes at `address` lie inside the key's range. */

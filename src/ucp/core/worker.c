@@ -7,6 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/ep.h>
 #include <ucp/core/flush.h>
 #include <ucp/core/idle.h>
@@ -117,7 +118,8 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     wtl->addr_length =
         (tl->iface.get_address == NULL) ? 0 : tl->iface.get_address(wtl->iface, wtl->addr);
     /* The way to oneself is looked at once it is used. Copies are made inside the calls. */
-    if ((tl->kind != UCT_TL_KIND_SELF) && (tl->kind != UCT_TL_KIND_COPY)) {
+    if ((tl->kind != UCT_TL_KIND_SELF) && (tl->kind != UCT_TL_KIND_COPY) &&
+        (tl->kind != UCT_TL_KIND_DEVICE)) {
         ucp_worker_activate(worker, wtl->iface);
     }
 }
@@ -273,6 +275,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     for (i = 0; i < context->num_tls; ++i) {
         ucp_worker_open_tl(worker, i);
     }
+    ucp_device_init(worker);
     /* Now, so that any thread may signal without a look at what another one opens. */
     status = (context->features & UCP_FEATURE_WAKEUP) ? ucp_wakeup_open(worker) : UCS_OK;
     if (status != UCS_OK) {
@@ -357,6 +360,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
             uct_iface_close(worker->tls[i].iface);
         }
     }
+    ucp_device_cleanup(worker);
     ucs_hash_cleanup(&worker->peers);
     ucs_ptr_map_cleanup(&worker->ids);
     for (i = 0; i < UCP_DATA_POOLS; ++i) {
@@ -479,7 +483,8 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
 
         /* A worker knows its own address: the way to itself is not in it. */
         if ((worker->tls[i].iface == NULL) || (info.num_entries == UCP_ADDRESS_ENTRIES) ||
-            (tl->tl->kind == UCT_TL_KIND_SELF) || (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
+            (tl->tl->kind == UCT_TL_KIND_SELF) || (tl->tl->iface.get_address == NULL) ||
+            (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
             continue;
         }
         info.entries[info.num_entries].wire_id = tl->wire_id;

@@ -65,12 +65,43 @@ typedef struct {
     uint64_t lost;    /* ucs_sys_lost_turns when it was looked at last */
 } ucp_idle_t;
 
+#define UCP_DEVICE_BLOCKS     64
+#define UCP_DEVICE_BLOCK_BITS 21 /* blocks of 2 MiB */
+
+typedef struct {
+    uintptr_t block;
+    uint64_t  tsc;
+} ucp_device_block_t;
+
+/* Bytes of one contiguous request on a device, for the processor. */
+typedef struct {
+    char          *bytes;  /* UCP_DEVICE_WINDOW; NULL until needed */
+    ucp_request_t *req;    /* holds UCP_REQUEST_HOLDS_WINDOW; NULL: nobody's */
+    size_t         offset; /* of the message */
+    size_t         length;
+} ucp_device_window_t;
+
+/* What the worker knows of device memory, see device.h. */
+typedef struct {
+    uct_md_t            *md;         /* of the transport that knows it; NULL: there is none */
+    uct_iface_t         *iface;
+    int                  is_started; /* the application uses the driver */
+    int                  is_warned;
+    uint64_t             asked_tsc;  /* the last time that it did not */
+    uint64_t             trust;      /* ticks for which a block stays the host's */
+    uint64_t             start;      /* ticks that starting the driver takes */
+    ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
+    ucp_device_window_t  read_window, write_window;
+} ucp_device_t;
+
 typedef struct ucp_worker {
     /* hot: progress and small messages */
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work or failed_eps may have entries */
+    uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
+    size_t             host_length;        /* see device.h */
     ucp_idle_t         idle;
     ucp_active_t       active[UCP_TL_MAX + 1]; /* interfaces to progress */
     ucp_tag_match_t    tag_match;
@@ -114,6 +145,8 @@ typedef struct ucp_worker {
     unsigned           num_answerable;
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
     unsigned           num_proto;
+
+    ucp_device_t       device;
 
     /* wakeup */
     int                epoll_fd;           /* -1 until asked for */
@@ -214,6 +247,13 @@ UCS_INLINE uint64_t ucp_uid_id(const uint8_t uid[UCT_UID_LEN])
 
     __builtin_memcpy(&id, uid, sizeof(id));
     return id;
+}
+
+/* True if the address is in memory of the host, as far as can be told without a call; no lock. */
+UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *address)
+{
+    return (uintptr_t)address - worker->host_base <
+           __atomic_load_n(&worker->host_length, __ATOMIC_RELAXED);
 }
 
 /* One step of each request on the list of work; returns the steps done. */

@@ -6,14 +6,29 @@
 #include "config.h"
 #endif
 
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
+
+static int ucp_dt_on_device(ucp_request_t *req, const void *address)
+{
+    uct_mem_info_t info;
+
+    return (req->worker != NULL) && !ucp_worker_is_host(req->worker, address) &&
+           ucp_device_query(req->worker, address, &info);
+}
 
 static ucs_status_t ucp_dt_start_iov(ucp_request_t *req, const ucp_dt_iov_t *iov, size_t count)
 {
     size_t length = 0;
     size_t i;
+
+    for (i = 0; i < count; ++i) {
+        if ((iov[i].length > 0) && ucp_dt_on_device(req, iov[i].buffer)) {
+            req->datatype = UCP_DT_CLASS_DEVICE_IOV;
+        }
+    }
 
     for (i = 0; i < count; ++i) {
         if (__builtin_add_overflow(length, iov[i].length, &length)) {
@@ -50,6 +65,9 @@ ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_da
         if (__builtin_mul_overflow(count, (size_t)(datatype >> UCP_DATATYPE_SHIFT), &req->length)) {
             return UCS_ERR_INVALID_PARAM;
         }
+        if ((req->length > 0) && ucp_dt_on_device(req, buffer)) {
+            req->datatype = UCP_DT_CLASS_DEVICE;
+        }
         return UCS_OK;
     case UCP_DATATYPE_IOV:
         return ucp_dt_start_iov(req, buffer, count);
@@ -60,7 +78,21 @@ ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_da
     }
 }
 
-/* Calls copy for each piece of memory behind bytes offset..offset+length of an IOV. */
+/* One piece of an IOV to or from packed bytes. */
+static ucs_status_t ucp_dt_copy_piece(ucp_request_t *req, char *piece, char *packed, size_t length,
+                                      int is_pack)
+{
+    void *dest      = is_pack ? packed : piece;
+    const void *src = is_pack ? piece : packed;
+
+    if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && ucp_dt_on_device(req, piece)) {
+        return ucp_device_copy(req->worker, dest, src, length);
+    }
+    memcpy(dest, src, length);
+    return UCS_OK;
+}
+
+/* Copies bytes offset..offset+length of an IOV; returns those that were. */
 static size_t ucp_dt_iov_copy(ucp_request_t *req, size_t offset, char *packed, size_t length,
                               int is_pack)
 {
@@ -76,7 +108,9 @@ static size_t ucp_dt_iov_copy(ucp_request_t *req, size_t offset, char *packed, s
         }
         part  = ucs_min(iov[i].length - offset, length - done);
         piece = (char *)iov[i].buffer + offset;
-        memcpy(is_pack ? packed + done : piece, is_pack ? piece : packed + done, part);
+        if (ucp_dt_copy_piece(req, piece, packed + done, part, is_pack) != UCS_OK) {
+            break;
+        }
         done  += part;
         offset = 0;
     }
@@ -94,7 +128,13 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
         }
         return length;
     case UCP_DATATYPE_IOV:
+    case UCP_DT_CLASS_DEVICE_IOV:
         return ucp_dt_iov_copy(req, offset, dest, length, 1);
+    case UCP_DT_CLASS_DEVICE:
+        if (length < req->length) {
+            return ucp_device_read(req, offset, dest, length);
+        }
+        return (ucp_device_copy(req->worker, dest, req->buffer, length) == UCS_OK) ? length : 0;
     default:
         length = ucp_dt_generic(req->datatype)->ops.pack(req->dt_state, offset, dest, length);
         return ucs_min(length,
@@ -111,8 +151,11 @@ ucs_status_t ucp_dt_unpack(ucp_request_t *req, size_t offset, const void *src, s
         }
         return UCS_OK;
     case UCP_DATATYPE_IOV:
-        ucp_dt_iov_copy(req, offset, (char *)(uintptr_t)src, length, 0);
-        return UCS_OK;
+    case UCP_DT_CLASS_DEVICE_IOV:
+        return (ucp_dt_iov_copy(req, offset, (char *)(uintptr_t)src, length, 0) == length) ?
+               UCS_OK : UCS_ERR_IO_ERROR;
+    case UCP_DT_CLASS_DEVICE:
+        return ucp_device_copy(req->worker, (char *)req->buffer + offset, src, length);
     default:
         return (length == 0) ? UCS_OK :
                ucp_dt_generic(req->datatype)->ops.unpack(req->dt_state, offset, src, length);

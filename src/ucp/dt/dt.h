@@ -21,6 +21,24 @@ UCS_INLINE int ucp_dt_is_contig(ucp_datatype_t datatype)
     return (datatype & UCP_DATATYPE_CLASS_MASK) == UCP_DATATYPE_CONTIG;
 }
 
+/* Classes of requests whose memory this processor does not reach by itself; no user's datatype. */
+#define UCP_DT_CLASS_DEVICE     3 /* contiguous, on a device */
+#define UCP_DT_CLASS_DEVICE_IOV 4 /* an IOV with parts on a device */
+
+/* Contiguous, all of it on a device. */
+UCS_INLINE int ucp_dt_is_device(ucp_datatype_t datatype)
+{
+    return (datatype & UCP_DATATYPE_CLASS_MASK) == UCP_DT_CLASS_DEVICE;
+}
+
+/* On a device, or partly. */
+UCS_INLINE int ucp_dt_has_device(ucp_datatype_t datatype)
+{
+    uint64_t type = datatype & UCP_DATATYPE_CLASS_MASK;
+
+    return (type == UCP_DT_CLASS_DEVICE) || (type == UCP_DT_CLASS_DEVICE_IOV);
+}
+
 UCS_INLINE ucp_dt_generic_t *ucp_dt_generic(ucp_datatype_t datatype)
 {
     return (ucp_dt_generic_t *)(uintptr_t)(datatype & ~(ucp_datatype_t)UCP_DATATYPE_CLASS_MASK);
@@ -33,13 +51,15 @@ UCS_INLINE ucp_datatype_t ucp_dt_of(const ucp_request_param_t *param)
                                                               : ucp_dt_make_contig(1);
 }
 
-/* Attaches buffer, count and datatype to a request; sets its length. For a generic type calls
+/* Attaches buffer, count and datatype to a request, of one of the classes above where the memory is
+ * a device's; sets its length. For a generic type calls
  * start_pack or start_unpack (finish is then held). UCS_ERR_INVALID_PARAM: no such class, or the
  * length overflows. */
 ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_datatype_t datatype,
                           int is_send);
 
-/* Copies up to `max` bytes of the message from `offset` on into dest; returns the bytes. */
+/* Copies up to `max` bytes of the message from `offset` on into dest; returns the bytes; fewer
+ * where a copy off a device fails. */
 size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max);
 
 /* Takes `length` bytes of the message at `offset`; the caller has checked that they fit. */

@@ -6,6 +6,7 @@
 #include "config.h"
 #endif
 
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/send.h>
@@ -164,7 +165,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
         return UCS_STATUS_PTR(status);
     }
     ucp_worker_lock(ep->worker);
-    if (ep->worker->lock.enabled) {
+    if (!ucp_device_has(ep->worker, buffer)) {
         status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
                                    param, flags);
         if (status != UCS_ERR_NO_RESOURCE) {
@@ -191,10 +192,12 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
                                  const void *buffer, size_t count, const ucp_request_param_t *param)
 {
     uint32_t flags = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
-    ucs_status_t status;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    status = ucp_am_send_short(ep, ep->short_limit, id, header, header_length, buffer, count, param,
-                               flags);
+    if (ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
+        status = ucp_am_send_short(ep, ep->short_limit, id, header, header_length, buffer, count,
+                                   param, flags);
+    }
     if (ucs_likely(status == UCS_OK)) {
         return NULL;
     }

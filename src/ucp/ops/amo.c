@@ -6,6 +6,7 @@
 #include "config.h"
 #endif
 
+#include <ucp/core/device.h>
 #include <ucp/ops/rma.h>
 #include <string.h>
 
@@ -19,17 +20,20 @@ static const uct_atomic_op_t ucp_amo_ops[] = {
     [UCP_ATOMIC_OP_XOR]   = UCT_ATOMIC_XOR
 };
 
-UCS_INLINE uint64_t ucp_amo_load(const void *buffer, size_t size)
+UCS_INLINE ucs_status_t ucp_amo_load(ucp_ep_t *ep, const void *buffer, size_t size,
+                                    uint64_t *value_p)
 {
-    uint64_t value64;
-    uint32_t value32;
+    ucs_status_t status = UCS_OK;
 
-    if (size == sizeof(value64)) {
-        memcpy(&value64, buffer, sizeof(value64));
-        return value64;
+    *value_p = 0;
+    if (ucs_unlikely(ucp_device_has(ep->worker, buffer))) {
+        ucp_worker_lock(ep->worker);
+        status = ucp_device_copy(ep->worker, value_p, buffer, size);
+        ucp_worker_unlock(ep->worker);
+    } else {
+        memcpy(value_p, buffer, (size == sizeof(uint64_t)) ? sizeof(uint64_t) : sizeof(uint32_t));
     }
-    memcpy(&value32, buffer, sizeof(value32));
-    return value32;
+    return status;
 }
 
 UCS_INLINE void ucp_amo_store(void *buffer, uint64_t value, size_t size)
@@ -62,7 +66,10 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     amo.op      = ucp_amo_ops[opcode];
-    amo.value   = ucp_amo_load(buffer, size);
+    status = ucp_amo_load(ep, buffer, size, &amo.value);
+    if (status != UCS_OK) {
+        return UCS_STATUS_PTR(status);
+    }
     amo.compare = 0;
     if (ucs_unlikely((opcode == UCP_ATOMIC_OP_CSWAP) || (opcode == UCP_ATOMIC_OP_SWAP))) {
         if (reply == NULL) {
@@ -70,11 +77,15 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
         }
         if (opcode == UCP_ATOMIC_OP_CSWAP) {
             amo.compare = amo.value;
-            amo.value   = ucp_amo_load(reply, size);
+            status      = ucp_amo_load(ep, reply, size, &amo.value);
+            if (status != UCS_OK) {
+                return UCS_STATUS_PTR(status);
+            }
         }
     }
 
-    if (ucs_likely(!(mask & UCP_RMA_SLOW_MASK)) && ucs_likely(ucp_rma_is_open(ep))) {
+    if (ucs_likely(!(mask & UCP_RMA_SLOW_MASK)) && ucs_likely(ucp_rma_is_open(ep)) &&
+        ((reply == NULL) || ucs_likely(!ucp_device_has(ep->worker, reply)))) {
         ptr = ucp_rkey_local(rkey, (size == 8) ? UCP_RKEY_AMO64 : UCP_RKEY_AMO32, remote_addr,
                              size);
         if (ucs_likely(ptr != NULL)) {

@@ -7,6 +7,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/mem.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
@@ -199,7 +200,7 @@ static int ucp_rma_can_copy(ucp_request_t *req)
     const uct_ep_ops_t *ops;
 
     if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
-        !ucp_peer_can_copy(req->send.peer)) {
+        req->send.to_device || !ucp_peer_can_copy(req->send.peer)) {
         return 0;
     }
     ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */
@@ -229,6 +230,47 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
     return (req->send.offset == req->length) ? UCS_OK : UCS_INPROGRESS;
 }
 
+/* Memory of a device at the peer, by the DEVICE lane. */
+static int ucp_rma_can_device(const ucp_request_t *req, const ucp_rkey_t *rkey)
+{
+    return (rkey->device != NULL) && (req->kind != UCP_REQUEST_ATOMIC) &&
+           (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&
+           (req->send.peer->lanes[UCP_LANE_DEVICE] != NULL) &&
+           !req->send.peer->is_device_refused;
+}
+
+static void ucp_rma_device_end(ucp_request_t *req, ucs_status_t status)
+{
+    if (status == UCS_OK) {
+        ucp_request_complete(req, UCS_OK);
+    } else {
+        ucp_rma_start_messages(req);
+    }
+}
+
+/* Only inside the posting call, since the user may destroy the key after it. 0: not this way. */
+static int ucp_rma_device_copy(ucp_request_t *req, const ucp_rkey_t *rkey)
+{
+    ucs_status_t status;
+
+    if (!ucp_rma_can_device(req, rkey)) {
+        return 0;
+    }
+    req->send.step = UCP_SEND_DEVICE;
+    status         = ucp_device_transfer(req, req->send.peer, rkey->device,
+                                         req->kind == UCP_REQUEST_PUT, 0, req->length,
+                                         req->send.remote_addr, ucp_rma_device_end);
+    if (status == UCS_OK) {
+        req->send.step = UCP_SEND_DONE;
+        ucp_request_add_work(req);
+    } else if (status != UCS_INPROGRESS) {
+        ucs_debug("device memory of a peer is not reached directly (%s): it does the copy",
+                  ucs_status_string(status));
+        return 0;
+    }
+    return 1;
+}
+
 void ucp_rma_work(ucp_request_t *req)
 {
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
@@ -255,6 +297,15 @@ void ucp_rma_work(ucp_request_t *req)
 
 /* ---- posting ---- */
 
+ucs_status_t ucp_rma_put_result(ucp_request_t *req, const void *value)
+{
+    if (ucs_likely(!ucp_device_has(req->worker, req->buffer))) {
+        memcpy(req->buffer, value, req->length);
+        return UCS_OK;
+    }
+    return ucp_device_copy(req->worker, req->buffer, value, req->length);
+}
+
 /* All of it on mapped memory. */
 static ucs_status_t ucp_rma_direct(ucp_request_t *req, char *ptr)
 {
@@ -267,10 +318,8 @@ static ucs_status_t ucp_rma_direct(ucp_request_t *req, char *ptr)
     case UCP_REQUEST_ATOMIC:
         status = uct_atomic_apply(ptr, req->send.atomic.op, (unsigned)req->length,
                                   req->send.atomic.value, req->send.atomic.compare, &old);
-        if ((status == UCS_OK) && (req->buffer != NULL)) {
-            memcpy(req->buffer, &old, req->length);
-        }
-        return status;
+        return ((status == UCS_OK) && (req->buffer != NULL)) ? ucp_rma_put_result(req, &old) :
+                                                               status;
     case UCP_REQUEST_GET:
         if (ucp_dt_is_contig(req->datatype)) {
             ucp_rma_copy(req->buffer, ptr, req->length);
@@ -286,7 +335,8 @@ static ucs_status_t ucp_rma_direct(ucp_request_t *req, char *ptr)
             part    = ucp_dt_pack(req, offset, ptr + offset, req->length - offset);
             offset += part;
         } while ((part > 0) && (offset < req->length));
-        return UCS_OK;
+        return ((offset < req->length) && ucp_dt_has_device(req->datatype)) ? UCS_ERR_IO_ERROR :
+                                                                              UCS_OK;
     }
 }
 
@@ -332,7 +382,8 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
     return UCS_INPROGRESS;
 }
 
-static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, int is_fenced, int is_done)
+static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rkey_t *rkey,
+                                                int is_fenced, int is_done)
 {
     ucp_peer_t *peer    = req->send.peer;
     ucs_status_t status = UCS_OK;
@@ -358,7 +409,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, int is_fence
     } else if (ucp_rma_can_copy(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);
-    } else {
+    } else if (!ucp_rma_device_copy(req, rkey)) {
         ucp_rma_start_messages(req);
     }
     return ucp_request_handle(req);
@@ -393,6 +444,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     req->send.peer        = ep->peer;
     req->send.recv_id     = rkey->mem_id;
     req->send.remote_addr = remote_addr;
+    req->send.to_device   = rkey->is_device;
     req->send.offset      = 0;
     if (amo != NULL) {
         req->send.atomic.value   = amo->value;
@@ -417,7 +469,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
         ((status == UCS_OK) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL))) {
         return ucp_request_end_immediately(req, status);
     }
-    return ucp_rma_leave_in_flight(req, is_fenced, status == UCS_OK);
+    return ucp_rma_leave_in_flight(req, rkey, is_fenced, status == UCS_OK);
 }
 
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
@@ -444,7 +496,7 @@ UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, 
     if (ucs_likely(!(param->op_attr_mask & (UCP_RMA_SLOW_MASK | UCP_OP_ATTR_FIELD_DATATYPE))) &&
         ucs_likely(ucp_rma_is_open(ep))) {
         ptr = ucp_rkey_local(rkey, UCP_RKEY_RMA, remote_addr, count);
-        if (ucs_likely(ptr != NULL)) {
+        if (ucs_likely(ptr != NULL) && ucs_likely(!ucp_device_has(ep->worker, buffer))) {
             ucp_rma_copy(is_put ? ptr : buffer, is_put ? buffer : ptr, count);
             return NULL;
         }

@@ -58,6 +58,9 @@ ucs_status_t ucp_rma_send(ucp_request_t *req);
 /* One step of a request on the list of work. */
 void ucp_rma_work(ucp_request_t *req);
 
+/* Stores the value that an atomic has fetched. */
+ucs_status_t ucp_rma_put_result(ucp_request_t *req, const void *value);
+
 /* A tracked request has ended: off the peer's books, and on with those behind a fence. */
 void ucp_rma_ended(ucp_request_t *req);
 

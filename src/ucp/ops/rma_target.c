@@ -9,6 +9,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/mem.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
@@ -36,6 +37,7 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
     ucs_status_t status  = UCS_OK;
+    const ucp_mem_t *mem;
     ucp_wire_put_t put;
     ucp_peer_t *peer;
 
@@ -48,8 +50,14 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     if (peer == NULL) {
         return;
     }
-    if (ucp_mem_hold(worker->context, put.mem_id, put.address, length)) {
-        ucp_copy((void *)(uintptr_t)put.address, (const char *)data + sizeof(put), length);
+    mem  = ucp_mem_hold(worker->context, put.mem_id, put.address, length);
+    data = (const char *)data + sizeof(put);
+    if (mem != NULL) {
+        if (ucs_likely(mem->type == UCS_MEMORY_TYPE_HOST)) {
+            ucp_copy((void *)(uintptr_t)put.address, data, length);
+        } else {
+            status = ucp_device_copy(worker, (void *)(uintptr_t)put.address, data, length);
+        }
         ucp_mem_drop(worker->context);
     } else {
         status = ucp_rma_refuse(put.address, length);
@@ -74,6 +82,32 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
     }
 }
 
+/* A piece of registered memory as a message; from a device, by way of a copy. */
+static ucs_status_t ucp_rma_send_get_piece(ucp_peer_t *peer, const ucp_mem_t *mem, uct_iov_t *iov)
+{
+    uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
+    void *copy     = NULL;
+    ucs_status_t status;
+
+    if (ucs_unlikely(mem->type != UCS_MEMORY_TYPE_HOST)) {
+        copy = ucp_worker_data_get(peer->worker, iov[1].length);
+        if (copy == NULL) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        status        = ucp_device_copy(peer->worker, copy, iov[1].buffer, iov[1].length);
+        iov[1].buffer = copy;
+        if (status != UCS_OK) {
+            ucp_worker_data_put(copy);
+            return status;
+        }
+    }
+    status = lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
+    if (copy != NULL) {
+        ucp_worker_data_put(copy);
+    }
+    return status;
+}
+
 ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
 {
     ucp_context_t *context = peer->worker->context;
@@ -82,19 +116,22 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
     ucs_status_t status    = UCS_OK;
     ucp_wire_rma_end_t end = {.request_id = get->request_id};
     ucp_wire_get_data_t head;
+    const ucp_mem_t *mem;
     uct_iov_t iov[2];
 
+    piece_max = ucs_min(piece_max, (size_t)UCP_WIRE_EAGER_MAX); /* what a copy has room for */
     while ((get->length > 0) && (status == UCS_OK)) {
         head   = (ucp_wire_get_data_t){get->request_id, get->address};
         iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
         iov[1] = (uct_iov_t){(void *)(uintptr_t)get->address, ucs_min(get->length, piece_max),
                              NULL};
-        if (!ucp_mem_hold(context, get->mem_id, get->address, iov[1].length)) {
+        mem    = ucp_mem_hold(context, get->mem_id, get->address, iov[1].length);
+        if (mem == NULL) {
             end.status = ucp_rma_refuse(get->address, iov[1].length);
             iov[0]     = (uct_iov_t){&end, sizeof(end), NULL};
             return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
         }
-        status = lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
+        status = ucp_rma_send_get_piece(peer, mem, iov);
         ucp_mem_drop(context);
         if (status == UCS_OK) {
             get->address += iov[1].length;
@@ -104,10 +141,37 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
     return status;
 }
 
+/* Memory of a device is changed by this side only, so that what peers do to it agrees. */
+static ucs_status_t ucp_rma_apply_atomic(ucp_worker_t *worker, const ucp_mem_t *mem,
+                                         const ucp_wire_atomic_t *atomic, uint64_t *old_p)
+{
+    void *target        = (void *)(uintptr_t)atomic->address;
+    ucs_status_t status = UCS_OK;
+    uint64_t copy;
+
+    if (ucs_unlikely(mem->type != UCS_MEMORY_TYPE_HOST)) {
+        if (((atomic->size != 4) && (atomic->size != 8)) ||
+            (atomic->address % atomic->size != 0)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        status = ucp_device_copy(worker, &copy, target, atomic->size);
+        target = &copy;
+    }
+    if (status == UCS_OK) { /* checks operation, size and alignment */
+        status = uct_atomic_apply(target, (int)atomic->op, atomic->size, atomic->value,
+                                  atomic->compare, old_p);
+    }
+    if ((status == UCS_OK) && (target == &copy)) {
+        status = ucp_device_copy(worker, (void *)(uintptr_t)atomic->address, &copy, atomic->size);
+    }
+    return status;
+}
+
 void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
     uint64_t old         = 0;
+    const ucp_mem_t *mem;
     ucp_wire_atomic_t atomic;
     ucs_status_t status;
     ucp_peer_t *peer;
@@ -120,10 +184,9 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
     if (peer == NULL) {
         return;
     }
-    if (ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size)) {
-        /* checks operation, size and alignment */
-        status = uct_atomic_apply((void *)(uintptr_t)atomic.address, (int)atomic.op, atomic.size,
-                                  atomic.value, atomic.compare, &old);
+    mem = ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size);
+    if (mem != NULL) {
+        status = ucp_rma_apply_atomic(worker, mem, &atomic, &old);
         ucp_mem_drop(worker->context);
     } else {
         status = ucp_rma_refuse(atomic.address, atomic.size);
@@ -194,7 +257,11 @@ void ucp_rma_end_handle(void *arg, const void *data, size_t length)
         return;
     }
     if ((req->kind == UCP_REQUEST_ATOMIC) && (status == UCS_OK) && (req->buffer != NULL)) {
-        memcpy(req->buffer, &end.value, req->length);
+        status = ucp_rma_put_result(req, &end.value);
+    }
+    if ((req->kind == UCP_REQUEST_PUT) && ucp_dt_has_device(req->datatype) &&
+        (status == UCS_OK) && (req->send.offset < req->length)) {
+        status = UCS_ERR_IO_ERROR; /* a copy off the device has failed */
     }
     ucp_request_complete(req, status);
 }

@@ -6,6 +6,7 @@
 #include "config.h"
 #endif
 
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/rma.h>
@@ -94,8 +95,19 @@ void ucp_send_queue(ucp_request_t *req)
 static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_form_t form)
 {
     const ucp_proto_config_t *proto = req->send.peer->proto;
+    ucs_status_t status;
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
 
+    if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED)) {
+        if (fits && ((form == UCP_SEND_FORM_WHOLE) || !ucp_rndv_device_is_way(req))) {
+            status = ucp_device_stage(req);
+            if (status != UCS_OK) {
+                return status;
+            }
+        } else {
+            form = UCP_SEND_FORM_ANNOUNCED;
+        }
+    }
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;
     req->send.step      = (fits && ((form == UCP_SEND_FORM_WHOLE) ||

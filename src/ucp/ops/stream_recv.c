@@ -194,7 +194,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     ucp_kept_t *piece           = NULL;
     ucp_request_t *part;
 
-    if ((req != NULL) && ucp_dt_is_contig(req->datatype)) {
+    if ((req != NULL) && (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype))) {
         left = ucs_min(left, req->length - req->recv.received);
     } else {
         req   = NULL;
@@ -218,7 +218,8 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     part->buffer   = (piece != NULL) ? ucp_kept_data(piece) :
                                        (char *)req->buffer + req->recv.received;
     part->length   = left;
-    part->datatype = ucp_dt_make_contig(1);
+    part->datatype = ((piece == NULL) && ucp_dt_is_device(req->datatype)) ? req->datatype :
+                                                                            ucp_dt_make_contig(1);
     part->recv.is_part = (chunk->offset + left < announced->rts.length);
     if (req != NULL) {
         req->recv.step = UCP_RECV_WAIT;

@@ -119,7 +119,8 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t cou
         ucs_likely(count < ep->short_limit) &&
         ucs_likely(count + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
         ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
-        ucs_likely(!uct_ep_has_pending(ep->am))) {
+        ucs_likely(!uct_ep_has_pending(ep->am)) &&
+        ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
         status = ucp_stream_send_contig(ep, buffer, count);
         if (ucs_likely(status == UCS_OK)) {
             ucp_stream_add_unread(ep, count);

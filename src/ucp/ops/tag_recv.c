@@ -78,13 +78,14 @@ UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffe
         return NULL;
     }
     req->recv.step = UCP_RECV_POSTED;
-    if (ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE))) {
+    if (ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE)) &&
+        ucs_likely(ucp_worker_is_host(worker, buffer))) {
         req->buffer   = buffer;
         req->length   = count;
         req->datatype = ucp_dt_make_contig(1);
         return req;
     }
-    *status_p = ucp_dt_start(req, buffer, count, param->datatype, 0);
+    *status_p = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
     if (*status_p != UCS_OK) {
         ucp_request_end_immediately(req, *status_p);
         return NULL;
@@ -132,7 +133,8 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
     ucp_request_t *req;
 
     if (ucs_likely(!(param->op_attr_mask & UCP_TAG_RECV_SLOW_MASK)) &&
-        ucs_likely(!worker->lock.enabled) && ucs_likely(worker->tag_match.num_unexpected == 0)) {
+        ucs_likely(!worker->lock.enabled) && ucs_likely(worker->tag_match.num_unexpected == 0) &&
+        ucs_likely(ucp_worker_is_host(worker, buffer))) {
         req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
         if (ucs_likely(req != NULL)) {
             req->buffer          = buffer;

@@ -9,11 +9,12 @@
 #include "config.h"
 #endif
 
+#include <ucp/core/device.h>
 #include <ucp/ops/send.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucp/wire/wire.h>
 
-/* A message that needs no request. UCS_ERR_NO_RESOURCE: it does. */
+/* A message from memory of the host that needs no request. UCS_ERR_NO_RESOURCE: it does. */
 UCS_INLINE ucs_status_t ucp_tag_send_short(ucp_ep_t *ep, size_t limit, const void *buffer,
                                            size_t count, ucp_tag_t tag,
                                            const ucp_request_param_t *param)
@@ -35,7 +36,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
-    if (ep->worker->lock.enabled && !is_sync) {
+    if (!is_sync && !ucp_device_has(ep->worker, buffer)) {
         status = ucp_tag_send_short(ep, ep->locked_limit, buffer, count, tag, param);
     }
     if (status != UCS_ERR_NO_RESOURCE) {
@@ -60,8 +61,11 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
 ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,
                                   const ucp_request_param_t *param)
 {
-    ucs_status_t status = ucp_tag_send_short(ep, ep->short_limit, buffer, count, tag, param);
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
+    if (ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
+        status = ucp_tag_send_short(ep, ep->short_limit, buffer, count, tag, param);
+    }
     if (ucs_likely(status == UCS_OK)) {
         return NULL;
     }

@@ -276,6 +276,10 @@ void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
                                   range->forced ? " (UCX_RNDV_THRESH)" : "");
         from = range->max + 1;
     }
+    if (config->lanes.device_name != NULL) {
+        ucs_string_buffer_appendf(strb, "%s%12s by %s, between device memory\n", prefix,
+                                  "rndv/device", config->lanes.device_name);
+    }
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (config->reason[proto][0] != '\0') {
             ucs_string_buffer_appendf(strb, "%s%12s not used: %s\n", prefix, ucp_proto_names[proto],

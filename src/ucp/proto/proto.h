@@ -34,6 +34,7 @@ typedef struct {
     int          has_sync;   /* the messaging lane has common words */
     const char  *am_name;    /* transports, for the text */
     const char  *copy_name;
+    const char  *device_name;
     char         copy_reason[UCT_REASON_MAX]; /* why there is no copy lane */
 } ucp_proto_lanes_t;
 
@@ -45,7 +46,7 @@ typedef struct {
 
 typedef struct {
     ucp_proto_lanes_t lanes;
-    unsigned          tl[2];          /* key: transport of each role, UINT_MAX for none */
+    unsigned          tl[3];          /* key: transport of each role, UINT_MAX for none */
     size_t            eager_max;      /* bytes of payload that one message can carry */
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */

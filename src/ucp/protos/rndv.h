@@ -56,6 +56,27 @@ void ucp_rndv_drop(ucp_worker_t *worker, const ucp_wire_rts_t *rts, ucs_status_t
 ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
                               ucp_wire_rts_t *rts);
 
+/* What the two sides share with rndv_device.c. Receiver: the end of its reads, a range asked for
+ * (UCP_WIRE_RTR_xx), all from `offset` on asked for as messages, and the end if all is there. */
+void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);
+void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags);
+void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
+void ucp_rndv_recv_check_end(ucp_request_t *req);
+/* Sender: a range to be sent as messages; the end of writing: tells how much, then sends these. */
+void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length);
+void ucp_rndv_put_end(ucp_request_t *req);
+
+/* Messages between device memory (rndv_device.c). May the DEVICE lane carry this send? */
+int ucp_rndv_device_is_way(const ucp_request_t *req);
+/* Adds the key of the send's buffer to its announcement, where there is one. UCS_ERR_NO_RESOURCE:
+ * try again. */
+ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
+/* Starts a receive by the DEVICE lane; 0: that is no way for it. */
+int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
+/* Steps DEVICE of either side. */
+void ucp_rndv_device_get(ucp_request_t *req);
+void ucp_rndv_device_put(ucp_request_t *req);
+
 /* True if single copies to the peer are plain copies in this process, where a wrong address kills:
  * then both sides of a transfer are requests of this worker, and are checked against each other. */
 UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)

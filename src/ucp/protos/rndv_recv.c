@@ -11,6 +11,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/protos/eager.h>
@@ -27,14 +28,14 @@ void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
     ucp_peer_send_control(peer, UCP_WIRE_ATS, &ats, sizeof(ats));
 }
 
-static void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
+void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status)
 {
     if (!req->recv.is_part) {
         ucp_rndv_answer(req->recv.peer, req->recv.send_id, status);
     }
 }
 
-static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags)
+void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags)
 {
     ucp_wire_rtr_t rtr = {
         .send_id = req->recv.send_id,
@@ -42,7 +43,8 @@ static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, 
         .address = (uintptr_t)req->buffer - req->recv.base,
         .offset  = req->recv.base + offset,
         .length  = length,
-        .flags   = flags
+        .flags   = flags,
+        .slot    = (flags & UCP_WIRE_RTR_DEVICE) ? req->copy.slot : 0
     };
 
     if ((flags & UCP_WIRE_RTR_LAST) && req->recv.is_part) {
@@ -51,9 +53,17 @@ static void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, 
     ucp_peer_send_control(req->recv.peer, UCP_WIRE_RTR, &rtr, sizeof(rtr));
 }
 
-static void ucp_rndv_recv_check_end(ucp_request_t *req)
+void ucp_rndv_recv_check_end(ucp_request_t *req)
 {
+    ucs_status_t status;
+
     if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
+        if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_WINDOW)) {
+            status = ucp_device_flush(req);
+            if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
+                req->recv.result = status;
+            }
+        }
         ucp_request_complete(req, req->recv.result);
     }
 }
@@ -66,6 +76,14 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
     ucp_proto_id_t proto;
     uct_ep_t *am = peer->lanes[UCP_LANE_AM];
 
+    if (ucs_unlikely(ucp_dt_is_device(req->datatype)) && (rts->flags & UCP_WIRE_RTS_CONTIG)) {
+        return (ucp_peer_can_copy(peer) && (peer->proto->lanes.get.max > 0)) ? UCP_PROTO_RNDV_GET :
+                                                                              UCP_PROTO_RNDV_AM;
+    }
+    if (ucs_unlikely(rts->flags & UCP_WIRE_RTS_WRITES) && ucp_dt_is_contig(req->datatype)) {
+        return (ucp_peer_can_copy(peer) && (peer->proto->lanes.put.max > 0)) ? UCP_PROTO_RNDV_PUT :
+                                                                              UCP_PROTO_RNDV_AM;
+    }
     if (!ucp_dt_is_contig(req->datatype) || !(rts->flags & UCP_WIRE_RTS_CONTIG) ||
         !ucp_peer_can_copy(peer)) {
         return UCP_PROTO_RNDV_AM;
@@ -124,6 +142,9 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         return;
     }
 
+    if (ucp_rndv_device_start(req, peer, rts)) {
+        return;
+    }
     switch (ucp_rndv_choose(req, peer, rts)) {
     case UCP_PROTO_RNDV_GET:
         req->recv.step = UCP_RECV_GET;
@@ -149,12 +170,26 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
 {
     uct_ep_t *lane = req->recv.peer->lanes[UCP_LANE_COPY];
     uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
+    ucs_status_t copy_status;
     ucs_status_t status;
 
     if (req->recv.peer->copy_state != UCP_COPY_WORKS) {
         return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
     }
+    if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+        iov.buffer = ucp_device_scratch(req->worker);
+        if (iov.buffer == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
+    if ((status == UCS_OK) && ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+        copy_status = ucp_device_copy(req->worker, (char *)req->buffer + offset, iov.buffer,
+                                      length);
+        if ((copy_status != UCS_OK) && (req->recv.result == UCS_OK)) {
+            req->recv.result = copy_status;
+        }
+    }
     if (status == UCS_OK) {
         /* A peer may have claimed by FIN what we read: never count beyond the message. */
         req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
@@ -164,8 +199,7 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
     return status;
 }
 
-/* Reading is refused: the sender delivers what is left from `offset` on. */
-static void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length)
+void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length)
 {
     req->recv.step = UCP_RECV_WAIT;
     ucp_rndv_send_rtr(req, offset, length, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
@@ -235,7 +269,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
 
 void ucp_rndv_recv_work(ucp_request_t *req)
 {
-    if ((req->recv.step != UCP_RECV_WAIT) && ucs_unlikely(ucp_rndv_source_is_gone(req))) {
+    if (((req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) &&
+        ucs_unlikely(ucp_rndv_source_is_gone(req))) {
         ucp_request_complete(req, UCS_ERR_CANCELED);
         return;
     }
@@ -245,6 +280,9 @@ void ucp_rndv_recv_work(ucp_request_t *req)
         break;
     case UCP_RECV_BOTH:
         ucp_rndv_recv_both_step(req);
+        break;
+    case UCP_RECV_DEVICE:
+        ucp_rndv_device_get(req);
         break;
     default:
         ucp_rndv_recv_check_end(req);
@@ -330,6 +368,7 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     ucp_wire_data_t head;
     ucp_request_t *req;
     ucs_status_t status;
+    size_t offset;
 
     if (!ucp_wire_accepts(UCP_WIRE_DATA, length)) {
         return;
@@ -346,8 +385,10 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
         return;
     }
 
-    status = ucp_dt_unpack(req, head.offset - req->recv.base, (const char *)data + sizeof(head),
-                           length);
+    offset = head.offset - req->recv.base;
+    data   = (const char *)data + sizeof(head);
+    status = ucp_dt_is_device(req->datatype) ? ucp_device_write(req, offset, data, length) :
+                                               ucp_dt_unpack(req, offset, data, length);
     if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
         req->recv.result = status;
     }

@@ -11,6 +11,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/protos/rndv.h>
@@ -96,7 +97,12 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
     unsigned num_iov   = 1;
     ucs_status_t status;
 
-    if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
+    if (ucp_dt_is_device(req->datatype)) {
+        status = ucp_rndv_device_announce(req, &rts);
+        if (status != UCS_OK) {
+            return status;
+        }
+    } else if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
         rts.flags   = UCP_WIRE_RTS_CONTIG;
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
@@ -229,7 +235,7 @@ static void ucp_rndv_start_data(ucp_request_t *req)
     ucp_send_queue(req);
 }
 
-static void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
+void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
 {
     if ((length > 0) && (req->send.num_data < ucs_array_size(req->send.data))) {
         req->send.data[req->send.num_data].offset = offset;
@@ -243,11 +249,18 @@ static ucs_status_t ucp_rndv_put(ucp_request_t *req, size_t offset, size_t lengt
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_COPY];
     uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
 
+    if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+        iov.buffer = ucp_device_scratch(req->worker);
+        if ((iov.buffer == NULL) ||
+            (ucp_device_copy(req->worker, iov.buffer, (char *)req->buffer + offset, length) !=
+             UCS_OK)) {
+            return UCS_ERR_IO_ERROR;
+        }
+    }
     return lane->ops->put_zcopy(lane, &iov, 1, req->send.remote_addr + offset, NULL, NULL);
 }
 
-/* Writing is over: tell how much, then send the rest in pieces if there is one. */
-static void ucp_rndv_put_end(ucp_request_t *req)
+void ucp_rndv_put_end(ucp_request_t *req)
 {
     ucp_rndv_send_fin(req);
     if (req->send.num_data > 0) {
@@ -279,6 +292,11 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     }
 
     status = ucp_rndv_put(req, offset, length);
+    if (ucs_unlikely(status == UCS_ERR_IO_ERROR)) { /* the device's, not the peer's */
+        ucp_rndv_send_cancel(req, status);
+        ucp_request_complete(req, status);
+        return;
+    }
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->send.peer, status);
         ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);
@@ -299,6 +317,8 @@ void ucp_rndv_send_work(ucp_request_t *req)
 {
     if (req->send.step == UCP_SEND_DONE) {
         ucp_request_complete(req, UCS_OK);
+    } else if (req->send.step == UCP_SEND_DEVICE) {
+        ucp_rndv_device_put(req);
     } else {
         ucp_rndv_put_step(req);
     }
@@ -317,7 +337,7 @@ void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
 {
     if (ucp_request_is_send(req) &&
         ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
-         (req->send.step == UCP_SEND_DATA))) {
+         (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE))) {
         ucp_rndv_tell_cancel(req->send.peer, req->send.id, status);
     }
 }
@@ -357,7 +377,12 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     }
     switch (rtr->flags & UCP_WIRE_RTR_MODE) {
     case UCP_WIRE_RTR_PUT:
-        return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_contig(req->datatype) &&
+        if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
+            return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_device(req->datatype) &&
+                   (rtr->length > 0) && (ucp_device_heard(req->send.peer, rtr->slot) != NULL);
+        }
+        return (req->send.step == UCP_SEND_WAIT) &&
+               (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&
                ucp_rndv_target_is_there(req, rtr);
     case UCP_WIRE_RTR_BOTH:
         return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) &&
@@ -365,7 +390,7 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     case UCP_WIRE_RTR_DATA:
         /* while we write, or already send what we could not write, it is for later */
         return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
-               (req->send.step == UCP_SEND_DATA);
+               (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE);
     default:
         return 0;
     }
@@ -403,8 +428,10 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     if (rtr.flags & UCP_WIRE_RTR_LAST) {
         req->send.needs_ats = 0;
     }
-    if ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer)) {
-        req->send.step        = UCP_SEND_PUT;
+    if ((rtr.flags & UCP_WIRE_RTR_DEVICE) ||
+        ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer))) {
+        req->send.step        = (rtr.flags & UCP_WIRE_RTR_DEVICE) ? UCP_SEND_DEVICE : UCP_SEND_PUT;
+        req->send.slot        = (uint8_t)rtr.slot;
         req->send.is_both     = (mode == UCP_WIRE_RTR_BOTH);
         req->send.remote_addr = rtr.address;
         req->send.offset      = rtr.offset;

@@ -9,6 +9,7 @@
 #endif
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/ops/rma.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/stream.h>
@@ -204,6 +205,15 @@ static void ucp_wire_print_hold(const void *data, size_t length UCS_UNUSED,
     ucs_string_buffer_appendf(strb, "hold %u", msg.hold);
 }
 
+static void ucp_wire_print_key(const void *data, size_t length, ucs_string_buffer_t *strb)
+{
+    ucp_wire_key_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb, "from 0x%" PRIx64 " slot %u transport %u key of %zu",
+                              msg.worker_id, msg.slot, msg.wire_id, length - sizeof(msg));
+}
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     [UCP_WIRE_HELLO] = {
         .name          = "HELLO",
@@ -334,6 +344,13 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .header_length = sizeof(ucp_wire_hold_t),
         .handle        = ucp_tag_hold_handle,
         .print         = ucp_wire_print_hold
+    },
+    [UCP_WIRE_KEY] = {
+        .name          = "KEY",
+        .header_length = sizeof(ucp_wire_key_t),
+        .has_payload   = 1,
+        .handle        = ucp_device_key_handle,
+        .print         = ucp_wire_print_key
     }
 };
 

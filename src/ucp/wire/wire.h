@@ -13,6 +13,7 @@
  *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
  *         receiver has read
  *   data  RTR; the sender sends DATA messages
+ * Get and put of device memory go by keys, which each side tells the other before it names one.
  * Puts, gets and atomics that find no better way name the memory by the id in its remote key. A put
  * is sent in pieces, of which the last one names a request and is answered by RMA_END.
  *
@@ -59,6 +60,7 @@ typedef enum {
     UCP_WIRE_STREAM,     /* bytes of a stream */
     UCP_WIRE_STREAM_RTS, /* bytes of a stream, announced */
     UCP_WIRE_HOLD,       /* tagged messages are to be announced, or may come whole again */
+    UCP_WIRE_KEY,        /* how the sender's device memory is reached, under a number */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -85,7 +87,9 @@ enum {
     UCP_WIRE_RTS_SYNC   = 2, /* sync_index names a word of the sender's interface */
     UCP_WIRE_RTS_REPLY  = 4, /* active message: as AM_REPLY */
     UCP_WIRE_RTS_WHOLE  = 8, /* active message: the handler gets all of it at once */
-    UCP_WIRE_RTS_FORCED = 16 /* active message: the user asked for the announcement */
+    UCP_WIRE_RTS_FORCED = 16, /* active message: the user asked for the announcement */
+    UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot sync_index */
+    UCP_WIRE_RTS_WRITES = 64  /* without CONTIG: the sender can write all the same (PUT) */
 };
 
 typedef struct {
@@ -103,7 +107,8 @@ enum {
     UCP_WIRE_RTR_BOTH = 2, /* claim parts from the back, write them, then FIN */
     UCP_WIRE_RTR_DATA = 3, /* send DATA messages */
     UCP_WIRE_RTR_MODE = 3, /* mask of the above */
-    UCP_WIRE_RTR_LAST = 4  /* no ATS will follow */
+    UCP_WIRE_RTR_LAST = 4, /* no ATS will follow */
+    UCP_WIRE_RTR_DEVICE = 8 /* PUT: address is in device memory, told under `slot` */
 };
 
 typedef struct {
@@ -113,7 +118,7 @@ typedef struct {
     uint64_t offset;  /* the range asked for */
     uint64_t length;
     uint32_t flags;
-    uint32_t zero;
+    uint32_t slot;
 } ucp_wire_rtr_t;
 
 typedef struct {
@@ -233,6 +238,15 @@ typedef struct {
     uint32_t zero;
 } ucp_wire_hold_t;
 
+typedef struct {
+    uint64_t worker_id;
+    uint16_t slot;      /* another key is forgotten that it named */
+    uint16_t wire_id;   /* of the transport */
+    uint32_t zero;
+    /* the transport's key follows */
+} ucp_wire_key_t;
+
+_Static_assert(sizeof(ucp_wire_key_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_hold_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_am_t) == 8, "wire layout");
 _Static_assert(offsetof(ucp_wire_am_t, ep) == 4, "wire layout");

@@ -18,6 +18,7 @@ typedef struct {
     const char *name;
     int         required;
     uct_op_t    op;     /* compared by its cost... */
+    ucs_memory_type_t memory; /* ...on this kind of memory... */
     size_t      length; /* ...at this size */
     int (*has)(const uct_tl_t *tl);
     const char *missing;
@@ -35,10 +36,19 @@ static int ucp_lane_has_copy(const uct_tl_t *tl)
            ((tl->ep.live.get_zcopy != NULL) || (tl->ep.live.put_zcopy != NULL));
 }
 
+static int ucp_lane_has_device(const uct_tl_t *tl)
+{
+    return (tl->kind == UCT_TL_KIND_DEVICE) && (tl->ep.live.get_zcopy != NULL) &&
+           (tl->ep.live.put_zcopy != NULL);
+}
+
 static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
-    [UCP_LANE_AM]   = {"messages", 1, UCT_OP_AM_SHORT, 8, ucp_lane_has_am, "no messages"},
-    [UCP_LANE_COPY] = {"single copy", 0, UCT_OP_GET_ZCOPY, 1 << 20, ucp_lane_has_copy,
-                       "no copies from any memory"}};
+    [UCP_LANE_AM]     = {"messages", 1, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, 8, ucp_lane_has_am,
+                         "no messages"},
+    [UCP_LANE_COPY]   = {"single copy", 0, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, 1 << 20,
+                         ucp_lane_has_copy, "no copies from any memory"},
+    [UCP_LANE_DEVICE] = {"device memory", 0, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_CUDA, 1 << 20,
+                         ucp_lane_has_device, "no copies between devices"}};
 
 static int ucp_lane_is_self(const ucp_peer_t *peer)
 {
@@ -103,7 +113,7 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
         return -1;
     }
 
-    tl->iface.limits(worker->tls[i].iface, row->op, UCS_MEMORY_TYPE_HOST, &limits);
+    tl->iface.limits(worker->tls[i].iface, row->op, row->memory, &limits);
     return limits.overhead_ns + limits.latency_ns + ((double)row->length / limits.bytes_per_ns);
 }
 
@@ -173,6 +183,9 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     uct_iface_t *copy;
 
     lanes->am_name  = am->tl->name;
+    if (peer->lane_tl[UCP_LANE_DEVICE] != UCP_NO_TL) {
+        lanes->device_name = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].tl->name;
+    }
     /* One's own two sides take turns in one thread: sharing a copy gains nothing. */
     lanes->has_sync = (am->tl->kind != UCT_TL_KIND_SELF) && (am->tl->iface.sync_alloc != NULL) &&
                       (am->tl->ep.live.sync_map != NULL);
@@ -193,14 +206,15 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 {
     ucp_worker_t *worker = peer->worker;
     int has_copy         = (peer->copy_state != UCP_COPY_NONE);
-    unsigned key[2]      = {peer->lane_tl[UCP_LANE_AM],
-                       has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL};
+    unsigned key[]       = {peer->lane_tl[UCP_LANE_AM],
+                            has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL,
+                            peer->lane_tl[UCP_LANE_DEVICE]};
     ucp_proto_config_t *config;
     ucs_string_buffer_t text;
     unsigned i;
 
     for (i = 0; i < worker->num_proto; ++i) {
-        if ((worker->proto[i].tl[0] == key[0]) && (worker->proto[i].tl[1] == key[1])) {
+        if (memcmp(worker->proto[i].tl, key, sizeof(key)) == 0) {
             peer->proto = &worker->proto[i];
             return UCS_OK;
         }
@@ -210,9 +224,8 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    config        = &worker->proto[worker->num_proto++];
-    config->tl[0] = key[0];
-    config->tl[1] = key[1];
+    config = &worker->proto[worker->num_proto++];
+    memcpy(config->tl, key, sizeof(key));
     snprintf(config->lanes.copy_reason, UCT_REASON_MAX, "%s",
              "no transport copies from any memory to this peer");
     ucp_lanes_fill(peer, &config->lanes);

@@ -215,8 +215,8 @@ typedef struct {
     /* Delivers messages, completions, failures; returns the number of things done, 0 when idle. */
     unsigned (*progress)(uct_iface_t *iface);
     /* A file descriptor that becomes readable when work comes after arm (-1: an error, logged); arm
-     * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself; only
-     * event_fd NULL: what is under way ends without a descriptor, so arm is BUSY meanwhile. */
+     * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself.
+     * Only event_fd NULL: what is under way ends without a descriptor, arm is BUSY meanwhile. */
     int (*event_fd)(uct_iface_t *iface);
     ucs_status_t (*event_arm)(uct_iface_t *iface);
     /* Copies between places of this process of which mem_query knows one at least, in no order with

@@ -137,7 +137,11 @@ private:
             return plain(ucp_wire_rts_t{tag(), one_of(m_names.workers), one_of(m_names.requests),
                                         number(), one_of(m_names.addresses),
                                         static_cast<uint32_t>(m_random.below(80)),
-                                        static_cast<uint32_t>(m_random.below(4))});
+                                        static_cast<uint32_t>(m_random.below(128))});
+        case UCP_WIRE_KEY:
+            return with_payload(ucp_wire_key_t{one_of(m_names.workers),
+                                               static_cast<uint16_t>(m_random.below(80)),
+                                               static_cast<uint16_t>(m_random.below(9)), 0});
         case UCP_WIRE_HOLD:
             return plain(ucp_wire_hold_t{static_cast<uint32_t>(m_random.below(3)), 0});
         case UCP_WIRE_AM:

@@ -106,16 +106,20 @@ TEST(wire, ids)
     EXPECT_EQ(18, UCP_WIRE_STREAM);
     EXPECT_EQ(19, UCP_WIRE_STREAM_RTS);
     EXPECT_EQ(20, UCP_WIRE_HOLD);
-    EXPECT_EQ(21, UCP_WIRE_LAST);
+    EXPECT_EQ(21, UCP_WIRE_KEY);
+    EXPECT_EQ(22, UCP_WIRE_LAST);
     EXPECT_EQ(4, UCP_WIRE_RTS_REPLY);
     EXPECT_EQ(8, UCP_WIRE_RTS_WHOLE);
     EXPECT_EQ(16, UCP_WIRE_RTS_FORCED);
+    EXPECT_EQ(32, UCP_WIRE_RTS_DEVICE);
+    EXPECT_EQ(64, UCP_WIRE_RTS_WRITES);
     EXPECT_EQ(1, UCP_WIRE_RTS_CONTIG);
     EXPECT_EQ(2, UCP_WIRE_RTS_SYNC);
     EXPECT_EQ(1, UCP_WIRE_RTR_PUT);
     EXPECT_EQ(2, UCP_WIRE_RTR_BOTH);
     EXPECT_EQ(3, UCP_WIRE_RTR_DATA);
     EXPECT_EQ(4, UCP_WIRE_RTR_LAST);
+    EXPECT_EQ(8, UCP_WIRE_RTR_DEVICE);
 }
 
 TEST(wire, golden_bytes)
@@ -142,6 +146,8 @@ TEST(wire, golden_bytes)
               hex(ucp_wire_am_reply_t{{0x5453, 0x0506, U32_1}, U64_1}));
     EXPECT_EQ("0807060504030201 5453525164636261", hex(ucp_wire_stream_t{U64_1, U32_1, U32_2}));
     EXPECT_EQ("5453525164636261", hex(ucp_wire_hold_t{U32_1, U32_2}));
+    EXPECT_EQ("0807060504030201 0201040354535251",
+              hex(ucp_wire_key_t{U64_1, 0x0102, 0x0304, U32_1}));
     EXPECT_EQ("0807060504030201 f7ffffff00000000",
               hex(ucp_wire_ats_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, 0}));
     EXPECT_EQ("0807060504030201 1817161514131211 2827262524232221 3837363534333231",
@@ -172,7 +178,7 @@ TEST(wire, offsets)
     EXPECT_EQ(24u, offsetof(ucp_wire_rtr_t, offset));
     EXPECT_EQ(32u, offsetof(ucp_wire_rtr_t, length));
     EXPECT_EQ(40u, offsetof(ucp_wire_rtr_t, flags));
-    EXPECT_EQ(44u, offsetof(ucp_wire_rtr_t, zero));
+    EXPECT_EQ(44u, offsetof(ucp_wire_rtr_t, slot));
 }
 
 /* ---- the table of messages ---- */
@@ -181,12 +187,12 @@ TEST(wire, every_message_has_a_row)
 {
     static const size_t lengths[UCP_WIRE_LAST]   = {0,  8,  8,  24, 48, 48, 16, 16, 16, 16,
                                                     32, 40, 16, 56, 24, 8,  16, 48, 16, 48,
-                                                    8};
+                                                    8,  16};
     static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true,  false,
                                                     false, true,  false, false, false,
                                                     true,  false, true,  false, false,
                                                     true,  true,  true,  true,  false,
-                                                    false};
+                                                    false, true};
     std::vector<std::string> names;
 
     for (unsigned id = 1; id < UCP_WIRE_LAST; ++id) {

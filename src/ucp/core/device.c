@@ -1,0 +1,507 @@
+/* Halyard: device memory as ucp sees it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
+#include <ucp/dt/dt.h>
+#include <ucp/wire/wire.h>
+#include <ucs/arch/cpu.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UCP_DEVICE_TRUST_NS 8000.0    /* see device.h */
+#define UCP_DEVICE_START_NS 1000000.0 /* loading the driver and starting it take far longer */
+
+/* ---- which memory it is ---- */
+
+/* Start of the heap: the 47th field of the process's status line (proc(5)); 0: not told. */
+static uintptr_t ucp_device_heap_start(void)
+{
+    char line[1024];
+    size_t length;
+    const char *pos;
+    int field;
+
+    if (ucs_sys_read_file("/proc/self/stat", line, sizeof(line) - 1, &length) != UCS_OK) {
+        return 0;
+    }
+    line[length] = '\0';
+    pos          = strrchr(line, ')'); /* the name before it may hold spaces */
+    for (field = 2; (pos != NULL) && (field < 47); ++field) {
+        pos = strchr(pos + 1, ' ');
+    }
+    return (pos == NULL) ? 0 : (uintptr_t)strtoull(pos, NULL, 10);
+}
+
+void ucp_device_init(ucp_worker_t *worker)
+{
+    ucp_device_t *device = &worker->device;
+    ucp_context_t *context = worker->context;
+    unsigned i;
+
+    worker->host_base   = 0;
+    worker->host_length = SIZE_MAX;
+    for (i = 0; i < context->num_tls; ++i) {
+        if ((context->tls[i].tl->md.mem_query != NULL) &&
+            (context->tls[i].tl->iface.copy != NULL) && (worker->tls[i].iface != NULL)) {
+            device->md          = context->tls[i].md;
+            device->iface       = worker->tls[i].iface;
+            worker->host_base   = ucp_device_heap_start();
+            worker->host_length = 0;
+            device->trust       = (uint64_t)(UCP_DEVICE_TRUST_NS * 1e-9 * ucs_arch_tsc_hz());
+            device->start       = (uint64_t)(UCP_DEVICE_START_NS * 1e-9 * ucs_arch_tsc_hz());
+            return;
+        }
+    }
+}
+
+void ucp_device_cleanup(ucp_worker_t *worker)
+{
+    ucs_sys_free(worker->device.read_window.bytes);
+    ucs_sys_free(worker->device.write_window.bytes);
+}
+
+/* Inside the heap as it is now? */
+static int ucp_device_is_heap(ucp_worker_t *worker, uintptr_t address)
+{
+    size_t length;
+
+    if ((worker->host_base == 0) || (address < worker->host_base)) {
+        return 0;
+    }
+    length = (uintptr_t)sbrk(0) - worker->host_base;
+    __atomic_store_n(&worker->host_length, length, __ATOMIC_RELAXED); /* read without the lock */
+    return address - worker->host_base < length;
+}
+
+int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p)
+{
+    ucp_device_t *device = &worker->device;
+    uintptr_t block      = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
+    ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
+    ucs_status_t status;
+    uint64_t now;
+
+    if ((device->md == NULL) || ucp_device_is_heap(worker, (uintptr_t)address)) {
+        return 0;
+    }
+    now = ucs_arch_read_tsc();
+    if (device->is_started ? ((host->block == block) && (now - host->tsc < device->trust)) :
+                             (now - device->asked_tsc < device->start)) {
+        return 0;
+    }
+    status = device->md->tl->md.mem_query(device->md, address, info_p);
+    if (status == UCS_ERR_NO_DEVICE) {
+        device->asked_tsc = now;
+        return 0;
+    }
+    device->is_started = 1;
+    if ((status == UCS_OK) && (info_p->type != UCS_MEMORY_TYPE_HOST)) {
+        return 1;
+    }
+    host->block = block;
+    host->tsc   = now;
+    return 0;
+}
+
+int ucp_device_has_slow(ucp_worker_t *worker, const void *address)
+{
+    uct_mem_info_t info;
+    int is_device;
+
+    ucp_worker_lock(worker);
+    is_device = ucp_device_query(worker, address, &info);
+    ucp_worker_unlock(worker);
+    return is_device;
+}
+
+/* ---- copies by this side ---- */
+
+ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length)
+{
+    uct_iface_t *iface = worker->device.iface;
+
+    return (length == 0) ? UCS_OK : iface->tl->iface.copy(iface, dest, src, length, NULL);
+}
+
+ucs_status_t ucp_device_stage(ucp_request_t *req)
+{
+    void *copy = ucp_worker_data_get(req->worker, ucs_max(req->length, (size_t)1));
+
+    if (copy == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    if (ucp_dt_pack(req, 0, copy, req->length) != req->length) {
+        ucp_worker_data_put(copy);
+        return UCS_ERR_IO_ERROR;
+    }
+    req->buffer   = copy;
+    req->datatype = ucp_dt_make_contig(1);
+    req->held    |= UCP_REQUEST_HOLDS_STAGE;
+    return UCS_OK;
+}
+
+/* The window for a request, taken from whoever had it. NULL without memory. */
+static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_request_t *req)
+{
+    if (window->bytes == NULL) {
+        window->bytes = ucs_sys_malloc(UCP_DEVICE_WINDOW);
+        if (window->bytes == NULL) {
+            return NULL;
+        }
+    }
+    if (window->req != req) {
+        if (window->req != NULL) {
+            window->req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WINDOW;
+        }
+        window->req    = req;
+        window->length = 0;
+        req->held     |= UCP_REQUEST_HOLDS_WINDOW;
+    }
+    return window;
+}
+
+void ucp_device_drop_window(ucp_request_t *req)
+{
+    ucp_device_t *device = &req->worker->device;
+
+    if (device->read_window.req == req) {
+        device->read_window.req = NULL;
+    }
+    if (device->write_window.req == req) {
+        device->write_window.req = NULL;
+    }
+}
+
+size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t length)
+{
+    ucp_device_window_t *window = ucp_device_window(&req->worker->device.read_window, req);
+    size_t size;
+
+    length = ucs_min(length, UCP_DEVICE_WINDOW);
+    if (window == NULL) {
+        return 0;
+    }
+    if ((offset < window->offset) || (offset + length > window->offset + window->length)) {
+        size           = ucs_min(req->length - offset, UCP_DEVICE_WINDOW);
+        window->length = 0;
+        if (ucp_device_copy(req->worker, window->bytes, (char *)req->buffer + offset, size) !=
+            UCS_OK) {
+            return 0;
+        }
+        window->offset = offset;
+        window->length = size;
+    }
+    memcpy(dest, window->bytes + (offset - window->offset), length);
+    return length;
+}
+
+char *ucp_device_scratch(ucp_worker_t *worker)
+{
+    ucp_device_window_t *window = &worker->device.read_window;
+
+    if (window->bytes == NULL) {
+        window->bytes = ucs_sys_malloc(UCP_DEVICE_WINDOW);
+    }
+    if (window->req != NULL) {
+        window->req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WINDOW;
+        window->req        = NULL;
+    }
+    return window->bytes;
+}
+
+static ucs_status_t ucp_device_flush_window(ucp_device_window_t *window)
+{
+    ucp_request_t *req  = window->req;
+    ucs_status_t status = ucp_device_copy(req->worker, (char *)req->buffer + window->offset,
+                                          window->bytes, window->length);
+
+    window->length = 0;
+    return status;
+}
+
+ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src, size_t length)
+{
+    ucp_device_window_t *window = &req->worker->device.write_window;
+    ucs_status_t status         = UCS_OK;
+
+    if ((window->req != NULL) && (window->length > 0) &&
+        ((window->req != req) || (offset != window->offset + window->length) ||
+         (length > UCP_DEVICE_WINDOW - window->length))) {
+        status = ucp_device_flush_window(window);
+        if ((status != UCS_OK) && (window->req != req)) {
+            window->req->recv.result = status; /* it hears of it at its end */
+            status                   = UCS_OK;
+        }
+    }
+    if ((length > UCP_DEVICE_WINDOW) || (ucp_device_window(window, req) == NULL)) {
+        return ucp_device_copy(req->worker, (char *)req->buffer + offset, src, length);
+    }
+    if (window->length == 0) {
+        window->offset = offset;
+    }
+    memcpy(window->bytes + window->length, src, length);
+    window->length += length;
+    return status;
+}
+
+ucs_status_t ucp_device_flush(ucp_request_t *req)
+{
+    ucp_device_window_t *window = &req->worker->device.write_window;
+
+    return ((window->req == req) && (window->length > 0)) ? ucp_device_flush_window(window) :
+                                                            UCS_OK;
+}
+
+/* ---- copies of the DEVICE lane ---- */
+
+static void ucp_device_transferred(uct_completion_t *comp)
+{
+    ucp_request_t *req        = ucs_container_of(comp, ucp_request_t, copy.comp);
+    ucp_device_then_cb_t then = (ucp_device_then_cb_t)req->copy.then;
+
+    if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
+        return; /* its worker goes away */
+    }
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
+    if (then == NULL) {
+        ucp_request_complete(req, req->copy.late);
+    } else {
+        then(req, comp->status);
+    }
+}
+
+void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
+{
+    req->copy.then = NULL;
+    req->copy.late = status;
+    ucp_request_release_held(req);
+    req->held = UCP_REQUEST_HOLDS_COPY;
+}
+
+ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
+                                 size_t offset, size_t length, uint64_t remote_addr,
+                                 ucp_device_then_cb_t then)
+{
+    uct_ep_t *lane = peer->lanes[UCP_LANE_DEVICE];
+    uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
+    ucs_status_t status;
+
+    if (lane == NULL) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (ucs_unlikely(lane->state == UCT_EP_IDLE)) {
+        status = uct_ep_connect(lane); /* copies inside one node need nobody's answer */
+        if (status != UCS_OK) {
+            return (status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : status;
+        }
+    }
+    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
+    req->copy.then = (void (*)(void))then;
+    status = is_put ? lane->ops->put_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp) :
+                      lane->ops->get_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
+    if (status == UCS_INPROGRESS) {
+        req->held |= UCP_REQUEST_HOLDS_COPY;
+        ucp_worker_activate(req->worker, lane->iface);
+    }
+    return status;
+}
+
+/* ---- keys ---- */
+
+static struct ucp_device_keys *ucp_device_keys(ucp_peer_t *peer)
+{
+    if (peer->keys == NULL) {
+        peer->keys = ucs_sys_calloc(1, sizeof(*peer->keys));
+    }
+    return peer->keys;
+}
+
+void ucp_device_keys_free(ucp_peer_t *peer)
+{
+    struct ucp_device_keys *keys = peer->keys;
+    unsigned i;
+
+    if (keys == NULL) {
+        return;
+    }
+    for (i = 0; i < UCP_DEVICE_SLOTS; ++i) {
+        if (keys->told[i].mem != NULL) {
+            keys->told[i].mem->md->tl->md.release(keys->told[i].mem);
+        }
+        if (keys->heard[i] != NULL) {
+            keys->heard[i]->md->tl->md.rkey_release(keys->heard[i]);
+        }
+    }
+    ucs_sys_free(keys);
+    peer->keys = NULL;
+}
+
+/* A slot for another allocation: a free one, else one whose allocation is gone, else the one that
+ * was used the longest ago. UCP_DEVICE_SLOTS: all are in use. */
+static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_keys *keys)
+{
+    unsigned best = UCP_DEVICE_SLOTS;
+    uct_mem_info_t info;
+    unsigned i;
+
+    for (i = 0; i < UCP_DEVICE_SLOTS; ++i) {
+        if (keys->told[i].id == 0) {
+            return ucs_min(i, best);
+        }
+        if (keys->told[i].uses > 0) {
+            continue;
+        }
+        if ((worker->device.md->tl->md.mem_query(worker->device.md, (void *)keys->told[i].base,
+                                                 &info) != UCS_OK) ||
+            (info.type == UCS_MEMORY_TYPE_HOST) || (info.id != keys->told[i].id)) {
+            return i;
+        }
+        if ((best == UCP_DEVICE_SLOTS) || (keys->told[i].used_sn < keys->told[best].used_sn)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static ucs_status_t ucp_device_send_key(ucp_peer_t *peer, unsigned slot, uct_mem_t *mem)
+{
+    uct_ep_t *lane     = peer->lanes[UCP_LANE_AM];
+    ucp_wire_key_t key = {
+        .worker_id = ucp_uid_id(peer->worker->uid),
+        .slot      = (uint16_t)slot,
+        .wire_id   = peer->worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].wire_id
+    };
+    uint8_t packed[UCT_RKEY_MAX];
+    uct_iov_t iov[2] = {{&key, sizeof(key), NULL}, {packed, 0, NULL}};
+
+    iov[1].length = mem->md->tl->md.rkey_pack(mem, packed);
+    return lane->ops->am_short_iov(lane, UCP_WIRE_KEY, iov, 2);
+}
+
+static ucs_status_t ucp_device_no_key(ucp_worker_t *worker, ucs_status_t status)
+{
+    if (!worker->device.is_warned) {
+        worker->device.is_warned = 1;
+        ucs_diag("device memory cannot be shown to other processes (%s): messages from and to it "
+                 "go through memory of the host", ucs_status_string(status));
+    }
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
+{
+    ucp_worker_t *worker         = peer->worker;
+    struct ucp_device_keys *keys = ucp_device_keys(peer);
+    ucs_status_t status;
+    uct_mem_t *mem;
+    uct_md_t *md;
+    unsigned slot;
+
+    if ((peer->lanes[UCP_LANE_DEVICE] == NULL) || (keys == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    for (slot = 0; (slot < UCP_DEVICE_SLOTS) && (keys->told[slot].id != 0); ++slot) {
+        if (keys->told[slot].id == info->id) {
+            break;
+        }
+    }
+    if ((slot == UCP_DEVICE_SLOTS) || (keys->told[slot].id == 0)) {
+        md     = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].md;
+        status = md->tl->md.reg(md, info->base, info->length, &mem);
+        if (status != UCS_OK) {
+            return ucp_device_no_key(worker, status);
+        }
+        slot = ucp_device_free_slot(worker, keys);
+        if (slot == UCP_DEVICE_SLOTS) {
+            md->tl->md.release(mem);
+            return UCS_ERR_NO_RESOURCE;
+        }
+        if (keys->told[slot].mem != NULL) {
+            md->tl->md.release(keys->told[slot].mem);
+        }
+        keys->told[slot].id      = info->id;
+        keys->told[slot].base    = (uintptr_t)info->base;
+        keys->told[slot].mem     = mem;
+        keys->told[slot].is_told = 0;
+    }
+    if (!keys->told[slot].is_told) {
+        status = ucp_device_send_key(peer, slot, keys->told[slot].mem);
+        if (status != UCS_OK) {
+            return status;
+        }
+        keys->told[slot].is_told = 1;
+    }
+    keys->told[slot].used_sn = ++keys->num_used;
+    *slot_p                  = slot;
+    return UCS_OK;
+}
+
+void ucp_device_use_slot(ucp_request_t *req, unsigned slot)
+{
+    ucp_peer_t *peer = ucp_request_is_recv(req) ? req->recv.peer : req->send.peer;
+
+    req->copy.slot = (uint8_t)slot;
+    req->held     |= UCP_REQUEST_HOLDS_SLOT;
+    ++peer->keys->told[slot].uses;
+}
+
+void ucp_device_put_slot(ucp_request_t *req)
+{
+    ucp_peer_t *peer = ucp_request_is_recv(req) ? req->recv.peer : req->send.peer;
+
+    --peer->keys->told[req->copy.slot].uses;
+}
+
+uct_rkey_t *ucp_device_heard(const ucp_peer_t *peer, unsigned slot)
+{
+    return ((peer->keys != NULL) && (slot < UCP_DEVICE_SLOTS)) ? peer->keys->heard[slot] : NULL;
+}
+
+void ucp_device_key_handle(void *arg, const void *data, size_t length)
+{
+    ucp_worker_t *worker   = arg;
+    ucs_status_t status    = UCS_ERR_UNREACHABLE;
+    struct ucp_device_keys *keys;
+    ucp_wire_key_t key;
+    ucp_peer_t *peer;
+    uct_md_t *md;
+
+    if (!ucp_wire_accepts(UCP_WIRE_KEY, length)) {
+        return;
+    }
+    memcpy(&key, data, sizeof(key));
+    peer = ucp_peer_of_sender(worker, key.worker_id, "KEY");
+    if (peer == NULL) {
+        return;
+    }
+    keys = ucp_device_keys(peer);
+    if ((keys == NULL) || (key.slot >= UCP_DEVICE_SLOTS) ||
+        (length - sizeof(key) > UCT_RKEY_MAX)) {
+        ucs_warn("peer sent a KEY that cannot be: dropped");
+        return;
+    }
+    if (keys->heard[key.slot] != NULL) {
+        keys->heard[key.slot]->md->tl->md.rkey_release(keys->heard[key.slot]);
+        keys->heard[key.slot] = NULL;
+    }
+    if ((peer->lanes[UCP_LANE_DEVICE] != NULL) &&
+        (worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].wire_id == key.wire_id)) {
+        md     = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].md;
+        status = md->tl->md.rkey_unpack(md, (const char *)data + sizeof(key), length - sizeof(key),
+                                        &keys->heard[key.slot]);
+    }
+    if (status != UCS_OK) {
+        keys->heard[key.slot] = NULL;
+        ucs_debug("device memory of a peer is not reached from here: %s",
+                  ucs_status_string(status));
+    }
+}

@@ -1,0 +1,107 @@
+/* Halyard: device memory as ucp sees it: which buffers lie there, how this processor gets at their
+ * bytes, and the keys by which peers reach them.
+ *
+ * A buffer is looked at when an operation is posted. Memory of the host is told apart without the
+ * driver where that is certain: nothing of the device can lie inside the heap (brk), and a block of
+ * addresses that was the host's a moment ago still is: to become the device's it has to be unmapped
+ * and reserved anew, which takes longer than the moment that an answer is trusted for. Measured:
+ * 34 us at least; an answer counts for 8. Nobody's calls are intercepted.
+ *
+ * Contiguous buffers on a device have a datatype class of their own (dt/dt.h), so that no path that
+ * touches memory by itself takes them for its own. Their bytes are copied by the transport
+ * (uct_iface_ops_t.copy).
+ *
+ * Keys: a worker tells a peer about an allocation once (message KEY), under a number (slot); later
+ * messages name the slot. A slot is given to another allocation only when no send in flight uses
+ * it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_DEVICE_H
+#define UCP_CORE_DEVICE_H
+
+#include <ucp/core/peer.h>
+
+#define UCP_DEVICE_SLOTS  64
+#define UCP_DEVICE_WINDOW ((size_t)1024 * 1024) /* bytes that are staged at once */
+
+/* Allocations of ours that the peer knows, and those of the peer's. */
+struct ucp_device_keys {
+    struct {
+        uint64_t   id;      /* uct_mem_info_t.id; 0: free */
+        uintptr_t  base;
+        uct_mem_t *mem;
+        unsigned   uses;    /* requests in flight that name it */
+        uint8_t    is_told;
+        uint64_t   used_sn; /* the least recent one is replaced first */
+    } told[UCP_DEVICE_SLOTS];
+    uint64_t    num_used;
+    uct_rkey_t *heard[UCP_DEVICE_SLOTS];
+};
+
+/* Finds the transport that knows device memory, if there is one, and the heap. */
+void ucp_device_init(ucp_worker_t *worker);
+void ucp_device_cleanup(ucp_worker_t *worker);
+
+/* True if the address is on a device; then *info_p tells about it. Any address. */
+int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p);
+
+/* The same without the worker's lock: only whether it is. */
+int ucp_device_has_slow(ucp_worker_t *worker, const void *address);
+
+UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
+{
+    return ucs_unlikely(!ucp_worker_is_host(worker, address)) &&
+           ucp_device_has_slow(worker, address);
+}
+
+/* Copies between host and device memory, or within either. Returns when the bytes are there: some
+ * microseconds. Errors are the driver's (logged). */
+ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length);
+
+/* Takes the bytes of a send off the device (or out of an IOV with parts there), so that it is one
+ * from host memory. On failure nothing has changed. */
+ucs_status_t ucp_device_stage(ucp_request_t *req);
+
+/* Parts of one long message, in order, staged in large pieces: reads of `length` bytes at `offset`
+ * of a contiguous send (0: failed), and writes of a contiguous receive, which come to the device at
+ * the latest with ucp_device_flush. */
+size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t length);
+ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src, size_t length);
+ucs_status_t ucp_device_flush(ucp_request_t *req);
+
+/* UCP_DEVICE_WINDOW bytes of scratch memory, until the next call of one of these. NULL: no memory.
+ */
+char *ucp_device_scratch(ucp_worker_t *worker);
+
+/* Starts a copy of the DEVICE lane between a request's buffer and the memory that slot names at the
+ * peer. then: called from progress when it has ended, unless the request has ended early; the
+ * request holds UCP_REQUEST_HOLDS_COPY until then. UCS_ERR_NO_RESOURCE: try again; other errors:
+ * this way does not work. */
+typedef void (*ucp_device_then_cb_t)(ucp_request_t *req, ucs_status_t status);
+ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
+                                 size_t offset, size_t length, uint64_t remote_addr,
+                                 ucp_device_then_cb_t then);
+
+/* A request is to end while its copy is under way: it does when the copy has ended. */
+void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
+
+/* The window of the request that ends is nobody's. */
+void ucp_device_drop_window(ucp_request_t *req);
+
+/* The slot by which the peer knows the allocation that info tells about; tells the peer if need be.
+ * UCS_ERR_NO_RESOURCE: no room on the lane, or every slot is in use; UCS_ERR_UNSUPPORTED: nobody
+ * else can reach this memory (the reason is logged once a worker). */
+ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
+
+/* The request names the slot, until it ends. */
+void ucp_device_use_slot(ucp_request_t *req, unsigned slot);
+void ucp_device_put_slot(ucp_request_t *req);
+
+/* What the peer has told under a slot, any number; NULL: nothing. */
+uct_rkey_t *ucp_device_heard(const ucp_peer_t *peer, unsigned slot);
+
+void ucp_device_key_handle(void *worker, const void *data, size_t length);
+void ucp_device_keys_free(ucp_peer_t *peer);
+
+#endif
