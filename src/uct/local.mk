@@ -36,6 +36,13 @@ libuct_sources = \
 	src/uct/mm/mm_segment.h \
 	src/uct/mm/mm_socket.c \
 	src/uct/mm/mm_socket.h \
+	src/uct/ofi/ofi.h \
+	src/uct/ofi/ofi_alive.c \
+	src/uct/ofi/ofi_ep.c \
+	src/uct/ofi/ofi_iface.c \
+	src/uct/ofi/ofi_peer.c \
+	src/uct/ofi/ofi_provider.c \
+	src/uct/ofi/ofi_wire.h \
 	src/uct/self/self.c \
 	src/uct/self/self.h \
 	src/uct/self/self_mem.c

@@ -18,6 +18,7 @@ static const uct_tl_t *const uct_registry_rows[] = {
     &uct_self_tl,
     &uct_mm_tl,
     &uct_cma_tl,
+    &uct_ofi_tl,
 };
 
 const uct_tl_t *const *uct_tl_list(size_t *count_p)

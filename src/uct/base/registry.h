@@ -15,6 +15,7 @@ BEGIN_C_DECLS
 extern const uct_tl_t uct_self_tl;
 extern const uct_tl_t uct_mm_tl;
 extern const uct_tl_t uct_cma_tl;
+extern const uct_tl_t uct_ofi_tl;
 
 END_C_DECLS
 

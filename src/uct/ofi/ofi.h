@@ -1,0 +1,317 @@
+/* Halyard: ofi: messages between nodes, through libfabric.
+ *
+ * libfabric.so.1 is opened by dlopen with the first interface. An interface is one endpoint of type
+ * RDM of the provider that ofi_provider.c chooses; everything that it receives comes by posted
+ * buffers, and what it sends is copied into its own buffers, or by value where it is short.
+ *
+ * What a provider does not promise is done here, per peer and the same over all of them
+ * (ofi_peer.c, ofi_wire.h): each direction is opened by an introduction and a welcome, which prove
+ * who is at the address; messages carry a number, so that their order is restored and none is
+ * taken twice; the receiver tells how far it has come, so that a sender knows what has arrived and
+ * never sends more than a window ahead.
+ *
+ * Liveness (ofi_alive.c): who has said nothing for UCX_OFI_TIMEOUT / 10 is asked to answer. A
+ * process that has died is noticed by the provider's error, a restarted one by its other identity.
+ * One that does not answer, because it computes or because its host is gone, is told from the dead
+ * by its kernel, where the provider is TCP: a connection to its listening socket is accepted
+ * without the process. No answer of either for UCX_OFI_TIMEOUT is the end of the peer.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_OFI_OFI_H
+#define UCT_OFI_OFI_H
+
+#include <uct/api/uct_tl.h>
+#include <uct/ofi/ofi_wire.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <ucs/ds/hash.h>
+#include <ucs/ds/ptr_map.h>
+#include <ucs/ds/queue.h>
+#include <ucs/event/event_set.h>
+
+#define UCT_OFI_MESSAGE_MAX 65536 /* bytes of one message, without our header */
+#define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
+#define UCT_OFI_SHORT_MAX   512ul /* longest message that is sent by value, with our header */
+#define UCT_OFI_SENDS       64ul  /* buffers of messages under way */
+#define UCT_OFI_WINDOW      256u  /* messages that a peer has not told of to have taken */
+#define UCT_OFI_STRANGERS   8     /* refusals under way to those that are no peers */
+
+typedef struct {
+    ucs_config_allow_list_t providers;
+    ucs_config_allow_list_t devices;
+    uint64_t                timeout_ns;
+    unsigned                rx_buffers;
+    size_t                  rx_size; /* bytes of each */
+} uct_ofi_config_t;
+
+typedef struct {
+    uct_md_t super;
+} uct_ofi_md_t;
+
+/* The functions of the library that are symbols. */
+typedef struct {
+    int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
+                   const struct fi_info *hints, struct fi_info **info);
+    void (*freeinfo)(struct fi_info *info);
+    struct fi_info *(*dupinfo)(const struct fi_info *info);
+    int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+    const char *(*strerror)(int error);
+    uint32_t (*version)(void);
+} uct_ofi_lib_t;
+
+typedef struct uct_ofi_peer uct_ofi_peer_t;
+
+/* What the provider is given as context of an operation; its own part comes first. */
+typedef struct {
+    struct fi_context2 context;
+    int                is_receive;
+} uct_ofi_op_t;
+
+/* A buffer of messages under way. */
+typedef struct {
+    uct_ofi_op_t     super;
+    ucs_queue_elem_t queue;  /* free, or waits to be sent */
+    uct_ofi_peer_t  *peer;   /* NULL: a refusal to a stranger... */
+    fi_addr_t        addr;   /* ...that is here */
+    size_t           length;
+    char            *buffer;
+} uct_ofi_send_t;
+
+typedef struct {
+    uct_ofi_op_t super;
+    char        *buffer;
+    int          is_posted;
+} uct_ofi_receive_t;
+
+typedef struct {
+    uct_iface_t         super;
+    struct fi_info     *info;
+    struct fid_fabric  *fabric;
+    struct fid_domain  *domain;
+    struct fid_av      *av;
+    struct fid_cq      *cq;
+    struct fid_ep      *ep;
+    struct fid_mr      *mr;         /* of memory; NULL where the provider asks for none */
+    void               *desc;       /* its descriptor */
+    char               *memory;     /* of all buffers */
+    char               *scratch;    /* for a message that came misaligned */
+    size_t              memory_size;
+    uct_ofi_send_t     *sends;
+    unsigned            num_sends;  /* in all */
+    unsigned            num_used;   /* that have ever been in use */
+    unsigned            num_free;
+    unsigned            num_under_way;
+    unsigned            num_strangers;
+    ucs_queue_head_t     free_sends;
+    uct_ofi_receive_t  *receives;
+    unsigned            num_receives;
+    unsigned            num_unposted;
+    size_t              receive_size;
+    size_t              short_max;  /* bytes with our header that the provider takes by value */
+    int                 is_multi;   /* a posted buffer takes many messages */
+    int                 is_tcp;     /* addresses are those of listening TCP sockets */
+    int                 is_loopback; /* leads to this node only */
+    int                 has_wait;   /* the completion queue has a descriptor */
+    int                 is_closing;
+    uint8_t             address[UCT_OFI_ADDRESS_MAX];
+    size_t              address_length;
+    uint64_t            secret;     /* that tokens are hidden by */
+    ucs_hash_t          by_uid;     /* first 8 bytes of the identity -> peer */
+    ucs_ptr_map_t       by_token;
+    ucs_list_link_t     peers;
+    ucs_list_link_t     lost;       /* peers that have failed and are not freed yet */
+    ucs_list_link_t     todo;       /* peers that have something to say, or that may be freed */
+    unsigned            turns;      /* calls of progress */
+    uint64_t            look_ns;    /* when peers were looked at last */
+    ucs_event_set_t    *events;
+    int                 timer_fd;
+} uct_ofi_iface_t;
+
+/* One direction, from us to the peer. */
+typedef enum {
+    UCT_OFI_TX_IDLE,
+    UCT_OFI_TX_OPENING, /* introduced; waits for the welcome */
+    UCT_OFI_TX_OPEN,
+    UCT_OFI_TX_CLOSING  /* farewell said; waits until all has been taken */
+} uct_ofi_tx_state_t;
+
+/* What is to be said to a peer; bits, in the order in which it is said. */
+enum {
+    UCT_OFI_SAY_HELLO   = 1 << UCT_OFI_HELLO,
+    UCT_OFI_SAY_WELCOME = 1 << UCT_OFI_WELCOME,
+    UCT_OFI_SAY_PING    = 1 << UCT_OFI_PING,
+    UCT_OFI_SAY_BYE     = 1 << UCT_OFI_BYE,
+    UCT_OFI_SAY_DROP    = 1 << UCT_OFI_DROP,
+    UCT_OFI_SAY_ACK     = 1 << UCT_OFI_ACK
+};
+
+struct uct_ofi_peer {
+    uct_ofi_iface_t   *iface;
+    ucs_list_link_t    list;          /* in iface->peers, or in iface->lost once it has failed */
+    ucs_list_link_t    todo;          /* in iface->todo, or alone */
+    ucs_list_link_t    eps;
+    fi_addr_t          addr;
+    uint64_t           own_token;     /* names the peer in what it sends us */
+    uint64_t           token;         /* names us in what we send */
+    unsigned           say;           /* UCT_OFI_SAY_... */
+    unsigned           num_under_way; /* sends that the provider has */
+    ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet */
+    uct_ofi_tx_state_t tx_state;
+    uint32_t           tx_count;      /* messages sent... */
+    uint32_t           tx_taken;      /* ...and taken by the peer */
+    uint32_t           rx_count;      /* messages taken... */
+    uint32_t           rx_told;       /* ...and told of */
+    ucs_list_link_t    flushes;       /* uct_ofi_flush_t, in order */
+    ucs_list_link_t    early;         /* uct_ofi_early_t, in order */
+    uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
+    int                probe_fd;      /* of a connection to its kernel under way, or -1 */
+    ucs_status_t       status;        /* UCS_OK, or why it failed */
+    uint8_t            rx_open;       /* it has introduced itself */
+    uint8_t            rx_discard;
+    uint8_t            is_heard;      /* it has said something since it was looked at last */
+    uint8_t            is_known;      /* it has ever said something */
+    uint8_t            is_gone_due;   /* its end is to be reported by progress */
+    uint8_t            uid[UCT_UID_LEN];
+    uint8_t            address_length; /* of the provider's own */
+    uint8_t            address[UCT_OFI_ADDRESS_MAX];
+};
+
+typedef struct {
+    ucs_list_link_t   list;
+    uint32_t          count; /* messages that must have been taken */
+    uct_completion_t *comp;
+} uct_ofi_flush_t;
+
+/* A message that came before others that were sent earlier. */
+typedef struct {
+    ucs_list_link_t list;
+    size_t          length;
+    UCS_ALIGNED(8) char data[];
+} uct_ofi_early_t;
+
+typedef struct {
+    uct_ep_t        super;
+    uct_ofi_peer_t *peer;      /* NULL: not connected yet, or not any more */
+    ucs_list_link_t peer_list;
+    uint8_t         address_length;
+    uint8_t         address[UCT_OFI_ADDRESS_MAX];
+} uct_ofi_ep_t;
+
+UCS_INLINE uct_ofi_iface_t *uct_ofi_iface(uct_iface_t *iface)
+{
+    return ucs_container_of(iface, uct_ofi_iface_t, super);
+}
+
+UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
+{
+    return ucs_container_of(ep, uct_ofi_ep_t, super);
+}
+
+/* ---- ofi_provider.c ---- */
+
+/* Opens libfabric, once a process. UCS_ERR_NO_DEVICE: it is not there; logged. Any thread. */
+ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p);
+
+/* Sets iface->info to what is used; says why the others are not at level debug.
+ * UCS_ERR_NO_DEVICE: nothing is left. */
+ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
+
+/* Checks what a peer calls its address. UCS_ERR_INVALID_ADDR: it is none; UCS_ERR_UNREACHABLE: of
+ * another network (reason is written). On success the provider's own address is at *raw_p. */
+ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *address,
+                                   size_t length, int same_node, const uint8_t **raw_p,
+                                   char reason[UCT_REASON_MAX]);
+
+/* Writes iface->address. */
+ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
+
+/* ---- ofi_iface.c: sending and the completion queue ---- */
+
+/* A buffer to send from, or NULL. A peer may hold as many as are left for the others; NULL stands
+ * for strangers. */
+uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer);
+void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
+
+/* Gives a filled buffer to the provider; the buffer comes back by itself. UCS_ERR_NO_RESOURCE: not
+ * now, the buffer stays the caller's; other errors: the peer has failed, the buffer is free. */
+ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
+
+/* Takes what the provider has; returns the number of things done. */
+unsigned uct_ofi_poll(uct_ofi_iface_t *iface);
+
+/* As in uct_iface_ops_t. */
+ucs_status_t uct_ofi_iface_open(uct_iface_t *iface);
+void uct_ofi_iface_close(uct_iface_t *iface);
+unsigned uct_ofi_progress(uct_iface_t *iface);
+int uct_ofi_event_fd(uct_iface_t *iface);
+ucs_status_t uct_ofi_event_arm(uct_iface_t *iface);
+
+/* ---- ofi_peer.c: who we talk to ---- */
+
+/* The peer of this identity, made if need be. address: parsed already. */
+ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_LEN],
+                              const uint8_t *raw, size_t raw_length, uct_ofi_peer_t **peer_p);
+uct_ofi_peer_t *uct_ofi_peer_find(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_LEN]);
+
+/* Has something said at the next turn; 0: only looks whether the peer can be freed. */
+void uct_ofi_peer_say(uct_ofi_peer_t *peer, unsigned what);
+
+/* Says what is to be said, frees peers that nobody needs; returns things done. From progress. */
+unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface);
+
+/* Attaches and detaches an endpoint. Same outcomes as uct_ep_tl_ops_t.connect. */
+ucs_status_t uct_ofi_peer_attach(uct_ofi_peer_t *peer, uct_ofi_ep_t *ep);
+void uct_ofi_peer_detach(uct_ofi_ep_t *ep);
+
+/* The end of a peer, in any call: endpoints and flushes end with status; the rest by progress. */
+void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status);
+
+/* The status of a path that breaks. */
+ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer);
+
+/* Fills the head of a message that is counted. */
+void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type, unsigned am_id,
+                       size_t pad);
+
+/* One message from the provider; data is 8-byte aligned. */
+void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
+
+/* The end of the interface: says farewell to all; frees all, once the provider has sent that. */
+void uct_ofi_peers_leave(uct_ofi_iface_t *iface);
+void uct_ofi_peers_free(uct_ofi_iface_t *iface);
+
+/* As in uct_iface_ops_t. */
+int uct_ofi_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
+
+/* ---- ofi_alive.c ---- */
+
+/* Asks those that have been silent, ends those that do not answer. Called now and then. */
+void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns);
+
+/* Every connected peer is asked at once: one of them has not taken a message. */
+void uct_ofi_alive_suspect(uct_ofi_iface_t *iface);
+
+/* The peer has to answer from now on; by something else than its answer to a PING, perhaps. */
+void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
+
+/* Gives up the question to the peer's kernel, if there is one. */
+void uct_ofi_probe_end(uct_ofi_peer_t *peer);
+
+/* Time between looks, in ns. */
+UCS_INLINE uint64_t uct_ofi_alive_interval(const uct_ofi_iface_t *iface)
+{
+    return ((const uct_ofi_config_t *)iface->super.md->config)->timeout_ns / 10;
+}
+
+UCS_INLINE const uct_ofi_config_t *uct_ofi_config(const uct_ofi_iface_t *iface)
+{
+    return iface->super.md->config;
+}
+
+#endif

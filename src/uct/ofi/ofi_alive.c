@@ -1,0 +1,138 @@
+/* Halyard: ofi: who lives. See ofi.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <uct/ofi/ofi.h>
+
+#define UCS_LOG_COMPONENT "ofi"
+#include <string.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+
+void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
+{
+    if (peer->asked_ns == 0) {
+        peer->asked_ns = ucs_sys_clock_ns();
+    }
+    uct_ofi_peer_say(peer, what);
+}
+
+static int uct_ofi_is_connected(const uct_ofi_peer_t *peer)
+{
+    return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open;
+}
+
+void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
+{
+    uct_ofi_peer_t *peer;
+
+    ucs_list_for_each(peer, &iface->peers, list) {
+        if (uct_ofi_is_connected(peer)) {
+            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+        }
+    }
+}
+
+/* ---- the peer's kernel ---- */
+
+void uct_ofi_probe_end(uct_ofi_peer_t *peer)
+{
+    if (peer->probe_fd >= 0) {
+        ucs_sys_close(peer->probe_fd);
+        peer->probe_fd = -1;
+    }
+}
+
+/* Starts a connection to where the peer listens. It is closed again without a word. */
+static void uct_ofi_probe_start(uct_ofi_peer_t *peer)
+{
+    const struct sockaddr *address = (const struct sockaddr *)peer->address;
+    int fd;
+
+    fd = ucs_sys_socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return; /* tried again by the next look */
+    }
+    if ((ucs_sys_connect(fd, address, peer->address_length) != 0) && (errno != EINPROGRESS) &&
+        (errno != ECONNREFUSED)) {
+        ucs_debug("asking the kernel of a silent peer: %m");
+        ucs_sys_close(fd);
+        return;
+    }
+    peer->probe_fd = fd;
+}
+
+/* UCS_OK: the peer's process is there; UCS_INPROGRESS: no answer yet; else it is not. */
+static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
+{
+    struct pollfd event = {peer->probe_fd, POLLOUT, 0};
+    int error           = 0;
+    socklen_t length    = sizeof(error);
+
+    if (ucs_sys_poll(&event, 1, 0) != 1) {
+        return UCS_INPROGRESS;
+    }
+    if (ucs_sys_getsockopt(peer->probe_fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
+        error = errno;
+    }
+    uct_ofi_probe_end(peer);
+    return (error == 0) ? UCS_OK :
+           ((error == ECONNREFUSED) || (error == ECONNRESET)) ? UCS_ERR_CONNECTION_RESET :
+           UCS_INPROGRESS;
+}
+
+/* ---- looking ---- */
+
+static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t timeout_ns)
+{
+    uint64_t waited_ns  = now_ns - peer->asked_ns;
+    ucs_status_t status = UCS_INPROGRESS;
+
+    if (peer->probe_fd >= 0) {
+        status = uct_ofi_probe_result(peer);
+    } else if (peer->iface->is_tcp && (waited_ns >= (timeout_ns / 4))) {
+        uct_ofi_probe_start(peer);
+    }
+    if (status == UCS_OK) {
+        peer->asked_ns = now_ns; /* it is there, and busy with something else */
+    } else if (status != UCS_INPROGRESS) {
+        uct_ofi_peer_fail(peer, status);
+    } else if (waited_ns >= timeout_ns) {
+        ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
+        uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+}
+
+void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
+{
+    uint64_t timeout_ns = uct_ofi_config(iface)->timeout_ns;
+    uint64_t gap_ns     = now_ns - iface->look_ns;
+    uct_ofi_peer_t *peer, *next;
+
+    if (gap_ns < uct_ofi_alive_interval(iface)) {
+        return;
+    }
+    iface->look_ns = now_ns;
+    ucs_list_for_each_safe(peer, next, &iface->peers, list) {
+        if (!uct_ofi_is_connected(peer)) {
+            continue;
+        }
+        if (peer->asked_ns != 0) {
+            if (gap_ns > (timeout_ns / 2)) {
+                peer->asked_ns = now_ns; /* it is we who were away: its answer may lie here */
+            }
+            uct_ofi_alive_judge(peer, now_ns, timeout_ns);
+        } else if (!peer->is_heard) {
+            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+        }
+        peer->is_heard = 0;
+    }
+}
+
+#endif

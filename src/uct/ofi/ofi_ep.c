@@ -1,0 +1,359 @@
+/* Halyard: ofi: endpoints, messages and the descriptor.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/base/registry.h>
+
+#define UCS_LOG_COMPONENT "ofi"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#ifdef HAVE_OFI
+
+#include <string.h>
+#include <uct/ofi/ofi.h>
+
+static const ucs_config_row_t uct_ofi_config_rows[] = {
+    UCS_CONFIG_ROW("PROVIDER", allow, uct_ofi_config_t, providers, "all",
+                   "Providers of libfabric to use, the first that works (net,tcp;ofi_rxm), or "
+                   "^names for all but these (^sockets). UCX_LOG_LEVEL=debug tells which there "
+                   "are, which one is used and why not the others."),
+    UCS_CONFIG_ROW("DEVICES", allow, uct_ofi_config_t, devices, "all",
+                   "Devices to use, by the names that libfabric gives to its domains (eth0), or "
+                   "^names for all but these."),
+    UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",
+                   "How long a peer may be silent that was asked to answer, and its host as well, "
+                   "before it is given up. Who says nothing is asked after a tenth of this.",
+                   .min = 10000000),
+    UCS_CONFIG_ROW("RX_BUFFERS", uint, uct_ofi_config_t, rx_buffers, "4",
+                   "Receive buffers of a worker.", .min = 2, .max = 1024),
+    UCS_CONFIG_ROW("RX_SIZE", memunits, uct_ofi_config_t, rx_size, "256k",
+                   "Bytes of each receive buffer.", .min = 2 * UCT_OFI_BUFFER_SIZE,
+                   .max = 1u << 30),
+    UCS_CONFIG_ROW_END
+};
+
+/* ---- messages ---- */
+
+/* May a message go to the peer now? */
+static int uct_ofi_may_send(const uct_ofi_peer_t *peer)
+{
+    return ((peer->tx_count - peer->tx_taken) < UCT_OFI_WINDOW) &&
+           ucs_queue_is_empty(&peer->unsent);
+}
+
+static size_t uct_ofi_pad(size_t length)
+{
+    return -length % 8;
+}
+
+/* Fills the head and the padding of a message whose payload lies behind the head. */
+static size_t uct_ofi_frame(uct_ofi_peer_t *peer, char *message, unsigned id, size_t length)
+{
+    size_t pad = uct_ofi_pad(length);
+
+    uct_ofi_peer_head(peer, (uct_ofi_head_t *)message, UCT_OFI_DATA, id, pad);
+    memset(message + sizeof(uct_ofi_head_t) + length, 0, pad);
+    return sizeof(uct_ofi_head_t) + length + pad;
+}
+
+static ucs_status_t uct_ofi_send_value(uct_ofi_peer_t *peer, char *message, unsigned id,
+                                       size_t length)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+    ssize_t ret;
+
+    ret = fi_inject(iface->ep, message, uct_ofi_frame(peer, message, id, length), peer->addr);
+    if (ucs_likely(ret == 0)) {
+        ++peer->tx_count;
+        return UCS_OK;
+    }
+    if (ret == -FI_EAGAIN) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ucs_debug("fi_inject: error %zd", ret);
+    uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+    return peer->status;
+}
+
+/* A filled buffer. What the provider does not take now waits here, since a pack function is not
+ * called twice. */
+static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *send, unsigned id,
+                                        size_t length)
+{
+    ucs_status_t status;
+
+    send->peer   = peer;
+    send->addr   = peer->addr;
+    send->length = uct_ofi_frame(peer, send->buffer, id, length);
+    status       = uct_ofi_send_post(peer->iface, send);
+    if (ucs_unlikely(status == UCS_ERR_NO_RESOURCE)) {
+        ucs_queue_push(&peer->unsent, &send->queue);
+        uct_ofi_peer_say(peer, 0);
+        status = UCS_OK;
+    }
+    peer->tx_count += (status == UCS_OK);
+    return status;
+}
+
+static void uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
+{
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        if (iov[i].length != 0) {
+            memcpy(dest, iov[i].buffer, iov[i].length);
+            dest += iov[i].length;
+        }
+    }
+}
+
+static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
+                                         unsigned n)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+    size_t length        = 0;
+    uct_ofi_send_t *send;
+    unsigned i;
+
+    if (ucs_unlikely(!uct_ofi_may_send(peer))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    for (i = 0; i < n; ++i) {
+        length += iov[i].length;
+    }
+    ucs_assert(length <= UCT_OFI_MESSAGE_MAX);
+    if ((length + uct_ofi_pad(length) + sizeof(uct_ofi_head_t)) <= peer->iface->short_max) {
+        UCS_ALIGNED(8) char message[UCT_OFI_SHORT_MAX];
+
+        uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
+        return uct_ofi_send_value(peer, message, id, length);
+    }
+    send = uct_ofi_send_get(peer->iface, peer);
+    if (ucs_unlikely(send == NULL)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
+    return uct_ofi_send_buffer(peer, send, id, length);
+}
+
+static ucs_status_t uct_ofi_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
+                                     const void *payload, size_t length)
+{
+    uct_iov_t iov[2] = {{&header, sizeof(header), NULL}, {(void *)payload, length, NULL}};
+
+    return uct_ofi_am_short_iov(ep, id, iov, 2);
+}
+
+static ucs_status_t uct_ofi_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
+                                     size_t *length_p)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+    uct_ofi_send_t *send = uct_ofi_may_send(peer) ? uct_ofi_send_get(peer->iface, peer) : NULL;
+    ucs_status_t status;
+    size_t length;
+
+    if (ucs_unlikely(send == NULL)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    length = pack(send->buffer + sizeof(uct_ofi_head_t), arg, UCT_OFI_MESSAGE_MAX);
+    ucs_assert(length <= UCT_OFI_MESSAGE_MAX);
+    status = uct_ofi_send_buffer(peer, send, id, length);
+    if (status == UCS_OK) {
+        *length_p = length;
+    }
+    return status;
+}
+
+static ucs_status_t uct_ofi_flush(uct_ep_t *ep, uct_completion_t *comp)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+    uct_ofi_flush_t *flush;
+
+    if (peer->tx_taken == peer->tx_count) {
+        return UCS_OK;
+    }
+    if (comp != NULL) {
+        flush = ucs_sys_malloc(sizeof(*flush));
+        if (flush == NULL) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        flush->count = peer->tx_count;
+        flush->comp  = comp;
+        ucs_list_add_tail(&peer->flushes, &flush->list);
+    }
+    uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t uct_ofi_fence(uct_ep_t *ep UCS_UNUSED)
+{
+    return UCS_OK; /* messages are taken in order */
+}
+
+static ucs_status_t uct_ofi_ep_check(uct_ep_t *ep)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+
+    if (peer->asked_ns == 0) {
+        uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+    }
+    return UCS_OK;
+}
+
+/* ---- endpoints ---- */
+
+static ucs_status_t uct_ofi_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
+{
+    uct_ofi_ep_t *ep = uct_ofi_ep(tl_ep);
+    char reason[UCT_REASON_MAX];
+    const uint8_t *raw;
+    ucs_status_t status;
+
+    status = uct_ofi_address_parse(uct_ofi_iface(tl_ep->iface), address, length, 1, &raw, reason);
+    if (status == UCS_OK) {
+        ep->address_length = (uint8_t)(length - sizeof(uct_ofi_address_t));
+        memcpy(ep->address, raw, ep->address_length);
+    }
+    return status;
+}
+
+static ucs_status_t uct_ofi_ep_connect(uct_ep_t *tl_ep)
+{
+    uct_ofi_ep_t *ep = uct_ofi_ep(tl_ep);
+    uct_ofi_peer_t *peer;
+    ucs_status_t status;
+
+    status = uct_ofi_peer_get(uct_ofi_iface(tl_ep->iface), tl_ep->peer_uid, ep->address,
+                              ep->address_length, &peer);
+    return (status == UCS_OK) ? uct_ofi_peer_attach(peer, ep) : status;
+}
+
+static void uct_ofi_ep_close(uct_ep_t *tl_ep)
+{
+    if (uct_ofi_ep(tl_ep)->peer != NULL) {
+        uct_ofi_peer_detach(uct_ofi_ep(tl_ep));
+    }
+}
+
+/* ---- interface ---- */
+
+static void uct_ofi_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op, ucs_memory_type_t memory,
+                           uct_limits_t *limits_p)
+{
+    memset(limits_p, 0, sizeof(*limits_p));
+    limits_p->align = 1;
+    if ((memory == UCS_MEMORY_TYPE_HOST) &&
+        ((op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY))) {
+        limits_p->max     = UCT_OFI_MESSAGE_MAX;
+        limits_p->iov_max = UINT16_MAX;
+        /* The provider net over loopback, on a server of 2023. */
+        limits_p->overhead_ns  = 1500;
+        limits_p->latency_ns   = 3000;
+        limits_p->bytes_per_ns = 3;
+    }
+}
+
+static size_t uct_ofi_get_address(uct_iface_t *tl_iface, void *buffer)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+
+    memcpy(buffer, iface->address, iface->address_length);
+    return iface->address_length;
+}
+
+static int uct_ofi_is_reachable(uct_iface_t *iface, const void *address, size_t length,
+                                int same_node, char reason[UCT_REASON_MAX])
+{
+    const uint8_t *raw;
+
+    return uct_ofi_address_parse(uct_ofi_iface(iface), address, length, same_node, &raw,
+                                 reason) == UCS_OK;
+}
+
+static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t *private_p)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+
+    *shared_p  = 0;
+    *private_p = sizeof(*iface) + (iface->num_receives * iface->receive_size) +
+                 (iface->num_used * UCT_OFI_BUFFER_SIZE);
+}
+
+static void uct_ofi_dump(uct_iface_t *tl_iface, FILE *stream)
+{
+    static const char *const states[] = {"idle", "opening", "open", "closing"};
+    uct_ofi_iface_t *iface            = uct_ofi_iface(tl_iface);
+    uct_ofi_peer_t *peer;
+
+    fprintf(stream, "ofi: %s on %s: %u of %u buffers under way, %u requests pending\n",
+            iface->info->fabric_attr->prov_name, iface->info->domain_attr->name,
+            iface->num_under_way, iface->num_sends, tl_iface->num_pending);
+    ucs_list_for_each(peer, &iface->peers, list) {
+        fprintf(stream,
+                "ofi: peer %p: sending %s, %u sent, %u taken there; %s, %u taken here; to say %#x"
+                "%s\n",
+                (void *)peer, states[peer->tx_state], peer->tx_count, peer->tx_taken,
+                peer->rx_open ? "connected to us" : "not connected to us", peer->rx_count,
+                peer->say, (peer->asked_ns != 0) ? "; owes an answer" : "");
+    }
+}
+
+#else
+
+static ucs_status_t uct_ofi_md_open(uct_md_t *md UCS_UNUSED)
+{
+    ucs_debug("this build was configured without libfabric");
+    return UCS_ERR_NO_DEVICE;
+}
+
+#endif
+
+const uct_tl_t uct_ofi_tl = {
+    .name = "ofi",
+    .help = "messages between nodes, by libfabric",
+    .kind = UCT_TL_KIND_NET,
+#ifdef HAVE_OFI
+    .md_size       = sizeof(uct_ofi_md_t),
+    .iface_size    = sizeof(uct_ofi_iface_t),
+    .ep_size       = sizeof(uct_ofi_ep_t),
+    .config_rows   = uct_ofi_config_rows,
+    .config_prefix = "OFI_",
+    .config_size   = sizeof(uct_ofi_config_t),
+    .iface = {
+        .open         = uct_ofi_iface_open,
+        .close        = uct_ofi_iface_close,
+        .limits       = uct_ofi_limits,
+        .get_address  = uct_ofi_get_address,
+        .is_reachable = uct_ofi_is_reachable,
+        .progress     = uct_ofi_progress,
+        .event_fd     = uct_ofi_event_fd,
+        .event_arm    = uct_ofi_event_arm,
+        .drop_peer    = uct_ofi_drop_peer,
+        .memory_used  = uct_ofi_memory_used,
+        .dump         = uct_ofi_dump
+    },
+    .ep = {
+        .init    = uct_ofi_ep_init,
+        .connect = uct_ofi_ep_connect,
+        .close   = uct_ofi_ep_close,
+        .live = {
+            .am_short     = uct_ofi_am_short,
+            .am_short_iov = uct_ofi_am_short_iov,
+            .am_bcopy     = uct_ofi_am_bcopy,
+            .flush        = uct_ofi_flush,
+            .fence        = uct_ofi_fence,
+            .check        = uct_ofi_ep_check
+        }
+    }
+#else
+    .md_size    = sizeof(uct_md_t),
+    .iface_size = sizeof(uct_iface_t),
+    .ep_size    = sizeof(uct_ep_t),
+    .md         = {.open = uct_ofi_md_open}
+#endif
+};

@@ -1,0 +1,521 @@
+/* Halyard: ofi: an interface: opening, buffers, the completion queue, waiting.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <uct/ofi/ofi.h>
+
+#define UCS_LOG_COMPONENT "ofi"
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#define UCT_OFI_POLL_MAX   16 /* completions that are taken at a time */
+#define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
+#define UCT_OFI_IDLE_MASK  15 /* turns but one that are skipped while nobody is connected */
+/* Longest that closing waits for the last messages to leave. */
+#define UCT_OFI_DRAIN_NS 100000000ul
+/* Sleep of a worker whose provider cannot wake it. */
+#define UCT_OFI_NO_WAIT_NS 1000000ul
+
+/* ---- buffers ---- */
+
+uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer)
+{
+    ucs_queue_elem_t *elem;
+    uct_ofi_send_t *send;
+
+    /* Who takes nothing must not hold what others need. */
+    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way : 0) >= iface->num_free)) {
+        return NULL;
+    }
+    elem = ucs_queue_pull(&iface->free_sends);
+    if (elem != NULL) {
+        send = ucs_container_of(elem, uct_ofi_send_t, queue);
+    } else {
+        send         = &iface->sends[iface->num_used];
+        send->buffer = iface->memory + (iface->num_used * UCT_OFI_BUFFER_SIZE);
+        ++iface->num_used;
+    }
+    --iface->num_free;
+    return send;
+}
+
+void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
+{
+    ++iface->num_free;
+    ucs_queue_push_head(&iface->free_sends, &send->queue);
+}
+
+ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
+{
+    uct_ofi_peer_t *peer = send->peer;
+    ssize_t ret;
+
+    ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
+                  &send->super.context);
+    if (ucs_likely(ret == 0)) {
+        ++iface->num_under_way;
+        if (peer != NULL) {
+            ++peer->num_under_way;
+        }
+        return UCS_OK;
+    }
+    if (ret == -FI_EAGAIN) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ucs_debug("fi_send: error %zd", ret);
+    uct_ofi_send_put(iface, send);
+    if (peer == NULL) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+    return peer->status;
+}
+
+/* Gives the receive buffers to the provider that it does not have. */
+static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
+{
+    uct_ofi_receive_t *receive;
+    struct fi_msg msg;
+    struct iovec iov;
+    unsigned i;
+    ssize_t ret;
+
+    for (i = 0; (i < iface->num_receives) && (iface->num_unposted > 0); ++i) {
+        receive = &iface->receives[i];
+        if (receive->is_posted) {
+            continue;
+        }
+        iov = (struct iovec){receive->buffer, iface->receive_size};
+        msg = (struct fi_msg){.msg_iov   = &iov,
+                              .desc      = (iface->desc != NULL) ? &iface->desc : NULL,
+                              .iov_count = 1,
+                              .addr      = FI_ADDR_UNSPEC,
+                              .context   = &receive->super.context};
+        ret = fi_recvmsg(iface->ep, &msg, iface->is_multi ? FI_MULTI_RECV : 0);
+        if (ret != 0) {
+            ucs_trace_poll("fi_recvmsg: error %zd", ret);
+            return; /* tried again by the next progress */
+        }
+        receive->is_posted = 1;
+        --iface->num_unposted;
+    }
+}
+
+/* ---- completion queue ---- */
+
+static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int error)
+{
+    uct_ofi_peer_t *peer = send->peer;
+
+    --iface->num_under_way;
+    uct_ofi_send_put(iface, send);
+    if (ucs_unlikely(peer == NULL)) {
+        (void)fi_av_remove(iface->av, &send->addr, 1, 0);
+        --iface->num_strangers;
+        return;
+    }
+    --peer->num_under_way;
+    if (ucs_unlikely(error != 0)) {
+        ucs_debug("a message was not sent: libfabric's error %d", error);
+        uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+    }
+    if (ucs_unlikely((peer->num_under_way == 0) && (peer->tx_state == UCT_OFI_TX_IDLE))) {
+        uct_ofi_peer_say(peer, 0); /* this may have been what it was kept for */
+    }
+}
+
+static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
+                             const struct fi_cq_data_entry *entry)
+{
+    const char *data = (iface->is_multi && (entry->buf != NULL)) ? entry->buf : receive->buffer;
+
+    if ((entry->flags & FI_RECV) && (entry->len >= sizeof(uct_ofi_head_t)) &&
+        (entry->len <= UCT_OFI_BUFFER_SIZE)) {
+        if (ucs_unlikely(((uintptr_t)data % 8) != 0)) {
+            memcpy(iface->scratch, data, entry->len);
+            data = iface->scratch;
+        }
+        uct_ofi_receive(iface, data, entry->len);
+    }
+    if (!iface->is_multi || (entry->flags & FI_MULTI_RECV)) {
+        receive->is_posted = 0;
+        ++iface->num_unposted;
+    }
+}
+
+static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
+{
+    struct fi_cq_err_entry entry;
+    uct_ofi_op_t *op;
+
+    memset(&entry, 0, sizeof(entry));
+    if (fi_cq_readerr(iface->cq, &entry, 0) != 1) {
+        return;
+    }
+    op = entry.op_context;
+    if (op == NULL) {
+        ucs_debug("a message sent by value got lost: libfabric's error %d", entry.err);
+        uct_ofi_alive_suspect(iface);
+    } else if (op->is_receive) {
+        ucs_debug("a receive buffer came back: libfabric's error %d", entry.err);
+        ucs_container_of(op, uct_ofi_receive_t, super)->is_posted = 0;
+        ++iface->num_unposted;
+    } else {
+        uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), entry.err);
+    }
+}
+
+unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
+{
+    struct fi_cq_data_entry entries[UCT_OFI_POLL_MAX];
+    unsigned count = 0;
+    uct_ofi_op_t *op;
+    ssize_t ret, i;
+
+    ret = fi_cq_read(iface->cq, entries, UCT_OFI_POLL_MAX);
+    if (ret > 0) {
+        for (i = 0; i < ret; ++i) {
+            op = entries[i].op_context;
+            if (op == NULL) {
+                continue; /* of a message sent by value: some providers tell */
+            }
+            if (op->is_receive) {
+                uct_ofi_received(iface, ucs_container_of(op, uct_ofi_receive_t, super),
+                                 &entries[i]);
+            } else {
+                uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), 0);
+            }
+            ++count;
+        }
+    } else if (ucs_unlikely(ret == -FI_EAVAIL)) {
+        uct_ofi_poll_error(iface);
+        ++count;
+    }
+    if (ucs_unlikely(iface->num_unposted > 0)) {
+        uct_ofi_receives_post(iface);
+    }
+    return count;
+}
+
+unsigned uct_ofi_progress(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    unsigned count         = 0;
+
+    ++iface->turns;
+    if (!ucs_list_is_empty(&iface->peers) || ((iface->turns & UCT_OFI_IDLE_MASK) == 0)) {
+        count = uct_ofi_poll(iface);
+    }
+    if (ucs_unlikely((iface->turns & UCT_OFI_LOOK_MASK) == 0)) {
+        uct_ofi_alive_look(iface, ucs_sys_clock_ns());
+    }
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->todo))) {
+        count += uct_ofi_peers_work(iface);
+    }
+    return count + uct_iface_progress_base(tl_iface);
+}
+
+/* ---- waiting ---- */
+
+static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface)
+{
+    ucs_status_t status;
+    int fd;
+
+    status = ucs_event_set_create(&iface->events);
+    if (status != UCS_OK) {
+        return status;
+    }
+    iface->timer_fd = ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (iface->timer_fd < 0) {
+        ucs_error("failed to make a timer: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    status = ucs_event_set_add(iface->events, iface->timer_fd, UCS_EVENT_READ, NULL);
+    if ((status == UCS_OK) && iface->has_wait) {
+        if (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0) {
+            iface->has_wait = 0;
+        } else {
+            status = ucs_event_set_add(iface->events, fd, UCS_EVENT_READ, NULL);
+        }
+    }
+    return status;
+}
+
+static void uct_ofi_events_close(uct_ofi_iface_t *iface)
+{
+    ucs_event_set_destroy(iface->events);
+    iface->events = NULL;
+    if (iface->timer_fd >= 0) {
+        ucs_sys_close(iface->timer_fd);
+        iface->timer_fd = -1;
+    }
+}
+
+int uct_ofi_event_fd(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+
+    if ((iface->events == NULL) && (uct_ofi_events_open(iface) != UCS_OK)) {
+        uct_ofi_events_close(iface);
+        return -1;
+    }
+    return ucs_event_set_fd(iface->events);
+}
+
+/* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so
+ * often, to find messages. */
+ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    struct itimerspec timer;
+    struct fid *fid = &iface->cq->fid;
+    uint64_t time_ns, unused;
+
+    if (uct_iface_has_work(tl_iface) || !ucs_list_is_empty(&iface->todo) ||
+        (iface->num_unposted > 0)) {
+        return UCS_ERR_BUSY;
+    }
+    if (iface->events == NULL) {
+        return UCS_OK;
+    }
+    if (iface->has_wait && (fi_trywait(iface->fabric, &fid, 1) != 0)) {
+        return UCS_ERR_BUSY;
+    }
+    (void)!ucs_sys_read(iface->timer_fd, &unused, sizeof(unused)); /* an old event, perhaps */
+    time_ns = iface->has_wait ? (ucs_list_is_empty(&iface->peers) ? 0 :
+              uct_ofi_alive_interval(iface)) : UCT_OFI_NO_WAIT_NS;
+    memset(&timer, 0, sizeof(timer));
+    timer.it_value.tv_sec  = (time_t)(time_ns / 1000000000ul);
+    timer.it_value.tv_nsec = (long)(time_ns % 1000000000ul);
+    (void)ucs_sys_timerfd_settime(iface->timer_fd, 0, &timer, NULL);
+    iface->turns |= UCT_OFI_LOOK_MASK; /* the next progress looks at everything */
+    return UCS_OK;
+}
+
+/* ---- opening ---- */
+
+static ucs_status_t uct_ofi_check(int ret, const uct_ofi_lib_t *lib, const char *what)
+{
+    if (ret == 0) {
+        return UCS_OK;
+    }
+    ucs_info("%s: %s", what, lib->strerror(-ret));
+    return (ret == -FI_ENOMEM) ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+}
+
+static ucs_status_t uct_ofi_open_queue(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    struct fi_cq_attr attr = {.size     = iface->info->tx_attr->size + iface->info->rx_attr->size,
+                              .format   = FI_CQ_FORMAT_DATA,
+                              .wait_obj = FI_WAIT_FD};
+
+    iface->has_wait = 1;
+    if (fi_cq_open(iface->domain, &attr, &iface->cq, NULL) == 0) {
+        return UCS_OK;
+    }
+    iface->has_wait = 0;
+    attr.wait_obj   = FI_WAIT_NONE;
+    return uct_ofi_check(fi_cq_open(iface->domain, &attr, &iface->cq, NULL), lib, "fi_cq_open");
+}
+
+static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    struct fi_av_attr av_attr = {.type = iface->info->domain_attr->av_type};
+    size_t message_max        = UCT_OFI_BUFFER_SIZE;
+    ucs_status_t status;
+    int ret;
+
+    status = uct_ofi_check(lib->fabric(iface->info->fabric_attr, &iface->fabric, NULL), lib,
+                           "fi_fabric");
+    if (status == UCS_OK) {
+        status = uct_ofi_check(fi_domain(iface->fabric, iface->info, &iface->domain, NULL), lib,
+                               "fi_domain");
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_open_queue(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_check(fi_av_open(iface->domain, &av_attr, &iface->av, NULL), lib,
+                               "fi_av_open");
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_check(fi_endpoint(iface->domain, iface->info, &iface->ep, NULL), lib,
+                               "fi_endpoint");
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    ret = fi_ep_bind(iface->ep, &iface->av->fid, 0);
+    ret = (ret == 0) ? fi_ep_bind(iface->ep, &iface->cq->fid, FI_TRANSMIT | FI_RECV) : ret;
+    if ((ret == 0) && iface->is_multi) {
+        ret = fi_setopt(&iface->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &message_max,
+                        sizeof(message_max));
+    }
+    ret = (ret == 0) ? fi_enable(iface->ep) : ret;
+    return uct_ofi_check(ret, lib, "fi_enable");
+}
+
+static ucs_status_t uct_ofi_register(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    int mode = iface->info->domain_attr->mr_mode;
+    int ret;
+
+    if (!(mode & FI_MR_LOCAL)) {
+        return UCS_OK;
+    }
+    ret = fi_mr_reg(iface->domain, iface->memory, iface->memory_size, FI_SEND | FI_RECV, 0, 1, 0,
+                    &iface->mr, NULL);
+    if ((ret == 0) && (mode & FI_MR_ENDPOINT)) {
+        ret = fi_mr_bind(iface->mr, &iface->ep->fid, 0);
+        ret = (ret == 0) ? fi_mr_enable(iface->mr) : ret;
+    }
+    if (ret == 0) {
+        iface->desc = fi_mr_desc(iface->mr);
+    }
+    return uct_ofi_check(ret, lib, "fi_mr_reg");
+}
+
+/* Buffers in one block: those to send from, one to align in, those to receive into. */
+static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    const uct_ofi_config_t *config = uct_ofi_config(iface);
+    size_t total                   = config->rx_buffers * config->rx_size;
+    ucs_status_t status;
+    char *next;
+    unsigned i;
+
+    iface->receive_size = iface->is_multi ? ucs_align_up(config->rx_size, 64) :
+                          ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
+    iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
+                                            iface->info->rx_attr->size);
+    iface->num_sends    = (unsigned)ucs_min(UCT_OFI_SENDS, iface->info->tx_attr->size);
+    iface->num_free     = iface->num_sends;
+    iface->num_unposted = iface->num_receives;
+    iface->sends        = ucs_sys_calloc(iface->num_sends, sizeof(*iface->sends));
+    iface->receives     = ucs_sys_calloc(iface->num_receives, sizeof(*iface->receives));
+    if ((iface->sends == NULL) || (iface->receives == NULL)) {
+        ucs_error("no memory for the buffers of a network");
+        return UCS_ERR_NO_MEMORY;
+    }
+    iface->memory_size = ucs_align_up((iface->num_sends + 1) * UCT_OFI_BUFFER_SIZE, 4096) +
+                         (iface->num_receives * iface->receive_size);
+    /* Touched as it is used. */
+    iface->memory = ucs_sys_mmap(NULL, iface->memory_size, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (iface->memory == MAP_FAILED) {
+        iface->memory = NULL;
+        ucs_error("no memory for the buffers of a network: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    iface->scratch = iface->memory + (iface->num_sends * UCT_OFI_BUFFER_SIZE);
+    status         = uct_ofi_register(iface, lib);
+    next           = iface->memory + iface->memory_size -
+           (iface->num_receives * iface->receive_size);
+    for (i = 0; i < iface->num_receives; ++i, next += iface->receive_size) {
+        iface->receives[i].buffer           = next;
+        iface->receives[i].super.is_receive = 1;
+    }
+    return status;
+}
+
+ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    const uct_ofi_lib_t *lib;
+    ucs_status_t status;
+
+    iface->timer_fd = -1;
+    ucs_list_head_init(&iface->peers);
+    ucs_list_head_init(&iface->lost);
+    ucs_list_head_init(&iface->todo);
+    ucs_queue_head_init(&iface->free_sends);
+    ucs_hash_init(&iface->by_uid);
+    ucs_ptr_map_init(&iface->by_token);
+    iface->secret = ucs_sys_random64();
+
+    status = uct_ofi_lib_load(&lib);
+    if (status == UCS_OK) {
+        status = uct_ofi_provider_choose(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_open_objects(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_address_make(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_open_buffers(iface, lib);
+    }
+    if (status == UCS_OK) {
+        iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
+        uct_ofi_receives_post(iface);
+    }
+    return status;
+}
+
+static void uct_ofi_close_fid(struct fid *fid)
+{
+    int ret = fi_close(fid);
+
+    if (ret != 0) {
+        ucs_debug("fi_close: error %d", ret);
+    }
+}
+
+void uct_ofi_iface_close(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    const uct_ofi_lib_t *lib;
+    uint64_t end_ns;
+
+    if (iface->address_length > 0) {
+        iface->is_closing = 1;
+        uct_ofi_peers_leave(iface);
+        end_ns = ucs_sys_clock_ns() + UCT_OFI_DRAIN_NS;
+        while ((iface->num_under_way > 0) && (ucs_sys_clock_ns() < end_ns)) {
+            uct_ofi_poll(iface);
+        }
+        uct_ofi_peers_free(iface);
+    }
+    uct_ofi_events_close(iface);
+    if (iface->ep != NULL) {
+        uct_ofi_close_fid(&iface->ep->fid);
+    }
+    if (iface->mr != NULL) {
+        uct_ofi_close_fid(&iface->mr->fid);
+    }
+    if (iface->av != NULL) {
+        uct_ofi_close_fid(&iface->av->fid);
+    }
+    if (iface->cq != NULL) {
+        uct_ofi_close_fid(&iface->cq->fid);
+    }
+    if (iface->domain != NULL) {
+        uct_ofi_close_fid(&iface->domain->fid);
+    }
+    if (iface->fabric != NULL) {
+        uct_ofi_close_fid(&iface->fabric->fid);
+    }
+    if ((iface->info != NULL) && (uct_ofi_lib_load(&lib) == UCS_OK)) {
+        lib->freeinfo(iface->info);
+    }
+    if (iface->memory != NULL) {
+        ucs_sys_munmap(iface->memory, iface->memory_size);
+    }
+    ucs_sys_free(iface->sends);
+    ucs_sys_free(iface->receives);
+    ucs_hash_cleanup(&iface->by_uid);
+    ucs_ptr_map_cleanup(&iface->by_token);
+}
+
+#endif

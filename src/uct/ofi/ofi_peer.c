@@ -1,0 +1,675 @@
+/* Halyard: ofi: peers: introductions, the order of messages, what has been taken, farewells.
+ *
+ * A peer is kept while an endpoint leads to it, while it is connected to us, or while the provider
+ * still has something for it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <uct/ofi/ofi.h>
+
+#define UCS_LOG_COMPONENT "ofi"
+#include <string.h>
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+/* Kinds that are said by the head alone or by an introduction, in the order of saying. */
+static const uint8_t uct_ofi_says[] = {UCT_OFI_HELLO, UCT_OFI_WELCOME, UCT_OFI_BYE,
+                                       UCT_OFI_PING,  UCT_OFI_DROP,    UCT_OFI_ACK};
+
+static uint64_t uct_ofi_uid_key(const uint8_t uid[UCT_UID_LEN])
+{
+    uint64_t key;
+
+    memcpy(&key, uid, sizeof(key));
+    return key;
+}
+
+uct_ofi_peer_t *uct_ofi_peer_find(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_LEN])
+{
+    uct_ofi_peer_t *peer = (ucs_hash_size(&iface->by_uid) == 0) ? NULL :
+                           ucs_hash_get_ptr(&iface->by_uid, uct_ofi_uid_key(uid));
+
+    return ((peer != NULL) && (memcmp(peer->uid, uid, UCT_UID_LEN) == 0)) ? peer : NULL;
+}
+
+/* Nothing finds the peer any more. */
+static void uct_ofi_peer_unlink(uct_ofi_peer_t *peer)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+
+    if (peer->own_token != 0) {
+        (void)ucs_ptr_map_del(&iface->by_token, peer->own_token);
+        (void)ucs_hash_del(&iface->by_uid, uct_ofi_uid_key(peer->uid), NULL);
+        peer->own_token = 0;
+    }
+    ucs_list_del(&peer->list);
+}
+
+static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
+{
+    uct_ofi_early_t *early;
+
+    uct_ofi_peer_unlink(peer);
+    ucs_list_del(&peer->todo);
+    uct_ofi_probe_end(peer);
+    while (!ucs_list_is_empty(&peer->early)) {
+        early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
+        ucs_list_del(&early->list);
+        ucs_sys_free(early);
+    }
+    if (peer->addr != FI_ADDR_UNSPEC) {
+        (void)fi_av_remove(peer->iface->av, &peer->addr, 1, 0);
+    }
+    ucs_sys_free(peer);
+}
+
+ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_LEN],
+                              const uint8_t *raw, size_t raw_length, uct_ofi_peer_t **peer_p)
+{
+    uct_ofi_peer_t *peer = uct_ofi_peer_find(iface, uid);
+    ucs_status_t status;
+
+    if (peer != NULL) {
+        *peer_p = peer;
+        return UCS_OK;
+    }
+    peer = ucs_sys_calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    peer->iface    = iface;
+    peer->probe_fd = -1;
+    peer->addr     = FI_ADDR_UNSPEC;
+    memcpy(peer->uid, uid, UCT_UID_LEN);
+    memcpy(peer->address, raw, raw_length);
+    peer->address_length = (uint8_t)raw_length;
+    ucs_list_head_init(&peer->list);
+    ucs_list_head_init(&peer->todo);
+    ucs_list_head_init(&peer->eps);
+    ucs_list_head_init(&peer->flushes);
+    ucs_list_head_init(&peer->early);
+    ucs_queue_head_init(&peer->unsent);
+
+    status = ucs_ptr_map_put(&iface->by_token, peer, &peer->own_token);
+    if (status == UCS_OK) {
+        status = ucs_hash_insert(&iface->by_uid, uct_ofi_uid_key(uid), (uintptr_t)peer);
+        if (status != UCS_OK) {
+            (void)ucs_ptr_map_del(&iface->by_token, peer->own_token);
+            peer->own_token = 0;
+        }
+    }
+    if ((status == UCS_OK) && (fi_av_insert(iface->av, raw, 1, &peer->addr, 0, NULL) != 1)) {
+        peer->addr = FI_ADDR_UNSPEC;
+        status     = UCS_ERR_UNREACHABLE;
+    }
+    if (status != UCS_OK) {
+        uct_ofi_peer_free(peer);
+        return status;
+    }
+    ucs_list_add_tail(&iface->peers, &peer->list);
+    *peer_p = peer;
+    return UCS_OK;
+}
+
+void uct_ofi_peer_say(uct_ofi_peer_t *peer, unsigned what)
+{
+    peer->say |= what;
+    if (ucs_list_is_empty(&peer->todo)) {
+        ucs_list_add_tail(&peer->iface->todo, &peer->todo);
+    }
+}
+
+/* ---- endpoints ---- */
+
+static void uct_ofi_tx_open(uct_ofi_peer_t *peer)
+{
+    peer->tx_state = UCT_OFI_TX_OPENING;
+    uct_ofi_alive_ask(peer, UCT_OFI_SAY_HELLO);
+}
+
+static void uct_ofi_tx_close(uct_ofi_peer_t *peer)
+{
+    peer->tx_state = UCT_OFI_TX_CLOSING;
+    uct_ofi_alive_ask(peer, UCT_OFI_SAY_BYE);
+}
+
+ucs_status_t uct_ofi_peer_attach(uct_ofi_peer_t *peer, uct_ofi_ep_t *ep)
+{
+    ep->peer = peer;
+    ucs_list_add_tail(&peer->eps, &ep->peer_list);
+    if (peer->tx_state == UCT_OFI_TX_IDLE) {
+        uct_ofi_tx_open(peer);
+    }
+    return (peer->tx_state == UCT_OFI_TX_OPEN) ? UCS_OK : UCS_INPROGRESS;
+}
+
+void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
+{
+    uct_ofi_peer_t *peer = ep->peer;
+
+    ep->peer = NULL;
+    ucs_list_del(&ep->peer_list);
+    if (!ucs_list_is_empty(&peer->eps) || (peer->status != UCS_OK)) {
+        return;
+    }
+    if (peer->tx_state == UCT_OFI_TX_OPEN) {
+        uct_ofi_tx_close(peer);
+    } else if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->say & UCT_OFI_SAY_HELLO)) {
+        peer->tx_state = UCT_OFI_TX_IDLE; /* it has heard nothing yet */
+        peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
+        peer->asked_ns = 0;
+        uct_ofi_peer_say(peer, 0);
+    }
+}
+
+static void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status)
+{
+    uct_ofi_ep_t *ep;
+
+    while (!ucs_list_is_empty(&peer->eps)) {
+        ep = ucs_list_head(&peer->eps, uct_ofi_ep_t, peer_list);
+        uct_ofi_peer_detach(ep);
+        uct_ep_set_failed(&ep->super, status);
+    }
+}
+
+ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer)
+{
+    return peer->is_known ? UCS_ERR_CONNECTION_RESET : UCS_ERR_UNREACHABLE;
+}
+
+void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+    ucs_queue_elem_t *elem;
+
+    if (peer->status != UCS_OK) {
+        return;
+    }
+    ucs_debug("a peer is lost: %s", ucs_status_string(status));
+    peer->status      = status;
+    peer->is_gone_due = peer->rx_open;
+    peer->rx_open     = 0;
+    peer->tx_state    = UCT_OFI_TX_IDLE;
+    peer->say         = 0;
+    uct_ofi_peer_unlink(peer);
+    ucs_list_add_tail(&iface->lost, &peer->list);
+    uct_ofi_probe_end(peer);
+    while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
+        uct_ofi_send_put(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
+    }
+    uct_ofi_fail_eps(peer, status);
+    uct_ofi_peer_say(peer, 0); /* the rest from progress */
+}
+
+static void uct_ofi_gone(uct_ofi_peer_t *peer)
+{
+    const uct_iface_params_t *params = &peer->iface->super.params;
+
+    if ((params->peer_gone != NULL) && !peer->iface->is_closing) {
+        params->peer_gone(params->arg, peer->uid);
+    }
+}
+
+int uct_ofi_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
+{
+    uct_ofi_peer_t *peer = uct_ofi_peer_find(uct_ofi_iface(tl_iface), uid);
+
+    if ((peer == NULL) || !peer->rx_open) {
+        return 0;
+    }
+    peer->rx_discard |= (discard != 0);
+    uct_ofi_alive_ask(peer, UCT_OFI_SAY_DROP);
+    return 1;
+}
+
+/* ---- saying ---- */
+
+void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type, unsigned am_id,
+                       size_t pad)
+{
+    head->type    = (uint8_t)type;
+    head->am_id   = (uint8_t)am_id;
+    head->pad     = (uint8_t)pad;
+    head->zero    = 0;
+    head->number  = peer->tx_count;
+    head->token   = peer->token;
+    head->taken   = peer->rx_count;
+    head->zero2   = 0;
+    peer->rx_told = peer->rx_count;
+}
+
+static void uct_ofi_intro_fill(uct_ofi_iface_t *iface, uct_ofi_intro_t *intro, const uint8_t *from,
+                               const uint8_t *to, uint64_t token)
+{
+    memset(&intro->zero, 0, sizeof(intro->zero));
+    memset(&intro->address, 0, sizeof(intro->address));
+    memcpy(intro->from, from, UCT_UID_LEN);
+    memcpy(intro->to, to, UCT_UID_LEN);
+    memcpy(intro->address, iface->address, iface->address_length);
+    intro->token          = token;
+    intro->version        = UCT_OFI_VERSION;
+    intro->address_length = (uint8_t)iface->address_length;
+}
+
+/* UCS_ERR_NO_RESOURCE: not now; other errors: the peer has failed. */
+static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+    uct_ofi_send_t *send   = uct_ofi_send_get(iface, peer);
+    uct_ofi_intro_t *intro;
+    ucs_status_t status;
+
+    if (send == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    intro        = (uct_ofi_intro_t *)send->buffer;
+    send->peer   = peer;
+    send->addr   = peer->addr;
+    send->length = sizeof(intro->head);
+    uct_ofi_peer_head(peer, &intro->head, type, 0, 0);
+    if ((type == UCT_OFI_HELLO) || (type == UCT_OFI_WELCOME) || (type == UCT_OFI_PING)) {
+        uct_ofi_intro_fill(iface, intro, iface->super.params.uid, peer->uid,
+                           peer->own_token ^ iface->secret);
+        send->length = sizeof(*intro);
+    }
+    status = uct_ofi_send_post(iface, send);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        uct_ofi_send_put(iface, send);
+    }
+    return status;
+}
+
+/* Tells one that wants somebody else that nobody of that name is here. Lost without resources: it
+ * will ask again. */
+static void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked,
+                           const uint8_t *raw)
+{
+    uct_ofi_intro_t *intro;
+    uct_ofi_send_t *send;
+
+    send = (iface->num_strangers < UCT_OFI_STRANGERS) ? uct_ofi_send_get(iface, NULL) : NULL;
+    if (send == NULL) {
+        return;
+    }
+    if (fi_av_insert(iface->av, raw, 1, &send->addr, 0, NULL) != 1) {
+        uct_ofi_send_put(iface, send);
+        return;
+    }
+    intro        = (uct_ofi_intro_t *)send->buffer;
+    send->peer   = NULL;
+    send->length = sizeof(*intro);
+    memset(&intro->head, 0, sizeof(intro->head));
+    intro->head.type = UCT_OFI_REJECT;
+    uct_ofi_intro_fill(iface, intro, asked->to, asked->from, asked->token);
+    switch (uct_ofi_send_post(iface, send)) {
+    case UCS_OK:
+        ++iface->num_strangers;
+        break;
+    case UCS_ERR_NO_RESOURCE:
+        uct_ofi_send_put(iface, send);
+        /* fallthrough */
+    default:
+        (void)fi_av_remove(iface->av, &send->addr, 1, 0);
+        break;
+    }
+}
+
+/* Returns 1 when nothing is left to be said. */
+static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+    ucs_queue_elem_t *elem;
+    ucs_status_t status;
+    size_t i;
+
+    while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
+        status = uct_ofi_send_post(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
+        if (status == UCS_ERR_NO_RESOURCE) {
+            ucs_queue_push_head(&peer->unsent, elem);
+            return 0;
+        }
+        ++*count_p;
+    }
+    for (i = 0; (i < ucs_array_size(uct_ofi_says)) && (peer->say != 0); ++i) {
+        unsigned bit = 1u << uct_ofi_says[i];
+
+        if (!(peer->say & bit)) {
+            continue;
+        }
+        status = uct_ofi_say_one(peer, uct_ofi_says[i]);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            return 0;
+        }
+        peer->say      &= ~bit;
+        peer->tx_count += ((status == UCS_OK) && (uct_ofi_says[i] == UCT_OFI_BYE));
+        ++*count_p;
+    }
+    return 1;
+}
+
+static void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
+{
+    uct_ofi_flush_t *flush;
+
+    while (!ucs_list_is_empty(&peer->flushes)) {
+        flush = ucs_list_head(&peer->flushes, uct_ofi_flush_t, list);
+        if ((peer->status == UCS_OK) && ((int32_t)(peer->tx_taken - flush->count) < 0)) {
+            return;
+        }
+        ucs_list_del(&flush->list);
+        uct_completion_update(flush->comp, peer->status);
+        ucs_sys_free(flush);
+    }
+}
+
+static int uct_ofi_peer_is_needed(const uct_ofi_peer_t *peer)
+{
+    return (peer->num_under_way > 0) || !ucs_list_is_empty(&peer->eps) || peer->rx_open ||
+           (peer->tx_state != UCT_OFI_TX_IDLE) || (peer->say != 0);
+}
+
+unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
+{
+    unsigned count = 0;
+    ucs_list_link_t todo;
+    uct_ofi_peer_t *peer;
+
+    ucs_list_head_init(&todo);
+    ucs_list_splice_tail(&todo, &iface->todo);
+    while (!ucs_list_is_empty(&todo)) {
+        peer = ucs_list_head(&todo, uct_ofi_peer_t, todo);
+        ucs_list_del(&peer->todo);
+        if (!uct_ofi_speak(peer, &count)) {
+            uct_ofi_peer_say(peer, 0);
+        }
+        if (peer->status != UCS_OK) {
+            uct_ofi_end_flushes(peer);
+            if (peer->is_gone_due) {
+                peer->is_gone_due = 0;
+                uct_ofi_gone(peer);
+                ++count;
+            }
+        }
+        if (!uct_ofi_peer_is_needed(peer)) {
+            uct_ofi_peer_free(peer);
+        }
+    }
+    return count;
+}
+
+/* ---- hearing ---- */
+
+static void uct_ofi_heard(uct_ofi_peer_t *peer)
+{
+    peer->is_heard = 1;
+    peer->is_known = 1;
+    if (ucs_unlikely(peer->asked_ns != 0)) {
+        peer->asked_ns = 0;
+        uct_ofi_probe_end(peer);
+    }
+}
+
+/* The peer tells how many messages it has taken. */
+static void uct_ofi_taken(uct_ofi_peer_t *peer, uint32_t taken)
+{
+    if ((peer->tx_state < UCT_OFI_TX_OPEN) ||
+        ((taken - peer->tx_taken) > (peer->tx_count - peer->tx_taken))) {
+        return; /* of an earlier connection, or nonsense */
+    }
+    peer->tx_taken = taken;
+    if (ucs_unlikely(!ucs_list_is_empty(&peer->flushes))) {
+        uct_ofi_end_flushes(peer);
+    }
+    if (ucs_unlikely((peer->tx_state == UCT_OFI_TX_CLOSING) && (taken == peer->tx_count) &&
+                     !(peer->say & UCT_OFI_SAY_BYE) && ucs_queue_is_empty(&peer->unsent))) {
+        peer->tx_state = UCT_OFI_TX_IDLE;
+        if (!ucs_list_is_empty(&peer->eps)) {
+            uct_ofi_tx_open(peer); /* somebody came meanwhile */
+        } else {
+            uct_ofi_peer_say(peer, 0);
+        }
+    }
+}
+
+static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
+{
+    uct_ofi_ep_t *ep, *next;
+
+    if ((peer->tx_state != UCT_OFI_TX_OPENING) || (peer->say & UCT_OFI_SAY_HELLO) ||
+        (memcmp(intro->from, peer->uid, UCT_UID_LEN) != 0)) {
+        return;
+    }
+    peer->token    = intro->token;
+    peer->tx_taken = peer->tx_count;
+    peer->tx_state = UCT_OFI_TX_OPEN;
+    if (ucs_list_is_empty(&peer->eps)) {
+        uct_ofi_tx_close(peer);
+    }
+    ucs_list_for_each_safe(ep, next, &peer->eps, peer_list) {
+        uct_ep_set_live(&ep->super);
+    }
+}
+
+/* HELLO, PING, REJECT: from somebody who knows no token of ours. */
+static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *intro)
+{
+    char reason[UCT_REASON_MAX];
+    uct_ofi_peer_t *peer;
+    const uint8_t *raw;
+
+    if ((intro->version != UCT_OFI_VERSION) ||
+        (uct_ofi_address_parse(iface, intro->address, intro->address_length, 1, &raw, reason) !=
+         UCS_OK)) {
+        ucs_debug("an introduction that makes no sense is dropped");
+        return;
+    }
+    peer = uct_ofi_peer_find(iface, intro->from);
+    if (intro->head.type == UCT_OFI_REJECT) {
+        if ((peer != NULL) && (intro->token == (peer->own_token ^ iface->secret))) {
+            uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+        }
+        return;
+    }
+    if ((memcmp(intro->to, iface->super.params.uid, UCT_UID_LEN) != 0) ||
+        ((intro->head.type == UCT_OFI_PING) && (peer == NULL))) {
+        uct_ofi_reject(iface, intro, raw);
+        return;
+    }
+    if (intro->head.type == UCT_OFI_HELLO) {
+        if ((peer == NULL) &&
+            (uct_ofi_peer_get(iface, intro->from, raw,
+                              intro->address_length - sizeof(uct_ofi_address_t), &peer) !=
+             UCS_OK)) {
+            ucs_warn("no memory for a peer, or half of its name is another's: it is refused");
+            uct_ofi_reject(iface, intro, raw);
+            return;
+        }
+        if (!peer->rx_open) {
+            peer->rx_open    = 1;
+            peer->rx_discard = 0;
+            peer->rx_count   = intro->head.number;
+        }
+        uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
+    } else {
+        uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
+    }
+    peer->token = intro->token;
+    uct_ofi_heard(peer);
+}
+
+/* The peer's interface is closed. */
+static void uct_ofi_left(uct_ofi_peer_t *peer)
+{
+    uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
+}
+
+static void uct_ofi_take(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const char *data,
+                         size_t length)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+
+    ++peer->rx_count;
+    if (ucs_likely(head->type == UCT_OFI_DATA)) {
+        if (ucs_unlikely((peer->rx_count - peer->rx_told) >= (UCT_OFI_WINDOW / 4))) {
+            uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
+        }
+        if (ucs_likely(!peer->rx_discard && (head->pad <= (length - sizeof(*head))))) {
+            *iface->super.params.sender = peer->uid;
+            uct_iface_deliver(&iface->super, head->am_id, data + sizeof(*head),
+                              length - sizeof(*head) - head->pad);
+        }
+    } else if (head->type == UCT_OFI_BYE) {
+        peer->rx_open = 0;
+        uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
+        uct_ofi_gone(peer);
+    } else {
+        uct_ofi_left(peer);
+    }
+}
+
+/* Keeps a message until those before it have come. */
+static void uct_ofi_keep(uct_ofi_peer_t *peer, uint32_t ahead, const char *data, size_t length)
+{
+    uct_ofi_early_t *early = ucs_sys_malloc(sizeof(*early) + length);
+    uct_ofi_early_t *other;
+    uct_ofi_head_t head;
+
+    if (early == NULL) {
+        ucs_error("no memory for a message that came before its turn: its sender is given up");
+        uct_ofi_peer_fail(peer, UCS_ERR_NO_MEMORY);
+        return;
+    }
+    early->length = length;
+    memcpy(early->data, data, length);
+    ucs_list_for_each(other, &peer->early, list) {
+        memcpy(&head, other->data, sizeof(head));
+        if ((head.number - peer->rx_count) == ahead) {
+            ucs_sys_free(early); /* twice the same */
+            return;
+        }
+        if ((head.number - peer->rx_count) > ahead) {
+            break;
+        }
+    }
+    ucs_list_insert_before(&other->list, &early->list);
+}
+
+static void uct_ofi_take_early(uct_ofi_peer_t *peer)
+{
+    uct_ofi_early_t *early;
+    uct_ofi_head_t head;
+
+    while (!ucs_list_is_empty(&peer->early) && (peer->status == UCS_OK)) {
+        early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
+        memcpy(&head, early->data, sizeof(head));
+        if (head.number != peer->rx_count) {
+            return;
+        }
+        ucs_list_del(&early->list);
+        uct_ofi_take(peer, &head, early->data, early->length);
+        ucs_sys_free(early);
+    }
+}
+
+static void uct_ofi_counted(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const char *data,
+                            size_t length)
+{
+    uint32_t ahead = head->number - peer->rx_count;
+
+    if (!peer->rx_open) {
+        if (head->type == UCT_OFI_LEAVE) {
+            uct_ofi_left(peer);
+        }
+    } else if (ucs_likely(ahead == 0)) {
+        uct_ofi_take(peer, head, data, length);
+        if (ucs_unlikely(!ucs_list_is_empty(&peer->early))) {
+            uct_ofi_take_early(peer);
+        }
+    } else if (ahead <= (UCT_OFI_WINDOW + 1)) {
+        uct_ofi_keep(peer, ahead, data, length);
+    } /* else: had already, or nonsense */
+}
+
+void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
+{
+    uct_ofi_peer_t *peer;
+    uct_ofi_intro_t intro;
+    uct_ofi_head_t head;
+    int is_intro;
+
+    memcpy(&head, data, sizeof(head));
+    is_intro = (head.type == UCT_OFI_HELLO) || (head.type == UCT_OFI_WELCOME) ||
+               (head.type == UCT_OFI_PING) || (head.type == UCT_OFI_REJECT);
+    if (iface->is_closing || (is_intro && (length < sizeof(intro)))) {
+        return;
+    }
+    if (is_intro) {
+        memcpy(&intro, data, sizeof(intro));
+        if (head.type != UCT_OFI_WELCOME) {
+            uct_ofi_introduced(iface, &intro);
+            return;
+        }
+    }
+
+    peer = ucs_ptr_map_get(&iface->by_token, head.token ^ iface->secret);
+    if (ucs_unlikely(peer == NULL)) {
+        ucs_debug("a message of kind %u for nobody is dropped", head.type);
+        return;
+    }
+    uct_ofi_heard(peer);
+    uct_ofi_taken(peer, head.taken);
+    switch (head.type) {
+    case UCT_OFI_DATA:
+    case UCT_OFI_BYE:
+    case UCT_OFI_LEAVE:
+        uct_ofi_counted(peer, &head, data, length);
+        break;
+    case UCT_OFI_WELCOME:
+        uct_ofi_welcomed(peer, &intro);
+        break;
+    case UCT_OFI_DROP:
+        uct_ofi_fail_eps(peer, UCS_ERR_CONNECTION_RESET);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the end ---- */
+
+void uct_ofi_peers_leave(uct_ofi_iface_t *iface)
+{
+    uct_ofi_peer_t *peer, *next;
+    unsigned unused = 0;
+
+    ucs_list_for_each_safe(peer, next, &iface->peers, list) {
+        if ((peer->rx_open || (peer->tx_state >= UCT_OFI_TX_OPEN)) &&
+            uct_ofi_speak(peer, &unused) && (peer->status == UCS_OK)) {
+            (void)uct_ofi_say_one(peer, UCT_OFI_LEAVE);
+        }
+    }
+}
+
+void uct_ofi_peers_free(uct_ofi_iface_t *iface)
+{
+    uct_ofi_peer_t *peer;
+
+    ucs_list_splice_tail(&iface->lost, &iface->peers);
+    while (!ucs_list_is_empty(&iface->lost)) {
+        peer = ucs_list_head(&iface->lost, uct_ofi_peer_t, list);
+        if (peer->status == UCS_OK) {
+            peer->status = UCS_ERR_CANCELED;
+        }
+        uct_ofi_end_flushes(peer);
+        uct_ofi_peer_free(peer);
+    }
+}
+
+#endif
