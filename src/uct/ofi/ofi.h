@@ -172,6 +172,7 @@ struct uct_ofi_peer {
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
+    uint8_t            num_probes;    /* answered since it was heard last */
     uint8_t            rx_open;       /* it has introduced itself */
     uint8_t            rx_discard;
     uint8_t            is_heard;      /* it has said something since it was looked at last */

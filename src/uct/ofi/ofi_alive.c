@@ -92,18 +92,20 @@ static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
 static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t timeout_ns)
 {
     uint64_t waited_ns  = now_ns - peer->asked_ns;
+    uint64_t patient_ns = ucs_min((timeout_ns / 10) << peer->num_probes, (timeout_ns * 4) / 10);
     ucs_status_t status = UCS_INPROGRESS;
 
     if (peer->probe_fd >= 0) {
         status = uct_ofi_probe_result(peer);
-    } else if (peer->iface->is_tcp && (waited_ns >= (timeout_ns / 4))) {
+    } else if (peer->iface->is_tcp && (waited_ns >= patient_ns)) {
         uct_ofi_probe_start(peer);
     }
     if (status == UCS_OK) {
-        peer->asked_ns = now_ns; /* it is there, and busy with something else */
+        peer->asked_ns    = now_ns; /* it is there, and busy with something else */
+        peer->num_probes += (peer->num_probes < 2);
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
-    } else if (waited_ns >= timeout_ns) {
+    } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }

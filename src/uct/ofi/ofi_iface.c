@@ -245,7 +245,9 @@ static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface)
         if (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0) {
             iface->has_wait = 0;
         } else {
-            status = ucs_event_set_add(iface->events, fd, UCS_EVENT_READ, NULL);
+            /* By edges: the descriptor of the provider net stays readable for ever once something
+             * has come. */
+            status = ucs_event_set_add(iface->events, fd, UCS_EVENT_READ | UCS_EVENT_EDGE, NULL);
         }
     }
     return status;
@@ -272,13 +274,28 @@ int uct_ofi_event_fd(uct_iface_t *tl_iface)
     return ucs_event_set_fd(iface->events);
 }
 
+static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED,
+                               void *arg UCS_UNUSED)
+{
+}
+
+/* Is there something that no new event would tell of? What has happened until now is forgotten
+ * first, and then looked for. */
+static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
+{
+    struct fid *fid = &iface->cq->fid;
+
+    (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, NULL, NULL);
+    (void)fi_cq_read(iface->cq, NULL, 0); /* lets the provider read its sockets */
+    return fi_trywait(iface->fabric, &fid, 1) != 0;
+}
+
 /* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so
  * often, to find messages. */
 ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     struct itimerspec timer;
-    struct fid *fid = &iface->cq->fid;
     uint64_t time_ns, unused;
 
     if (uct_iface_has_work(tl_iface) || !ucs_list_is_empty(&iface->todo) ||
@@ -288,10 +305,10 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->events == NULL) {
         return UCS_OK;
     }
-    if (iface->has_wait && (fi_trywait(iface->fabric, &fid, 1) != 0)) {
+    (void)!ucs_sys_read(iface->timer_fd, &unused, sizeof(unused)); /* an old event, perhaps */
+    if (iface->has_wait && uct_ofi_has_arrived(iface)) {
         return UCS_ERR_BUSY;
     }
-    (void)!ucs_sys_read(iface->timer_fd, &unused, sizeof(unused)); /* an old event, perhaps */
     time_ns = iface->has_wait ? (ucs_list_is_empty(&iface->peers) ? 0 :
               uct_ofi_alive_interval(iface)) : UCT_OFI_NO_WAIT_NS;
     memset(&timer, 0, sizeof(timer));

@@ -411,7 +411,8 @@ static void uct_ofi_heard(uct_ofi_peer_t *peer)
     peer->is_heard = 1;
     peer->is_known = 1;
     if (ucs_unlikely(peer->asked_ns != 0)) {
-        peer->asked_ns = 0;
+        peer->asked_ns   = 0;
+        peer->num_probes = 0;
         uct_ofi_probe_end(peer);
     }
 }
