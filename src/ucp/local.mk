@@ -48,6 +48,7 @@ libucp_sources = \
 	src/ucp/wireup/conn.c \
 	src/ucp/wireup/hello.c \
 	src/ucp/wireup/lanes.c \
+	src/ucp/wireup/net.c \
 	src/ucp/wireup/sockets.c
 
 noinst_LTLIBRARIES += libucp_core.la

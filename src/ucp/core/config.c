@@ -23,7 +23,8 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("TLS", allow, tls, "all",
             "Transports to use: names, or ^names for all but these. Aliases: shm and sm mean all "
             "of shared memory on "
-            "a node, mm its messages, cma its single copies. A process always reaches itself."),
+            "a node, mm its messages, cma its single copies; net and tcp mean ofi, the networks. A "
+            "process always reaches itself."),
     UCP_ROW("RNDV_THRESH", memunits, rndv_thresh, "auto",
             "Bytes from which a message is announced before it is sent; auto: by predicted time.",
             .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
@@ -48,6 +49,11 @@ const ucs_config_row_t ucp_options_rows[] = {
             "the senders are told to announce their messages, which then stay with them until "
             "they are received; messages of up to 64 bytes still come.",
             .flags = UCS_CONFIG_ROW_INF),
+    UCP_ROW("NET_ADDRESS", ternary, net_address, "auto",
+            "Do worker addresses lead from other nodes too? That loads libfabric, which takes 0.1 "
+            "to 0.4 s. auto: unless the launcher (Open MPI's, MPICH's, Slurm's) says that the "
+            "whole job is on one node. In any case they do where UCX_TLS lets only networks in, "
+            "and where two workers meet by socket addresses of different hosts."),
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
             "what it wants."),

@@ -30,7 +30,9 @@ static const struct {
     {"posix",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
     {"sysv",     "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
     {"memfd",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
-    {"loopback", NULL, UCT_TL_KIND_SELF, UCT_TL_KIND_SELF}
+    {"loopback", NULL, UCT_TL_KIND_SELF, UCT_TL_KIND_SELF},
+    {"net",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET},
+    {"tcp",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET}
 };
 
 /* The transport that wrapped forms such as "fault:mm" are about. */
@@ -328,8 +330,8 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
     }
 
     if (num_useful == 0) {
-        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias shm) "
-                  "and cma");
+        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias "
+                  "shm), cma and ofi (alias net)");
         return UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;

@@ -29,6 +29,7 @@ typedef struct {
     uint64_t                connect_timeout_ns;
     int                     reuse_addr;
     unsigned                idle;             /* ucp_idle_mode_t */
+    int                     net_address;      /* UCS_NO, _YES, _AUTO */
 } ucp_options_t;
 
 typedef enum {

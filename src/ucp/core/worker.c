@@ -17,6 +17,7 @@
 #include <ucp/ops/kept.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
+#include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -82,7 +83,7 @@ void ucp_worker_data_put(void *data)
 
 /* ---- interfaces ---- */
 
-static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
+void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 {
     ucp_worker_tl_t *wtl        = &worker->tls[i];
     const uct_tl_t *tl          = worker->context->tls[i].tl;
@@ -96,7 +97,9 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     uct_limits_t limits;
     ucs_status_t status;
     unsigned id;
+    int fd;
 
+    wtl->is_tried = 1;
     memcpy(params.uid, worker->uid, UCT_UID_LEN);
     status = uct_iface_open(worker->context->tls[i].md, &params, &wtl->iface);
     if (status != UCS_OK) {
@@ -121,6 +124,12 @@ static void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     if ((tl->kind != UCT_TL_KIND_SELF) && (tl->kind != UCT_TL_KIND_COPY) &&
         (tl->kind != UCT_TL_KIND_DEVICE)) {
         ucp_worker_activate(worker, wtl->iface);
+    }
+    if ((worker->epoll_fd >= 0) && (tl->iface.event_fd != NULL)) { /* it comes later than others */
+        fd = tl->iface.event_fd(wtl->iface);
+        if (fd >= 0) {
+            (void)ucp_wakeup_add(worker, fd);
+        }
     }
 }
 
@@ -224,6 +233,20 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     pthread_mutexattr_destroy(&attr);
 }
 
+/* All but the networks. */
+static void ucp_worker_open_tls(ucp_worker_t *worker)
+{
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        if (worker->context->tls[i].tl->kind == UCT_TL_KIND_NET) {
+            snprintf(worker->tls[i].reason, UCT_REASON_MAX, "not needed yet");
+        } else {
+            ucp_worker_open_tl(worker, i);
+        }
+    }
+}
+
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker_p)
 {
@@ -272,9 +295,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucp_idle_init(worker);
     ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0));
 
-    for (i = 0; i < context->num_tls; ++i) {
-        ucp_worker_open_tl(worker, i);
-    }
+    ucp_worker_open_tls(worker);
     ucp_device_init(worker);
     /* Now, so that any thread may signal without a look at what another one opens. */
     status = (context->features & UCP_FEATURE_WAKEUP) ? ucp_wakeup_open(worker) : UCS_OK;
@@ -526,6 +547,9 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
         attr->max_debug_string = UCP_MAX_INFO_STRING;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS) {
+        if ((flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) || ucp_net_is_wanted(worker)) {
+            (void)ucp_net_open(worker);
+        }
         return ucp_worker_make_address(worker, (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0,
                                        &attr->address, &attr->address_length);
     }
@@ -535,6 +559,9 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
 ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **address_p,
                                     size_t *address_length_p)
 {
+    if (ucp_net_is_wanted(worker)) {
+        (void)ucp_net_open(worker);
+    }
     return ucp_worker_make_address(worker, 0, address_p, address_length_p);
 }
 

@@ -39,6 +39,7 @@ typedef struct {
     uct_iface_t *iface; /* NULL: the transport did not open here */
     size_t       addr_length;
     uint8_t      addr[UCP_ADDRESS_TL_MAX];
+    int          is_tried;               /* opened, or not to be opened here */
     char         reason[UCT_REASON_MAX]; /* why iface is NULL */
 } ucp_worker_tl_t;
 
@@ -267,7 +268,10 @@ void ucp_worker_add_active(ucp_worker_t *worker, unsigned (*progress)(uct_iface_
                            uct_iface_t *iface);
 void ucp_worker_del_active(ucp_worker_t *worker, const uct_iface_t *iface);
 
-/* The worker's address for peers on this node and others; freed by ucp_worker_release_address. */
+/* Opens the interface of transport i; where that is not possible its reason says why. */
+void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i);
+
+/* The worker's address by all interfaces that are open; freed by ucp_worker_release_address. */
 ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,
                                      size_t *length_p);
 

@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
 #include <ucp/ops/rma.h>
+#include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/event/event_set.h>
@@ -105,13 +106,17 @@ static ucs_status_t ucp_conn_send(int fd, const ucp_wire_conn_t *head, const voi
     return (sent < 0) ? ucp_socket_status(errno) : UCS_ERR_IO_ERROR;
 }
 
-/* Sends a message with the worker's address. */
-static ucs_status_t ucp_conn_send_address(ucp_worker_t *worker, int fd, ucp_wire_conn_t *head)
+/* Sends a message with the address of a worker, which the other end must be able to reach. */
+static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *worker, int fd,
+                                          ucp_wire_conn_t *head)
 {
     ucp_address_t *address;
     ucs_status_t status;
     size_t length;
 
+    if (!ucp_net_is_local(&conn->local, &conn->remote) || ucp_net_is_wanted(worker)) {
+        (void)ucp_net_open(worker);
+    }
     status = ucp_worker_pack_address(worker, &address, &length);
     if (status == UCS_OK) {
         head->magic   = UCP_WIRE_CONN_MAGIC;
@@ -264,7 +269,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
     (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     head.client_id = conn->client_id;
     head.ordinal   = conn->ordinal;
-    status         = ucp_conn_send_address(conn->socket.worker, fd, &head);
+    status         = ucp_conn_send_address(conn, conn->socket.worker, fd, &head);
     if (status == UCS_OK) {
         status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
     }
@@ -490,7 +495,7 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
         return status;
     }
     /* A client that has gone is noticed by the end of file. */
-    (void)ucp_conn_send_address(ep->worker, fd, &head);
+    (void)ucp_conn_send_address(conn, ep->worker, fd, &head);
     conn->state = UCP_CONN_UP;
     conn->ep    = ep;
     ucs_sys_free(conn->message);

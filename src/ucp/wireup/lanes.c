@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/wireup/lanes.h>
+#include <ucp/wireup/net.h>
 #include <ucs/debug/log.h>
 #include <string.h>
 
@@ -137,19 +138,17 @@ static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *a
             "no transport for %s to this peer (%s)", row->name, ucs_string_buffer_cstr(&text));
 }
 
-static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address,
-                                  ucp_lane_role_t role)
+/* The transport that serves a role best, or UCP_NO_TL. */
+static unsigned ucp_lane_choose(const ucp_peer_t *peer, const ucp_address_info_t *address,
+                                const ucp_lane_row_t *row)
 {
-    const ucp_lane_row_t *row = &ucp_lane_rows[role];
-    ucp_worker_t *worker      = peer->worker;
-    unsigned best             = UCP_NO_TL;
-    double best_ns            = 0;
+    unsigned best  = UCP_NO_TL;
+    double best_ns = 0;
     char storage[UCT_REASON_MAX];
-    ucp_address_entry_t entry;
     const char *reason = "";
     unsigned i;
 
-    for (i = 0; i < worker->context->num_tls; ++i) {
+    for (i = 0; i < peer->worker->context->num_tls; ++i) {
         double time_ns = ucp_lane_score(peer, address, row, i, &reason, storage);
 
         if ((time_ns >= 0) && ((best == UCP_NO_TL) || (time_ns < best_ns))) {
@@ -157,7 +156,38 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
             best_ns = time_ns;
         }
     }
+    return best;
+}
 
+/* Does the peer's address lead over a network that we have not opened? */
+static int ucp_lane_may_need_net(const ucp_peer_t *peer, const ucp_address_info_t *address)
+{
+    const ucp_worker_t *worker = peer->worker;
+    ucp_address_entry_t entry;
+    unsigned i;
+
+    for (i = 0; !ucp_lane_is_self(peer) && (i < worker->context->num_tls); ++i) {
+        if ((worker->context->tls[i].tl->kind == UCT_TL_KIND_NET) && !worker->tls[i].is_tried &&
+            ucp_lane_find_entry(peer, address, i, &entry)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *address,
+                                  ucp_lane_role_t role)
+{
+    const ucp_lane_row_t *row = &ucp_lane_rows[role];
+    ucp_worker_t *worker      = peer->worker;
+    unsigned best             = ucp_lane_choose(peer, address, row);
+    ucp_address_entry_t entry;
+    unsigned i;
+
+    if ((best == UCP_NO_TL) && row->required && ucp_lane_may_need_net(peer, address) &&
+        ucp_net_open(worker)) {
+        best = ucp_lane_choose(peer, address, row);
+    }
     peer->lane_tl[role] = best;
     if (best == UCP_NO_TL) {
         ucp_lane_explain(peer, address, row);

@@ -1,0 +1,88 @@
+/* Halyard: wire-up: when a worker opens its way to other nodes.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/wireup/net.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ucp_net_open(ucp_worker_t *worker)
+{
+    int is_new = 0;
+    unsigned i;
+
+    ucp_worker_lock(worker);
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        if ((worker->context->tls[i].tl->kind == UCT_TL_KIND_NET) && !worker->tls[i].is_tried) {
+            ucp_worker_open_tl(worker, i);
+            is_new |= (worker->tls[i].iface != NULL);
+        }
+    }
+    ucp_worker_unlock(worker);
+    return is_new;
+}
+
+/* A number that a launcher has put into the environment; -1: none. */
+static long ucp_net_number(const char *name)
+{
+    const char *text = secure_getenv(name);
+    char *end;
+    long number;
+
+    if ((text == NULL) || (*text == '\0')) {
+        return -1;
+    }
+    number = strtol(text, &end, 10);
+    return (*end == '\0') ? number : -1;
+}
+
+/* Does the launcher say that all of the job is on this node? */
+static int ucp_net_is_one_node(void)
+{
+    static const char *const pairs[][2] = { /* processes on this node, and in all */
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
+        {"MPI_LOCALNRANKS", "PMI_SIZE"}
+    };
+    long here;
+    size_t i;
+
+    for (i = 0; i < ucs_array_size(pairs); ++i) {
+        here = ucp_net_number(pairs[i][0]);
+        if ((here > 0) && (here == ucp_net_number(pairs[i][1]))) {
+            return 1;
+        }
+    }
+    return ucp_net_number("SLURM_STEP_NUM_NODES") == 1;
+}
+
+int ucp_net_is_wanted(const ucp_worker_t *worker)
+{
+    int option       = worker->context->options.net_address;
+    int has_messages = 0;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        has_messages |= (worker->context->tls[i].tl->kind == UCT_TL_KIND_SHM);
+    }
+    return !has_messages || (option == UCS_YES) ||
+           ((option != UCS_NO) && !ucp_net_is_one_node());
+}
+
+int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote)
+{
+    const struct sockaddr_in6 *local6 = (const struct sockaddr_in6 *)local;
+    const struct sockaddr_in *local4  = (const struct sockaddr_in *)local;
+
+    if (local->ss_family != remote->ss_family) {
+        return 0;
+    }
+    return (local->ss_family == AF_INET6) ?
+           (memcmp(&local6->sin6_addr, &((const struct sockaddr_in6 *)remote)->sin6_addr,
+                   sizeof(local6->sin6_addr)) == 0) :
+           (local4->sin_addr.s_addr == ((const struct sockaddr_in *)remote)->sin_addr.s_addr);
+}

@@ -1,0 +1,26 @@
+/* Halyard: wire-up: when a worker opens its way to other nodes.
+ *
+ * Libraries of networks take long to load (libfabric 1.17 of Debian: 0.3 s), so an interface of the
+ * kind NET is opened when somebody on another node may need it: with the first address that is to
+ * lead there, or with the first peer that cannot be reached otherwise.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_WIREUP_NET_H
+#define UCP_WIREUP_NET_H
+
+#include <ucp/core/worker.h>
+#include <sys/socket.h>
+
+/* Opens those that have not been tried yet; takes the worker's lock and may take long. Returns 1 if
+ * there is one now that was not there before. */
+int ucp_net_open(ucp_worker_t *worker);
+
+/* Is the worker's address to lead from other nodes, as far as its user's wishes and the launcher's
+ * word go (UCX_NET_ADDRESS)? Yes where nothing else carries messages. */
+int ucp_net_is_wanted(const ucp_worker_t *worker);
+
+/* Do the two ends of a socket lie on one host, for all that their addresses tell? */
+int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
+
+#endif
