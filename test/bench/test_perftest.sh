@@ -77,7 +77,9 @@ refuses "zero iterations"        "option -n"                  -t tag_lat -n 0
 refuses "negative iterations"    "option -n"                  -t tag_lat -n -5
 refuses "percentile above 100"   "option -R"                  -t tag_lat -R 101
 refuses "wrong thread mode"      "option -M"                  -t tag_lat -M many
-refuses "wrong memory kind"      "option -m"                  -t tag_lat -m cuda
+refuses "wrong memory kind"      "option -m"                  -t tag_lat -m gpu
+refuses "wrong device"           "option --device"            -t tag_lat --device 0,x
+refuses "polls of devices"       "polls its buffers"          --self -t ucp_put_lat -m cuda
 refuses "wrong wait mode"        "option -E"                  -t tag_lat -E nap
 refuses "wrong port"             "option -p"                  -p 70000
 refuses "wrong picture"          "--plot"                     --self --plot x.gif

@@ -12,6 +12,7 @@
 #define PERF_LANE_H
 
 #include "clock.h"
+#include "device.h"
 #include "oob.h"
 
 #include <stdatomic.h>
@@ -42,7 +43,8 @@ enum {
     PERF_FLAG_NONBLOCK   = 1 << 9,  /* registered with UCP_MEM_MAP_NONBLOCK */
     PERF_FLAG_PASSIVE    = 1 << 10, /* the responder of a one-sided test does not progress */
     PERF_FLAG_AM_COPY    = 1 << 11, /* the handler of active messages copies their data */
-    PERF_FLAG_MORE       = 1 << 12  /* another session follows on the same channel */
+    PERF_FLAG_MORE       = 1 << 12, /* another session follows on the same channel */
+    PERF_FLAG_DEVICE     = 1 << 13  /* both sides use a device, whatever their memory */
 };
 
 /* What client and server must agree on; travels as it is. */
@@ -57,9 +59,12 @@ typedef struct perf_params {
     uint64_t max_size;    /* largest message of any step, bytes */
     uint64_t span;        /* bytes of each of a lane's two buffers */
     uint64_t seed;
+    uint8_t  memory[2];   /* perf_memory_t of the leader's and of the follower's buffers */
+    int8_t   device[2];   /* ordinals; -1: as perf_device_open() shares them out */
+    uint32_t zero;
 } perf_params_t;
 
-_Static_assert(sizeof(perf_params_t) == 72, "perf_params_t is on the wire");
+_Static_assert(sizeof(perf_params_t) == 80, "perf_params_t is on the wire");
 
 /* perf_step_t.flags */
 enum {
@@ -107,6 +112,12 @@ typedef struct perf_lane {
     ucp_context_h        context;
     const perf_params_t *params;
     struct perf_shared  *shared;     /* limits only; NULL between machines */
+    perf_device_t       *device;     /* the session's */
+    uint8_t             *mirror;     /* NULL: processors reach the buffers; else room for one
+                                      * message on its way to or from them */
+    void                *limit_from; /* what the limits of devices copy; NULL: the other side
+                                      * does, or nobody */
+    void                *limit_to;
     perf_channel_t      *channel;    /* NULL except in lane 0 */
     _Atomic int         *stop;       /* raised when the leader of a one-sided step has ended */
     uint32_t            *samples;    /* leader: ticks of each iteration */
@@ -146,6 +157,10 @@ void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);
 /* Called when spin_max polls in a row found nothing: sleeps when told to, yields when both sides
  * share a processor, and looks whether the peer still lives. Returns the lane's status. */
 ucs_status_t perf_lane_idle(perf_lane_t *lane);
+
+/* Carries `size` bytes from the mirror to the lane's buffers, and back. */
+void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size);
+void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size);
 
 /* Completion callbacks: user_data is the lane. */
 void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data);

@@ -8,6 +8,8 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/clock.c \
 	src/tools/perf/clock.h \
 	src/tools/perf/compare.c \
+	src/tools/perf/cuda.c \
+	src/tools/perf/device.h \
 	src/tools/perf/json.c \
 	src/tools/perf/json.h \
 	src/tools/perf/lane.c \
@@ -15,6 +17,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/limits.c \
 	src/tools/perf/limits.h \
 	src/tools/perf/limits_copy.c \
+	src/tools/perf/limits_device.c \
 	src/tools/perf/loops.h \
 	src/tools/perf/loops_am.c \
 	src/tools/perf/loops_bytes.c \

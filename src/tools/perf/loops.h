@@ -48,24 +48,41 @@ static inline void perf_slots_set(perf_lane_t *lane, uint64_t size, unsigned win
 static inline void perf_message_fill(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step,
                                      uint64_t number)
 {
-    perf_pattern_fill(buffer, step->size,
+    perf_pattern_fill((lane->mirror != NULL) ? lane->mirror : buffer, step->size,
                       perf_pattern_base(lane->params->seed, (unsigned)!lane->leader,
                                         step->sequence + number));
+    if (lane->mirror != NULL) {
+        perf_lane_store(lane, buffer, step->size);
+    }
 }
 
 static inline void perf_message_check(perf_lane_t *lane, const uint8_t *buffer,
                                       const perf_step_t *step, uint64_t number)
 {
-    int64_t bad = perf_pattern_check(buffer, step->size,
-                                     perf_pattern_base(lane->params->seed,
-                                                       (unsigned)lane->leader,
-                                                       step->sequence + number));
+    int64_t bad;
 
+    if (lane->mirror != NULL) {
+        perf_lane_load(lane, buffer, step->size + PERF_GUARD_SIZE);
+        buffer = lane->mirror;
+    }
+    bad = perf_pattern_check(buffer, step->size,
+                             perf_pattern_base(lane->params->seed, (unsigned)lane->leader,
+                                               step->sequence + number));
     if (bad < 0) {
         bad = perf_guard_check(buffer, step->size);
     }
     if (bad >= 0) {
         perf_lane_fail_data(lane, step->sequence + number, bad);
+    }
+}
+
+static inline void perf_message_guard(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step)
+{
+    if (lane->mirror == NULL) {
+        perf_guard_set(buffer, step->size);
+    } else {
+        perf_guard_set(lane->mirror, 0);
+        perf_lane_store(lane, buffer + step->size, PERF_GUARD_SIZE);
     }
 }
 
@@ -141,7 +158,7 @@ PERF_INLINE ucs_status_t perf_pingpong(perf_lane_t *lane, const perf_step_t *ste
     double start_ns;
 
     perf_slots_set(lane, step->size, 1);
-    perf_guard_set(lane->recv_buffer, step->size);
+    perf_message_guard(lane, lane->recv_buffer, step);
     if (!lane->leader) {
         return perf_pingpong_follower(lane, step, 0, step->warmup + step->iters, flow, mode);
     }
@@ -295,7 +312,7 @@ PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *s
         for (i = 0; i < in_batch; ++i) {
             place = lane->recv_buffer + i * lane->stride;
             if (mode & PERF_MODE_CHECK) {
-                perf_guard_set(place, step->size);
+                perf_message_guard(lane, place, step);
             }
             perf_lane_layout(lane, 0, place, step->size, &lane->layouts[i]);
             flow->post(lane, &lane->layouts[i]);
@@ -375,7 +392,7 @@ PERF_INLINE ucs_status_t perf_exchange_part(perf_lane_t *lane, const perf_step_t
         in_batch = (end - number < most) ? end - number : most;
         for (i = 0; i < in_batch; ++i) {
             if (check) {
-                perf_guard_set(lane->recv_buffer + i * stride, step->size);
+                perf_message_guard(lane, lane->recv_buffer + i * stride, step);
             }
             perf_lane_layout(lane, 0, lane->recv_buffer + i * stride, step->size,
                              &lane->layouts[i]);

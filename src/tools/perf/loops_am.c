@@ -66,7 +66,10 @@ static ucs_status_t am_on_data(void *arg, const void *header, size_t header_leng
     if (lane->params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_AM_COPY)) {
         place = am_place(lane, length);
         if (place != NULL) {
-            memcpy(place, data, length);
+            memcpy((lane->mirror != NULL) ? lane->mirror : place, data, length);
+        }
+        if ((place != NULL) && (lane->mirror != NULL)) {
+            perf_lane_store(lane, place, length);
         }
     }
     ++lane->recv_done;

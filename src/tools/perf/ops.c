@@ -29,6 +29,12 @@ const perf_op_t perf_ops[] = {
                                   perf_limit_reader),
     [PERF_OP_BOTH]        = LIMIT("both", "both processes copy half each", perf_limit_both),
 
+    [PERF_OP_COPY]        = LIMIT("copy", "one copy by the driver, polled for",
+                                  perf_limit_device_copy),
+    [PERF_OP_BATCH]       = {.name = "batch", .what = "a window of copies in one call of the driver",
+                             .run = perf_limit_device_batch, .kind = PERF_KIND_LIMIT,
+                             .window = 64},
+
     [PERF_OP_TESTS] =
     {.name = "tag_lat", .what = "tag matching latency", .run = perf_tag_latency,
      .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_TAG},
@@ -96,6 +102,21 @@ int perf_op_find(const char *name)
         }
     }
     return -1;
+}
+
+const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2])
+{
+    const int is_host = !perf_memory_any_device(memory);
+
+    if ((op->run == perf_limit_device_copy) || (op->run == perf_limit_device_batch)) {
+        return is_host ? "it copies memory of devices" : NULL;
+    }
+    if (is_host) {
+        return NULL;
+    }
+    return (op->kind == PERF_KIND_LIMIT)   ? "it reads its buffers by the processor" :
+           (op->run == perf_put_latency)   ? "it polls its buffers by the processor (ucp_put_bw "
+                                             "does not)" : NULL;
 }
 
 const char *perf_op_uct_name(const char *name)

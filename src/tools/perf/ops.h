@@ -54,6 +54,8 @@ enum {
     PERF_OP_MEMCPY,
     PERF_OP_READER,
     PERF_OP_BOTH,
+    PERF_OP_COPY,
+    PERF_OP_BATCH,
     PERF_OP_TESTS /* first of the library's tests */
 };
 
@@ -62,6 +64,9 @@ extern const unsigned perf_op_count;
 
 /* Index of the test of that name, or -1. Limits are not found. */
 int perf_op_find(const char *name);
+
+/* Why an op cannot run with these kinds of memory (perf_params_t.memory); NULL: it can. */
+const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2]);
 
 /* What UCX's uct-level test of that name is, or NULL if the name is none of them. */
 const char *perf_op_uct_name(const char *name);
@@ -74,6 +79,12 @@ ucs_status_t perf_limit_ring_stream(perf_lane_t *lane, const perf_step_t *step,
 ucs_status_t perf_limit_memcpy(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 ucs_status_t perf_limit_reader(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 ucs_status_t perf_limit_both(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
+/* limits_device.c */
+ucs_status_t perf_limit_device_copy(perf_lane_t *lane, const perf_step_t *step,
+                                    perf_time_t *time_p);
+ucs_status_t perf_limit_device_batch(perf_lane_t *lane, const perf_step_t *step,
+                                     perf_time_t *time_p);
 
 /* loops_tag.c */
 ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);

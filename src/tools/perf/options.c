@@ -30,7 +30,8 @@ enum {
     OPTION_QUICK,
     OPTION_ROUNDS,
     OPTION_TIMEOUT,
-    OPTION_SEED
+    OPTION_SEED,
+    OPTION_DEVICE
 };
 
 static const struct option long_options[] = {
@@ -44,6 +45,7 @@ static const struct option long_options[] = {
     {"rounds", required_argument, NULL, OPTION_ROUNDS},
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
     {"seed", required_argument, NULL, OPTION_SEED},
+    {"device", required_argument, NULL, OPTION_DEVICE},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}
 };
@@ -58,7 +60,7 @@ static const struct {
     {'W', "it belongs to uct-level tests; the window of a ucp test is -O"},
     {'A', "it belongs to uct-level tests"},
     {'i', "scatter-gather with gaps is not measured; -D iov sends four pieces without"},
-    {'a', "it chooses a GPU, and only host memory is measured"},
+    {'a', "GPUs are chosen by --device"},
     {'g', "no daemon moves data for this tool"},
     {'G', "no daemon moves data for this tool"},
     {'K', "nothing here corresponds to it"},
@@ -99,7 +101,12 @@ void perf_options_help(FILE *file)
           "  -T COUNT       threads, each with its own worker  [1]\n"
           "  -M MODE        single | serialized | multi: thread mode of workers  [single]\n"
           "  -D SEND[,RECV] contig | iov: one piece or four  [contig]\n"
-          "  -m SEND[,RECV] memory kind; host only  [host]\n"
+          "  -m KIND[,KIND] memory of this side and of the other: host, cuda, cuda-managed, "
+          "cuda-async,\n"
+          "                 cuda-pool, cuda-vmm, cuda-vmm-private, cuda-vmm-pieces, cuda-pinned,\n"
+          "                 cuda-registered  [host]\n"
+          "  --device N[,N] GPU of this side and of the other; with host memory they only use it  "
+          "[0,1]\n"
           "  -H BYTES       header of active messages  [0]\n"
           "  -C             receive with a wildcard tag\n"
           "  -U             receive every message as an unexpected one, by probe\n"
@@ -239,6 +246,57 @@ static int parse_pair(char option, const char *text, const char *first, const ch
     return 0;
 }
 
+/* One name for both sides, or one for each. */
+static int parse_memory(perf_options_t *options, const char *text)
+{
+    const char *comma     = strchr(text, ',');
+    const char *parts[2]  = {text, (comma != NULL) ? comma + 1 : text};
+    size_t lengths[2]     = {(comma != NULL) ? (size_t)(comma - text) : strlen(text), 0};
+    unsigned kind, i;
+
+    lengths[1] = (comma != NULL) ? strlen(comma + 1) : lengths[0];
+    for (i = 0; i < 2; ++i) {
+        for (kind = 0; kind < PERF_MEMORY_COUNT; ++kind) {
+            if ((strlen(perf_memory_names[kind]) == lengths[i]) &&
+                (strncmp(perf_memory_names[kind], parts[i], lengths[i]) == 0)) {
+                break;
+            }
+        }
+        if (kind == PERF_MEMORY_COUNT) {
+            perf_error("option -m: memory of kind '%.*s' is not known (-h lists those that are)",
+                       (int)lengths[i], parts[i]);
+            return -1;
+        }
+        options->memory[i] = (uint8_t)kind;
+    }
+    return 0;
+}
+
+static int parse_devices(perf_options_t *options, const char *text)
+{
+    const unsigned wanted = (strchr(text, ',') != NULL) ? 2 : 1;
+    const char *next      = text;
+    char *end             = NULL;
+    long number;
+    unsigned i;
+
+    for (i = 0; (i < wanted) && ((i == 0) || (*end == ',')); ++i) {
+        number = strtol(next, &end, 10);
+        if ((end == next) || (number < 0) || (number > 127)) {
+            break;
+        }
+        options->device[0] = (i == 0) ? (int8_t)number : options->device[0];
+        options->device[1] = (int8_t)number;
+        next               = end + 1;
+    }
+    if ((i != wanted) || (*end != '\0')) {
+        perf_error("option --device wants numbers of GPUs such as 0 or 0,1, not '%s'", text);
+        return -1;
+    }
+    options->flags |= PERF_FLAG_DEVICE;
+    return 0;
+}
+
 static int parse_thread_mode(perf_options_t *options, const char *text)
 {
     static const struct {
@@ -374,6 +432,8 @@ static int parse_long(perf_options_t *options, int option, const char *value)
     case OPTION_TIMEOUT:
         options->timeout_given = 1;
         return parse_u32("--timeout", value, 1, 86400, &options->timeout_s);
+    case OPTION_DEVICE:
+        return parse_devices(options, value);
     case OPTION_SEED:
         return perf_number_parse("--seed", value, 0, UINT64_MAX, &options->seed);
     default:
@@ -397,7 +457,7 @@ static int parse_short(perf_options_t *options, int option, const char *value)
     case 'O':
         return parse_u32("-O", value, 1, PERF_WINDOW_MAX, &options->window);
     case 'm':
-        return parse_pair('m', value, "host", NULL, 0, 0, &options->flags);
+        return parse_memory(options, value);
     case 'D':
         return parse_pair('D', value, "contig", "iov", PERF_FLAG_SEND_IOV, PERF_FLAG_RECV_IOV,
                           &options->flags);
@@ -492,6 +552,7 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
                                    .threads       = 1,
                                    .thread_mode   = UCS_THREAD_MODE_SINGLE,
                                    .seed          = 1,
+                                   .device        = {-1, -1},
                                    .percent_count = 4,
                                    .timeout_s     = 30,
                                    .tolerance     = 1.1,
@@ -534,6 +595,12 @@ static int check_options(const perf_options_t *options)
     }
     if (op == NULL) {
         return 0;
+    }
+    if (perf_op_refusal(op, options->memory) != NULL) {
+        perf_error("test %s cannot run with -m %s,%s: %s", op->name,
+                   perf_memory_names[options->memory[0]], perf_memory_names[options->memory[1]],
+                   perf_op_refusal(op, options->memory));
+        return -1;
     }
     if ((options->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
         perf_error("option -V: test %s moves no messages that a receiver could check", op->name);
@@ -619,6 +686,8 @@ static int fill_params(perf_options_t *options)
     params_p->thread_mode = options->thread_mode;
     params_p->am_header   = options->am_header;
     params_p->seed        = options->seed;
+    memcpy(params_p->memory, options->memory, sizeof(params_p->memory));
+    memcpy(params_p->device, options->device, sizeof(params_p->device));
     params_p->window      = (options->window != 0) ? options->window :
                             (row->window != 0)     ? row->window : 1;
     for (i = 0; i < options->size_count; ++i) {

@@ -45,6 +45,8 @@ typedef struct perf_options {
     unsigned am_header;
     uint32_t flags;          /* PERF_FLAG_* */
     uint64_t seed;
+    uint8_t  memory[2];      /* perf_memory_t of the leader's side and of the other */
+    int8_t   device[2];      /* ordinals; -1: chosen */
     int      cpus[PERF_CPUS_MAX];
     unsigned cpu_count;
 

@@ -69,6 +69,10 @@ static int cell_calibrate(perf_rounds_t *rounds, perf_cell_t *cell)
     if ((iters < STREAM_MIN) && (cell->step.window > 1)) {
         iters = STREAM_MIN;
     }
+    if (perf_memory_any_device(rounds->session->params.memory) && (cell->step.window > 1) &&
+        (iters < 2 * cell->step.window)) {
+        iters = 2 * cell->step.window; /* the driver gets whole windows */
+    }
     cell->step.iters  = (iters < 2) ? 2 : iters;
     cell->step.warmup = cell->step.iters / 10 + 1;
     return 0;

@@ -63,9 +63,15 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
     return perf_lead(&session, &report);
 }
 
+static int uses_device(const perf_options_t *options, int side)
+{
+    return (options->memory[side] != PERF_MEMORY_HOST) || (options->flags & PERF_FLAG_DEVICE);
+}
+
 /* A child: bound, watched, gone when the parent is gone. */
 static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
 {
+    static perf_device_t device;
     perf_channel_t channel;
     char name[48];
     int error;
@@ -90,7 +96,13 @@ static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
         usleep(GO_POLL_US);
     }
     if (pair->startup >= 0) {
-        return (perf_startup_run(&channel, index == 0, pair->startup % 2,
+        if (uses_device(pair->options, index) &&
+            (perf_device_open(&device, pair->options->device[index], (unsigned)index) != 0)) {
+            perf_error("%s", device.problem);
+            return PERF_EXIT_FAILED;
+        }
+        return (perf_startup_run(&channel, index == 0,
+                                 !uses_device(pair->options, 0) && (pair->startup % 2),
                                  &pair->shared->startup[pair->startup]) == 0) ?
                PERF_EXIT_OK : PERF_EXIT_FAILED;
     }
@@ -316,7 +328,8 @@ int perf_self_main(const perf_options_t *options)
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
     if ((options->op < 0) && !options->limits_only && (options->batch == NULL)) {
-        pair.startup_count = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
+        pair.startup_count = (options->quick || uses_device(options, 0)) ? STARTUP_RUNS_QUICK :
+                                                                        STARTUP_RUNS;
         for (pair.startup = 0; pair.startup < (int)pair.startup_count; ++pair.startup) {
             status = run_pair(&pair);
             if (status != PERF_EXIT_OK) {

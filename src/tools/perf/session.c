@@ -26,7 +26,7 @@
 #include <sys/resource.h>
 
 /* Raised whenever a structure on the channel or the order of messages changes. */
-#define PROTOCOL_VERSION 2
+#define PROTOCOL_VERSION 3
 
 typedef struct perf_hello {
     uint32_t protocol;
@@ -115,6 +115,8 @@ static int params_are_valid(const perf_params_t *params)
             ((params->variants == PERF_VARIANT_COUNT) && (params->threads == 1))) &&
            (params->am_header <= PERF_OOB_PAYLOAD_MAX) &&
            (params->thread_mode <= UCS_THREAD_MODE_MULTI) &&
+           (params->memory[0] < PERF_MEMORY_COUNT) && (params->memory[1] < PERF_MEMORY_COUNT) &&
+           (params->device[0] >= -1) && (params->device[1] >= -1) &&
            (params->span <= PERF_MEMORY_MAX / 2 / params->threads) &&
            (params->max_size <= params->span) &&
            (params->span - params->max_size >= PERF_GUARD_AND_REPLY);
@@ -186,7 +188,11 @@ int perf_session_open(perf_session_t *session)
     if (perf_setup_connect(session) != 0) {
         return lost(session);
     }
-    return ready_both_ways(session);
+    if (ready_both_ways(session) != 0) {
+        return -1;
+    }
+    perf_setup_device_connect(session);
+    return 0;
 }
 
 /* ---- one step ---- */
@@ -264,7 +270,8 @@ static void prepare_step(perf_session_t *session, const perf_step_t *step)
     unsigned i;
 
     atomic_store_explicit(&session->stop, 0, memory_order_release);
-    if (!(session->features & UCP_FEATURE_RMA) || (step->size == 0)) {
+    if (!(session->features & UCP_FEATURE_RMA) || (step->size == 0) ||
+        (session->lanes[0].mirror != NULL)) {
         return;
     }
     for (i = 0; i < session->params.threads; ++i) {
@@ -278,6 +285,9 @@ static void combine(const perf_op_t *op, const perf_outcome_t *mine, const perf_
 {
     const perf_outcome_t *timed = op->follower_times ? theirs : mine;
 
+    if (timed->messages == 0) {
+        timed = (timed == mine) ? theirs : mine;
+    }
     measure_p->ns        = timed->ns;
     measure_p->messages  = timed->messages;
     measure_p->disturbed = mine->disturbed || theirs->disturbed;
@@ -349,6 +359,9 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
         return 0;
     }
     op = &perf_ops[step->op];
+    if (perf_op_refusal(op, session->params.memory) != NULL) {
+        return 0;
+    }
     if (op->kind == PERF_KIND_LIMIT) {
         return (session->shared != NULL) &&
                (((step->op != PERF_OP_RING) && (step->op != PERF_OP_RING_STREAM)) ||

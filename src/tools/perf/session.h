@@ -37,6 +37,8 @@ typedef struct perf_session {
     ucp_context_h   contexts[PERF_VARIANT_COUNT]; /* NULL where the library is not used */
     perf_lane_t    *lanes;     /* params.threads for each variant */
     unsigned        lane_count;
+    perf_device_t   device;    /* open where this side's memory or the user wants it */
+    void           *limit_memory[2]; /* of the limits of devices; NULL: none */
     _Atomic int     stop;
     uint64_t        sequence;  /* number of the next message */
     ucs_status_t    status;    /* what ended the session */
@@ -73,6 +75,13 @@ int perf_setup_create(perf_session_t *session, const perf_op_t *op);
 int perf_setup_connect(perf_session_t *session);
 void perf_setup_disconnect(perf_session_t *session);
 void perf_setup_destroy(perf_session_t *session);
+
+/* limits_device.c: opens the side's device and makes the memory that the limits of devices copy;
+ * takes hold of the other side's once that is ready, and lets go of it before that is released. */
+int perf_setup_device(perf_session_t *session);
+void perf_setup_device_connect(perf_session_t *session);
+void perf_setup_device_disconnect(perf_session_t *session);
+void perf_setup_device_close(perf_session_t *session);
 
 /* Prints what failed, tells the other side, and remembers the status. Returns -1. */
 int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *format, ...)

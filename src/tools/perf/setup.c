@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define SPINS_POLLING (1u << 14)
 #define SPINS_CROWDED 64
@@ -105,19 +104,28 @@ static int create_worker(perf_session_t *session, perf_lane_t *lane)
     return 0;
 }
 
-static uint8_t *map_buffer(size_t size)
+static perf_memory_t own_memory(const perf_session_t *session)
 {
-    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return (perf_memory_t)session->params.memory[!session->leader];
+}
 
-    if (map == MAP_FAILED) {
-        return NULL;
+/* Memory of this side's kind, touched. */
+static int make_buffer(perf_session_t *session, uint8_t **buffer_p)
+{
+    const uint64_t size = session->params.span;
+
+    *buffer_p = perf_memory_alloc(&session->device, own_memory(session), size);
+    if ((*buffer_p == NULL) || (perf_memory_set(&session->device, own_memory(session), *buffer_p,
+                                                0x5a, size) != 0)) {
+        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "a buffer of %llu bytes of %s: %s",
+                                 (unsigned long long)size, perf_memory_names[own_memory(session)],
+                                 session->device.problem);
     }
-    memset(map, 0x5a, size);
-    return map;
+    return 0;
 }
 
 /* Registers memory of the tool's (buffer given), or has the library allocate some, as programs that
- * care do for memory that a peer accesses. */
+ * care do for memory of the host that a peer accesses. */
 static int map_memory(perf_session_t *session, perf_lane_t *lane, void *buffer, ucp_mem_h *memh_p)
 {
     const int nonblock          = (session->params.flags & PERF_FLAG_NONBLOCK) != 0;
@@ -145,6 +153,10 @@ static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
     ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
     ucs_status_t status;
 
+    if (own_memory(session) != PERF_MEMORY_HOST) {
+        return (make_buffer(session, &lane->recv_buffer) != 0) ? -1 :
+               map_memory(session, lane, lane->recv_buffer, &lane->recv_memh);
+    }
     if (map_memory(session, lane, NULL, &lane->recv_memh) != 0) {
         return -1;
     }
@@ -178,30 +190,30 @@ static int create_buffers(perf_session_t *session, perf_lane_t *lane)
     if (lane != first) { /* variants run one at a time, in the same memory */
         lane->send_buffer = first->send_buffer;
         lane->recv_buffer = first->recv_buffer;
+        lane->mirror      = first->mirror;
         lane->layouts     = first->layouts;
         lane->am_header   = first->am_header;
         lane->samples     = first->samples;
         return 0;
     }
-    lane->send_buffer = map_buffer(params->span);
+    if (make_buffer(session, &lane->send_buffer) != 0) {
+        return -1;
+    }
+    if (!perf_memory_is_host(own_memory(session))) {
+        lane->mirror = malloc(params->max_size + PERF_GUARD_AND_REPLY);
+    }
     lane->layouts     = calloc(2 * params->window, sizeof(*lane->layouts));
     lane->am_header   = calloc(1, params->am_header + 1);
     if (session->leader) {
         lane->samples = malloc(PERF_SAMPLES_MAX * sizeof(*lane->samples));
     }
-    if (is_one_sided(session)) {
-        if (allocate_remote(session, lane) != 0) {
-            return -1;
-        }
-    } else {
-        lane->recv_buffer = map_buffer(params->span);
+    if ((lane->layouts == NULL) || (lane->am_header == NULL) ||
+        (session->leader && (lane->samples == NULL)) ||
+        (!perf_memory_is_host(own_memory(session)) && (lane->mirror == NULL))) {
+        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "what a lane needs");
     }
-    if ((lane->send_buffer == NULL) || (lane->recv_buffer == NULL) || (lane->layouts == NULL) ||
-        (lane->am_header == NULL) || (session->leader && (lane->samples == NULL))) {
-        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "buffers of 2 x %llu bytes",
-                                 (unsigned long long)params->span);
-    }
-    return 0;
+    return is_one_sided(session) ? allocate_remote(session, lane) :
+                                   make_buffer(session, &lane->recv_buffer);
 }
 
 /* Everything that a call needs besides buffer and length, prepared once. */
@@ -257,6 +269,7 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
     lane->leader   = session->leader;
     lane->params   = &session->params;
     lane->shared   = session->shared;
+    lane->device   = &session->device;
     lane->channel  = (index % session->params.threads == 0) ? &session->channel : NULL;
     lane->stop     = &session->stop;
     lane->event_fd = -1;
@@ -290,6 +303,9 @@ int perf_setup_create(perf_session_t *session, const perf_op_t *op)
     unsigned i;
 
     session->features = op->features;
+    if (perf_setup_device(session) != 0) {
+        return -1;
+    }
     /* Lanes are written by different threads: whole lines each. */
     session->lanes = aligned_alloc(128, bytes);
     if (session->lanes == NULL) {
@@ -462,6 +478,7 @@ void perf_setup_disconnect(perf_session_t *session)
 {
     unsigned i;
 
+    perf_setup_device_disconnect(session);
     for (i = 0; i < session->lane_count; ++i) {
         if (session->lanes[i].rkey != NULL) {
             ucp_rkey_destroy(session->lanes[i].rkey);
@@ -484,12 +501,16 @@ static void destroy_buffers(perf_session_t *session, perf_lane_t *lane)
     if (lane->index >= session->params.threads) {
         return; /* the memory is that of the first variant */
     }
-    if ((lane->recv_buffer != NULL) && !is_one_sided(session)) {
-        munmap(lane->recv_buffer, session->params.span);
+    if ((lane->recv_buffer != NULL) &&
+        (!is_one_sided(session) || (own_memory(session) != PERF_MEMORY_HOST))) {
+        perf_memory_release(&session->device, own_memory(session), lane->recv_buffer,
+                            session->params.span);
     }
     if (lane->send_buffer != NULL) {
-        munmap(lane->send_buffer, session->params.span);
+        perf_memory_release(&session->device, own_memory(session), lane->send_buffer,
+                            session->params.span);
     }
+    free(lane->mirror);
     free(lane->samples);
     free(lane->layouts);
     free(lane->am_header);
@@ -511,6 +532,7 @@ void perf_setup_destroy(perf_session_t *session)
             session->contexts[i] = NULL;
         }
     }
+    perf_setup_device_close(session);
     free(session->lanes);
     session->lanes      = NULL;
     session->lane_count = 0;

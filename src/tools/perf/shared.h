@@ -9,6 +9,7 @@
 #ifndef PERF_SHARED_H
 #define PERF_SHARED_H
 
+#include "device.h"
 #include "watch.h"
 
 #include <stdatomic.h>
@@ -68,6 +69,7 @@ typedef struct perf_shared {
     int                        pids[2];
     int                        cpus[2];
     _Atomic int                go;  /* the children may start */
+    uint8_t                    handle[PERF_DEVICE_HANDLE_SIZE]; /* of the follower's memory */
     perf_startup_t             startup[PERF_STARTUP_RUNS_MAX];
     _Alignas(4096) uint8_t     rings[2][PERF_RING_BYTES]; /* by who writes */
 } perf_shared_t;

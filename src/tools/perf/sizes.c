@@ -145,6 +145,9 @@ const char *perf_sizes_default(const perf_options_t *options)
     if ((options->op >= 0) && !options->audit) {
         return "8";
     }
+    if (!options->audit && perf_memory_any_device(options->memory)) {
+        return "8,64,1k,8k,64k,256k,1m,4m,16m";
+    }
     return options->quick ? "8,64,1k,8k,64k,1m" :
            options->audit ? "8:16m" :
                             "0,8,64,256,1k,4k,8k,16k,64k,256k,1m,4m,16m";

@@ -430,6 +430,9 @@ void perf_startup_print(const perf_report_t *report)
     printf("  endpoint: first %.1f us; %u more, each to another worker, %.2f us and %.2f KiB "
            "each; worker address %.0f B\n", startup->ep_first_ns / 1e3, startup->endpoints,
            startup->ep_each_ns / 1e3, startup->ep_each_bytes / 1024, startup->address_bytes);
+    if (isnan(startup->shared_mapped)) {
+        return; /* the devices' driver maps far more than the library */
+    }
     printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB mapped (%.2f "
            "resident)\n",
            startup->shared_mapped / mib, startup->shared_resident / mib,

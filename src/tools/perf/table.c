@@ -17,6 +17,8 @@
 
 #define LINE_BYTES_MAX 8 /* up to here the bounced line is the limit */
 #define COPY_BYTES_MIN 4096
+#define STREAM_BYTES_MIN (UINT64_C(64) << 10) /* of devices: below it the rate says it */
+#define STREAM_BYTES_MAX (UINT64_C(4) << 20)
 #define MOVED_FACTOR   1.5 /* between two sizes, of the bounced line */
 
 static double us_of(const perf_cell_t *cell)
@@ -44,6 +46,12 @@ static void print_head(const perf_rounds_t *table)
 {
     const int tests = !table->report->options->limits_only;
 
+    if (perf_memory_any_device(table->session->params.memory)) {
+        printf("\n%8s |%s\n%8s |%s\n", "",
+               " tag latency, us                     | tag bandwidth, GB/s", "size",
+               "  libucp   limit  of      ratio  best |  libucp   limit  ratio  best");
+        return;
+    }
     printf("\n%8s | %-37s |", "", "limits of this machine, us one way");
     printf("%s\n", tests ? " tag latency, us                     | tag bandwidth, GB/s" : "");
     printf("%8s |%7s %7s %7s %7s %7s |", "size", "line", "ring", "memcpy", "reader", "both");
@@ -118,6 +126,81 @@ static int run_row(perf_rounds_t *table)
     return 0;
 }
 
+/* The tests' half of a row; limits alone where there are no tests. */
+static void print_device_row(const perf_rounds_t *table, const perf_cell_t *latency,
+                             const perf_cell_t *copy, const perf_cell_t *stream,
+                             const perf_cell_t *batch)
+{
+    const double mb = (double)table->size / 1e3;
+    char text[24];
+
+    printf("%8s |", perf_text_size(table->size, text));
+    print_us(us_of(latency), 8);
+    print_us(us_of(copy), 8);
+    printf("  %-6s", "copy");
+    print_ratio((latency != NULL) ? latency->result->ratio : NAN, 7);
+    print_ratio((latency != NULL) ? latency->result->ratio_best : NAN, 6);
+    printf(" |");
+    print_ratio(mb / us_of(stream), 8);
+    print_ratio(mb / us_of(batch), 8);
+    print_ratio((stream != NULL) ? stream->result->ratio : NAN, 7);
+    print_ratio((stream != NULL) ? stream->result->ratio_best : NAN, 6);
+    printf("%s\n", table->unreliable ? " *" : "");
+    fflush(stdout);
+}
+
+static int run_device_row(perf_rounds_t *table)
+{
+    const int tests   = !table->report->options->limits_only;
+    const int streams = (table->size >= STREAM_BYTES_MIN) && (table->size <= STREAM_BYTES_MAX);
+    perf_cell_t *latency = NULL, *batch = NULL, *stream = NULL, *copy;
+
+    copy = perf_cell_add(table, PERF_OP_COPY, 0, "copy");
+    if (tests) {
+        latency = perf_cell_add(table, (unsigned)perf_op_find("tag_lat"), 0, "tag_lat");
+    }
+    if (streams) {
+        batch = perf_cell_add(table, PERF_OP_BATCH, 0, "batch");
+    }
+    if (tests && streams) {
+        stream = perf_cell_add(table, (unsigned)perf_op_find("tag_bw"), 0, "tag_bw");
+    }
+    if (perf_rounds_run(table) != 0) {
+        return -1;
+    }
+    if (latency != NULL) {
+        perf_cell_judge(table, latency, copy);
+    }
+    if (stream != NULL) {
+        perf_cell_judge(table, stream, batch);
+    }
+    perf_text_progress_end();
+    if (!table->report->options->no_text) {
+        print_device_row(table, latency, copy, stream, batch);
+    }
+    return 0;
+}
+
+static int run_device_rate(perf_rounds_t *table)
+{
+    perf_cell_t *batch, *rate;
+
+    perf_rounds_begin(table, 8);
+    batch = perf_cell_add(table, PERF_OP_BATCH, 0, "batch");
+    rate  = perf_cell_add(table, (unsigned)perf_op_find("tag_rate"), 0, "tag_rate");
+    if (perf_rounds_run(table) != 0) {
+        return -1;
+    }
+    perf_cell_judge(table, rate, batch);
+    perf_text_progress_end();
+    if (!table->report->options->no_text) {
+        printf("\ntag rate, 8 B, window %u: %.3f million messages a second; the driver copies "
+               "%.3f million (ratio %.2f)\n", rate->step.window, rate->result->rate / 1e6,
+               batch->result->rate / 1e6, rate->result->ratio);
+    }
+    return 0;
+}
+
 /* Message rate of 8 bytes, in messages for each bounced cache line. */
 static int run_rate(perf_rounds_t *table)
 {
@@ -142,6 +225,27 @@ static int run_rate(perf_rounds_t *table)
                line->result->us_best / rate->result->us_best, stream_limit->result->rate / 1e6);
     }
     return 0;
+}
+
+static void explain_device(const perf_rounds_t *table)
+{
+    const perf_device_t *device = &table->session->device;
+
+    printf("\n%s. Memory: %s on one side, %s on the other", table->report->statistic,
+           perf_memory_names[table->session->params.memory[0]],
+           perf_memory_names[table->session->params.memory[1]]);
+    if (device->is_open) {
+        printf("; this one's device: %d of %d, %s, driver %d.%d", device->ordinal, device->count,
+               device->name, device->driver / 1000, device->driver % 1000 / 10);
+    }
+    printf(".\ncopy: one process copies and polls, cuMemAlloc's memory, pinned where it is the "
+           "host's. batch: a window of such copies %s, then polled for.\n",
+           device->has_no_batch ? "one by one (the driver has no cuMemcpyBatchAsync)" :
+                                  "in one call");
+    if (table->refused) {
+        printf("The driver refuses to open the other side's memory (%s).\n",
+               table->session->lanes[0].problem);
+    }
 }
 
 static void explain(const perf_rounds_t *table)
@@ -180,6 +284,7 @@ static void explain(const perf_rounds_t *table)
 int perf_run_table(perf_session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = report->options;
+    const int on_device           = perf_memory_any_device(session->params.memory);
     perf_rounds_t table;
     unsigned i;
 
@@ -189,16 +294,21 @@ int perf_run_table(perf_session_t *session, perf_report_t *report)
     }
     for (i = 0; i < options->size_count; ++i) {
         perf_rounds_begin(&table, options->sizes[i]);
-        if (run_row(&table) != 0) {
+        if ((on_device ? run_device_row(&table) : run_row(&table)) != 0) {
             perf_text_progress_end();
             return -1;
         }
     }
-    if (!options->limits_only && (run_rate(&table) != 0)) {
+    if (!options->limits_only &&
+        ((on_device ? run_device_rate(&table) : run_rate(&table)) != 0)) {
         return -1;
     }
     if (!options->no_text && !options->final_only) {
-        explain(&table);
+        if (on_device) {
+            explain_device(&table);
+        } else {
+            explain(&table);
+        }
     }
     return 0;
 }

@@ -1,0 +1,598 @@
+/* Halyard: memory of CUDA devices, as an application uses it, through the driver's own interface.
+ *
+ * What the driver's structures look like is written down here, so nothing of CUDA is needed to
+ * build; what an older driver lacks fails when it is first wanted.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "device.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LIBRARY   "libcuda.so.1"
+#define PAGE_SIZE 4096
+
+typedef unsigned long long cu_ptr_t;
+typedef unsigned long long cu_handle_t; /* of VMM memory */
+
+typedef struct cu_location {
+    int type; /* 1: a device */
+    int id;
+} cu_location_t;
+
+typedef struct cu_ipc_handle {
+    uint8_t bytes[PERF_DEVICE_HANDLE_SIZE];
+} cu_ipc_handle_t;
+
+/* CUmemAllocationProp */
+typedef struct cu_alloc_prop {
+    int           type;         /* 1: pinned */
+    int           handle_types; /* 1: POSIX descriptor; 0: none */
+    cu_location_t location;
+    void         *unused;
+    uint8_t       flags[8];
+} cu_alloc_prop_t;
+
+/* CUmemAccessDesc */
+typedef struct cu_access {
+    cu_location_t location;
+    int           flags; /* 3: read and write */
+} cu_access_t;
+
+/* CUmemPoolProps */
+typedef struct cu_pool_prop {
+    int           type;
+    int           handle_types;
+    cu_location_t location;
+    void         *unused;
+    size_t        size_max;
+    uint8_t       reserved[56];
+} cu_pool_prop_t;
+
+/* CUmemcpyAttributes */
+typedef struct cu_copy_attributes {
+    int           source_order; /* 1: as the stream */
+    cu_location_t source, dest;
+    unsigned      flags;
+} cu_copy_attributes_t;
+
+_Static_assert(sizeof(cu_alloc_prop_t) == 32, "CUmemAllocationProp");
+_Static_assert(sizeof(cu_access_t) == 12, "CUmemAccessDesc");
+_Static_assert(sizeof(cu_pool_prop_t) == 88, "CUmemPoolProps");
+_Static_assert(sizeof(cu_copy_attributes_t) == 24, "CUmemcpyAttributes");
+
+enum {
+    CU_SUCCESS             = 0,
+    CU_NOT_READY           = 600,
+    CU_STREAM_NON_BLOCKING = 1,
+    CU_IPC_LAZY_PEER       = 1,
+    CU_ATTACH_GLOBAL       = 1
+};
+
+/* _call(required, name, symbol, parameters) */
+#define CUDA_CALLS(_call) \
+    _call(1, init, "cuInit", (unsigned flags)) \
+    _call(1, driver_version, "cuDriverGetVersion", (int *version)) \
+    _call(0, error_name, "cuGetErrorName", (int result, const char **name)) \
+    _call(1, device_count, "cuDeviceGetCount", (int *count)) \
+    _call(1, device_get, "cuDeviceGet", (int *device, int ordinal)) \
+    _call(1, device_name, "cuDeviceGetName", (char *name, int size, int device)) \
+    _call(1, ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx, int device)) \
+    _call(1, ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
+    _call(1, ctx_set, "cuCtxSetCurrent", (void *ctx)) \
+    _call(1, stream_create, "cuStreamCreate", (void **stream, unsigned flags)) \
+    _call(1, stream_destroy, "cuStreamDestroy_v2", (void *stream)) \
+    _call(1, stream_query, "cuStreamQuery", (void *stream)) \
+    _call(1, stream_wait, "cuStreamSynchronize", (void *stream)) \
+    _call(1, copy, "cuMemcpyAsync", \
+          (cu_ptr_t dest, cu_ptr_t src, size_t size, void *stream)) \
+    _call(0, batch, "cuMemcpyBatchAsync_v2", \
+          (cu_ptr_t *dests, cu_ptr_t *srcs, size_t *sizes, size_t count, \
+           cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
+           void *stream)) \
+    _call(0, batch_v1, "cuMemcpyBatchAsync", \
+          (cu_ptr_t *dests, cu_ptr_t *srcs, size_t *sizes, size_t count, \
+           cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
+           size_t *failed, void *stream)) \
+    _call(0, set, "cuMemsetD8Async", \
+          (cu_ptr_t dest, unsigned char byte, size_t size, void *stream)) \
+    _call(1, alloc, "cuMemAlloc_v2", (cu_ptr_t *memory, size_t size)) \
+    _call(1, release, "cuMemFree_v2", (cu_ptr_t memory)) \
+    _call(0, info, "cuMemGetInfo_v2", (size_t *unused, size_t *total)) \
+    _call(0, alloc_managed, "cuMemAllocManaged", \
+          (cu_ptr_t *memory, size_t size, unsigned flags)) \
+    _call(0, alloc_host, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags)) \
+    _call(0, release_host, "cuMemFreeHost", (void *memory)) \
+    _call(0, host_register, "cuMemHostRegister_v2", \
+          (void *memory, size_t size, unsigned flags)) \
+    _call(0, host_unregister, "cuMemHostUnregister", (void *memory)) \
+    _call(0, alloc_async, "cuMemAllocAsync", (cu_ptr_t *memory, size_t size, void *stream)) \
+    _call(0, release_async, "cuMemFreeAsync", (cu_ptr_t memory, void *stream)) \
+    _call(0, pool_create, "cuMemPoolCreate", (void **pool, const cu_pool_prop_t *prop)) \
+    _call(0, pool_destroy, "cuMemPoolDestroy", (void *pool)) \
+    _call(0, alloc_pool, "cuMemAllocFromPoolAsync", \
+          (cu_ptr_t *memory, size_t size, void *pool, void *stream)) \
+    _call(0, vmm_granularity, "cuMemGetAllocationGranularity", \
+          (size_t *granularity, const cu_alloc_prop_t *prop, int option)) \
+    _call(0, vmm_create, "cuMemCreate", \
+          (cu_handle_t *handle, size_t size, const cu_alloc_prop_t *prop, \
+           unsigned long long flags)) \
+    _call(0, vmm_release, "cuMemRelease", (cu_handle_t handle)) \
+    _call(0, vmm_reserve, "cuMemAddressReserve", \
+          (cu_ptr_t *memory, size_t size, size_t alignment, cu_ptr_t address, \
+           unsigned long long flags)) \
+    _call(0, vmm_unreserve, "cuMemAddressFree", (cu_ptr_t memory, size_t size)) \
+    _call(0, vmm_map, "cuMemMap", \
+          (cu_ptr_t memory, size_t size, size_t offset, cu_handle_t handle, \
+           unsigned long long flags)) \
+    _call(0, vmm_unmap, "cuMemUnmap", (cu_ptr_t memory, size_t size)) \
+    _call(0, vmm_access, "cuMemSetAccess", \
+          (cu_ptr_t memory, size_t size, const cu_access_t *access, size_t count)) \
+    _call(1, ipc_get, "cuIpcGetMemHandle", (cu_ipc_handle_t *handle, cu_ptr_t memory)) \
+    _call(1, ipc_open, "cuIpcOpenMemHandle_v2", \
+          (cu_ptr_t *memory, cu_ipc_handle_t handle, unsigned flags)) \
+    _call(1, ipc_close, "cuIpcCloseMemHandle", (cu_ptr_t memory))
+
+#define CALL_FIELD(_required, _name, _symbol, _parameters) int (*_name) _parameters;
+
+static struct {
+    CUDA_CALLS(CALL_FIELD)
+} cu;
+
+#define CALL_SYMBOL(_required, _name, _symbol, _parameters) \
+    {_symbol, (void**)(void*)&cu._name, _required},
+
+static const struct {
+    const char *symbol;
+    void      **field;
+    int         required;
+} symbols[] = {CUDA_CALLS(CALL_SYMBOL)};
+
+const char *const perf_memory_names[PERF_MEMORY_COUNT] = {
+    [PERF_MEMORY_HOST] = "host",
+    [PERF_MEMORY_CUDA] = "cuda",
+    [PERF_MEMORY_MANAGED] = "cuda-managed",
+    [PERF_MEMORY_ASYNC] = "cuda-async",
+    [PERF_MEMORY_POOL] = "cuda-pool",
+    [PERF_MEMORY_VMM] = "cuda-vmm",
+    [PERF_MEMORY_VMM_PRIVATE] = "cuda-vmm-private",
+    [PERF_MEMORY_VMM_PIECES] = "cuda-vmm-pieces",
+    [PERF_MEMORY_PINNED] = "cuda-pinned",
+    [PERF_MEMORY_REGISTERED] = "cuda-registered",
+};
+
+static int fail(perf_device_t *device, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+static int fail(perf_device_t *device, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(device->problem, sizeof(device->problem), format, args);
+    va_end(args);
+    return -1;
+}
+
+/* What a call came to. */
+static int check(perf_device_t *device, int result, const char *call)
+{
+    const char *name = NULL;
+
+    if (result == CU_SUCCESS) {
+        return 0;
+    }
+    if ((cu.error_name == NULL) || (cu.error_name(result, &name) != CU_SUCCESS) ||
+        (name == NULL)) {
+        name = "unknown";
+    }
+    return fail(device, "%s: CUDA error %d (%s)", call, result, name);
+}
+
+/* Calls a function that may be missing. */
+#define CALL(_device, _name, ...) \
+    ((cu._name == NULL) ? fail(_device, "the driver has no %s", #_name) : \
+                          check(_device, cu._name(__VA_ARGS__), #_name))
+
+static cu_ptr_t as_cu(const void *memory)
+{
+    return (uintptr_t)memory;
+}
+
+/* ---- the device ---- */
+
+static char load_problem[160];
+
+static void load(void)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW);
+    unsigned i;
+
+    if (library == NULL) {
+        snprintf(load_problem, sizeof(load_problem), "no CUDA driver: %s", dlerror());
+        return;
+    }
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
+        *symbols[i].field = dlsym(library, symbols[i].symbol);
+        if ((*symbols[i].field == NULL) && symbols[i].required) {
+            snprintf(load_problem, sizeof(load_problem), "%s has no %s", LIBRARY,
+                     symbols[i].symbol);
+            return;
+        }
+    }
+}
+
+int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    memset(device, 0, sizeof(*device));
+    pthread_once(&once, load);
+    if (load_problem[0] != '\0') {
+        return fail(device, "%s", load_problem);
+    }
+    if ((CALL(device, init, 0) != 0) || (CALL(device, device_count, &device->count) != 0)) {
+        return -1;
+    }
+    if (device->count == 0) {
+        return fail(device, "the driver shows no device");
+    }
+    device->ordinal = (ordinal >= 0) ? ordinal : (int)(side % (unsigned)device->count);
+    if (device->ordinal >= device->count) {
+        return fail(device, "no device %d: there are %d", device->ordinal, device->count);
+    }
+    (void)cu.driver_version(&device->driver);
+    if ((CALL(device, device_get, &device->number, device->ordinal) != 0) ||
+        (CALL(device, device_name, device->name, (int)sizeof(device->name), device->number) !=
+         0) ||
+        (CALL(device, ctx_retain, &device->ctx, device->number) != 0)) {
+        return -1;
+    }
+    device->is_open = 1;
+    if ((perf_device_enter(device) != 0) ||
+        (CALL(device, stream_create, &device->stream, CU_STREAM_NON_BLOCKING) != 0)) {
+        device->stream = NULL;
+        perf_device_close(device);
+        return -1;
+    }
+    return 0;
+}
+
+void perf_device_close(perf_device_t *device)
+{
+    if (!device->is_open) {
+        return;
+    }
+    (void)cu.ctx_set(device->ctx);
+    if (device->pool != NULL) {
+        (void)cu.pool_destroy(device->pool);
+    }
+    if (device->stream != NULL) {
+        (void)cu.stream_destroy(device->stream);
+    }
+    (void)cu.ctx_set(NULL);
+    (void)cu.ctx_release(device->number);
+    device->is_open = 0;
+}
+
+int perf_device_enter(perf_device_t *device)
+{
+    return CALL(device, ctx_set, device->ctx);
+}
+
+int perf_device_free_bytes(perf_device_t *device, size_t *free_p)
+{
+    size_t total;
+
+    return (perf_device_enter(device) == 0) ? CALL(device, info, free_p, &total) : -1;
+}
+
+/* ---- memory ---- */
+
+int perf_memory_is_host(perf_memory_t kind)
+{
+    return (kind == PERF_MEMORY_HOST) || (kind == PERF_MEMORY_PINNED) ||
+           (kind == PERF_MEMORY_REGISTERED);
+}
+
+static cu_alloc_prop_t vmm_prop(const perf_device_t *device, perf_memory_t kind)
+{
+    return (cu_alloc_prop_t) {.type         = 1,
+                              .handle_types = (kind == PERF_MEMORY_VMM_PRIVATE) ? 0 : 1,
+                              .location     = {1, device->number}};
+}
+
+size_t perf_memory_extent(perf_device_t *device, perf_memory_t kind, size_t size)
+{
+    cu_alloc_prop_t prop = vmm_prop(device, kind);
+    size_t unit          = 0;
+
+    switch (kind) {
+    case PERF_MEMORY_HOST:
+    case PERF_MEMORY_REGISTERED:
+        unit = PAGE_SIZE;
+        break;
+    case PERF_MEMORY_VMM:
+    case PERF_MEMORY_VMM_PRIVATE:
+    case PERF_MEMORY_VMM_PIECES:
+        if (CALL(device, vmm_granularity, &unit, &prop, 0) != 0) {
+            return 0;
+        }
+        unit *= (kind == PERF_MEMORY_VMM_PIECES) ? 2 : 1;
+        break;
+    default:
+        return size;
+    }
+    return (size + unit - 1) / unit * unit;
+}
+
+static void *alloc_host(perf_device_t *device, size_t size)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (map == MAP_FAILED) {
+        (void)fail(device, "mmap of %zu bytes failed", size);
+        return NULL;
+    }
+    return map;
+}
+
+static void *alloc_registered(perf_device_t *device, size_t size)
+{
+    void *memory = alloc_host(device, size);
+
+    if ((memory != NULL) && (CALL(device, host_register, memory, size, 0) != 0)) {
+        munmap(memory, size);
+        return NULL;
+    }
+    return memory;
+}
+
+/* One piece of a range. The mapping keeps the memory, so the handle is not needed any more. */
+static int vmm_piece(perf_device_t *device, perf_memory_t kind, cu_ptr_t place, size_t size)
+{
+    cu_alloc_prop_t prop = vmm_prop(device, kind);
+    cu_handle_t handle;
+    int status;
+
+    if (CALL(device, vmm_create, &handle, size, &prop, 0) != 0) {
+        return -1;
+    }
+    status = CALL(device, vmm_map, place, size, 0, handle, 0);
+    (void)cu.vmm_release(handle);
+    return status;
+}
+
+static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
+{
+    const size_t piece = (kind == PERF_MEMORY_VMM_PIECES) ? size / 2 : size;
+    cu_access_t access = {.location = {1, device->number}, .flags = 3};
+    size_t mapped      = 0;
+    cu_ptr_t memory;
+
+    if (CALL(device, vmm_reserve, &memory, size, 0, 0, 0) != 0) {
+        return NULL;
+    }
+    while ((mapped < size) && (vmm_piece(device, kind, memory + mapped, piece) == 0)) {
+        mapped += piece;
+    }
+    if ((mapped == size) && (CALL(device, vmm_access, memory, size, &access, 1) == 0)) {
+        return (void*)(uintptr_t)memory;
+    }
+    for (; mapped > 0; mapped -= piece) {
+        (void)cu.vmm_unmap(memory + mapped - piece, piece);
+    }
+    (void)cu.vmm_unreserve(memory, size);
+    return NULL;
+}
+
+static int alloc_pool(perf_device_t *device, cu_ptr_t *memory, size_t size)
+{
+    cu_pool_prop_t prop = {.type = 1, .handle_types = 1, .location = {1, device->number}};
+
+    if ((device->pool == NULL) && (CALL(device, pool_create, &device->pool, &prop) != 0)) {
+        device->pool = NULL;
+        return -1;
+    }
+    return CALL(device, alloc_pool, memory, size, device->pool, device->stream);
+}
+
+void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
+{
+    cu_ptr_t memory = 0;
+    void *host      = NULL;
+    int status;
+
+    if (kind == PERF_MEMORY_HOST) {
+        return alloc_host(device, perf_memory_extent(device, kind, size));
+    }
+    if (perf_device_enter(device) != 0) {
+        return NULL;
+    }
+    size = perf_memory_extent(device, kind, size);
+    switch (kind) {
+    case PERF_MEMORY_CUDA:
+        status = CALL(device, alloc, &memory, size);
+        break;
+    case PERF_MEMORY_MANAGED:
+        status = CALL(device, alloc_managed, &memory, size, CU_ATTACH_GLOBAL);
+        break;
+    case PERF_MEMORY_ASYNC:
+        status = CALL(device, alloc_async, &memory, size, device->stream);
+        break;
+    case PERF_MEMORY_POOL:
+        status = alloc_pool(device, &memory, size);
+        break;
+    case PERF_MEMORY_PINNED:
+        status = CALL(device, alloc_host, &host, size, 0);
+        return (status == 0) ? host : NULL;
+    case PERF_MEMORY_REGISTERED:
+        return alloc_registered(device, size);
+    default:
+        return (size == 0) ? NULL : alloc_vmm(device, kind, size);
+    }
+    if ((status != 0) || (CALL(device, stream_wait, device->stream) != 0)) {
+        return NULL;
+    }
+    return (void*)(uintptr_t)memory;
+}
+
+void perf_memory_release(perf_device_t *device, perf_memory_t kind, void *memory, size_t size)
+{
+    if (kind == PERF_MEMORY_HOST) {
+        munmap(memory, perf_memory_extent(device, kind, size));
+        return;
+    }
+    if (perf_device_enter(device) != 0) {
+        return;
+    }
+    size = perf_memory_extent(device, kind, size);
+    switch (kind) {
+    case PERF_MEMORY_CUDA:
+    case PERF_MEMORY_MANAGED:
+        (void)cu.release(as_cu(memory));
+        break;
+    case PERF_MEMORY_ASYNC:
+    case PERF_MEMORY_POOL:
+        (void)cu.release_async(as_cu(memory), device->stream);
+        (void)cu.stream_wait(device->stream);
+        break;
+    case PERF_MEMORY_PINNED:
+        (void)cu.release_host(memory);
+        break;
+    case PERF_MEMORY_REGISTERED:
+        (void)cu.host_unregister(memory);
+        munmap(memory, size);
+        break;
+    default:
+        (void)cu.vmm_unmap(as_cu(memory), size);
+        (void)cu.vmm_unreserve(as_cu(memory), size);
+        break;
+    }
+}
+
+int perf_memory_copy(perf_device_t *device, void *dest, const void *src, size_t size)
+{
+    if ((size == 0) || !device->is_open) {
+        memcpy(dest, src, size);
+        return 0;
+    }
+    if ((perf_device_enter(device) != 0) ||
+        (CALL(device, copy, as_cu(dest), as_cu(src), size, device->stream) != 0)) {
+        return -1;
+    }
+    return CALL(device, stream_wait, device->stream);
+}
+
+int perf_memory_set(perf_device_t *device, perf_memory_t kind, void *dest, int byte, size_t size)
+{
+    if (perf_memory_is_host(kind)) {
+        memset(dest, byte, size);
+        return 0;
+    }
+    if ((perf_device_enter(device) != 0) ||
+        (CALL(device, set, as_cu(dest), (unsigned char)byte, size, device->stream) != 0)) {
+        return -1;
+    }
+    return CALL(device, stream_wait, device->stream);
+}
+
+/* ---- what the driver can do between processes ---- */
+
+int perf_device_export(perf_device_t *device, void *memory,
+                       uint8_t handle[PERF_DEVICE_HANDLE_SIZE])
+{
+    cu_ipc_handle_t made;
+
+    if (CALL(device, ipc_get, &made, as_cu(memory)) != 0) {
+        return -1;
+    }
+    memcpy(handle, made.bytes, sizeof(made.bytes));
+    return 0;
+}
+
+void *perf_device_import(perf_device_t *device, const uint8_t handle[PERF_DEVICE_HANDLE_SIZE])
+{
+    cu_ipc_handle_t given;
+    cu_ptr_t memory;
+
+    memcpy(given.bytes, handle, sizeof(given.bytes));
+    return ((perf_device_enter(device) == 0) &&
+            (CALL(device, ipc_open, &memory, given, CU_IPC_LAZY_PEER) == 0)) ?
+           (void*)(uintptr_t)memory : NULL;
+}
+
+void perf_device_forget(perf_device_t *device, void *imported)
+{
+    if (perf_device_enter(device) == 0) {
+        (void)cu.ipc_close(as_cu(imported));
+    }
+}
+
+static int poll_stream(perf_device_t *device)
+{
+    int result;
+
+    do {
+        result = cu.stream_query(device->stream);
+    } while (result == CU_NOT_READY);
+    return check(device, result, "cuStreamQuery");
+}
+
+int perf_device_copy_poll(perf_device_t *device, void *dest, const void *src, size_t size)
+{
+    int result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
+
+    return (result == CU_SUCCESS) ? poll_stream(device) : check(device, result, "cuMemcpyAsync");
+}
+
+/* The driver's call for many copies, as far as it has one. */
+static int submit_batch(perf_device_t *device, void *dest, const void *src, size_t size,
+                        unsigned count)
+{
+    cu_copy_attributes_t attributes = {.source_order = 1};
+    cu_ptr_t dests[PERF_DEVICE_BATCH_MAX], srcs[PERF_DEVICE_BATCH_MAX];
+    size_t sizes[PERF_DEVICE_BATCH_MAX], index = 0, failed;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        dests[i] = as_cu(dest);
+        srcs[i]  = as_cu(src);
+        sizes[i] = size;
+    }
+    if (cu.batch != NULL) {
+        return cu.batch(dests, srcs, sizes, count, &attributes, &index, 1, device->stream) ==
+               CU_SUCCESS;
+    }
+    return (cu.batch_v1 != NULL) &&
+           (cu.batch_v1(dests, srcs, sizes, count, &attributes, &index, 1, &failed,
+                        device->stream) == CU_SUCCESS);
+}
+
+int perf_device_batch_poll(perf_device_t *device, void *dest, const void *src, size_t size,
+                           unsigned count)
+{
+    int result = CU_SUCCESS;
+
+    if (device->has_no_batch || !submit_batch(device, dest, src, size, count)) {
+        device->has_no_batch = 1;
+        for (; (count > 0) && (result == CU_SUCCESS); --count) {
+            result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
+        }
+    }
+    return (result == CU_SUCCESS) ? poll_stream(device) : check(device, result, "cuMemcpyAsync");
+}
