@@ -25,6 +25,8 @@
 
 #define LIBRARY   "libcuda.so.1"
 #define PAGE_SIZE 4096
+#define VMM_UNIT  (UINT64_C(2) << 20) /* pieces are mapped in multiples of it */
+#define SET_CHUNK 65536
 
 typedef unsigned long long cu_ptr_t;
 typedef unsigned long long cu_handle_t; /* of VMM memory */
@@ -86,11 +88,11 @@ enum {
 /* _call(required, name, symbol, parameters) */
 #define CUDA_CALLS(_call) \
     _call(1, init, "cuInit", (unsigned flags)) \
-    _call(1, driver_version, "cuDriverGetVersion", (int *version)) \
+    _call(0, driver_version, "cuDriverGetVersion", (int *version)) \
     _call(0, error_name, "cuGetErrorName", (int result, const char **name)) \
     _call(1, device_count, "cuDeviceGetCount", (int *count)) \
-    _call(1, device_get, "cuDeviceGet", (int *device, int ordinal)) \
-    _call(1, device_name, "cuDeviceGetName", (char *name, int size, int device)) \
+    _call(0, device_get, "cuDeviceGet", (int *device, int ordinal)) \
+    _call(0, device_name, "cuDeviceGetName", (char *name, int size, int device)) \
     _call(1, ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx, int device)) \
     _call(1, ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
     _call(1, ctx_set, "cuCtxSetCurrent", (void *ctx)) \
@@ -108,8 +110,6 @@ enum {
           (cu_ptr_t *dests, cu_ptr_t *srcs, size_t *sizes, size_t count, \
            cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
            size_t *failed, void *stream)) \
-    _call(0, set, "cuMemsetD8Async", \
-          (cu_ptr_t dest, unsigned char byte, size_t size, void *stream)) \
     _call(1, alloc, "cuMemAlloc_v2", (cu_ptr_t *memory, size_t size)) \
     _call(1, release, "cuMemFree_v2", (cu_ptr_t memory)) \
     _call(0, info, "cuMemGetInfo_v2", (size_t *unused, size_t *total)) \
@@ -121,13 +121,10 @@ enum {
           (void *memory, size_t size, unsigned flags)) \
     _call(0, host_unregister, "cuMemHostUnregister", (void *memory)) \
     _call(0, alloc_async, "cuMemAllocAsync", (cu_ptr_t *memory, size_t size, void *stream)) \
-    _call(0, release_async, "cuMemFreeAsync", (cu_ptr_t memory, void *stream)) \
     _call(0, pool_create, "cuMemPoolCreate", (void **pool, const cu_pool_prop_t *prop)) \
     _call(0, pool_destroy, "cuMemPoolDestroy", (void *pool)) \
     _call(0, alloc_pool, "cuMemAllocFromPoolAsync", \
           (cu_ptr_t *memory, size_t size, void *pool, void *stream)) \
-    _call(0, vmm_granularity, "cuMemGetAllocationGranularity", \
-          (size_t *granularity, const cu_alloc_prop_t *prop, int option)) \
     _call(0, vmm_create, "cuMemCreate", \
           (cu_handle_t *handle, size_t size, const cu_alloc_prop_t *prop, \
            unsigned long long flags)) \
@@ -255,11 +252,11 @@ int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
     if (device->ordinal >= device->count) {
         return fail(device, "no device %d: there are %d", device->ordinal, device->count);
     }
-    (void)cu.driver_version(&device->driver);
-    if ((CALL(device, device_get, &device->number, device->ordinal) != 0) ||
-        (CALL(device, device_name, device->name, (int)sizeof(device->name), device->number) !=
-         0) ||
-        (CALL(device, ctx_retain, &device->ctx, device->number) != 0)) {
+    device->number = device->ordinal;
+    (void)CALL(device, driver_version, &device->driver);
+    (void)CALL(device, device_get, &device->number, device->ordinal);
+    (void)CALL(device, device_name, device->name, (int)sizeof(device->name), device->number);
+    if (CALL(device, ctx_retain, &device->ctx, device->number) != 0) {
         return -1;
     }
     device->is_open = 1;
@@ -316,26 +313,16 @@ static cu_alloc_prop_t vmm_prop(const perf_device_t *device, perf_memory_t kind)
                               .location     = {1, device->number}};
 }
 
-size_t perf_memory_extent(perf_device_t *device, perf_memory_t kind, size_t size)
+size_t perf_memory_extent(perf_memory_t kind, size_t size)
 {
-    cu_alloc_prop_t prop = vmm_prop(device, kind);
-    size_t unit          = 0;
+    size_t unit = 1;
 
-    switch (kind) {
-    case PERF_MEMORY_HOST:
-    case PERF_MEMORY_REGISTERED:
+    if ((kind == PERF_MEMORY_HOST) || (kind == PERF_MEMORY_REGISTERED)) {
         unit = PAGE_SIZE;
-        break;
-    case PERF_MEMORY_VMM:
-    case PERF_MEMORY_VMM_PRIVATE:
-    case PERF_MEMORY_VMM_PIECES:
-        if (CALL(device, vmm_granularity, &unit, &prop, 0) != 0) {
-            return 0;
-        }
-        unit *= (kind == PERF_MEMORY_VMM_PIECES) ? 2 : 1;
-        break;
-    default:
-        return size;
+    } else if ((kind == PERF_MEMORY_VMM) || (kind == PERF_MEMORY_VMM_PRIVATE)) {
+        unit = VMM_UNIT;
+    } else if (kind == PERF_MEMORY_VMM_PIECES) {
+        unit = 2 * VMM_UNIT;
     }
     return (size + unit - 1) / unit * unit;
 }
@@ -377,9 +364,26 @@ static int vmm_piece(perf_device_t *device, perf_memory_t kind, cu_ptr_t place, 
     return status;
 }
 
+static size_t vmm_piece_size(perf_memory_t kind, size_t size)
+{
+    return (kind == PERF_MEMORY_VMM_PIECES) ? size / 2 : size;
+}
+
+/* A range of which `mapped` bytes are. What fails here cannot be helped. */
+static void vmm_release(perf_device_t *device, perf_memory_t kind, cu_ptr_t memory, size_t size,
+                        size_t mapped)
+{
+    const size_t piece = vmm_piece_size(kind, size);
+
+    for (; mapped > 0; mapped -= piece) {
+        (void)CALL(device, vmm_unmap, memory + mapped - piece, piece);
+    }
+    (void)CALL(device, vmm_unreserve, memory, size);
+}
+
 static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
 {
-    const size_t piece = (kind == PERF_MEMORY_VMM_PIECES) ? size / 2 : size;
+    const size_t piece = vmm_piece_size(kind, size);
     cu_access_t access = {.location = {1, device->number}, .flags = 3};
     size_t mapped      = 0;
     cu_ptr_t memory;
@@ -393,10 +397,7 @@ static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
     if ((mapped == size) && (CALL(device, vmm_access, memory, size, &access, 1) == 0)) {
         return (void*)(uintptr_t)memory;
     }
-    for (; mapped > 0; mapped -= piece) {
-        (void)cu.vmm_unmap(memory + mapped - piece, piece);
-    }
-    (void)cu.vmm_unreserve(memory, size);
+    vmm_release(device, kind, memory, size, mapped);
     return NULL;
 }
 
@@ -417,13 +418,13 @@ void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
     void *host      = NULL;
     int status;
 
+    size = perf_memory_extent(kind, size);
     if (kind == PERF_MEMORY_HOST) {
-        return alloc_host(device, perf_memory_extent(device, kind, size));
+        return alloc_host(device, size);
     }
     if (perf_device_enter(device) != 0) {
         return NULL;
     }
-    size = perf_memory_extent(device, kind, size);
     switch (kind) {
     case PERF_MEMORY_CUDA:
         status = CALL(device, alloc, &memory, size);
@@ -443,7 +444,7 @@ void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
     case PERF_MEMORY_REGISTERED:
         return alloc_registered(device, size);
     default:
-        return (size == 0) ? NULL : alloc_vmm(device, kind, size);
+        return alloc_vmm(device, kind, size);
     }
     if ((status != 0) || (CALL(device, stream_wait, device->stream) != 0)) {
         return NULL;
@@ -453,23 +454,20 @@ void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
 
 void perf_memory_release(perf_device_t *device, perf_memory_t kind, void *memory, size_t size)
 {
+    size = perf_memory_extent(kind, size);
     if (kind == PERF_MEMORY_HOST) {
-        munmap(memory, perf_memory_extent(device, kind, size));
+        munmap(memory, size);
         return;
     }
     if (perf_device_enter(device) != 0) {
         return;
     }
-    size = perf_memory_extent(device, kind, size);
     switch (kind) {
     case PERF_MEMORY_CUDA:
     case PERF_MEMORY_MANAGED:
-        (void)cu.release(as_cu(memory));
-        break;
     case PERF_MEMORY_ASYNC:
     case PERF_MEMORY_POOL:
-        (void)cu.release_async(as_cu(memory), device->stream);
-        (void)cu.stream_wait(device->stream);
+        (void)cu.release(as_cu(memory));
         break;
     case PERF_MEMORY_PINNED:
         (void)cu.release_host(memory);
@@ -479,8 +477,7 @@ void perf_memory_release(perf_device_t *device, perf_memory_t kind, void *memory
         munmap(memory, size);
         break;
     default:
-        (void)cu.vmm_unmap(as_cu(memory), size);
-        (void)cu.vmm_unreserve(as_cu(memory), size);
+        vmm_release(device, kind, as_cu(memory), size, size);
         break;
     }
 }
@@ -500,15 +497,21 @@ int perf_memory_copy(perf_device_t *device, void *dest, const void *src, size_t 
 
 int perf_memory_set(perf_device_t *device, perf_memory_t kind, void *dest, int byte, size_t size)
 {
+    char chunk[SET_CHUNK];
+    size_t done = 0, part;
+
     if (perf_memory_is_host(kind)) {
         memset(dest, byte, size);
         return 0;
     }
-    if ((perf_device_enter(device) != 0) ||
-        (CALL(device, set, as_cu(dest), (unsigned char)byte, size, device->stream) != 0)) {
-        return -1;
+    memset(chunk, byte, sizeof(chunk));
+    for (; done < size; done += part) {
+        part = (size - done < sizeof(chunk)) ? size - done : sizeof(chunk);
+        if (perf_memory_copy(device, (char*)dest + done, chunk, part) != 0) {
+            return -1;
+        }
     }
-    return CALL(device, stream_wait, device->stream);
+    return 0;
 }
 
 /* ---- what the driver can do between processes ---- */

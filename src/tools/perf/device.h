@@ -79,7 +79,7 @@ void perf_memory_release(perf_device_t *device, perf_memory_t kind, void *memory
 
 /* Bytes that an allocation of this size really takes; VMM_PIECES: its second piece begins in the
  * middle of them. */
-size_t perf_memory_extent(perf_device_t *device, perf_memory_t kind, size_t size);
+size_t perf_memory_extent(perf_memory_t kind, size_t size);
 
 /* Copies between any kinds; sets bytes of any kind. */
 int perf_memory_copy(perf_device_t *device, void *dest, const void *src, size_t size);
