@@ -28,10 +28,9 @@ const perf_op_t perf_ops[] = {
     [PERF_OP_READER]      = LIMIT("reader", "process_vm_readv by the receiver",
                                   perf_limit_reader),
     [PERF_OP_BOTH]        = LIMIT("both", "both processes copy half each", perf_limit_both),
-
     [PERF_OP_COPY]        = LIMIT("copy", "one copy by the driver, polled for",
                                   perf_limit_device_copy),
-    [PERF_OP_BATCH]       = {.name = "batch", .what = "a window of copies in one call of the driver",
+    [PERF_OP_BATCH]       = {.name = "batch", .what = "copies by one call of the driver",
                              .run = perf_limit_device_batch, .kind = PERF_KIND_LIMIT,
                              .window = 64},
 

@@ -561,11 +561,26 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
     memcpy(options_p->percents, percents, sizeof(percents));
 }
 
+static int check_sizes(const perf_options_t *options, const perf_op_t *op)
+{
+    unsigned i;
+
+    for (i = 0; i < options->size_count; ++i) {
+        if ((options->sizes[i] < op->size_min) ||
+            ((op->size_max != 0) && (options->sizes[i] != 4) && (options->sizes[i] != 8))) {
+            perf_error("test %s cannot run with %llu bytes (%s)", op->name,
+                       (unsigned long long)options->sizes[i],
+                       (op->size_max != 0) ? "4 or 8" : "at least 1");
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* What may not stand together, and what must. */
 static int check_options(const perf_options_t *options)
 {
     const perf_op_t *op = (options->op >= 0) ? &perf_ops[options->op] : NULL;
-    unsigned i;
 
     if (((options->mode == PERF_MODE_CLIENT) || (options->mode == PERF_MODE_LOOPBACK)) &&
         (op == NULL)) {
@@ -628,16 +643,7 @@ static int check_options(const perf_options_t *options)
         perf_error("option -D: %s takes contiguous memory only", op->name);
         return -1;
     }
-    for (i = 0; i < options->size_count; ++i) {
-        if ((options->sizes[i] < op->size_min) ||
-            ((op->size_max != 0) && (options->sizes[i] != 4) && (options->sizes[i] != 8))) {
-            perf_error("test %s cannot run with %llu bytes (%s)", op->name,
-                       (unsigned long long)options->sizes[i],
-                       (op->size_max != 0) ? "4 or 8" : "at least 1");
-            return -1;
-        }
-    }
-    return 0;
+    return check_sizes(options, op);
 }
 
 /* Words that are not options: the host, or the second file of --compare. */
