@@ -12,7 +12,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
-readonly PAIR_PROGRAMS="pingpong match probe modes traffic"
+readonly PAIR_PROGRAMS="pingpong match probe modes traffic device"
 readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all rma rma_lock threads"
 readonly SHMEM_PROGRAMS="put_get atomic together"
 
@@ -63,12 +63,13 @@ mkdir -p "$build" || exit 2
 # The header of MPICH calls MPI_STATUSES_IGNORE an array that is too small.
 compile() # mpi program
 {
-    local compiler=mpicc.$1 folder=$here define=
+    local compiler=mpicc.$1 folder=$here define= memory=
     if [ "$1" = openshmem ]; then
         compiler=oshcc folder=$here/../shmem define=-DCHECK_SHMEM
     fi
+    [ "$2" = device ] && memory="$here/../../src/tools/perf/cuda.c -ldl"
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
-        "$folder/$2.c" "$here/check.c" -o "$build/$2.$1"
+        "$folder/$2.c" "$here/check.c" $memory -o "$build/$2.$1"
 }
 
 is_installed() # mpi
