@@ -6,6 +6,7 @@ EXTRA_DIST += .ci/run .clang-format \
 	contrib/check-style.allow \
 	contrib/check-style.sh \
 	contrib/check.sh \
+	contrib/gpu-check.sh \
 	contrib/packages.sh \
 	contrib/quickstart.sh \
 	contrib/run-limited.sh

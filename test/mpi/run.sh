@@ -100,7 +100,7 @@ can_run() # program ranks
 # told to yield.
 launch() # mpi ranks program results
 {
-    local launcher
+    local launcher path=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     case $1 in
         openmpi|openshmem)
             launcher=(mpirun.openmpi --mca osc ucx,sm --mca osc_sm_priority 1)
@@ -110,11 +110,11 @@ launch() # mpi ranks program results
             fi
             OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
                 "$run_limited" "$limit_s" "${launcher[@]}" -np "$2" --oversubscribe \
-                -x "LD_LIBRARY_PATH=$lib" --mca pml ucx --mca btl ^uct \
+                -x "LD_LIBRARY_PATH=$path" --mca pml ucx --mca btl ^uct \
                 --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any \
                 --mca mpi_yield_when_idle 1 "$build/$3.$1" "$4" "$lib" ;;
         mpich)
-            LD_LIBRARY_PATH=$lib MPIR_CVAR_POLLS_BEFORE_YIELD=10 \
+            LD_LIBRARY_PATH=$path MPIR_CVAR_POLLS_BEFORE_YIELD=10 \
                 "$run_limited" "$limit_s" mpirun.mpich -np "$2" "$build/$3.mpich" "$4" "$lib" ;;
     esac
 }
