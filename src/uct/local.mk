@@ -16,6 +16,15 @@ libuct_sources = \
 	src/uct/base/registry.h \
 	src/uct/cma/cma.c \
 	src/uct/cma/cma.h \
+	src/uct/cuda/cuda_copy.c \
+	src/uct/cuda/cuda_driver.c \
+	src/uct/cuda/cuda_driver.h \
+	src/uct/cuda/cuda_engine.c \
+	src/uct/cuda/cuda_engine.h \
+	src/uct/cuda/cuda_export.c \
+	src/uct/cuda/cuda_import.c \
+	src/uct/cuda/cuda_ipc.c \
+	src/uct/cuda/cuda_ipc.h \
 	src/uct/hook/delay.c \
 	src/uct/hook/hook.c \
 	src/uct/hook/hook.h \

@@ -78,6 +78,8 @@ gtest_sources = \
 	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \
+	test/gtest/uct/cuda_program.cc \
+	test/gtest/uct/cuda_program.h \
 	test/gtest/uct/peer_process.cc \
 	test/gtest/uct/peer_process.h \
 	test/gtest/uct/sys_meter.cc \
@@ -89,6 +91,8 @@ gtest_sources = \
 	test/gtest/uct/test_conformance_process.cc \
 	test/gtest/uct/test_conformance_rma.cc \
 	test/gtest/uct/test_conformance_thread.cc \
+	test/gtest/uct/test_cuda_copy.cc \
+	test/gtest/uct/test_cuda_ipc.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm.cc \
 	test/gtest/uct/test_mm_ring.cc \
@@ -106,7 +110,10 @@ test_gtest_gtest_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest \
 test_gtest_gtest_LDADD = libucp_core.la libuct_core.la libucs_core.la libucm_core.la \
 	$(GTEST_LIBS)
 # A loadable part for test_module.cc; -rpath makes libtool build it shared.
-check_LTLIBRARIES = test/gtest/libhaltest_sample.la
+check_LTLIBRARIES = test/gtest/libhaltest_sample.la test/fakecuda/libcuda.la
 test_gtest_libhaltest_sample_la_SOURCES = test/gtest/ucs/module_sample.c
 test_gtest_libhaltest_sample_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+# A CUDA driver without devices; tests open it as test/fakecuda/.libs/libcuda.so.1.
+test_fakecuda_libcuda_la_SOURCES = test/fakecuda/fakecuda.cc test/fakecuda/fakecuda.h
+test_fakecuda_libcuda_la_LDFLAGS = -shared -version-number 1:0:0 -rpath /nowhere
 TESTS += test/gtest/gtest

@@ -32,7 +32,9 @@ static const struct {
     {"memfd",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
     {"loopback", NULL, UCT_TL_KIND_SELF, UCT_TL_KIND_SELF},
     {"net",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET},
-    {"tcp",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET}
+    {"tcp",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET},
+    {"cuda",     NULL, UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE},
+    {"gpu",      NULL, UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE}
 };
 
 /* The transport that wrapped forms such as "fault:mm" are about. */

@@ -14,6 +14,7 @@
 
 #include <ucs/sys/sys.h>
 #include <ctype.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -259,6 +260,8 @@ const ucs_sys_ops_t ucs_sys_real = {
     .eventfd           = eventfd,
     .timerfd_create    = timerfd_create,
     .timerfd_settime   = timerfd_settime,
+    .dlopen            = dlopen,
+    .dlsym             = dlsym,
     .process_vm_readv  = process_vm_readv,
     .process_vm_writev = process_vm_writev
 };

@@ -115,6 +115,10 @@ typedef struct {
     int      (*timerfd_settime)(int fd, int flags, const struct itimerspec *value,
                                 struct itimerspec *old);
 
+    /* libraries */
+    void     *(*dlopen)(const char *name, int flags);
+    void     *(*dlsym)(void *library, const char *symbol);
+
     /* another process's memory */
     ssize_t  (*process_vm_readv)(pid_t pid, const struct iovec *local, unsigned long local_count,
                                  const struct iovec *remote, unsigned long remote_count,
@@ -487,6 +491,19 @@ UCS_INLINE int ucs_sys_timerfd_settime(int fd, int flags, const struct itimerspe
                                        struct itimerspec *old)
 {
     return ucs_sys->timerfd_settime(fd, flags, value, old);
+}
+
+/* ------------------------------------------------------------------ libraries */
+
+/* NULL where the library is not there; what dlerror says then is of no use after a fault point. */
+UCS_INLINE void *ucs_sys_dlopen(const char *name, int flags)
+{
+    return ucs_fault_hit("dlopen", ENOENT) ? NULL : ucs_sys->dlopen(name, flags);
+}
+
+UCS_INLINE void *ucs_sys_dlsym(void *library, const char *symbol)
+{
+    return ucs_fault_hit("dlsym", ENOENT) ? NULL : ucs_sys->dlsym(library, symbol);
 }
 
 /* ------------------------------------------------------------------ another process's memory */

@@ -18,6 +18,8 @@ static const uct_tl_t *const uct_registry_rows[] = {
     &uct_self_tl,
     &uct_mm_tl,
     &uct_cma_tl,
+    &uct_cuda_copy_tl,
+    &uct_cuda_ipc_tl,
     &uct_ofi_tl,
 };
 

@@ -15,6 +15,8 @@ BEGIN_C_DECLS
 extern const uct_tl_t uct_self_tl;
 extern const uct_tl_t uct_mm_tl;
 extern const uct_tl_t uct_cma_tl;
+extern const uct_tl_t uct_cuda_copy_tl;
+extern const uct_tl_t uct_cuda_ipc_tl;
 extern const uct_tl_t uct_ofi_tl;
 
 END_C_DECLS

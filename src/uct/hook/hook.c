@@ -115,6 +115,13 @@ static void uct_hook_mem_release(uct_mem_t *mem)
     mem->md->tl->md.release(mem);
 }
 
+static ucs_status_t uct_hook_mem_query(uct_md_t *md, const void *address, uct_mem_info_t *info_p)
+{
+    uct_md_t *inner = uct_hook_inner_md(md);
+
+    return inner->tl->md.mem_query(inner, address, info_p);
+}
+
 static size_t uct_hook_rkey_pack(uct_mem_t *mem, void *buffer)
 {
     return mem->md->tl->md.rkey_pack(mem, buffer);
@@ -132,6 +139,11 @@ static ucs_status_t uct_hook_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, si
                                       void **ptr_p)
 {
     return rkey->md->tl->md.rkey_ptr(rkey, remote_addr, length, ptr_p);
+}
+
+static int uct_hook_rkey_is_on(uct_rkey_t *rkey, int device)
+{
+    return rkey->md->tl->md.rkey_is_on(rkey, device);
 }
 
 static void uct_hook_rkey_release(uct_rkey_t *rkey)
@@ -317,6 +329,14 @@ static ucs_status_t uct_hook_event_arm(uct_iface_t *iface)
     return hook->inner->tl->iface.event_arm(hook->inner);
 }
 
+static ucs_status_t uct_hook_copy(uct_iface_t *iface, void *dest, const void *src, size_t length,
+                                  uct_completion_t *comp)
+{
+    uct_iface_t *inner = uct_hook_iface(iface)->inner;
+
+    return inner->tl->iface.copy(inner, dest, src, length, comp);
+}
+
 static ucs_status_t uct_hook_sync_alloc(uct_iface_t *iface, uint32_t *index_p,
                                         ucs_atomic_u64_t **word_p)
 {
@@ -427,9 +447,11 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, md, alloc, uct_hook_mem_alloc);
     UCT_HOOK_WRAP(tl, md, reg, uct_hook_mem_reg);
     UCT_HOOK_WRAP(tl, md, release, uct_hook_mem_release);
+    UCT_HOOK_WRAP(tl, md, mem_query, uct_hook_mem_query);
     UCT_HOOK_WRAP(tl, md, rkey_pack, uct_hook_rkey_pack);
     UCT_HOOK_WRAP(tl, md, rkey_unpack, uct_hook_rkey_unpack);
     UCT_HOOK_WRAP(tl, md, rkey_ptr, uct_hook_rkey_ptr);
+    UCT_HOOK_WRAP(tl, md, rkey_is_on, uct_hook_rkey_is_on);
     UCT_HOOK_WRAP(tl, md, rkey_release, uct_hook_rkey_release);
 
     tl->super.iface.open         = uct_hook_iface_open;
@@ -441,6 +463,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     tl->super.iface.dump         = uct_hook_dump;
     UCT_HOOK_WRAP(tl, iface, event_fd, uct_hook_event_fd);
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);
+    UCT_HOOK_WRAP(tl, iface, copy, uct_hook_copy);
     UCT_HOOK_WRAP(tl, iface, sync_alloc, uct_hook_sync_alloc);
     UCT_HOOK_WRAP(tl, iface, sync_free, uct_hook_sync_free);
     UCT_HOOK_WRAP(tl, iface, drop_peer, uct_hook_drop_peer);

@@ -1,0 +1,266 @@
+/* Halyard: cuda_copy: memory of CUDA devices in this process: what it is, allocation, copies.
+ *
+ * How its caller uses it:
+ *  - mem_query for any pointer; UCS_ERR_NO_DEVICE as long as the program has not initialised CUDA,
+ *    which it may do at any time.
+ *  - iface.copy between any two places of which one at least is device or managed memory. What it
+ *    returns at once as an error has not happened; a refusal by the driver comes with the
+ *    completion. Neither order nor context of the caller matters.
+ *  - alloc with UCT_MEM_ALLOC_DEVICE or _MANAGED, in the context that is current in the thread.
+ *  - It has no endpoints and reaches nobody.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/base/registry.h>
+#include <uct/cuda/cuda_engine.h>
+
+#define UCS_LOG_COMPONENT "cuda_copy"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+typedef struct {
+    uct_md_t super;
+} uct_cuda_copy_md_t;
+
+typedef struct {
+    uct_iface_t       super;
+    uct_cuda_engine_t engine;
+} uct_cuda_copy_iface_t;
+
+typedef struct {
+    uct_mem_t    super;
+    uct_cu_ctx_t ctx; /* it was allocated in */
+} uct_cuda_copy_mem_t;
+
+static uct_cuda_copy_iface_t *uct_cuda_copy_iface(uct_iface_t *iface)
+{
+    return ucs_container_of(iface, uct_cuda_copy_iface_t, super);
+}
+
+/* ------------------------------------------------------------------ memory domain */
+
+static ucs_status_t uct_cuda_copy_md_open(uct_md_t *md UCS_UNUSED)
+{
+    if (!uct_cuda_is_possible()) {
+        ucs_debug("no CUDA device: there is no device node and libcuda is not loaded");
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void *address,
+                                            uct_mem_info_t *info_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uct_cuda_place_t place;
+    ucs_status_t status;
+
+    if (driver == NULL) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    status = uct_cuda_place_query(driver, address, &place);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+    if ((place.kind == UCT_CUDA_PAGEABLE) || (place.kind == UCT_CUDA_PINNED)) {
+        info_p->type = UCS_MEMORY_TYPE_HOST;
+        return UCS_OK;
+    }
+    uct_cuda_place_narrow(driver, address, &place);
+    info_p->type   = (place.kind == UCT_CUDA_MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED :
+                                                        UCS_MEMORY_TYPE_CUDA;
+    info_p->base   = (void *)(uintptr_t)place.base;
+    info_p->length = place.length;
+    info_p->id     = place.id;
+    info_p->device = place.device;
+    return UCS_OK;
+}
+
+static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address UCS_UNUSED, size_t length,
+                                            unsigned flags, uct_mem_t **mem_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uct_cu_ctx_t ctx                = NULL;
+    uct_cuda_copy_mem_t *mem;
+    uct_cuda_scope_t scope;
+    ucs_status_t status;
+    uct_cu_ptr_t ptr;
+    int result;
+
+    if (length == 0) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((flags != UCT_MEM_ALLOC_DEVICE) && (flags != UCT_MEM_ALLOC_MANAGED)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if ((driver == NULL) || (driver->cuCtxGetCurrent(&ctx) != UCT_CU_SUCCESS) || (ctx == NULL)) {
+        ucs_error("device memory cannot be allocated: no CUDA context is current in this thread");
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    mem = ucs_sys_calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        ucs_error("no memory to describe %zu bytes", length);
+        return UCS_ERR_NO_MEMORY;
+    }
+    status = uct_cuda_enter(&scope, driver, ctx);
+    if (status == UCS_OK) {
+        result = (flags == UCT_MEM_ALLOC_DEVICE) ?
+                 driver->cuMemAlloc(&ptr, length) :
+                 driver->cuMemAllocManaged(&ptr, length, UCT_CU_ATTACH_GLOBAL);
+        if (result != UCT_CU_SUCCESS) {
+            status = uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "allocation of device memory",
+                                     result);
+        }
+        uct_cuda_leave(&scope);
+    }
+    if (status != UCS_OK) {
+        ucs_sys_free(mem);
+        return status;
+    }
+    mem->super.md      = md;
+    mem->super.address = (void *)(uintptr_t)ptr;
+    mem->super.length  = length;
+    mem->ctx           = ctx;
+    *mem_p             = &mem->super;
+    return UCS_OK;
+}
+
+static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
+{
+    uct_cuda_copy_mem_t *mem        = ucs_container_of(tl_mem, uct_cuda_copy_mem_t, super);
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uct_cuda_scope_t scope;
+    int result;
+
+    /* Memory of a context that is gone went with it. */
+    if (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK) {
+        result = driver->cuMemFree((uintptr_t)tl_mem->address);
+        if (result != UCT_CU_SUCCESS) {
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemFree", result);
+        }
+        uct_cuda_leave(&scope);
+    }
+    ucs_sys_free(mem);
+}
+
+/* ------------------------------------------------------------------ interface */
+
+static ucs_status_t uct_cuda_copy_iface_open(uct_iface_t *iface)
+{
+    return uct_cuda_engine_init(&uct_cuda_copy_iface(iface)->engine, NULL);
+}
+
+static void uct_cuda_copy_iface_close(uct_iface_t *iface)
+{
+    uct_cuda_engine_cleanup(&uct_cuda_copy_iface(iface)->engine);
+}
+
+static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_UNUSED,
+                                 ucs_memory_type_t memory UCS_UNUSED, uct_limits_t *limits_p)
+{
+    *limits_p = (uct_limits_t){.align = 1};
+}
+
+static size_t uct_cuda_copy_get_address(uct_iface_t *iface UCS_UNUSED, void *buffer UCS_UNUSED)
+{
+    return 0;
+}
+
+static int uct_cuda_copy_is_reachable(uct_iface_t *iface UCS_UNUSED,
+                                      const void *address UCS_UNUSED, size_t length UCS_UNUSED,
+                                      int same_node UCS_UNUSED, char reason[UCT_REASON_MAX])
+{
+    snprintf(reason, UCT_REASON_MAX, "it copies within one process");
+    return 0;
+}
+
+static unsigned uct_cuda_copy_progress(uct_iface_t *iface)
+{
+    return uct_cuda_engine_progress(&uct_cuda_copy_iface(iface)->engine) +
+           uct_iface_progress_base(iface);
+}
+
+static ucs_status_t uct_cuda_copy_event_arm(uct_iface_t *iface)
+{
+    return ((uct_cuda_copy_iface(iface)->engine.num_active != 0) || uct_iface_has_work(iface)) ?
+           UCS_ERR_BUSY : UCS_OK;
+}
+
+static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const void *src,
+                                       size_t length, uct_completion_t *comp)
+{
+    uct_cuda_engine_t *engine       = &uct_cuda_copy_iface(iface)->engine;
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uct_cuda_place_t from, to;
+    uct_cuda_queue_t *queue;
+    uct_cuda_part_t part;
+    ucs_status_t status;
+    uct_cu_ctx_t ctx;
+
+    if (length == 0) {
+        return UCS_OK;
+    }
+    if (driver == NULL) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    if (((status = uct_cuda_range_query(driver, src, length, &from)) != UCS_OK) ||
+        ((status = uct_cuda_range_query(driver, dest, length, &to)) != UCS_OK)) {
+        return status;
+    }
+    if ((from.kind < UCT_CUDA_MANAGED) && (to.kind < UCT_CUDA_MANAGED)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    /* Devices write to each other faster than they read. */
+    status = uct_cuda_place_context(driver, (from.kind >= to.kind) ? &from : &to, &ctx);
+    status = (status == UCS_OK) ? uct_cuda_engine_queue(engine, driver, ctx, &queue) : status;
+    if (status != UCS_OK) {
+        return status;
+    }
+    uct_cuda_part_init(&part, queue, (uintptr_t)dest, to.kind, (uintptr_t)src, from.kind, length);
+    return uct_cuda_engine_post(engine, &part, 1, comp, NULL);
+}
+
+static void uct_cuda_copy_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
+{
+    *shared_p  = 0;
+    *private_p = sizeof(uct_cuda_copy_iface_t) +
+                 uct_cuda_engine_memory(&uct_cuda_copy_iface(iface)->engine);
+}
+
+static void uct_cuda_copy_dump(uct_iface_t *iface, FILE *stream)
+{
+    uct_cuda_engine_dump(&uct_cuda_copy_iface(iface)->engine, "cuda_copy", stream);
+}
+
+const uct_tl_t uct_cuda_copy_tl = {
+    .name       = "cuda_copy",
+    .help       = "memory of CUDA devices: detection, allocation, copies within the process",
+    .kind       = UCT_TL_KIND_DEVICE,
+    .md_size    = sizeof(uct_cuda_copy_md_t),
+    .iface_size = sizeof(uct_cuda_copy_iface_t),
+    .ep_size    = sizeof(uct_ep_t),
+    .md = {
+        .open      = uct_cuda_copy_md_open,
+        .alloc     = uct_cuda_copy_mem_alloc,
+        .release   = uct_cuda_copy_mem_release,
+        .mem_query = uct_cuda_copy_mem_query
+    },
+    .iface = {
+        .open         = uct_cuda_copy_iface_open,
+        .close        = uct_cuda_copy_iface_close,
+        .limits       = uct_cuda_copy_limits,
+        .get_address  = uct_cuda_copy_get_address,
+        .is_reachable = uct_cuda_copy_is_reachable,
+        .progress     = uct_cuda_copy_progress,
+        .event_arm    = uct_cuda_copy_event_arm,
+        .copy         = uct_cuda_copy_copy,
+        .memory_used  = uct_cuda_copy_memory_used,
+        .dump         = uct_cuda_copy_dump
+    }
+};

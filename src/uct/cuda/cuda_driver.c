@@ -1,0 +1,303 @@
+/* Halyard: cuda: finding the driver, contexts, and what it says of addresses.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <uct/cuda/cuda_driver.h>
+
+#define UCS_LOG_COMPONENT "cuda"
+#include <ucs/arch/atomic.h>
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+
+#define UCT_CUDA_LIBRARY "libcuda.so.1"
+
+/* ------------------------------------------------------------------ the library */
+
+/* Pair R14/A14: whoever sees the pointer sees the table filled. */
+static _Atomic(const uct_cuda_driver_t *) uct_cuda_loaded;
+static pthread_mutex_t uct_cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+
+typedef struct {
+    const char *symbol;
+    size_t      offset; /* of the field */
+    int         is_required;
+} uct_cuda_symbol_t;
+
+#define UCT_CUDA_CALL_SYMBOL(_required, _field, _symbol, _parameters) \
+    {_symbol, offsetof(uct_cuda_driver_t, _field), _required},
+
+static const uct_cuda_symbol_t uct_cuda_symbols[] = {UCT_CUDA_CALLS(UCT_CUDA_CALL_SYMBOL)};
+
+int uct_cuda_is_possible(void)
+{
+    static const char *const nodes[] = {
+        "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl", "/dev/nvhost-ctrl-gpu"
+    };
+    unsigned i;
+    int fd;
+
+    for (i = 0; i < ucs_array_size(nodes); ++i) {
+        fd = ucs_sys_open(nodes[i], O_PATH | O_CLOEXEC, 0);
+        if (fd >= 0) {
+            ucs_sys_close(fd);
+            return 1;
+        }
+    }
+    return uct_cuda_driver() != NULL;
+}
+
+/* The lock is held. */
+static const uct_cuda_driver_t *uct_cuda_load(void)
+{
+    static uct_cuda_driver_t table;
+    void *library, *function;
+    unsigned i;
+
+    /* The library stays loaded: its functions may be in use anywhere. */
+    library = ucs_sys_dlopen(UCT_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    if (library == NULL) {
+        return NULL;
+    }
+    for (i = 0; i < ucs_array_size(uct_cuda_symbols); ++i) {
+        function = ucs_sys_dlsym(library, uct_cuda_symbols[i].symbol);
+        if ((function == NULL) && uct_cuda_symbols[i].is_required) {
+            ucs_diag_once("the CUDA driver is not used: it has no %s", uct_cuda_symbols[i].symbol);
+            return NULL;
+        }
+        memcpy((char *)&table + uct_cuda_symbols[i].offset, &function, sizeof(function));
+    }
+    return &table;
+}
+
+const uct_cuda_driver_t *uct_cuda_driver(void)
+{
+    const uct_cuda_driver_t *driver = ucs_atomic_load_acquire(&uct_cuda_loaded); /* A14 */
+
+    if (ucs_unlikely(driver == NULL)) {
+        pthread_mutex_lock(&uct_cuda_lock);
+        driver = ucs_atomic_load_relaxed(&uct_cuda_loaded);
+        if (driver == NULL) {
+            driver = uct_cuda_load();
+            ucs_atomic_store_release(&uct_cuda_loaded, driver); /* R14 */
+        }
+        pthread_mutex_unlock(&uct_cuda_lock);
+    }
+    return driver;
+}
+
+ucs_status_t uct_cuda_failed(const uct_cuda_driver_t *driver, int level, const char *call,
+                             int result)
+{
+    const char *name = NULL;
+
+    if (result != UCT_CU_DEINITIALIZED) {
+        if ((driver->cuGetErrorName == NULL) || (driver->cuGetErrorName(result, &name) != 0) ||
+            (name == NULL)) {
+            name = "unknown";
+        }
+        ucs_log(level, "%s failed: CUDA error %d (%s)", call, result, name);
+    }
+    return ((result == UCT_CU_NOT_INITIALIZED) || (result == UCT_CU_DEINITIALIZED)) ?
+           UCS_ERR_NO_DEVICE :
+           (result == UCT_CU_OUT_OF_MEMORY) ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+}
+
+/* ------------------------------------------------------------------ contexts */
+
+ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
+                            uct_cu_ctx_t ctx)
+{
+    int result;
+
+    scope->driver = driver;
+    scope->mode   = UCT_CU_CAPTURE_RELAXED;
+    result        = driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuThreadExchangeStreamCaptureMode",
+                               result);
+    }
+    result = driver->cuCtxPushCurrent(ctx);
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
+        return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuCtxPushCurrent", result);
+    }
+    return UCS_OK;
+}
+
+void uct_cuda_leave(const uct_cuda_scope_t *scope)
+{
+    int mode = scope->mode;
+    uct_cu_ctx_t ctx;
+
+    scope->driver->cuCtxPopCurrent(&ctx);
+    scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* The primary context's address stays the same while anybody uses it, so it need not be held. */
+static int uct_cuda_primary_context(const uct_cuda_driver_t *driver, int device,
+                                    uct_cu_ctx_t *ctx_p)
+{
+    int active = 0;
+    unsigned flags;
+
+    if ((driver->cuDevicePrimaryCtxGetState(device, &flags, &active) != UCT_CU_SUCCESS) ||
+        !active || (driver->cuDevicePrimaryCtxRetain(ctx_p, device) != UCT_CU_SUCCESS)) {
+        return 0;
+    }
+    driver->cuDevicePrimaryCtxRelease(device);
+    return 1;
+}
+
+ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device,
+                                     uct_cu_ctx_t *ctx_p)
+{
+    uct_cu_ctx_t ctx = NULL;
+    int current, count, i;
+
+    if ((driver->cuCtxGetCurrent(&ctx) == UCT_CU_SUCCESS) && (ctx != NULL) &&
+        ((device < 0) ||
+         ((driver->cuCtxGetDevice(&current) == UCT_CU_SUCCESS) && (current == device)))) {
+        *ctx_p = ctx;
+        return UCS_OK;
+    }
+    if (device >= 0) {
+        return uct_cuda_primary_context(driver, device, ctx_p) ? UCS_OK : UCS_ERR_UNREACHABLE;
+    }
+    if (driver->cuDeviceGetCount(&count) != UCT_CU_SUCCESS) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    for (i = 0; i < count; ++i) {
+        if (uct_cuda_primary_context(driver, i, ctx_p)) {
+            return UCS_OK;
+        }
+    }
+    return UCS_ERR_UNREACHABLE;
+}
+
+ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p)
+{
+    unsigned long long id = 0;
+
+    if ((driver->cuCtxGetId != NULL) && (driver->cuCtxGetId(ctx, &id) != UCT_CU_SUCCESS)) {
+        return UCS_ERR_IO_ERROR;
+    }
+    *id_p = id;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid)
+{
+    int result = UCT_CU_INVALID_VALUE;
+
+    /* The later call tells parts of a divided device apart. */
+    if (driver->cuDeviceGetUuid2 != NULL) {
+        result = driver->cuDeviceGetUuid2(uuid, device);
+    } else if (driver->cuDeviceGetUuid != NULL) {
+        result = driver->cuDeviceGetUuid(uuid, device);
+    }
+    return (result == UCT_CU_SUCCESS) ? UCS_OK :
+           uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuDeviceGetUuid", result);
+}
+
+/* ------------------------------------------------------------------ addresses */
+
+ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *address,
+                                  uct_cuda_place_t *place)
+{
+    int attributes[] = {
+        UCT_CU_POINTER_MEMORY_TYPE, UCT_CU_POINTER_IS_MANAGED,  UCT_CU_POINTER_BUFFER_ID,
+        UCT_CU_POINTER_ORDINAL,     UCT_CU_POINTER_CONTEXT,     UCT_CU_POINTER_RANGE_START,
+        UCT_CU_POINTER_RANGE_SIZE,  UCT_CU_POINTER_LEGACY_IPC
+    };
+    unsigned type      = 0;
+    unsigned managed   = 0;
+    unsigned is_legacy = 0;
+    void *values[] = {
+        &type, &managed, &place->id, &place->device, &place->ctx, &place->base, &place->length,
+        &is_legacy
+    };
+    int result;
+
+    memset(place, 0, sizeof(*place));
+    result = driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
+                                            (uintptr_t)address);
+    if (ucs_unlikely((result != UCT_CU_SUCCESS) && (result != UCT_CU_INVALID_VALUE))) {
+        return uct_cuda_failed(driver,
+                               (result == UCT_CU_NOT_INITIALIZED) ? UCS_LOG_LEVEL_TRACE :
+                                                                    UCS_LOG_LEVEL_DEBUG,
+                               "cuPointerGetAttributes", result);
+    }
+
+    place->is_legacy = is_legacy;
+    if ((result != UCT_CU_SUCCESS) || (type == 0)) {
+        place->kind   = UCT_CUDA_PAGEABLE;
+        place->device = -1;
+    } else if (managed) {
+        place->kind = UCT_CUDA_MANAGED;
+    } else {
+        place->kind = (type == UCT_CU_MEMORY_HOST) ? UCT_CUDA_PINNED : UCT_CUDA_DEVICE;
+    }
+    return UCS_OK;
+}
+
+int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, size_t length)
+{
+    const uint64_t offset = (uintptr_t)address - place->base;
+
+    return (offset <= place->length) && (length <= (place->length - offset));
+}
+
+ucs_status_t uct_cuda_range_query(const uct_cuda_driver_t *driver, const void *address,
+                                  size_t length, uct_cuda_place_t *place)
+{
+    ucs_status_t status = uct_cuda_place_query(driver, address, place);
+
+    if ((status == UCS_OK) && (place->kind == UCT_CUDA_PINNED) &&
+        !uct_cuda_place_covers(place, address, length)) {
+        place->kind = UCT_CUDA_PAGEABLE;
+    }
+    return status;
+}
+
+ucs_status_t uct_cuda_place_context(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
+                                    uct_cu_ctx_t *ctx_p)
+{
+    if (ucs_likely(place->ctx != NULL)) {
+        *ctx_p = place->ctx;
+        return UCS_OK;
+    }
+    return uct_cuda_device_context(driver, place->device, ctx_p);
+}
+
+void uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
+                           uct_cuda_place_t *place)
+{
+    int attributes[] = {
+        UCT_CU_POINTER_POOL, UCT_CU_POINTER_MAPPING_BASE, UCT_CU_POINTER_MAPPING_SIZE
+    };
+    void *pool        = NULL;
+    uct_cu_ptr_t base = 0;
+    size_t length     = 0;
+    void *values[]    = {&pool, &base, &length};
+
+    /* Memory with a context, and memory of pools, is one piece; the pool's mapping is larger. */
+    if ((place->kind == UCT_CUDA_DEVICE) && (place->ctx == NULL) &&
+        (driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
+                                        (uintptr_t)address) == UCT_CU_SUCCESS) &&
+        (pool == NULL) && (length != 0)) {
+        place->base   = base;
+        place->length = length;
+    }
+}

@@ -1,0 +1,686 @@
+/* Halyard: cuda: the engine: queues, batches, and the way of pageable memory.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/cuda/cuda_engine.h>
+
+#define UCS_LOG_COMPONENT "cuda"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+#define UCT_CUDA_DRAIN_NS     10000000000ull
+#define UCT_CUDA_YIELD_POLLS  64
+#define UCT_CUDA_NOT_SUPPORTED 801
+
+/* An error is shown once until another one comes: a broken context fails everything. */
+static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
+{
+    const int level = (result == engine->last_error) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
+
+    engine->last_error = result;
+    return uct_cuda_failed(engine->driver, level, call, result);
+}
+
+/* ------------------------------------------------------------------ ends of copies */
+
+static void uct_cuda_copy_end(uct_cuda_engine_t *engine, uct_cuda_copy_t *copy, ucs_status_t status)
+{
+    uct_cuda_copy_t *leader = copy->leader;
+
+    if (ucs_unlikely(status != UCS_OK) && (leader->status == UCS_OK)) {
+        leader->status = status;
+    }
+    if (copy != leader) {
+        ucs_mpool_put(copy);
+    }
+    if (--leader->left == 0) {
+        ucs_queue_push(&engine->done, &leader->elem);
+    }
+}
+
+static void uct_cuda_copies_end(uct_cuda_engine_t *engine, ucs_queue_head_t *copies,
+                                ucs_status_t status)
+{
+    while (!ucs_queue_is_empty(copies)) {
+        uct_cuda_copy_end(engine, ucs_queue_pull_elem(copies, uct_cuda_copy_t, elem), status);
+    }
+}
+
+static void uct_cuda_engine_unpin(uct_cuda_engine_t *engine, void *pinned)
+{
+    if (pinned != NULL) {
+        engine->unpin(pinned);
+    }
+}
+
+/* Outside of any loop over queues: completions may post. */
+static unsigned uct_cuda_engine_complete(uct_cuda_engine_t *engine)
+{
+    unsigned count = 0;
+    uct_cuda_copy_t *leader;
+    uct_completion_t *comp;
+    ucs_status_t status;
+
+    while (!ucs_queue_is_empty(&engine->done)) {
+        leader = ucs_queue_pull_elem(&engine->done, uct_cuda_copy_t, elem);
+        comp   = leader->comp;
+        status = leader->status;
+        uct_cuda_engine_unpin(engine, leader->pinned);
+        ucs_mpool_put(leader);
+        --engine->num_active;
+        uct_completion_update(comp, status);
+        ++count;
+    }
+    return count;
+}
+
+/* ------------------------------------------------------------------ batches */
+
+static void uct_cuda_batch_mark(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+
+    /* Without an event the batch ends later, when the stream is idle. */
+    if ((batch->event == NULL) &&
+        (driver->cuEventCreate(&batch->event, UCT_CU_EVENT_DISABLE_TIMING) != UCT_CU_SUCCESS)) {
+        batch->event = NULL;
+        return;
+    }
+    batch->has_event = (driver->cuEventRecord(batch->event, queue->stream) == UCT_CU_SUCCESS);
+}
+
+/* All copies by one call; not zero if the driver has taken them. */
+static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch, unsigned n)
+{
+    uct_cuda_engine_t *engine           = queue->engine;
+    const uct_cuda_driver_t *driver     = engine->driver;
+    uct_cu_copy_attributes_t attributes = {.src_access_order = UCT_CU_SRC_ORDER_STREAM};
+    size_t index                        = 0;
+    uct_cu_ptr_t dests[UCT_CUDA_BATCH_MAX], srcs[UCT_CUDA_BATCH_MAX];
+    size_t lengths[UCT_CUDA_BATCH_MAX], failed;
+    uct_cuda_copy_t *copy;
+    unsigned i = 0;
+    int result;
+
+    ucs_queue_for_each(copy, &batch->copies, elem) {
+        dests[i]     = copy->dest;
+        srcs[i]      = copy->src;
+        lengths[i++] = copy->length;
+    }
+    result = (driver->cuMemcpyBatchAsync != NULL) ?
+             driver->cuMemcpyBatchAsync(dests, srcs, lengths, n, &attributes, &index, 1,
+                                        queue->stream) :
+             driver->cuMemcpyBatchAsync1(dests, srcs, lengths, n, &attributes, &index, 1, &failed,
+                                         queue->stream);
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuMemcpyBatchAsync", result);
+        engine->no_batches |= (result == UCT_CUDA_NOT_SUPPORTED);
+    }
+    return result == UCT_CU_SUCCESS;
+}
+
+/* Hands over what waits. The context is current, and fewer than UCT_CUDA_BATCHES are under way. */
+static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
+{
+    uct_cuda_engine_t *engine       = queue->engine;
+    const uct_cuda_driver_t *driver = engine->driver;
+    const unsigned next             = queue->first + queue->num_batches;
+    uct_cuda_batch_t *batch         = &queue->batches[next % UCT_CUDA_BATCHES];
+    size_t bytes                    = 0;
+    unsigned n                      = 0;
+    uct_cuda_copy_t *copy;
+    int result;
+
+    while (!ucs_queue_is_empty(&queue->waiting) && (n < UCT_CUDA_BATCH_MAX) &&
+           (bytes < UCT_CUDA_BATCH_BYTES)) {
+        copy = ucs_queue_pull_elem(&queue->waiting, uct_cuda_copy_t, elem);
+        ucs_queue_push(&batch->copies, &copy->elem);
+        bytes += copy->length;
+        ++n;
+    }
+    if (queue->num_batches > 0) {
+        uct_cuda_batch_mark(queue, &queue->batches[(next - 1) % UCT_CUDA_BATCHES]);
+    }
+    ++queue->num_batches;
+
+    if ((n > 1) && !engine->no_batches &&
+        ((driver->cuMemcpyBatchAsync != NULL) || (driver->cuMemcpyBatchAsync1 != NULL)) &&
+        uct_cuda_batch_send(queue, batch, n)) {
+        return;
+    }
+    /* One by one, so that one which is refused fails alone. Copying twice does no harm. */
+    ucs_queue_for_each(copy, &batch->copies, elem) {
+        result = driver->cuMemcpyAsync(copy->dest, copy->src, copy->length, queue->stream);
+        if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+            copy->leader->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
+        }
+    }
+}
+
+static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+    uct_cuda_batch_t *batch;
+    ucs_status_t status;
+    int result;
+
+    while (queue->num_batches > 0) {
+        batch  = &queue->batches[queue->first];
+        result = batch->has_event ? driver->cuEventQuery(batch->event) :
+                                    driver->cuStreamQuery(queue->stream);
+        if (result == UCT_CU_NOT_READY) {
+            return;
+        }
+        status = ucs_likely(result == UCT_CU_SUCCESS) ? UCS_OK :
+                 uct_cuda_engine_failed(queue->engine, "a copy", result);
+        uct_cuda_copies_end(queue->engine, &batch->copies, status);
+        batch->has_event = 0;
+        queue->first     = (queue->first + 1) % UCT_CUDA_BATCHES;
+        --queue->num_batches;
+    }
+}
+
+/* ------------------------------------------------------------------ pageable memory */
+
+/* Makes stream and buffer. */
+static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
+                                         int has_buffer)
+{
+    const uct_cuda_driver_t *driver = engine->driver;
+    unsigned i;
+    int result;
+
+    if (bounce->stream == NULL) {
+        result = driver->cuStreamCreate(&bounce->stream, UCT_CU_STREAM_NON_BLOCKING);
+        if (result != UCT_CU_SUCCESS) {
+            bounce->stream = NULL;
+            return uct_cuda_engine_failed(engine, "cuStreamCreate", result);
+        }
+    }
+    for (i = 0; has_buffer && (i < ucs_array_size(bounce->events)); ++i) {
+        if (bounce->events[i] != NULL) {
+            continue;
+        }
+        result = driver->cuEventCreate(&bounce->events[i], UCT_CU_EVENT_DISABLE_TIMING);
+        if (result != UCT_CU_SUCCESS) {
+            bounce->events[i] = NULL;
+            return uct_cuda_engine_failed(engine, "cuEventCreate", result);
+        }
+    }
+    if (has_buffer && (bounce->buffer == NULL)) {
+        bounce->buffer = ucs_sys_memalign(ucs_sys_page_size(), 2 * UCT_CUDA_PIECE);
+        if (bounce->buffer == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        /* Some machines do not allow it: then the driver copies once more. */
+        result = driver->cuMemHostRegister(bounce->buffer, 2 * UCT_CUDA_PIECE,
+                                           UCT_CU_HOST_PORTABLE);
+        bounce->is_registered = (result == UCT_CU_SUCCESS);
+        if (!bounce->is_registered) {
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
+        }
+    }
+    return UCS_OK;
+}
+
+static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
+                                    int is_alive)
+{
+    unsigned i;
+
+    for (i = 0; is_alive && (i < ucs_array_size(bounce->events)); ++i) {
+        if (bounce->events[i] != NULL) {
+            driver->cuEventDestroy(bounce->events[i]);
+        }
+    }
+    if (is_alive && (bounce->stream != NULL)) {
+        driver->cuStreamDestroy(bounce->stream);
+    }
+    if (is_alive && bounce->is_registered) {
+        driver->cuMemHostUnregister(bounce->buffer);
+    }
+    ucs_sys_free(bounce->buffer);
+    memset(bounce, 0, sizeof(*bounce));
+}
+
+static void uct_cuda_bounce_reset(uct_cuda_bounce_t *bounce)
+{
+    bounce->posted = 0;
+    bounce->done   = 0;
+    bounce->status = UCS_OK;
+}
+
+static char *uct_cuda_bounce_half(const uct_cuda_bounce_t *bounce, size_t offset)
+{
+    return bounce->buffer + (offset / UCT_CUDA_PIECE % 2) * UCT_CUDA_PIECE;
+}
+
+/* Hands the next piece to the driver. */
+static int uct_cuda_bounce_send(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
+                                const uct_cuda_copy_t *copy)
+{
+    const size_t offset = bounce->posted;
+    const size_t length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
+    char *half          = uct_cuda_bounce_half(bounce, offset);
+    int result;
+
+    if (copy->to_host) {
+        result = driver->cuMemcpyAsync((uintptr_t)half, copy->src + offset, length,
+                                       bounce->stream);
+    } else {
+        memcpy(half, (const char *)(uintptr_t)copy->src + offset, length);
+        result = driver->cuMemcpyAsync(copy->dest + offset, (uintptr_t)half, length,
+                                       bounce->stream);
+    }
+    bounce->posted += length;
+    if ((result == UCT_CU_SUCCESS) && (bounce->posted < copy->length)) {
+        result = driver->cuEventRecord(bounce->events[offset / UCT_CUDA_PIECE % 2],
+                                       bounce->stream);
+    }
+    return result;
+}
+
+/* A turn of the copy at work: UCS_INPROGRESS until it has ended. */
+static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
+                                         const uct_cuda_copy_t *copy)
+{
+    const uct_cuda_driver_t *driver = engine->driver;
+    size_t offset, length;
+    int result;
+
+    while ((bounce->status == UCS_OK) && (bounce->posted < copy->length) &&
+           (bounce->posted < bounce->done + 2 * UCT_CUDA_PIECE)) {
+        result = uct_cuda_bounce_send(driver, bounce, copy);
+        if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+            bounce->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
+        }
+    }
+    if (ucs_unlikely(bounce->status != UCS_OK)) { /* pieces before it may be under way */
+        return (driver->cuStreamQuery(bounce->stream) == UCT_CU_NOT_READY) ? UCS_INPROGRESS :
+               bounce->status;
+    }
+
+    offset = bounce->done;
+    length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
+    result = (offset + length < copy->length) ?
+             driver->cuEventQuery(bounce->events[offset / UCT_CUDA_PIECE % 2]) :
+             driver->cuStreamQuery(bounce->stream);
+    if (result == UCT_CU_NOT_READY) {
+        return UCS_INPROGRESS;
+    }
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        return uct_cuda_engine_failed(engine, "a copy", result);
+    }
+    if (copy->to_host) {
+        memcpy((char *)(uintptr_t)copy->dest + offset, uct_cuda_bounce_half(bounce, offset),
+               length);
+    }
+    bounce->done += length;
+    return (bounce->done < copy->length) ? UCS_INPROGRESS : UCS_OK;
+}
+
+static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
+{
+    uct_cuda_bounce_t *bounce = &queue->bounce;
+    uct_cuda_copy_t *copy     = ucs_queue_head_elem(&queue->staged, uct_cuda_copy_t, elem);
+    ucs_status_t status;
+
+    status = uct_cuda_bounce_init(queue->engine, bounce, 1);
+    if (ucs_likely(status == UCS_OK)) {
+        status = uct_cuda_bounce_step(queue->engine, bounce, copy);
+    }
+    if (status != UCS_INPROGRESS) {
+        ucs_queue_pull(&queue->staged);
+        uct_cuda_bounce_reset(bounce);
+        uct_cuda_copy_end(queue->engine, copy, status);
+    }
+}
+
+/* ------------------------------------------------------------------ queues */
+
+/* The context is gone, and with it all that was made in it. */
+static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t status)
+{
+    ucs_diag("a CUDA context has gone that copies were made in");
+    queue->is_dead = 1;
+    while (queue->num_batches > 0) {
+        uct_cuda_copies_end(queue->engine, &queue->batches[queue->first].copies, status);
+        queue->first = (queue->first + 1) % UCT_CUDA_BATCHES;
+        --queue->num_batches;
+    }
+    uct_cuda_copies_end(queue->engine, &queue->waiting, status);
+    uct_cuda_copies_end(queue->engine, &queue->staged, status);
+}
+
+/* Lets a queue do what it can: without `poll`, what costs no look at the device. */
+static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
+{
+    const unsigned max_batches = poll ? UCT_CUDA_BATCHES : 1;
+    uct_cuda_scope_t scope;
+    ucs_status_t status;
+
+    if ((queue->num_batches == 0) && ucs_queue_is_empty(&queue->waiting) &&
+        ucs_queue_is_empty(&queue->staged)) {
+        return;
+    }
+    status = uct_cuda_enter(&scope, queue->engine->driver, queue->ctx);
+    if (ucs_unlikely(status != UCS_OK)) {
+        uct_cuda_queue_die(queue, status);
+        return;
+    }
+    if (poll) {
+        uct_cuda_queue_poll(queue);
+    }
+    while (!ucs_queue_is_empty(&queue->waiting) && (queue->num_batches < max_batches)) {
+        uct_cuda_queue_submit(queue);
+    }
+    if (!ucs_queue_is_empty(&queue->staged)) {
+        uct_cuda_queue_step_staged(queue);
+    }
+    uct_cuda_leave(&scope);
+}
+
+static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+    uct_cuda_scope_t scope;
+    int is_alive;
+    unsigned i;
+
+    is_alive = !queue->is_dead && (uct_cuda_enter(&scope, driver, queue->ctx) == UCS_OK);
+    uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive);
+    uct_cuda_bounce_cleanup(driver, &queue->now, is_alive);
+    if (is_alive) {
+        for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
+            if (queue->batches[i].event != NULL) {
+                driver->cuEventDestroy(queue->batches[i].event);
+            }
+        }
+        driver->cuStreamDestroy(queue->stream);
+        uct_cuda_leave(&scope);
+    }
+    ucs_list_del(&queue->list);
+    ucs_sys_free(queue);
+}
+
+static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, uct_cu_ctx_t ctx,
+                                                     uint64_t ctx_id, uct_cuda_queue_t **queue_p)
+{
+    uct_cuda_scope_t scope;
+    uct_cuda_queue_t *queue;
+    ucs_status_t status;
+    unsigned i;
+    int result;
+
+    queue = ucs_sys_calloc(1, sizeof(*queue));
+    if (queue == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    queue->engine = engine;
+    queue->ctx    = ctx;
+    queue->ctx_id = ctx_id;
+    ucs_queue_head_init(&queue->waiting);
+    ucs_queue_head_init(&queue->staged);
+    for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
+        ucs_queue_head_init(&queue->batches[i].copies);
+    }
+
+    status = uct_cuda_enter(&scope, engine->driver, ctx);
+    if (status == UCS_OK) {
+        result = engine->driver->cuStreamCreate(&queue->stream, UCT_CU_STREAM_NON_BLOCKING);
+        if (result != UCT_CU_SUCCESS) {
+            status = uct_cuda_engine_failed(engine, "cuStreamCreate", result);
+        }
+        uct_cuda_leave(&scope);
+    }
+    if (status != UCS_OK) {
+        ucs_sys_free(queue);
+        return status;
+    }
+    ucs_list_add_head(&engine->queues, &queue->list);
+    *queue_p = queue;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_driver_t *driver,
+                                   uct_cu_ctx_t ctx, uct_cuda_queue_t **queue_p)
+{
+    uint64_t ctx_id = 0;
+    uct_cuda_queue_t *queue, *tmp;
+    ucs_status_t status;
+
+    status = uct_cuda_context_id(driver, ctx, &ctx_id);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+    engine->driver = driver;
+    ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
+        if (ucs_likely((queue->ctx == ctx) && (queue->ctx_id == ctx_id) && !queue->is_dead)) {
+            *queue_p = queue;
+            return UCS_OK;
+        }
+        if ((queue->ctx == ctx) && !queue->is_dead) {
+            uct_cuda_queue_die(queue, UCS_ERR_IO_ERROR);
+        }
+        if (queue->is_dead) {
+            uct_cuda_queue_free(queue);
+        }
+    }
+    return uct_cuda_queue_make(engine, ctx, ctx_id, queue_p);
+}
+
+/* ------------------------------------------------------------------ operations */
+
+void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_ptr_t dest,
+                        uct_cuda_kind_t dest_kind, uct_cu_ptr_t src, uct_cuda_kind_t src_kind,
+                        size_t length)
+{
+    part->queue     = queue;
+    part->dest      = dest;
+    part->src       = src;
+    part->length    = length;
+    part->to_host   = (dest_kind == UCT_CUDA_PAGEABLE);
+    part->is_staged = part->to_host || (src_kind == UCT_CUDA_PAGEABLE);
+}
+
+/* Copies and waits for it. */
+static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t *part)
+{
+    const uct_cuda_driver_t *driver = engine->driver;
+    uct_cuda_bounce_t *bounce       = &part->queue->now;
+    uct_cuda_copy_t copy            = {.dest = part->dest, .src = part->src,
+                                       .length = part->length, .to_host = part->to_host};
+    unsigned polls                  = 0;
+    uct_cuda_scope_t scope;
+    ucs_status_t status;
+    int result;
+
+    status = uct_cuda_enter(&scope, driver, part->queue->ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = uct_cuda_bounce_init(engine, bounce, part->is_staged);
+    if (status == UCS_OK) {
+        uct_cuda_bounce_reset(bounce);
+        result = part->is_staged ? UCT_CU_SUCCESS :
+                 driver->cuMemcpyAsync(part->dest, part->src, part->length, bounce->stream);
+        status = UCS_INPROGRESS;
+        while ((status == UCS_INPROGRESS) && (result == UCT_CU_SUCCESS)) {
+            if (part->is_staged) {
+                status = uct_cuda_bounce_step(engine, bounce, &copy);
+            } else {
+                result = driver->cuStreamQuery(bounce->stream);
+                status = (result == UCT_CU_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
+                result = (result == UCT_CU_NOT_READY) ? UCT_CU_SUCCESS : result;
+            }
+            if ((++polls % UCT_CUDA_YIELD_POLLS) == 0) {
+                ucs_sys_sched_yield();
+            }
+        }
+        if (result != UCT_CU_SUCCESS) {
+            status = uct_cuda_engine_failed(engine, "a copy", result);
+        }
+    }
+    uct_cuda_leave(&scope);
+    return status;
+}
+
+static ucs_status_t uct_cuda_engine_copy_now(uct_cuda_engine_t *engine,
+                                             const uct_cuda_part_t *parts, unsigned n)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    for (i = 0; (i < n) && (status == UCS_OK); ++i) {
+        status = uct_cuda_copy_now(engine, &parts[i]);
+    }
+    return status;
+}
+
+/* The copies of an operation, linked in order; NULL without memory. */
+static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
+                                             const uct_cuda_part_t *parts, unsigned n,
+                                             ucs_queue_head_t *copies)
+{
+    uct_cuda_copy_t *leader = NULL;
+    uct_cuda_copy_t *copy;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        copy = ucs_mpool_get(&engine->copies);
+        if (ucs_unlikely(copy == NULL)) {
+            while (!ucs_queue_is_empty(copies)) {
+                ucs_mpool_put(ucs_queue_pull_elem(copies, uct_cuda_copy_t, elem));
+            }
+            return NULL;
+        }
+        leader        = (leader == NULL) ? copy : leader;
+        copy->dest    = parts[i].dest;
+        copy->src     = parts[i].src;
+        copy->length  = parts[i].length;
+        copy->to_host = parts[i].to_host;
+        copy->leader  = leader;
+        ucs_queue_push(copies, &copy->elem);
+    }
+    return leader;
+}
+
+ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part_t *parts,
+                                  unsigned n, uct_completion_t *comp, void *pinned)
+{
+    ucs_queue_head_t copies;
+    uct_cuda_copy_t *leader;
+    ucs_status_t status;
+    unsigned i;
+
+    if (comp == NULL) {
+        status = uct_cuda_engine_copy_now(engine, parts, n);
+        uct_cuda_engine_unpin(engine, pinned);
+        return status;
+    }
+
+    ucs_queue_head_init(&copies);
+    leader = uct_cuda_copies_make(engine, parts, n, &copies);
+    if (ucs_unlikely(leader == NULL)) {
+        uct_cuda_engine_unpin(engine, pinned);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    leader->left   = n;
+    leader->status = UCS_OK;
+    leader->comp   = comp;
+    leader->pinned = pinned;
+    ++engine->num_active;
+    for (i = 0; i < n; ++i) {
+        ucs_queue_push(parts[i].is_staged ? &parts[i].queue->staged : &parts[i].queue->waiting,
+                       ucs_queue_pull(&copies));
+    }
+    for (i = 0; i < n; ++i) {
+        if (parts[i].queue->num_batches == 0) { /* what comes amid others waits for progress */
+            uct_cuda_queue_advance(parts[i].queue, 0);
+        }
+    }
+    return UCS_INPROGRESS;
+}
+
+unsigned uct_cuda_engine_progress_active(uct_cuda_engine_t *engine)
+{
+    uct_cuda_queue_t *queue, *tmp;
+
+    ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
+        if (ucs_unlikely(queue->is_dead)) {
+            uct_cuda_queue_free(queue);
+        } else {
+            uct_cuda_queue_advance(queue, 1);
+        }
+    }
+    return uct_cuda_engine_complete(engine);
+}
+
+ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void *pinned))
+{
+    static const ucs_mpool_params_t params = {
+        .name            = "CUDA copies",
+        .elem_size       = sizeof(uct_cuda_copy_t),
+        .elems_per_chunk = 128
+    };
+
+    ucs_list_head_init(&engine->queues);
+    ucs_queue_head_init(&engine->done);
+    engine->unpin = unpin;
+    return ucs_mpool_init(&engine->copies, &params);
+}
+
+void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
+{
+    uct_cuda_queue_t *queue, *tmp;
+    uint64_t end;
+
+    if (engine->queues.next == NULL) {
+        return; /* it was not opened */
+    }
+    /* Devices still write what has been handed over. */
+    end = ucs_sys_clock_ns() + UCT_CUDA_DRAIN_NS;
+    while ((engine->num_active > 0) && (ucs_sys_clock_ns() < end)) {
+        if (uct_cuda_engine_progress_active(engine) == 0) {
+            ucs_sys_sched_yield();
+        }
+    }
+    ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
+        if (engine->num_active > 0) {
+            uct_cuda_queue_die(queue, UCS_ERR_CANCELED);
+        }
+        uct_cuda_queue_free(queue);
+    }
+    (void)uct_cuda_engine_complete(engine);
+    ucs_mpool_cleanup(&engine->copies, 1);
+}
+
+size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
+{
+    size_t size = engine->copies.num_elems * engine->copies.stride;
+    const uct_cuda_queue_t *queue;
+
+    ucs_list_for_each(queue, &engine->queues, list) {
+        size += sizeof(*queue);
+        size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
+                2 * UCT_CUDA_PIECE;
+    }
+    return size;
+}
+
+void uct_cuda_engine_dump(const uct_cuda_engine_t *engine, const char *name, FILE *stream)
+{
+    const uct_cuda_queue_t *queue;
+
+    fprintf(stream, "%s: %u operations under way\n", name, engine->num_active);
+    ucs_list_for_each(queue, &engine->queues, list) {
+        fprintf(stream, "%s: context %p: %u batches with the driver, %zu copies wait, %zu staged\n",
+                name, (void *)queue->ctx, queue->num_batches,
+                ucs_queue_length(&queue->waiting), ucs_queue_length(&queue->staged));
+    }
+}

@@ -1,0 +1,136 @@
+/* Halyard: cuda: the engine that makes the copies of one interface.
+ *
+ * A queue a context, with a stream of its own. A copy that finds its queue idle goes to the driver
+ * inside the call; those that come while others are under way wait for the next progress, which
+ * hands all of them over by one call, since that costs a fraction of single ones. Two batches are
+ * with the driver at most, so that the device has work while the next batch gathers.
+ *
+ * A batch gets an event only when another follows it; the last one ends when the stream is idle,
+ * which saves the recording where it would count.
+ *
+ * Pageable memory of the host goes piece by piece through a buffer that the device reaches, because
+ * the driver would wait for such copies. The buffer is our own memory, registered: memory that the
+ * driver allocates would vanish with the program's context.
+ *
+ * Belongs to one worker; nothing here locks.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_CUDA_ENGINE_H
+#define UCT_CUDA_ENGINE_H
+
+#include <uct/api/uct_tl.h>
+#include <uct/cuda/cuda_driver.h>
+
+#include <ucs/ds/mpool.h>
+#include <ucs/ds/queue.h>
+
+#define UCT_CUDA_BATCHES     2             /* with the driver at a time */
+#define UCT_CUDA_BATCH_MAX   64            /* copies of a batch */
+#define UCT_CUDA_BATCH_BYTES (32ul << 20)  /* after which a batch is closed */
+#define UCT_CUDA_PIECE       (128ul << 10) /* half of the buffer for pageable memory */
+
+typedef struct uct_cuda_engine uct_cuda_engine_t;
+typedef struct uct_cuda_copy   uct_cuda_copy_t;
+
+/* One contiguous copy. Those of an operation have a leader, the first, which ends with the last. */
+struct uct_cuda_copy {
+    ucs_queue_elem_t  elem;
+    uct_cu_ptr_t      dest, src;
+    size_t            length;
+    int               to_host; /* of copies through the buffer */
+    uct_cuda_copy_t  *leader;
+    unsigned          left;    /* leader: copies that have not ended */
+    ucs_status_t      status;  /* leader: first error */
+    uct_completion_t *comp;    /* leader */
+    void             *pinned;  /* leader: what the engine's unpin is called with, or NULL */
+};
+
+typedef struct {
+    ucs_queue_head_t copies;
+    uct_cu_event_t   event;     /* NULL: not made yet */
+    int              has_event; /* it is recorded */
+} uct_cuda_batch_t;
+
+/* The way of pageable memory: two pieces under way at most. */
+typedef struct {
+    uct_cu_stream_t stream;    /* NULL: not made yet */
+    uct_cu_event_t  events[2];
+    char           *buffer;    /* NULL: not made yet */
+    int             is_registered;
+    size_t          posted;    /* bytes of the copy at work that went to the driver, */
+    size_t          done;      /* and that have ended */
+    ucs_status_t    status;    /* why it fails once the stream is idle */
+} uct_cuda_bounce_t;
+
+typedef struct {
+    ucs_list_link_t    list; /* in engine->queues */
+    uct_cuda_engine_t *engine;
+    uct_cu_ctx_t       ctx;
+    uint64_t           ctx_id;
+    uct_cu_stream_t    stream;
+    ucs_queue_head_t   waiting; /* copies for the next batch */
+    ucs_queue_head_t   staged;  /* copies through `bounce`, one at a time */
+    uct_cuda_batch_t   batches[UCT_CUDA_BATCHES];
+    unsigned           first;   /* batch with the driver */
+    unsigned           num_batches;
+    uct_cuda_bounce_t  bounce;
+    uct_cuda_bounce_t  now;     /* of copies that are waited for: stream and buffer of their own */
+    int                is_dead; /* the context is gone */
+} uct_cuda_queue_t;
+
+struct uct_cuda_engine {
+    const uct_cuda_driver_t *driver;     /* NULL until the first queue */
+    ucs_list_link_t          queues;
+    ucs_mpool_t              copies;
+    ucs_queue_head_t         done;       /* leaders whose completion has to be called */
+    unsigned                 num_active; /* operations that have not ended */
+    int                      no_batches; /* the driver has refused one */
+    int                      last_error; /* result that was logged last */
+    void                   (*unpin)(void *pinned);
+};
+
+/* One contiguous part of an operation, in terms of the driver. */
+typedef struct {
+    uct_cuda_queue_t *queue;
+    uct_cu_ptr_t      dest, src;
+    size_t            length;
+    int               is_staged; /* one side is pageable: */
+    int               to_host;   /* that of the destination */
+} uct_cuda_part_t;
+
+/* A part whose places are of these kinds, one at least a device's. */
+void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_ptr_t dest,
+                        uct_cuda_kind_t dest_kind, uct_cu_ptr_t src, uct_cuda_kind_t src_kind,
+                        size_t length);
+
+/* unpin may be NULL. */
+ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void *pinned));
+
+/* Waits for the copies under way, 10 s at most; their completions are called. Accepts zeros. */
+void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine);
+
+/* The queue of a context. Errors: the context is gone, or the driver refuses. */
+ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_driver_t *driver,
+                                   uct_cu_ctx_t ctx, uct_cuda_queue_t **queue_p);
+
+/* Starts an operation of n >= 1 parts: UCS_INPROGRESS; comp is called from progress, with an error
+ * where the driver refuses a part; or UCS_ERR_NO_RESOURCE: nothing happened. comp NULL: UCS_OK
+ * once all is copied, or an error. pinned (may be NULL) is released when the operation has ended,
+ * and also with every result but UCS_INPROGRESS. */
+ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part_t *parts,
+                                  unsigned n, uct_completion_t *comp, void *pinned);
+
+/* Returns the number of operations that have ended. */
+unsigned uct_cuda_engine_progress_active(uct_cuda_engine_t *engine);
+
+UCS_INLINE unsigned uct_cuda_engine_progress(uct_cuda_engine_t *engine)
+{
+    return ucs_likely(engine->num_active == 0) ? 0 : uct_cuda_engine_progress_active(engine);
+}
+
+/* Bytes that it holds beyond its own object. */
+size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine);
+void uct_cuda_engine_dump(const uct_cuda_engine_t *engine, const char *name, FILE *stream);
+
+#endif

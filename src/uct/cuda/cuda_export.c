@@ -1,0 +1,223 @@
+/* Halyard: cuda_ipc: memory of this process for others: registration and keys.
+ *
+ * Exports are kept by the number that the driver gives each allocation and never uses again, so
+ * that memory which was freed and allocated again is a new export.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/cuda/cuda_ipc.h>
+
+#define UCS_LOG_COMPONENT "cuda_ipc"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+#define UCT_CUDA_IPC_VERSION 1
+
+static_assert(sizeof(uct_cuda_ipc_packed_t) == 144, "layout of a remote key");
+static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
+
+typedef struct {
+    uct_mem_t          super;
+    uct_cuda_export_t *export;
+} uct_cuda_ipc_mem_t;
+
+/* The lock is held. */
+static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export)
+{
+    ucs_hash_del(&md->export_of, export->place.id, NULL);
+    ucs_list_del(&export->list);
+    --md->num_exports;
+    ucs_sys_free(export);
+}
+
+void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md)
+{
+    uct_cuda_export_t *export, *tmp;
+
+    ucs_list_for_each_safe(export, tmp, &md->exports, list) {
+        ucs_assert(export->refs == 0);
+        uct_cuda_export_free(md, export);
+    }
+    ucs_hash_cleanup(&md->export_of);
+}
+
+/* Gets the handle; what cannot be exported is remembered as such. */
+static void uct_cuda_export_fill(const uct_cuda_driver_t *driver, uct_cuda_export_t *export)
+{
+    const uct_cuda_place_t *place = &export->place;
+    uct_cuda_scope_t scope;
+    uct_cu_ctx_t ctx;
+    int result;
+
+    export->kind = UCT_CUDA_IPC_NONE;
+    if (!place->is_legacy ||
+        (uct_cuda_device_uuid(driver, place->device, &export->uuid) != UCS_OK) ||
+        (uct_cuda_place_context(driver, place, &ctx) != UCS_OK) ||
+        (uct_cuda_enter(&scope, driver, ctx) != UCS_OK)) {
+        return;
+    }
+    result = driver->cuIpcGetMemHandle(&export->handle, place->base);
+    if (result == UCT_CU_SUCCESS) {
+        export->kind = UCT_CUDA_IPC_LEGACY;
+    } else {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuIpcGetMemHandle", result);
+    }
+    uct_cuda_leave(&scope);
+}
+
+/* Exports that nobody uses beyond those that may be kept. The lock is held. */
+static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md)
+{
+    uct_cuda_export_t *export, *tmp;
+
+    ucs_list_for_each_safe(export, tmp, &md->exports, list) {
+        if (md->num_exports <= UCT_CUDA_IPC_EXPORTS_MAX) {
+            return;
+        }
+        if (export->refs == 0) {
+            uct_cuda_export_free(md, export);
+        }
+    }
+}
+
+/* The export of an allocation, for one more user. The lock is held. */
+static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                        const uct_cuda_place_t *place,
+                                        uct_cuda_export_t **export_p)
+{
+    uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
+
+    if (ucs_unlikely(export == NULL)) {
+        export = ucs_sys_calloc(1, sizeof(*export));
+        if (export == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        export->place = *place;
+        if (ucs_hash_insert(&md->export_of, place->id, (uintptr_t)export) != UCS_OK) {
+            ucs_sys_free(export);
+            return UCS_ERR_NO_MEMORY;
+        }
+        uct_cuda_export_fill(driver, export);
+        ucs_list_head_init(&export->list);
+        ++md->num_exports;
+    }
+    ucs_list_del(&export->list);
+    ucs_list_add_tail(&md->exports, &export->list);
+    if (export->kind != UCT_CUDA_IPC_NONE) {
+        ++export->refs;
+    }
+    uct_cuda_exports_trim(md);
+    *export_p = export;
+    return (export->kind == UCT_CUDA_IPC_NONE) ? UCS_ERR_UNSUPPORTED : UCS_OK;
+}
+
+ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length, uct_mem_t **mem_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uct_cuda_ipc_md_t *md           = uct_cuda_ipc_md(tl_md);
+    uct_cuda_place_t place;
+    uct_cuda_ipc_mem_t *mem;
+    ucs_status_t status;
+
+    if ((driver == NULL) || (length == 0) ||
+        (uct_cuda_place_query(driver, address, &place) != UCS_OK) ||
+        (place.kind != UCT_CUDA_DEVICE) || !uct_cuda_place_covers(&place, address, length)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    mem = ucs_sys_calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        ucs_error("no memory to register %zu bytes", length);
+        return UCS_ERR_NO_MEMORY;
+    }
+    pthread_mutex_lock(&md->lock);
+    status = uct_cuda_export_get(md, driver, &place, &mem->export);
+    pthread_mutex_unlock(&md->lock);
+    if (status != UCS_OK) {
+        ucs_sys_free(mem);
+        return status;
+    }
+    mem->super.md      = tl_md;
+    mem->super.address = address;
+    mem->super.length  = length;
+    *mem_p             = &mem->super;
+    return UCS_OK;
+}
+
+void uct_cuda_ipc_mem_release(uct_mem_t *tl_mem)
+{
+    uct_cuda_ipc_mem_t *mem = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);
+    uct_cuda_ipc_md_t *md   = uct_cuda_ipc_md(tl_mem->md);
+
+    pthread_mutex_lock(&md->lock);
+    --mem->export->refs;
+    pthread_mutex_unlock(&md->lock);
+    ucs_sys_free(mem);
+}
+
+size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
+{
+    const uct_cuda_ipc_mem_t *mem   = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);
+    const uct_cuda_ipc_md_t *md     = uct_cuda_ipc_md(tl_mem->md);
+    const uct_cuda_export_t *export = mem->export; /* does not change while it has users */
+    uct_cuda_ipc_packed_t packed;
+
+    memset(&packed, 0, sizeof(packed));
+    packed.version  = UCT_CUDA_IPC_VERSION;
+    packed.kind     = (uint8_t)export->kind;
+    packed.pid      = (uint32_t)ucs_sys_getpid();
+    packed.pid_ns   = md->pid_ns;
+    packed.instance = md->instance;
+    packed.address  = (uintptr_t)tl_mem->address;
+    packed.length   = tl_mem->length;
+    packed.base     = export->place.base;
+    packed.size     = export->place.length;
+    packed.id       = export->place.id;
+    packed.uuid     = export->uuid;
+    memcpy(packed.handle, &export->handle, sizeof(packed.handle));
+    memcpy(buffer, &packed, sizeof(packed));
+    return sizeof(packed);
+}
+
+ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *tl_md, const void *buffer, size_t length,
+                                      uct_rkey_t **rkey_p)
+{
+    uct_cuda_ipc_packed_t key;
+    uct_cuda_ipc_rkey_t *rkey;
+
+    if (length != sizeof(key)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    memcpy(&key, buffer, sizeof(key));
+    if ((key.version != UCT_CUDA_IPC_VERSION) || (key.kind == UCT_CUDA_IPC_NONE) ||
+        (key.kind >= UCT_CUDA_IPC_KIND_LAST) || (key.reserved != 0) || (key.reserved2 != 0) ||
+        (key.pid == 0) || (key.pid > INT32_MAX) || (key.length == 0) ||
+        (key.size > (UINT64_MAX - key.base)) || (key.address < key.base) ||
+        (key.address - key.base > key.size) ||
+        (key.length > key.size - (key.address - key.base))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (key.instance == uct_cuda_ipc_md(tl_md)->instance) {
+        return UCS_ERR_UNREACHABLE; /* one's own memory cannot be mapped */
+    }
+
+    rkey = ucs_sys_calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        ucs_error("no memory for a remote key");
+        return UCS_ERR_NO_MEMORY;
+    }
+    rkey->super.md = tl_md;
+    rkey->key      = key;
+    *rkey_p        = &rkey->super;
+    return UCS_OK;
+}
+
+void uct_cuda_ipc_rkey_release(uct_rkey_t *rkey)
+{
+    ucs_sys_free(uct_cuda_ipc_rkey(rkey));
+}

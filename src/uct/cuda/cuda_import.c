@@ -1,0 +1,308 @@
+/* Halyard: cuda_ipc: memory of other processes: mappings and their cache.
+ *
+ * A mapping is found by the owner, the base of the allocation and the context that it is mapped in.
+ * It is of use only for the very allocation that it was made for: the key says which one that is,
+ * and a mapping that overlaps with a later allocation of the same owner is closed. Refusals are
+ * kept as mappings are, so that they cost the driver nothing the second time.
+ *
+ * The driver maps and unmaps without our lock held, which takes from 0.1 to some milliseconds.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/cuda/cuda_ipc.h>
+
+#define UCS_LOG_COMPONENT "cuda_ipc"
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ devices */
+
+/* The lock is held. */
+static void uct_cuda_ipc_find_devices(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver)
+{
+    int count, i;
+
+    if ((md->num_devices > 0) || (driver->cuDeviceGetCount(&count) != UCT_CU_SUCCESS)) {
+        return;
+    }
+    for (i = 0; (i < count) && (i < UCT_CUDA_DEVICES_MAX); ++i) {
+        if (uct_cuda_device_uuid(driver, i, &md->devices[i]) != UCS_OK) {
+            return;
+        }
+    }
+    md->num_devices = i;
+}
+
+int uct_cuda_ipc_rkey_device(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey)
+{
+    uct_cuda_ipc_md_t *md = uct_cuda_ipc_md(rkey->super.md);
+    int device            = -1;
+    int i;
+
+    pthread_mutex_lock(&md->lock);
+    uct_cuda_ipc_find_devices(md, driver);
+    for (i = 0; i < md->num_devices; ++i) {
+        if (memcmp(&md->devices[i], &rkey->key.uuid, sizeof(uct_cu_uuid_t)) == 0) {
+            device = i;
+        }
+    }
+    pthread_mutex_unlock(&md->lock);
+    return device;
+}
+
+int uct_cuda_ipc_rkey_is_on(uct_rkey_t *rkey, int device)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+
+    return (driver != NULL) && (device >= 0) &&
+           (uct_cuda_ipc_rkey_device(driver, uct_cuda_ipc_rkey(rkey)) == device);
+}
+
+/* ------------------------------------------------------------------ mappings */
+
+static uint64_t uct_cuda_mapping_slot(uint64_t instance, uint64_t base, uct_cu_ctx_t ctx)
+{
+    return ucs_hash_mix(instance ^ ucs_hash_mix(base ^ (uintptr_t)ctx));
+}
+
+/* Takes it out of the table; to `dead` if nobody uses it. The lock is held. */
+static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t *dead)
+{
+    uct_cuda_ipc_md_t *md = mapping->md;
+
+    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(mapping->key.instance, mapping->key.base,
+                                                        mapping->ctx), NULL);
+    ucs_list_del(&mapping->list);
+    --md->num_mappings;
+    if (mapping->status == UCS_OK) {
+        md->mapped -= mapping->key.size;
+    }
+    mapping->is_stale = 1;
+    if (mapping->refs == 0) {
+        ucs_list_add_tail(dead, &mapping->list);
+    }
+}
+
+/* Without the lock. */
+static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver();
+    uint64_t ctx_id                 = 0;
+    uct_cuda_scope_t scope;
+    int result;
+
+    /* In another context at the same place the address may belong to another mapping. */
+    if ((mapping->status == UCS_OK) &&
+        (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
+        (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
+        result = driver->cuIpcCloseMemHandle(mapping->ptr);
+        if (result != UCT_CU_SUCCESS) {
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuIpcCloseMemHandle", result);
+        }
+        uct_cuda_leave(&scope);
+    }
+    ucs_sys_free(mapping);
+}
+
+static void uct_cuda_mappings_free(ucs_list_link_t *dead)
+{
+    while (!ucs_list_is_empty(dead)) {
+        uct_cuda_mapping_free(ucs_list_extract_head(dead, uct_cuda_mapping_t, list));
+    }
+}
+
+void uct_cuda_mappings_cleanup(uct_cuda_ipc_md_t *md)
+{
+    uct_cuda_mapping_t *mapping, *tmp;
+    ucs_list_link_t dead;
+
+    ucs_list_head_init(&dead);
+    ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
+        ucs_assert(mapping->refs == 0);
+        uct_cuda_mapping_retire(mapping, &dead);
+    }
+    uct_cuda_mappings_free(&dead);
+    ucs_hash_cleanup(&md->mapping_of);
+}
+
+/* What the new mapping shows to be gone, and what is beyond the bounds. The lock is held. */
+static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
+                                   ucs_list_link_t *dead)
+{
+    const uct_cuda_ipc_config_t *config = md->super.config;
+    const uct_cuda_ipc_packed_t *key    = &newest->key;
+    uct_cuda_mapping_t *mapping, *tmp;
+
+    ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
+        if ((mapping->key.instance == key->instance) && (mapping->key.id != key->id) &&
+            (mapping->key.base < key->base + key->size) &&
+            (key->base < mapping->key.base + mapping->key.size)) {
+            uct_cuda_mapping_retire(mapping, dead);
+        } else if ((mapping != newest) && (mapping->refs == 0) &&
+                   ((md->num_mappings > config->max_mappings) ||
+                    (md->mapped > config->max_mapped))) {
+            uct_cuda_mapping_retire(mapping, dead);
+        }
+    }
+}
+
+/* One line a reason: what fails for one buffer fails for all of its kind. */
+static void uct_cuda_import_refused(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                    const uct_cuda_ipc_packed_t *key, const char *call, int result)
+{
+    const unsigned bit = (unsigned)result % UCT_CUDA_RESULT_MAX;
+    int level          = UCS_LOG_LEVEL_WARN;
+
+    pthread_mutex_lock(&md->lock);
+    if ((md->warned[bit / 64] & (1ull << (bit % 64))) != 0) {
+        level = UCS_LOG_LEVEL_DEBUG;
+    }
+    md->warned[bit / 64] |= 1ull << (bit % 64);
+    pthread_mutex_unlock(&md->lock);
+    ucs_log(level, "device memory of process %u cannot be mapped and is staged instead", key->pid);
+    (void)uct_cuda_failed(driver, level, call, result);
+}
+
+/* Maps it. Without the lock, in the mapping's context. */
+static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
+                                         uct_cuda_mapping_t *mapping)
+{
+    const uct_cuda_ipc_packed_t *key = &mapping->key;
+    uct_cu_ipc_handle_t handle;
+    uct_cuda_scope_t scope;
+    uct_cuda_place_t place;
+    int result;
+
+    if (key->pid_ns != mapping->md->pid_ns) { /* the driver would look for another process */
+        ucs_diag_once("device memory of process %u is staged: it counts processes differently",
+                      key->pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    memcpy(&handle, key->handle, sizeof(handle));
+    result = driver->cuIpcOpenMemHandle(&mapping->ptr, handle, UCT_CU_IPC_LAZY_PEER);
+    /* The owner may have told a size that is not there. */
+    if ((result == UCT_CU_SUCCESS) &&
+        ((uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) != UCS_OK) ||
+         !uct_cuda_place_covers(&place, (void *)(uintptr_t)mapping->ptr, key->size))) {
+        driver->cuIpcCloseMemHandle(mapping->ptr);
+        result = UCT_CU_INVALID_VALUE;
+    }
+    uct_cuda_leave(&scope);
+    if (result != UCT_CU_SUCCESS) {
+        uct_cuda_import_refused(mapping->md, driver, key, "cuIpcOpenMemHandle", result);
+        return UCS_ERR_UNREACHABLE;
+    }
+    return UCS_OK;
+}
+
+/* The lock is held, and released. */
+static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *driver,
+                                                       uct_cuda_ipc_md_t *md,
+                                                       const uct_cuda_ipc_packed_t *key,
+                                                       const uct_cuda_queue_t *queue,
+                                                       uct_cuda_mapping_t **mapping_p)
+{
+    uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping));
+    ucs_list_link_t dead;
+    ucs_status_t status;
+
+    if (mapping == NULL) {
+        pthread_mutex_unlock(&md->lock);
+        return UCS_ERR_NO_MEMORY;
+    }
+    mapping->md     = md;
+    mapping->key    = *key;
+    mapping->ctx    = queue->ctx;
+    mapping->ctx_id = queue->ctx_id;
+    mapping->refs   = 1;
+    mapping->status = UCS_INPROGRESS;
+    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key->instance, key->base,
+                                                               queue->ctx),
+                        (uintptr_t)mapping) != UCS_OK) {
+        pthread_mutex_unlock(&md->lock);
+        ucs_sys_free(mapping);
+        return UCS_ERR_NO_MEMORY;
+    }
+    ucs_list_add_tail(&md->mappings, &mapping->list);
+    ++md->num_mappings;
+    ucs_list_head_init(&dead);
+    uct_cuda_mappings_trim(md, mapping, &dead);
+    pthread_mutex_unlock(&md->lock);
+
+    /* First what is old goes: it may be in the way. */
+    uct_cuda_mappings_free(&dead);
+    status = uct_cuda_import_open(driver, mapping);
+
+    pthread_mutex_lock(&md->lock);
+    mapping->status = status;
+    if ((status == UCS_OK) && !mapping->is_stale) {
+        md->mapped += key->size;
+        uct_cuda_mappings_trim(md, mapping, &dead);
+    }
+    pthread_mutex_unlock(&md->lock);
+    uct_cuda_mappings_free(&dead);
+    if (status != UCS_OK) {
+        uct_cuda_mapping_put(mapping);
+        return status;
+    }
+    *mapping_p = mapping;
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey,
+                                  const uct_cuda_queue_t *queue, uct_cuda_mapping_t **mapping_p)
+{
+    const uct_cuda_ipc_packed_t *key = &rkey->key;
+    uct_cuda_ipc_md_t *md            = uct_cuda_ipc_md(rkey->super.md);
+    uct_cuda_mapping_t *mapping;
+    ucs_list_link_t dead;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&md->lock);
+    mapping = ucs_hash_get_ptr(&md->mapping_of,
+                               uct_cuda_mapping_slot(key->instance, key->base, queue->ctx));
+    if (ucs_likely((mapping != NULL) && (mapping->key.instance == key->instance) &&
+                   (mapping->key.id == key->id) && (mapping->key.base == key->base) &&
+                   (mapping->key.size == key->size) && (mapping->ctx_id == queue->ctx_id) &&
+                   (mapping->ctx == queue->ctx))) {
+        status = (mapping->status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : mapping->status;
+        if (status == UCS_OK) {
+            ++mapping->refs;
+            *mapping_p = mapping;
+        }
+        ucs_list_del(&mapping->list);
+        ucs_list_add_tail(&md->mappings, &mapping->list);
+        pthread_mutex_unlock(&md->lock);
+        return status;
+    }
+    ucs_list_head_init(&dead);
+    if (mapping != NULL) {
+        uct_cuda_mapping_retire(mapping, &dead);
+        pthread_mutex_unlock(&md->lock);
+        uct_cuda_mappings_free(&dead);
+        return uct_cuda_mapping_get(driver, rkey, queue, mapping_p);
+    }
+    return uct_cuda_mapping_make(driver, md, key, queue, mapping_p);
+}
+
+void uct_cuda_mapping_put(void *arg)
+{
+    uct_cuda_mapping_t *mapping = arg;
+    uct_cuda_ipc_md_t *md       = mapping->md;
+    int is_last;
+
+    pthread_mutex_lock(&md->lock);
+    is_last = (--mapping->refs == 0) && mapping->is_stale;
+    pthread_mutex_unlock(&md->lock);
+    if (ucs_unlikely(is_last)) {
+        uct_cuda_mapping_free(mapping);
+    }
+}

@@ -1,0 +1,152 @@
+/* Halyard: cuda_ipc: copies between this process and device memory of another one on the node.
+ *
+ * The owner registers memory (exports it: cuda_export.c) and hands out a key; the first copy with
+ * the key maps the memory here (imports it: cuda_import.c), and later ones find the mapping in a
+ * cache of the memory domain.
+ *
+ * How its caller uses it:
+ *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
+ *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, a pool
+ *    without handles): stage it, without a warning.
+ *  - get_zcopy and put_zcopy: local places of any kind; 16 entries at most. UCS_ERR_UNREACHABLE:
+ *    nothing has happened and this path does not lead there: stage; the next attempt is refused
+ *    quickly. UCS_ERR_NO_RESOURCE: another thread is about to map the memory. UCS_INPROGRESS: the
+ *    completion comes from progress; when it is UCS_OK the bytes are at their place, so there is no
+ *    flush and no fence.
+ *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
+ *    another key, and what was mapped for the old one is closed when the new one is used.
+ *  - Endpoints need no connection and notice no death: a copy from memory of a process that died is
+ *    not an error by itself.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCT_CUDA_IPC_H
+#define UCT_CUDA_IPC_H
+
+#include <uct/cuda/cuda_engine.h>
+
+#include <ucs/ds/hash.h>
+#include <pthread.h>
+
+#define UCT_CUDA_IPC_IOV_MAX     16
+#define UCT_CUDA_IPC_EXPORTS_MAX 1024 /* exports that are kept without user */
+#define UCT_CUDA_DEVICES_MAX     64
+#define UCT_CUDA_RESULT_MAX      1024 /* results of the driver are below */
+
+/* The address on the wire, in the order of the machine: it is of use on this one only. */
+typedef struct {
+    uint32_t pid;
+    uint32_t pid_ns; /* the namespace that it counts in: its inode */
+} uct_cuda_ipc_address_t;
+
+typedef enum {
+    UCT_CUDA_IPC_NONE,   /* cannot be exported */
+    UCT_CUDA_IPC_LEGACY, /* cuIpcGetMemHandle */
+    UCT_CUDA_IPC_KIND_LAST
+} uct_cuda_ipc_kind_t;
+
+/* A remote key on the wire. */
+typedef struct {
+    uint8_t       version;
+    uint8_t       kind;      /* uct_cuda_ipc_kind_t */
+    uint16_t      reserved;
+    uint32_t      pid;       /* of the owner, */
+    uint32_t      pid_ns;
+    uint32_t      reserved2;
+    uint64_t      instance;  /* and the random number of its memory domain */
+    uint64_t      address;   /* what is registered, */
+    uint64_t      length;
+    uint64_t      base;      /* and the allocation around it */
+    uint64_t      size;
+    uint64_t      id;
+    uct_cu_uuid_t uuid;      /* of the device */
+    uint8_t       handle[64];
+} uct_cuda_ipc_packed_t;
+
+/* An allocation of this process that others may map. */
+typedef struct {
+    ucs_list_link_t     list;   /* in md->exports, the longest unused first */
+    unsigned            refs;   /* registrations */
+    uct_cuda_ipc_kind_t kind;
+    uct_cuda_place_t    place;
+    uct_cu_uuid_t       uuid;
+    uct_cu_ipc_handle_t handle;
+} uct_cuda_export_t;
+
+typedef struct {
+    unsigned max_mappings;
+    size_t   max_mapped;
+} uct_cuda_ipc_config_t;
+
+typedef struct {
+    uct_md_t        super;
+    pthread_mutex_t lock;          /* of all that follows; not held while the driver maps */
+    int             is_open;
+    uint64_t        instance;      /* random */
+    uint32_t        pid_ns;
+    ucs_hash_t      export_of;     /* id of the allocation -> uct_cuda_export_t */
+    ucs_list_link_t exports;
+    unsigned        num_exports;
+    ucs_hash_t      mapping_of;    /* see uct_cuda_mapping_slot -> uct_cuda_mapping_t */
+    ucs_list_link_t mappings;      /* the longest unused first */
+    unsigned        num_mappings;
+    size_t          mapped;        /* bytes */
+    int             num_devices;   /* of those below; 0: not asked */
+    uct_cu_uuid_t   devices[UCT_CUDA_DEVICES_MAX];
+    uint64_t        warned[UCT_CUDA_RESULT_MAX / 64]; /* results that were told */
+} uct_cuda_ipc_md_t;
+
+/* Memory of another process in one context of this. */
+typedef struct {
+    ucs_list_link_t       list; /* in md->mappings */
+    uct_cuda_ipc_md_t    *md;
+    uct_cuda_ipc_packed_t key;
+    uct_cu_ctx_t          ctx;
+    uint64_t              ctx_id;
+    uct_cu_ptr_t          ptr;      /* of key.base */
+    unsigned              refs;     /* operations that use it; 1 more while it is being opened */
+    int                   is_stale; /* no longer in the table: goes with its last user */
+    ucs_status_t          status;   /* UCS_INPROGRESS: being opened; an error: refused */
+} uct_cuda_mapping_t;
+
+typedef struct {
+    uct_rkey_t            super;
+    uct_cuda_ipc_packed_t key;
+} uct_cuda_ipc_rkey_t;
+
+UCS_INLINE uct_cuda_ipc_md_t *uct_cuda_ipc_md(uct_md_t *md)
+{
+    return ucs_container_of(md, uct_cuda_ipc_md_t, super);
+}
+
+UCS_INLINE uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey(uct_rkey_t *rkey)
+{
+    return ucs_container_of(rkey, uct_cuda_ipc_rkey_t, super);
+}
+
+/* ---- the owner's side: operations of the memory domain ---- */
+
+ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
+void uct_cuda_ipc_mem_release(uct_mem_t *mem);
+size_t uct_cuda_ipc_rkey_pack(uct_mem_t *mem, void *buffer);
+void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
+
+/* ---- the user's side ---- */
+
+ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
+                                      uct_rkey_t **rkey_p);
+void uct_cuda_ipc_rkey_release(uct_rkey_t *rkey);
+int uct_cuda_ipc_rkey_is_on(uct_rkey_t *rkey, int device);
+
+/* Ordinal of the device that the key's memory is on; -1: this process does not see it. */
+int uct_cuda_ipc_rkey_device(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey);
+
+/* The mapping of the key's memory in the queue's context, for use until it is put. May take
+ * milliseconds the first time. UCS_ERR_NO_RESOURCE: another thread is opening it.
+ * UCS_ERR_UNREACHABLE: it cannot be mapped. */
+ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey,
+                                  const uct_cuda_queue_t *queue, uct_cuda_mapping_t **mapping_p);
+void uct_cuda_mapping_put(void *mapping);
+void uct_cuda_mappings_cleanup(uct_cuda_ipc_md_t *md);
+
+#endif

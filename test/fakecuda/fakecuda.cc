@@ -1,0 +1,944 @@
+/* Halyard: a CUDA driver without devices, for tests.
+ *
+ * It follows what a real driver was seen to do, where our code depends on it (driver 580).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "fakecuda.h"
+
+#include <uct/cuda/cuda_driver.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+constexpr int NOT_SUPPORTED = 801, MAP_REFUSED = 205;
+
+struct allocation {
+    enum { DEVICE, MANAGED, PINNED, REGISTERED, IMPORTED } kind;
+    uintptr_t base;
+    size_t size;
+    char *shadow; /* where its bytes can be reached */
+    int fd;       /* -1: none of its own */
+    int device;
+    uct_cu_ctx_t ctx; /* NULL: pools and mapped pieces */
+    uint64_t id;
+    uintptr_t range; /* the reservation, of mapped pieces */
+    size_t range_size;
+    void *pool;
+    std::string origin; /* imported: the handle */
+    unsigned refs;
+};
+
+struct copy {
+    char *dest;
+    const char *src;
+    size_t length;
+};
+
+struct work {
+    std::vector<copy> copies;
+    int ticks;
+};
+
+std::recursive_mutex lock;
+std::map<uintptr_t, allocation> memory; /* by base */
+std::map<uintptr_t, size_t> reservations;
+std::map<std::string, uint64_t> calls;
+std::set<const void *> alive; /* contexts, streams, events */
+std::string fail_name;
+uint64_t fail_at, fail_seen, misuses, pageable, last_id = 100;
+int fail_result, fail_all, ticks = 2, devices = 2, version = 13000;
+bool initialised, gone, capturing;
+
+thread_local std::vector<uct_cu_ctx_t> stack;
+thread_local int capture_mode;
+
+} // namespace
+
+struct CUctx_st {
+    int device;
+    uint64_t id;
+    unsigned refs; /* of primary ones */
+};
+
+struct CUstream_st {
+    uct_cu_ctx_t ctx;
+    std::deque<work> queue;
+    uint64_t posted, done;
+};
+
+struct CUevent_st {
+    uct_cu_ctx_t ctx;
+    uct_cu_stream_t stream;
+    uint64_t mark;
+};
+
+namespace {
+
+CUctx_st primary[8];
+
+uct_cu_ctx_t current()
+{
+    return stack.empty() ? nullptr : stack.back();
+}
+
+int misuse(const char *what, int result)
+{
+    if (misuses++ == 0) {
+        fprintf(stderr, "fakecuda: %s\n", what);
+    }
+    return result;
+}
+
+/* What every call begins with. */
+int enter(const char *name, bool needs_init = true)
+{
+    ++calls[name];
+    if ((fail_at != 0) && (fail_name.empty() || (fail_name == name))) {
+        ++fail_seen;
+        if ((fail_seen == fail_at) || (fail_all && (fail_seen > fail_at))) {
+            return fail_result;
+        }
+    }
+    return gone ? UCT_CU_DEINITIALIZED : (needs_init && !initialised) ? UCT_CU_NOT_INITIALIZED : 0;
+}
+
+#define ENTER(_name) \
+    std::lock_guard<std::recursive_mutex> guard(lock); \
+    if (int result_ = enter(#_name)) { \
+        return result_; \
+    }
+
+/* Calls that another thread's capture forbids. */
+#define ENTER_UNSAFE(_name) \
+    ENTER(_name) \
+    if (capturing && (capture_mode != UCT_CU_CAPTURE_RELAXED)) { \
+        return misuse(#_name " amid a capture", UCT_CU_CAPTURE_UNSUPPORTED); \
+    }
+
+#define NEED_CONTEXT() \
+    if ((current() == nullptr) || !alive.count(current())) { \
+        return UCT_CU_INVALID_CONTEXT; \
+    }
+
+allocation *find(uintptr_t address)
+{
+    auto it = memory.upper_bound(address);
+
+    if ((it == memory.begin()) || ((--it)->second.base + it->second.size <= address)) {
+        return nullptr;
+    }
+    return &it->second;
+}
+
+/* Place of a range where its bytes can be reached; NULL where a part of it is not there. */
+char *reach(uintptr_t address, size_t length)
+{
+    const allocation *a = find(address);
+
+    if (a == nullptr) {
+        ++pageable;
+        return reinterpret_cast<char *>(address);
+    }
+    while ((a != nullptr) && (a->base + a->size < address + length)) { /* pieces side by side */
+        const allocation *next = find(a->base + a->size);
+        if ((next == nullptr) || (a->range == 0) || (next->range != a->range)) {
+            return nullptr;
+        }
+        a = next;
+    }
+    a = find(address);
+    return a->shadow + (address - a->base);
+}
+
+/* Shares of a copy that lie in one piece each. */
+int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
+{
+    if ((reach(dest, length) == nullptr) || (reach(src, length) == nullptr)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    while (length > 0) {
+        size_t part = length;
+        for (uintptr_t p : {dest, src}) {
+            if (const allocation *a = find(p)) {
+                part = std::min(part, a->base + a->size - p);
+            }
+        }
+        copies.push_back({reach(dest, part), reach(src, part), part});
+        dest   += part;
+        src    += part;
+        length -= part;
+    }
+    return 0;
+}
+
+void perform(CUstream_st *stream)
+{
+    for (const copy &c : stream->queue.front().copies) {
+        memmove(c.dest, c.src, c.length);
+    }
+    stream->queue.pop_front();
+    ++stream->done;
+}
+
+void tick(CUstream_st *stream)
+{
+    if (!stream->queue.empty() && (--stream->queue.front().ticks <= 0)) {
+        perform(stream);
+    }
+}
+
+std::set<CUstream_st *> streams;
+
+void drain()
+{
+    for (CUstream_st *stream : streams) {
+        while (!stream->queue.empty()) {
+            perform(stream);
+        }
+    }
+}
+
+int check_stream(uct_cu_stream_t stream)
+{
+    if ((stream == nullptr) || !alive.count(stream)) {
+        return misuse("the default stream, or one that is gone", UCT_CU_INVALID_HANDLE);
+    }
+    return (stream->ctx == current()) ? 0 :
+           misuse("a stream of another context", UCT_CU_INVALID_HANDLE);
+}
+
+/* New memory that only the second mapping reaches. */
+int make_device(int fd, size_t size, uintptr_t place, allocation *a)
+{
+    const size_t pages = (size + 4095) & ~4095ul;
+    void *address      = mmap(reinterpret_cast<void *>(place), pages, PROT_NONE,
+                              MAP_SHARED | (place ? MAP_FIXED : 0), fd, 0);
+    void *shadow       = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if ((address == MAP_FAILED) || (shadow == MAP_FAILED)) {
+        return UCT_CU_OUT_OF_MEMORY;
+    }
+    *a        = allocation{};
+    a->kind   = allocation::DEVICE;
+    a->base   = reinterpret_cast<uintptr_t>(address);
+    a->size   = size;
+    a->shadow = static_cast<char *>(shadow);
+    a->fd     = fd;
+    a->id     = ++last_id;
+    return 0;
+}
+
+int make_memory(size_t size, allocation *a)
+{
+    const int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+
+    if ((fd < 0) || (ftruncate(fd, static_cast<off_t>((size + 4095) & ~4095ul)) != 0)) {
+        return UCT_CU_OUT_OF_MEMORY;
+    }
+    return make_device(fd, size, 0, a);
+}
+
+void drop(std::map<uintptr_t, allocation>::iterator it)
+{
+    allocation &a      = it->second;
+    const size_t pages = (a.size + 4095) & ~4095ul;
+
+    drain();
+    if (a.kind != allocation::REGISTERED) {
+        if (a.shadow != reinterpret_cast<char *>(a.base)) {
+            munmap(a.shadow, pages);
+        }
+        if (a.range == 0) {
+            munmap(reinterpret_cast<void *>(a.base), pages);
+        } else {
+            mmap(reinterpret_cast<void *>(a.base), pages, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        }
+    }
+    if (a.fd >= 0) {
+        close(a.fd);
+    }
+    memory.erase(it);
+}
+
+void destroy(uct_cu_ctx_t ctx)
+{
+    alive.erase(ctx);
+    for (auto it = memory.begin(); it != memory.end();) {
+        auto next = std::next(it);
+        if (it->second.ctx == ctx) {
+            drop(it);
+        }
+        it = next;
+    }
+    for (auto it = streams.begin(); it != streams.end();) {
+        if ((*it)->ctx == ctx) {
+            alive.erase(*it);
+            it = streams.erase(it);
+        } else {
+            ++it;
+        }
+    }
+    ctx->id = 0;
+}
+
+int allocate(uct_cu_ptr_t *ptr_p, size_t size, void *pool)
+{
+    allocation a;
+
+    if (size == 0) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    if (const int result = make_memory(size, &a)) {
+        return result;
+    }
+    a.device       = current()->device;
+    a.ctx          = (pool == nullptr) ? current() : nullptr;
+    a.pool         = pool;
+    memory[a.base] = a;
+    *ptr_p         = a.base;
+    return 0;
+}
+
+struct handle {
+    uint32_t pid;
+    int32_t fd;
+    uint64_t size, id;
+    int32_t device;
+};
+
+} // namespace
+
+extern "C" {
+
+uint64_t fakecuda_calls(const char *name)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    uint64_t count = 0;
+
+    for (const auto &c : calls) {
+        count += ((name == nullptr) || (c.first == name)) ? c.second : 0;
+    }
+    return count;
+}
+
+void fakecuda_fail(const char *name, uint64_t k, int result, int all)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    fail_name   = (name == nullptr) ? "" : name;
+    fail_at     = k;
+    fail_seen   = 0;
+    fail_result = result;
+    fail_all    = all;
+}
+
+uint64_t fakecuda_misuses(void)
+{
+    return misuses;
+}
+
+uint64_t fakecuda_pageable(void)
+{
+    return pageable;
+}
+
+unsigned fakecuda_depth(void)
+{
+    return static_cast<unsigned>(stack.size());
+}
+
+void fakecuda_set(const char *what, int value)
+{
+    const std::string name = what;
+
+    (name == "ticks" ? ticks : name == "devices" ? devices : version) =
+        (name == "ticks" || name == "devices" || name == "version") ? value : version;
+    capturing = (name == "capture") ? value != 0 : capturing;
+    gone      = (name == "gone") ? value != 0 : gone;
+}
+
+/* ---- the driver, contexts, devices ---- */
+
+int cuInit(unsigned)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    initialised = true;
+    return enter("cuInit");
+}
+
+int cuGetErrorName(int, const char **text_p)
+{
+    *text_p = "FAKE_ERROR";
+    return 0;
+}
+
+int cuCtxCreate_v2(uct_cu_ctx_t *ctx_p, unsigned, int device)
+{
+    ENTER(cuCtxCreate)
+    *ctx_p = new CUctx_st{device, ++last_id, 0};
+    alive.insert(*ctx_p);
+    stack.push_back(*ctx_p);
+    return 0;
+}
+
+int cuCtxDestroy_v2(uct_cu_ctx_t ctx)
+{
+    ENTER(cuCtxDestroy)
+    if (!alive.count(ctx)) {
+        return UCT_CU_INVALID_CONTEXT;
+    }
+    if (current() == ctx) {
+        stack.pop_back();
+    }
+    destroy(ctx);
+    return 0;
+}
+
+int cuCtxSetCurrent(uct_cu_ctx_t ctx)
+{
+    ENTER(cuCtxSetCurrent)
+    if (!stack.empty()) {
+        stack.pop_back();
+    }
+    if (ctx != nullptr) {
+        stack.push_back(ctx);
+    }
+    return 0;
+}
+
+int cuCtxGetCurrent(uct_cu_ctx_t *ctx_p)
+{
+    ENTER(cuCtxGetCurrent)
+    *ctx_p = current();
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(uct_cu_ctx_t ctx)
+{
+    ENTER(cuCtxPushCurrent)
+    if (!alive.count(ctx)) {
+        return UCT_CU_INVALID_CONTEXT;
+    }
+    stack.push_back(ctx);
+    return 0;
+}
+
+int cuCtxPopCurrent_v2(uct_cu_ctx_t *ctx_p)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    ++calls["cuCtxPopCurrent"]; /* does not fail: nobody could do anything about it */
+    if (stack.empty()) {
+        return misuse("a context popped that was not pushed", UCT_CU_INVALID_CONTEXT);
+    }
+    *ctx_p = current();
+    stack.pop_back();
+    return 0;
+}
+
+int cuCtxGetDevice(int *device_p)
+{
+    ENTER(cuCtxGetDevice)
+    NEED_CONTEXT()
+    *device_p = current()->device;
+    return 0;
+}
+
+int cuCtxGetId(uct_cu_ctx_t ctx, unsigned long long *id_p)
+{
+    ENTER(cuCtxGetId)
+    if (!alive.count(ctx)) {
+        return UCT_CU_CONTEXT_IS_DESTROYED;
+    }
+    *id_p = ctx->id;
+    return 0;
+}
+
+int cuDeviceGetCount(int *count_p)
+{
+    ENTER(cuDeviceGetCount)
+    *count_p = devices;
+    return 0;
+}
+
+int cuDeviceGetUuid_v2(uct_cu_uuid_t *uuid, int device)
+{
+    ENTER(cuDeviceGetUuid)
+    memset(uuid, 0, sizeof(*uuid));
+    snprintf(uuid->bytes, sizeof(uuid->bytes), "fake device %d", device);
+    return 0;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags_p, int *active_p)
+{
+    ENTER(cuDevicePrimaryCtxGetState)
+    *flags_p  = 0;
+    *active_p = (primary[device].refs > 0);
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(uct_cu_ctx_t *ctx_p, int device)
+{
+    ENTER(cuDevicePrimaryCtxRetain)
+    *ctx_p = &primary[device];
+    if (primary[device].refs++ == 0) {
+        primary[device].device = device;
+        primary[device].id     = ++last_id;
+        alive.insert(*ctx_p);
+    }
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    ENTER(cuDevicePrimaryCtxRelease)
+    if (--primary[device].refs == 0) {
+        destroy(&primary[device]);
+    }
+    return 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode_p)
+{
+    ENTER(cuThreadExchangeStreamCaptureMode)
+    std::swap(*mode_p, capture_mode);
+    return 0;
+}
+
+/* ---- memory ---- */
+
+int cuMemAlloc_v2(uct_cu_ptr_t *ptr_p, size_t size)
+{
+    ENTER_UNSAFE(cuMemAlloc)
+    NEED_CONTEXT()
+    return allocate(ptr_p, size, nullptr);
+}
+
+int cuMemAllocAsync(uct_cu_ptr_t *ptr_p, size_t size, uct_cu_stream_t)
+{
+    static int pool;
+
+    ENTER_UNSAFE(cuMemAllocAsync)
+    NEED_CONTEXT()
+    return allocate(ptr_p, size, &pool);
+}
+
+int cuMemAllocManaged(uct_cu_ptr_t *ptr_p, size_t size, unsigned)
+{
+    ENTER_UNSAFE(cuMemAllocManaged)
+    NEED_CONTEXT()
+    if (const int result = allocate(ptr_p, size, nullptr)) {
+        return result;
+    }
+    mprotect(reinterpret_cast<void *>(*ptr_p), size, PROT_READ | PROT_WRITE);
+    memory[*ptr_p].kind = allocation::MANAGED;
+    return 0;
+}
+
+int cuMemFree_v2(uct_cu_ptr_t ptr)
+{
+    ENTER_UNSAFE(cuMemFree)
+    const auto it = memory.find(ptr);
+    if ((it == memory.end()) || (it->second.kind > allocation::MANAGED)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    drop(it);
+    return 0;
+}
+
+int cuMemHostRegister_v2(void *address, size_t size, unsigned)
+{
+    ENTER_UNSAFE(cuMemHostRegister)
+    NEED_CONTEXT()
+    allocation a = {};
+    a.kind       = allocation::REGISTERED;
+    a.base       = reinterpret_cast<uintptr_t>(address);
+    a.size       = size;
+    a.shadow     = static_cast<char *>(address);
+    a.fd         = -1;
+    a.device     = current()->device;
+    a.ctx        = current();
+    a.id         = ++last_id;
+    memory[a.base] = a;
+    return 0;
+}
+
+int cuMemHostUnregister(void *address)
+{
+    ENTER_UNSAFE(cuMemHostUnregister)
+    const auto it = memory.find(reinterpret_cast<uintptr_t>(address));
+    if ((it == memory.end()) || (it->second.kind != allocation::REGISTERED)) {
+        return misuse("unregistered what was not registered", UCT_CU_INVALID_VALUE);
+    }
+    drop(it);
+    return 0;
+}
+
+int cuMemHostAlloc(void **address_p, size_t size, unsigned flags)
+{
+    ENTER_UNSAFE(cuMemHostAlloc)
+    NEED_CONTEXT()
+    *address_p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cuMemHostRegister_v2(*address_p, size, flags);
+    memory[reinterpret_cast<uintptr_t>(*address_p)].kind = allocation::PINNED;
+    return 0;
+}
+
+int cuMemFreeHost(void *address)
+{
+    ENTER_UNSAFE(cuMemFreeHost)
+    drop(memory.find(reinterpret_cast<uintptr_t>(address)));
+    return 0;
+}
+
+/* Pieces mapped into a reservation; a handle is a descriptor. */
+int cuMemAddressReserve(uct_cu_ptr_t *ptr_p, size_t size, size_t, uct_cu_ptr_t, unsigned long long)
+{
+    ENTER_UNSAFE(cuMemAddressReserve)
+    *ptr_p = reinterpret_cast<uintptr_t>(mmap(nullptr, size, PROT_NONE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    reservations[*ptr_p] = size;
+    return 0;
+}
+
+int cuMemCreate(unsigned long long *handle_p, size_t size, const void *, unsigned long long)
+{
+    ENTER_UNSAFE(cuMemCreate)
+    const int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+    *handle_p    = static_cast<unsigned long long>(fd);
+    return (ftruncate(fd, static_cast<off_t>(size)) == 0) ? 0 : UCT_CU_OUT_OF_MEMORY;
+}
+
+int cuMemRelease(unsigned long long handle)
+{
+    ENTER_UNSAFE(cuMemRelease)
+    close(static_cast<int>(handle));
+    return 0;
+}
+
+int cuMemMap(uct_cu_ptr_t ptr, size_t size, size_t, unsigned long long handle, unsigned long long)
+{
+    ENTER_UNSAFE(cuMemMap)
+    auto range = reservations.upper_bound(ptr);
+    allocation a;
+    if (range == reservations.begin()) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    --range;
+    if (const int result = make_device(dup(static_cast<int>(handle)), size, ptr, &a)) {
+        return result;
+    }
+    a.range        = range->first;
+    a.range_size   = range->second;
+    memory[a.base] = a;
+    return 0;
+}
+
+int cuMemSetAccess(uct_cu_ptr_t, size_t, const void *, size_t)
+{
+    ENTER(cuMemSetAccess)
+    return 0;
+}
+
+int cuMemUnmap(uct_cu_ptr_t ptr, size_t)
+{
+    ENTER_UNSAFE(cuMemUnmap)
+    drop(memory.find(ptr));
+    return 0;
+}
+
+int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_ptr_t ptr)
+{
+    ENTER(cuPointerGetAttributes)
+    const allocation *a = find(ptr);
+    const allocation none = {};
+    const bool is_host    = (a != nullptr) && ((a->kind == allocation::PINNED) ||
+                                               (a->kind == allocation::REGISTERED));
+    const bool is_legacy  = (a != nullptr) && (a->kind == allocation::DEVICE) && (a->ctx != nullptr);
+    const auto set = [&](unsigned i, auto value) { memcpy(data[i], &value, sizeof(value)); };
+
+    a = (a == nullptr) ? &none : a;
+    for (unsigned i = 0; i < count; ++i) {
+        switch (attributes[i]) {
+        case UCT_CU_POINTER_CONTEXT:
+            set(i, a->ctx);
+            break;
+        case UCT_CU_POINTER_MEMORY_TYPE:
+            set(i, (a == &none) ? 0 : is_host ? UCT_CU_MEMORY_HOST : UCT_CU_MEMORY_DEVICE);
+            break;
+        case UCT_CU_POINTER_BUFFER_ID:
+            set(i, a->id);
+            break;
+        case UCT_CU_POINTER_IS_MANAGED:
+            set(i, static_cast<int>((a != &none) && (a->kind == allocation::MANAGED)));
+            break;
+        case UCT_CU_POINTER_ORDINAL:
+            set(i, (a == &none) ? -2 : a->device);
+            break;
+        case UCT_CU_POINTER_LEGACY_IPC:
+            set(i, static_cast<int>(is_legacy));
+            break;
+        case UCT_CU_POINTER_RANGE_START:
+            set(i, (a->range != 0) ? a->range : a->base);
+            break;
+        case UCT_CU_POINTER_RANGE_SIZE:
+            set(i, (a->range != 0) ? a->range_size : a->size);
+            break;
+        case UCT_CU_POINTER_POOL:
+            set(i, a->pool);
+            break;
+        case UCT_CU_POINTER_MAPPING_BASE:
+            set(i, a->base);
+            break;
+        case UCT_CU_POINTER_MAPPING_SIZE:
+            set(i, (a->pool != nullptr) ? size_t(32) << 20 : a->size);
+            break;
+        default:
+            return UCT_CU_INVALID_VALUE;
+        }
+    }
+    return 0;
+}
+
+/* ---- streams, events, copies ---- */
+
+int cuStreamCreate(uct_cu_stream_t *stream_p, unsigned flags)
+{
+    ENTER(cuStreamCreate)
+    NEED_CONTEXT()
+    if (flags != UCT_CU_STREAM_NON_BLOCKING) {
+        return misuse("a stream that waits for the default one", UCT_CU_INVALID_VALUE);
+    }
+    *stream_p = new CUstream_st{current(), {}, 0, 0};
+    alive.insert(*stream_p);
+    streams.insert(*stream_p);
+    return 0;
+}
+
+int cuStreamDestroy_v2(uct_cu_stream_t stream)
+{
+    ENTER(cuStreamDestroy)
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    drain();
+    alive.erase(stream);
+    streams.erase(stream);
+    return 0;
+}
+
+int cuStreamQuery(uct_cu_stream_t stream)
+{
+    ENTER_UNSAFE(cuStreamQuery)
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    tick(stream);
+    return stream->queue.empty() ? 0 : UCT_CU_NOT_READY;
+}
+
+int cuStreamSynchronize(uct_cu_stream_t)
+{
+    ENTER_UNSAFE(cuStreamSynchronize)
+    drain();
+    return 0;
+}
+
+int cuCtxSynchronize(void)
+{
+    ENTER_UNSAFE(cuCtxSynchronize)
+    drain();
+    return 0;
+}
+
+int cuEventCreate(uct_cu_event_t *event_p, unsigned)
+{
+    ENTER(cuEventCreate)
+    NEED_CONTEXT()
+    *event_p = new CUevent_st{current(), nullptr, 0};
+    alive.insert(*event_p);
+    return 0;
+}
+
+int cuEventDestroy_v2(uct_cu_event_t event)
+{
+    ENTER(cuEventDestroy)
+    alive.erase(event);
+    delete event;
+    return 0;
+}
+
+int cuEventRecord(uct_cu_event_t event, uct_cu_stream_t stream)
+{
+    ENTER(cuEventRecord)
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    event->stream = stream;
+    event->mark   = stream->posted;
+    return (event->ctx == stream->ctx) ? 0 :
+           misuse("an event of another context", UCT_CU_INVALID_HANDLE);
+}
+
+int cuEventQuery(uct_cu_event_t event)
+{
+    ENTER_UNSAFE(cuEventQuery)
+    if (!alive.count(event) || (event->ctx != current())) {
+        return misuse("an event without its context", UCT_CU_INVALID_HANDLE);
+    }
+    if (event->stream == nullptr) {
+        return 0;
+    }
+    tick(event->stream);
+    return (event->stream->done >= event->mark) ? 0 : UCT_CU_NOT_READY;
+}
+
+static int post(uct_cu_stream_t stream, work &&w)
+{
+    w.ticks = ticks;
+    stream->queue.push_back(std::move(w));
+    ++stream->posted;
+    if (ticks == 0) {
+        perform(stream);
+    }
+    return 0;
+}
+
+int cuMemcpyAsync(uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length, uct_cu_stream_t stream)
+{
+    ENTER_UNSAFE(cuMemcpyAsync)
+    work w;
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    if (const int result = cut(w.copies, dest, src, length)) {
+        return result;
+    }
+    return post(stream, std::move(w));
+}
+
+int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengths, size_t count,
+                          uct_cu_copy_attributes_t *attributes, size_t *indices,
+                          size_t num_attributes, uct_cu_stream_t stream)
+{
+    ENTER_UNSAFE(cuMemcpyBatchAsync)
+    work w;
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    if ((version < 12080) || (num_attributes != 1) || (indices[0] != 0) ||
+        (attributes->src_access_order != UCT_CU_SRC_ORDER_STREAM)) {
+        return (version < 12080) ? NOT_SUPPORTED : UCT_CU_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; ++i) {
+        if (const int result = cut(w.copies, dests[i], srcs[i], lengths[i])) {
+            return result;
+        }
+    }
+    std::swap(w.copies.front(), w.copies.back()); /* in no order */
+    return post(stream, std::move(w));
+}
+
+/* Of tests, which wait. */
+int cuMemcpyHtoD_v2(uct_cu_ptr_t dest, const void *src, size_t length)
+{
+    ENTER_UNSAFE(cuMemcpyHtoD)
+    std::vector<copy> copies;
+    if (const int result = cut(copies, dest, reinterpret_cast<uintptr_t>(src), length)) {
+        return result;
+    }
+    for (const copy &c : copies) {
+        memcpy(c.dest, c.src, c.length);
+    }
+    return 0;
+}
+
+int cuMemcpyDtoH_v2(void *dest, uct_cu_ptr_t src, size_t length)
+{
+    ENTER_UNSAFE(cuMemcpyDtoH)
+    return cuMemcpyHtoD_v2(reinterpret_cast<uintptr_t>(dest), reinterpret_cast<void *>(src),
+                           length);
+}
+
+/* ---- other processes ---- */
+
+int cuIpcGetMemHandle(uct_cu_ipc_handle_t *out, uct_cu_ptr_t ptr)
+{
+    ENTER_UNSAFE(cuIpcGetMemHandle)
+    NEED_CONTEXT()
+    const allocation *a = find(ptr);
+    if ((a == nullptr) || (a->kind != allocation::DEVICE) || (a->ctx == nullptr)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    const handle h = {static_cast<uint32_t>(getpid()), a->fd, a->size, a->id, a->device};
+    memset(out, 0, sizeof(*out));
+    memcpy(out, &h, sizeof(h));
+    return 0;
+}
+
+int cuIpcOpenMemHandle_v2(uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t in, unsigned)
+{
+    ENTER_UNSAFE(cuIpcOpenMemHandle)
+    NEED_CONTEXT()
+    const std::string origin(in.data, sizeof(handle));
+    char path[64];
+    handle h;
+    allocation a;
+
+    memcpy(&h, in.data, sizeof(h));
+    if (h.pid == static_cast<uint32_t>(getpid())) {
+        return UCT_CU_INVALID_CONTEXT;
+    }
+    for (auto &m : memory) {
+        if (m.second.origin == origin) {
+            if (m.second.ctx != current()) {
+                return UCT_CU_ALREADY_MAPPED;
+            }
+            ++m.second.refs;
+            *ptr_p = m.second.base;
+            return 0;
+        }
+    }
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", h.pid, h.fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if ((fd < 0) || (make_device(fd, h.size, 0, &a) != 0)) {
+        return MAP_REFUSED;
+    }
+    a.kind         = allocation::IMPORTED;
+    a.device       = current()->device;
+    a.ctx          = current();
+    a.origin       = origin;
+    a.refs         = 1;
+    memory[a.base] = a;
+    *ptr_p         = a.base;
+    return 0;
+}
+
+int cuIpcCloseMemHandle(uct_cu_ptr_t ptr)
+{
+    ENTER_UNSAFE(cuIpcCloseMemHandle)
+    const auto it = memory.find(ptr);
+    if ((it == memory.end()) || (it->second.kind != allocation::IMPORTED)) {
+        return misuse("closed a mapping that is not there", UCT_CU_INVALID_VALUE);
+    }
+    if (--it->second.refs == 0) {
+        drop(it);
+    }
+    return 0;
+}
+}

@@ -1,0 +1,40 @@
+/* Halyard: a CUDA driver without devices, for tests: what a test can ask of it and make it do.
+ *
+ * The functions of the driver keep their own names; a test finds all of them by dlsym. Memory of
+ * devices cannot be touched by the processor here either. A copy happens when its stream has been
+ * asked about often enough, so that whoever does not wait sees old bytes. Several processes share
+ * one machine of devices: handles work between them.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef TEST_FAKECUDA_FAKECUDA_H
+#define TEST_FAKECUDA_FAKECUDA_H
+
+#include <cstdint>
+
+extern "C" {
+
+/* Calls of a function so far; NULL: of all. */
+uint64_t fakecuda_calls(const char *name);
+
+/* The k-th call of a function from now (1: the next) fails with this result, and those after it
+ * too where `all` is set. NULL: of any function. k = 0: none. */
+void fakecuda_fail(const char *name, uint64_t k, int result, int all);
+
+/* Things that no program may do: objects used without their context or after their end, calls that
+ * would break another thread's capture. The first one is printed. */
+uint64_t fakecuda_misuses(void);
+
+/* Copies of the driver from or to pageable memory, which block. */
+uint64_t fakecuda_pageable(void);
+
+/* "ticks": questions about a stream after which its first copy is done (2).
+ * "devices": how many there are (2). "capture": another thread captures a graph.
+ * "gone": the driver is being torn down. "version": below 12080 batches are not supported. */
+void fakecuda_set(const char *what, int value);
+
+/* Contexts on the calling thread's stack. */
+unsigned fakecuda_depth(void);
+}
+
+#endif

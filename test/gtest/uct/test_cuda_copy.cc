@@ -1,0 +1,569 @@
+/* Halyard: cuda_copy: what memory is, and copies within a process, over a driver that tells on us.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "cuda_program.h"
+
+#include <seed.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <thread>
+#include <unistd.h>
+
+using namespace uct_test;
+using kind = cuda_program::kind;
+
+namespace {
+
+const uct_tl_t *copy_tl()
+{
+    return uct_tl_find("cuda_copy");
+}
+
+ucs_status_t query(const worker &w, const void *address, uct_mem_info_t *info)
+{
+    memset(info, 0x55, sizeof(*info));
+    return w.tl->md.mem_query(w.md, address, info);
+}
+
+ucs_status_t copy(worker &w, void *dest, const void *src, size_t length, bool waits)
+{
+    if (waits) {
+        return w.tl->iface.copy(w.iface, dest, src, length, nullptr);
+    }
+    return finish({&w}, [&](uct_completion_t *comp) {
+        return w.tl->iface.copy(w.iface, dest, src, length, comp);
+    });
+}
+
+/* Calls that no library may make; the tests' own helpers make some. */
+uint64_t forbidden_calls(cuda_program &cuda)
+{
+    uint64_t count = 0;
+
+    if (cuda_program::is_real()) {
+        return 0;
+    }
+    for (const char *name : {"cuInit", "cuCtxCreate", "cuCtxSetCurrent", "cuStreamSynchronize",
+                             "cuCtxSynchronize", "cuMemcpyHtoD", "cuMemcpyDtoH"}) {
+        count += cuda.calls(name);
+    }
+    return count + cuda.pageable();
+}
+
+ucs_memory_type_t type_of(kind what)
+{
+    return is_device(what) ? UCS_MEMORY_TYPE_CUDA :
+           (what == kind::MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_HOST;
+}
+
+/* Tests that change what the driver does. */
+class fake_cuda : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        if (cuda_program::is_real()) {
+            GTEST_SKIP() << "this needs the driver of the tests";
+        }
+    }
+};
+
+TEST_F(fake_cuda, no_driver_no_device)
+{
+    if (access("/dev/nvidiactl", F_OK) == 0) {
+        GTEST_SKIP() << "there is a device";
+    }
+    for (const char *name : {"cuda_copy", "cuda_ipc"}) {
+        EXPECT_EQ(UCS_ERR_NO_DEVICE, worker(uct_tl_find(name)).status());
+    }
+}
+
+TEST(cuda_copy, the_program_initialises_cuda_later_or_never)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        uct_mem_info_t info;
+        uct_mem_t *mem;
+        int word = 0;
+
+        ASSERT_EQ(UCS_OK, w.status());
+        EXPECT_EQ(UCS_ERR_NO_DEVICE, query(w, &word, &info));
+        {
+            log_levels quiet("fatal");
+            EXPECT_EQ(UCS_ERR_NO_DEVICE, w.tl->md.alloc(w.md, nullptr, 64, UCT_MEM_ALLOC_DEVICE,
+                                                        &mem));
+        }
+        EXPECT_EQ(0u, w.progress());
+        cuda.init();
+        ASSERT_EQ(UCS_OK, query(w, &word, &info));
+        EXPECT_EQ(UCS_MEMORY_TYPE_HOST, info.type);
+        cuda.use_primary();
+        const auto m = cuda.make(kind::DEVICE, 100);
+        ASSERT_EQ(UCS_OK, query(w, m.address, &info));
+        EXPECT_EQ(UCS_MEMORY_TYPE_CUDA, info.type);
+        EXPECT_EQ(m.address, info.base);
+        EXPECT_EQ(100u, info.length);
+        EXPECT_EQ(0, info.device);
+        cuda.free(m);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* Random allocations of every kind come and go, so that addresses are used again as other kinds;
+ * what the driver knows is compared with what was allocated. */
+TEST(cuda_copy, memory_is_what_it_is_now)
+{
+    in_process([]() {
+        seeded_random rnd(41);
+        cuda_program cuda;
+        worker w(copy_tl());
+        std::vector<std::pair<cuda_program::memory, uint64_t>> live;
+        std::vector<uint64_t> ids;
+        uct_mem_info_t info;
+
+        cuda.init();
+        cuda.use_primary();
+        for (unsigned round = 0; round < 400; ++round) {
+            if (live.size() < 12) {
+                const kind what = CUDA_KINDS[rnd.below(7)];
+                live.emplace_back(cuda.make(what, 1 + rnd.below(1u << 16)), 0);
+                ASSERT_EQ(UCS_OK, query(w, live.back().first.address, &info));
+                live.back().second = info.id;
+                if (type_of(what) != UCS_MEMORY_TYPE_HOST) {
+                    EXPECT_EQ(ids.end(), std::find(ids.begin(), ids.end(), info.id))
+                        << "an allocation has the number of an earlier one";
+                    ids.push_back(info.id);
+                }
+            } else {
+                const size_t i = rnd.below(live.size());
+                cuda.free(live[i].first);
+                live.erase(live.begin() + i);
+            }
+            for (const auto &m : live) {
+                const uint8_t *base = static_cast<uint8_t *>(m.first.address);
+                ASSERT_EQ(UCS_OK, query(w, base + rnd.below(m.first.length), &info));
+                ASSERT_EQ(type_of(m.first.what), info.type);
+                if (info.type != UCS_MEMORY_TYPE_HOST) {
+                    EXPECT_EQ(base, info.base);
+                    EXPECT_LE(m.first.length, info.length);
+                    EXPECT_EQ(m.second, info.id);
+                }
+            }
+        }
+    });
+}
+
+/* A reservation with two pieces: each piece is told by itself, a copy goes across. */
+TEST(cuda_copy, pieces_of_one_reservation)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        uct_mem_info_t first, second;
+        bytes data = pattern(1, 100000), back(data.size());
+
+        cuda.init();
+        cuda.use_primary();
+        const auto m    = cuda.make(kind::PIECES, 4ul << 20);
+        uint8_t *middle = static_cast<uint8_t *>(m.address) + (2ul << 20);
+        ASSERT_EQ(UCS_OK, query(w, middle - 1, &first));
+        ASSERT_EQ(UCS_OK, query(w, middle, &second));
+        EXPECT_EQ(m.address, first.base);
+        EXPECT_EQ(2ul << 20, first.length);
+        EXPECT_EQ(middle, second.base);
+        EXPECT_NE(first.id, second.id);
+        ASSERT_EQ(UCS_OK, copy(w, middle - 5000, data.data(), data.size(), false));
+        ASSERT_EQ(UCS_OK, copy(w, back.data(), middle - 5000, back.size(), true));
+        EXPECT_EQ(data, back);
+    });
+}
+
+void copy_all_kinds(bool waits)
+{
+    cuda_program cuda;
+    worker w(copy_tl());
+    constexpr size_t SIZE = (1ul << 20) + 100;
+    std::vector<cuda_program::memory> places;
+
+    cuda.init();
+    const uct_cu_ctx_t ctx = cuda.use_primary();
+    for (kind what : CUDA_KINDS) {
+        places.push_back(cuda.make(what, SIZE));
+    }
+    uint64_t number = 0;
+    for (const auto &to : places) {
+        for (const auto &from : places) {
+            if ((type_of(to.what) == UCS_MEMORY_TYPE_HOST) &&
+                (type_of(from.what) == UCS_MEMORY_TYPE_HOST)) {
+                continue;
+            }
+            for (size_t length : {1ul, 8ul, 4097ul, (128ul << 10), (128ul << 10) + 1,
+                                  (256ul << 10), (900ul << 10) + 7}) {
+                if (&to == &from) {
+                    continue;
+                }
+                const size_t offset = number % 3;
+                uint8_t *dest       = static_cast<uint8_t *>(to.address) + 16 + offset;
+                uint8_t *src        = static_cast<uint8_t *>(from.address) + 32 - offset;
+                const bytes data    = pattern(++number, length);
+                cuda.write(src, data);
+                cuda.write(dest - 8, bytes(length + 16, 0xee));
+                const uint64_t forbidden = forbidden_calls(cuda);
+                cuda.set_current(nullptr);
+                const uint64_t set = 1; /* the line above */
+                ASSERT_EQ(UCS_OK, copy(w, dest, src, length, waits));
+                EXPECT_EQ(0u, cuda.depth());
+                EXPECT_EQ(cuda_program::is_real() ? 0 : forbidden + set, forbidden_calls(cuda));
+                cuda.set_current(ctx);
+                const bytes all = cuda.read(dest - 8, length + 16);
+                ASSERT_EQ(data, bytes(all.begin() + 8, all.end() - 8)) << length;
+                EXPECT_EQ(bytes(8, 0xee), bytes(all.begin(), all.begin() + 8));
+                EXPECT_EQ(bytes(8, 0xee), bytes(all.end() - 8, all.end()));
+            }
+        }
+    }
+    EXPECT_EQ(0u, cuda.misuses());
+}
+
+TEST(cuda_copy, every_kind_to_every_other)
+{
+    in_process([]() { copy_all_kinds(false); });
+}
+
+TEST(cuda_copy, every_kind_to_every_other_at_once)
+{
+    in_process([]() { copy_all_kinds(true); });
+}
+
+/* Many copies under way, of both sorts; then all bytes against a model. */
+TEST(cuda_copy, a_flood)
+{
+    in_process([]() {
+        seeded_random rnd(43);
+        cuda_program cuda;
+        worker w(copy_tl());
+        constexpr size_t SIZE = 1ul << 20, SLOT = 1024;
+        std::deque<completion> comps;
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, SIZE);
+        const auto pinned = cuda.make(kind::PINNED, SIZE);
+        const bytes data  = pattern(3, SIZE);
+        bytes pageable(data), model(SIZE);
+        memcpy(pinned.address, data.data(), SIZE);
+        cuda.write(device.address, model);
+        for (size_t slot = 0; slot < SIZE / SLOT; ++slot) {
+            const size_t length = 1 + rnd.below(SLOT);
+            const size_t from   = rnd.below(SIZE - length);
+            const uint8_t *src  = rnd.one_in(4) ? pageable.data() :
+                                                  static_cast<uint8_t *>(pinned.address);
+            std::copy_n(data.begin() + from, length, model.begin() + slot * SLOT);
+            comps.emplace_back();
+            const ucs_status_t status = w.tl->iface.copy(
+                w.iface, static_cast<uint8_t *>(device.address) + slot * SLOT, src + from, length,
+                &comps.back().base);
+            ASSERT_EQ(UCS_INPROGRESS, status);
+            EXPECT_EQ(UCS_ERR_BUSY, w.tl->iface.event_arm(w.iface));
+            for (size_t i = rnd.below(3); i > 0; --i) {
+                w.progress();
+            }
+        }
+        ASSERT_TRUE(run_until({&w}, [&]() {
+            return std::all_of(comps.begin(), comps.end(),
+                               [](const completion &c) { return c.calls != 0; });
+        }));
+        for (const completion &c : comps) {
+            EXPECT_EQ(1, c.calls);
+            EXPECT_EQ(UCS_OK, c.base.status);
+        }
+        EXPECT_EQ(UCS_OK, w.tl->iface.event_arm(w.iface));
+        EXPECT_EQ(model, cuda.read(device.address, SIZE));
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* What is posted amid other copies goes to the driver by one call. */
+TEST_F(fake_cuda, copies_go_in_batches)
+{
+    for (int version : {13000, 11000}) {
+        in_process([version]() {
+            cuda_program cuda;
+            worker w(copy_tl());
+            constexpr unsigned COUNT = 60;
+            std::deque<completion> comps;
+
+            cuda.set("version", version);
+            cuda.init();
+            cuda.use_primary();
+            const auto a     = cuda.make(kind::DEVICE, COUNT * 64);
+            const auto b     = cuda.make(kind::DEVICE, COUNT * 64);
+            const bytes data = pattern(5, COUNT * 64);
+            cuda.write(a.address, data);
+            for (unsigned i = 0; i < COUNT; ++i) {
+                comps.emplace_back();
+                ASSERT_EQ(UCS_INPROGRESS,
+                          w.tl->iface.copy(w.iface, static_cast<uint8_t *>(b.address) + i * 64,
+                                           static_cast<uint8_t *>(a.address) + i * 64, 64,
+                                           &comps.back().base));
+                EXPECT_EQ(1u, cuda.calls("cuMemcpyAsync")) << "the first one goes at once";
+            }
+            ASSERT_TRUE(run_until({&w}, [&]() {
+                return std::all_of(comps.begin(), comps.end(),
+                                   [](const completion &c) { return c.calls != 0; });
+            }));
+            EXPECT_EQ(data, cuda.read(b.address, data.size()));
+            EXPECT_EQ(1u, cuda.calls("cuMemcpyBatchAsync"));
+            EXPECT_EQ((version == 11000) ? COUNT : 1u, cuda.calls("cuMemcpyAsync"));
+            EXPECT_LE(cuda.calls("cuEventRecord"), 1u);
+        });
+    }
+}
+
+TEST(cuda_copy, a_thread_that_never_used_cuda_with_another_device_current)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        bytes data = pattern(7, 300000), back(data.size());
+
+        cuda.init();
+        const uct_cu_ctx_t own = cuda.create_context();
+        const auto device      = cuda.make(kind::DEVICE, data.size());
+        std::thread([&]() {
+            EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), true));
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), false));
+            EXPECT_EQ(0u, cuda.depth());
+        }).join();
+        EXPECT_EQ(data, back);
+        if (!cuda_program::is_real()) {
+            EXPECT_NE(own, cuda.use_primary(1)); /* takes the place of the other on the stack */
+            back.assign(back.size(), 0);
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), false));
+            EXPECT_EQ(data, back);
+            EXPECT_EQ(1u, cuda.depth());
+            const auto there = cuda.make(kind::DEVICE, data.size());
+            EXPECT_EQ(UCS_OK, copy(w, there.address, device.address, data.size(), false));
+            EXPECT_EQ(data, cuda.read(there.address, data.size()));
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+TEST_F(fake_cuda, another_thread_captures_a_graph)
+{
+    in_process([]() {
+        cuda_program cuda;
+        bytes data = pattern(9, 300000), back(data.size());
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        cuda.set("capture", 1);
+        {
+            worker w(copy_tl());
+            uct_mem_t *mem = nullptr;
+            EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), false));
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), true));
+            EXPECT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 64, UCT_MEM_ALLOC_DEVICE, &mem));
+            w.tl->md.release(mem);
+        }
+        EXPECT_EQ(data, back);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* The program destroys its context while copies are under way, and makes another one. */
+TEST_F(fake_cuda, a_context_goes)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        worker w(copy_tl());
+        bytes data = pattern(11, 300000), back(data.size());
+
+        cuda.init();
+        for (unsigned round = 0; round < 5; ++round) {
+            const uct_cu_ctx_t ctx = cuda.create_context();
+            const auto device      = cuda.make(kind::DEVICE, data.size());
+            std::deque<completion> comps(4);
+            EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), false));
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), true));
+            EXPECT_EQ(data, back);
+            for (completion &comp : comps) {
+                EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, device.address, data.data(),
+                                                           data.size(), &comp.base));
+            }
+            if (round % 2) {
+                w.progress();
+            }
+            cuda.destroy_context(ctx);
+            ASSERT_TRUE(run_until({&w}, [&]() {
+                return std::all_of(comps.begin(), comps.end(),
+                                   [](const completion &c) { return c.calls != 0; });
+            }));
+            EXPECT_TRUE(UCS_STATUS_IS_ERR(comps[3].base.status));
+            EXPECT_EQ(0u, cuda.depth());
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* Each call of the driver fails once, in turn: copies end, with an error or without, and the next
+ * ones succeed. */
+TEST_F(fake_cuda, each_call_of_the_driver_fails)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        bytes data = pattern(13, 400000), back(data.size());
+        unsigned failures = 0;
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        const auto other  = cuda.make(kind::DEVICE, data.size());
+        for (int all = 0; all < 2; ++all) {
+            for (unsigned k = 1; k < 150; ++k) {
+                worker w(copy_tl());
+                std::deque<completion> comps;
+                cuda.fail(nullptr, k, 700, all != 0);
+                for (unsigned i = 0; i < 6; ++i) {
+                    comps.emplace_back();
+                    uint8_t *dest = static_cast<uint8_t *>(device.address) + i * 5000;
+                    const ucs_status_t status = w.tl->iface.copy(
+                        w.iface, dest, (i % 2) ? other.address : data.data(), 5000,
+                        &comps.back().base);
+                    if (status != UCS_INPROGRESS) {
+                        EXPECT_TRUE(UCS_STATUS_IS_ERR(status));
+                        comps.pop_back();
+                    }
+                }
+                if (UCS_STATUS_IS_ERR(copy(w, back.data(), device.address, back.size(), true))) {
+                    ++failures;
+                }
+                ASSERT_TRUE(run_until({&w}, [&]() {
+                    return std::all_of(comps.begin(), comps.end(),
+                                       [](const completion &c) { return c.calls != 0; });
+                })) << k;
+                for (const completion &c : comps) {
+                    EXPECT_EQ(1, c.calls);
+                    failures += (c.base.status != UCS_OK);
+                }
+                cuda.fail(nullptr, 0, 0);
+                ASSERT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), false)) << k;
+                ASSERT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), true)) << k;
+                ASSERT_EQ(data, back) << k;
+                ASSERT_EQ(1u, cuda.depth()) << k;
+            }
+        }
+        EXPECT_GT(failures, 50u);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+TEST_F(fake_cuda, the_driver_goes_first)
+{
+    in_process([]() {
+        cuda_program cuda;
+        bytes data = pattern(15, 1000);
+        worker w(copy_tl());
+        uct_mem_t *mem = nullptr;
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        completion comp;
+        EXPECT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 64, UCT_MEM_ALLOC_MANAGED, &mem));
+        EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, device.address, data.data(),
+                                                   data.size(), &comp.base));
+        cuda.set("gone", 1);
+        EXPECT_TRUE(run_until({&w}, [&]() { return comp.calls != 0; }));
+        EXPECT_EQ(UCS_ERR_NO_DEVICE, comp.base.status);
+        w.tl->md.release(mem);
+    });
+}
+
+TEST(cuda_copy, allocation)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        uct_mem_info_t info;
+        uct_mem_t *mem;
+
+        cuda.init();
+        cuda.use_primary();
+        for (unsigned flag : {UCT_MEM_ALLOC_DEVICE, UCT_MEM_ALLOC_MANAGED}) {
+            ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 5000, flag, &mem));
+            EXPECT_EQ(5000u, mem->length);
+            ASSERT_EQ(UCS_OK, query(w, mem->address, &info));
+            EXPECT_EQ((flag == UCT_MEM_ALLOC_DEVICE) ? UCS_MEMORY_TYPE_CUDA :
+                                                       UCS_MEMORY_TYPE_CUDA_MANAGED, info.type);
+            const void *address = mem->address;
+            cuda.set_current(nullptr);
+            w.tl->md.release(mem);
+            ASSERT_EQ(UCS_OK, query(w, address, &info));
+            EXPECT_EQ(UCS_MEMORY_TYPE_HOST, info.type);
+            cuda.use_primary();
+        }
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.alloc(w.md, nullptr, 64, 0, &mem));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  w.tl->md.alloc(w.md, nullptr, 0, UCT_MEM_ALLOC_DEVICE, &mem));
+        log_levels quiet("fatal");
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(
+            w.tl->md.alloc(w.md, nullptr, size_t(1) << 60, UCT_MEM_ALLOC_DEVICE, &mem)));
+    });
+}
+
+/* Closing with copies under way waits for them. */
+TEST(cuda_copy, closing_waits)
+{
+    in_process([]() {
+        cuda_program cuda;
+        const bytes data = pattern(17, 3000000);
+        std::deque<completion> comps(8);
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        const auto pinned = cuda.make(kind::PINNED, data.size());
+        memcpy(pinned.address, data.data(), data.size());
+        {
+            worker w(copy_tl());
+            for (size_t i = 0; i < comps.size(); ++i) {
+                EXPECT_EQ(UCS_INPROGRESS,
+                          w.tl->iface.copy(w.iface, device.address,
+                                           (i % 2) ? data.data() : pinned.address, data.size(),
+                                           &comps[i].base));
+            }
+        }
+        for (const completion &c : comps) {
+            EXPECT_EQ(1, c.calls);
+            EXPECT_EQ(UCS_OK, c.base.status);
+        }
+        EXPECT_EQ(data, cuda.read(device.address, data.size()));
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+TEST(cuda_copy, it_reaches_nobody)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker a(copy_tl()), b(copy_tl());
+        char reason[UCT_REASON_MAX] = "";
+
+        EXPECT_EQ(0, a.tl->iface.is_reachable(a.iface, "", 0, 1, reason));
+        EXPECT_NE('\0', reason[0]);
+        cuda.init();
+        bytes data(64), back(64);
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(copy(a, back.data(), data.data(), 64, true)))
+            << "memory of the host is no business of a device";
+    });
+}
+
+} // namespace
