@@ -18,12 +18,13 @@
 #include <set>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
 namespace {
 
-constexpr int NOT_SUPPORTED = 801, MAP_REFUSED = 205;
+constexpr int MAP_REFUSED = 205;
 
 struct allocation {
     enum { DEVICE, MANAGED, PINNED, REGISTERED, IMPORTED } kind;
@@ -669,7 +670,8 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_
     const allocation none = {};
     const bool is_host    = (a != nullptr) && ((a->kind == allocation::PINNED) ||
                                                (a->kind == allocation::REGISTERED));
-    const bool is_legacy  = (a != nullptr) && (a->kind == allocation::DEVICE) && (a->ctx != nullptr);
+    const bool is_legacy  = (a != nullptr) && (a->kind == allocation::DEVICE) &&
+                            (a->ctx != nullptr);
     const auto set = [&](unsigned i, auto value) { memcpy(data[i], &value, sizeof(value)); };
 
     a = (a == nullptr) ? &none : a;
@@ -843,7 +845,7 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
     }
     if ((version < 12080) || (num_attributes != 1) || (indices[0] != 0) ||
         (attributes->src_access_order != UCT_CU_SRC_ORDER_STREAM)) {
-        return (version < 12080) ? NOT_SUPPORTED : UCT_CU_INVALID_VALUE;
+        return (version < 12080) ? UCT_CU_NOT_SUPPORTED : UCT_CU_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; ++i) {
         if (const int result = cut(w.copies, dests[i], srcs[i], lengths[i])) {
@@ -896,6 +898,7 @@ int cuIpcOpenMemHandle_v2(uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t in, unsigned)
     ENTER_UNSAFE(cuIpcOpenMemHandle)
     NEED_CONTEXT()
     const std::string origin(in.data, sizeof(handle));
+    struct stat st;
     char path[64];
     handle h;
     allocation a;
@@ -916,7 +919,8 @@ int cuIpcOpenMemHandle_v2(uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t in, unsigned)
     }
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", h.pid, h.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
-    if ((fd < 0) || (make_device(fd, h.size, 0, &a) != 0)) {
+    if ((fd < 0) || (fstat(fd, &st) != 0) || !S_ISREG(st.st_mode) || (h.size == 0) ||
+        (h.size > static_cast<uint64_t>(st.st_size)) || (make_device(fd, h.size, 0, &a) != 0)) {
         return MAP_REFUSED;
     }
     a.kind         = allocation::IMPORTED;

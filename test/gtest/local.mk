@@ -92,6 +92,7 @@ gtest_sources = \
 	test/gtest/uct/test_conformance_rma.cc \
 	test/gtest/uct/test_conformance_thread.cc \
 	test/gtest/uct/test_cuda_copy.cc \
+	test/gtest/uct/test_cuda_header.cc \
 	test/gtest/uct/test_cuda_ipc.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm.cc \

@@ -62,6 +62,7 @@ enum {
     UCT_CU_NOT_FOUND            = 500,
     UCT_CU_NOT_READY            = 600,
     UCT_CU_CONTEXT_IS_DESTROYED = 709,
+    UCT_CU_NOT_SUPPORTED        = 801,
     UCT_CU_CAPTURE_UNSUPPORTED  = 900
 };
 

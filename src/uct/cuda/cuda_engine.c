@@ -13,9 +13,8 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCT_CUDA_DRAIN_NS     10000000000ull
-#define UCT_CUDA_YIELD_POLLS  64
-#define UCT_CUDA_NOT_SUPPORTED 801
+#define UCT_CUDA_DRAIN_NS    10000000000ull
+#define UCT_CUDA_YIELD_POLLS 64
 
 /* An error is shown once until another one comes: a broken context fails everything. */
 static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
@@ -119,7 +118,7 @@ static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch,
                                          queue->stream);
     if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
         (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuMemcpyBatchAsync", result);
-        engine->no_batches |= (result == UCT_CUDA_NOT_SUPPORTED);
+        engine->no_batches |= (result == UCT_CU_NOT_SUPPORTED);
     }
     return result == UCT_CU_SUCCESS;
 }

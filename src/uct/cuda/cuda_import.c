@@ -70,6 +70,18 @@ static uint64_t uct_cuda_mapping_slot(uint64_t instance, uint64_t base, uct_cu_c
     return ucs_hash_mix(instance ^ ucs_hash_mix(base ^ (uintptr_t)ctx));
 }
 
+/* Do both name the same allocation? All that is used of a key counts, since anybody may have made
+ * it up. */
+static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
+                                const uct_cuda_ipc_packed_t *key2)
+{
+    const size_t offset = offsetof(uct_cuda_ipc_packed_t, base);
+
+    return (key1->instance == key2->instance) && (key1->kind == key2->kind) &&
+           (memcmp((const char *)key1 + offset, (const char *)key2 + offset,
+                   sizeof(*key1) - offset) == 0);
+}
+
 /* Takes it out of the table; to `dead` if nobody uses it. The lock is held. */
 static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t *dead)
 {
@@ -269,10 +281,9 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cud
     pthread_mutex_lock(&md->lock);
     mapping = ucs_hash_get_ptr(&md->mapping_of,
                                uct_cuda_mapping_slot(key->instance, key->base, queue->ctx));
-    if (ucs_likely((mapping != NULL) && (mapping->key.instance == key->instance) &&
-                   (mapping->key.id == key->id) && (mapping->key.base == key->base) &&
-                   (mapping->key.size == key->size) && (mapping->ctx_id == queue->ctx_id) &&
-                   (mapping->ctx == queue->ctx))) {
+    if (ucs_likely((mapping != NULL) && (mapping->ctx == queue->ctx) &&
+                   (mapping->ctx_id == queue->ctx_id) &&
+                   uct_cuda_key_is_same(&mapping->key, key))) {
         status = (mapping->status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : mapping->status;
         if (status == UCS_OK) {
             ++mapping->refs;

@@ -1,4 +1,4 @@
-/* Halyard: a program that uses CUDA, for tests: the driver's functions as such a program calls them.
+/* Halyard: a program that uses CUDA, for tests: it calls the driver as such a program does.
  *
  * The driver is the one of test/fakecuda, or with HALYARD_TEST_CUDA=real the machine's own. It is
  * never loaded into the process of the tests but into processes of their own, so that the other

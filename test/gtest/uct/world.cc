@@ -21,7 +21,8 @@ std::vector<std::string> transports(const std::function<bool(const uct_tl_t *)> 
     const uct_tl_t *const *tls = uct_tl_list(&count);
 
     for (size_t i = 0; i < count; ++i) {
-        if (has(tls[i])) {
+        /* Those for device memory need such memory and a driver: test_cuda_*.cc */
+        if (has(tls[i]) && (tls[i]->kind != UCT_TL_KIND_DEVICE)) {
             for (const char *hook : {"", "fault:", "delay:", "trace:", "delay:fault:"}) {
                 names.push_back(std::string(hook) + tls[i]->name);
             }

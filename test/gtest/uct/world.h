@@ -29,7 +29,8 @@ struct contact {
     bytes address;
 };
 
-/* Names of all transports that `has` accepts: each plain and under each hook. */
+/* Names of all transports that `has` accepts: each plain and under each hook. Without those for
+ * device memory, which need a driver. */
 std::vector<std::string> transports(const std::function<bool(const uct_tl_t *)> &has);
 
 /* The same for names of parameterised tests. */

@@ -1,0 +1,581 @@
+/* Halyard: cuda_ipc: copies between device memory of two processes, and what can go wrong.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "cuda_program.h"
+#include "sys_meter.h"
+
+#include <seed.h>
+#include <ucs/debug/fault.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+
+using namespace uct_test;
+using kind = cuda_program::kind;
+
+namespace {
+
+const uct_tl_t *ipc_tl()
+{
+    return uct_tl_find("cuda_ipc");
+}
+
+/* Registers, packs, and keeps the registration with the worker's process. */
+bytes key_of(const worker &w, void *address, size_t length)
+{
+    uct_mem_t *mem;
+    bytes packed(UCT_RKEY_MAX);
+
+    EXPECT_EQ(UCS_OK, w.tl->md.reg(w.md, address, length, &mem));
+    packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
+    w.tl->md.release(mem);
+    return packed;
+}
+
+/* The owner of memory: does what it is told, a letter at a time. */
+struct owner {
+    explicit owner(channel &link_arg) : link(link_arg), w(ipc_tl())
+    {
+        cuda.init();
+        cuda.use_primary();
+        link.put_contact(w.where());
+    }
+
+    /* 'a' length: allocate and tell key and address; 'r': read it and tell; 'f': free; 'e': end */
+    void serve()
+    {
+        for (;;) {
+            const uint64_t order = link.get_number();
+            if (order == 'a') {
+                const size_t length = link.get_number();
+                m                   = cuda.make(kind::DEVICE, length);
+                cuda.write(m.address, pattern(length, length));
+                link.put_number(reinterpret_cast<uintptr_t>(m.address));
+                link.put(key_of(w, m.address, length));
+            } else if (order == 'r') {
+                link.put(cuda.read(m.address, m.length));
+            } else if (order == 'f') {
+                cuda.free(m);
+            } else {
+                return;
+            }
+        }
+    }
+
+    channel &link;
+    cuda_program cuda;
+    worker w;
+    cuda_program::memory m = {};
+};
+
+/* The process that copies: a driver of its own, a worker, an endpoint to the owner. */
+class ipc_user {
+public:
+    explicit ipc_user(const std::function<void()> &before = []() {}) :
+        m_owner([](channel &link) { owner(link).serve(); }), w(nullptr)
+    {
+        before();
+        cuda.init();
+        cuda.use_primary();
+        w  = std::make_unique<worker>(ipc_tl());
+        ep = w->connect(link().get_contact());
+    }
+
+    ~ipc_user()
+    {
+        if (!m_killed) {
+            link().put_number('e');
+            EXPECT_EQ(0, m_owner.wait());
+        }
+        forget();
+    }
+
+    channel &link()
+    {
+        return m_owner.link();
+    }
+
+    void allocate(size_t length)
+    {
+        forget();
+        link().put_number('a');
+        link().put_number(length);
+        remote = link().get_number();
+        ASSERT_TRUE(link().get(packed));
+        ASSERT_EQ(UCS_OK, w->tl->md.rkey_unpack(w->md, packed.data(), packed.size(), &rkey));
+    }
+
+    bytes read_remote()
+    {
+        bytes data;
+        link().put_number('r');
+        EXPECT_TRUE(link().get(data));
+        return data;
+    }
+
+    void free_remote()
+    {
+        link().put_number('f');
+    }
+
+    void kill_owner()
+    {
+        m_owner.kill_now();
+        m_killed = true;
+    }
+
+    void forget()
+    {
+        if (rkey != nullptr) {
+            w->tl->md.rkey_release(rkey);
+        }
+        rkey = nullptr;
+    }
+
+    ucs_status_t get(void *address, size_t offset, size_t length)
+    {
+        uct_iov_t iov = {address, length, nullptr};
+        return finish({w.get()}, [&](uct_completion_t *comp) {
+            return ep->ops->get_zcopy(ep, &iov, 1, remote + offset, rkey, comp);
+        });
+    }
+
+    ucs_status_t put(void *address, size_t offset, size_t length)
+    {
+        uct_iov_t iov = {address, length, nullptr};
+        return finish({w.get()}, [&](uct_completion_t *comp) {
+            return ep->ops->put_zcopy(ep, &iov, 1, remote + offset, rkey, comp);
+        });
+    }
+
+private:
+    peer_process m_owner; /* first: it is forked before this process has a driver */
+    bool m_killed = false;
+
+public:
+    cuda_program cuda;
+    std::unique_ptr<worker> w;
+    uct_ep_t *ep = nullptr;
+    uint64_t remote  = 0;
+    bytes packed;
+    uct_rkey_t *rkey = nullptr;
+};
+
+class fake_cuda_ipc : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        if (cuda_program::is_real()) {
+            GTEST_SKIP() << "this needs the driver of the tests";
+        }
+    }
+};
+
+constexpr size_t SIZE = 600000;
+
+TEST(cuda_ipc, gets_and_puts_of_every_kind)
+{
+    in_process([]() {
+        ipc_user u;
+        bytes model = pattern(SIZE, SIZE);
+
+        u.allocate(SIZE);
+        for (kind what : CUDA_KINDS) {
+            const auto m   = u.cuda.make(what, SIZE);
+            uint8_t *local = static_cast<uint8_t *>(m.address);
+            for (size_t length : {1ul, 8ul, 4096ul, 200001ul}) {
+                const size_t offset = 77 + length;
+                u.cuda.write(local, bytes(length + 8, 0xaa));
+                ASSERT_EQ(UCS_OK, u.get(local, offset, length));
+                bytes expected(model.begin() + offset, model.begin() + offset + length);
+                expected.insert(expected.end(), 8, 0xaa);
+                EXPECT_EQ(expected, u.cuda.read(local, length + 8));
+
+                const bytes data = pattern(length, length);
+                u.cuda.write(local + 3, data);
+                ASSERT_EQ(UCS_OK, u.put(local + 3, offset, length));
+                std::copy(data.begin(), data.end(), model.begin() + offset);
+                EXPECT_EQ(model, u.read_remote());
+            }
+            u.cuda.free(m);
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+        if (!cuda_program::is_real()) {
+            EXPECT_EQ(1u, u.cuda.depth());
+            EXPECT_EQ(1u, u.cuda.calls("cuIpcOpenMemHandle")) << "mapped once";
+            EXPECT_EQ(0u, u.cuda.calls("cuStreamSynchronize"));
+        }
+        uint8_t byte = 0;
+        for (size_t wrong : {SIZE, SIZE + 4096, SIZE_MAX}) {
+            EXPECT_EQ(UCS_ERR_OUT_OF_RANGE, u.get(&byte, wrong, 1)) << wrong;
+        }
+        EXPECT_EQ(UCS_OK, u.get(&byte, 0, 0));
+    });
+}
+
+TEST(cuda_ipc, entries_of_different_kinds)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto device = u.cuda.make(kind::DEVICE, 1000);
+        const auto pinned = u.cuda.make(kind::PINNED, 1000);
+        bytes pageable(1000), model = pattern(SIZE, SIZE);
+        completion comp;
+
+        u.allocate(SIZE);
+        uct_iov_t iov[] = {{pinned.address, 500, nullptr},
+                           {nullptr, 0, nullptr},
+                           {pageable.data(), 1000, nullptr},
+                           {device.address, 700, nullptr}};
+        ASSERT_EQ(UCS_OK, finish({u.w.get()}, [&](uct_completion_t *c) {
+            return u.ep->ops->get_zcopy(u.ep, iov, 4, u.remote + 9, u.rkey, c);
+        }));
+        EXPECT_EQ(0, memcmp(pinned.address, model.data() + 9, 500));
+        EXPECT_EQ(0, memcmp(pageable.data(), model.data() + 509, 1000));
+        EXPECT_EQ(bytes(model.begin() + 1509, model.begin() + 2209),
+                  u.cuda.read(device.address, 700));
+        std::vector<uct_iov_t> many(17, {pageable.data(), 1, nullptr});
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, u.ep->ops->get_zcopy(u.ep, many.data(), 17, u.remote,
+                                                              u.rkey, &comp.base));
+        EXPECT_EQ(0, comp.calls);
+    });
+}
+
+/* The owner frees and allocates, mostly at the same address: never an old byte. */
+TEST(cuda_ipc, memory_that_is_freed_and_allocated_again)
+{
+    in_process([]() {
+        ipc_user u;
+        seeded_random rnd(47);
+        const auto local = u.cuda.make(kind::DEVICE, 10000);
+
+        for (unsigned round = 0; round < 50; ++round) {
+            const size_t length = 5000 + rnd.below(5000);
+            u.allocate(length);
+            u.cuda.write(local.address, bytes(length, 0xbb));
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, length));
+            ASSERT_EQ(pattern(length, length), u.cuda.read(local.address, length)) << round;
+            u.free_remote();
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+TEST_F(fake_cuda_ipc, mappings_are_bounded)
+{
+    in_process([]() {
+        ASSERT_EQ(0, setenv("UCX_CUDA_IPC_MAX_MAPPINGS", "3", 1));
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 100);
+
+        for (unsigned round = 0; round < 20; ++round) { /* none is freed */
+            u.allocate(100);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 100));
+            EXPECT_EQ(round + 1, u.cuda.calls("cuIpcOpenMemHandle"));
+            EXPECT_EQ((round < 3) ? 0 : round - 2, u.cuda.calls("cuIpcCloseMemHandle"));
+        }
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(20u, u.cuda.calls("cuIpcCloseMemHandle")) << "none is left";
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+TEST_F(fake_cuda_ipc, keys_are_cheap_the_second_time)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+
+        cuda.init();
+        cuda.use_primary();
+        const auto m    = cuda.make(kind::DEVICE, 1000);
+        const bytes key = key_of(w, m.address, 1000);
+        const uint64_t before = cuda.calls(nullptr);
+        EXPECT_EQ(key, key_of(w, m.address, 1000));
+        EXPECT_EQ(before + 1, cuda.calls(nullptr)) << "one look at the pointer";
+        EXPECT_NE(key, key_of(w, static_cast<char *>(m.address) + 1, 500));
+        EXPECT_EQ(1u, cuda.calls("cuIpcGetMemHandle"));
+    });
+}
+
+TEST(cuda_ipc, what_cannot_be_exported)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        uct_mem_t *mem;
+
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, &mem, 8, &mem)) << "no driver yet";
+        cuda.init();
+        cuda.use_primary();
+        for (kind what : {kind::MANAGED, kind::POOL, kind::PINNED, kind::PAGEABLE}) {
+            const auto m = cuda.make(what, 1000);
+            for (unsigned i = 0; i < 2; ++i) {
+                EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+            }
+        }
+        const auto m = cuda.make(kind::DEVICE, 1000);
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1001, &mem)) << "too long";
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 0, &mem));
+    });
+}
+
+TEST(cuda_ipc, where_memory_lies)
+{
+    in_process([]() {
+        ipc_user u;
+
+        u.allocate(100);
+        EXPECT_EQ(1, u.w->tl->md.rkey_is_on(u.rkey, 0));
+        EXPECT_EQ(0, u.w->tl->md.rkey_is_on(u.rkey, 1));
+        EXPECT_EQ(0, u.w->tl->md.rkey_is_on(u.rkey, -1));
+    });
+}
+
+TEST_F(fake_cuda_ipc, hostile_keys)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        seeded_random rnd(53);
+        ipc_user u;
+        uint8_t byte = 0;
+        unsigned accepted = 0;
+
+        u.allocate(SIZE);
+        uct_rkey_t *good = u.rkey;
+        for (unsigned i = 0; i < 3000; ++i) {
+            bytes packed = u.packed;
+            if (rnd.one_in(2)) {
+                packed[rnd.below(packed.size())] ^= static_cast<uint8_t>(1 + rnd.below(255));
+            } else if (rnd.one_in(2)) {
+                packed.resize(rnd.below(UCT_RKEY_MAX));
+            } else {
+                packed = pattern(rnd.bits(), packed.size());
+            }
+            uct_rkey_t *rkey = nullptr;
+            if (u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &rkey) != UCS_OK) {
+                EXPECT_EQ(nullptr, rkey);
+                continue;
+            }
+            ++accepted;
+            u.rkey = rkey;
+            (void)u.get(&byte, 0, 1);
+            (void)u.get(&byte, SIZE - 1, 1);
+            u.w->tl->md.rkey_release(rkey);
+        }
+        EXPECT_GT(accepted, 300u);
+        u.rkey = good;
+        EXPECT_EQ(UCS_OK, u.get(&byte, SIZE - 1, 1));
+        EXPECT_EQ(pattern(SIZE, SIZE).back(), byte);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* An owner that tells a size which its allocation has not: nothing is read behind it. */
+TEST_F(fake_cuda_ipc, a_key_that_lies_about_the_size)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        bytes data(100);
+
+        u.allocate(100);
+        bytes packed = u.packed;
+        uct_rkey_t *good = u.rkey;
+        for (size_t offset = 0; offset + 8 <= packed.size(); offset += 8) {
+            uint64_t word;
+            memcpy(&word, packed.data() + offset, 8);
+            if (word == 100) { /* registered length and size of the allocation, not the handle's */
+                word = (offset < 64) ? 1ul << 20 : 100;
+                memcpy(packed.data() + offset, &word, 8);
+            }
+        }
+        ASSERT_EQ(UCS_OK, u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &u.rkey));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 1000, 100));
+        u.forget();
+        u.rkey = good;
+        EXPECT_EQ(UCS_OK, u.get(data.data(), 0, 100));
+        EXPECT_EQ(pattern(100, 100), data);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Refused once, refused quickly; another allocation is tried anew. */
+TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
+{
+    in_process([]() {
+        ipc_user u;
+        bytes data(100);
+
+        {
+            log_levels quiet("fatal");
+            u.allocate(100);
+            u.cuda.fail("cuIpcOpenMemHandle", 1, 208);
+            for (unsigned i = 0; i < 10; ++i) {
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100));
+            }
+            EXPECT_EQ(1u, u.cuda.calls("cuIpcOpenMemHandle"));
+        }
+        u.allocate(100);
+        EXPECT_EQ(UCS_OK, u.get(data.data(), 0, 100));
+        EXPECT_EQ(pattern(100, 100), data);
+    });
+}
+
+TEST_F(fake_cuda_ipc, the_program_has_opened_it_itself_in_another_context)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        bytes data(100);
+        uct_cu_ptr_t ptr = 0;
+        uct_cu_ipc_handle_t handle;
+
+        u.allocate(100);
+        memcpy(&handle, u.packed.data() + u.packed.size() - sizeof(handle), sizeof(handle));
+        const uct_cu_ctx_t other = u.cuda.create_context();
+        ASSERT_EQ(0, u.cuda.call("cuIpcOpenMemHandle_v2", &ptr, handle, 1u));
+        u.cuda.call("cuCtxPopCurrent_v2", const_cast<uct_cu_ctx_t *>(&other));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100));
+    });
+}
+
+TEST(cuda_ipc, the_owner_is_killed)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, SIZE);
+        std::deque<completion> comps(20);
+        uct_iov_t iov = {local.address, SIZE, nullptr};
+
+        u.allocate(SIZE);
+        for (completion &c : comps) {
+            ASSERT_EQ(UCS_INPROGRESS,
+                      u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey, &c.base));
+        }
+        u.kill_owner();
+        EXPECT_TRUE(run_until({u.w.get()}, [&]() {
+            return std::all_of(comps.begin(), comps.end(),
+                               [](const completion &c) { return c.calls == 1; });
+        }));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+TEST_F(fake_cuda_ipc, each_call_of_the_driver_fails)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto device = u.cuda.make(kind::DEVICE, 300000);
+        unsigned failures = 0;
+
+        for (unsigned k = 1; k < 60; ++k) {
+            u.allocate(300000);
+            u.cuda.fail(nullptr, k, 700);
+            bytes data(300000);
+            failures += (u.get(data.data(), 0, data.size()) != UCS_OK);
+            failures += (u.get(device.address, 0, data.size()) != UCS_OK);
+            u.cuda.fail(nullptr, 0, 0);
+            const ucs_status_t status = u.get(data.data(), 0, data.size());
+            if (status == UCS_OK) {
+                EXPECT_EQ(pattern(data.size(), data.size()), data);
+            } else {
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, status) << "refused at first, so always";
+            }
+            EXPECT_EQ(1u, u.cuda.depth());
+            u.free_remote();
+        }
+        EXPECT_GT(failures, 20u);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Opening endpoints needs no driver; addresses may be anything. */
+TEST_F(fake_cuda_ipc, addresses_and_endpoints)
+{
+    in_process([]() {
+        seeded_random rnd(59);
+        cuda_program cuda;
+        worker w(ipc_tl());
+        contact peer                = w.where();
+        char reason[UCT_REASON_MAX] = "";
+        uct_ep_t *ep;
+
+        EXPECT_EQ(0, w.tl->iface.is_reachable(w.iface, peer.address.data(), peer.address.size(), 1,
+                                              reason));
+        EXPECT_NE('\0', reason[0]) << "it cannot be its own peer";
+        peer.address[0] ^= 1;
+        EXPECT_EQ(1, w.tl->iface.is_reachable(w.iface, peer.address.data(), peer.address.size(), 1,
+                                              reason));
+        EXPECT_EQ(0, w.tl->iface.is_reachable(w.iface, peer.address.data(), peer.address.size(), 0,
+                                              reason));
+        {
+            sys_meter meter;
+            ASSERT_EQ(UCS_OK, uct_ep_open(w.iface, peer.uid.data(), peer.address.data(),
+                                          peer.address.size(), nullptr, &ep));
+            EXPECT_EQ(0u, meter.system_calls());
+            EXPECT_EQ(UCT_EP_LIVE, ep->state);
+            uct_ep_close(ep);
+            EXPECT_EQ(0u, meter.blocks());
+        }
+        for (unsigned i = 0; i < 1000; ++i) {
+            const bytes wrong = pattern(i, rnd.below(20));
+            if (uct_ep_open(w.iface, peer.uid.data(), wrong.data(), wrong.size(), nullptr, &ep) ==
+                UCS_OK) {
+                EXPECT_EQ(peer.address.size(), wrong.size());
+                uct_ep_close(ep);
+            }
+        }
+        EXPECT_EQ(0u, cuda.calls(nullptr));
+    });
+}
+
+/* Each system call fails, in turn, and nothing is left. */
+TEST_F(fake_cuda_ipc, each_system_call_fails)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        uint64_t failed = 1;
+        unsigned k;
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, 100000);
+        for (k = 1; failed != 0; ++k) {
+            sys_meter meter;
+            ASSERT_EQ(UCS_OK, ucs_fault_set("*", std::to_string(k).c_str()));
+            for (const char *name : {"cuda_copy", "cuda_ipc"}) {
+                worker w(uct_tl_find(name));
+                bytes data(100000);
+                completion comp;
+                uct_mem_t *mem;
+                if (w.status() != UCS_OK) {
+                    continue;
+                }
+                if ((w.tl->md.reg != nullptr) &&
+                    (w.tl->md.reg(w.md, device.address, 100, &mem) == UCS_OK)) {
+                    w.tl->md.release(mem);
+                }
+                if ((w.tl->iface.copy != nullptr) &&
+                    (w.tl->iface.copy(w.iface, device.address, data.data(), data.size(),
+                                      &comp.base) == UCS_INPROGRESS)) {
+                    EXPECT_TRUE(run_until({&w}, [&]() { return comp.calls != 0; }));
+                }
+            }
+            ASSERT_EQ(UCS_OK, ucs_fault_query("*", nullptr, &failed));
+            ucs_fault_clear(nullptr);
+            ASSERT_EQ(0u, meter.blocks()) << k;
+        }
+        EXPECT_GT(k, 8u);
+    });
+}
+
+} // namespace
