@@ -14,7 +14,8 @@ AM_SH_LOG_FLAGS = $(TEST_PROGRAM_LIMIT)
 AM_TESTS_ENVIRONMENT = \
 	HALYARD_SRCDIR='$(abs_top_srcdir)'; export HALYARD_SRCDIR; \
 	HALYARD_BUILDDIR='$(abs_top_builddir)'; export HALYARD_BUILDDIR; \
-	HALYARD_LIBDIR='$(abs_top_builddir)/.libs'; export HALYARD_LIBDIR;
+	HALYARD_LIBDIR='$(abs_top_builddir)/.libs'; export HALYARD_LIBDIR; \
+	UCX_NET_ADDRESS=n; export UCX_NET_ADDRESS;
 
 if HAVE_GTEST
 include test/gtest/local.mk

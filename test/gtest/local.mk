@@ -13,6 +13,8 @@ gtest_sources = \
 	test/gtest/fault/test_namespaces.cc \
 	test/gtest/fault/test_shared_memory.cc \
 	test/gtest/fault/test_stop.cc \
+	test/gtest/mp/hosts.cc \
+	test/gtest/mp/hosts.h \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \
@@ -27,6 +29,7 @@ gtest_sources = \
 	test/gtest/mp/test_client_server.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
+	test/gtest/mp/test_hosts.cc \
 	test/gtest/mp/test_one_sided.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \

@@ -13,6 +13,7 @@
 #include "watch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 int main(int argc, char **argv)
 {
@@ -26,6 +27,9 @@ int main(int argc, char **argv)
     if (((options.mode == PERF_MODE_SERVER) || (options.mode == PERF_MODE_CLIENT)) &&
         options.use_ranks && perf_ranks_find(&ranks)) {
         return perf_ranks_main(&options, &ranks);
+    }
+    if ((options.mode == PERF_MODE_SELF) || (options.mode == PERF_MODE_LOOPBACK)) {
+        (void)setenv("UCX_NET_ADDRESS", "n", 0); /* nobody here is on another host */
     }
     switch (options.mode) {
     case PERF_MODE_HELP:

@@ -131,6 +131,7 @@ typedef struct {
     uint64_t            look_ns;    /* when peers were looked at last */
     ucs_event_set_t    *events;
     int                 timer_fd;
+    int                 has_event;  /* something has happened since the last progress */
 } uct_ofi_iface_t;
 
 /* One direction, from us to the peer. */

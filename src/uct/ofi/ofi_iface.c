@@ -212,7 +212,9 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
     unsigned count         = 0;
 
     ++iface->turns;
-    if (!ucs_list_is_empty(&iface->peers) || ((iface->turns & UCT_OFI_IDLE_MASK) == 0)) {
+    if (!ucs_list_is_empty(&iface->peers) || ((iface->turns & UCT_OFI_IDLE_MASK) == 0) ||
+        iface->has_event) {
+        iface->has_event = 0;
         count = uct_ofi_poll(iface);
     }
     if (ucs_unlikely((iface->turns & UCT_OFI_LOOK_MASK) == 0)) {
@@ -274,20 +276,19 @@ int uct_ofi_event_fd(uct_iface_t *tl_iface)
     return ucs_event_set_fd(iface->events);
 }
 
-static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED,
-                               void *arg UCS_UNUSED)
+static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED, void *arg)
 {
+    ((uct_ofi_iface_t *)arg)->has_event = 1;
 }
 
-/* Is there something that no new event would tell of? What has happened until now is forgotten
- * first, and then looked for. */
+/* Is there something that no new event would tell of? What has happened until now is taken out of
+ * the set, so the next progress has to look for it, since the provider does not. */
 static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
 {
     struct fid *fid = &iface->cq->fid;
 
-    (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, NULL, NULL);
-    (void)fi_cq_read(iface->cq, NULL, 0); /* lets the provider read its sockets */
-    return fi_trywait(iface->fabric, &fid, 1) != 0;
+    (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, iface, NULL);
+    return iface->has_event || (fi_trywait(iface->fabric, &fid, 1) != 0);
 }
 
 /* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so

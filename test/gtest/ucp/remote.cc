@@ -68,7 +68,7 @@ std::vector<way> all_ways()
     const auto SINGLE = UCS_THREAD_MODE_SINGLE;
     const auto MULTI  = UCS_THREAD_MODE_MULTI;
 
-    return {
+    std::vector<way> ways = {
         {{"self_allocated", {{"UCX_TLS", "self"}}, true, SINGLE}, true, true},
         {{"self_heap", {{"UCX_TLS", "self"}}, true, SINGLE}, false, true},
         {{"self_and_mm", {}, true, MULTI}, true, true},
@@ -99,6 +99,10 @@ std::vector<way> all_ways()
          false},
         {{"messages_delay", {{"UCX_TLS", "delay:mm"}}, false, SINGLE}, false, false},
     };
+    if (is_present("ofi")) {
+        ways.push_back({{"network", {{"UCX_TLS", "ofi"}}, false, SINGLE}, false, false});
+    }
+    return ways;
 }
 
 std::string way_name(const testing::TestParamInfo<way> &info)

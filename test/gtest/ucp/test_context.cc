@@ -9,7 +9,6 @@
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
 #include <ucs/debug/fault.h>
-#include <uct/api/uct_tl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,18 +22,6 @@
 using namespace ucp_test;
 
 namespace {
-
-/* Was it built with a library of networks? */
-bool has_networks()
-{
-    uct_md_t *md;
-    const ucs_status_t status = uct_md_open(uct_tl_find("ofi"), nullptr, &md);
-
-    if (status == UCS_OK) {
-        uct_md_close(md);
-    }
-    return status == UCS_OK;
-}
 
 std::vector<std::string> split_lines(const std::string &text)
 {
@@ -238,7 +225,7 @@ TEST(context, worker_queries)
         ASSERT_EQ(UCS_OK, ucp_worker_query(worker, &full));
         ASSERT_EQ(UCS_OK, ucp_worker_query(worker, &net));
         EXPECT_LE(full.address_length, 64u);
-        EXPECT_LE(net.address_length, has_networks() ? 160u : 28u);
+        EXPECT_LE(net.address_length, is_present("ofi") ? 160u : 28u);
 
         ucp_worker_address_attr_t uid[2];
         uid[0].field_mask = uid[1].field_mask = UCP_WORKER_ADDRESS_ATTR_FIELD_UID;
@@ -658,7 +645,7 @@ TEST(ucp_config, names_that_users_of_ucx_write)
             }
         }
         std::string expected = row.expected;
-        if (!has_networks() && (expected.size() > 4) &&
+        if (!is_present("ofi") && (expected.size() > 4) &&
             (expected.compare(expected.size() - 4, 4, " ofi") == 0)) {
             expected.resize(expected.size() - 4);
         }

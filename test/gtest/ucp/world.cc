@@ -6,6 +6,7 @@
 
 #include <ucs/debug/fault.h>
 #include <ucs/debug/log.h>
+#include <uct/api/uct_tl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -89,6 +90,17 @@ environment::~environment()
 
 /* ---- variants ---- */
 
+bool is_present(const char *name)
+{
+    uct_md_t *md;
+
+    if (uct_md_open(uct_tl_find(name), nullptr, &md) != UCS_OK) {
+        return false;
+    }
+    uct_md_close(md);
+    return true;
+}
+
 std::vector<variant> all_variants()
 {
     const auto SINGLE = UCS_THREAD_MODE_SINGLE;
@@ -134,6 +146,12 @@ std::vector<variant> all_variants()
             name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
         list.push_back({name, {{"UCX_TLS", tls}}, false, SINGLE});
     }
+    if (is_present("ofi")) {
+        list.push_back({"ofi", {{"UCX_TLS", "ofi"}}, false, SINGLE});
+        list.push_back(
+            {"ofi_from_0", {{"UCX_TLS", "ofi"}, {"UCX_RNDV_THRESH", "0"}}, false, SINGLE});
+        list.push_back({"ofi_fault_multi", {{"UCX_TLS", "fault:ofi"}}, false, MULTI});
+    }
     list.push_back({"fault_self", {{"UCX_TLS", "fault:self"}}, true, SINGLE});
     list.push_back({"delay_self", {{"UCX_TLS", "delay:self"}}, true, SINGLE});
     list.push_back({"often_fault",
@@ -155,7 +173,8 @@ std::vector<variant> some_variants()
                                         "mm_multi",
                                         "small_rings",
                                         "fault_mm_fault_cma",
-                                        "delay_mm_delay_cma"};
+                                        "delay_mm_delay_cma",
+                                        "ofi"};
     std::vector<variant> list;
 
     for (const variant &each : all_variants()) {

@@ -63,6 +63,9 @@ struct variant {
     ucs_thread_mode_t mode;
 };
 
+/* Was the library built with what a transport needs? */
+bool is_present(const char *transport);
+
 std::vector<variant> all_variants();
 /* A few that differ most, for tests that take long. */
 std::vector<variant> some_variants();

@@ -1,0 +1,147 @@
+/* Halyard: hosts for tests between nodes.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "hosts.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace mp {
+
+static constexpr char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
+
+/* In the child: namespaces of its own, and a file of its own in the place of the kernel's. */
+static bool become_host(const std::string &boot_id)
+{
+    char path[] = "/tmp/halyard-boot-XXXXXX";
+    bool done   = false;
+
+    if (unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS) != 0) {
+        return false;
+    }
+    if (boot_id.empty()) {
+        return true;
+    }
+    const int fd = mkstemp(path);
+    if (fd >= 0) {
+        const ssize_t length = static_cast<ssize_t>(boot_id.size());
+        done = (write(fd, boot_id.data(), boot_id.size()) == length) &&
+               (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) &&
+               (mount(path, BOOT_ID, nullptr, MS_BIND, nullptr) == 0);
+        close(fd);
+        unlink(path);
+    }
+    return done;
+}
+
+bool hosts::start_holder(const std::string &boot_id)
+{
+    int fds[2];
+    char answer = 0;
+
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return false;
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        answer = become_host(boot_id) ? 'y' : 'n';
+        const ssize_t written = write(fds[1], &answer, 1);
+        for (; written == 1;) {
+            pause();
+        }
+        _exit(1);
+    }
+    close(fds[1]);
+    const ssize_t length = read(fds[0], &answer, 1);
+    close(fds[0]);
+    if (pid > 0) {
+        m_holders.push_back(pid);
+    }
+    return (length == 1) && (answer == 'y');
+}
+
+bool hosts::run(unsigned holder, const std::string &command) const
+{
+    const std::string whole = "nsenter -t " + std::to_string(m_holders[holder]) + " -n " +
+                              command + " >/dev/null 2>&1";
+
+    return system(whole.c_str()) == 0;
+}
+
+std::string hosts::address(unsigned host)
+{
+    return "10.210.0." + std::to_string(host + 1);
+}
+
+hosts::hosts(unsigned count) : m_count(count)
+{
+    if (geteuid() != 0) {
+        m_why_not = "only root can make hosts of network namespaces";
+        return;
+    }
+    for (unsigned i = 0; i <= count; ++i) {
+        const std::string boot_id = (i == count) ? "" :
+                                    "00000000-0000-4000-8000-00000000000" + std::to_string(i) +
+                                    "\n";
+        if (!start_holder(boot_id)) {
+            m_why_not = "no network namespaces here";
+            return;
+        }
+    }
+    bool done = run(count, "ip link add br0 type bridge") && run(count, "ip link set br0 up");
+    for (unsigned i = 0; done && (i < count); ++i) {
+        const std::string port = "port" + std::to_string(i);
+        done = run(count, "ip link add " + port + " type veth peer name eth0 netns " +
+                              std::to_string(m_holders[i])) &&
+               run(count, "ip link set " + port + " master br0 up") &&
+               run(i, "ip link set lo up") &&
+               run(i, "ip addr add " + address(i) + "/24 dev eth0") &&
+               run(i, "ip link set eth0 up");
+    }
+    if (!done) {
+        m_why_not = "no virtual network here (bridge, veth, the tool ip)";
+    }
+}
+
+hosts::~hosts()
+{
+    for (pid_t pid : m_holders) {
+        kill(pid, SIGKILL);
+        waitpid(pid, nullptr, 0);
+    }
+}
+
+void hosts::join(unsigned host) const
+{
+    for (const char *kind : {"net", "mnt"}) {
+        const std::string path = "/proc/" + std::to_string(m_holders[host]) + "/ns/" + kind;
+        const int fd           = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        ASSERT_GE(fd, 0) << path << ": " << strerror(errno);
+        ASSERT_EQ(0, setns(fd, 0)) << path << ": " << strerror(errno);
+        close(fd);
+    }
+}
+
+void hosts::set_link(unsigned host, bool is_up) const
+{
+    EXPECT_TRUE(run(m_count, "ip link set port" + std::to_string(host) + (is_up ? " up" :
+                                                                           " down")));
+}
+
+bool hosts::impair(unsigned host, const std::string &netem) const
+{
+    return run(host, "tc qdisc add dev eth0 root netem " + netem);
+}
+
+} // namespace mp

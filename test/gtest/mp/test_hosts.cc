@@ -1,0 +1,335 @@
+/* Halyard: traffic between hosts: all kinds of operations over each provider, hosts that are
+ * reached badly or not at all, processes that die, and those that are only busy.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <mp/hosts.h>
+#include <mp/node.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+using mp::hosts;
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr double TIMEOUT_S = 2; /* UCX_OFI_TIMEOUT */
+
+/* Words on the board. */
+enum { STAGE };
+
+class between_hosts : public testing::TestWithParam<const char *> {
+protected:
+    void SetUp() override
+    {
+        if (!m_hosts.why_not().empty()) {
+            GTEST_SKIP() << m_hosts.why_not();
+        }
+        setenv("UCX_OFI_PROVIDER", GetParam(), 1);
+        setenv("UCX_OFI_TIMEOUT", "2s", 1);
+        setenv("UCX_NET_ADDRESS", "y", 1);
+    }
+
+    void TearDown() override
+    {
+        unsetenv("UCX_OFI_PROVIDER");
+        setenv("UCX_OFI_TIMEOUT", "1s", 1);
+        setenv("UCX_NET_ADDRESS", "n", 1);
+    }
+
+    void start(unsigned index, const processes::body &func)
+    {
+        m_both.start(index, [this, func](self &me) {
+            m_hosts.join(me.index());
+            func(me);
+        });
+    }
+
+    void start_both(const processes::body &func)
+    {
+        start(0, func);
+        start(1, func);
+    }
+
+    hosts m_hosts{2};
+    processes m_both{2};
+};
+
+/* Sends and receives one message each way. */
+void exchange(node &n, unsigned me, size_t length, uint64_t tag)
+{
+    std::vector<uint8_t> out(length), in(length);
+    const unsigned other = 1 - me;
+
+    mp::fill(out.data(), length, (tag << 1) + me);
+    ucs_status_ptr_t sent = n.send(n.ep(other), out.data(), length, tag);
+    ASSERT_EQ(UCS_OK, n.wait(n.recv(in.data(), length, tag)));
+    EXPECT_EQ(-1, mp::find_difference(in.data(), length, (tag << 1) + other)) << length;
+    ASSERT_EQ(UCS_OK, n.wait(sent));
+}
+
+void leave(node &n, unsigned other)
+{
+    n.barrier();
+    EXPECT_EQ(0u, n.errors(n.ep(other)).count);
+    n.close(n.ep(other));
+    n.barrier(); /* who leaves before the other has closed is an error to it */
+}
+
+TEST_P(between_hosts, messages_of_all_sizes)
+{
+    start_both([](self &me) {
+        node n(me);
+        uint64_t tag = 0;
+
+        n.connect_all();
+        for (size_t length = 0; length < (8u << 20); length = (length * 3) + 1) {
+            me.waits_for("a message of %zu bytes", length);
+            for (unsigned i = 0; i < 5; ++i) {
+                exchange(n, me.index(), length, ++tag);
+            }
+        }
+        leave(n, 1 - me.index());
+    });
+    EXPECT_TRUE(m_both.join());
+    EXPECT_EQ(0u, m_both.log_lines()) << m_both.log();
+}
+
+TEST_P(between_hosts, many_messages_at_once)
+{
+    start_both([](self &me) {
+        constexpr unsigned COUNT = 3000;
+        node n(me);
+        std::vector<ucs_status_ptr_t> requests;
+        std::vector<std::vector<uint8_t>> in, out;
+
+        n.connect_all();
+        for (unsigned i = 0; i < COUNT; ++i) {
+            const size_t length = ((i % 50) == 7) ? 100000 + i : (i * 7) % 3000;
+            in.emplace_back(length);
+            out.emplace_back(length);
+            mp::fill(out[i].data(), length, (2 * i) + me.index());
+            requests.push_back(n.recv(in[i].data(), length, i));
+        }
+        for (unsigned i = 0; i < COUNT; ++i) {
+            requests.push_back(n.send(n.ep(1 - me.index()), out[i].data(), out[i].size(), i));
+        }
+        for (size_t i = 0; i < requests.size(); ++i) {
+            me.waits_for("request %zu", i);
+            ASSERT_EQ(UCS_OK, n.wait(requests[i]));
+        }
+        for (unsigned i = 0; i < COUNT; ++i) {
+            ASSERT_EQ(-1, mp::find_difference(in[i].data(), in[i].size(),
+                                              (2 * i) + 1 - me.index())) << i;
+        }
+        leave(n, 1 - me.index());
+    });
+    EXPECT_TRUE(m_both.join());
+}
+
+TEST_P(between_hosts, puts_gets_and_atomics)
+{
+    start_both([](self &me) {
+        constexpr size_t LENGTH = 300000;
+        const unsigned other    = 1 - me.index();
+        ucp_request_param_t none = {};
+        std::vector<uint8_t> memory(LENGTH), local(LENGTH);
+        ucp_mem_map_params_t params = {};
+        ucp_rkey_h rkey;
+        ucp_mem_h memh;
+        void *packed;
+        size_t length;
+        node n(me);
+
+        n.connect_all();
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address    = memory.data();
+        params.length     = LENGTH;
+        ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &memh));
+        ASSERT_EQ(UCS_OK, ucp_rkey_pack(n.context(), memh, &packed, &length));
+
+        uint64_t there = 0, where = reinterpret_cast<uintptr_t>(memory.data());
+        std::vector<uint8_t> key(length);
+        ucs_status_ptr_t sent = n.send(n.ep(other), &where, 8, 1);
+        ASSERT_EQ(UCS_OK, n.wait(n.recv(&there, 8, 1)));
+        ASSERT_EQ(UCS_OK, n.wait(sent));
+        sent = n.send(n.ep(other), packed, length, 2);
+        ASSERT_EQ(UCS_OK, n.wait(n.recv(key.data(), key.size(), 2)));
+        ASSERT_EQ(UCS_OK, n.wait(sent));
+        ucp_rkey_buffer_release(packed);
+        ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(other), key.data(), &rkey));
+
+        mp::fill(local.data(), LENGTH, me.index());
+        ASSERT_EQ(UCS_OK, n.wait(ucp_put_nbx(n.ep(other), local.data(), LENGTH, there, rkey,
+                                             &none)));
+        ASSERT_EQ(UCS_OK, n.wait(ucp_ep_flush_nbx(n.ep(other), &none)));
+        n.barrier();
+        EXPECT_EQ(-1, mp::find_difference(memory.data(), LENGTH, other));
+        std::fill(local.begin(), local.end(), 0);
+        ASSERT_EQ(UCS_OK, n.wait(ucp_get_nbx(n.ep(other), local.data(), LENGTH, there, rkey,
+                                             &none)));
+        EXPECT_EQ(-1, mp::find_difference(local.data(), LENGTH, me.index()));
+        n.barrier();
+
+        memset(memory.data(), 0, 8);
+        n.barrier();
+        for (unsigned i = 0; i < 100; ++i) {
+            uint64_t one              = 1;
+            ucp_request_param_t param = {};
+            param.op_attr_mask        = UCP_OP_ATTR_FIELD_DATATYPE;
+            param.datatype            = ucp_dt_make_contig(8);
+            ASSERT_EQ(UCS_OK, n.wait(ucp_atomic_op_nbx(n.ep(other), UCP_ATOMIC_OP_ADD, &one, 1,
+                                                       there, rkey, &param)));
+        }
+        ASSERT_EQ(UCS_OK, n.wait(ucp_ep_flush_nbx(n.ep(other), &none)));
+        n.barrier();
+        memcpy(&there, memory.data(), 8);
+        EXPECT_EQ(100u, there);
+        ucp_rkey_destroy(rkey);
+        leave(n, other);
+        EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), memh));
+    });
+    EXPECT_TRUE(m_both.join());
+}
+
+/* What was in flight ends with an error, once, and so does what comes after. */
+TEST_P(between_hosts, a_killed_process)
+{
+    start(0, [](self &me) {
+        std::vector<uint8_t> data(1u << 20);
+        uint64_t word = 0;
+        node n(me);
+
+        n.publish();
+        ucp_ep_h ep = n.connect(1);
+        exchange(n, 0, 1000, 1);
+        ucs_status_ptr_t receive = n.recv(&word, 8, 2);
+        ucs_status_ptr_t send    = n.send(ep, data.data(), data.size(), 3);
+        me.own().words[STAGE]    = 1;
+        const double start_s     = mp::now_s();
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+        EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+        EXPECT_TRUE((n.errors(ep).status == UCS_ERR_CONNECTION_RESET) ||
+                    (n.errors(ep).status == UCS_ERR_ENDPOINT_TIMEOUT))
+            << ucs_status_string(n.errors(ep).status);
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(n.wait(send)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(receive)); /* by tag: anybody may still send it */
+        ucp_request_cancel(n.worker(), receive);
+        (void)n.wait(receive);
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(n.wait(n.send(ep, &word, 8, 4))));
+        EXPECT_EQ(1u, n.errors(ep).count);
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+
+        /* another process there, with the same address perhaps, is somebody else */
+        me.own().words[STAGE] = 2;
+        n.connect(1, 2);
+        exchange(n, 0, 5000, 5);
+        me.own().words[STAGE] = 3;
+        n.until([&]() { return me.at(1).words[STAGE] == 3; });
+    });
+    start(1, [](self &me) {
+        node n(me);
+
+        n.publish();
+        n.connect(0);
+        exchange(n, 1, 1000, 1);
+        n.until([]() { return false; });
+    });
+    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 1; }, "traffic"));
+    m_both.kill_now(1);
+    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "the news"));
+    start(1, [](self &me) {
+        node n(me);
+
+        n.publish();
+        n.connect(0);
+        exchange(n, 1, 5000, 5);
+        me.own().words[STAGE] = 3;
+        n.until([&]() { return me.at(0).words[STAGE] == 3; });
+    });
+    EXPECT_TRUE(m_both.join());
+}
+
+/* Who computes answers nobody, and still is there. */
+TEST_P(between_hosts, a_busy_process_is_not_dead)
+{
+    if (strcmp(GetParam(), "udp;ofi_rxd") == 0) {
+        GTEST_SKIP() << "no kernel answers for the process";
+    }
+    start_both([](self &me) {
+        node n(me);
+
+        n.connect_all();
+        exchange(n, me.index(), 100, 1);
+        if (me.index() == 1) {
+            usleep(static_cast<useconds_t>(3 * TIMEOUT_S * 1e6));
+        }
+        exchange(n, me.index(), 100000, 2);
+        leave(n, 1 - me.index());
+    });
+    EXPECT_TRUE(m_both.join());
+}
+
+/* A cable is cut: both sides hear of it within the time-out. */
+TEST_P(between_hosts, a_cut_cable)
+{
+    start_both([](self &me) {
+        std::vector<uint8_t> data(1u << 20);
+        node n(me);
+
+        n.publish();
+        ucp_ep_h ep = n.connect(1 - me.index());
+        exchange(n, me.index(), 1000, 1);
+        n.barrier();
+        me.own().words[STAGE]  = 1;
+        n.until([&]() { return me.at(1).words[STAGE] == 2; });
+        const double start_s   = mp::now_s();
+        ucs_status_ptr_t send  = n.send(ep, data.data(), data.size(), 2);
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+        EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(n.wait(send)));
+        EXPECT_EQ(1u, n.errors(ep).count);
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+    });
+    ASSERT_TRUE(m_both.until([this]() {
+        return (m_both.at(0).words[STAGE] == 1) && (m_both.at(1).words[STAGE] == 1);
+    }, "traffic"));
+    m_hosts.set_link(1, false);
+    m_both.at(1).words[STAGE] = 2;
+    EXPECT_TRUE(m_both.join());
+}
+
+/* Packets that come late, in another order, or not. */
+TEST_P(between_hosts, a_bad_line)
+{
+    if (!m_hosts.impair(0, "delay 2ms 1ms loss 1%") || !m_hosts.impair(1, "delay 1ms loss 1%")) {
+        GTEST_SKIP() << "no netem here";
+    }
+    start_both([](self &me) {
+        node n(me);
+        uint64_t tag = 0;
+
+        n.connect_all();
+        for (unsigned i = 0; i < 20; ++i) {
+            me.waits_for("message %u", i);
+            exchange(n, me.index(), (i % 5 == 4) ? 200000 : i * 100, ++tag);
+        }
+        leave(n, 1 - me.index());
+    });
+    EXPECT_TRUE(m_both.join());
+}
+
+INSTANTIATE_TEST_SUITE_P(, between_hosts, testing::Values("net", "tcp;ofi_rxm", "udp;ofi_rxd"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                             std::string name = info.param;
+                             std::replace(name.begin(), name.end(), ';', '_');
+                             return name;
+                         });
+
+} // namespace
