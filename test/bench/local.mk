@@ -8,8 +8,10 @@ EXTRA_DIST += \
 	test/bench/test_perftest.sh \
 	test/bench/ucx_ratio.sh
 
-check_PROGRAMS += test/bench/crowd
-test_bench_crowd_SOURCES = test/bench/crowd.c
-test_bench_crowd_LDADD   = libucp.la libucs.la
+check_PROGRAMS += test/bench/crowd test/bench/cuda_uct
+test_bench_crowd_SOURCES    = test/bench/crowd.c
+test_bench_crowd_LDADD      = libucp.la libucs.la
+test_bench_cuda_uct_SOURCES = test/bench/cuda_uct.c
+test_bench_cuda_uct_LDADD   = libuct_core.la libucs_core.la
 
 TESTS += test/bench/test_perftest.sh
