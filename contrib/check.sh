@@ -154,13 +154,16 @@ run_tests() # stage wrapper...
     shift
     find . -name '*.trs' -delete
     tests=$(make -s print-tests)
+    if [ "$stage" != gcc ]; then # what no compiler option changes is tested once
+        tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted')
+    fi
     if [ -z "${tests// /}" ]; then
         fail "$stage: no tests were built"
         return 1
     fi
     say "$stage: testing"
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$test_jobs" -k check \
-        >tests.log 2>&1
+        TESTS="$(echo $tests)" >tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
         trs=$log.trs
