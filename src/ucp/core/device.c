@@ -65,6 +65,13 @@ void ucp_device_init(ucp_worker_t *worker)
 
 void ucp_device_cleanup(ucp_worker_t *worker)
 {
+    ucp_device_pool_t *pool;
+
+    while ((pool = worker->device.pools) != NULL) {
+        worker->device.pools = pool->next;
+        pool->mem->md->tl->md.release(pool->mem);
+        ucs_sys_free(pool);
+    }
     ucs_sys_free(worker->device.read_window.bytes);
     ucs_sys_free(worker->device.write_window.bytes);
 }
@@ -281,10 +288,13 @@ static void ucp_device_transferred(uct_completion_t *comp)
 
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
+    const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS);
+
     req->copy.then = NULL;
     req->copy.late = status;
+    req->held     &= (uint16_t)~keep;
     ucp_request_release_held(req);
-    req->held = UCP_REQUEST_HOLDS_COPY;
+    req->held = keep;
 }
 
 ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
@@ -313,6 +323,81 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
         ucp_worker_activate(req->worker, lane->iface);
     }
     return status;
+}
+
+ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *src, size_t length,
+                                   ucp_device_then_cb_t then)
+{
+    uct_iface_t *iface = req->worker->device.iface;
+    ucs_status_t status;
+
+    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
+    req->copy.then = (void (*)(void))then;
+    status         = iface->tl->iface.copy(iface, dest, src, length, &req->copy.comp);
+    if (status == UCS_INPROGRESS) {
+        req->held |= UCP_REQUEST_HOLDS_COPY;
+        ucp_worker_activate(req->worker, iface);
+    }
+    return (status == UCS_OK) ? UCS_ERR_IO_ERROR : status;
+}
+
+/* ---- chunks ---- */
+
+ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
+{
+    ucp_device_t *own = &worker->device;
+    ucp_device_pool_t **link;
+    ucp_device_pool_t *pool;
+    uct_mem_info_t info;
+
+    for (link = &own->pools; *link != NULL; link = &(*link)->next) {
+        pool = *link;
+        if (pool->device != device) {
+            continue;
+        }
+        if ((own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) &&
+            (info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id)) {
+            return pool;
+        }
+        if (pool->in_use != 0) {
+            return NULL; /* it went with its context, under those that use it */
+        }
+        *link = pool->next;
+        own->md->tl->md.release(pool->mem);
+        ucs_sys_free(pool);
+        break;
+    }
+    pool = ucs_sys_calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return NULL;
+    }
+    if (own->md->tl->md.alloc(own->md, like, UCP_DEVICE_CHUNK * UCP_DEVICE_CHUNKS,
+                              UCT_MEM_ALLOC_DEVICE, &pool->mem) != UCS_OK) {
+        ucs_sys_free(pool);
+        return NULL;
+    }
+    if (own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) {
+        pool->id = info.id;
+    }
+    pool->device = device;
+    pool->next   = own->pools;
+    own->pools   = pool;
+    return pool;
+}
+
+unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)
+{
+    unsigned chunk = (unsigned)__builtin_ctz(~pool->in_use);
+
+    if (chunk < UCP_DEVICE_CHUNKS) {
+        pool->in_use |= 1u << chunk;
+    }
+    return ucs_min(chunk, (unsigned)UCP_DEVICE_NO_CHUNK);
+}
+
+void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk)
+{
+    pool->in_use &= ~((1u << chunk) & ((1u << UCP_DEVICE_CHUNKS) - 1));
 }
 
 /* ---- keys ---- */

@@ -74,6 +74,31 @@ ucs_status_t ucp_device_flush(ucp_request_t *req);
  */
 char *ucp_device_scratch(ucp_worker_t *worker);
 
+/* Memory of the library's on one device, in chunks that peers may read. */
+#define UCP_DEVICE_CHUNK    ((size_t)2 * 1024 * 1024) /* bytes */
+#define UCP_DEVICE_CHUNKS   8
+#define UCP_DEVICE_NO_CHUNK UCP_DEVICE_CHUNKS
+
+typedef struct ucp_device_pool {
+    struct ucp_device_pool *next;
+    int                     device;
+    uint64_t                id;      /* of the allocation */
+    unsigned                in_use;  /* bits of chunks */
+    uct_mem_t              *mem;
+} ucp_device_pool_t;
+
+/* The pool of a device, made on first use; like: an address on it. NULL: there is none. */
+ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device);
+
+/* A chunk, UCP_DEVICE_NO_CHUNK: all are in use. put takes that too. */
+unsigned ucp_device_chunk_get(ucp_device_pool_t *pool);
+void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk);
+
+UCS_INLINE void *ucp_device_chunk_address(const ucp_device_pool_t *pool, unsigned chunk)
+{
+    return (char *)pool->mem->address + (chunk * UCP_DEVICE_CHUNK);
+}
+
 /* Starts a copy of the DEVICE lane between a request's buffer and the memory that slot names at the
  * peer. then: called from progress when it has ended, unless the request has ended early; the
  * request holds UCP_REQUEST_HOLDS_COPY until then. UCS_ERR_NO_RESOURCE: try again; other errors:
@@ -82,6 +107,10 @@ typedef void (*ucp_device_then_cb_t)(ucp_request_t *req, ucs_status_t status);
 ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
                                  size_t offset, size_t length, uint64_t remote_addr,
                                  ucp_device_then_cb_t then);
+
+/* The same within this process: UCS_INPROGRESS, or an error. */
+ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *src, size_t length,
+                                   ucp_device_then_cb_t then);
 
 /* A request is to end while its copy is under way: it does when the copy has ended. */
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);

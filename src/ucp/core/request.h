@@ -49,7 +49,8 @@ enum {
     UCP_REQUEST_HOLDS_STAGE   = 1 << 9, /* buffer: a copy that is the library's */
     UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a copy of a device is under way: the last to end */
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
-    UCP_REQUEST_HOLDS_WINDOW  = 1 << 12  /* a window of the worker's, see device.h */
+    UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
+    UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13  /* send.staged */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -89,6 +90,14 @@ typedef struct {
             uint64_t  value, compare;
             int       op;        /* uct_atomic_op_t */
         }             atomic;
+        struct {
+            struct ucp_device_pool *pool;
+            size_t    ready_offset; /* where in the message the chunk `ready` begins */
+            size_t    sent_offset;
+            uint8_t   ready;     /* chunk that is filled, or being filled */
+            uint8_t   sent;      /* chunk that the receiver reads */
+            uint8_t   is_refused; /* the receiver cannot read */
+        }             staged;
     };
     union {
         _Atomic uint64_t *sync_word;
@@ -140,6 +149,7 @@ typedef enum {
     UCP_SEND_PUT,   /* on the work list: writing */
     UCP_SEND_DATA,  /* sending pieces */
     UCP_SEND_DEVICE, /* on the work list or copied: by the DEVICE lane */
+    UCP_SEND_STAGED, /* chunk by chunk through memory that the receiver reads */
     UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
     UCP_SEND_DONE   /* on the work list: to be completed from progress */
 } ucp_send_step_t;

@@ -93,6 +93,7 @@ typedef struct {
     uint64_t             start;      /* ticks that starting the driver takes */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
     ucp_device_window_t  read_window, write_window;
+    struct ucp_device_pool *pools;   /* of memory to stage in, one a device */
 } ucp_device_t;
 
 typedef struct ucp_worker {

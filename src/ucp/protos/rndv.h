@@ -62,7 +62,14 @@ void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);
 void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags);
 void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
 void ucp_rndv_recv_check_end(ucp_request_t *req);
-/* Sender: a range to be sent as messages; the end of writing: tells how much, then sends these. */
+/* A receive that waits for `length` bytes more, a send; NULL where a message `what` names none. */
+ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
+                                  const char *what);
+ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what);
+/* Sender: nothing is left to deliver; starts the messages; a range to be sent by them; the end of
+ * writing: tells how much, then starts these. */
+void ucp_rndv_send_end(ucp_request_t *req);
+void ucp_rndv_start_data(ucp_request_t *req);
 void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length);
 void ucp_rndv_put_end(ucp_request_t *req);
 
@@ -73,6 +80,14 @@ int ucp_rndv_device_is_way(const ucp_request_t *req);
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
+/* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
+ * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
+int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);
+void ucp_rndv_staged_work(ucp_request_t *req);
+void ucp_rndv_staged_put_chunks(ucp_request_t *req);
+void ucp_rndv_frag_handle(void *worker, const void *data, size_t length);
+void ucp_rndv_frag_end_handle(void *worker, const void *data, size_t length);
+
 /* Steps DEVICE of either side. */
 void ucp_rndv_device_get(ucp_request_t *req);
 void ucp_rndv_device_put(ucp_request_t *req);

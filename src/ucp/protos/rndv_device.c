@@ -150,11 +150,20 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
     uct_mem_info_t info;
     uct_rkey_t *rkey;
 
-    if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_DEVICE)) || peer->is_device_refused) {
+    if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_WRITES)) || peer->is_device_refused ||
+        (peer->lanes[UCP_LANE_DEVICE] == NULL)) {
         return 0;
     }
+    if (!(rts->flags & UCP_WIRE_RTS_DEVICE)) {
+        if (!ucp_dt_is_device(req->datatype)) {
+            return 0;
+        }
+        ucp_rndv_send_rtr(req, 0, req->recv.total,
+                          UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_FRAGS | UCP_WIRE_RTR_LAST);
+        return 1;
+    }
     rkey = ucp_device_heard(peer, rts->sync_index);
-    if ((rkey == NULL) || (peer->lanes[UCP_LANE_DEVICE] == NULL)) {
+    if (rkey == NULL) {
         return 0;
     }
     if (ucp_dt_is_device(req->datatype)) {

@@ -346,9 +346,8 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
 }
 
-/* A receive that waits for `length` bytes more, or NULL. */
-static ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
-                                         const char *what)
+ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
+                                  const char *what)
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 

@@ -144,7 +144,7 @@ static void ucp_rndv_send_fin(ucp_request_t *req)
     }
 }
 
-static void ucp_rndv_send_end(ucp_request_t *req)
+void ucp_rndv_send_end(ucp_request_t *req)
 {
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
     if (req->send.needs_ats) {
@@ -218,7 +218,7 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 }
 
 /* Queues the pieces behind what already waits; they are sent from progress. */
-static void ucp_rndv_start_data(ucp_request_t *req)
+void ucp_rndv_start_data(ucp_request_t *req)
 {
     ucs_status_t status;
 
@@ -319,6 +319,8 @@ void ucp_rndv_send_work(ucp_request_t *req)
         ucp_request_complete(req, UCS_OK);
     } else if (req->send.step == UCP_SEND_DEVICE) {
         ucp_rndv_device_put(req);
+    } else if (req->send.step == UCP_SEND_STAGED) {
+        ucp_rndv_staged_work(req);
     } else {
         ucp_rndv_put_step(req);
     }
@@ -337,14 +339,15 @@ void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
 {
     if (ucp_request_is_send(req) &&
         ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
-         (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE))) {
+         (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE) ||
+         (req->send.step == UCP_SEND_STAGED))) {
         ucp_rndv_tell_cancel(req->send.peer, req->send.id, status);
     }
 }
 
 /* ---- answers of the receiver ---- */
 
-static ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what)
+ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what)
 {
     ucp_request_t *req = ucs_ptr_map_get(&worker->ids, id);
 
@@ -441,6 +444,10 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     }
     if (mode == UCP_WIRE_RTR_BOTH) {
         return; /* the receiver will claim everything itself */
+    }
+    if ((rtr.flags & UCP_WIRE_RTR_FRAGS) && (req->send.step == UCP_SEND_WAIT) &&
+        ucp_rndv_staged_start(req, rtr.offset, rtr.length)) {
+        return;
     }
     ucp_rndv_add_data(req, rtr.offset, rtr.length);
     if (req->send.step == UCP_SEND_WAIT) {

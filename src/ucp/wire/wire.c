@@ -214,6 +214,18 @@ static void ucp_wire_print_key(const void *data, size_t length, ucs_string_buffe
                               msg.worker_id, msg.slot, msg.wire_id, length - sizeof(msg));
 }
 
+static void ucp_wire_print_frag(const void *data, size_t length UCS_UNUSED,
+                                ucs_string_buffer_t *strb)
+{
+    ucp_wire_frag_t msg;
+
+    memcpy(&msg, data, sizeof(msg));
+    ucs_string_buffer_appendf(strb,
+                              "recv 0x%" PRIx64 " range %" PRIu64 "+%" PRIu64 " address 0x%" PRIx64
+                              " slot %u", msg.recv_id, msg.offset, msg.length, msg.address,
+                              msg.slot);
+}
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     [UCP_WIRE_HELLO] = {
         .name          = "HELLO",
@@ -351,6 +363,18 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .has_payload   = 1,
         .handle        = ucp_device_key_handle,
         .print         = ucp_wire_print_key
+    },
+    [UCP_WIRE_FRAG] = {
+        .name          = "FRAG",
+        .header_length = sizeof(ucp_wire_frag_t),
+        .handle        = ucp_rndv_frag_handle,
+        .print         = ucp_wire_print_frag
+    },
+    [UCP_WIRE_FRAG_END] = {
+        .name          = "FRAG_END",
+        .header_length = sizeof(ucp_wire_frag_end_t),
+        .handle        = ucp_rndv_frag_end_handle,
+        .print         = ucp_wire_print_ats /* the same fields */
     }
 };
 

@@ -61,6 +61,8 @@ typedef enum {
     UCP_WIRE_STREAM_RTS, /* bytes of a stream, announced */
     UCP_WIRE_HOLD,       /* tagged messages are to be announced, or may come whole again */
     UCP_WIRE_KEY,        /* how the sender's device memory is reached, under a number */
+    UCP_WIRE_FRAG,       /* a part of an announced message can be read in device memory */
+    UCP_WIRE_FRAG_END,   /* it was read */
     UCP_WIRE_LAST
 } ucp_wire_id_t;
 
@@ -108,7 +110,8 @@ enum {
     UCP_WIRE_RTR_DATA = 3, /* send DATA messages */
     UCP_WIRE_RTR_MODE = 3, /* mask of the above */
     UCP_WIRE_RTR_LAST = 4, /* no ATS will follow */
-    UCP_WIRE_RTR_DEVICE = 8 /* PUT: address is in device memory, told under `slot` */
+    UCP_WIRE_RTR_DEVICE = 8, /* PUT: address is in device memory, told under `slot` */
+    UCP_WIRE_RTR_FRAGS = 16 /* DATA: better as FRAGs */
 };
 
 typedef struct {
@@ -246,6 +249,23 @@ typedef struct {
     /* the transport's key follows */
 } ucp_wire_key_t;
 
+typedef struct {
+    uint64_t recv_id;
+    uint64_t offset;  /* of the message */
+    uint64_t length;
+    uint64_t address; /* in device memory, told under `slot` */
+    uint32_t slot;
+    uint32_t zero;
+} ucp_wire_frag_t;
+
+typedef struct {
+    uint64_t send_id;
+    int32_t  status; /* an error: it could not be read, and none will be */
+    uint32_t zero;
+} ucp_wire_frag_end_t;
+
+_Static_assert(sizeof(ucp_wire_frag_t) == 40, "wire layout");
+_Static_assert(sizeof(ucp_wire_frag_end_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_key_t) == 16, "wire layout");
 _Static_assert(sizeof(ucp_wire_hold_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_am_t) == 8, "wire layout");

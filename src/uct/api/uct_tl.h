@@ -169,8 +169,8 @@ typedef struct {
     /* Opens what endpoints of a process share (limits, caches). md->config is filled. */
     ucs_status_t (*open)(uct_md_t *md);
     void (*close)(uct_md_t *md);
-    /* Memory that peers on the node can map. address: hint or exact place. The transport fills
-     * mem->address/length. */
+    /* Memory that peers on the node can map. address: hint or exact place; of a device: an address
+     * on the device that it shall be on, or NULL. The transport fills mem->address/length. */
     ucs_status_t (*alloc)(uct_md_t *md, void *address, size_t length, unsigned flags,
                           uct_mem_t **mem_p);
     ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);

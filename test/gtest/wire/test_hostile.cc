@@ -142,6 +142,13 @@ private:
             return with_payload(ucp_wire_key_t{one_of(m_names.workers),
                                                static_cast<uint16_t>(m_random.below(80)),
                                                static_cast<uint16_t>(m_random.below(9)), 0});
+        case UCP_WIRE_FRAG:
+            return plain(ucp_wire_frag_t{one_of(m_names.requests), number(), number(),
+                                         one_of(m_names.addresses),
+                                         static_cast<uint32_t>(m_random.below(80)), 0});
+        case UCP_WIRE_FRAG_END:
+            return plain(ucp_wire_frag_end_t{one_of(m_names.requests),
+                                             -static_cast<int32_t>(m_random.below(3)), 0});
         case UCP_WIRE_HOLD:
             return plain(ucp_wire_hold_t{static_cast<uint32_t>(m_random.below(3)), 0});
         case UCP_WIRE_AM:

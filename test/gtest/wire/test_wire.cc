@@ -107,7 +107,9 @@ TEST(wire, ids)
     EXPECT_EQ(19, UCP_WIRE_STREAM_RTS);
     EXPECT_EQ(20, UCP_WIRE_HOLD);
     EXPECT_EQ(21, UCP_WIRE_KEY);
-    EXPECT_EQ(22, UCP_WIRE_LAST);
+    EXPECT_EQ(22, UCP_WIRE_FRAG);
+    EXPECT_EQ(23, UCP_WIRE_FRAG_END);
+    EXPECT_EQ(24, UCP_WIRE_LAST);
     EXPECT_EQ(4, UCP_WIRE_RTS_REPLY);
     EXPECT_EQ(8, UCP_WIRE_RTS_WHOLE);
     EXPECT_EQ(16, UCP_WIRE_RTS_FORCED);
@@ -120,6 +122,7 @@ TEST(wire, ids)
     EXPECT_EQ(3, UCP_WIRE_RTR_DATA);
     EXPECT_EQ(4, UCP_WIRE_RTR_LAST);
     EXPECT_EQ(8, UCP_WIRE_RTR_DEVICE);
+    EXPECT_EQ(16, UCP_WIRE_RTR_FRAGS);
 }
 
 TEST(wire, golden_bytes)
@@ -187,12 +190,12 @@ TEST(wire, every_message_has_a_row)
 {
     static const size_t lengths[UCP_WIRE_LAST]   = {0,  8,  8,  24, 48, 48, 16, 16, 16, 16,
                                                     32, 40, 16, 56, 24, 8,  16, 48, 16, 48,
-                                                    8,  16};
+                                                    8,  16, 40, 16};
     static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true,  false,
                                                     false, true,  false, false, false,
                                                     true,  false, true,  false, false,
                                                     true,  true,  true,  true,  false,
-                                                    false, true};
+                                                    false, true,  false, false};
     std::vector<std::string> names;
 
     for (unsigned id = 1; id < UCP_WIRE_LAST; ++id) {
