@@ -6,7 +6,8 @@
  *  - iface.copy between any two places of which one at least is device or managed memory. What it
  *    returns at once as an error has not happened; a refusal by the driver comes with the
  *    completion. Neither order nor context of the caller matters.
- *  - alloc with UCT_MEM_ALLOC_DEVICE or _MANAGED, in the context that is current in the thread.
+ *  - alloc with UCT_MEM_ALLOC_DEVICE or _MANAGED, in the context of the address given, or the one
+ *    that is current in the thread.
  *  - It has no endpoints and reaches nobody.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -80,7 +81,25 @@ static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void 
     return UCS_OK;
 }
 
-static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address UCS_UNUSED, size_t length,
+/* The context to allocate in: that of the memory at `like`, or the current one. */
+static ucs_status_t uct_cuda_copy_alloc_context(const uct_cuda_driver_t *driver, const void *like,
+                                                uct_cu_ctx_t *ctx_p)
+{
+    uct_cuda_place_t place;
+    ucs_status_t status;
+
+    if (like != NULL) {
+        status = uct_cuda_place_query(driver, like, &place);
+        return (status == UCS_OK) ? uct_cuda_place_context(driver, &place, ctx_p) : status;
+    }
+    if ((driver->cuCtxGetCurrent(ctx_p) != UCT_CU_SUCCESS) || (*ctx_p == NULL)) {
+        ucs_error("device memory cannot be allocated: no CUDA context is current in this thread");
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t length,
                                             unsigned flags, uct_mem_t **mem_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver();
@@ -97,9 +116,13 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address UCS_UNUS
     if ((flags != UCT_MEM_ALLOC_DEVICE) && (flags != UCT_MEM_ALLOC_MANAGED)) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if ((driver == NULL) || (driver->cuCtxGetCurrent(&ctx) != UCT_CU_SUCCESS) || (ctx == NULL)) {
-        ucs_error("device memory cannot be allocated: no CUDA context is current in this thread");
+    if (driver == NULL) {
+        ucs_error("device memory cannot be allocated: the program has not started CUDA");
         return UCS_ERR_NO_DEVICE;
+    }
+    status = uct_cuda_copy_alloc_context(driver, address, &ctx);
+    if (status != UCS_OK) {
+        return status;
     }
 
     mem = ucs_sys_calloc(1, sizeof(*mem));
