@@ -36,10 +36,13 @@ void ucp_rndv_staged_put_chunks(ucp_request_t *req)
 /* What the receiver has not read is sent as messages. */
 static void ucp_rndv_staged_give_up(ucp_request_t *req)
 {
-    size_t offset = (req->send.staged.sent != UCP_DEVICE_NO_CHUNK)  ? req->send.staged.sent_offset :
-                    (req->send.staged.ready != UCP_DEVICE_NO_CHUNK) ? req->send.staged.ready_offset :
-                                                                      req->send.offset;
+    size_t offset = req->send.offset;
 
+    if (req->send.staged.sent != UCP_DEVICE_NO_CHUNK) {
+        offset = req->send.staged.sent_offset;
+    } else if (req->send.staged.ready != UCP_DEVICE_NO_CHUNK) {
+        offset = req->send.staged.ready_offset;
+    }
     ucp_rndv_staged_put_chunks(req);
     req->held         &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
     req->send.num_data = 0;
