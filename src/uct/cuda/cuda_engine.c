@@ -212,12 +212,12 @@ static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bou
         }
     }
     if (has_buffer && (bounce->buffer == NULL)) {
-        bounce->buffer = ucs_sys_memalign(ucs_sys_page_size(), 2 * UCT_CUDA_PIECE);
+        bounce->buffer = ucs_sys_memalign(ucs_sys_page_size(), UCT_CUDA_PIECES * UCT_CUDA_PIECE);
         if (bounce->buffer == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
         /* Some machines do not allow it: then the driver copies once more. */
-        result = driver->cuMemHostRegister(bounce->buffer, 2 * UCT_CUDA_PIECE,
+        result = driver->cuMemHostRegister(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE,
                                            UCT_CU_HOST_PORTABLE);
         bounce->is_registered = (result == UCT_CU_SUCCESS);
         if (!bounce->is_registered) {
@@ -254,9 +254,9 @@ static void uct_cuda_bounce_reset(uct_cuda_bounce_t *bounce)
     bounce->status = UCS_OK;
 }
 
-static char *uct_cuda_bounce_half(const uct_cuda_bounce_t *bounce, size_t offset)
+static char *uct_cuda_bounce_slot(const uct_cuda_bounce_t *bounce, size_t offset)
 {
-    return bounce->buffer + (offset / UCT_CUDA_PIECE % 2) * UCT_CUDA_PIECE;
+    return bounce->buffer + (offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES) * UCT_CUDA_PIECE;
 }
 
 /* Hands the next piece to the driver. */
@@ -265,20 +265,20 @@ static int uct_cuda_bounce_send(const uct_cuda_driver_t *driver, uct_cuda_bounce
 {
     const size_t offset = bounce->posted;
     const size_t length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
-    char *half          = uct_cuda_bounce_half(bounce, offset);
+    char *slot          = uct_cuda_bounce_slot(bounce, offset);
     int result;
 
     if (copy->to_host) {
-        result = driver->cuMemcpyAsync((uintptr_t)half, copy->src + offset, length,
+        result = driver->cuMemcpyAsync((uintptr_t)slot, copy->src + offset, length,
                                        bounce->stream);
     } else {
-        memcpy(half, (const char *)(uintptr_t)copy->src + offset, length);
-        result = driver->cuMemcpyAsync(copy->dest + offset, (uintptr_t)half, length,
+        memcpy(slot, (const char *)(uintptr_t)copy->src + offset, length);
+        result = driver->cuMemcpyAsync(copy->dest + offset, (uintptr_t)slot, length,
                                        bounce->stream);
     }
     bounce->posted += length;
     if ((result == UCT_CU_SUCCESS) && (bounce->posted < copy->length)) {
-        result = driver->cuEventRecord(bounce->events[offset / UCT_CUDA_PIECE % 2],
+        result = driver->cuEventRecord(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES],
                                        bounce->stream);
     }
     return result;
@@ -293,7 +293,7 @@ static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bou
     int result;
 
     while ((bounce->status == UCS_OK) && (bounce->posted < copy->length) &&
-           (bounce->posted < bounce->done + 2 * UCT_CUDA_PIECE)) {
+           (bounce->posted < bounce->done + UCT_CUDA_PIECES * UCT_CUDA_PIECE)) {
         result = uct_cuda_bounce_send(driver, bounce, copy);
         if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
             bounce->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
@@ -307,7 +307,7 @@ static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bou
     offset = bounce->done;
     length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
     result = (offset + length < copy->length) ?
-             driver->cuEventQuery(bounce->events[offset / UCT_CUDA_PIECE % 2]) :
+             driver->cuEventQuery(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES]) :
              driver->cuStreamQuery(bounce->stream);
     if (result == UCT_CU_NOT_READY) {
         return UCS_INPROGRESS;
@@ -316,7 +316,7 @@ static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bou
         return uct_cuda_engine_failed(engine, "a copy", result);
     }
     if (copy->to_host) {
-        memcpy((char *)(uintptr_t)copy->dest + offset, uct_cuda_bounce_half(bounce, offset),
+        memcpy((char *)(uintptr_t)copy->dest + offset, uct_cuda_bounce_slot(bounce, offset),
                length);
     }
     bounce->done += length;
@@ -667,7 +667,7 @@ size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
     ucs_list_for_each(queue, &engine->queues, list) {
         size += sizeof(*queue);
         size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
-                2 * UCT_CUDA_PIECE;
+                UCT_CUDA_PIECES * UCT_CUDA_PIECE;
     }
     return size;
 }

@@ -2,7 +2,7 @@
  *
  * A queue a context, with a stream of its own. A copy that finds its queue idle goes to the driver
  * inside the call; those that come while others are under way wait for the next progress, which
- * hands all of them over by one call, since that costs a fraction of single ones. Two batches are
+ * hands all of them over by one call, since that costs a fraction of single ones. A few batches are
  * with the driver at most, so that the device has work while the next batch gathers.
  *
  * A batch gets an event only when another follows it; the last one ends when the stream is idle,
@@ -25,10 +25,11 @@
 #include <ucs/ds/mpool.h>
 #include <ucs/ds/queue.h>
 
-#define UCT_CUDA_BATCHES     2             /* with the driver at a time */
-#define UCT_CUDA_BATCH_MAX   64            /* copies of a batch */
+#define UCT_CUDA_BATCHES     4             /* with the driver at a time */
+#define UCT_CUDA_BATCH_MAX   32            /* copies of a batch */
 #define UCT_CUDA_BATCH_BYTES (32ul << 20)  /* after which a batch is closed */
-#define UCT_CUDA_PIECE       (128ul << 10) /* half of the buffer for pageable memory */
+#define UCT_CUDA_PIECE       (128ul << 10) /* of pageable memory, bytes */
+#define UCT_CUDA_PIECES      4             /* on their way at a time */
 
 typedef struct uct_cuda_engine uct_cuda_engine_t;
 typedef struct uct_cuda_copy   uct_cuda_copy_t;
@@ -52,10 +53,10 @@ typedef struct {
     int              has_event; /* it is recorded */
 } uct_cuda_batch_t;
 
-/* The way of pageable memory: two pieces under way at most. */
+/* The way of pageable memory, piece by piece. */
 typedef struct {
     uct_cu_stream_t stream;    /* NULL: not made yet */
-    uct_cu_event_t  events[2];
+    uct_cu_event_t  events[UCT_CUDA_PIECES];
     char           *buffer;    /* NULL: not made yet */
     int             is_registered;
     size_t          posted;    /* bytes of the copy at work that went to the driver, */

@@ -293,7 +293,7 @@ TEST_F(fake_cuda, copies_go_in_batches)
         in_process([version]() {
             cuda_program cuda;
             worker w(copy_tl());
-            constexpr unsigned COUNT = 60;
+            constexpr unsigned COUNT = 30;
             std::deque<completion> comps;
 
             cuda.set("version", version);
