@@ -29,7 +29,7 @@ typedef struct {
     int                   enabled;
 } ucp_lock_t;
 
-#define UCP_DATA_POOLS 5
+#define UCP_DATA_POOLS 6
 /* What ucp_worker_data_get gives at most, in bytes. */
 #define UCP_WORKER_DATA_MAX (UCP_WIRE_EAGER_MAX + sizeof(ucp_recv_desc_t))
 

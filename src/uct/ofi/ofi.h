@@ -35,12 +35,12 @@
 #include <ucs/ds/queue.h>
 #include <ucs/event/event_set.h>
 
-#define UCT_OFI_MESSAGE_MAX 65536 /* bytes of one message, without our header */
+#define UCT_OFI_MESSAGE_MAX 65664  /* bytes of a message without our head: 64 KiB and more */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
-#define UCT_OFI_SHORT_MAX   512ul /* longest message that is sent by value, with our header */
-#define UCT_OFI_SENDS       64ul  /* buffers of messages under way */
-#define UCT_OFI_WINDOW      256u  /* messages that a peer has not told of to have taken */
-#define UCT_OFI_STRANGERS   8     /* refusals under way to those that are no peers */
+#define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
+#define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
+#define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
+#define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 
 typedef struct {
     ucs_config_allow_list_t providers;

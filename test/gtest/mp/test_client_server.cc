@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <mp/hosts.h>
 #include <mp/node.h>
 #include <mp/processes.h>
 #include <ucp/server.h>
@@ -60,7 +61,11 @@ public:
 
     void connect(uint16_t port)
     {
-        const address where(AF_INET, port);
+        connect(address(AF_INET, port));
+    }
+
+    void connect(const address &where)
+    {
         ucp_ep_params_t params  = {};
         params.field_mask       = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
         params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
@@ -144,6 +149,53 @@ TEST(client_server, exchanges)
     both.start(CLIENT, [](mp::self &me) {
         party self(me);
         self.connect(ask(me));
+        for (size_t length : {0, 8, 5000, 1000000}) {
+            const bytes data = pattern(length, length);
+            bytes got(length);
+            EXPECT_EQ(UCS_OK, self.wait(self.send(data, 1)));
+            self.receive(got, 2);
+            EXPECT_EQ(data, got);
+        }
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
+        EXPECT_EQ(0, self.failed.calls);
+    });
+    EXPECT_TRUE(both.join());
+}
+
+/* With the default settings of the tests, by which addresses do not lead to other hosts. */
+TEST(client_server, on_two_hosts)
+{
+    mp::hosts hosts(COUNT);
+    if (!hosts.why_not().empty()) {
+        GTEST_SKIP() << hosts.why_not();
+    }
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    const auto place = [](unsigned host, uint16_t port) {
+        address where(AF_INET, port);
+        reinterpret_cast<struct sockaddr_in *>(&where.storage)->sin_addr.s_addr =
+            inet_addr(mp::hosts::address(host).c_str());
+        return where;
+    };
+    mp::processes both(COUNT);
+    both.start(SERVER, [&](mp::self &me) {
+        hosts.join(SERVER);
+        party self(me);
+        server server(self.get(), place(SERVER, 0));
+        tell(me, server);
+        self.accept(server);
+        for (size_t length : {0, 8, 5000, 1000000}) {
+            bytes got(length);
+            self.receive(got, 1);
+            EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
+        }
+        self.reset_comes();
+    });
+    both.start(CLIENT, [&](mp::self &me) {
+        hosts.join(CLIENT);
+        party self(me);
+        self.connect(place(SERVER, ask(me)));
         for (size_t length : {0, 8, 5000, 1000000}) {
             const bytes data = pattern(length, length);
             bytes got(length);

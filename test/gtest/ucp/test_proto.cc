@@ -147,7 +147,7 @@ const golden_row golden_rows[] = {
     {"messages_only", 8192, false, true, AUTO, UCP_RNDV_SCHEME_AUTO, "eager..8184 rndv/am..inf",
      "rndv/am..inf"},
     {"large_messages", 65536, true, true, AUTO, UCP_RNDV_SCHEME_AUTO,
-     "eager..16384 rndv/am..25600 rndv/both..inf", "rndv/am..25600 rndv/both..inf"},
+     "eager..32657 rndv/both..inf", "rndv/am..26126 rndv/both..inf"},
     {"small_messages", 256, true, true, AUTO, UCP_RNDV_SCHEME_AUTO,
      "eager..248 rndv/am..13737 rndv/both..inf", "rndv/am..13737 rndv/both..inf"},
     {"get", 8192, true, true, AUTO, UCP_RNDV_SCHEME_GET, "eager..8184 rndv/get..inf",
