@@ -15,6 +15,7 @@ gtest_sources = \
 	test/gtest/fault/test_stop.cc \
 	test/gtest/mp/hosts.cc \
 	test/gtest/mp/hosts.h \
+	test/gtest/mp/gpu.h \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \
@@ -27,6 +28,7 @@ gtest_sources = \
 	test/gtest/mp/syscall_count.h \
 	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_client_server.cc \
+	test/gtest/mp/test_cuda_matrix.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_hosts.cc \
@@ -108,7 +110,7 @@ gtest_sources = \
 	test/gtest/wire/test_wire.cc
 
 check_PROGRAMS += test/gtest/gtest
-test_gtest_gtest_SOURCES = $(gtest_sources)
+test_gtest_gtest_SOURCES = $(gtest_sources) src/tools/perf/cuda.c src/tools/perf/device.h
 test_gtest_gtest_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest \
 	-DHALYARD_SRCDIR='"$(abs_top_srcdir)"' -DHALYARD_BUILDDIR='"$(abs_top_builddir)"'
 test_gtest_gtest_LDADD = libucp_core.la libuct_core.la libucs_core.la libucm_core.la \
