@@ -56,6 +56,7 @@ struct work {
 std::recursive_mutex lock;
 std::map<uintptr_t, allocation> memory; /* by base */
 std::map<uintptr_t, size_t> reservations;
+std::map<int, int> piece_devices; /* by descriptor */
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
@@ -617,11 +618,14 @@ int cuMemAddressReserve(uct_cu_ptr_t *ptr_p, size_t size, size_t, uct_cu_ptr_t, 
     return 0;
 }
 
-int cuMemCreate(unsigned long long *handle_p, size_t size, const void *, unsigned long long)
+int cuMemCreate(unsigned long long *handle_p, size_t size, const void *properties,
+                unsigned long long)
 {
     ENTER_UNSAFE(cuMemCreate)
     const int fd = memfd_create("fakecuda", MFD_CLOEXEC);
     *handle_p    = static_cast<unsigned long long>(fd);
+    /* Behind the type, the kinds of handles and the type of the location. */
+    piece_devices[fd] = static_cast<const int *>(properties)[3];
     return (ftruncate(fd, static_cast<off_t>(size)) == 0) ? 0 : UCT_CU_OUT_OF_MEMORY;
 }
 
@@ -644,6 +648,7 @@ int cuMemMap(uct_cu_ptr_t ptr, size_t size, size_t, unsigned long long handle, u
     if (const int result = make_device(dup(static_cast<int>(handle)), size, ptr, &a)) {
         return result;
     }
+    a.device       = piece_devices[static_cast<int>(handle)];
     a.range        = range->first;
     a.range_size   = range->second;
     memory[a.base] = a;
