@@ -95,7 +95,8 @@ private:
 class gpu_buffer {
 public:
     gpu_buffer(gpu &g, perf_memory_t kind, size_t length_max) :
-        m_gpu(g), m_kind(kind), m_size(length_max + OFFSET_MAX + (2 * GUARD)),
+        m_gpu(g), m_kind(kind),
+        m_size(perf_memory_extent(kind, length_max + OFFSET_MAX + (2 * GUARD))),
         m_memory(static_cast<uint8_t *>(perf_memory_alloc(g.device(), kind, m_size))),
         m_mirror(length_max + (2 * GUARD))
     {
@@ -130,7 +131,7 @@ public:
     uint8_t *place(size_t length) const
     {
         if (m_kind == PERF_MEMORY_VMM_PIECES) {
-            return m_memory + (perf_memory_extent(m_kind, m_size) / 2) - ((length + 1) / 2);
+            return m_memory + (m_size / 2) - ((length + 1) / 2);
         }
         return m_memory + GUARD + ((length * 37) % OFFSET_MAX);
     }

@@ -332,7 +332,7 @@ TEST(mp_cuda, allocate_send_free)
             pair_side side(me);
             std::mt19937_64 lengths(seed);
             for (unsigned i = 0; i < rounds; ++i) {
-                const size_t length      = 1 + (lengths() % (4u << 20));
+                const size_t length      = 1 + (lengths() % (1u << 20));
                 const perf_memory_t kind = (i % 3 != 2) ? PERF_MEMORY_CUDA : PERF_MEMORY_VMM;
                 gpu_buffer out(g, kind, length);
                 gpu_buffer in(g, PERF_MEMORY_CUDA, length);
