@@ -173,18 +173,37 @@ void cuda_program::free(const memory &m)
     }
 }
 
+/* The processor can reach it. */
+static bool is_host(const void *address)
+{
+    uct_cuda_place_t place;
+
+    EXPECT_EQ(UCS_OK, uct_cuda_place_query(uct_cuda_driver(), address, &place));
+    return place.kind != UCT_CUDA_DEVICE;
+}
+
+/* A copy from pageable memory may still be under way when the driver's call returns. */
 void cuda_program::write(void *address, const bytes &data)
 {
-    EXPECT_EQ(0, call("cuMemcpyHtoD_v2", reinterpret_cast<unsigned long long>(address),
-                      static_cast<const void *>(data.data()), data.size()));
+    if (is_host(address)) {
+        memcpy(address, data.data(), data.size());
+    } else {
+        EXPECT_EQ(0, call("cuMemcpyHtoD_v2", reinterpret_cast<unsigned long long>(address),
+                          static_cast<const void *>(data.data()), data.size()));
+        EXPECT_EQ(0, call("cuCtxSynchronize"));
+    }
 }
 
 bytes cuda_program::read(const void *address, size_t length)
 {
     bytes data(length);
 
-    EXPECT_EQ(0, call("cuMemcpyDtoH_v2", static_cast<void *>(data.data()),
-                      reinterpret_cast<unsigned long long>(address), length));
+    if (is_host(address)) {
+        memcpy(data.data(), address, length);
+    } else {
+        EXPECT_EQ(0, call("cuMemcpyDtoH_v2", static_cast<void *>(data.data()),
+                          reinterpret_cast<unsigned long long>(address), length));
+    }
     return data;
 }
 
