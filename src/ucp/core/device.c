@@ -94,15 +94,11 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     ucp_device_t *device = &worker->device;
     uintptr_t block      = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
     ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
+    uint64_t now             = ucs_arch_read_tsc(); /* before the answer, which is no younger */
     ucs_status_t status;
-    uint64_t now;
 
-    if ((device->md == NULL) || ucp_device_is_heap(worker, (uintptr_t)address)) {
-        return 0;
-    }
-    now = ucs_arch_read_tsc();
-    if (device->is_started ? ((host->block == block) && (now - host->tsc < device->trust)) :
-                             (now - device->asked_tsc < device->start)) {
+    if ((device->md == NULL) || ucp_device_was_host(device, address) ||
+        ucp_device_is_heap(worker, (uintptr_t)address)) {
         return 0;
     }
     status = device->md->tl->md.mem_query(device->md, address, info_p);

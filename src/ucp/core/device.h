@@ -75,8 +75,8 @@ ucs_status_t ucp_device_flush(ucp_request_t *req);
 char *ucp_device_scratch(ucp_worker_t *worker);
 
 /* Memory of the library's on one device, in chunks that peers may read. */
-#define UCP_DEVICE_CHUNK    ((size_t)2 * 1024 * 1024) /* bytes */
-#define UCP_DEVICE_CHUNKS   8
+#define UCP_DEVICE_CHUNK    ((size_t)8 * 1024 * 1024) /* bytes */
+#define UCP_DEVICE_CHUNKS   4
 #define UCP_DEVICE_NO_CHUNK UCP_DEVICE_CHUNKS
 
 typedef struct ucp_device_pool {

@@ -16,6 +16,7 @@
 #include <ucp/proto/proto.h>
 #include <ucp/wire/address.h>
 #include <ucp/wire/wire.h>
+#include <ucs/arch/cpu.h>
 #include <ucs/ds/hash.h>
 #include <pthread.h>
 
@@ -251,11 +252,23 @@ UCS_INLINE uint64_t ucp_uid_id(const uint8_t uid[UCT_UID_LEN])
     return id;
 }
 
+/* Was the block around the address the host's a moment ago, or the driver not started? */
+UCS_INLINE int ucp_device_was_host(const ucp_device_t *device, const void *address)
+{
+    uintptr_t block                = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
+    const ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
+    uint64_t now                   = ucs_arch_read_tsc();
+
+    return device->is_started ? (host->block == block) && (now - host->tsc < device->trust) :
+                                (now - device->asked_tsc < device->start);
+}
+
 /* True if the address is in memory of the host, as far as can be told without a call; no lock. */
 UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *address)
 {
-    return (uintptr_t)address - worker->host_base <
-           __atomic_load_n(&worker->host_length, __ATOMIC_RELAXED);
+    return ((uintptr_t)address - worker->host_base <
+            __atomic_load_n(&worker->host_length, __ATOMIC_RELAXED)) ||
+           (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 
 /* One step of each request on the list of work; returns the steps done. */

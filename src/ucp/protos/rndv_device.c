@@ -85,7 +85,9 @@ static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
     if (status == UCS_OK) {
         req->send.put_bytes += length;
     } else {
-        ucp_rndv_device_refused(req->send.peer, status);
+        if (status != UCS_ERR_UNREACHABLE) {
+            ucp_rndv_device_refused(req->send.peer, status);
+        }
         ucp_rndv_add_data(req, req->send.offset, length);
     }
     ucp_rndv_put_end(req);
@@ -135,11 +137,11 @@ static int ucp_rndv_device_is_on(uct_rkey_t *rkey, int device)
     return (ops->rkey_is_on != NULL) && ops->rkey_is_on(rkey, device);
 }
 
-/* The receiver's own copy does not work: messages do, for this one, and where it was between
- * devices, for those that follow. */
+/* The receiver's own copy does not work: messages do, for this one; where it was between devices,
+ * and more than this memory is out of reach, for those that follow too. */
 static void ucp_rndv_device_give_up(ucp_request_t *req, ucs_status_t status)
 {
-    if (ucp_dt_is_device(req->datatype)) {
+    if (ucp_dt_is_device(req->datatype) && (status != UCS_ERR_UNREACHABLE)) {
         ucp_rndv_device_refused(req->recv.peer, status);
     }
     ucp_rndv_ask_for_rest(req, 0, req->recv.total);

@@ -244,19 +244,26 @@ void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
     }
 }
 
-static ucs_status_t ucp_rndv_put(ucp_request_t *req, size_t offset, size_t length)
+/* What is to be written of a range: the buffer, or a copy where that is a device's. NULL: there is
+ * no getting at it. */
+static void *ucp_rndv_put_source(ucp_request_t *req, size_t offset, size_t length)
+{
+    char *source = (char *)req->buffer + offset;
+    char *copy;
+
+    if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
+        return source;
+    }
+    copy = ucp_device_scratch(req->worker);
+    return ((copy != NULL) && (ucp_device_copy(req->worker, copy, source, length) == UCS_OK)) ?
+           copy : NULL;
+}
+
+static ucs_status_t ucp_rndv_put(ucp_request_t *req, void *source, size_t offset, size_t length)
 {
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_COPY];
-    uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
+    uct_iov_t iov  = {source, length, NULL};
 
-    if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-        iov.buffer = ucp_device_scratch(req->worker);
-        if ((iov.buffer == NULL) ||
-            (ucp_device_copy(req->worker, iov.buffer, (char *)req->buffer + offset, length) !=
-             UCS_OK)) {
-            return UCS_ERR_IO_ERROR;
-        }
-    }
     return lane->ops->put_zcopy(lane, &iov, 1, req->send.remote_addr + offset, NULL, NULL);
 }
 
@@ -276,6 +283,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     size_t offset;
     uint32_t first, count;
     ucs_status_t status;
+    void *source;
 
     if (req->send.is_both) {
         count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
@@ -291,12 +299,13 @@ static void ucp_rndv_put_step(ucp_request_t *req)
         length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
     }
 
-    status = ucp_rndv_put(req, offset, length);
-    if (ucs_unlikely(status == UCS_ERR_IO_ERROR)) { /* the device's, not the peer's */
-        ucp_rndv_send_cancel(req, status);
-        ucp_request_complete(req, status);
+    source = ucp_rndv_put_source(req, offset, length);
+    if (ucs_unlikely(source == NULL)) {
+        ucp_rndv_send_cancel(req, UCS_ERR_IO_ERROR);
+        ucp_request_complete(req, UCS_ERR_IO_ERROR);
         return;
     }
+    status = ucp_rndv_put(req, source, offset, length);
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->send.peer, status);
         ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);

@@ -97,7 +97,7 @@ ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p
 
     md = uct_object_alloc(tl->md_size);
     if (md == NULL) {
-        ucs_error("no memory for the memory domain of transport %s", tl->name);
+        ucs_diag("no memory for the memory domain of transport %s", tl->name);
         return UCS_ERR_NO_MEMORY;
     }
 

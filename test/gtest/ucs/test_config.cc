@@ -112,7 +112,7 @@ protected:
         ucs_sys_set(&m_sys);
         ucs_fault_clear(nullptr);
         ucs_config_file_clear(0);
-        clear_environment();
+        save_environment();
         g_log.clear();
         ucs_log_push_handler(capture);
     }
@@ -122,24 +122,41 @@ protected:
         release();
         ucs_log_pop_handler();
         clear_environment();
+        for (const auto &variable : m_saved) {
+            setenv(variable.first.c_str(), variable.second.c_str(), 1);
+        }
         ucs_fault_clear(nullptr);
         ucs_config_file_clear(0);
         ucs_sys_set(nullptr);
     }
 
-    static void clear_environment()
+    /* What the program of the tests has set is there again after the test. */
+    void save_environment()
     {
-        std::vector<std::string> names;
+        m_saved = variables();
+        clear_environment();
+    }
+
+    static std::vector<std::pair<std::string, std::string>> variables()
+    {
+        std::vector<std::pair<std::string, std::string>> found;
         for (char **entry = environ; *entry != nullptr; ++entry) {
             const std::string name = std::string(*entry).substr(0, strcspn(*entry, "="));
             if (name.find("UCX_") != std::string::npos) {
-                names.push_back(name);
+                found.emplace_back(name, getenv(name.c_str()));
             }
         }
-        for (const std::string &name : names) {
-            unsetenv(name.c_str());
+        return found;
+    }
+
+    static void clear_environment()
+    {
+        for (const auto &variable : variables()) {
+            unsetenv(variable.first.c_str());
         }
     }
+
+    std::vector<std::pair<std::string, std::string>> m_saved;
 
     ucs_status_t fill(const char *app = nullptr, unsigned flags = 0)
     {
