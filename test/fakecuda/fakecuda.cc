@@ -478,6 +478,13 @@ int cuDeviceGetCount(int *count_p)
     return 0;
 }
 
+int cuDeviceGet(int *device_p, int ordinal)
+{
+    ENTER(cuDeviceGet)
+    *device_p = ordinal;
+    return (ordinal < devices) ? 0 : UCT_CU_INVALID_VALUE;
+}
+
 int cuDeviceGetUuid_v2(uct_cu_uuid_t *uuid, int device)
 {
     ENTER(cuDeviceGetUuid)
