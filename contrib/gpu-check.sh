@@ -286,10 +286,10 @@ part_perf()
             *) figures "$(basename "$csv" .csv)" ;;
         esac
     done | tee "$logs/figures.txt"
-    grep -h 'ucp_init' "$logs"/perf-start-*.log | sed 'N;s/^/start without and with CUDA: /' |
-        tee -a "$logs/figures.txt"
     for turn in without with; do
-        awk -v turn=$turn 'NF > 2 && $1 == 8 { printf "host, 8 B, %s CUDA: %s us\n", turn, $3 }' \
+        awk -v turn=$turn '/ucp_init/ { print "start " turn " CUDA:" $0 }' "$logs/perf-start-$turn.log"
+        awk -v turn=$turn 'NF > 2 && $1 == 8 { us = us " " $3 }
+                           END { print "host memory, 8 B, " turn " CUDA, us:" us }' \
             "$logs"/perf-host-$turn-*.log
     done | tee -a "$logs/figures.txt"
 }
