@@ -325,6 +325,36 @@ else
     skip "a stranger's greeting" "no /dev/tcp"
 fi
 
+# ---- memory of devices, by the driver of the tests ----
+fake=$(dirname "$BINARY")/test/fakecuda/.libs
+if [ -e "$fake/libcuda.so.1" ]; then
+    libraries=${LD_LIBRARY_PATH-}
+    export LD_LIBRARY_PATH=$fake${libraries:+:$libraries}
+    for m in cuda cuda-managed,cuda-vmm host,cuda-vmm-pieces cuda-async,cuda-pinned cuda-registered; do
+        for t in tag_lat tag_bw tag_bi_bw ucp_am_bw stream_bw; do
+            perf --self -t $t -m $m -s 1,4k,100000 -n 50 -w 5 -V -f -q
+            check "$t -m $m -V: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 3
+        done
+        perf --self -t ucp_get -m $m -s 8,100000 -n 50 -f -q
+        check "ucp_get -m $m: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2
+    done
+    perf --self -t tag_lat -m host --device 1,0 -s 8 -n 100 -f -q
+    check "host memory in a process with a device: exit $code" test $code -eq 0
+    perf --self -t tag_lat -m cuda --device 7 -s 8 -n 100 -f -q
+    check "no such device: exit $code" test $code -eq 1 -a "$(grep -c 'no device 7' "$dir/err")" -ge 1
+    perf --self --rounds 3 --quick -m cuda -s 8,64k -q --csv "$dir/device.csv"
+    check "the driver's copies beside the tests: exit $code" test $code -eq 0 -a \
+        "$(awk -F, 'NR > 1 { print $1 }' "$dir/device.csv" | sort | uniq -c | xargs)" = \
+        "2 batch 2 copy 1 tag_bw 2 tag_lat 1 tag_rate"
+    serve
+    perf localhost -p $port -t tag_bw -m host,cuda -s 8,64k -n 50 -V -f -q
+    check "client with host memory, server with a device: exit $code" test $code -eq 0
+    check "server with a device ends with 0" served
+    export LD_LIBRARY_PATH=$libraries
+else
+    skip "memory of devices" "test/fakecuda is not built"
+fi
+
 # ---- ranks ----
 as_rank() { # RANK SIZE LOCAL_SIZE ARGUMENTS: what Open MPI's mpirun does
     OMPI_COMM_WORLD_RANK=$1 OMPI_COMM_WORLD_SIZE=$2 OMPI_COMM_WORLD_LOCAL_SIZE=$3 \
