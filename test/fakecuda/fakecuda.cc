@@ -37,6 +37,7 @@ struct allocation {
     uint64_t id;
     uintptr_t range; /* the reservation, of mapped pieces */
     size_t range_size;
+    int handle_types;
     void *pool;
     std::string origin; /* imported: the handle */
     unsigned refs;
@@ -57,6 +58,7 @@ std::recursive_mutex lock;
 std::map<uintptr_t, allocation> memory; /* by base */
 std::map<uintptr_t, size_t> reservations;
 std::map<int, int> piece_devices; /* by descriptor */
+std::map<int, int> piece_types;   /* kinds of handles, by descriptor */
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
@@ -633,6 +635,7 @@ int cuMemCreate(unsigned long long *handle_p, size_t size, const void *propertie
     *handle_p    = static_cast<unsigned long long>(fd);
     /* Behind the type, the kinds of handles and the type of the location. */
     piece_devices[fd] = static_cast<const int *>(properties)[3];
+    piece_types[fd]   = static_cast<const int *>(properties)[1];
     return (ftruncate(fd, static_cast<off_t>(size)) == 0) ? 0 : UCT_CU_OUT_OF_MEMORY;
 }
 
@@ -652,10 +655,15 @@ int cuMemMap(uct_cu_ptr_t ptr, size_t size, size_t, unsigned long long handle, u
         return UCT_CU_INVALID_VALUE;
     }
     --range;
+    struct stat st;
+    if ((fstat(static_cast<int>(handle), &st) != 0) || (size > static_cast<size_t>(st.st_size))) {
+        return UCT_CU_INVALID_VALUE;
+    }
     if (const int result = make_device(dup(static_cast<int>(handle)), size, ptr, &a)) {
         return result;
     }
     a.device       = piece_devices[static_cast<int>(handle)];
+    a.handle_types = piece_types[static_cast<int>(handle)];
     a.range        = range->first;
     a.range_size   = range->second;
     memory[a.base] = a;
@@ -673,6 +681,49 @@ int cuMemUnmap(uct_cu_ptr_t ptr, size_t)
     ENTER_UNSAFE(cuMemUnmap)
     drop(memory.find(ptr));
     return 0;
+}
+
+int cuMemAddressFree(uct_cu_ptr_t ptr, size_t size)
+{
+    ENTER_UNSAFE(cuMemAddressFree)
+    reservations.erase(ptr);
+    munmap(reinterpret_cast<void *>(ptr), size);
+    return 0;
+}
+
+int cuMemRetainAllocationHandle(unsigned long long *handle_p, void *address)
+{
+    ENTER_UNSAFE(cuMemRetainAllocationHandle)
+    const allocation *a = find(reinterpret_cast<uintptr_t>(address));
+    if ((a == nullptr) || (a->range == 0)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    const int fd = dup(a->fd);
+    piece_types[fd] = a->handle_types;
+    *handle_p       = static_cast<unsigned long long>(fd);
+    return 0;
+}
+
+int cuMemExportToShareableHandle(void *out, unsigned long long handle, int type,
+                                 unsigned long long)
+{
+    ENTER_UNSAFE(cuMemExportToShareableHandle)
+    if (((piece_types[static_cast<int>(handle)] & type) == 0) ||
+        (type != UCT_CU_HANDLE_DESCRIPTOR)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    *static_cast<int *>(out) = dup(static_cast<int>(handle));
+    return 0;
+}
+
+int cuMemImportFromShareableHandle(unsigned long long *handle_p, void *in, int)
+{
+    ENTER_UNSAFE(cuMemImportFromShareableHandle)
+    const int fd      = dup(static_cast<int>(reinterpret_cast<intptr_t>(in)));
+    piece_types[fd]   = 0;
+    piece_devices[fd] = 0;
+    *handle_p         = static_cast<unsigned long long>(fd);
+    return (fd >= 0) ? 0 : UCT_CU_INVALID_VALUE;
 }
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_ptr_t ptr)
@@ -712,6 +763,9 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_
             break;
         case UCT_CU_POINTER_RANGE_SIZE:
             set(i, (a->range != 0) ? a->range_size : a->size);
+            break;
+        case UCT_CU_POINTER_HANDLE_TYPES:
+            set(i, static_cast<uint64_t>(a->handle_types));
             break;
         case UCT_CU_POINTER_POOL:
             set(i, a->pool);

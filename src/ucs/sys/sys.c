@@ -27,6 +27,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -202,6 +203,24 @@ static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
     *id_p = ucs_sys_boot_id_value;
 }
 
+/* The C library has these since 2.36 only. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+static int ucs_sys_real_pidfd_open(pid_t pid, unsigned flags)
+{
+    return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+static int ucs_sys_real_pidfd_getfd(int pidfd, int fd, unsigned flags)
+{
+    return (int)syscall(SYS_pidfd_getfd, pidfd, fd, flags);
+}
+
 const ucs_sys_ops_t ucs_sys_real = {
     .clock_ns          = ucs_sys_real_clock_ns,
     .wall_clock_ns     = ucs_sys_real_wall_clock_ns,
@@ -262,6 +281,8 @@ const ucs_sys_ops_t ucs_sys_real = {
     .timerfd_settime   = timerfd_settime,
     .dlopen            = dlopen,
     .dlsym             = dlsym,
+    .pidfd_open        = ucs_sys_real_pidfd_open,
+    .pidfd_getfd       = ucs_sys_real_pidfd_getfd,
     .process_vm_readv  = process_vm_readv,
     .process_vm_writev = process_vm_writev
 };

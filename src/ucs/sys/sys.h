@@ -119,7 +119,9 @@ typedef struct {
     void     *(*dlopen)(const char *name, int flags);
     void     *(*dlsym)(void *library, const char *symbol);
 
-    /* another process's memory */
+    /* another process's descriptors and memory */
+    int      (*pidfd_open)(pid_t pid, unsigned flags);
+    int      (*pidfd_getfd)(int pidfd, int fd, unsigned flags);
     ssize_t  (*process_vm_readv)(pid_t pid, const struct iovec *local, unsigned long local_count,
                                  const struct iovec *remote, unsigned long remote_count,
                                  unsigned long flags);
@@ -507,6 +509,17 @@ UCS_INLINE void *ucs_sys_dlsym(void *library, const char *symbol)
 }
 
 /* ------------------------------------------------------------------ another process's memory */
+
+UCS_INLINE int ucs_sys_pidfd_open(pid_t pid, unsigned flags)
+{
+    return ucs_fault_hit("pidfd_open", EPERM) ? -1 : ucs_sys->pidfd_open(pid, flags);
+}
+
+/* A copy of another process's descriptor; that process must let us look into it. */
+UCS_INLINE int ucs_sys_pidfd_getfd(int pidfd, int fd, unsigned flags)
+{
+    return ucs_fault_hit("pidfd_getfd", EPERM) ? -1 : ucs_sys->pidfd_getfd(pidfd, fd, flags);
+}
 
 UCS_INLINE ssize_t
 ucs_sys_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,

@@ -43,6 +43,14 @@ typedef struct {
     int id;
 } uct_cu_location_t;
 
+/* A piece of memory that is mapped by the program itself. */
+typedef unsigned long long uct_cu_piece_t;
+
+typedef struct {
+    uct_cu_location_t location;
+    int               flags;
+} uct_cu_access_t;
+
 typedef struct {
     int               src_access_order;
     uct_cu_location_t src_hint;
@@ -76,6 +84,7 @@ enum {
     UCT_CU_POINTER_LEGACY_IPC   = 10,
     UCT_CU_POINTER_RANGE_START  = 11,
     UCT_CU_POINTER_RANGE_SIZE   = 12,
+    UCT_CU_POINTER_HANDLE_TYPES = 14, /* bits UCT_CU_HANDLE_x */
     UCT_CU_POINTER_POOL         = 17,
     UCT_CU_POINTER_MAPPING_SIZE = 18,
     UCT_CU_POINTER_MAPPING_BASE = 19
@@ -92,6 +101,9 @@ enum {
     UCT_CU_STREAM_NON_BLOCKING  = 1, /* cuStreamCreate */
     UCT_CU_EVENT_DISABLE_TIMING = 2, /* cuEventCreate */
     UCT_CU_IPC_LAZY_PEER        = 1, /* cuIpcOpenMemHandle */
+    UCT_CU_HANDLE_DESCRIPTOR    = 1, /* cuMemExportToShareableHandle */
+    UCT_CU_LOCATION_DEVICE      = 1,
+    UCT_CU_ACCESS_READ_WRITE    = 3, /* cuMemSetAccess */
     UCT_CU_CAPTURE_RELAXED      = 2, /* cuThreadExchangeStreamCaptureMode */
     UCT_CU_SRC_ORDER_STREAM     = 1  /* cuMemcpyBatchAsync */
 };
@@ -145,7 +157,24 @@ enum {
           (uct_cu_ipc_handle_t *handle, uct_cu_ptr_t ptr)) \
     _call(1, cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
           (uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t handle, unsigned flags)) \
-    _call(1, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (uct_cu_ptr_t ptr))
+    _call(1, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (uct_cu_ptr_t ptr)) \
+    _call(0, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", \
+          (uct_cu_piece_t *piece_p, void *address)) \
+    _call(0, cuMemExportToShareableHandle, "cuMemExportToShareableHandle", \
+          (void *handle_p, uct_cu_piece_t piece, int type, unsigned long long flags)) \
+    _call(0, cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", \
+          (uct_cu_piece_t *piece_p, void *handle, int type)) \
+    _call(0, cuMemRelease, "cuMemRelease", (uct_cu_piece_t piece)) \
+    _call(0, cuMemAddressReserve, "cuMemAddressReserve", \
+          (uct_cu_ptr_t *ptr_p, size_t length, size_t alignment, uct_cu_ptr_t hint, \
+           unsigned long long flags)) \
+    _call(0, cuMemAddressFree, "cuMemAddressFree", (uct_cu_ptr_t ptr, size_t length)) \
+    _call(0, cuMemMap, "cuMemMap", \
+          (uct_cu_ptr_t ptr, size_t length, size_t offset, uct_cu_piece_t piece, \
+           unsigned long long flags)) \
+    _call(0, cuMemSetAccess, "cuMemSetAccess", \
+          (uct_cu_ptr_t ptr, size_t length, const uct_cu_access_t *access, size_t count)) \
+    _call(0, cuMemUnmap, "cuMemUnmap", (uct_cu_ptr_t ptr, size_t length))
 
 #define UCT_CUDA_CALL_FIELD(_required, _field, _symbol, _parameters) int (*_field) _parameters;
 
@@ -203,8 +232,9 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
 /* Is [address, address + length) part of the range? */
 int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, size_t length);
 
-/* Narrows the range of device memory to the piece that is mapped as one. */
-void uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
+/* Narrows the range of device memory to the piece that is mapped as one. Returns the kinds of
+ * handles (UCT_CU_HANDLE_x) that a piece can be exported as; 0 where it is no such piece. */
+unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
                            uct_cuda_place_t *place);
 
 /* The same for [address, address + length): memory that is pinned only in part is PAGEABLE. */

@@ -18,7 +18,7 @@
 
 #define UCT_CUDA_IPC_VERSION 1
 
-static_assert(sizeof(uct_cuda_ipc_packed_t) == 144, "layout of a remote key");
+static_assert(sizeof(uct_cuda_ipc_packed_t) == 152, "layout of a remote key");
 static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
 
 typedef struct {
@@ -32,6 +32,10 @@ static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *expor
     ucs_hash_del(&md->export_of, export->place.id, NULL);
     ucs_list_del(&export->list);
     --md->num_exports;
+    if (export->kind == UCT_CUDA_IPC_PIECE) {
+        export->proof.instance = 0; /* before the number can be used again */
+        ucs_sys_close(export->proof.fd);
+    }
     ucs_sys_free(export);
 }
 
@@ -46,8 +50,22 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md)
     ucs_hash_cleanup(&md->export_of);
 }
 
+static void uct_cuda_export_fill_piece(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                       uct_cuda_export_t *export)
+{
+    const int fd = uct_cuda_piece_export(driver, export->place.base);
+
+    if (fd >= 0) {
+        export->kind           = UCT_CUDA_IPC_PIECE;
+        export->proof.id       = export->place.id;
+        export->proof.fd       = fd;
+        export->proof.instance = md->instance;
+    }
+}
+
 /* Gets the handle; what cannot be exported is remembered as such. */
-static void uct_cuda_export_fill(const uct_cuda_driver_t *driver, uct_cuda_export_t *export)
+static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                 uct_cuda_export_t *export, unsigned handle_types)
 {
     const uct_cuda_place_t *place = &export->place;
     uct_cuda_scope_t scope;
@@ -55,8 +73,13 @@ static void uct_cuda_export_fill(const uct_cuda_driver_t *driver, uct_cuda_expor
     int result;
 
     export->kind = UCT_CUDA_IPC_NONE;
+    if (uct_cuda_device_uuid(driver, place->device, &export->uuid) != UCS_OK) {
+        return;
+    }
+    if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
+        uct_cuda_export_fill_piece(md, driver, export);
+    }
     if (!place->is_legacy ||
-        (uct_cuda_device_uuid(driver, place->device, &export->uuid) != UCS_OK) ||
         (uct_cuda_place_context(driver, place, &ctx) != UCS_OK) ||
         (uct_cuda_enter(&scope, driver, ctx) != UCS_OK)) {
         return;
@@ -87,7 +110,7 @@ static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md)
 
 /* The export of an allocation, for one more user. The lock is held. */
 static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
-                                        const uct_cuda_place_t *place,
+                                        const uct_cuda_place_t *place, unsigned handle_types,
                                         uct_cuda_export_t **export_p)
 {
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
@@ -102,7 +125,7 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
             ucs_sys_free(export);
             return UCS_ERR_NO_MEMORY;
         }
-        uct_cuda_export_fill(driver, export);
+        uct_cuda_export_fill(md, driver, export, handle_types);
         ucs_list_head_init(&export->list);
         ++md->num_exports;
     }
@@ -122,11 +145,16 @@ ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
     uct_cuda_ipc_md_t *md           = uct_cuda_ipc_md(tl_md);
     uct_cuda_place_t place;
     uct_cuda_ipc_mem_t *mem;
+    unsigned handle_types;
     ucs_status_t status;
 
     if ((driver == NULL) || (length == 0) ||
         (uct_cuda_place_query(driver, address, &place) != UCS_OK) ||
-        (place.kind != UCT_CUDA_DEVICE) || !uct_cuda_place_covers(&place, address, length)) {
+        (place.kind != UCT_CUDA_DEVICE)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    handle_types = uct_cuda_place_narrow(driver, address, &place);
+    if (!uct_cuda_place_covers(&place, address, length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -136,7 +164,7 @@ ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
         return UCS_ERR_NO_MEMORY;
     }
     pthread_mutex_lock(&md->lock);
-    status = uct_cuda_export_get(md, driver, &place, &mem->export);
+    status = uct_cuda_export_get(md, driver, &place, handle_types, &mem->export);
     pthread_mutex_unlock(&md->lock);
     if (status != UCS_OK) {
         ucs_sys_free(mem);
@@ -179,7 +207,12 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     packed.size     = export->place.length;
     packed.id       = export->place.id;
     packed.uuid     = export->uuid;
-    memcpy(packed.handle, &export->handle, sizeof(packed.handle));
+    if (export->kind == UCT_CUDA_IPC_PIECE) {
+        packed.proof = (uintptr_t)&export->proof;
+        memcpy(packed.handle, &export->proof, sizeof(export->proof));
+    } else {
+        memcpy(packed.handle, &export->handle, sizeof(export->handle));
+    }
     memcpy(buffer, &packed, sizeof(packed));
     return sizeof(packed);
 }

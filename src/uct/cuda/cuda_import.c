@@ -112,9 +112,11 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     if ((mapping->status == UCS_OK) &&
         (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
         (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
-        result = driver->cuIpcCloseMemHandle(mapping->ptr);
+        result = (mapping->key.kind == UCT_CUDA_IPC_PIECE) ?
+                 uct_cuda_piece_close(driver, mapping->ptr, mapping->key.size) :
+                 driver->cuIpcCloseMemHandle(mapping->ptr);
         if (result != UCT_CU_SUCCESS) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuIpcCloseMemHandle", result);
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "closing a mapping", result);
         }
         uct_cuda_leave(&scope);
     }
@@ -180,17 +182,36 @@ static void uct_cuda_import_refused(uct_cuda_ipc_md_t *md, const uct_cuda_driver
     (void)uct_cuda_failed(driver, level, call, result);
 }
 
-/* Maps it. Without the lock, in the mapping's context. */
+/* Maps memory by the driver's own handle, in the context that is current. */
+static int uct_cuda_legacy_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
+                                uct_cu_ptr_t *ptr_p)
+{
+    uct_cu_ipc_handle_t handle;
+    uct_cuda_place_t place;
+    int result;
+
+    memcpy(&handle, key->handle, sizeof(handle));
+    result = driver->cuIpcOpenMemHandle(ptr_p, handle, UCT_CU_IPC_LAZY_PEER);
+    /* The owner may have told a size that is not there. */
+    if ((result == UCT_CU_SUCCESS) &&
+        ((uct_cuda_place_query(driver, (void *)(uintptr_t)*ptr_p, &place) != UCS_OK) ||
+         !uct_cuda_place_covers(&place, (void *)(uintptr_t)*ptr_p, key->size))) {
+        driver->cuIpcCloseMemHandle(*ptr_p);
+        result = UCT_CU_INVALID_VALUE;
+    }
+    return result;
+}
+
+/* Maps it. Without the lock. */
 static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
                                          uct_cuda_mapping_t *mapping)
 {
     const uct_cuda_ipc_packed_t *key = &mapping->key;
-    uct_cu_ipc_handle_t handle;
+    ucs_status_t status              = UCS_OK;
+    int result                       = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
-    uct_cuda_place_t place;
-    int result;
 
-    if (key->pid_ns != mapping->md->pid_ns) { /* the driver would look for another process */
+    if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
         ucs_diag_once("device memory of process %u is staged: it counts processes differently",
                       key->pid);
         return UCS_ERR_UNREACHABLE;
@@ -198,21 +219,17 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     if (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK) {
         return UCS_ERR_UNREACHABLE;
     }
-    memcpy(&handle, key->handle, sizeof(handle));
-    result = driver->cuIpcOpenMemHandle(&mapping->ptr, handle, UCT_CU_IPC_LAZY_PEER);
-    /* The owner may have told a size that is not there. */
-    if ((result == UCT_CU_SUCCESS) &&
-        ((uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) != UCS_OK) ||
-         !uct_cuda_place_covers(&place, (void *)(uintptr_t)mapping->ptr, key->size))) {
-        driver->cuIpcCloseMemHandle(mapping->ptr);
-        result = UCT_CU_INVALID_VALUE;
+    if (key->kind == UCT_CUDA_IPC_PIECE) {
+        status = uct_cuda_piece_open(driver, key, &mapping->ptr, &result);
+    } else {
+        result = uct_cuda_legacy_open(driver, key, &mapping->ptr);
     }
     uct_cuda_leave(&scope);
     if (result != UCT_CU_SUCCESS) {
-        uct_cuda_import_refused(mapping->md, driver, key, "cuIpcOpenMemHandle", result);
-        return UCS_ERR_UNREACHABLE;
+        uct_cuda_import_refused(mapping->md, driver, key, "mapping it", result);
+        status = UCS_ERR_UNREACHABLE;
     }
-    return UCS_OK;
+    return status;
 }
 
 /* The lock is held, and released. */

@@ -6,8 +6,8 @@
  *
  * How its caller uses it:
  *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
- *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, a pool
- *    without handles): stage it, without a warning.
+ *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, pools,
+ *    several pieces, a piece without descriptor): stage it, without a warning.
  *  - get_zcopy and put_zcopy: local places of any kind; 16 entries at most. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
  *    quickly. UCS_ERR_NO_RESOURCE: another thread is about to map the memory. UCS_INPROGRESS: the
@@ -42,8 +42,18 @@ typedef struct {
 typedef enum {
     UCT_CUDA_IPC_NONE,   /* cannot be exported */
     UCT_CUDA_IPC_LEGACY, /* cuIpcGetMemHandle */
+    UCT_CUDA_IPC_PIECE,  /* mapped by the program itself: a descriptor */
     UCT_CUDA_IPC_KIND_LAST
 } uct_cuda_ipc_kind_t;
+
+/* Stands in the owner as long as the descriptor of a piece is valid. Who takes a copy of the
+ * descriptor reads this afterwards: if it is there, the copy is of the right piece. */
+typedef struct {
+    uint64_t instance; /* 0: no longer */
+    uint64_t id;
+    int32_t  fd;
+    uint32_t reserved;
+} uct_cuda_ipc_proof_t;
 
 /* A remote key on the wire. */
 typedef struct {
@@ -60,17 +70,19 @@ typedef struct {
     uint64_t      size;
     uint64_t      id;
     uct_cu_uuid_t uuid;      /* of the device */
-    uint8_t       handle[64];
+    uint64_t      proof;     /* PIECE: where the proof stands in the owner */
+    uint8_t       handle[64]; /* LEGACY: of the driver; PIECE: uct_cuda_ipc_proof_t */
 } uct_cuda_ipc_packed_t;
 
 /* An allocation of this process that others may map. */
 typedef struct {
-    ucs_list_link_t     list;   /* in md->exports, the longest unused first */
-    unsigned            refs;   /* registrations */
-    uct_cuda_ipc_kind_t kind;
-    uct_cuda_place_t    place;
-    uct_cu_uuid_t       uuid;
-    uct_cu_ipc_handle_t handle;
+    ucs_list_link_t      list;   /* in md->exports, the longest unused first */
+    unsigned             refs;   /* registrations */
+    uct_cuda_ipc_kind_t  kind;
+    uct_cuda_place_t     place;
+    uct_cu_uuid_t        uuid;
+    uct_cu_ipc_handle_t  handle; /* LEGACY */
+    uct_cuda_ipc_proof_t proof;  /* PIECE; fd is ours */
 } uct_cuda_export_t;
 
 typedef struct {
@@ -126,12 +138,22 @@ UCS_INLINE uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey(uct_rkey_t *rkey)
 
 /* ---- the owner's side: operations of the memory domain ---- */
 
+/* A descriptor of the piece at an address, or -1. Needs no context. */
+int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
+
+
 ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 void uct_cuda_ipc_mem_release(uct_mem_t *mem);
 size_t uct_cuda_ipc_rkey_pack(uct_mem_t *mem, void *buffer);
 void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
 /* ---- the user's side ---- */
+
+/* Maps a piece of another process (cuda_piece.c) in the context that is current; *result_p: what
+ * the driver said if it failed, UCT_CU_SUCCESS if something else did. */
+ucs_status_t uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
+                                 uct_cu_ptr_t *ptr_p, int *result_p);
+int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
 
 ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
                                       uct_rkey_t **rkey_p);

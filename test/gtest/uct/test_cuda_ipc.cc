@@ -44,14 +44,15 @@ struct owner {
         link.put_contact(w.where());
     }
 
-    /* 'a' length: allocate and tell key and address; 'r': read it and tell; 'f': free; 'e': end */
+    /* 'a' length: allocate and tell key and address; 'p' length: the same with a piece;
+     * 'r': read it and tell; 'f': free; 'e': end */
     void serve()
     {
         for (;;) {
             const uint64_t order = link.get_number();
-            if (order == 'a') {
+            if ((order == 'a') || (order == 'p')) {
                 const size_t length = link.get_number();
-                m                   = cuda.make(kind::DEVICE, length);
+                m = cuda.make((order == 'a') ? kind::DEVICE : kind::PIECES, length);
                 cuda.write(m.address, pattern(length, length));
                 link.put_number(reinterpret_cast<uintptr_t>(m.address));
                 link.put(key_of(w, m.address, length));
@@ -98,10 +99,10 @@ public:
         return m_owner.link();
     }
 
-    void allocate(size_t length)
+    void allocate(size_t length, char order = 'a')
     {
         forget();
-        link().put_number('a');
+        link().put_number(static_cast<uint64_t>(order));
         link().put_number(length);
         remote = link().get_number();
         ASSERT_TRUE(link().get(packed));
@@ -213,6 +214,78 @@ TEST(cuda_ipc, gets_and_puts_of_every_kind)
             EXPECT_EQ(UCS_ERR_OUT_OF_RANGE, u.get(&byte, wrong, 1)) << wrong;
         }
         EXPECT_EQ(UCS_OK, u.get(&byte, 0, 0));
+    });
+}
+
+/* Memory that the owner has mapped by itself. */
+TEST(cuda_ipc, pieces)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, SIZE);
+
+        for (unsigned round = 0; round < 3; ++round) {
+            bytes model = pattern(SIZE, SIZE);
+            u.allocate(SIZE, 'p');
+            ASSERT_EQ(UCS_OK, u.get(local.address, 1000, 300000));
+            EXPECT_EQ(bytes(model.begin() + 1000, model.begin() + 301000),
+                      u.cuda.read(local.address, 300000));
+            ASSERT_EQ(UCS_OK, u.put(local.address, 0, 300000));
+            std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
+            EXPECT_EQ(model, u.read_remote());
+            if (!cuda_program::is_real()) {
+                EXPECT_EQ(round + 1, u.cuda.calls("cuMemMap"));
+            }
+            EXPECT_EQ(1, u.w->tl->md.rkey_is_on(u.rkey, 0));
+            u.free_remote();
+        }
+        u.forget();
+        u.w.reset();
+        if (!cuda_program::is_real()) {
+            EXPECT_EQ(3u, u.cuda.calls("cuMemUnmap"));
+            EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"), u.cuda.calls("cuMemAddressFree"));
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* The number of a descriptor may be another one's by now: only the proof counts. Each system call
+ * on the way fails too. */
+TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        bytes data(100);
+
+        for (const char *call : {"pidfd_open", "pidfd_getfd", "process_vm_readv"}) {
+            u.allocate(100, 'p');
+            ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1+"));
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << call;
+            ucs_fault_clear(nullptr);
+        }
+        u.allocate(100, 'p');
+        uct_rkey_t *good = u.rkey;
+        for (size_t offset : {56, 80, 104}) { /* number, place of the proof, descriptor */
+            bytes packed = u.packed;
+            packed[offset] ^= 8;
+            ASSERT_EQ(UCS_OK,
+                      u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &u.rkey));
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << offset;
+            u.forget();
+        }
+        u.rkey = good;
+        ASSERT_EQ(UCS_OK, u.get(data.data(), 0, 100));
+        EXPECT_EQ(pattern(100, 100), data);
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        for (unsigned k = 1; k < 40; ++k) {
+            u.allocate(1000, 'p');
+            u.cuda.fail(nullptr, k, 2);
+            (void)u.get(local.address, 0, 1000);
+            u.cuda.fail(nullptr, 0, 0);
+            EXPECT_EQ(1u, u.cuda.depth());
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
 

@@ -1,0 +1,143 @@
+/* Halyard: cuda_ipc: memory that a program maps piece by piece (cuMemCreate, cuMemMap).
+ *
+ * A piece is exported as a descriptor. The importer takes a copy of it from the owner's table of
+ * descriptors, which the kernel allows where it lets the one process look into the other; elsewhere
+ * the memory is staged. The number of a descriptor says little, since it may have been used again;
+ * the proof that stands in the owner's memory (uct_cuda_ipc_proof_t) is read after the copy was
+ * taken and shows that it was still the right one.
+ *
+ * An imported piece lives as long as somebody maps it, whatever its owner does.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/cuda/cuda_ipc.h>
+
+#define UCS_LOG_COMPONENT "cuda_ipc"
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+static int uct_cuda_piece_is_possible(const uct_cuda_driver_t *driver)
+{
+    return (driver->cuMemRetainAllocationHandle != NULL) &&
+           (driver->cuMemExportToShareableHandle != NULL) &&
+           (driver->cuMemImportFromShareableHandle != NULL) && (driver->cuMemRelease != NULL) &&
+           (driver->cuMemAddressReserve != NULL) && (driver->cuMemAddressFree != NULL) &&
+           (driver->cuMemMap != NULL) && (driver->cuMemSetAccess != NULL) &&
+           (driver->cuMemUnmap != NULL);
+}
+
+int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
+{
+    int fd = -1;
+    uct_cu_piece_t piece;
+    int result;
+
+    if (!uct_cuda_piece_is_possible(driver)) {
+        return -1;
+    }
+    result = driver->cuMemRetainAllocationHandle(&piece, (void *)(uintptr_t)base);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemExportToShareableHandle(&fd, piece, UCT_CU_HANDLE_DESCRIPTOR, 0);
+        driver->cuMemRelease(piece);
+    }
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "export of a descriptor", result);
+        return -1;
+    }
+    return fd;
+}
+
+/* Was the owner's descriptor the one of this key when its copy was taken? */
+static int uct_cuda_piece_prove(const uct_cuda_ipc_packed_t *key, const uct_cuda_ipc_proof_t *told)
+{
+    uct_cuda_ipc_proof_t found = {0};
+    struct iovec local         = {&found, sizeof(found)};
+    struct iovec remote        = {(void *)(uintptr_t)key->proof, sizeof(found)};
+
+    return (ucs_sys_process_vm_readv((pid_t)key->pid, &local, 1, &remote, 1, 0) ==
+            (ssize_t)sizeof(found)) &&
+           (found.instance == key->instance) && (found.id == key->id) && (found.fd == told->fd);
+}
+
+/* A copy of the owner's descriptor, or -1. */
+static int uct_cuda_piece_fetch(const uct_cuda_ipc_packed_t *key)
+{
+    int fd = -1;
+    uct_cuda_ipc_proof_t told;
+    int process;
+
+    memcpy(&told, key->handle, sizeof(told));
+    process = ucs_sys_pidfd_open((pid_t)key->pid, 0);
+    if (process >= 0) {
+        fd = ucs_sys_pidfd_getfd(process, told.fd, 0);
+        ucs_sys_close(process);
+    }
+    if ((fd >= 0) && !uct_cuda_piece_prove(key, &told)) {
+        ucs_sys_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static int uct_cuda_piece_map(const uct_cuda_driver_t *driver, uct_cu_piece_t piece, size_t length,
+                              uct_cu_ptr_t *ptr_p)
+{
+    uct_cu_access_t access = {{UCT_CU_LOCATION_DEVICE, 0}, UCT_CU_ACCESS_READ_WRITE};
+    uct_cu_ptr_t ptr       = 0;
+    int result;
+
+    result = driver->cuCtxGetDevice(&access.location.id);
+    result = (result != UCT_CU_SUCCESS) ? result :
+             driver->cuMemAddressReserve(&ptr, length, 0, 0, 0);
+    if (result != UCT_CU_SUCCESS) {
+        return result;
+    }
+    result = driver->cuMemMap(ptr, length, 0, piece, 0);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemSetAccess(ptr, length, &access, 1);
+        if (result != UCT_CU_SUCCESS) {
+            driver->cuMemUnmap(ptr, length);
+        }
+    }
+    if (result != UCT_CU_SUCCESS) {
+        driver->cuMemAddressFree(ptr, length);
+        return result;
+    }
+    *ptr_p = ptr;
+    return UCT_CU_SUCCESS;
+}
+
+ucs_status_t uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
+                                 uct_cu_ptr_t *ptr_p, int *result_p)
+{
+    uct_cu_piece_t piece;
+    int fd;
+
+    *result_p = UCT_CU_SUCCESS;
+    fd        = uct_cuda_piece_is_possible(driver) ? uct_cuda_piece_fetch(key) : -1;
+    if (fd < 0) {
+        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
+                      key->pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    *result_p = driver->cuMemImportFromShareableHandle(&piece, (void *)(intptr_t)fd,
+                                                       UCT_CU_HANDLE_DESCRIPTOR);
+    ucs_sys_close(fd);
+    if (*result_p == UCT_CU_SUCCESS) {
+        *result_p = uct_cuda_piece_map(driver, piece, key->size, ptr_p);
+        driver->cuMemRelease(piece);
+    }
+    return (*result_p == UCT_CU_SUCCESS) ? UCS_OK : UCS_ERR_UNREACHABLE;
+}
+
+int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length)
+{
+    const int result = driver->cuMemUnmap(ptr, length);
+
+    return (result == UCT_CU_SUCCESS) ? driver->cuMemAddressFree(ptr, length) : result;
+}
