@@ -264,6 +264,9 @@ ucs_status_t ucp_device_flush(ucp_request_t *req)
                                                             UCS_OK;
 }
 
+static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info,
+                                    unsigned *slot_p);
+
 /* ---- copies of the DEVICE lane ---- */
 
 static void ucp_device_transferred(uct_completion_t *comp)
@@ -300,9 +303,14 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
     uct_ep_t *lane = peer->lanes[UCP_LANE_DEVICE];
     uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
     ucs_status_t status;
+    unsigned slot;
 
     if (lane == NULL) {
         return UCS_ERR_UNREACHABLE;
+    }
+    if (ucp_dt_is_device(req->datatype) &&
+        (ucp_device_know(peer, &req->copy.info, &slot) == UCS_OK)) {
+        iov.mem = peer->keys->told[slot].mem; /* spares the transport to ask what it is */
     }
     if (ucs_unlikely(lane->state == UCT_EP_IDLE)) {
         status = uct_ep_connect(lane); /* copies inside one node need nobody's answer */
@@ -468,62 +476,83 @@ static ucs_status_t ucp_device_send_key(ucp_peer_t *peer, unsigned slot, uct_mem
     return lane->ops->am_short_iov(lane, UCP_WIRE_KEY, iov, 2);
 }
 
-static ucs_status_t ucp_device_no_key(ucp_worker_t *worker, ucs_status_t status)
+/* The slot of an allocation that is not known yet. */
+static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *info,
+                                        unsigned *slot_p)
 {
-    if (!worker->device.is_warned) {
-        worker->device.is_warned = 1;
-        ucs_diag("device memory cannot be shown to other processes (%s): messages from and to it "
-                 "go through memory of the host", ucs_status_string(status));
+    struct ucp_device_keys *keys = peer->keys;
+    uct_md_t *md                 = ucp_peer_md(peer, UCP_LANE_DEVICE);
+    unsigned slot                = ucp_device_free_slot(peer->worker, keys);
+    ucs_status_t status;
+
+    if (slot == UCP_DEVICE_SLOTS) {
+        return UCS_ERR_NO_RESOURCE;
     }
-    return UCS_ERR_UNSUPPORTED;
+    if (keys->told[slot].mem != NULL) {
+        md->tl->md.release(keys->told[slot].mem);
+    }
+    status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
+    if (status != UCS_OK) {
+        keys->told[slot].mem = NULL;
+        if (!peer->worker->device.is_warned) {
+            peer->worker->device.is_warned = 1;
+            ucs_diag("device memory at %p cannot be shown to other processes (%s): it is staged",
+                     info->base, ucs_status_string(status));
+        }
+    }
+    keys->told[slot].id      = info->id;
+    keys->told[slot].base    = (uintptr_t)info->base;
+    keys->told[slot].is_told = 0;
+    *slot_p                  = slot;
+    return UCS_OK;
 }
 
-ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
+/* The slot of an allocation. UCS_ERR_UNSUPPORTED: there is no lane to the peer. */
+static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
 {
-    ucp_worker_t *worker         = peer->worker;
     struct ucp_device_keys *keys = ucp_device_keys(peer);
     ucs_status_t status;
-    uct_mem_t *mem;
-    uct_md_t *md;
     unsigned slot;
 
     if ((peer->lanes[UCP_LANE_DEVICE] == NULL) || (keys == NULL)) {
         return UCS_ERR_UNSUPPORTED;
     }
-    for (slot = 0; (slot < UCP_DEVICE_SLOTS) && (keys->told[slot].id != 0); ++slot) {
-        if (keys->told[slot].id == info->id) {
+    for (slot = 0; (slot < UCP_DEVICE_SLOTS) && (keys->told[slot].id != info->id); ++slot) {
+        if (keys->told[slot].id == 0) {
+            slot = UCP_DEVICE_SLOTS; /* the others are free too */
             break;
         }
     }
-    if ((slot == UCP_DEVICE_SLOTS) || (keys->told[slot].id == 0)) {
-        md     = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].md;
-        status = md->tl->md.reg(md, info->base, info->length, &mem);
-        if (status != UCS_OK) {
-            return ucp_device_no_key(worker, status);
-        }
-        slot = ucp_device_free_slot(worker, keys);
-        if (slot == UCP_DEVICE_SLOTS) {
-            md->tl->md.release(mem);
-            return UCS_ERR_NO_RESOURCE;
-        }
-        if (keys->told[slot].mem != NULL) {
-            md->tl->md.release(keys->told[slot].mem);
-        }
-        keys->told[slot].id      = info->id;
-        keys->told[slot].base    = (uintptr_t)info->base;
-        keys->told[slot].mem     = mem;
-        keys->told[slot].is_told = 0;
-    }
-    if (!keys->told[slot].is_told) {
-        status = ucp_device_send_key(peer, slot, keys->told[slot].mem);
+    if (slot == UCP_DEVICE_SLOTS) {
+        status = ucp_device_register(peer, info, &slot);
         if (status != UCS_OK) {
             return status;
         }
-        keys->told[slot].is_told = 1;
     }
     keys->told[slot].used_sn = ++keys->num_used;
     *slot_p                  = slot;
     return UCS_OK;
+}
+
+ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
+{
+    ucs_status_t status = ucp_device_know(peer, info, slot_p);
+    uct_mem_t *mem;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    mem = peer->keys->told[*slot_p].mem;
+    if (mem == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (!peer->keys->told[*slot_p].is_told) {
+        status = ucp_device_send_key(peer, *slot_p, mem);
+        if (status == UCS_OK) {
+            peer->keys->told[*slot_p].is_told = 1;
+        }
+    }
+    return status;
 }
 
 void ucp_device_use_slot(ucp_request_t *req, unsigned slot)
@@ -576,7 +605,7 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
     }
     if ((peer->lanes[UCP_LANE_DEVICE] != NULL) &&
         (worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].wire_id == key.wire_id)) {
-        md     = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].md;
+        md     = ucp_peer_md(peer, UCP_LANE_DEVICE);
         status = md->tl->md.rkey_unpack(md, (const char *)data + sizeof(key), length - sizeof(key),
                                         &keys->heard[key.slot]);
     }

@@ -25,12 +25,12 @@
 #define UCP_DEVICE_SLOTS  64
 #define UCP_DEVICE_WINDOW ((size_t)1024 * 1024) /* bytes that are staged at once */
 
-/* Allocations of ours that the peer knows, and those of the peer's. */
+/* Allocations of ours that were used with the peer, and those of the peer's. */
 struct ucp_device_keys {
     struct {
         uint64_t   id;      /* uct_mem_info_t.id; 0: free */
         uintptr_t  base;
-        uct_mem_t *mem;
+        uct_mem_t *mem;     /* NULL: nobody else can reach it */
         unsigned   uses;    /* requests in flight that name it */
         uint8_t    is_told;
         uint64_t   used_sn; /* the least recent one is replaced first */

@@ -73,6 +73,12 @@ typedef enum {
     UCP_COPY_NONE      /* no lane, or it failed */
 } ucp_copy_state_t;
 
+/* The memory domain of a lane that is there. */
+UCS_INLINE uct_md_t *ucp_peer_md(const ucp_peer_t *peer, ucp_lane_role_t role)
+{
+    return peer->worker->context->tls[peer->lane_tl[role]].md;
+}
+
 /* The peer that an address belongs to, made if need be. UCS_ERR_UNREACHABLE: no lane can carry
  * messages (logged with the reasons). */
 ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,

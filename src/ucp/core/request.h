@@ -205,6 +205,7 @@ struct ucp_request {
         void           (*then)(void);
         ucs_status_t     late;      /* the status to end with once the copy has ended */
         uint8_t          slot;      /* of our memory that the peer was told */
+        uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
     }                    copy;
 };
 

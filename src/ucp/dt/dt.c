@@ -11,12 +11,11 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+/* Then req->copy.info tells about it. */
 static int ucp_dt_on_device(ucp_request_t *req, const void *address)
 {
-    uct_mem_info_t info;
-
     return (req->worker != NULL) && !ucp_worker_is_host(req->worker, address) &&
-           ucp_device_query(req->worker, address, &info);
+           ucp_device_query(req->worker, address, &req->copy.info);
 }
 
 static ucs_status_t ucp_dt_start_iov(ucp_request_t *req, const ucp_dt_iov_t *iov, size_t count)

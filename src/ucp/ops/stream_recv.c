@@ -220,6 +220,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     part->length   = left;
     part->datatype = ((piece == NULL) && ucp_dt_is_device(req->datatype)) ? req->datatype :
                                                                             ucp_dt_make_contig(1);
+    part->copy.info = (req != NULL) ? req->copy.info : part->copy.info;
     part->recv.is_part = (chunk->offset + left < announced->rts.length);
     if (req != NULL) {
         req->recv.step = UCP_RECV_WAIT;

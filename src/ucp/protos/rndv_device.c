@@ -44,26 +44,26 @@ int ucp_rndv_device_is_way(const ucp_request_t *req)
 }
 
 /* Is so much of the buffer in one piece that one key can name? */
-static int ucp_rndv_device_find(const ucp_request_t *req, size_t length, uct_mem_info_t *info)
+static int ucp_rndv_device_is_whole(const ucp_request_t *req, size_t length)
 {
-    return ucp_device_query(req->worker, req->buffer, info) &&
-           (length <= info->length - ((uintptr_t)req->buffer - (uintptr_t)info->base));
+    const uct_mem_info_t *info = &req->copy.info;
+
+    return length <= info->length - ((uintptr_t)req->buffer - (uintptr_t)info->base);
 }
 
 /* ---- sender ---- */
 
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
-    uct_mem_info_t info;
     ucs_status_t status;
     unsigned slot;
 
     rts->flags |= UCP_WIRE_RTS_WRITES;
     if (!(req->held & UCP_REQUEST_HOLDS_SLOT)) {
-        if (!ucp_rndv_device_is_way(req) || !ucp_rndv_device_find(req, req->length, &info)) {
+        if (!ucp_rndv_device_is_way(req) || !ucp_rndv_device_is_whole(req, req->length)) {
             return UCS_OK;
         }
-        status = ucp_device_tell(req->send.peer, &info, &slot);
+        status = ucp_device_tell(req->send.peer, &req->copy.info, &slot);
         if (status == UCS_ERR_UNSUPPORTED) {
             return UCS_OK;
         }
@@ -115,12 +115,11 @@ void ucp_rndv_device_put(ucp_request_t *req)
 /* ---- receiver ---- */
 
 /* Has the sender write; 0: it cannot be asked now. */
-static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer,
-                                   const uct_mem_info_t *info)
+static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer)
 {
     unsigned slot;
 
-    if (ucp_device_tell(peer, info, &slot) != UCS_OK) {
+    if (ucp_device_tell(peer, &req->copy.info, &slot) != UCS_OK) {
         return 0;
     }
     ucp_device_use_slot(req, slot);
@@ -149,7 +148,6 @@ static void ucp_rndv_device_give_up(ucp_request_t *req, ucs_status_t status)
 
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
-    uct_mem_info_t info;
     uct_rkey_t *rkey;
 
     if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_WRITES)) || peer->is_device_refused ||
@@ -169,11 +167,12 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         return 0;
     }
     if (ucp_dt_is_device(req->datatype)) {
-        if (!ucp_rndv_device_find(req, req->recv.total, &info)) {
+        if (!ucp_rndv_device_is_whole(req, req->recv.total)) {
             return 0;
         }
-        if (!ucp_rndv_device_is_copier(peer) && ucp_rndv_device_is_on(rkey, info.device) &&
-            ucp_rndv_device_ask_put(req, peer, &info)) {
+        if (!ucp_rndv_device_is_copier(peer) &&
+            ucp_rndv_device_is_on(rkey, req->copy.info.device) &&
+            ucp_rndv_device_ask_put(req, peer)) {
             return 1;
         }
     } else if (!ucp_dt_is_contig(req->datatype) || !req->worker->device.is_started) {

@@ -127,11 +127,10 @@ int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
     uct_mem_info_t info;
     unsigned slot;
 
-    if (!ucp_dt_is_device(req->datatype) || !ucp_rndv_device_is_way(req) ||
-        !ucp_device_query(req->worker, req->buffer, &info)) {
+    if (!ucp_rndv_device_is_way(req)) {
         return 0;
     }
-    pool = ucp_device_pool(req->worker, req->buffer, info.device);
+    pool = ucp_device_pool(req->worker, req->buffer, req->copy.info.device);
     if ((pool == NULL) || !ucp_device_query(req->worker, pool->mem->address, &info)) {
         return 0;
     }
