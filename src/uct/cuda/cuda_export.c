@@ -177,6 +177,11 @@ ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
     return UCS_OK;
 }
 
+const uct_cuda_place_t *uct_cuda_ipc_mem_place(const uct_mem_t *mem)
+{
+    return &ucs_container_of(mem, uct_cuda_ipc_mem_t, super)->export->place;
+}
+
 void uct_cuda_ipc_mem_release(uct_mem_t *tl_mem)
 {
     uct_cuda_ipc_mem_t *mem = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);

@@ -252,7 +252,12 @@ static ucs_status_t uct_cuda_ipc_look(const uct_cuda_driver_t *driver, const uct
         if (count == UCT_CUDA_IPC_IOV_MAX) {
             return UCS_ERR_INVALID_PARAM;
         }
-        if (uct_cuda_range_query(driver, iov[i].buffer, iov[i].length, &places[count]) != UCS_OK) {
+        if ((iov[i].mem != NULL) &&
+            uct_cuda_place_covers(uct_cuda_ipc_mem_place(iov[i].mem), iov[i].buffer,
+                                  iov[i].length)) {
+            places[count] = *uct_cuda_ipc_mem_place(iov[i].mem);
+        } else if (uct_cuda_range_query(driver, iov[i].buffer, iov[i].length, &places[count]) !=
+                   UCS_OK) {
             return UCS_ERR_UNREACHABLE;
         }
         entries[count++] = &iov[i];

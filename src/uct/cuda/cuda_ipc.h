@@ -8,7 +8,8 @@
  *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
  *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, pools,
  *    several pieces, a piece without descriptor): stage it, without a warning.
- *  - get_zcopy and put_zcopy: local places of any kind; 16 entries at most. UCS_ERR_UNREACHABLE:
+ *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
+ *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
  *    quickly. UCS_ERR_NO_RESOURCE: another thread is about to map the memory. UCS_INPROGRESS: the
  *    completion comes from progress; when it is UCS_OK the bytes are at their place, so there is no
@@ -144,6 +145,8 @@ int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
 
 ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 void uct_cuda_ipc_mem_release(uct_mem_t *mem);
+/* What the registered memory is. */
+const uct_cuda_place_t *uct_cuda_ipc_mem_place(const uct_mem_t *mem);
 size_t uct_cuda_ipc_rkey_pack(uct_mem_t *mem, void *buffer);
 void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
