@@ -170,7 +170,7 @@ int main(int argc, char **argv)
     /* Networks are loaded by the tests of networks only; deaths are noticed before these get
      * tired. */
     setenv("UCX_NET_ADDRESS", "n", 0);
-    setenv("UCX_OFI_TIMEOUT", "1s", 0);
+    setenv("UCX_OFI_TIMEOUT", "2s", 0);
 
     const char *limit = getenv("HALYARD_TEST_LIMIT");
     const int limit_s = (limit != nullptr) ? atoi(limit) : TEST_LIMIT_S_DEFAULT;

@@ -40,6 +40,7 @@
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
+#define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 
 typedef struct {
@@ -127,7 +128,10 @@ typedef struct {
     ucs_list_link_t     peers;
     ucs_list_link_t     lost;       /* peers that have failed and are not freed yet */
     ucs_list_link_t     todo;       /* peers that have something to say, or that may be freed */
+    ucs_list_link_t     blocked;    /* peers that the provider takes nothing for at the moment */
     unsigned            turns;      /* calls of progress */
+    unsigned            num_vain;   /* times that nothing was there, since something was */
+    uint64_t            poll_ns;    /* when the provider was asked last, if that was in vain */
     uint64_t            look_ns;    /* when peers were looked at last */
     ucs_event_set_t    *events;
     int                 timer_fd;
@@ -155,7 +159,7 @@ enum {
 struct uct_ofi_peer {
     uct_ofi_iface_t   *iface;
     ucs_list_link_t    list;          /* in iface->peers, or in iface->lost once it has failed */
-    ucs_list_link_t    todo;          /* in iface->todo, or alone */
+    ucs_list_link_t    todo;          /* in iface->todo, iface->blocked, or alone */
     ucs_list_link_t    eps;
     fi_addr_t          addr;
     uint64_t           own_token;     /* names the peer in what it sends us */
@@ -173,6 +177,8 @@ struct uct_ofi_peer {
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
+    uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
+    uint8_t            num_lost;      /* messages, since it was heard last */
     uint8_t            num_probes;    /* answered since it was heard last */
     uint8_t            rx_open;       /* it has introduced itself */
     uint8_t            rx_discard;
@@ -273,6 +279,9 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep);
 
 /* The end of a peer, in any call: endpoints and flushes end with status; the rest by progress. */
 void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status);
+
+/* The provider has lost a message of this type. */
+void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, unsigned type);
 
 /* The status of a path that breaks. */
 ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer);

@@ -15,6 +15,8 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
+#define UCT_OFI_GAPS_MAX 20 /* looks between which later messages wait for an earlier one */
+
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
     if (peer->asked_ns == 0) {
@@ -92,7 +94,7 @@ static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
 static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t timeout_ns)
 {
     uint64_t waited_ns  = now_ns - peer->asked_ns;
-    uint64_t patient_ns = ucs_min((timeout_ns / 10) << peer->num_probes, (timeout_ns * 4) / 10);
+    uint64_t patient_ns = ucs_min((timeout_ns / 5) << peer->num_probes, (timeout_ns * 4) / 10);
     ucs_status_t status = UCS_INPROGRESS;
 
     if (peer->probe_fd >= 0) {
@@ -102,7 +104,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     }
     if (status == UCS_OK) {
         peer->asked_ns    = now_ns; /* it is there, and busy with something else */
-        peer->num_probes += (peer->num_probes < 2);
+        peer->num_probes += (peer->num_probes < 1);
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
@@ -125,13 +127,22 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if (!uct_ofi_is_connected(peer)) {
             continue;
         }
+        peer->num_gaps = ucs_list_is_empty(&peer->early) ? 0 : peer->num_gaps + 1;
+        if (peer->num_gaps > UCT_OFI_GAPS_MAX) {
+            ucs_error("the network has lost a message of a peer that is there: it is given up");
+            uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
+            continue;
+        }
         if (peer->asked_ns != 0) {
             if (gap_ns > (timeout_ns / 2)) {
                 peer->asked_ns = now_ns; /* it is we who were away: its answer may lie here */
             }
             uct_ofi_alive_judge(peer, now_ns, timeout_ns);
-        } else if (!peer->is_heard) {
+        } else if (!peer->is_heard || (peer->tx_state == UCT_OFI_TX_OPENING)) {
             uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+        }
+        if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->status == UCS_OK)) {
+            uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO); /* it may have got lost */
         }
         peer->is_heard = 0;
     }

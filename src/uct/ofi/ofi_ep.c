@@ -69,6 +69,7 @@ static ucs_status_t uct_ofi_send_value(uct_ofi_peer_t *peer, char *message, unsi
 
     ret = fi_inject(iface->ep, message, uct_ofi_frame(peer, message, id, length), peer->addr);
     if (ucs_likely(ret == 0)) {
+        iface->num_vain = 0;
         ++peer->tx_count;
         return UCS_OK;
     }

@@ -18,11 +18,13 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_POLL_MAX   16 /* completions that are taken at a time */
+#define UCT_OFI_VAIN_MAX   256    /* polls in vain after which the provider is asked seldom: */
+#define UCT_OFI_VAIN_MASK  7      /* by every eighth call, */
+#define UCT_OFI_VAIN_NS    20000  /* if that much time has passed */
 #define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
-#define UCT_OFI_IDLE_MASK  15 /* turns but one that are skipped while nobody is connected */
 /* Longest that closing waits for the last messages to leave. */
 #define UCT_OFI_DRAIN_NS 100000000ul
-/* Sleep of a worker whose provider cannot wake it. */
+/* Sleep of a worker that the provider cannot wake, or not for what it waits for. */
 #define UCT_OFI_NO_WAIT_NS 1000000ul
 
 /* ---- buffers ---- */
@@ -62,6 +64,7 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
                   &send->super.context);
     if (ucs_likely(ret == 0)) {
+        iface->num_vain = 0;
         ++iface->num_under_way;
         if (peer != NULL) {
             ++peer->num_under_way;
@@ -126,7 +129,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     --peer->num_under_way;
     if (ucs_unlikely(error != 0)) {
         ucs_debug("a message was not sent: libfabric's error %d", error);
-        uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+        uct_ofi_peer_unsent(peer, ((const uct_ofi_head_t *)send->buffer)->type);
     }
     if (ucs_unlikely((peer->num_under_way == 0) && (peer->tx_state == UCT_OFI_TX_IDLE))) {
         uct_ofi_peer_say(peer, 0); /* this may have been what it was kept for */
@@ -206,21 +209,44 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     return count;
 }
 
+/* To ask the provider costs a system call where it has none of its own to say: while nothing comes
+ * it is asked seldom, so that it does not slow other transports down. */
+static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
+{
+    uint64_t now_ns;
+
+    if (iface->has_event) {
+        iface->has_event = 0;
+        return 1;
+    }
+    if (iface->num_vain < UCT_OFI_VAIN_MAX) {
+        return 1;
+    }
+    if ((iface->turns & UCT_OFI_VAIN_MASK) != 0) {
+        return 0;
+    }
+    now_ns = ucs_sys_clock_ns(); /* calls may be far from each other */
+    if ((now_ns - iface->poll_ns) < UCT_OFI_VAIN_NS) {
+        return 0;
+    }
+    iface->poll_ns = now_ns;
+    return 1;
+}
+
 unsigned uct_ofi_progress(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     unsigned count         = 0;
 
     ++iface->turns;
-    if (!ucs_list_is_empty(&iface->peers) || ((iface->turns & UCT_OFI_IDLE_MASK) == 0) ||
-        iface->has_event) {
-        iface->has_event = 0;
-        count = uct_ofi_poll(iface);
+    if (uct_ofi_is_turn(iface)) {
+        count           = uct_ofi_poll(iface);
+        iface->num_vain = (count > 0) ? 0 : iface->num_vain + 1;
     }
     if (ucs_unlikely((iface->turns & UCT_OFI_LOOK_MASK) == 0)) {
         uct_ofi_alive_look(iface, ucs_sys_clock_ns());
     }
-    if (ucs_unlikely(!ucs_list_is_empty(&iface->todo))) {
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->todo) || !ucs_list_is_empty(&iface->blocked))) {
         count += uct_ofi_peers_work(iface);
     }
     return count + uct_iface_progress_base(tl_iface);
@@ -288,7 +314,10 @@ static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
     struct fid *fid = &iface->cq->fid;
 
     (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, iface, NULL);
-    return iface->has_event || (fi_trywait(iface->fabric, &fid, 1) != 0);
+    if (fi_trywait(iface->fabric, &fid, 1) != 0) {
+        iface->has_event = 1;
+    }
+    return iface->has_event;
 }
 
 /* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so
@@ -310,8 +339,8 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->has_wait && uct_ofi_has_arrived(iface)) {
         return UCS_ERR_BUSY;
     }
-    time_ns = iface->has_wait ? (ucs_list_is_empty(&iface->peers) ? 0 :
-              uct_ofi_alive_interval(iface)) : UCT_OFI_NO_WAIT_NS;
+    time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked)) ? UCT_OFI_NO_WAIT_NS :
+              ucs_list_is_empty(&iface->peers) ? 0 : uct_ofi_alive_interval(iface);
     memset(&timer, 0, sizeof(timer));
     timer.it_value.tv_sec  = (time_t)(time_ns / 1000000000ul);
     timer.it_value.tv_nsec = (long)(time_ns % 1000000000ul);
@@ -456,10 +485,12 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->lost);
     ucs_list_head_init(&iface->todo);
+    ucs_list_head_init(&iface->blocked);
     ucs_queue_head_init(&iface->free_sends);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
-    iface->secret = ucs_sys_random64();
+    iface->secret   = ucs_sys_random64();
+    iface->num_vain = UINT16_MAX; /* nobody knows us yet */
 
     status = uct_ofi_lib_load(&lib);
     if (status == UCS_OK) {

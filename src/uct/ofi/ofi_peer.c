@@ -208,6 +208,20 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
     uct_ofi_peer_say(peer, 0); /* the rest from progress */
 }
 
+/* Providers lose messages where both sides connect at the same time, too. What is not counted is
+ * said again. */
+void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, unsigned type)
+{
+    if ((type >= UCT_OFI_REJECT) || (type == UCT_OFI_BYE) ||
+        (++peer->num_lost > UCT_OFI_LOST_MAX)) {
+        uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
+    } else if ((peer->status == UCS_OK) &&
+               ((type != UCT_OFI_HELLO) || (peer->tx_state == UCT_OFI_TX_OPENING)) &&
+               ((type != UCT_OFI_WELCOME) || peer->rx_open)) {
+        uct_ofi_peer_say(peer, 1u << type);
+    }
+}
+
 static void uct_ofi_gone(uct_ofi_peer_t *peer)
 {
     const uct_iface_params_t *params = &peer->iface->super.params;
@@ -383,11 +397,13 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
 
     ucs_list_head_init(&todo);
     ucs_list_splice_tail(&todo, &iface->todo);
+    ucs_list_splice_tail(&todo, &iface->blocked);
     while (!ucs_list_is_empty(&todo)) {
         peer = ucs_list_head(&todo, uct_ofi_peer_t, todo);
         ucs_list_del(&peer->todo);
         if (!uct_ofi_speak(peer, &count)) {
-            uct_ofi_peer_say(peer, 0);
+            ucs_list_del(&peer->todo);
+            ucs_list_add_tail(&iface->blocked, &peer->todo);
         }
         if (peer->status != UCS_OK) {
             uct_ofi_end_flushes(peer);
@@ -410,6 +426,7 @@ static void uct_ofi_heard(uct_ofi_peer_t *peer)
 {
     peer->is_heard = 1;
     peer->is_known = 1;
+    peer->num_lost = 0;
     if (ucs_unlikely(peer->asked_ns != 0)) {
         peer->asked_ns   = 0;
         peer->num_probes = 0;
@@ -443,10 +460,11 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
 {
     uct_ofi_ep_t *ep, *next;
 
-    if ((peer->tx_state != UCT_OFI_TX_OPENING) || (peer->say & UCT_OFI_SAY_HELLO) ||
+    if ((peer->tx_state != UCT_OFI_TX_OPENING) ||
         (memcmp(intro->from, peer->uid, UCT_UID_LEN) != 0)) {
         return;
     }
+    peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
     peer->token    = intro->token;
     peer->tx_taken = peer->tx_count;
     peer->tx_state = UCT_OFI_TX_OPEN;
@@ -496,6 +514,10 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
             peer->rx_open    = 1;
             peer->rx_discard = 0;
             peer->rx_count   = intro->head.number;
+            if (peer->tx_state == UCT_OFI_TX_OPENING) {
+                /* Where both connect at once the provider net loses the one's without a word. */
+                uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO);
+            }
         }
         uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
     } else {

@@ -14,9 +14,10 @@
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
 
 /* What the code was written against; older libraries are refused by it. */
 #define UCT_OFI_API FI_VERSION(1, 17)
@@ -24,6 +25,8 @@
 /* What our buffers can be registered as. */
 #define UCT_OFI_MR_MODES \
     (FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
+
+#define UCT_OFI_DEVICE_MAX 32
 
 /* ---- the library ---- */
 
@@ -131,9 +134,29 @@ static int uct_ofi_is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr);
 }
 
+/* The device by which the host reaches others: virtual bridges and the like come first in some
+ * lists. Empty where nothing is known. */
+static void uct_ofi_default_device(char device[UCT_OFI_DEVICE_MAX])
+{
+    char text[4096], *line, *next;
+    char name[UCT_OFI_DEVICE_MAX];
+    unsigned destination;
+    size_t length;
+
+    device[0] = '\0';
+    if (ucs_sys_read_file("/proc/self/net/route", text, sizeof(text), &length) == UCS_OK) {
+        for (line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next)) {
+            if ((sscanf(line, "%31s %x", name, &destination) == 2) && (destination == 0)) {
+                memcpy(device, name, UCT_OFI_DEVICE_MAX);
+                return;
+            }
+        }
+    }
+}
+
 /* The rank of an offer, or a negative number and the reason. */
 static int uct_ofi_rank(const uct_ofi_iface_t *iface, const struct fi_info *info,
-                        const char **reason_p)
+                        const char *device, const char **reason_p)
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
     const char *name               = info->fabric_attr->prov_name;
@@ -172,11 +195,14 @@ static int uct_ofi_rank(const uct_ofi_iface_t *iface, const struct fi_info *info
         return -1;
     }
     rank = 4 * rank;
+    if (strcmp(info->domain_attr->name, device) == 0) {
+        rank += 2;
+    }
     if ((info->addr_format == FI_SOCKADDR_IN6) || (info->addr_format == FI_SOCKADDR_IB)) {
         --rank; /* the older form is preferred, as by other libraries */
     }
     if (uct_ofi_is_loopback(info->src_addr, info->src_addrlen)) {
-        rank /= 4000; /* 1 or 0: where there is nothing else */
+        rank /= 8000; /* 0: where there is nothing else */
     }
     return rank;
 }
@@ -223,6 +249,7 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
     struct fi_info *best  = NULL;
     int best_rank         = -1;
     struct fi_info *info;
+    char device[UCT_OFI_DEVICE_MAX];
     const char *reason;
     int ret, rank;
 
@@ -235,8 +262,9 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
         ucs_debug("fi_getinfo: %s", lib->strerror(-ret));
         return NULL;
     }
+    uct_ofi_default_device(device);
     for (info = list; info != NULL; info = info->next) {
-        rank = uct_ofi_rank(iface, info, &reason);
+        rank = uct_ofi_rank(iface, info, device, &reason);
         ucs_debug("provider %s on %s: %s%s%s", info->fabric_attr->prov_name,
                   info->domain_attr->name, (rank < 0) ? "not used" : "possible",
                   (reason[0] != '\0') ? ": " : "", reason);

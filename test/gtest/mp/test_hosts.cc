@@ -39,7 +39,7 @@ protected:
     void TearDown() override
     {
         unsetenv("UCX_OFI_PROVIDER");
-        setenv("UCX_OFI_TIMEOUT", "1s", 1);
+        setenv("UCX_OFI_TIMEOUT", "2s", 1);
         setenv("UCX_NET_ADDRESS", "n", 1);
     }
 
