@@ -18,7 +18,7 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_POLL_MAX   16 /* completions that are taken at a time */
-#define UCT_OFI_VAIN_MAX   256    /* polls in vain after which the provider is asked seldom: */
+#define UCT_OFI_VAIN_MAX   1000   /* polls in vain after which the provider is asked seldom: */
 #define UCT_OFI_VAIN_MASK  7      /* by every eighth call, */
 #define UCT_OFI_VAIN_NS    20000  /* if that much time has passed */
 #define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
@@ -489,8 +489,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_queue_head_init(&iface->free_sends);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
-    iface->secret   = ucs_sys_random64();
-    iface->num_vain = UINT16_MAX; /* nobody knows us yet */
+    iface->secret = ucs_sys_random64();
 
     status = uct_ofi_lib_load(&lib);
     if (status == UCS_OK) {
