@@ -41,6 +41,7 @@ struct allocation {
     void *pool;
     std::string origin; /* imported: the handle */
     unsigned refs;
+    bool sync_memops;
 };
 
 struct copy {
@@ -205,9 +206,21 @@ void tick(CUstream_st *stream)
 }
 
 std::set<CUstream_st *> streams;
+std::vector<copy> tail; /* of copies from pageable memory, after the call has returned */
+std::deque<std::vector<char>> tail_bytes;
+
+void finish_tail()
+{
+    for (const copy &c : tail) {
+        memcpy(c.dest, c.src, c.length);
+    }
+    tail.clear();
+    tail_bytes.clear();
+}
 
 void drain()
 {
+    finish_tail();
     for (CUstream_st *stream : streams) {
         while (!stream->queue.empty()) {
             perform(stream);
@@ -741,6 +754,18 @@ int cuMemImportFromShareableHandle(unsigned long long *handle_p, void *in, int)
     return (fd >= 0) ? 0 : UCT_CU_INVALID_VALUE;
 }
 
+int cuPointerSetAttribute(const void *value, int attribute, uct_cu_ptr_t ptr)
+{
+    ENTER(cuPointerSetAttribute)
+    allocation *a = find(ptr);
+    if ((a == nullptr) || (attribute != UCT_CU_POINTER_SYNC_MEMOPS)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    finish_tail();
+    a->sync_memops = *static_cast<const unsigned *>(value) != 0;
+    return 0;
+}
+
 int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_ptr_t ptr)
 {
     ENTER(cuPointerGetAttributes)
@@ -769,6 +794,9 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_
             break;
         case UCT_CU_POINTER_ORDINAL:
             set(i, (a == &none) ? -2 : a->device);
+            break;
+        case UCT_CU_POINTER_SYNC_MEMOPS:
+            set(i, static_cast<int>(a->sync_memops));
             break;
         case UCT_CU_POINTER_LEGACY_IPC:
             set(i, static_cast<int>(is_legacy));
@@ -945,8 +973,16 @@ int cuMemcpyHtoD_v2(uct_cu_ptr_t dest, const void *src, size_t length)
     if (const int result = cut(copies, dest, reinterpret_cast<uintptr_t>(src), length)) {
         return result;
     }
+    finish_tail();
+    const allocation *to = find(dest);
     for (const copy &c : copies) {
-        memcpy(c.dest, c.src, c.length);
+        if ((to != nullptr) && (to->kind == allocation::DEVICE) && !to->sync_memops &&
+            (length >= 65536)) {
+            tail_bytes.emplace_back(c.src, c.src + c.length);
+            tail.push_back({c.dest, tail_bytes.back().data(), c.length});
+        } else {
+            memcpy(c.dest, c.src, c.length);
+        }
     }
     return 0;
 }

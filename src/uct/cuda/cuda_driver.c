@@ -219,14 +219,15 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
     int attributes[] = {
         UCT_CU_POINTER_MEMORY_TYPE, UCT_CU_POINTER_IS_MANAGED,  UCT_CU_POINTER_BUFFER_ID,
         UCT_CU_POINTER_ORDINAL,     UCT_CU_POINTER_CONTEXT,     UCT_CU_POINTER_RANGE_START,
-        UCT_CU_POINTER_RANGE_SIZE,  UCT_CU_POINTER_LEGACY_IPC
+        UCT_CU_POINTER_RANGE_SIZE,  UCT_CU_POINTER_LEGACY_IPC,  UCT_CU_POINTER_SYNC_MEMOPS
     };
     unsigned type      = 0;
     unsigned managed   = 0;
     unsigned is_legacy = 0;
+    unsigned is_sync   = 0;
     void *values[] = {
         &type, &managed, &place->id, &place->device, &place->ctx, &place->base, &place->length,
-        &is_legacy
+        &is_legacy, &is_sync
     };
     int result;
 
@@ -248,6 +249,11 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
         place->kind = UCT_CUDA_MANAGED;
     } else {
         place->kind = (type == UCT_CU_MEMORY_HOST) ? UCT_CUDA_PINNED : UCT_CUDA_DEVICE;
+    }
+    if (ucs_unlikely((place->kind == UCT_CUDA_DEVICE) && !is_sync)) {
+        is_sync = 1;
+        (void)driver->cuPointerSetAttribute(&is_sync, UCT_CU_POINTER_SYNC_MEMOPS,
+                                            (uintptr_t)address);
     }
     return UCS_OK;
 }

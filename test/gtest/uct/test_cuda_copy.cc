@@ -238,6 +238,30 @@ TEST(cuda_copy, every_kind_to_every_other_at_once)
     in_process([]() { copy_all_kinds(true); });
 }
 
+/* The program's copies from pageable memory end after the call; ours must not overtake them. */
+TEST(cuda_copy, the_program_has_just_written_the_memory)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+
+        cuda.init();
+        cuda.use_primary();
+        for (size_t length : {8ul, 4096ul, 65536ul, 1ul << 20}) {
+            const auto device = cuda.make(kind::DEVICE, length);
+            const auto pinned = cuda.make(kind::PINNED, length);
+            for (unsigned round = 0; round < 50; ++round) {
+                const bytes data = pattern(round, length);
+                ASSERT_EQ(0, cuda.call("cuMemcpyHtoD_v2",
+                                       reinterpret_cast<unsigned long long>(device.address),
+                                       static_cast<const void *>(data.data()), length));
+                ASSERT_EQ(UCS_OK, copy(w, pinned.address, device.address, length, round % 2));
+                ASSERT_EQ(0, memcmp(pinned.address, data.data(), length)) << length;
+            }
+        }
+    });
+}
+
 /* Many copies under way, of both sorts; then all bytes against a model. */
 TEST(cuda_copy, a_flood)
 {
