@@ -1,10 +1,12 @@
 /* Halyard: rendezvous between device memory of two processes: one copy, by the device.
  *
  * The announcement names the slot under which the receiver knows the sender's memory. The receiver
- * reads (step DEVICE), or has the sender write (RTR with a slot of its own): where both buffers lie
- * on one device, one process of the two copies in both directions, since the device takes 145 us to
- * change over from one process to the other. It is the one with the lesser identity. Where there
- * is no key, or the copy is refused, the bytes go through memory of the host as messages.
+ * has the sender write (RTR with a slot of its own), since a device writes to another one faster
+ * than it reads from it (measured: 7.0 against 8.4 us, and 0.8 against 1.2 us each of many), or
+ * reads (step DEVICE): where both buffers lie on one device, one process of the two, the one with
+ * the lesser identity, copies in both directions, since the device takes 145 us to change over from
+ * one process to the other. Where there is no key, or the copy is refused, the bytes go through
+ * memory of the host as messages.
  *
  * A receive into memory of the host reads from the device too, where its process uses one.
  *
@@ -170,8 +172,8 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         if (!ucp_rndv_device_is_whole(req, req->recv.total)) {
             return 0;
         }
-        if (!ucp_rndv_device_is_copier(peer) &&
-            ucp_rndv_device_is_on(rkey, req->copy.info.device) &&
+        if (!(ucp_rndv_device_is_copier(peer) &&
+              ucp_rndv_device_is_on(rkey, req->copy.info.device)) &&
             ucp_rndv_device_ask_put(req, peer)) {
             return 1;
         }
