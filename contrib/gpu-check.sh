@@ -320,7 +320,8 @@ part_mpi()
         failures+=("mpi: nothing ran")
     fi
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=$PATH:$bin \
-        step mpi-perftest 60 mpirun.openmpi -n 2 ./ucx_perftest -t tag_lat -m cuda -s 8,64k,1m
+        step mpi-perftest 60 mpirun.openmpi -n 2 ./ucx_perftest -t tag_lat -m cuda -n 1000 \
+        -s 8,64k,1m
 }
 
 # ---------------------------------------------------------------- all

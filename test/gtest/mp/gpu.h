@@ -31,13 +31,18 @@ inline bool is_gpu_real()
 /* A device of this process. */
 class gpu {
 public:
+    /* The driver is in the process from now on, under its name. */
+    static void load()
+    {
+        (void)dlopen(is_gpu_real() ? "libcuda.so.1" :
+                                     HALYARD_BUILDDIR "/test/fakecuda/.libs/libcuda.so.1",
+                     RTLD_NOW);
+    }
+
     /* side: which of several devices, as many as there are. */
     explicit gpu(unsigned side)
     {
-        if (!is_gpu_real()) {
-            /* Found under the driver's name from now on. */
-            (void)dlopen(HALYARD_BUILDDIR "/test/fakecuda/.libs/libcuda.so.1", RTLD_NOW);
-        }
+        load();
         m_is_open = perf_device_open(&m_device, -1, side) == 0;
     }
 

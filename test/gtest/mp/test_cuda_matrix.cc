@@ -431,6 +431,34 @@ TEST(mp_cuda, kill_in_transfer)
     EXPECT_TRUE(all.join());
 }
 
+/* The program starts CUDA when it has communicated for a while. */
+TEST(mp_cuda, started_late)
+{
+    processes all(2);
+
+    NEED_GPU();
+    all.start_all([&](self &me) {
+        gpu::load();
+        pair_side side(me);
+        EXPECT_EQ(me.index() + 1u, 2u - side.swap({static_cast<uint8_t>(me.index())})[0]);
+        {
+            gpu g(me.index());
+            ASSERT_TRUE(g.is_open()) << g.problem();
+            usleep(10000); /* a real driver takes longer to start */
+            for (operation op : {operation::TAG, operation::PUT, operation::AM}) {
+                gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_ASYNC, LARGE);
+                ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+                for (size_t length : {size_t(1), size_t(63), LARGE}) {
+                    side.exchange(op, g, out, in, length);
+                }
+            }
+            side.n().barrier();
+        }
+        EXPECT_EQ(me.index() + 1u, 2u - side.swap({static_cast<uint8_t>(me.index())})[0]);
+    });
+    EXPECT_TRUE(all.join());
+}
+
 /* The thread that communicates has never called CUDA, and has no context afterwards either. */
 TEST(mp_cuda, thread_without_context)
 {
