@@ -291,9 +291,19 @@ void drop(std::map<uintptr_t, allocation>::iterator it)
     memory.erase(it);
 }
 
+/* Nothing new takes the place of what has ended, so that its use later is seen. It stays within
+ * reach of those who look for leaks, also when the program ends. */
+void bury(const void *object)
+{
+    static std::vector<const void *> &graves = *new std::vector<const void *>;
+
+    alive.erase(object);
+    graves.push_back(object);
+}
+
 void destroy(uct_cu_ctx_t ctx)
 {
-    alive.erase(ctx);
+    bury(ctx);
     for (auto it = memory.begin(); it != memory.end();) {
         auto next = std::next(it);
         if (it->second.ctx == ctx) {
@@ -303,7 +313,7 @@ void destroy(uct_cu_ctx_t ctx)
     }
     for (auto it = streams.begin(); it != streams.end();) {
         if ((*it)->ctx == ctx) {
-            alive.erase(*it);
+            bury(*it);
             it = streams.erase(it);
         } else {
             ++it;
@@ -848,7 +858,7 @@ int cuStreamDestroy_v2(uct_cu_stream_t stream)
         return result;
     }
     drain();
-    alive.erase(stream);
+    bury(stream);
     streams.erase(stream);
     return 0;
 }
