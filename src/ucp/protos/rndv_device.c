@@ -1,12 +1,11 @@
 /* Halyard: rendezvous between device memory of two processes: one copy, by the device.
  *
  * The announcement names the slot under which the receiver knows the sender's memory. The receiver
- * has the sender write (RTR with a slot of its own), since a device writes to another one faster
- * than it reads from it (measured: 7.0 against 8.4 us, and 0.8 against 1.2 us each of many), or
- * reads (step DEVICE): where both buffers lie on one device, one process of the two, the one with
- * the lesser identity, copies in both directions, since the device takes 145 us to change over from
- * one process to the other. Where there is no key, or the copy is refused, the bytes go through
- * memory of the host as messages.
+ * reads (step DEVICE), or has the sender write (RTR with a slot of its own): where both buffers lie
+ * on one device, one process of the two copies in both directions, since the device takes 145 us to
+ * change over from one process to the other. It is the one with the lesser identity. Where there is
+ * no key, or the copy is refused, the bytes go through memory of the host as messages. Between two
+ * devices writing costs two messages more and was not faster in all (measured).
  *
  * A receive into memory of the host reads from the device too, where its process uses one.
  *
@@ -138,6 +137,19 @@ static int ucp_rndv_device_is_on(uct_rkey_t *rkey, int device)
     return (ops->rkey_is_on != NULL) && ops->rkey_is_on(rkey, device);
 }
 
+/* Who copies? Both sides would do it the same way. */
+static int ucp_rndv_device_wants_put(const ucp_request_t *req, const ucp_peer_t *peer,
+                                     uct_rkey_t *rkey)
+{
+    const unsigned scheme = req->worker->context->options.rndv_scheme;
+
+    if (scheme != UCP_RNDV_SCHEME_AUTO) {
+        return scheme == UCP_RNDV_SCHEME_PUT;
+    }
+    return !ucp_rndv_device_is_copier(peer) &&
+           ucp_rndv_device_is_on(rkey, req->copy.info.device);
+}
+
 /* The receiver's own copy does not work: messages do, for this one; where it was between devices,
  * and more than this memory is out of reach, for those that follow too. */
 static void ucp_rndv_device_give_up(ucp_request_t *req, ucs_status_t status)
@@ -172,9 +184,7 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         if (!ucp_rndv_device_is_whole(req, req->recv.total)) {
             return 0;
         }
-        if (!(ucp_rndv_device_is_copier(peer) &&
-              ucp_rndv_device_is_on(rkey, req->copy.info.device)) &&
-            ucp_rndv_device_ask_put(req, peer)) {
+        if (ucp_rndv_device_wants_put(req, peer, rkey) && ucp_rndv_device_ask_put(req, peer)) {
             return 1;
         }
     } else if (!ucp_dt_is_contig(req->datatype) || !req->worker->device.is_started) {

@@ -448,7 +448,11 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
         req->send.remote_addr = rtr.address;
         req->send.offset      = rtr.offset;
         req->send.end         = rtr.offset + rtr.length;
-        ucp_request_add_work(req);
+        if (rtr.flags & UCP_WIRE_RTR_DEVICE) {
+            ucp_rndv_device_put(req);
+        } else {
+            ucp_request_add_work(req);
+        }
         return;
     }
     if (mode == UCP_WIRE_RTR_BOTH) {
