@@ -308,6 +308,9 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 /* Every connected peer is asked at once: one of them has not taken a message. */
 void uct_ofi_alive_suspect(uct_ofi_iface_t *iface);
 
+/* The provider takes nothing for the peer: it may be about to connect again, to nobody. */
+void uct_ofi_alive_blocked(uct_ofi_peer_t *peer);
+
 /* The peer has to answer from now on; by something else than its answer to a PING, perhaps. */
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
 

@@ -113,6 +113,21 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     }
 }
 
+void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+
+    if (!iface->is_tcp || !peer->is_known || (peer->asked_ns == 0) || (peer->num_probes > 0) ||
+        (peer->num_under_way > 0) || (iface->num_free == 0)) {
+        return;
+    }
+    if (peer->probe_fd < 0) {
+        uct_ofi_probe_start(peer);
+    } else {
+        uct_ofi_alive_judge(peer, ucs_sys_clock_ns(), uct_ofi_config(iface)->timeout_ns);
+    }
+}
+
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
 {
     uint64_t timeout_ns = uct_ofi_config(iface)->timeout_ns;

@@ -404,6 +404,7 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
         if (!uct_ofi_speak(peer, &count)) {
             ucs_list_del(&peer->todo);
             ucs_list_add_tail(&iface->blocked, &peer->todo);
+            uct_ofi_alive_blocked(peer);
         }
         if (peer->status != UCS_OK) {
             uct_ofi_end_flushes(peer);
