@@ -431,6 +431,37 @@ TEST(mp_cuda, kill_in_transfer)
     EXPECT_TRUE(all.join());
 }
 
+/* The driver refuses to map what another process shows: everything arrives all the same, and each
+ * process says once why it takes longer. */
+TEST(mp_cuda, mapping_refused)
+{
+    constexpr int NOT_SUPPORTED = 801;
+    processes all(2);
+
+    NEED_GPU();
+    if (mp::is_gpu_real()) {
+        GTEST_SKIP() << "the real driver refuses nothing here";
+    }
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail")(
+            "cuIpcOpenMemHandle", 1, NOT_SUPPORTED, 1);
+        pair_side side(me);
+        gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_CUDA, LARGE);
+        ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+        for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
+                             operation::STREAM}) {
+            for (size_t length : {size_t(16), size_t(256), LARGE}) {
+                side.exchange(op, g, out, in, length);
+            }
+        }
+    });
+    EXPECT_TRUE(all.join());
+    EXPECT_LE(all.log_lines(), 4u) << all.log(); /* what is done, and the driver's reason */
+    EXPECT_NE(std::string::npos, all.log().find("is staged instead")) << all.log();
+}
+
 /* The program starts CUDA when it has communicated for a while. */
 TEST(mp_cuda, started_late)
 {
