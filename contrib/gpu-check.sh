@@ -5,6 +5,7 @@
 #
 #   build  configure (optimized) and make, in DIR (build-gpu); what is built already stays
 #   test   the unit tests of device memory, on the real driver
+#   host   (when asked for) all other unit tests
 #   perf   ucx_perftest beside the driver's own copies: one GPU, two where there are two, other
 #          kinds of memory, device and host, every byte checked, the costs for host memory
 #   mpi    MPI programs with device memory over this library, by Open MPI and pml ucx
@@ -17,6 +18,7 @@ set -u
 
 readonly BUILD_LIMIT_S=300
 readonly TEST_LIMIT_S=240
+readonly HOST_LIMIT_S=400
 readonly PERF_LIMIT_S=90
 readonly MPI_LIMIT_S=120
 
@@ -172,9 +174,43 @@ test_targets()
 
 # ---------------------------------------------------------------- test
 
+# Counts one log of the unit tests.
+count_gtest() # log exit_status
+{
+    local ok bad skip name
+    ok=$(grep -cE '^\[       OK \] .*\([0-9]+ ms\)' "$1")
+    bad=$(grep -cE '^\[  FAILED  \] .*\([0-9]+ ms\)' "$1")
+    skip=$(grep -cE '^\[  SKIPPED \] .*\([0-9]+ ms\)' "$1")
+    if [ "$2" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        bad=1
+        failures+=("$part: the unit tests ended with exit status $2 ($1)")
+    fi
+    count "$ok" "$bad" "$skip"
+    while read -r name; do
+        failures+=("$part: $name")
+    done < <(grep -E '^\[  FAILED  \] .*\([0-9]+ ms\)' "$1" | sed 's/^.*\] //')
+}
+
+# All other unit tests, on a machine whose driver nobody has loaded.
+part_host()
+{
+    local shards=4 i pids=()
+    cd "$build" || return 1
+    for ((i = 0; i < shards; ++i)); do
+        GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i limited "host-$i" $HOST_LIMIT_S \
+            test/gtest/gtest --gtest_filter="-$filter" >/dev/null &
+        pids[i]=$!
+    done
+    for ((i = 0; i < shards; ++i)); do
+        wait "${pids[i]}"
+        count_gtest "$logs/host-$i.log" $?
+        grep -hE -B 12 '^\[  FAILED  \] .*ms\)|^\*\*\* ' "$logs/host-$i.log" | head -60
+    done
+}
+
 part_test()
 {
-    local log=$logs/gtest.log rc
+    local rc
     cd "$build" || return 1
     if ! [ -x test/gtest/gtest ]; then
         echo "no unit tests were built"
@@ -184,18 +220,7 @@ part_test()
     HALYARD_TEST_CUDA=real limited gtest $TEST_LIMIT_S test/gtest/gtest \
         --gtest_filter="$filter" | grep -vE '^\[ RUN  |^\[-----|^$'
     rc=${PIPESTATUS[0]}
-    local ok bad skip
-    ok=$(grep -cE '^\[       OK \] .*\([0-9]+ ms\)' "$log")
-    bad=$(grep -cE '^\[  FAILED  \] .*\([0-9]+ ms\)' "$log")
-    skip=$(grep -cE '^\[  SKIPPED \] .*\([0-9]+ ms\)' "$log")
-    if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then
-        bad=1
-        failures+=("test: gtest ended with exit status $rc")
-    fi
-    count "$ok" "$bad" "$skip"
-    while read -r name; do
-        failures+=("test: $name")
-    done < <(grep -E '^\[  FAILED  \] .*\([0-9]+ ms\)' "$log" | sed 's/^.*\] //')
+    count_gtest "$logs/gtest.log" "$rc"
     # The program itself, not the script that puts the driver of the tests before the real one.
     if [ -x examples/.libs/cuda_pingpong ]; then
         LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
@@ -331,7 +356,7 @@ nvidia-smi --query-gpu=index,name,driver_version,memory.used,memory.total --form
     2>/dev/null || echo "nvidia-smi says nothing: is there a GPU?"
 for name in ${parts//,/ }; do
     case $name in
-        build|test|perf|mpi) ;;
+        build|test|host|perf|mpi) ;;
         *) echo "gpu-check.sh: no part '$name'" >&2; exit 2 ;;
     esac
     begin "$name"
