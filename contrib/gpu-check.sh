@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: builds, tests and measures on a machine with GPUs of NVIDIA, in one call.
 #
-#   gpu-check.sh [--only build,test,perf,mpi] [--build DIR] [--jobs N] [--filter GTEST_FILTER]
+#   gpu-check.sh [--only build,test,host,perf,mpi] [--build DIR] [--jobs N] [--filter GTEST_FILTER]
 #
 #   build  configure (optimized) and make, in DIR (build-gpu); what is built already stays
 #   test   the unit tests of device memory, on the real driver
@@ -36,7 +36,7 @@ failures=()
 
 usage()
 {
-    sed -n '3,16s/^# \{0,1\}//p' "$0"
+    sed -n '3,15s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
