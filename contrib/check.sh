@@ -252,6 +252,7 @@ stage_mpi()
     install_gcc || return
     say "mpi: testing"
     limited_log mpi "$root/test/mpi/run.sh" --lib "$PWD/install/lib" --build "$build_root/mpi"
+    limited_log "mpi on two hosts" "$root/test/ofi/two_hosts.sh" --lib "$PWD/install/lib"
     limited_log apps "$root/contrib/check-apps.sh" --lib "$PWD/install/lib" \
         --build "$build_root/apps" --short --no-packages
 }

@@ -25,5 +25,6 @@ include test/abi/local.mk
 include test/bench/local.mk
 include test/mp/local.mk
 include test/mpi/local.mk
+include test/ofi/local.mk
 include test/fuzz/local.mk
 include test/sim/local.mk
