@@ -325,7 +325,7 @@ UCS_INLINE uint64_t uct_ofi_alive_interval(const uct_ofi_iface_t *iface)
 
 UCS_INLINE const uct_ofi_config_t *uct_ofi_config(const uct_ofi_iface_t *iface)
 {
-    return iface->super.md->config;
+    return (const uct_ofi_config_t *)iface->super.md->config;
 }
 
 #endif

@@ -502,6 +502,14 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         uct_ofi_reject(iface, intro, raw);
         return;
     }
+    if ((peer != NULL) && (intro->token != peer->token) &&
+        (peer->rx_open || (peer->tx_state >= UCT_OFI_TX_OPEN))) {
+        if (intro->head.type == UCT_OFI_PING) {
+            return;
+        }
+        uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET); /* it has given us up, and begins anew */
+        peer = NULL;
+    }
     if (intro->head.type == UCT_OFI_HELLO) {
         if ((peer == NULL) &&
             (uct_ofi_peer_get(iface, intro->from, raw,

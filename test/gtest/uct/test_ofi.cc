@@ -5,6 +5,17 @@
 #include "sys_meter.h"
 #include "world.h"
 
+#include <seed.h>
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#ifdef HAVE_OFI
+extern "C" {
+#include <uct/ofi/ofi.h>
+}
+#endif
+
 #include <cstring>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -62,5 +73,70 @@ TEST_F(ofi, who_connects_and_leaves_is_forgotten)
     EXPECT_EQ(before.size(), sys_meter::descriptors().size());
     EXPECT_TRUE(a.failed.empty());
 }
+
+#ifdef HAVE_OFI
+
+/* Whatever comes in: nothing crashes, nothing stays, and others do not notice. The messages are
+ * right but for some fields, or bytes by chance; tokens are those of nobody, as a stranger cannot
+ * know better. */
+TEST_F(ofi, hostile_messages)
+{
+    seeded_random rnd(41);
+    log_levels quiet("fatal");
+    worker a(m_tl), b(m_tl), stranger(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    ASSERT_EQ(UCS_OK, stranger.status());
+    const contact where = stranger.where();
+    unsigned received   = 0;
+
+    b.on_message(1, [&](const uint8_t *data, size_t length) {
+        EXPECT_EQ(pattern(received, 64), bytes(data, data + length));
+        ++received;
+    });
+    uct_ep_t *ep = a.connect(b.where());
+    for (unsigned round = 0; round < 300; ++round) {
+        for (unsigned i = 0; i < 100; ++i) {
+            alignas(8) uint8_t buffer[512];
+            uct_ofi_intro_t intro = {};
+            const bytes noise     = pattern(rnd.bits(), sizeof(buffer));
+            size_t length         = sizeof(intro);
+
+            memcpy(buffer, noise.data(), sizeof(buffer));
+            intro.head.type    = static_cast<uint8_t>(rnd.below(UCT_OFI_TYPES + 1));
+            intro.head.number  = static_cast<uint32_t>(rnd.below(300));
+            intro.head.pad     = static_cast<uint8_t>(rnd.one_in(4) ? rnd.below(256) : 0);
+            intro.head.taken   = static_cast<uint32_t>(rnd.below(300));
+            intro.head.token   = rnd.one_in(2) ? rnd.bits() : rnd.below(4);
+            intro.token        = rnd.bits();
+            intro.version      = UCT_OFI_VERSION;
+            intro.address_length = static_cast<uint8_t>(where.address.size());
+            memcpy(intro.address, where.address.data(), where.address.size());
+            memcpy(intro.from, noise.data(), UCT_UID_LEN);
+            if (rnd.one_in(2)) {
+                memcpy(intro.from, stranger.uid.data(), UCT_UID_LEN);
+            }
+            memcpy(intro.to, b.uid.data(), UCT_UID_LEN);
+            if (rnd.one_in(3)) {
+                intro.to[rnd.below(UCT_UID_LEN)] ^= 1;
+            }
+            if (!rnd.one_in(4)) {
+                memcpy(buffer, &intro, sizeof(intro));
+            }
+            if (rnd.one_in(3)) {
+                buffer[rnd.below(sizeof(intro))] ^= static_cast<uint8_t>(1 + rnd.below(255));
+            }
+            if (rnd.one_in(3)) {
+                length = sizeof(uct_ofi_head_t) + rnd.below(sizeof(buffer) - 23);
+            }
+            uct_ofi_receive(uct_ofi_iface(b.iface), reinterpret_cast<char *>(buffer), length);
+        }
+        ASSERT_EQ(UCS_OK, send({&a, &b, &stranger}, ep, way::SHORT, 1, pattern(round, 64)));
+    }
+    EXPECT_TRUE(run_until({&a, &b, &stranger}, [&]() { return received == 300; })) << received;
+    EXPECT_TRUE(a.failed.empty());
+}
+
+#endif
 
 } // namespace
