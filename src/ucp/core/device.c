@@ -13,8 +13,10 @@
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define UCP_DEVICE_TRUST_NS 8000.0    /* see device.h */
@@ -89,6 +91,19 @@ static int ucp_device_is_heap(ucp_worker_t *worker, uintptr_t address)
     return address - worker->host_base < length;
 }
 
+/* The driver does not answer: can this processor read there? The kernel tells without harm. */
+static UCS_COLD int ucp_device_is_unreadable(const void *address, ucs_status_t status)
+{
+    struct iovec remote = {(void *)(uintptr_t)address, 1};
+    char byte;
+    struct iovec local = {&byte, 1};
+
+    ucs_diag("the driver of the devices does not tell what memory at %p is: %s", address,
+             ucs_status_string(status));
+    return (ucs_sys_process_vm_readv(ucs_sys_getpid(), &local, 1, &remote, 1, 0) < 0) &&
+           (errno == EFAULT);
+}
+
 int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p)
 {
     ucp_device_t *device = &worker->device;
@@ -107,7 +122,11 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
         return 0;
     }
     device->is_started = 1;
-    if ((status == UCS_OK) && (info_p->type != UCS_MEMORY_TYPE_HOST)) {
+    if (ucs_unlikely(status != UCS_OK)) {
+        *info_p = (uct_mem_info_t){.type = UCS_MEMORY_TYPE_CUDA, .base = (void *)address};
+        return ucp_device_is_unreadable(address, status);
+    }
+    if (info_p->type != UCS_MEMORY_TYPE_HOST) {
         return 1;
     }
     host->block = block;
@@ -308,7 +327,7 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
     if (lane == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
-    if (ucp_dt_is_device(req->datatype) &&
+    if (ucp_dt_is_device(req->datatype) && (req->copy.info.id != 0) &&
         (ucp_device_know(peer, &req->copy.info, &slot) == UCS_OK)) {
         iov.mem = peer->keys->told[slot].mem; /* spares the transport to ask what it is */
     }
@@ -536,7 +555,8 @@ static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info
 
 ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
 {
-    ucs_status_t status = ucp_device_know(peer, info, slot_p);
+    ucs_status_t status = (info->id == 0) ? UCS_ERR_UNSUPPORTED :
+                                            ucp_device_know(peer, info, slot_p);
     uct_mem_t *mem;
 
     if (status != UCS_OK) {

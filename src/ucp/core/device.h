@@ -43,7 +43,8 @@ struct ucp_device_keys {
 void ucp_device_init(ucp_worker_t *worker);
 void ucp_device_cleanup(ucp_worker_t *worker);
 
-/* True if the address is on a device; then *info_p tells about it. Any address. */
+/* True if the address is on a device; then *info_p tells about it (id 0: the driver does not). Any
+ * address. */
 int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p);
 
 /* The same without the worker's lock: only whether it is. */
