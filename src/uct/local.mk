@@ -49,6 +49,7 @@ libuct_sources = \
 	src/uct/ofi/ofi.h \
 	src/uct/ofi/ofi_alive.c \
 	src/uct/ofi/ofi_ep.c \
+	src/uct/ofi/ofi_fork.c \
 	src/uct/ofi/ofi_iface.c \
 	src/uct/ofi/ofi_peer.c \
 	src/uct/ofi/ofi_provider.c \

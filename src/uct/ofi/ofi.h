@@ -120,6 +120,8 @@ typedef struct {
     int                 is_loopback; /* leads to this node only */
     int                 has_wait;   /* the completion queue has a descriptor */
     int                 is_closing;
+    int                 is_inherited; /* this process is a forked child: not ours */
+    ucs_list_link_t     fork_list;
     uint8_t             address[UCT_OFI_ADDRESS_MAX];
     size_t              address_length;
     uint64_t            secret;     /* that tokens are hidden by */
@@ -299,6 +301,11 @@ void uct_ofi_peers_free(uct_ofi_iface_t *iface);
 
 /* As in uct_iface_ops_t. */
 int uct_ofi_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
+
+/* ---- ofi_fork.c: any thread ---- */
+
+void uct_ofi_fork_add(uct_ofi_iface_t *iface);
+void uct_ofi_fork_remove(uct_ofi_iface_t *iface);
 
 /* ---- ofi_alive.c ---- */
 

@@ -239,6 +239,9 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
     unsigned count         = 0;
 
     ++iface->turns;
+    if (ucs_unlikely(iface->is_inherited)) {
+        return uct_iface_progress_base(tl_iface);
+    }
     if (uct_ofi_is_turn(iface)) {
         count           = uct_ofi_poll(iface);
         iface->num_vain = (count > 0) ? 0 : iface->num_vain + 1;
@@ -328,6 +331,9 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     struct itimerspec timer;
     uint64_t time_ns, unused;
 
+    if (iface->is_inherited) {
+        return UCS_OK; /* nothing comes */
+    }
     if (uct_iface_has_work(tl_iface) || !ucs_list_is_empty(&iface->todo) ||
         (iface->num_unposted > 0)) {
         return UCS_ERR_BUSY;
@@ -484,6 +490,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     iface->timer_fd = -1;
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->lost);
+    uct_ofi_fork_add(iface);
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
     ucs_queue_head_init(&iface->free_sends);
@@ -511,9 +518,9 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     return status;
 }
 
-static void uct_ofi_close_fid(struct fid *fid)
+static void uct_ofi_close_fid(const uct_ofi_iface_t *iface, struct fid *fid)
 {
-    int ret = fi_close(fid);
+    int ret = iface->is_inherited ? 0 : fi_close(fid);
 
     if (ret != 0) {
         ucs_debug("fi_close: error %d", ret);
@@ -526,33 +533,34 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     const uct_ofi_lib_t *lib;
     uint64_t end_ns;
 
-    if (iface->address_length > 0) {
-        iface->is_closing = 1;
+    uct_ofi_fork_remove(iface);
+    iface->is_closing = 1;
+    if ((iface->address_length > 0) && !iface->is_inherited) {
         uct_ofi_peers_leave(iface);
         end_ns = ucs_sys_clock_ns() + UCT_OFI_DRAIN_NS;
         while ((iface->num_under_way > 0) && (ucs_sys_clock_ns() < end_ns)) {
             uct_ofi_poll(iface);
         }
-        uct_ofi_peers_free(iface);
     }
+    uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
     if (iface->ep != NULL) {
-        uct_ofi_close_fid(&iface->ep->fid);
+        uct_ofi_close_fid(iface, &iface->ep->fid);
     }
     if (iface->mr != NULL) {
-        uct_ofi_close_fid(&iface->mr->fid);
+        uct_ofi_close_fid(iface, &iface->mr->fid);
     }
     if (iface->av != NULL) {
-        uct_ofi_close_fid(&iface->av->fid);
+        uct_ofi_close_fid(iface, &iface->av->fid);
     }
     if (iface->cq != NULL) {
-        uct_ofi_close_fid(&iface->cq->fid);
+        uct_ofi_close_fid(iface, &iface->cq->fid);
     }
     if (iface->domain != NULL) {
-        uct_ofi_close_fid(&iface->domain->fid);
+        uct_ofi_close_fid(iface, &iface->domain->fid);
     }
     if (iface->fabric != NULL) {
-        uct_ofi_close_fid(&iface->fabric->fid);
+        uct_ofi_close_fid(iface, &iface->fabric->fid);
     }
     if ((iface->info != NULL) && (uct_ofi_lib_load(&lib) == UCS_OK)) {
         lib->freeinfo(iface->info);

@@ -63,7 +63,7 @@ static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
         ucs_list_del(&early->list);
         ucs_sys_free(early);
     }
-    if (peer->addr != FI_ADDR_UNSPEC) {
+    if ((peer->addr != FI_ADDR_UNSPEC) && !peer->iface->is_inherited) {
         (void)fi_av_remove(peer->iface->av, &peer->addr, 1, 0);
     }
     ucs_sys_free(peer);

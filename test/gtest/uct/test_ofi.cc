@@ -19,6 +19,7 @@ extern "C" {
 #include <cstring>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace uct_test;
@@ -72,6 +73,37 @@ TEST_F(ofi, who_connects_and_leaves_is_forgotten)
     EXPECT_EQ(301u, received);
     EXPECT_EQ(before.size(), sys_meter::descriptors().size());
     EXPECT_TRUE(a.failed.empty());
+}
+
+/* A child that does with what it has inherited what programs do at their end: the parent and its
+ * peers go on. */
+TEST_F(ofi, a_forked_child_disturbs_nobody)
+{
+    auto a = std::make_unique<worker>(m_tl), b = std::make_unique<worker>(m_tl);
+    ASSERT_EQ(UCS_OK, a->status());
+    ASSERT_EQ(UCS_OK, b->status());
+    unsigned received = 0;
+    b->on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a->connect(b->where());
+    for (unsigned i = 0; i < 20; ++i) {
+        ASSERT_EQ(UCS_OK, send({a.get(), b.get()}, ep, way::SHORT, 1, pattern(i, 100)));
+        const pid_t child = fork();
+        if (child == 0) {
+            const bool refused = UCS_STATUS_IS_ERR(post(ep, way::SHORT, 1, pattern(0, 8), 0,
+                                                        nullptr));
+            a->progress();
+            b->progress();
+            a.reset();
+            b.reset();
+            _exit(refused ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        EXPECT_EQ(0, status);
+    }
+    EXPECT_TRUE(run_until({a.get(), b.get()}, [&]() { return received == 20; }));
+    EXPECT_TRUE(a->failed.empty());
+    EXPECT_TRUE(b->gone.empty());
 }
 
 #ifdef HAVE_OFI
