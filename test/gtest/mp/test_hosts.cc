@@ -5,6 +5,7 @@
  */
 #include <mp/hosts.h>
 #include <mp/node.h>
+#include <ucp/world.h>
 
 #include <algorithm>
 #include <csignal>
@@ -30,6 +31,9 @@ protected:
     {
         if (!m_hosts.why_not().empty()) {
             GTEST_SKIP() << m_hosts.why_not();
+        }
+        if (!ucp_test::is_present("ofi")) {
+            GTEST_SKIP() << "built without libfabric";
         }
         setenv("UCX_OFI_PROVIDER", GetParam(), 1);
         setenv("UCX_OFI_TIMEOUT", "2s", 1);
