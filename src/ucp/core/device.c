@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
+#include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
@@ -293,11 +294,12 @@ static void ucp_device_transferred(uct_completion_t *comp)
     ucp_request_t *req        = ucs_container_of(comp, ucp_request_t, copy.comp);
     ucp_device_then_cb_t then = (ucp_device_then_cb_t)req->copy.then;
 
-    if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
-        return; /* its worker goes away */
+    if (!(req->held & UCP_REQUEST_HOLDS_COPY) || req->worker->is_ending) {
+        return; /* without a word to the user */
     }
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
     if (then == NULL) {
+        ucp_rndv_device_late_cancel(req);
         ucp_request_complete(req, req->copy.late);
     } else {
         then(req, comp->status);
@@ -308,6 +310,9 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
     const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS);
 
+    if (ucp_request_is_send(req)) {
+        req->copy.info.id = ucp_uid_id(req->send.peer->uid); /* to be told, if it is still there */
+    }
     req->copy.then = NULL;
     req->copy.late = status;
     req->held     &= (uint16_t)~keep;
@@ -463,7 +468,7 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
 
     for (i = 0; i < UCP_DEVICE_SLOTS; ++i) {
         if (keys->told[i].id == 0) {
-            return ucs_min(i, best);
+            return i;
         }
         if (keys->told[i].uses > 0) {
             continue;
@@ -505,7 +510,7 @@ static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *
     ucs_status_t status;
 
     if (slot == UCP_DEVICE_SLOTS) {
-        return UCS_ERR_NO_RESOURCE;
+        return UCS_ERR_UNSUPPORTED; /* to wait for one would hold up what frees them */
     }
     if (keys->told[slot].mem != NULL) {
         md->tl->md.release(keys->told[slot].mem);
@@ -526,7 +531,7 @@ static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *
     return UCS_OK;
 }
 
-/* The slot of an allocation. UCS_ERR_UNSUPPORTED: there is no lane to the peer. */
+/* The slot of an allocation. UCS_ERR_UNSUPPORTED: there is no lane to the peer, or no slot. */
 static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p)
 {
     struct ucp_device_keys *keys = ucp_device_keys(peer);

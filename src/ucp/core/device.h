@@ -56,6 +56,13 @@ UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
            ucp_device_has_slow(worker, address);
 }
 
+/* Has the short way of a send been left out, which looks at nothing but what is host memory for
+ * certain and is not for threads that share the worker? */
+UCS_INLINE int ucp_device_must_ask(const ucp_worker_t *worker, const void *address)
+{
+    return worker->lock.enabled || !ucp_worker_is_host(worker, address);
+}
+
 /* Copies between host and device memory, or within either. Returns when the bytes are there: some
  * microseconds. Errors are the driver's (logged). */
 ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length);
@@ -120,8 +127,8 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
 void ucp_device_drop_window(ucp_request_t *req);
 
 /* The slot by which the peer knows the allocation that info tells about; tells the peer if need be.
- * UCS_ERR_NO_RESOURCE: no room on the lane, or every slot is in use; UCS_ERR_UNSUPPORTED: nobody
- * else can reach this memory (the reason is logged once a worker). */
+ * UCS_ERR_NO_RESOURCE: no room on the lane; UCS_ERR_UNSUPPORTED: nobody else can reach this memory
+ * (the reason is logged once a worker), or every slot is in use. */
 ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
 
 /* The request names the slot, until it ends. */

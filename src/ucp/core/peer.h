@@ -52,6 +52,7 @@ struct ucp_peer {
     uint32_t              next_ordinal; /* of the next endpoint that the user makes */
     unsigned              num_internal; /* endpoints that the user did not make */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
+    ucs_status_t          put_status;  /* first error among the pieces of its put so far */
     struct ucp_device_keys *keys;      /* of device memory; NULL: none yet */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;

@@ -97,6 +97,7 @@ typedef struct {
             uint8_t   ready;     /* chunk that is filled, or being filled */
             uint8_t   sent;      /* chunk that the receiver reads */
             uint8_t   is_refused; /* the receiver cannot read */
+            uint8_t   is_failed; /* a chunk could not be filled */
         }             staged;
     };
     union {

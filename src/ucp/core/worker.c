@@ -358,6 +358,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     size_t pos = 0;
     unsigned i;
 
+    worker->is_ending = 1;
     ucp_sockets_cleanup(worker);
     ucp_worker_drain_controls(worker);
     ucp_worker_drop_requests(worker);
@@ -374,14 +375,13 @@ void ucp_worker_destroy(ucp_worker_h worker)
     while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
         ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
     }
-    ucp_kept_drop(&worker->kept);
-
     ucp_wakeup_cleanup(worker);
     for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].iface != NULL) {
             uct_iface_close(worker->tls[i].iface);
         }
     }
+    ucp_kept_drop(&worker->kept); /* copies of devices into them have ended */
     ucp_device_cleanup(worker);
     ucs_hash_cleanup(&worker->peers);
     ucs_ptr_map_cleanup(&worker->ids);

@@ -150,6 +150,7 @@ typedef struct ucp_worker {
     unsigned           num_proto;
 
     ucp_device_t       device;
+    int                is_ending;          /* it is being destroyed */
 
     /* wakeup */
     int                epoll_fd;           /* -1 until asked for */

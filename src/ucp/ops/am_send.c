@@ -165,7 +165,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
         return UCS_STATUS_PTR(status);
     }
     ucp_worker_lock(ep->worker);
-    if (!ucp_device_has(ep->worker, buffer)) {
+    if (ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer)) {
         status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
                                    param, flags);
         if (status != UCS_ERR_NO_RESOURCE) {

@@ -62,8 +62,12 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     } else {
         status = ucp_rma_refuse(put.address, length);
     }
-    if (put.request_id != 0) {
-        ucp_rma_send_end(peer, put.request_id, 0, status);
+    if (peer->put_status == UCS_OK) {
+        peer->put_status = status;
+    }
+    if (put.request_id != 0) { /* the last piece tells of all, which follow one another */
+        ucp_rma_send_end(peer, put.request_id, 0, peer->put_status);
+        peer->put_status = UCS_OK;
     }
 }
 
@@ -82,8 +86,9 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
     }
 }
 
-/* A piece of registered memory as a message; from a device, by way of a copy. */
-static ucs_status_t ucp_rma_send_get_piece(ucp_peer_t *peer, const ucp_mem_t *mem, uct_iov_t *iov)
+/* A piece of registered memory as a message; from a device, by way of a copy, which may fail. */
+static ucs_status_t ucp_rma_send_get_piece(ucp_peer_t *peer, const ucp_mem_t *mem, uct_iov_t *iov,
+                                           int32_t *failed_p)
 {
     uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
     void *copy     = NULL;
@@ -98,7 +103,8 @@ static ucs_status_t ucp_rma_send_get_piece(ucp_peer_t *peer, const ucp_mem_t *me
         iov[1].buffer = copy;
         if (status != UCS_OK) {
             ucp_worker_data_put(copy);
-            return status;
+            *failed_p = status;
+            return UCS_OK;
         }
     }
     status = lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
@@ -131,8 +137,12 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
             iov[0]     = (uct_iov_t){&end, sizeof(end), NULL};
             return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
         }
-        status = ucp_rma_send_get_piece(peer, mem, iov);
+        status = ucp_rma_send_get_piece(peer, mem, iov, &end.status);
         ucp_mem_drop(context);
+        if (end.status != UCS_OK) {
+            iov[0] = (uct_iov_t){&end, sizeof(end), NULL};
+            return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
+        }
         if (status == UCS_OK) {
             get->address += iov[1].length;
             get->length  -= iov[1].length;

@@ -36,7 +36,8 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
-    if (!is_sync && !ucp_device_has(ep->worker, buffer)) {
+    if (!is_sync && ucp_device_must_ask(ep->worker, buffer) &&
+        !ucp_device_has(ep->worker, buffer)) {
         status = ucp_tag_send_short(ep, ep->locked_limit, buffer, count, tag, param);
     }
     if (status != UCS_ERR_NO_RESOURCE) {

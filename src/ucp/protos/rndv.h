@@ -81,12 +81,17 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
- * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
+ * that an RTR asked for; 0: not this way. The chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);
-void ucp_rndv_staged_work(ucp_request_t *req);
 void ucp_rndv_staged_put_chunks(ucp_request_t *req);
 void ucp_rndv_frag_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_frag_end_handle(void *worker, const void *data, size_t length);
+
+/* A send whose copy into the receiver's memory is under way: if it ends early, the receiver is told
+ * when the copy has ended (late_cancel), since its memory is written until then. */
+int ucp_rndv_device_is_writing(const ucp_request_t *req);
+void ucp_rndv_device_late_cancel(ucp_request_t *req);
+void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status);
 
 /* Steps DEVICE of either side. */
 void ucp_rndv_device_get(ucp_request_t *req);

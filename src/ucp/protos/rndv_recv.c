@@ -378,7 +378,7 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     if (req == NULL) {
         return;
     }
-    if ((head.offset < req->recv.base) ||
+    if ((head.offset < req->recv.base) || (length > req->recv.total) ||
         (head.offset - req->recv.base > req->recv.total - length)) {
         ucs_warn("peer sent DATA that ends behind the message: dropped");
         return;

@@ -328,8 +328,6 @@ void ucp_rndv_send_work(ucp_request_t *req)
         ucp_request_complete(req, UCS_OK);
     } else if (req->send.step == UCP_SEND_DEVICE) {
         ucp_rndv_device_put(req);
-    } else if (req->send.step == UCP_SEND_STAGED) {
-        ucp_rndv_staged_work(req);
     } else {
         ucp_rndv_put_step(req);
     }
@@ -337,7 +335,7 @@ void ucp_rndv_send_work(ucp_request_t *req)
 
 /* ---- a send that ends early ---- */
 
-static void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
+void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
     ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status};
 
@@ -346,7 +344,7 @@ static void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_
 
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
 {
-    if (ucp_request_is_send(req) &&
+    if (ucp_request_is_send(req) && !ucp_rndv_device_is_writing(req) &&
         ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
          (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE) ||
          (req->send.step == UCP_SEND_STAGED))) {
@@ -387,11 +385,15 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     if ((rtr->offset > req->length) || (rtr->length > req->length - rtr->offset)) {
         return 0;
     }
+    if ((rtr->flags & UCP_WIRE_RTR_DEVICE) &&
+        ((rtr->flags & UCP_WIRE_RTR_MODE) != UCP_WIRE_RTR_PUT)) {
+        return 0;
+    }
     switch (rtr->flags & UCP_WIRE_RTR_MODE) {
     case UCP_WIRE_RTR_PUT:
         if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
             return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_device(req->datatype) &&
-                   (rtr->length > 0) && (ucp_device_heard(req->send.peer, rtr->slot) != NULL);
+                   (rtr->length > 0) && (rtr->slot < UCP_DEVICE_SLOTS);
         }
         return (req->send.step == UCP_SEND_WAIT) &&
                (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&

@@ -38,6 +38,10 @@ static void ucp_rndv_staged_give_up(ucp_request_t *req)
 {
     size_t offset = req->send.offset;
 
+    if ((req->send.staged.sent != UCP_DEVICE_NO_CHUNK) && !req->send.staged.is_refused) {
+        req->send.staged.is_failed = 1; /* goes on when the receiver has read that one */
+        return;
+    }
     if (req->send.staged.sent != UCP_DEVICE_NO_CHUNK) {
         offset = req->send.staged.sent_offset;
     } else if (req->send.staged.ready != UCP_DEVICE_NO_CHUNK) {
@@ -63,14 +67,15 @@ static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_staged_go(req);
 }
 
-/* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free. */
+/* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free, FRAG_END brings one. */
 static ucs_status_t ucp_rndv_staged_fill(ucp_request_t *req)
 {
     unsigned chunk = ucp_device_chunk_get(req->send.staged.pool);
     ucs_status_t status;
 
     if (chunk == UCP_DEVICE_NO_CHUNK) {
-        return UCS_ERR_NO_RESOURCE;
+        /* Who has none yet might wait for peers that never read: messages do it. */
+        return (req->send.staged.sent == UCP_DEVICE_NO_CHUNK) ? UCS_ERR_BUSY : UCS_ERR_NO_RESOURCE;
     }
     status = ucp_device_copy_async(req, ucp_device_chunk_address(req->send.staged.pool, chunk),
                                    (char *)req->buffer + req->send.offset,
@@ -112,13 +117,9 @@ static void ucp_rndv_staged_go(ucp_request_t *req)
     if ((req->send.staged.ready == UCP_DEVICE_NO_CHUNK) && (req->send.offset < req->send.end)) {
         status = ucp_rndv_staged_fill(req);
     }
-    if (status == UCS_ERR_NO_RESOURCE) {
-        if (req->send.staged.sent == UCP_DEVICE_NO_CHUNK) {
-            ucp_request_add_work(req); /* chunks of others come back */
-        }
-    } else if (status != UCS_INPROGRESS) {
+    if ((status != UCS_INPROGRESS) && (status != UCS_ERR_NO_RESOURCE)) {
         ucp_rndv_staged_give_up(req);
-    }
+    } /* without a chunk it goes on when the receiver has read the one before */
 }
 
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
@@ -147,14 +148,10 @@ int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
     req->send.staged.ready      = UCP_DEVICE_NO_CHUNK;
     req->send.staged.sent       = UCP_DEVICE_NO_CHUNK;
     req->send.staged.is_refused = 0;
+    req->send.staged.is_failed  = 0;
     req->held                  |= UCP_REQUEST_HOLDS_CHUNKS;
     ucp_rndv_staged_go(req);
     return 1;
-}
-
-void ucp_rndv_staged_work(ucp_request_t *req)
-{
-    ucp_rndv_staged_go(req);
 }
 
 void ucp_rndv_frag_end_handle(void *arg, const void *data, size_t length)
@@ -183,8 +180,13 @@ void ucp_rndv_frag_end_handle(void *arg, const void *data, size_t length)
     if (req->held & UCP_REQUEST_HOLDS_COPY) {
         return; /* goes on when the next chunk is filled */
     }
+    if (req->send.staged.is_failed) {
+        ucp_rndv_staged_give_up(req);
+        return;
+    }
     if ((req->send.offset == req->send.end) &&
         (req->send.staged.ready == UCP_DEVICE_NO_CHUNK)) {
+        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
         ucp_rndv_send_end(req);
     } else {
         ucp_rndv_staged_go(req);
@@ -203,7 +205,7 @@ static void ucp_rndv_frag_answer(ucp_request_t *req, ucs_status_t status)
 static void ucp_rndv_frag_read(ucp_request_t *req, ucs_status_t status)
 {
     if (status == UCS_OK) {
-        req->recv.received += req->recv.offset;
+        req->recv.received += ucs_min(req->recv.offset, req->recv.total - req->recv.received);
     }
     ucp_rndv_frag_answer(req, status);
     ucp_rndv_recv_check_end(req);
