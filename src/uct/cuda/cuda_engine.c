@@ -12,6 +12,7 @@
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define UCT_CUDA_DRAIN_NS    10000000000ull
 #define UCT_CUDA_YIELD_POLLS 64
@@ -190,6 +191,7 @@ static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
                                          int has_buffer)
 {
+    void *buffer;
     const uct_cuda_driver_t *driver = engine->driver;
     unsigned i;
     int result;
@@ -212,10 +214,12 @@ static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bou
         }
     }
     if (has_buffer && (bounce->buffer == NULL)) {
-        bounce->buffer = ucs_sys_memalign(ucs_sys_page_size(), UCT_CUDA_PIECES * UCT_CUDA_PIECE);
-        if (bounce->buffer == NULL) {
+        buffer = ucs_sys_mmap(NULL, UCT_CUDA_PIECES * UCT_CUDA_PIECE, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (buffer == MAP_FAILED) {
             return UCS_ERR_NO_MEMORY;
         }
+        bounce->buffer = buffer;
         /* Some machines do not allow it: then the driver copies once more. */
         result = driver->cuMemHostRegister(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE,
                                            UCT_CU_HOST_PORTABLE);
@@ -230,6 +234,7 @@ static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bou
 static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
                                     int is_alive)
 {
+    int is_idle = is_alive && (bounce->posted == bounce->done);
     unsigned i;
 
     for (i = 0; is_alive && (i < ucs_array_size(bounce->events)); ++i) {
@@ -238,12 +243,15 @@ static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bo
         }
     }
     if (is_alive && (bounce->stream != NULL)) {
-        driver->cuStreamDestroy(bounce->stream);
+        is_idle &= (driver->cuStreamDestroy(bounce->stream) == UCT_CU_SUCCESS);
     }
     if (is_alive && bounce->is_registered) {
         driver->cuMemHostUnregister(bounce->buffer);
     }
-    ucs_sys_free(bounce->buffer);
+    /* A device that may still write keeps the memory. */
+    if ((bounce->buffer != NULL) && is_idle) {
+        ucs_sys_munmap(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE);
+    }
     memset(bounce, 0, sizeof(*bounce));
 }
 
