@@ -766,7 +766,7 @@ int cuMemImportFromShareableHandle(unsigned long long *handle_p, void *in, int)
 
 int cuPointerSetAttribute(const void *value, int attribute, uct_cu_ptr_t ptr)
 {
-    ENTER(cuPointerSetAttribute)
+    ENTER_UNSAFE(cuPointerSetAttribute)
     allocation *a = find(ptr);
     if ((a == nullptr) || (attribute != UCT_CU_POINTER_SYNC_MEMOPS)) {
         return UCT_CU_INVALID_VALUE;

@@ -98,6 +98,7 @@ typedef struct {
             uint8_t   sent;      /* chunk that the receiver reads */
             uint8_t   is_refused; /* the receiver cannot read */
             uint8_t   is_failed; /* a chunk could not be filled */
+            uint32_t  turns;     /* without a chunk so far */
         }             staged;
     };
     union {

@@ -81,8 +81,9 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
- * that an RTR asked for; 0: not this way. The chunks of a send that ends. */
+ * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);
+void ucp_rndv_staged_work(ucp_request_t *req);
 void ucp_rndv_staged_put_chunks(ucp_request_t *req);
 void ucp_rndv_frag_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_frag_end_handle(void *worker, const void *data, size_t length);

@@ -328,6 +328,8 @@ void ucp_rndv_send_work(ucp_request_t *req)
         ucp_request_complete(req, UCS_OK);
     } else if (req->send.step == UCP_SEND_DEVICE) {
         ucp_rndv_device_put(req);
+    } else if (req->send.step == UCP_SEND_STAGED) {
+        ucp_rndv_staged_work(req);
     } else {
         ucp_rndv_put_step(req);
     }

@@ -17,6 +17,10 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
+/* Turns of progress without a chunk after which messages do it: peers that never read may have all
+ * of them. */
+#define UCP_RNDV_STAGED_TURNS 1000000
+
 /* ---- sender ---- */
 
 static void ucp_rndv_staged_go(ucp_request_t *req);
@@ -67,15 +71,14 @@ static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_staged_go(req);
 }
 
-/* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free, FRAG_END brings one. */
+/* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free. */
 static ucs_status_t ucp_rndv_staged_fill(ucp_request_t *req)
 {
     unsigned chunk = ucp_device_chunk_get(req->send.staged.pool);
     ucs_status_t status;
 
     if (chunk == UCP_DEVICE_NO_CHUNK) {
-        /* Who has none yet might wait for peers that never read: messages do it. */
-        return (req->send.staged.sent == UCP_DEVICE_NO_CHUNK) ? UCS_ERR_BUSY : UCS_ERR_NO_RESOURCE;
+        return UCS_ERR_NO_RESOURCE;
     }
     status = ucp_device_copy_async(req, ucp_device_chunk_address(req->send.staged.pool, chunk),
                                    (char *)req->buffer + req->send.offset,
@@ -117,9 +120,19 @@ static void ucp_rndv_staged_go(ucp_request_t *req)
     if ((req->send.staged.ready == UCP_DEVICE_NO_CHUNK) && (req->send.offset < req->send.end)) {
         status = ucp_rndv_staged_fill(req);
     }
-    if ((status != UCS_INPROGRESS) && (status != UCS_ERR_NO_RESOURCE)) {
+    if ((status == UCS_ERR_NO_RESOURCE) && (req->send.staged.sent != UCP_DEVICE_NO_CHUNK)) {
+        return; /* goes on when the receiver has read that one */
+    }
+    if ((status == UCS_ERR_NO_RESOURCE) && (++req->send.staged.turns < UCP_RNDV_STAGED_TURNS)) {
+        ucp_request_add_work(req); /* others give theirs back */
+    } else if (status != UCS_INPROGRESS) {
         ucp_rndv_staged_give_up(req);
-    } /* without a chunk it goes on when the receiver has read the one before */
+    }
+}
+
+void ucp_rndv_staged_work(ucp_request_t *req)
+{
+    ucp_rndv_staged_go(req);
 }
 
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
@@ -149,6 +162,7 @@ int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
     req->send.staged.sent       = UCP_DEVICE_NO_CHUNK;
     req->send.staged.is_refused = 0;
     req->send.staged.is_failed  = 0;
+    req->send.staged.turns      = 0;
     req->held                  |= UCP_REQUEST_HOLDS_CHUNKS;
     ucp_rndv_staged_go(req);
     return 1;

@@ -20,6 +20,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <stdatomic.h>
 
 #define UCT_CUDA_LIBRARY "libcuda.so.1"
 
@@ -213,6 +214,25 @@ ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, u
 
 /* ------------------------------------------------------------------ addresses */
 
+/* See uct_cuda_place_query. Memory that does not take the attribute is not asked to again. */
+static UCS_COLD void uct_cuda_place_set_sync(const uct_cuda_driver_t *driver, const void *address,
+                                             uint64_t id)
+{
+    static _Atomic uint64_t tried[64];
+    int mode         = UCT_CU_CAPTURE_RELAXED;
+    unsigned is_sync = 1;
+
+    if (atomic_exchange_explicit(&tried[id % ucs_array_size(tried)], id, memory_order_relaxed) ==
+        id) {
+        return;
+    }
+    if (driver->cuThreadExchangeStreamCaptureMode(&mode) == UCT_CU_SUCCESS) {
+        (void)driver->cuPointerSetAttribute(&is_sync, UCT_CU_POINTER_SYNC_MEMOPS,
+                                            (uintptr_t)address);
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+}
+
 ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *address,
                                   uct_cuda_place_t *place)
 {
@@ -251,9 +271,7 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
         place->kind = (type == UCT_CU_MEMORY_HOST) ? UCT_CUDA_PINNED : UCT_CUDA_DEVICE;
     }
     if (ucs_unlikely((place->kind == UCT_CUDA_DEVICE) && !is_sync)) {
-        is_sync = 1;
-        (void)driver->cuPointerSetAttribute(&is_sync, UCT_CU_POINTER_SYNC_MEMOPS,
-                                            (uintptr_t)address);
+        uct_cuda_place_set_sync(driver, address, place->id);
     }
     return UCS_OK;
 }

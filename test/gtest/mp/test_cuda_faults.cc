@@ -40,6 +40,15 @@ void refuse(uint64_t k)
     fail(nullptr, k, RESULT, 0);
 }
 
+/* The same, but of one function. */
+void refuse(const char *name, uint64_t k)
+{
+    auto fail = gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail");
+
+    ASSERT_NE(nullptr, fail);
+    fail(name, k, RESULT, 0);
+}
+
 class mp_cuda_faults : public testing::TestWithParam<way> {
 };
 
@@ -104,3 +113,120 @@ INSTANTIATE_TEST_SUITE_P(
         way{0, {PERF_MEMORY_CUDA, PERF_MEMORY_CUDA}, 40, "small_sender"},
         way{1, {PERF_MEMORY_CUDA, PERF_MEMORY_CUDA}, 40, "small_receiver"}),
     [](const testing::TestParamInfo<way> &info) { return std::string(info.param.name); });
+
+/* The owner of device memory does the copies of a put and a get; its driver refuses the k-th. */
+TEST(mp_cuda_owner, refusals_are_told)
+{
+    constexpr size_t LENGTH = 60000; /* several messages */
+    processes all(2);
+
+    NEED_GPU();
+    if (mp::is_gpu_real()) {
+        GTEST_SKIP() << "this needs the driver of the tests";
+    }
+    all.start_all([&](self &me) {
+        setenv("UCX_TLS", "mm,cuda_copy", 1); /* no other way */
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer target(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(target.is_made()) << g.problem();
+        std::vector<uint8_t> packed(256), local(LENGTH);
+        ucp_request_param_t param = {};
+        uint64_t address = reinterpret_cast<uintptr_t>(target.place(LENGTH));
+        ucp_mem_h mem    = nullptr;
+        ucp_rkey_h rkey  = nullptr;
+        unsigned failed  = 0;
+
+        if (me.index() == 0) {
+            ucp_mem_map_params_t map = {};
+            void *buffer;
+            size_t size;
+            map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            map.address    = target.memory();
+            map.length     = target.size();
+            ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &map, &mem));
+            ASSERT_EQ(UCS_OK, ucp_rkey_pack(n.context(), mem, &buffer, &size));
+            memcpy(packed.data(), &address, sizeof(address));
+            memcpy(packed.data() + sizeof(address), buffer, size);
+            ucp_rkey_buffer_release(buffer);
+            ASSERT_EQ(UCS_OK, n.wait(n.send(n.ep(1), packed.data(), packed.size(), TAG)));
+        } else {
+            ASSERT_EQ(UCS_OK, n.wait(n.recv(packed.data(), packed.size(), TAG)));
+            memcpy(&address, packed.data(), sizeof(address));
+            ASSERT_EQ(UCS_OK,
+                      ucp_ep_rkey_unpack(n.ep(0), packed.data() + sizeof(address), &rkey));
+        }
+        for (uint64_t k = 0; k <= CALLS; ++k) {
+            SCOPED_TRACE(k);
+            n.barrier();
+            if (me.index() == 0) {
+                refuse("cuMemcpyAsync", k);
+            }
+            n.barrier();
+            me.waits_for("puts and gets whose copy %lu fails", static_cast<unsigned long>(k));
+            if (me.index() == 1) {
+                const ucs_status_t put = n.wait(ucp_put_nbx(n.ep(0), local.data(), LENGTH, address,
+                                                            rkey, &param));
+                const ucs_status_t get = n.wait(ucp_get_nbx(n.ep(0), local.data(), LENGTH, address,
+                                                            rkey, &param));
+                failed += (put != UCS_OK) + (get != UCS_OK);
+                EXPECT_LE((put != UCS_OK) + (get != UCS_OK), (k == 0) ? 0 : 1);
+            }
+            n.barrier();
+            if (me.index() == 0) {
+                refuse("cuMemcpyAsync", 0);
+            }
+        }
+        if (me.index() == 1) {
+            EXPECT_GT(failed, 3u);
+            ucp_rkey_destroy(rkey);
+        } else {
+            EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* More allocations in flight than keys that a peer keeps, both ways at once. */
+TEST(mp_cuda_owner, more_allocations_than_slots)
+{
+    constexpr size_t LENGTH = 3000;
+    constexpr size_t COUNT  = 100;
+    processes all(2);
+
+    NEED_GPU();
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        std::vector<std::unique_ptr<gpu_buffer>> outs, ins;
+        std::vector<ucs_status_ptr_t> requests;
+        for (size_t i = 0; i < COUNT; ++i) {
+            outs.push_back(std::make_unique<gpu_buffer>(g, PERF_MEMORY_CUDA, LENGTH));
+            ins.push_back(std::make_unique<gpu_buffer>(g, PERF_MEMORY_CUDA, LENGTH));
+            ASSERT_TRUE(outs.back()->is_made() && ins.back()->is_made()) << g.problem();
+            outs.back()->put(LENGTH, i + 1);
+            ins.back()->put(LENGTH, 0);
+        }
+        n.barrier();
+        for (size_t i = 0; i < COUNT; ++i) {
+            requests.push_back(n.send(n.ep(!me.index()), outs[i]->place(LENGTH), LENGTH, i));
+        }
+        me.waits_for("many messages");
+        for (size_t i = 0; i < COUNT; ++i) {
+            requests.push_back(n.recv(ins[i]->place(LENGTH), LENGTH, i));
+        }
+        for (ucs_status_ptr_t request : requests) {
+            EXPECT_EQ(UCS_OK, n.wait(request));
+        }
+        for (size_t i = 0; i < COUNT; ++i) {
+            ins[i]->expect(LENGTH, i + 1);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}

@@ -177,7 +177,8 @@ private:
             rtr.address        = one_of(m_names.addresses);
             rtr.offset         = m_random.one_in(2) ? 0 : number();
             rtr.length         = number();
-            rtr.flags          = static_cast<uint32_t>(m_random.below(9));
+            rtr.flags          = static_cast<uint32_t>(m_random.below(40));
+            rtr.slot           = static_cast<uint32_t>(m_random.below(80));
             return plain(rtr);
         }
         case UCP_WIRE_DATA:
