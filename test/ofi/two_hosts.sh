@@ -120,16 +120,18 @@ launch() # mpi ranks-a-host program results
                 --mca oob_tcp_if_include eth0 --host "$hosts" -np $((2 * $2)) --map-by node \
                 --mca pml ucx --mca btl self --mca opal_common_ucx_tls any \
                 --mca opal_common_ucx_devices any --mca mpi_yield_when_idle 1 \
-                -x LD_LIBRARY_PATH "${common[@]}" ;;
+                -x LD_LIBRARY_PATH -x UCX_IDLE=sleep "${common[@]}" ;;
         mpich)
             on 0 env LD_LIBRARY_PATH="$lib" MPIR_CVAR_POLLS_BEFORE_YIELD=10 \
                 "$limited" "$limit_s" mpirun.mpich -launcher ssh -launcher-exec "$work/agent" \
                 -iface eth0 -hosts "$hosts" -np $((2 * $2)) -genv LD_LIBRARY_PATH "$lib" \
+                -genv UCX_IDLE sleep \
                 "${common[@]}" ;;
     esac
 }
 
 unset UCX_NET_ADDRESS
+# Each host takes the processors for its own: that ranks are to give way is not to be seen from there.
 for mpi in openmpi mpich; do
     if ! command -v "mpicc.$mpi" >/dev/null || ! command -v "mpirun.$mpi" >/dev/null; then
         echo "skipped: $mpi is not installed"

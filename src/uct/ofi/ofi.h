@@ -88,6 +88,9 @@ typedef struct {
     uct_ofi_op_t super;
     char        *buffer;
     int          is_posted;
+    int          is_released; /* by the provider's word */
+    size_t       bytes;       /* of the messages in it so far, */
+    size_t       end;         /* and where the farthest of them ends */
 } uct_ofi_receive_t;
 
 typedef struct {
@@ -174,6 +177,7 @@ struct uct_ofi_peer {
     uint32_t           tx_taken;      /* ...and taken by the peer */
     uint32_t           rx_count;      /* messages taken... */
     uint32_t           rx_told;       /* ...and told of */
+    uint32_t           rx_looked;     /* ...and taken when it was looked at last */
     ucs_list_link_t    flushes;       /* uct_ofi_flush_t, in order */
     ucs_list_link_t    early;         /* uct_ofi_early_t, in order */
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */

@@ -15,7 +15,7 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-#define UCT_OFI_GAPS_MAX 20 /* looks between which later messages wait for an earlier one */
+#define UCT_OFI_GAPS_MAX 40 /* looks between which later messages wait for the same one */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
@@ -142,7 +142,12 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if (!uct_ofi_is_connected(peer)) {
             continue;
         }
-        peer->num_gaps = ucs_list_is_empty(&peer->early) ? 0 : peer->num_gaps + 1;
+        if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
+            peer->num_gaps  = 0;
+            peer->rx_looked = peer->rx_count;
+        } else {
+            ++peer->num_gaps;
+        }
         if (peer->num_gaps > UCT_OFI_GAPS_MAX) {
             ucs_error("the network has lost a message of a peer that is there: it is given up");
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);

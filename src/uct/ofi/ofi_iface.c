@@ -108,7 +108,10 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
             return; /* tried again by the next progress */
         }
-        receive->is_posted = 1;
+        receive->is_posted   = 1;
+        receive->is_released = 0;
+        receive->bytes       = 0;
+        receive->end         = 0;
         --iface->num_unposted;
     }
 }
@@ -139,7 +142,9 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
 static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
                              const struct fi_cq_data_entry *entry)
 {
-    const char *data = (iface->is_multi && (entry->buf != NULL)) ? entry->buf : receive->buffer;
+    const char *data     = (iface->is_multi && (entry->buf != NULL)) ? entry->buf :
+                                                                       receive->buffer;
+    const char *data_end = data + entry->len;
 
     if ((entry->flags & FI_RECV) && (entry->len >= sizeof(uct_ofi_head_t)) &&
         (entry->len <= UCT_OFI_BUFFER_SIZE)) {
@@ -149,10 +154,20 @@ static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
         }
         uct_ofi_receive(iface, data, entry->len);
     }
-    if (!iface->is_multi || (entry->flags & FI_MULTI_RECV)) {
-        receive->is_posted = 0;
-        ++iface->num_unposted;
+    if (iface->is_multi) {
+        if (entry->flags & FI_RECV) {
+            receive->end    = ucs_max(receive->end, (size_t)(data_end - receive->buffer));
+            receive->bytes += entry->len;
+        }
+        receive->is_released |= (entry->flags & FI_MULTI_RECV) != 0;
+        /* Providers call a buffer released while they still fetch a long message into it, which
+         * came before the last one: it is theirs until all of it has been told of. */
+        if (!receive->is_released || (receive->bytes < receive->end)) {
+            return;
+        }
     }
+    receive->is_posted = 0;
+    ++iface->num_unposted;
 }
 
 static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
