@@ -208,6 +208,7 @@ stage_asan()
     ASAN_OPTIONS+=:quarantine_size_mb=32
     # Another error code, more processes, a hook around a network: the other builds have them too.
     local -x GTEST_FILTER='*:-copy_refused.*ENOSYS*:mp_traffic.*/8_*:*fault_ofi*:*delay_ofi*:*trace_ofi*'
+    local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan
 }

@@ -7,6 +7,7 @@ EXTRA_DIST += .ci/run .clang-format \
 	contrib/check-style.sh \
 	contrib/check.sh \
 	contrib/gpu-check.sh \
+	contrib/lsan.supp \
 	contrib/packages.sh \
 	contrib/quickstart.sh \
 	contrib/run-limited.sh
