@@ -56,11 +56,12 @@ bool hosts::start_holder(const std::string &boot_id)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         answer = become_host(boot_id) ? 'y' : 'n';
-        const ssize_t written = write(fds[1], &answer, 1);
-        for (; written == 1;) {
+        if (write(fds[1], &answer, 1) != 1) {
+            _exit(1);
+        }
+        for (;;) {
             pause();
         }
-        _exit(1);
     }
     close(fds[1]);
     const ssize_t length = read(fds[0], &answer, 1);
