@@ -421,18 +421,28 @@ void ucp_cleanup(ucp_context_h context)
     ucs_sys_free(context);
 }
 
+ucs_status_t ucp_context_mem_query(const ucp_context_t *context, const void *address,
+                                   uct_mem_info_t *info_p)
+{
+    ucs_status_t status = UCS_ERR_NO_DEVICE;
+    unsigned i;
+
+    for (i = 0; (i < context->num_tls) && (status != UCS_OK); ++i) {
+        if (context->tls[i].tl->md.mem_query != NULL) {
+            status = context->tls[i].tl->md.mem_query(context->tls[i].md, address, info_p);
+        }
+    }
+    return status;
+}
+
 /* Bits of the kinds of memory that operations take. */
 static uint64_t ucp_context_memory_types(const ucp_context_t *context)
 {
     uint64_t types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     uct_mem_info_t info;
-    unsigned i;
 
-    for (i = 0; i < context->num_tls; ++i) {
-        if ((context->tls[i].tl->md.mem_query != NULL) &&
-            (context->tls[i].tl->md.mem_query(context->tls[i].md, context, &info) == UCS_OK)) {
-            types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
-        }
+    if (ucp_context_mem_query(context, context, &info) == UCS_OK) {
+        types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
     }
     return types;
 }

@@ -86,6 +86,11 @@ typedef struct ucp_context {
  * posix, ...). */
 int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl);
 
+/* What a transport that knows device memory says of an address, as its mem_query. Any thread.
+ * UCS_ERR_NO_DEVICE also where there is no such transport. */
+ucs_status_t ucp_context_mem_query(const ucp_context_t *context, const void *address,
+                                   uct_mem_info_t *info_p);
+
 /* Copies a name of the user, cut to fit; `dflt` with a number where there is none. */
 void ucp_entity_name(char name[UCP_ENTITY_NAME_MAX], const char *user_name, const void *object);
 

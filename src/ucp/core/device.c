@@ -172,7 +172,7 @@ ucs_status_t ucp_device_stage(ucp_request_t *req)
     return UCS_OK;
 }
 
-/* The window for a request, taken from whoever had it. NULL without memory. */
+/* The window for a request (NULL: nobody's), taken from whoever had it. NULL without memory. */
 static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_request_t *req)
 {
     if (window->bytes == NULL) {
@@ -187,7 +187,9 @@ static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_r
         }
         window->req    = req;
         window->length = 0;
-        req->held     |= UCP_REQUEST_HOLDS_WINDOW;
+        if (req != NULL) {
+            req->held |= UCP_REQUEST_HOLDS_WINDOW;
+        }
     }
     return window;
 }
@@ -229,16 +231,9 @@ size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t len
 
 char *ucp_device_scratch(ucp_worker_t *worker)
 {
-    ucp_device_window_t *window = &worker->device.read_window;
+    ucp_device_window_t *window = ucp_device_window(&worker->device.read_window, NULL);
 
-    if (window->bytes == NULL) {
-        window->bytes = ucs_sys_malloc(UCP_DEVICE_WINDOW);
-    }
-    if (window->req != NULL) {
-        window->req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WINDOW;
-        window->req        = NULL;
-    }
-    return window->bytes;
+    return (window != NULL) ? window->bytes : NULL;
 }
 
 static ucs_status_t ucp_device_flush_window(ucp_device_window_t *window)
@@ -292,7 +287,7 @@ static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info
 static void ucp_device_transferred(uct_completion_t *comp)
 {
     ucp_request_t *req        = ucs_container_of(comp, ucp_request_t, copy.comp);
-    ucp_device_then_cb_t then = (ucp_device_then_cb_t)req->copy.then;
+    ucp_device_then_cb_t then = req->copy.then;
 
     if (!(req->held & UCP_REQUEST_HOLDS_COPY) || req->worker->is_ending) {
         return; /* without a word to the user */
@@ -343,7 +338,7 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
         }
     }
     req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
-    req->copy.then = (void (*)(void))then;
+    req->copy.then = then;
     status = is_put ? lane->ops->put_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp) :
                       lane->ops->get_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
@@ -360,7 +355,7 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
     ucs_status_t status;
 
     req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
-    req->copy.then = (void (*)(void))then;
+    req->copy.then = then;
     status         = iface->tl->iface.copy(iface, dest, src, length, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
         req->held |= UCP_REQUEST_HOLDS_COPY;

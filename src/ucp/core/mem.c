@@ -124,16 +124,9 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
 static void ucp_mem_detect(ucp_mem_t *mem)
 {
     uct_mem_info_t info;
-    unsigned i;
 
-    for (i = 0; i < mem->context->num_tls; ++i) {
-        const ucp_tl_resource_t *tl = &mem->context->tls[i];
-
-        if ((tl->tl->md.mem_query != NULL) &&
-            (tl->tl->md.mem_query(tl->md, mem->address, &info) == UCS_OK)) {
-            mem->type = info.type;
-            return;
-        }
+    if (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK) {
+        mem->type = info.type;
     }
 }
 

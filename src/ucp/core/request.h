@@ -34,6 +34,9 @@ enum {
     UCP_REQUEST_INFO      = 1 << 4  /* user_info gets the receive's info or length at the end */
 };
 
+/* What follows a copy of a device, see device.h. */
+typedef void (*ucp_device_then_cb_t)(ucp_request_t *req, ucs_status_t status);
+
 /* What a request holds. */
 enum {
     UCP_REQUEST_HOLDS_ID = 1 << 0, /* id, in the worker's map */
@@ -204,7 +207,7 @@ struct ucp_request {
     void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
     struct {                        /* a copy by the DEVICE lane, see device.h */
         uct_completion_t comp;
-        void           (*then)(void);
+        ucp_device_then_cb_t then;
         ucs_status_t     late;      /* the status to end with once the copy has ended */
         uint8_t          slot;      /* of our memory that the peer was told */
         uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */

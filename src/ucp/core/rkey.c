@@ -140,12 +140,12 @@ static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rk
     for (i = 0; i < context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &context->tls[i];
 
-        if (tl->wire_id != wire_id) {
+        if ((tl->wire_id != wire_id) || (*slot != NULL)) {
             continue;
         }
-        if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) && (*slot == NULL) &&
+        if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) &&
                               (tl->tl->md.rkey_unpack != NULL) :
-                              (tl->tl->kind != UCT_TL_KIND_SELF) && (*slot == NULL) &&
+                              (tl->tl->kind != UCT_TL_KIND_SELF) &&
                               (tl->tl->md.rkey_ptr != NULL)) {
             status = tl->tl->md.rkey_unpack(tl->md, entry + UCP_RKEY_ENTRY, entry[2], slot);
         }

@@ -31,16 +31,7 @@ std::ostream &operator<<(std::ostream &out, const way &w)
     return out << w.name;
 }
 
-/* The k-th call of the driver from now on fails; 0: none does. */
-void refuse(uint64_t k)
-{
-    auto fail = gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail");
-
-    ASSERT_NE(nullptr, fail);
-    fail(nullptr, k, RESULT, 0);
-}
-
-/* The same, but of one function. */
+/* The k-th call of a function of the driver (NULL: of any) from now on fails; 0: none does. */
 void refuse(const char *name, uint64_t k)
 {
     auto fail = gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail");
@@ -77,14 +68,14 @@ TEST_P(mp_cuda_faults, end_what_they_hit)
             buffer.put(w.length, (me.index() == 0) ? k + 1 : 0);
             n.barrier();
             if (me.index() == w.victim) {
-                refuse(k);
+                refuse(nullptr, k);
             }
             me.waits_for("a transfer whose call %lu fails", static_cast<unsigned long>(k));
             const ucs_status_t status =
                 n.wait((me.index() == 0) ? n.send(n.ep(1), place, w.length, TAG) :
                                            n.recv(place, w.length, TAG));
             if (me.index() == w.victim) {
-                refuse(0);
+                refuse(nullptr, 0);
             }
             if (k == 0) {
                 EXPECT_EQ(UCS_OK, status);
