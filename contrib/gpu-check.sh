@@ -245,8 +245,10 @@ perf_devices() # name devices
     for kind in cuda-vmm cuda-pool cuda-async cuda-managed; do
         perf "$name-$kind" -m $kind --device "$devices" --quick -s 8,64k,1m,16m
     done
-    perf "$name-to-host" -m cuda,host --device "$devices" --quick -s 8,64k,1m,16m,64m
-    perf "$name-from-host" -m host,cuda --device "$devices" --quick -s 8,64k,1m,16m,64m
+    for kind in host cuda-pinned; do
+        perf "$name-to-$kind" -m cuda,$kind --device "$devices" --quick -s 8,64k,1m,16m,64m
+        perf "$name-from-$kind" -m $kind,cuda --device "$devices" --quick -s 8,64k,1m,16m,64m
+    done
     for test in tag_lat tag_bw tag_bi_bw ucp_am_bw stream_bw; do
         perf "$name-check-$test" -t $test -V -n 200 -m cuda --device "$devices" \
              -s 1,63,4k,64k,1m

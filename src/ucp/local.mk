@@ -43,6 +43,7 @@ libucp_sources = \
 	src/ucp/protos/rndv_device.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
+	src/ucp/protos/rndv_piped.c \
 	src/ucp/protos/rndv_staged.c \
 	src/ucp/wire/address.c \
 	src/ucp/wire/wire.c \

@@ -29,6 +29,7 @@ gtest_sources = \
 	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_client_server.cc \
 	test/gtest/mp/test_cuda_faults.cc \
+	test/gtest/mp/test_cuda_host.cc \
 	test/gtest/mp/test_cuda_matrix.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \

@@ -66,6 +66,13 @@ void ucp_device_init(ucp_worker_t *worker)
     }
 }
 
+static void ucp_device_free_window(ucp_device_window_t *window)
+{
+    if (window->mem != NULL) {
+        window->mem->md->tl->md.release(window->mem);
+    }
+}
+
 void ucp_device_cleanup(ucp_worker_t *worker)
 {
     ucp_device_pool_t *pool;
@@ -75,8 +82,8 @@ void ucp_device_cleanup(ucp_worker_t *worker)
         pool->mem->md->tl->md.release(pool->mem);
         ucs_sys_free(pool);
     }
-    ucs_sys_free(worker->device.read_window.bytes);
-    ucs_sys_free(worker->device.write_window.bytes);
+    ucp_device_free_window(&worker->device.read_window);
+    ucp_device_free_window(&worker->device.write_window);
 }
 
 /* Inside the heap as it is now? */
@@ -135,6 +142,16 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     return 0;
 }
 
+int ucp_device_reaches(ucp_worker_t *worker, const void *address)
+{
+    const ucp_device_t *device = &worker->device;
+    uct_mem_info_t info;
+
+    return device->is_started &&
+           (device->md->tl->md.mem_query(device->md, address, &info) == UCS_OK) &&
+           (info.type == UCS_MEMORY_TYPE_HOST) && info.is_pinned;
+}
+
 int ucp_device_has_slow(ucp_worker_t *worker, const void *address)
 {
     uct_mem_info_t info;
@@ -172,14 +189,15 @@ ucs_status_t ucp_device_stage(ucp_request_t *req)
     return UCS_OK;
 }
 
-/* The window for a request (NULL: nobody's), taken from whoever had it. NULL without memory. */
+/* The window for a request, taken from whoever had it. NULL without memory. */
 static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_request_t *req)
 {
-    if (window->bytes == NULL) {
-        window->bytes = ucs_sys_malloc(UCP_DEVICE_WINDOW);
-        if (window->bytes == NULL) {
-            return NULL;
-        }
+    uct_md_t *md = req->worker->device.md;
+
+    if ((window->mem == NULL) && (md->tl->md.alloc(md, req->buffer, UCP_DEVICE_WINDOW,
+                                                   UCT_MEM_ALLOC_PINNED, &window->mem) != UCS_OK)) {
+        window->mem = NULL;
+        return NULL;
     }
     if (window->req != req) {
         if (window->req != NULL) {
@@ -187,11 +205,14 @@ static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_r
         }
         window->req    = req;
         window->length = 0;
-        if (req != NULL) {
-            req->held |= UCP_REQUEST_HOLDS_WINDOW;
-        }
+        req->held     |= UCP_REQUEST_HOLDS_WINDOW;
     }
     return window;
+}
+
+static char *ucp_device_window_at(const ucp_device_window_t *window, size_t offset)
+{
+    return (char *)window->mem->address + offset;
 }
 
 void ucp_device_drop_window(ucp_request_t *req)
@@ -218,29 +239,22 @@ size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t len
     if ((offset < window->offset) || (offset + length > window->offset + window->length)) {
         size           = ucs_min(req->length - offset, UCP_DEVICE_WINDOW);
         window->length = 0;
-        if (ucp_device_copy(req->worker, window->bytes, (char *)req->buffer + offset, size) !=
-            UCS_OK) {
+        if (ucp_device_copy(req->worker, window->mem->address, (char *)req->buffer + offset,
+                            size) != UCS_OK) {
             return 0;
         }
         window->offset = offset;
         window->length = size;
     }
-    memcpy(dest, window->bytes + (offset - window->offset), length);
+    memcpy(dest, ucp_device_window_at(window, offset - window->offset), length);
     return length;
-}
-
-char *ucp_device_scratch(ucp_worker_t *worker)
-{
-    ucp_device_window_t *window = ucp_device_window(&worker->device.read_window, NULL);
-
-    return (window != NULL) ? window->bytes : NULL;
 }
 
 static ucs_status_t ucp_device_flush_window(ucp_device_window_t *window)
 {
     ucp_request_t *req  = window->req;
     ucs_status_t status = ucp_device_copy(req->worker, (char *)req->buffer + window->offset,
-                                          window->bytes, window->length);
+                                          window->mem->address, window->length);
 
     window->length = 0;
     return status;
@@ -266,7 +280,7 @@ ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src
     if (window->length == 0) {
         window->offset = offset;
     }
-    memcpy(window->bytes + window->length, src, length);
+    memcpy(ucp_device_window_at(window, window->length), src, length);
     window->length += length;
     return status;
 }
@@ -366,36 +380,29 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
 
 /* ---- chunks ---- */
 
-ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
+/* Is the memory still there? That of a device goes with its context. */
+static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *pool)
 {
-    ucp_device_t *own = &worker->device;
-    ucp_device_pool_t **link;
-    ucp_device_pool_t *pool;
     uct_mem_info_t info;
 
-    for (link = &own->pools; *link != NULL; link = &(*link)->next) {
-        pool = *link;
-        if (pool->device != device) {
-            continue;
-        }
-        if ((own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) &&
-            (info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id)) {
-            return pool;
-        }
-        if (pool->in_use != 0) {
-            return NULL; /* it went with its context, under those that use it */
-        }
-        *link = pool->next;
-        own->md->tl->md.release(pool->mem);
-        ucs_sys_free(pool);
-        break;
-    }
-    pool = ucs_sys_calloc(1, sizeof(*pool));
+    return (pool->device == UCP_DEVICE_HOST) ||
+           ((own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) &&
+            (info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id));
+}
+
+static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, int device)
+{
+    const unsigned how      = (device == UCP_DEVICE_HOST) ? UCT_MEM_ALLOC_PINNED :
+                                                            UCT_MEM_ALLOC_DEVICE;
+    ucp_device_pool_t *pool = ucs_sys_calloc(1, sizeof(*pool));
+    uct_mem_info_t info = {0};
+
     if (pool == NULL) {
         return NULL;
     }
-    if (own->md->tl->md.alloc(own->md, like, UCP_DEVICE_CHUNK * UCP_DEVICE_CHUNKS,
-                              UCT_MEM_ALLOC_DEVICE, &pool->mem) != UCS_OK) {
+    pool->chunk = (device == UCP_DEVICE_HOST) ? UCP_DEVICE_HOST_CHUNK : UCP_DEVICE_CHUNK;
+    if (own->md->tl->md.alloc(own->md, like, pool->chunk * UCP_DEVICE_CHUNKS, how, &pool->mem) !=
+        UCS_OK) {
         ucs_sys_free(pool);
         return NULL;
     }
@@ -406,6 +413,46 @@ ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
     pool->next   = own->pools;
     own->pools   = pool;
     return pool;
+}
+
+ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
+{
+    ucp_device_t *own = &worker->device;
+    ucp_device_pool_t **link;
+    ucp_device_pool_t *pool;
+
+    for (link = &own->pools; *link != NULL; link = &(*link)->next) {
+        pool = *link;
+        if (pool->device != device) {
+            continue;
+        }
+        if (ucp_device_pool_is_there(own, pool)) {
+            return pool;
+        }
+        if (pool->in_use != 0) {
+            return NULL; /* it went with its context, under those that use it */
+        }
+        *link = pool->next;
+        own->md->tl->md.release(pool->mem);
+        ucs_sys_free(pool);
+        break;
+    }
+    return ucp_device_pool_make(own, like, device);
+}
+
+void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool)
+{
+    req->copy.chunks = (ucp_chunks_t){
+        .pool = pool, .near = UCP_DEVICE_NO_CHUNK, .far = UCP_DEVICE_NO_CHUNK
+    };
+    req->held |= UCP_REQUEST_HOLDS_CHUNKS;
+}
+
+void ucp_device_put_chunks(ucp_request_t *req)
+{
+    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.near);
+    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.far);
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
 }
 
 unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)

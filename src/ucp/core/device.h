@@ -56,6 +56,9 @@ UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
            ucp_device_has_slow(worker, address);
 }
 
+/* True if devices of this process reach memory of the host there by themselves: it is pinned. */
+int ucp_device_reaches(ucp_worker_t *worker, const void *address);
+
 /* Has the short way of a send been left out, which looks at nothing but what is host memory for
  * certain and is not for threads that share the worker? */
 UCS_INLINE int ucp_device_must_ask(const ucp_worker_t *worker, const void *address)
@@ -78,25 +81,30 @@ size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t len
 ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src, size_t length);
 ucs_status_t ucp_device_flush(ucp_request_t *req);
 
-/* UCP_DEVICE_WINDOW bytes of scratch memory, until the next call of one of these. NULL: no memory.
- */
-char *ucp_device_scratch(ucp_worker_t *worker);
-
-/* Memory of the library's on one device, in chunks that peers may read. */
-#define UCP_DEVICE_CHUNK    ((size_t)8 * 1024 * 1024) /* bytes */
-#define UCP_DEVICE_CHUNKS   4
-#define UCP_DEVICE_NO_CHUNK UCP_DEVICE_CHUNKS
+/* Memory of the library's in chunks: on one device, where peers may read it, or of the host, where
+ * devices copy from and to it. */
+#define UCP_DEVICE_CHUNK      ((size_t)8 * 1024 * 1024) /* bytes, on a device */
+#define UCP_DEVICE_HOST_CHUNK ((size_t)256 * 1024)      /* stays in the processor's cache */
+#define UCP_DEVICE_CHUNKS     4
+#define UCP_DEVICE_NO_CHUNK   UCP_DEVICE_CHUNKS
+#define UCP_DEVICE_HOST       (-1) /* in place of a device */
 
 typedef struct ucp_device_pool {
     struct ucp_device_pool *next;
     int                     device;
-    uint64_t                id;      /* of the allocation */
+    uint64_t                id;      /* of the allocation, on a device */
+    size_t                  chunk;   /* bytes of each */
     unsigned                in_use;  /* bits of chunks */
     uct_mem_t              *mem;
 } ucp_device_pool_t;
 
-/* The pool of a device, made on first use; like: an address on it. NULL: there is none. */
+/* The pool of a device or the host, made on first use; like: an address on the device. NULL: there
+ * is none. */
 ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device);
+
+/* The request takes chunks of the pool (copy.chunks), none so far; gives those that it has back. */
+void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool);
+void ucp_device_put_chunks(ucp_request_t *req);
 
 /* A chunk, UCP_DEVICE_NO_CHUNK: all are in use. put takes that too. */
 unsigned ucp_device_chunk_get(ucp_device_pool_t *pool);
@@ -104,7 +112,7 @@ void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk);
 
 UCS_INLINE void *ucp_device_chunk_address(const ucp_device_pool_t *pool, unsigned chunk)
 {
-    return (char *)pool->mem->address + (chunk * UCP_DEVICE_CHUNK);
+    return (char *)pool->mem->address + (chunk * pool->chunk);
 }
 
 /* Starts a copy of the DEVICE lane between a request's buffer and the memory that slot names at the

@@ -117,7 +117,7 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_device_put_slot(req);
     }
     if (held & UCP_REQUEST_HOLDS_CHUNKS) {
-        ucp_rndv_staged_put_chunks(req);
+        ucp_device_put_chunks(req);
     }
     if (held & UCP_REQUEST_HOLDS_WINDOW) {
         ucp_device_drop_window(req);

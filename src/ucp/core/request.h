@@ -53,7 +53,7 @@ enum {
     UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a copy of a device is under way: the last to end */
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
-    UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13  /* send.staged */
+    UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13  /* copy.chunks */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -71,6 +71,18 @@ typedef enum {
     UCP_REQUEST_GET,
     UCP_REQUEST_ATOMIC
 } ucp_request_kind_t;
+
+/* A message that passes through chunks of a pool, two at a time, see device.h. */
+typedef struct {
+    struct ucp_device_pool *pool;
+    size_t   near_offset; /* of the message: where the chunk `near` begins */
+    size_t   far_offset;
+    uint8_t  near;        /* chunk that is filled, or being filled */
+    uint8_t  far;         /* chunk that is emptied */
+    uint8_t  is_refused;  /* the peer cannot read */
+    uint8_t  is_failed;   /* the rest goes another way */
+    uint32_t turns;       /* without a chunk so far */
+} ucp_chunks_t;
 
 /* A send of a message that did not end inside the call; a put, get or atomic too: recv_id is then
  * the id of the peer's memory. */
@@ -93,16 +105,6 @@ typedef struct {
             uint64_t  value, compare;
             int       op;        /* uct_atomic_op_t */
         }             atomic;
-        struct {
-            struct ucp_device_pool *pool;
-            size_t    ready_offset; /* where in the message the chunk `ready` begins */
-            size_t    sent_offset;
-            uint8_t   ready;     /* chunk that is filled, or being filled */
-            uint8_t   sent;      /* chunk that the receiver reads */
-            uint8_t   is_refused; /* the receiver cannot read */
-            uint8_t   is_failed; /* a chunk could not be filled */
-            uint32_t  turns;     /* without a chunk so far */
-        }             staged;
     };
     union {
         _Atomic uint64_t *sync_word;
@@ -211,6 +213,7 @@ struct ucp_request {
         ucs_status_t     late;      /* the status to end with once the copy has ended */
         uint8_t          slot;      /* of our memory that the peer was told */
         uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
+        ucp_chunks_t     chunks;
     }                    copy;
 };
 

@@ -77,7 +77,7 @@ typedef struct {
 
 /* Bytes of one contiguous request on a device, for the processor. */
 typedef struct {
-    char          *bytes;  /* UCP_DEVICE_WINDOW; NULL until needed */
+    uct_mem_t     *mem;    /* UCP_DEVICE_WINDOW bytes; NULL until needed */
     ucp_request_t *req;    /* holds UCP_REQUEST_HOLDS_WINDOW; NULL: nobody's */
     size_t         offset; /* of the message */
     size_t         length;

@@ -75,6 +75,8 @@ void ucp_rndv_put_end(ucp_request_t *req);
 
 /* Messages between device memory (rndv_device.c). May the DEVICE lane carry this send? */
 int ucp_rndv_device_is_way(const ucp_request_t *req);
+/* UCP_WIRE_RTS_PINNED for a send from memory of the host that the DEVICE lane may carry, else 0. */
+unsigned ucp_rndv_device_host_flag(const ucp_request_t *req);
 /* Adds the key of the send's buffer to its announcement, where there is one. UCS_ERR_NO_RESOURCE:
  * try again. */
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
@@ -83,10 +85,20 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
  * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);
-void ucp_rndv_staged_work(ucp_request_t *req);
-void ucp_rndv_staged_put_chunks(ucp_request_t *req);
+void ucp_rndv_staged_go(ucp_request_t *req);
 void ucp_rndv_frag_handle(void *worker, const void *data, size_t length);
 void ucp_rndv_frag_end_handle(void *worker, const void *data, size_t length);
+
+/* Messages between device memory here and memory of the host there (rndv_piped.c): starts step GET
+ * or PUT of either side; 0: there is no memory for it. Then a turn of the processor. */
+int ucp_rndv_piped_start(ucp_request_t *req);
+void ucp_rndv_pull_turn(ucp_request_t *req);
+void ucp_rndv_push_turn(ucp_request_t *req);
+
+/* Bytes at an offset of the message read from the sender or written to the receiver by single copy.
+ * A refusal of reading is noted with the peer. */
+ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t length);
+ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, size_t length);
 
 /* A send whose copy into the receiver's memory is under way: if it ends early, the receiver is told
  * when the copy has ended (late_cancel), since its memory is written until then. */

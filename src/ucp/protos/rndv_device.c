@@ -7,7 +7,8 @@
  * no key, or the copy is refused, the bytes go through memory of the host as messages. Between two
  * devices writing costs two messages more and was not faster in all (measured).
  *
- * A receive into memory of the host reads from the device too, where its process uses one.
+ * A receive into memory of the host reads from the device too, where its process uses one, and a
+ * send from pinned memory writes to it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -42,6 +43,15 @@ int ucp_rndv_device_is_way(const ucp_request_t *req)
 
     return ucp_dt_is_device(req->datatype) && (peer->lanes[UCP_LANE_DEVICE] != NULL) &&
            !peer->is_device_refused;
+}
+
+unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+
+    return (ucs_unlikely(req->worker->device.is_started) &&
+            (peer->lanes[UCP_LANE_DEVICE] != NULL) && !peer->is_device_refused &&
+            ucp_device_reaches(req->worker, req->buffer)) ? UCP_WIRE_RTS_PINNED : 0;
 }
 
 /* Is so much of the buffer in one piece that one key can name? */
@@ -181,9 +191,14 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
 {
     uct_rkey_t *rkey;
 
-    if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_WRITES)) || peer->is_device_refused ||
-        (peer->lanes[UCP_LANE_DEVICE] == NULL)) {
+    if (ucs_likely(!(rts->flags & (UCP_WIRE_RTS_WRITES | UCP_WIRE_RTS_PINNED))) ||
+        peer->is_device_refused || (peer->lanes[UCP_LANE_DEVICE] == NULL)) {
         return 0;
+    }
+    if (rts->flags & UCP_WIRE_RTS_PINNED) {
+        return ucp_dt_is_device(req->datatype) &&
+               ucp_rndv_device_is_whole(req, req->recv.total) &&
+               ucp_rndv_device_ask_put(req, peer);
     }
     if (!(rts->flags & UCP_WIRE_RTS_DEVICE)) {
         if (!ucp_dt_is_device(req->datatype)) {

@@ -148,7 +148,11 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     switch (ucp_rndv_choose(req, peer, rts)) {
     case UCP_PROTO_RNDV_GET:
         req->recv.step = UCP_RECV_GET;
-        ucp_request_add_work(req);
+        if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
+            ucp_request_add_work(req);
+        } else if (!ucp_rndv_piped_start(req)) {
+            ucp_rndv_ask_for_rest(req, 0, req->recv.total);
+        }
         break;
     case UCP_PROTO_RNDV_BOTH:
         req->recv.step = UCP_RECV_BOTH;
@@ -166,35 +170,29 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
 
 /* ---- reading ---- */
 
-static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t length)
+ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t length)
 {
     uct_ep_t *lane = req->recv.peer->lanes[UCP_LANE_COPY];
-    uct_iov_t iov  = {(char *)req->buffer + offset, length, NULL};
-    ucs_status_t copy_status;
+    uct_iov_t iov  = {dest, length, NULL};
     ucs_status_t status;
 
     if (req->recv.peer->copy_state != UCP_COPY_WORKS) {
         return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
     }
-    if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-        iov.buffer = ucp_device_scratch(req->worker);
-        if (iov.buffer == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
-    }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
-    if ((status == UCS_OK) && ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-        copy_status = ucp_device_copy(req->worker, (char *)req->buffer + offset, iov.buffer,
-                                      length);
-        if ((copy_status != UCS_OK) && (req->recv.result == UCS_OK)) {
-            req->recv.result = copy_status;
-        }
+    if (ucs_unlikely(status != UCS_OK)) {
+        ucp_peer_copy_failed(req->recv.peer, status);
     }
+    return status;
+}
+
+static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t length)
+{
+    ucs_status_t status = ucp_rndv_read(req, (char *)req->buffer + offset, offset, length);
+
     if (status == UCS_OK) {
         /* A peer may have claimed by FIN what we read: never count beyond the message. */
         req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
-    } else {
-        ucp_peer_copy_failed(req->recv.peer, status);
     }
     return status;
 }
@@ -276,7 +274,11 @@ void ucp_rndv_recv_work(ucp_request_t *req)
     }
     switch (req->recv.step) {
     case UCP_RECV_GET:
-        ucp_rndv_recv_get_step(req);
+        if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+            ucp_rndv_pull_turn(req);
+        } else {
+            ucp_rndv_recv_get_step(req);
+        }
         break;
     case UCP_RECV_BOTH:
         ucp_rndv_recv_both_step(req);

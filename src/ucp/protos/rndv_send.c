@@ -103,7 +103,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
             return status;
         }
     } else if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
-        rts.flags   = UCP_WIRE_RTS_CONTIG;
+        rts.flags   = UCP_WIRE_RTS_CONTIG | ucp_rndv_device_host_flag(req);
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
     }
@@ -244,22 +244,7 @@ void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
     }
 }
 
-/* What is to be written of a range: the buffer, or a copy where that is a device's. NULL: there is
- * no getting at it. */
-static void *ucp_rndv_put_source(ucp_request_t *req, size_t offset, size_t length)
-{
-    char *source = (char *)req->buffer + offset;
-    char *copy;
-
-    if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
-        return source;
-    }
-    copy = ucp_device_scratch(req->worker);
-    return ((copy != NULL) && (ucp_device_copy(req->worker, copy, source, length) == UCS_OK)) ?
-           copy : NULL;
-}
-
-static ucs_status_t ucp_rndv_put(ucp_request_t *req, void *source, size_t offset, size_t length)
+ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, size_t length)
 {
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_COPY];
     uct_iov_t iov  = {source, length, NULL};
@@ -283,7 +268,6 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     size_t offset;
     uint32_t first, count;
     ucs_status_t status;
-    void *source;
 
     if (req->send.is_both) {
         count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
@@ -299,13 +283,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
         length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
     }
 
-    source = ucp_rndv_put_source(req, offset, length);
-    if (ucs_unlikely(source == NULL)) {
-        ucp_rndv_send_cancel(req, UCS_ERR_IO_ERROR);
-        ucp_request_complete(req, UCS_ERR_IO_ERROR);
-        return;
-    }
-    status = ucp_rndv_put(req, source, offset, length);
+    status = ucp_rndv_write(req, (char *)req->buffer + offset, offset, length);
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->send.peer, status);
         ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);
@@ -329,7 +307,9 @@ void ucp_rndv_send_work(ucp_request_t *req)
     } else if (req->send.step == UCP_SEND_DEVICE) {
         ucp_rndv_device_put(req);
     } else if (req->send.step == UCP_SEND_STAGED) {
-        ucp_rndv_staged_work(req);
+        ucp_rndv_staged_go(req);
+    } else if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+        ucp_rndv_push_turn(req);
     } else {
         ucp_rndv_put_step(req);
     }
@@ -394,7 +374,8 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     switch (rtr->flags & UCP_WIRE_RTR_MODE) {
     case UCP_WIRE_RTR_PUT:
         if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
-            return (req->send.step == UCP_SEND_WAIT) && ucp_dt_is_device(req->datatype) &&
+            return (req->send.step == UCP_SEND_WAIT) &&
+                   (ucp_dt_is_device(req->datatype) || ucp_dt_is_contig(req->datatype)) &&
                    (rtr->length > 0) && (rtr->slot < UCP_DEVICE_SLOTS);
         }
         return (req->send.step == UCP_SEND_WAIT) &&
@@ -454,8 +435,11 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
         req->send.end         = rtr.offset + rtr.length;
         if (rtr.flags & UCP_WIRE_RTR_DEVICE) {
             ucp_rndv_device_put(req);
-        } else {
+        } else if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
             ucp_request_add_work(req);
+        } else if (!ucp_rndv_piped_start(req)) {
+            ucp_rndv_add_data(req, rtr.offset, rtr.length);
+            ucp_rndv_start_data(req);
         }
         return;
     }

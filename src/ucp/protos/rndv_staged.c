@@ -23,18 +23,10 @@
 
 /* ---- sender ---- */
 
-static void ucp_rndv_staged_go(ucp_request_t *req);
-
 /* Bytes of the chunk that begins at an offset of the message. */
 static size_t ucp_rndv_staged_length(const ucp_request_t *req, size_t offset)
 {
-    return ucs_min(req->send.end - offset, UCP_DEVICE_CHUNK);
-}
-
-void ucp_rndv_staged_put_chunks(ucp_request_t *req)
-{
-    ucp_device_chunk_put(req->send.staged.pool, req->send.staged.ready);
-    ucp_device_chunk_put(req->send.staged.pool, req->send.staged.sent);
+    return ucs_min(req->send.end - offset, req->copy.chunks.pool->chunk);
 }
 
 /* What the receiver has not read is sent as messages. */
@@ -42,17 +34,16 @@ static void ucp_rndv_staged_give_up(ucp_request_t *req)
 {
     size_t offset = req->send.offset;
 
-    if ((req->send.staged.sent != UCP_DEVICE_NO_CHUNK) && !req->send.staged.is_refused) {
-        req->send.staged.is_failed = 1; /* goes on when the receiver has read that one */
+    if ((req->copy.chunks.far != UCP_DEVICE_NO_CHUNK) && !req->copy.chunks.is_refused) {
+        req->copy.chunks.is_failed = 1; /* goes on when the receiver has read that one */
         return;
     }
-    if (req->send.staged.sent != UCP_DEVICE_NO_CHUNK) {
-        offset = req->send.staged.sent_offset;
-    } else if (req->send.staged.ready != UCP_DEVICE_NO_CHUNK) {
-        offset = req->send.staged.ready_offset;
+    if (req->copy.chunks.far != UCP_DEVICE_NO_CHUNK) {
+        offset = req->copy.chunks.far_offset;
+    } else if (req->copy.chunks.near != UCP_DEVICE_NO_CHUNK) {
+        offset = req->copy.chunks.near_offset;
     }
-    ucp_rndv_staged_put_chunks(req);
-    req->held         &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
+    ucp_device_put_chunks(req);
     req->send.num_data = 0;
     ucp_rndv_add_data(req, offset, req->send.end - offset);
     ucp_rndv_start_data(req);
@@ -60,13 +51,13 @@ static void ucp_rndv_staged_give_up(ucp_request_t *req)
 
 static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
 {
-    if ((status != UCS_OK) || req->send.staged.is_refused) {
-        ucp_device_chunk_put(req->send.staged.pool, req->send.staged.ready);
-        req->send.staged.ready = UCP_DEVICE_NO_CHUNK;
+    if ((status != UCS_OK) || req->copy.chunks.is_refused) {
+        ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.near);
+        req->copy.chunks.near = UCP_DEVICE_NO_CHUNK;
         ucp_rndv_staged_give_up(req);
         return;
     }
-    req->send.staged.ready_offset = req->send.offset;
+    req->copy.chunks.near_offset = req->send.offset;
     req->send.offset             += ucp_rndv_staged_length(req, req->send.offset);
     ucp_rndv_staged_go(req);
 }
@@ -74,20 +65,20 @@ static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
 /* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free. */
 static ucs_status_t ucp_rndv_staged_fill(ucp_request_t *req)
 {
-    unsigned chunk = ucp_device_chunk_get(req->send.staged.pool);
+    unsigned chunk = ucp_device_chunk_get(req->copy.chunks.pool);
     ucs_status_t status;
 
     if (chunk == UCP_DEVICE_NO_CHUNK) {
         return UCS_ERR_NO_RESOURCE;
     }
-    status = ucp_device_copy_async(req, ucp_device_chunk_address(req->send.staged.pool, chunk),
+    status = ucp_device_copy_async(req, ucp_device_chunk_address(req->copy.chunks.pool, chunk),
                                    (char *)req->buffer + req->send.offset,
                                    ucp_rndv_staged_length(req, req->send.offset),
                                    ucp_rndv_staged_filled);
     if (status == UCS_INPROGRESS) {
-        req->send.staged.ready = (uint8_t)chunk;
+        req->copy.chunks.near = (uint8_t)chunk;
     } else {
-        ucp_device_chunk_put(req->send.staged.pool, chunk);
+        ucp_device_chunk_put(req->copy.chunks.pool, chunk);
     }
     return status;
 }
@@ -96,43 +87,38 @@ static void ucp_rndv_staged_announce(ucp_request_t *req)
 {
     ucp_wire_frag_t frag = {
         .recv_id = req->send.recv_id,
-        .offset  = req->send.staged.ready_offset,
-        .length  = ucp_rndv_staged_length(req, req->send.staged.ready_offset),
-        .address = (uintptr_t)ucp_device_chunk_address(req->send.staged.pool,
-                                                       req->send.staged.ready),
+        .offset  = req->copy.chunks.near_offset,
+        .length  = ucp_rndv_staged_length(req, req->copy.chunks.near_offset),
+        .address = (uintptr_t)ucp_device_chunk_address(req->copy.chunks.pool,
+                                                       req->copy.chunks.near),
         .slot    = req->copy.slot
     };
 
-    req->send.staged.sent        = req->send.staged.ready;
-    req->send.staged.sent_offset = req->send.staged.ready_offset;
-    req->send.staged.ready       = UCP_DEVICE_NO_CHUNK;
+    req->copy.chunks.far        = req->copy.chunks.near;
+    req->copy.chunks.far_offset = req->copy.chunks.near_offset;
+    req->copy.chunks.near       = UCP_DEVICE_NO_CHUNK;
     ucp_peer_send_control(req->send.peer, UCP_WIRE_FRAG, &frag, sizeof(frag));
 }
 
-static void ucp_rndv_staged_go(ucp_request_t *req)
+void ucp_rndv_staged_go(ucp_request_t *req)
 {
     ucs_status_t status = UCS_INPROGRESS;
 
-    if ((req->send.staged.ready != UCP_DEVICE_NO_CHUNK) &&
-        (req->send.staged.sent == UCP_DEVICE_NO_CHUNK)) {
+    if ((req->copy.chunks.near != UCP_DEVICE_NO_CHUNK) &&
+        (req->copy.chunks.far == UCP_DEVICE_NO_CHUNK)) {
         ucp_rndv_staged_announce(req);
     }
-    if ((req->send.staged.ready == UCP_DEVICE_NO_CHUNK) && (req->send.offset < req->send.end)) {
+    if ((req->copy.chunks.near == UCP_DEVICE_NO_CHUNK) && (req->send.offset < req->send.end)) {
         status = ucp_rndv_staged_fill(req);
     }
-    if ((status == UCS_ERR_NO_RESOURCE) && (req->send.staged.sent != UCP_DEVICE_NO_CHUNK)) {
+    if ((status == UCS_ERR_NO_RESOURCE) && (req->copy.chunks.far != UCP_DEVICE_NO_CHUNK)) {
         return; /* goes on when the receiver has read that one */
     }
-    if ((status == UCS_ERR_NO_RESOURCE) && (++req->send.staged.turns < UCP_RNDV_STAGED_TURNS)) {
+    if ((status == UCS_ERR_NO_RESOURCE) && (++req->copy.chunks.turns < UCP_RNDV_STAGED_TURNS)) {
         ucp_request_add_work(req); /* others give theirs back */
     } else if (status != UCS_INPROGRESS) {
         ucp_rndv_staged_give_up(req);
     }
-}
-
-void ucp_rndv_staged_work(ucp_request_t *req)
-{
-    ucp_rndv_staged_go(req);
 }
 
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
@@ -157,13 +143,7 @@ int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
     req->send.offset            = offset;
     req->send.end               = offset + length;
     req->send.step              = UCP_SEND_STAGED;
-    req->send.staged.pool       = pool;
-    req->send.staged.ready      = UCP_DEVICE_NO_CHUNK;
-    req->send.staged.sent       = UCP_DEVICE_NO_CHUNK;
-    req->send.staged.is_refused = 0;
-    req->send.staged.is_failed  = 0;
-    req->send.staged.turns      = 0;
-    req->held                  |= UCP_REQUEST_HOLDS_CHUNKS;
+    ucp_device_use_pool(req, pool);
     ucp_rndv_staged_go(req);
     return 1;
 }
@@ -179,28 +159,28 @@ void ucp_rndv_frag_end_handle(void *arg, const void *data, size_t length)
     memcpy(&end, data, sizeof(end));
     req = ucp_rndv_find_send(arg, end.send_id, "FRAG_END");
     if ((req == NULL) || (req->send.step != UCP_SEND_STAGED) ||
-        (req->send.staged.sent == UCP_DEVICE_NO_CHUNK)) {
+        (req->copy.chunks.far == UCP_DEVICE_NO_CHUNK)) {
         return; /* it has ended, or a peer says what cannot be */
     }
     if (end.status != UCS_OK) {
-        req->send.staged.is_refused = 1;
+        req->copy.chunks.is_refused = 1;
         if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
             ucp_rndv_staged_give_up(req);
         }
         return;
     }
-    ucp_device_chunk_put(req->send.staged.pool, req->send.staged.sent);
-    req->send.staged.sent = UCP_DEVICE_NO_CHUNK;
+    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.far);
+    req->copy.chunks.far = UCP_DEVICE_NO_CHUNK;
     if (req->held & UCP_REQUEST_HOLDS_COPY) {
         return; /* goes on when the next chunk is filled */
     }
-    if (req->send.staged.is_failed) {
+    if (req->copy.chunks.is_failed) {
         ucp_rndv_staged_give_up(req);
         return;
     }
     if ((req->send.offset == req->send.end) &&
-        (req->send.staged.ready == UCP_DEVICE_NO_CHUNK)) {
-        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
+        (req->copy.chunks.near == UCP_DEVICE_NO_CHUNK)) {
+        ucp_device_put_chunks(req);
         ucp_rndv_send_end(req);
     } else {
         ucp_rndv_staged_go(req);

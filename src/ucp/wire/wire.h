@@ -91,7 +91,8 @@ enum {
     UCP_WIRE_RTS_WHOLE  = 8, /* active message: the handler gets all of it at once */
     UCP_WIRE_RTS_FORCED = 16, /* active message: the user asked for the announcement */
     UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot sync_index */
-    UCP_WIRE_RTS_WRITES = 64  /* without CONTIG: the sender can write all the same (PUT) */
+    UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT) */
+    UCP_WIRE_RTS_PINNED = 128 /* CONTIG: devices of the sender's process reach it */
 };
 
 typedef struct {

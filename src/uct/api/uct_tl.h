@@ -155,6 +155,7 @@ struct uct_rkey { /* base of a transport's unpacked remote key */
 #define UCT_MEM_ALLOC_FIXED   1u /* exactly at the address given */
 #define UCT_MEM_ALLOC_DEVICE  2u /* memory of the device that is current in the calling thread */
 #define UCT_MEM_ALLOC_MANAGED 4u /* memory that the device and this processor both reach */
+#define UCT_MEM_ALLOC_PINNED  8u /* memory of the host that devices reach, where that is allowed */
 
 /* What a transport knows of an address. */
 typedef struct {
@@ -163,6 +164,7 @@ typedef struct {
     size_t            length; /* bytes from there */
     uint64_t          id;     /* of the allocation, never used again in this process */
     int               device; /* its ordinal in this process */
+    int               is_pinned; /* HOST: devices reach it */
 } uct_mem_info_t;
 
 typedef struct {

@@ -6,8 +6,10 @@
  *  - iface.copy between any two places of which one at least is device or managed memory. What it
  *    returns at once as an error has not happened; a refusal by the driver comes with the
  *    completion. Neither order nor context of the caller matters.
- *  - alloc with UCT_MEM_ALLOC_DEVICE or _MANAGED, in the context of the address given, or the one
- *    that is current in the thread.
+ *  - alloc with UCT_MEM_ALLOC_DEVICE, _MANAGED or _PINNED, in the context of the address given, or
+ *    the one that is current in the thread. _PINNED is memory of our own, registered: what the
+ *    driver allocates would vanish with the context. Where it may not be registered it is still
+ *    memory, and copies are slower.
  *  - It has no endpoints and reaches nobody.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -23,6 +25,8 @@
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
+#include <sys/mman.h>
+
 typedef struct {
     uct_md_t super;
 } uct_cuda_copy_md_t;
@@ -35,6 +39,8 @@ typedef struct {
 typedef struct {
     uct_mem_t    super;
     uct_cu_ctx_t ctx; /* it was allocated in */
+    unsigned     how; /* UCT_MEM_ALLOC_xx */
+    int          is_registered;
 } uct_cuda_copy_mem_t;
 
 static uct_cuda_copy_iface_t *uct_cuda_copy_iface(uct_iface_t *iface)
@@ -68,7 +74,8 @@ static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void 
         return status;
     }
     if ((place.kind == UCT_CUDA_PAGEABLE) || (place.kind == UCT_CUDA_PINNED)) {
-        info_p->type = UCS_MEMORY_TYPE_HOST;
+        info_p->type      = UCS_MEMORY_TYPE_HOST;
+        info_p->is_pinned = (place.kind == UCT_CUDA_PINNED);
         return UCS_OK;
     }
     uct_cuda_place_narrow(driver, address, &place);
@@ -99,6 +106,36 @@ static ucs_status_t uct_cuda_copy_alloc_context(const uct_cuda_driver_t *driver,
     return UCS_OK;
 }
 
+/* The context is current. */
+static ucs_status_t uct_cuda_copy_make(const uct_cuda_driver_t *driver, uct_cuda_copy_mem_t *mem,
+                                       size_t length)
+{
+    uct_cu_ptr_t ptr = 0;
+    void *pages;
+    int result;
+
+    if (mem->how == UCT_MEM_ALLOC_PINNED) {
+        pages = ucs_sys_mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                             0);
+        if (pages == MAP_FAILED) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        result             = driver->cuMemHostRegister(pages, length, UCT_CU_HOST_PORTABLE);
+        mem->is_registered = (result == UCT_CU_SUCCESS);
+        if (!mem->is_registered) {
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
+        }
+        mem->super.address = pages;
+        return UCS_OK;
+    }
+    result = (mem->how == UCT_MEM_ALLOC_DEVICE) ?
+             driver->cuMemAlloc(&ptr, length) :
+             driver->cuMemAllocManaged(&ptr, length, UCT_CU_ATTACH_GLOBAL);
+    mem->super.address = (void *)(uintptr_t)ptr;
+    return (result == UCT_CU_SUCCESS) ? UCS_OK :
+           uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "allocation of device memory", result);
+}
+
 static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t length,
                                             unsigned flags, uct_mem_t **mem_p)
 {
@@ -107,13 +144,12 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
     uct_cuda_copy_mem_t *mem;
     uct_cuda_scope_t scope;
     ucs_status_t status;
-    uct_cu_ptr_t ptr;
-    int result;
 
     if (length == 0) {
         return UCS_ERR_INVALID_PARAM;
     }
-    if ((flags != UCT_MEM_ALLOC_DEVICE) && (flags != UCT_MEM_ALLOC_MANAGED)) {
+    if ((flags != UCT_MEM_ALLOC_DEVICE) && (flags != UCT_MEM_ALLOC_MANAGED) &&
+        (flags != UCT_MEM_ALLOC_PINNED)) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (driver == NULL) {
@@ -130,26 +166,20 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
         ucs_error("no memory to describe %zu bytes", length);
         return UCS_ERR_NO_MEMORY;
     }
-    status = uct_cuda_enter(&scope, driver, ctx);
+    mem->super.md     = md;
+    mem->super.length = length;
+    mem->ctx          = ctx;
+    mem->how          = flags;
+    status            = uct_cuda_enter(&scope, driver, ctx);
     if (status == UCS_OK) {
-        result = (flags == UCT_MEM_ALLOC_DEVICE) ?
-                 driver->cuMemAlloc(&ptr, length) :
-                 driver->cuMemAllocManaged(&ptr, length, UCT_CU_ATTACH_GLOBAL);
-        if (result != UCT_CU_SUCCESS) {
-            status = uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "allocation of device memory",
-                                     result);
-        }
+        status = uct_cuda_copy_make(driver, mem, length);
         uct_cuda_leave(&scope);
     }
     if (status != UCS_OK) {
         ucs_sys_free(mem);
         return status;
     }
-    mem->super.md      = md;
-    mem->super.address = (void *)(uintptr_t)ptr;
-    mem->super.length  = length;
-    mem->ctx           = ctx;
-    *mem_p             = &mem->super;
+    *mem_p = &mem->super;
     return UCS_OK;
 }
 
@@ -157,16 +187,23 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
 {
     uct_cuda_copy_mem_t *mem        = ucs_container_of(tl_mem, uct_cuda_copy_mem_t, super);
     const uct_cuda_driver_t *driver = uct_cuda_driver();
+    int result                      = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
-    int result;
 
     /* Memory of a context that is gone went with it. */
     if (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK) {
-        result = driver->cuMemFree((uintptr_t)tl_mem->address);
+        if (mem->how != UCT_MEM_ALLOC_PINNED) {
+            result = driver->cuMemFree((uintptr_t)tl_mem->address);
+        } else if (mem->is_registered) {
+            result = driver->cuMemHostUnregister(tl_mem->address);
+        }
         if (result != UCT_CU_SUCCESS) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemFree", result);
+            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "release of memory", result);
         }
         uct_cuda_leave(&scope);
+    }
+    if (mem->how == UCT_MEM_ALLOC_PINNED) {
+        ucs_sys_munmap(tl_mem->address, tl_mem->length);
     }
     ucs_sys_free(mem);
 }

@@ -349,10 +349,14 @@ TEST(mp_cuda, allocate_send_free)
     EXPECT_TRUE(all.join());
 }
 
-/* A process dies while its memory is being copied. The other one learns of it, and what it held of
- * the dead is gone. */
-TEST(mp_cuda, kill_in_transfer)
+class mp_cuda_kill : public testing::TestWithParam<perf_memory_t> {
+};
+
+/* A process dies while its memory, on a device or not, is being copied. The other one learns of it,
+ * and what it held of the dead is gone. */
+TEST_P(mp_cuda_kill, in_transfer)
 {
+    const perf_memory_t kind = GetParam();
     constexpr unsigned WINDOW = 8, READY = 0, KILL = 1, DEAD = 2;
     const size_t length  = mp::is_gpu_real() ? (64u << 20) : (4u << 20);
     const double bound_s = 5 * mp::slowness();
@@ -411,16 +415,23 @@ TEST(mp_cuda, kill_in_transfer)
     });
     ASSERT_TRUE(all.until([&]() { return all.at(0).words[READY] != 0; }, "the survivor"));
     all.start(1, [&](self &me) {
-        gpu g(1);
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        gpu_buffer out(g, PERF_MEMORY_CUDA, length), in(g, PERF_MEMORY_CUDA, length);
+        std::vector<uint8_t> host(2 * length);
+        void *out = host.data(), *in = host.data() + length;
+        std::unique_ptr<gpu> g;
+        if (kind == PERF_MEMORY_CUDA) {
+            g = std::make_unique<gpu>(1);
+            ASSERT_TRUE(g->is_open()) << g->problem();
+            out = perf_memory_alloc(g->device(), kind, length);
+            in  = perf_memory_alloc(g->device(), kind, length);
+            ASSERT_TRUE((out != nullptr) && (in != nullptr)) << g->problem();
+        }
         node n(me);
         n.publish();
         ucp_ep_h ep = n.connect(0);
         me.waits_for("its death");
         for (;;) {
-            ucs_status_ptr_t send = n.send(ep, out.memory(), length, TAG_DATA);
-            n.wait(n.recv(in.memory(), length, TAG_DATA));
+            ucs_status_ptr_t send = n.send(ep, out, length, TAG_DATA);
+            n.wait(n.recv(in, length, TAG_DATA));
             n.wait(send);
         }
     });
@@ -430,6 +441,11 @@ TEST(mp_cuda, kill_in_transfer)
     }
     EXPECT_TRUE(all.join());
 }
+
+INSTANTIATE_TEST_SUITE_P(all, mp_cuda_kill, testing::Values(PERF_MEMORY_CUDA, PERF_MEMORY_HOST),
+                         [](const testing::TestParamInfo<perf_memory_t> &info) {
+                             return std::string(perf_memory_names[info.param]);
+                         });
 
 /* The driver refuses to map what another process shows: everything arrives all the same, and each
  * process says once why it takes longer. */

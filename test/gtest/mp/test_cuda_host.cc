@@ -1,0 +1,170 @@
+/* Halyard: messages between device memory of one process and memory of the host of another, which
+ * has nothing to do with CUDA: chunk by chunk, several messages at a time, with single copies that
+ * are refused at any step.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "gpu.h"
+#include "seed.h"
+#include <ucs/debug/fault.h>
+
+using mp::gpu;
+using mp::gpu_buffer;
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr unsigned DEVICE = 0; /* the process that has the device */
+
+struct way {
+    const char *error;    /* of single copies of the process with the device; NULL: none */
+    bool        is_mute;  /* no single copies at all: everything is messages */
+    const char *name;
+};
+
+std::ostream &operator<<(std::ostream &out, const way &w)
+{
+    return out << w.name;
+}
+
+/* Messages of these lengths both ways at once, several times. */
+template <typename buffers_t>
+void exchange(self &me, node &n, const std::vector<size_t> &lengths, const buffers_t &make)
+{
+    const unsigned peer = !me.index();
+    decltype(make(size_t())) out[16], in[16];
+
+    for (unsigned round = 1; round <= 3; ++round) {
+        std::vector<ucs_status_ptr_t> requests;
+        for (size_t i = 0; i < lengths.size(); ++i) {
+            out[i] = make(lengths[i]);
+            in[i]  = make(lengths[i]);
+            out[i]->put(lengths[i], (round * 100) + (i * 2) + me.index());
+            in[i]->put(lengths[i], 0);
+        }
+        n.barrier();
+        for (size_t i = 0; i < lengths.size(); ++i) {
+            requests.push_back(n.recv(in[i]->place(lengths[i]), lengths[i], i));
+        }
+        for (size_t i = 0; i < lengths.size(); ++i) {
+            requests.push_back(n.send(n.ep(peer), out[i]->place(lengths[i]), lengths[i], i));
+        }
+        for (size_t i = 0; i < requests.size(); ++i) {
+            me.waits_for("round %u, request %zu", round, i);
+            EXPECT_EQ(UCS_OK, n.wait(requests[i]));
+        }
+        for (size_t i = 0; i < lengths.size(); ++i) {
+            SCOPED_TRACE(i);
+            in[i]->expect(lengths[i], (round * 100) + (i * 2) + peer);
+        }
+        n.barrier();
+    }
+}
+
+/* Memory of the host, as gpu_buffer. */
+class host_buffer {
+public:
+    explicit host_buffer(size_t length) : m_bytes(length)
+    {
+    }
+
+    uint8_t *place(size_t)
+    {
+        return m_bytes.data();
+    }
+
+    void put(size_t length, uint64_t id)
+    {
+        if (id != 0) {
+            mp::fill(m_bytes.data(), length, id);
+        }
+    }
+
+    void expect(size_t length, uint64_t id)
+    {
+        EXPECT_EQ(-1, mp::find_difference(m_bytes.data(), length, id)) << length << " bytes";
+    }
+
+private:
+    std::vector<uint8_t> m_bytes;
+};
+
+void run(self &me, const way &w, const std::string &fault, const std::vector<size_t> &lengths)
+{
+    std::unique_ptr<gpu> g;
+
+    if (w.is_mute) {
+        setenv("UCX_TLS", "mm,cuda_copy,cuda_ipc", 1);
+    }
+    if (me.index() == DEVICE) {
+        g = std::make_unique<gpu>(0);
+        ASSERT_TRUE(g->is_open()) << g->problem();
+    }
+    node n(me);
+    n.connect_all();
+    if ((me.index() == DEVICE) && !fault.empty()) {
+        ASSERT_EQ(UCS_OK, ucs_fault_set("process_vm_*", fault.c_str()));
+    }
+    if (me.index() == DEVICE) {
+        exchange(me, n, lengths, [&](size_t length) {
+            return std::make_unique<gpu_buffer>(*g, PERF_MEMORY_CUDA, length);
+        });
+    } else {
+        exchange(me, n, lengths,
+                 [](size_t length) { return std::make_unique<host_buffer>(length); });
+    }
+    n.barrier();
+}
+
+class mp_cuda_host : public testing::TestWithParam<way> {
+};
+
+} // namespace
+
+/* More messages at a time than there are chunks, of one chunk, a part of one, and many. */
+TEST_P(mp_cuda_host, many_at_once)
+{
+    const way w = GetParam();
+    processes both(2);
+
+    NEED_GPU();
+    both.start_all([&](self &me) {
+        run(me, w, (w.error == nullptr) ? "" : std::string("5+:") + w.error,
+            {3u << 20, 256u << 10, (1u << 20) + 1, 70001, (512u << 10) - 1, 2000003, 1, 0, 3000,
+             (5u << 20) + 77});
+    });
+    EXPECT_TRUE(both.join());
+    EXPECT_EQ(std::string::npos, both.log().find("ERROR")) << both.log();
+}
+
+/* The k-th single copy is refused, or it and all that follow. */
+TEST_P(mp_cuda_host, refused_at_every_copy)
+{
+    const way w = GetParam();
+
+    NEED_GPU();
+    if (w.error == nullptr) {
+        GTEST_SKIP() << "nothing is refused";
+    }
+    for (const char *more : {"", "+"}) {
+        for (unsigned k = 1; k <= 9; k += (mp::slowness() > 1) ? 4 : 1) {
+            processes both(2);
+            both.start_all([&](self &me) {
+                run(me, w, std::to_string(k) + more + ":" + w.error, {1300000, 400000});
+            });
+            EXPECT_TRUE(both.join()) << "copy " << k << more;
+            EXPECT_LE(both.log_lines(), 4u) << both.log();
+            if (HasFailure()) {
+                return;
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(all, mp_cuda_host,
+                         testing::Values(way{nullptr, false, "copied"},
+                                         way{nullptr, true, "by_messages"},
+                                         way{"1", false, "EPERM"}, way{"14", false, "EFAULT"}),
+                         [](const testing::TestParamInfo<way> &info) { return info.param.name; });
