@@ -10,6 +10,9 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -183,7 +186,9 @@ int main(int argc, char **argv)
     /* Networks are loaded by the tests of networks only; deaths are noticed before these get
      * tired. */
     setenv("UCX_NET_ADDRESS", "n", 0);
+#ifdef HAVE_OFI
     setenv("UCX_OFI_TIMEOUT", "2s", 0);
+#endif
 
     const char *limit = getenv("HALYARD_TEST_LIMIT");
     const int limit_s = (limit != nullptr) ? atoi(limit) : TEST_LIMIT_S_DEFAULT;
