@@ -317,10 +317,12 @@ static void ucp_device_transferred(uct_completion_t *comp)
 
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
-    const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS);
+    const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
+                                       UCP_REQUEST_HOLDS_TRACKED);
 
-    if (ucp_request_is_send(req)) {
-        req->copy.info.id = ucp_uid_id(req->send.peer->uid); /* to be told, if it is still there */
+    if (keep & UCP_REQUEST_HOLDS_TRACKED) { /* flushes still wait for it, a purge is done with it */
+        ucs_list_del(&req->list);
+        ucs_list_add_tail(&req->send.ep->late, &req->list);
     }
     req->copy.then = NULL;
     req->copy.late = status;

@@ -37,6 +37,9 @@ void ucp_ep_untrack(ucp_request_t *req)
     }
     --req->send.ep->num_requests;
     --worker->num_sends;
+    if (ucs_unlikely(req->send.ep->is_internal)) {
+        ucp_peer_retire(req->send.peer); /* it may have waited for this one */
+    }
     if (ucp_request_is_rma(req)) {
         ucp_rma_ended(req);
     }
@@ -112,6 +115,7 @@ static ucp_ep_t *ucp_ep_new(ucp_worker_t *worker)
         ep->worker   = worker;
         ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
         ucs_list_head_init(&ep->requests);
+        ucs_list_head_init(&ep->late);
         ucs_list_head_init(&ep->failed_list);
         ucs_list_head_init(&ep->peer_list);
         ucs_list_add_tail(&worker->eps, &ep->list);
@@ -247,6 +251,9 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
 
     ucp_ep_unqueue(ep);
     ++ep->num_purges;
+    if (!with_callbacks) {
+        ucs_list_splice_tail(&ep->requests, &ep->late);
+    }
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
         if (with_callbacks) {

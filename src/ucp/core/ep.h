@@ -24,6 +24,7 @@ typedef struct ucp_ep {
     ucs_list_link_t          list;          /* in worker->eps */
     ucs_list_link_t          peer_list;     /* in peer->eps */
     ucs_list_link_t          requests;      /* sends in flight, in posting order */
+    ucs_list_link_t          late;          /* sends that end with the copy of a device */
     ucs_list_link_t          failed_list;   /* in worker->failed_eps while the handler is due */
     size_t                   num_requests;
     ucp_err_handling_mode_t  err_mode;

@@ -58,6 +58,9 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
         ucs_list_for_each(send, &ep->requests, list) {
             req->flush.remaining += (send->send.sn < req->flush.sn);
         }
+        ucs_list_for_each(send, &ep->late, list) {
+            req->flush.remaining += (send->send.sn < req->flush.sn);
+        }
         if (req->flush.remaining == 0) {
             ucp_flush_end(req, status);
         }

@@ -111,13 +111,8 @@ int ucp_rndv_device_is_writing(const ucp_request_t *req)
 
 void ucp_rndv_device_late_cancel(ucp_request_t *req)
 {
-    ucp_peer_t *peer;
-
     if (ucp_request_is_send(req) && (req->send.step == UCP_SEND_DEVICE)) {
-        peer = ucp_peer_find(req->worker, req->copy.info.id);
-        if (peer != NULL) {
-            ucp_rndv_tell_cancel(peer, req->send.id, req->copy.late);
-        }
+        ucp_rndv_tell_cancel(req->send.peer, req->send.id, req->copy.late);
     }
 }
 

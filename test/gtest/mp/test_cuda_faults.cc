@@ -40,6 +40,56 @@ void refuse(const char *name, uint64_t k)
     fail(name, k, RESULT, 0);
 }
 
+/* Memory of process 0's device, that process 1 may write. */
+class shared_memory {
+public:
+    shared_memory(node &n, unsigned index, gpu_buffer &target, size_t length) :
+        m_node(n), m_address(reinterpret_cast<uintptr_t>(target.place(length))), m_packed(256)
+    {
+        if (index != 0) {
+            EXPECT_EQ(UCS_OK, n.wait(n.recv(m_packed.data(), m_packed.size(), TAG)));
+            memcpy(&m_address, m_packed.data(), sizeof(m_address));
+            return;
+        }
+        ucp_mem_map_params_t map = {};
+        void *buffer             = nullptr;
+        size_t size              = 0;
+        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        map.address    = target.memory();
+        map.length     = target.size();
+        EXPECT_EQ(UCS_OK, ucp_mem_map(n.context(), &map, &m_mem));
+        EXPECT_EQ(UCS_OK, ucp_rkey_pack(n.context(), m_mem, &buffer, &size));
+        memcpy(m_packed.data(), &m_address, sizeof(m_address));
+        memcpy(m_packed.data() + sizeof(m_address), buffer, size);
+        ucp_rkey_buffer_release(buffer);
+        EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), m_packed.data(), m_packed.size(), TAG)));
+    }
+    ~shared_memory()
+    {
+        if (m_mem != nullptr) {
+            EXPECT_EQ(UCS_OK, ucp_mem_unmap(m_node.context(), m_mem));
+        }
+    }
+
+    uint64_t address() const
+    {
+        return m_address;
+    }
+    ucp_rkey_h key(ucp_ep_h ep) const
+    {
+        ucp_rkey_h rkey = nullptr;
+
+        EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(ep, m_packed.data() + sizeof(m_address), &rkey));
+        return rkey;
+    }
+
+private:
+    node &m_node;
+    uint64_t m_address;
+    std::vector<uint8_t> m_packed;
+    ucp_mem_h m_mem = nullptr;
+};
+
 class mp_cuda_faults : public testing::TestWithParam<way> {
 };
 
@@ -123,32 +173,13 @@ TEST(mp_cuda_owner, refusals_are_told)
         n.connect_all();
         gpu_buffer target(g, PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(target.is_made()) << g.problem();
-        std::vector<uint8_t> packed(256), local(LENGTH);
+        std::vector<uint8_t> local(LENGTH);
         ucp_request_param_t param = {};
-        uint64_t address = reinterpret_cast<uintptr_t>(target.place(LENGTH));
-        ucp_mem_h mem    = nullptr;
-        ucp_rkey_h rkey  = nullptr;
-        unsigned failed  = 0;
+        shared_memory memory(n, me.index(), target, LENGTH);
+        const uint64_t address = memory.address();
+        ucp_rkey_h rkey        = (me.index() == 1) ? memory.key(n.ep(0)) : nullptr;
+        unsigned failed        = 0;
 
-        if (me.index() == 0) {
-            ucp_mem_map_params_t map = {};
-            void *buffer;
-            size_t size;
-            map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-            map.address    = target.memory();
-            map.length     = target.size();
-            ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &map, &mem));
-            ASSERT_EQ(UCS_OK, ucp_rkey_pack(n.context(), mem, &buffer, &size));
-            memcpy(packed.data(), &address, sizeof(address));
-            memcpy(packed.data() + sizeof(address), buffer, size);
-            ucp_rkey_buffer_release(buffer);
-            ASSERT_EQ(UCS_OK, n.wait(n.send(n.ep(1), packed.data(), packed.size(), TAG)));
-        } else {
-            ASSERT_EQ(UCS_OK, n.wait(n.recv(packed.data(), packed.size(), TAG)));
-            memcpy(&address, packed.data(), sizeof(address));
-            ASSERT_EQ(UCS_OK,
-                      ucp_ep_rkey_unpack(n.ep(0), packed.data() + sizeof(address), &rkey));
-        }
         for (uint64_t k = 0; k <= CALLS; ++k) {
             SCOPED_TRACE(k);
             n.barrier();
@@ -173,8 +204,60 @@ TEST(mp_cuda_owner, refusals_are_told)
         if (me.index() == 1) {
             EXPECT_GT(failed, 3u);
             ucp_rkey_destroy(rkey);
-        } else {
-            EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* A put that is given up while the device copies ends when the copy has; so do a flush before, the
+ * close that gives it up, and a flush of the worker after that. */
+TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
+{
+    constexpr size_t LENGTH = 60000;
+    processes all(2);
+
+    NEED_GPU();
+    if (mp::is_gpu_real()) {
+        GTEST_SKIP() << "this needs the driver of the tests";
+    }
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        shared_memory memory(n, me.index(), buffer, LENGTH);
+        auto set = gpu::function<void(const char *, int)>("fakecuda_set");
+        ucp_request_param_t param = {}, force = {};
+
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+        for (int which = 0; (which < 3) && (me.index() == 1); ++which) {
+            SCOPED_TRACE(which);
+            ucp_ep_h ep     = n.connect(0);
+            ucp_rkey_h rkey = memory.key(ep);
+            set("ticks", 2000);
+            void *put = ucp_put_nbx(ep, buffer.place(LENGTH), LENGTH, memory.address(), rkey,
+                                    &param);
+            ucp_rkey_destroy(rkey);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(put));
+            void *ends[3];
+            ends[0] = ucp_ep_flush_nbx(ep, &param);
+            ends[1] = ucp_ep_close_nbx(ep, &force);
+            ends[2] = ucp_worker_flush_nbx(n.worker(), &param);
+            ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(put));
+            me.waits_for("the end %d of a put that was given up", which);
+            (void)n.wait(ends[which]);
+            EXPECT_EQ(UCS_ERR_CANCELED, ucp_request_check_status(put));
+            set("ticks", 2);
+            for (int i = 0; i < 3; ++i) {
+                if (i != which) {
+                    (void)n.wait(ends[i]);
+                }
+            }
+            ucp_request_free(put);
         }
         n.barrier();
     });
