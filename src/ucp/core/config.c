@@ -45,9 +45,10 @@ const ucs_config_row_t ucp_options_rows[] = {
             "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,
             .max = 1 << 20, .flags = UCS_CONFIG_ROW_POW2 | UCS_CONFIG_ROW_HIDDEN),
     UCP_ROW("TM_UNEXP_BUDGET", memunits, unexp_budget, "64m",
-            "Memory of a worker for tagged messages that came before their receives. Beyond it "
-            "the senders are told to announce their messages, which then stay with them until "
-            "they are received; messages of up to 64 bytes still come.",
+            "Memory of a worker for tagged messages that came before their receives, and for "
+            "active messages behind one that is fetched. Beyond it the senders are told to "
+            "announce their messages, which then stay with them until they are received; "
+            "messages of up to 64 bytes still come.",
             .flags = UCS_CONFIG_ROW_INF),
     UCP_ROW("NET_ADDRESS", ternary, net_address, "auto",
             "Do worker addresses lead from other nodes too? That loads libfabric, which takes 0.1 "

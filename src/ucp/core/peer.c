@@ -395,6 +395,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     if (peer == NULL) {
         return;
     }
+    peer->is_gone = 1; /* first: what ends now may be about to ask it for more */
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
      * end. */
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
@@ -405,16 +406,16 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     if (ucp_peer_is_watched(peer)) {
         (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
     }
-    peer->is_gone = 1;
     ucp_peer_retire(peer);
 }
 
-static int ucp_peer_has_user_ep(const ucp_peer_t *peer)
+/* Is there an endpoint that the user has made, or has something in flight on? */
+static int ucp_peer_has_used_ep(const ucp_peer_t *peer)
 {
     ucp_ep_t *ep;
 
     ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if (!ep->is_internal) {
+        if (!ep->is_internal || (ep->num_requests > 0)) {
             return 1;
         }
     }
@@ -438,7 +439,7 @@ static int ucp_peer_is_answerable(const ucp_peer_t *peer)
  * until it is gone: that must not be taken for what it sends once it has come back. */
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
-    return (peer->num_left > 0) || ucp_peer_has_user_ep(peer) ||
+    return (peer->num_left > 0) || ucp_peer_has_used_ep(peer) ||
            !ucs_list_is_empty(&peer->recvs) ||
            !(peer->is_heard ? peer->is_gone : (peer->status != UCS_OK));
 }

@@ -10,6 +10,7 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/kept.h>
+#include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
@@ -159,7 +160,7 @@ static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_handler_t *handler,
 
 /* A message that takes its time to come whole, or one behind it from the same sender: handlers see
  * them in the order in which they were sent, which clients build their own protocols on. */
-typedef struct {
+typedef struct ucp_am_turn {
     ucs_list_link_t list;             /* in worker->am_turns */
     ucp_kept_t     *kept;
     uint8_t         uid[UCT_UID_LEN]; /* of the sender */
@@ -179,14 +180,41 @@ static ucp_am_turn_t *ucp_am_first_turn(ucp_worker_t *worker, const uint8_t uid[
     return NULL;
 }
 
+/* What the budget knows of: announcements are not counted. */
+static size_t ucp_am_turn_size(const ucp_am_turn_t *turn)
+{
+    return (turn->wire_id == UCP_WIRE_AM_RTS) ? 0 : ucp_kept_size(turn->kept);
+}
+
+/* has_turn: it is the first of its sender's messages, and stays that. */
 static void ucp_am_add_turn(ucp_worker_t *worker, ucp_am_turn_t *turn, ucp_kept_t *kept,
-                            const uint8_t uid[UCT_UID_LEN], unsigned wire_id)
+                            const uint8_t uid[UCT_UID_LEN], unsigned wire_id, int has_turn)
 {
     turn->kept    = kept;
     turn->wire_id = wire_id;
     turn->status  = UCS_INPROGRESS;
     memcpy(turn->uid, uid, UCT_UID_LEN);
-    ucs_list_add_tail(&worker->am_turns, &turn->list);
+    if (has_turn) {
+        ucs_list_add_head(&worker->am_turns, &turn->list);
+    } else {
+        ucs_list_add_tail(&worker->am_turns, &turn->list);
+    }
+    ucp_tag_budget_add(worker, ucp_am_turn_size(turn));
+}
+
+static void ucp_am_end_turn(ucp_worker_t *worker, ucp_am_turn_t *turn)
+{
+    ucs_list_del(&turn->list);
+    ucp_tag_budget_del(worker, ucp_am_turn_size(turn));
+}
+
+/* The turn of the message that is handled; NULL: it has just come. */
+static ucp_am_turn_t *ucp_am_take_turn(ucp_worker_t *worker)
+{
+    ucp_am_turn_t *turn = worker->am_turn;
+
+    worker->am_turn = NULL;
+    return turn;
 }
 
 /* True if something of the same sender comes first: then the message is kept. */
@@ -195,9 +223,9 @@ static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id,
 {
     ucp_am_turn_t *turn;
     ucp_kept_t *kept;
+    ucp_peer_t *peer;
 
-    if (worker->am_has_turn) {
-        worker->am_has_turn = 0;
+    if (ucp_am_take_turn(worker) != NULL) {
         return 0;
     }
     if ((worker->sender == NULL) || (ucp_am_first_turn(worker, worker->sender) == NULL)) {
@@ -211,7 +239,9 @@ static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id,
     }
     turn = ucp_kept_data(kept);
     memcpy(turn + 1, data, length);
-    ucp_am_add_turn(worker, turn, kept, worker->sender, wire_id);
+    peer          = ucp_peer_of_connection(worker);
+    kept->session = (peer != NULL) ? peer->session : 0;
+    ucp_am_add_turn(worker, turn, kept, worker->sender, wire_id, 0);
     return 1;
 }
 
@@ -393,25 +423,29 @@ static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS
     memcpy(uid, fetch->turn.uid, sizeof(uid));
     while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
            ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
-        ucs_list_del(&turn->list);
+        ucp_am_end_turn(worker, turn);
         if (turn->wire_id == 0) {
             ucp_am_deliver_fetched(worker, turn->kept);
             continue;
         }
-        worker->sender      = uid;
-        worker->am_has_turn = !ucs_list_is_empty(&worker->am_turns);
+        worker->sender  = uid;
+        worker->am_turn = turn;
+        if (ucs_list_is_empty(&worker->am_turns) && (turn->wire_id != UCP_WIRE_AM_RTS)) {
+            worker->am_turn = NULL; /* nobody asks */
+        }
         ucp_wire_table[turn->wire_id].handle(worker, turn + 1,
                                              turn->kept->length - sizeof(*turn));
         ucp_kept_put(turn->kept);
-        worker->sender      = sender;
-        worker->am_has_turn = 0;
+        worker->sender  = sender;
+        worker->am_turn = NULL;
     }
 }
 
-/* Receives the data for a handler that wants all of it at once. */
+/* Receives the data for a handler that wants all of it at once. has_turn: before all others of the
+ * sender. */
 static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
                                        const ucp_wire_rts_t *rts, const void *header,
-                                       size_t header_length)
+                                       size_t header_length, int has_turn)
 {
     size_t tail               = sizeof(ucp_am_fetch_t) + 8 + header_length;
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -443,25 +477,39 @@ static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
     req->buffer   = ucp_kept_data(kept);
     req->length   = rts->length;
     req->datatype = ucp_dt_make_contig(1);
-    ucp_am_add_turn(worker, &fetch->turn, kept, peer->uid, 0);
+    ucp_am_add_turn(worker, &fetch->turn, kept, peer->uid, 0, has_turn);
     ucp_rndv_recv_start(req, peer, rts);
     return UCS_OK;
 }
 
+/* May so much be fetched beside what is fetched already? */
+static int ucp_am_has_room(const ucp_worker_t *worker, uint64_t length)
+{
+    size_t budget = worker->context->options.unexp_budget;
+
+    return (worker->unexp_bytes < budget) && (length <= budget - worker->unexp_bytes);
+}
+
 void ucp_am_rts_handle(void *arg, const void *data, size_t length)
 {
-    ucp_worker_t *worker = arg;
+    ucp_worker_t *worker      = arg;
+    const ucp_am_turn_t *turn = ucp_am_take_turn(worker);
+    ucs_status_t status       = UCS_OK;
     const ucp_am_handler_t *handler;
-    ucs_status_t status = UCS_OK;
     ucp_wire_rts_t rts;
     ucp_am_msg_t msg;
     ucp_wire_am_t am;
     ucp_kept_t *kept;
     ucp_peer_t *peer;
 
-    peer = ucp_rndv_read_rts(worker, UCP_WIRE_AM_RTS, data, length, &rts);
+    if (turn == NULL) {
+        peer = ucp_rndv_read_rts(worker, UCP_WIRE_AM_RTS, data, length, &rts);
+    } else {
+        memcpy(&rts, data, sizeof(rts));
+        peer = ucp_peer_of_kept(worker, rts.worker_id, turn->kept->session);
+    }
     if (peer == NULL) {
-        return;
+        return; /* it says what cannot be, or has parted since */
     }
     am = ucp_wire_am_head(rts.tag);
     if (am.header_length > length - sizeof(rts)) {
@@ -477,8 +525,12 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
 
     if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||
         ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts.flags & UCP_WIRE_RTS_FORCED))) {
-        status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length);
-    } else if (!ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
+        if ((turn != NULL) || ucp_am_has_room(worker, rts.length) ||
+            !ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
+            status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length,
+                                        turn != NULL);
+        }
+    } else if ((turn != NULL) || !ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
         kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
         if (kept != NULL) {
             kept->session = peer->session;
@@ -499,8 +551,17 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
 
 void ucp_am_cancelled(ucp_peer_t *peer, uint64_t send_id)
 {
+    ucp_am_turn_t *turn;
     ucp_wire_rts_t *rts;
     ucp_kept_t *kept;
+
+    ucs_list_for_each(turn, &peer->worker->am_turns, list) {
+        rts = (ucp_wire_rts_t *)(turn + 1);
+        if ((turn->wire_id == UCP_WIRE_AM_RTS) && (rts->request_id == send_id) &&
+            (rts->worker_id == ucp_uid_id(peer->uid))) {
+            rts->worker_id = 0;
+        }
+    }
 
     ucs_list_for_each(kept, &peer->worker->kept, list) {
         rts = ucp_kept_data(kept);

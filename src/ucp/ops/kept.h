@@ -38,6 +38,12 @@ UCS_INLINE ucp_kept_t *ucp_kept_of(void *data)
     return (ucp_kept_t *)data - 1;
 }
 
+/* The memory that it takes, in bytes. */
+UCS_INLINE size_t ucp_kept_size(const ucp_kept_t *kept)
+{
+    return kept->is_pooled ? ucs_mpool_obj_size(kept->block) : sizeof(*kept) + kept->length;
+}
+
 /* Memory for `length` bytes at a multiple of `alignment`, in the worker's list; NULL without. */
 ucp_kept_t *ucp_kept_get(ucp_worker_t *worker, ucp_kept_kind_t kind, size_t length,
                          size_t alignment);

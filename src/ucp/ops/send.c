@@ -52,15 +52,22 @@ static ucs_status_t ucp_send_take_id(ucp_request_t *req)
     return status;
 }
 
+/* What would go whole is announced, because the peer has said so; handlers get it whole. */
+static void ucp_send_announce(ucp_request_t *req)
+{
+    req->send.step      = UCP_SEND_RTS;
+    req->send.am_flags |= UCP_WIRE_RTS_WHOLE;
+}
+
 ucs_status_t ucp_send_retry(uct_pending_t *pending)
 {
     ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
     ucs_status_t status;
     int is_eager;
 
-    if ((req->kind == UCP_REQUEST_TAG_SEND) && (req->send.step == UCP_SEND_EAGER) &&
-        ucp_tag_must_announce(req) && (ucp_send_take_id(req) == UCS_OK)) {
-        req->send.step = UCP_SEND_RTS;
+    if ((req->send.step == UCP_SEND_EAGER) && ucp_tag_must_announce(req) &&
+        (ucp_send_take_id(req) == UCS_OK)) {
+        ucp_send_announce(req);
     }
     is_eager   = (req->send.step == UCP_SEND_EAGER);
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
@@ -97,24 +104,28 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     const ucp_proto_config_t *proto = req->send.peer->proto;
     ucs_status_t status;
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
+    int is_whole = fits && ((form == UCP_SEND_FORM_WHOLE) ||
+                            ((form == UCP_SEND_FORM_AUTO) &&
+                             (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER)));
+    int is_held  = is_whole && ucp_tag_must_announce(req);
 
-    if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED)) {
+    if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED) &&
+        !is_held) {
         if (fits && ((form == UCP_SEND_FORM_WHOLE) || !ucp_rndv_device_is_way(req))) {
             status = ucp_device_stage(req);
             if (status != UCS_OK) {
                 return status;
             }
         } else {
-            form = UCP_SEND_FORM_ANNOUNCED;
+            is_whole = 0;
         }
     }
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;
-    req->send.step      = (fits && ((form == UCP_SEND_FORM_WHOLE) ||
-                               ((form == UCP_SEND_FORM_AUTO) &&
-                                (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER))))
-                              ? UCP_SEND_EAGER
-                              : UCP_SEND_RTS;
+    req->send.step      = is_whole ? UCP_SEND_EAGER : UCP_SEND_RTS;
+    if (ucs_unlikely(is_held)) {
+        ucp_send_announce(req);
+    }
     return ((req->send.step == UCP_SEND_RTS) || req->send.is_sync) ? ucp_send_take_id(req)
                                                                     : UCS_OK;
 }

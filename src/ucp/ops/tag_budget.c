@@ -1,4 +1,4 @@
-/* Halyard: the bound on tagged messages that nobody has asked for yet.
+/* Halyard: the bound on messages that wait at their receiver.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -35,7 +35,7 @@ void ucp_tag_budget_hold(ucp_worker_t *worker)
     ucp_peer_t *peer = ucp_peer_of_connection(worker);
 
     if ((peer != NULL) && !peer->is_held) {
-        ucs_debug("unexpected messages take %zu bytes: a peer is told to announce",
+        ucs_debug("messages that wait take %zu bytes: a peer is told to announce",
                   worker->unexp_bytes);
         worker->has_held = 1;
         ucp_tag_tell(peer, 1);

@@ -43,7 +43,7 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
             ucp_rndv_answer(peer, desc->request_id, UCS_OK);
         }
     }
-    ucp_tag_budget_del(req->worker, desc);
+    ucp_tag_budget_del(req->worker, ucs_mpool_obj_size(desc));
     ucp_worker_data_put(desc);
 
     if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {

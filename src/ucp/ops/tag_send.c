@@ -11,7 +11,6 @@
 
 #include <ucp/core/device.h>
 #include <ucp/ops/send.h>
-#include <ucp/ops/tag_budget.h>
 #include <ucp/wire/wire.h>
 
 /* A message from memory of the host that needs no request. UCS_ERR_NO_RESOURCE: it does. */
@@ -50,8 +49,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
         req->send.is_sync    = (uint8_t)is_sync;
         ptr = ucp_send_start(req, param,
                              is_sync ? sizeof(ucp_wire_eager_sync_t) - sizeof(ucp_wire_eager_t) : 0,
-                             ucp_tag_must_announce(req) ? UCP_SEND_FORM_ANNOUNCED :
-                                                          UCP_SEND_FORM_AUTO);
+                             UCP_SEND_FORM_AUTO);
     }
     ucp_worker_unlock(ep->worker);
     return ptr;

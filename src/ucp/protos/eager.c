@@ -113,7 +113,7 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     desc->kind       = (uint8_t)kind;
     memcpy(desc + 1, payload, length);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
-    ucp_tag_budget_add(worker, desc);
+    ucp_tag_budget_add(worker, ucs_mpool_obj_size(desc));
     return UCS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "internals.h"
 
 #include <ucp/core/ep.h>
+#include <ucp/ops/kept.h>
 #include <ucp/ops/tag_match.h>
 #include <ucp/wire/wire.h>
 #include <ucs/sys/sys.h>
@@ -68,6 +69,17 @@ int ucp_test_is_holding(ucp_ep_h ep)
 unsigned ucp_test_num_kept_data(ucp_worker_h worker)
 {
     return (unsigned)ucs_list_length(&worker->kept);
+}
+
+size_t ucp_test_kept_bytes(ucp_worker_h worker)
+{
+    size_t bytes = 0;
+    ucp_kept_t *kept;
+
+    ucs_list_for_each(kept, &worker->kept, list) {
+        bytes += kept->length;
+    }
+    return bytes;
 }
 
 size_t ucp_test_num_ids(ucp_worker_h worker)

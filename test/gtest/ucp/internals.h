@@ -25,12 +25,14 @@ const char *ucp_test_protocol(ucp_ep_h ep, size_t length);
 unsigned ucp_test_num_requests(ucp_worker_h worker);
 unsigned ucp_test_num_controls(ucp_worker_h worker);
 unsigned ucp_test_num_kept(ucp_worker_h worker);
-/* Bytes of memory of kept messages that came whole. */
+/* Bytes of memory that UCX_TM_UNEXP_BUDGET bounds. */
 size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 /* Has the endpoint's peer said that it wants announcements only? */
 int ucp_test_is_holding(ucp_ep_h ep);
 /* Data and descriptors of active messages, and of streams that were lent to the user. */
 unsigned ucp_test_num_kept_data(ucp_worker_h worker);
+/* Bytes of such data, and of active messages that wait or are fetched. */
+size_t ucp_test_kept_bytes(ucp_worker_h worker);
 
 /* Requests that peers can name. */
 size_t ucp_test_num_ids(ucp_worker_h worker);

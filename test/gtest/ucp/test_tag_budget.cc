@@ -1,5 +1,6 @@
-/* Halyard: tests of the bound on unexpected messages: what a receiver keeps of a flood, that all of
- * it arrives, in order, and that senders go on as before when the receiver has room again.
+/* Halyard: tests of the bound on messages that wait: what a receiver keeps of a flood of tagged
+ * messages that nobody receives, or of active messages behind one that is fetched; that all of it
+ * arrives, in order, and that senders go on as before when the receiver has room again.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -8,6 +9,7 @@
 #include <seed.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 
 using namespace ucp_test;
@@ -293,6 +295,153 @@ TEST(tag_budget_of_many, senders_that_leave)
         EXPECT_EQ(0u, ucp_test_unexp_bytes(receiver.handle()));
         EXPECT_EQ(0u, ucp_test_num_controls(receiver.handle()));
     }
+}
+
+/* ---- active messages ---- */
+
+/* Active messages under way, known by their numbers, to a handler that wants all of each at once. */
+class am_flood {
+public:
+    static constexpr unsigned WHOLE = 7, ANY = 8; /* ids */
+
+    explicit am_flood(pair &pair) : m_pair(pair)
+    {
+        listen(WHOLE, UCP_AM_FLAG_WHOLE_MSG);
+        listen(ANY, 0);
+    }
+
+    void send(size_t length, unsigned id = WHOLE, uint32_t flags = 0)
+    {
+        ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+        const uint64_t number     = m_data.size();
+        param.flags               = flags | UCP_AM_SEND_FLAG_COPY_HEADER;
+        m_data.push_back(pattern(number, length));
+        m_sends.push_back(ucp_am_send_nbx(m_pair.ep(), id, &number, sizeof(number),
+                                          m_data.back().data(), length, &param));
+        ASSERT_FALSE(UCS_PTR_IS_ERR(m_sends.back()));
+        watch();
+    }
+    /* Until all has been seen, and nothing of it is left anywhere. */
+    void end()
+    {
+        m_pair.progress_until([&]() {
+            watch();
+            return m_seen == m_data.size();
+        });
+        for (ucs_status_ptr_t sent : m_sends) {
+            ASSERT_EQ(UCS_OK, m_pair.wait(sent));
+        }
+        m_sends.clear();
+        m_pair.settle();
+        EXPECT_EQ(0u, ucp_test_unexp_bytes(m_pair.receiver().handle()));
+        EXPECT_EQ(0u, ucp_test_kept_bytes(m_pair.receiver().handle()));
+        EXPECT_EQ(0u, ucp_test_num_requests(m_pair.sender().handle()));
+        EXPECT_FALSE(ucp_test_is_holding(m_pair.ep()));
+    }
+    size_t most() const
+    {
+        return m_most;
+    }
+
+private:
+    void listen(unsigned id, uint32_t flags)
+    {
+        ucp_am_handler_param_t param;
+
+        param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                           UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+        param.id    = id;
+        param.cb    = handle;
+        param.arg   = this;
+        param.flags = flags;
+        ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(m_pair.receiver().handle(), &param));
+    }
+    void watch()
+    {
+        m_most = std::max(m_most, ucp_test_kept_bytes(m_pair.receiver().handle()));
+    }
+    static ucs_status_t handle(void *arg, const void *header, size_t header_length, void *data,
+                               size_t length, const ucp_am_recv_param_t *param)
+    {
+        auto *self      = static_cast<am_flood *>(arg);
+        uint64_t number = 0;
+
+        EXPECT_EQ(sizeof(number), header_length);
+        memcpy(&number, header, sizeof(number));
+        EXPECT_EQ(self->m_seen, number);
+        EXPECT_EQ(self->m_data[number].size(), length);
+        if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+            EXPECT_EQ(-1, differs(data, length, number));
+        }
+        ++self->m_seen;
+        return UCS_OK; /* what a descriptor stands for is not wanted */
+    }
+
+    pair &m_pair;
+    std::deque<bytes> m_data;
+    std::vector<ucs_status_ptr_t> m_sends;
+    size_t m_seen = 0;
+    size_t m_most = 0;
+};
+
+class am_budget : public tag_budget {
+};
+
+INSTANTIATE_TEST_SUITE_P(all, am_budget, testing::ValuesIn(all_variants()), variant_name);
+
+context_options with_am()
+{
+    context_options options;
+    options.features = UCP_FEATURE_AM | UCP_FEATURE_TAG;
+    return options;
+}
+
+/* Where the data of the first goes as messages, it comes behind all the others. */
+TEST_P(am_budget, behind_a_fetched_message)
+{
+    constexpr size_t LONG = 200000;
+    pair pair(GetParam(), with_am());
+    am_flood all(pair);
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_NO_FATAL_FAILURE(all.send(LONG));
+        for (int i = 0; i < 1000; ++i) {
+            ASSERT_NO_FATAL_FAILURE(
+                all.send((i % 9 == 0) ? 60 : 4000, (i % 3) ? am_flood::WHOLE : am_flood::ANY));
+        }
+        all.end();
+        EXPECT_LE(all.most(), BUDGET + LONG + IN_FLIGHT);
+    }
+}
+
+/* Announced ones are not all fetched at once. */
+TEST_P(am_budget, fetched_in_turn)
+{
+    constexpr size_t LONG = 100000;
+    pair pair(GetParam(), with_am());
+    am_flood all(pair);
+    for (int i = 0; i < 60; ++i) {
+        ASSERT_NO_FATAL_FAILURE(all.send(LONG, am_flood::WHOLE, UCP_AM_SEND_FLAG_EAGER));
+    }
+    all.end();
+    EXPECT_LE(all.most(), BUDGET + (2 * LONG) + (60 * 512));
+}
+
+TEST_P(am_budget, random_traffic)
+{
+    static const uint32_t flags[] = {0, 0, UCP_AM_SEND_FLAG_EAGER, UCP_AM_SEND_FLAG_RNDV};
+    seeded_random random(813);
+    pair pair(GetParam(), with_am());
+    am_flood all(pair);
+    for (int i = 0; i < 1500; ++i) {
+        const size_t length = random.below(random.one_in(10) ? 100000 : 5000);
+        const uint32_t flag = flags[random.below(4)];
+        ASSERT_NO_FATAL_FAILURE(
+            all.send(length, random.one_in(3) ? am_flood::ANY : am_flood::WHOLE, flag));
+        if (random.one_in(3)) {
+            pair.progress();
+        }
+    }
+    all.end();
 }
 
 } // namespace
