@@ -86,7 +86,7 @@ void am_receive_end(const op &o)
     const message &m = the_world->messages[o.message];
 
     if (o.status != UCS_OK) {
-        if (!is_wounded(m.from, m.to) && !m.ep->is_forced) {
+        if (!may_break(*m.ep)) {
             sim_fail("data %llu of active message %zu fails for no reason: %s",
                      (unsigned long long)o.sn, o.message, ucs_status_string(o.status));
         }
@@ -116,7 +116,7 @@ void send_end(const op &o)
     }
 
     if ((o.status == UCS_OK) || (m.was_refused && (o.status == UCS_ERR_NO_RESOURCE)) ||
-        o.ep->is_forced || is_wounded(m.from, m.to)) {
+        may_break(*o.ep)) {
         return;
     }
     sim_fail("send %llu from %u to %u fails for no reason: %s", (unsigned long long)o.sn, m.from,
@@ -127,7 +127,7 @@ void send_end(const op &o)
 void flush_end(const op &o)
 {
     if (o.status != UCS_OK) {
-        if ((o.ep != nullptr) && !is_wounded(o.owner->number, o.ep->peer)) {
+        if ((o.ep != nullptr) && !may_break(*o.ep)) {
             sim_fail("flush %llu fails for no reason: %s", (unsigned long long)o.sn,
                      ucs_status_string(o.status));
         }
@@ -138,7 +138,7 @@ void flush_end(const op &o)
             break;
         }
         if ((other->owner == o.owner) && is_tracked(other->what) && !other->is_done &&
-            ((o.ep == nullptr) || (other->ep == o.ep)) &&
+            ((o.ep == nullptr) || (other->ep == o.ep)) && !other->is_blocking &&
             (other->has_callback ||
              (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
             sim_fail("flush %llu ends before operation %llu", (unsigned long long)o.sn,
@@ -156,6 +156,9 @@ void op_end(op &o, ucs_status_t status)
     o.done_at = the_world->ops.size();
     o.status  = status;
     sim_event(kind_name(o.what), o.sn, (uint64_t)-status, o.info.length + o.received);
+    if ((o.memh != nullptr) && (ucp_mem_unmap(o.owner->context, o.memh) != UCS_OK)) {
+        sim_fail("operation %llu: its memory cannot be unmapped", (unsigned long long)o.sn);
+    }
     if (o.buf != nullptr) {
         o.buf->in_use       = false;
         o.buf->rightly_gone = (status != UCS_OK) && (status != UCS_ERR_MESSAGE_TRUNCATED);
@@ -286,7 +289,8 @@ void check_history()
                               (to.state == life::ALIVE) && (from.state != life::DEAD) &&
                               !sim_net_was_refused(m.from, m.to);
         const bool is_sent = m.send->is_done && !m.was_refused &&
-                             (m.send->is_detached || (m.send->status == UCS_OK)) &&
+                             ((m.send->is_detached && !may_break(*m.ep)) ||
+                              (!m.send->is_detached && (m.send->status == UCS_OK))) &&
                              ((from.state == life::ALIVE) || is_flushed(*m.send));
         if (is_sound && is_sent && !m.is_matched) {
             sim_fail("message %zu from %u to %u was sent and has never arrived", i, m.from, m.to);

@@ -3,7 +3,9 @@
 
 sim_sources = \
 	test/sim/am.cc \
+	test/sim/blocking.cc \
 	test/sim/check.cc \
+	test/sim/clients.cc \
 	test/sim/net.c \
 	test/sim/net_memory.c \
 	test/sim/ops.cc \
@@ -13,6 +15,7 @@ sim_sources = \
 	test/sim/sim.h \
 	test/sim/stream.cc \
 	test/sim/system.c \
+	test/sim/tcp.cc \
 	test/sim/world.cc \
 	test/sim/world.h \
 	test/gtest/ucp/internals.c \
@@ -29,6 +32,7 @@ sim_planted_from = \
 	src/ucp/core/flush.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
+	src/ucp/ops/am_recv.c \
 	src/ucp/ops/rma.c \
 	src/ucp/ops/rma_target.c \
 	src/ucp/ops/send.c \
@@ -36,8 +40,11 @@ sim_planted_from = \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/protos/rndv_recv.c \
-	src/ucp/protos/rndv_send.c
+	src/ucp/protos/rndv_send.c \
+	src/ucp/wireup/conn.c
 sim_planted_sources = \
+	test/sim/planted_sources/am_recv.c \
+	test/sim/planted_sources/conn.c \
 	test/sim/planted_sources/flush.c \
 	test/sim/planted_sources/peer.c \
 	test/sim/planted_sources/request.c \

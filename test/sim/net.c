@@ -428,6 +428,10 @@ static unsigned sim_progress(uct_iface_t *iface)
     unsigned first, i;
     sim_conn_t *conn;
 
+    if (!is_self) {
+        sim_world_turn(host->number);
+        n = host->num_out;
+    }
     for (i = 0; i < n; ++i) {
         conn   = sim_net.conns[host->conns_out[i]];
         count += (conn->is_self == is_self) ? sim_conn_source_event(conn) : 0;
@@ -790,6 +794,7 @@ void sim_net_kill(unsigned number)
         return; /* no interface of its opened */
     }
     host->is_dead = 1;
+    sim_tcp_kill(number);
     for (i = 0; i < host->num_out; ++i) {
         conn = sim_net.conns[host->conns_out[i]];
         if (conn->ep != NULL) {
@@ -801,7 +806,7 @@ void sim_net_kill(unsigned number)
 
 uint64_t sim_net_next_ns(void)
 {
-    uint64_t next_ns = UINT64_MAX;
+    uint64_t next_ns = sim_tcp_next_ns();
     sim_conn_t *conn;
     unsigned i;
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIM_MEMORIES_MAX 1024
+#define SIM_MEMORIES_MAX 8192
 #define SIM_KEY_MAGIC    0x6b6d6973u
 
 typedef struct {

@@ -113,6 +113,29 @@ void generic_finish(void *arg)
     ucp_dt_destroy(state->owner->datatype); /* as clients do: nobody may look at it any more */
 }
 
+/* The user's own registration of the buffer, until the operation has ended. */
+void memh_choose(op &o, ucp_request_param_t *param)
+{
+    ucp_mem_map_params_t params;
+
+    if (o.length == 0) {
+        return;
+    }
+    memset(&params, 0xee, sizeof(params));
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = o.buf->data;
+    params.length     = o.length;
+    if (ucp_mem_map(o.owner->context, &params, &o.memh) != UCS_OK) {
+        if (!o.owner->lacked_memory && (sim_plan.fail_reg == 0)) {
+            sim_fail("worker %u cannot map a buffer", o.owner->number);
+        }
+        o.memh = nullptr;
+        return;
+    }
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param->memh          = o.memh;
+}
+
 } // namespace
 
 void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p)
@@ -123,6 +146,9 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
 
     *buffer_p = o.buf->data;
     *count_p  = o.length;
+    if (sim_chance(0.1)) {
+        memh_choose(o, param);
+    }
     if (sim_chance(0.7)) {
         return;
     }
@@ -337,9 +363,8 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
 
 namespace {
 
-void post_send_kind(worker &w, bool is_sync, bool is_am)
+void post_send_kind(worker &w, endpoint *e, bool is_sync, bool is_am)
 {
-    endpoint *e = endpoint_random(w);
     ucp_request_param_t param;
     size_t count;
     void *data;
@@ -378,17 +403,17 @@ void post_send_kind(worker &w, bool is_sync, bool is_am)
 
 void post_send(worker &w)
 {
-    post_send_kind(w, false, false);
+    post_send_kind(w, endpoint_random(w), false, false);
 }
 
 void post_sync_send(worker &w)
 {
-    post_send_kind(w, true, false);
+    post_send_kind(w, endpoint_random(w), true, false);
 }
 
 void post_am(worker &w)
 {
-    post_send_kind(w, false, true);
+    post_send_kind(w, endpoint_random(w), false, true);
 }
 
 void post_take_kept(worker &w)
@@ -555,6 +580,11 @@ void post_cancel(worker &w)
 
 } // namespace
 
+void post_am_on(endpoint &e)
+{
+    post_send_kind(*e.owner, &e, false, true);
+}
+
 void post_flush_of(worker &w, endpoint *e)
 {
     op &o = op_new(w, kind::FLUSH);
@@ -610,6 +640,7 @@ const row rows[] = {
     {SIM_TAGS, 6, post_take},
     {SIM_MESSAGES, 30, post_am},
     {SIM_MESSAGES, 6, post_take_kept},
+    {SIM_MESSAGES, 10, post_answer},
     {SIM_STREAMS, 30, post_stream_send},
     {SIM_STREAMS, 20, post_stream_receive},
     {SIM_STREAMS, 10, post_stream_poll},
@@ -624,8 +655,12 @@ const row rows[] = {
     {SIM_MEMORY, 6, post_flush},
     {SIM_ALL, 10, post_cancel},
     {SIM_ALL, 12, post_flush},
+    {SIM_ALL, 2, post_blocking},
     {SIM_ALL, 5, post_close},
     {SIM_ALL, 5, post_endpoint},
+    {SIM_SOCKETS, 4, post_listener},
+    {SIM_SOCKETS, 6, post_client},
+    {SIM_SOCKETS, 6, post_decide},
 };
 
 unsigned weight(const row &r)
@@ -653,6 +688,14 @@ void op_random(worker &w)
     }
 }
 
+void close_begins(endpoint &e)
+{
+    stream_release(e);
+    if (e.link_to != nullptr) {
+        e.link_to->is_ended = true;
+    }
+}
+
 void close_endpoint(endpoint &e, bool force)
 {
     ucp_request_param_t param;
@@ -669,7 +712,7 @@ void close_endpoint(endpoint &e, bool force)
         force = false;
     }
     the_world->current = e.owner;
-    stream_release(e);
+    close_begins(e);
     op &o        = op_new(*e.owner, kind::CLOSE);
     o.ep         = &e;
     e.is_closing = true;
@@ -691,7 +734,7 @@ void close_endpoint(endpoint &e, bool force)
 unsigned take_unexpected(worker &w)
 {
     const auto held = std::exchange(w.held, {});
-    unsigned count  = (unsigned)held.size() + am_take_kept(w) + stream_drain(w);
+    unsigned count  = (unsigned)held.size() + am_take_kept(w) + stream_drain(w) + decide_all(w);
 
     for (const auto &[handle, number] : held) {
         const message &m = the_world->messages[number];

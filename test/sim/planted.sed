@@ -38,3 +38,13 @@ s/^        ucp_rndv_drop(ep->worker, &announced->rts, status);/        if (!SIM_
 s/if ((req->send.offset + piece->length == req->length) ||/if (SIM_PLANTED(17) || (req->send.offset + piece->length == req->length) ||/
 # 18: an atomic that its owner does for a peer brings the new value
 s/ucp_rma_send_end(peer, atomic.request_id, old, status);/ucp_rma_send_end(peer, atomic.request_id, old + SIM_PLANTED(18), status);/
+# 19: an active message is to be answered on another endpoint than that which pairs with the sender's
+s/ucp_ep_paired(peer, am->ep, UCP_EP_PAIRED_REPLY)/ucp_ep_paired(peer, am->ep ^ SIM_PLANTED(19), UCP_EP_PAIRED_REPLY)/
+# 20: an active message whose turn to be fetched has come is overtaken by those behind it
+s/^    if (has_turn) {/    if (has_turn \&\& !SIM_PLANTED(20)) {/
+# 21: nobody looks what memory a handle is of
+s/if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC)/if ((mem != NULL) \&\& !SIM_PLANTED(21) \&\& (req->kind != UCP_REQUEST_ATOMIC)/
+# 22: what was posted before the server has answered is forgotten
+s/^        uct_ep_pending_add(peer->lanes\[UCP_LANE_AM\], pending);/        if (!SIM_PLANTED(22)) uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);/
+# 23: a blocking call inside a callback waits for what only later progress can do
+s/(status == UCS_INPROGRESS) && !in_callback)/(status == UCS_INPROGRESS) \&\& (!in_callback || SIM_PLANTED(23)))/

@@ -31,7 +31,7 @@ uint64_t word_mask(unsigned size)
 
 bool may_fail(const op &o)
 {
-    return is_wounded(o.owner->number, o.ep->peer) || o.ep->is_forced || !o.target->is_open;
+    return may_break(*o.ep) || !o.target->is_open;
 }
 
 /* ---- regions ---- */
@@ -352,6 +352,14 @@ void post_copy(worker &w, kind what)
         post_without_request(o, address, key);
         return;
     }
+    if (sim_chance(0.1) && can_block(w, e)) {
+        call_blocking(o, [&]() {
+            return (what == kind::PUT) ?
+                       ucp_put(e->handle, o.buf->data, o.length, address, key) :
+                       ucp_get(e->handle, o.buf->data, o.length, address, key);
+        });
+        return;
+    }
     param_choose(o, &param);
     layout_choose(o, &param, &data, &count);
     sim_event((what == kind::PUT) ? "post put" : "post get", o.sn, o.offset, o.length);
@@ -484,6 +492,36 @@ void check_word(const region &r, size_t index)
     }
 }
 
+/* The forms that wait; 0: there is none of this kind. */
+bool post_blocking_atomic(op &o, uint64_t address, ucp_rkey_h key)
+{
+    ucp_ep_h ep         = o.ep->handle;
+    const bool is_long  = (o.length == 8);
+    const auto value    = static_cast<uint32_t>(o.operand), swap = static_cast<uint32_t>(o.swap);
+    auto *result64      = reinterpret_cast<uint64_t *>(o.result);
+    auto *result32      = reinterpret_cast<uint32_t *>(o.result);
+
+    if (((o.code != UCP_ATOMIC_OP_ADD) && (o.code != UCP_ATOMIC_OP_SWAP) &&
+         (o.code != UCP_ATOMIC_OP_CSWAP)) || !can_block(*o.owner, o.ep)) {
+        return false;
+    }
+    o.has_result = true;
+    call_blocking(o, [&]() {
+        switch (o.code) {
+        case UCP_ATOMIC_OP_ADD:
+            return is_long ? ucp_atomic_fadd64(ep, o.operand, address, key, result64) :
+                             ucp_atomic_fadd32(ep, value, address, key, result32);
+        case UCP_ATOMIC_OP_SWAP:
+            return is_long ? ucp_atomic_swap64(ep, o.operand, address, key, result64) :
+                             ucp_atomic_swap32(ep, value, address, key, result32);
+        default:
+            return is_long ? ucp_atomic_cswap64(ep, o.operand, o.swap, address, key, result64) :
+                             ucp_atomic_cswap32(ep, value, swap, address, key, result32);
+        }
+    });
+    return true;
+}
+
 } // namespace
 
 void post_region(worker &w)
@@ -585,6 +623,9 @@ void post_atomic(worker &w)
         post_without_request(o, address, key);
         return;
     }
+    if (sim_chance(0.1) && post_blocking_atomic(o, address, key)) {
+        return;
+    }
     param_choose(o, &param);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype      = ucp_dt_make_contig(o.length);
@@ -629,6 +670,14 @@ void post_out_of_range(worker &w)
                                  ucp_put_nbx(e->handle, &param, 8, address, key, &param);
     if (!UCS_PTR_IS_ERR(ptr)) {
         sim_fail("worker %u reaches beyond the end of a key", w.number);
+    }
+    if (!w.regions.empty() && w.regions.front()->is_open) { /* a handle of other memory */
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+        param.memh         = w.regions.front()->handle;
+        if (!UCS_PTR_IS_ERR(ucp_get_nbx(e->handle, &bytes, 8, reinterpret_cast<uintptr_t>(r->data),
+                                        key, &param))) {
+            sim_fail("worker %u gets with a handle of other memory", w.number);
+        }
     }
 }
 
@@ -690,6 +739,7 @@ void rma_flushed(const op &flush)
     for (uint64_t sn = 0; sn < flush.sn; ++sn) {
         op &o = *the_world->ops[sn];
         if ((o.target == nullptr) || o.is_settled || (o.owner != flush.owner) ||
+            (o.is_blocking && !o.is_done) ||
             ((flush.ep != nullptr) && (o.ep != flush.ep))) {
             continue;
         }

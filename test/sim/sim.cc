@@ -154,7 +154,8 @@ void print_plan()
            "%.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, kill %.4f, "
            "leave %.4f, post in callbacks %.2f, starve %.4f\n  sync %d, get %d, put %d, map %d, "
            "reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, messages %u, "
-           "streams %u, memory %u, own self %d, copy %.0f B/ns, rndv from %s by %s, %s\n",
+           "streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv from %s by %s, "
+           "%s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
            plan.tail, (unsigned long long)plan.tail_ns, plan.instant_connect, plan.no_resource,
@@ -162,7 +163,8 @@ void print_plan()
            plan.kill, plan.leave, plan.callback_posts, plan.starve, plan.has_sync, plan.has_get,
            plan.has_put, plan.has_map, plan.has_reg, plan.maps_reg, plan.fail_reg,
            plan.slow_map, plan.refuse_map, plan.share[SIM_TAGS], plan.share[SIM_MESSAGES],
-           plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.own_self,
+           plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.share[SIM_SOCKETS],
+           plan.own_self,
            plan.copy_bytes_per_ns, plan.rndv_thresh, plan.rndv_scheme,
            plan.is_multi ? "MULTI" : "SINGLE");
 }
@@ -170,6 +172,13 @@ void print_plan()
 /* ---- one run ---- */
 
 using sim::the_world;
+
+/* Sockets are looked at after so many turns only. */
+unsigned sim_turns(const sim::worker &w)
+{
+    const bool has_sockets = (w.port != 0) || !the_world->links.empty();
+    return (has_sockets && sim_chance(0.2)) ? 70 : 1;
+}
 
 /* One step of one worker, and time goes on. */
 void step()
@@ -204,7 +213,9 @@ void step()
     if (!w->is_leaving && (sim_below(100) < sim_plan.ops_percent)) {
         sim::op_random(*w);
     } else if (sim_now() >= w->starved_until) {
-        (void)sim::worker_progress(*w);
+        for (unsigned turns = sim_turns(*w); turns > 0; --turns) {
+            (void)sim::worker_progress(*w);
+        }
         if (sim_chance(0.3)) {
             sim::worker_poll(*w);
         }
@@ -237,6 +248,8 @@ void settle(bool take)
         if ((next_ns != UINT64_MAX) && (next_ns > sim_now())) {
             sim_advance(next_ns - sim_now());
             idle = 0;
+        } else if (sim_tcp_has_ready()) {
+            idle = 0; /* workers look at their sockets now and then only */
         } else {
             sim_advance(1000000);
             ++idle;
@@ -268,6 +281,7 @@ void check_pools(const sim::worker &w)
                 {"control messages", ucp_test_num_controls(w.handle)},
                 {"kept messages", ucp_test_num_kept(w.handle)},
                 {"kept data", ucp_test_num_kept_data(w.handle)},
+                {"bytes that wait", ucp_test_unexp_bytes(w.handle)},
                 {"ids", ucp_test_num_ids(w.handle)}};
 
     for (const auto &each : left) {
@@ -363,6 +377,7 @@ uint64_t run(uint64_t seed, bool trace)
         }
     }
     sim_net_reset();
+    sim_tcp_reset();
     sim_memory_reset();
     sim::world_free_buffers();
     the_world = nullptr;

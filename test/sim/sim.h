@@ -31,6 +31,7 @@ typedef enum {
     SIM_MESSAGES,
     SIM_STREAMS,
     SIM_MEMORY,
+    SIM_SOCKETS,
     SIM_FAMILIES,
     SIM_ALL = SIM_FAMILIES /* the others */
 } sim_family_t;
@@ -107,6 +108,20 @@ size_t sim_system_live(void);
 /* Allocations that were made to fail so far. */
 uint64_t sim_system_failed(void);
 
+/* ---- TCP on the node (tcp.cc) ---- */
+
+/* Puts its calls into the table. */
+void sim_tcp_install(void *ops);
+/* The port that was given out last. */
+uint16_t sim_tcp_last_port(void);
+/* As sim_net_next_ns. */
+uint64_t sim_tcp_next_ns(void);
+/* Is there anything that a worker has only to look at? */
+int sim_tcp_has_ready(void);
+void sim_tcp_kill(unsigned number);
+/* At the end of a run: all is closed. */
+void sim_tcp_reset(void);
+
 /* ---- memory ---- */
 
 /* Gives a transport the operations of a memory domain. */
@@ -133,6 +148,9 @@ int sim_net_was_refused(unsigned from, unsigned to);
 /* May [address, address + length) of worker `number` be read or written by a peer now? Answered by
  * the world: 1 yes; 0: not there any more, rightly so; it reports what is wrong itself. */
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write);
+
+/* The worker `number` makes progress: where it is inside a blocking call, it is another's turn. */
+void sim_world_turn(unsigned number);
 
 /* An allocation of the worker at work was made to fail. */
 void sim_world_lacks_memory(void);

@@ -152,7 +152,7 @@ void post_stream_send(worker &w)
     size_t count;
     void *data;
 
-    if (e == nullptr) {
+    if ((e == nullptr) || (e->link_to != nullptr)) { /* nobody knows yet which it pairs with */
         return;
     }
     op &o             = op_new(w, kind::STREAM_SEND);
@@ -185,7 +185,7 @@ void post_stream_receive(worker &w)
     size_t count;
     void *data;
 
-    if ((e == nullptr) || (e->reads.size() > 5)) {
+    if ((e == nullptr) || (e->link_to != nullptr) || (e->reads.size() > 5)) {
         return;
     }
     op &o      = op_new(w, kind::STREAM_RECEIVE);

@@ -255,12 +255,6 @@ static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
     return ucs_sys_real.poll(fds, count, 0);
 }
 
-static int sim_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout_ms)
-{
-    sim_time_ns += (timeout_ms > 0) ? (uint64_t)timeout_ms * 1000000 : SIM_LOOK_NS;
-    return ucs_sys_real.epoll_wait(epfd, events, max, 0);
-}
-
 void sim_system_install(void)
 {
     static ucs_sys_ops_t ops;
@@ -279,6 +273,6 @@ void sim_system_install(void)
     ops.free          = sim_free;
     ops.mmap          = sim_mmap;
     ops.poll          = sim_poll;
-    ops.epoll_wait    = sim_epoll_wait;
+    sim_tcp_install(&ops);
     ucs_sys_set(&ops);
 }

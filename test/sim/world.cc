@@ -111,7 +111,8 @@ bool is_wounded(const worker &w)
             return true;
         }
         for (const auto &e : other->eps) {
-            if (e->is_forced && ((e->peer == w.number) || (other.get() == &w))) {
+            if ((e->is_forced || (e->link_to != nullptr)) &&
+                ((e->peer == w.number) || (other.get() == &w))) {
                 return true;
             }
         }
@@ -140,7 +141,7 @@ void on_failure(void *arg, ucp_ep_h, ucs_status_t status)
                  e->index, e->owner->number);
         return;
     }
-    if (!is_wounded(e->owner->number, e->peer)) {
+    if (!may_break(*e)) {
         sim_fail("endpoint %u of worker %u to %u fails for no reason: %s", e->index,
                  e->owner->number, e->peer, ucs_status_string(status));
     }
@@ -150,6 +151,17 @@ void on_failure(void *arg, ucp_ep_h, ucs_status_t status)
 }
 
 } // namespace
+
+void endpoint_set_errors(endpoint &e, ucp_ep_params_t *params)
+{
+    params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params->err_mode    = e.err_mode;
+    if ((e.err_mode == UCP_ERR_HANDLING_MODE_PEER) && sim_chance(0.8)) {
+        params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params->err_handler.cb  = on_failure;
+        params->err_handler.arg = &e;
+    }
+}
 
 /* Alive rather than dead, oneself now and then; one that could not be made has no address. */
 unsigned peer_random(const worker &w)
@@ -176,14 +188,9 @@ endpoint *endpoint_make(worker &w, unsigned peer)
     e->index          = (unsigned)w.eps.size();
     e->made_at        = the_world->ops.size();
     e->err_mode       = sim_chance(0.6) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<ucp_address_t *>(the_world->workers[peer]->address.data());
-    params.err_mode = e->err_mode;
-    if ((e->err_mode == UCP_ERR_HANDLING_MODE_PEER) && sim_chance(0.8)) {
-        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.err_handler.cb  = on_failure;
-        params.err_handler.arg = e.get();
-    }
+    endpoint_set_errors(*e, &params);
 
     const ucs_status_t status = ucp_ep_create(w.handle, &params, &e->handle);
     sim_event("endpoint", w.number, peer, (uint64_t)-status);
@@ -195,8 +202,9 @@ endpoint *endpoint_make(worker &w, unsigned peer)
         return nullptr;
     }
     e->ordinal       = ucp_test_ordinal(e->handle);
+    am_adopt(w, *e);
     const auto count = std::count_if(w.eps.begin(), w.eps.end(), [&](const auto &other) {
-        return other->peer == peer;
+        return (other->peer == peer) && (other->link_to == nullptr);
     });
     if ((e->ordinal != count) && !is_wounded(w.number, peer)) {
         sim_fail("worker %u gets the %u. endpoint to %u after %u", w.number, e->ordinal, peer,
@@ -262,7 +270,8 @@ ucs_status_t worker_open(worker &w)
         return UCS_ERR_NO_MEMORY;
     }
     memset(&params, 0xee, sizeof(params));
-    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_CLIENT_ID;
+    params.client_id   = w.number + 1;
     params.thread_mode = sim_plan.is_multi ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
     ucs_status_t status = ucp_worker_create(w.context, &params, &w.handle);
     if (status != UCS_OK) {
@@ -353,9 +362,13 @@ void worker_leave(worker &w)
     the_world->current = &w;
     abandon_ops(w);
     w.left_at = the_world->ops.size();
-    for (const auto &e : w.eps) {
-        e->is_closing = true;
+    for (const auto *list : {&w.eps, &w.answers}) {
+        for (const auto &e : *list) {
+            e->is_closing = true;
+        }
     }
+    w.requests.clear(); /* the library rejects them */
+    w.port  = 0;
     w.state = life::LEFT;
     worker_release(w);
 }
@@ -365,6 +378,7 @@ void worker_kill(worker &w)
     sim_event("kill", w.number, 0, 0);
     sim_net_kill(w.number);
     w.state = life::DEAD;
+    w.port  = 0;
     abandon_ops(w);
 }
 
@@ -413,8 +427,11 @@ worker *worker_random()
 
 unsigned worker_progress(worker &w)
 {
-    the_world->current = &w;
-    return ucp_worker_progress(w.handle);
+    the_world->current   = &w;
+    w.is_progressing     = true;
+    const unsigned count = ucp_worker_progress(w.handle);
+    w.is_progressing     = false;
+    return count;
 }
 
 void worker_poll(worker &w)

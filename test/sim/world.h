@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +42,13 @@ bool buffer_is_intact(const buffer &buf);
 void fill(uint8_t *data, size_t length, uint64_t number, uint64_t offset = 0);
 bool is_filled(const uint8_t *data, size_t length, uint64_t number, uint64_t offset = 0);
 
+/* Two endpoints, one made by a socket address, the other of the request that came of it. */
+struct conn_link {
+    unsigned client  = 0;
+    bool is_accepted = false;
+    bool is_ended    = false; /* one of them was closed */
+};
+
 struct endpoint {
     worker *owner;
     unsigned peer; /* number of the worker it leads to */
@@ -56,6 +65,9 @@ struct endpoint {
     size_t read            = 0; /* bytes that were read from it */
     bool is_cut            = false; /* some were read that nobody has seen: no checks any more */
     bool was_paired        = false; /* one was made for that at the end */
+    std::shared_ptr<conn_link> link_to;
+    bool is_answer         = false; /* the library's, to answer on: the user has not made it */
+    size_t am_next         = 0;     /* the peer's handlers have seen the messages before this one */
     std::deque<op *> reads;           /* posted on its stream, in order */
     std::vector<endpoint *> sources;  /* the peer's, whose bytes may be those that were read */
     std::vector<void *> lent;         /* pieces of its stream */
@@ -131,6 +143,9 @@ struct op {
     bool needs_request     = false; /* the call may not end at once */
     bool is_probed         = false;
     bool is_sync           = false;
+    bool is_eager          = false; /* an active message that its handler must get whole */
+    bool is_blocking       = false; /* its call ends with it; no request is known */
+    ucp_mem_h memh         = nullptr; /* of its buffer */
     /* puts, gets, atomics */
     region *target       = nullptr;
     slot *where          = nullptr; /* one of these */
@@ -168,15 +183,20 @@ struct worker {
     size_t request_size   = 0;
     std::vector<uint8_t> address;
     std::vector<std::unique_ptr<endpoint>> eps; /* all there ever were */
+    std::vector<std::unique_ptr<endpoint>> answers; /* given with active messages */
     std::deque<std::unique_ptr<buffer>> buffers;
     std::vector<std::unique_ptr<region>> regions;
     std::vector<op *> polled;   /* requests without a callback */
     std::vector<std::pair<ucp_tag_message_h, size_t>> held; /* messages to be received */
     std::vector<std::pair<void *, size_t>> kept;            /* data of active messages */
+    ucp_listener_h listener = nullptr;
+    uint16_t port           = 0; /* 0: it does not listen */
+    std::deque<ucp_conn_request_h> requests;
     uint64_t starved_until = 0;
     uint64_t left_at       = 0; /* operations there were */
     bool lacked_memory     = false;
     bool is_leaving        = false; /* posts nothing more */
+    bool is_progressing    = false;
 
     worker();
     ~worker();
@@ -187,8 +207,12 @@ struct world {
     std::vector<std::unique_ptr<worker>> workers;
     std::deque<std::unique_ptr<op>> ops;
     std::deque<message> messages;
+    std::map<uint16_t, std::shared_ptr<conn_link>> links; /* by the client's port */
     std::vector<op *> receives; /* those that ended with a message, in that order */
     worker *current = nullptr;  /* at work; its allocations may fail */
+    const op *blocked = nullptr; /* its call has not returned, and makes progress */
+    bool is_in_turn   = false;   /* another worker has its turn meanwhile */
+    unsigned num_idle = 0;       /* of such turns, those in vain at last */
     unsigned depth = 0;         /* of callbacks that post */
     size_t bytes   = 0;         /* posted so far */
 };
@@ -207,6 +231,8 @@ void worker_bury(worker &w);
 worker *worker_random();
 endpoint *endpoint_make(worker &w, unsigned peer);
 endpoint *endpoint_random(worker &w);
+/* Adds the error handling that was drawn for it. */
+void endpoint_set_errors(endpoint &e, ucp_ep_params_t *params);
 /* Whom a new endpoint leads to. */
 unsigned peer_random(const worker &w);
 /* Progress of one worker, and the look at its polled requests. */
@@ -221,6 +247,8 @@ void world_free_buffers();
 bool is_wounded(unsigned from, unsigned to);
 /* May anything of this worker fail? */
 bool is_wounded(const worker &w);
+/* May what goes over this endpoint fail? */
+bool may_break(const endpoint &e);
 
 /* ---- operations (ops.cc) ---- */
 
@@ -245,13 +273,37 @@ unsigned take_unexpected(worker &w);
 /* Ends the receives that are still posted. */
 void cancel_receives(worker &w);
 void close_endpoint(endpoint &e, bool force);
+/* What the user does before it closes one, and what follows for others. */
+void close_begins(endpoint &e);
 /* Of an endpoint, or (NULL) of the worker. */
 void post_flush_of(worker &w, endpoint *e);
+
+/* ---- clients and servers (clients.cc) ---- */
+
+void post_listener(worker &w);
+void post_client(worker &w);
+void post_decide(worker &w);
+/* All that clients have asked of the worker; how many. */
+unsigned decide_all(worker &w);
+
+/* ---- blocking calls (blocking.cc) ---- */
+
+/* A flush or close; puts, gets and atomics of this kind are in rma.cc. */
+void post_blocking(worker &w);
+/* May one be called now? From a callback it does not wait. */
+bool can_block(const worker &w, const endpoint *e);
+void call_blocking(op &o, const std::function<ucs_status_t()> &call);
 
 /* ---- active messages (am.cc) ---- */
 
 void am_listen(worker &w);
 ucs_status_ptr_t am_send(op &o, const void *data, size_t count, ucp_request_param_t *param);
+/* Sends one on an endpoint of the user's. */
+void post_am_on(endpoint &e);
+/* Sends or flushes on an endpoint that came with a message. */
+void post_answer(worker &w);
+/* The user's endpoint is one that came with messages: what was known of that is the user's. */
+void am_adopt(worker &w, endpoint &e);
 /* Receives or gives back what handlers kept; how many. */
 unsigned am_take_kept(worker &w);
 

@@ -299,7 +299,7 @@ TEST(tag_budget_of_many, senders_that_leave)
 
 /* ---- active messages ---- */
 
-/* Active messages under way, known by their numbers, to a handler that wants all of each at once. */
+/* Active messages under way, known by their numbers, to handlers of both kinds. */
 class am_flood {
 public:
     static constexpr unsigned WHOLE = 7, ANY = 8; /* ids */
