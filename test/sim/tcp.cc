@@ -301,8 +301,13 @@ int tcp_timerfd_create(int, int)
 
 int tcp_timerfd_settime(int fd, int, const struct itimerspec *value, struct itimerspec *)
 {
-    find(fd)->deadline_ns = ((uint64_t)value->it_value.tv_sec * 1000000000) +
-                            (uint64_t)value->it_value.tv_nsec;
+    object *o = find(fd);
+
+    if (o == nullptr) {
+        return fail(EBADF); /* closed before the last of its connections */
+    }
+    o->deadline_ns = ((uint64_t)value->it_value.tv_sec * 1000000000) +
+                     (uint64_t)value->it_value.tv_nsec;
     return 0;
 }
 

@@ -25,7 +25,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
         if ((sn >= req->flush.sn) || (req->flush.is_rest && (ep != NULL)) ||
             ((req->flush.ep != NULL) &&
-             ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.ep->peer != peer)))) {
+             ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.peer != peer)))) {
             continue;
         }
         if (--req->flush.remaining == 0) {
@@ -36,6 +36,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
                 req->flush.is_last   = 1;
                 req->flush.is_rest   = 1;
                 req->flush.sn        = worker->send_sn;
+                req->flush.peer      = (req->flush.ep != NULL) ? req->flush.ep->peer : NULL;
                 req->flush.remaining = num_controls;
                 continue;
             }
@@ -54,6 +55,7 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
         }
         req->flush.is_last   = 1;
         req->flush.is_rest   = 0;
+        req->flush.peer      = NULL;
         req->flush.remaining = 0;
         ucs_list_for_each(send, &ep->requests, list) {
             req->flush.remaining += (send->send.sn < req->flush.sn);
@@ -105,6 +107,7 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     req->flush.ep        = ep;
+    req->flush.peer      = (ep != NULL) ? ep->peer : NULL;
     req->flush.status    = (ep != NULL) ? ep->peer->status : UCS_OK;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;

@@ -172,6 +172,7 @@ typedef enum {
 /* Flush of one endpoint or of the worker; also the close that ends with it. */
 typedef struct {
     ucp_ep_h        ep;        /* NULL: the worker; may be gone before the end of a flush */
+    ucp_peer_t     *peer;      /* whose control messages count; ep may have moved on since */
     uint64_t        sn;        /* operations before this one count */
     size_t          remaining;
     ucs_status_t    status;    /* of ep's peer when none remained */
