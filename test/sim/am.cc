@@ -79,10 +79,12 @@ endpoint &answer_endpoint(worker &w, const message &m, ucp_ep_h handle)
         w.answers.push_back(std::move(e));
         sim_event("endpoint to answer", w.number, m.from, found->ordinal);
     }
+    const unsigned sender = m.ep->ordinal;
+    const unsigned pair   = sender ^ (sender >> 31); /* of a connection: the server's is odd */
     if (found->peer != m.from) {
         sim_fail("worker %u is to answer %u on an endpoint to %u", w.number, m.from, found->peer);
-    } else if ((m.ep->link_to == nullptr) && (found->ordinal != m.ep->ordinal) &&
-               !is_wounded(w.number, m.from)) {
+    } else if ((m.ep->link_to == nullptr) && (found->link_to == nullptr) &&
+               (found->ordinal != pair) && !is_wounded(w.number, m.from)) {
         sim_fail("worker %u is to answer %u on an endpoint that pairs with another", w.number,
                  m.from);
     }

@@ -79,7 +79,7 @@ void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);
 /* A tracked send has ended: off the list, and on with the flushes that waited for it. */
 void ucp_ep_untrack(ucp_request_t *req);
 
-/* Takes the endpoint's requests off its lane; they stay on its list. */
+/* Takes the endpoint's requests off the lanes that it has and had; they stay on its list. */
 void ucp_ep_unqueue(ucp_ep_t *ep);
 
 /* Makes an endpoint one of this peer's; nothing of it is queued on its present lane. */

@@ -490,12 +490,15 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
     ucp_conn_take_request(conn);
     conn->socket.fd = -1;
     status          = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_READ);
+    if ((status == UCS_OK) &&
+        (ucp_conn_send_address(conn, ep->worker, fd, &head) == UCS_ERR_NO_MEMORY)) {
+        status = UCS_ERR_NO_MEMORY; /* a client that has gone is noticed by the end of file */
+        (void)ucp_socket_remove(&conn->socket);
+    }
     if (status != UCS_OK) {
         conn->socket.fd = fd;
         return status;
     }
-    /* A client that has gone is noticed by the end of file. */
-    (void)ucp_conn_send_address(conn, ep->worker, fd, &head);
     conn->state = UCP_CONN_UP;
     conn->ep    = ep;
     ucs_sys_free(conn->message);
