@@ -158,6 +158,11 @@ for t in tag_lat tag_bw tag_rate tag_bi_bw tag_sync_lat tag_sync_bw ucp_am_lat u
               ! -s "$dir/err"
 done
 
+for t in ofi_lat ofi_bw; do # libfabric may be missing, or have no network
+    perf_or_skip "$t" --self -t $t -s 1,8,4096,100001,1m -n 200 -V -f -q &&
+        check "$t prints a line for each size: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 5
+done
+
 sizes=0,1,7,8,9,63,64,65,1000,4096,8192,65537,1m
 for t in tag_lat tag_bw tag_bi_bw tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw; do
     perf_or_skip "$t -V" --self -t $t -s $sizes -n 150 -w 10 -V -f -q &&

@@ -22,6 +22,7 @@
 
 struct perf_shared;
 struct perf_layout;
+typedef struct perf_ofi perf_ofi_t;
 
 /* Iterations whose time is kept for percentiles. */
 #define PERF_SAMPLES_MAX (UINT64_C(1) << 20)
@@ -98,6 +99,7 @@ typedef struct perf_lane {
     ucs_status_t        status;      /* first failure; sticky */
     unsigned            spin_max;    /* idle polls before perf_lane_idle() */
     ucp_worker_h        worker;
+    perf_ofi_t         *ofi;         /* loops_ofi.c: there is no worker */
     ucp_ep_h            ep;
     uint8_t            *send_buffer;
     uint8_t            *recv_buffer;
@@ -201,6 +203,16 @@ static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t reques
     }
 }
 
+/* loops_ofi.c: one turn; the end. */
+unsigned perf_ofi_progress(perf_lane_t *lane);
+void perf_ofi_close(perf_lane_t *lane);
+
+static inline unsigned perf_lane_progress(perf_lane_t *lane)
+{
+    return __builtin_expect(lane->ofi != NULL, 0) ? perf_ofi_progress(lane) :
+                                                    ucp_worker_progress(lane->worker);
+}
+
 /* Progresses until *counter has reached `target`. Counters only grow. */
 static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *counter,
                                           uint64_t target)
@@ -208,7 +220,7 @@ static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *cou
     unsigned spins = 0;
 
     while (*counter < target) {
-        if (ucp_worker_progress(lane->worker) != 0) {
+        if (perf_lane_progress(lane) != 0) {
             spins = 0;
         } else if (__builtin_expect(++spins >= lane->spin_max, 0)) {
             spins = 0;

@@ -21,6 +21,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/loops.h \
 	src/tools/perf/loops_am.c \
 	src/tools/perf/loops_bytes.c \
+	src/tools/perf/loops_ofi.c \
 	src/tools/perf/loops_rma.c \
 	src/tools/perf/loops_tag.c \
 	src/tools/perf/main.c \
@@ -59,4 +60,4 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/validate.h \
 	src/tools/perf/watch.c \
 	src/tools/perf/watch.h
-ucx_perftest_LDADD = libucp.la libucs.la -lm
+ucx_perftest_LDADD = libuct_ofi_lib.la libucp.la libucs.la -lm

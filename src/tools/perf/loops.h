@@ -221,7 +221,7 @@ PERF_INLINE ucs_status_t perf_window_send(perf_lane_t *lane, const perf_step_t *
         for (; sent < allowed; ++sent) {
             flow->send(lane, &layout);
         }
-        if (ucp_worker_progress(lane->worker) != 0) {
+        if (perf_lane_progress(lane) != 0) {
             spins = 0;
         } else if (++spins >= lane->spin_max) {
             spins = 0;
@@ -261,7 +261,7 @@ PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *
         if ((done >= total) || (lane->status != UCS_OK)) {
             return perf_lane_wait_sent(lane);
         }
-        if (ucp_worker_progress(lane->worker) != 0) {
+        if (perf_lane_progress(lane) != 0) {
             spins = 0;
         } else if (++spins >= lane->spin_max) {
             spins = 0;

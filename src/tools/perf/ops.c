@@ -77,6 +77,11 @@ const perf_op_t perf_ops[] = {
     {.name = "ucp_cswap", .what = "atomic compare-and-swap", .run = perf_atomic_cswap,
      .kind = PERF_KIND_RATE, .features = ATOMICS, .size_min = 4, .size_max = 8, .window = 1,
      .one_sided = 1},
+    {.name = "ofi_lat", .what = "latency of libfabric without the library",
+     .run = perf_ofi_latency, .kind = PERF_KIND_LATENCY, .size_min = 1},
+    {.name = "ofi_bw", .what = "bandwidth of libfabric without the library",
+     .run = perf_ofi_stream, .kind = PERF_KIND_BANDWIDTH, .size_min = 1, .window = 64,
+     .follower_times = 1},
 };
 
 /* Announced from 2 bytes, so that acknowledgements, of 0 or 1, are the same in all. */
@@ -113,7 +118,7 @@ const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2])
     if (is_host) {
         return NULL;
     }
-    return (op->kind == PERF_KIND_LIMIT)   ? "it reads its buffers by the processor" :
+    return (op->features == 0)             ? "it reads its buffers by the processor" :
            (op->run == perf_put_latency)   ? "it polls its buffers by the processor (ucp_put_bw "
                                              "does not)" : NULL;
 }

@@ -109,6 +109,10 @@ ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_
 /* Sets the lane's receives up for streams. */
 void perf_bytes_prepare(perf_lane_t *lane);
 
+/* loops_ofi.c */
+ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+
 /* loops_rma.c */
 ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 ucs_status_t perf_put_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);

@@ -141,7 +141,7 @@ void perf_options_help(FILE *file)
           "  --tolerance X  with --compare and -t audit: ratios above X are worse  [1.1]\n"
           "  -h, --help     this text\n"
           "\nExit: 0 done, 1 failed or worse, 2 usage, 3 not supported by the library, 4 time "
-          "limit.\nTransports are chosen by the environment: UCX_TLS, UCX_NET_DEVICES.\n",
+          "limit.\nTransports are chosen by the environment: UCX_TLS, UCX_OFI_PROVIDER.\n",
           file);
 }
 

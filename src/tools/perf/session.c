@@ -151,7 +151,8 @@ static const perf_op_t *exchange_params(perf_session_t *session)
         perf_session_fail(session, UCS_ERR_INVALID_PARAM, "unknown test '%s'", params->test);
         return NULL;
     }
-    if ((params->variants > 1) && (perf_ops[op].features & UCP_FEATURE_RMA)) {
+    if ((params->variants > 1) &&
+        ((perf_ops[op].features == 0) || (perf_ops[op].features & UCP_FEATURE_RMA))) {
         perf_session_fail(session, UCS_ERR_INVALID_PARAM, "test %s has no forced protocols",
                           params->test);
         return NULL;
@@ -367,7 +368,8 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
                (((step->op != PERF_OP_RING) && (step->op != PERF_OP_RING_STREAM)) ||
                 (step->size <= PERF_RING_MESSAGE_MAX));
     }
-    return (session->contexts[0] != NULL) && ((op->features & ~session->features) == 0) &&
+    return ((session->contexts[0] != NULL) || (op->features == 0)) &&
+           ((op->features & ~session->features) == 0) &&
            (step->size >= op->size_min);
 }
 

@@ -521,6 +521,7 @@ void perf_setup_destroy(perf_session_t *session)
     unsigned i;
 
     for (i = session->lane_count; i-- > 0;) {
+        perf_ofi_close(&session->lanes[i]);
         destroy_buffers(session, &session->lanes[i]);
         if (session->lanes[i].worker != NULL) {
             ucp_worker_destroy(session->lanes[i].worker);

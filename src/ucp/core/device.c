@@ -298,13 +298,19 @@ static ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info
 
 /* ---- copies of the DEVICE lane ---- */
 
-static void ucp_device_transferred(uct_completion_t *comp)
+void ucp_device_transferred(uct_completion_t *comp)
 {
     ucp_request_t *req        = ucs_container_of(comp, ucp_request_t, copy.comp);
     ucp_device_then_cb_t then = req->copy.then;
 
-    if (!(req->held & UCP_REQUEST_HOLDS_COPY) || req->worker->is_ending) {
-        return; /* without a word to the user */
+    if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
+        return;
+    }
+    if (req->worker->is_ending) { /* without a word to the user */
+        if (req->held & UCP_REQUEST_HOLDS_MEM) {
+            ucp_rndv_read_release(req);
+        }
+        return;
     }
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
     if (then == NULL) {
@@ -318,7 +324,7 @@ static void ucp_device_transferred(uct_completion_t *comp)
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
     const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
-                                       UCP_REQUEST_HOLDS_TRACKED);
+                                       UCP_REQUEST_HOLDS_TRACKED | UCP_REQUEST_HOLDS_MEM);
 
     if (keep & UCP_REQUEST_HOLDS_TRACKED) { /* flushes still wait for it, a purge is done with it */
         ucs_list_del(&req->list);

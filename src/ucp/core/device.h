@@ -127,6 +127,9 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
 ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *src, size_t length,
                                    ucp_device_then_cb_t then);
 
+/* What req->copy.comp calls in the end. */
+void ucp_device_transferred(uct_completion_t *comp);
+
 /* A request is to end while its copy is under way: it does when the copy has ended. */
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
 

@@ -305,7 +305,7 @@ static void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
     while (!ucs_list_is_empty(&todo)) {
         req = ucs_list_head(&todo, ucp_request_t, list);
         if (all || (req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH) ||
-            (req->recv.step == UCP_RECV_DEVICE)) {
+            (req->recv.step == UCP_RECV_DEVICE) || (req->recv.step == UCP_RECV_READ)) {
             ucp_request_complete(req, status);
         } else {
             ucs_list_del(&req->list);

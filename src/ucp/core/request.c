@@ -116,6 +116,9 @@ void ucp_request_release_held(ucp_request_t *req)
     if (held & UCP_REQUEST_HOLDS_SLOT) {
         ucp_device_put_slot(req);
     }
+    if (held & UCP_REQUEST_HOLDS_MEM) {
+        ucp_rndv_read_release(req);
+    }
     if (held & UCP_REQUEST_HOLDS_CHUNKS) {
         ucp_device_put_chunks(req);
     }

@@ -53,7 +53,8 @@ enum {
     UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a copy of a device is under way: the last to end */
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
-    UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13  /* copy.chunks */
+    UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
+    UCP_REQUEST_HOLDS_MEM     = 1 << 14  /* copy.mem and copy.rkey */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -166,6 +167,7 @@ typedef enum {
     UCP_RECV_GET,   /* on the work list: reading all */
     UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
     UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
+    UCP_RECV_READ,  /* on the work list or under way: by the lane for messages */
     UCP_RECV_WAIT   /* the peer delivers the rest */
 } ucp_recv_step_t;
 
@@ -208,12 +210,18 @@ struct ucp_request {
     };
     ucs_list_link_t      work_list; /* in the worker's list of work */
     void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
-    struct {                        /* a copy by the DEVICE lane, see device.h */
+    struct {                        /* a copy that goes on by itself, see device.h */
         uct_completion_t comp;
         ucp_device_then_cb_t then;
         ucs_status_t     late;      /* the status to end with once the copy has ended */
         uint8_t          slot;      /* of our memory that the peer was told */
-        uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
+        union {
+            uct_mem_info_t info;    /* what the buffer is, where its class says that of a device */
+            struct {                /* else: a transfer by reads, see rndv_read.c */
+                uct_mem_t  *mem;    /* the buffer's registration; NULL: it needs none */
+                uct_rkey_t *rkey;   /* receiver: of the sender's buffer */
+            };
+        };
         ucp_chunks_t     chunks;
     }                    copy;
 };

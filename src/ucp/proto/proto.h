@@ -32,6 +32,7 @@ typedef struct {
     uct_limits_t am;         /* am_short: contiguous messages */
     uct_limits_t get, put;   /* of the copy lane; max 0 without one */
     int          has_sync;   /* the messaging lane has common words */
+    int          has_reads;  /* get is of the messaging lane, of memory that is registered for it */
     const char  *am_name;    /* transports, for the text */
     const char  *copy_name;
     const char  *device_name;

@@ -142,7 +142,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         return;
     }
 
-    if (ucp_rndv_device_start(req, peer, rts)) {
+    if (ucp_rndv_read_start(req, peer, rts) || ucp_rndv_device_start(req, peer, rts)) {
         return;
     }
     switch (ucp_rndv_choose(req, peer, rts)) {
@@ -282,6 +282,9 @@ void ucp_rndv_recv_work(ucp_request_t *req)
         break;
     case UCP_RECV_BOTH:
         ucp_rndv_recv_both_step(req);
+        break;
+    case UCP_RECV_READ:
+        ucp_rndv_read_step(req);
         break;
     case UCP_RECV_DEVICE:
         ucp_rndv_device_get(req);

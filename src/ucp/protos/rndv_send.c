@@ -106,6 +106,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         rts.flags   = UCP_WIRE_RTS_CONTIG | ucp_rndv_device_host_flag(req);
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
+        ucp_rndv_read_announce(req, &rts);
     }
     if (req->kind == UCP_REQUEST_AM_SEND) {
         id         = UCP_WIRE_AM_RTS;

@@ -7,7 +7,7 @@
  * fuzzing.
  *
  * Rendezvous. The sender announces (RTS). The receiver moves the data by one of:
- *   get   it reads the sender's buffer, then ATS
+ *   get   it reads the sender's buffer, then ATS; over a network by the key in the announcement
  *   put   RTR with its buffer's address; the sender writes, then FIN
  *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the
  *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
@@ -34,6 +34,8 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 
 #define UCP_WIRE_VERSION 1
+
+#define UCP_WIRE_KEY_LEN 12 /* bytes of the key in an RTS: UCT_IFACE_KEY_LEN */
 
 /* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody
  * asked for yet. Transports may carry more. */
@@ -92,7 +94,8 @@ enum {
     UCP_WIRE_RTS_FORCED = 16, /* active message: the user asked for the announcement */
     UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot sync_index */
     UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT) */
-    UCP_WIRE_RTS_PINNED = 128 /* CONTIG: devices of the sender's process reach it */
+    UCP_WIRE_RTS_PINNED = 128, /* CONTIG: devices of the sender's process reach it */
+    UCP_WIRE_RTS_KEY    = 256 /* address and sync_index are a key for reading the message */
 };
 
 typedef struct {
@@ -280,6 +283,8 @@ _Static_assert(offsetof(ucp_wire_eager_sync_t, request_id) == 16, "wire layout")
 _Static_assert(sizeof(ucp_wire_rts_t) == 48, "wire layout");
 _Static_assert(offsetof(ucp_wire_rts_t, length) == 24, "wire layout");
 _Static_assert(offsetof(ucp_wire_rts_t, sync_index) == 40, "wire layout");
+_Static_assert(offsetof(ucp_wire_rts_t, flags) - offsetof(ucp_wire_rts_t, address) ==
+               UCP_WIRE_KEY_LEN, "wire layout");
 _Static_assert(sizeof(ucp_wire_rtr_t) == 48, "wire layout");
 _Static_assert(offsetof(ucp_wire_rtr_t, flags) == 40, "wire layout");
 _Static_assert(sizeof(ucp_wire_data_t) == 16, "wire layout");

@@ -229,6 +229,10 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
         if (copy->tl->ep.live.put_zcopy != NULL) {
             copy->tl->iface.limits(copy, UCT_OP_PUT_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->put);
         }
+    } else if (am->tl->iface.reg != NULL) {
+        am->tl->iface.limits(am, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->get);
+        lanes->has_reads = (lanes->get.max > 0);
+        lanes->copy_name = lanes->has_reads ? am->tl->name : NULL;
     }
 }
 

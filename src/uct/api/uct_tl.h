@@ -38,6 +38,7 @@ BEGIN_C_DECLS
 #define UCT_TL_NAME_MAX      24
 #define UCT_REASON_MAX       96   /* text that says why a path is not taken */
 #define UCT_RKEY_MAX         176  /* bytes of one transport's packed remote key */
+#define UCT_IFACE_KEY_LEN    12   /* the same of memory that an interface has registered */
 
 typedef struct uct_tl         uct_tl_t;
 typedef struct uct_md         uct_md_t;
@@ -226,6 +227,13 @@ typedef struct {
      * completions of others meanwhile. Else as any operation. */
     ucs_status_t (*copy)(uct_iface_t *iface, void *dest, const void *src, size_t length,
                          uct_completion_t *comp);
+    /* Registers memory for as long as some operation lasts: for peers of this interface to get from
+     * it (is_remote), or for get_zcopy of this interface to write to (then *mem_p may be NULL:
+     * there is no need). Ended by the domain's release, before the interface is closed. The packed
+     * key has UCT_IFACE_KEY_LEN bytes. An error: other ways are taken. NULL: no such need, or no
+     * such operation. */
+    ucs_status_t (*reg)(uct_iface_t *iface, void *address, size_t length, int is_remote,
+                        uct_mem_t **mem_p);
     /* Words of 64 bits that this interface and any endpoint connected to it can change by atomics
      * (claims of a transfer that both sides perform). The word is zeroed by alloc. NULL where
      * there is no common memory. */

@@ -337,6 +337,17 @@ static ucs_status_t uct_hook_copy(uct_iface_t *iface, void *dest, const void *sr
     return inner->tl->iface.copy(inner, dest, src, length, comp);
 }
 
+static ucs_status_t uct_hook_iface_reg(uct_iface_t *iface, void *address, size_t length,
+                                       int is_remote, uct_mem_t **mem_p)
+{
+    uct_hook_iface_t *hook = uct_hook_iface(iface);
+
+    if ((hook->kind == UCT_HOOK_FAULT) && uct_hook_chance(hook, hook->config->no_resource)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    return hook->inner->tl->iface.reg(hook->inner, address, length, is_remote, mem_p);
+}
+
 static ucs_status_t uct_hook_sync_alloc(uct_iface_t *iface, uint32_t *index_p,
                                         ucs_atomic_u64_t **word_p)
 {
@@ -464,6 +475,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, iface, event_fd, uct_hook_event_fd);
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);
     UCT_HOOK_WRAP(tl, iface, copy, uct_hook_copy);
+    UCT_HOOK_WRAP(tl, iface, reg, uct_hook_iface_reg);
     UCT_HOOK_WRAP(tl, iface, sync_alloc, uct_hook_sync_alloc);
     UCT_HOOK_WRAP(tl, iface, sync_free, uct_hook_sync_free);
     UCT_HOOK_WRAP(tl, iface, drop_peer, uct_hook_drop_peer);

@@ -2,7 +2,8 @@
  *
  * libfabric.so.1 is opened by dlopen with the first interface. An interface is one endpoint of type
  * RDM of the provider that ofi_provider.c chooses; everything that it receives comes by posted
- * buffers, and what it sends is copied into its own buffers, or by value where it is short.
+ * buffers, and what it sends is copied into its own buffers, or by value where it is short. Where
+ * the provider has RMA, long messages are read by their receivers (ofi_read.c).
  *
  * What a provider does not promise is done here, per peer and the same over all of them
  * (ofi_peer.c, ofi_wire.h): each direction is opened by an introduction and a welcome, which prove
@@ -22,14 +23,9 @@
 #define UCT_OFI_OFI_H
 
 #include <uct/api/uct_tl.h>
+#include <uct/ofi/ofi_lib.h>
 #include <uct/ofi/ofi_wire.h>
 
-#include <rdma/fabric.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_eq.h>
-#include <rdma/fi_errno.h>
 #include <ucs/ds/hash.h>
 #include <ucs/ds/ptr_map.h>
 #include <ucs/ds/queue.h>
@@ -39,6 +35,8 @@
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
+#define UCT_OFI_READS       64ul   /* reads under way */
+#define UCT_OFI_READ_MAX    ((size_t)16 << 20) /* bytes of one: answers come between them */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
@@ -55,23 +53,16 @@ typedef struct {
     uct_md_t super;
 } uct_ofi_md_t;
 
-/* The functions of the library that are symbols. */
-typedef struct {
-    int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
-                   const struct fi_info *hints, struct fi_info **info);
-    void (*freeinfo)(struct fi_info *info);
-    struct fi_info *(*dupinfo)(const struct fi_info *info);
-    int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
-    const char *(*strerror)(int error);
-    uint32_t (*version)(void);
-} uct_ofi_lib_t;
-
 typedef struct uct_ofi_peer uct_ofi_peer_t;
 
 /* What the provider is given as context of an operation; its own part comes first. */
 typedef struct {
     struct fi_context2 context;
-    int                is_receive;
+    enum {
+        UCT_OFI_OP_SEND,
+        UCT_OFI_OP_RECEIVE,
+        UCT_OFI_OP_READ
+    }                  kind;
 } uct_ofi_op_t;
 
 /* A buffer of messages under way. */
@@ -94,6 +85,18 @@ typedef struct {
 } uct_ofi_receive_t;
 
 typedef struct {
+    uct_ofi_op_t      super;
+    ucs_queue_elem_t  queue;  /* free, or waits to be posted */
+    uct_ofi_peer_t   *peer;   /* NULL: free */
+    uct_completion_t *comp;   /* may be NULL */
+    void             *buffer;
+    size_t            length; /* bytes */
+    void             *desc;   /* of the buffer's registration */
+    uint64_t          remote_addr;
+    uint64_t          key;
+} uct_ofi_read_t;
+
+typedef struct {
     uct_iface_t         super;
     struct fi_info     *info;
     struct fid_fabric  *fabric;
@@ -113,6 +116,11 @@ typedef struct {
     unsigned            num_under_way;
     unsigned            num_strangers;
     ucs_queue_head_t     free_sends;
+    uct_ofi_read_t     *reads;
+    unsigned            num_reads;  /* in all; 0: the provider has none */
+    ucs_queue_head_t    free_reads;
+    ucs_list_link_t     mems;       /* uct_ofi_mem_t */
+    uint32_t            num_keys;   /* given so far */
     uct_ofi_receive_t  *receives;
     unsigned            num_receives;
     unsigned            num_unposted;
@@ -170,8 +178,9 @@ struct uct_ofi_peer {
     uint64_t           own_token;     /* names the peer in what it sends us */
     uint64_t           token;         /* names us in what we send */
     unsigned           say;           /* UCT_OFI_SAY_... */
-    unsigned           num_under_way; /* sends that the provider has */
-    ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet */
+    unsigned           num_under_way; /* sends and reads that the provider has */
+    ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
+    ucs_queue_head_t   unread;        /* and reads */
     uct_ofi_tx_state_t tx_state;
     uint32_t           tx_count;      /* messages sent... */
     uint32_t           tx_taken;      /* ...and taken by the peer */
@@ -256,6 +265,10 @@ void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
  * now, the buffer stays the caller's; other errors: the peer has failed, the buffer is free. */
 ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
 
+/* The provider has taken an operation for the peer; it has given it back. */
+void uct_ofi_op_started(uct_ofi_peer_t *peer);
+void uct_ofi_op_ended(uct_ofi_peer_t *peer);
+
 /* Takes what the provider has; returns the number of things done. */
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface);
 
@@ -265,6 +278,34 @@ void uct_ofi_iface_close(uct_iface_t *iface);
 unsigned uct_ofi_progress(uct_iface_t *iface);
 int uct_ofi_event_fd(uct_iface_t *iface);
 ucs_status_t uct_ofi_event_arm(uct_iface_t *iface);
+
+/* ---- ofi_read.c ---- */
+
+/* After the buffers; the interface may have no reads. */
+ucs_status_t uct_ofi_reads_open(uct_ofi_iface_t *iface);
+
+/* Behind the endpoint's end: reads that did not end do, and memory is not registered any more. */
+void uct_ofi_reads_close(uct_ofi_iface_t *iface);
+
+/* Posts those that wait; returns 0 where some still do. */
+int uct_ofi_reads_post(uct_ofi_peer_t *peer, unsigned *count_p);
+
+/* Ends those that wait, for a peer that has failed. */
+void uct_ofi_reads_drop(uct_ofi_peer_t *peer);
+
+/* The provider has given a read back; error: libfabric's, or 0. */
+void uct_ofi_read_ended(uct_ofi_iface_t *iface, uct_ofi_read_t *read, int error);
+
+/* As in uct_tl.h. */
+ucs_status_t uct_ofi_reg(uct_iface_t *iface, void *address, size_t length, int is_remote,
+                         uct_mem_t **mem_p);
+void uct_ofi_mem_release(uct_mem_t *mem);
+size_t uct_ofi_rkey_pack(uct_mem_t *mem, void *buffer);
+ucs_status_t uct_ofi_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
+                                 uct_rkey_t **rkey_p);
+void uct_ofi_rkey_release(uct_rkey_t *rkey);
+ucs_status_t uct_ofi_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                               uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 
 /* ---- ofi_peer.c: who we talk to ---- */
 
@@ -285,6 +326,9 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep);
 
 /* The end of a peer, in any call: endpoints and flushes end with status; the rest by progress. */
 void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status);
+
+/* It has given a sign of life. */
+void uct_ofi_peer_heard(uct_ofi_peer_t *peer);
 
 /* The provider has lost a message of this type. */
 void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, unsigned type);

@@ -11,10 +11,12 @@
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
+#include <netinet/in.h>
 #include <string.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
+#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for */
 #define UCT_OFI_GAPS_MAX 40 /* looks between which later messages wait for the same one */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -89,6 +91,53 @@ static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
            UCS_INPROGRESS;
 }
 
+/* ---- connections to a host that is out of reach ---- */
+
+static uint16_t uct_ofi_port(const void *address)
+{
+    return ((const struct sockaddr_in *)address)->sin_port; /* in6 has it at the same place */
+}
+
+static int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address)
+{
+    const struct sockaddr_in6 *b = address;
+
+    return (a->ss_family == b->sin6_family) &&
+           ((a->ss_family == AF_INET6) ?
+            (memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &b->sin6_addr,
+                    sizeof(b->sin6_addr)) == 0) :
+            (((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+             ((const struct sockaddr_in *)address)->sin_addr.s_addr));
+}
+
+/* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
+ * host came back. The provider has no call for that, and ends its operations when its connection
+ * does: of our sockets those to where the peer listens, and those from its host to where we do. */
+static void uct_ofi_cut(const uct_ofi_peer_t *peer)
+{
+    const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
+    struct sockaddr_storage local, remote;
+    unsigned count = 0;
+    socklen_t length;
+    int fd;
+
+    for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
+        length = peer->address_length; /* exactly, or it is an error */
+        if ((ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &remote, &length) != 0) ||
+            !uct_ofi_is_same_host(&remote, peer->address)) {
+            continue;
+        }
+        length = sizeof(local);
+        if ((uct_ofi_port(&remote) == uct_ofi_port(peer->address)) ||
+            ((ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
+             (uct_ofi_port(&local) == uct_ofi_port(own)))) {
+            (void)ucs_sys_shutdown(fd, SHUT_RDWR);
+            ++count;
+        }
+    }
+    ucs_debug("%u connections to a host that is out of reach are ended", count);
+}
+
 /* ---- looking ---- */
 
 static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t timeout_ns)
@@ -109,6 +158,9 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
+        if (peer->iface->is_tcp && (peer->num_under_way > 0)) {
+            uct_ofi_cut(peer);
+        }
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 }

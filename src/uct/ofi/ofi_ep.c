@@ -246,11 +246,21 @@ static void uct_ofi_ep_close(uct_ep_t *tl_ep)
 
 /* ---- interface ---- */
 
-static void uct_ofi_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op, ucs_memory_type_t memory,
+static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t memory,
                            uct_limits_t *limits_p)
 {
+    const uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+
     memset(limits_p, 0, sizeof(*limits_p));
     limits_p->align = 1;
+    if ((memory == UCS_MEMORY_TYPE_HOST) && (op == UCT_OP_GET_ZCOPY) &&
+        (iface->num_reads > 0)) {
+        limits_p->max     = ucs_min(UCT_OFI_READ_MAX, iface->info->ep_attr->max_msg_size);
+        limits_p->iov_max = 1;
+        limits_p->overhead_ns  = 1500;
+        limits_p->latency_ns   = 10000;
+        limits_p->bytes_per_ns = 6;
+    }
     if ((memory == UCS_MEMORY_TYPE_HOST) &&
         ((op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY))) {
         limits_p->max     = UCT_OFI_MESSAGE_MAX;
@@ -328,6 +338,12 @@ const uct_tl_t uct_ofi_tl = {
     .config_rows   = uct_ofi_config_rows,
     .config_prefix = "OFI_",
     .config_size   = sizeof(uct_ofi_config_t),
+    .md = {
+        .release      = uct_ofi_mem_release,
+        .rkey_pack    = uct_ofi_rkey_pack,
+        .rkey_unpack  = uct_ofi_rkey_unpack,
+        .rkey_release = uct_ofi_rkey_release
+    },
     .iface = {
         .open         = uct_ofi_iface_open,
         .close        = uct_ofi_iface_close,
@@ -337,6 +353,7 @@ const uct_tl_t uct_ofi_tl = {
         .progress     = uct_ofi_progress,
         .event_fd     = uct_ofi_event_fd,
         .event_arm    = uct_ofi_event_arm,
+        .reg          = uct_ofi_reg,
         .drop_peer    = uct_ofi_drop_peer,
         .memory_used  = uct_ofi_memory_used,
         .dump         = uct_ofi_dump
@@ -349,6 +366,7 @@ const uct_tl_t uct_ofi_tl = {
             .am_short     = uct_ofi_am_short,
             .am_short_iov = uct_ofi_am_short_iov,
             .am_bcopy     = uct_ofi_am_bcopy,
+            .get_zcopy    = uct_ofi_get_zcopy,
             .flush        = uct_ofi_flush,
             .fence        = uct_ofi_fence,
             .check        = uct_ofi_ep_check

@@ -56,6 +56,24 @@ void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     ucs_queue_push_head(&iface->free_sends, &send->queue);
 }
 
+void uct_ofi_op_started(uct_ofi_peer_t *peer)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+
+    iface->num_vain = 0;
+    ++iface->num_under_way;
+    ++peer->num_under_way;
+}
+
+void uct_ofi_op_ended(uct_ofi_peer_t *peer)
+{
+    --peer->iface->num_under_way;
+    --peer->num_under_way;
+    if (ucs_unlikely((peer->num_under_way == 0) && (peer->tx_state == UCT_OFI_TX_IDLE))) {
+        uct_ofi_peer_say(peer, 0); /* this may have been what it was kept for */
+    }
+}
+
 ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
     uct_ofi_peer_t *peer = send->peer;
@@ -64,10 +82,10 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
                   &send->super.context);
     if (ucs_likely(ret == 0)) {
-        iface->num_vain = 0;
-        ++iface->num_under_way;
-        if (peer != NULL) {
-            ++peer->num_under_way;
+        if (ucs_likely(peer != NULL)) {
+            uct_ofi_op_started(peer);
+        } else {
+            ++iface->num_under_way;
         }
         return UCS_OK;
     }
@@ -122,21 +140,18 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
 {
     uct_ofi_peer_t *peer = send->peer;
 
-    --iface->num_under_way;
     uct_ofi_send_put(iface, send);
     if (ucs_unlikely(peer == NULL)) {
         (void)fi_av_remove(iface->av, &send->addr, 1, 0);
+        --iface->num_under_way;
         --iface->num_strangers;
         return;
     }
-    --peer->num_under_way;
     if (ucs_unlikely(error != 0)) {
         ucs_debug("a message was not sent: libfabric's error %d", error);
         uct_ofi_peer_unsent(peer, ((const uct_ofi_head_t *)send->buffer)->type);
     }
-    if (ucs_unlikely((peer->num_under_way == 0) && (peer->tx_state == UCT_OFI_TX_IDLE))) {
-        uct_ofi_peer_say(peer, 0); /* this may have been what it was kept for */
-    }
+    uct_ofi_op_ended(peer);
 }
 
 static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
@@ -170,25 +185,42 @@ static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
     ++iface->num_unposted;
 }
 
+/* The provider has given an operation back; entry: where it was a receive and went well. */
+static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
+                                const struct fi_cq_data_entry *entry, int error)
+{
+    switch (op->kind) {
+    case UCT_OFI_OP_RECEIVE:
+        if (ucs_likely(error == 0)) {
+            uct_ofi_received(iface, ucs_container_of(op, uct_ofi_receive_t, super), entry);
+        } else {
+            ucs_debug("a receive buffer came back: libfabric's error %d", error);
+            ucs_container_of(op, uct_ofi_receive_t, super)->is_posted = 0;
+            ++iface->num_unposted;
+        }
+        break;
+    case UCT_OFI_OP_READ:
+        uct_ofi_read_ended(iface, ucs_container_of(op, uct_ofi_read_t, super), error);
+        break;
+    default:
+        uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), error);
+        break;
+    }
+}
+
 static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
 {
     struct fi_cq_err_entry entry;
-    uct_ofi_op_t *op;
 
     memset(&entry, 0, sizeof(entry));
     if (fi_cq_readerr(iface->cq, &entry, 0) != 1) {
         return;
     }
-    op = entry.op_context;
-    if (op == NULL) {
+    if (entry.op_context == NULL) {
         ucs_debug("a message sent by value got lost: libfabric's error %d", entry.err);
         uct_ofi_alive_suspect(iface);
-    } else if (op->is_receive) {
-        ucs_debug("a receive buffer came back: libfabric's error %d", entry.err);
-        ucs_container_of(op, uct_ofi_receive_t, super)->is_posted = 0;
-        ++iface->num_unposted;
     } else {
-        uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), entry.err);
+        uct_ofi_op_returned(iface, entry.op_context, NULL, (entry.err != 0) ? entry.err : FI_EIO);
     }
 }
 
@@ -196,23 +228,15 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
 {
     struct fi_cq_data_entry entries[UCT_OFI_POLL_MAX];
     unsigned count = 0;
-    uct_ofi_op_t *op;
     ssize_t ret, i;
 
     ret = fi_cq_read(iface->cq, entries, UCT_OFI_POLL_MAX);
     if (ret > 0) {
         for (i = 0; i < ret; ++i) {
-            op = entries[i].op_context;
-            if (op == NULL) {
-                continue; /* of a message sent by value: some providers tell */
+            if (entries[i].op_context != NULL) { /* else of a message sent by value */
+                uct_ofi_op_returned(iface, entries[i].op_context, &entries[i], 0);
+                ++count;
             }
-            if (op->is_receive) {
-                uct_ofi_received(iface, ucs_container_of(op, uct_ofi_receive_t, super),
-                                 &entries[i]);
-            } else {
-                uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), 0);
-            }
-            ++count;
         }
     } else if (ucs_unlikely(ret == -FI_EAVAIL)) {
         uct_ofi_poll_error(iface);
@@ -490,8 +514,8 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
     next           = iface->memory + iface->memory_size -
            (iface->num_receives * iface->receive_size);
     for (i = 0; i < iface->num_receives; ++i, next += iface->receive_size) {
-        iface->receives[i].buffer           = next;
-        iface->receives[i].super.is_receive = 1;
+        iface->receives[i].buffer     = next;
+        iface->receives[i].super.kind = UCT_OFI_OP_RECEIVE;
     }
     return status;
 }
@@ -509,6 +533,8 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
     ucs_queue_head_init(&iface->free_sends);
+    ucs_queue_head_init(&iface->free_reads);
+    ucs_list_head_init(&iface->mems);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
     iface->secret = ucs_sys_random64();
@@ -525,6 +551,9 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     }
     if (status == UCS_OK) {
         status = uct_ofi_open_buffers(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_reads_open(iface);
     }
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
@@ -562,6 +591,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     if (iface->ep != NULL) {
         uct_ofi_close_fid(iface, &iface->ep->fid);
     }
+    uct_ofi_reads_close(iface);
     if (iface->mr != NULL) {
         uct_ofi_close_fid(iface, &iface->mr->fid);
     }

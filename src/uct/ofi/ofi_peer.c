@@ -95,6 +95,7 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
     ucs_list_head_init(&peer->flushes);
     ucs_list_head_init(&peer->early);
     ucs_queue_head_init(&peer->unsent);
+    ucs_queue_head_init(&peer->unread);
 
     status = ucs_ptr_map_put(&iface->by_token, peer, &peer->own_token);
     if (status == UCS_OK) {
@@ -351,6 +352,9 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
         }
         ++*count_p;
     }
+    if ((peer->status == UCS_OK) && !uct_ofi_reads_post(peer, count_p)) {
+        return 0;
+    }
     for (i = 0; (i < ucs_array_size(uct_ofi_says)) && (peer->say != 0); ++i) {
         unsigned bit = 1u << uct_ofi_says[i];
 
@@ -385,7 +389,8 @@ static void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
 
 static int uct_ofi_peer_is_needed(const uct_ofi_peer_t *peer)
 {
-    return (peer->num_under_way > 0) || !ucs_list_is_empty(&peer->eps) || peer->rx_open ||
+    return (peer->num_under_way > 0) || !ucs_queue_is_empty(&peer->unread) ||
+           !ucs_list_is_empty(&peer->eps) || peer->rx_open ||
            (peer->tx_state != UCT_OFI_TX_IDLE) || (peer->say != 0);
 }
 
@@ -408,6 +413,7 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
         }
         if (peer->status != UCS_OK) {
             uct_ofi_end_flushes(peer);
+            uct_ofi_reads_drop(peer);
             if (peer->is_gone_due) {
                 peer->is_gone_due = 0;
                 uct_ofi_gone(peer);
@@ -423,7 +429,7 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
 
 /* ---- hearing ---- */
 
-static void uct_ofi_heard(uct_ofi_peer_t *peer)
+void uct_ofi_peer_heard(uct_ofi_peer_t *peer)
 {
     peer->is_heard = 1;
     peer->is_known = 1;
@@ -533,7 +539,7 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
     }
     peer->token = intro->token;
-    uct_ofi_heard(peer);
+    uct_ofi_peer_heard(peer);
 }
 
 /* The peer's interface is closed. */
@@ -655,7 +661,7 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
         ucs_debug("a message of kind %u for nobody is dropped", head.type);
         return;
     }
-    uct_ofi_heard(peer);
+    uct_ofi_peer_heard(peer);
     uct_ofi_taken(peer, head.taken);
     switch (head.type) {
     case UCT_OFI_DATA:

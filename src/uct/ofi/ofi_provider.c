@@ -11,69 +11,26 @@
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
-#include <dlfcn.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-/* What the code was written against; older libraries are refused by it. */
-#define UCT_OFI_API FI_VERSION(1, 17)
-
-/* What our buffers can be registered as. */
-#define UCT_OFI_MR_MODES \
-    (FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
-
 #define UCT_OFI_DEVICE_MAX 32
 
 /* ---- the library ---- */
 
-static pthread_once_t uct_ofi_lib_once = PTHREAD_ONCE_INIT;
-static uct_ofi_lib_t uct_ofi_lib;
-static char uct_ofi_lib_reason[UCT_REASON_MAX];
-
-static void uct_ofi_lib_open(void)
-{
-    static const struct {
-        const char *name;
-        size_t      offset;
-    } symbols[] = {
-        {"fi_getinfo", offsetof(uct_ofi_lib_t, getinfo)},
-        {"fi_freeinfo", offsetof(uct_ofi_lib_t, freeinfo)},
-        {"fi_dupinfo", offsetof(uct_ofi_lib_t, dupinfo)},
-        {"fi_fabric", offsetof(uct_ofi_lib_t, fabric)},
-        {"fi_strerror", offsetof(uct_ofi_lib_t, strerror)},
-        {"fi_version", offsetof(uct_ofi_lib_t, version)}
-    };
-    void *handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol;
-    size_t i;
-
-    if (handle == NULL) {
-        snprintf(uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason), "%s", dlerror());
-        return;
-    }
-    for (i = 0; i < ucs_array_size(symbols); ++i) {
-        symbol = dlsym(handle, symbols[i].name);
-        if (symbol == NULL) {
-            snprintf(uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason), "libfabric.so.1 has no %s",
-                     symbols[i].name);
-            return;
-        }
-        memcpy((char *)&uct_ofi_lib + symbols[i].offset, &symbol, sizeof(symbol));
-    }
-}
-
 ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p)
 {
-    pthread_once(&uct_ofi_lib_once, uct_ofi_lib_open);
-    if (uct_ofi_lib_reason[0] != '\0') {
-        ucs_info("no networks: %s", uct_ofi_lib_reason);
+    const char *reason;
+    const uct_ofi_lib_t *lib = uct_ofi_lib_open(&reason);
+
+    if (lib == NULL) {
+        ucs_info("no networks: %s", reason);
         return UCS_ERR_NO_DEVICE;
     }
-    *lib_p = &uct_ofi_lib;
+    *lib_p = lib;
     return UCS_OK;
 }
 
@@ -289,6 +246,39 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
     return best;
 }
 
+/* The same with reads of a peer's memory, where the provider has them. */
+static void uct_ofi_add_reads(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    struct fi_info *hints = lib->dupinfo(iface->info);
+    struct fi_info *list  = NULL;
+    struct fi_info *info;
+
+    /* rxd ends no operation whose peer is lost. */
+    if ((hints == NULL) || (strstr(iface->info->fabric_attr->prov_name, "ofi_rxd") != NULL)) {
+        lib->freeinfo(hints);
+        return;
+    }
+    hints->caps                |= FI_RMA | FI_READ | FI_REMOTE_READ;
+    hints->tx_attr->caps        = 0;
+    hints->rx_attr->caps        = 0;
+    hints->domain_attr->mr_mode = UCT_OFI_MR_MODES;
+    if (lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list) == 0) {
+        for (info = list; info != NULL; info = info->next) {
+            if ((info->caps & FI_READ) && (info->caps & FI_REMOTE_READ) &&
+                (info->domain_attr->mr_key_size >= sizeof(uint32_t)) &&
+                (strcmp(info->fabric_attr->prov_name, iface->info->fabric_attr->prov_name) == 0) &&
+                (strcmp(info->domain_attr->name, iface->info->domain_attr->name) == 0) &&
+                (info->addr_format == iface->info->addr_format)) {
+                lib->freeinfo(iface->info);
+                iface->info = lib->dupinfo(info);
+                break;
+            }
+        }
+    }
+    lib->freeinfo(list);
+    lib->freeinfo(hints);
+}
+
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
     size_t i;
@@ -302,8 +292,13 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
                  FI_MAJOR(lib->version()), FI_MINOR(lib->version()));
         return UCS_ERR_NO_DEVICE;
     }
-    ucs_info("network: provider %s on %s", iface->info->fabric_attr->prov_name,
-             iface->info->domain_attr->name);
+    uct_ofi_add_reads(iface, lib);
+    if (iface->info == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    ucs_info("network: provider %s on %s%s", iface->info->fabric_attr->prov_name,
+             iface->info->domain_attr->name,
+             (iface->info->caps & FI_RMA) ? "" : ", without reads of memory");
     return UCS_OK;
 }
 

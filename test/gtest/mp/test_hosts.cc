@@ -260,6 +260,54 @@ TEST_P(between_hosts, a_killed_process)
     EXPECT_TRUE(m_both.join());
 }
 
+/* One side is lost while its memory is being read: the receive ends with an error, once. */
+void receive_from_who_is_lost(self &me)
+{
+    constexpr size_t LENGTH = 40u << 20;
+    std::vector<uint8_t> data(LENGTH);
+    node n(me);
+
+    n.publish();
+    ucp_ep_h ep = n.connect(1 - me.index());
+    exchange(n, me.index(), 1000, 1);
+    if (me.index() == 1) {
+        (void)n.send(ep, data.data(), LENGTH, 2); /* announced, and nothing more is done */
+        me.own().words[STAGE] = 1;
+        for (;;) {
+            usleep(1000);
+        }
+    }
+    ucs_status_ptr_t receive = n.recv(data.data(), LENGTH, 2);
+    n.until([&]() { return me.at(1).words[STAGE] == 1; });
+    n.until([]() { return false; }, 0.1); /* it reads */
+    const double start_s  = mp::now_s();
+    me.own().words[STAGE] = 2;
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(n.wait(receive)));
+    EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+    EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+    EXPECT_EQ(1u, n.errors(ep).count);
+    n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+    me.own().words[STAGE] = 3;
+}
+
+TEST_P(between_hosts, a_process_killed_amid_a_message)
+{
+    start_both(receive_from_who_is_lost);
+    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "a message"));
+    m_both.kill_now(1);
+    EXPECT_TRUE(m_both.join());
+}
+
+TEST_P(between_hosts, a_cable_cut_amid_a_message)
+{
+    start_both(receive_from_who_is_lost);
+    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "a message"));
+    m_hosts.set_link(1, false);
+    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 3; }, "the news"));
+    m_both.kill_now(1);
+    EXPECT_TRUE(m_both.join());
+}
+
 /* Who computes answers nobody, and still is there. */
 TEST_P(between_hosts, a_busy_process_is_not_dead)
 {

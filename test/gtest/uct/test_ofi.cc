@@ -16,6 +16,7 @@ extern "C" {
 }
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -107,6 +108,73 @@ TEST_F(ofi, a_forked_child_disturbs_nobody)
 }
 
 #ifdef HAVE_OFI
+
+/* Reads of any length to and from any address: the bytes asked for, and no other. */
+TEST_F(ofi, reads_of_odd_places)
+{
+    seeded_random rnd(43);
+    worker a(m_tl), b(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    bytes source = pattern(7, 3u << 20);
+    uint8_t packed[UCT_RKEY_MAX];
+    uct_rkey_t *rkey;
+    uct_mem_t *mem;
+
+    if (m_tl->iface.reg(b.iface, source.data() + 1, source.size() - 1, 1, &mem) != UCS_OK) {
+        GTEST_SKIP() << "nothing is read by itself here";
+    }
+    ASSERT_EQ(size_t(UCT_IFACE_KEY_LEN), m_tl->md.rkey_pack(mem, packed));
+    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    for (unsigned i = 0; i < 300; ++i) {
+        const size_t length = rnd.one_in(20) ? rnd.below(2u << 20) : rnd.below(5000);
+        const size_t from   = 1 + rnd.below(source.size() - 1 - length);
+        const size_t to     = rnd.below(64);
+        bytes target(to + length + 64, 0xee), expected(target);
+        uct_mem_t *local = nullptr;
+
+        ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+        std::copy_n(source.begin() + static_cast<ptrdiff_t>(from), length,
+                    expected.begin() + static_cast<ptrdiff_t>(to));
+        uct_iov_t iov = {target.data() + to, length, local};
+        ASSERT_EQ(UCS_OK, finish({&a, &b}, [&](uct_completion_t *comp) {
+            return ep->ops->get_zcopy(ep, &iov, 1,
+                                      reinterpret_cast<uintptr_t>(source.data()) + from, rkey,
+                                      comp);
+        }));
+        ASSERT_EQ(expected, target) << length << " bytes from " << from << " to " << to;
+        if (local != nullptr) {
+            m_tl->md.release(local);
+        }
+    }
+    m_tl->md.rkey_release(rkey);
+    m_tl->md.release(mem);
+}
+
+/* Keys of other lengths than ours are none, and nothing is registered where the provider does not
+ * read. */
+TEST_F(ofi, refused_registrations_and_keys)
+{
+    uint8_t packed[UCT_RKEY_MAX] = {};
+    uct_rkey_t *rkey             = nullptr;
+    uct_mem_t *mem               = nullptr;
+    uint64_t word                = 0;
+    worker a(m_tl);
+
+    ASSERT_EQ(UCS_OK, a.status());
+    for (size_t length = 0; length < 40; ++length) {
+        if (length != UCT_IFACE_KEY_LEN) {
+            EXPECT_EQ(UCS_ERR_INVALID_PARAM, m_tl->md.rkey_unpack(a.md, packed, length, &rkey));
+        }
+    }
+    EXPECT_EQ(nullptr, rkey);
+    uct_ofi_iface(a.iface)->num_reads = 0;
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(m_tl->iface.reg(a.iface, &word, sizeof(word), 1, &mem)));
+    EXPECT_EQ(nullptr, mem);
+    EXPECT_EQ(0u, a.limits(UCT_OP_GET_ZCOPY).max);
+}
 
 /* Whatever comes in: nothing crashes, nothing stays, and others do not notice. The messages are
  * right but for some fields, or bytes by chance; tokens are those of nobody, as a stranger cannot

@@ -1,0 +1,346 @@
+/* Halyard: the same loops directly on libfabric: what the network gives without the library.
+ *
+ * Messages between endpoints of type RDM, sent from and received into the test's buffers. Receives
+ * are not told apart by tags: between two sides data goes one way and acknowledgements the other.
+ * UCX_OFI_PROVIDER and UCX_OFI_DEVICES, one name each, say which network as they do to the library.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "loops.h"
+#include "ops.h"
+#include "watch.h"
+
+#ifdef HAVE_OFI
+
+#include <stdlib.h>
+#include <string.h>
+#include <uct/ofi/ofi_lib.h>
+
+#define NAME_MAX_BYTES 240
+#define CONTEXTS       (4 * PERF_WINDOW_MAX) /* more than are ever under way */
+#define ACK_BYTES      8
+
+struct perf_ofi {
+    const uct_ofi_lib_t *lib;
+    struct fi_info      *info;
+    struct fid_fabric   *fabric;
+    struct fid_domain   *domain;
+    struct fid_av       *av;
+    struct fid_cq       *cq;
+    struct fid_ep       *ep;
+    struct fid_mr       *mr[2]; /* of the send and of the receive buffer */
+    void                *desc[2];
+    fi_addr_t            peer;
+    unsigned             next_context;
+    struct fi_context2   contexts[CONTEXTS];
+};
+
+/* What the sides tell each other; length 0: there is none. */
+typedef struct {
+    uint64_t length;
+    uint8_t  bytes[NAME_MAX_BYTES];
+} perf_ofi_name_t;
+
+unsigned perf_ofi_progress(perf_lane_t *lane)
+{
+    struct fi_cq_msg_entry entries[16];
+    struct fi_cq_err_entry error = {0};
+    ssize_t ret                  = fi_cq_read(lane->ofi->cq, entries, 16);
+    ssize_t i;
+
+    if (ret == -FI_EAVAIL) {
+        (void)fi_cq_readerr(lane->ofi->cq, &error, 0);
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->ofi->lib->strerror(error.err));
+        return 1;
+    }
+    for (i = 0; i < ret; ++i) {
+        if (entries[i].flags & FI_RECV) {
+            ++lane->recv_done;
+        } else if (entries[i].op_context != NULL) {
+            ++lane->send_done;
+        }
+    }
+    return (ret > 0) ? (unsigned)ret : 0;
+}
+
+/* Is the call to be repeated? */
+static int ofi_again(perf_lane_t *lane, ssize_t ret, unsigned *spins)
+{
+    if (ret == -FI_EAGAIN) {
+        if ((perf_ofi_progress(lane) == 0) && (++*spins >= lane->spin_max)) {
+            *spins = 0;
+            perf_lane_idle(lane);
+        }
+        return lane->status == UCS_OK;
+    }
+    if (ret != 0) {
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->ofi->lib->strerror((int)-ret));
+    }
+    return 0;
+}
+
+static void *ofi_context(perf_ofi_t *ofi)
+{
+    return &ofi->contexts[ofi->next_context++ % CONTEXTS];
+}
+
+static void ofi_send_bytes(perf_lane_t *lane, const void *buffer, size_t size)
+{
+    perf_ofi_t *ofi = lane->ofi;
+    unsigned spins  = 0;
+    ssize_t ret;
+
+    do {
+        ret = (size <= ofi->info->tx_attr->inject_size) ?
+              fi_inject(ofi->ep, buffer, size, ofi->peer) :
+              fi_send(ofi->ep, buffer, size, ofi->desc[0], ofi->peer, ofi_context(ofi));
+    } while (ofi_again(lane, ret, &spins));
+    lane->send_posted += (size > ofi->info->tx_attr->inject_size);
+}
+
+static void ofi_post_bytes(perf_lane_t *lane, void *buffer, size_t size)
+{
+    perf_ofi_t *ofi = lane->ofi;
+    unsigned spins  = 0;
+    ssize_t ret;
+
+    do {
+        ret = fi_recv(ofi->ep, buffer, size, ofi->desc[1], FI_ADDR_UNSPEC, ofi_context(ofi));
+    } while (ofi_again(lane, ret, &spins));
+}
+
+static void ofi_send(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    ofi_send_bytes(lane, layout->buffer, layout->count);
+}
+
+static void ofi_post(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    ofi_post_bytes(lane, layout->buffer, layout->count);
+}
+
+static void ofi_ack(perf_lane_t *lane)
+{
+    ofi_send_bytes(lane, lane->send_buffer, ACK_BYTES);
+}
+
+static void ofi_post_ack(perf_lane_t *lane)
+{
+    ofi_post_bytes(lane, lane->recv_buffer, ACK_BYTES);
+}
+
+static const perf_flow_t ofi_flow = {ofi_send, ofi_post, ofi_ack, ofi_post_ack};
+
+/* ---- opening ---- */
+
+/* The offer on the device that is named, else the first that is not the loopback. */
+static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list)
+{
+    const char *device   = getenv("UCX_OFI_DEVICES");
+    struct fi_info *best = NULL, *info;
+
+    for (info = list; (info != NULL) && (best == NULL); info = info->next) {
+        if ((device != NULL) ? (strcmp(info->domain_attr->name, device) == 0) :
+                               (strcmp(info->domain_attr->name, "lo") != 0)) {
+            best = info;
+        }
+    }
+    return (best != NULL) ? lib->dupinfo(best) : (device == NULL) ? lib->dupinfo(list) : NULL;
+}
+
+static int ofi_find(perf_ofi_t *ofi)
+{
+    const char *provider  = getenv("UCX_OFI_PROVIDER");
+    struct fi_info *hints = ofi->lib->dupinfo(NULL);
+    struct fi_info *list  = NULL;
+    int ret;
+
+    if (hints == NULL) {
+        return -FI_ENOMEM;
+    }
+    hints->caps                       = FI_MSG;
+    hints->mode                       = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type              = FI_EP_RDM;
+    hints->domain_attr->mr_mode       = UCT_OFI_MR_MODES;
+    hints->domain_attr->threading     = FI_THREAD_DOMAIN;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->tx_attr->msg_order         = FI_ORDER_SAS;
+    hints->rx_attr->msg_order         = FI_ORDER_SAS;
+    hints->fabric_attr->prov_name     = strdup((provider != NULL) ? provider : "net");
+    ret = ofi->lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+    ofi->lib->freeinfo(hints);
+    if (ret == 0) {
+        ofi->info = ofi_choose(ofi->lib, list);
+        ofi->lib->freeinfo(list);
+    }
+    return (ofi->info != NULL) ? 0 : (ret != 0) ? ret : -FI_ENODATA;
+}
+
+static int ofi_register(perf_ofi_t *ofi, unsigned i, void *buffer, size_t size)
+{
+    const int mode = ofi->info->domain_attr->mr_mode;
+    int ret;
+
+    if (!(mode & FI_MR_LOCAL)) {
+        return 0;
+    }
+    ret = fi_mr_reg(ofi->domain, buffer, size, FI_SEND | FI_RECV, 0, i + 1, 0, &ofi->mr[i], NULL);
+    if ((ret == 0) && (mode & FI_MR_ENDPOINT)) {
+        ret = fi_mr_bind(ofi->mr[i], &ofi->ep->fid, 0);
+        ret = (ret == 0) ? fi_mr_enable(ofi->mr[i]) : ret;
+    }
+    if (ret == 0) {
+        ofi->desc[i] = fi_mr_desc(ofi->mr[i]);
+    }
+    return ret;
+}
+
+static int ofi_open_objects(perf_lane_t *lane)
+{
+    perf_ofi_t *ofi       = lane->ofi;
+    int ret               = ofi_find(ofi);
+    struct fi_cq_attr cq  = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
+    struct fi_av_attr av  = {.type = FI_AV_UNSPEC};
+
+    ret = (ret == 0) ? ofi->lib->fabric(ofi->info->fabric_attr, &ofi->fabric, NULL) : ret;
+    ret = (ret == 0) ? fi_domain(ofi->fabric, ofi->info, &ofi->domain, NULL) : ret;
+    if (ret == 0) {
+        cq.size = ofi->info->tx_attr->size + ofi->info->rx_attr->size;
+        av.type = ofi->info->domain_attr->av_type;
+    }
+    ret = (ret == 0) ? fi_cq_open(ofi->domain, &cq, &ofi->cq, NULL) : ret;
+    ret = (ret == 0) ? fi_av_open(ofi->domain, &av, &ofi->av, NULL) : ret;
+    ret = (ret == 0) ? fi_endpoint(ofi->domain, ofi->info, &ofi->ep, NULL) : ret;
+    ret = (ret == 0) ? fi_ep_bind(ofi->ep, &ofi->av->fid, 0) : ret;
+    ret = (ret == 0) ? fi_ep_bind(ofi->ep, &ofi->cq->fid, FI_TRANSMIT | FI_RECV) : ret;
+    ret = (ret == 0) ? fi_enable(ofi->ep) : ret;
+    ret = (ret == 0) ? ofi_register(ofi, 0, lane->send_buffer, lane->params->span) : ret;
+    ret = (ret == 0) ? ofi_register(ofi, 1, lane->recv_buffer, lane->params->span) : ret;
+    return ret;
+}
+
+/* Tells the other side where we are, and learns where it is. */
+static void ofi_exchange(perf_lane_t *lane, int ret)
+{
+    perf_ofi_name_t mine = {0}, theirs;
+    size_t length        = sizeof(mine.bytes);
+
+    if ((ret == 0) && (fi_getname(&lane->ofi->ep->fid, mine.bytes, &length) == 0)) {
+        mine.length = length;
+    }
+    if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
+        (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &theirs, sizeof(theirs)) != 0)) {
+        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
+    } else if (mine.length == 0) {
+        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, (ret != 0) ? lane->ofi->lib->strerror(-ret) :
+                                                             "fi_getname");
+    } else if ((theirs.length == 0) || (theirs.length > sizeof(theirs.bytes)) ||
+               (fi_av_insert(lane->ofi->av, theirs.bytes, 1, &lane->ofi->peer, 0, NULL) != 1)) {
+        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "the peer has no network");
+    } else {
+        perf_note("provider %s on %s", lane->ofi->info->fabric_attr->prov_name,
+                  lane->ofi->info->domain_attr->name);
+    }
+}
+
+static ucs_status_t ofi_open(perf_lane_t *lane)
+{
+    const uint32_t unknown = PERF_FLAG_UNEXPECTED | PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV |
+                             PERF_FLAG_SLEEP;
+    const char *reason;
+
+    if (lane->ofi != NULL) {
+        return lane->status;
+    }
+    if ((lane->params->flags & unknown) || (lane->params->threads > 1) ||
+        (lane->params->max_size == 0)) {
+        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "a plain loop on libfabric has no such option");
+        return lane->status;
+    }
+    lane->ofi = calloc(1, sizeof(*lane->ofi));
+    if (lane->ofi == NULL) {
+        perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
+        return lane->status;
+    }
+    lane->ofi->lib = uct_ofi_lib_open(&reason);
+    if (lane->ofi->lib == NULL) {
+        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, reason);
+        return lane->status;
+    }
+    ofi_exchange(lane, ofi_open_objects(lane));
+    return lane->status;
+}
+
+static void ofi_close_fid(struct fid *fid)
+{
+    if (fid != NULL) {
+        (void)fi_close(fid);
+    }
+}
+
+void perf_ofi_close(perf_lane_t *lane)
+{
+    perf_ofi_t *ofi = lane->ofi;
+
+    if (ofi == NULL) {
+        return;
+    }
+    /* Each fid is the first field of its object. */
+    ofi_close_fid((struct fid *)ofi->ep);
+    ofi_close_fid((struct fid *)ofi->mr[0]);
+    ofi_close_fid((struct fid *)ofi->mr[1]);
+    ofi_close_fid((struct fid *)ofi->av);
+    ofi_close_fid((struct fid *)ofi->cq);
+    ofi_close_fid((struct fid *)ofi->domain);
+    ofi_close_fid((struct fid *)ofi->fabric);
+    if (ofi->info != NULL) {
+        ofi->lib->freeinfo(ofi->info);
+    }
+    free(ofi);
+    lane->ofi = NULL;
+}
+
+ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return (ofi_open(lane) == UCS_OK) ? perf_pingpong_modes(lane, step, time_p, &ofi_flow) :
+                                        lane->status;
+}
+
+ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return (ofi_open(lane) == UCS_OK) ? perf_window_modes(lane, step, time_p, &ofi_flow) :
+                                        lane->status;
+}
+
+#else
+
+unsigned perf_ofi_progress(perf_lane_t *lane)
+{
+    (void)lane;
+    return 0;
+}
+
+void perf_ofi_close(perf_lane_t *lane)
+{
+    (void)lane;
+}
+
+ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    (void)step;
+    (void)time_p;
+    perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
+    return lane->status;
+}
+
+ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return perf_ofi_latency(lane, step, time_p);
+}
+
+#endif
