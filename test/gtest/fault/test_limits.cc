@@ -323,11 +323,13 @@ TEST(limits, each_call_fails_once)
     }
 }
 
+/* With a sanitizer, where each process costs much, every third one. */
 TEST(limits, each_call_and_all_after_it_fail)
 {
     const uint64_t calls = run("*:0");
+    const unsigned step  = (mp::slowness() > 1) ? 3 : 1;
 
-    for (uint64_t k = 1; (k <= calls) && !HasFailure(); ++k) {
+    for (uint64_t k = 1; (k <= calls) && !HasFailure(); k += step) {
         run("*:" + std::to_string(k) + "+", LOG_LINES_ALL);
     }
 }
