@@ -34,7 +34,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build_root=$root/build-check
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 packages=yes
-test_jobs=1 # test programs at a time: most of them need all processors for themselves
 stages=
 passed=0
 failed=0
@@ -159,15 +158,18 @@ run_tests() # stage wrapper...
     shift
     find . -name '*.trs' -delete
     tests=$(make -s print-tests)
-    if [ "$stage" != gcc ]; then # what no compiler option changes is tested once
-        tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted')
-    fi
+    case $stage in # what no compiler option changes is tested once, what has one thread not here
+        gcc)  ;;
+        tsan) tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|sim|fuzz)/') ;;
+        *)    tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted') ;;
+    esac
     if [ -z "${tests// /}" ]; then
         fail "$stage: no tests were built"
         return 1
     fi
     say "$stage: testing"
-    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$test_jobs" -k check \
+    # One at a time: most of them need all processors for themselves.
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j1 -k check \
         TESTS="$(echo $tests)" >tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
@@ -221,14 +223,22 @@ stage_asan()
     build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan
 }
 
+# The suites of the sources in which threads are made, as a filter.
+suites_with_threads()
+{
+    grep -rlE 'std::thread|pthread_create' "$root/test/gtest" --include='*.cc' |
+        xargs sed -nE 's/^TEST(_P|_F)?\((\w+),.*/*\2.*/p' | sort -u | paste -sd:
+}
+
 # ThreadSanitizer of gcc 12 does not start where the kernel randomizes more address bits than it
-# knows of; without randomization it does. It sees threads, not processes: the tests whose processes
-# have one thread each would only take time.
+# knows of; without randomization it does. It sees threads, not processes: tests of one thread would
+# only take time.
 stage_tsan()
 {
-    local wrapper= half test_jobs=2
+    local wrapper=
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
-    local -x GTEST_FILTER="*:-$LONG_TESTS"
+    local -x GTEST_FILTER
+    GTEST_FILTER="$(suites_with_threads)-$LONG_TESTS"
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
     build tsan CC=gcc CXX=g++ --enable-assert --enable-tsan || return
     echo 'int main(void) { return 0; }' >probe.c
@@ -240,14 +250,7 @@ stage_tsan()
             return
         fi
     fi
-    # Half of the unit tests beside the other half: each test has one process, most of one thread.
-    local -x GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1
-    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S $wrapper test/gtest/gtest >gtest-half.log 2>&1 &
-    half=$!
-    GTEST_SHARD_INDEX=0
     run_tests tsan $wrapper
-    wait $half
-    count_log "tsan: test/gtest/gtest, second half" "$PWD/gtest-half.log" $?
 }
 
 install_gcc()
