@@ -12,7 +12,7 @@
 #include <ucs/debug/assert.h>
 
 const ucs_config_row_t uct_mm_config_rows[] = {
-    UCS_CONFIG_ROW("FIFO_SIZE", uint, uct_mm_config_t, fifo_size, "128",
+    UCS_CONFIG_ROW("FIFO_SIZE", uint, uct_mm_config_t, fifo_size, "256",
                    "Lines of 64 bytes of a receive ring, of which each peer that sends gets one. "
                    "The longest message takes three quarters of them by default. Small rings stay "
                    "in the cache.",
