@@ -59,8 +59,8 @@ void post_destroy(endpoint &e)
 
 bool can_block(const worker &w, const endpoint *e)
 {
-    if ((e->link_to != nullptr) && !e->link_to->is_accepted) {
-        return false; /* the server's user may take as long as it likes */
+    if (((e->link_to != nullptr) && !e->link_to->is_accepted) || !sim_net_is_open(w.number)) {
+        return false; /* the server's user may take long, or nobody would have turns */
     }
     return (the_world->depth == 0) ? (the_world->blocked == nullptr) :
                                      (w.is_progressing || ((the_world->blocked != nullptr) &&

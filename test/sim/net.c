@@ -784,6 +784,11 @@ void sim_net_set_owner(unsigned number)
     sim_net.owner = number;
 }
 
+int sim_net_is_open(unsigned number)
+{
+    return (sim_net.hosts[number] != NULL) && sim_net.hosts[number]->is_open;
+}
+
 void sim_net_kill(unsigned number)
 {
     sim_host_t *host = sim_net.hosts[number];

@@ -217,8 +217,8 @@ void check_result(const op &o)
         return;
     }
     /* one before it may have failed, and nobody has looked yet */
-    if (may_fail(o) && std::any_of(o.where->ops.begin(), o.where->ops.end(), [&](const op *p) {
-            return is_write(*p) && (p->sn < o.sn) &&
+    if (std::any_of(o.where->ops.begin(), o.where->ops.end(), [&](const op *p) {
+            return is_write(*p) && (p->sn < o.sn) && may_fail(*p) &&
                    (p->is_detached || (!p->is_done && (p->request != nullptr) &&
                                        (ucp_request_check_status(p->request) < 0)));
         })) {

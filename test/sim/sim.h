@@ -135,6 +135,8 @@ void sim_net_set_owner(unsigned number);
 void sim_net_reset(void);
 /* The worker is dead from now on: nothing of it runs any more, its peers hear of it. */
 void sim_net_kill(unsigned number);
+/* Has the worker its interface for messages? */
+int sim_net_is_open(unsigned number);
 /* After the plan is drawn and before any context: makes the transports. */
 void sim_net_prepare(void);
 /* When something happens next by itself, or UINT64_MAX. */

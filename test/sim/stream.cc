@@ -24,8 +24,11 @@ uint64_t stream_number(const endpoint &e)
 
 bool is_pair(const endpoint &e, const endpoint &other)
 {
-    return (other.peer == e.owner->number) && (other.owner->number == e.peer) &&
-           (other.ordinal == e.ordinal);
+    if (e.link_to != nullptr) {
+        return (other.link_to == e.link_to) && (other.owner != e.owner);
+    }
+    return (other.link_to == nullptr) && (other.peer == e.owner->number) &&
+           (other.owner->number == e.peer) && (other.ordinal == e.ordinal);
 }
 
 /* The peer's endpoint that pairs with one, or NULL: not made yet. */
@@ -73,7 +76,7 @@ bool may_end(const endpoint &e)
 {
     const endpoint *other = paired(e);
 
-    return is_wounded(e.owner->number, e.peer) || e.is_closing || e.is_forced ||
+    return may_break(e) || e.is_closing ||
            ((other != nullptr) && (other->is_forced || other->is_closing));
 }
 
@@ -152,7 +155,7 @@ void post_stream_send(worker &w)
     size_t count;
     void *data;
 
-    if ((e == nullptr) || (e->link_to != nullptr)) { /* nobody knows yet which it pairs with */
+    if (e == nullptr) {
         return;
     }
     op &o             = op_new(w, kind::STREAM_SEND);
@@ -185,7 +188,7 @@ void post_stream_receive(worker &w)
     size_t count;
     void *data;
 
-    if ((e == nullptr) || (e->link_to != nullptr) || (e->reads.size() > 5)) {
+    if ((e == nullptr) || (e->reads.size() > 5)) {
         return;
     }
     op &o      = op_new(w, kind::STREAM_RECEIVE);
@@ -252,7 +255,7 @@ void stream_send_end(const op &o)
     }
     /* one who closes does not read what was announced */
     const endpoint *reader = paired(*o.ep);
-    if (!is_wounded(o.owner->number, o.ep->peer) &&
+    if (!may_break(*o.ep) &&
         ((reader == nullptr) || !reader->is_closing || (o.status != UCS_ERR_CONNECTION_RESET))) {
         sim_fail("stream send %llu fails for no reason: %s", (unsigned long long)o.sn,
                  ucs_status_string(o.status));
@@ -276,7 +279,8 @@ unsigned stream_make_pairs()
 
     for (size_t i = 0; i < the_world->ops.size(); ++i) {
         const op &o = *the_world->ops[i];
-        if ((o.what != kind::STREAM_SEND) || o.was_refused || (o.owner->state != life::ALIVE)) {
+        if ((o.what != kind::STREAM_SEND) || o.was_refused || (o.owner->state != life::ALIVE) ||
+            (o.ep->link_to != nullptr)) { /* its other end comes of a request only */
             continue;
         }
         worker &to     = *the_world->workers[o.ep->peer];
@@ -305,7 +309,8 @@ void check_streams()
     for (const auto &each : the_world->ops) {
         const op &o = *each;
         if ((o.what != kind::STREAM_SEND) || !o.is_done || o.was_refused ||
-            (!o.is_detached && (o.status != UCS_OK)) || o.ep->is_forced) {
+            (!o.is_detached && (o.status != UCS_OK)) || o.ep->is_forced ||
+            ((o.ep->link_to != nullptr) && may_break(*o.ep))) {
             continue;
         }
         const endpoint *reader = paired(*o.ep);

@@ -5,6 +5,7 @@
 #include <ucp/server.h>
 
 #include <mp/snapshot.h>
+#include <ucs/debug/fault.h>
 
 #include <algorithm>
 #include <poll.h>
@@ -90,6 +91,42 @@ TEST_P(listener_failure, a_listener_goes_while_clients_knock)
     EXPECT_EQ(UCS_OK, ucp_conn_request_query(server->requests.front(), &asked));
     ucp_ep_h back = accept(host(), server->take(), nullptr);
     exchange(m_eps.front().second, back);
+}
+
+/* A server that has no memory for its endpoint or for its answer: the client hears of it. */
+TEST_P(listener_failure, no_memory_to_accept)
+{
+    auto server     = serve();
+    unsigned missed = 0;
+    for (const char *point : {"malloc", "calloc", "memalign"}) {
+        uint64_t count = 1;
+        for (int k = 1; count > 0; ++k) {
+            SCOPED_TRACE(point + std::to_string(k));
+            failure failed;
+            ucp_ep_h to_host = connect(server->where(), &failed), back = nullptr;
+            until([&] { return !server->requests.empty(); });
+            ucp_ep_params_t params;
+            params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+            params.conn_request = server->take();
+            ASSERT_EQ(UCS_OK, ucs_fault_set(point, std::to_string(k).c_str()));
+            const ucs_status_t status = ucp_ep_create(host().handle(), &params, &back);
+            ucs_fault_query(point, nullptr, &count);
+            ucs_fault_clear(nullptr);
+            if (status == UCS_OK) {
+                m_eps.emplace_back(&host(), back);
+                exchange(to_host, back);
+                close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+            } else {
+                EXPECT_EQ(UCS_ERR_NO_MEMORY, status);
+                until([&] { return failed.calls > 0; });
+                EXPECT_EQ(UCS_ERR_REJECTED, failed.status);
+                ++missed;
+            }
+            close_now(to_host, UCP_EP_CLOSE_MODE_FORCE);
+        }
+    }
+    EXPECT_GT(missed, 2u);
+    take_log();
 }
 
 /* The listener's worker goes while requests are with the user, who never decides: they are
