@@ -37,6 +37,7 @@ sim_planted_from = \
 	src/ucp/ops/rma_target.c \
 	src/ucp/ops/send.c \
 	src/ucp/ops/stream_recv.c \
+	src/ucp/ops/tag_budget.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/protos/rndv_recv.c \
@@ -54,6 +55,7 @@ sim_planted_sources = \
 	test/sim/planted_sources/rndv_send.c \
 	test/sim/planted_sources/send.c \
 	test/sim/planted_sources/stream_recv.c \
+	test/sim/planted_sources/tag_budget.c \
 	test/sim/planted_sources/tag_match.c \
 	test/sim/planted_sources/tag_recv.c
 

@@ -48,3 +48,5 @@ s/if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC)/if ((mem != NULL) \&\& 
 s/^        uct_ep_pending_add(peer->lanes\[UCP_LANE_AM\], pending);/        if (!SIM_PLANTED(22)) uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);/
 # 23: a blocking call inside a callback waits for what only later progress can do
 s/(status == UCS_INPROGRESS) && !in_callback)/(status == UCS_INPROGRESS) \&\& (!in_callback || SIM_PLANTED(23)))/
+# 24: who was told to hold its messages is not told that there is room again
+s/^        if (peer->is_held) {/        if (peer->is_held \&\& !SIM_PLANTED(24)) {/

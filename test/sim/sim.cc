@@ -291,6 +291,19 @@ void check_pools(const sim::worker &w)
     }
 }
 
+/* All that came was received: who was told to hold has been told to go on. */
+void check_holding()
+{
+    for (const auto &w : the_world->workers) {
+        for (const auto &e : w->eps) {
+            if ((w->state == sim::life::ALIVE) && !e->is_closing && !sim::may_break(*e) &&
+                ucp_test_is_holding(e->handle)) {
+                sim_fail("worker %u still holds its messages to %u", w->number, e->peer);
+            }
+        }
+    }
+}
+
 /* Faults stop; everything must end, and nothing may be left. */
 void finish()
 {
@@ -314,6 +327,7 @@ void finish()
     settle(true);
     sim::check_streams();
     sim::check_memory();
+    check_holding();
     for (const auto &w : the_world->workers) {
         for (size_t i = 0; (w->state == sim::life::ALIVE) && (i < w->eps.size()); ++i) {
             if (!w->eps[i]->is_closing) {
