@@ -42,7 +42,8 @@ struct perf_ofi {
 
 /* What the sides tell each other; length 0: there is none. */
 typedef struct {
-    uint64_t length;
+    uint32_t length;
+    uint32_t protocol; /* FI_PROTO_... */
     uint8_t  bytes[NAME_MAX_BYTES];
 } perf_ofi_name_t;
 
@@ -231,7 +232,8 @@ static void ofi_exchange(perf_lane_t *lane, int ret)
     size_t length        = sizeof(mine.bytes);
 
     if ((ret == 0) && (fi_getname(&lane->ofi->ep->fid, mine.bytes, &length) == 0)) {
-        mine.length = length;
+        mine.length   = (uint32_t)length;
+        mine.protocol = lane->ofi->info->ep_attr->protocol;
     }
     if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
         (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &theirs, sizeof(theirs)) != 0)) {
@@ -239,6 +241,9 @@ static void ofi_exchange(perf_lane_t *lane, int ret)
     } else if (mine.length == 0) {
         perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, (ret != 0) ? lane->ofi->lib->strerror(-ret) :
                                                              "fi_getname");
+    } else if ((theirs.length > 0) && (theirs.protocol != mine.protocol)) {
+        perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer uses another provider "
+                                                  "(UCX_OFI_PROVIDER on both sides)");
     } else if ((theirs.length == 0) || (theirs.length > sizeof(theirs.bytes)) ||
                (fi_av_insert(lane->ofi->av, theirs.bytes, 1, &lane->ofi->peer, 0, NULL) != 1)) {
         perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "the peer has no network");
@@ -259,7 +264,7 @@ static ucs_status_t ofi_open(perf_lane_t *lane)
     }
     if ((lane->params->flags & unknown) || (lane->params->threads > 1) ||
         (lane->params->max_size == 0)) {
-        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "a plain loop on libfabric has no such option");
+        perf_lane_fail(lane, UCS_ERR_INVALID_PARAM, "a plain loop on libfabric has no such option");
         return lane->status;
     }
     lane->ofi = calloc(1, sizeof(*lane->ofi));
