@@ -182,6 +182,7 @@ struct uct_ofi_peer {
     ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
     ucs_queue_head_t   unread;        /* and reads */
     uct_ofi_tx_state_t tx_state;
+    unsigned           num_reads;     /* of the ones under way */
     uint32_t           tx_count;      /* messages sent... */
     uint32_t           tx_taken;      /* ...and taken by the peer */
     uint32_t           rx_count;      /* messages taken... */
@@ -192,6 +193,7 @@ struct uct_ofi_peer {
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
+    uint8_t            num_stuck;     /* looks at which it was there, and no read had ended */
     uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
     uint8_t            num_lost;      /* messages, since it was heard last */
     uint8_t            num_probes;    /* answered since it was heard last */

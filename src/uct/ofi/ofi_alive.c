@@ -17,7 +17,8 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for */
-#define UCT_OFI_GAPS_MAX 40 /* looks between which later messages wait for the same one */
+/* Looks between which later messages wait for the same one, or reads of who is there do not end. */
+#define UCT_OFI_GAPS_MAX 40
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
@@ -111,8 +112,9 @@ static int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *ad
 }
 
 /* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
- * host came back. The provider has no call for that, and ends its operations when its connection
- * does: of our sockets those to where the peer listens, and those from its host to where we do. */
+ * host came back: ends the connections by which the provider still has something of ours. It has no
+ * call for that, but ends its operations when its connection ends: of our sockets those to where
+ * the peer listens, and those from its host to where we do. */
 static void uct_ofi_cut(const uct_ofi_peer_t *peer)
 {
     const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
@@ -121,6 +123,9 @@ static void uct_ofi_cut(const uct_ofi_peer_t *peer)
     socklen_t length;
     int fd;
 
+    if (!peer->iface->is_tcp || (peer->num_under_way == 0)) {
+        return;
+    }
     for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
         length = peer->address_length; /* exactly, or it is an error */
         if ((ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &remote, &length) != 0) ||
@@ -158,9 +163,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
-        if (peer->iface->is_tcp && (peer->num_under_way > 0)) {
-            uct_ofi_cut(peer);
-        }
+        uct_ofi_cut(peer);
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 }
@@ -202,6 +205,13 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         }
         if (peer->num_gaps > UCT_OFI_GAPS_MAX) {
             ucs_error("the network has lost a message of a peer that is there: it is given up");
+            uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
+            continue;
+        }
+        peer->num_stuck += (peer->num_reads > 0) && peer->is_heard;
+        if (peer->num_stuck > UCT_OFI_GAPS_MAX) {
+            ucs_error("the network has lost a read of a peer that is there: it is given up");
+            uct_ofi_cut(peer);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;
         }

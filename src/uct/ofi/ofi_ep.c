@@ -295,7 +295,8 @@ static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t 
 
     *shared_p  = 0;
     *private_p = sizeof(*iface) + (iface->num_receives * iface->receive_size) +
-                 (iface->num_used * UCT_OFI_BUFFER_SIZE);
+                 (iface->num_used * UCT_OFI_BUFFER_SIZE) +
+                 (iface->num_reads * sizeof(*iface->reads));
 }
 
 static void uct_ofi_dump(uct_iface_t *tl_iface, FILE *stream)

@@ -165,6 +165,7 @@ static ssize_t uct_ofi_read_post(uct_ofi_read_t *read)
     ret = fi_read(peer->iface->ep, read->buffer, read->length, read->desc, peer->addr,
                   read->remote_addr, read->key, &read->super.context);
     if (ucs_likely(ret == 0)) {
+        ++peer->num_reads;
         uct_ofi_op_started(peer);
     } else if (ret != -FI_EAGAIN) {
         ucs_debug("fi_read: error %zd", ret);
@@ -258,6 +259,8 @@ void uct_ofi_read_ended(uct_ofi_iface_t *iface, uct_ofi_read_t *read, int error)
     uct_ofi_peer_t *peer = read->peer;
     ucs_status_t status  = UCS_OK;
 
+    --peer->num_reads;
+    peer->num_stuck = 0;
     if (ucs_likely(error == 0)) {
         uct_ofi_peer_heard(peer);
     } else {

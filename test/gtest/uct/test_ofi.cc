@@ -153,6 +153,54 @@ TEST_F(ofi, reads_of_odd_places)
     m_tl->md.release(mem);
 }
 
+/* A read that does not end although the peer is there: both end, with an error. */
+TEST_F(ofi, a_lost_read_ends)
+{
+    log_levels quiet("fatal");
+    setenv("UCX_OFI_TIMEOUT", "50ms", 1);
+    worker a(m_tl), b(m_tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    bytes source = pattern(7, 1u << 20), target(1u << 20);
+    uint8_t packed[UCT_RKEY_MAX];
+    uct_rkey_t *rkey;
+    uct_mem_t *mem, *local = nullptr;
+
+    if (m_tl->iface.reg(b.iface, source.data(), source.size(), 1, &mem) != UCS_OK) {
+        GTEST_SKIP() << "nothing is read by itself here";
+    }
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "the provider gives nothing back";
+    }
+    (void)m_tl->md.rkey_pack(mem, packed);
+    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
+    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+
+    completion comp;
+    uct_iov_t iov = {target.data(), target.size(), local};
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+    ASSERT_EQ(UCS_INPROGRESS, ep->ops->get_zcopy(ep, &iov, 1,
+                                                 reinterpret_cast<uintptr_t>(source.data()), rkey,
+                                                 &comp.base));
+    EXPECT_TRUE(run_until({&a}, [&]() { /* b does nothing, but is said to be there */
+        if (a.failed.empty()) {
+            uct_ofi_peer_heard(peer);
+        }
+        return comp.calls > 0;
+    }));
+    EXPECT_EQ(1, comp.calls);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, comp.base.status);
+    EXPECT_TRUE(run_until({&a}, [&]() { return a.failed.size() == 1; }));
+    m_tl->md.rkey_release(rkey);
+    m_tl->md.release(mem);
+    if (local != nullptr) {
+        m_tl->md.release(local);
+    }
+}
+
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
  * read. */
 TEST_F(ofi, refused_registrations_and_keys)
