@@ -53,6 +53,8 @@ struct ucp_peer {
     unsigned              num_internal; /* endpoints that the user did not make */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_status_t          put_status;  /* first error among the pieces of its put so far */
+    uint64_t              put_mem_id;  /* where the next piece of that put goes */
+    uint64_t              put_address;
     struct ucp_device_keys *keys;      /* of device memory; NULL: none yet */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
     uint8_t               hello_sent;

@@ -62,9 +62,12 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     } else {
         status = ucp_rma_refuse(put.address, length);
     }
-    if (peer->put_status == UCS_OK) {
+    if ((peer->put_status == UCS_OK) || (put.mem_id != peer->put_mem_id) ||
+        (put.address != peer->put_address)) { /* another put: that one ended amid its pieces */
         peer->put_status = status;
     }
+    peer->put_mem_id  = put.mem_id;
+    peer->put_address = put.address + length;
     if (put.request_id != 0) { /* the last piece tells of all, which follow one another */
         ucp_rma_send_end(peer, put.request_id, 0, peer->put_status);
         peer->put_status = UCS_OK;
