@@ -184,7 +184,8 @@ struct uct_ofi_peer {
     uct_ofi_tx_state_t tx_state;
     unsigned           num_reads;     /* of the ones under way */
     uint32_t           tx_count;      /* messages sent... */
-    uint32_t           tx_taken;      /* ...and taken by the peer */
+    uint32_t           tx_taken;      /* ...and taken by the peer... */
+    uint32_t           tx_looked;     /* ...when it was looked at last */
     uint32_t           rx_count;      /* messages taken... */
     uint32_t           rx_told;       /* ...and told of */
     uint32_t           rx_looked;     /* ...and taken when it was looked at last */
@@ -194,6 +195,7 @@ struct uct_ofi_peer {
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
     uint8_t            num_stuck;     /* looks at which it was there, and no read had ended */
+    uint8_t            num_untaken;   /* the same, and a message had not been taken */
     uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
     uint8_t            num_lost;      /* messages, since it was heard last */
     uint8_t            num_probes;    /* answered since it was heard last */

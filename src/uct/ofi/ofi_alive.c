@@ -17,7 +17,8 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for */
-/* Looks between which later messages wait for the same one, or reads of who is there do not end. */
+/* Looks between which later messages wait for the same one, or who is there does not take one, or
+ * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -183,11 +184,37 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
     }
 }
 
+/* Says what the network has lost on the way to or from a peer that is there, or NULL. A peer tells
+ * with all that it says what it has taken: that it says something is asked for. */
+static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
+{
+    int is_untaken = (peer->tx_state >= UCT_OFI_TX_OPEN) && (peer->tx_taken != peer->tx_count) &&
+                     (peer->tx_taken == peer->tx_looked);
+
+    if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
+        peer->num_gaps  = 0;
+        peer->rx_looked = peer->rx_count;
+    } else {
+        ++peer->num_gaps;
+    }
+    if (!is_untaken) {
+        peer->num_untaken = 0;
+        peer->tx_looked   = peer->tx_taken;
+    } else {
+        peer->num_untaken += peer->is_heard;
+    }
+    peer->num_stuck += (peer->num_reads > 0) && peer->is_heard;
+    return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :
+           (peer->num_untaken > UCT_OFI_GAPS_MAX) ? "a message to" :
+           (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "a read from" : NULL;
+}
+
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
 {
     uint64_t timeout_ns = uct_ofi_config(iface)->timeout_ns;
     uint64_t gap_ns     = now_ns - iface->look_ns;
     uct_ofi_peer_t *peer, *next;
+    const char *loss;
 
     if (gap_ns < uct_ofi_alive_interval(iface)) {
         return;
@@ -197,20 +224,9 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if (!uct_ofi_is_connected(peer)) {
             continue;
         }
-        if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
-            peer->num_gaps  = 0;
-            peer->rx_looked = peer->rx_count;
-        } else {
-            ++peer->num_gaps;
-        }
-        if (peer->num_gaps > UCT_OFI_GAPS_MAX) {
-            ucs_error("the network has lost a message of a peer that is there: it is given up");
-            uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
-            continue;
-        }
-        peer->num_stuck += (peer->num_reads > 0) && peer->is_heard;
-        if (peer->num_stuck > UCT_OFI_GAPS_MAX) {
-            ucs_error("the network has lost a read of a peer that is there: it is given up");
+        loss = uct_ofi_alive_loss(peer);
+        if (loss != NULL) {
+            ucs_error("the network has lost %s a peer that is there: it is given up", loss);
             uct_ofi_cut(peer);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;
@@ -220,7 +236,8 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
                 peer->asked_ns = now_ns; /* it is we who were away: its answer may lie here */
             }
             uct_ofi_alive_judge(peer, now_ns, timeout_ns);
-        } else if (!peer->is_heard || (peer->tx_state == UCT_OFI_TX_OPENING)) {
+        } else if (!peer->is_heard || (peer->num_untaken > 0) ||
+                   (peer->tx_state == UCT_OFI_TX_OPENING)) {
             uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
         }
         if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->status == UCS_OK)) {

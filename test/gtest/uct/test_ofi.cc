@@ -201,6 +201,33 @@ TEST_F(ofi, a_lost_read_ends)
     }
 }
 
+/* A message that has got lost on the way is noticed although nothing follows it; one that has been
+ * taken is not mistaken for it. */
+TEST_F(ofi, a_lost_last_message_is_noticed)
+{
+    log_levels quiet("fatal");
+    setenv("UCX_OFI_TIMEOUT", "50ms", 1);
+    worker a(m_tl), b(m_tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    unsigned received = 0;
+
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    for (unsigned i = 0; i < 3; ++i) {
+        ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(i, 100)));
+    }
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 3; }));
+    const time_t start = time(nullptr);
+    (void)run_until({&a, &b}, [&]() { return time(nullptr) - start > 2; });
+    ASSERT_TRUE(a.failed.empty());
+    ASSERT_TRUE(b.failed.empty());
+    ++uct_ofi_ep(ep)->peer->tx_count; /* as if it had been sent */
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return a.failed.size() == 1; }));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+}
+
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
  * read. */
 TEST_F(ofi, refused_registrations_and_keys)
