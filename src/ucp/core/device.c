@@ -388,14 +388,17 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
 
 /* ---- chunks ---- */
 
-/* Is the memory still there? That of a device goes with its context. */
+/* Is the memory what it was? That of a device goes with its context; that of the host stays, but
+ * devices do not reach it any more. */
 static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *pool)
 {
     uct_mem_info_t info;
 
-    return (pool->device == UCP_DEVICE_HOST) ||
-           ((own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) &&
-            (info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id));
+    if (own->md->tl->md.mem_query(own->md, pool->mem->address, &info) != UCS_OK) {
+        return 0;
+    }
+    return (pool->device == UCP_DEVICE_HOST) ? (info.is_pinned || !pool->is_pinned) :
+           ((info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id));
 }
 
 static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, int device)
@@ -415,7 +418,8 @@ static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, in
         return NULL;
     }
     if (own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) {
-        pool->id = info.id;
+        pool->id        = info.id;
+        pool->is_pinned = info.is_pinned;
     }
     pool->device = device;
     pool->next   = own->pools;
@@ -437,8 +441,8 @@ ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
         if (ucp_device_pool_is_there(own, pool)) {
             return pool;
         }
-        if (pool->in_use != 0) {
-            return NULL; /* it went with its context, under those that use it */
+        if (pool->users != 0) { /* it went with its context, under those that use it */
+            return (device == UCP_DEVICE_HOST) ? pool : NULL;
         }
         *link = pool->next;
         own->md->tl->md.release(pool->mem);
@@ -454,6 +458,7 @@ void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool)
         .pool = pool, .near = UCP_DEVICE_NO_CHUNK, .far = UCP_DEVICE_NO_CHUNK
     };
     req->held |= UCP_REQUEST_HOLDS_CHUNKS;
+    ++pool->users;
 }
 
 void ucp_device_put_chunks(ucp_request_t *req)
@@ -461,6 +466,7 @@ void ucp_device_put_chunks(ucp_request_t *req)
     ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.near);
     ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.far);
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
+    --req->copy.chunks.pool->users;
 }
 
 unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)

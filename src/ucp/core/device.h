@@ -56,7 +56,7 @@ UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
            ucp_device_has_slow(worker, address);
 }
 
-/* True if devices of this process reach memory of the host there by themselves: it is pinned. */
+/* True if devices of this process reach the byte of the host's memory there: it is pinned. */
 int ucp_device_reaches(ucp_worker_t *worker, const void *address);
 
 /* Has the short way of a send been left out, which looks at nothing but what is host memory for
@@ -94,7 +94,9 @@ typedef struct ucp_device_pool {
     int                     device;
     uint64_t                id;      /* of the allocation, on a device */
     size_t                  chunk;   /* bytes of each */
+    int                     is_pinned; /* of the host: devices reach it */
     unsigned                in_use;  /* bits of chunks */
+    unsigned                users;   /* requests that take chunks of it */
     uct_mem_t              *mem;
 } ucp_device_pool_t;
 

@@ -67,6 +67,7 @@ struct ucp_peer {
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               is_device_refused; /* the DEVICE lane has failed once */
+    uint8_t               is_pinned_refused; /* nor is it for our pinned memory */
     uint8_t               uid[UCT_UID_LEN];
 };
 

@@ -51,7 +51,8 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
 
     return (ucs_unlikely(req->worker->device.is_started) &&
             (peer->lanes[UCP_LANE_DEVICE] != NULL) && !peer->is_device_refused &&
-            ucp_device_reaches(req->worker, req->buffer)) ? UCP_WIRE_RTS_PINNED : 0;
+            !peer->is_pinned_refused && ucp_device_reaches(req->worker, req->buffer)) ?
+           UCP_WIRE_RTS_PINNED : 0;
 }
 
 /* Is so much of the buffer in one piece that one key can name? */
@@ -96,7 +97,9 @@ static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
     if (status == UCS_OK) {
         req->send.put_bytes += length;
     } else {
-        if (status != UCS_ERR_UNREACHABLE) {
+        if (!ucp_dt_is_device(req->datatype)) {
+            req->send.peer->is_pinned_refused = 1; /* the receiver reads from now on */
+        } else if (status != UCS_ERR_UNREACHABLE) {
             ucp_rndv_device_refused(req->send.peer, status);
         }
         ucp_rndv_add_data(req, req->send.offset, length);

@@ -69,8 +69,9 @@ static void ucp_rndv_pull_stored(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_pull_go(req);
 }
 
-/* Hands the chunk that has been read to the device. */
-static void ucp_rndv_pull_store(ucp_request_t *req)
+/* Hands the chunk that has been read to the device. Not zero while the device copies; else it has
+ * ended, and all that follows from it, which may be the end of the request. */
+static int ucp_rndv_pull_store(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
     size_t length        = ucp_rndv_piped_length(req, chunks->near_offset, req->recv.total);
@@ -82,21 +83,24 @@ static void ucp_rndv_pull_store(ucp_request_t *req)
     chunks->near       = UCP_DEVICE_NO_CHUNK;
     status = ucp_device_copy_async(req, dest, ucp_rndv_piped_chunk(req, chunks->far), length,
                                    ucp_rndv_pull_stored);
-    if (ucs_unlikely(status != UCS_INPROGRESS)) {
-        status = ucp_device_copy(req->worker, dest, ucp_rndv_piped_chunk(req, chunks->far),
-                                 length);
-        ucp_rndv_pull_stored(req, status);
+    if (ucs_likely(status == UCS_INPROGRESS)) {
+        return 1;
     }
+    status = ucp_device_copy(req->worker, dest, ucp_rndv_piped_chunk(req, chunks->far), length);
+    ucp_rndv_pull_stored(req, status);
+    return 0;
 }
 
 static void ucp_rndv_pull_go(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
 
-    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK)) {
-        ucp_rndv_pull_store(req); /* comes here again where it ends at once */
-    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
-               (req->recv.offset < req->recv.total)) {
+    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK) &&
+        !ucp_rndv_pull_store(req)) {
+        return;
+    }
+    if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
+        (req->recv.offset < req->recv.total)) {
         ucp_rndv_piped_want_turn(req);
     } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {
         ucp_device_put_chunks(req);
@@ -105,6 +109,7 @@ static void ucp_rndv_pull_go(ucp_request_t *req)
             return;
         }
         req->recv.step = UCP_RECV_WAIT;
+        ucp_rndv_send_ats(req, UCS_OK); /* a sender that leaves after it finds all stored */
         ucp_rndv_recv_check_end(req);
     }
 }
@@ -123,9 +128,6 @@ void ucp_rndv_pull_turn(ucp_request_t *req)
     if (ucp_rndv_read(req, ucp_rndv_piped_chunk(req, chunks->near), req->recv.offset, length) ==
         UCS_OK) {
         req->recv.offset += length;
-        if (req->recv.offset == req->recv.total) {
-            ucp_rndv_send_ats(req, UCS_OK);
-        }
     } else {
         chunks->is_failed = 1;
         ucp_rndv_piped_put(req, &chunks->near);

@@ -163,6 +163,43 @@ TEST_P(mp_cuda_host, refused_at_every_copy)
     }
 }
 
+/* The process of the host ends when its send has; the other one, which looks seldom, has all. */
+TEST(mp_cuda_host_leaves, after_its_send)
+{
+    constexpr size_t LENGTH = 700000;
+    processes both(2);
+
+    NEED_GPU();
+    both.start_all([&](self &me) {
+        std::unique_ptr<gpu> g;
+
+        if (me.index() == DEVICE) {
+            g = std::make_unique<gpu>(0);
+            ASSERT_TRUE(g->is_open()) << g->problem();
+        }
+        node n(me);
+        n.connect_all();
+        n.barrier();
+        if (me.index() == DEVICE) {
+            gpu_buffer in(*g, PERF_MEMORY_CUDA, LENGTH);
+            in.put(LENGTH, 0);
+            me.waits_for("a message whose sender leaves");
+            ucs_status_ptr_t request = n.recv(in.place(LENGTH), LENGTH, 1);
+            while (!ucp_request_is_completed(request)) {
+                n.progress();
+                usleep(1000);
+            }
+            EXPECT_EQ(UCS_OK, n.wait(request));
+            in.expect(LENGTH, 1);
+        } else {
+            host_buffer out(LENGTH);
+            out.put(LENGTH, 1);
+            EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(DEVICE), out.place(LENGTH), LENGTH, 1)));
+        }
+    });
+    EXPECT_TRUE(both.join());
+}
+
 INSTANTIATE_TEST_SUITE_P(all, mp_cuda_host,
                          testing::Values(way{nullptr, false, "copied"},
                                          way{nullptr, true, "by_messages"},
