@@ -307,9 +307,7 @@ void ucp_device_transferred(uct_completion_t *comp)
         return;
     }
     if (req->worker->is_ending) { /* without a word to the user */
-        if (req->held & UCP_REQUEST_HOLDS_MEM) {
-            ucp_rndv_read_release(req);
-        }
+        ucp_request_drop_copy(req);
         return;
     }
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;

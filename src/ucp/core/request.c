@@ -83,12 +83,26 @@ void ucp_request_del_work(ucp_request_t *req)
     ucs_list_del(&req->work_list);
 }
 
+void ucp_request_drop_copy(ucp_request_t *req)
+{
+    const unsigned held = req->held;
+
+    req->held &= (uint16_t)~(UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_MEM);
+    if (held & UCP_REQUEST_HOLDS_MEM) {
+        ucp_rndv_read_release(req);
+    }
+}
+
 void ucp_request_release_held(ucp_request_t *req)
 {
     ucp_worker_t *worker = req->worker;
     unsigned held        = req->held;
 
     req->held = 0;
+    if (ucs_unlikely(held & UCP_REQUEST_HOLDS_COPY)) { /* its worker ends: dropped with the copy */
+        req->held = (uint16_t)(held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_MEM));
+        held     &= ~(unsigned)UCP_REQUEST_HOLDS_MEM;
+    }
     if (held & UCP_REQUEST_HOLDS_EXPECTED) {
         ucp_tag_match_unpost(&worker->tag_match, req);
     }

@@ -299,8 +299,10 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
  * later progress, UCS_ERR_NO_PROGRESS. */
 ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr);
 
-/* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order. */
+/* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order; a copy that is under
+ * way, and what it needs, stay: ucp_request_drop_copy, when it has ended with its worker. */
 void ucp_request_release_held(ucp_request_t *req);
+void ucp_request_drop_copy(ucp_request_t *req);
 
 /* Puts a request on, takes it off the worker's list of work, which progress walks through. */
 void ucp_request_add_work(ucp_request_t *req);

@@ -83,7 +83,7 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
     req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
     req->recv.offset   += length;
     if (req->recv.offset < req->recv.total) {
-        ucp_rndv_read_step(req);
+        ucp_request_add_work(req); /* behind others that wait for room, and what the peer says */
         return;
     }
     req->recv.step = UCP_RECV_WAIT;

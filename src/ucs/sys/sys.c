@@ -17,7 +17,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -153,8 +152,6 @@ static int ucs_sys_real_fallocate(int fd, int mode, off_t offset, off_t length)
     return ucs_sys_exceeds_file_limit(offset + length) ? -1 : fallocate(fd, mode, offset, length);
 }
 
-static ucs_sys_id128_t ucs_sys_boot_id_value;
-
 /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" to its 128 bits; not zero if it was one. */
 static int ucs_sys_parse_uuid(const char *text, ucs_sys_id128_t *id_p)
 {
@@ -179,28 +176,21 @@ static int ucs_sys_parse_uuid(const char *text, ucs_sys_id128_t *id_p)
     return (digits == 32) && ((id.words[0] | id.words[1]) != 0);
 }
 
-static void ucs_sys_read_boot_id(void)
+/* Read anew each time: a forked process may have come to be on another host, as containers are. */
+static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
 {
     char text[256] = "";
     size_t length;
 
     if ((ucs_sys_read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text), &length) ==
          UCS_OK) &&
-        ucs_sys_parse_uuid(text, &ucs_sys_boot_id_value)) {
+        ucs_sys_parse_uuid(text, id_p)) {
         return;
     }
 
     ucs_sys_hostname(text, sizeof(text));
-    ucs_sys_boot_id_value.words[0] = ucs_sys_hash(text, strlen(text), 1) | 1;
-    ucs_sys_boot_id_value.words[1] = ucs_sys_hash(text, strlen(text), 2);
-}
-
-static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, ucs_sys_read_boot_id);
-    *id_p = ucs_sys_boot_id_value;
+    id_p->words[0] = ucs_sys_hash(text, strlen(text), 1) | 1;
+    id_p->words[1] = ucs_sys_hash(text, strlen(text), 2);
 }
 
 /* The C library has these since 2.36 only. */

@@ -36,7 +36,7 @@
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
 #define UCT_OFI_READS       64ul   /* reads under way */
-#define UCT_OFI_READ_MAX    ((size_t)16 << 20) /* bytes of one: answers come between them */
+#define UCT_OFI_READ_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
@@ -94,6 +94,7 @@ typedef struct {
     void             *desc;   /* of the buffer's registration */
     uint64_t          remote_addr;
     uint64_t          key;
+    int               is_posted; /* to the provider */
 } uct_ofi_read_t;
 
 typedef struct {
@@ -120,7 +121,6 @@ typedef struct {
     unsigned            num_reads;  /* in all; 0: the provider has none */
     ucs_queue_head_t    free_reads;
     ucs_list_link_t     mems;       /* uct_ofi_mem_t */
-    uint32_t            num_keys;   /* given so far */
     uct_ofi_receive_t  *receives;
     unsigned            num_receives;
     unsigned            num_unposted;
@@ -290,6 +290,9 @@ ucs_status_t uct_ofi_reads_open(uct_ofi_iface_t *iface);
 
 /* Behind the endpoint's end: reads that did not end do, and memory is not registered any more. */
 void uct_ofi_reads_close(uct_ofi_iface_t *iface);
+
+/* Ends all reads, though the provider does not: where it never will. */
+void uct_ofi_reads_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
 /* Posts those that wait; returns 0 where some still do. */
 int uct_ofi_reads_post(uct_ofi_peer_t *peer, unsigned *count_p);

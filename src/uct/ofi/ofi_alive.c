@@ -31,7 +31,7 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 
 static int uct_ofi_is_connected(const uct_ofi_peer_t *peer)
 {
-    return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open;
+    return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open || (peer->num_reads > 0);
 }
 
 void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
@@ -115,8 +115,8 @@ static int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *ad
 /* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
  * host came back: ends the connections by which the provider still has something of ours. It has no
  * call for that, but ends its operations when its connection ends: of our sockets those to where
- * the peer listens, and those from its host to where we do. */
-static void uct_ofi_cut(const uct_ofi_peer_t *peer)
+ * the peer listens, and those from its host to where we do, unless other processes live there. */
+static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
 {
     const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
     struct sockaddr_storage local, remote;
@@ -135,7 +135,8 @@ static void uct_ofi_cut(const uct_ofi_peer_t *peer)
         }
         length = sizeof(local);
         if ((uct_ofi_port(&remote) == uct_ofi_port(peer->address)) ||
-            ((ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
+            (!is_host_there &&
+             (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
              (uct_ofi_port(&local) == uct_ofi_port(own)))) {
             (void)ucs_sys_shutdown(fd, SHUT_RDWR);
             ++count;
@@ -164,7 +165,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
-        uct_ofi_cut(peer);
+        uct_ofi_cut(peer, 0);
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 }
@@ -201,7 +202,8 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
         peer->num_untaken = 0;
         peer->tx_looked   = peer->tx_taken;
     } else {
-        peer->num_untaken += peer->is_heard;
+        /* What the provider still holds, such as the question, is not lost behind what it holds. */
+        peer->num_untaken += peer->is_heard && (peer->num_under_way == peer->num_reads);
     }
     peer->num_stuck += (peer->num_reads > 0) && peer->is_heard;
     return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :
@@ -227,7 +229,7 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         loss = uct_ofi_alive_loss(peer);
         if (loss != NULL) {
             ucs_error("the network has lost %s a peer that is there: it is given up", loss);
-            uct_ofi_cut(peer);
+            uct_ofi_cut(peer, 1);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;
         }

@@ -35,7 +35,8 @@ uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *p
     uct_ofi_send_t *send;
 
     /* Who takes nothing must not hold what others need. */
-    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way : 0) >= iface->num_free)) {
+    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way - peer->num_reads : 0) >=
+                     iface->num_free)) {
         return NULL;
     }
     elem = ucs_queue_pull(&iface->free_sends);
@@ -279,6 +280,7 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
 
     ++iface->turns;
     if (ucs_unlikely(iface->is_inherited)) {
+        uct_ofi_reads_abandon(iface, UCS_ERR_CONNECTION_RESET);
         return uct_iface_progress_base(tl_iface);
     }
     if (uct_ofi_is_turn(iface)) {

@@ -253,8 +253,9 @@ static void uct_ofi_add_reads(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
     struct fi_info *list  = NULL;
     struct fi_info *info;
 
-    /* rxd ends no operation whose peer is lost. */
-    if ((hints == NULL) || (strstr(iface->info->fabric_attr->prov_name, "ofi_rxd") != NULL)) {
+    /* rxd ends no operation whose peer is lost; shm was not tried. */
+    if ((hints == NULL) || (strstr(iface->info->fabric_attr->prov_name, "ofi_rxd") != NULL) ||
+        (strcmp(iface->info->fabric_attr->prov_name, "shm") == 0)) {
         lib->freeinfo(hints);
         return;
     }

@@ -77,8 +77,8 @@ ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length, in
     mem->super = (uct_mem_t){tl_iface->md, address, length};
     mem->iface = iface;
     ucs_list_add_tail(&iface->mems, &mem->list);
-    /* The key counts where the provider makes none of its own: each another, hard to guess. */
-    key = (uint32_t)((++iface->num_keys * 2654435761u) ^ (uint32_t)(iface->secret >> 32));
+    /* Where the provider makes no key of its own; one that is in use already is an error. */
+    key = (uint32_t)ucs_sys_random64();
     ret = fi_mr_reg(iface->domain, address, length, is_remote ? FI_REMOTE_READ : FI_READ, 0, key,
                     0, &mem->mr, NULL);
     if (ret != 0) {
@@ -149,7 +149,8 @@ static void uct_ofi_read_end(uct_ofi_iface_t *iface, uct_ofi_read_t *read, ucs_s
 {
     uct_completion_t *comp = read->comp;
 
-    read->peer = NULL;
+    read->peer      = NULL;
+    read->is_posted = 0;
     ucs_queue_push_head(&iface->free_reads, &read->queue);
     if (comp != NULL) {
         uct_completion_update(comp, status);
@@ -165,6 +166,7 @@ static ssize_t uct_ofi_read_post(uct_ofi_read_t *read)
     ret = fi_read(peer->iface->ep, read->buffer, read->length, read->desc, peer->addr,
                   read->remote_addr, read->key, &read->super.context);
     if (ucs_likely(ret == 0)) {
+        read->is_posted = 1;
         ++peer->num_reads;
         uct_ofi_op_started(peer);
     } else if (ret != -FI_EAGAIN) {
@@ -179,7 +181,7 @@ int uct_ofi_reads_post(uct_ofi_peer_t *peer, unsigned *count_p)
     uct_ofi_read_t *read;
     ssize_t ret;
 
-    while ((elem = ucs_queue_pull(&peer->unread)) != NULL) {
+    while ((peer->status == UCS_OK) && ((elem = ucs_queue_pull(&peer->unread)) != NULL)) {
         read = ucs_container_of(elem, uct_ofi_read_t, queue);
         ret  = uct_ofi_read_post(read);
         if (ret == -FI_EAGAIN) {
@@ -192,6 +194,18 @@ int uct_ofi_reads_post(uct_ofi_peer_t *peer, unsigned *count_p)
         ++*count_p;
     }
     return 1;
+}
+
+/* A peer stays as long as reads wait for it. */
+static void uct_ofi_reads_drop_until(uct_ofi_peer_t *peer, const uct_ofi_read_t *last,
+                                     ucs_status_t status)
+{
+    uct_ofi_read_t *read;
+
+    while (last->peer == peer) {
+        read = ucs_container_of(ucs_queue_pull(&peer->unread), uct_ofi_read_t, queue);
+        uct_ofi_read_end(peer->iface, read, status);
+    }
 }
 
 void uct_ofi_reads_drop(uct_ofi_peer_t *peer)
@@ -296,15 +310,29 @@ ucs_status_t uct_ofi_reads_open(uct_ofi_iface_t *iface)
     return UCS_OK;
 }
 
-void uct_ofi_reads_close(uct_ofi_iface_t *iface)
+void uct_ofi_reads_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
 {
+    const unsigned count = iface->num_reads;
+    uct_ofi_peer_t *peer;
     unsigned i;
 
-    for (i = 0; i < iface->num_reads; ++i) {
-        if (iface->reads[i].peer != NULL) {
-            uct_ofi_read_end(iface, &iface->reads[i], UCS_ERR_CANCELED);
+    iface->num_reads = 0; /* no more of them */
+    for (i = 0; i < count; ++i) {
+        peer = iface->reads[i].peer;
+        if (peer == NULL) {
+            continue;
+        }
+        if (!iface->reads[i].is_posted) { /* takes it and those before it off their queue */
+            uct_ofi_reads_drop_until(peer, &iface->reads[i], status);
+        } else {
+            uct_ofi_read_end(iface, &iface->reads[i], status);
         }
     }
+}
+
+void uct_ofi_reads_close(uct_ofi_iface_t *iface)
+{
+    uct_ofi_reads_abandon(iface, UCS_ERR_CANCELED);
     while (!ucs_list_is_empty(&iface->mems)) {
         uct_ofi_mem_close(ucs_list_head(&iface->mems, uct_ofi_mem_t, list));
     }

@@ -424,11 +424,11 @@ TEST(ucp_config, the_prefix_of_the_application_goes_first)
                              {"MPI_UCX_MM_FIFO_SIZE", "512"}});
     static const struct {
         const char *prefix, *tls, *threshold, *fifo;
-    } rows[] = {{nullptr, "self", "100", "128"},
+    } rows[] = {{nullptr, "self", "100", "256"},
                 {"MPI", "mm", "100", "512"},
-                {"OSHMEM", "self", "200", "128"},
-                {"Charm++", "self", "100", "128"},
-                {"", "self", "100", "128"}};
+                {"OSHMEM", "self", "200", "256"},
+                {"Charm++", "self", "100", "256"},
+                {"", "self", "100", "256"}};
     for (const auto &row : rows) {
         ucp_config_t *config;
         ASSERT_EQ(UCS_OK, ucp_config_read(row.prefix, nullptr, &config));

@@ -759,4 +759,38 @@ TEST_P(ep, receiver_destroyed_first)
     take_log();
 }
 
+/* The receiver ends at some moment of several long messages both ways. */
+TEST_P(ep, receiver_destroyed_amid_long_messages)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "needs two workers";
+    }
+    for (int stage = 0; stage < 10; ++stage) {
+        environment environment(GetParam().env);
+        context context;
+        worker sender(context, GetParam().mode);
+        auto receiver    = std::make_unique<worker>(context, GetParam().mode);
+        ucp_ep_h there   = sender.connect(*receiver);
+        ucp_ep_h back    = receiver->connect(sender);
+        const bytes data = pattern(1, 2000000);
+        std::vector<bytes> places(8, bytes(data.size()));
+        const ucp_request_param_t param = send_param(nullptr);
+
+        for (size_t i = 0; i < places.size(); ++i) {
+            worker &to = (i & 1) ? sender : *receiver;
+            ucp_tag_recv_nbx(to.handle(), places[i].data(), data.size(), 1, ~0ull, &param);
+            ucp_tag_send_nbx((i & 1) ? back : there, data.data(), data.size(), 1, &param);
+        }
+        for (int i = 0; i < stage * 25; ++i) {
+            sender.progress();
+            receiver->progress();
+        }
+        receiver.reset();
+        for (int i = 0; i < 50; ++i) {
+            sender.progress();
+        }
+    }
+    take_log(); /* whether a peer that went away is worth a line is not this test's matter */
+}
+
 } // namespace

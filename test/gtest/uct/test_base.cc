@@ -172,8 +172,8 @@ TEST(registry, names_are_found_once)
         EXPECT_NE(nullptr, tls[i]->iface.get_address) << tls[i]->name;
         EXPECT_NE(nullptr, tls[i]->iface.is_reachable) << tls[i]->name;
         EXPECT_NE(nullptr, tls[i]->iface.progress) << tls[i]->name;
-        EXPECT_EQ(tls[i]->md.reg == nullptr && tls[i]->md.alloc == nullptr,
-                  tls[i]->md.release == nullptr) << tls[i]->name;
+        EXPECT_EQ(tls[i]->md.reg == nullptr && tls[i]->md.alloc == nullptr &&
+                  tls[i]->iface.reg == nullptr, tls[i]->md.release == nullptr) << tls[i]->name;
         EXPECT_EQ(tls[i]->md.rkey_pack == nullptr, tls[i]->md.rkey_unpack == nullptr);
         EXPECT_EQ(tls[i]->md.rkey_pack == nullptr, tls[i]->md.rkey_release == nullptr);
         EXPECT_EQ(tls[i]->iface.sync_alloc == nullptr, tls[i]->ep.live.sync_map == nullptr);
