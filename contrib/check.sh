@@ -25,10 +25,13 @@ set -u
 readonly BUILD_LIMIT_S=1200
 readonly TESTS_LIMIT_S=1500
 
+# Tests of hooks around a network.
+readonly OFI_HOOKS='*fault_ofi*:*delay_ofi*:*trace_ofi*'
+
 # Tests that take long because they make many processes, wait for time to pass, or move gigabytes.
 readonly LONG_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*:*mp_traffic.*'\
 ':*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:client_server.*'\
-':*process_*_test.*:*between_hosts*:*mp_cuda*:*fault_ofi*:*delay_ofi*:*trace_ofi*'
+':*process_*_test.*:*between_hosts*:*mp_cuda*:'$OFI_HOOKS
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 build_root=$root/build-check
@@ -217,7 +220,7 @@ stage_asan()
     # Other protocols and providers on the same way, more processes: the gcc build has them too.
     local -x GTEST_FILTER='*:-*copy_refused.*ENOSYS*:*copy_refused.*zcopy*:*copy_refused.*/both*'
     GTEST_FILTER+=':*kill_one.*zcopy*:*mp_traffic.*/8_*:*beyond_4gib*'
-    GTEST_FILTER+=':*between_hosts*ofi_rx*:*fault_ofi*:*delay_ofi*:*trace_ofi*'
+    GTEST_FILTER+=":*between_hosts*ofi_rx*:$OFI_HOOKS"
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan

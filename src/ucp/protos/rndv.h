@@ -62,6 +62,11 @@ void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);
 void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags);
 void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
 void ucp_rndv_recv_check_end(ucp_request_t *req);
+/* `length` bytes have been read: counted, but never beyond the message, since a peer may have
+ * claimed them by FIN. All that was to be read has been: the sender is told, and the end if all is
+ * there. */
+void ucp_rndv_recv_count(ucp_request_t *req, size_t length);
+void ucp_rndv_recv_read_all(ucp_request_t *req);
 /* A receive that waits for `length` bytes more, a send; NULL where a message `what` names none. */
 ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
                                   const char *what);

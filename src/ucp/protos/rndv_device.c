@@ -233,9 +233,7 @@ static void ucp_rndv_device_got(ucp_request_t *req, ucs_status_t status)
         return;
     }
     req->recv.received = req->recv.total;
-    req->recv.step     = UCP_RECV_WAIT;
-    ucp_rndv_send_ats(req, UCS_OK);
-    ucp_rndv_recv_check_end(req);
+    ucp_rndv_recv_read_all(req);
 }
 
 void ucp_rndv_device_get(ucp_request_t *req)

@@ -63,8 +63,7 @@ static void ucp_rndv_pull_stored(ucp_request_t *req, ucs_status_t status)
     if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
         req->recv.result = status;
     }
-    /* A peer may have claimed by FIN what we read: never count beyond the message. */
-    req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
+    ucp_rndv_recv_count(req, length);
     ucp_rndv_piped_put(req, &chunks->far);
     ucp_rndv_pull_go(req);
 }
@@ -108,9 +107,7 @@ static void ucp_rndv_pull_go(ucp_request_t *req)
             ucp_rndv_ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset);
             return;
         }
-        req->recv.step = UCP_RECV_WAIT;
-        ucp_rndv_send_ats(req, UCS_OK); /* a sender that leaves after it finds all stored */
-        ucp_rndv_recv_check_end(req);
+        ucp_rndv_recv_read_all(req); /* not before: the sender may leave after it */
     }
 }
 

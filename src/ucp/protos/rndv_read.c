@@ -79,16 +79,13 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
         ucp_rndv_ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset);
         return;
     }
-    /* A peer may have claimed by FIN what we read: never count beyond the message. */
-    req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
-    req->recv.offset   += length;
+    ucp_rndv_recv_count(req, length);
+    req->recv.offset += length;
     if (req->recv.offset < req->recv.total) {
         ucp_request_add_work(req); /* behind others that wait for room, and what the peer says */
         return;
     }
-    req->recv.step = UCP_RECV_WAIT;
-    ucp_rndv_send_ats(req, UCS_OK);
-    ucp_rndv_recv_check_end(req);
+    ucp_rndv_recv_read_all(req);
 }
 
 void ucp_rndv_read_step(ucp_request_t *req)

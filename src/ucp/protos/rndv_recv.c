@@ -68,6 +68,18 @@ void ucp_rndv_recv_check_end(ucp_request_t *req)
     }
 }
 
+void ucp_rndv_recv_count(ucp_request_t *req, size_t length)
+{
+    req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
+}
+
+void ucp_rndv_recv_read_all(ucp_request_t *req)
+{
+    req->recv.step = UCP_RECV_WAIT;
+    ucp_rndv_send_ats(req, UCS_OK);
+    ucp_rndv_recv_check_end(req);
+}
+
 /* ---- choice ---- */
 
 static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
@@ -191,8 +203,7 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
     ucs_status_t status = ucp_rndv_read(req, (char *)req->buffer + offset, offset, length);
 
     if (status == UCS_OK) {
-        /* A peer may have claimed by FIN what we read: never count beyond the message. */
-        req->recv.received += ucs_min(length, req->recv.total - req->recv.received);
+        ucp_rndv_recv_count(req, length);
     }
     return status;
 }
@@ -231,9 +242,7 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
         ucp_request_add_work(req);
         return;
     }
-    req->recv.step = UCP_RECV_WAIT;
-    ucp_rndv_send_ats(req, UCS_OK);
-    ucp_rndv_recv_check_end(req);
+    ucp_rndv_recv_read_all(req);
 }
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
@@ -245,9 +254,7 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
                            &first);
     if (count == 0) {
-        req->recv.step = UCP_RECV_WAIT;
-        ucp_rndv_send_ats(req, UCS_OK);
-        ucp_rndv_recv_check_end(req);
+        ucp_rndv_recv_read_all(req);
         return;
     }
 

@@ -199,7 +199,7 @@ static void ucp_rndv_frag_answer(ucp_request_t *req, ucs_status_t status)
 static void ucp_rndv_frag_read(ucp_request_t *req, ucs_status_t status)
 {
     if (status == UCS_OK) {
-        req->recv.received += ucs_min(req->recv.offset, req->recv.total - req->recv.received);
+        ucp_rndv_recv_count(req, req->recv.offset);
     }
     ucp_rndv_frag_answer(req, status);
     ucp_rndv_recv_check_end(req);

@@ -201,6 +201,13 @@ inline unsigned gpu_count()
         GTEST_SKIP() << "there is neither a CUDA driver nor the one of test/fakecuda"; \
     }
 
+/* The same for tests that make the driver fail. */
+#define NEED_FAKE_GPU() \
+    NEED_GPU(); \
+    if (mp::is_gpu_real()) { \
+        GTEST_SKIP() << "this needs the driver of the tests"; \
+    }
+
 } // namespace mp
 
 #endif

@@ -100,10 +100,7 @@ TEST_P(mp_cuda_faults, end_what_they_hit)
     const way w = GetParam();
     processes all(2);
 
-    NEED_GPU();
-    if (mp::is_gpu_real()) {
-        GTEST_SKIP() << "this needs the driver of the tests";
-    }
+    NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         gpu g(me.index());
         ASSERT_TRUE(g.is_open()) << g.problem();
@@ -161,10 +158,7 @@ TEST(mp_cuda_owner, refusals_are_told)
     constexpr size_t LENGTH = 60000; /* several messages */
     processes all(2);
 
-    NEED_GPU();
-    if (mp::is_gpu_real()) {
-        GTEST_SKIP() << "this needs the driver of the tests";
-    }
+    NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         setenv("UCX_TLS", "mm,cuda_copy", 1); /* no other way */
         gpu g(0);
@@ -217,10 +211,7 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
     constexpr size_t LENGTH = 60000;
     processes all(2);
 
-    NEED_GPU();
-    if (mp::is_gpu_real()) {
-        GTEST_SKIP() << "this needs the driver of the tests";
-    }
+    NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         gpu g(me.index());
         ASSERT_TRUE(g.is_open()) << g.problem();
