@@ -47,7 +47,8 @@ static const struct {
     {"tcp", 60, ""},
     {"tcp;ofi_rxm", 50, "slower than net: 9.1 us against 3.6 where both were measured"},
     {"net;ofi_rxm", 40, "a layer more than net"},
-    {"udp;ofi_rxd", 20, "datagrams of UDP, made reliable in the process"},
+    {"udp;ofi_rxd", 0, "1.17 loses messages, or changes them, once the kernel drops datagrams: "
+                       "FI_OFI_RXD_MAX_UNACKED=32 kept that from happening"},
     {"sockets", 10, "given up by its makers: 4.5 ms a message where it was measured"},
     {"shm", 0, "leads to the same node only"}
 };
@@ -197,11 +198,21 @@ static struct fi_info *uct_ofi_hints(const uct_ofi_lib_t *lib, const uct_ofi_off
     return hints;
 }
 
-/* rxm (1.17) fetches long messages into a buffer that it has called released: seen as messages that
- * were overwritten, with 4 ranks and 64 KiB messages in most runs. */
-static int uct_ofi_breaks_multi_recv(const struct fi_info *info)
+/* Returns what is wrong with the provider's buffers for several messages (seen with 1.17), or
+ * NULL. */
+static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
 {
-    return strstr(info->fabric_attr->prov_name, "ofi_rxm") != NULL;
+    const char *name = info->fabric_attr->prov_name;
+
+    if (strstr(name, "ofi_rxm") != NULL) {
+        /* Long messages: overwritten, with 4 ranks and 64 KiB messages in most runs. */
+        return "it writes to buffers for several messages after it has given them back";
+    }
+    if (strstr(name, "ofi_rxd") != NULL) {
+        /* They end with FI_ETRUNC. */
+        return "it loses messages that do not fit in the rest of a buffer for several";
+    }
+    return NULL;
 }
 
 /* The best of what there is, or NULL. */
@@ -214,7 +225,7 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
     int best_rank         = -1;
     struct fi_info *info;
     char device[UCT_OFI_DEVICE_MAX];
-    const char *reason;
+    const char *reason, *defect;
     int ret, rank;
 
     if (hints == NULL) {
@@ -229,9 +240,10 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
     uct_ofi_default_device(device);
     for (info = list; info != NULL; info = info->next) {
         rank = uct_ofi_rank(iface, info, device, &reason);
-        if ((offer->caps & FI_MULTI_RECV) && uct_ofi_breaks_multi_recv(info)) {
+        defect = (offer->caps & FI_MULTI_RECV) ? uct_ofi_multi_recv_defect(info) : NULL;
+        if (defect != NULL) {
             rank   = -1;
-            reason = "it writes to buffers for several messages after it has given them back";
+            reason = defect;
         }
         ucs_debug("provider %s on %s: %s%s%s", info->fabric_attr->prov_name,
                   info->domain_attr->name, (rank < 0) ? "not used" : "possible",
