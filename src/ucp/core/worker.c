@@ -587,6 +587,7 @@ ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address
 
 void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
 {
+    ucs_string_buffer_t text;
     ucp_address_t *address;
     size_t length;
     unsigned i;
@@ -600,6 +601,12 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     for (i = 0; i < worker->context->num_tls; ++i) {
         fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].tl->name,
                 (worker->tls[i].iface != NULL) ? "open" : worker->tls[i].reason);
+        if (worker->tls[i].iface != NULL) {
+            ucs_string_buffer_init(&text);
+            ucp_proto_explain_choice(worker->tls[i].iface->choice, "#       ", &text);
+            fputs(ucs_string_buffer_cstr(&text), stream);
+            ucs_string_buffer_cleanup(&text);
+        }
     }
     fprintf(stream, "#\n");
     ucp_worker_unlock(worker);

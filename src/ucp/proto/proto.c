@@ -254,6 +254,15 @@ static void ucp_proto_append_size(ucs_string_buffer_t *strb, size_t size)
     }
 }
 
+void ucp_proto_explain_choice(const char *choice, const char *prefix, ucs_string_buffer_t *strb)
+{
+    const char *end;
+
+    for (; (choice != NULL) && ((end = strchr(choice, '\n')) != NULL); choice = end + 1) {
+        ucs_string_buffer_appendf(strb, "%s%14s%.*s\n", prefix, "", (int)(end - choice), choice);
+    }
+}
+
 void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
                        ucs_string_buffer_t *strb)
 {
@@ -265,6 +274,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
         strb, "%stagged messages from host memory: messages by %s, single copy by %s\n", prefix,
         config->lanes.am_name,
         (config->lanes.copy_name == NULL) ? "none" : config->lanes.copy_name);
+    ucp_proto_explain_choice(config->lanes.am_choice, prefix, strb);
     for (i = 0; i < config->num_send; ++i) {
         const ucp_proto_range_t *range = &config->send[i];
 

@@ -34,6 +34,7 @@ typedef struct {
     int          has_sync;   /* the messaging lane has common words */
     int          has_reads;  /* get is of the messaging lane, of memory that is registered for it */
     const char  *am_name;    /* transports, for the text */
+    const char  *am_choice;  /* uct_iface_t.choice */
     const char  *copy_name;
     const char  *device_name;
     char         copy_reason[UCT_REASON_MAX]; /* why there is no copy lane */
@@ -62,6 +63,9 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
 
 /* Predicted time of one message, in ns; infinity where the protocol does not apply. */
 double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length);
+
+/* A transport's choice (uct_iface_t.choice, or NULL), each line beginning with `prefix`. */
+void ucp_proto_explain_choice(const char *choice, const char *prefix, ucs_string_buffer_t *strb);
 
 /* Table of ranges and reasons, a line each, beginning with `prefix`. */
 void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,

@@ -212,7 +212,8 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     uct_iface_t *am      = worker->tls[peer->lane_tl[UCP_LANE_AM]].iface;
     uct_iface_t *copy;
 
-    lanes->am_name  = am->tl->name;
+    lanes->am_name   = am->tl->name;
+    lanes->am_choice = am->choice;
     if (peer->lane_tl[UCP_LANE_DEVICE] != UCP_NO_TL) {
         lanes->device_name = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].tl->name;
     }

@@ -304,6 +304,8 @@ struct uct_ep_ops {
 struct uct_iface {
     const uct_tl_t    *tl;
     uct_md_t          *md;
+    const char        *choice;            /* what open has chosen, then a line each why not the
+                                             others; NULL: there was nothing to choose */
     ucs_arbiter_t      pending;           /* groups: endpoints with queued requests */
     ucs_list_link_t    failed;            /* endpoints whose failure progress has to report */
     unsigned           num_pending;       /* queued requests, of connecting endpoints too */

@@ -238,6 +238,7 @@ static ucs_status_t uct_hook_iface_open(uct_iface_t *iface)
     if (status != UCS_OK) {
         return status;
     }
+    iface->choice = hook->inner->choice;
 
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
         hook->am[id].iface = iface;

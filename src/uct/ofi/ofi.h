@@ -29,7 +29,10 @@
 #include <ucs/ds/hash.h>
 #include <ucs/ds/ptr_map.h>
 #include <ucs/ds/queue.h>
+#include <ucs/ds/strbuf.h>
 #include <ucs/event/event_set.h>
+
+#include <sys/socket.h>
 
 #define UCT_OFI_MESSAGE_MAX 65664  /* bytes of a message without our head: 64 KiB and more */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
@@ -100,6 +103,7 @@ typedef struct {
 typedef struct {
     uct_iface_t         super;
     struct fi_info     *info;
+    ucs_string_buffer_t choice;     /* which that is, and why not another */
     struct fid_fabric  *fabric;
     struct fid_domain  *domain;
     struct fid_av      *av;
@@ -245,8 +249,8 @@ UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
 /* Opens libfabric, once a process. UCS_ERR_NO_DEVICE: it is not there; logged. Any thread. */
 ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p);
 
-/* Sets iface->info to what is used; says why the others are not at level debug.
- * UCS_ERR_NO_DEVICE: nothing is left. */
+/* Sets iface->info to what is used; says at level info, and in iface->choice, why the others are
+ * not. UCS_ERR_NO_DEVICE: nothing is left. */
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
 
 /* Checks what a peer calls its address. UCS_ERR_INVALID_ADDR: it is none; UCS_ERR_UNREACHABLE: of
@@ -378,6 +382,9 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
 
 /* Gives up the question to the peer's kernel, if there is one. */
 void uct_ofi_probe_end(uct_ofi_peer_t *peer);
+
+/* Is the address (a sockaddr, of the length that its family has) of the same host as a? */
+int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address);
 
 /* Time between looks, in ns. */
 UCS_INLINE uint64_t uct_ofi_alive_interval(const uct_ofi_iface_t *iface)

@@ -100,7 +100,7 @@ static uint16_t uct_ofi_port(const void *address)
     return ((const struct sockaddr_in *)address)->sin_port; /* in6 has it at the same place */
 }
 
-static int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address)
+int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address)
 {
     const struct sockaddr_in6 *b = address;
 

@@ -536,6 +536,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->blocked);
     ucs_queue_head_init(&iface->free_sends);
     ucs_queue_head_init(&iface->free_reads);
+    ucs_string_buffer_init(&iface->choice);
     ucs_list_head_init(&iface->mems);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
@@ -615,6 +616,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     if (iface->memory != NULL) {
         ucs_sys_munmap(iface->memory, iface->memory_size);
     }
+    ucs_string_buffer_cleanup(&iface->choice);
     ucs_sys_free(iface->sends);
     ucs_sys_free(iface->receives);
     ucs_hash_cleanup(&iface->by_uid);

@@ -17,8 +17,6 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-#define UCT_OFI_DEVICE_MAX 32
-
 /* ---- the library ---- */
 
 ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p)
@@ -92,24 +90,39 @@ static int uct_ofi_is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr);
 }
 
-/* The device by which the host reaches others: virtual bridges and the like come first in some
- * lists. Empty where nothing is known. */
-static void uct_ofi_default_device(char device[UCT_OFI_DEVICE_MAX])
+/* The device by which this host reaches others, since virtual bridges and the like come first in
+ * some lists: the one with the address that a datagram to outside would be sent from. None is; the
+ * places outside are those set aside for examples. Empty where nothing is known. */
+static const char *uct_ofi_default_device(const struct fi_info *list)
 {
-    char text[4096], *line, *next;
-    char name[UCT_OFI_DEVICE_MAX];
-    unsigned destination;
-    size_t length;
+    struct sockaddr_in outside   = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201)};
+    struct sockaddr_in6 outside6 = {
+        .sin6_family = AF_INET6, .sin6_addr.s6_addr = {0x20, 0x01, 0x0d, 0xb8, [15] = 1}
+    };
+    const struct sockaddr *places[] = {(struct sockaddr *)&outside, (struct sockaddr *)&outside6};
+    const socklen_t lengths[]       = {sizeof(outside), sizeof(outside6)};
+    const struct fi_info *info;
+    struct sockaddr_storage own;
+    socklen_t length;
+    int fd, is_known;
+    size_t i;
 
-    device[0] = '\0';
-    if (ucs_sys_read_file("/proc/self/net/route", text, sizeof(text), &length) == UCS_OK) {
-        for (line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next)) {
-            if ((sscanf(line, "%31s %x", name, &destination) == 2) && (destination == 0)) {
-                memcpy(device, name, UCT_OFI_DEVICE_MAX);
-                return;
+    for (i = 0; i < ucs_array_size(places); ++i) {
+        length   = sizeof(own);
+        fd       = ucs_sys_socket(places[i]->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        is_known = (fd >= 0) && (ucs_sys_connect(fd, places[i], lengths[i]) == 0) &&
+                   (ucs_sys_getsockname(fd, (struct sockaddr *)&own, &length) == 0);
+        if (fd >= 0) {
+            ucs_sys_close(fd);
+        }
+        for (info = list; is_known && (info != NULL); info = info->next) {
+            if ((info->src_addr != NULL) && (info->src_addrlen >= lengths[i]) &&
+                uct_ofi_is_same_host(&own, info->src_addr)) {
+                return info->domain_attr->name;
             }
         }
     }
+    return "";
 }
 
 /* The rank of an offer, or a negative number and the reason. */
@@ -160,7 +173,8 @@ static int uct_ofi_rank(const uct_ofi_iface_t *iface, const struct fi_info *info
         --rank; /* the older form is preferred, as by other libraries */
     }
     if (uct_ofi_is_loopback(info->src_addr, info->src_addrlen)) {
-        rank /= 8000; /* 0: where there is nothing else */
+        rank     /= 8000; /* 0: where there is nothing else */
+        *reason_p = "leads to this node only";
     }
     return rank;
 }
@@ -215,18 +229,61 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
     return NULL;
 }
 
-/* The best of what there is, or NULL. */
-static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
+/* The same where the offer is to take several messages into one buffer. */
+static int uct_ofi_offer_rank(const uct_ofi_iface_t *iface, const uct_ofi_offer_t *offer,
+                              const struct fi_info *info, const char *device,
+                              const char **reason_p)
+{
+    int rank           = uct_ofi_rank(iface, info, device, reason_p);
+    const char *defect = (offer->caps & FI_MULTI_RECV) ? uct_ofi_multi_recv_defect(info) : NULL;
+
+    if ((rank >= 0) && (defect != NULL)) {
+        if ((*reason_p)[0] == '\0') { /* else it comes behind others anyway */
+            *reason_p = defect;
+        }
+        return -1;
+    }
+    return rank;
+}
+
+/* Appends why an offer is not used; best: the one that is, or NULL. Once a device of the provider
+ * that is used (a device has several addresses), and once another provider. */
+static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, const char *reason,
+                            const struct fi_info *best)
+{
+    const char *name   = info->fabric_attr->prov_name;
+    const char *device = info->domain_attr->name;
+    int is_other       = (best == NULL) || (strcmp(name, best->fabric_attr->prov_name) != 0);
+    char head[256];
+    size_t length;
+
+    if (!is_other && (strcmp(device, best->domain_attr->name) == 0)) {
+        return;
+    }
+    if (reason[0] == '\0') {
+        reason = is_other ? "another provider comes first" :
+                            "another device comes first, and one is used";
+    }
+    length = (size_t)snprintf(head, sizeof(head), "not %s on ", name);
+    if (!is_other && (length < sizeof(head))) {
+        snprintf(head + length, sizeof(head) - length, "%s: ", device);
+    }
+    if (strstr(ucs_string_buffer_cstr(&iface->choice), head) == NULL) {
+        ucs_string_buffer_appendf(&iface->choice, "not %s on %s: %s\n", name, device, reason);
+    }
+}
+
+/* The best of what there is, or NULL; iface->choice says why. */
+static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
                                     const uct_ofi_offer_t *offer)
 {
     struct fi_info *hints = uct_ofi_hints(lib, offer);
     struct fi_info *list  = NULL;
     struct fi_info *best  = NULL;
     int best_rank         = -1;
+    const char *device, *reason;
     struct fi_info *info;
-    char device[UCT_OFI_DEVICE_MAX];
-    const char *reason, *defect;
-    int ret, rank;
+    int ret, rank, is_link_local;
 
     if (hints == NULL) {
         return NULL;
@@ -237,20 +294,25 @@ static struct fi_info *uct_ofi_best(const uct_ofi_iface_t *iface, const uct_ofi_
         ucs_debug("fi_getinfo: %s", lib->strerror(-ret));
         return NULL;
     }
-    uct_ofi_default_device(device);
+    device = uct_ofi_default_device(list);
     for (info = list; info != NULL; info = info->next) {
-        rank = uct_ofi_rank(iface, info, device, &reason);
-        defect = (offer->caps & FI_MULTI_RECV) ? uct_ofi_multi_recv_defect(info) : NULL;
-        if (defect != NULL) {
-            rank   = -1;
-            reason = defect;
-        }
-        ucs_debug("provider %s on %s: %s%s%s", info->fabric_attr->prov_name,
-                  info->domain_attr->name, (rank < 0) ? "not used" : "possible",
-                  (reason[0] != '\0') ? ": " : "", reason);
+        rank = uct_ofi_offer_rank(iface, offer, info, device, &reason);
         if (rank > best_rank) {
             best      = info;
             best_rank = rank;
+        }
+    }
+    ucs_string_buffer_reset(&iface->choice); /* what an earlier offer met is met again */
+    if (best != NULL) {
+        ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->fabric_attr->prov_name,
+                                  best->domain_attr->name);
+    }
+    for (is_link_local = 0; is_link_local < 2; ++is_link_local) { /* these say least of the rest */
+        for (info = list; info != NULL; info = info->next) {
+            (void)uct_ofi_offer_rank(iface, offer, info, device, &reason);
+            if (uct_ofi_is_link_local(info) == is_link_local) {
+                uct_ofi_explain(iface, info, reason, best);
+            }
         }
     }
     best = (best != NULL) ? lib->dupinfo(best) : NULL;
@@ -294,24 +356,31 @@ static void uct_ofi_add_reads(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
+    const char *line, *end;
     size_t i;
 
     for (i = 0; (i < ucs_array_size(uct_ofi_offers)) && (iface->info == NULL); ++i) {
         iface->info     = uct_ofi_best(iface, lib, &uct_ofi_offers[i]);
         iface->is_multi = (uct_ofi_offers[i].caps & FI_MULTI_RECV) != 0;
     }
+    if (iface->info != NULL) {
+        uct_ofi_add_reads(iface, lib);
+        if (iface->info == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        if (!(iface->info->caps & FI_RMA)) {
+            ucs_string_buffer_appendf(&iface->choice, "without reads of memory\n");
+        }
+    }
+    line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
+    for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        ucs_info("network: %.*s", (int)(end - line), line);
+    }
     if (iface->info == NULL) {
         ucs_info("no network: libfabric %u.%u has no provider for it that is let in",
                  FI_MAJOR(lib->version()), FI_MINOR(lib->version()));
         return UCS_ERR_NO_DEVICE;
     }
-    uct_ofi_add_reads(iface, lib);
-    if (iface->info == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    ucs_info("network: provider %s on %s%s", iface->info->fabric_attr->prov_name,
-             iface->info->domain_attr->name,
-             (iface->info->caps & FI_RMA) ? "" : ", without reads of memory");
     return UCS_OK;
 }
 
@@ -362,6 +431,21 @@ ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *l
     return UCS_OK;
 }
 
+/* Has a provider's own address the form of ours? libfabric takes as many bytes as the form or the
+ * family in them says, however many there are. */
+static int uct_ofi_has_our_form(const uct_ofi_iface_t *iface, const uint8_t *raw, size_t length)
+{
+    const uint8_t *own = iface->address + sizeof(uct_ofi_address_t);
+    uint32_t format    = iface->info->addr_format;
+
+    if (format == FI_ADDR_STR) {
+        return (length > 0) && (raw[length - 1] == '\0');
+    }
+    return (length == (iface->address_length - sizeof(uct_ofi_address_t))) &&
+           (((format != FI_SOCKADDR_IN) && (format != FI_SOCKADDR_IN6)) ||
+            (memcmp(raw, own, sizeof(sa_family_t)) == 0));
+}
+
 ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *address,
                                    size_t length, int same_node, const uint8_t **raw_p,
                                    char reason[UCT_REASON_MAX])
@@ -386,6 +470,10 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
                  head.protocol, head.format, iface->info->ep_attr->protocol,
                  iface->info->addr_format);
         return UCS_ERR_UNREACHABLE;
+    }
+    if (!uct_ofi_has_our_form(iface, *raw_p, head.length)) {
+        snprintf(reason, UCT_REASON_MAX, "the peer's address is not one of its network");
+        return UCS_ERR_INVALID_ADDR;
     }
     if (!same_node && (head.is_loopback || iface->is_loopback)) {
         snprintf(reason, UCT_REASON_MAX, "only one node can be reached by %s on %s",

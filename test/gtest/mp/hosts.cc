@@ -80,13 +80,50 @@ bool hosts::run(unsigned holder, const std::string &command) const
     return system(whole.c_str()) == 0;
 }
 
-std::string hosts::address(unsigned host)
+std::string hosts::address(unsigned host) const
 {
-    return "10.210.0." + std::to_string(host + 1);
+    return ((m_network.family == AF_INET6) ? "fd00:210::" : "10.210.0.") + std::to_string(host + 1);
 }
 
-hosts::hosts(unsigned count) : m_count(count)
+/* With IPv6 a host has another device too, that leads nowhere and comes first in the lists: it has
+ * the same address on each host, as those of containers do. */
+bool hosts::plug_in(unsigned host) const
 {
+    const unsigned the_switch = m_network.hosts;
+    const std::string port    = "port" + std::to_string(host);
+    const std::string mtu     = " mtu " + std::to_string(m_network.mtu);
+    const bool is_6           = (m_network.family == AF_INET6);
+
+    return run(the_switch, "ip link add " + port + mtu + " type veth peer name eth0" + mtu +
+                               " netns " + std::to_string(m_holders[host])) &&
+           run(the_switch, "ip link set " + port + " master br0 up") &&
+           run(host, "ip link set lo up") &&
+           run(host, "ip addr add " + address(host) + (is_6 ? "/64" : "/24") + " dev eth0" +
+                         (is_6 ? " nodad" : "")) &&
+           run(host, "ip link set eth0 up") &&
+           (!is_6 || (run(host, "ip -6 route add default dev eth0") &&
+                      run(host, "ip link add aa0 type veth peer name aa1") &&
+                      run(host, "ip addr add fd00:211::1/64 dev aa0 nodad") &&
+                      run(host, "ip link set aa0 up") && run(host, "ip link set aa1 up")));
+}
+
+/* Until the kernel has noticed that the cable is in: it takes its time, and libfabric passes over
+ * devices without one. */
+bool hosts::is_running(unsigned host) const
+{
+    for (unsigned i = 0; i < 200; ++i) {
+        if (run(host, "ip link show eth0 | grep -q 'state UP'")) {
+            return true;
+        }
+        usleep(10000);
+    }
+    return false;
+}
+
+hosts::hosts(const network &what) : m_network(what)
+{
+    const unsigned count = what.hosts;
+
     if (geteuid() != 0) {
         m_why_not = "only root can make hosts of network namespaces";
         return;
@@ -102,13 +139,10 @@ hosts::hosts(unsigned count) : m_count(count)
     }
     bool done = run(count, "ip link add br0 type bridge") && run(count, "ip link set br0 up");
     for (unsigned i = 0; done && (i < count); ++i) {
-        const std::string port = "port" + std::to_string(i);
-        done = run(count, "ip link add " + port + " type veth peer name eth0 netns " +
-                              std::to_string(m_holders[i])) &&
-               run(count, "ip link set " + port + " master br0 up") &&
-               run(i, "ip link set lo up") &&
-               run(i, "ip addr add " + address(i) + "/24 dev eth0") &&
-               run(i, "ip link set eth0 up");
+        done = plug_in(i);
+    }
+    for (unsigned i = 0; done && (i < count); ++i) {
+        done = is_running(i);
     }
     if (!done) {
         m_why_not = "no virtual network here (bridge, veth, the tool ip)";
@@ -136,8 +170,8 @@ void hosts::join(unsigned host) const
 
 void hosts::set_link(unsigned host, bool is_up) const
 {
-    EXPECT_TRUE(run(m_count, "ip link set port" + std::to_string(host) + (is_up ? " up" :
-                                                                           " down")));
+    EXPECT_TRUE(run(m_network.hosts,
+                    "ip link set port" + std::to_string(host) + (is_up ? " up" : " down")));
 }
 
 bool hosts::impair(unsigned host, const std::string &netem) const

@@ -10,14 +10,22 @@
 #define TEST_GTEST_MP_HOSTS_H
 
 #include <string>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <vector>
 
 namespace mp {
 
+/* What joins the hosts. */
+struct network {
+    unsigned hosts  = 2;
+    int      family = AF_INET; /* AF_INET6: unique local addresses, none of the older form */
+    unsigned mtu    = 1500;    /* bytes */
+};
+
 class hosts {
 public:
-    explicit hosts(unsigned count);
+    explicit hosts(const network &what = {});
     ~hosts();
     hosts(const hosts &) = delete;
     hosts &operator=(const hosts &) = delete;
@@ -31,8 +39,8 @@ public:
     /* Moves the calling process to a host, for good: call it in a forked one. */
     void join(unsigned host) const;
 
-    /* IPv4 address of a host. */
-    static std::string address(unsigned host);
+    /* Address of a host. */
+    std::string address(unsigned host) const;
 
     /* Plugs a host's cable in or out. */
     void set_link(unsigned host, bool is_up) const;
@@ -44,8 +52,11 @@ private:
     bool start_holder(const std::string &boot_id);
     bool run(unsigned holder, const std::string &command) const;
 
+    bool plug_in(unsigned host) const;
+    bool is_running(unsigned host) const;
+
     std::vector<pid_t> m_holders; /* the last one is the switch */
-    unsigned           m_count;
+    network            m_network;
     std::string        m_why_not;
 };
 

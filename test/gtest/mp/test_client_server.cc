@@ -163,19 +163,22 @@ TEST(client_server, exchanges)
 }
 
 /* With the default settings of the tests, by which addresses do not lead to other hosts. */
-TEST(client_server, on_two_hosts)
+static void on_two_hosts(int family)
 {
-    mp::hosts hosts(COUNT);
+    mp::hosts hosts({COUNT, family});
     if (!hosts.why_not().empty()) {
         GTEST_SKIP() << hosts.why_not();
     }
     if (!is_present("ofi")) {
         GTEST_SKIP() << "built without libfabric";
     }
-    const auto place = [](unsigned host, uint16_t port) {
-        address where(AF_INET, port);
-        reinterpret_cast<struct sockaddr_in *>(&where.storage)->sin_addr.s_addr =
-            inet_addr(mp::hosts::address(host).c_str());
+    const auto place = [&](unsigned host, uint16_t port) {
+        address where(family, port);
+        void *bytes = &reinterpret_cast<struct sockaddr_in *>(&where.storage)->sin_addr;
+        if (family == AF_INET6) {
+            bytes = &reinterpret_cast<struct sockaddr_in6 *>(&where.storage)->sin6_addr;
+        }
+        EXPECT_EQ(1, inet_pton(family, hosts.address(host).c_str(), bytes));
         return where;
     };
     mp::processes both(COUNT);
@@ -207,6 +210,16 @@ TEST(client_server, on_two_hosts)
         EXPECT_EQ(0, self.failed.calls);
     });
     EXPECT_TRUE(both.join());
+}
+
+TEST(client_server, on_two_hosts)
+{
+    on_two_hosts(AF_INET);
+}
+
+TEST(client_server, on_two_hosts_of_ipv6)
+{
+    on_two_hosts(AF_INET6);
 }
 
 /* All of it before the server looks at anything: sends, a close, and the end of the process. */

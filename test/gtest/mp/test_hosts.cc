@@ -9,7 +9,9 @@
 #include <ucs/sys/sys.h>
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <unistd.h>
@@ -24,10 +26,15 @@ namespace {
 constexpr double TIMEOUT_S = 2; /* UCX_OFI_TIMEOUT */
 
 /* Words on the board. */
-enum { STAGE, LOST };
+enum { STAGE, LOST, LAST };
 
-class between_hosts : public testing::TestWithParam<const char *> {
+class joined_hosts : public testing::Test {
 protected:
+    explicit joined_hosts(const char *provider, const mp::network &network = {}) :
+        m_hosts(network), m_members(network.hosts), m_count(network.hosts), m_provider(provider)
+    {
+    }
+
     void SetUp() override
     {
         if (!m_hosts.why_not().empty()) {
@@ -36,7 +43,7 @@ protected:
         if (!ucp_test::is_present("ofi")) {
             GTEST_SKIP() << "built without libfabric";
         }
-        setenv("UCX_OFI_PROVIDER", GetParam(), 1);
+        setenv("UCX_OFI_PROVIDER", m_provider, 1);
         /* By itself rxd sends more at a time than a socket holds, and breaks messages of what the
          * kernel drops of that: 10 of 30 exchanges of 7 MB both ways, with 32 none of 120. */
         setenv("FI_OFI_RXD_MAX_UNACKED", "32", 1);
@@ -57,7 +64,7 @@ protected:
         ucs_sys_id128_t parents;
 
         ucs_sys_boot_id(&parents);
-        m_both.start(index, [this, func, parents](self &me) {
+        m_members.start(index, [this, func, parents](self &me) {
             ucs_sys_id128_t own;
 
             m_hosts.join(me.index());
@@ -68,14 +75,73 @@ protected:
         });
     }
 
-    void start_both(const processes::body &func)
+    void start_all(const processes::body &func)
     {
-        start(0, func);
-        start(1, func);
+        for (unsigned i = 0; i < m_count; ++i) {
+            start(i, func);
+        }
     }
 
-    hosts m_hosts{2};
-    processes m_both{2};
+    /* Until all of them have come to a stage. */
+    bool all_at(uint64_t stage)
+    {
+        return m_members.until([this, stage]() {
+            for (unsigned i = 0; i < m_count; ++i) {
+                if (m_members.at(i).words[STAGE] < stage) {
+                    return false;
+                }
+            }
+            return true;
+        }, "a stage");
+    }
+
+    void cut_amid_a_message();
+    void wait_for_a_busy_one(const char *timeout, double busy_s);
+
+    hosts m_hosts;
+    processes m_members;
+    const unsigned m_count;
+    const char *const m_provider;
+};
+
+class between_hosts : public joined_hosts, public testing::WithParamInterface<const char *> {
+protected:
+    between_hosts() : joined_hosts(GetParam())
+    {
+    }
+};
+
+/* Hosts that are not joined as usual. */
+struct kind {
+    const char *name;
+    const char *provider;
+    mp::network network;
+};
+
+void PrintTo(const kind &value, std::ostream *out)
+{
+    *out << value.name;
+}
+
+class between_hosts_of : public joined_hosts, public testing::WithParamInterface<kind> {
+protected:
+    between_hosts_of() : joined_hosts(GetParam().provider, GetParam().network)
+    {
+    }
+};
+
+class between_hosts_ipv6 : public joined_hosts {
+protected:
+    between_hosts_ipv6() : joined_hosts("net", {2, AF_INET6})
+    {
+    }
+};
+
+class between_hosts_four : public joined_hosts {
+protected:
+    between_hosts_four() : joined_hosts("net", {4})
+    {
+    }
 };
 
 /* Sends and receives one message each way. */
@@ -99,28 +165,97 @@ void leave(node &n, unsigned other)
     n.barrier(); /* who leaves before the other has closed is an error to it */
 }
 
+void messages_of_all_sizes(self &me)
+{
+    node n(me);
+    uint64_t tag = 0;
+
+    n.connect_all();
+    for (size_t length = 0; length < (8u << 20); length = (length * 3) + 1) {
+        me.waits_for("a message of %zu bytes", length);
+        for (unsigned i = 0; i < 5; ++i) {
+            exchange(n, me.index(), length, ++tag);
+        }
+    }
+    leave(n, 1 - me.index());
+}
+
 TEST_P(between_hosts, messages_of_all_sizes)
 {
-    start_both([](self &me) {
+    start_all(messages_of_all_sizes);
+    EXPECT_TRUE(m_members.join());
+    EXPECT_EQ(0u, m_members.log_lines()) << m_members.log();
+}
+
+TEST_P(between_hosts_of, messages_of_all_sizes)
+{
+    start_all(messages_of_all_sizes);
+    EXPECT_TRUE(m_members.join());
+    EXPECT_EQ(0u, m_members.log_lines()) << m_members.log();
+}
+
+/* Everybody sends everybody short messages, and long ones, which are read, at once. */
+void exchange_with_all(node &n, self &me, uint64_t round)
+{
+    std::vector<ucs_status_ptr_t> requests;
+    std::vector<std::vector<uint8_t>> in, out;
+    std::vector<uint64_t> ids;
+
+    for (unsigned i = 0; i < me.count(); ++i) {
+        for (size_t length : {0u, 100u, 60000u, 3u << 20}) {
+            if (i == me.index()) {
+                continue;
+            }
+            ids.push_back((round << 40) + (i << 30) + length);
+            in.emplace_back(length);
+            out.emplace_back(length);
+            requests.push_back(n.recv(in.back().data(), length, ids.back()));
+            const uint64_t id = (round << 40) + (me.index() << 30) + length;
+            mp::fill(out.back().data(), length, id);
+            requests.push_back(n.send(n.ep(i), out.back().data(), length, id));
+        }
+    }
+    for (ucs_status_ptr_t request : requests) {
+        ASSERT_EQ(UCS_OK, n.wait(request));
+    }
+    for (size_t i = 0; i < in.size(); ++i) {
+        ASSERT_EQ(-1, mp::find_difference(in[i].data(), in[i].size(), ids[i])) << in[i].size();
+    }
+}
+
+/* One of them is without its cable for less than the time-out. */
+TEST_F(between_hosts_four, everybody_with_everybody_in_spite_of_an_outage)
+{
+    start_all([](self &me) {
         node n(me);
-        uint64_t tag = 0;
 
         n.connect_all();
-        for (size_t length = 0; length < (8u << 20); length = (length * 3) + 1) {
-            me.waits_for("a message of %zu bytes", length);
-            for (unsigned i = 0; i < 5; ++i) {
-                exchange(n, me.index(), length, ++tag);
-            }
+        for (uint64_t round = 1, last = 0; last == 0; ++round) {
+            me.waits_for("round %u", (unsigned)round);
+            exchange_with_all(n, me, round);
+            me.own().words[STAGE] = round;
+            me.own().words[LAST]  = me.own().words[LOST] ? round : 0;
+            n.barrier();
+            last = me.at(0).words[LAST];
+            n.barrier();
         }
-        leave(n, 1 - me.index());
+        for (unsigned i = 0; i < me.count(); ++i) {
+            EXPECT_EQ(0u, n.errors(n.ep(i)).count);
+            n.close(n.ep(i));
+        }
+        n.barrier();
     });
-    EXPECT_TRUE(m_both.join());
-    EXPECT_EQ(0u, m_both.log_lines()) << m_both.log();
+    ASSERT_TRUE(all_at(1));
+    m_hosts.set_link(3, false);
+    usleep(250000);
+    m_hosts.set_link(3, true);
+    m_members.at(0).words[LOST] = 1;
+    EXPECT_TRUE(m_members.join());
 }
 
 TEST_P(between_hosts, many_messages_at_once)
 {
-    start_both([](self &me) {
+    start_all([](self &me) {
         constexpr unsigned COUNT = 3000;
         node n(me);
         std::vector<ucs_status_ptr_t> requests;
@@ -147,12 +282,12 @@ TEST_P(between_hosts, many_messages_at_once)
         }
         leave(n, 1 - me.index());
     });
-    EXPECT_TRUE(m_both.join());
+    EXPECT_TRUE(m_members.join());
 }
 
 TEST_P(between_hosts, puts_gets_and_atomics)
 {
-    start_both([](self &me) {
+    start_all([](self &me) {
         constexpr size_t LENGTH = 300000;
         const unsigned other    = 1 - me.index();
         ucp_request_param_t none = {};
@@ -212,7 +347,7 @@ TEST_P(between_hosts, puts_gets_and_atomics)
         leave(n, other);
         EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), memh));
     });
-    EXPECT_TRUE(m_both.join());
+    EXPECT_TRUE(m_members.join());
 }
 
 /* What was in flight ends with an error, once, and so does what comes after. */
@@ -258,9 +393,10 @@ TEST_P(between_hosts, a_killed_process)
         exchange(n, 1, 1000, 1);
         n.until([]() { return false; });
     });
-    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 1; }, "traffic"));
-    m_both.kill_now(1);
-    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "the news"));
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 1; }, "traffic"));
+    m_members.kill_now(1);
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
+                                "the news"));
     start(1, [](self &me) {
         node n(me);
 
@@ -270,7 +406,72 @@ TEST_P(between_hosts, a_killed_process)
         me.own().words[STAGE] = 3;
         n.until([&]() { return me.at(0).words[STAGE] == 3; });
     });
-    EXPECT_TRUE(m_both.join());
+    EXPECT_TRUE(m_members.join());
+}
+
+/* The port that the provider listens on, of a worker whose address stands on the board: where its
+ * address of IPv6 is, behind the port and 4 more bytes. */
+uint16_t port_of(const mp::slot &slot, const std::string &address)
+{
+    struct sockaddr_in6 where;
+    uint8_t ip[16];
+
+    EXPECT_EQ(1, inet_pton(AF_INET6, address.c_str(), ip));
+    const uint8_t *end = slot.address + slot.address_length;
+    const uint8_t *at  = std::search(slot.address, end, ip, ip + sizeof(ip));
+    EXPECT_NE(end, at);
+    memcpy(&where, at - offsetof(struct sockaddr_in6, sin6_addr), sizeof(where));
+    return ntohs(where.sin6_port);
+}
+
+/* Nobody has noticed yet that the old one is gone: what is sent to it fails, and the new one, which
+ * has its address, does not get it. */
+TEST_F(between_hosts_ipv6, a_new_process_at_the_same_port)
+{
+    const std::string there = m_hosts.address(1);
+    start(0, [&](self &me) {
+        std::vector<uint8_t> data(1u << 20);
+        node n(me);
+
+        n.publish();
+        ucp_ep_h ep         = n.connect(1);
+        const uint16_t port = port_of(me.at(1), there);
+        exchange(n, 0, 1000, 1);
+        me.own().words[STAGE] = 1;
+        while (me.at(1).address_serial < 2) {
+            usleep(1000);
+        }
+        EXPECT_EQ(port, port_of(me.at(1), there));
+        EXPECT_GT(0, n.wait(n.send(ep, data.data(), data.size(), 2)));
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, n.errors(ep).status);
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+        n.connect(1, 2);
+        exchange(n, 0, 5000, 3);
+        leave(n, 1);
+    });
+    const auto other = [](self &me) {
+        ucp_tag_recv_info_t info;
+
+        setenv("FI_NET_PORT_LOW_RANGE", "21001", 1);
+        setenv("FI_NET_PORT_HIGH_RANGE", "21001", 1);
+        node n(me);
+        n.publish();
+        n.connect(0);
+        if (me.own().address_serial == 1) {
+            exchange(n, 1, 1000, 1);
+            n.until([]() { return false; });
+        }
+        exchange(n, 1, 5000, 3);
+        EXPECT_EQ(nullptr, ucp_tag_probe_nb(n.worker(), 0, 0, 0, &info));
+        leave(n, 0);
+    };
+    start(1, other);
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 1; },
+                                "traffic"));
+    m_members.kill_now(1);
+    start(1, other);
+    EXPECT_TRUE(m_members.join());
 }
 
 /* One side is lost while its memory is being read: the receive ends with an error, once. The reader
@@ -310,48 +511,72 @@ void receive_from_who_is_lost(self &me)
 
 TEST_P(between_hosts, a_process_killed_amid_a_message)
 {
-    start_both(receive_from_who_is_lost);
-    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "a message"));
-    m_both.kill_now(1);
-    m_both.at(0).words[LOST] = 1;
-    EXPECT_TRUE(m_both.join());
+    start_all(receive_from_who_is_lost);
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
+                                "a message"));
+    m_members.kill_now(1);
+    m_members.at(0).words[LOST] = 1;
+    EXPECT_TRUE(m_members.join());
+}
+
+void joined_hosts::cut_amid_a_message()
+{
+    start_all(receive_from_who_is_lost);
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
+                                "a message"));
+    m_hosts.set_link(1, false);
+    m_members.at(0).words[LOST] = 1;
+    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 3; },
+                                "the news"));
+    m_members.kill_now(1);
+    EXPECT_TRUE(m_members.join());
 }
 
 TEST_P(between_hosts, a_cable_cut_amid_a_message)
 {
-    start_both(receive_from_who_is_lost);
-    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 2; }, "a message"));
-    m_hosts.set_link(1, false);
-    m_both.at(0).words[LOST] = 1;
-    ASSERT_TRUE(m_both.until([this]() { return m_both.at(0).words[STAGE] == 3; }, "the news"));
-    m_both.kill_now(1);
-    EXPECT_TRUE(m_both.join());
+    cut_amid_a_message();
+}
+
+TEST_F(between_hosts_ipv6, a_cable_cut_amid_a_message)
+{
+    cut_amid_a_message();
 }
 
 /* Who computes answers nobody, and still is there. */
-TEST_P(between_hosts, a_busy_process_is_not_dead)
+void joined_hosts::wait_for_a_busy_one(const char *timeout, double busy_s)
 {
-    if (strcmp(GetParam(), "udp;ofi_rxd") == 0) {
-        GTEST_SKIP() << "no kernel answers for the process";
-    }
-    start_both([](self &me) {
+    setenv("UCX_OFI_TIMEOUT", timeout, 1);
+    start_all([busy_s](self &me) {
         node n(me);
 
         n.connect_all();
         exchange(n, me.index(), 100, 1);
         if (me.index() == 1) {
-            usleep(static_cast<useconds_t>(3 * TIMEOUT_S * 1e6));
+            usleep(static_cast<useconds_t>(busy_s * 1e6));
         }
         exchange(n, me.index(), 100000, 2);
         leave(n, 1 - me.index());
     });
-    EXPECT_TRUE(m_both.join());
+    EXPECT_TRUE(m_members.join());
+}
+
+TEST_P(between_hosts, a_busy_process_is_not_dead)
+{
+    if (strcmp(GetParam(), "udp;ofi_rxd") == 0) {
+        GTEST_SKIP() << "no kernel answers for the process";
+    }
+    wait_for_a_busy_one("2s", 3 * TIMEOUT_S);
+}
+
+TEST_F(between_hosts_ipv6, a_busy_process_is_not_dead)
+{
+    wait_for_a_busy_one("500ms", 1.5);
 }
 
 /* A cable is cut: both sides hear of it within the time-out. */
 TEST_P(between_hosts, a_cut_cable)
 {
-    start_both([](self &me) {
+    start_all([](self &me) {
         std::vector<uint8_t> data(1u << 20);
         node n(me);
 
@@ -369,12 +594,12 @@ TEST_P(between_hosts, a_cut_cable)
         EXPECT_EQ(1u, n.errors(ep).count);
         n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
     });
-    ASSERT_TRUE(m_both.until([this]() {
-        return (m_both.at(0).words[STAGE] == 1) && (m_both.at(1).words[STAGE] == 1);
+    ASSERT_TRUE(m_members.until([this]() {
+        return (m_members.at(0).words[STAGE] == 1) && (m_members.at(1).words[STAGE] == 1);
     }, "traffic"));
     m_hosts.set_link(1, false);
-    m_both.at(1).words[STAGE] = 2;
-    EXPECT_TRUE(m_both.join());
+    m_members.at(1).words[STAGE] = 2;
+    EXPECT_TRUE(m_members.join());
 }
 
 /* Packets that come late, in another order, or not. */
@@ -383,7 +608,7 @@ TEST_P(between_hosts, a_bad_line)
     if (!m_hosts.impair(0, "delay 2ms 1ms loss 1%") || !m_hosts.impair(1, "delay 1ms loss 1%")) {
         GTEST_SKIP() << "no netem here";
     }
-    start_both([](self &me) {
+    start_all([](self &me) {
         node n(me);
         uint64_t tag = 0;
 
@@ -394,7 +619,7 @@ TEST_P(between_hosts, a_bad_line)
         }
         leave(n, 1 - me.index());
     });
-    EXPECT_TRUE(m_both.join());
+    EXPECT_TRUE(m_members.join());
 }
 
 INSTANTIATE_TEST_SUITE_P(, between_hosts, testing::Values("net", "tcp;ofi_rxm", "udp;ofi_rxd"),
@@ -402,6 +627,15 @@ INSTANTIATE_TEST_SUITE_P(, between_hosts, testing::Values("net", "tcp;ofi_rxm", 
                              std::string name = info.param;
                              std::replace(name.begin(), name.end(), ';', '_');
                              return name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(, between_hosts_of,
+                         testing::Values(kind{"mtu_9000", "net", {2, AF_INET, 9000}},
+                                         kind{"ipv6", "net", {2, AF_INET6}},
+                                         kind{"ofi_rxm_ipv6", "tcp;ofi_rxm",
+                                              {2, AF_INET6, 9000}}),
+                         [](const testing::TestParamInfo<kind> &info) {
+                             return info.param.name;
                          });
 
 } // namespace

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <regex>
 
 using namespace ucp_test;
 
@@ -177,6 +178,44 @@ TEST_P(query, time_grows_with_the_size)
         EXPECT_GT(attr.estimated_time, before);
         EXPECT_LT(attr.estimated_time, 10.0);
         before = attr.estimated_time;
+    }
+}
+
+/* Which provider of libfabric is used, and why another is not: that of the first round is switched
+ * off in the second one. */
+TEST(query_network, texts_name_the_provider_and_why_not_the_others)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    variant over_ofi{
+        "ofi", {{"UCX_TLS", "ofi"}, {"UCX_PROTO_INFO", "y"}}, false, UCS_THREAD_MODE_SINGLE};
+    std::string refused;
+    for (unsigned round = 0; round < 2; ++round) {
+        testing::internal::CaptureStdout();
+        std::string texts[3];
+        {
+            pair pair(over_ofi);
+            texts[0] = printed(
+                [&](FILE *stream) { ucp_worker_print_info(pair.sender().handle(), stream); });
+            texts[1] = printed([&](FILE *stream) { ucp_ep_print_info(pair.ep(), stream); });
+        }
+        texts[2] = testing::internal::GetCapturedStdout();
+        for (const std::string &text : texts) {
+            std::smatch used;
+            ASSERT_TRUE(std::regex_search(text, used, std::regex("\n# +(\\S+) on (\\S+)\n")))
+                << text;
+            EXPECT_NE(refused, used[1].str()) << text;
+            if (!refused.empty()) {
+                EXPECT_TRUE(std::regex_search(text, std::regex("\n# +not " + refused + " on \\S+: "
+                                                               "switched off by "
+                                                               "UCX_OFI_PROVIDER\n"))) << text;
+            }
+            if ((round == 0) && (&text == &texts[2])) {
+                refused = used[1].str();
+            }
+        }
+        over_ofi.env.push_back({"UCX_OFI_PROVIDER", "^" + refused});
     }
 }
 

@@ -251,6 +251,44 @@ TEST_F(ofi, refused_registrations_and_keys)
     EXPECT_EQ(0u, a.limits(UCT_OP_GET_ZCOPY).max);
 }
 
+/* An address whose checksum is right but that says to be longer than it is, or is cut short. */
+TEST_F(ofi, addresses_of_another_form_are_refused)
+{
+    worker a(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    const auto is_taken = [&](bytes address) {
+        uct_ofi_address_t head;
+        char reason[UCT_REASON_MAX] = "";
+        memcpy(&head, address.data(), sizeof(head));
+        head.length   = static_cast<uint8_t>(address.size() - sizeof(head));
+        head.checksum = 0;
+        memcpy(address.data(), &head, sizeof(head));
+        uint32_t hash = 2166136261u; /* FNV-1a */
+        for (uint8_t byte : address) {
+            hash = (hash ^ byte) * 16777619u;
+        }
+        head.checksum = hash;
+        memcpy(address.data(), &head, sizeof(head));
+        const bool result = m_tl->iface.is_reachable(a.iface, address.data(), address.size(), 1,
+                                                     reason);
+        EXPECT_EQ(result, reason[0] == '\0');
+        return result;
+    };
+    const bytes address = a.where().address;
+    EXPECT_TRUE(is_taken(address));
+    EXPECT_FALSE(is_taken(bytes(address.begin(), address.end() - 1)));
+    EXPECT_FALSE(is_taken(bytes(address.begin(), address.begin() + HEAD)));
+    bytes other = address;
+    other.insert(other.end(), 12, 1);
+    EXPECT_FALSE(is_taken(other));
+    const uint32_t format = uct_ofi_iface(a.iface)->info->addr_format;
+    if ((format == FI_SOCKADDR_IN) || (format == FI_SOCKADDR_IN6)) {
+        other = address;
+        other[HEAD] ^= AF_INET ^ AF_INET6;
+        EXPECT_FALSE(is_taken(other));
+    }
+}
+
 /* Whatever comes in: nothing crashes, nothing stays, and others do not notice. The messages are
  * right but for some fields, or bytes by chance; tokens are those of nobody, as a stranger cannot
  * know better. */
