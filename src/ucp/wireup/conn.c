@@ -19,6 +19,7 @@
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
 #define UCP_ACCEPT_TURN   16   /* clients that one call of progress lets in */
 #define UCP_LOST_PATIENCE 1000 /* calls of progress that a lost endpoint waits for silence */
+#define UCP_LOST_NET_NS   20000000ul /* least time that one over a network waits */
 
 /* ---- one connection ---- */
 
@@ -540,8 +541,9 @@ void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)
 static void ucp_conn_ended(ucp_conn_t *conn)
 {
     ucp_socket_close(&conn->socket);
-    conn->state    = UCP_CONN_LOST;
-    conn->patience = UCP_LOST_PATIENCE;
+    conn->state       = UCP_CONN_LOST;
+    conn->patience    = UCP_LOST_PATIENCE;
+    conn->deadline_ns = ucs_sys_clock_ns() + UCP_LOST_NET_NS;
     ucs_list_add_tail(&conn->socket.worker->sockets->lost, &conn->waiting);
     conn->socket.worker->has_deferred = 1;
 }
@@ -585,6 +587,19 @@ static void ucp_conn_fail_ep(ucp_ep_t *ep)
     uct_ep_set_failed(ep->am, UCS_ERR_CONNECTION_RESET);
 }
 
+/* May something that was sent before the end still come? Over a network the end overtakes messages,
+ * and silence tells nothing of what is under way. */
+static int ucp_conn_awaits_more(ucp_conn_t *conn, int idle)
+{
+    const ucp_context_t *context = conn->socket.worker->context;
+    unsigned tl                  = conn->ep->peer->lane_tl[UCP_LANE_AM];
+    int is_net = (tl < context->num_tls) && (context->tls[tl].tl->kind == UCT_TL_KIND_NET);
+
+    conn->patience -= (conn->patience > 0);
+    return is_net ? (conn->patience > 0) || (ucs_sys_clock_ns() < conn->deadline_ns) :
+                    !idle && (conn->patience > 0);
+}
+
 unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
 {
     unsigned count = 0;
@@ -594,7 +609,7 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
         return 0;
     }
     ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
-        if (!idle && (--conn->patience > 0)) {
+        if (ucp_conn_awaits_more(conn, idle)) {
             worker->has_deferred = 1; /* what it sent last may still be in our queues */
             continue;
         }

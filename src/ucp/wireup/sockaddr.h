@@ -56,7 +56,7 @@ struct ucp_conn_request {
     unsigned                patience;    /* calls of progress that a lost one waits for silence */
     ucp_ep_t               *ep;
     ucp_listener_h          listener;    /* while HALF_OPEN */
-    uint64_t                deadline_ns;
+    uint64_t                deadline_ns; /* of the hand-shake, or of what may come once LOST */
     struct sockaddr_storage local, remote;
     uint8_t                *message;     /* what was received, until it was used */
     size_t                  received;

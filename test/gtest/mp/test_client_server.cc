@@ -163,8 +163,9 @@ TEST(client_server, exchanges)
 }
 
 /* With the default settings of the tests, by which addresses do not lead to other hosts. */
-static void on_two_hosts(int family)
+static void on_two_hosts(int family, const char *tls = "all")
 {
+    environment env(settings{{"UCX_TLS", tls}});
     mp::hosts hosts({COUNT, family});
     if (!hosts.why_not().empty()) {
         GTEST_SKIP() << hosts.why_not();
@@ -194,6 +195,7 @@ static void on_two_hosts(int family)
             EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
         }
         self.reset_comes();
+        me.own().words[STAGE] = 1;
     });
     both.start(CLIENT, [&](mp::self &me) {
         hosts.join(CLIENT);
@@ -208,6 +210,7 @@ static void on_two_hosts(int family)
         }
         EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
         EXPECT_EQ(0, self.failed.calls);
+        self.until([&] { return me.at(SERVER).words[STAGE] == 1; }, "the server");
     });
     EXPECT_TRUE(both.join());
 }
@@ -220,6 +223,12 @@ TEST(client_server, on_two_hosts)
 TEST(client_server, on_two_hosts_of_ipv6)
 {
     on_two_hosts(AF_INET6);
+}
+
+/* What was sent before the end comes after it. */
+TEST(client_server, on_two_hosts_with_late_messages)
+{
+    on_two_hosts(AF_INET, "delay:ofi");
 }
 
 /* All of it before the server looks at anything: sends, a close, and the end of the process. */
