@@ -32,6 +32,7 @@ sim_planted_from = \
 	src/ucp/core/flush.c \
 	src/ucp/core/peer.c \
 	src/ucp/core/request.c \
+	src/ucp/core/wakeup.c \
 	src/ucp/ops/am_recv.c \
 	src/ucp/ops/rma.c \
 	src/ucp/ops/rma_target.c \
@@ -57,7 +58,8 @@ sim_planted_sources = \
 	test/sim/planted_sources/stream_recv.c \
 	test/sim/planted_sources/tag_budget.c \
 	test/sim/planted_sources/tag_match.c \
-	test/sim/planted_sources/tag_recv.c
+	test/sim/planted_sources/tag_recv.c \
+	test/sim/planted_sources/wakeup.c
 
 test/sim/planted_sources/stamp: $(sim_planted_from) test/sim/planted.sed
 	@$(MKDIR_P) test/sim/planted_sources

@@ -16,6 +16,7 @@
 
 #include <uct/base/registry.h>
 #include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,8 @@ typedef struct {
 typedef struct {
     uct_iface_t super;
     sim_host_t *host;
+    int         event_fd; /* 0: nobody has asked for it */
+    int         is_armed;
 } sim_iface_t;
 
 typedef struct sim_conn sim_conn_t;
@@ -331,12 +334,20 @@ static ucs_status_t sim_ep_check(uct_ep_t *uct_ep)
     return UCS_OK;
 }
 
-/* What the source's side of a connection has to see. */
+/* Has the source's side of a connection something to see? */
+static int sim_conn_source_is_due(const sim_conn_t *conn)
+{
+    return (conn->ep != NULL) &&
+           (((conn->reset_ns != 0) && (conn->reset_ns <= sim_now())) ||
+            (((conn->state == SIM_CONN_ANSWERED) || (conn->state == SIM_CONN_REFUSED)) &&
+             (conn->time_ns <= sim_now())));
+}
+
 static unsigned sim_conn_source_event(sim_conn_t *conn)
 {
     uct_ep_t *ep;
 
-    if (conn->ep == NULL) {
+    if (!sim_conn_source_is_due(conn)) {
         return 0;
     }
     ep = &conn->ep->super;
@@ -346,19 +357,16 @@ static unsigned sim_conn_source_event(sim_conn_t *conn)
         uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
         return 1;
     }
-    if ((conn->state == SIM_CONN_ANSWERED) && (conn->time_ns <= sim_now())) {
+    if (conn->state == SIM_CONN_ANSWERED) {
         sim_event("connected", conn->source->number, conn->target->number, 0);
         conn->state = SIM_CONN_OPEN;
         uct_ep_set_live(ep);
         return 1;
     }
-    if ((conn->state == SIM_CONN_REFUSED) && (conn->time_ns <= sim_now())) {
-        sim_event("refused", conn->source->number, conn->target->number, 0);
-        sim_conn_detach(conn);
-        uct_ep_set_failed(ep, UCS_ERR_REJECTED);
-        return 1;
-    }
-    return 0;
+    sim_event("refused", conn->source->number, conn->target->number, 0);
+    sim_conn_detach(conn);
+    uct_ep_set_failed(ep, UCS_ERR_REJECTED);
+    return 1;
 }
 
 static int sim_host_has_another(const sim_host_t *host, const sim_conn_t *conn)
@@ -376,6 +384,20 @@ static int sim_host_has_another(const sim_host_t *host, const sim_conn_t *conn)
     return 0;
 }
 
+static int sim_conn_is_called(const sim_conn_t *conn)
+{
+    return (conn->state == SIM_CONN_CALLING) && (conn->ep != NULL) && (conn->time_ns <= sim_now());
+}
+
+/* Has the target's side something to see? */
+static int sim_conn_target_is_due(const sim_conn_t *conn)
+{
+    return !conn->is_forgotten &&
+           (sim_conn_is_called(conn) ||
+            ((conn->first != NULL) ? (conn->first->time_ns <= sim_now()) :
+                                     ((conn->ends_ns != 0) && (conn->ends_ns <= sim_now()))));
+}
+
 /* What the target's side sees: a call, messages, the end. */
 static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
 {
@@ -385,7 +407,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
     if (conn->is_forgotten) {
         return 0;
     }
-    if ((conn->state == SIM_CONN_CALLING) && (conn->ep != NULL) && (conn->time_ns <= sim_now())) {
+    if (sim_conn_is_called(conn)) {
         conn->time_ns = sim_now() + sim_delay();
         if (sim_faults_on && sim_chance(sim_plan.refuse_connection)) {
             sim_net.refused[conn->source->number][conn->target->number] = 1;
@@ -428,6 +450,7 @@ static unsigned sim_progress(uct_iface_t *iface)
     unsigned first, i;
     sim_conn_t *conn;
 
+    sim_iface(iface)->is_armed = 0;
     if (!is_self) {
         sim_world_turn(host->number);
         n = host->num_out;
@@ -446,6 +469,52 @@ static unsigned sim_progress(uct_iface_t *iface)
         count += (conn->is_self == is_self) ? sim_conn_target_event(conn, iface) : 0;
     }
     return count + uct_iface_progress_base(iface);
+}
+
+/* ---- sleep ---- */
+
+static int sim_iface_is_due(const sim_iface_t *iface)
+{
+    const sim_host_t *host = iface->host;
+    int is_self            = (iface->super.tl->kind == UCT_TL_KIND_SELF);
+    const sim_conn_t *conn;
+    unsigned i;
+
+    for (i = 0; i < host->num_out; ++i) {
+        conn = sim_net.conns[host->conns_out[i]];
+        if ((conn->is_self == is_self) && sim_conn_source_is_due(conn)) {
+            return 1;
+        }
+    }
+    for (i = 0; (i < host->num_in) && !host->is_dead; ++i) {
+        conn = sim_net.conns[host->conns_in[i]];
+        if ((conn->is_self == is_self) && sim_conn_target_is_due(conn)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int sim_net_is_woken(const void *iface)
+{
+    return ((const sim_iface_t *)iface)->is_armed && sim_iface_is_due(iface);
+}
+
+static int sim_event_fd(uct_iface_t *iface)
+{
+    if (sim_iface(iface)->event_fd == 0) {
+        sim_iface(iface)->event_fd = sim_tcp_make_event(sim_iface(iface));
+    }
+    return sim_iface(iface)->event_fd;
+}
+
+static ucs_status_t sim_event_arm(uct_iface_t *iface)
+{
+    if (uct_iface_has_work(iface) || sim_iface_is_due(sim_iface(iface))) {
+        return UCS_ERR_BUSY;
+    }
+    sim_iface(iface)->is_armed = 1;
+    return UCS_OK;
 }
 
 /* What has been sent is delivered still, unless it is discarded; what comes after is lost. */
@@ -620,6 +689,9 @@ static void sim_iface_close(uct_iface_t *iface)
     if (host == NULL) {
         return;
     }
+    if (sim_iface(iface)->event_fd != 0) {
+        ucs_sys_close(sim_iface(iface)->event_fd);
+    }
     --sim_net.num_ifaces;
     if ((iface->tl->kind == UCT_TL_KIND_SHM) && !host->is_dead) {
         sim_event("iface closes", host->number, 0, 0);
@@ -726,6 +798,8 @@ static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
 static void sim_tl_messages(uct_tl_t *tl)
 {
     tl->iface.progress       = sim_progress;
+    tl->iface.event_fd       = sim_event_fd;
+    tl->iface.event_arm      = sim_event_arm;
     tl->iface.drop_peer      = (tl->kind == UCT_TL_KIND_SHM) ? sim_drop_peer : NULL;
     tl->ep.connect           = sim_ep_connect;
     tl->ep.live.am_short     = sim_am_short;

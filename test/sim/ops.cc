@@ -314,6 +314,7 @@ op &op_new(worker &w, kind what)
     o->sn    = the_world->ops.size();
     o->what  = what;
     o->owner = &w;
+    w.is_asleep = false; /* its user is here */
     the_world->ops.push_back(std::move(o));
     return *the_world->ops.back();
 }
@@ -675,6 +676,7 @@ void op_random(worker &w)
     unsigned total = 0;
 
     the_world->current = &w;
+    w.is_asleep        = false;
     for (const row &r : rows) {
         total += weight(r);
     }
@@ -701,6 +703,7 @@ void close_endpoint(endpoint &e, bool force)
     ucp_request_param_t param;
     ucs_status_ptr_t ptr;
 
+    e.owner->is_asleep = false;
     if (e.err_mode == UCP_ERR_HANDLING_MODE_NONE) {
         if (force) {
             param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -743,11 +746,13 @@ unsigned take_unexpected(worker &w)
     while (probe(w, 0, 0, true)) {
         ++count;
     }
+    w.is_asleep = w.is_asleep && (count == 0);
     return count;
 }
 
 void cancel_receives(worker &w)
 {
+    w.is_asleep = false;
     worker_poll(w);
     for (size_t i = 0; i < the_world->ops.size(); ++i) {
         op &o = *the_world->ops[i];

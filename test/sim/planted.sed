@@ -50,3 +50,5 @@ s/^        uct_ep_pending_add(peer->lanes\[UCP_LANE_AM\], pending);/        if (
 s/(status == UCS_INPROGRESS) && !in_callback)/(status == UCS_INPROGRESS) \&\& (!in_callback || SIM_PLANTED(23)))/
 # 24: who was told to hold its messages is not told that there is room again
 s/^        if (peer->is_held) {/        if (peer->is_held \&\& !SIM_PLANTED(24)) {/
+# 25: a worker sleeps although a transport has something for it
+s/^        status = iface->tl->iface.event_arm(iface);/&\n        status = SIM_PLANTED(25) ? UCS_OK : status;/

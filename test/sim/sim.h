@@ -62,6 +62,7 @@ typedef struct {
     double      leave;            /* a step: a worker is destroyed, another made */
     double      callback_posts;   /* a callback posts something */
     double      starve;           /* a worker does not progress for a time */
+    double      sleep;            /* a worker that finds nothing to do sleeps; 0: cannot */
     int         has_sync;
     int         has_get, has_put;
     int         has_map;          /* memory that the library allocates can be mapped */
@@ -119,6 +120,10 @@ uint64_t sim_tcp_next_ns(void);
 /* Is there anything that a worker has only to look at? */
 int sim_tcp_has_ready(void);
 void sim_tcp_kill(unsigned number);
+/* A descriptor of an interface of the worker at work, readable when sim_net_is_woken(iface). */
+int sim_tcp_make_event(const void *iface);
+/* Would who waits for the descriptor wake? */
+int sim_tcp_is_ready(int fd);
 /* At the end of a run: all is closed. */
 void sim_tcp_reset(void);
 
@@ -139,6 +144,8 @@ void sim_net_kill(unsigned number);
 int sim_net_is_open(unsigned number);
 /* After the plan is drawn and before any context: makes the transports. */
 void sim_net_prepare(void);
+/* Is there something to see for an interface that has been armed? */
+int sim_net_is_woken(const void *iface);
 /* When something happens next by itself, or UINT64_MAX. */
 uint64_t sim_net_next_ns(void);
 /* The transports' own books: empty when no interface is open. */

@@ -217,6 +217,7 @@ unsigned stream_drain(worker &w)
     const ssize_t num_ready = ucp_stream_worker_poll(w.handle, ready, 8, 0);
     unsigned count          = 0;
 
+    w.is_asleep = w.is_asleep && (num_ready == 0); /* what is announced begins to be fetched */
     for (ssize_t i = 0; i < num_ready; ++i) {
         const auto pos = std::find_if(w.eps.begin(), w.eps.end(), [&](const auto &e) {
             return !e->is_closing && (e->handle == ready[i].ep);

@@ -20,7 +20,7 @@ namespace {
 constexpr int FIRST_FD        = 1 << 20;
 constexpr uint16_t FIRST_PORT = 10000;
 
-enum class role { STREAM, LISTENER, EPOLL, TIMER };
+enum class role { STREAM, LISTENER, EPOLL, TIMER, EVENT, IFACE };
 
 struct segment {
     uint64_t time_ns;
@@ -40,6 +40,8 @@ struct object {
     std::deque<std::pair<uint64_t, int>> clients;        /* of a listener */
     std::map<int, std::pair<uint32_t, uint64_t>> watched; /* of an event set */
     uint64_t deadline_ns = 0;                             /* of a timer */
+    uint64_t value       = 0;                             /* of an event counter */
+    const void *iface    = nullptr;
 };
 
 std::map<int, object> g_objects;
@@ -103,6 +105,21 @@ int listener_at(uint16_t port)
     return -1;
 }
 
+uint32_t ready(const object &o, uint32_t events);
+
+/* Is something of an event set to be seen? The user's signals are no reason to progress. */
+bool has_ready(const object &set, bool with_signals)
+{
+    for (const auto &[fd, wanted] : set.watched) {
+        const object *o = find(fd);
+        if ((o != nullptr) && (with_signals || (o->what != role::EVENT)) &&
+            (ready(*o, wanted.first) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* When something can be read here, or UINT64_MAX. */
 uint64_t readable_at(const object &o)
 {
@@ -111,6 +128,15 @@ uint64_t readable_at(const object &o)
     }
     if (o.what == role::TIMER) {
         return (o.deadline_ns != 0) ? o.deadline_ns : UINT64_MAX;
+    }
+    if (o.what == role::EVENT) {
+        return (o.value > 0) ? 0 : UINT64_MAX;
+    }
+    if (o.what == role::IFACE) {
+        return sim_net_is_woken(o.iface) ? 0 : UINT64_MAX;
+    }
+    if (o.what == role::EPOLL) {
+        return has_ready(o, true) ? 0 : UINT64_MAX;
     }
     return !o.in.empty() ? o.in.front().time_ns : (o.end_ns != 0) ? o.end_ns : UINT64_MAX;
 }
@@ -286,12 +312,33 @@ ssize_t tcp_read(int fd, void *buf, size_t count)
 {
     object *o = find(fd);
 
-    if (o != nullptr) {
-        o->deadline_ns = 0;
-        memset(buf, 0, count);
-        return (ssize_t)count;
+    if (o == nullptr) {
+        return ucs_sys_real.read(fd, buf, count);
     }
-    return ucs_sys_real.read(fd, buf, count);
+    if ((o->what == role::EVENT) && (o->value == 0)) {
+        return fail(EAGAIN);
+    }
+    memset(buf, 0, count);
+    memcpy(buf, &o->value, std::min(count, sizeof(o->value)));
+    o->value       = 0;
+    o->deadline_ns = 0;
+    return (ssize_t)count;
+}
+
+ssize_t tcp_write(int fd, const void *buf, size_t count)
+{
+    object *o = find(fd);
+
+    if (o == nullptr) {
+        return ucs_sys_real.write(fd, buf, count);
+    }
+    ++o->value;
+    return (ssize_t)count;
+}
+
+int tcp_eventfd(unsigned, int)
+{
+    return make(role::EVENT);
 }
 
 int tcp_timerfd_create(int, int)
@@ -365,6 +412,8 @@ void sim_tcp_install(void *table)
     ops->shutdown        = tcp_shutdown;
     ops->close           = tcp_close;
     ops->read            = tcp_read;
+    ops->write           = tcp_write;
+    ops->eventfd         = tcp_eventfd;
     ops->timerfd_create  = tcp_timerfd_create;
     ops->timerfd_settime = tcp_timerfd_settime;
     ops->epoll_create1   = tcp_epoll_create1;
@@ -392,14 +441,25 @@ uint64_t sim_tcp_next_ns(void)
     return next_ns;
 }
 
+int sim_tcp_make_event(const void *iface)
+{
+    const int fd = make(role::IFACE);
+
+    find(fd)->iface = iface;
+    return fd;
+}
+
+int sim_tcp_is_ready(int fd)
+{
+    return has_ready(*find(fd), true);
+}
+
 int sim_tcp_has_ready(void)
 {
-    struct epoll_event event;
-
     for (const auto &[fd, o] : g_objects) {
         if ((o.what == role::EPOLL) &&
             (sim::the_world->workers[o.owner]->state == sim::life::ALIVE) &&
-            (tcp_epoll_wait(fd, &event, 1, 0) > 0)) {
+            has_ready(o, false)) {
             return 1;
         }
     }

@@ -184,6 +184,7 @@ endpoint *endpoint_make(worker &w, unsigned peer)
 
     memset(&params, 0xee, sizeof(params));
     e->owner          = &w;
+    w.is_asleep       = false;
     e->peer           = peer;
     e->index          = (unsigned)w.eps.size();
     e->made_at        = the_world->ops.size();
@@ -252,7 +253,8 @@ ucp_context_h context_make()
     memset(&params, 0xee, sizeof(params));
     params.field_mask         = UCP_PARAM_FIELD_FEATURES;
     params.features           = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM |
-                                UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
+                                UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
+                                ((sim_plan.sleep > 0) ? UCP_FEATURE_WAKEUP : 0);
     const ucs_status_t status = ucp_init(&params, config, &context);
     ucp_config_release(config);
     return (status == UCS_OK) ? context : nullptr;
@@ -277,6 +279,9 @@ ucs_status_t worker_open(worker &w)
     if (status != UCS_OK) {
         w.handle = nullptr;
         return status;
+    }
+    if ((sim_plan.sleep > 0) && (ucp_worker_get_efd(w.handle, &w.event_fd) != UCS_OK)) {
+        sim_fail("worker %u has no descriptor", w.number);
     }
     attr.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
     ucp_context_query(w.context, &attr);
@@ -425,12 +430,41 @@ worker *worker_random()
     return nullptr;
 }
 
+namespace {
+
+/* Goes to sleep, if the library lets it; now and then another thread wakes it for no reason. */
+void worker_sleep(worker &w)
+{
+    const ucs_status_t status = ucp_worker_arm(w.handle);
+
+    if ((status != UCS_OK) && (status != UCS_ERR_BUSY)) {
+        sim_fail("worker %u cannot sleep: %s", w.number, ucs_status_string(status));
+    }
+    w.is_asleep = (status == UCS_OK);
+    sim_event(w.is_asleep ? "sleeps" : "does not sleep", w.number, 0, 0);
+    if (w.is_asleep && sim_chance(0.05)) {
+        (void)ucp_worker_signal(w.handle);
+        if (!sim_tcp_is_ready(w.event_fd)) {
+            sim_fail("a signal does not wake worker %u", w.number);
+        }
+    }
+}
+
+} // namespace
+
 unsigned worker_progress(worker &w)
 {
+    if (w.is_asleep && !sim_tcp_is_ready(w.event_fd)) {
+        return 0;
+    }
+    w.is_asleep          = false;
     the_world->current   = &w;
     w.is_progressing     = true;
     const unsigned count = ucp_worker_progress(w.handle);
     w.is_progressing     = false;
+    if ((count == 0) && sim_chance(sim_plan.sleep)) {
+        worker_sleep(w);
+    }
     return count;
 }
 

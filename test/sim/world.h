@@ -197,6 +197,8 @@ struct worker {
     bool lacked_memory     = false;
     bool is_leaving        = false; /* posts nothing more */
     bool is_progressing    = false;
+    bool is_asleep         = false; /* until its descriptor is readable, or its user comes */
+    int event_fd           = -1;
 
     worker();
     ~worker();
@@ -235,7 +237,7 @@ endpoint *endpoint_random(worker &w);
 void endpoint_set_errors(endpoint &e, ucp_ep_params_t *params);
 /* Whom a new endpoint leads to. */
 unsigned peer_random(const worker &w);
-/* Progress of one worker, and the look at its polled requests. */
+/* Progress of one worker, unless it sleeps, which it may begin to; and the look at its polled requests. */
 unsigned worker_progress(worker &w);
 void worker_poll(worker &w);
 unsigned num_alive();
