@@ -37,7 +37,7 @@ verdict() # what exit_status log
     else
         failed=$((failed + 1))
         echo "FAILED:  $1 (exit status $2)"
-        sed 's/^/    /' "$3" | head -n 60
+        sed 's/^/    /' "$3" | head -n 120
     fi
 }
 
@@ -45,7 +45,7 @@ step() # what command...
 {
     local what=$1 rc
     shift
-    timeout -k 5 $STEP_LIMIT_S "$@" >"$scratch/log" 2>&1 </dev/null
+    "$source/contrib/run-limited.sh" $STEP_LIMIT_S "$@" >"$scratch/log" 2>&1 </dev/null
     rc=$?
     verdict "$what" $rc "$scratch/log"
 }
@@ -55,9 +55,10 @@ silent_step() # what command...
 {
     local what=$1 rc
     shift
-    timeout -k 5 $STEP_LIMIT_S "$@" >/dev/null 2>"$scratch/log" </dev/null
+    "$source/contrib/run-limited.sh" $STEP_LIMIT_S "$@" >"$scratch/out" 2>"$scratch/log" </dev/null
     rc=$?
     [ $rc -eq 0 ] && [ -s "$scratch/log" ] && rc=99
+    [ $rc -ge 124 ] && cat "$scratch/out" >>"$scratch/log" # where its processes stood
     verdict "$what" $rc "$scratch/log"
 }
 

@@ -20,7 +20,7 @@
 #define EXIT_WRONG   1
 #define EXIT_NOT_HAD 2
 #define LENGTH_MAX   ((size_t)600000)
-#define TIME_LIMIT_S 60
+#define TIME_LIMIT_S 150 /* more than who starts it waits */
 
 typedef struct {
     ucp_context_h context;
