@@ -259,7 +259,9 @@ static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
         iface->has_event = 0;
         return 1;
     }
-    if (iface->num_vain < UCT_OFI_VAIN_MAX) {
+    /* What is under way, and reads by others of our memory, move on in the provider's progress. */
+    if ((iface->num_vain < UCT_OFI_VAIN_MAX) || (iface->num_under_way > 0) ||
+        !ucs_list_is_empty(&iface->mems)) {
         return 1;
     }
     if ((iface->turns & UCT_OFI_VAIN_MASK) != 0) {

@@ -46,7 +46,7 @@ protected:
         setenv("UCX_OFI_PROVIDER", m_provider, 1);
         /* By itself rxd sends more at a time than a socket holds, and breaks messages of what the
          * kernel drops of that: 10 of 30 exchanges of 7 MB both ways, with 32 none of 120. */
-        setenv("FI_OFI_RXD_MAX_UNACKED", "32", 1);
+        setenv("FI_OFI_RXD_MAX_UNACKED", "32", 0);
         setenv("UCX_OFI_TIMEOUT", "2s", 1);
         setenv("UCX_NET_ADDRESS", "y", 1);
     }
