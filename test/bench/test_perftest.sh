@@ -142,6 +142,12 @@ else
            paste -sd' ')" = "11111 01111 01111"
 fi
 check "audit says what the library says about its choice" grep -q 'eager: predicted' "$dir/out"
+perf --self -t audit -s 8,8k --quick --rounds 3 -q --tolerance 1000000
+sed -n '/^UCX_[A-Z]*_[A-Z]*=/p' "$dir/out" >"$dir/costs"
+timeout $LIMIT_S env $(cat "$dir/costs") "$BINARY" --self -t audit -s 8 --quick --rounds 2 -q --tolerance 1000000 \
+    >"$dir/out" 2>"$dir/err"
+check "audit prints costs, which the library takes" test $? -eq 0 -a ! -s "$dir/err" -a \
+    "$(grep -c '^UCX_MM_' "$dir/costs")" -eq 2
 UCX_RNDV_THRESH=64 UCX_RNDV_SCHEME=am perf --self -t audit -s 8,1k,1m --quick --rounds 2 -q \
     --tolerance 1000000
 check "audit of what the user has chosen, within the tolerance" test $code -eq 0 -a \

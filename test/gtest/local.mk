@@ -113,7 +113,8 @@ gtest_sources = \
 	test/gtest/wire/test_wire.cc
 
 check_PROGRAMS += test/gtest/gtest
-test_gtest_gtest_SOURCES = $(gtest_sources) src/tools/perf/cuda.c src/tools/perf/device.h
+test_gtest_gtest_SOURCES = $(gtest_sources) src/tools/perf/costs.c src/tools/perf/costs.h \
+	src/tools/perf/cuda.c src/tools/perf/device.h
 test_gtest_gtest_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest \
 	-DHALYARD_SRCDIR='"$(abs_top_srcdir)"' -DHALYARD_BUILDDIR='"$(abs_top_builddir)"'
 test_gtest_gtest_LDADD = libucp_core.la libuct_core.la libucs_core.la libucm_core.la \

@@ -153,16 +153,16 @@ void print_plan()
     printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu, capacity "
            "%u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, storm "
            "%.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, kill %.4f, "
-           "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, get %d, put %d, map %d, "
-           "reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, messages %u, "
+           "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  "
+           "sync %d, get %d, put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, messages %u, "
            "streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv from %s by %s, "
            "%s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
            plan.tail, (unsigned long long)plan.tail_ns, plan.instant_connect, plan.no_resource,
            plan.storm, plan.refuse_connection, plan.refuse_copy, plan.fail_copy, plan.fail_alloc,
-           plan.kill, plan.leave, plan.callback_posts, plan.starve, plan.sleep, plan.has_sync, plan.has_get,
-           plan.has_put, plan.has_map, plan.has_reg, plan.maps_reg, plan.fail_reg,
+           plan.kill, plan.leave, plan.callback_posts, plan.starve, plan.sleep, plan.has_sync,
+           plan.has_get, plan.has_put, plan.has_map, plan.has_reg, plan.maps_reg, plan.fail_reg,
            plan.slow_map, plan.refuse_map, plan.share[SIM_TAGS], plan.share[SIM_MESSAGES],
            plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.share[SIM_SOCKETS],
            plan.own_self,

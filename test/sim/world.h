@@ -237,7 +237,8 @@ endpoint *endpoint_random(worker &w);
 void endpoint_set_errors(endpoint &e, ucp_ep_params_t *params);
 /* Whom a new endpoint leads to. */
 unsigned peer_random(const worker &w);
-/* Progress of one worker, unless it sleeps, which it may begin to; and the look at its polled requests. */
+/* Progress of one worker, unless it sleeps, which it may begin to; and the look at its polled
+ * requests. */
 unsigned worker_progress(worker &w);
 void worker_poll(worker &w);
 unsigned num_alive();

@@ -12,6 +12,7 @@
 #include "config.h"
 #endif
 
+#include "costs.h"
 #include "rounds.h"
 #include "run.h"
 #include "watch.h"
@@ -21,27 +22,52 @@
 
 #define PROTO_MAX 16 /* bytes of a protocol's name */
 
-/* The protocol of messages of this size, as the library tells of the endpoint: the last range
- * "# FROM..TO NAME: ..." that begins before the message's end. */
+/* What the library tells of the endpoint; the caller frees it. NULL without memory. */
+static char *endpoint_info(const perf_session_t *session, unsigned variant)
+{
+    char *text  = NULL;
+    size_t used = 0;
+    FILE *file  = open_memstream(&text, &used);
+
+    if (file == NULL) {
+        return NULL;
+    }
+    ucp_ep_print_info(session->lanes[variant].ep, file);
+    fclose(file);
+    return text;
+}
+
+/* The protocol of messages of this size: the last range "# FROM..TO NAME: ..." that begins before
+ * the message's end. */
 static void find_proto(const perf_session_t *session, unsigned variant, uint64_t size,
                        char proto[PROTO_MAX])
 {
-    char *text  = NULL, *line, *rest = NULL;
-    size_t used = 0;
-    FILE *file  = open_memstream(&text, &used);
+    char *text = endpoint_info(session, variant), *line, *rest = NULL;
     unsigned long long from;
     char name[PROTO_MAX];
 
     snprintf(proto, PROTO_MAX, "?");
-    if (file == NULL) {
+    if (text == NULL) {
         return;
     }
-    ucp_ep_print_info(session->lanes[variant].ep, file);
-    fclose(file);
     for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
         if ((sscanf(line, "# %llu..%*[^ ] %15[^: ]:", &from, name) == 2) && (from <= size)) {
             snprintf(proto, PROTO_MAX, "%s", name);
         }
+    }
+    free(text);
+}
+
+/* Prints settings with which the library's predictions fit what was measured. */
+static void print_costs(const perf_session_t *session, const perf_line_fit_t *fits)
+{
+    static const perf_line_fit_t none = {0};
+    char *text = endpoint_info(session, PERF_VARIANT_AUTO);
+
+    if ((text != NULL) && (strstr(text, "messages by mm,") != NULL)) {
+        perf_costs_print(&fits[PERF_VARIANT_EAGER],
+                         (strstr(text, "single copy by cma\n") != NULL) ? &fits[PERF_VARIANT_GET] :
+                                                                          &none, stdout);
     }
     free(text);
 }
@@ -81,8 +107,8 @@ static void print_row(const perf_rounds_t *rounds, perf_cell_t *const *cells, co
     fflush(stdout);
 }
 
-/* The automatic choice and every protocol that can be forced at this size. */
-static int run_size(perf_rounds_t *rounds)
+/* The automatic choice and every protocol that can be forced at this size. fits: of each. */
+static int run_size(perf_rounds_t *rounds, perf_line_fit_t fits[PERF_VARIANT_COUNT])
 {
     const perf_options_t *options = rounds->report->options;
     perf_cell_t *cells[PERF_VARIANT_COUNT] = {NULL};
@@ -108,8 +134,13 @@ static int run_size(perf_rounds_t *rounds)
         find_proto(rounds->session, i, rounds->size, proto);
         if (strcmp(proto, perf_variants[i].name) != 0) {
             cells[i] = NULL;
-        } else if ((cells[i] != NULL) && ((best == PERF_VARIANT_AUTO) ||
-                                          (cells[i]->result->us < cells[best]->result->us))) {
+        }
+        if (cells[i] == NULL) {
+            continue;
+        }
+        perf_line_fit_add(&fits[i], rounds->size, cells[i]->result->us * 1e3);
+        if ((best == PERF_VARIANT_AUTO) ||
+            (cells[i]->result->us < cells[best]->result->us)) {
             best = i;
         }
     }
@@ -131,6 +162,7 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = report->options;
     const int with_words          = !options->no_text && !options->final_only;
+    perf_line_fit_t fits[PERF_VARIANT_COUNT] = {{0}};
     perf_rounds_t rounds;
     unsigned i;
 
@@ -140,7 +172,7 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report)
     }
     for (i = 0; i < options->size_count; ++i) {
         perf_rounds_begin(&rounds, options->sizes[i]);
-        if (run_size(&rounds) != 0) {
+        if (run_size(&rounds, fits) != 0) {
             perf_text_progress_end();
             return -1;
         }
@@ -149,6 +181,9 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report)
         printf("\n%s.\nbehind: median over the rounds of the automatic choice's time against the "
                "best one's in the same round.\n", report->statistic);
         ucp_ep_print_info(session->lanes[PERF_VARIANT_AUTO].ep, stdout);
+        if (perf_ops[options->op].kind == PERF_KIND_LATENCY) {
+            print_costs(session, fits);
+        }
         if (rounds.any_unreliable) {
             printf("* The machine was busy: fewer than half of the wanted rounds were "
                    "undisturbed.\n");

@@ -8,6 +8,8 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/clock.c \
 	src/tools/perf/clock.h \
 	src/tools/perf/compare.c \
+	src/tools/perf/costs.c \
+	src/tools/perf/costs.h \
 	src/tools/perf/cuda.c \
 	src/tools/perf/device.h \
 	src/tools/perf/json.c \

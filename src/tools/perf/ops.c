@@ -86,9 +86,9 @@ const perf_op_t perf_ops[] = {
 
 /* Announced from 2 bytes, so that acknowledgements, of 0 or 1, are the same in all. */
 const perf_variant_t perf_variants[PERF_VARIANT_COUNT] = {
-    [PERF_VARIANT_AUTO] = {"automatic", NULL, NULL},
-    {"eager", "inf", "auto"},
-    {"rndv/get", "2", "get_zcopy"},
+    [PERF_VARIANT_AUTO]  = {"automatic", NULL, NULL},
+    [PERF_VARIANT_EAGER] = {"eager", "inf", "auto"},
+    [PERF_VARIANT_GET]   = {"rndv/get", "2", "get_zcopy"},
     {"rndv/put", "2", "put_zcopy"},
     {"rndv/both", "2", "both"},
     {"rndv/am", "2", "am"},

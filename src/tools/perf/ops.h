@@ -42,7 +42,12 @@ typedef struct perf_variant {
     const char *scheme; /* UCX_RNDV_SCHEME */
 } perf_variant_t;
 
-enum { PERF_VARIANT_AUTO, PERF_VARIANT_COUNT = 6 };
+enum {
+    PERF_VARIANT_AUTO,
+    PERF_VARIANT_EAGER,
+    PERF_VARIANT_GET,
+    PERF_VARIANT_COUNT = 6
+};
 
 extern const perf_variant_t perf_variants[PERF_VARIANT_COUNT];
 

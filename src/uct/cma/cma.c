@@ -38,6 +38,17 @@
 /* Calls to another process take this many times as long as those to oneself (same machine). */
 #define UCT_CMA_OTHER_FACTOR 1.3
 
+static const ucs_config_row_t uct_cma_config_rows[] = {
+    UCS_CONFIG_ROW("OVERHEAD", time, uct_cma_config_t, overhead_ns, "auto",
+                   "Time of a copy of no bytes, by which protocols are chosen; ucx_perftest -t "
+                   "audit measures it; auto: that of a few copies within the process, and some more.",
+                   .flags = UCS_CONFIG_ROW_AUTO),
+    UCS_CONFIG_ROW("BW", bandwidth, uct_cma_config_t, bandwidth, "auto",
+                   "Bytes per second of copies, likewise.", .min = 1,
+                   .flags = UCS_CONFIG_ROW_AUTO),
+    UCS_CONFIG_ROW_END
+};
+
 static uct_cma_md_t *uct_cma_md(uct_md_t *md)
 {
     return ucs_container_of(md, uct_cma_md_t, super);
@@ -77,7 +88,8 @@ static double uct_cma_time_read(char *dest, char *src, size_t length)
 /* Takes about 20 us. */
 static ucs_status_t uct_cma_md_open(uct_md_t *md)
 {
-    uct_cma_md_t *cma_md = uct_cma_md(md);
+    const uct_cma_config_t *config = md->config;
+    uct_cma_md_t *cma_md           = uct_cma_md(md);
     double small, large;
     char *buffer;
 
@@ -105,6 +117,12 @@ static ucs_status_t uct_cma_md_open(uct_md_t *md)
     } else if ((small > 0) && (large > small)) {
         cma_md->overhead_ns  = small * UCT_CMA_OTHER_FACTOR;
         cma_md->bytes_per_ns = UCT_CMA_PROBE_SIZE / (large - small);
+    }
+    if (config->overhead_ns != UCS_CONFIG_AUTO_U64) {
+        cma_md->overhead_ns = (double)config->overhead_ns;
+    }
+    if (config->bandwidth != UCS_CONFIG_AUTO_DOUBLE) {
+        cma_md->bytes_per_ns = config->bandwidth / 1e9;
     }
     ucs_sys_free(buffer);
     return UCS_OK;
@@ -376,12 +394,15 @@ static ucs_status_t uct_cma_check(uct_ep_t *ep)
 }
 
 const uct_tl_t uct_cma_tl = {
-    .name       = "cma",
-    .help       = "copies between processes of a node by process_vm_readv and process_vm_writev",
-    .kind       = UCT_TL_KIND_COPY,
-    .md_size    = sizeof(uct_cma_md_t),
-    .iface_size = sizeof(uct_cma_iface_t),
-    .ep_size    = sizeof(uct_cma_ep_t),
+    .name          = "cma",
+    .help          = "copies between processes of a node by process_vm_readv and process_vm_writev",
+    .kind          = UCT_TL_KIND_COPY,
+    .md_size       = sizeof(uct_cma_md_t),
+    .iface_size    = sizeof(uct_cma_iface_t),
+    .ep_size       = sizeof(uct_cma_ep_t),
+    .config_rows   = uct_cma_config_rows,
+    .config_prefix = "CMA_",
+    .config_size   = sizeof(uct_cma_config_t),
     .md = {
         .open = uct_cma_md_open
     },

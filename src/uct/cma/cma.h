@@ -28,6 +28,11 @@
 #define UCT_CMA_ADDRESS_LEN 12
 
 typedef struct {
+    uint64_t overhead_ns;
+    double   bandwidth; /* bytes per second */
+} uct_cma_config_t;
+
+typedef struct {
     uct_md_t super;
     int      error;        /* errno with which this process cannot read even itself; 0: it can */
     double   overhead_ns;  /* of one call to another process */

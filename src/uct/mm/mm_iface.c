@@ -304,13 +304,13 @@ static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address,
     return 1;
 }
 
-/* Figures of one message between two cores of today's processors: a cache line's way from core to
- * core, and what a stream of lines carries. */
+/* What a message keeps this processor busy for was measured on today's processors. */
 static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t memory,
                                 uct_limits_t *limits_p)
 {
-    const uct_mm_md_t *md = uct_mm_md(tl_iface->md);
-    uct_limits_t limits   = {.align = 1};
+    const uct_mm_md_t *md         = uct_mm_md(tl_iface->md);
+    const uct_mm_config_t *config = tl_iface->md->config;
+    uct_limits_t limits           = {.align = 1};
 
     if (memory == UCS_MEMORY_TYPE_HOST) {
         switch (op) {
@@ -318,15 +318,15 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
             limits.max          = md->message_max;
             limits.iov_max      = UINT16_MAX;
             limits.overhead_ns  = 8;
-            limits.latency_ns   = 130;
-            limits.bytes_per_ns = 5.5;
+            limits.latency_ns   = (double)config->latency_ns;
+            limits.bytes_per_ns = config->bandwidth / 1e9;
             break;
         case UCT_OP_AM_BCOPY:
             limits.max          = md->message_max;
             limits.iov_max      = 1;
             limits.overhead_ns  = 15;
-            limits.latency_ns   = 130;
-            limits.bytes_per_ns = 5;
+            limits.latency_ns   = (double)config->latency_ns;
+            limits.bytes_per_ns = config->bandwidth / 1.1e9; /* packed before */
             break;
         case UCT_OP_PUT_SHORT:
             limits.max          = SIZE_MAX;

@@ -68,6 +68,8 @@ typedef struct {
     unsigned                 fifo_elem_size; /* bytes */
     size_t                   seg_size;       /* bytes */
     double                   release_factor;
+    uint64_t                 latency_ns;
+    double                   bandwidth;      /* bytes per second */
     unsigned                 max_poll;
     int                      hugetlb; /* ucs_ternary_auto_value_t */
     ucs_config_names_array_t backing;

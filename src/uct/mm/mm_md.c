@@ -37,6 +37,11 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("BACKING", list, uct_mm_config_t, backing, "memfd,posix,sysv",
                    "Kinds of shared memory, tried in this order; also those that are accepted from "
                    "peers."),
+    UCS_CONFIG_ROW("LATENCY", time, uct_mm_config_t, latency_ns, "130ns",
+                   "Time of a line's way from processor to processor, by which protocols are "
+                   "chosen; ucx_perftest -t audit measures it."),
+    UCS_CONFIG_ROW("BW", bandwidth, uct_mm_config_t, bandwidth, "5500MBs",
+                   "Bytes per second of messages through a ring, likewise.", .min = 1),
     UCS_CONFIG_ROW("SOCKET_DIR", string, uct_mm_config_t, socket_dir, "",
                    "Directory in which processes of different network namespaces meet, such as one "
                    "that containers share: sockets get their names there while they are open. The "

@@ -16,6 +16,7 @@
 #include <uct/api/uct_tl.h>
 
 extern "C" {
+#include <tools/perf/costs.h>
 #include <ucp/proto/proto.h>
 }
 
@@ -299,6 +300,65 @@ TEST(proto_selection, explanation)
     EXPECT_EQ(1 + config.num_send + reasons, lines);
     EXPECT_NE(std::string::npos, all.find("ring"));
     EXPECT_NE(std::string::npos, all.find("copier"));
+}
+
+/* What perf_costs_print() writes. */
+std::string costs(const perf_line_fit_t &eager, const perf_line_fit_t &get)
+{
+    char *text  = nullptr;
+    size_t used = 0;
+    FILE *file  = open_memstream(&text, &used);
+
+    perf_costs_print(&eager, &get, file);
+    fclose(file);
+    std::string all = text;
+    free(text);
+    return all;
+}
+
+TEST(proto_costs, the_times_that_settings_predict_give_these_settings)
+{
+    ucp_proto_lanes_t known = lanes(10240, true, true);
+    known.am                = limits(10240, 8, 143, 6.25); /* the overhead is no setting */
+    known.get = known.put   = limits(SIZE_MAX, 1234, 0, 12.5);
+    const ucp_proto_config_t config = fill(known, options());
+    perf_line_fit_t eager = {}, get = {};
+
+    for (size_t size = 8; size <= (16u << 20); size *= 2) {
+        if (size <= config.eager_max) {
+            perf_line_fit_add(&eager, size, ucp_proto_time_ns(&config, UCP_PROTO_EAGER, size));
+        }
+        perf_line_fit_add(&get, size, ucp_proto_time_ns(&config, UCP_PROTO_RNDV_GET, size));
+    }
+    const std::string mm = "UCX_MM_LATENCY=143ns\nUCX_MM_BW=6250MBs\n";
+    const std::string cma = "UCX_CMA_OVERHEAD=1234ns\nUCX_CMA_BW=12500MBs\n";
+    EXPECT_NE(std::string::npos, costs(eager, get).find(mm + cma)) << costs(eager, get);
+
+    perf_line_fit_t none = {}, one = {}, falling = {};
+    EXPECT_NE(std::string::npos, costs(eager, none).find(mm));
+    EXPECT_EQ(std::string::npos, costs(eager, none).find("CMA"));
+    EXPECT_EQ("", costs(none, get));
+    perf_line_fit_add(&one, 8, 150);
+    EXPECT_EQ("", costs(one, get)) << "one point is no line";
+    perf_line_fit_add(&one, 8, 160);
+    EXPECT_EQ("", costs(one, get)) << "nor are two of one size";
+    perf_line_fit_add(&falling, 8, 200);
+    perf_line_fit_add(&falling, 8000, 100);
+    EXPECT_EQ("", costs(falling, get));
+}
+
+TEST(proto_costs, noise_of_a_tenth_changes_them_by_not_much_more)
+{
+    perf_line_fit_t fit = {};
+    double ns, bytes_per_ns;
+
+    for (size_t size = 8; size <= 8192; size *= 2) {
+        const double noise = ((size / 8) % 3 == 1) ? 1.1 : 0.95;
+        perf_line_fit_add(&fit, size, noise * (140 + (static_cast<double>(size) / 5)));
+    }
+    ASSERT_EQ(0, perf_line_fit_solve(&fit, &ns, &bytes_per_ns));
+    EXPECT_NEAR(140, ns, 21);
+    EXPECT_NEAR(5, bytes_per_ns, 0.75);
 }
 
 } // namespace

@@ -87,6 +87,18 @@ TEST_F(cma_test, costs_are_measured_and_plausible)
     EXPECT_EQ(0u, m_a.limits(UCT_OP_AM_SHORT).max);
 }
 
+TEST_F(cma_test, costs_that_were_measured)
+{
+    setenv("UCX_CMA_OVERHEAD", "2.5us", 1);
+    setenv("UCX_CMA_BW", "7GBs", 1);
+    const uct_limits_t limits = worker(uct_tl_find("cma")).limits(UCT_OP_PUT_ZCOPY);
+    unsetenv("UCX_CMA_OVERHEAD");
+    unsetenv("UCX_CMA_BW");
+
+    EXPECT_DOUBLE_EQ(2500, limits.overhead_ns);
+    EXPECT_DOUBLE_EQ(7, limits.bytes_per_ns);
+}
+
 TEST_F(cma_test, forbidden_from_the_start)
 {
     char reason[UCT_REASON_MAX] = "";

@@ -582,7 +582,9 @@ TEST(mm_test, settings_that_make_no_sense)
                  {"UCX_MM_SEG_SIZE", "16"},
                  {"UCX_MM_BACKING", "disk"},
                  {"UCX_MM_BACKING", ""},
-                 {"UCX_MM_FIFO_HUGETLB", "perhaps"}};
+                 {"UCX_MM_FIFO_HUGETLB", "perhaps"},
+                 {"UCX_MM_LATENCY", "-1ns"},
+                 {"UCX_MM_BW", "0"}};
 
     log_levels quiet("fatal");
     for (const auto &w : wrong) {
@@ -591,6 +593,16 @@ TEST(mm_test, settings_that_make_no_sense)
         EXPECT_NE(UCS_OK, uct_md_open(mm(), nullptr, &md)) << w.name << "=" << w.value;
         EXPECT_EQ(nullptr, md);
     }
+}
+
+TEST(mm_test, costs_that_were_measured)
+{
+    variable latency("UCX_MM_LATENCY", "240ns");
+    variable bandwidth("UCX_POSIX_BW", "3300MBs");
+    const uct_limits_t limits = worker(mm()).limits(UCT_OP_AM_SHORT);
+
+    EXPECT_DOUBLE_EQ(240, limits.latency_ns);
+    EXPECT_DOUBLE_EQ(3.3, limits.bytes_per_ns);
 }
 
 TEST(mm_test, settings_of_other_names_and_sizes)
