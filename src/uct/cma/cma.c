@@ -41,7 +41,8 @@
 static const ucs_config_row_t uct_cma_config_rows[] = {
     UCS_CONFIG_ROW("OVERHEAD", time, uct_cma_config_t, overhead_ns, "auto",
                    "Time of a copy of no bytes, by which protocols are chosen; ucx_perftest -t "
-                   "audit measures it; auto: that of a few copies within the process, and some more.",
+                   "audit measures it; auto: that of a few copies within the process, and some "
+                   "more.",
                    .flags = UCS_CONFIG_ROW_AUTO),
     UCS_CONFIG_ROW("BW", bandwidth, uct_cma_config_t, bandwidth, "auto",
                    "Bytes per second of copies, likewise.", .min = 1,
