@@ -153,9 +153,10 @@ void print_plan()
     printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu, capacity "
            "%u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, storm "
            "%.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, kill %.4f, "
-           "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  "
-           "sync %d, get %d, put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, messages %u, "
-           "streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv from %s by %s, "
+           "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, get %d, "
+           "put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, "
+           "messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv "
+           "from %s by %s, "
            "%s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
