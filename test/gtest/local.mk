@@ -53,6 +53,7 @@ gtest_sources = \
 	test/gtest/ucp/test_listener_failure.cc \
 	test/gtest/ucp/test_listener_hostile.cc \
 	test/gtest/ucp/test_mem.cc \
+	test/gtest/ucp/test_ofi_faults.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \
@@ -87,6 +88,8 @@ gtest_sources = \
 	test/gtest/ucs/test_type.cc \
 	test/gtest/uct/cuda_program.cc \
 	test/gtest/uct/cuda_program.h \
+	test/gtest/uct/faulty_provider.cc \
+	test/gtest/uct/faulty_provider.h \
 	test/gtest/uct/peer_process.cc \
 	test/gtest/uct/peer_process.h \
 	test/gtest/uct/sys_meter.cc \

@@ -66,6 +66,7 @@ typedef struct {
         UCT_OFI_OP_RECEIVE,
         UCT_OFI_OP_READ
     }                  kind;
+    int                is_posted; /* to the provider */
 } uct_ofi_op_t;
 
 /* A buffer of messages under way. */
@@ -81,7 +82,6 @@ typedef struct {
 typedef struct {
     uct_ofi_op_t super;
     char        *buffer;
-    int          is_posted;
     int          is_released; /* by the provider's word */
     size_t       bytes;       /* of the messages in it so far, */
     size_t       end;         /* and where the farthest of them ends */
@@ -97,7 +97,6 @@ typedef struct {
     void             *desc;   /* of the buffer's registration */
     uint64_t          remote_addr;
     uint64_t          key;
-    int               is_posted; /* to the provider */
 } uct_ofi_read_t;
 
 typedef struct {
@@ -354,8 +353,9 @@ void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type
 /* One message from the provider; data is 8-byte aligned. */
 void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
 
-/* The end of the interface: says farewell to all; frees all, once the provider has sent that. */
-void uct_ofi_peers_leave(uct_ofi_iface_t *iface);
+/* The end of the interface: says farewell to all, 0: the provider does not take it all now; frees
+ * all, once the provider has sent that. */
+int uct_ofi_peers_leave(uct_ofi_iface_t *iface);
 void uct_ofi_peers_free(uct_ofi_iface_t *iface);
 
 /* As in uct_iface_ops_t. */

@@ -83,6 +83,7 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
                   &send->super.context);
     if (ucs_likely(ret == 0)) {
+        send->super.is_posted = 1;
         if (ucs_likely(peer != NULL)) {
             uct_ofi_op_started(peer);
         } else {
@@ -113,7 +114,7 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
 
     for (i = 0; (i < iface->num_receives) && (iface->num_unposted > 0); ++i) {
         receive = &iface->receives[i];
-        if (receive->is_posted) {
+        if (receive->super.is_posted) {
             continue;
         }
         iov = (struct iovec){receive->buffer, iface->receive_size};
@@ -127,10 +128,10 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
             return; /* tried again by the next progress */
         }
-        receive->is_posted   = 1;
-        receive->is_released = 0;
-        receive->bytes       = 0;
-        receive->end         = 0;
+        receive->super.is_posted = 1;
+        receive->is_released     = 0;
+        receive->bytes           = 0;
+        receive->end             = 0;
         --iface->num_unposted;
     }
 }
@@ -141,6 +142,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
 {
     uct_ofi_peer_t *peer = send->peer;
 
+    send->super.is_posted = 0;
     uct_ofi_send_put(iface, send);
     if (ucs_unlikely(peer == NULL)) {
         (void)fi_av_remove(iface->av, &send->addr, 1, 0);
@@ -153,6 +155,19 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
         uct_ofi_peer_unsent(peer, ((const uct_ofi_head_t *)send->buffer)->type);
     }
     uct_ofi_op_ended(peer);
+}
+
+/* Takes a buffer back, unless it takes many messages and more are to come. */
+static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
+                                     uint64_t flags)
+{
+    receive->is_released |= !iface->is_multi || (flags & FI_MULTI_RECV);
+    /* Providers call a buffer released while they still fetch a long message into it, which came
+     * before the last one: it is theirs until all of it has been told of. */
+    if (receive->is_released && (receive->bytes >= receive->end)) {
+        receive->super.is_posted = 0;
+        ++iface->num_unposted;
+    }
 }
 
 static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
@@ -170,34 +185,37 @@ static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
         }
         uct_ofi_receive(iface, data, entry->len);
     }
-    if (iface->is_multi) {
-        if (entry->flags & FI_RECV) {
-            receive->end    = ucs_max(receive->end, (size_t)(data_end - receive->buffer));
-            receive->bytes += entry->len;
-        }
-        receive->is_released |= (entry->flags & FI_MULTI_RECV) != 0;
-        /* Providers call a buffer released while they still fetch a long message into it, which
-         * came before the last one: it is theirs until all of it has been told of. */
-        if (!receive->is_released || (receive->bytes < receive->end)) {
-            return;
-        }
+    if (iface->is_multi && (entry->flags & FI_RECV)) {
+        receive->end    = ucs_max(receive->end, (size_t)(data_end - receive->buffer));
+        receive->bytes += entry->len;
     }
-    receive->is_posted = 0;
-    ++iface->num_unposted;
+    uct_ofi_receive_returned(iface, receive, entry->flags);
 }
 
-/* The provider has given an operation back; entry: where it was a receive and went well. */
+static void uct_ofi_receive_failed(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
+                                   uint64_t flags, int error)
+{
+    ucs_debug("a message was not received: libfabric's error %d", error);
+    receive->bytes = iface->receive_size; /* where it would have been nobody tells */
+    uct_ofi_receive_returned(iface, receive, flags);
+}
+
+/* The provider has given an operation back. Some tell of an error twice: the other time nothing is
+ * there that it could be about. */
 static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
                                 const struct fi_cq_data_entry *entry, int error)
 {
+    if (ucs_unlikely(!op->is_posted)) {
+        ucs_debug("an operation that has ended ends again: libfabric's error %d", error);
+        return;
+    }
     switch (op->kind) {
     case UCT_OFI_OP_RECEIVE:
         if (ucs_likely(error == 0)) {
             uct_ofi_received(iface, ucs_container_of(op, uct_ofi_receive_t, super), entry);
         } else {
-            ucs_debug("a receive buffer came back: libfabric's error %d", error);
-            ucs_container_of(op, uct_ofi_receive_t, super)->is_posted = 0;
-            ++iface->num_unposted;
+            uct_ofi_receive_failed(iface, ucs_container_of(op, uct_ofi_receive_t, super),
+                                   entry->flags, error);
         }
         break;
     case UCT_OFI_OP_READ:
@@ -211,6 +229,7 @@ static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
 
 static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
 {
+    struct fi_cq_data_entry data = {0};
     struct fi_cq_err_entry entry;
 
     memset(&entry, 0, sizeof(entry));
@@ -221,7 +240,8 @@ static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
         ucs_debug("a message sent by value got lost: libfabric's error %d", entry.err);
         uct_ofi_alive_suspect(iface);
     } else {
-        uct_ofi_op_returned(iface, entry.op_context, NULL, (entry.err != 0) ? entry.err : FI_EIO);
+        data.flags = entry.flags;
+        uct_ofi_op_returned(iface, entry.op_context, &data, (entry.err != 0) ? entry.err : FI_EIO);
     }
 }
 
@@ -494,7 +514,9 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
                           ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
     iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
                                             iface->info->rx_attr->size);
-    iface->num_sends    = (unsigned)ucs_min(UCT_OFI_SENDS, iface->info->tx_attr->size);
+    /* A short queue has room for reads too. */
+    iface->num_sends    = (unsigned)ucs_min(UCT_OFI_SENDS, iface->info->tx_attr->size -
+                                                               (iface->info->tx_attr->size / 4));
     iface->num_free     = iface->num_sends;
     iface->num_unposted = iface->num_receives;
     iface->sends        = ucs_sys_calloc(iface->num_sends, sizeof(*iface->sends));
@@ -585,9 +607,9 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_fork_remove(iface);
     iface->is_closing = 1;
     if ((iface->address_length > 0) && !iface->is_inherited) {
-        uct_ofi_peers_leave(iface);
         end_ns = ucs_sys_clock_ns() + UCT_OFI_DRAIN_NS;
-        while ((iface->num_under_way > 0) && (ucs_sys_clock_ns() < end_ns)) {
+        while ((!uct_ofi_peers_leave(iface) || (iface->num_under_way > 0)) &&
+               (ucs_sys_clock_ns() < end_ns)) {
             uct_ofi_poll(iface);
         }
     }

@@ -682,17 +682,26 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
 
 /* ---- the end ---- */
 
-void uct_ofi_peers_leave(uct_ofi_iface_t *iface)
+int uct_ofi_peers_leave(uct_ofi_iface_t *iface)
 {
     uct_ofi_peer_t *peer, *next;
     unsigned unused = 0;
+    int is_all      = 1;
 
     ucs_list_for_each_safe(peer, next, &iface->peers, list) {
-        if ((peer->rx_open || (peer->tx_state >= UCT_OFI_TX_OPEN)) &&
-            uct_ofi_speak(peer, &unused) && (peer->status == UCS_OK)) {
-            (void)uct_ofi_say_one(peer, UCT_OFI_LEAVE);
+        if (!peer->rx_open && (peer->tx_state < UCT_OFI_TX_OPEN)) {
+            continue;
         }
+        if (!uct_ofi_speak(peer, &unused) ||
+            ((peer->status == UCS_OK) &&
+             (uct_ofi_say_one(peer, UCT_OFI_LEAVE) == UCS_ERR_NO_RESOURCE))) {
+            is_all = 0;
+            continue;
+        }
+        peer->rx_open  = 0; /* said */
+        peer->tx_state = UCT_OFI_TX_IDLE;
     }
+    return is_all;
 }
 
 void uct_ofi_peers_free(uct_ofi_iface_t *iface)

@@ -149,8 +149,8 @@ static void uct_ofi_read_end(uct_ofi_iface_t *iface, uct_ofi_read_t *read, ucs_s
 {
     uct_completion_t *comp = read->comp;
 
-    read->peer      = NULL;
-    read->is_posted = 0;
+    read->peer            = NULL;
+    read->super.is_posted = 0;
     ucs_queue_push_head(&iface->free_reads, &read->queue);
     if (comp != NULL) {
         uct_completion_update(comp, status);
@@ -166,7 +166,7 @@ static ssize_t uct_ofi_read_post(uct_ofi_read_t *read)
     ret = fi_read(peer->iface->ep, read->buffer, read->length, read->desc, peer->addr,
                   read->remote_addr, read->key, &read->super.context);
     if (ucs_likely(ret == 0)) {
-        read->is_posted = 1;
+        read->super.is_posted = 1;
         ++peer->num_reads;
         uct_ofi_op_started(peer);
     } else if (ret != -FI_EAGAIN) {
@@ -322,7 +322,7 @@ void uct_ofi_reads_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
         if (peer == NULL) {
             continue;
         }
-        if (!iface->reads[i].is_posted) { /* takes it and those before it off their queue */
+        if (!iface->reads[i].super.is_posted) { /* takes it and those before it off their queue */
             uct_ofi_reads_drop_until(peer, &iface->reads[i], status);
         } else {
             uct_ofi_read_end(iface, &iface->reads[i], status);

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "faulty_provider.h"
 #include "sys_meter.h"
 #include "world.h"
 
@@ -287,6 +288,59 @@ TEST_F(ofi, addresses_of_another_form_are_refused)
         other[HEAD] ^= AF_INET ^ AF_INET6;
         EXPECT_FALSE(is_taken(other));
     }
+}
+
+/* What an interface opens can fail at each call, also where the provider wants registered memory:
+ * it says so and leaves nothing. */
+TEST_F(ofi, opening_fails_at_each_call)
+{
+    std::make_unique<worker>(m_tl); /* what the library keeps */
+    const auto descriptors = sys_meter::descriptors();
+
+    for (bool registered : {false, true}) {
+        faulty_provider provider(44);
+        unsigned refused = 0;
+
+        provider.says.registered = registered;
+        for (unsigned n = 1; n < 100; ++n) {
+            sys_meter meter;
+            provider.fail_call(n);
+            {
+                worker a(m_tl);
+                if (!provider.has_failed()) {
+                    EXPECT_EQ(UCS_OK, a.status());
+                    break;
+                }
+                refused += (a.status() != UCS_OK); /* there may be another way */
+            }
+            ASSERT_EQ(0u, meter.blocks()) << "call " << n;
+        }
+        EXPECT_LE(registered ? 8u : 5u, refused);
+    }
+    EXPECT_EQ(descriptors.size(), sys_meter::descriptors().size());
+}
+
+/* Who leaves while the provider takes nothing says so once it does. */
+TEST_F(ofi, a_farewell_in_a_storm)
+{
+    setenv("UCX_OFI_TIMEOUT", "1000s", 1); /* nobody asks */
+    faulty_provider provider(45);
+    auto a = std::make_unique<worker>(m_tl);
+    worker b(m_tl);
+    setenv("UCX_OFI_TIMEOUT", "2s", 1);
+    ASSERT_EQ(UCS_OK, a->status());
+    ASSERT_EQ(UCS_OK, b.status());
+    unsigned received = 0;
+
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a->connect(b.where());
+    ASSERT_EQ(UCS_OK, send({a.get(), &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    EXPECT_TRUE(run_until({a.get(), &b}, [&]() { return received == 1; }));
+    provider.faults.storm = 1;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, post(ep, way::SHORT, 1, pattern(0, 100), 0, nullptr));
+    provider.faults.storm = 0; /* this one goes on until the queue has been read */
+    a.reset();
+    EXPECT_TRUE(run_until({&b}, [&]() { return b.gone.size() == 1; }));
 }
 
 /* Whatever comes in: nothing crashes, nothing stays, and others do not notice. The messages are
