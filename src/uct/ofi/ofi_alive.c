@@ -161,6 +161,9 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     if (status == UCS_OK) {
         peer->asked_ns    = now_ns; /* it is there, and busy with something else */
         peer->num_probes += (peer->num_probes < 1);
+        if (peer->num_under_way == peer->num_reads) {
+            uct_ofi_peer_say(peer, UCT_OFI_SAY_PING); /* the question may have been lost */
+        }
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {

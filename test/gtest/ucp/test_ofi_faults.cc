@@ -449,7 +449,26 @@ INSTANTIATE_TEST_SUITE_P(
         make("false_errors", 20000, {&counts::belied},
              [](traits &, rates &faults) { faults.belie = 30; }),
         make("lost_receives", 20000, {&counts::spoiled},
-             [](traits &, rates &faults) { faults.spoil = 300; })),
+             [](traits &, rates &faults) { faults.spoil = 300; }),
+        make("errors_told_twice", 20000, {&counts::repeated},
+             [](traits &says, rates &faults) {
+                 says.single    = true;
+                 faults.swallow = 100;
+                 faults.belie   = 50;
+                 faults.spoil   = 300;
+                 faults.repeat  = 1;
+             }),
+        make("all_together", 20000, {&counts::repeated},
+             [](traits &says, rates &faults) {
+                 says.queue      = 16;
+                 says.registered = true;
+                 faults.storm    = 50;
+                 faults.swallow  = 300;
+                 faults.belie    = 100;
+                 faults.cut      = 5;
+                 faults.spoil    = 500;
+                 faults.repeat   = 2;
+             })),
     trouble_name);
 
 } // namespace
