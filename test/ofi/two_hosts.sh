@@ -1,17 +1,16 @@
 #!/bin/bash
-# Halyard: runs the MPI test programs with ranks on hosts made of network namespaces, over a given
-# libucp.so.0: Open MPI and MPICH, one rank on each of three hosts and two on each of two.
+# Halyard: runs the MPI test programs with ranks on two hosts made of network namespaces, over a given
+# libucp.so.0: Open MPI and MPICH, one and two ranks a host.
 #
 #   two_hosts.sh --lib DIR [--limit SECONDS]
 #
-# A host is a network namespace with a boot id of its own, joined to the others by a bridge. Takes
+# A host is a network namespace with a boot id of its own, joined to the other by a bridge. Takes
 # root and the tools ip, unshare and nsenter; without them all is skipped, with the reason. The last
 # line is "N passed, N failed, N skipped".
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
 readonly PROGRAMS="match collective traffic datatype"
-readonly SWITCH=3 # after the hosts
 
 here=$(cd "$(dirname "$0")" && pwd)
 lib=
@@ -57,16 +56,16 @@ for tool in ip unshare nsenter; do
     command -v $tool >/dev/null || skip "$tool is not installed"
 done
 
-# A process that holds the namespaces of a host. The switch keeps the boot id.
+# A process that holds the namespaces of a host. Host 2 is the switch and keeps the boot id.
 hold() # host
 {
     unshare --net --mount --uts bash -c '
         mount --make-rprivate /
-        if [ "$2" != "$3" ]; then
+        if [ "$2" != 2 ]; then
             echo "00000000-0000-4000-9000-00000000000$2" >"$1/boot$2"
             mount --bind "$1/boot$2" /proc/sys/kernel/random/boot_id
         fi
-        hostname "host$2" && echo $$ >"$1/pid$2" && exec sleep 3600' hold "$work" "$1" $SWITCH \
+        hostname "host$2" && echo $$ >"$1/pid$2" && exec sleep 3600' hold "$work" "$1" \
         >/dev/null 2>&1 &
     for _ in $(seq 100); do
         [ -s "$work/pid$1" ] && return 0
@@ -86,17 +85,17 @@ on() # host command...
 wire()
 {
     local i
-    on $SWITCH ip link add br0 type bridge && on $SWITCH ip link set br0 up || return 1
-    for ((i = 0; i < SWITCH; ++i)); do
-        on $SWITCH ip link add "port$i" type veth peer name eth0 netns "$(cat "$work/pid$i")" &&
-            on $SWITCH ip link set "port$i" master br0 up && on "$i" ip link set lo up &&
+    on 2 ip link add br0 type bridge && on 2 ip link set br0 up || return 1
+    for i in 0 1; do
+        on 2 ip link add "port$i" type veth peer name eth0 netns "$(cat "$work/pid$i")" &&
+            on 2 ip link set "port$i" master br0 up && on "$i" ip link set lo up &&
             on "$i" ip addr add "10.211.0.$((i + 1))/24" dev eth0 &&
             on "$i" ip link set eth0 up || return 1
     done
 }
 
-for ((i = 0; i <= SWITCH; ++i)); do
-    hold "$i" || skip "no network namespaces here"
+for i in 0 1 2; do
+    hold $i || skip "no network namespaces here"
 done
 wire 2>/dev/null || skip "no virtual network here"
 
@@ -110,22 +109,22 @@ exec nsenter -t "\$(cat $work/pid\$((\${host##*.} - 1)))" -n -m -u bash -c "\$*"
 END
 chmod +x "$work/agent"
 
-launch() # mpi hosts ranks-a-host program results
+launch() # mpi ranks-a-host program results
 {
-    local hosts limited="$here/../../contrib/run-limited.sh" common=("$work/$4.$1" "$5" "$lib")
-    hosts=$(seq -f "10.211.0.%g:$3" -s , "$2")
+    local hosts="10.211.0.1:$2,10.211.0.2:$2" limited="$here/../../contrib/run-limited.sh"
+    local common=("$work/$3.$1" "$4" "$lib")
     case $1 in
         openmpi)
             on 0 env LD_LIBRARY_PATH="$lib" "$limited" "$limit_s" mpirun.openmpi \
                 --allow-run-as-root --mca plm_rsh_agent "$work/agent" \
-                --mca oob_tcp_if_include eth0 --host "$hosts" -np $(($2 * $3)) --map-by node \
+                --mca oob_tcp_if_include eth0 --host "$hosts" -np $((2 * $2)) --map-by node \
                 --mca pml ucx --mca btl self --mca opal_common_ucx_tls any \
                 --mca opal_common_ucx_devices any --mca mpi_yield_when_idle 1 \
                 -x LD_LIBRARY_PATH -x UCX_IDLE=sleep "${common[@]}" ;;
         mpich)
             on 0 env LD_LIBRARY_PATH="$lib" MPIR_CVAR_POLLS_BEFORE_YIELD=10 \
                 "$limited" "$limit_s" mpirun.mpich -launcher ssh -launcher-exec "$work/agent" \
-                -iface eth0 -hosts "$hosts" -np $(($2 * $3)) -genv LD_LIBRARY_PATH "$lib" \
+                -iface eth0 -hosts "$hosts" -np $((2 * $2)) -genv LD_LIBRARY_PATH "$lib" \
                 -genv UCX_IDLE sleep \
                 "${common[@]}" ;;
     esac
@@ -146,20 +145,18 @@ for mpi in openmpi mpich; do
             failed=$((failed + 1))
             continue
         fi
-        for layout in "3 1" "2 2"; do
-            read -r hosts ranks <<<"$layout"
-            results=$work/results.$mpi.$program.$hosts
+        for ranks in 1 2; do
+            results=$work/results.$mpi.$program.$ranks
             mkdir -p "$results"
-            launch $mpi "$hosts" "$ranks" "$program" "$results" >"$work/log" 2>&1 </dev/null
+            launch $mpi $ranks "$program" "$results" >"$work/log" 2>&1 </dev/null
             rc=$?
             good=$(cat "$results"/* 2>/dev/null | grep -c '^PASS')
             bad=$(cat "$results"/* 2>/dev/null | grep -c '^FAIL')
             if [ $rc = 0 ] && [ "$bad" = 0 ] && [ "$good" -gt 0 ]; then
-                echo "$mpi, $hosts hosts with $ranks each, $program: $good cases passed"
+                echo "$mpi, $ranks ranks a host, $program: $good cases passed"
                 passed=$((passed + 1))
             else
-                echo "$mpi, $hosts hosts with $ranks each, $program: $good passed, $bad failed," \
-                     "exit $rc"
+                echo "$mpi, $ranks ranks a host, $program: $good passed, $bad failed, exit $rc"
                 head -n 60 "$work/log" | sed 's/^/    /'
                 failed=$((failed + 1))
             fi
