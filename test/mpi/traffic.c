@@ -119,7 +119,7 @@ static void *thread_run(void *arg)
         MPI_Status status;
 
         check_fill(out, size, seed_of(check_rank, number, k));
-        if ((k % 2) == 0) {
+        if (((k % 2) == 0) || (check_partner == check_rank)) { /* the last of an odd number */
             MPI_OK(MPI_Irecv(in, (int)size, MPI_BYTE, check_partner, tag, MPI_COMM_WORLD,
                              &requests[0]));
             MPI_OK(MPI_Isend(out, (int)size, MPI_BYTE, check_partner, tag, MPI_COMM_WORLD,
