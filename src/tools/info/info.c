@@ -123,7 +123,9 @@ static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer)
 {
     ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                  .flags        = UCP_EP_CLOSE_FLAG_FORCE};
-    ucp_ep_params_t params    = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    ucp_ep_params_t params    = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                              .err_mode   = UCP_ERR_HANDLING_MODE_PEER};
     ucp_address_t *address;
     ucs_status_ptr_t request;
     size_t length;
@@ -161,8 +163,10 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
         return 0;
     }
     peer = worker;
-    if (strcmp(options->placement, "self") != 0) {
-        done = info_check(ucp_worker_create(context, &params, &peer), "worker");
+    if ((strcmp(options->placement, "self") != 0) &&
+        !info_check(ucp_worker_create(context, &params, &peer), "worker")) {
+        done = 0;
+        peer = worker;
     }
     if (done && options->endpoint) {
         done = info_endpoint(worker, peer);
@@ -170,7 +174,7 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
     if (options->worker) { /* behind the endpoint, for which it may open a network */
         ucp_worker_print_info(worker, stdout);
     }
-    if (done && (peer != worker)) {
+    if (peer != worker) {
         ucp_worker_destroy(peer);
     }
     ucp_worker_destroy(worker);

@@ -19,7 +19,8 @@
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
 #define UCP_ACCEPT_TURN   16   /* clients that one call of progress lets in */
 #define UCP_LOST_PATIENCE 1000 /* calls of progress that a lost endpoint waits for silence */
-#define UCP_LOST_NET_NS   20000000ul /* least time that one over a network waits */
+#define UCP_LOST_NET_NS   20000000ul /* least time that one over a network waits, */
+#define UCP_LOST_NET_TURN 64   /* and calls, since not each of them asks the network */
 
 /* ---- one connection ---- */
 
@@ -596,7 +597,8 @@ static int ucp_conn_awaits_more(ucp_conn_t *conn, int idle)
     int is_net = (tl < context->num_tls) && (context->tls[tl].tl->kind == UCT_TL_KIND_NET);
 
     conn->patience -= (conn->patience > 0);
-    return is_net ? (conn->patience > 0) || (ucs_sys_clock_ns() < conn->deadline_ns) :
+    return is_net ? (conn->patience > (UCP_LOST_PATIENCE - UCP_LOST_NET_TURN)) ||
+                    (ucs_sys_clock_ns() < conn->deadline_ns) :
                     !idle && (conn->patience > 0);
 }
 

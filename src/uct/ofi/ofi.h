@@ -83,6 +83,7 @@ typedef struct {
     uct_ofi_op_t super;
     char        *buffer;
     int          is_released; /* by the provider's word */
+    uint64_t     spoiled_ns;  /* since when a part of it is not accounted for; 0: all is */
     size_t       bytes;       /* of the messages in it so far, */
     size_t       end;         /* and where the farthest of them ends */
 } uct_ofi_receive_t;
@@ -275,6 +276,10 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
 /* The provider has taken an operation for the peer; it has given it back. */
 void uct_ofi_op_started(uct_ofi_peer_t *peer);
 void uct_ofi_op_ended(uct_ofi_peer_t *peer);
+
+/* Takes buffers back of which a part was never told of, when whatever was under way into them has
+ * ended: after the time-out of peers. Called now and then. */
+void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 
 /* Takes what the provider has; returns the number of things done. */
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface);

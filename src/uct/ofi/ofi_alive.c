@@ -225,6 +225,7 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         return;
     }
     iface->look_ns = now_ns;
+    uct_ofi_receives_look(iface, now_ns);
     ucs_list_for_each_safe(peer, next, &iface->peers, list) {
         if (!uct_ofi_is_connected(peer)) {
             continue;

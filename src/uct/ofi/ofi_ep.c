@@ -20,7 +20,7 @@
 static const ucs_config_row_t uct_ofi_config_rows[] = {
     UCS_CONFIG_ROW("PROVIDER", allow, uct_ofi_config_t, providers, "all",
                    "Providers of libfabric to use, the first that works (net,tcp;ofi_rxm), or "
-                   "^names for all but these (^sockets). UCX_LOG_LEVEL=debug tells which there "
+                   "^names for all but these (^sockets). UCX_LOG_LEVEL=info tells which there "
                    "are, which one is used and why not the others."),
     UCS_CONFIG_ROW("DEVICES", allow, uct_ofi_config_t, devices, "all",
                    "Devices to use, by the names that libfabric gives to its domains (eth0), or "

@@ -130,6 +130,7 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         }
         receive->super.is_posted = 1;
         receive->is_released     = 0;
+        receive->spoiled_ns      = 0;
         receive->bytes           = 0;
         receive->end             = 0;
         --iface->num_unposted;
@@ -164,7 +165,7 @@ static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *
     receive->is_released |= !iface->is_multi || (flags & FI_MULTI_RECV);
     /* Providers call a buffer released while they still fetch a long message into it, which came
      * before the last one: it is theirs until all of it has been told of. */
-    if (receive->is_released && (receive->bytes >= receive->end)) {
+    if (receive->is_released && (receive->spoiled_ns == 0) && (receive->bytes >= receive->end)) {
         receive->super.is_posted = 0;
         ++iface->num_unposted;
     }
@@ -196,8 +197,25 @@ static void uct_ofi_receive_failed(uct_ofi_iface_t *iface, uct_ofi_receive_t *re
                                    uint64_t flags, int error)
 {
     ucs_debug("a message was not received: libfabric's error %d", error);
-    receive->bytes = iface->receive_size; /* where it would have been nobody tells */
+    if (iface->is_multi) {
+        receive->spoiled_ns = ucs_sys_clock_ns(); /* nobody tells where it would have been */
+    }
     uct_ofi_receive_returned(iface, receive, flags);
+}
+
+void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns)
+{
+    uct_ofi_receive_t *receive;
+    unsigned i;
+
+    for (i = 0; i < iface->num_receives; ++i) {
+        receive = &iface->receives[i];
+        if (receive->super.is_posted && receive->is_released && (receive->spoiled_ns != 0) &&
+            ((now_ns - receive->spoiled_ns) >= uct_ofi_config(iface)->timeout_ns)) {
+            receive->super.is_posted = 0;
+            ++iface->num_unposted;
+        }
+    }
 }
 
 /* The provider has given an operation back. Some tell of an error twice: the other time nothing is
@@ -227,14 +245,15 @@ static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
     }
 }
 
-static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
+/* Takes one error; 0: none is next. */
+static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface)
 {
     struct fi_cq_data_entry data = {0};
     struct fi_cq_err_entry entry;
 
     memset(&entry, 0, sizeof(entry));
     if (fi_cq_readerr(iface->cq, &entry, 0) != 1) {
-        return;
+        return 0;
     }
     if (entry.op_context == NULL) {
         ucs_debug("a message sent by value got lost: libfabric's error %d", entry.err);
@@ -243,6 +262,7 @@ static UCS_COLD void uct_ofi_poll_error(uct_ofi_iface_t *iface)
         data.flags = entry.flags;
         uct_ofi_op_returned(iface, entry.op_context, &data, (entry.err != 0) ? entry.err : FI_EIO);
     }
+    return 1;
 }
 
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
@@ -260,8 +280,10 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
             }
         }
     } else if (ucs_unlikely(ret == -FI_EAVAIL)) {
-        uct_ofi_poll_error(iface);
-        ++count;
+        /* All that there are, before a buffer is used again: one told twice names the same. */
+        while ((count < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface)) {
+            ++count;
+        }
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {
         uct_ofi_receives_post(iface);
@@ -279,9 +301,10 @@ static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
         iface->has_event = 0;
         return 1;
     }
-    /* What is under way, and reads by others of our memory, move on in the provider's progress. */
-    if ((iface->num_vain < UCT_OFI_VAIN_MAX) || (iface->num_under_way > 0) ||
-        !ucs_list_is_empty(&iface->mems)) {
+    /* What is under way, and reads by others of our memory, move on in the provider's progress; not
+     * what some providers never end once the peer is lost. */
+    if ((iface->num_vain < UCT_OFI_VAIN_MAX) || !ucs_list_is_empty(&iface->mems) ||
+        ((iface->num_under_way > 0) && ucs_list_is_empty(&iface->lost))) {
         return 1;
     }
     if ((iface->turns & UCT_OFI_VAIN_MASK) != 0) {
