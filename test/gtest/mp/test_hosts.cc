@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <unistd.h>
 
 using mp::hosts;
@@ -424,6 +425,9 @@ uint16_t port_of(const mp::slot &slot, const std::string &address)
  * has its address, does not get it. */
 TEST_F(between_hosts_ipv6, a_new_process_at_the_same_port)
 {
+    if (dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr) {
+        GTEST_SKIP() << "an earlier test has loaded libfabric, which looks at its ports once";
+    }
     const std::string there = m_hosts.address(1);
     start(0, [&](self &me) {
         std::vector<uint8_t> data(1u << 20);
