@@ -6,7 +6,7 @@
 # Stages (without one: --style --gcc):
 #   --style   layer, style and text rules (contrib/check-style.sh)
 #   --gcc     gcc, optimized, assertions on: unit tests, examples
-#   --clang   clang, the same but for tests that take long
+#   --clang   clang, the same but for tests that take long and those of the tools
 #   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
 #   --tsan    ThreadSanitizer
 #   --mpi     gcc build installed; over it MPI and OpenSHMEM programs with Open MPI and MPICH,
@@ -162,10 +162,10 @@ run_tests() # stage wrapper...
     find . -name '*.trs' -delete
     tests=$(make -s print-tests)
     case $stage in # what no compiler option changes is tested once, what has one thread not here
-        gcc)  ;;
-        tsan) tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|sim|fuzz)/') ;;
+        gcc)   ;;
+        tsan)  tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|sim|fuzz)/') ;;
         clang) tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|bench)/|^test/sim/planted') ;;
-        *)    tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted') ;;
+        *)     tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted') ;;
     esac
     if [ -z "${tests// /}" ]; then
         fail "$stage: no tests were built"

@@ -314,6 +314,7 @@ op &op_new(worker &w, kind what)
     o->sn    = the_world->ops.size();
     o->what  = what;
     o->owner = &w;
+
     w.is_asleep = false; /* its user is here */
     the_world->ops.push_back(std::move(o));
     return *the_world->ops.back();

@@ -49,7 +49,7 @@ int perf_line_fit_solve(const perf_line_fit_t *fit, double *ns_p, double *bytes_
 }
 
 static void print_line(FILE *stream, const char *transport, const char *what, double ns,
-                           double bytes_per_ns)
+                       double bytes_per_ns)
 {
     fprintf(stream, "UCX_%s_%s=%.0fns\n", transport, what, (ns > 1) ? ns : 1);
     fprintf(stream, "UCX_%s_BW=%.0fMBs\n", transport, bytes_per_ns * 1e3);
