@@ -36,13 +36,26 @@ struct allocation {
     uct_cu_ctx_t ctx; /* NULL: pools and mapped pieces */
     uint64_t id;
     uintptr_t range; /* the reservation, of mapped pieces */
-    size_t range_size;
+    size_t range_size; /* of pools: the offset in the file */
     int handle_types;
-    void *pool;
+    CUmemPoolHandle_st *pool;
     std::string origin; /* imported: the handle */
     unsigned refs;
     bool sync_memops;
 };
+
+} // namespace
+
+/* All of a pool lies in one file, so that who has its descriptor has its memory. */
+struct CUmemPoolHandle_st {
+    int fd, device, handle_types;
+    bool is_imported, is_destroyed;
+    size_t used;                /* bytes of the file that were given out */
+    unsigned count;             /* allocations, or what is imported of them */
+    std::set<int> accessible;   /* devices */
+};
+
+namespace {
 
 struct copy {
     char *dest;
@@ -168,11 +181,21 @@ char *reach(uintptr_t address, size_t length)
     return a->shadow + (address - a->base);
 }
 
+/* Devices reach the memory of a pool when they were given access. */
+bool is_forbidden(const allocation *a)
+{
+    return (a != nullptr) && (a->pool != nullptr) && (current() != nullptr) &&
+           (a->pool->accessible.count(current()->device) == 0);
+}
+
 /* Shares of a copy that lie in one piece each. */
 int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
 {
     if ((reach(dest, length) == nullptr) || (reach(src, length) == nullptr)) {
         return UCT_CU_INVALID_VALUE;
+    }
+    if (is_forbidden(find(dest)) || is_forbidden(find(src))) {
+        return misuse("a copy of a device without access to the pool", UCT_CU_INVALID_VALUE);
     }
     while (length > 0) {
         size_t part = length;
@@ -238,12 +261,13 @@ int check_stream(uct_cu_stream_t stream)
 }
 
 /* New memory that only the second mapping reaches. */
-int make_device(int fd, size_t size, uintptr_t place, allocation *a)
+int make_device(int fd, size_t size, uintptr_t place, allocation *a, size_t offset = 0)
 {
     const size_t pages = (size + 4095) & ~4095ul;
+    const off_t from   = static_cast<off_t>(offset);
     void *address      = mmap(reinterpret_cast<void *>(place), pages, PROT_NONE,
-                              MAP_SHARED | (place ? MAP_FIXED : 0), fd, 0);
-    void *shadow       = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+                              MAP_SHARED | (place ? MAP_FIXED : 0), fd, from);
+    void *shadow       = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
 
     if ((address == MAP_FAILED) || (shadow == MAP_FAILED)) {
         return UCT_CU_OUT_OF_MEMORY;
@@ -268,6 +292,14 @@ int make_memory(size_t size, allocation *a)
     return make_device(fd, size, 0, a);
 }
 
+void end_pool(uct_cu_pool_t pool)
+{
+    if (pool->is_destroyed && (pool->count == 0)) {
+        close(pool->fd);
+        delete pool;
+    }
+}
+
 void drop(std::map<uintptr_t, allocation>::iterator it)
 {
     allocation &a      = it->second;
@@ -285,7 +317,10 @@ void drop(std::map<uintptr_t, allocation>::iterator it)
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         }
     }
-    if (a.fd >= 0) {
+    if (a.pool != nullptr) {
+        --a.pool->count;
+        end_pool(a.pool);
+    } else if (a.fd >= 0) {
         close(a.fd);
     }
     memory.erase(it);
@@ -322,7 +357,7 @@ void destroy(uct_cu_ctx_t ctx)
     ctx->id = 0;
 }
 
-int allocate(uct_cu_ptr_t *ptr_p, size_t size, void *pool)
+int allocate(uct_cu_ptr_t *ptr_p, size_t size)
 {
     allocation a;
 
@@ -333,11 +368,44 @@ int allocate(uct_cu_ptr_t *ptr_p, size_t size, void *pool)
         return result;
     }
     a.device       = current()->device;
-    a.ctx          = (pool == nullptr) ? current() : nullptr;
-    a.pool         = pool;
+    a.ctx          = current();
     memory[a.base] = a;
     *ptr_p         = a.base;
     return 0;
+}
+
+uct_cu_pool_t make_pool(int fd, int device, int handle_types)
+{
+    return new CUmemPoolHandle_st{fd, device, handle_types, false, false, 0, 0, {device}};
+}
+
+/* Adds a range of a pool's file. */
+int map_pool(uct_cu_ptr_t *ptr_p, uct_cu_pool_t pool, size_t offset, size_t size)
+{
+    allocation a;
+
+    if (const int result = make_device(pool->fd, size, 0, &a, offset)) {
+        return result;
+    }
+    a.device       = pool->device;
+    a.pool         = pool;
+    a.range_size   = offset;
+    memory[a.base] = a;
+    *ptr_p         = a.base;
+    ++pool->count;
+    return 0;
+}
+
+/* What is told of an allocation of a pool. */
+struct pool_pointer {
+    uint64_t file, offset, size;
+};
+
+uint64_t file_of(int fd)
+{
+    struct stat st;
+
+    return (fstat(fd, &st) == 0) ? st.st_ino : 0;
 }
 
 struct handle {
@@ -560,16 +628,122 @@ int cuMemAlloc_v2(uct_cu_ptr_t *ptr_p, size_t size)
 {
     ENTER_UNSAFE(cuMemAlloc)
     NEED_CONTEXT()
-    return allocate(ptr_p, size, nullptr);
+    return allocate(ptr_p, size);
 }
 
-int cuMemAllocAsync(uct_cu_ptr_t *ptr_p, size_t size, uct_cu_stream_t)
+int cuMemAllocFromPoolAsync(uct_cu_ptr_t *ptr_p, size_t size, uct_cu_pool_t pool, uct_cu_stream_t)
 {
-    static int pool;
+    ENTER_UNSAFE(cuMemAllocFromPoolAsync)
+    NEED_CONTEXT()
+    const size_t offset = pool->used;
+    if ((size == 0) || pool->is_imported) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    pool->used += (size + 4095) & ~4095ul;
+    return (ftruncate(pool->fd, static_cast<off_t>(pool->used)) != 0) ? UCT_CU_OUT_OF_MEMORY :
+           map_pool(ptr_p, pool, offset, size);
+}
+
+int cuMemAllocAsync(uct_cu_ptr_t *ptr_p, size_t size, uct_cu_stream_t stream)
+{
+    static uct_cu_pool_t pools[8];
 
     ENTER_UNSAFE(cuMemAllocAsync)
     NEED_CONTEXT()
-    return allocate(ptr_p, size, &pool);
+    uct_cu_pool_t &pool = pools[current()->device];
+    if (pool == nullptr) {
+        pool = make_pool(memfd_create("fakecuda", MFD_CLOEXEC), current()->device, 0);
+    }
+    return cuMemAllocFromPoolAsync(ptr_p, size, pool, stream);
+}
+
+/* Properties as in cuMemCreate. */
+int cuMemPoolCreate(uct_cu_pool_t *pool_p, const int *properties)
+{
+    ENTER_UNSAFE(cuMemPoolCreate)
+    *pool_p = make_pool(memfd_create("fakecuda", MFD_CLOEXEC), properties[3], properties[1]);
+    return 0;
+}
+
+/* What is left of it keeps it. */
+int cuMemPoolDestroy(uct_cu_pool_t pool)
+{
+    ENTER_UNSAFE(cuMemPoolDestroy)
+    pool->is_destroyed = true;
+    end_pool(pool);
+    return 0;
+}
+
+int cuMemPoolSetAccess(uct_cu_pool_t pool, const uct_cu_access_t *access, size_t count)
+{
+    ENTER_UNSAFE(cuMemPoolSetAccess)
+    for (size_t i = 0; i < count; ++i) {
+        if ((access[i].location.type != UCT_CU_LOCATION_DEVICE) ||
+            (access[i].location.id < 0) || (access[i].location.id >= devices)) {
+            return UCT_CU_INVALID_VALUE;
+        }
+        pool->accessible.insert(access[i].location.id);
+    }
+    return 0;
+}
+
+int cuMemPoolExportToShareableHandle(void *out, uct_cu_pool_t pool, int type, unsigned long long)
+{
+    ENTER_UNSAFE(cuMemPoolExportToShareableHandle)
+    if (((pool->handle_types & type) == 0) || (type != UCT_CU_HANDLE_DESCRIPTOR)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    *static_cast<int *>(out) = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    return 0;
+}
+
+int cuMemPoolExportPointer(uct_cu_pool_pointer_t *out, uct_cu_ptr_t ptr)
+{
+    ENTER_UNSAFE(cuMemPoolExportPointer)
+    const allocation *a = find(ptr);
+    if ((a == nullptr) || (a->base != ptr) || (a->pool == nullptr) || a->pool->is_imported ||
+        (a->pool->handle_types == 0)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    const pool_pointer p = {file_of(a->pool->fd), a->range_size, a->size};
+    memset(out, 0, sizeof(*out));
+    memcpy(out, &p, sizeof(p));
+    return 0;
+}
+
+/* Reachable from its own device only, until somebody says more; nothing tells which one that is,
+ * so it is none. */
+int cuMemPoolImportFromShareableHandle(uct_cu_pool_t *pool_p, void *in, int type,
+                                       unsigned long long)
+{
+    ENTER_UNSAFE(cuMemPoolImportFromShareableHandle)
+    const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(in)), F_DUPFD_CLOEXEC, 0);
+    if ((fd < 0) || (type != UCT_CU_HANDLE_DESCRIPTOR)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    *pool_p                = make_pool(fd, 0, 0);
+    (*pool_p)->is_imported = true;
+    (*pool_p)->accessible.clear();
+    return 0;
+}
+
+int cuMemPoolImportPointer(uct_cu_ptr_t *ptr_p, uct_cu_pool_t pool, uct_cu_pool_pointer_t *in)
+{
+    ENTER_UNSAFE(cuMemPoolImportPointer)
+    struct stat st;
+    pool_pointer p;
+
+    memcpy(&p, in, sizeof(p));
+    if (!pool->is_imported || (p.file != file_of(pool->fd)) || (fstat(pool->fd, &st) != 0) ||
+        (p.size == 0) || (p.offset > static_cast<uint64_t>(st.st_size)) ||
+        (p.size > static_cast<uint64_t>(st.st_size) - p.offset) || (p.offset % 4096 != 0)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    if (const int result = map_pool(ptr_p, pool, p.offset, p.size)) {
+        return result;
+    }
+    memory[*ptr_p].kind = allocation::IMPORTED;
+    return 0;
 }
 
 /* Of this process; 64 GiB when there is nothing. */
@@ -591,7 +765,7 @@ int cuMemAllocManaged(uct_cu_ptr_t *ptr_p, size_t size, unsigned)
 {
     ENTER_UNSAFE(cuMemAllocManaged)
     NEED_CONTEXT()
-    if (const int result = allocate(ptr_p, size, nullptr)) {
+    if (const int result = allocate(ptr_p, size)) {
         return result;
     }
     mprotect(reinterpret_cast<void *>(*ptr_p), size, PROT_READ | PROT_WRITE);
@@ -603,7 +777,9 @@ int cuMemFree_v2(uct_cu_ptr_t ptr)
 {
     ENTER_UNSAFE(cuMemFree)
     const auto it = memory.find(ptr);
-    if ((it == memory.end()) || (it->second.kind > allocation::MANAGED)) {
+    if ((it == memory.end()) ||
+        ((it->second.kind > allocation::MANAGED) &&
+         ((it->second.kind != allocation::IMPORTED) || (it->second.pool == nullptr)))) {
         return UCT_CU_INVALID_VALUE;
     }
     drop(it);
@@ -1064,7 +1240,8 @@ int cuIpcCloseMemHandle(uct_cu_ptr_t ptr)
 {
     ENTER_UNSAFE(cuIpcCloseMemHandle)
     const auto it = memory.find(ptr);
-    if ((it == memory.end()) || (it->second.kind != allocation::IMPORTED)) {
+    if ((it == memory.end()) || (it->second.kind != allocation::IMPORTED) ||
+        (it->second.pool != nullptr)) {
         return misuse("closed a mapping that is not there", UCT_CU_INVALID_VALUE);
     }
     if (--it->second.refs == 0) {

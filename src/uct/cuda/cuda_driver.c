@@ -312,17 +312,16 @@ unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *addr
         UCT_CU_POINTER_POOL, UCT_CU_POINTER_MAPPING_BASE, UCT_CU_POINTER_MAPPING_SIZE,
         UCT_CU_POINTER_HANDLE_TYPES
     };
-    void *pool          = NULL;
     uct_cu_ptr_t base   = 0;
     size_t length       = 0;
     uint64_t exportable = 0;
-    void *values[]      = {&pool, &base, &length, &exportable};
+    void *values[]      = {&place->pool, &base, &length, &exportable};
 
     /* Memory with a context, and memory of pools, is one piece; the pool's mapping is larger. */
     if ((place->kind != UCT_CUDA_DEVICE) || (place->ctx != NULL) ||
         (driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
                                         (uintptr_t)address) != UCT_CU_SUCCESS) ||
-        (pool != NULL) || (length == 0)) {
+        (place->pool != NULL) || (length == 0)) {
         return 0;
     }
     place->base   = base;

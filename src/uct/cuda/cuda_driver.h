@@ -46,6 +46,13 @@ typedef struct {
 /* A piece of memory that is mapped by the program itself. */
 typedef unsigned long long uct_cu_piece_t;
 
+typedef struct CUmemPoolHandle_st *uct_cu_pool_t;
+
+/* What an allocation of a pool is for those who have the pool. */
+typedef struct {
+    unsigned char bytes[64];
+} uct_cu_pool_pointer_t;
+
 typedef struct {
     uct_cu_location_t location;
     int               flags;
@@ -177,7 +184,18 @@ enum {
            unsigned long long flags)) \
     _call(0, cuMemSetAccess, "cuMemSetAccess", \
           (uct_cu_ptr_t ptr, size_t length, const uct_cu_access_t *access, size_t count)) \
-    _call(0, cuMemUnmap, "cuMemUnmap", (uct_cu_ptr_t ptr, size_t length))
+    _call(0, cuMemUnmap, "cuMemUnmap", (uct_cu_ptr_t ptr, size_t length)) \
+    _call(0, cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", \
+          (void *handle_p, uct_cu_pool_t pool, int type, unsigned long long flags)) \
+    _call(0, cuMemPoolExportPointer, "cuMemPoolExportPointer", \
+          (uct_cu_pool_pointer_t *pointer, uct_cu_ptr_t ptr)) \
+    _call(0, cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", \
+          (uct_cu_pool_t *pool_p, void *handle, int type, unsigned long long flags)) \
+    _call(0, cuMemPoolImportPointer, "cuMemPoolImportPointer", \
+          (uct_cu_ptr_t *ptr_p, uct_cu_pool_t pool, uct_cu_pool_pointer_t *pointer)) \
+    _call(0, cuMemPoolSetAccess, "cuMemPoolSetAccess", \
+          (uct_cu_pool_t pool, const uct_cu_access_t *access, size_t count)) \
+    _call(0, cuMemPoolDestroy, "cuMemPoolDestroy", (uct_cu_pool_t pool))
 
 #define UCT_CUDA_CALL_FIELD(_required, _field, _symbol, _parameters) int (*_field) _parameters;
 
@@ -224,6 +242,7 @@ typedef struct {
     uint64_t        id;     /* of the allocation */
     uct_cu_ptr_t    base;
     size_t          length; /* of the range; of a reservation where it is mapped piece by piece */
+    uct_cu_pool_t   pool;      /* it comes from; set by uct_cuda_place_narrow */
     int             is_legacy; /* cuIpcGetMemHandle takes it */
 } uct_cuda_place_t;
 
@@ -239,8 +258,9 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
 /* Is [address, address + length) part of the range? */
 int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, size_t length);
 
-/* Narrows the range of device memory to the piece that is mapped as one. Returns the kinds of
- * handles (UCT_CU_HANDLE_x) that a piece can be exported as; 0 where it is no such piece. */
+/* Narrows the range of device memory to the piece that is mapped as one, or finds its pool. Returns
+ * the kinds of handles (UCT_CU_HANDLE_x) that a piece can be exported as; 0 where it is no such
+ * piece. */
 unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
                            uct_cuda_place_t *place);
 

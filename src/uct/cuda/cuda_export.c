@@ -16,9 +16,9 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCT_CUDA_IPC_VERSION 1
+#define UCT_CUDA_IPC_VERSION 2
 
-static_assert(sizeof(uct_cuda_ipc_packed_t) == 152, "layout of a remote key");
+static_assert(sizeof(uct_cuda_ipc_packed_t) == 160, "layout of a remote key");
 static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
 
 typedef struct {
@@ -32,7 +32,7 @@ static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *expor
     ucs_hash_del(&md->export_of, export->place.id, NULL);
     ucs_list_del(&export->list);
     --md->num_exports;
-    if (export->kind == UCT_CUDA_IPC_PIECE) {
+    if (export->proof.instance != 0) {
         export->proof.instance = 0; /* before the number can be used again */
         ucs_sys_close(export->proof.fd);
     }
@@ -50,13 +50,37 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md)
     ucs_hash_cleanup(&md->export_of);
 }
 
-static void uct_cuda_export_fill_piece(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
-                                       uct_cuda_export_t *export)
+/* The allocation is still what it was. */
+static int uct_cuda_export_is_there(const uct_cuda_driver_t *driver,
+                                    const uct_cuda_export_t *export)
 {
-    const int fd = uct_cuda_piece_export(driver, export->place.base);
+    uct_cuda_place_t place;
 
+    return (uct_cuda_place_query(driver, (void *)(uintptr_t)export->place.base, &place) ==
+            UCS_OK) && (place.id == export->place.id);
+}
+
+/* Its address does not tell a pool from later ones, but as long as there is memory of it. */
+static uint64_t uct_cuda_export_pool_number(const uct_cuda_ipc_md_t *md,
+                                            const uct_cuda_driver_t *driver,
+                                            const uct_cuda_export_t *export)
+{
+    const uct_cuda_export_t *other;
+
+    ucs_list_for_each(other, &md->exports, list) {
+        if ((other->kind == UCT_CUDA_IPC_POOL) && (other->place.pool == export->place.pool) &&
+            uct_cuda_export_is_there(driver, other)) {
+            return other->pool;
+        }
+    }
+    return export->place.id;
+}
+
+static void uct_cuda_export_fill_descriptor(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export,
+                                            uct_cuda_ipc_kind_t kind, int fd)
+{
     if (fd >= 0) {
-        export->kind           = UCT_CUDA_IPC_PIECE;
+        export->kind           = kind;
         export->proof.id       = export->place.id;
         export->proof.fd       = fd;
         export->proof.instance = md->instance;
@@ -76,10 +100,17 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
     if (uct_cuda_device_uuid(driver, place->device, &export->uuid) != UCS_OK) {
         return;
     }
-    if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
-        uct_cuda_export_fill_piece(md, driver, export);
+    if (place->pool != NULL) {
+        export->pool = uct_cuda_export_pool_number(md, driver, export);
+        uct_cuda_export_fill_descriptor(md, export, UCT_CUDA_IPC_POOL,
+                                        uct_cuda_pool_export(driver, place, &export->pointer));
+        return;
     }
-    if (!place->is_legacy ||
+    if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
+        uct_cuda_export_fill_descriptor(md, export, UCT_CUDA_IPC_PIECE,
+                                        uct_cuda_piece_export(driver, place->base));
+    }
+    if ((export->kind != UCT_CUDA_IPC_NONE) || !place->is_legacy ||
         (uct_cuda_place_context(driver, place, &ctx) != UCS_OK) ||
         (uct_cuda_enter(&scope, driver, ctx) != UCS_OK)) {
         return;
@@ -93,16 +124,15 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
     uct_cuda_leave(&scope);
 }
 
-/* Exports that nobody uses beyond those that may be kept. The lock is held. */
-static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md)
+/* Exports that nobody uses: those beyond what may be kept, and those of memory that is gone, which
+ * a descriptor would keep. The lock is held. */
+static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver)
 {
     uct_cuda_export_t *export, *tmp;
 
     ucs_list_for_each_safe(export, tmp, &md->exports, list) {
-        if (md->num_exports <= UCT_CUDA_IPC_EXPORTS_MAX) {
-            return;
-        }
-        if (export->refs == 0) {
+        if ((export->refs == 0) && ((md->num_exports >= UCT_CUDA_IPC_EXPORTS_MAX) ||
+                                    !uct_cuda_export_is_there(driver, export))) {
             uct_cuda_export_free(md, export);
         }
     }
@@ -116,6 +146,7 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
 
     if (ucs_unlikely(export == NULL)) {
+        uct_cuda_exports_trim(md, driver);
         export = ucs_sys_calloc(1, sizeof(*export));
         if (export == NULL) {
             return UCS_ERR_NO_MEMORY;
@@ -134,7 +165,6 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
     if (export->kind != UCT_CUDA_IPC_NONE) {
         ++export->refs;
     }
-    uct_cuda_exports_trim(md);
     *export_p = export;
     return (export->kind == UCT_CUDA_IPC_NONE) ? UCS_ERR_UNSUPPORTED : UCS_OK;
 }
@@ -212,11 +242,12 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     packed.size     = export->place.length;
     packed.id       = export->place.id;
     packed.uuid     = export->uuid;
-    if (export->kind == UCT_CUDA_IPC_PIECE) {
-        packed.proof = (uintptr_t)&export->proof;
-        memcpy(packed.handle, &export->proof, sizeof(export->proof));
-    } else {
+    packed.pool     = export->pool;
+    if (export->kind == UCT_CUDA_IPC_LEGACY) {
         memcpy(packed.handle, &export->handle, sizeof(export->handle));
+    } else {
+        packed.proof = (uintptr_t)&export->proof;
+        memcpy(packed.handle, &export->pointer, sizeof(export->pointer));
     }
     memcpy(buffer, &packed, sizeof(packed));
     return sizeof(packed);

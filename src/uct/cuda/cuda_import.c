@@ -100,6 +100,16 @@ static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t
     }
 }
 
+/* In the context that is current. */
+static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
+{
+    if (mapping->key.kind == UCT_CUDA_IPC_PIECE) {
+        return uct_cuda_piece_close(driver, mapping->ptr, mapping->key.size);
+    }
+    return (mapping->key.kind == UCT_CUDA_IPC_LEGACY) ? driver->cuIpcCloseMemHandle(mapping->ptr) :
+           uct_cuda_pool_close(driver, mapping->md, mapping->pool, mapping->ptr);
+}
+
 /* Without the lock. */
 static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
 {
@@ -112,13 +122,13 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     if ((mapping->status == UCS_OK) &&
         (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
         (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
-        result = (mapping->key.kind == UCT_CUDA_IPC_PIECE) ?
-                 uct_cuda_piece_close(driver, mapping->ptr, mapping->key.size) :
-                 driver->cuIpcCloseMemHandle(mapping->ptr);
+        result = uct_cuda_mapping_close(driver, mapping);
         if (result != UCT_CU_SUCCESS) {
             (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "closing a mapping", result);
         }
         uct_cuda_leave(&scope);
+    } else if (mapping->pool != NULL) {
+        (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
     }
     ucs_sys_free(mapping);
 }
@@ -182,20 +192,25 @@ static void uct_cuda_import_refused(uct_cuda_ipc_md_t *md, const uct_cuda_driver
     (void)uct_cuda_failed(driver, level, call, result);
 }
 
+int uct_cuda_is_mapped(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length)
+{
+    const void *address = (void *)(uintptr_t)ptr;
+    uct_cuda_place_t place;
+
+    return (uct_cuda_place_query(driver, address, &place) == UCS_OK) &&
+           uct_cuda_place_covers(&place, address, length);
+}
+
 /* Maps memory by the driver's own handle, in the context that is current. */
 static int uct_cuda_legacy_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
                                 uct_cu_ptr_t *ptr_p)
 {
     uct_cu_ipc_handle_t handle;
-    uct_cuda_place_t place;
     int result;
 
     memcpy(&handle, key->handle, sizeof(handle));
     result = driver->cuIpcOpenMemHandle(ptr_p, handle, UCT_CU_IPC_LAZY_PEER);
-    /* The owner may have told a size that is not there. */
-    if ((result == UCT_CU_SUCCESS) &&
-        ((uct_cuda_place_query(driver, (void *)(uintptr_t)*ptr_p, &place) != UCS_OK) ||
-         !uct_cuda_place_covers(&place, (void *)(uintptr_t)*ptr_p, key->size))) {
+    if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, *ptr_p, key->size)) {
         driver->cuIpcCloseMemHandle(*ptr_p);
         result = UCT_CU_INVALID_VALUE;
     }
@@ -207,8 +222,8 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
                                          uct_cuda_mapping_t *mapping)
 {
     const uct_cuda_ipc_packed_t *key = &mapping->key;
-    ucs_status_t status              = UCS_OK;
     int result                       = UCT_CU_SUCCESS;
+    int fd                           = -1;
     uct_cuda_scope_t scope;
 
     if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
@@ -216,20 +231,29 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
                       key->pid);
         return UCS_ERR_UNREACHABLE;
     }
-    if (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
+    if (key->kind != UCT_CUDA_IPC_LEGACY) {
+        fd = uct_cuda_descriptor_fetch(key);
+        if (fd < 0) {
+            ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
+                          key->pid);
+            return UCS_ERR_UNREACHABLE;
+        }
     }
-    if (key->kind == UCT_CUDA_IPC_PIECE) {
-        status = uct_cuda_piece_open(driver, key, &mapping->ptr, &result);
-    } else {
-        result = uct_cuda_legacy_open(driver, key, &mapping->ptr);
+    if (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK) {
+        result = (key->kind == UCT_CUDA_IPC_LEGACY) ?
+                 uct_cuda_legacy_open(driver, key, &mapping->ptr) :
+                 (key->kind == UCT_CUDA_IPC_PIECE) ?
+                 uct_cuda_piece_open(driver, key, fd, &mapping->ptr) :
+                 uct_cuda_pool_open(driver, mapping->md, key, fd, &mapping->pool, &mapping->ptr);
+        uct_cuda_leave(&scope);
     }
-    uct_cuda_leave(&scope);
+    if (fd >= 0) {
+        ucs_sys_close(fd);
+    }
     if (result != UCT_CU_SUCCESS) {
         uct_cuda_import_refused(mapping->md, driver, key, "mapping it", result);
-        status = UCS_ERR_UNREACHABLE;
     }
-    return status;
+    return ((result == UCT_CU_SUCCESS) && (mapping->ptr != 0)) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }
 
 /* The lock is held, and released. */

@@ -85,7 +85,9 @@ static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
     ucs_hash_init(&md->mapping_of);
     ucs_list_head_init(&md->exports);
     ucs_list_head_init(&md->mappings);
+    ucs_list_head_init(&md->pools);
     pthread_mutex_init(&md->lock, NULL);
+    pthread_mutex_init(&md->pool_lock, NULL);
     md->is_open = 1;
     return UCS_OK;
 }
@@ -97,6 +99,7 @@ static void uct_cuda_ipc_md_close(uct_md_t *tl_md)
     if (md->is_open) {
         uct_cuda_mappings_cleanup(md);
         uct_cuda_exports_cleanup(md);
+        pthread_mutex_destroy(&md->pool_lock);
         pthread_mutex_destroy(&md->lock);
     }
 }

@@ -6,8 +6,8 @@
  *
  * How its caller uses it:
  *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
- *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, pools,
- *    several pieces, a piece without descriptor): stage it, without a warning.
+ *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, several
+ *    pieces, a piece or a pool without descriptor): stage it, without a warning.
  *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
  *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
@@ -30,7 +30,7 @@
 #include <pthread.h>
 
 #define UCT_CUDA_IPC_IOV_MAX     16
-#define UCT_CUDA_IPC_EXPORTS_MAX 1024 /* exports that are kept without user */
+#define UCT_CUDA_IPC_EXPORTS_MAX 256 /* exports that are kept without user */
 #define UCT_CUDA_DEVICES_MAX     64
 #define UCT_CUDA_RESULT_MAX      1024 /* results of the driver are below */
 
@@ -44,11 +44,12 @@ typedef enum {
     UCT_CUDA_IPC_NONE,   /* cannot be exported */
     UCT_CUDA_IPC_LEGACY, /* cuIpcGetMemHandle */
     UCT_CUDA_IPC_PIECE,  /* mapped by the program itself: a descriptor */
+    UCT_CUDA_IPC_POOL,   /* of a pool: the pool's descriptor */
     UCT_CUDA_IPC_KIND_LAST
 } uct_cuda_ipc_kind_t;
 
-/* Stands in the owner as long as the descriptor of a piece is valid. Who takes a copy of the
- * descriptor reads this afterwards: if it is there, the copy is of the right piece. */
+/* Stands in the owner as long as the descriptor is valid. Who takes a copy of the descriptor reads
+ * this before and afterwards: if it is the same, the copy is of the right object. */
 typedef struct {
     uint64_t instance; /* 0: no longer */
     uint64_t id;
@@ -71,19 +72,22 @@ typedef struct {
     uint64_t      size;
     uint64_t      id;
     uct_cu_uuid_t uuid;      /* of the device */
-    uint64_t      proof;     /* PIECE: where the proof stands in the owner */
-    uint8_t       handle[64]; /* LEGACY: of the driver; PIECE: uct_cuda_ipc_proof_t */
+    uint64_t      proof;     /* PIECE, POOL: where the proof stands in the owner */
+    uint64_t      pool;      /* POOL: its number in the owner */
+    uint8_t       handle[64]; /* LEGACY: of the driver; POOL: uct_cu_pool_pointer_t */
 } uct_cuda_ipc_packed_t;
 
 /* An allocation of this process that others may map. */
 typedef struct {
-    ucs_list_link_t      list;   /* in md->exports, the longest unused first */
-    unsigned             refs;   /* registrations */
-    uct_cuda_ipc_kind_t  kind;
-    uct_cuda_place_t     place;
-    uct_cu_uuid_t        uuid;
-    uct_cu_ipc_handle_t  handle; /* LEGACY */
-    uct_cuda_ipc_proof_t proof;  /* PIECE; fd is ours */
+    ucs_list_link_t       list;    /* in md->exports, the longest unused first */
+    unsigned              refs;    /* registrations */
+    uct_cuda_ipc_kind_t   kind;
+    uct_cuda_place_t      place;
+    uct_cu_uuid_t         uuid;
+    uct_cu_ipc_handle_t   handle;  /* LEGACY */
+    uct_cu_pool_pointer_t pointer; /* POOL */
+    uint64_t              pool;    /* POOL: the first allocation that was seen of it */
+    uct_cuda_ipc_proof_t  proof;   /* PIECE, POOL; fd is ours */
 } uct_cuda_export_t;
 
 typedef struct {
@@ -107,7 +111,20 @@ typedef struct {
     int             num_devices;   /* of those below; 0: not asked */
     uct_cu_uuid_t   devices[UCT_CUDA_DEVICES_MAX];
     uint64_t        warned[UCT_CUDA_RESULT_MAX / 64]; /* results that were told */
+    pthread_mutex_t pool_lock;     /* of the list; held while the driver opens a pool */
+    ucs_list_link_t pools;         /* of other processes */
 } uct_cuda_ipc_md_t;
+
+/* A pool of another process, for one device of this, while something of it is mapped. */
+typedef struct {
+    ucs_list_link_t list; /* in md->pools */
+    uint32_t        pid;  /* of the owner, */
+    uint64_t        instance;
+    uint64_t        number;
+    int             device;
+    uct_cu_pool_t   pool;
+    unsigned        refs; /* mappings */
+} uct_cuda_pool_t;
 
 /* Memory of another process in one context of this. */
 typedef struct {
@@ -117,6 +134,7 @@ typedef struct {
     uct_cu_ctx_t          ctx;
     uint64_t              ctx_id;
     uct_cu_ptr_t          ptr;      /* of key.base */
+    uct_cuda_pool_t      *pool;     /* POOL */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */
     int                   is_stale; /* no longer in the table: goes with its last user */
     ucs_status_t          status;   /* UCS_INPROGRESS: being opened; an error: refused */
@@ -142,6 +160,10 @@ UCS_INLINE uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey(uct_rkey_t *rkey)
 /* A descriptor of the piece at an address, or -1. Needs no context. */
 int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
 
+/* A descriptor of the pool that the place comes from, and what tells its allocation; -1: it is not
+ * for others. */
+int uct_cuda_pool_export(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
+                         uct_cu_pool_pointer_t *pointer);
 
 ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 void uct_cuda_ipc_mem_release(uct_mem_t *mem);
@@ -152,11 +174,23 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
 /* ---- the user's side ---- */
 
-/* Maps a piece of another process (cuda_piece.c) in the context that is current; *result_p: what
- * the driver said if it failed, UCT_CU_SUCCESS if something else did. */
-ucs_status_t uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
-                                 uct_cu_ptr_t *ptr_p, int *result_p);
+/* A copy of the owner's descriptor that the key names, or -1. */
+int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key);
+
+/* Maps the memory behind a descriptor, a piece (cuda_piece.c) or what the key names of a pool
+ * (cuda_pool.c), in the context that is current. Returns what the driver says. */
+int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key, int fd,
+                        uct_cu_ptr_t *ptr_p);
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
+int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                       const uct_cuda_ipc_packed_t *key, int fd, uct_cuda_pool_t **pool_p,
+                       uct_cu_ptr_t *ptr_p);
+/* ptr 0: it went with its context. */
+int uct_cuda_pool_close(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                        uct_cuda_pool_t *pool, uct_cu_ptr_t ptr);
+
+/* Is so much mapped there? The owner may have told a size that is not. */
+int uct_cuda_is_mapped(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
 
 ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
                                       uct_rkey_t **rkey_p);

@@ -1,10 +1,10 @@
 /* Halyard: cuda_ipc: memory that a program maps piece by piece (cuMemCreate, cuMemMap).
  *
- * A piece is exported as a descriptor. The importer takes a copy of it from the owner's table of
- * descriptors, which the kernel allows where it lets the one process look into the other; elsewhere
- * the memory is staged. The number of a descriptor says little, since it may have been used again;
- * the proof that stands in the owner's memory (uct_cuda_ipc_proof_t) is read after the copy was
- * taken and shows that it was still the right one.
+ * A piece, as a pool, is exported as a descriptor. The importer takes a copy of it from the owner's
+ * table of descriptors, which the kernel allows where it lets the one process look into the other;
+ * elsewhere the memory is staged. The number of a descriptor says little, since it may have been
+ * used again; the proof that stands in the owner's memory (uct_cuda_ipc_proof_t) is read before the
+ * copy is taken and afterwards, and shows that it was the right one.
  *
  * An imported piece lives as long as somebody maps it, whatever its owner does.
  *
@@ -52,32 +52,32 @@ int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
     return fd;
 }
 
-/* Was the owner's descriptor the one of this key when its copy was taken? */
-static int uct_cuda_piece_prove(const uct_cuda_ipc_packed_t *key, const uct_cuda_ipc_proof_t *told)
+/* The proof of a key, if it is its own. */
+static int uct_cuda_proof_read(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_proof_t *proof)
 {
-    uct_cuda_ipc_proof_t found = {0};
-    struct iovec local         = {&found, sizeof(found)};
-    struct iovec remote        = {(void *)(uintptr_t)key->proof, sizeof(found)};
+    struct iovec local  = {proof, sizeof(*proof)};
+    struct iovec remote = {(void *)(uintptr_t)key->proof, sizeof(*proof)};
 
     return (ucs_sys_process_vm_readv((pid_t)key->pid, &local, 1, &remote, 1, 0) ==
-            (ssize_t)sizeof(found)) &&
-           (found.instance == key->instance) && (found.id == key->id) && (found.fd == told->fd);
+            (ssize_t)sizeof(*proof)) &&
+           (proof->instance == key->instance) && (proof->id == key->id);
 }
 
-/* A copy of the owner's descriptor, or -1. */
-static int uct_cuda_piece_fetch(const uct_cuda_ipc_packed_t *key)
+int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key)
 {
     int fd = -1;
-    uct_cuda_ipc_proof_t told;
+    uct_cuda_ipc_proof_t before, after;
     int process;
 
-    memcpy(&told, key->handle, sizeof(told));
     process = ucs_sys_pidfd_open((pid_t)key->pid, 0);
-    if (process >= 0) {
-        fd = ucs_sys_pidfd_getfd(process, told.fd, 0);
-        ucs_sys_close(process);
+    if (process < 0) {
+        return -1;
     }
-    if ((fd >= 0) && !uct_cuda_piece_prove(key, &told)) {
+    if (uct_cuda_proof_read(key, &before)) {
+        fd = ucs_sys_pidfd_getfd(process, before.fd, 0);
+    }
+    ucs_sys_close(process);
+    if ((fd >= 0) && (!uct_cuda_proof_read(key, &after) || (after.fd != before.fd))) {
         ucs_sys_close(fd);
         return -1;
     }
@@ -112,27 +112,22 @@ static int uct_cuda_piece_map(const uct_cuda_driver_t *driver, uct_cu_piece_t pi
     return UCT_CU_SUCCESS;
 }
 
-ucs_status_t uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
-                                 uct_cu_ptr_t *ptr_p, int *result_p)
+int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key, int fd,
+                        uct_cu_ptr_t *ptr_p)
 {
     uct_cu_piece_t piece;
-    int fd;
+    int result;
 
-    *result_p = UCT_CU_SUCCESS;
-    fd        = uct_cuda_piece_is_possible(driver) ? uct_cuda_piece_fetch(key) : -1;
-    if (fd < 0) {
-        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
-                      key->pid);
-        return UCS_ERR_UNREACHABLE;
+    if (!uct_cuda_piece_is_possible(driver)) {
+        return UCT_CU_NOT_SUPPORTED;
     }
-    *result_p = driver->cuMemImportFromShareableHandle(&piece, (void *)(intptr_t)fd,
-                                                       UCT_CU_HANDLE_DESCRIPTOR);
-    ucs_sys_close(fd);
-    if (*result_p == UCT_CU_SUCCESS) {
-        *result_p = uct_cuda_piece_map(driver, piece, key->size, ptr_p);
+    result = driver->cuMemImportFromShareableHandle(&piece, (void *)(intptr_t)fd,
+                                                    UCT_CU_HANDLE_DESCRIPTOR);
+    if (result == UCT_CU_SUCCESS) {
+        result = uct_cuda_piece_map(driver, piece, key->size, ptr_p);
         driver->cuMemRelease(piece);
     }
-    return (*result_p == UCT_CU_SUCCESS) ? UCS_OK : UCS_ERR_UNREACHABLE;
+    return result;
 }
 
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length)

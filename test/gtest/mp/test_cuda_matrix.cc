@@ -6,6 +6,7 @@
 #include "gpu.h"
 #include "seed.h"
 
+#include <algorithm>
 #include <thread>
 
 using mp::gpu;
@@ -333,7 +334,8 @@ TEST(mp_cuda, allocate_send_free)
             std::mt19937_64 lengths(seed);
             for (unsigned i = 0; i < rounds; ++i) {
                 const size_t length      = 1 + (lengths() % (1u << 20));
-                const perf_memory_t kind = (i % 3 != 2) ? PERF_MEMORY_CUDA : PERF_MEMORY_VMM;
+                const perf_memory_t kind = (i % 3 != 2) ? PERF_MEMORY_CUDA :
+                                           (i % 2 != 0) ? PERF_MEMORY_VMM : PERF_MEMORY_POOL;
                 gpu_buffer out(g, kind, length);
                 gpu_buffer in(g, PERF_MEMORY_CUDA, length);
                 ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
@@ -418,7 +420,7 @@ TEST_P(mp_cuda_kill, in_transfer)
         std::vector<uint8_t> host(2 * length);
         void *out = host.data(), *in = host.data() + length;
         std::unique_ptr<gpu> g;
-        if (kind == PERF_MEMORY_CUDA) {
+        if (kind != PERF_MEMORY_HOST) {
             g = std::make_unique<gpu>(1);
             ASSERT_TRUE(g->is_open()) << g->problem();
             out = perf_memory_alloc(g->device(), kind, length);
@@ -442,9 +444,13 @@ TEST_P(mp_cuda_kill, in_transfer)
     EXPECT_TRUE(all.join());
 }
 
-INSTANTIATE_TEST_SUITE_P(all, mp_cuda_kill, testing::Values(PERF_MEMORY_CUDA, PERF_MEMORY_HOST),
+INSTANTIATE_TEST_SUITE_P(all, mp_cuda_kill,
+                         testing::Values(PERF_MEMORY_CUDA, PERF_MEMORY_VMM, PERF_MEMORY_POOL,
+                                         PERF_MEMORY_HOST),
                          [](const testing::TestParamInfo<perf_memory_t> &info) {
-                             return std::string(perf_memory_names[info.param]);
+                             std::string name = perf_memory_names[info.param];
+                             std::replace(name.begin(), name.end(), '-', '_');
+                             return name;
                          });
 
 /* The driver refuses to map what another process shows: everything arrives all the same, and each

@@ -24,7 +24,7 @@ void in_process(const std::function<void()> &body)
 bool is_device(cuda_program::kind what)
 {
     return (what == cuda_program::kind::DEVICE) || (what == cuda_program::kind::POOL) ||
-           (what == cuda_program::kind::PIECES);
+           (what == cuda_program::kind::SHARED_POOL) || (what == cuda_program::kind::PIECES);
 }
 
 bool cuda_program::is_real()
@@ -117,6 +117,16 @@ cuda_program::memory cuda_program::make(kind what, size_t length)
         EXPECT_EQ(0, call("cuMemAllocAsync", &ptr, length, static_cast<void *>(nullptr)));
         EXPECT_EQ(0, call("cuCtxSynchronize"));
         break;
+    case kind::SHARED_POOL: {
+        int properties[22] = {1, 1, 1, 0}; /* pinned, by descriptor, on device 0 */
+        if (m_pool == nullptr) {
+            EXPECT_EQ(0, call("cuMemPoolCreate", &m_pool, static_cast<void *>(properties)));
+        }
+        EXPECT_EQ(0, call("cuMemAllocFromPoolAsync", &ptr, length, m_pool,
+                          static_cast<void *>(nullptr)));
+        EXPECT_EQ(0, call("cuCtxSynchronize"));
+        break;
+    }
     case kind::PIECES: {
         const size_t count        = (length + PIECE - 1) / PIECE;
         piece_properties property = {1, 1, 1, 0, {}};
@@ -144,6 +154,12 @@ cuda_program::memory cuda_program::make(kind what, size_t length)
     }
     m.address = reinterpret_cast<void *>(ptr);
     return m;
+}
+
+void cuda_program::new_pool()
+{
+    EXPECT_EQ(0, call("cuMemPoolDestroy", m_pool));
+    m_pool = nullptr;
 }
 
 void cuda_program::free(const memory &m)

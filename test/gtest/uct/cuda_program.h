@@ -21,7 +21,7 @@ void in_process(const std::function<void()> &body);
 /* Load in that process, before or after what is tested. */
 class cuda_program {
 public:
-    enum class kind { DEVICE, MANAGED, POOL, PIECES, PINNED, REGISTERED, PAGEABLE };
+    enum class kind { DEVICE, MANAGED, POOL, SHARED_POOL, PIECES, PINNED, REGISTERED, PAGEABLE };
 
     struct memory {
         kind what;
@@ -42,6 +42,7 @@ public:
 
     memory make(kind what, size_t length);
     void free(const memory &m);
+    void new_pool(); /* later SHARED_POOL comes from another one */
     void write(void *address, const bytes &data); /* whatever memory it is */
     bytes read(const void *address, size_t length);
 
@@ -63,12 +64,13 @@ private:
     void *symbol(const char *name);
 
     void *m_library;
+    uct_cu_pool_t m_pool = nullptr;
 };
 
 constexpr cuda_program::kind CUDA_KINDS[] = {
-    cuda_program::kind::DEVICE,  cuda_program::kind::MANAGED,    cuda_program::kind::POOL,
-    cuda_program::kind::PIECES,  cuda_program::kind::PINNED,     cuda_program::kind::REGISTERED,
-    cuda_program::kind::PAGEABLE
+    cuda_program::kind::DEVICE,      cuda_program::kind::MANAGED, cuda_program::kind::POOL,
+    cuda_program::kind::SHARED_POOL, cuda_program::kind::PIECES,  cuda_program::kind::PINNED,
+    cuda_program::kind::REGISTERED,  cuda_program::kind::PAGEABLE
 };
 
 /* The processor may not touch it. */

@@ -49,6 +49,8 @@ SIZE_CHECK(uct_cu_uuid_t, CUuuid);
 SIZE_CHECK(uct_cu_ipc_handle_t, CUipcMemHandle);
 SIZE_CHECK(uct_cu_piece_t, CUmemGenericAllocationHandle);
 SIZE_CHECK(uct_cu_access_t, CUmemAccessDesc);
+SIZE_CHECK(uct_cu_pool_t, CUmemoryPool);
+SIZE_CHECK(uct_cu_pool_pointer_t, CUmemPoolPtrExportData);
 SIZE_CHECK(uct_cu_copy_attributes_t, CUmemcpyAttributes);
 static_assert(offsetof(uct_cu_copy_attributes_t, src_hint) ==
               offsetof(CUmemcpyAttributes, srcLocHint), "");

@@ -44,15 +44,16 @@ struct owner {
         link.put_contact(w.where());
     }
 
-    /* 'a' length: allocate and tell key and address; 'p' length: the same with a piece;
-     * 'r': read it and tell; 'f': free; 'e': end */
+    /* 'a' length: allocate and tell key and address; 'p' length: the same with a piece, 's' length:
+     * of a pool; 'n': forget the pool; 'r': read it and tell; 'f': free; 'e': end */
     void serve()
     {
         for (;;) {
             const uint64_t order = link.get_number();
-            if ((order == 'a') || (order == 'p')) {
+            if ((order == 'a') || (order == 'p') || (order == 's')) {
                 const size_t length = link.get_number();
-                m = cuda.make((order == 'a') ? kind::DEVICE : kind::PIECES, length);
+                m = cuda.make((order == 'a') ? kind::DEVICE :
+                              (order == 'p') ? kind::PIECES : kind::SHARED_POOL, length);
                 cuda.write(m.address, pattern(length, length));
                 link.put_number(reinterpret_cast<uintptr_t>(m.address));
                 link.put(key_of(w, m.address, length));
@@ -60,6 +61,8 @@ struct owner {
                 link.put(cuda.read(m.address, m.length));
             } else if (order == 'f') {
                 cuda.free(m);
+            } else if (order == 'n') {
+                cuda.new_pool();
             } else {
                 return;
             }
@@ -115,6 +118,11 @@ public:
         link().put_number('r');
         EXPECT_TRUE(link().get(data));
         return data;
+    }
+
+    void forget_pool()
+    {
+        link().put_number('n');
     }
 
     void free_remote()
@@ -249,6 +257,58 @@ TEST(cuda_ipc, pieces)
     });
 }
 
+/* Pools that are made to be exported: one import for all that comes from a pool. */
+TEST(cuda_ipc, pools)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, SIZE);
+
+        for (unsigned round = 0; round < 6; ++round) {
+            bytes model = pattern(SIZE, SIZE);
+            u.allocate(SIZE, 's');
+            ASSERT_EQ(UCS_OK, u.get(local.address, 1000, 300000));
+            EXPECT_EQ(bytes(model.begin() + 1000, model.begin() + 301000),
+                      u.cuda.read(local.address, 300000));
+            ASSERT_EQ(UCS_OK, u.put(local.address, 0, 300000));
+            std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
+            EXPECT_EQ(model, u.read_remote());
+            EXPECT_EQ(1, u.w->tl->md.rkey_is_on(u.rkey, 0));
+            if (!cuda_program::is_real()) { /* those of the first rounds stay allocated */
+                EXPECT_EQ(round + 1, u.cuda.calls("cuMemPoolImportPointer"));
+                EXPECT_EQ((round < 3) ? 1 : round - 1,
+                          u.cuda.calls("cuMemPoolImportFromShareableHandle"));
+            }
+            if (round >= 2) {
+                u.free_remote();
+                u.forget_pool();
+            }
+        }
+        u.forget();
+        u.w.reset();
+        if (!cuda_program::is_real()) {
+            EXPECT_EQ(6u, u.cuda.calls("cuMemFree"));
+            EXPECT_EQ(4u, u.cuda.calls("cuMemPoolDestroy"));
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Another device reaches it too: it was given access. */
+TEST_F(fake_cuda_ipc, pools_from_another_device)
+{
+    in_process([]() {
+        ipc_user u;
+
+        u.cuda.use_primary(1);
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        u.allocate(1000, 's');
+        ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* The number of a descriptor may be another one's by now: only the proof counts. Each system call
  * on the way fails too. */
 TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
@@ -264,27 +324,35 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
             EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << call;
             ucs_fault_clear(nullptr);
         }
-        u.allocate(100, 'p');
-        uct_rkey_t *good = u.rkey;
-        for (size_t offset : {56, 80, 104}) { /* number, place of the proof, descriptor */
-            bytes packed = u.packed;
-            packed[offset] ^= 8;
-            ASSERT_EQ(UCS_OK,
-                      u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &u.rkey));
-            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << offset;
-            u.forget();
+        for (char order : {'p', 's'}) {
+            u.allocate(100, order);
+            uct_rkey_t *good = u.rkey;
+            for (size_t offset : {56, 80}) { /* number, place of the proof */
+                bytes packed = u.packed;
+                packed[offset] ^= 8;
+                ASSERT_EQ(UCS_OK,
+                          u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &u.rkey));
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << offset;
+                u.forget();
+            }
+            u.rkey = good;
+            ASSERT_EQ(UCS_OK, u.get(data.data(), 0, 100));
+            EXPECT_EQ(pattern(100, 100), data);
         }
-        u.rkey = good;
-        ASSERT_EQ(UCS_OK, u.get(data.data(), 0, 100));
-        EXPECT_EQ(pattern(100, 100), data);
-        const auto local = u.cuda.make(kind::DEVICE, 1000);
-        for (unsigned k = 1; k < 40; ++k) {
-            u.allocate(1000, 'p');
-            u.cuda.fail(nullptr, k, 2);
+        const auto local   = u.cuda.make(kind::DEVICE, 1000);
+        const auto files   = sys_meter::descriptors();
+        const auto regions = sys_meter::shared_mappings();
+        for (unsigned k = 1; k < 80; ++k) {
+            u.allocate(1000, (k % 2) ? 'p' : 's');
+            u.cuda.fail(nullptr, k / 2, 2);
             (void)u.get(local.address, 0, 1000);
             u.cuda.fail(nullptr, 0, 0);
             EXPECT_EQ(1u, u.cuda.depth());
         }
+        u.forget();
+        u.w.reset();
+        EXPECT_LE(sys_meter::descriptors().size(), files.size());
+        EXPECT_LE(sys_meter::shared_mappings().size(), regions.size());
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }

@@ -1,0 +1,165 @@
+/* Halyard: cuda_ipc: memory of pools (cuMemAllocAsync) that were made to be exported.
+ *
+ * The pool is shown as a descriptor, its allocations by a few bytes of the driver's. The importer
+ * opens a pool once for each device that copies, gives the device access, and lets go of it with
+ * the last allocation that it has mapped. As with handles of plain memory, the owner does not wait
+ * for that: it is the next key of memory at that place which closes what was mapped.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <uct/cuda/cuda_ipc.h>
+
+#define UCS_LOG_COMPONENT "cuda_ipc"
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+static int uct_cuda_pool_is_possible(const uct_cuda_driver_t *driver)
+{
+    return (driver->cuMemPoolExportToShareableHandle != NULL) &&
+           (driver->cuMemPoolExportPointer != NULL) &&
+           (driver->cuMemPoolImportFromShareableHandle != NULL) &&
+           (driver->cuMemPoolImportPointer != NULL) && (driver->cuMemPoolSetAccess != NULL) &&
+           (driver->cuMemPoolDestroy != NULL);
+}
+
+int uct_cuda_pool_export(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
+                         uct_cu_pool_pointer_t *pointer)
+{
+    int fd = -1;
+    int result;
+
+    if (!uct_cuda_pool_is_possible(driver)) {
+        return -1;
+    }
+    result = driver->cuMemPoolExportToShareableHandle(&fd, place->pool, UCT_CU_HANDLE_DESCRIPTOR,
+                                                      0);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemPoolExportPointer(pointer, place->base);
+        if (result != UCT_CU_SUCCESS) {
+            ucs_sys_close(fd);
+        }
+    }
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "export of a pool", result);
+        return -1;
+    }
+    return fd;
+}
+
+/* One user less. The lock is held. */
+static int uct_cuda_pool_put(const uct_cuda_driver_t *driver, uct_cuda_pool_t *pool)
+{
+    int result = UCT_CU_SUCCESS;
+
+    if (--pool->refs == 0) {
+        ucs_list_del(&pool->list);
+        result = driver->cuMemPoolDestroy(pool->pool);
+        ucs_sys_free(pool);
+    }
+    return result;
+}
+
+/* Opens a pool, without user. The lock is held. */
+static int uct_cuda_pool_import(const uct_cuda_driver_t *driver, uct_cuda_pool_t *pool, int fd)
+{
+    uct_cu_access_t access = {{UCT_CU_LOCATION_DEVICE, pool->device}, UCT_CU_ACCESS_READ_WRITE};
+    int result;
+
+    result = driver->cuMemPoolImportFromShareableHandle(&pool->pool, (void *)(intptr_t)fd,
+                                                        UCT_CU_HANDLE_DESCRIPTOR, 0);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemPoolSetAccess(pool->pool, &access, 1);
+        if (result != UCT_CU_SUCCESS) {
+            driver->cuMemPoolDestroy(pool->pool);
+        }
+    }
+    return result;
+}
+
+/* The key's pool, for one more user. The lock is held. */
+static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                             const uct_cuda_ipc_packed_t *key, int device, int fd,
+                             uct_cuda_pool_t **pool_p)
+{
+    uct_cuda_pool_t *pool;
+    int result;
+
+    ucs_list_for_each(pool, &md->pools, list) {
+        if ((pool->pid == key->pid) && (pool->instance == key->instance) &&
+            (pool->number == key->pool) && (pool->device == device)) {
+            ++pool->refs;
+            *pool_p = pool;
+            return UCT_CU_SUCCESS;
+        }
+    }
+    pool = ucs_sys_calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return UCT_CU_OUT_OF_MEMORY;
+    }
+    pool->pid      = key->pid;
+    pool->instance = key->instance;
+    pool->number   = key->pool;
+    pool->device   = device;
+    pool->refs     = 1;
+    result         = uct_cuda_pool_import(driver, pool, fd);
+    if (result != UCT_CU_SUCCESS) {
+        ucs_sys_free(pool);
+        return result;
+    }
+    ucs_list_add_tail(&md->pools, &pool->list);
+    *pool_p = pool;
+    return UCT_CU_SUCCESS;
+}
+
+int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                       const uct_cuda_ipc_packed_t *key, int fd, uct_cuda_pool_t **pool_p,
+                       uct_cu_ptr_t *ptr_p)
+{
+    uct_cuda_pool_t *pool = NULL;
+    uct_cu_ptr_t ptr      = 0;
+    uct_cu_pool_pointer_t pointer;
+    int device, result;
+
+    if (!uct_cuda_pool_is_possible(driver)) {
+        return UCT_CU_NOT_SUPPORTED;
+    }
+    memcpy(&pointer, key->handle, sizeof(pointer));
+    result = driver->cuCtxGetDevice(&device);
+    if (result != UCT_CU_SUCCESS) {
+        return result;
+    }
+    pthread_mutex_lock(&md->pool_lock);
+    result = uct_cuda_pool_get(driver, md, key, device, fd, &pool);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemPoolImportPointer(&ptr, pool->pool, &pointer);
+        if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, ptr, key->size)) {
+            driver->cuMemFree(ptr);
+            result = UCT_CU_INVALID_VALUE;
+        }
+        if (result == UCT_CU_SUCCESS) {
+            *ptr_p  = ptr;
+            *pool_p = pool;
+        } else {
+            (void)uct_cuda_pool_put(driver, pool);
+        }
+    }
+    pthread_mutex_unlock(&md->pool_lock);
+    return result;
+}
+
+int uct_cuda_pool_close(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                        uct_cuda_pool_t *pool, uct_cu_ptr_t ptr)
+{
+    int freed = (ptr == 0) ? UCT_CU_SUCCESS : driver->cuMemFree(ptr);
+    int result;
+
+    pthread_mutex_lock(&md->pool_lock);
+    result = uct_cuda_pool_put(driver, pool);
+    pthread_mutex_unlock(&md->pool_lock);
+    return (freed != UCT_CU_SUCCESS) ? freed : result;
+}
