@@ -104,6 +104,7 @@ gtest_sources = \
 	test/gtest/uct/test_cuda_copy.cc \
 	test/gtest/uct/test_cuda_header.cc \
 	test/gtest/uct/test_cuda_ipc.cc \
+	test/gtest/uct/test_descriptor.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm.cc \
 	test/gtest/uct/test_mm_ring.cc \

@@ -18,7 +18,7 @@
 
 #define UCT_CUDA_IPC_VERSION 2
 
-static_assert(sizeof(uct_cuda_ipc_packed_t) == 160, "layout of a remote key");
+static_assert(sizeof(uct_cuda_ipc_packed_t) == 168, "layout of a remote key");
 static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
 
 typedef struct {
@@ -33,6 +33,7 @@ static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *expor
     ucs_list_del(&export->list);
     --md->num_exports;
     if (export->proof.instance != 0) {
+        uct_descriptor_withdraw(&export->offer);
         export->proof.instance = 0; /* before the number can be used again */
         ucs_sys_close(export->proof.fd);
     }
@@ -84,6 +85,10 @@ static void uct_cuda_export_fill_descriptor(uct_cuda_ipc_md_t *md, uct_cuda_expo
         export->proof.id       = export->place.id;
         export->proof.fd       = fd;
         export->proof.instance = md->instance;
+        export->offer.domain   = md->instance;
+        export->offer.id       = export->place.id;
+        export->offer.fd       = fd;
+        uct_descriptor_offer(&export->offer);
     }
 }
 
@@ -246,6 +251,7 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     if (export->kind == UCT_CUDA_IPC_LEGACY) {
         memcpy(packed.handle, &export->handle, sizeof(export->handle));
     } else {
+        uct_descriptor_where(NULL, &packed.name, &packed.place);
         packed.proof = (uintptr_t)&export->proof;
         memcpy(packed.handle, &export->pointer, sizeof(export->pointer));
     }
@@ -264,7 +270,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *tl_md, const void *buffer, size_
     }
     memcpy(&key, buffer, sizeof(key));
     if ((key.version != UCT_CUDA_IPC_VERSION) || (key.kind == UCT_CUDA_IPC_NONE) ||
-        (key.kind >= UCT_CUDA_IPC_KIND_LAST) || (key.reserved != 0) || (key.reserved2 != 0) ||
+        (key.kind >= UCT_CUDA_IPC_KIND_LAST) || (key.reserved != 0) ||
         (key.pid == 0) || (key.pid > INT32_MAX) || (key.length == 0) ||
         (key.size > (UINT64_MAX - key.base)) || (key.address < key.base) ||
         (key.address - key.base > key.size) ||

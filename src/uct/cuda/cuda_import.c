@@ -130,6 +130,9 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     } else if (mapping->pool != NULL) {
         (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
     }
+    if (mapping->question >= 0) {
+        ucs_sys_close(mapping->question);
+    }
     ucs_sys_free(mapping);
 }
 
@@ -225,19 +228,17 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     int result                       = UCT_CU_SUCCESS;
     int fd                           = -1;
     uct_cuda_scope_t scope;
+    ucs_status_t status;
 
-    if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
+    if (key->kind != UCT_CUDA_IPC_LEGACY) {
+        status = uct_cuda_descriptor_get(mapping, &fd);
+        if (status != UCS_OK) {
+            return status;
+        }
+    } else if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
         ucs_diag_once("device memory of process %u is staged: it counts processes differently",
                       key->pid);
         return UCS_ERR_UNREACHABLE;
-    }
-    if (key->kind != UCT_CUDA_IPC_LEGACY) {
-        fd = uct_cuda_descriptor_fetch(key);
-        if (fd < 0) {
-            ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
-                          key->pid);
-            return UCS_ERR_UNREACHABLE;
-        }
     }
     if (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK) {
         result = (key->kind == UCT_CUDA_IPC_LEGACY) ?
@@ -256,6 +257,32 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     return ((result == UCT_CU_SUCCESS) && (mapping->ptr != 0)) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }
 
+/* Opens the mapping that is being opened, for one more user. Without the lock. */
+static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
+                                          uct_cuda_mapping_t *mapping,
+                                          uct_cuda_mapping_t **mapping_p)
+{
+    uct_cuda_ipc_md_t *md = mapping->md;
+    ucs_status_t status   = uct_cuda_import_open(driver, mapping);
+    ucs_list_link_t dead;
+
+    ucs_list_head_init(&dead);
+    pthread_mutex_lock(&md->lock);
+    mapping->status = status;
+    if ((status == UCS_OK) && !mapping->is_stale) {
+        md->mapped += mapping->key.size;
+        uct_cuda_mappings_trim(md, mapping, &dead);
+    }
+    pthread_mutex_unlock(&md->lock);
+    uct_cuda_mappings_free(&dead);
+    if (status != UCS_OK) {
+        uct_cuda_mapping_put(mapping);
+        return status;
+    }
+    *mapping_p = mapping;
+    return UCS_OK;
+}
+
 /* The lock is held, and released. */
 static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *driver,
                                                        uct_cuda_ipc_md_t *md,
@@ -265,18 +292,18 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
 {
     uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping));
     ucs_list_link_t dead;
-    ucs_status_t status;
 
     if (mapping == NULL) {
         pthread_mutex_unlock(&md->lock);
         return UCS_ERR_NO_MEMORY;
     }
-    mapping->md     = md;
-    mapping->key    = *key;
-    mapping->ctx    = queue->ctx;
-    mapping->ctx_id = queue->ctx_id;
-    mapping->refs   = 1;
-    mapping->status = UCS_INPROGRESS;
+    mapping->md       = md;
+    mapping->key      = *key;
+    mapping->ctx      = queue->ctx;
+    mapping->ctx_id   = queue->ctx_id;
+    mapping->refs     = 1;
+    mapping->question = -1;
+    mapping->status   = UCS_INPROGRESS;
     if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key->instance, key->base,
                                                                queue->ctx),
                         (uintptr_t)mapping) != UCS_OK) {
@@ -292,22 +319,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
 
     /* First what is old goes: it may be in the way. */
     uct_cuda_mappings_free(&dead);
-    status = uct_cuda_import_open(driver, mapping);
-
-    pthread_mutex_lock(&md->lock);
-    mapping->status = status;
-    if ((status == UCS_OK) && !mapping->is_stale) {
-        md->mapped += key->size;
-        uct_cuda_mappings_trim(md, mapping, &dead);
-    }
-    pthread_mutex_unlock(&md->lock);
-    uct_cuda_mappings_free(&dead);
-    if (status != UCS_OK) {
-        uct_cuda_mapping_put(mapping);
-        return status;
-    }
-    *mapping_p = mapping;
-    return UCS_OK;
+    return uct_cuda_mapping_open(driver, mapping, mapping_p);
 }
 
 ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey,
@@ -332,6 +344,12 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cud
         }
         ucs_list_del(&mapping->list);
         ucs_list_add_tail(&md->mappings, &mapping->list);
+        if (ucs_unlikely(mapping->status == UCS_ERR_NO_RESOURCE)) { /* is the descriptor there? */
+            mapping->status = UCS_INPROGRESS;
+            ++mapping->refs;
+            pthread_mutex_unlock(&md->lock);
+            return uct_cuda_mapping_open(driver, mapping, mapping_p);
+        }
         pthread_mutex_unlock(&md->lock);
         return status;
     }

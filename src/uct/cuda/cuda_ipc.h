@@ -11,7 +11,7 @@
  *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
  *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
- *    quickly. UCS_ERR_NO_RESOURCE: another thread is about to map the memory. UCS_INPROGRESS: the
+ *    quickly. UCS_ERR_NO_RESOURCE: the memory is being mapped; try again. UCS_INPROGRESS: the
  *    completion comes from progress; when it is UCS_OK the bytes are at their place, so there is no
  *    flush and no fence.
  *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
@@ -24,6 +24,7 @@
 #ifndef UCT_CUDA_IPC_H
 #define UCT_CUDA_IPC_H
 
+#include <uct/base/descriptor.h>
 #include <uct/cuda/cuda_engine.h>
 
 #include <ucs/ds/hash.h>
@@ -61,10 +62,10 @@ typedef struct {
 typedef struct {
     uint8_t       version;
     uint8_t       kind;      /* uct_cuda_ipc_kind_t */
-    uint16_t      reserved;
+    uint16_t      place;     /* of the door: a tag */
     uint32_t      pid;       /* of the owner, */
     uint32_t      pid_ns;
-    uint32_t      reserved2;
+    uint32_t      reserved;
     uint64_t      instance;  /* and the random number of its memory domain */
     uint64_t      address;   /* what is registered, */
     uint64_t      length;
@@ -72,6 +73,7 @@ typedef struct {
     uint64_t      size;
     uint64_t      id;
     uct_cu_uuid_t uuid;      /* of the device */
+    uint64_t      name;      /* of a door of the owner (uct_descriptor_where); 0: there is none */
     uint64_t      proof;     /* PIECE, POOL: where the proof stands in the owner */
     uint64_t      pool;      /* POOL: its number in the owner */
     uint8_t       handle[64]; /* LEGACY: of the driver; POOL: uct_cu_pool_pointer_t */
@@ -88,6 +90,7 @@ typedef struct {
     uct_cu_pool_pointer_t pointer; /* POOL */
     uint64_t              pool;    /* POOL: the first allocation that was seen of it */
     uct_cuda_ipc_proof_t  proof;   /* PIECE, POOL; fd is ours */
+    uct_descriptor_offer_t offer;  /* of the same */
 } uct_cuda_export_t;
 
 typedef struct {
@@ -137,7 +140,10 @@ typedef struct {
     uct_cuda_pool_t      *pool;     /* POOL */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */
     int                   is_stale; /* no longer in the table: goes with its last user */
-    ucs_status_t          status;   /* UCS_INPROGRESS: being opened; an error: refused */
+    int                   question; /* connection on which the descriptor is to come; -1: none */
+    uint64_t              until_ns; /* it is waited for */
+    ucs_status_t          status;   /* UCS_INPROGRESS: being opened; UCS_ERR_NO_RESOURCE: waits for
+                                       the descriptor; another error: refused */
 } uct_cuda_mapping_t;
 
 typedef struct {
@@ -174,8 +180,9 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
 /* ---- the user's side ---- */
 
-/* A copy of the owner's descriptor that the key names, or -1. */
-int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key);
+/* A copy of the owner's descriptor that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner has
+ * been asked for it, and answers from its progress; UCS_ERR_UNREACHABLE: it cannot be had. */
+ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping, int *fd_p);
 
 /* Maps the memory behind a descriptor, a piece (cuda_piece.c) or what the key names of a pool
  * (cuda_pool.c), in the context that is current. Returns what the driver says. */

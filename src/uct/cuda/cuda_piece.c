@@ -2,9 +2,10 @@
  *
  * A piece, as a pool, is exported as a descriptor. The importer takes a copy of it from the owner's
  * table of descriptors, which the kernel allows where it lets the one process look into the other;
- * elsewhere the memory is staged. The number of a descriptor says little, since it may have been
- * used again; the proof that stands in the owner's memory (uct_cuda_ipc_proof_t) is read before the
- * copy is taken and afterwards, and shows that it was the right one.
+ * elsewhere it asks the owner for one (base/descriptor.h). The number of a descriptor says little,
+ * since it may have been used again; the proof that stands in the owner's memory
+ * (uct_cuda_ipc_proof_t) is read before the copy is taken and afterwards, and shows that it was the
+ * right one.
  *
  * An imported piece lives as long as somebody maps it, whatever its owner does.
  *
@@ -19,7 +20,10 @@
 #define UCS_LOG_COMPONENT "cuda_ipc"
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
-#include <string.h>
+#include <errno.h>
+
+/* An owner that has not made progress for so long is not waited for any longer. */
+#define UCT_CUDA_ANSWER_NS 2000000000ull
 
 static int uct_cuda_piece_is_possible(const uct_cuda_driver_t *driver)
 {
@@ -63,7 +67,7 @@ static int uct_cuda_proof_read(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_pr
            (proof->instance == key->instance) && (proof->id == key->id);
 }
 
-int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key)
+static int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key)
 {
     int fd = -1;
     uct_cuda_ipc_proof_t before, after;
@@ -82,6 +86,39 @@ int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key)
         return -1;
     }
     return fd;
+}
+
+ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping, int *fd_p)
+{
+    const uct_cuda_ipc_packed_t *key = &mapping->key;
+    ucs_status_t status              = UCS_ERR_UNREACHABLE;
+
+    if (mapping->question >= 0) {
+        status = uct_descriptor_listen(&mapping->question, fd_p);
+        if ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
+            ucs_sys_close(mapping->question);
+            mapping->question = -1;
+            status            = UCS_ERR_UNREACHABLE;
+        }
+    } else {
+        *fd_p = (key->pid_ns == mapping->md->pid_ns) ? uct_cuda_descriptor_fetch(key) : -1;
+        if (*fd_p >= 0) {
+            return UCS_OK;
+        }
+        if (mapping->until_ns == 0) {
+            mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_ANSWER_NS;
+        }
+        mapping->question = uct_descriptor_ask(key->name, key->place, key->instance, key->id);
+        if ((mapping->question >= 0) || /* many ask at once: */
+            ((errno == EAGAIN) && (ucs_sys_clock_ns() < mapping->until_ns))) {
+            status = UCS_ERR_NO_RESOURCE;
+        }
+    }
+    if (status == UCS_ERR_UNREACHABLE) {
+        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
+                      key->pid);
+    }
+    return status;
 }
 
 static int uct_cuda_piece_map(const uct_cuda_driver_t *driver, uct_cu_piece_t piece, size_t length,

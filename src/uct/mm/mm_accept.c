@@ -37,9 +37,9 @@ void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 static void uct_mm_welcome_init(uct_mm_welcome_t *welcome, ucs_status_t status)
 {
     memset(welcome, 0, sizeof(*welcome));
-    welcome->head.magic   = UCT_MM_MAGIC;
-    welcome->head.version = UCT_MM_VERSION;
-    welcome->head.type    = UCT_MM_MESSAGE_WELCOME;
+    welcome->head.magic   = UCT_SOCKET_MAGIC;
+    welcome->head.version = UCT_SOCKET_VERSION;
+    welcome->head.type    = UCT_SOCKET_WELCOME;
     welcome->status       = status;
 }
 
@@ -62,11 +62,11 @@ static ucs_status_t uct_mm_hello_check(const uct_mm_iface_t *iface, const uct_mm
 {
     const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
 
-    if ((length != sizeof(*hello)) || (hello->head.magic != UCT_MM_MAGIC) ||
-        (hello->head.type != UCT_MM_MESSAGE_HELLO)) {
+    if ((length != sizeof(*hello)) || (hello->head.magic != UCT_SOCKET_MAGIC) ||
+        (hello->head.type != UCT_SOCKET_HELLO)) {
         return UCS_ERR_INVALID_PARAM;
     }
-    if (hello->head.version != UCT_MM_VERSION) {
+    if (hello->head.version != UCT_SOCKET_VERSION) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (memcmp(hello->expected, iface->super.params.uid, UCT_UID_LEN) != 0) {
@@ -84,22 +84,18 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
     uct_mm_segment_t *main           = uct_mm_rings_main(iface)->segment;
     unsigned num_fds                 = 0;
-    uct_mm_segment_question_t question;
     uct_mm_hello_t hello;
     uct_mm_welcome_t welcome;
     ucs_status_t status;
     ssize_t length;
     int fds[2];
 
-    length = uct_mm_socket_recv(peer->source.fd, &hello, sizeof(hello), NULL, NULL);
+    length = uct_socket_recv(peer->source.fd, &hello, sizeof(hello), NULL, NULL);
     if (length <= 0) {
         return ((length < 0) && (errno == EAGAIN)) ? UCS_INPROGRESS : UCS_ERR_CONNECTION_RESET;
     }
 
-    if ((length == sizeof(question)) && (hello.head.magic == UCT_MM_MAGIC) &&
-        (hello.head.type == UCT_MM_MESSAGE_GET_SEGMENT)) {
-        memcpy(&question, &hello, sizeof(question));
-        (void)uct_mm_mem_answer(iface, peer->source.fd, question.device, question.inode);
+    if (uct_descriptor_answer(peer->source.fd, &hello, (size_t)length)) {
         return UCS_INPROGRESS; /* the asker closes the connection */
     }
 
@@ -120,7 +116,7 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
         welcome.quantum = shape->quantum;
         welcome.offset  = peer->block->first + (peer->index * uct_mm_ring_size(shape));
     }
-    if (uct_mm_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds) != 0) {
+    if (uct_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds) != 0) {
         return UCS_ERR_CONNECTION_RESET;
     }
     return status;
@@ -132,7 +128,7 @@ static void uct_mm_peer_accept(uct_mm_iface_t *iface, int fd)
     uct_mm_peer_t *peer;
 
     peer = ucs_sys_memalign(UCT_MM_LINE_SIZE, sizeof(*peer));
-    if ((peer == NULL) || !uct_mm_socket_is_ours(fd)) {
+    if ((peer == NULL) || !uct_socket_is_ours(fd)) {
         ucs_debug("a connection was refused: %s", (peer == NULL) ? "no memory" : "another user's");
         ucs_sys_free(peer);
         ucs_sys_close(fd);
@@ -165,9 +161,9 @@ static int uct_mm_listen_refuse(uct_mm_iface_t *iface)
     ucs_sys_close(iface->spare_fd);
     fd = ucs_sys_accept4(iface->listen.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-        (void)uct_mm_socket_recv(fd, &hello, sizeof(hello), NULL, NULL);
+        (void)uct_socket_recv(fd, &hello, sizeof(hello), NULL, NULL);
         uct_mm_welcome_init(&welcome, UCS_ERR_EXCEEDS_LIMIT);
-        (void)uct_mm_socket_send(fd, &welcome, sizeof(welcome), NULL, 0);
+        (void)uct_socket_send(fd, &welcome, sizeof(welcome), NULL, 0);
         ucs_sys_close(fd);
     }
     iface->spare_fd = ucs_sys_fcntl(iface->epoll_fd, F_DUPFD_CLOEXEC, 0);

@@ -31,8 +31,9 @@ static void uct_mm_ep_fail(uct_mm_iface_t *iface, uct_mm_ep_t *ep, ucs_status_t 
 static int uct_mm_welcome_is_refusal(const uct_mm_welcome_t *welcome, ssize_t length)
 {
     if ((length < (ssize_t)offsetof(uct_mm_welcome_t, num_segments)) ||
-        (welcome->head.magic != UCT_MM_MAGIC) || (welcome->head.version != UCT_MM_VERSION) ||
-        (welcome->head.type != UCT_MM_MESSAGE_WELCOME) || (welcome->status == UCS_OK)) {
+        (welcome->head.magic != UCT_SOCKET_MAGIC) ||
+        (welcome->head.version != UCT_SOCKET_VERSION) ||
+        (welcome->head.type != UCT_SOCKET_WELCOME) || (welcome->status == UCS_OK)) {
         return 0;
     }
     ucs_diag("a peer on this node refused the connection: %s",
@@ -48,7 +49,7 @@ static ucs_status_t uct_mm_hello_status(int fd)
     ssize_t length;
 
     if (error == EPIPE) {
-        length = uct_mm_socket_recv(fd, &welcome, sizeof(welcome), NULL, NULL);
+        length = uct_socket_recv(fd, &welcome, sizeof(welcome), NULL, NULL);
         if (uct_mm_welcome_is_refusal(&welcome, length)) {
             return UCS_ERR_REJECTED;
         }
@@ -62,20 +63,20 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     const uct_mm_md_t *md = uct_mm_md(iface->super.md);
     uct_mm_hello_t hello;
 
-    if (!uct_mm_socket_is_ours(ep->source.fd)) {
+    if (!uct_socket_is_ours(ep->source.fd)) {
         ucs_error("the peer's socket belongs to another user");
         return UCS_ERR_UNREACHABLE;
     }
 
     memset(&hello, 0, sizeof(hello));
-    hello.head.magic   = UCT_MM_MAGIC;
-    hello.head.version = UCT_MM_VERSION;
-    hello.head.type    = UCT_MM_MESSAGE_HELLO;
+    hello.head.magic   = UCT_SOCKET_MAGIC;
+    hello.head.version = UCT_SOCKET_VERSION;
+    hello.head.type    = UCT_SOCKET_HELLO;
     hello.message_max  = md->message_max;
     ucs_sys_get_cpus(&hello.cpus);
     memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
-    if ((uct_mm_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
+    if ((uct_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != 0) ||
         (uct_mm_socket_watch(iface, &ep->source) != 0)) {
         return uct_mm_hello_status(ep->source.fd);
     }
@@ -87,7 +88,7 @@ static ucs_status_t uct_mm_ep_try(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
     const uct_mm_md_t *md = uct_mm_md(iface->super.md);
     struct sockaddr_un address;
-    socklen_t length = uct_mm_socket_address(md, ep->place, ep->name, &address);
+    socklen_t length = uct_socket_address(uct_mm_socket_dir(md), ep->place, ep->name, &address);
     ucs_status_t status;
     int is_refused;
 
@@ -116,7 +117,7 @@ ucs_status_t uct_mm_connect_start(uct_ep_t *tl_ep)
     uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
     ucs_status_t status;
 
-    ep->source.fd = uct_mm_socket_create();
+    ep->source.fd = uct_socket_create();
     if (ep->source.fd < 0) {
         ucs_error("failed to make a socket to reach a peer on this node: %m");
         return uct_mm_socket_status(errno);
@@ -233,10 +234,10 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     int fds[2];
 
     memset(&welcome, 0, sizeof(welcome));
-    length = uct_mm_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
+    length = uct_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
     if ((length < 0) && (errno == ECONNRESET)) {
         /* It has closed without reading our greeting; what it said before is behind the error. */
-        length = uct_mm_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
+        length = uct_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);
     }
     if (length <= 0) {
         if ((length == 0) || (errno != EAGAIN)) {
@@ -247,7 +248,8 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 
     if (uct_mm_welcome_is_refusal(&welcome, length)) {
         status = UCS_ERR_REJECTED;
-    } else if ((welcome.head.magic != UCT_MM_MAGIC) || (welcome.head.version != UCT_MM_VERSION) ||
+    } else if ((welcome.head.magic != UCT_SOCKET_MAGIC) ||
+               (welcome.head.version != UCT_SOCKET_VERSION) ||
                !uct_mm_welcome_is_valid(iface, &welcome, length)) {
         ucs_diag("a peer on this node answered what is not understood");
         status = UCS_ERR_UNSUPPORTED;

@@ -61,6 +61,7 @@ static void uct_mm_fork_forget(uct_mm_iface_t *iface)
     uct_ep_t *ep;
     unsigned i;
 
+    ucs_list_del(&iface->door.list);
     uct_mm_fork_close(&iface->listen.fd);
     uct_mm_fork_close(&iface->spare_fd);
     uct_mm_fork_close(&iface->epoll_fd);
@@ -81,10 +82,12 @@ static void uct_mm_fork_prepare(void)
 {
     pthread_mutex_lock(&uct_mm_fork_lock);
     uct_mm_segment_table_lock();
+    uct_descriptor_lock();
 }
 
 static void uct_mm_fork_in_parent(void)
 {
+    uct_descriptor_unlock();
     uct_mm_segment_table_unlock();
     pthread_mutex_unlock(&uct_mm_fork_lock);
 }

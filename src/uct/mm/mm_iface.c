@@ -223,9 +223,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
     ucs_status_t status;
 
     ucs_list_head_init(&iface->fork_list);
-    pthread_mutex_lock(&md->lock);
-    ucs_list_add_tail(&md->ifaces, &iface->list);
-    pthread_mutex_unlock(&md->lock);
+    ucs_list_head_init(&iface->door.list);
 
     iface->max_poll    = ((const uct_mm_config_t *)tl_iface->md->config)->max_poll;
     iface->interval    = 1;
@@ -243,6 +241,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
         status = uct_mm_connect_open(iface);
     }
     if (status == UCS_OK) {
+        uct_descriptor_open_door(&iface->door);
         uct_mm_fork_add(iface);
     }
     iface->last_look_ns   = ucs_sys_clock_ns();
@@ -253,11 +252,8 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
 static void uct_mm_iface_close(uct_iface_t *tl_iface)
 {
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    uct_mm_md_t *md       = uct_mm_md(tl_iface->md);
 
-    pthread_mutex_lock(&md->lock);
-    ucs_list_del(&iface->list);
-    pthread_mutex_unlock(&md->lock);
+    uct_descriptor_close_door(&iface->door);
     uct_mm_fork_remove(iface);
     uct_mm_connect_close(iface);
     uct_mm_rings_cleanup(iface);
@@ -270,11 +266,11 @@ static size_t uct_mm_iface_get_address(uct_iface_t *tl_iface, void *buffer)
     uint8_t *bytes              = buffer;
     unsigned i;
 
-    for (i = 0; i < sizeof(iface->name); ++i) {
-        bytes[i] = (uint8_t)(iface->name >> (8 * i));
+    for (i = 0; i < sizeof(iface->door.name); ++i) {
+        bytes[i] = (uint8_t)(iface->door.name >> (8 * i));
     }
-    bytes[8] = (uint8_t)iface->place;
-    bytes[9] = (uint8_t)(iface->place >> 8);
+    bytes[8] = (uint8_t)iface->door.place;
+    bytes[9] = (uint8_t)(iface->door.place >> 8);
     return UCT_MM_ADDRESS_LEN;
 }
 
@@ -294,9 +290,9 @@ static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address,
         return 0;
     }
     place = (uint16_t)(bytes[8] | (bytes[9] << 8));
-    if (uct_mm_place_is_dir(place) ? (place != iface->place) :
+    if (uct_socket_place_is_dir(place) ? (place != iface->door.place) :
         ((place != iface->net) && (place != 0) && (iface->net != 0))) {
-        snprintf(reason, UCT_REASON_MAX, uct_mm_place_is_dir(place) ?
+        snprintf(reason, UCT_REASON_MAX, uct_socket_place_is_dir(place) ?
                  "listens in a directory that is not our UCX_MM_SOCKET_DIR" :
                  "in another network namespace (UCX_MM_SOCKET_DIR can be a way)");
         return 0;
@@ -406,7 +402,7 @@ static void uct_mm_iface_dump(uct_iface_t *tl_iface, FILE *stream)
     unsigned i;
 
     fprintf(stream, "mm %016" PRIx64 ": %u rings, %u hot, %u connecting, %u pending, wake %u\n",
-            iface->name, iface->num_rings, iface->num_hot, iface->num_connecting,
+            iface->door.name, iface->num_rings, iface->num_hot, iface->num_connecting,
             tl_iface->num_pending, (unsigned)ucs_atomic_load_relaxed(&iface->main->wake));
     for (i = 0; i < iface->num_rings; ++i) {
         peer = iface->rings[i];
@@ -466,7 +462,6 @@ const uct_tl_t uct_mm_tl = {
     .config_size   = sizeof(uct_mm_config_t),
     .md = {
         .open         = uct_mm_md_open,
-        .close        = uct_mm_md_close,
         .alloc        = uct_mm_mem_alloc,
         .release      = uct_mm_mem_release,
         .rkey_pack    = uct_mm_rkey_pack,

@@ -26,8 +26,8 @@
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/list.h>
 #include <uct/api/uct_tl.h>
+#include <uct/base/descriptor.h>
 
-#include <pthread.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS
@@ -81,9 +81,6 @@ typedef struct {
     uct_mm_ring_shape_t   shape;
     uct_mm_backing_list_t backings;
     size_t                message_max; /* bytes of a message, header included */
-    pthread_mutex_t       lock;        /* of the lists: workers share a domain */
-    ucs_list_link_t       memories;    /* allocated */
-    ucs_list_link_t       ifaces;      /* open */
 } uct_mm_md_t;
 
 /* ---- interface ---- */
@@ -135,7 +132,6 @@ typedef struct {
     unsigned          max_poll;
     uct_mm_peer_t   **rings;
 
-    ucs_list_link_t   list;      /* in md->ifaces */
     ucs_list_link_t   fork_list; /* of all interfaces of the process */
     unsigned          rings_max; /* room in rings */
     uint64_t          last_look_ns;
@@ -146,9 +142,8 @@ typedef struct {
     unsigned          num_connecting;
     int               epoll_fd;
     int               spare_fd; /* given up when descriptors run out, to refuse a peer in words */
-    uint64_t          name;     /* of the listening socket */
     uint16_t          net;      /* uct_mm_connect_net */
-    uint16_t          place;    /* where the listening socket has its name: a tag */
+    uct_descriptor_door_t door; /* the listening socket: its name and its place */
     uct_mm_source_t   listen;
     uct_mm_main_t    *main;
     uint64_t          sync_free; /* bit set: word is free */
@@ -179,13 +174,6 @@ typedef struct {
 } uct_mm_ep_t;
 
 #define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 tag of its place; little endian */
-
-/* A listening socket has its name in a place, of which 16 bits tell: in the abstract namespace of a
- * network namespace (an even tag, 0 if unknown) or in a directory (an odd one). */
-UCS_INLINE int uct_mm_place_is_dir(uint16_t place)
-{
-    return place & 1;
-}
 
 UCS_INLINE uct_mm_md_t *uct_mm_md(uct_md_t *md)
 {
@@ -281,7 +269,6 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 extern const ucs_config_row_t uct_mm_config_rows[];
 
 ucs_status_t uct_mm_md_open(uct_md_t *md);
-void uct_mm_md_close(uct_md_t *md);
 
 /* ---- mm_mem.c: see uct_md_ops_t, uct_ep_ops_t ---- */
 
@@ -303,9 +290,6 @@ ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
 ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
                               uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
                               uct_completion_t *comp);
-
-/* Sends the descriptor of allocated memory over a connection. Returns 0 or -1. */
-int uct_mm_mem_answer(uct_mm_iface_t *iface, int fd, uint64_t device, uint64_t inode);
 
 /* ---- mm_fork.c ---- */
 

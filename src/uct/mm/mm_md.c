@@ -79,19 +79,6 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
         }
         md->message_max = ucs_min(config->seg_size, ring_max);
     }
-    ucs_list_head_init(&md->memories);
-    ucs_list_head_init(&md->ifaces);
-    pthread_mutex_init(&md->lock, NULL);
     return uct_mm_backing_list_init(&config->backing, (ucs_ternary_auto_value_t)config->hugetlb,
                                     &md->backings);
-}
-
-void uct_mm_md_close(uct_md_t *tl_md)
-{
-    uct_mm_md_t *md = uct_mm_md(tl_md);
-
-    if (md->memories.next != NULL) { /* it was opened */
-        ucs_assert(ucs_list_is_empty(&md->memories) && ucs_list_is_empty(&md->ifaces));
-        pthread_mutex_destroy(&md->lock);
-    }
 }

@@ -47,9 +47,9 @@ typedef struct {
 static_assert(sizeof(uct_mm_packed_rkey_t) == 56, "layout of a remote key");
 
 typedef struct {
-    uct_mem_t         super;
-    ucs_list_link_t   list; /* in md->memories */
-    uct_mm_segment_t *segment;
+    uct_mem_t              super;
+    uct_mm_segment_t      *segment;
+    uct_descriptor_offer_t offer; /* of the segment's descriptor */
 } uct_mm_mem_t;
 
 typedef struct {
@@ -105,9 +105,10 @@ ucs_status_t uct_mm_mem_alloc(uct_md_t *tl_md, void *address, size_t length, uns
     mem->super.md      = tl_md;
     mem->super.address = mem->segment->address;
     mem->super.length  = mem->segment->length;
-    pthread_mutex_lock(&md->lock);
-    ucs_list_add_tail(&md->memories, &mem->list);
-    pthread_mutex_unlock(&md->lock);
+    mem->offer.domain  = mem->segment->device;
+    mem->offer.id      = mem->segment->inode;
+    mem->offer.fd      = mem->segment->fd;
+    uct_descriptor_offer(&mem->offer);
     *mem_p = &mem->super;
     return UCS_OK;
 }
@@ -115,11 +116,8 @@ ucs_status_t uct_mm_mem_alloc(uct_md_t *tl_md, void *address, size_t length, uns
 void uct_mm_mem_release(uct_mem_t *tl_mem)
 {
     uct_mm_mem_t *mem = ucs_container_of(tl_mem, uct_mm_mem_t, super);
-    uct_mm_md_t *md   = uct_mm_md(tl_mem->md);
 
-    pthread_mutex_lock(&md->lock);
-    ucs_list_del(&mem->list);
-    pthread_mutex_unlock(&md->lock);
+    uct_descriptor_withdraw(&mem->offer);
     uct_mm_segment_put(mem->segment);
     ucs_sys_free(mem);
 }
@@ -128,8 +126,6 @@ size_t uct_mm_rkey_pack(uct_mem_t *tl_mem, void *buffer)
 {
     const uct_mm_mem_t *mem         = ucs_container_of(tl_mem, uct_mm_mem_t, super);
     const uct_mm_segment_t *segment = mem->segment;
-    uct_mm_md_t *md                 = uct_mm_md(tl_mem->md);
-    const uct_mm_iface_t *iface;
     uct_mm_packed_rkey_t packed;
 
     memset(&packed, 0, sizeof(packed));
@@ -142,44 +138,9 @@ size_t uct_mm_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     packed.base    = (uintptr_t)tl_mem->address;
     packed.length  = tl_mem->length;
 
-    pthread_mutex_lock(&md->lock);
-    if (!ucs_list_is_empty(&md->ifaces)) {
-        iface        = ucs_list_head(&md->ifaces, uct_mm_iface_t, list);
-        packed.name  = iface->name;
-        packed.place = iface->place;
-    }
-    pthread_mutex_unlock(&md->lock);
-
+    uct_descriptor_where(tl_mem->md, &packed.name, &packed.place);
     memcpy(buffer, &packed, sizeof(packed));
     return sizeof(packed);
-}
-
-int uct_mm_mem_answer(uct_mm_iface_t *iface, int fd, uint64_t device, uint64_t inode)
-{
-    uct_mm_md_t *md          = uct_mm_md(iface->super.md);
-    uct_mm_segment_answer_t answer;
-    const uct_mm_mem_t *mem;
-    int memory_fd = -1;
-    int ret;
-
-    memset(&answer, 0, sizeof(answer));
-    answer.head.magic   = UCT_MM_MAGIC;
-    answer.head.version = UCT_MM_VERSION;
-    answer.head.type    = UCT_MM_MESSAGE_SEGMENT;
-    answer.status       = UCS_ERR_NO_ELEM;
-
-    pthread_mutex_lock(&md->lock);
-    ucs_list_for_each(mem, &md->memories, list) {
-        if ((mem->segment->device == device) && (mem->segment->inode == inode) &&
-            (mem->segment->fd >= 0)) {
-            memory_fd     = mem->segment->fd;
-            answer.status = UCS_OK;
-            break;
-        }
-    }
-    ret = uct_mm_socket_send(fd, &answer, sizeof(answer), &memory_fd, (memory_fd >= 0) ? 1 : 0);
-    pthread_mutex_unlock(&md->lock);
-    return ret;
 }
 
 /* ------------------------------------------------------------------ the user's side */
@@ -270,63 +231,6 @@ static ucs_status_t uct_mm_rkey_attach(uct_mm_rkey_t *rkey, int fd)
     return UCS_OK;
 }
 
-/* Sends the question to the owner. */
-static ucs_status_t uct_mm_rkey_ask(uct_mm_rkey_t *rkey)
-{
-    uct_mm_segment_question_t question;
-    struct sockaddr_un address;
-    socklen_t length;
-
-    if (rkey->packed.name == 0) {
-        return UCS_ERR_UNREACHABLE;
-    }
-    rkey->fd = uct_mm_socket_create();
-    if (rkey->fd < 0) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    memset(&question, 0, sizeof(question));
-    question.head.magic   = UCT_MM_MAGIC;
-    question.head.version = UCT_MM_VERSION;
-    question.head.type    = UCT_MM_MESSAGE_GET_SEGMENT;
-    question.device       = rkey->packed.device;
-    question.inode        = rkey->packed.inode;
-    length                = uct_mm_socket_address(uct_mm_md(rkey->super.md), rkey->packed.place,
-                                                  rkey->packed.name, &address);
-    if ((ucs_sys_connect(rkey->fd, (struct sockaddr *)&address, length) != 0) ||
-        !uct_mm_socket_is_ours(rkey->fd) ||
-        (uct_mm_socket_send(rkey->fd, &question, sizeof(question), NULL, 0) != 0)) {
-        return UCS_ERR_UNREACHABLE;
-    }
-    return UCS_ERR_NO_RESOURCE;
-}
-
-/* Takes the answer if it is there. */
-static ucs_status_t uct_mm_rkey_listen(uct_mm_rkey_t *rkey)
-{
-    ucs_status_t status = UCS_ERR_UNREACHABLE;
-    uct_mm_segment_answer_t answer;
-    unsigned count = 0;
-    ssize_t length;
-    int fds[2];
-
-    length = uct_mm_socket_recv(rkey->fd, &answer, sizeof(answer), fds, &count);
-    if ((length < 0) && (errno == EAGAIN)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    ucs_sys_close(rkey->fd);
-    rkey->fd = -1;
-
-    if ((length == sizeof(answer)) && (answer.head.magic == UCT_MM_MAGIC) &&
-        (answer.head.type == UCT_MM_MESSAGE_SEGMENT) && (answer.status == UCS_OK) && (count > 0)) {
-        status = uct_mm_rkey_attach(rkey, fds[--count]);
-    }
-    while (count > 0) {
-        ucs_sys_close(fds[--count]);
-    }
-    return status;
-}
-
 /* Comes nearer to a mapping; UCS_OK: it is there. */
 static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
 {
@@ -338,7 +242,8 @@ static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
     }
 
     if (rkey->fd >= 0) {
-        status = uct_mm_rkey_listen(rkey);
+        status = uct_descriptor_listen(&rkey->fd, &fd);
+        status = (status == UCS_OK) ? uct_mm_rkey_attach(rkey, fd) : status;
     } else if ((uct_mm_segment_find((uct_mm_backing_t)rkey->packed.backing, rkey->packed.device,
                                     rkey->packed.inode, &rkey->segment) == UCS_OK)) {
         status = UCS_OK;
@@ -346,7 +251,13 @@ static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
         status = uct_mm_rkey_attach(rkey, -1);
     } else {
         fd     = uct_mm_rkey_open_proc(rkey);
-        status = (fd >= 0) ? uct_mm_rkey_attach(rkey, fd) : uct_mm_rkey_ask(rkey);
+        if (fd >= 0) {
+            status = uct_mm_rkey_attach(rkey, fd);
+        } else {
+            rkey->fd = uct_descriptor_ask(rkey->packed.name, rkey->packed.place,
+                                          rkey->packed.device, rkey->packed.inode);
+            status   = (rkey->fd < 0) ? UCS_ERR_UNREACHABLE : UCS_ERR_NO_RESOURCE;
+        }
     }
 
     if ((status == UCS_OK) && (rkey->segment->length < rkey->packed.length)) {

@@ -52,7 +52,7 @@ uint16_t uct_mm_connect_net(void)
 /* Tag of the directory of the configuration, 0 if there is none. */
 static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
 {
-    const char *dir = ((const uct_mm_config_t *)md->super.config)->socket_dir;
+    const char *dir = uct_mm_socket_dir(md);
     uint16_t tag    = (*dir == '\0') ? 0 : uct_mm_tag_of(dir, O_DIRECTORY);
 
     return (tag == 0) ? 0 : tag | 1;
@@ -61,17 +61,17 @@ static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
 /* A listening socket with a name in that place, or -1. */
 static int uct_mm_listen_in(const uct_mm_iface_t *iface, uint16_t place)
 {
-    const int fd = uct_mm_socket_create();
+    const int fd = uct_socket_create();
     struct sockaddr_un address;
     socklen_t length;
     int error;
 
-    length = uct_mm_socket_address(uct_mm_md(iface->super.md), place, iface->name, &address);
+    length = uct_socket_address(iface->door.dir, place, iface->door.name, &address);
     if ((fd >= 0) && (ucs_sys_bind(fd, (struct sockaddr *)&address, length) == 0)) {
         if (ucs_sys_listen(fd, UCT_MM_BACKLOG) == 0) {
             return fd;
         }
-        uct_mm_socket_unlink(uct_mm_md(iface->super.md), place, iface->name);
+        uct_mm_socket_unlink(uct_mm_md(iface->super.md), place, iface->door.name);
     }
     error = errno;
     if (fd >= 0) {
@@ -87,17 +87,17 @@ static int uct_mm_listen_open(uct_mm_iface_t *iface)
     const uct_mm_md_t *md = uct_mm_md(iface->super.md);
 
     iface->net   = uct_mm_connect_net();
-    iface->place = uct_mm_dir_tag(md);
-    if (iface->place != 0) {
-        iface->listen.fd = uct_mm_listen_in(iface, iface->place);
+    iface->door.place = uct_mm_dir_tag(md);
+    if (iface->door.place != 0) {
+        iface->listen.fd = uct_mm_listen_in(iface, iface->door.place);
     }
     if (iface->listen.fd < 0) {
-        if (*((const uct_mm_config_t *)md->super.config)->socket_dir != '\0') {
+        if (*iface->door.dir != '\0') {
             ucs_diag("UCX_MM_SOCKET_DIR does not serve, peers of other network namespaces cannot "
                      "be reached: %m");
         }
-        iface->place     = iface->net;
-        iface->listen.fd = uct_mm_listen_in(iface, iface->place);
+        iface->door.place     = iface->net;
+        iface->listen.fd = uct_mm_listen_in(iface, iface->door.place);
     }
     return (iface->listen.fd < 0) ? -1 : uct_mm_socket_watch(iface, &iface->listen);
 }
@@ -117,7 +117,9 @@ ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
         return UCS_ERR_IO_ERROR;
     }
 
-    iface->name = ucs_sys_random64();
+    iface->door.owner = iface->super.md;
+    iface->door.dir   = uct_mm_socket_dir(uct_mm_md(iface->super.md));
+    iface->door.name  = ucs_sys_random64();
     if (uct_mm_listen_open(iface) != 0) {
         ucs_error("failed to listen on a unix socket: %m");
         return UCS_ERR_IO_ERROR;
@@ -142,7 +144,7 @@ void uct_mm_connect_close(uct_mm_iface_t *iface)
         }
     }
     if (iface->listen.fd >= 0) { /* a forked child has lost it: the name is its parent's */
-        uct_mm_socket_unlink(uct_mm_md(iface->super.md), iface->place, iface->name);
+        uct_mm_socket_unlink(uct_mm_md(iface->super.md), iface->door.place, iface->door.name);
     }
     uct_mm_socket_close(iface, &iface->listen);
     if (iface->spare_fd >= 0) {

@@ -13,53 +13,19 @@
 
 #include <ucs/sys/sys.h>
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Signals that are taken off a connection at a time; a peer could send without end. */
 #define UCT_MM_SIGNALS_MAX 64
 
-socklen_t uct_mm_socket_address(const uct_mm_md_t *md, uint16_t place, uint64_t name,
-                                struct sockaddr_un *address)
-{
-    const char *dir    = ((const uct_mm_config_t *)md->super.config)->socket_dir;
-    const int is_dir   = uct_mm_place_is_dir(place);
-    char *path         = address->sun_path + !is_dir; /* abstract names begin with a zero */
-    const size_t room  = sizeof(address->sun_path) - 1;
-    int length;
-
-    memset(address, 0, sizeof(*address));
-    address->sun_family = AF_UNIX;
-    length = snprintf(path, room, "%s%shalyard-mm-%016" PRIx64, is_dir ? dir : "",
-                      is_dir ? "/" : "", name);
-    if (((size_t)length >= room) || (is_dir && (*dir == '\0'))) {
-        return 0;
-    }
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-}
-
 void uct_mm_socket_unlink(const uct_mm_md_t *md, uint16_t place, uint64_t name)
 {
     struct sockaddr_un address;
 
-    if (uct_mm_place_is_dir(place) && (uct_mm_socket_address(md, place, name, &address) > 0)) {
+    if (uct_socket_place_is_dir(place) &&
+        (uct_socket_address(uct_mm_socket_dir(md), place, name, &address) > 0)) {
         ucs_sys_unlink(address.sun_path);
     }
-}
-
-int uct_mm_socket_create(void)
-{
-    return ucs_sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-}
-
-int uct_mm_socket_is_ours(int fd)
-{
-    struct ucred cred;
-    socklen_t length = sizeof(cred);
-
-    return (ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &length) == 0) &&
-           (cred.uid == ucs_sys_geteuid());
 }
 
 void uct_mm_socket_close(uct_mm_iface_t *iface, uct_mm_source_t *source)
@@ -81,68 +47,12 @@ int uct_mm_socket_watch(uct_mm_iface_t *iface, uct_mm_source_t *source)
     return ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, source->fd, &event);
 }
 
-int uct_mm_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count)
-{
-    union {
-        struct cmsghdr align;
-        char           bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec iov     = {.iov_base = (void *)data, .iov_len = length};
-    struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
-    struct cmsghdr *cmsg;
-
-    if (count > 0) {
-        memset(&control, 0, sizeof(control));
-        header.msg_control    = control.bytes;
-        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        cmsg                  = CMSG_FIRSTHDR(&header);
-        cmsg->cmsg_level      = SOL_SOCKET;
-        cmsg->cmsg_type       = SCM_RIGHTS;
-        cmsg->cmsg_len        = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
-    }
-    return (ucs_sys_sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length) ? 0 : -1;
-}
-
-ssize_t uct_mm_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *count_p)
-{
-    union {
-        struct cmsghdr align;
-        char           bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec iov     = {.iov_base = data, .iov_len = max};
-    struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
-    struct cmsghdr *cmsg;
-    ssize_t length;
-
-    if (fds != NULL) {
-        header.msg_control    = control.bytes;
-        header.msg_controllen = sizeof(control.bytes);
-        *count_p              = 0;
-    }
-    do {
-        length = ucs_sys_recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while ((length < 0) && (errno == EINTR));
-
-    if ((length >= 0) && (fds != NULL)) {
-        cmsg = CMSG_FIRSTHDR(&header);
-        if ((cmsg != NULL) && (cmsg->cmsg_level == SOL_SOCKET) && (cmsg->cmsg_type == SCM_RIGHTS)) {
-            *count_p = (unsigned)((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-            memcpy(fds, CMSG_DATA(cmsg), *count_p * sizeof(int));
-        }
-        while ((length == 0) && (*count_p > 0)) { /* descriptors beside nothing */
-            ucs_sys_close(fds[--*count_p]);
-        }
-    }
-    return length;
-}
-
 void uct_mm_connect_signal(int fd)
 {
     static const uint8_t byte = 1;
 
     /* A failure is a peer with a full queue, which will wake for what it holds, or a dead one. */
-    (void)uct_mm_socket_send(fd, &byte, sizeof(byte), NULL, 0);
+    (void)uct_socket_send(fd, &byte, sizeof(byte), NULL, 0);
 }
 
 int uct_mm_socket_drain(int fd)
@@ -152,7 +62,7 @@ int uct_mm_socket_drain(int fd)
     unsigned i;
 
     for (i = 0; i < UCT_MM_SIGNALS_MAX; ++i) {
-        length = uct_mm_socket_recv(fd, bytes, sizeof(bytes), NULL, NULL);
+        length = uct_socket_recv(fd, bytes, sizeof(bytes), NULL, NULL);
         if (length <= 0) {
             return (length < 0) && (errno == EAGAIN);
         }

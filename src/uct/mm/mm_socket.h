@@ -19,34 +19,14 @@
 
 #include <ucs/sys/sys.h>
 
-#include <sys/types.h>
-#include <sys/un.h>
-
 BEGIN_C_DECLS
 
-#define UCT_MM_MAGIC   0x4d6c6148u
-#define UCT_MM_VERSION 1
-
-typedef enum {
-    UCT_MM_MESSAGE_HELLO = 1,
-    UCT_MM_MESSAGE_WELCOME,
-    UCT_MM_MESSAGE_GET_SEGMENT, /* instead of HELLO: for memory that a remote key names */
-    UCT_MM_MESSAGE_SEGMENT      /* its answer, with the descriptor */
-} uct_mm_message_type_t;
-
-/* What both messages begin with. Fields are in the order of the machine: both ends run on it. */
 typedef struct {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t type;
-} uct_mm_message_t;
-
-typedef struct {
-    uct_mm_message_t head;
-    uint8_t          uid[UCT_UID_LEN];      /* of the sender */
-    uint8_t          expected[UCT_UID_LEN]; /* of whom it wants to reach */
-    uint64_t         message_max;           /* bytes of the longest message it will send */
-    ucs_sys_cpus_t   cpus;                  /* that the sender may run on */
+    uct_socket_message_t head;
+    uint8_t              uid[UCT_UID_LEN];      /* of the sender */
+    uint8_t              expected[UCT_UID_LEN]; /* of whom it wants to reach */
+    uint64_t             message_max;           /* bytes of the longest message it will send */
+    ucs_sys_cpus_t       cpus;                  /* that the sender may run on */
 } uct_mm_hello_t;
 
 typedef struct {
@@ -56,7 +36,7 @@ typedef struct {
 } uct_mm_wire_segment_t;
 
 typedef struct {
-    uct_mm_message_t      head;
+    uct_socket_message_t  head;
     int32_t               status;       /* ucs_status_t; if not UCS_OK the rest is zero */
     uint32_t              num_segments; /* the interface's first, then the ring's if another */
     uint32_t              lines;        /* shape of the ring */
@@ -66,34 +46,17 @@ typedef struct {
     ucs_sys_cpus_t        cpus;         /* that the receiver may run on */
 } uct_mm_welcome_t;
 
-typedef struct {
-    uct_mm_message_t head;
-    uint64_t         device; /* identity of the memory */
-    uint64_t         inode;
-} uct_mm_segment_question_t;
-
-typedef struct {
-    uct_mm_message_t head;
-    int32_t          status;
-    int32_t          reserved;
-} uct_mm_segment_answer_t;
-
 static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
 static_assert(sizeof(uct_mm_welcome_t) == 192, "layout shared by processes");
 
-/* Address of the listening socket of that name in a place; returns its length, 0 where there is no
- * such place (no directory is configured, or its path is too long). */
-socklen_t uct_mm_socket_address(const uct_mm_md_t *md, uint16_t place, uint64_t name,
-                                struct sockaddr_un *address);
+/* The directory of the configuration. */
+UCS_INLINE const char *uct_mm_socket_dir(const uct_mm_md_t *md)
+{
+    return ((const uct_mm_config_t *)md->super.config)->socket_dir;
+}
 
 /* Removes a name that is a file. */
 void uct_mm_socket_unlink(const uct_mm_md_t *md, uint16_t place, uint64_t name);
-
-/* A non-blocking socket, or -1. */
-int uct_mm_socket_create(void);
-
-/* The peer runs as our user, says the kernel. */
-int uct_mm_socket_is_ours(int fd);
 
 /* Takes the socket out of the event set and closes it. Both explicitly, with a shutdown, because a
  * child that the application forked may hold a copy of the descriptor. No effect without one. */
@@ -101,13 +64,6 @@ void uct_mm_socket_close(uct_mm_iface_t *iface, uct_mm_source_t *source);
 
 /* Adds a socket to the interface's event set. Returns 0 or -1. */
 int uct_mm_socket_watch(uct_mm_iface_t *iface, uct_mm_source_t *source);
-
-/* Sends one datagram, with `count` (0 to 2) descriptors. Returns 0 or -1. */
-int uct_mm_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count);
-
-/* Takes one datagram and at most two descriptors; *count_p tells how many came. fds NULL: none are
- * taken, the kernel closes what came. Returns the bytes, 0 at the end of file, -1 and errno. */
-ssize_t uct_mm_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *count_p);
 
 /* Takes signals off a connection. Returns 0 when it has ended. */
 int uct_mm_socket_drain(int fd);

@@ -4,9 +4,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "gpu.h"
+#include "restrict.h"
 #include "seed.h"
 
 #include <algorithm>
+#include <sys/syscall.h>
 #include <thread>
 
 using mp::gpu;
@@ -482,6 +484,43 @@ TEST(mp_cuda, mapping_refused)
     EXPECT_TRUE(all.join());
     EXPECT_LE(all.log_lines(), 4u) << all.log(); /* what is done, and the driver's reason */
     EXPECT_NE(std::string::npos, all.log().find("is staged instead")) << all.log();
+}
+
+/* No process may look into another one, as under a container's filter: memory that goes by
+ * descriptor is mapped all the same. */
+TEST(mp_cuda, looking_into_peers_forbidden)
+{
+    processes all(2);
+
+    NEED_GPU();
+    all.start_all([&](self &me) {
+        const std::string why = mp::deny_syscalls(
+            {SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_ptrace}, EPERM);
+        if (!why.empty()) {
+            printf("not forbidden: %s\n", why.c_str());
+            return;
+        }
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        pair_side side(me);
+        for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_POOL}) {
+            gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
+            ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+            for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
+                                 operation::STREAM}) {
+                for (size_t length : {size_t(16), size_t(4096), LARGE}) {
+                    side.exchange(op, g, out, in, length);
+                }
+            }
+        }
+        if (!mp::is_gpu_real()) {
+            auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+            EXPECT_NE(0u, calls("cuMemImportFromShareableHandle"));
+            EXPECT_NE(0u, calls("cuMemPoolImportPointer"));
+        }
+    });
+    EXPECT_TRUE(all.join());
+    EXPECT_EQ(0u, all.log_lines()) << all.log();
 }
 
 /* The program starts CUDA when it has communicated for a while. */

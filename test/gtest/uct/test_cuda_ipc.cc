@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <signal.h>
+#include <thread>
 
 using namespace uct_test;
 using kind = cuda_program::kind;
@@ -45,7 +47,8 @@ struct owner {
     }
 
     /* 'a' length: allocate and tell key and address; 'p' length: the same with a piece, 's' length:
-     * of a pool; 'n': forget the pool; 'r': read it and tell; 'f': free; 'e': end */
+     * of a pool; 'n': forget the pool; 'r': read it and tell; 'f': free; 'd': answer questions from
+     * now on; 'e': end */
     void serve()
     {
         for (;;) {
@@ -63,9 +66,21 @@ struct owner {
                 cuda.free(m);
             } else if (order == 'n') {
                 cuda.new_pool();
+            } else if (order == 'd') {
+                door     = std::make_unique<worker>(uct_tl_find("mm"));
+                progress = std::thread([this]() {
+                    while (!is_over) {
+                        door->progress();
+                    }
+                });
+                link.put_number(1);
             } else {
-                return;
+                break;
             }
+        }
+        is_over = true;
+        if (progress.joinable()) {
+            progress.join();
         }
     }
 
@@ -73,6 +88,9 @@ struct owner {
     cuda_program cuda;
     worker w;
     cuda_program::memory m = {};
+    std::unique_ptr<worker> door;
+    std::thread progress;
+    std::atomic<bool> is_over{false};
 };
 
 /* The process that copies: a driver of its own, a worker, an endpoint to the owner. */
@@ -118,6 +136,17 @@ public:
         link().put_number('r');
         EXPECT_TRUE(link().get(data));
         return data;
+    }
+
+    void open_door()
+    {
+        link().put_number('d');
+        EXPECT_EQ(1u, link().get_number());
+    }
+
+    void signal_owner(int number)
+    {
+        EXPECT_EQ(0, kill(m_owner.pid(), number));
     }
 
     void forget_pool()
@@ -327,7 +356,7 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
         for (char order : {'p', 's'}) {
             u.allocate(100, order);
             uct_rkey_t *good = u.rkey;
-            for (size_t offset : {56, 80}) { /* number, place of the proof */
+            for (size_t offset : {56, 88}) { /* number, place of the proof */
                 bytes packed = u.packed;
                 packed[offset] ^= 8;
                 ASSERT_EQ(UCS_OK,
@@ -353,6 +382,78 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
         u.w.reset();
         EXPECT_LE(sys_meter::descriptors().size(), files.size());
         EXPECT_LE(sys_meter::shared_mappings().size(), regions.size());
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Where this process may not look into the owner, that one answers, from its progress. */
+TEST(cuda_ipc, descriptors_that_are_asked_for)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, SIZE);
+
+        u.open_door();
+        const auto files = sys_meter::descriptors();
+        for (char order : {'p', 's'}) {
+            for (const char *call : {"pidfd_open", "pidfd_getfd", "process_vm_readv"}) {
+                u.allocate(SIZE, order);
+                ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1+"));
+                ASSERT_EQ(UCS_OK, u.get(local.address, 0, SIZE)) << call << " " << order;
+                ucs_fault_clear(nullptr);
+                EXPECT_EQ(pattern(SIZE, SIZE), u.cuda.read(local.address, SIZE));
+            }
+        }
+        log_levels quiet("fatal");
+        for (const char *call : {"socket", "connect", "getsockopt", "sendmsg"}) {
+            u.allocate(100, 'p');
+            ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+            ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1"));
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 100)) << call;
+            ucs_fault_clear(nullptr);
+        }
+        u.allocate(100, 's');
+        u.kill_owner();
+        ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 100));
+        ucs_fault_clear(nullptr);
+        u.forget();
+        u.w.reset();
+        EXPECT_LE(sys_meter::descriptors().size(), files.size());
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* An owner that is stopped holds up nobody, and is not waited for without end. */
+TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        uct_iov_t iov    = {local.address, 1000, nullptr};
+        completion comp;
+
+        u.open_door();
+        for (bool is_final : {false, true}) {
+            u.allocate(1000, 'p');
+            u.signal_owner(SIGSTOP);
+            ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+            for (unsigned i = 0; i < 100; ++i) {
+                ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
+                                                                    &comp.base));
+            }
+            if (is_final) {
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+            }
+            u.signal_owner(SIGCONT);
+            if (!is_final) {
+                EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+                EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+            }
+            ucs_fault_clear(nullptr);
+        }
+        EXPECT_EQ(0, comp.calls);
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }

@@ -270,10 +270,10 @@ protected:
     int knock() const
     {
         struct sockaddr_un address;
-        const uint64_t name    = uct_mm_iface(m_worker.iface)->name;
-        const socklen_t length = uct_mm_socket_address(
-            uct_mm_md(m_worker.iface->md), uct_mm_iface(m_worker.iface)->place, name, &address);
-        const int fd           = uct_mm_socket_create();
+        const uint64_t name    = uct_mm_iface(m_worker.iface)->door.name;
+        const socklen_t length = uct_socket_address(
+            "", uct_mm_iface(m_worker.iface)->door.place, name, &address);
+        const int fd           = uct_socket_create();
 
         EXPECT_EQ(0, connect(fd, reinterpret_cast<sockaddr *>(&address), length));
         return fd;
@@ -283,7 +283,7 @@ protected:
     {
         uct_mm_hello_t h = {};
 
-        h.head = {UCT_MM_MAGIC, UCT_MM_VERSION, UCT_MM_MESSAGE_HELLO};
+        h.head = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_HELLO};
         memset(h.uid, 0x55, sizeof(h.uid));
         memcpy(h.expected, m_worker.uid.data(), sizeof(h.expected));
         h.message_max = 100;
@@ -301,7 +301,7 @@ protected:
 
         EXPECT_EQ(static_cast<ssize_t>(length), ::send(fd, data, length, MSG_NOSIGNAL));
         run_until({&m_worker}, [&]() {
-            got = uct_mm_socket_recv(fd, &welcome, sizeof(welcome), fds, &count);
+            got = uct_socket_recv(fd, &welcome, sizeof(welcome), fds, &count);
             return (got >= 0) || (errno != EAGAIN);
         });
         for (unsigned i = 0; i < count; ++i) {
@@ -372,11 +372,11 @@ TEST_F(mm_door_test, strangers_who_say_anything)
 TEST_F(mm_door_test, welcomes_that_say_anything)
 {
     seeded_random rnd(14);
-    const int listener = uct_mm_socket_create();
+    const int listener = uct_socket_create();
     struct sockaddr_un address;
     const uint64_t name    = rnd.bits();
-    const socklen_t length = uct_mm_socket_address(
-        uct_mm_md(m_worker.iface->md), uct_mm_iface(m_worker.iface)->place, name, &address);
+    const socklen_t length = uct_socket_address(
+        "", uct_mm_iface(m_worker.iface)->door.place, name, &address);
     contact where          = m_worker.where();
 
     log_levels quiet("fatal");
@@ -393,7 +393,7 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
         ASSERT_GE(fd, 0);
 
         uct_mm_welcome_t w = {};
-        w.head             = {UCT_MM_MAGIC, UCT_MM_VERSION, UCT_MM_MESSAGE_WELCOME};
+        w.head             = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_WELCOME};
         w.num_segments     = rnd.below(4);
         w.lines            = rnd.one_in(2) ? 128 : static_cast<uint32_t>(rnd.bits());
         w.quantum          = rnd.one_in(2) ? 32 : static_cast<uint32_t>(rnd.bits());
@@ -413,7 +413,7 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
                 ASSERT_EQ(0, fcntl(memory[k], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
             }
         }
-        ASSERT_EQ(0, uct_mm_socket_send(fd, &w, size, memory, count));
+        ASSERT_EQ(0, uct_socket_send(fd, &w, size, memory, count));
         for (unsigned k = 0; k < count; ++k) {
             close(memory[k]);
         }

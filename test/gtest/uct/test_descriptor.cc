@@ -1,0 +1,145 @@
+/* Halyard: descriptors for other processes: questions and answers of any content.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "sys_meter.h"
+#include "world.h"
+
+#include <seed.h>
+#include <uct/base/descriptor.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace uct_test;
+
+namespace {
+
+/* A listening socket of ours, and what is on offer there. */
+class descriptor_test : public testing::Test {
+protected:
+    descriptor_test()
+    {
+        struct sockaddr_un address;
+        const socklen_t length = uct_socket_address("", 0, NAME, &address);
+
+        m_listener = uct_socket_create();
+        EXPECT_EQ(0, bind(m_listener, reinterpret_cast<sockaddr *>(&address), length));
+        EXPECT_EQ(0, listen(m_listener, 8));
+        m_offer.domain = 5;
+        m_offer.id     = 7;
+        m_offer.fd     = memfd_create("test", MFD_CLOEXEC);
+        uct_descriptor_offer(&m_offer);
+    }
+
+    ~descriptor_test() override
+    {
+        uct_descriptor_withdraw(&m_offer);
+        close(m_offer.fd);
+        close(m_listener);
+    }
+
+    /* Answers whoever has asked, as an owner does; what was asked. */
+    bytes answer()
+    {
+        const int fd = accept(m_listener, nullptr, nullptr);
+        bytes question(100);
+        const ssize_t length = uct_socket_recv(fd, question.data(), question.size(), nullptr,
+                                               nullptr);
+
+        EXPECT_GT(length, 0);
+        question.resize(static_cast<size_t>(length));
+        m_is_question = uct_descriptor_answer(fd, question.data(), question.size());
+        close(fd);
+        return question;
+    }
+
+    const uint64_t NAME = 0x68616c7961726400ull + static_cast<uint64_t>(getpid());
+    int m_listener;
+    int m_is_question = 0;
+    uct_descriptor_offer_t m_offer = {};
+};
+
+TEST_F(descriptor_test, who_asks_gets_it)
+{
+    struct stat mine, theirs;
+    int fd = -1;
+
+    int connection = uct_descriptor_ask(NAME, 0, 5, 7);
+    ASSERT_GE(connection, 0);
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_descriptor_listen(&connection, &fd));
+    answer();
+    EXPECT_EQ(1, m_is_question);
+    ASSERT_EQ(UCS_OK, uct_descriptor_listen(&connection, &fd));
+    EXPECT_EQ(-1, connection);
+    ASSERT_EQ(0, fstat(m_offer.fd, &mine));
+    ASSERT_EQ(0, fstat(fd, &theirs));
+    EXPECT_EQ(mine.st_ino, theirs.st_ino);
+    EXPECT_NE(0, fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+
+    connection = uct_descriptor_ask(NAME, 0, 5, 8);
+    answer();
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_descriptor_listen(&connection, &fd)) << "not on offer";
+    EXPECT_EQ(-1, uct_descriptor_ask(NAME + 1, 0, 5, 7)) << "nobody listens";
+    EXPECT_EQ(-1, uct_descriptor_ask(0, 0, 5, 7)) << "no door";
+    EXPECT_EQ(-1, uct_descriptor_ask(NAME, 1, 5, 7)) << "a directory that we have not";
+}
+
+TEST_F(descriptor_test, questions_and_answers_that_say_anything)
+{
+    seeded_random rnd(61);
+    const auto files = sys_meter::descriptors();
+    bytes good;
+
+    int first = uct_descriptor_ask(NAME, 0, 5, 7);
+    good      = answer();
+    close(first);
+    for (unsigned i = 0; i < 500; ++i) {
+        bytes said = rnd.one_in(2) ? good : pattern(rnd.bits(), rnd.below(100));
+        if (!said.empty() && rnd.one_in(2)) {
+            said[rnd.below(said.size())] ^= static_cast<uint8_t>(1 + rnd.below(255));
+        }
+        int ends[2];
+        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends));
+        (void)uct_descriptor_answer(ends[0], said.data(), said.size());
+
+        bytes told(rnd.below(24));
+        for (uint8_t &byte : told) {
+            byte = static_cast<uint8_t>(rnd.bits());
+        }
+        uct_socket_message_t head = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_DESCRIPTOR};
+        if (rnd.one_in(2)) {
+            told.assign(16, 0);
+            memcpy(told.data(), &head, sizeof(head));
+            told[8] = rnd.one_in(2);
+        }
+        const int fds[2]     = {m_offer.fd, m_listener};
+        const unsigned count = static_cast<unsigned>(rnd.below(3));
+        int fd               = -1;
+        (void)uct_socket_send(ends[0], told.data(), told.size(), fds, count);
+        if (rnd.one_in(2)) {
+            close(ends[0]);
+            ends[0] = -1;
+        }
+        for (ucs_status_t status = UCS_OK; ends[1] >= 0;) {
+            status = uct_descriptor_listen(&ends[1], &fd);
+            if (status == UCS_OK) {
+                EXPECT_GE(fd, 0);
+                close(fd);
+            } else if (status == UCS_ERR_NO_RESOURCE) {
+                close(ends[1]);
+                ends[1] = -1;
+            }
+        }
+        if (ends[0] >= 0) {
+            close(ends[0]);
+        }
+    }
+    EXPECT_EQ(files.size(), sys_meter::descriptors().size());
+}
+
+} // namespace
