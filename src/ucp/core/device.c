@@ -120,6 +120,11 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     uint64_t now             = ucs_arch_read_tsc(); /* before the answer, which is no younger */
     ucs_status_t status;
 
+    if (ucs_likely(device->had == address) && (now - device->had_tsc < device->trust)) {
+        device->had = NULL;
+        *info_p     = device->had_info;
+        return 1;
+    }
     if ((device->md == NULL) || ucp_device_was_host(device, address) ||
         ucp_device_is_heap(worker, (uintptr_t)address)) {
         return 0;
@@ -154,11 +159,14 @@ int ucp_device_reaches(ucp_worker_t *worker, const void *address)
 
 int ucp_device_has_slow(ucp_worker_t *worker, const void *address)
 {
-    uct_mem_info_t info;
+    ucp_device_t *device = &worker->device;
     int is_device;
 
     ucp_worker_lock(worker);
-    is_device = ucp_device_query(worker, address, &info);
+    device->had     = NULL;
+    device->had_tsc = ucs_arch_read_tsc();
+    is_device       = ucp_device_query(worker, address, &device->had_info);
+    device->had     = is_device ? address : NULL; /* who sends it asks again in a moment */
     ucp_worker_unlock(worker);
     return is_device;
 }

@@ -93,6 +93,9 @@ typedef struct {
     uint64_t             trust;      /* ticks for which a block stays the host's */
     uint64_t             start;      /* ticks that starting the driver takes */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
+    const void          *had;        /* address that ucp_device_has found there; NULL: none, */
+    uint64_t             had_tsc;    /* when, */
+    uct_mem_info_t       had_info;   /* and what it is, for the next query of the same call */
     ucp_device_window_t  read_window, write_window;
     struct ucp_device_pool *pools;   /* of memory to stage in, one a device */
 } ucp_device_t;
