@@ -30,7 +30,11 @@ constexpr unsigned SURVIVOR     = 0;
 constexpr unsigned THIRD        = 1;
 constexpr unsigned FIRST_VICTIM = 2;
 constexpr unsigned VICTIMS      = 3; /* at a time */
+#ifdef __SANITIZE_ADDRESS__ /* each fork costs ten times as much there */
+constexpr unsigned KILLS        = 300;
+#else
 constexpr unsigned KILLS        = 1000;
+#endif
 constexpr unsigned LIFE_US_MAX  = 12000;
 
 constexpr unsigned MESSAGES = 8; /* each way between the survivor and a victim */

@@ -250,7 +250,8 @@ TEST_P(wakeup, random_races)
         std::mt19937_64 random(seed);
         const int fd                    = fd_of(self);
         const ucp_request_param_t param = send_param(nullptr);
-        const auto wait                 = [&](void *request) {
+        bytes data(70000), buffer(70000);
+        const auto wait = [&](void *request) {
             while (UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request)) {
                 if (self.progress() > 0) {
                     continue;
@@ -272,7 +273,6 @@ TEST_P(wakeup, random_races)
 
         for (int i = 0; (i < COUNT) && (num_wrong == 0); ++i) {
             const size_t length = (random() % 16 == 0) ? random() % 60000 : random() % 200;
-            bytes data(70000), buffer(70000);
             void *received =
                 ucp_tag_recv_nbx(self.handle(), buffer.data(), buffer.size(), i, ~0ull, &param);
             if (!begins) {
