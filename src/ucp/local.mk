@@ -41,6 +41,7 @@ libucp_sources = \
 	src/ucp/proto/proto.c \
 	src/ucp/protos/eager.c \
 	src/ucp/protos/rndv_device.c \
+	src/ucp/protos/rdma.c \
 	src/ucp/protos/rndv_read.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \

@@ -58,7 +58,7 @@ libuct_sources = \
 	src/uct/ofi/ofi_lib.h \
 	src/uct/ofi/ofi_peer.c \
 	src/uct/ofi/ofi_provider.c \
-	src/uct/ofi/ofi_read.c \
+	src/uct/ofi/ofi_rma.c \
 	src/uct/ofi/ofi_wire.h \
 	src/uct/self/self.c \
 	src/uct/self/self.h \

@@ -10,6 +10,7 @@
 #include <ucp/core/device.h>
 #include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
+#include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -89,7 +90,7 @@ void ucp_request_drop_copy(ucp_request_t *req)
 
     req->held &= (uint16_t)~(UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_MEM);
     if (held & UCP_REQUEST_HOLDS_MEM) {
-        ucp_rndv_read_release(req);
+        ucp_rdma_release(req);
     }
 }
 
@@ -131,7 +132,7 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_device_put_slot(req);
     }
     if (held & UCP_REQUEST_HOLDS_MEM) {
-        ucp_rndv_read_release(req);
+        ucp_rdma_release(req);
     }
     if (held & UCP_REQUEST_HOLDS_CHUNKS) {
         ucp_device_put_chunks(req);

@@ -217,9 +217,9 @@ struct ucp_request {
         uint8_t          slot;      /* of our memory that the peer was told */
         union {
             uct_mem_info_t info;    /* what the buffer is, where its class says that of a device */
-            struct {                /* else: a transfer by reads, see rndv_read.c */
+            struct {                /* else: by reads or writes, see rdma.h */
                 uct_mem_t  *mem;    /* the buffer's registration; NULL: it needs none */
-                uct_rkey_t *rkey;   /* receiver: of the sender's buffer */
+                uct_rkey_t *rkey;   /* of the peer's buffer */
             };
         };
         ucp_chunks_t     chunks;

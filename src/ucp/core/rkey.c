@@ -14,7 +14,6 @@
 
 #define UCP_RKEY_VERSION 1
 #define UCP_RKEY_HEADER  28
-#define UCP_RKEY_ENTRY   3
 
 const uint64_t ucp_rkey_features[UCP_RKEY_CLASSES] = {
     [UCP_RKEY_RMA]   = UCP_FEATURE_RMA,
@@ -40,6 +39,9 @@ static size_t ucp_rkey_pack_bytes(const ucp_mem_t *mem, uint8_t *buffer)
             continue;
         }
         length = tl->tl->md.rkey_pack(mem->tls[i], entry);
+        if (length == 0) {
+            continue;
+        }
         if (total + UCP_RKEY_ENTRY + length > UCP_RKEY_MAX) {
             break; /* the others will do */
         }
@@ -126,8 +128,30 @@ void ucp_rkey_map(ucp_rkey_t *rkey)
     }
 }
 
-/* A transport's part of a key: the first that we have too and that can map is taken; and what the
- * DEVICE lane copies by. */
+const void *ucp_rkey_net(const ucp_rkey_t *rkey, unsigned i, size_t *length_p)
+{
+    if ((rkey->net == NULL) ||
+        (memcmp(rkey->net, &rkey->worker->context->tls[i].wire_id, sizeof(uint16_t)) != 0)) {
+        return NULL;
+    }
+    *length_p = rkey->net[2];
+    return rkey->net + UCP_RKEY_ENTRY;
+}
+
+static ucs_status_t ucp_rkey_keep_net(ucp_rkey_t *rkey, const uint8_t *entry)
+{
+    if (rkey->net == NULL) {
+        rkey->net = ucs_sys_malloc(UCP_RKEY_ENTRY + entry[2]);
+        if (rkey->net == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        memcpy(rkey->net, entry, UCP_RKEY_ENTRY + entry[2]);
+    }
+    return UCS_OK;
+}
+
+/* A transport's part of a key: the first that we have too and that can map is taken; what the
+ * DEVICE lane copies by; and what a network reads and writes by. */
 static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rkey,
                                           const uint8_t *entry)
 {
@@ -142,6 +166,9 @@ static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rk
 
         if ((tl->wire_id != wire_id) || (*slot != NULL)) {
             continue;
+        }
+        if (tl->tl->kind == UCT_TL_KIND_NET) {
+            return rkey->is_device ? UCS_OK : ucp_rkey_keep_net(rkey, entry);
         }
         if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) &&
                               (tl->tl->md.rkey_unpack != NULL) :
@@ -237,6 +264,7 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
     if (rkey->device != NULL) {
         rkey->device->md->tl->md.rkey_release(rkey->device);
     }
+    ucs_sys_free(rkey->net);
     ucs_sys_free(rkey);
 }
 

@@ -17,7 +17,8 @@
 
 #include <ucp/core/ep.h>
 
-#define UCP_RKEY_MAX 255 /* bytes of a packed key */
+#define UCP_RKEY_MAX   255 /* bytes of a packed key */
+#define UCP_RKEY_ENTRY 3   /* of them the head of an entry */
 
 typedef enum {
     UCP_RKEY_RMA,
@@ -39,6 +40,7 @@ typedef struct ucp_rkey {
     ucp_worker_t  *worker;
     uct_rkey_t    *uct;      /* what maps it; NULL: nothing does */
     uct_rkey_t    *device;   /* by which the DEVICE lane reaches it; NULL: it does not */
+    uint8_t       *net;      /* a network's entry of the packed key (a copy); NULL: there is none */
     uint8_t        is_device; /* not to be touched by processors */
 } ucp_rkey_t;
 
@@ -62,6 +64,9 @@ UCS_INLINE void *ucp_rkey_local(const ucp_rkey_t *rkey, ucp_rkey_class_t kind, u
     return (ucs_likely(offset < mapped) && ucs_likely(length <= mapped - offset)) ?
            rkey->ptr + offset : NULL;
 }
+
+/* The key that transport i of the worker has in a network's entry, or NULL. */
+const void *ucp_rkey_net(const ucp_rkey_t *rkey, unsigned i, size_t *length_p);
 
 /* Maps the memory if that is possible now. With the worker's lock. */
 void ucp_rkey_map(ucp_rkey_t *rkey);

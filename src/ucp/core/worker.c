@@ -93,7 +93,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         .peer_gone = ucp_peer_gone,
         .arg       = worker,
         .sender    = &worker->sender,
-        .locked    = (worker->thread_mode == UCS_THREAD_MODE_MULTI)
+        .is_shared = worker->context->is_shared || (worker->thread_mode == UCS_THREAD_MODE_MULTI)
     };
     uct_limits_t limits;
     ucs_status_t status;

@@ -11,6 +11,7 @@
 #include <ucp/core/mem.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
+#include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 #include <string.h>
 
@@ -230,6 +231,47 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
     return (req->send.offset == req->length) ? UCS_OK : UCS_INPROGRESS;
 }
 
+/* ---- the network's reads and writes ---- */
+
+/* Prepares them, if they are the way; inside the posting call, since the user may destroy the key
+ * after it. 0: they are not. */
+static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey)
+{
+    ucp_peer_t *peer = req->send.peer;
+    int is_put       = (req->kind == UCP_REQUEST_PUT);
+    const void *packed;
+    size_t length;
+
+    if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
+        (req->length < peer->proto->rma_min[is_put]) || !ucp_dt_is_contig(req->datatype) ||
+        ucp_rma_can_copy(req) || (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE)) {
+        return 0;
+    }
+    packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
+    return (packed != NULL) && ucp_rdma_register(req, peer, req->length, 0) &&
+           ucp_rdma_set_key(req, peer, packed, length);
+}
+
+static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
+{
+    size_t rest = req->length - req->send.offset;
+
+    if (status != UCS_OK) {
+        ucs_debug("%zu bytes of a peer's memory are not reached directly: %s: messages do it", rest,
+                  ucs_status_string(status));
+        ucp_rma_start_messages(req);
+        return;
+    }
+    req->send.offset += ucp_rdma_part_length(req->send.peer, rest);
+    if (req->send.offset < req->length) {
+        ucp_request_add_work(req);
+    } else {
+        ucp_request_complete(req, UCS_OK);
+    }
+}
+
+/* ---- devices ---- */
+
 /* Memory of a device at the peer, by the DEVICE lane. */
 static int ucp_rma_can_device(const ucp_request_t *req, const ucp_rkey_t *rkey)
 {
@@ -282,6 +324,12 @@ void ucp_rma_work(ucp_request_t *req)
     if (req->send.step == UCP_SEND_FENCED) {
         --req->send.peer->num_fenced;
         req->send.step = UCP_SEND_PUT;
+    }
+    if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.rkey != NULL))) {
+        ucp_rdma_part(req, req->send.peer, req->kind == UCP_REQUEST_PUT, req->send.offset,
+                      req->length - req->send.offset, req->send.remote_addr + req->send.offset,
+                      ucp_rma_net_ended);
+        return;
     }
     if (ucp_rma_can_copy(req)) {
         status = ucp_rma_copy_part(req);
@@ -387,6 +435,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
 {
     ucp_peer_t *peer    = req->send.peer;
     ucs_status_t status = UCS_OK;
+    int is_net;
 
     if (!is_done) {
         status = ucs_ptr_map_put(&req->worker->ids, req, &req->send.id);
@@ -402,11 +451,12 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
         return ucp_request_handle(req);
     }
     req->held |= UCP_REQUEST_HOLDS_ID;
+    is_net     = ucp_rma_prepare_net(req, rkey);
     if (is_fenced) {
         req->send.step     = UCP_SEND_FENCED;
         req->send.fence_sn = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
         ++peer->num_fenced;
-    } else if (ucp_rma_can_copy(req)) {
+    } else if (is_net || ucp_rma_can_copy(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);
     } else if (!ucp_rma_device_copy(req, rkey)) {

@@ -2,12 +2,14 @@
  *
  * The way is chosen by the remote key: memory that is mapped here is loaded and stored inside the
  * call (ucp_rkey_local), without a request. Other memory is copied through the peer's COPY lane, a
- * part a turn; where that is refused, and for atomics, messages ask the peer, which looks the
- * memory up in its table (ops/rma_target.c). Atomics are instructions of the processor on either
- * side, so they agree whichever way they come.
+ * part a turn, or read and written by the network (protos/rdma.h) where the key has what that needs
+ * and the size makes it worth while; where that is refused, and for atomics, messages ask the peer,
+ * which looks the memory up in its table (ops/rma_target.c). Atomics are instructions of the
+ * processor on either side, so they agree whichever way they come.
  *
  * States of a request (ucp_send_step_t): FENCED (waits for those posted before a fence) -> PUT
- * (copies, either direction) -> DATA (its messages wait for resources) -> WAIT (for the answer).
+ * (copies, or the network's parts, either direction) -> DATA (its messages wait for resources) ->
+ * WAIT (for the answer).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -218,6 +218,35 @@ static int ucp_proto_is_used(const ucp_proto_range_t *ranges, unsigned count, uc
     return 0;
 }
 
+/* A get or put by messages: one asks or brings, one answers. */
+static double ucp_proto_rma_am_ns(const ucp_proto_config_t *config, double length)
+{
+    double pieces = ceil(length / (double)(config->eager_max - sizeof(ucp_wire_put_t)));
+
+    return ucp_proto_message_ns(config, sizeof(ucp_wire_get_t)) +
+           ucp_proto_message_ns(config, length) + (pieces * config->lanes.am.overhead_ns);
+}
+
+static const uct_limits_t *ucp_proto_rma_limits(const ucp_proto_config_t *config, int is_put)
+{
+    static const uct_limits_t none;
+
+    return !config->lanes.has_reads ? &none : is_put ? &config->lanes.write : &config->lanes.get;
+}
+
+/* Costs are linear: what pays at a size pays at all above it. */
+static size_t ucp_proto_rma_min(const ucp_proto_config_t *config, int is_put)
+{
+    const uct_limits_t *limits = ucp_proto_rma_limits(config, is_put);
+    size_t size                = (limits->max > 0) ? 1 : SIZE_MAX;
+
+    while ((size < SIZE_MAX) && (ucp_proto_copy_ns(limits, (double)size) >=
+                                 ucp_proto_rma_am_ns(config, (double)size))) {
+        size = ucp_proto_next_size(size);
+    }
+    return size;
+}
+
 void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *options)
 {
     uint8_t usable[UCP_PROTO_LAST];
@@ -243,6 +272,8 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
             snprintf(config->reason[proto], UCT_REASON_MAX, "slower than the others at every size");
         }
     }
+    config->rma_min[0] = ucp_proto_rma_min(config, 0);
+    config->rma_min[1] = ucp_proto_rma_min(config, 1);
 }
 
 static void ucp_proto_append_size(ucs_string_buffer_t *strb, size_t size)
@@ -260,6 +291,30 @@ void ucp_proto_explain_choice(const char *choice, const char *prefix, ucs_string
 
     for (; (choice != NULL) && ((end = strchr(choice, '\n')) != NULL); choice = end + 1) {
         ucs_string_buffer_appendf(strb, "%s%14s%.*s\n", prefix, "", (int)(end - choice), choice);
+    }
+}
+
+/* Gets and puts over a network; other lanes map the memory or copy it. */
+static void ucp_proto_explain_rma(const ucp_proto_config_t *config, const char *prefix,
+                                  ucs_string_buffer_t *strb)
+{
+    int is_put;
+    size_t min;
+
+    for (is_put = 0; config->lanes.is_net && (is_put < 2); ++is_put) {
+        min = config->rma_min[is_put];
+        if (min < SIZE_MAX) {
+            ucs_string_buffer_appendf(
+                strb, "%s%12s by messages, from %zu bytes on by %s: predicted %.2f us\n", prefix,
+                is_put ? "put" : "get", min, config->lanes.am_name,
+                ucp_proto_copy_ns(ucp_proto_rma_limits(config, is_put), (double)min) / 1e3);
+        } else {
+            ucs_string_buffer_appendf(
+                strb, "%s%12s by messages: %s %s\n", prefix, is_put ? "put" : "get",
+                config->lanes.am_name,
+                (ucp_proto_rma_limits(config, is_put)->max == 0) ?
+                    "has none of its own" : "is slower at every size");
+        }
     }
 }
 
@@ -296,4 +351,5 @@ void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
                                       config->reason[proto]);
         }
     }
+    ucp_proto_explain_rma(config, prefix, strb);
 }

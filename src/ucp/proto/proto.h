@@ -31,8 +31,10 @@ typedef enum {
 typedef struct {
     uct_limits_t am;         /* am_short: contiguous messages */
     uct_limits_t get, put;   /* of the copy lane; max 0 without one */
+    uct_limits_t write;      /* of the messaging lane, as get with has_reads; max 0 without */
     int          has_sync;   /* the messaging lane has common words */
     int          has_reads;  /* get is of the messaging lane, of memory that is registered for it */
+    int          is_net;     /* the messaging lane is a network's */
     const char  *am_name;    /* transports, for the text */
     const char  *am_choice;  /* uct_iface_t.choice */
     const char  *copy_name;
@@ -54,6 +56,8 @@ typedef struct {
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
     char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
+    size_t            rma_min[2];     /* bytes from which a network's own gets [0] and puts [1] pay;
+                                         SIZE_MAX: never */
 } ucp_proto_config_t;
 
 extern const char *const ucp_proto_names[UCP_PROTO_LAST];

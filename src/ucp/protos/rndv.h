@@ -80,11 +80,10 @@ void ucp_rndv_put_end(ucp_request_t *req);
 
 /* Reads over a network (rndv_read.c). Sender: adds the key of the buffer to its announcement, where
  * the receiver may want to read. Receiver: starts a receive that way, 0: that is no way for it; a
- * step; gives back what either side has registered. */
+ * step. */
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 void ucp_rndv_read_step(ucp_request_t *req);
-void ucp_rndv_read_release(ucp_request_t *req);
 
 /* Messages between device memory (rndv_device.c). May the DEVICE lane carry this send? */
 int ucp_rndv_device_is_way(const ucp_request_t *req);

@@ -212,6 +212,7 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     uct_iface_t *am      = worker->tls[peer->lane_tl[UCP_LANE_AM]].iface;
     uct_iface_t *copy;
 
+    lanes->is_net    = (am->tl->kind == UCT_TL_KIND_NET);
     lanes->am_name   = am->tl->name;
     lanes->am_choice = am->choice;
     if (peer->lane_tl[UCP_LANE_DEVICE] != UCP_NO_TL) {
@@ -232,6 +233,7 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
         }
     } else if (am->tl->iface.reg != NULL) {
         am->tl->iface.limits(am, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->get);
+        am->tl->iface.limits(am, UCT_OP_PUT_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->write);
         lanes->has_reads = (lanes->get.max > 0);
         lanes->copy_name = lanes->has_reads ? am->tl->name : NULL;
     }

@@ -138,7 +138,8 @@ typedef struct {
     /* Where the transport puts the identity of the peer whose messages it delivers next, valid
      * inside their handlers; it puts NULL where it does not know. NULL: nobody asks. */
     const uint8_t    **sender;
-    int                locked;           /* 1: several threads take turns under the caller's lock */
+    int                is_shared;        /* 1: memory is registered with the domain, and released,
+                                            by other threads than the one that calls */
 } uct_iface_params_t;
 
 /* ---- memory ---- */
@@ -183,8 +184,8 @@ typedef struct {
      * UCS_ERR_NO_DEVICE: the application has not started the devices' driver in this process, so
      * all memory is the host's. NULL: the transport knows only memory of the host. */
     ucs_status_t (*mem_query)(uct_md_t *md, const void *address, uct_mem_info_t *info_p);
-    /* Remote keys: at most UCT_RKEY_MAX bytes. pack returns the bytes written. unpack checks every
-     * byte. */
+    /* Remote keys: at most UCT_RKEY_MAX bytes. pack returns the bytes written; 0: peers would have
+     * no use for it. unpack checks every byte. */
     size_t (*rkey_pack)(uct_mem_t *mem, void *buffer);
     ucs_status_t (*rkey_unpack)(uct_md_t *md, const void *buffer, size_t length,
                                 uct_rkey_t **rkey_p);
@@ -291,8 +292,9 @@ struct uct_ep_ops {
     ucs_status_t (*atomic)(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
                            uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
                            uct_completion_t *comp);
-    /* All earlier operations of the endpoint are complete at the peer (its memory is changed,
-     * messages lie in its queue and need no more help from here); may be UCS_INPROGRESS. */
+    /* All earlier operations of the endpoint that have no completion of their own are complete at
+     * the peer (its memory is changed, messages lie in its queue and need no more help from here);
+     * may be UCS_INPROGRESS. A put with a completion is complete at the peer with that. */
     ucs_status_t (*flush)(uct_ep_t *ep, uct_completion_t *comp);
     ucs_status_t (*fence)(uct_ep_t *ep);
     /* Asks whether the peer lives; a dead one is reported through ep_failed. Never waits. */

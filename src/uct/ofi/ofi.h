@@ -3,7 +3,7 @@
  * libfabric.so.1 is opened by dlopen with the first interface. An interface is one endpoint of type
  * RDM of the provider that ofi_provider.c chooses; everything that it receives comes by posted
  * buffers, and what it sends is copied into its own buffers, or by value where it is short. Where
- * the provider has RMA, long messages are read by their receivers (ofi_read.c).
+ * the provider has RMA, long messages are read by their receivers (ofi_rma.c).
  *
  * What a provider does not promise is done here, per peer and the same over all of them
  * (ofi_peer.c, ofi_wire.h): each direction is opened by an introduction and a welcome, which prove
@@ -32,14 +32,16 @@
 #include <ucs/ds/strbuf.h>
 #include <ucs/event/event_set.h>
 
+#include <pthread.h>
 #include <sys/socket.h>
 
 #define UCT_OFI_MESSAGE_MAX 65664  /* bytes of a message without our head: 64 KiB and more */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
-#define UCT_OFI_READS       64ul   /* reads under way */
-#define UCT_OFI_READ_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
+#define UCT_OFI_RMAS        64ul   /* reads and writes under way */
+#define UCT_OFI_RMA_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
+#define UCT_OFI_KEYS_MAX    8      /* interfaces of one domain whose memory a key reaches */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
@@ -47,13 +49,16 @@
 typedef struct {
     ucs_config_allow_list_t providers;
     ucs_config_allow_list_t devices;
+    int                     has_rma;
     uint64_t                timeout_ns;
     unsigned                rx_buffers;
     size_t                  rx_size; /* bytes of each */
 } uct_ofi_config_t;
 
 typedef struct {
-    uct_md_t super;
+    uct_md_t        super;
+    pthread_mutex_t lock;   /* of what follows, and of registered memory: any thread releases it */
+    ucs_list_link_t ifaces; /* that have reads */
 } uct_ofi_md_t;
 
 typedef struct uct_ofi_peer uct_ofi_peer_t;
@@ -64,7 +69,7 @@ typedef struct {
     enum {
         UCT_OFI_OP_SEND,
         UCT_OFI_OP_RECEIVE,
-        UCT_OFI_OP_READ
+        UCT_OFI_OP_RMA
     }                  kind;
     int                is_posted; /* to the provider */
 } uct_ofi_op_t;
@@ -93,12 +98,13 @@ typedef struct {
     ucs_queue_elem_t  queue;  /* free, or waits to be posted */
     uct_ofi_peer_t   *peer;   /* NULL: free */
     uct_completion_t *comp;   /* may be NULL */
+    int               is_write;
     void             *buffer;
     size_t            length; /* bytes */
     void             *desc;   /* of the buffer's registration */
     uint64_t          remote_addr;
     uint64_t          key;
-} uct_ofi_read_t;
+} uct_ofi_rma_t;
 
 typedef struct {
     uct_iface_t         super;
@@ -121,10 +127,15 @@ typedef struct {
     unsigned            num_under_way;
     unsigned            num_strangers;
     ucs_queue_head_t     free_sends;
-    uct_ofi_read_t     *reads;
-    unsigned            num_reads;  /* in all; 0: the provider has none */
-    ucs_queue_head_t    free_reads;
-    ucs_list_link_t     mems;       /* uct_ofi_mem_t */
+    uct_ofi_rma_t      *rmas;
+    unsigned            num_rmas;  /* in all; 0: the provider has none */
+    ucs_queue_head_t    free_rmas;
+    int                 has_writes;
+    pthread_mutex_t     lock;       /* of the provider's objects, where threads share them */
+    ucs_list_link_t     md_list;    /* in the domain's ifaces, or alone */
+    ucs_list_link_t     mems;       /* uct_ofi_mem_t, of operations, */
+    ucs_list_link_t     kept_mems;  /* and of the domain; */
+    ucs_atomic_u64_t    num_kept;   /* their number; relaxed: it only says how often to poll */
     uct_ofi_receive_t  *receives;
     unsigned            num_receives;
     unsigned            num_unposted;
@@ -182,11 +193,11 @@ struct uct_ofi_peer {
     uint64_t           own_token;     /* names the peer in what it sends us */
     uint64_t           token;         /* names us in what we send */
     unsigned           say;           /* UCT_OFI_SAY_... */
-    unsigned           num_under_way; /* sends and reads that the provider has */
+    unsigned           num_under_way; /* operations that the provider has */
     ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
-    ucs_queue_head_t   unread;        /* and reads */
+    ucs_queue_head_t   waiting;       /* and reads and writes */
     uct_ofi_tx_state_t tx_state;
-    unsigned           num_reads;     /* of the ones under way */
+    unsigned           num_rmas;     /* of the ones under way */
     uint32_t           tx_count;      /* messages sent... */
     uint32_t           tx_taken;      /* ...and taken by the peer... */
     uint32_t           tx_looked;     /* ...when it was looked at last */
@@ -237,6 +248,28 @@ typedef struct {
 UCS_INLINE uct_ofi_iface_t *uct_ofi_iface(uct_iface_t *iface)
 {
     return ucs_container_of(iface, uct_ofi_iface_t, super);
+}
+
+UCS_INLINE uct_ofi_md_t *uct_ofi_md(uct_md_t *md)
+{
+    return ucs_container_of(md, uct_ofi_md_t, super);
+}
+
+/* Around each call of the provider's that is made again and again: where other threads register
+ * memory, since providers that call themselves safe for threads are not for that (net, 1.17: reads
+ * by peers fail). The domain's lock is taken before. */
+UCS_INLINE void uct_ofi_enter(uct_ofi_iface_t *iface)
+{
+    if (ucs_unlikely(iface->super.params.is_shared)) {
+        pthread_mutex_lock(&iface->lock);
+    }
+}
+
+UCS_INLINE void uct_ofi_leave(uct_ofi_iface_t *iface)
+{
+    if (ucs_unlikely(iface->super.params.is_shared)) {
+        pthread_mutex_unlock(&iface->lock);
+    }
 }
 
 UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
@@ -291,27 +324,34 @@ unsigned uct_ofi_progress(uct_iface_t *iface);
 int uct_ofi_event_fd(uct_iface_t *iface);
 ucs_status_t uct_ofi_event_arm(uct_iface_t *iface);
 
-/* ---- ofi_read.c ---- */
+/* ---- ofi_rma.c ---- */
 
 /* After the buffers; the interface may have no reads. */
-ucs_status_t uct_ofi_reads_open(uct_ofi_iface_t *iface);
+ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface);
 
-/* Behind the endpoint's end: reads that did not end do, and memory is not registered any more. */
-void uct_ofi_reads_close(uct_ofi_iface_t *iface);
+/* The interface begins to end: no key is made for it any more. */
+void uct_ofi_rma_leave(uct_ofi_iface_t *iface);
 
-/* Ends all reads, though the provider does not: where it never will. */
-void uct_ofi_reads_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
+/* Behind the endpoint's end: operations that did not end do, and memory is not registered any
+ * more. */
+void uct_ofi_rma_close(uct_ofi_iface_t *iface);
+
+/* Ends all operations, though the provider does not: where it never will. */
+void uct_ofi_rma_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
 /* Posts those that wait; returns 0 where some still do. */
-int uct_ofi_reads_post(uct_ofi_peer_t *peer, unsigned *count_p);
+int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p);
 
 /* Ends those that wait, for a peer that has failed. */
-void uct_ofi_reads_drop(uct_ofi_peer_t *peer);
+void uct_ofi_rma_drop(uct_ofi_peer_t *peer);
 
-/* The provider has given a read back; error: libfabric's, or 0. */
-void uct_ofi_read_ended(uct_ofi_iface_t *iface, uct_ofi_read_t *read, int error);
+/* The provider has given one back; error: libfabric's, or 0. */
+void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *read, int error);
 
 /* As in uct_tl.h. */
+ucs_status_t uct_ofi_md_open(uct_md_t *md);
+void uct_ofi_md_close(uct_md_t *md);
+ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 ucs_status_t uct_ofi_reg(uct_iface_t *iface, void *address, size_t length, int is_remote,
                          uct_mem_t **mem_p);
 void uct_ofi_mem_release(uct_mem_t *mem);
@@ -320,6 +360,8 @@ ucs_status_t uct_ofi_rkey_unpack(uct_md_t *md, const void *buffer, size_t length
                                  uct_rkey_t **rkey_p);
 void uct_ofi_rkey_release(uct_rkey_t *rkey);
 ucs_status_t uct_ofi_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                               uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
+ucs_status_t uct_ofi_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 
 /* ---- ofi_peer.c: who we talk to ---- */

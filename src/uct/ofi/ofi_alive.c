@@ -31,7 +31,7 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 
 static int uct_ofi_is_connected(const uct_ofi_peer_t *peer)
 {
-    return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open || (peer->num_reads > 0);
+    return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open || (peer->num_rmas > 0);
 }
 
 void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
@@ -161,7 +161,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     if (status == UCS_OK) {
         peer->asked_ns    = now_ns; /* it is there, and busy with something else */
         peer->num_probes += (peer->num_probes < 1);
-        if (peer->num_under_way == peer->num_reads) {
+        if (peer->num_under_way == peer->num_rmas) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_PING); /* the question may have been lost */
         }
     } else if (status != UCS_INPROGRESS) {
@@ -206,9 +206,9 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
         peer->tx_looked   = peer->tx_taken;
     } else {
         /* What the provider still holds, such as the question, is not lost behind what it holds. */
-        peer->num_untaken += peer->is_heard && (peer->num_under_way == peer->num_reads);
+        peer->num_untaken += peer->is_heard && (peer->num_under_way == peer->num_rmas);
     }
-    peer->num_stuck += (peer->num_reads > 0) && peer->is_heard;
+    peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
     return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :
            (peer->num_untaken > UCT_OFI_GAPS_MAX) ? "a message to" :
            (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "a read from" : NULL;

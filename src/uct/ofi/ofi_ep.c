@@ -25,6 +25,8 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
     UCS_CONFIG_ROW("DEVICES", allow, uct_ofi_config_t, devices, "all",
                    "Devices to use, by the names that libfabric gives to its domains (eth0), or "
                    "^names for all but these."),
+    UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
+                   "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",
                    "How long a peer may be silent that was asked to answer, and its host as well, "
                    "before it is given up. Who says nothing is asked after a tenth of this.",
@@ -67,7 +69,10 @@ static ucs_status_t uct_ofi_send_value(uct_ofi_peer_t *peer, char *message, unsi
     uct_ofi_iface_t *iface = peer->iface;
     ssize_t ret;
 
-    ret = fi_inject(iface->ep, message, uct_ofi_frame(peer, message, id, length), peer->addr);
+    length = uct_ofi_frame(peer, message, id, length);
+    uct_ofi_enter(iface);
+    ret = fi_inject(iface->ep, message, length, peer->addr);
+    uct_ofi_leave(iface);
     if (ucs_likely(ret == 0)) {
         iface->num_vain = 0;
         ++peer->tx_count;
@@ -253,9 +258,9 @@ static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t
 
     memset(limits_p, 0, sizeof(*limits_p));
     limits_p->align = 1;
-    if ((memory == UCS_MEMORY_TYPE_HOST) && (op == UCT_OP_GET_ZCOPY) &&
-        (iface->num_reads > 0)) {
-        limits_p->max     = ucs_min(UCT_OFI_READ_MAX, iface->info->ep_attr->max_msg_size);
+    if ((memory == UCS_MEMORY_TYPE_HOST) && (iface->num_rmas > 0) &&
+        ((op == UCT_OP_GET_ZCOPY) || ((op == UCT_OP_PUT_ZCOPY) && iface->has_writes))) {
+        limits_p->max     = ucs_min(UCT_OFI_RMA_MAX, iface->info->ep_attr->max_msg_size);
         limits_p->iov_max = 1;
         limits_p->overhead_ns  = 1500;
         limits_p->latency_ns   = 10000;
@@ -296,7 +301,7 @@ static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t 
     *shared_p  = 0;
     *private_p = sizeof(*iface) + (iface->num_receives * iface->receive_size) +
                  (iface->num_used * UCT_OFI_BUFFER_SIZE) +
-                 (iface->num_reads * sizeof(*iface->reads));
+                 (iface->num_rmas * sizeof(*iface->rmas));
 }
 
 static void uct_ofi_dump(uct_iface_t *tl_iface, FILE *stream)
@@ -340,6 +345,9 @@ const uct_tl_t uct_ofi_tl = {
     .config_prefix = "OFI_",
     .config_size   = sizeof(uct_ofi_config_t),
     .md = {
+        .open         = uct_ofi_md_open,
+        .close        = uct_ofi_md_close,
+        .reg          = uct_ofi_md_reg,
         .release      = uct_ofi_mem_release,
         .rkey_pack    = uct_ofi_rkey_pack,
         .rkey_unpack  = uct_ofi_rkey_unpack,
@@ -368,6 +376,7 @@ const uct_tl_t uct_ofi_tl = {
             .am_short_iov = uct_ofi_am_short_iov,
             .am_bcopy     = uct_ofi_am_bcopy,
             .get_zcopy    = uct_ofi_get_zcopy,
+            .put_zcopy    = uct_ofi_put_zcopy,
             .flush        = uct_ofi_flush,
             .fence        = uct_ofi_fence,
             .check        = uct_ofi_ep_check

@@ -35,7 +35,7 @@ uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *p
     uct_ofi_send_t *send;
 
     /* Who takes nothing must not hold what others need. */
-    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way - peer->num_reads : 0) >=
+    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way - peer->num_rmas : 0) >=
                      iface->num_free)) {
         return NULL;
     }
@@ -80,8 +80,10 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     uct_ofi_peer_t *peer = send->peer;
     ssize_t ret;
 
+    uct_ofi_enter(iface);
     ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
                   &send->super.context);
+    uct_ofi_leave(iface);
     if (ucs_likely(ret == 0)) {
         send->super.is_posted = 1;
         if (ucs_likely(peer != NULL)) {
@@ -123,7 +125,9 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
                               .iov_count = 1,
                               .addr      = FI_ADDR_UNSPEC,
                               .context   = &receive->super.context};
+        uct_ofi_enter(iface);
         ret = fi_recvmsg(iface->ep, &msg, iface->is_multi ? FI_MULTI_RECV : 0);
+        uct_ofi_leave(iface);
         if (ret != 0) {
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
             return; /* tried again by the next progress */
@@ -236,8 +240,8 @@ static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
                                    entry->flags, error);
         }
         break;
-    case UCT_OFI_OP_READ:
-        uct_ofi_read_ended(iface, ucs_container_of(op, uct_ofi_read_t, super), error);
+    case UCT_OFI_OP_RMA:
+        uct_ofi_rma_op_ended(iface, ucs_container_of(op, uct_ofi_rma_t, super), error);
         break;
     default:
         uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), error);
@@ -250,9 +254,13 @@ static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface)
 {
     struct fi_cq_data_entry data = {0};
     struct fi_cq_err_entry entry;
+    ssize_t ret;
 
     memset(&entry, 0, sizeof(entry));
-    if (fi_cq_readerr(iface->cq, &entry, 0) != 1) {
+    uct_ofi_enter(iface);
+    ret = fi_cq_readerr(iface->cq, &entry, 0);
+    uct_ofi_leave(iface);
+    if (ret != 1) {
         return 0;
     }
     if (entry.op_context == NULL) {
@@ -271,7 +279,9 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     unsigned count = 0;
     ssize_t ret, i;
 
+    uct_ofi_enter(iface);
     ret = fi_cq_read(iface->cq, entries, UCT_OFI_POLL_MAX);
+    uct_ofi_leave(iface);
     if (ret > 0) {
         for (i = 0; i < ret; ++i) {
             if (entries[i].op_context != NULL) { /* else of a message sent by value */
@@ -301,9 +311,11 @@ static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
         iface->has_event = 0;
         return 1;
     }
-    /* What is under way, and reads by others of our memory, move on in the provider's progress; not
+    /* What is under way, and what others do to our memory, move on in the provider's progress; not
      * what some providers never end once the peer is lost. */
     if ((iface->num_vain < UCT_OFI_VAIN_MAX) || !ucs_list_is_empty(&iface->mems) ||
+        ((atomic_load_explicit(&iface->num_kept, memory_order_relaxed) > 0) &&
+         !ucs_list_is_empty(&iface->peers)) ||
         ((iface->num_under_way > 0) && ucs_list_is_empty(&iface->lost))) {
         return 1;
     }
@@ -325,7 +337,7 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
 
     ++iface->turns;
     if (ucs_unlikely(iface->is_inherited)) {
-        uct_ofi_reads_abandon(iface, UCS_ERR_CONNECTION_RESET);
+        uct_ofi_rma_abandon(iface, UCS_ERR_CONNECTION_RESET);
         return uct_iface_progress_base(tl_iface);
     }
     if (uct_ofi_is_turn(iface)) {
@@ -576,15 +588,18 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_status_t status;
 
     iface->timer_fd = -1;
+    pthread_mutex_init(&iface->lock, NULL);
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->lost);
     uct_ofi_fork_add(iface);
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
     ucs_queue_head_init(&iface->free_sends);
-    ucs_queue_head_init(&iface->free_reads);
+    ucs_queue_head_init(&iface->free_rmas);
     ucs_string_buffer_init(&iface->choice);
+    ucs_list_head_init(&iface->md_list);
     ucs_list_head_init(&iface->mems);
+    ucs_list_head_init(&iface->kept_mems);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
     iface->secret = ucs_sys_random64();
@@ -603,7 +618,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
         status = uct_ofi_open_buffers(iface, lib);
     }
     if (status == UCS_OK) {
-        status = uct_ofi_reads_open(iface);
+        status = uct_ofi_rma_open(iface);
     }
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
@@ -628,6 +643,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uint64_t end_ns;
 
     uct_ofi_fork_remove(iface);
+    uct_ofi_rma_leave(iface);
     iface->is_closing = 1;
     if ((iface->address_length > 0) && !iface->is_inherited) {
         end_ns = ucs_sys_clock_ns() + UCT_OFI_DRAIN_NS;
@@ -639,9 +655,11 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
     if (iface->ep != NULL) {
+        uct_ofi_enter(iface);
         uct_ofi_close_fid(iface, &iface->ep->fid);
+        uct_ofi_leave(iface);
     }
-    uct_ofi_reads_close(iface);
+    uct_ofi_rma_close(iface);
     if (iface->mr != NULL) {
         uct_ofi_close_fid(iface, &iface->mr->fid);
     }
@@ -663,6 +681,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     if (iface->memory != NULL) {
         ucs_sys_munmap(iface->memory, iface->memory_size);
     }
+    pthread_mutex_destroy(&iface->lock);
     ucs_string_buffer_cleanup(&iface->choice);
     ucs_sys_free(iface->sends);
     ucs_sys_free(iface->receives);

@@ -95,7 +95,7 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
     ucs_list_head_init(&peer->flushes);
     ucs_list_head_init(&peer->early);
     ucs_queue_head_init(&peer->unsent);
-    ucs_queue_head_init(&peer->unread);
+    ucs_queue_head_init(&peer->waiting);
 
     status = ucs_ptr_map_put(&iface->by_token, peer, &peer->own_token);
     if (status == UCS_OK) {
@@ -352,7 +352,7 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
         }
         ++*count_p;
     }
-    if ((peer->status == UCS_OK) && !uct_ofi_reads_post(peer, count_p)) {
+    if ((peer->status == UCS_OK) && !uct_ofi_rma_post(peer, count_p)) {
         return 0;
     }
     for (i = 0; (i < ucs_array_size(uct_ofi_says)) && (peer->say != 0); ++i) {
@@ -389,7 +389,7 @@ static void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
 
 static int uct_ofi_peer_is_needed(const uct_ofi_peer_t *peer)
 {
-    return (peer->num_under_way > 0) || !ucs_queue_is_empty(&peer->unread) ||
+    return (peer->num_under_way > 0) || !ucs_queue_is_empty(&peer->waiting) ||
            !ucs_list_is_empty(&peer->eps) || peer->rx_open ||
            (peer->tx_state != UCT_OFI_TX_IDLE) || (peer->say != 0);
 }
@@ -413,7 +413,7 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
         }
         if (peer->status != UCS_OK) {
             uct_ofi_end_flushes(peer);
-            uct_ofi_reads_drop(peer);
+            uct_ofi_rma_drop(peer);
             if (peer->is_gone_due) {
                 peer->is_gone_due = 0;
                 uct_ofi_gone(peer);

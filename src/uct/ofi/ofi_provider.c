@@ -320,43 +320,82 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
     return best;
 }
 
-/* The same with reads of a peer's memory, where the provider has them. */
-static void uct_ofi_add_reads(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+/* The same provider, device and form of address, with reads of a peer's memory; or NULL. */
+static struct fi_info *uct_ofi_find_reads(const struct fi_info *own, struct fi_info *list)
+{
+    struct fi_info *info;
+
+    for (info = list; info != NULL; info = info->next) {
+        if ((info->caps & FI_READ) && (info->caps & FI_REMOTE_READ) &&
+            (info->domain_attr->mr_key_size >= sizeof(uint32_t)) &&
+            (strcmp(info->fabric_attr->prov_name, own->fabric_attr->prov_name) == 0) &&
+            (strcmp(info->domain_attr->name, own->domain_attr->name) == 0) &&
+            (info->addr_format == own->addr_format)) {
+            break;
+        }
+    }
+    return info;
+}
+
+/* Replaces what is used by the same with reads of a peer's memory, and with writes where they end
+ * when the bytes lie there, if the provider has them. 0: it has not. */
+static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int has_writes)
 {
     struct fi_info *hints = lib->dupinfo(iface->info);
     struct fi_info *list  = NULL;
-    struct fi_info *info;
+    struct fi_info *info  = NULL;
+    uint64_t op_flags     = iface->info->tx_attr->op_flags;
 
-    /* rxd ends no operation whose peer is lost; shm was not tried. */
-    if ((hints == NULL) || (strstr(iface->info->fabric_attr->prov_name, "ofi_rxd") != NULL) ||
-        (strcmp(iface->info->fabric_attr->prov_name, "shm") == 0)) {
-        lib->freeinfo(hints);
-        return;
+    if (hints == NULL) {
+        return 0;
     }
-    hints->caps                |= FI_RMA | FI_READ | FI_REMOTE_READ;
+    hints->caps                |= FI_RMA | FI_READ | FI_REMOTE_READ |
+                                  (has_writes ? FI_WRITE | FI_REMOTE_WRITE : 0);
     hints->tx_attr->caps        = 0;
+    hints->tx_attr->op_flags    = has_writes ? FI_DELIVERY_COMPLETE : 0; /* only asks for it */
     hints->rx_attr->caps        = 0;
     hints->domain_attr->mr_mode = UCT_OFI_MR_MODES;
     if (lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list) == 0) {
-        for (info = list; info != NULL; info = info->next) {
-            if ((info->caps & FI_READ) && (info->caps & FI_REMOTE_READ) &&
-                (info->domain_attr->mr_key_size >= sizeof(uint32_t)) &&
-                (strcmp(info->fabric_attr->prov_name, iface->info->fabric_attr->prov_name) == 0) &&
-                (strcmp(info->domain_attr->name, iface->info->domain_attr->name) == 0) &&
-                (info->addr_format == iface->info->addr_format)) {
-                lib->freeinfo(iface->info);
-                iface->info = lib->dupinfo(info);
-                break;
-            }
-        }
+        info = uct_ofi_find_reads(iface->info, list);
+        info = (info != NULL) ? lib->dupinfo(info) : NULL;
+    }
+    if (info != NULL) {
+        lib->freeinfo(iface->info);
+        iface->info                    = info;
+        iface->info->tx_attr->op_flags = op_flags;
+        iface->has_writes              = has_writes;
     }
     lib->freeinfo(list);
     lib->freeinfo(hints);
+    return info != NULL;
+}
+
+/* Why reads and writes of memory, or writes, are not used, or NULL. */
+static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    const char *name = iface->info->fabric_attr->prov_name;
+
+    if (!uct_ofi_config(iface)->has_rma) {
+        return "without reads and writes of memory: switched off by UCX_OFI_RMA";
+    }
+    if (strstr(name, "ofi_rxd") != NULL) {
+        return "without reads and writes of memory: they do not end once the peer is lost";
+    }
+    if (strcmp(name, "shm") == 0) {
+        return "without reads and writes of memory: by a wrong key they end as by a right one";
+    }
+    if (uct_ofi_add_rma(iface, lib, 1)) {
+        return NULL;
+    }
+    return uct_ofi_add_rma(iface, lib, 0) ?
+           "without writes of memory: it does not tell when the bytes lie there "
+           "(FI_DELIVERY_COMPLETE)" :
+           "without reads and writes of memory: it has none";
 }
 
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
-    const char *line, *end;
+    const char *line, *end, *reason;
     size_t i;
 
     for (i = 0; (i < ucs_array_size(uct_ofi_offers)) && (iface->info == NULL); ++i) {
@@ -364,12 +403,9 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
         iface->is_multi = (uct_ofi_offers[i].caps & FI_MULTI_RECV) != 0;
     }
     if (iface->info != NULL) {
-        uct_ofi_add_reads(iface, lib);
-        if (iface->info == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
-        if (!(iface->info->caps & FI_RMA)) {
-            ucs_string_buffer_appendf(&iface->choice, "without reads of memory\n");
+        reason = uct_ofi_choose_rma(iface, lib);
+        if (reason != NULL) {
+            ucs_string_buffer_appendf(&iface->choice, "%s\n", reason);
         }
     }
     line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);

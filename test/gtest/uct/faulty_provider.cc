@@ -64,7 +64,7 @@ private:
     table_t   m_own;
 };
 
-enum class kind { SEND, READ, RECEIVE };
+enum class kind { SEND, RMA, RECEIVE };
 enum class fate { GOOD, BELIED, CUT };
 
 struct registration {
@@ -397,19 +397,22 @@ ssize_t ep_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
     return ret;
 }
 
-ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t source,
-                uint64_t remote, uint64_t key, void *context)
+/* Reads and writes of a peer's memory; post(length, desc, remote) calls the provider. */
+template <typename post_t>
+ssize_t post_rma(struct fid_ep *ep, bool is_write, const void *buffer, size_t length, void *desc,
+                 uint64_t remote, uint64_t key, void *context, const post_t &post)
 {
     nic &n = of(ep);
 
     if (is_storm(n)) {
         return -FI_EAGAIN;
     }
-    const registration *memory = check_memory(n, desc, buffer, length, FI_READ);
+    const registration *memory = check_memory(n, desc, buffer, length,
+                                              is_write ? FI_WRITE : FI_READ);
     if (n.needs_memory) { /* the address is the owner's; the provider's are offsets */
         for (const registration &each : g.memory) {
             if (each.key == key) {
-                EXPECT_TRUE(each.access & FI_REMOTE_READ);
+                EXPECT_TRUE(each.access & (is_write ? FI_REMOTE_WRITE : FI_REMOTE_READ));
                 remote -= n.is_virtual ? 0 : each.base;
             }
         }
@@ -417,17 +420,45 @@ ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_a
     const bool is_lost = chance(g.self->faults.swallow);
     const fate end     = (chance(g.self->faults.cut) && (length > 1)) ? fate::CUT :
                          chance(g.self->faults.belie)                 ? fate::BELIED : fate::GOOD;
-    const ssize_t ret = is_lost ? 0 :
-                        n.rma->read(ep, buffer, (end == fate::CUT) ? length / 2 : length,
-                                    real_desc(memory, desc), source, remote, key, context);
+    const ssize_t ret = is_lost ? 0 : post((end == fate::CUT) ? length / 2 : length,
+                                           real_desc(memory, desc), remote);
     if (ret == 0) {
-        started(n, kind::READ, end, context, memory);
-        ++g.self->seen.reads;
+        started(n, kind::RMA, end, context, memory);
+        ++(is_write ? g.self->seen.writes : g.self->seen.reads);
         if (is_lost) {
-            swallow(n, context, FI_READ | FI_RMA);
+            swallow(n, context, (is_write ? FI_WRITE : FI_READ) | FI_RMA);
         }
     }
     return ret;
+}
+
+ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t source,
+                uint64_t remote, uint64_t key, void *context)
+{
+    return post_rma(ep, false, buffer, length, desc, remote, key, context,
+                    [=](size_t done, void *real, uint64_t where) {
+                        return of(ep).rma->read(ep, buffer, done, real, source, where, key,
+                                                context);
+                    });
+}
+
+ssize_t ep_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    EXPECT_TRUE(flags & FI_DELIVERY_COMPLETE);
+    EXPECT_EQ(1u, msg->iov_count);
+    EXPECT_EQ(1u, msg->rma_iov_count);
+    EXPECT_EQ(msg->msg_iov->iov_len, msg->rma_iov->len);
+    return post_rma(ep, true, msg->msg_iov->iov_base, msg->msg_iov->iov_len, msg->desc[0],
+                    msg->rma_iov->addr, msg->rma_iov->key, msg->context,
+                    [=](size_t done, void *real, uint64_t where) {
+                        struct iovec iov        = {msg->msg_iov->iov_base, done};
+                        struct fi_rma_iov there = {where, done, msg->rma_iov->key};
+                        struct fi_msg_rma own   = *msg;
+                        own.msg_iov             = &iov;
+                        own.rma_iov             = &there;
+                        own.desc                = &real;
+                        return of(ep).rma->writemsg(ep, &own, flags);
+                    });
 }
 
 /* ---- the completion queue ---- */
@@ -606,7 +637,9 @@ int ep_control(struct fid *fid, int command, void *arg)
         msg.inject             = ep_inject;
         msg.recvmsg            = ep_recvmsg;
         if (n.ep->rma != nullptr) {
-            n.rma.put(&n.ep->rma).read = ep_read;
+            struct fi_ops_rma &rma = n.rma.put(&n.ep->rma);
+            rma.read               = ep_read;
+            rma.writemsg           = ep_writemsg;
         }
         struct fi_ops_cq &cq = n.cq_ops.put(&n.cq->ops);
         cq.read              = cq_read;
@@ -753,7 +786,8 @@ int lib_getinfo(uint32_t version, const char *node, const char *service, uint64_
 {
     const faulty_provider::traits &says = g.self->says;
 
-    if (is_to_fail() || (says.single && (hints->caps & FI_MULTI_RECV))) {
+    if (is_to_fail() || (says.single && (hints->caps & FI_MULTI_RECV)) ||
+        (says.early && (hints->tx_attr->op_flags & FI_DELIVERY_COMPLETE))) {
         return -FI_ENODATA;
     }
     const int ret = g.real.getinfo(version, node, service, flags, hints, info_p);

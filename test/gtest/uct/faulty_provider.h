@@ -22,9 +22,9 @@ public:
         unsigned storm   = 0; /* -FI_EAGAIN, until the completion queue has been read some times */
         unsigned hold    = 0; /* completions that come late, after later ones */
         unsigned refuse  = 0; /* registrations that are refused, of the program's memory */
-        unsigned swallow = 0; /* messages not sent, reads not done: errors, told late */
-        unsigned belie   = 0; /* messages and reads that are done, and called errors */
-        unsigned cut     = 0; /* reads that break off in the middle, with an error */
+        unsigned swallow = 0; /* messages not sent, reads and writes not done: errors, told late */
+        unsigned belie   = 0; /* messages, reads and writes that are done, and called errors */
+        unsigned cut     = 0; /* reads and writes that break off in the middle, with an error */
         unsigned spoil   = 0; /* messages that come, but only the error is told */
         unsigned repeat  = 0; /* errors that are told twice */
         bool spare       = false; /* messages that ofi does not say again are sent well */
@@ -34,12 +34,14 @@ public:
     struct traits {
         size_t queue    = 0;     /* entries of its queues, 0: the real ones */
         bool single     = false; /* a buffer takes one message */
+        bool early      = false; /* writes may end before the bytes are there */
         bool registered = false; /* buffers and keys need all that FI_MR_... can ask for */
     };
 
     /* What has happened. */
     struct counts {
-        size_t again, held, refused, swallowed, belied, cut, spoiled, repeated, reads, messages;
+        size_t again, held, refused, swallowed, belied, cut, spoiled, repeated, reads, writes,
+            messages;
     };
 
     explicit faulty_provider(uint64_t seed);

@@ -433,7 +433,7 @@ void offer_memory(const uct_tl_t *tl, channel &parent)
     }
     memset(target, 0, TARGET_SIZE);
     if (tl->md.rkey_pack != nullptr) {
-        packed.resize(64);
+        packed.resize(UCT_RKEY_MAX);
         packed.resize(tl->md.rkey_pack(mem, packed.data()));
     }
     parent.put_contact(w.where());
@@ -462,6 +462,13 @@ TEST_P(process_rma_test, random_puts_and_gets)
     uct_ep_t *ep        = w.connect(child.link().get_contact());
     const uint64_t base = child.link().get_number();
     ASSERT_TRUE(child.link().get(packed));
+    if ((m_tl->md.rkey_unpack != nullptr) && packed.empty()) {
+        child.link().put_number(1);
+        ASSERT_TRUE(child.link().get(packed));
+        child.link().put_number(2);
+        EXPECT_EQ(0, child.wait({&w}));
+        GTEST_SKIP() << "nothing is reached by itself here";
+    }
     if (m_tl->md.rkey_unpack != nullptr) {
         ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
     }
@@ -470,12 +477,14 @@ TEST_P(process_rma_test, random_puts_and_gets)
         const size_t length = rnd.below(rnd.one_in(4) ? TARGET_SIZE + 1 : 5000);
         const size_t offset = rnd.below(TARGET_SIZE - length + 1);
         const bool is_put   = rnd.one_in(2);
+        const bool is_whole = w.limits(UCT_OP_GET_ZCOPY).iov_max == 1;
+        const size_t cut    = is_whole ? length : length / 3;
         bytes data          = pattern(i, length);
-        uct_iov_t iov[2]    = {{data.data(), length / 3, nullptr},
-                               {data.data() + length / 3, length - length / 3, nullptr}};
+        uct_iov_t iov[2]    = {{data.data(), cut, nullptr},
+                               {data.data() + cut, length - cut, nullptr}};
         ASSERT_EQ(UCS_OK, finish({&w}, [&](uct_completion_t *comp) {
-            return (is_put ? ep->ops->put_zcopy : ep->ops->get_zcopy)(ep, iov, 2, base + offset,
-                                                                     rkey, comp);
+            return (is_put ? ep->ops->put_zcopy : ep->ops->get_zcopy)(ep, iov, is_whole ? 1 : 2,
+                                                                     base + offset, rkey, comp);
         }));
         if (is_put) {
             std::copy(data.begin(), data.end(), model.begin() + offset);

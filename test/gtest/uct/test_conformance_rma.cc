@@ -60,11 +60,7 @@ protected:
         } else {
             m_own.resize(TARGET_SIZE);
             m_target = m_own.data();
-            if (m_tl->iface.reg != nullptr) {
-                if (m_tl->iface.reg(b().iface, m_target, TARGET_SIZE, 1, &m_mem) != UCS_OK) {
-                    GTEST_SKIP() << "nothing is read by itself here";
-                }
-            } else if (m_tl->md.reg != nullptr) {
+            if (m_tl->md.reg != nullptr) {
                 ASSERT_EQ(UCS_OK, m_tl->md.reg(b().md, m_target, TARGET_SIZE, &m_mem));
             }
         }
@@ -93,8 +89,11 @@ protected:
         if ((m_mem == nullptr) || (m_tl->md.rkey_pack == nullptr)) {
             return;
         }
-        m_packed.resize(64);
+        m_packed.resize(UCT_RKEY_MAX);
         m_packed.resize(m_tl->md.rkey_pack(m_mem, m_packed.data()));
+        if (m_packed.empty()) {
+            GTEST_SKIP() << "nothing is reached by itself here";
+        }
         ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a().md, m_packed.data(), m_packed.size(), &m_rkey));
     }
 

@@ -240,13 +240,14 @@ TEST_F(ofi, refused_registrations_and_keys)
     worker a(m_tl);
 
     ASSERT_EQ(UCS_OK, a.status());
-    for (size_t length = 0; length < 40; ++length) {
-        if (length != UCT_IFACE_KEY_LEN) {
+    for (size_t length = 0; length < UCT_RKEY_MAX; ++length) {
+        if ((length != UCT_IFACE_KEY_LEN) &&
+            ((length < 20) || (length % 12 != 8) || (length > 8 + UCT_OFI_KEYS_MAX * 12))) {
             EXPECT_EQ(UCS_ERR_INVALID_PARAM, m_tl->md.rkey_unpack(a.md, packed, length, &rkey));
         }
     }
     EXPECT_EQ(nullptr, rkey);
-    uct_ofi_iface(a.iface)->num_reads = 0;
+    uct_ofi_iface(a.iface)->num_rmas = 0;
     EXPECT_TRUE(UCS_STATUS_IS_ERR(m_tl->iface.reg(a.iface, &word, sizeof(word), 1, &mem)));
     EXPECT_EQ(nullptr, mem);
     EXPECT_EQ(0u, a.limits(UCT_OP_GET_ZCOPY).max);

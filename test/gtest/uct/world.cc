@@ -69,7 +69,7 @@ bytes pattern(uint64_t number, size_t length)
 
 /* ---- worker ---- */
 
-worker::worker(const uct_tl_t *tl_arg, bool locked) : tl(tl_arg)
+worker::worker(const uct_tl_t *tl_arg, bool is_shared) : tl(tl_arg)
 {
     (void)ucs_global_opts(); /* as programs do first, and not by the first message of two threads */
 
@@ -89,7 +89,7 @@ worker::worker(const uct_tl_t *tl_arg, bool locked) : tl(tl_arg)
     params.ep_failed = ep_failed;
     params.peer_gone = peer_gone;
     params.arg       = this;
-    params.locked    = locked;
+    params.is_shared = is_shared;
 
     m_status = uct_iface_open(md, &params, &iface);
     if (m_status != UCS_OK) {

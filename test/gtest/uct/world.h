@@ -48,7 +48,7 @@ class worker {
 public:
     using handler = std::function<void(const uint8_t *data, size_t length)>;
 
-    explicit worker(const uct_tl_t *tl, bool locked = false);
+    explicit worker(const uct_tl_t *tl, bool is_shared = false);
     ~worker();
     worker(const worker &) = delete;
     worker &operator=(const worker &) = delete;

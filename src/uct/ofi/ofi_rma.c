@@ -1,0 +1,537 @@
+/* Halyard: ofi: reads and writes of a peer's memory, where the provider has them, and the keys for
+ * it. A write ends when the bytes lie at the peer (FI_DELIVERY_COMPLETE).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <uct/ofi/ofi.h>
+
+#define UCS_LOG_COMPONENT "ofi"
+#include <string.h>
+#include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
+
+/* Memory that is registered with the provider of one interface, which may be closed before; or what
+ * the domain knows of memory that peers of any of its interfaces reach: then `next` leads to the
+ * registrations, which the first key made. */
+typedef struct uct_ofi_mem {
+    uct_mem_t           super;
+    uct_ofi_iface_t    *iface; /* NULL: of the domain, or closed */
+    ucs_list_link_t     list;  /* in iface->mems or kept_mems */
+    struct fid_mr      *mr;
+    uint32_t            key;
+    int                 is_kept; /* one of a domain's */
+    struct uct_ofi_mem *next;
+} uct_ofi_mem_t;
+
+/* What goes over the wire of a key, little-endian. Of an interface's memory: no more than this; of
+ * a domain's: `base`, then an entry an interface. */
+typedef struct {
+    uint64_t base; /* address of the first byte in its owner */
+    uint32_t key;
+} UCS_PACKED uct_ofi_wire_key_t;
+
+typedef struct {
+    uint64_t uid; /* first bytes of the identity of the interface's worker */
+    uint32_t key;
+} UCS_PACKED uct_ofi_wire_entry_t;
+
+typedef struct {
+    uct_rkey_t           super;
+    uint64_t             base;
+    uint32_t             key;
+    unsigned             num_entries; /* 0: the key is for whoever it was sent to */
+    uct_ofi_wire_entry_t entries[UCT_OFI_KEYS_MAX];
+} uct_ofi_rkey_t;
+
+static_assert(sizeof(uct_ofi_wire_key_t) == UCT_IFACE_KEY_LEN, "layout of a key");
+static_assert(sizeof(uint64_t) + (UCT_OFI_KEYS_MAX * sizeof(uct_ofi_wire_entry_t)) <= UCT_RKEY_MAX,
+              "a key has room for all entries");
+
+/* ---- memory: any thread ---- */
+
+/* Counts memory that peers may read and write at any time; with the domain's lock. */
+static void uct_ofi_kept_add(uct_ofi_mem_t *mem, int num)
+{
+    atomic_fetch_add_explicit(&mem->iface->num_kept, (uint64_t)(mem->is_kept ? num : 0),
+                              memory_order_relaxed);
+}
+
+/* With the domain's lock. */
+static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
+{
+    int ret;
+
+    if (mem->iface == NULL) {
+        return;
+    }
+    ucs_list_del(&mem->list);
+    uct_ofi_kept_add(mem, -1);
+    if ((mem->mr != NULL) && !mem->iface->is_inherited) {
+        uct_ofi_enter(mem->iface);
+        ret = fi_close(&mem->mr->fid);
+        uct_ofi_leave(mem->iface);
+        if (ret != 0) {
+            ucs_debug("fi_close of registered memory: error %d", ret);
+        }
+    }
+    mem->mr    = NULL;
+    mem->iface = NULL;
+}
+
+/* With the domain's lock. */
+static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size_t length,
+                                     uint64_t access, uct_ofi_mem_t **mem_p)
+{
+    int mode = iface->info->domain_attr->mr_mode;
+    uct_ofi_mem_t *mem;
+    uint64_t key;
+    int ret;
+
+    mem = ucs_sys_calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    mem->super = (uct_mem_t){iface->super.md, address, length};
+    mem->iface   = iface;
+    mem->is_kept = (access & FI_REMOTE_WRITE) != 0;
+    ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
+    uct_ofi_kept_add(mem, 1);
+    /* Where the provider makes no key of its own; one that is in use already is an error. */
+    key = (uint32_t)ucs_sys_random64();
+    uct_ofi_enter(iface);
+    ret = fi_mr_reg(iface->domain, address, length, access, 0, key, 0, &mem->mr, NULL);
+    if (ret != 0) {
+        mem->mr = NULL;
+    } else if (mode & FI_MR_ENDPOINT) {
+        ret = fi_mr_bind(mem->mr, &iface->ep->fid, 0);
+        ret = (ret == 0) ? fi_mr_enable(mem->mr) : ret;
+    }
+    uct_ofi_leave(iface);
+    key      = (ret == 0) ? fi_mr_key(mem->mr) : 0;
+    mem->key = (uint32_t)key;
+    if ((ret != 0) || ((access & FI_REMOTE_READ) && (key != mem->key))) {
+        ucs_debug("memory at %p, %zu bytes, cannot be registered: libfabric's error %d, key %lx",
+                  address, length, ret, (unsigned long)key);
+        uct_ofi_mem_close(mem);
+        ucs_sys_free(mem);
+        return UCS_ERR_IO_ERROR;
+    }
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length, int is_remote,
+                         uct_mem_t **mem_p)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    uct_ofi_md_t *md       = uct_ofi_md(tl_iface->md);
+    uct_ofi_mem_t *mem     = NULL;
+    ucs_status_t status;
+
+    if ((iface->num_rmas == 0) || iface->is_inherited) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (!is_remote && !(iface->info->domain_attr->mr_mode & FI_MR_LOCAL)) {
+        *mem_p = NULL;
+        return UCS_OK;
+    }
+    pthread_mutex_lock(&md->lock);
+    status = uct_ofi_mem_open(iface, address, length,
+                              is_remote ? FI_REMOTE_READ : FI_READ | FI_WRITE, &mem);
+    pthread_mutex_unlock(&md->lock);
+    if (status == UCS_OK) {
+        *mem_p = &mem->super;
+    }
+    return status;
+}
+
+/* Memory of a domain is registered once a key for it is made. */
+ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p)
+{
+    uct_ofi_mem_t *mem = ucs_sys_calloc(1, sizeof(*mem));
+
+    if (mem == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    mem->super = (uct_mem_t){md, address, length};
+    *mem_p     = &mem->super;
+    return UCS_OK;
+}
+
+void uct_ofi_mem_release(uct_mem_t *tl_mem)
+{
+    uct_ofi_mem_t *mem = ucs_container_of(tl_mem, uct_ofi_mem_t, super);
+    uct_ofi_md_t *md   = uct_ofi_md(tl_mem->md);
+    uct_ofi_mem_t *next;
+
+    pthread_mutex_lock(&md->lock);
+    for (; mem != NULL; mem = next) {
+        next = mem->next;
+        uct_ofi_mem_close(mem);
+        ucs_sys_free(mem);
+    }
+    pthread_mutex_unlock(&md->lock);
+}
+
+/* The registration of a domain's memory with an interface, or NULL. */
+static uct_ofi_mem_t *uct_ofi_mem_of(uct_ofi_mem_t *head, uct_ofi_iface_t *iface)
+{
+    uct_ofi_mem_t *mem;
+
+    for (mem = head->next; mem != NULL; mem = mem->next) {
+        if (mem->iface == iface) {
+            return mem;
+        }
+    }
+    if (uct_ofi_mem_open(iface, head->super.address, head->super.length,
+                         FI_REMOTE_READ | FI_REMOTE_WRITE, &mem) != UCS_OK) {
+        return NULL;
+    }
+    mem->next  = head->next;
+    head->next = mem;
+    return mem;
+}
+
+size_t uct_ofi_rkey_pack(uct_mem_t *tl_mem, void *buffer)
+{
+    uct_ofi_mem_t *mem            = ucs_container_of(tl_mem, uct_ofi_mem_t, super);
+    uct_ofi_md_t *md              = uct_ofi_md(tl_mem->md);
+    uct_ofi_wire_key_t wire_key   = {(uintptr_t)tl_mem->address, mem->key};
+    uct_ofi_wire_entry_t *entries = (void *)((char *)buffer + sizeof(wire_key.base));
+    unsigned count                = 0;
+    uct_ofi_iface_t *iface;
+    const uct_ofi_mem_t *own;
+
+    memcpy(buffer, &wire_key.base, sizeof(wire_key.base));
+    if (mem->mr != NULL) {
+        memcpy(buffer, &wire_key, sizeof(wire_key));
+        return sizeof(wire_key);
+    }
+    pthread_mutex_lock(&md->lock);
+    ucs_list_for_each(iface, &md->ifaces, md_list) {
+        own = ((count < UCT_OFI_KEYS_MAX) && !iface->is_inherited) ? uct_ofi_mem_of(mem, iface) :
+                                                                     NULL;
+        if (own != NULL) {
+            entries[count].key = own->key;
+            memcpy(&entries[count].uid, iface->super.params.uid, sizeof(entries->uid));
+            ++count;
+        }
+    }
+    pthread_mutex_unlock(&md->lock);
+    return (count == 0) ? 0 : sizeof(wire_key.base) + (count * sizeof(*entries));
+}
+
+ucs_status_t uct_ofi_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
+                                 uct_rkey_t **rkey_p)
+{
+    uct_ofi_wire_key_t wire_key;
+    size_t rest = length - sizeof(wire_key.base);
+    uct_ofi_rkey_t *rkey;
+
+    if ((length < sizeof(wire_key)) || (rest > sizeof(rkey->entries)) ||
+        ((length != sizeof(wire_key)) && ((rest % sizeof(*rkey->entries)) != 0))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    rkey = ucs_sys_malloc(sizeof(*rkey));
+    if (rkey == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memcpy(&wire_key, buffer, sizeof(wire_key));
+    rkey->super.md    = md;
+    rkey->base        = wire_key.base;
+    rkey->key         = wire_key.key;
+    rkey->num_entries = (unsigned)(rest / sizeof(*rkey->entries));
+    memcpy(rkey->entries, (const char *)buffer + sizeof(wire_key.base),
+           rkey->num_entries * sizeof(*rkey->entries));
+    *rkey_p = &rkey->super;
+    return UCS_OK;
+}
+
+/* The key that a peer made; 0: it made none. */
+static int uct_ofi_rkey_find(const uct_ofi_rkey_t *rkey, const uct_ofi_peer_t *peer,
+                             uint64_t *key_p)
+{
+    unsigned i;
+
+    *key_p = rkey->key;
+    for (i = 0; i < rkey->num_entries; ++i) {
+        if (memcmp(&rkey->entries[i].uid, peer->uid, sizeof(rkey->entries[i].uid)) == 0) {
+            *key_p = rkey->entries[i].key;
+            return 1;
+        }
+    }
+    return rkey->num_entries == 0;
+}
+
+void uct_ofi_rkey_release(uct_rkey_t *rkey)
+{
+    ucs_sys_free(ucs_container_of(rkey, uct_ofi_rkey_t, super));
+}
+
+/* ---- operations ---- */
+
+static void uct_ofi_rma_op_end(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, ucs_status_t status)
+{
+    uct_completion_t *comp = op->comp;
+
+    op->peer            = NULL;
+    op->super.is_posted = 0;
+    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+    if (comp != NULL) {
+        uct_completion_update(comp, status);
+    }
+}
+
+/* Returns libfabric's error, or 0. */
+static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
+{
+    uct_ofi_peer_t *peer = op->peer;
+    struct iovec iov     = {op->buffer, op->length};
+    struct fi_rma_iov rma_iov = {op->remote_addr, op->length, op->key};
+    struct fi_msg_rma msg     = {.msg_iov       = &iov,
+                                 .desc          = &op->desc,
+                                 .iov_count     = 1,
+                                 .addr          = peer->addr,
+                                 .rma_iov       = &rma_iov,
+                                 .rma_iov_count = 1,
+                                 .context       = &op->super.context};
+    ssize_t ret;
+
+    uct_ofi_enter(peer->iface);
+    ret = op->is_write ?
+          fi_writemsg(peer->iface->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) :
+          fi_read(peer->iface->ep, op->buffer, op->length, op->desc, peer->addr, op->remote_addr,
+                  op->key, &op->super.context);
+    uct_ofi_leave(peer->iface);
+    if (ucs_likely(ret == 0)) {
+        op->super.is_posted = 1;
+        ++peer->num_rmas;
+        uct_ofi_op_started(peer);
+    } else if (ret != -FI_EAGAIN) {
+        ucs_debug("%s: error %zd", op->is_write ? "fi_writemsg" : "fi_read", ret);
+    }
+    return ret;
+}
+
+int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p)
+{
+    ucs_queue_elem_t *elem;
+    uct_ofi_rma_t *op;
+    ssize_t ret;
+
+    while ((peer->status == UCS_OK) && ((elem = ucs_queue_pull(&peer->waiting)) != NULL)) {
+        op  = ucs_container_of(elem, uct_ofi_rma_t, queue);
+        ret = uct_ofi_rma_op_post(op);
+        if (ret == -FI_EAGAIN) {
+            ucs_queue_push_head(&peer->waiting, elem);
+            return 0;
+        }
+        if (ret != 0) {
+            uct_ofi_rma_op_end(peer->iface, op, UCS_ERR_IO_ERROR);
+        }
+        ++*count_p;
+    }
+    return 1;
+}
+
+/* A peer stays as long as operations wait for it. */
+static void uct_ofi_rma_drop_until(uct_ofi_peer_t *peer, const uct_ofi_rma_t *last,
+                                   ucs_status_t status)
+{
+    uct_ofi_rma_t *op;
+
+    while (last->peer == peer) {
+        op = ucs_container_of(ucs_queue_pull(&peer->waiting), uct_ofi_rma_t, queue);
+        uct_ofi_rma_op_end(peer->iface, op, status);
+    }
+}
+
+void uct_ofi_rma_drop(uct_ofi_peer_t *peer)
+{
+    ucs_queue_elem_t *elem;
+
+    while ((elem = ucs_queue_pull(&peer->waiting)) != NULL) {
+        uct_ofi_rma_op_end(peer->iface, ucs_container_of(elem, uct_ofi_rma_t, queue),
+                         peer->status);
+    }
+}
+
+/* What the provider does not take now waits here: it may have to connect first, for which the
+ * caller would poll. */
+static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_t *iov, unsigned n,
+                                      uint64_t remote_addr, uct_rkey_t *tl_rkey,
+                                      uct_completion_t *comp)
+{
+    uct_ofi_peer_t *peer   = uct_ofi_ep(ep)->peer;
+    uct_ofi_iface_t *iface = peer->iface;
+    uct_ofi_rkey_t *rkey;
+    ucs_queue_elem_t *elem;
+    uct_ofi_rma_t *op;
+    uint64_t key;
+    ssize_t ret;
+
+    if ((n != 1) || (tl_rkey == NULL)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (iov->length == 0) {
+        return UCS_OK;
+    }
+    rkey = ucs_container_of(tl_rkey, uct_ofi_rkey_t, super);
+    if ((remote_addr < rkey->base) || (remote_addr > UINT64_MAX - iov->length)) {
+        return UCS_ERR_OUT_OF_RANGE; /* the provider checks the rest, but not that */
+    }
+    if (!uct_ofi_rkey_find(rkey, peer, &key)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    elem = ucs_queue_pull(&iface->free_rmas);
+    if (elem == NULL) {
+        return (iface->num_rmas == 0) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
+    }
+    op              = ucs_container_of(elem, uct_ofi_rma_t, queue);
+    op->peer        = peer;
+    op->comp        = comp;
+    op->is_write    = is_write;
+    op->buffer      = iov->buffer;
+    op->length      = iov->length;
+    op->desc        = (iov->mem == NULL) ? NULL :
+                      fi_mr_desc(ucs_container_of(iov->mem, uct_ofi_mem_t, super)->mr);
+    op->remote_addr = (iface->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) ?
+                      remote_addr : remote_addr - rkey->base;
+    op->key         = key;
+    ret             = ucs_queue_is_empty(&peer->waiting) ? uct_ofi_rma_op_post(op) : -FI_EAGAIN;
+    if (ucs_likely(ret == 0)) {
+        return UCS_INPROGRESS;
+    }
+    if (ret == -FI_EAGAIN) {
+        ucs_queue_push(&peer->waiting, &op->queue);
+        uct_ofi_peer_say(peer, 0);
+        return UCS_INPROGRESS;
+    }
+    op->peer = NULL;
+    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+    return UCS_ERR_IO_ERROR;
+}
+
+ucs_status_t uct_ofi_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                               uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp)
+{
+    return uct_ofi_rma_start(ep, 0, iov, n, remote_addr, rkey, comp);
+}
+
+ucs_status_t uct_ofi_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+                               uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp)
+{
+    return uct_ofi_ep(ep)->peer->iface->has_writes ?
+           uct_ofi_rma_start(ep, 1, iov, n, remote_addr, rkey, comp) : UCS_ERR_UNSUPPORTED;
+}
+
+void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, int error)
+{
+    uct_ofi_peer_t *peer = op->peer;
+    ucs_status_t status  = UCS_OK;
+
+    --peer->num_rmas;
+    peer->num_stuck = 0;
+    if (ucs_likely(error == 0)) {
+        uct_ofi_peer_heard(peer);
+    } else {
+        status = (peer->status != UCS_OK) ? peer->status : UCS_ERR_IO_ERROR;
+        ucs_debug("a %s has failed: libfabric's error %d", op->is_write ? "write" : "read", error);
+        if (peer->status == UCS_OK) {
+            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING); /* it may be the connection */
+        }
+    }
+    uct_ofi_op_ended(peer);
+    uct_ofi_rma_op_end(iface, op, status);
+}
+
+/* ---- opening and closing ---- */
+
+ucs_status_t uct_ofi_md_open(uct_md_t *tl_md)
+{
+    uct_ofi_md_t *md = uct_ofi_md(tl_md);
+
+    pthread_mutex_init(&md->lock, NULL);
+    ucs_list_head_init(&md->ifaces);
+    return UCS_OK;
+}
+
+void uct_ofi_md_close(uct_md_t *tl_md)
+{
+    pthread_mutex_destroy(&uct_ofi_md(tl_md)->lock);
+}
+
+ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface)
+{
+    uct_ofi_md_t *md = uct_ofi_md(iface->super.md);
+    unsigned count, i;
+
+    if (!(iface->info->caps & FI_RMA)) {
+        return UCS_OK;
+    }
+    count       = (unsigned)ucs_min(UCT_OFI_RMAS, iface->info->tx_attr->size - iface->num_sends);
+    iface->rmas = ucs_sys_calloc(ucs_max(count, 1u), sizeof(*iface->rmas));
+    if (iface->rmas == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    iface->num_rmas = count;
+    for (i = 0; i < count; ++i) {
+        iface->rmas[i].super.kind = UCT_OFI_OP_RMA;
+        ucs_queue_push(&iface->free_rmas, &iface->rmas[i].queue);
+    }
+    pthread_mutex_lock(&md->lock);
+    ucs_list_add_tail(&md->ifaces, &iface->md_list);
+    pthread_mutex_unlock(&md->lock);
+    return UCS_OK;
+}
+
+void uct_ofi_rma_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
+{
+    const unsigned count = iface->num_rmas;
+    uct_ofi_peer_t *peer;
+    unsigned i;
+
+    iface->num_rmas = 0; /* no more of them */
+    for (i = 0; i < count; ++i) {
+        peer = iface->rmas[i].peer;
+        if (peer == NULL) {
+            continue;
+        }
+        if (!iface->rmas[i].super.is_posted) { /* takes it and those before it off their queue */
+            uct_ofi_rma_drop_until(peer, &iface->rmas[i], status);
+        } else {
+            uct_ofi_rma_op_end(iface, &iface->rmas[i], status);
+        }
+    }
+}
+
+void uct_ofi_rma_leave(uct_ofi_iface_t *iface)
+{
+    uct_ofi_md_t *md = uct_ofi_md(iface->super.md);
+
+    pthread_mutex_lock(&md->lock);
+    ucs_list_del(&iface->md_list);
+    pthread_mutex_unlock(&md->lock);
+}
+
+void uct_ofi_rma_close(uct_ofi_iface_t *iface)
+{
+    uct_ofi_md_t *md = uct_ofi_md(iface->super.md);
+
+    uct_ofi_rma_abandon(iface, UCS_ERR_CANCELED);
+    pthread_mutex_lock(&md->lock);
+    ucs_list_splice_tail(&iface->mems, &iface->kept_mems);
+    while (!ucs_list_is_empty(&iface->mems)) {
+        uct_ofi_mem_close(ucs_list_head(&iface->mems, uct_ofi_mem_t, list));
+    }
+    pthread_mutex_unlock(&md->lock);
+    ucs_sys_free(iface->rmas);
+}
+
+#endif

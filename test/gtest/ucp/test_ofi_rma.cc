@@ -1,0 +1,390 @@
+/* Halyard: tests of puts and gets that a network makes by itself, over a libfabric that makes
+ * trouble (uct/faulty_provider.h): what is written and read is exact, whatever part of it went as
+ * messages in the end.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <mp/processes.h>
+#include <seed.h>
+#include <ucp/remote.h>
+#include <uct/faulty_provider.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+using namespace ucp_test;
+using uct_test::faulty_provider;
+
+namespace {
+
+constexpr unsigned AREAS   = 16; /* with one operation at a time in each */
+constexpr size_t AREA_SIZE = 96 * 1024;
+constexpr unsigned ROUNDS  = 6; /* pairs of workers, one after the other */
+
+const settings ENV = {{"UCX_TLS", "ofi"}};
+const way NETWORK  = {{"network", ENV, false, UCS_THREAD_MODE_SINGLE}, false, false};
+
+using counts = faulty_provider::counts;
+
+struct trouble {
+    const char *name;
+    faulty_provider::traits says;
+    faulty_provider::rates faults;
+    std::vector<size_t counts::*> expected; /* what must have happened */
+};
+
+void PrintTo(const trouble &value, std::ostream *out)
+{
+    *out << value.name;
+}
+
+/* Memory of the receiver against what it must hold. */
+class model {
+public:
+    model(remote &target, seeded_random &rnd) : m_target(target), m_rnd(rnd), m_areas(AREAS)
+    {
+        m_bytes.resize(AREAS * AREA_SIZE);
+        memset(target.data(), 0, m_bytes.size());
+    }
+
+    void run(unsigned count)
+    {
+        unsigned started = 0;
+        m_target.world().progress_until([&]() {
+            unsigned used = 0;
+            for (area &each : m_areas) {
+                if (each.is_used && (each.end.calls > 0)) {
+                    finish(each);
+                }
+                if (!each.is_used && (started < count) && !testing::Test::HasFailure()) {
+                    start(each);
+                    ++started;
+                }
+                used += each.is_used;
+            }
+            return used == 0;
+        });
+    }
+
+    /* A flush tells that all is there, without anybody's help. */
+    void expect_exact()
+    {
+        EXPECT_EQ(0, memcmp(m_bytes.data(), m_target.data(), m_bytes.size()));
+    }
+
+    void forget()
+    {
+        for (area &each : m_areas) {
+            if (each.is_used && each.is_put) {
+                memcpy(place(each), each.data.data(), each.data.size());
+            }
+        }
+    }
+
+    /* Starts puts in all areas and returns while they are under way. */
+    void start_puts()
+    {
+        for (area &each : m_areas) {
+            start(each, true);
+        }
+    }
+
+private:
+    struct area {
+        bool is_used = false;
+        bool is_put  = false;
+        size_t offset = 0;
+        bytes data;
+        ending end;
+    };
+
+    uint8_t *place(const area &each)
+    {
+        return m_bytes.data() + (static_cast<size_t>(&each - m_areas.data()) * AREA_SIZE) +
+               each.offset;
+    }
+
+    void start(area &each, bool is_put)
+    {
+        const size_t length = 1 + m_rnd.below(m_rnd.one_in(4) ? 5000 : AREA_SIZE);
+
+        each.is_used = true;
+        each.is_put  = is_put;
+        each.offset  = m_rnd.below(AREA_SIZE - length + 1);
+        each.data    = pattern(m_rnd.bits(), length);
+        each.end     = ending();
+        const ucp_request_param_t param = send_param(&each.end);
+        const uint64_t address = m_target.address(static_cast<size_t>(place(each) -
+                                                                      m_bytes.data()));
+        ucp_ep_h ep            = m_target.world().ep();
+        ucs_status_ptr_t ptr   = is_put ?
+            ucp_put_nbx(ep, each.data.data(), length, address, m_target.rkey(), &param) :
+            ucp_get_nbx(ep, each.data.data(), length, address, m_target.rkey(), &param);
+        if (!UCS_PTR_IS_PTR(ptr)) {
+            each.end.calls  = 1;
+            each.end.status = UCS_PTR_RAW_STATUS(ptr);
+        }
+    }
+
+    void start(area &each)
+    {
+        start(each, m_rnd.one_in(2));
+    }
+
+    void finish(area &each)
+    {
+        EXPECT_EQ(1, each.end.calls);
+        EXPECT_EQ(UCS_OK, each.end.status);
+        if (each.is_put) {
+            memcpy(place(each), each.data.data(), each.data.size());
+        } else {
+            EXPECT_EQ(0, memcmp(place(each), each.data.data(), each.data.size()));
+        }
+        each.is_used = false;
+    }
+
+    remote &m_target;
+    seeded_random &m_rnd;
+    std::vector<area> m_areas;
+    bytes m_bytes;
+};
+
+class ofi_rma_trouble : public testing::TestWithParam<trouble> {
+protected:
+    void SetUp() override
+    {
+        if (!is_present("ofi")) {
+            GTEST_SKIP() << "no libfabric here";
+        }
+    }
+
+    log_catcher m_log;
+};
+
+TEST_P(ofi_rma_trouble, memory_is_exact)
+{
+    seeded_random rnd(71);
+    faulty_provider provider(rnd.bits());
+
+    provider.says = GetParam().says;
+    for (unsigned i = 0; (i < ROUNDS) && !HasFailure(); ++i) {
+        provider.faults = GetParam().faults;
+        provider.faults.swallow = 0; /* see test_ofi_faults.cc */
+        remote remote(NETWORK, AREAS * AREA_SIZE);
+        model model(remote, rnd);
+        model.run(AREAS);
+        provider.faults.swallow = GetParam().faults.swallow;
+        model.run(static_cast<unsigned>(2000 / mp::slowness()));
+        model.start_puts();
+        ASSERT_EQ(UCS_OK, remote.flush());
+        model.forget();
+        model.expect_exact();
+        model.run(1);
+    }
+    for (const auto member : GetParam().expected) {
+        EXPECT_LT(0u, provider.seen.*member);
+    }
+}
+
+trouble make(const char *name, std::vector<size_t counts::*> expected,
+             const std::function<void(faulty_provider::traits &, faulty_provider::rates &)> &set)
+{
+    trouble result = {name, {}, {}, std::move(expected)};
+
+    set(result.says, result.faults);
+    return result;
+}
+
+using traits = faulty_provider::traits;
+using rates  = faulty_provider::rates;
+
+INSTANTIATE_TEST_SUITE_P(
+    all, ofi_rma_trouble,
+    testing::Values(
+        make("none", {&counts::reads, &counts::writes}, [](traits &, rates &) {}),
+        make("storms", {&counts::again, &counts::writes},
+             [](traits &, rates &faults) { faults.storm = 20; }),
+        make("late_completions", {&counts::held, &counts::writes},
+             [](traits &, rates &faults) { faults.hold = 2; }),
+        make("queues_of_16", {&counts::reads, &counts::writes},
+             [](traits &says, rates &) { says.queue = 16; }),
+        make("refusals", {&counts::refused, &counts::writes},
+             [](traits &says, rates &faults) {
+                 says.registered = true;
+                 faults.refuse   = 3;
+             }),
+        make("registered_buffers", {&counts::reads, &counts::writes},
+             [](traits &says, rates &) { says.registered = true; }),
+        make("short_and_false", {&counts::cut, &counts::belied},
+             [](traits &, rates &faults) {
+                 faults.cut   = 3;
+                 faults.belie = 10;
+                 faults.spare = true;
+             }),
+        make("lost", {&counts::swallowed, &counts::repeated},
+             [](traits &, rates &faults) {
+                 faults.swallow = 5;
+                 faults.repeat  = 2;
+                 faults.spare   = true;
+             }),
+        make("all_together",
+             {&counts::again, &counts::held, &counts::refused, &counts::swallowed, &counts::cut,
+              &counts::belied, &counts::repeated, &counts::reads, &counts::writes},
+             [](traits &says, rates &faults) {
+                 says.queue      = 16;
+                 says.registered = true;
+                 faults.storm    = 50;
+                 faults.refuse   = 5;
+                 faults.hold     = 3;
+                 faults.swallow  = 30;
+                 faults.belie    = 30;
+                 faults.cut      = 5;
+                 faults.repeat   = 2;
+                 faults.spare    = true;
+             })),
+    [](const testing::TestParamInfo<trouble> &info) { return std::string(info.param.name); });
+
+class ofi_rma : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        if (!is_present("ofi")) {
+            GTEST_SKIP() << "no libfabric here";
+        }
+    }
+
+    static std::string told(ucp_ep_h ep)
+    {
+        return printed([ep](FILE *stream) { ucp_ep_print_info(ep, stream); });
+    }
+
+    log_catcher m_log;
+};
+
+/* Where a write may end before the bytes are there, puts are messages; gets are not. */
+TEST_F(ofi_rma, early_writes_are_not_used)
+{
+    seeded_random rnd(72);
+    faulty_provider provider(rnd.bits());
+
+    provider.says.early = true;
+    remote remote(NETWORK, AREAS * AREA_SIZE);
+    model model(remote, rnd);
+    model.run(200);
+    ASSERT_EQ(UCS_OK, remote.flush());
+    model.expect_exact();
+    EXPECT_EQ(0u, provider.seen.writes);
+    EXPECT_LT(0u, provider.seen.reads);
+    EXPECT_NE(std::string::npos, told(remote.world().ep()).find("FI_DELIVERY_COMPLETE"));
+}
+
+TEST_F(ofi_rma, switched_off)
+{
+    environment environment(settings{{"UCX_OFI_RMA", "n"}});
+    seeded_random rnd(73);
+    faulty_provider provider(rnd.bits());
+    remote remote(NETWORK, AREAS * AREA_SIZE);
+    model model(remote, rnd);
+
+    model.run(200);
+    ASSERT_EQ(UCS_OK, remote.flush());
+    model.expect_exact();
+    EXPECT_EQ(0u, provider.seen.writes + provider.seen.reads);
+    EXPECT_NE(std::string::npos, told(remote.world().ep()).find("UCX_OFI_RMA"));
+}
+
+/* One packed key reaches the memory through every worker of its context that was there; those that
+ * came later are asked by messages, as are those whose network is gone. */
+TEST_F(ofi_rma, a_key_serves_all_workers)
+{
+    environment environment(ENV);
+    faulty_provider provider(74);
+    context here({RMA_FEATURES, 0, nullptr, nullptr}), there({RMA_FEATURES, 0, nullptr, nullptr});
+    worker from(here);
+    std::vector<std::unique_ptr<worker>> to;
+    bytes memory(1 << 20), back(memory.size());
+    mapping mapping(there, memory.size(), memory.data());
+    const bytes without = mapping.packed();
+    const auto wait     = [&](ucs_status_ptr_t ptr) {
+        ucs_status_t status = UCS_PTR_RAW_STATUS(ptr);
+        while (UCS_PTR_IS_PTR(ptr) &&
+               ((status = ucp_request_check_status(ptr)) == UCS_INPROGRESS)) {
+            from.progress();
+            for (auto &each : to) {
+                each->progress();
+            }
+        }
+        if (UCS_PTR_IS_PTR(ptr)) {
+            ucp_request_free(ptr);
+        }
+        return status;
+    };
+
+    for (unsigned i = 0; i < 3; ++i) {
+        to.push_back(std::make_unique<worker>(there));
+        (void)to.back()->address();
+    }
+    const bytes packed = mapping.packed();
+    EXPECT_EQ(28u, without.size());
+    EXPECT_EQ(28u + 3 + 8 + (3 * 12), packed.size());
+    to.push_back(std::make_unique<worker>(there));
+    for (unsigned i = 0; i < 4; ++i) {
+        const size_t writes       = provider.seen.writes;
+        ucp_ep_h ep               = from.connect(*to[i]);
+        ucp_request_param_t param = {};
+        const bytes data          = pattern(i, memory.size());
+        key key(ep, packed);
+        ASSERT_EQ(UCS_OK, key.status());
+        ASSERT_EQ(UCS_OK, wait(ucp_get_nbx(ep, back.data(), 8, mapping.address(), key.get(),
+                                           &param))); /* connects */
+        ASSERT_EQ(UCS_OK, wait(ucp_put_nbx(ep, data.data(), data.size(), mapping.address(),
+                                           key.get(), &param)));
+        EXPECT_EQ(data, memory);
+        EXPECT_EQ((i < 3) ? 1u : 0u, provider.seen.writes - writes);
+        ASSERT_EQ(UCS_OK, wait(ucp_get_nbx(ep, back.data(), back.size(), mapping.address(),
+                                           key.get(), &param)));
+        EXPECT_EQ(data, back);
+    }
+    to[1].reset(); /* what it had registered is gone with it, the rest with the memory */
+    EXPECT_EQ(28u + 3 + 8 + (3 * 12), mapping.packed().size());
+}
+
+/* Other threads map memory, make keys and end both while a worker works. */
+TEST_F(ofi_rma, memory_of_other_threads)
+{
+    environment environment(ENV);
+    seeded_random rnd(75);
+    remote remote({{"threads", ENV, false, UCS_THREAD_MODE_MULTI}, false, false},
+                  AREAS * AREA_SIZE);
+    model model(remote, rnd);
+    std::atomic<bool> is_ending(false);
+    std::vector<std::thread> others;
+
+    for (unsigned i = 0; i < 2; ++i) {
+        others.emplace_back([&]() {
+            bytes memory(100000);
+            while (!is_ending) {
+                mapping own(remote.world().ctx(), memory.size(), memory.data());
+                EXPECT_LT(28u, own.packed().size());
+            }
+        });
+    }
+    model.run(static_cast<unsigned>(1000 / mp::slowness()));
+    is_ending = true;
+    for (std::thread &each : others) {
+        each.join();
+    }
+    ASSERT_EQ(UCS_OK, remote.flush());
+    model.expect_exact();
+}
+
+} // namespace
+
+#endif
