@@ -224,7 +224,7 @@ static void measure_queries(uct_md_t *md, char *device)
     for (i = 0; i < 2; ++i) {
         begin = now_us();
         for (k = 0; k < 100000; ++k) {
-            (void)md->tl->md.mem_query(md, places[i], &info);
+            (void)md->tl->md.mem_query(md, places[i], 1, &info);
         }
         printf("mem_query %-30s %8.3f us\n", (i == 0) ? "host" : "device",
                (now_us() - begin) / 100000);

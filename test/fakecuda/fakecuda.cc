@@ -890,10 +890,17 @@ int cuMemSetAccess(uct_cu_ptr_t, size_t, const void *, size_t)
     return 0;
 }
 
-int cuMemUnmap(uct_cu_ptr_t ptr, size_t)
+int cuMemUnmap(uct_cu_ptr_t ptr, size_t size)
 {
     ENTER_UNSAFE(cuMemUnmap)
-    drop(memory.find(ptr));
+    for (const uct_cu_ptr_t end = ptr + size; ptr < end;) {
+        const auto it = memory.find(ptr);
+        if ((it == memory.end()) || (it->second.range == 0) || (it->second.size > end - ptr)) {
+            return misuse("unmapped what is not mapped so", UCT_CU_INVALID_VALUE);
+        }
+        ptr += it->second.size;
+        drop(it);
+    }
     return 0;
 }
 

@@ -430,7 +430,7 @@ ucs_status_t ucp_context_mem_query(const ucp_context_t *context, const void *add
 
     for (i = 0; (i < context->num_tls) && (status != UCS_OK); ++i) {
         if (context->tls[i].tl->md.mem_query != NULL) {
-            status = context->tls[i].tl->md.mem_query(context->tls[i].md, address, info_p);
+            status = context->tls[i].tl->md.mem_query(context->tls[i].md, address, 1, info_p);
         }
     }
     return status;

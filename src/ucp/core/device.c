@@ -129,7 +129,7 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
         ucp_device_is_heap(worker, (uintptr_t)address)) {
         return 0;
     }
-    status = device->md->tl->md.mem_query(device->md, address, info_p);
+    status = device->md->tl->md.mem_query(device->md, address, 1, info_p);
     if (status == UCS_ERR_NO_DEVICE) {
         device->asked_tsc = now;
         return 0;
@@ -153,8 +153,26 @@ int ucp_device_reaches(ucp_worker_t *worker, const void *address)
     uct_mem_info_t info;
 
     return device->is_started &&
-           (device->md->tl->md.mem_query(device->md, address, &info) == UCS_OK) &&
+           (device->md->tl->md.mem_query(device->md, address, 1, &info) == UCS_OK) &&
            (info.type == UCS_MEMORY_TYPE_HOST) && info.is_pinned;
+}
+
+int ucp_device_is_whole(ucp_request_t *req, size_t length)
+{
+    uct_md_t *md         = req->worker->device.md;
+    uct_mem_info_t *info = &req->copy.info;
+    uct_mem_info_t all;
+
+    if (ucs_likely(length <= info->length - ((uintptr_t)req->buffer - (uintptr_t)info->base))) {
+        return 1;
+    }
+    if ((md->tl->md.mem_query(md, req->buffer, length, &all) != UCS_OK) ||
+        (all.type == UCS_MEMORY_TYPE_HOST) ||
+        (length > all.length - ((uintptr_t)req->buffer - (uintptr_t)all.base))) {
+        return 0;
+    }
+    *info = all;
+    return 1;
 }
 
 int ucp_device_has_slow(ucp_worker_t *worker, const void *address)
@@ -400,7 +418,7 @@ static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *
 {
     uct_mem_info_t info;
 
-    if (own->md->tl->md.mem_query(own->md, pool->mem->address, &info) != UCS_OK) {
+    if (own->md->tl->md.mem_query(own->md, pool->mem->address, 1, &info) != UCS_OK) {
         return 0;
     }
     return (pool->device == UCP_DEVICE_HOST) ? (info.is_pinned || !pool->is_pinned) :
@@ -423,7 +441,7 @@ static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, in
         ucs_sys_free(pool);
         return NULL;
     }
-    if (own->md->tl->md.mem_query(own->md, pool->mem->address, &info) == UCS_OK) {
+    if (own->md->tl->md.mem_query(own->md, pool->mem->address, 1, &info) == UCS_OK) {
         pool->id        = info.id;
         pool->is_pinned = info.is_pinned;
     }
@@ -526,6 +544,7 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
 {
     unsigned best = UCP_DEVICE_SLOTS;
     uct_mem_info_t info;
+    size_t length;
     unsigned i;
 
     for (i = 0; i < UCP_DEVICE_SLOTS; ++i) {
@@ -535,8 +554,9 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
         if (keys->told[i].uses > 0) {
             continue;
         }
+        length = (keys->told[i].mem == NULL) ? 1 : keys->told[i].mem->length;
         if ((worker->device.md->tl->md.mem_query(worker->device.md, (void *)keys->told[i].base,
-                                                 &info) != UCS_OK) ||
+                                                 length, &info) != UCS_OK) ||
             (info.type == UCS_MEMORY_TYPE_HOST) || (info.id != keys->told[i].id)) {
             return i;
         }

@@ -56,6 +56,10 @@ UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
            ucp_device_has_slow(worker, address);
 }
 
+/* Can one key name so much of a device buffer? Where it takes several pieces of memory
+ * req->copy.info tells of them all. */
+int ucp_device_is_whole(ucp_request_t *req, size_t length);
+
 /* True if devices of this process reach the byte of the host's memory there: it is pinned. */
 int ucp_device_reaches(ucp_worker_t *worker, const void *address);
 

@@ -55,14 +55,6 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
            UCP_WIRE_RTS_PINNED : 0;
 }
 
-/* Is so much of the buffer in one piece that one key can name? */
-static int ucp_rndv_device_is_whole(const ucp_request_t *req, size_t length)
-{
-    const uct_mem_info_t *info = &req->copy.info;
-
-    return length <= info->length - ((uintptr_t)req->buffer - (uintptr_t)info->base);
-}
-
 /* ---- sender ---- */
 
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
@@ -72,7 +64,7 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 
     rts->flags |= UCP_WIRE_RTS_WRITES;
     if (!(req->held & UCP_REQUEST_HOLDS_SLOT)) {
-        if (!ucp_rndv_device_is_way(req) || !ucp_rndv_device_is_whole(req, req->length)) {
+        if (!ucp_rndv_device_is_way(req) || !ucp_device_is_whole(req, req->length)) {
             return UCS_OK;
         }
         status = ucp_device_tell(req->send.peer, &req->copy.info, &slot);
@@ -195,7 +187,7 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
     }
     if (rts->flags & UCP_WIRE_RTS_PINNED) {
         return ucp_dt_is_device(req->datatype) &&
-               ucp_rndv_device_is_whole(req, req->recv.total) &&
+               ucp_device_is_whole(req, req->recv.total) &&
                ucp_rndv_device_ask_put(req, peer);
     }
     if (!(rts->flags & UCP_WIRE_RTS_DEVICE)) {
@@ -211,7 +203,7 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         return 0;
     }
     if (ucp_dt_is_device(req->datatype)) {
-        if (!ucp_rndv_device_is_whole(req, req->recv.total)) {
+        if (!ucp_device_is_whole(req, req->recv.total)) {
             return 0;
         }
         if (ucp_rndv_device_wants_put(req, peer, rkey) && ucp_rndv_device_ask_put(req, peer)) {

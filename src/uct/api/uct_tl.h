@@ -162,7 +162,7 @@ struct uct_rkey { /* base of a transport's unpacked remote key */
 /* What a transport knows of an address. */
 typedef struct {
     ucs_memory_type_t type;   /* UCS_MEMORY_TYPE_HOST: this processor may touch it as any other */
-    void             *base;   /* of the piece that is mapped as one; not set for HOST */
+    void             *base;   /* of what one key can name; not set for HOST */
     size_t            length; /* bytes from there */
     uint64_t          id;     /* of the allocation, never used again in this process */
     int               device; /* its ordinal in this process */
@@ -179,11 +179,13 @@ typedef struct {
                           uct_mem_t **mem_p);
     ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
     void (*release)(uct_mem_t *mem); /* ends alloc or reg */
-    /* What kind of memory is at the address, any value? Called with pointers of the host too, so a
+    /* What kind of memory is at the address, any value? `length` bytes from there are of interest,
+     * which may lie in several allocations side by side. Called with pointers of the host too, so a
      * refusal costs as little as possible; takes no lock of another thread's for long.
      * UCS_ERR_NO_DEVICE: the application has not started the devices' driver in this process, so
      * all memory is the host's. NULL: the transport knows only memory of the host. */
-    ucs_status_t (*mem_query)(uct_md_t *md, const void *address, uct_mem_info_t *info_p);
+    ucs_status_t (*mem_query)(uct_md_t *md, const void *address, size_t length,
+                              uct_mem_info_t *info_p);
     /* Remote keys: at most UCT_RKEY_MAX bytes. pack returns the bytes written; 0: peers would have
      * no use for it. unpack checks every byte. */
     size_t (*rkey_pack)(uct_mem_t *mem, void *buffer);

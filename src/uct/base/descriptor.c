@@ -29,6 +29,7 @@ typedef struct {
     uct_socket_message_t head;
     int32_t              status;
     int32_t              reserved;
+    uint64_t             length;
 } uct_descriptor_answer_t;
 
 static pthread_mutex_t uct_descriptor_mutex  = PTHREAD_MUTEX_INITIALIZER;
@@ -212,6 +213,7 @@ int uct_descriptor_answer(int fd, const void *message, size_t length)
     ucs_list_for_each(offer, &uct_descriptor_offers, list) {
         if ((offer->domain == question.domain) && (offer->id == question.id)) {
             offered       = offer->fd;
+            answer.length = offer->length;
             answer.status = UCS_OK;
             break;
         }
@@ -269,7 +271,7 @@ int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t 
     return -1;
 }
 
-ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p)
+ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *length_p)
 {
     ucs_status_t status = UCS_ERR_UNREACHABLE;
     uct_descriptor_answer_t answer;
@@ -285,8 +287,9 @@ ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p)
     *connection_p = -1;
     if ((length == sizeof(answer)) && (answer.head.magic == UCT_SOCKET_MAGIC) &&
         (answer.head.type == UCT_SOCKET_DESCRIPTOR) && (answer.status == UCS_OK) && (count > 0)) {
-        *fd_p  = fds[--count];
-        status = UCS_OK;
+        *fd_p     = fds[--count];
+        *length_p = answer.length;
+        status    = UCS_OK;
     }
     while (count > 0) {
         ucs_sys_close(fds[--count]);

@@ -93,6 +93,7 @@ typedef struct {
     ucs_list_link_t list;
     uint64_t        domain;
     uint64_t        id;
+    uint64_t        length; /* told with it */
     int             fd;
 } uct_descriptor_offer_t;
 
@@ -111,9 +112,9 @@ void uct_descriptor_unlock(void);
 /* Asks; the connection on which the answer comes, or -1 (EAGAIN: many ask at once). */
 int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t id);
 
-/* Takes the answer: UCS_OK and a descriptor; UCS_ERR_NO_RESOURCE: it is not there yet;
+/* Takes the answer: UCS_OK, a descriptor and its length; UCS_ERR_NO_RESOURCE: it is not there yet;
  * UCS_ERR_UNREACHABLE: there is none. The connection is closed, and -1, unless it goes on. */
-ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p);
+ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *length_p);
 
 END_C_DECLS
 

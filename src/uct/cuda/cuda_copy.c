@@ -60,7 +60,7 @@ static ucs_status_t uct_cuda_copy_md_open(uct_md_t *md UCS_UNUSED)
 }
 
 static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void *address,
-                                            uct_mem_info_t *info_p)
+                                            size_t length, uct_mem_info_t *info_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver();
     uct_cuda_place_t place;
@@ -78,7 +78,7 @@ static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void 
         info_p->is_pinned = (place.kind == UCT_CUDA_PINNED);
         return UCS_OK;
     }
-    uct_cuda_place_narrow(driver, address, &place);
+    uct_cuda_place_narrow(driver, address, length, &place);
     info_p->type   = (place.kind == UCT_CUDA_MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED :
                                                         UCS_MEMORY_TYPE_CUDA;
     info_p->base   = (void *)(uintptr_t)place.base;

@@ -13,6 +13,7 @@
 
 #define UCS_LOG_COMPONENT "cuda"
 #include <ucs/arch/atomic.h>
+#include <ucs/ds/hash.h>
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
@@ -305,8 +306,8 @@ ucs_status_t uct_cuda_place_context(const uct_cuda_driver_t *driver, const uct_c
     return uct_cuda_device_context(driver, place->device, ctx_p);
 }
 
-unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
-                               uct_cuda_place_t *place)
+static unsigned uct_cuda_place_find_piece(const uct_cuda_driver_t *driver, const void *address,
+                                          uct_cuda_place_t *place)
 {
     int attributes[] = {
         UCT_CU_POINTER_POOL, UCT_CU_POINTER_MAPPING_BASE, UCT_CU_POINTER_MAPPING_SIZE,
@@ -317,6 +318,7 @@ unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *addr
     uint64_t exportable = 0;
     void *values[]      = {&place->pool, &base, &length, &exportable};
 
+    place->pieces = 1;
     /* Memory with a context, and memory of pools, is one piece; the pool's mapping is larger. */
     if ((place->kind != UCT_CUDA_DEVICE) || (place->ctx != NULL) ||
         (driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
@@ -327,4 +329,29 @@ unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *addr
     place->base   = base;
     place->length = length;
     return (unsigned)exportable;
+}
+
+unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address, size_t length,
+                               uct_cuda_place_t *place)
+{
+    const unsigned types   = uct_cuda_place_find_piece(driver, address, place);
+    uct_cuda_place_t whole = *place;
+    uct_cuda_place_t next;
+    const void *end;
+
+    while (((types & UCT_CU_HANDLE_DESCRIPTOR) != 0) &&
+           !uct_cuda_place_covers(&whole, address, length)) {
+        end = (void *)(uintptr_t)(whole.base + whole.length);
+        if ((whole.pieces == UCT_CUDA_PIECES_MAX) ||
+            (uct_cuda_place_query(driver, end, &next) != UCS_OK) ||
+            ((uct_cuda_place_find_piece(driver, end, &next) & UCT_CU_HANDLE_DESCRIPTOR) == 0) ||
+            (next.base != whole.base + whole.length) || (next.device != whole.device)) {
+            return types;
+        }
+        whole.length += next.length;
+        whole.id      = ucs_hash_mix(whole.id ^ ucs_hash_mix(next.id));
+        ++whole.pieces;
+    }
+    *place = whole;
+    return types;
 }

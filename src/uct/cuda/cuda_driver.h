@@ -235,6 +235,8 @@ typedef enum {
     UCT_CUDA_DEVICE
 } uct_cuda_kind_t;
 
+#define UCT_CUDA_PIECES_MAX 64 /* mapped pieces that are exported as one */
+
 typedef struct {
     uct_cuda_kind_t kind;
     int             device; /* ordinal; -1 for PAGEABLE */
@@ -242,7 +244,8 @@ typedef struct {
     uint64_t        id;     /* of the allocation */
     uct_cu_ptr_t    base;
     size_t          length; /* of the range; of a reservation where it is mapped piece by piece */
-    uct_cu_pool_t   pool;      /* it comes from; set by uct_cuda_place_narrow */
+    uct_cu_pool_t   pool;      /* it comes from; set by uct_cuda_place_narrow, */
+    unsigned        pieces;    /* and so is this: mapped side by side, 1 in most cases */
     int             is_legacy; /* cuIpcGetMemHandle takes it */
 } uct_cuda_place_t;
 
@@ -258,11 +261,12 @@ ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *a
 /* Is [address, address + length) part of the range? */
 int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, size_t length);
 
-/* Narrows the range of device memory to the piece that is mapped as one, or finds its pool. Returns
- * the kinds of handles (UCT_CU_HANDLE_x) that a piece can be exported as; 0 where it is no such
- * piece. */
-unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address,
-                           uct_cuda_place_t *place);
+/* Narrows the range of device memory to the piece that is mapped as one at the address, or to the
+ * few that [address, address + length) takes if all can be exported: the id is then one of all of
+ * them. Finds the pool. Returns the kinds of handles (UCT_CU_HANDLE_x) that the pieces can be
+ * exported as; 0 where it is no such piece. */
+unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address, size_t length,
+                               uct_cuda_place_t *place);
 
 /* The same for [address, address + length): memory that is pinned only in part is PAGEABLE. */
 ucs_status_t uct_cuda_range_query(const uct_cuda_driver_t *driver, const void *address,

@@ -26,17 +26,24 @@ typedef struct {
     uct_cuda_export_t *export;
 } uct_cuda_ipc_mem_t;
 
+/* Its descriptors. */
+static void uct_cuda_export_close(uct_cuda_export_t *export)
+{
+    while (export->count > 0) {
+        --export->count;
+        uct_descriptor_withdraw(&export->offers[export->count]);
+        export->proofs[export->count].instance = 0; /* before the number can be used again */
+        ucs_sys_close(export->offers[export->count].fd);
+    }
+}
+
 /* The lock is held. */
 static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export)
 {
     ucs_hash_del(&md->export_of, export->place.id, NULL);
     ucs_list_del(&export->list);
     --md->num_exports;
-    if (export->proof.instance != 0) {
-        uct_descriptor_withdraw(&export->offer);
-        export->proof.instance = 0; /* before the number can be used again */
-        ucs_sys_close(export->proof.fd);
-    }
+    uct_cuda_export_close(export);
     ucs_sys_free(export);
 }
 
@@ -55,10 +62,16 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md)
 static int uct_cuda_export_is_there(const uct_cuda_driver_t *driver,
                                     const uct_cuda_export_t *export)
 {
+    const void *address = (void *)(uintptr_t)export->place.base;
     uct_cuda_place_t place;
 
-    return (uct_cuda_place_query(driver, (void *)(uintptr_t)export->place.base, &place) ==
-            UCS_OK) && (place.id == export->place.id);
+    if (uct_cuda_place_query(driver, address, &place) != UCS_OK) {
+        return 0;
+    }
+    if (export->place.pieces > 1) {
+        (void)uct_cuda_place_narrow(driver, address, export->place.length, &place);
+    }
+    return place.id == export->place.id;
 }
 
 /* Its address does not tell a pool from later ones, but as long as there is memory of it. */
@@ -77,19 +90,44 @@ static uint64_t uct_cuda_export_pool_number(const uct_cuda_ipc_md_t *md,
     return export->place.id;
 }
 
-static void uct_cuda_export_fill_descriptor(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export,
-                                            uct_cuda_ipc_kind_t kind, int fd)
+/* One more descriptor; fd -1: the export comes to nothing. */
+static int uct_cuda_export_add(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export, size_t length,
+                               int fd)
 {
-    if (fd >= 0) {
-        export->kind           = kind;
-        export->proof.id       = export->place.id;
-        export->proof.fd       = fd;
-        export->proof.instance = md->instance;
-        export->offer.domain   = md->instance;
-        export->offer.id       = export->place.id;
-        export->offer.fd       = fd;
-        uct_descriptor_offer(&export->offer);
+    uct_descriptor_offer_t *offer = &export->offers[export->count];
+    uct_cuda_ipc_proof_t *proof   = &export->proofs[export->count];
+
+    if (fd < 0) {
+        uct_cuda_export_close(export);
+        return 0;
     }
+    *offer = (uct_descriptor_offer_t){
+        .domain = md->instance + export->count, .id = export->place.id, .length = length, .fd = fd
+    };
+    *proof = (uct_cuda_ipc_proof_t){
+        .instance = md->instance, .id = export->place.id, .length = length, .fd = fd
+    };
+    uct_descriptor_offer(offer);
+    ++export->count;
+    return 1;
+}
+
+static void uct_cuda_export_fill_pieces(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                        uct_cuda_export_t *export)
+{
+    uct_cu_ptr_t ptr = export->place.base;
+    uct_cuda_place_t piece;
+
+    do {
+        piece = export->place;
+        (void)uct_cuda_place_narrow(driver, (void *)(uintptr_t)ptr, 1, &piece);
+        if (!uct_cuda_export_add(md, export, piece.length,
+                                 uct_cuda_piece_export(driver, ptr))) {
+            return;
+        }
+        ptr += piece.length;
+    } while (export->count < export->place.pieces);
+    export->kind = UCT_CUDA_IPC_PIECE;
 }
 
 /* Gets the handle; what cannot be exported is remembered as such. */
@@ -107,13 +145,14 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
     }
     if (place->pool != NULL) {
         export->pool = uct_cuda_export_pool_number(md, driver, export);
-        uct_cuda_export_fill_descriptor(md, export, UCT_CUDA_IPC_POOL,
-                                        uct_cuda_pool_export(driver, place, &export->pointer));
+        if (uct_cuda_export_add(md, export, place->length,
+                                uct_cuda_pool_export(driver, place, &export->pointer))) {
+            export->kind = UCT_CUDA_IPC_POOL;
+        }
         return;
     }
     if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
-        uct_cuda_export_fill_descriptor(md, export, UCT_CUDA_IPC_PIECE,
-                                        uct_cuda_piece_export(driver, place->base));
+        uct_cuda_export_fill_pieces(md, driver, export);
     }
     if ((export->kind != UCT_CUDA_IPC_NONE) || !place->is_legacy ||
         (uct_cuda_place_context(driver, place, &ctx) != UCS_OK) ||
@@ -149,14 +188,17 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
                                         uct_cuda_export_t **export_p)
 {
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
+    size_t size;
 
     if (ucs_unlikely(export == NULL)) {
         uct_cuda_exports_trim(md, driver);
-        export = ucs_sys_calloc(1, sizeof(*export));
+        size   = sizeof(*export) + (place->pieces * sizeof(export->proofs[0]));
+        export = ucs_sys_calloc(1, size + (place->pieces * sizeof(export->offers[0])));
         if (export == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
-        export->place = *place;
+        export->place  = *place;
+        export->offers = (void *)((char *)export + size);
         if (ucs_hash_insert(&md->export_of, place->id, (uintptr_t)export) != UCS_OK) {
             ucs_sys_free(export);
             return UCS_ERR_NO_MEMORY;
@@ -188,7 +230,7 @@ ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
         (place.kind != UCT_CUDA_DEVICE)) {
         return UCS_ERR_UNSUPPORTED;
     }
-    handle_types = uct_cuda_place_narrow(driver, address, &place);
+    handle_types = uct_cuda_place_narrow(driver, address, length, &place);
     if (!uct_cuda_place_covers(&place, address, length)) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -252,7 +294,8 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
         memcpy(packed.handle, &export->handle, sizeof(export->handle));
     } else {
         uct_descriptor_where(NULL, &packed.name, &packed.place);
-        packed.proof = (uintptr_t)&export->proof;
+        packed.count = export->count;
+        packed.proof = (uintptr_t)export->proofs;
         memcpy(packed.handle, &export->pointer, sizeof(export->pointer));
     }
     memcpy(buffer, &packed, sizeof(packed));
@@ -270,7 +313,8 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *tl_md, const void *buffer, size_
     }
     memcpy(&key, buffer, sizeof(key));
     if ((key.version != UCT_CUDA_IPC_VERSION) || (key.kind == UCT_CUDA_IPC_NONE) ||
-        (key.kind >= UCT_CUDA_IPC_KIND_LAST) || (key.reserved != 0) ||
+        (key.kind >= UCT_CUDA_IPC_KIND_LAST) || (key.count > UCT_CUDA_PIECES_MAX) ||
+        ((key.kind == UCT_CUDA_IPC_POOL) && (key.count != 1)) ||
         (key.pid == 0) || (key.pid > INT32_MAX) || (key.length == 0) ||
         (key.size > (UINT64_MAX - key.base)) || (key.address < key.base) ||
         (key.address - key.base > key.size) ||

@@ -1,6 +1,6 @@
 /* Halyard: cuda_ipc: memory of other processes: mappings and their cache.
  *
- * A mapping is found by the owner, the base of the allocation and the context that it is mapped in.
+ * A mapping is found by the owner, the id of the allocation and the context that it is mapped in.
  * It is of use only for the very allocation that it was made for: the key says which one that is,
  * and a mapping that overlaps with a later allocation of the same owner is closed. Refusals are
  * kept as mappings are, so that they cost the driver nothing the second time.
@@ -65,9 +65,9 @@ int uct_cuda_ipc_rkey_is_on(uct_rkey_t *rkey, int device)
 
 /* ------------------------------------------------------------------ mappings */
 
-static uint64_t uct_cuda_mapping_slot(uint64_t instance, uint64_t base, uct_cu_ctx_t ctx)
+static uint64_t uct_cuda_mapping_slot(const uct_cuda_ipc_packed_t *key, uct_cu_ctx_t ctx)
 {
-    return ucs_hash_mix(instance ^ ucs_hash_mix(base ^ (uintptr_t)ctx));
+    return ucs_hash_mix(key->instance ^ ucs_hash_mix(key->id ^ ucs_hash_mix((uintptr_t)ctx)));
 }
 
 /* Do both name the same allocation? All that is used of a key counts, since anybody may have made
@@ -78,6 +78,7 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
     const size_t offset = offsetof(uct_cuda_ipc_packed_t, base);
 
     return (key1->instance == key2->instance) && (key1->kind == key2->kind) &&
+           (key1->count == key2->count) &&
            (memcmp((const char *)key1 + offset, (const char *)key2 + offset,
                    sizeof(*key1) - offset) == 0);
 }
@@ -87,8 +88,7 @@ static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t
 {
     uct_cuda_ipc_md_t *md = mapping->md;
 
-    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(mapping->key.instance, mapping->key.base,
-                                                        mapping->ctx), NULL);
+    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(&mapping->key, mapping->ctx), NULL);
     ucs_list_del(&mapping->list);
     --md->num_mappings;
     if (mapping->status == UCS_OK) {
@@ -133,6 +133,7 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     if (mapping->question >= 0) {
         ucs_sys_close(mapping->question);
     }
+    uct_cuda_descriptors_close(mapping);
     ucs_sys_free(mapping);
 }
 
@@ -166,7 +167,9 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
     uct_cuda_mapping_t *mapping, *tmp;
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
+        /* Ranges of several pieces may share some, and hold what they have. */
         if ((mapping->key.instance == key->instance) && (mapping->key.id != key->id) &&
+            (mapping->key.count <= 1) && (key->count <= 1) &&
             (mapping->key.base < key->base + key->size) &&
             (key->base < mapping->key.base + mapping->key.size)) {
             uct_cuda_mapping_retire(mapping, dead);
@@ -226,12 +229,11 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
 {
     const uct_cuda_ipc_packed_t *key = &mapping->key;
     int result                       = UCT_CU_SUCCESS;
-    int fd                           = -1;
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
     if (key->kind != UCT_CUDA_IPC_LEGACY) {
-        status = uct_cuda_descriptor_get(mapping, &fd);
+        status = uct_cuda_descriptors_get(mapping);
         if (status != UCS_OK) {
             return status;
         }
@@ -244,13 +246,12 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
         result = (key->kind == UCT_CUDA_IPC_LEGACY) ?
                  uct_cuda_legacy_open(driver, key, &mapping->ptr) :
                  (key->kind == UCT_CUDA_IPC_PIECE) ?
-                 uct_cuda_piece_open(driver, key, fd, &mapping->ptr) :
-                 uct_cuda_pool_open(driver, mapping->md, key, fd, &mapping->pool, &mapping->ptr);
+                 uct_cuda_piece_open(driver, mapping, &mapping->ptr) :
+                 uct_cuda_pool_open(driver, mapping->md, key, mapping->descriptors[0].fd,
+                                    &mapping->pool, &mapping->ptr);
         uct_cuda_leave(&scope);
     }
-    if (fd >= 0) {
-        ucs_sys_close(fd);
-    }
+    uct_cuda_descriptors_close(mapping);
     if (result != UCT_CU_SUCCESS) {
         uct_cuda_import_refused(mapping->md, driver, key, "mapping it", result);
     }
@@ -290,7 +291,8 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
                                                        const uct_cuda_queue_t *queue,
                                                        uct_cuda_mapping_t **mapping_p)
 {
-    uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping));
+    const size_t size           = key->count * sizeof(uct_cuda_descriptor_t);
+    uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping) + size);
     ucs_list_link_t dead;
 
     if (mapping == NULL) {
@@ -304,8 +306,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     mapping->refs     = 1;
     mapping->question = -1;
     mapping->status   = UCS_INPROGRESS;
-    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key->instance, key->base,
-                                                               queue->ctx),
+    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->ctx),
                         (uintptr_t)mapping) != UCS_OK) {
         pthread_mutex_unlock(&md->lock);
         ucs_sys_free(mapping);
@@ -332,8 +333,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cud
     ucs_status_t status;
 
     pthread_mutex_lock(&md->lock);
-    mapping = ucs_hash_get_ptr(&md->mapping_of,
-                               uct_cuda_mapping_slot(key->instance, key->base, queue->ctx));
+    mapping = ucs_hash_get_ptr(&md->mapping_of, uct_cuda_mapping_slot(key, queue->ctx));
     if (ucs_likely((mapping != NULL) && (mapping->ctx == queue->ctx) &&
                    (mapping->ctx_id == queue->ctx_id) &&
                    uct_cuda_key_is_same(&mapping->key, key))) {

@@ -49,11 +49,12 @@ typedef enum {
     UCT_CUDA_IPC_KIND_LAST
 } uct_cuda_ipc_kind_t;
 
-/* Stands in the owner as long as the descriptor is valid. Who takes a copy of the descriptor reads
+/* Stands in the owner as long as a descriptor is valid. Who takes a copy of the descriptor reads
  * this before and afterwards: if it is the same, the copy is of the right object. */
 typedef struct {
     uint64_t instance; /* 0: no longer */
     uint64_t id;
+    uint64_t length;   /* of the piece */
     int32_t  fd;
     uint32_t reserved;
 } uct_cuda_ipc_proof_t;
@@ -65,7 +66,7 @@ typedef struct {
     uint16_t      place;     /* of the door: a tag */
     uint32_t      pid;       /* of the owner, */
     uint32_t      pid_ns;
-    uint32_t      reserved;
+    uint32_t      count;     /* of descriptors: pieces, mapped side by side */
     uint64_t      instance;  /* and the random number of its memory domain */
     uint64_t      address;   /* what is registered, */
     uint64_t      length;
@@ -74,7 +75,7 @@ typedef struct {
     uint64_t      id;
     uct_cu_uuid_t uuid;      /* of the device */
     uint64_t      name;      /* of a door of the owner (uct_descriptor_where); 0: there is none */
-    uint64_t      proof;     /* PIECE, POOL: where the proof stands in the owner */
+    uint64_t      proof;     /* PIECE, POOL: where the proofs stand in the owner */
     uint64_t      pool;      /* POOL: its number in the owner */
     uint8_t       handle[64]; /* LEGACY: of the driver; POOL: uct_cu_pool_pointer_t */
 } uct_cuda_ipc_packed_t;
@@ -89,8 +90,10 @@ typedef struct {
     uct_cu_ipc_handle_t   handle;  /* LEGACY */
     uct_cu_pool_pointer_t pointer; /* POOL */
     uint64_t              pool;    /* POOL: the first allocation that was seen of it */
-    uct_cuda_ipc_proof_t  proof;   /* PIECE, POOL; fd is ours */
-    uct_descriptor_offer_t offer;  /* of the same */
+    uct_descriptor_offer_t *offers; /* PIECE, POOL: a descriptor of ours each; also numbered by the
+                                       piece: domain is md->instance and that */
+    unsigned              count;
+    uct_cuda_ipc_proof_t  proofs[]; /* of them */
 } uct_cuda_export_t;
 
 typedef struct {
@@ -129,6 +132,11 @@ typedef struct {
     unsigned        refs; /* mappings */
 } uct_cuda_pool_t;
 
+typedef struct {
+    int      fd;
+    uint64_t length;
+} uct_cuda_descriptor_t;
+
 /* Memory of another process in one context of this. */
 typedef struct {
     ucs_list_link_t       list; /* in md->mappings */
@@ -143,7 +151,9 @@ typedef struct {
     int                   question; /* connection on which the descriptor is to come; -1: none */
     uint64_t              until_ns; /* it is waited for */
     ucs_status_t          status;   /* UCS_INPROGRESS: being opened; UCS_ERR_NO_RESOURCE: waits for
-                                       the descriptor; another error: refused */
+                                       a descriptor; another error: refused */
+    unsigned              count;    /* descriptors that are there */
+    uct_cuda_descriptor_t descriptors[];
 } uct_cuda_mapping_t;
 
 typedef struct {
@@ -180,13 +190,14 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
 /* ---- the user's side ---- */
 
-/* A copy of the owner's descriptor that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner has
- * been asked for it, and answers from its progress; UCS_ERR_UNREACHABLE: it cannot be had. */
-ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping, int *fd_p);
+/* Copies of the owner's descriptors that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner
+ * has been asked for one, and answers from its progress; UCS_ERR_UNREACHABLE: it cannot be had. */
+ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping);
+void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping);
 
-/* Maps the memory behind a descriptor, a piece (cuda_piece.c) or what the key names of a pool
+/* Maps the memory behind descriptors, pieces (cuda_piece.c) or what the key names of a pool
  * (cuda_pool.c), in the context that is current. Returns what the driver says. */
-int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key, int fd,
+int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_mapping_t *mapping,
                         uct_cu_ptr_t *ptr_p);
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
 int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,

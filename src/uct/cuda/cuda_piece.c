@@ -56,114 +56,168 @@ int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
     return fd;
 }
 
-/* The proof of a key, if it is its own. */
-static int uct_cuda_proof_read(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_proof_t *proof)
+/* A proof of a key, if it is its own. */
+static int uct_cuda_proof_read(const uct_cuda_ipc_packed_t *key, unsigned index,
+                               uct_cuda_ipc_proof_t *proof)
 {
-    struct iovec local  = {proof, sizeof(*proof)};
-    struct iovec remote = {(void *)(uintptr_t)key->proof, sizeof(*proof)};
+    const uint64_t address = key->proof + (index * sizeof(*proof));
+    struct iovec local     = {proof, sizeof(*proof)};
+    struct iovec remote    = {(void *)(uintptr_t)address, sizeof(*proof)};
 
     return (ucs_sys_process_vm_readv((pid_t)key->pid, &local, 1, &remote, 1, 0) ==
             (ssize_t)sizeof(*proof)) &&
            (proof->instance == key->instance) && (proof->id == key->id);
 }
 
-static int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key)
+/* A descriptor from the owner's table; 0: that is not to be had. */
+static int uct_cuda_descriptor_fetch(const uct_cuda_ipc_packed_t *key, unsigned index,
+                                     uct_cuda_descriptor_t *descriptor)
 {
-    int fd = -1;
     uct_cuda_ipc_proof_t before, after;
     int process;
 
     process = ucs_sys_pidfd_open((pid_t)key->pid, 0);
     if (process < 0) {
-        return -1;
+        return 0;
     }
-    if (uct_cuda_proof_read(key, &before)) {
-        fd = ucs_sys_pidfd_getfd(process, before.fd, 0);
+    descriptor->fd = -1;
+    if (uct_cuda_proof_read(key, index, &before)) {
+        descriptor->fd     = ucs_sys_pidfd_getfd(process, before.fd, 0);
+        descriptor->length = before.length;
     }
     ucs_sys_close(process);
-    if ((fd >= 0) && (!uct_cuda_proof_read(key, &after) || (after.fd != before.fd))) {
-        ucs_sys_close(fd);
-        return -1;
+    if ((descriptor->fd >= 0) &&
+        (!uct_cuda_proof_read(key, index, &after) || (after.fd != before.fd))) {
+        ucs_sys_close(descriptor->fd);
+        return 0;
     }
-    return fd;
+    return descriptor->fd >= 0;
 }
 
-ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping, int *fd_p)
+/* The answer to the question; see uct_cuda_descriptors_get. */
+static ucs_status_t uct_cuda_descriptor_listen(uct_cuda_mapping_t *mapping,
+                                               uct_cuda_descriptor_t *descriptor)
 {
-    const uct_cuda_ipc_packed_t *key = &mapping->key;
-    ucs_status_t status              = UCS_ERR_UNREACHABLE;
+    ucs_status_t status;
 
-    if (mapping->question >= 0) {
-        status = uct_descriptor_listen(&mapping->question, fd_p);
-        if ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
-            ucs_sys_close(mapping->question);
-            mapping->question = -1;
-            status            = UCS_ERR_UNREACHABLE;
-        }
-    } else {
-        *fd_p = (key->pid_ns == mapping->md->pid_ns) ? uct_cuda_descriptor_fetch(key) : -1;
-        if (*fd_p >= 0) {
-            return UCS_OK;
-        }
-        if (mapping->until_ns == 0) {
-            mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_ANSWER_NS;
-        }
-        mapping->question = uct_descriptor_ask(key->name, key->place, key->instance, key->id);
-        if ((mapping->question >= 0) || /* many ask at once: */
-            ((errno == EAGAIN) && (ucs_sys_clock_ns() < mapping->until_ns))) {
-            status = UCS_ERR_NO_RESOURCE;
-        }
-    }
-    if (status == UCS_ERR_UNREACHABLE) {
-        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
-                      key->pid);
+    status = uct_descriptor_listen(&mapping->question, &descriptor->fd, &descriptor->length);
+    if ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
+        ucs_sys_close(mapping->question);
+        mapping->question = -1;
+        status            = UCS_ERR_UNREACHABLE;
     }
     return status;
 }
 
-static int uct_cuda_piece_map(const uct_cuda_driver_t *driver, uct_cu_piece_t piece, size_t length,
-                              uct_cu_ptr_t *ptr_p)
+static ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping,
+                                            uct_cuda_descriptor_t *descriptor)
 {
-    uct_cu_access_t access = {{UCT_CU_LOCATION_DEVICE, 0}, UCT_CU_ACCESS_READ_WRITE};
-    uct_cu_ptr_t ptr       = 0;
-    int result;
+    const uct_cuda_ipc_packed_t *key = &mapping->key;
 
-    result = driver->cuCtxGetDevice(&access.location.id);
-    result = (result != UCT_CU_SUCCESS) ? result :
-             driver->cuMemAddressReserve(&ptr, length, 0, 0, 0);
-    if (result != UCT_CU_SUCCESS) {
-        return result;
+    if (mapping->question >= 0) {
+        return uct_cuda_descriptor_listen(mapping, descriptor);
     }
-    result = driver->cuMemMap(ptr, length, 0, piece, 0);
-    if (result == UCT_CU_SUCCESS) {
-        result = driver->cuMemSetAccess(ptr, length, &access, 1);
-        if (result != UCT_CU_SUCCESS) {
-            driver->cuMemUnmap(ptr, length);
-        }
+    if ((key->pid_ns == mapping->md->pid_ns) &&
+        uct_cuda_descriptor_fetch(key, mapping->count, descriptor)) {
+        return UCS_OK;
     }
-    if (result != UCT_CU_SUCCESS) {
-        driver->cuMemAddressFree(ptr, length);
-        return result;
+    if (mapping->until_ns == 0) {
+        mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_ANSWER_NS;
     }
-    *ptr_p = ptr;
-    return UCT_CU_SUCCESS;
+    mapping->question = uct_descriptor_ask(key->name, key->place, key->instance + mapping->count,
+                                           key->id);
+    return ((mapping->question >= 0) || /* many ask at once: */
+            ((errno == EAGAIN) && (ucs_sys_clock_ns() < mapping->until_ns))) ?
+           UCS_ERR_NO_RESOURCE : UCS_ERR_UNREACHABLE;
 }
 
-int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key, int fd,
-                        uct_cu_ptr_t *ptr_p)
+ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping)
+{
+    ucs_status_t status = UCS_OK;
+
+    while (mapping->count < mapping->key.count) {
+        status = uct_cuda_descriptor_get(mapping, &mapping->descriptors[mapping->count]);
+        if (status != UCS_OK) {
+            break;
+        }
+        ++mapping->count;
+    }
+    if (status == UCS_ERR_UNREACHABLE) {
+        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
+                      mapping->key.pid);
+    }
+    return status;
+}
+
+void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping)
+{
+    while (mapping->count > 0) {
+        ucs_sys_close(mapping->descriptors[--mapping->count].fd);
+    }
+}
+
+static int uct_cuda_piece_map(const uct_cuda_driver_t *driver,
+                              const uct_cuda_descriptor_t *descriptor, uct_cu_ptr_t ptr)
 {
     uct_cu_piece_t piece;
+    int result;
+
+    result = driver->cuMemImportFromShareableHandle(&piece, (void *)(intptr_t)descriptor->fd,
+                                                    UCT_CU_HANDLE_DESCRIPTOR);
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemMap(ptr, descriptor->length, 0, piece, 0);
+        driver->cuMemRelease(piece);
+    }
+    return result;
+}
+
+/* Maps the pieces side by side. *mapped_p: bytes that are, also on failure. */
+static int uct_cuda_pieces_map(const uct_cuda_driver_t *driver, const uct_cuda_mapping_t *mapping,
+                               uct_cu_ptr_t ptr, size_t *mapped_p)
+{
+    uct_cu_access_t access = {{UCT_CU_LOCATION_DEVICE, 0}, UCT_CU_ACCESS_READ_WRITE};
+    const size_t size      = mapping->key.size;
+    int result             = driver->cuCtxGetDevice(&access.location.id);
+    unsigned i;
+
+    for (i = 0; (i < mapping->count) && (result == UCT_CU_SUCCESS); ++i) {
+        if (mapping->descriptors[i].length > size - *mapped_p) {
+            return UCT_CU_INVALID_VALUE;
+        }
+        result = uct_cuda_piece_map(driver, &mapping->descriptors[i], ptr + *mapped_p);
+        if (result == UCT_CU_SUCCESS) {
+            *mapped_p += mapping->descriptors[i].length;
+        }
+    }
+    if ((result == UCT_CU_SUCCESS) && (*mapped_p < size)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    return (result == UCT_CU_SUCCESS) ? driver->cuMemSetAccess(ptr, size, &access, 1) : result;
+}
+
+int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_mapping_t *mapping,
+                        uct_cu_ptr_t *ptr_p)
+{
+    uct_cu_ptr_t ptr = 0;
+    size_t mapped    = 0;
     int result;
 
     if (!uct_cuda_piece_is_possible(driver)) {
         return UCT_CU_NOT_SUPPORTED;
     }
-    result = driver->cuMemImportFromShareableHandle(&piece, (void *)(intptr_t)fd,
-                                                    UCT_CU_HANDLE_DESCRIPTOR);
-    if (result == UCT_CU_SUCCESS) {
-        result = uct_cuda_piece_map(driver, piece, key->size, ptr_p);
-        driver->cuMemRelease(piece);
+    result = driver->cuMemAddressReserve(&ptr, mapping->key.size, 0, 0, 0);
+    if (result != UCT_CU_SUCCESS) {
+        return result;
     }
+    result = uct_cuda_pieces_map(driver, mapping, ptr, &mapped);
+    if (result == UCT_CU_SUCCESS) {
+        *ptr_p = ptr;
+        return UCT_CU_SUCCESS;
+    }
+    if (mapped > 0) {
+        driver->cuMemUnmap(ptr, mapped);
+    }
+    driver->cuMemAddressFree(ptr, mapping->key.size);
     return result;
 }
 

@@ -115,11 +115,12 @@ static void uct_hook_mem_release(uct_mem_t *mem)
     mem->md->tl->md.release(mem);
 }
 
-static ucs_status_t uct_hook_mem_query(uct_md_t *md, const void *address, uct_mem_info_t *info_p)
+static ucs_status_t uct_hook_mem_query(uct_md_t *md, const void *address, size_t length,
+                                       uct_mem_info_t *info_p)
 {
     uct_md_t *inner = uct_hook_inner_md(md);
 
-    return inner->tl->md.mem_query(inner, address, info_p);
+    return inner->tl->md.mem_query(inner, address, length, info_p);
 }
 
 static size_t uct_hook_rkey_pack(uct_mem_t *mem, void *buffer)

@@ -107,6 +107,7 @@ ucs_status_t uct_mm_mem_alloc(uct_md_t *tl_md, void *address, size_t length, uns
     mem->super.length  = mem->segment->length;
     mem->offer.domain  = mem->segment->device;
     mem->offer.id      = mem->segment->inode;
+    mem->offer.length  = mem->segment->length;
     mem->offer.fd      = mem->segment->fd;
     uct_descriptor_offer(&mem->offer);
     *mem_p = &mem->super;
@@ -236,13 +237,14 @@ static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
 {
     ucs_status_t status = UCS_ERR_UNREACHABLE;
     int fd              = -1;
+    uint64_t length;
 
     if (rkey->is_lost) {
         return UCS_ERR_UNREACHABLE;
     }
 
     if (rkey->fd >= 0) {
-        status = uct_descriptor_listen(&rkey->fd, &fd);
+        status = uct_descriptor_listen(&rkey->fd, &fd, &length);
         status = (status == UCS_OK) ? uct_mm_rkey_attach(rkey, fd) : status;
     } else if ((uct_mm_segment_find((uct_mm_backing_t)rkey->packed.backing, rkey->packed.device,
                                     rkey->packed.inode, &rkey->segment) == UCS_OK)) {

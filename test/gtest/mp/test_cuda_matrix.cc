@@ -503,7 +503,7 @@ TEST(mp_cuda, looking_into_peers_forbidden)
         gpu g(me.index());
         ASSERT_TRUE(g.is_open()) << g.problem();
         pair_side side(me);
-        for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_POOL}) {
+        for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_VMM_PIECES, PERF_MEMORY_POOL}) {
             gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
             ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
             for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
@@ -517,6 +517,7 @@ TEST(mp_cuda, looking_into_peers_forbidden)
             auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");
             EXPECT_NE(0u, calls("cuMemImportFromShareableHandle"));
             EXPECT_NE(0u, calls("cuMemPoolImportPointer"));
+            EXPECT_EQ(0u, calls("cuMemAlloc")) << "nothing is staged";
         }
     });
     EXPECT_TRUE(all.join());

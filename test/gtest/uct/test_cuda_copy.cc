@@ -25,7 +25,7 @@ const uct_tl_t *copy_tl()
 ucs_status_t query(const worker &w, const void *address, uct_mem_info_t *info)
 {
     memset(info, 0x55, sizeof(*info));
-    return w.tl->md.mem_query(w.md, address, info);
+    return w.tl->md.mem_query(w.md, address, 1, info);
 }
 
 ucs_status_t copy(worker &w, void *dest, const void *src, size_t length, bool waits)

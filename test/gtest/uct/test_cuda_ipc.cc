@@ -46,9 +46,9 @@ struct owner {
         link.put_contact(w.where());
     }
 
-    /* 'a' length: allocate and tell key and address; 'p' length: the same with a piece, 's' length:
-     * of a pool; 'n': forget the pool; 'r': read it and tell; 'f': free; 'd': answer questions from
-     * now on; 'e': end */
+    /* 'a' length: allocate and tell key and address; 'p' length: the same with pieces, 's' length:
+     * of a pool; 'k' offset length: tell another key; 'n': forget the pool; 'r': read it and tell;
+     * 'f': free; 'd': answer questions from now on; 'e': end */
     void serve()
     {
         for (;;) {
@@ -60,6 +60,9 @@ struct owner {
                 cuda.write(m.address, pattern(length, length));
                 link.put_number(reinterpret_cast<uintptr_t>(m.address));
                 link.put(key_of(w, m.address, length));
+            } else if (order == 'k') {
+                const size_t offset = link.get_number();
+                link.put(key_of(w, static_cast<char *>(m.address) + offset, link.get_number()));
             } else if (order == 'r') {
                 link.put(cuda.read(m.address, m.length));
             } else if (order == 'f') {
@@ -126,6 +129,17 @@ public:
         link().put_number(static_cast<uint64_t>(order));
         link().put_number(length);
         remote = link().get_number();
+        ASSERT_TRUE(link().get(packed));
+        ASSERT_EQ(UCS_OK, w->tl->md.rkey_unpack(w->md, packed.data(), packed.size(), &rkey));
+    }
+
+    /* Of a part of the same memory. */
+    void key_again(size_t offset, size_t length)
+    {
+        forget();
+        link().put_number('k');
+        link().put_number(offset);
+        link().put_number(length);
         ASSERT_TRUE(link().get(packed));
         ASSERT_EQ(UCS_OK, w->tl->md.rkey_unpack(w->md, packed.data(), packed.size(), &rkey));
     }
@@ -386,6 +400,94 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
     });
 }
 
+/* A range that takes several pieces is one to its user; each piece alone is so too. */
+TEST(cuda_ipc, several_pieces)
+{
+    in_process([]() {
+        constexpr size_t LONG = 5ul << 20; /* three pieces, of 2 MiB each */
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, LONG);
+        const auto files = sys_meter::descriptors();
+        bytes model      = pattern(LONG, LONG);
+
+        for (const char *call : {"", "pidfd_getfd"}) {
+            if (*call != '\0') {
+                u.open_door();
+                ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1+"));
+            }
+            u.allocate(LONG, 'p');
+            ASSERT_EQ(UCS_OK, u.get(local.address, 7, LONG - 9));
+            EXPECT_EQ(bytes(model.begin() + 7, model.end() - 2),
+                      u.cuda.read(local.address, LONG - 9));
+            ASSERT_EQ(UCS_OK, u.put(local.address, 0, LONG - 9));
+            bytes expected = model;
+            std::copy(model.begin() + 7, model.end() - 2, expected.begin());
+            EXPECT_EQ(expected, u.read_remote());
+            ucs_fault_clear(nullptr);
+        }
+        if (!cuda_program::is_real()) {
+            EXPECT_EQ(6u, u.cuda.calls("cuMemMap"));
+            EXPECT_EQ(2u, u.cuda.calls("cuMemAddressReserve"));
+        }
+
+        uct_rkey_t *whole = u.rkey;
+        u.rkey            = nullptr;
+        for (unsigned i = 0; i < 3; ++i) { /* what is mapped stays */
+            u.key_again(i * (2ul << 20) + 100, 1000);
+            ASSERT_EQ(UCS_OK, u.get(local.address, i * (2ul << 20) + 100, 1000));
+            std::swap(u.rkey, whole);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, LONG));
+            std::swap(u.rkey, whole);
+        }
+        if (!cuda_program::is_real()) {
+            EXPECT_EQ(9u, u.cuda.calls("cuMemMap"));
+        }
+        u.w->tl->md.rkey_release(whole);
+        u.forget();
+        u.w.reset();
+        EXPECT_LE(sys_meter::descriptors().size(), files.size());
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Each call of the driver on the way fails: nothing is left, and the next range works. */
+TEST_F(fake_cuda_ipc, several_pieces_that_are_refused)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        constexpr size_t LONG = 3ul << 20;
+        ipc_user u;
+        bytes data(100);
+        const auto local = u.cuda.make(kind::DEVICE, 100);
+
+        u.allocate(LONG, 'p');
+        ASSERT_EQ(UCS_OK, u.get(local.address, (2ul << 20) - 50, 100));
+        const auto regions = sys_meter::shared_mappings();
+        for (const char *call : {"cuMemAddressReserve", "cuMemImportFromShareableHandle",
+                                 "cuMemMap", "cuMemSetAccess"}) {
+            for (unsigned k = 1; k < 3; ++k) {
+                u.free_remote();
+                u.allocate(LONG, 'p');
+                u.cuda.fail(call, k, 2);
+                EXPECT_EQ((k == 1) || (strcmp(call, "cuMemMap") == 0) ||
+                          (strcmp(call, "cuMemImportFromShareableHandle") == 0),
+                          u.get(local.address, (2ul << 20) - 50, 100) == UCS_ERR_UNREACHABLE)
+                    << call << " " << k;
+                u.cuda.fail(nullptr, 0, 0);
+            }
+        }
+        u.allocate(LONG, 'p');
+        ASSERT_EQ(UCS_OK, u.get(local.address, (2ul << 20) - 50, 100));
+        const bytes model = pattern(LONG, LONG);
+        EXPECT_EQ(bytes(model.begin() + (2ul << 20) - 50, model.begin() + (2ul << 20) + 50),
+                  u.cuda.read(local.address, 100));
+        u.forget();
+        u.w.reset();
+        EXPECT_LT(sys_meter::shared_mappings().size(), regions.size());
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* Where this process may not look into the owner, that one answers, from its progress. */
 TEST(cuda_ipc, descriptors_that_are_asked_for)
 {
@@ -563,6 +665,10 @@ TEST(cuda_ipc, what_cannot_be_exported)
         const auto m = cuda.make(kind::DEVICE, 1000);
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1001, &mem)) << "too long";
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 0, &mem));
+        const auto pieces = cuda.make(kind::PIECES, 65 * (2ul << 20));
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, pieces.address, pieces.length, &mem));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, pieces.address, pieces.length - (2ul << 20), &mem));
+        w.tl->md.release(mem);
     });
 }
 

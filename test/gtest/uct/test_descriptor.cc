@@ -31,6 +31,7 @@ protected:
         EXPECT_EQ(0, listen(m_listener, 8));
         m_offer.domain = 5;
         m_offer.id     = 7;
+        m_offer.length = 99;
         m_offer.fd     = memfd_create("test", MFD_CLOEXEC);
         uct_descriptor_offer(&m_offer);
     }
@@ -66,24 +67,27 @@ protected:
 TEST_F(descriptor_test, who_asks_gets_it)
 {
     struct stat mine, theirs;
-    int fd = -1;
+    uint64_t told = 0;
+    int fd        = -1;
 
     int connection = uct_descriptor_ask(NAME, 0, 5, 7);
     ASSERT_GE(connection, 0);
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_descriptor_listen(&connection, &fd));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_descriptor_listen(&connection, &fd, &told));
     answer();
     EXPECT_EQ(1, m_is_question);
-    ASSERT_EQ(UCS_OK, uct_descriptor_listen(&connection, &fd));
+    ASSERT_EQ(UCS_OK, uct_descriptor_listen(&connection, &fd, &told));
     EXPECT_EQ(-1, connection);
     ASSERT_EQ(0, fstat(m_offer.fd, &mine));
     ASSERT_EQ(0, fstat(fd, &theirs));
     EXPECT_EQ(mine.st_ino, theirs.st_ino);
+    EXPECT_EQ(99u, told);
     EXPECT_NE(0, fcntl(fd, F_GETFD) & FD_CLOEXEC);
     close(fd);
 
     connection = uct_descriptor_ask(NAME, 0, 5, 8);
     answer();
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_descriptor_listen(&connection, &fd)) << "not on offer";
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_descriptor_listen(&connection, &fd, &told))
+        << "not on offer";
     EXPECT_EQ(-1, uct_descriptor_ask(NAME + 1, 0, 5, 7)) << "nobody listens";
     EXPECT_EQ(-1, uct_descriptor_ask(0, 0, 5, 7)) << "no door";
     EXPECT_EQ(-1, uct_descriptor_ask(NAME, 1, 5, 7)) << "a directory that we have not";
@@ -107,13 +111,14 @@ TEST_F(descriptor_test, questions_and_answers_that_say_anything)
         ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends));
         (void)uct_descriptor_answer(ends[0], said.data(), said.size());
 
-        bytes told(rnd.below(24));
+        uint64_t length = 0;
+        bytes told(rnd.below(32));
         for (uint8_t &byte : told) {
             byte = static_cast<uint8_t>(rnd.bits());
         }
         uct_socket_message_t head = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_DESCRIPTOR};
         if (rnd.one_in(2)) {
-            told.assign(16, 0);
+            told.assign(24, 0);
             memcpy(told.data(), &head, sizeof(head));
             told[8] = rnd.one_in(2);
         }
@@ -126,7 +131,7 @@ TEST_F(descriptor_test, questions_and_answers_that_say_anything)
             ends[0] = -1;
         }
         for (ucs_status_t status = UCS_OK; ends[1] >= 0;) {
-            status = uct_descriptor_listen(&ends[1], &fd);
+            status = uct_descriptor_listen(&ends[1], &fd, &length);
             if (status == UCS_OK) {
                 EXPECT_GE(fd, 0);
                 close(fd);
