@@ -8,8 +8,8 @@
 
 #include <ucp/wireup/net.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
+#include <ucs/sys/string.h>
 
 int ucp_net_open(ucp_worker_t *worker)
 {
@@ -27,20 +27,6 @@ int ucp_net_open(ucp_worker_t *worker)
     return is_new;
 }
 
-/* A number that a launcher has put into the environment; -1: none. */
-static long ucp_net_number(const char *name)
-{
-    const char *text = secure_getenv(name);
-    char *end;
-    long number;
-
-    if ((text == NULL) || (*text == '\0')) {
-        return -1;
-    }
-    number = strtol(text, &end, 10);
-    return (*end == '\0') ? number : -1;
-}
-
 /* Does the launcher say that all of the job is on this node? */
 static int ucp_net_is_one_node(void)
 {
@@ -52,12 +38,12 @@ static int ucp_net_is_one_node(void)
     size_t i;
 
     for (i = 0; i < ucs_array_size(pairs); ++i) {
-        here = ucp_net_number(pairs[i][0]);
-        if ((here > 0) && (here == ucp_net_number(pairs[i][1]))) {
+        here = ucs_env_number(pairs[i][0]);
+        if ((here > 0) && (here == ucs_env_number(pairs[i][1]))) {
             return 1;
         }
     }
-    return ucp_net_number("SLURM_STEP_NUM_NODES") == 1;
+    return ucs_env_number("SLURM_STEP_NUM_NODES") == 1;
 }
 
 int ucp_net_is_wanted(const ucp_worker_t *worker)

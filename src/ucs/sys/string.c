@@ -219,6 +219,19 @@ int ucs_str_match(const char *pattern, const char *text)
     return *pattern == '\0';
 }
 
+long ucs_env_number(const char *name)
+{
+    const char *text = secure_getenv(name);
+    char *end;
+    long number;
+
+    if ((text == NULL) || (*text == '\0')) {
+        return -1;
+    }
+    number = strtol(text, &end, 10);
+    return ((*end == '\0') && (number >= 0)) ? number : -1;
+}
+
 uint64_t ucs_str_hash(const char *text)
 {
     uint64_t hash = 0xcbf29ce484222325ull;

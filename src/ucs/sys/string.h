@@ -46,6 +46,10 @@ int ucs_str_is_near(const char *word, unsigned distance);
 /* Match with '*' (any text) and '?' (any character). Time at most the product of the lengths. */
 int ucs_str_match(const char *pattern, const char *text);
 
+/* A number of 0 or more that stands in the environment, such as a launcher puts there; -1: none,
+ * as for programs with more rights than who started them. */
+long ucs_env_number(const char *name);
+
 /* FNV-1a hash of a string: for tables and identities, not against malice. */
 uint64_t ucs_str_hash(const char *text);
 

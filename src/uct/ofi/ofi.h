@@ -41,6 +41,7 @@
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
 #define UCT_OFI_RMAS        64ul   /* reads and writes under way */
 #define UCT_OFI_RMA_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
+#define UCT_OFI_DEVICES_MAX 64     /* equal ones among which processes are spread */
 #define UCT_OFI_KEYS_MAX    8      /* interfaces of one domain whose memory a key reaches */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */

@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
+#include <ucs/sys/topo.h>
 
 /* ---- the library ---- */
 
@@ -90,10 +92,25 @@ static int uct_ofi_is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr);
 }
 
-/* The device by which this host reaches others, since virtual bridges and the like come first in
- * some lists: the one with the address that a datagram to outside would be sent from. None is; the
- * places outside are those set aside for examples. Empty where nothing is known. */
-static const char *uct_ofi_default_device(const struct fi_info *list)
+/* An offer of the library's, with what is thought of it. */
+typedef struct {
+    const struct fi_info *info;
+    const char           *reason;     /* why it is not used; empty: others come first */
+    int                   rank;       /* negative: it cannot be used */
+    int                   is_default; /* its device is the one by which this host reaches others */
+    unsigned              distance;   /* of its device from this process, where that was asked */
+} uct_ofi_candidate_t;
+
+static int uct_ofi_is_same_device(const struct fi_info *a, const struct fi_info *b)
+{
+    return (strcmp(a->fabric_attr->prov_name, b->fabric_attr->prov_name) == 0) &&
+           (strcmp(a->domain_attr->name, b->domain_attr->name) == 0);
+}
+
+/* Marks the devices, one a provider, by which this host reaches others, since virtual bridges and
+ * the like come first in some lists: those with the address that a datagram to outside would be
+ * sent from. None is; the places outside are those set aside for examples. */
+static void uct_ofi_mark_default(uct_ofi_candidate_t *all, unsigned count)
 {
     struct sockaddr_in outside   = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201)};
     struct sockaddr_in6 outside6 = {
@@ -101,83 +118,233 @@ static const char *uct_ofi_default_device(const struct fi_info *list)
     };
     const struct sockaddr *places[] = {(struct sockaddr *)&outside, (struct sockaddr *)&outside6};
     const socklen_t lengths[]       = {sizeof(outside), sizeof(outside6)};
-    const struct fi_info *info;
     struct sockaddr_storage own;
     socklen_t length;
     int fd, is_known;
-    size_t i;
+    int is_found = 0;
+    unsigned i, k;
+    size_t place;
 
-    for (i = 0; i < ucs_array_size(places); ++i) {
+    for (place = 0; (place < ucs_array_size(places)) && !is_found; ++place) {
         length   = sizeof(own);
-        fd       = ucs_sys_socket(places[i]->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        is_known = (fd >= 0) && (ucs_sys_connect(fd, places[i], lengths[i]) == 0) &&
+        fd       = ucs_sys_socket(places[place]->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        is_known = (fd >= 0) && (ucs_sys_connect(fd, places[place], lengths[place]) == 0) &&
                    (ucs_sys_getsockname(fd, (struct sockaddr *)&own, &length) == 0);
         if (fd >= 0) {
             ucs_sys_close(fd);
         }
-        for (info = list; is_known && (info != NULL); info = info->next) {
-            if ((info->src_addr != NULL) && (info->src_addrlen >= lengths[i]) &&
-                uct_ofi_is_same_host(&own, info->src_addr)) {
-                return info->domain_attr->name;
+        for (i = 0; is_known && (i < count); ++i) {
+            if ((all[i].info->src_addr == NULL) || (all[i].info->src_addrlen < lengths[place]) ||
+                !uct_ofi_is_same_host(&own, all[i].info->src_addr)) {
+                continue;
+            }
+            is_found = 1;
+            for (k = 0; k < count; ++k) { /* its other addresses too */
+                all[k].is_default |= uct_ofi_is_same_device(all[k].info, all[i].info);
             }
         }
     }
-    return "";
 }
 
-/* The rank of an offer, or a negative number and the reason. */
-static int uct_ofi_rank(const uct_ofi_iface_t *iface, const struct fi_info *info,
-                        const char *device, const char **reason_p)
+/* Returns what is wrong with the provider's buffers for several messages (seen with 1.17), or
+ * NULL. */
+static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
 {
-    const uct_ofi_config_t *config = uct_ofi_config(iface);
-    const char *name               = info->fabric_attr->prov_name;
-    int named                      = uct_ofi_list_find(&config->providers, name);
-    int is_chosen = (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW) && (named >= 0);
-    int rank      = 100;
-    size_t i;
+    const char *name = info->fabric_attr->prov_name;
 
-    *reason_p = "";
+    if (strstr(name, "ofi_rxm") != NULL) {
+        /* Long messages: overwritten, with 4 ranks and 64 KiB messages in most runs. */
+        return "it writes to buffers for several messages after it has given them back";
+    }
+    if (strstr(name, "ofi_rxd") != NULL) {
+        /* They end with FI_ETRUNC. */
+        return "it loses messages that do not fit in the rest of a buffer for several";
+    }
+    return NULL;
+}
+
+/* Why an offer cannot be used, or NULL. */
+static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const struct fi_info *info)
+{
+    int is_named = uct_ofi_list_find(&config->providers, info->fabric_attr->prov_name) >= 0;
+
     if ((config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) &&
-        ((named >= 0) != (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
-        *reason_p = "switched off by UCX_OFI_PROVIDER";
-        return -1;
+        (is_named != (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
+        return "switched off by UCX_OFI_PROVIDER";
     }
     if (!ucs_config_allow_list_has(&config->devices, info->domain_attr->name)) {
-        *reason_p = "switched off by UCX_OFI_DEVICES";
-        return -1;
+        return "switched off by UCX_OFI_DEVICES";
     }
     if (info->ep_attr->max_msg_size < UCT_OFI_BUFFER_SIZE) {
-        *reason_p = "its messages are too short";
-        return -1;
+        return "its messages are too short";
     }
-    if (uct_ofi_is_link_local(info)) {
-        *reason_p = "its address has no meaning to another host";
-        return -1;
-    }
+    return uct_ofi_is_link_local(info) ? "its address has no meaning to another host" : NULL;
+}
+
+/* Sets the rank of an offer, and the reason why it is not higher. is_multi: the offer is to take
+ * several messages into one buffer. */
+static void uct_ofi_rank(const uct_ofi_config_t *config, int is_multi, uct_ofi_candidate_t *each)
+{
+    const struct fi_info *info = each->info;
+    const char *name           = info->fabric_attr->prov_name;
+    const char *refusal        = uct_ofi_refuse(config, info);
+    int is_chosen              = (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
+    int is_routed              = 0; /* by the kernel: the default route tells what leads outside */
+    int rank                   = 100;
+    size_t i;
+
+    each->reason = "";
     for (i = 0; i < ucs_array_size(uct_ofi_providers); ++i) {
         if (strcmp(uct_ofi_providers[i].name, name) == 0) {
-            rank      = uct_ofi_providers[i].rank;
-            *reason_p = uct_ofi_providers[i].reason;
+            rank         = uct_ofi_providers[i].rank;
+            each->reason = uct_ofi_providers[i].reason;
+            is_routed    = 1;
         }
     }
-    if (is_chosen) {
-        rank = 1000 - named;
-    } else if (rank == 0) {
-        return -1;
+    if ((refusal == NULL) && is_multi) {
+        refusal = uct_ofi_multi_recv_defect(info);
+        if ((refusal != NULL) && (each->reason[0] != '\0')) {
+            refusal = each->reason; /* it comes behind others anyway */
+        }
     }
-    rank = 4 * rank;
-    if (strcmp(info->domain_attr->name, device) == 0) {
-        rank += 2;
+    if ((refusal != NULL) || ((rank == 0) && !is_chosen)) {
+        each->reason = (refusal != NULL) ? refusal : each->reason;
+        each->rank   = -1;
+        return;
+    }
+    each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(&config->providers, name) : rank);
+    if (each->is_default && is_routed && (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
+        each->rank += 2;
     }
     if ((info->addr_format == FI_SOCKADDR_IN6) || (info->addr_format == FI_SOCKADDR_IB)) {
-        --rank; /* the older form is preferred, as by other libraries */
+        --each->rank; /* the older form is preferred, as by other libraries */
     }
     if (uct_ofi_is_loopback(info->src_addr, info->src_addrlen)) {
-        rank     /= 8000; /* 0: where there is nothing else */
-        *reason_p = "leads to this node only";
+        each->rank  /= 8000; /* 0: where there is nothing else */
+        each->reason = "leads to this node only";
     }
-    return rank;
 }
+
+/* ---- devices that are equal ---- */
+
+static size_t uct_ofi_speed(const struct fi_info *info)
+{
+    return ((info->nic != NULL) && (info->nic->link_attr != NULL)) ? info->nic->link_attr->speed :
+                                                                     0;
+}
+
+static int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
+{
+    return (a->rank > b->rank) ||
+           ((a->rank == b->rank) &&
+            (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
+            (uct_ofi_speed(a->info) > uct_ofi_speed(b->info)));
+}
+
+/* As good, and leading to the same peers. */
+static int uct_ofi_is_equal(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
+{
+    const char *fabric_a = a->info->fabric_attr->name;
+    const char *fabric_b = b->info->fabric_attr->name;
+
+    return (a->rank == b->rank) && (a->info->addr_format == b->info->addr_format) &&
+           (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
+           (uct_ofi_speed(a->info) == uct_ofi_speed(b->info)) && (fabric_a != NULL) &&
+           (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
+}
+
+/* From the NUMA node that this process is bound to, in units of ucs_topo_distance; the same for all
+ * where it is bound to none, or the machine does not tell. */
+static unsigned uct_ofi_distance(const struct fi_info *info)
+{
+    unsigned distance = UCS_TOPO_DISTANCE_LOCAL;
+    int own           = ucs_topo_process_node();
+    const struct fi_pci_attr *pci;
+    char bus_id[16];
+    int node;
+
+    if ((own == UCS_TOPO_NODE_ANY) || (info->nic == NULL) || (info->nic->bus_attr == NULL) ||
+        (info->nic->bus_attr->bus_type != FI_BUS_PCI)) {
+        return distance;
+    }
+    pci = &info->nic->bus_attr->attr.pci;
+    snprintf(bus_id, sizeof(bus_id), "%04x:%02x:%02x.%x", pci->domain_id, pci->bus_id,
+             pci->device_id, pci->function_id & 0xf);
+    if ((ucs_topo_pci_node(bus_id, &node) == UCS_OK) && (node != UCS_TOPO_NODE_ANY) &&
+        (ucs_topo_distance(own, node, &distance) != UCS_OK)) {
+        distance = 2 * UCS_TOPO_DISTANCE_LOCAL; /* a node that holds no memory */
+    }
+    return distance;
+}
+
+/* Which of the processes of a job on this node this one is, by its launcher's word. */
+static unsigned uct_ofi_local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "SLURM_LOCALID"};
+    long number                      = -1;
+    size_t i;
+
+    for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
+        number = ucs_env_number(names[i]);
+    }
+    return (unsigned)((number >= 0) ? number : ucs_sys_getpid());
+}
+
+/* Is it the first address of its device among those equal to best? */
+static int uct_ofi_is_first(const uct_ofi_candidate_t *all, const uct_ofi_candidate_t *each,
+                            const uct_ofi_candidate_t *best)
+{
+    const uct_ofi_candidate_t *other;
+
+    for (other = all; other < each; ++other) {
+        if (uct_ofi_is_equal(other, best) && uct_ofi_is_same_device(other->info, each->info)) {
+            return 0;
+        }
+    }
+    return uct_ofi_is_equal(each, best);
+}
+
+/* Of the devices that are equal to best the nearest; of several the processes of this node share
+ * them out. Sets the reasons of the others. */
+static uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
+                                              uct_ofi_candidate_t *best)
+{
+    uct_ofi_candidate_t *nearest[UCT_OFI_DEVICES_MAX];
+    unsigned num_devices = 0;
+    unsigned num_nearest = 0;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        num_devices += uct_ofi_is_first(all, &all[i], best);
+    }
+    for (i = 0; (num_devices > 1) && (i < count); ++i) { /* else the topology is not asked for */
+        if (!uct_ofi_is_first(all, &all[i], best)) {
+            continue;
+        }
+        all[i].distance = uct_ofi_distance(all[i].info);
+        if ((num_nearest > 0) && (all[i].distance < nearest[0]->distance)) {
+            num_nearest = 0;
+        }
+        if (((num_nearest == 0) || (all[i].distance == nearest[0]->distance)) &&
+            (num_nearest < UCT_OFI_DEVICES_MAX)) {
+            nearest[num_nearest++] = &all[i];
+        }
+    }
+    if (num_nearest > 0) {
+        best = nearest[uct_ofi_local_rank() % num_nearest];
+    }
+    for (i = 0; (num_devices > 1) && (i < count); ++i) {
+        if (uct_ofi_is_first(all, &all[i], best)) {
+            all[i].reason = (all[i].distance > best->distance) ?
+                            "equal, but farther from this process" :
+                            "equal; the processes of this node share them out";
+        }
+    }
+    return best;
+}
+
+/* ---- the offers ---- */
 
 /* What is asked for, from rich to poor. Progress of our own first: with the other kind some
  * providers start a thread. */
@@ -212,40 +379,6 @@ static struct fi_info *uct_ofi_hints(const uct_ofi_lib_t *lib, const uct_ofi_off
     return hints;
 }
 
-/* Returns what is wrong with the provider's buffers for several messages (seen with 1.17), or
- * NULL. */
-static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
-{
-    const char *name = info->fabric_attr->prov_name;
-
-    if (strstr(name, "ofi_rxm") != NULL) {
-        /* Long messages: overwritten, with 4 ranks and 64 KiB messages in most runs. */
-        return "it writes to buffers for several messages after it has given them back";
-    }
-    if (strstr(name, "ofi_rxd") != NULL) {
-        /* They end with FI_ETRUNC. */
-        return "it loses messages that do not fit in the rest of a buffer for several";
-    }
-    return NULL;
-}
-
-/* The same where the offer is to take several messages into one buffer. */
-static int uct_ofi_offer_rank(const uct_ofi_iface_t *iface, const uct_ofi_offer_t *offer,
-                              const struct fi_info *info, const char *device,
-                              const char **reason_p)
-{
-    int rank           = uct_ofi_rank(iface, info, device, reason_p);
-    const char *defect = (offer->caps & FI_MULTI_RECV) ? uct_ofi_multi_recv_defect(info) : NULL;
-
-    if ((rank >= 0) && (defect != NULL)) {
-        if ((*reason_p)[0] == '\0') { /* else it comes behind others anyway */
-            *reason_p = defect;
-        }
-        return -1;
-    }
-    return rank;
-}
-
 /* Appends why an offer is not used; best: the one that is, or NULL. Once a device of the provider
  * that is used (a device has several addresses), and once another provider. */
 static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, const char *reason,
@@ -273,17 +406,51 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
     }
 }
 
-/* The best of what there is, or NULL; iface->choice says why. */
+/* Ranks what there is, says in iface->choice what is thought of it, returns the best or NULL. */
+static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, uct_ofi_candidate_t *all,
+                                           unsigned count, int is_multi)
+{
+    uct_ofi_candidate_t *best = NULL;
+    const struct fi_info *info;
+    int is_link_local;
+    unsigned i;
+
+    uct_ofi_mark_default(all, count);
+    for (i = 0; i < count; ++i) {
+        uct_ofi_rank(uct_ofi_config(iface), is_multi, &all[i]);
+        if ((all[i].rank >= 0) && ((best == NULL) || uct_ofi_is_better(&all[i], best))) {
+            best = &all[i];
+        }
+    }
+    ucs_string_buffer_reset(&iface->choice); /* what an earlier offer met is met again */
+    if (best != NULL) {
+        best = uct_ofi_share_out(all, count, best);
+        ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->info->fabric_attr->prov_name,
+                                  best->info->domain_attr->name);
+    }
+    info = (best != NULL) ? best->info : NULL;
+    for (is_link_local = 0; is_link_local < 2; ++is_link_local) { /* these say least of the rest */
+        for (i = 0; i < count; ++i) {
+            if (uct_ofi_is_link_local(all[i].info) == is_link_local) {
+                uct_ofi_explain(iface, all[i].info, all[i].reason, info);
+            }
+        }
+    }
+    return info;
+}
+
+/* A copy of the best of what there is, or NULL; iface->choice says why. */
 static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
                                     const uct_ofi_offer_t *offer)
 {
-    struct fi_info *hints = uct_ofi_hints(lib, offer);
-    struct fi_info *list  = NULL;
-    struct fi_info *best  = NULL;
-    int best_rank         = -1;
-    const char *device, *reason;
-    struct fi_info *info;
-    int ret, rank, is_link_local;
+    struct fi_info *hints      = uct_ofi_hints(lib, offer);
+    struct fi_info *list       = NULL;
+    const struct fi_info *best = NULL;
+    struct fi_info *copy       = NULL;
+    uct_ofi_candidate_t *all;
+    const struct fi_info *info;
+    unsigned count = 0;
+    int ret;
 
     if (hints == NULL) {
         return NULL;
@@ -294,30 +461,21 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
         ucs_debug("fi_getinfo: %s", lib->strerror(-ret));
         return NULL;
     }
-    device = uct_ofi_default_device(list);
     for (info = list; info != NULL; info = info->next) {
-        rank = uct_ofi_offer_rank(iface, offer, info, device, &reason);
-        if (rank > best_rank) {
-            best      = info;
-            best_rank = rank;
-        }
+        ++count;
     }
-    ucs_string_buffer_reset(&iface->choice); /* what an earlier offer met is met again */
-    if (best != NULL) {
-        ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->fabric_attr->prov_name,
-                                  best->domain_attr->name);
-    }
-    for (is_link_local = 0; is_link_local < 2; ++is_link_local) { /* these say least of the rest */
+    all = ucs_sys_calloc(ucs_max(count, 1u), sizeof(*all));
+    if (all != NULL) {
+        count = 0;
         for (info = list; info != NULL; info = info->next) {
-            (void)uct_ofi_offer_rank(iface, offer, info, device, &reason);
-            if (uct_ofi_is_link_local(info) == is_link_local) {
-                uct_ofi_explain(iface, info, reason, best);
-            }
+            all[count++].info = info;
         }
+        best = uct_ofi_judge(iface, all, count, (offer->caps & FI_MULTI_RECV) != 0);
+        copy = (best != NULL) ? lib->dupinfo(best) : NULL;
+        ucs_sys_free(all);
     }
-    best = (best != NULL) ? lib->dupinfo(best) : NULL;
     lib->freeinfo(list);
-    return best;
+    return copy;
 }
 
 /* The same provider, device and form of address, with reads of a peer's memory; or NULL. */

@@ -128,6 +128,7 @@ struct {
     std::list<nic> nics;
     std::list<registration> memory;
     std::map<std::string, int> mr_modes; /* of providers, as they say */
+    std::string device;                  /* that stands behind those that are not there */
 } g;
 
 uct_ofi_lib_t *table()
@@ -648,11 +649,72 @@ int ep_control(struct fid *fid, int command, void *arg)
     return ret;
 }
 
+bool is_fake(const struct fi_info &info)
+{
+    return (info.domain_attr->name != nullptr) && (strncmp(info.domain_attr->name, "fake", 4) == 0);
+}
+
+/* A device that is not there gets the name of the one that stands behind it. */
+void rename_device(struct fi_info &info, const std::string &name)
+{
+    if (is_fake(info)) {
+        free(info.domain_attr->name);
+        info.domain_attr->name = strdup(name.c_str());
+    }
+}
+
+int close_nothing(struct fid *)
+{
+    return 0;
+}
+
+int copy_nothing(struct fid *fid, int command, void *arg)
+{
+    EXPECT_EQ(FI_DUP, command);
+    *static_cast<struct fid_nic **>(arg) = reinterpret_cast<struct fid_nic *>(fid);
+    return 0;
+}
+
+/* Devices beside the first one, at PCI addresses whose buses are their numbers. */
+void add_devices(struct fi_info *list, unsigned count)
+{
+    static struct fi_ops ops = {};
+    static struct fid_nic nics[16];
+    static struct fi_bus_attr buses[16];
+    struct fi_info *real = list;
+
+    while ((real != nullptr) && ((strcmp(real->fabric_attr->prov_name, "net") != 0) ||
+                                 (real->addr_format != FI_SOCKADDR_IN))) {
+        real = real->next;
+    }
+    ASSERT_LE(count, 16u);
+    if (real == nullptr) {
+        return;
+    }
+    g.device    = real->domain_attr->name;
+    ops.size    = sizeof(ops);
+    ops.close   = close_nothing;
+    ops.control = copy_nothing;
+    for (unsigned i = count; i-- > 0;) {
+        struct fi_info *fake = g.real.dupinfo(real);
+        free(fake->domain_attr->name);
+        fake->domain_attr->name  = strdup(("fake" + std::to_string(i)).c_str());
+        buses[i].bus_type        = FI_BUS_PCI;
+        buses[i].attr.pci        = {0, static_cast<uint8_t>(i), 0, 0};
+        nics[i].fid.ops          = &ops;
+        nics[i].bus_attr         = &buses[i];
+        fake->nic                = &nics[i];
+        fake->next               = real->next;
+        real->next               = fake;
+    }
+}
+
 /* What the real provider knows of itself. */
 struct fi_info *real_info(const struct fi_info *info)
 {
     struct fi_info *copy       = g.real.dupinfo(info);
     copy->domain_attr->mr_mode = g.mr_modes[info->fabric_attr->prov_name];
+    rename_device(*copy, g.device);
     return copy;
 }
 
@@ -790,7 +852,13 @@ int lib_getinfo(uint32_t version, const char *node, const char *service, uint64_
         (says.early && (hints->tx_attr->op_flags & FI_DELIVERY_COMPLETE))) {
         return -FI_ENODATA;
     }
-    const int ret = g.real.getinfo(version, node, service, flags, hints, info_p);
+    struct fi_info *real = g.real.dupinfo(hints);
+    rename_device(*real, g.device);
+    const int ret = g.real.getinfo(version, node, service, flags, real, info_p);
+    g.real.freeinfo(real);
+    if ((ret == 0) && (says.devices > 0)) {
+        add_devices(*info_p, says.devices);
+    }
     for (struct fi_info *info = (ret == 0) ? *info_p : nullptr; info != nullptr;
          info = info->next) {
         g.mr_modes[info->fabric_attr->prov_name] = info->domain_attr->mr_mode;

@@ -33,6 +33,7 @@ public:
     /* What the provider says of itself; for interfaces that are opened afterwards. */
     struct traits {
         size_t queue    = 0;     /* entries of its queues, 0: the real ones */
+        unsigned devices = 0;    /* further ones, as good as net's: fake0, at NUMA node 0, ... */
         bool single     = false; /* a buffer takes one message */
         bool early      = false; /* writes may end before the bytes are there */
         bool registered = false; /* buffers and keys need all that FI_MR_... can ask for */

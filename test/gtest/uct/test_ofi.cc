@@ -13,13 +13,17 @@
 #endif
 #ifdef HAVE_OFI
 extern "C" {
+#include <ucs/sys/sys.h>
+#include <ucs/sys/topo.h>
 #include <uct/ofi/ofi.h>
 }
 #endif
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -319,6 +323,79 @@ TEST_F(ofi, opening_fails_at_each_call)
         EXPECT_LE(registered ? 8u : 5u, refused);
     }
     EXPECT_EQ(descriptors.size(), sys_meter::descriptors().size());
+}
+
+/* Says for the PCI devices 0 to 3 that 0 and 1 lie at node 0, the others at a node that is not
+ * ours. */
+int open_numa(const char *path, int flags, mode_t mode)
+{
+    unsigned bus;
+
+    if (sscanf(path, "/sys/bus/pci/devices/0000:%02x:00.0/numa_node", &bus) != 1) {
+        return ucs_sys_real.open(path, flags, mode);
+    }
+    const int fd = memfd_create("numa_node", MFD_CLOEXEC);
+    EXPECT_EQ(2, pwrite(fd, (bus < 2) ? "0\n" : "9\n", 2, 0));
+    return fd;
+}
+
+class ofi_devices : public ofi {
+protected:
+    void SetUp() override
+    {
+        ofi::SetUp();
+        m_sys      = ucs_sys_real;
+        m_sys.open = open_numa;
+        ucs_sys_set(&m_sys);
+    }
+
+    void TearDown() override
+    {
+        ucs_sys_set(nullptr);
+        unsetenv("UCX_OFI_DEVICES");
+        unsetenv("SLURM_LOCALID");
+        unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    }
+
+    static std::string device(const worker &w)
+    {
+        return uct_ofi_iface(w.iface)->info->domain_attr->name;
+    }
+
+private:
+    ucs_sys_ops_t m_sys;
+};
+
+/* Of devices that are equal the nearest ones are used, each by other processes, and the others say
+ * why they are not. Messages, reads and writes go over them. */
+TEST_F(ofi_devices, equal_ones_are_shared_out)
+{
+    setenv("UCX_OFI_DEVICES", "fake0,fake1,fake2,fake3", 1);
+    faulty_provider provider(46);
+    provider.says.devices = 4;
+    const bool is_bound   = ucs_topo_process_node() == 0;
+    std::vector<std::unique_ptr<worker>> workers;
+
+    for (unsigned i = 0; i < 4; ++i) {
+        setenv((i < 2) ? "SLURM_LOCALID" : "OMPI_COMM_WORLD_LOCAL_RANK",
+               std::to_string(i).c_str(), 1);
+        workers.push_back(std::make_unique<worker>(m_tl));
+        ASSERT_EQ(UCS_OK, workers.back()->status());
+        if (workers.back()->iface->choice == std::string()) {
+            GTEST_SKIP() << "no provider net here";
+        }
+        const std::string choice = workers.back()->iface->choice;
+        EXPECT_EQ("fake" + std::to_string(is_bound ? i % 2 : i), device(*workers.back()));
+        EXPECT_EQ(is_bound, choice.find("fake2: equal, but farther") != std::string::npos);
+        EXPECT_NE(std::string::npos, choice.find(": equal; the processes of this node"));
+        EXPECT_NE(std::string::npos, choice.find("switched off by UCX_OFI_DEVICES"));
+    }
+    unsigned received = 0;
+    workers[1]->on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = workers[0]->connect(workers[1]->where());
+    ASSERT_EQ(UCS_OK, send({workers[0].get(), workers[1].get()}, ep, way::SHORT, 1,
+                           pattern(1, 100)));
+    EXPECT_TRUE(run_until({workers[0].get(), workers[1].get()}, [&]() { return received == 1; }));
 }
 
 /* Who leaves while the provider takes nothing says so once it does. */
