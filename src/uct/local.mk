@@ -29,6 +29,7 @@ libuct_sources = \
 	src/uct/cuda/cuda_ipc.h \
 	src/uct/cuda/cuda_piece.c \
 	src/uct/cuda/cuda_pool.c \
+	src/uct/cuda/cuda_probe.c \
 	src/uct/hook/delay.c \
 	src/uct/hook/hook.c \
 	src/uct/hook/hook.h \

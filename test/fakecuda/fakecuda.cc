@@ -42,6 +42,7 @@ struct allocation {
     std::string origin; /* imported: the handle */
     unsigned refs;
     bool sync_memops;
+    bool is_foreign; /* of another process */
 };
 
 } // namespace
@@ -73,11 +74,12 @@ std::map<uintptr_t, allocation> memory; /* by base */
 std::map<uintptr_t, size_t> reservations;
 std::map<int, int> piece_devices; /* by descriptor */
 std::map<int, int> piece_types;   /* kinds of handles, by descriptor */
+std::map<int, bool> piece_foreign;
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, last_id = 100;
-int fail_result, fail_all, ticks = 2, devices = 2, version = 13000;
+int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
 bool initialised, gone, capturing;
 
 thread_local std::vector<uct_cu_ctx_t> stack;
@@ -196,6 +198,11 @@ int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
     }
     if (is_forbidden(find(dest)) || is_forbidden(find(src))) {
         return misuse("a copy of a device without access to the pool", UCT_CU_INVALID_VALUE);
+    }
+    const allocation *to = find(dest), *from = find(src);
+    if (((to != nullptr) && to->is_foreign && (lose >= 1)) ||
+        ((from != nullptr) && from->is_foreign && (lose >= 2))) {
+        return 0; /* without a word */
     }
     while (length > 0) {
         size_t part = length;
@@ -462,6 +469,7 @@ void fakecuda_set(const char *what, int value)
 
     (name == "ticks" ? ticks : name == "devices" ? devices : version) =
         (name == "ticks" || name == "devices" || name == "version") ? value : version;
+    lose      = (name == "lose") ? value : lose;
     capturing = (name == "capture") ? value != 0 : capturing;
     gone      = (name == "gone") ? value != 0 : gone;
 }
@@ -742,7 +750,8 @@ int cuMemPoolImportPointer(uct_cu_ptr_t *ptr_p, uct_cu_pool_t pool, uct_cu_pool_
     if (const int result = map_pool(ptr_p, pool, p.offset, p.size)) {
         return result;
     }
-    memory[*ptr_p].kind = allocation::IMPORTED;
+    memory[*ptr_p].kind       = allocation::IMPORTED;
+    memory[*ptr_p].is_foreign = true;
     return 0;
 }
 
@@ -850,6 +859,7 @@ int cuMemCreate(unsigned long long *handle_p, size_t size, const void *propertie
     /* Behind the type, the kinds of handles and the type of the location. */
     piece_devices[fd] = static_cast<const int *>(properties)[3];
     piece_types[fd]   = static_cast<const int *>(properties)[1];
+    piece_foreign[fd] = false;
     return (ftruncate(fd, static_cast<off_t>(size)) == 0) ? 0 : UCT_CU_OUT_OF_MEMORY;
 }
 
@@ -878,6 +888,7 @@ int cuMemMap(uct_cu_ptr_t ptr, size_t size, size_t, unsigned long long handle, u
     }
     a.device       = piece_devices[static_cast<int>(handle)];
     a.handle_types = piece_types[static_cast<int>(handle)];
+    a.is_foreign   = piece_foreign[static_cast<int>(handle)];
     a.range        = range->first;
     a.range_size   = range->second;
     memory[a.base] = a;
@@ -920,7 +931,8 @@ int cuMemRetainAllocationHandle(unsigned long long *handle_p, void *address)
         return UCT_CU_INVALID_VALUE;
     }
     const int fd = dup(a->fd);
-    piece_types[fd] = a->handle_types;
+    piece_types[fd]   = a->handle_types;
+    piece_foreign[fd] = a->is_foreign;
     *handle_p       = static_cast<unsigned long long>(fd);
     return 0;
 }
@@ -943,6 +955,7 @@ int cuMemImportFromShareableHandle(unsigned long long *handle_p, void *in, int)
     const int fd      = dup(static_cast<int>(reinterpret_cast<intptr_t>(in)));
     piece_types[fd]   = 0;
     piece_devices[fd] = 0;
+    piece_foreign[fd] = true;
     *handle_p         = static_cast<unsigned long long>(fd);
     return (fd >= 0) ? 0 : UCT_CU_INVALID_VALUE;
 }
@@ -1154,7 +1167,9 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
             return result;
         }
     }
-    std::swap(w.copies.front(), w.copies.back()); /* in no order */
+    if (!w.copies.empty()) {
+        std::swap(w.copies.front(), w.copies.back()); /* in no order */
+    }
     return post(stream, std::move(w));
 }
 
@@ -1234,6 +1249,7 @@ int cuIpcOpenMemHandle_v2(uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t in, unsigned)
         return MAP_REFUSED;
     }
     a.kind         = allocation::IMPORTED;
+    a.is_foreign   = true;
     a.device       = current()->device;
     a.ctx          = current();
     a.origin       = origin;

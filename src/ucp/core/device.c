@@ -361,6 +361,25 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
     req->held = keep;
 }
 
+void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status)
+{
+    const int is_lost  = (status == UCS_ERR_REJECTED);
+    const char *reason = is_lost ? "what is written there does not arrive" :
+                                   ucs_status_string(status);
+
+    if (peer->is_device_refused) {
+        return;
+    }
+    peer->is_device_refused = 1;
+    ucs_log(is_lost ? UCS_LOG_LEVEL_WARN : UCS_LOG_LEVEL_DIAG,
+            "copies between devices to a peer are refused (%s): memory of the host is used",
+            reason);
+    if (peer->worker->context->options.proto_info) {
+        printf("# %12s not used any more: %s\n", "rndv/device", reason);
+        fflush(stdout);
+    }
+}
+
 ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
                                  size_t offset, size_t length, uint64_t remote_addr,
                                  ucp_device_then_cb_t then)
@@ -390,6 +409,8 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
     if (status == UCS_INPROGRESS) {
         req->held |= UCP_REQUEST_HOLDS_COPY;
         ucp_worker_activate(req->worker, lane->iface);
+    } else if (ucs_unlikely(status == UCS_ERR_REJECTED)) {
+        ucp_device_refuse(peer, status);
     }
     return status;
 }

@@ -133,6 +133,10 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
 ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *src, size_t length,
                                    ucp_device_then_cb_t then);
 
+/* Copies of the DEVICE lane to this peer do not work: from now on memory of the host is used. Told
+ * once. */
+void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status);
+
 /* What req->copy.comp calls in the end. */
 void ucp_device_transferred(uct_completion_t *comp);
 

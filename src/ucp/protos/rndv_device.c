@@ -28,15 +28,6 @@ static int ucp_rndv_device_is_copier(const ucp_peer_t *peer)
     return memcmp(peer->worker->uid, peer->uid, UCT_UID_LEN) < 0;
 }
 
-static void ucp_rndv_device_refused(ucp_peer_t *peer, ucs_status_t status)
-{
-    if (!peer->is_device_refused) {
-        peer->is_device_refused = 1;
-        ucs_diag("copies between devices to a peer are refused (%s): memory of the host is used",
-                 ucs_status_string(status));
-    }
-}
-
 int ucp_rndv_device_is_way(const ucp_request_t *req)
 {
     const ucp_peer_t *peer = req->send.peer;
@@ -92,7 +83,7 @@ static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
         if (!ucp_dt_is_device(req->datatype)) {
             req->send.peer->is_pinned_refused = 1; /* the receiver reads from now on */
         } else if (status != UCS_ERR_UNREACHABLE) {
-            ucp_rndv_device_refused(req->send.peer, status);
+            ucp_device_refuse(req->send.peer, status);
         }
         ucp_rndv_add_data(req, req->send.offset, length);
     }
@@ -172,7 +163,7 @@ static int ucp_rndv_device_wants_put(const ucp_request_t *req, const ucp_peer_t 
 static void ucp_rndv_device_give_up(ucp_request_t *req, ucs_status_t status)
 {
     if (ucp_dt_is_device(req->datatype) && (status != UCS_ERR_UNREACHABLE)) {
-        ucp_rndv_device_refused(req->recv.peer, status);
+        ucp_device_refuse(req->recv.peer, status);
     }
     ucp_rndv_ask_for_rest(req, 0, req->recv.total);
 }

@@ -37,7 +37,7 @@ BEGIN_C_DECLS
 #define UCT_UID_LEN          16   /* bytes of a worker's random 128-bit identity */
 #define UCT_TL_NAME_MAX      24
 #define UCT_REASON_MAX       96   /* text that says why a path is not taken */
-#define UCT_RKEY_MAX         176  /* bytes of one transport's packed remote key */
+#define UCT_RKEY_MAX         224  /* bytes of one transport's packed remote key */
 #define UCT_IFACE_KEY_LEN    12   /* the same of memory that an interface has registered */
 
 typedef struct uct_tl         uct_tl_t;

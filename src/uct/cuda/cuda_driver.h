@@ -46,6 +46,14 @@ typedef struct {
 /* A piece of memory that is mapped by the program itself. */
 typedef unsigned long long uct_cu_piece_t;
 
+typedef struct {
+    int               type; /* UCT_CU_ALLOCATION_PINNED */
+    int               handle_types;
+    uct_cu_location_t location;
+    void             *security;
+    uint64_t          flags;
+} uct_cu_piece_properties_t;
+
 typedef struct CUmemPoolHandle_st *uct_cu_pool_t;
 
 /* What an allocation of a pool is for those who have the pool. */
@@ -111,6 +119,7 @@ enum {
     UCT_CU_IPC_LAZY_PEER        = 1, /* cuIpcOpenMemHandle */
     UCT_CU_HANDLE_DESCRIPTOR    = 1, /* cuMemExportToShareableHandle */
     UCT_CU_LOCATION_DEVICE      = 1,
+    UCT_CU_ALLOCATION_PINNED    = 1, /* cuMemCreate */
     UCT_CU_ACCESS_READ_WRITE    = 3, /* cuMemSetAccess */
     UCT_CU_CAPTURE_RELAXED      = 2, /* cuThreadExchangeStreamCaptureMode */
     UCT_CU_SRC_ORDER_STREAM     = 1  /* cuMemcpyBatchAsync */
@@ -168,6 +177,9 @@ enum {
     _call(1, cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", \
           (uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t handle, unsigned flags)) \
     _call(1, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (uct_cu_ptr_t ptr)) \
+    _call(0, cuMemCreate, "cuMemCreate", \
+          (uct_cu_piece_t *piece_p, size_t length, const uct_cu_piece_properties_t *properties, \
+           unsigned long long flags)) \
     _call(0, cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", \
           (uct_cu_piece_t *piece_p, void *address)) \
     _call(0, cuMemExportToShareableHandle, "cuMemExportToShareableHandle", \

@@ -16,9 +16,9 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCT_CUDA_IPC_VERSION 2
+#define UCT_CUDA_IPC_VERSION 3
 
-static_assert(sizeof(uct_cuda_ipc_packed_t) == 168, "layout of a remote key");
+static_assert(sizeof(uct_cuda_ipc_packed_t) == 216, "layout of a remote key");
 static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
 
 typedef struct {
@@ -26,8 +26,7 @@ typedef struct {
     uct_cuda_export_t *export;
 } uct_cuda_ipc_mem_t;
 
-/* Its descriptors. */
-static void uct_cuda_export_close(uct_cuda_export_t *export)
+void uct_cuda_export_close(uct_cuda_export_t *export)
 {
     while (export->count > 0) {
         --export->count;
@@ -58,9 +57,7 @@ void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md)
     ucs_hash_cleanup(&md->export_of);
 }
 
-/* The allocation is still what it was. */
-static int uct_cuda_export_is_there(const uct_cuda_driver_t *driver,
-                                    const uct_cuda_export_t *export)
+int uct_cuda_export_is_there(const uct_cuda_driver_t *driver, const uct_cuda_export_t *export)
 {
     const void *address = (void *)(uintptr_t)export->place.base;
     uct_cuda_place_t place;
@@ -90,9 +87,7 @@ static uint64_t uct_cuda_export_pool_number(const uct_cuda_ipc_md_t *md,
     return export->place.id;
 }
 
-/* One more descriptor; fd -1: the export comes to nothing. */
-static int uct_cuda_export_add(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export, size_t length,
-                               int fd)
+int uct_cuda_export_add(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export, size_t length, int fd)
 {
     uct_descriptor_offer_t *offer = &export->offers[export->count];
     uct_cuda_ipc_proof_t *proof   = &export->proofs[export->count];
@@ -130,16 +125,32 @@ static void uct_cuda_export_fill_pieces(uct_cuda_ipc_md_t *md, const uct_cuda_dr
     export->kind = UCT_CUDA_IPC_PIECE;
 }
 
+int uct_cuda_export_fill_legacy(const uct_cuda_driver_t *driver, uct_cuda_export_t *export)
+{
+    uct_cuda_scope_t scope;
+    uct_cu_ctx_t ctx;
+    int result;
+
+    if ((uct_cuda_place_context(driver, &export->place, &ctx) != UCS_OK) ||
+        (uct_cuda_enter(&scope, driver, ctx) != UCS_OK)) {
+        return 0;
+    }
+    result = driver->cuIpcGetMemHandle(&export->handle, export->place.base);
+    if (result == UCT_CU_SUCCESS) {
+        export->kind = UCT_CUDA_IPC_LEGACY;
+    } else {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuIpcGetMemHandle", result);
+    }
+    uct_cuda_leave(&scope);
+    return result == UCT_CU_SUCCESS;
+}
+
 /* Gets the handle; what cannot be exported is remembered as such. */
 static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                  uct_cuda_export_t *export, unsigned handle_types)
 {
     const uct_cuda_place_t *place = &export->place;
-    uct_cuda_scope_t scope;
-    uct_cu_ctx_t ctx;
-    int result;
 
-    export->kind = UCT_CUDA_IPC_NONE;
     if (uct_cuda_device_uuid(driver, place->device, &export->uuid) != UCS_OK) {
         return;
     }
@@ -149,23 +160,29 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
                                 uct_cuda_pool_export(driver, place, &export->pointer))) {
             export->kind = UCT_CUDA_IPC_POOL;
         }
-        return;
-    }
-    if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
+    } else if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
         uct_cuda_export_fill_pieces(md, driver, export);
     }
-    if ((export->kind != UCT_CUDA_IPC_NONE) || !place->is_legacy ||
-        (uct_cuda_place_context(driver, place, &ctx) != UCS_OK) ||
-        (uct_cuda_enter(&scope, driver, ctx) != UCS_OK)) {
-        return;
+    if ((export->kind == UCT_CUDA_IPC_NONE) && (place->pool == NULL) && place->is_legacy) {
+        (void)uct_cuda_export_fill_legacy(driver, export);
     }
-    result = driver->cuIpcGetMemHandle(&export->handle, place->base);
-    if (result == UCT_CU_SUCCESS) {
-        export->kind = UCT_CUDA_IPC_LEGACY;
-    } else {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuIpcGetMemHandle", result);
+    if (export->kind != UCT_CUDA_IPC_NONE) {
+        export->probe = uct_cuda_probe_get(md, driver, export);
     }
-    uct_cuda_leave(&scope);
+}
+
+uct_cuda_export_t *uct_cuda_export_alloc(const uct_cuda_place_t *place)
+{
+    uct_cuda_export_t *export;
+    size_t size;
+
+    size   = sizeof(*export) + (place->pieces * sizeof(export->proofs[0]));
+    export = ucs_sys_calloc(1, size + (place->pieces * sizeof(export->offers[0])));
+    if (export != NULL) {
+        export->place  = *place;
+        export->offers = (void *)((char *)export + size);
+    }
+    return export;
 }
 
 /* Exports that nobody uses: those beyond what may be kept, and those of memory that is gone, which
@@ -188,17 +205,13 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
                                         uct_cuda_export_t **export_p)
 {
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
-    size_t size;
 
     if (ucs_unlikely(export == NULL)) {
         uct_cuda_exports_trim(md, driver);
-        size   = sizeof(*export) + (place->pieces * sizeof(export->proofs[0]));
-        export = ucs_sys_calloc(1, size + (place->pieces * sizeof(export->offers[0])));
+        export = uct_cuda_export_alloc(place);
         if (export == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
-        export->place  = *place;
-        export->offers = (void *)((char *)export + size);
         if (ucs_hash_insert(&md->export_of, place->id, (uintptr_t)export) != UCS_OK) {
             ucs_sys_free(export);
             return UCS_ERR_NO_MEMORY;
@@ -289,14 +302,19 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     packed.size     = export->place.length;
     packed.id       = export->place.id;
     packed.uuid     = export->uuid;
-    packed.pool     = export->pool;
+    packed.count    = export->count;
+    packed.probe    = (export->probe == NULL) ? 0 : export->probe->place.id;
     if (export->kind == UCT_CUDA_IPC_LEGACY) {
-        memcpy(packed.handle, &export->handle, sizeof(export->handle));
+        memcpy(packed.by.legacy.handle, &export->handle, sizeof(export->handle));
+        if (export->probe != NULL) {
+            memcpy(packed.by.legacy.probe, &export->probe->handle, sizeof(export->handle));
+        }
     } else {
-        uct_descriptor_where(NULL, &packed.name, &packed.place);
-        packed.count = export->count;
-        packed.proof = (uintptr_t)export->proofs;
-        memcpy(packed.handle, &export->pointer, sizeof(export->pointer));
+        uct_descriptor_where(NULL, &packed.by.shown.name, &packed.place);
+        packed.by.shown.proof = (uintptr_t)export->proofs;
+        packed.by.shown.probe = (export->probe == NULL) ? 0 : (uintptr_t)export->probe->proofs;
+        packed.by.shown.pool  = export->pool;
+        memcpy(packed.by.shown.pointer, &export->pointer, sizeof(export->pointer));
     }
     memcpy(buffer, &packed, sizeof(packed));
     return sizeof(packed);

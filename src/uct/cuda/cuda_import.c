@@ -111,10 +111,9 @@ static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapp
 }
 
 /* Without the lock. */
-static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
+static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver();
-    uint64_t ctx_id                 = 0;
+    uint64_t ctx_id = 0;
     uct_cuda_scope_t scope;
     int result;
 
@@ -130,6 +129,11 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     } else if (mapping->pool != NULL) {
         (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
     }
+}
+
+static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
+{
+    uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
     if (mapping->question >= 0) {
         ucs_sys_close(mapping->question);
     }
@@ -167,9 +171,11 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
     uct_cuda_mapping_t *mapping, *tmp;
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
-        /* Ranges of several pieces may share some, and hold what they have. */
+        /* Ranges of several pieces may share some, and hold what they have; a probe has no place.
+         */
         if ((mapping->key.instance == key->instance) && (mapping->key.id != key->id) &&
             (mapping->key.count <= 1) && (key->count <= 1) &&
+            !uct_cuda_key_is_probe(&mapping->key) && !uct_cuda_key_is_probe(key) &&
             (mapping->key.base < key->base + key->size) &&
             (key->base < mapping->key.base + mapping->key.size)) {
             uct_cuda_mapping_retire(mapping, dead);
@@ -214,7 +220,7 @@ static int uct_cuda_legacy_open(const uct_cuda_driver_t *driver, const uct_cuda_
     uct_cu_ipc_handle_t handle;
     int result;
 
-    memcpy(&handle, key->handle, sizeof(handle));
+    memcpy(&handle, key->by.legacy.handle, sizeof(handle));
     result = driver->cuIpcOpenMemHandle(ptr_p, handle, UCT_CU_IPC_LAZY_PEER);
     if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, *ptr_p, key->size)) {
         driver->cuIpcCloseMemHandle(*ptr_p);
@@ -258,18 +264,55 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     return ((result == UCT_CU_SUCCESS) && (mapping->ptr != 0)) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }
 
+/* The first memory of an owner that is mapped, of each kind, is its probe. */
+static ucs_status_t uct_cuda_import_prove(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                                          const uct_cuda_ipc_packed_t *key,
+                                          uct_cuda_queue_t *queue)
+{
+    uct_cuda_ipc_packed_t probe;
+    uct_cuda_mapping_t *mapping;
+    ucs_status_t status;
+
+    if (uct_cuda_key_is_probe(key) || (key->probe == 0)) {
+        return UCS_OK;
+    }
+    uct_cuda_probe_key(key, &probe);
+    status = uct_cuda_mapping_get(driver, md, &probe, queue, &mapping);
+    if (status == UCS_OK) {
+        uct_cuda_mapping_put(mapping);
+    }
+    return status;
+}
+
 /* Opens the mapping that is being opened, for one more user. Without the lock. */
 static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
-                                          uct_cuda_mapping_t *mapping,
+                                          uct_cuda_mapping_t *mapping, uct_cuda_queue_t *queue,
                                           uct_cuda_mapping_t **mapping_p)
 {
     uct_cuda_ipc_md_t *md = mapping->md;
-    ucs_status_t status   = uct_cuda_import_open(driver, mapping);
+    int is_probe          = uct_cuda_key_is_probe(&mapping->key);
+    ucs_status_t status, proof = UCS_OK;
     ucs_list_link_t dead;
+
+    status = uct_cuda_import_prove(driver, md, &mapping->key, queue);
+    if (status == UCS_OK) {
+        status = uct_cuda_import_open(driver, mapping);
+        proof  = ((status == UCS_OK) && is_probe) ? uct_cuda_probe_prove(queue, mapping->ptr) :
+                                                    UCS_OK;
+    }
+    if (proof != UCS_OK) {
+        mapping->status = UCS_OK; /* it is mapped */
+        uct_cuda_mapping_unmap(driver, mapping);
+        status = proof;
+    }
 
     ucs_list_head_init(&dead);
     pthread_mutex_lock(&md->lock);
     mapping->status = status;
+    if (is_probe && (status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
+        (status != UCS_OK) && !mapping->is_stale) {
+        uct_cuda_mapping_retire(mapping, &dead); /* for other memory it is tried again */
+    }
     if ((status == UCS_OK) && !mapping->is_stale) {
         md->mapped += mapping->key.size;
         uct_cuda_mappings_trim(md, mapping, &dead);
@@ -288,7 +331,7 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
 static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *driver,
                                                        uct_cuda_ipc_md_t *md,
                                                        const uct_cuda_ipc_packed_t *key,
-                                                       const uct_cuda_queue_t *queue,
+                                                       uct_cuda_queue_t *queue,
                                                        uct_cuda_mapping_t **mapping_p)
 {
     const size_t size           = key->count * sizeof(uct_cuda_descriptor_t);
@@ -320,14 +363,13 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
 
     /* First what is old goes: it may be in the way. */
     uct_cuda_mappings_free(&dead);
-    return uct_cuda_mapping_open(driver, mapping, mapping_p);
+    return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
 }
 
-ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey,
-                                  const uct_cuda_queue_t *queue, uct_cuda_mapping_t **mapping_p)
+ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                                  const uct_cuda_ipc_packed_t *key, uct_cuda_queue_t *queue,
+                                  uct_cuda_mapping_t **mapping_p)
 {
-    const uct_cuda_ipc_packed_t *key = &rkey->key;
-    uct_cuda_ipc_md_t *md            = uct_cuda_ipc_md(rkey->super.md);
     uct_cuda_mapping_t *mapping;
     ucs_list_link_t dead;
     ucs_status_t status;
@@ -348,7 +390,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cud
             mapping->status = UCS_INPROGRESS;
             ++mapping->refs;
             pthread_mutex_unlock(&md->lock);
-            return uct_cuda_mapping_open(driver, mapping, mapping_p);
+            return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
         }
         pthread_mutex_unlock(&md->lock);
         return status;
@@ -358,7 +400,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cud
         uct_cuda_mapping_retire(mapping, &dead);
         pthread_mutex_unlock(&md->lock);
         uct_cuda_mappings_free(&dead);
-        return uct_cuda_mapping_get(driver, rkey, queue, mapping_p);
+        return uct_cuda_mapping_get(driver, md, key, queue, mapping_p);
     }
     return uct_cuda_mapping_make(driver, md, key, queue, mapping_p);
 }

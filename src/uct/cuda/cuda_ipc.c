@@ -86,6 +86,7 @@ static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
     ucs_list_head_init(&md->exports);
     ucs_list_head_init(&md->mappings);
     ucs_list_head_init(&md->pools);
+    ucs_list_head_init(&md->probes);
     pthread_mutex_init(&md->lock, NULL);
     pthread_mutex_init(&md->pool_lock, NULL);
     md->is_open = 1;
@@ -99,6 +100,7 @@ static void uct_cuda_ipc_md_close(uct_md_t *tl_md)
     if (md->is_open) {
         uct_cuda_mappings_cleanup(md);
         uct_cuda_exports_cleanup(md);
+        uct_cuda_probes_cleanup(md);
         pthread_mutex_destroy(&md->pool_lock);
         pthread_mutex_destroy(&md->lock);
     }
@@ -323,7 +325,8 @@ static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsign
         (uct_cuda_engine_queue(engine, driver, ctx, &queue) != UCS_OK)) {
         return UCS_ERR_UNREACHABLE;
     }
-    status = uct_cuda_mapping_get(driver, rkey, queue, &mapping);
+    status = uct_cuda_mapping_get(driver, uct_cuda_ipc_md(tl_rkey->md), &rkey->key, queue,
+                                  &mapping);
     if (status != UCS_OK) {
         return status;
     }

@@ -14,6 +14,7 @@
  *    quickly. UCS_ERR_NO_RESOURCE: the memory is being mapped; try again. UCS_INPROGRESS: the
  *    completion comes from progress; when it is UCS_OK the bytes are at their place, so there is no
  *    flush and no fence.
+ *    UCS_ERR_REJECTED: the same, for all memory of this owner and kind: it was tried and lost data.
  *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
  *    another key, and what was mapped for the old one is closed when the new one is used.
  *  - Endpoints need no connection and notice no death: a copy from memory of a process that died is
@@ -74,15 +75,27 @@ typedef struct {
     uint64_t      size;
     uint64_t      id;
     uct_cu_uuid_t uuid;      /* of the device */
-    uint64_t      name;      /* of a door of the owner (uct_descriptor_where); 0: there is none */
-    uint64_t      proof;     /* PIECE, POOL: where the proofs stand in the owner */
-    uint64_t      pool;      /* POOL: its number in the owner */
-    uint8_t       handle[64]; /* LEGACY: of the driver; POOL: uct_cu_pool_pointer_t */
+    uint64_t      probe;     /* id of memory of the same kind, for a proof; 0: there is none */
+    union {
+        struct {
+            uint8_t  handle[64];   /* of the driver */
+            uint8_t  probe[64];
+        } legacy;
+        struct {
+            uint64_t name;         /* of a door of the owner, 0: it has none */
+            uint64_t proof;        /* where the proofs stand in the owner */
+            uint64_t probe;        /* and the probe's, a PIECE */
+            uint64_t pool;         /* POOL: its number in the owner, */
+            uint8_t  pointer[64];  /* uct_cu_pool_pointer_t */
+            uint8_t  reserved[32];
+        } shown;
+    } by;
 } uct_cuda_ipc_packed_t;
 
 /* An allocation of this process that others may map. */
-typedef struct {
-    ucs_list_link_t       list;    /* in md->exports, the longest unused first */
+typedef struct uct_cuda_export {
+    ucs_list_link_t       list;    /* in md->exports, the longest unused first; or md->probes */
+    struct uct_cuda_export *probe; /* of the same kind and device; NULL: none could be had */
     unsigned              refs;    /* registrations */
     uct_cuda_ipc_kind_t   kind;
     uct_cuda_place_t      place;
@@ -110,6 +123,7 @@ typedef struct {
     ucs_hash_t      export_of;     /* id of the allocation -> uct_cuda_export_t */
     ucs_list_link_t exports;
     unsigned        num_exports;
+    ucs_list_link_t probes;        /* exports of memory of our own, see cuda_probe.c */
     ucs_hash_t      mapping_of;    /* see uct_cuda_mapping_slot -> uct_cuda_mapping_t */
     ucs_list_link_t mappings;      /* the longest unused first */
     unsigned        num_mappings;
@@ -188,6 +202,21 @@ const uct_cuda_place_t *uct_cuda_ipc_mem_place(const uct_mem_t *mem);
 size_t uct_cuda_ipc_rkey_pack(uct_mem_t *mem, void *buffer);
 void uct_cuda_exports_cleanup(uct_cuda_ipc_md_t *md);
 
+/* An export for nobody yet; NULL without memory. Its handle; a descriptor more (-1: the export
+ * comes to nothing). Its end. */
+uct_cuda_export_t *uct_cuda_export_alloc(const uct_cuda_place_t *place);
+int uct_cuda_export_fill_legacy(const uct_cuda_driver_t *driver, uct_cuda_export_t *export);
+int uct_cuda_export_add(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export, size_t length, int fd);
+void uct_cuda_export_close(uct_cuda_export_t *export);
+/* The allocation is still what it was. */
+int uct_cuda_export_is_there(const uct_cuda_driver_t *driver, const uct_cuda_export_t *export);
+
+/* Memory on which users of the export prove the way to it (cuda_probe.c), made if need be; NULL:
+ * there is none. The lock is held. */
+uct_cuda_export_t *uct_cuda_probe_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                      const uct_cuda_export_t *export);
+void uct_cuda_probes_cleanup(uct_cuda_ipc_md_t *md);
+
 /* ---- the user's side ---- */
 
 /* Copies of the owner's descriptors that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner
@@ -219,11 +248,23 @@ int uct_cuda_ipc_rkey_is_on(uct_rkey_t *rkey, int device);
 int uct_cuda_ipc_rkey_device(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey);
 
 /* The mapping of the key's memory in the queue's context, for use until it is put. May take
- * milliseconds the first time. UCS_ERR_NO_RESOURCE: another thread is opening it.
- * UCS_ERR_UNREACHABLE: it cannot be mapped. */
-ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey,
-                                  const uct_cuda_queue_t *queue, uct_cuda_mapping_t **mapping_p);
+ * milliseconds the first time. UCS_ERR_NO_RESOURCE: it is being opened. UCS_ERR_UNREACHABLE: it
+ * cannot be mapped. UCS_ERR_REJECTED: what is written there does not arrive. */
+ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                                  const uct_cuda_ipc_packed_t *key, uct_cuda_queue_t *queue,
+                                  uct_cuda_mapping_t **mapping_p);
 void uct_cuda_mapping_put(void *mapping);
 void uct_cuda_mappings_cleanup(uct_cuda_ipc_md_t *md);
+
+/* The key of the probe that a key names, which itself names none. */
+void uct_cuda_probe_key(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_packed_t *probe);
+UCS_INLINE int uct_cuda_key_is_probe(const uct_cuda_ipc_packed_t *key)
+{
+    return key->length == 0; /* no other's is */
+}
+
+/* Proves the way to the probe that is mapped at ptr. UCS_ERR_REJECTED: data is lost;
+ * UCS_ERR_UNREACHABLE: copies are refused. */
+ucs_status_t uct_cuda_probe_prove(uct_cuda_queue_t *queue, uct_cu_ptr_t ptr);
 
 #endif

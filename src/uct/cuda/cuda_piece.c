@@ -60,7 +60,7 @@ int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
 static int uct_cuda_proof_read(const uct_cuda_ipc_packed_t *key, unsigned index,
                                uct_cuda_ipc_proof_t *proof)
 {
-    const uint64_t address = key->proof + (index * sizeof(*proof));
+    const uint64_t address = key->by.shown.proof + (index * sizeof(*proof));
     struct iovec local     = {proof, sizeof(*proof)};
     struct iovec remote    = {(void *)(uintptr_t)address, sizeof(*proof)};
 
@@ -124,8 +124,8 @@ static ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping,
     if (mapping->until_ns == 0) {
         mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_ANSWER_NS;
     }
-    mapping->question = uct_descriptor_ask(key->name, key->place, key->instance + mapping->count,
-                                           key->id);
+    mapping->question = uct_descriptor_ask(key->by.shown.name, key->place,
+                                           key->instance + mapping->count, key->id);
     return ((mapping->question >= 0) || /* many ask at once: */
             ((errno == EAGAIN) && (ucs_sys_clock_ns() < mapping->until_ns))) ?
            UCS_ERR_NO_RESOURCE : UCS_ERR_UNREACHABLE;

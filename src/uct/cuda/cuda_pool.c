@@ -91,7 +91,7 @@ static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t 
 
     ucs_list_for_each(pool, &md->pools, list) {
         if ((pool->pid == key->pid) && (pool->instance == key->instance) &&
-            (pool->number == key->pool) && (pool->device == device)) {
+            (pool->number == key->by.shown.pool) && (pool->device == device)) {
             ++pool->refs;
             *pool_p = pool;
             return UCT_CU_SUCCESS;
@@ -103,7 +103,7 @@ static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t 
     }
     pool->pid      = key->pid;
     pool->instance = key->instance;
-    pool->number   = key->pool;
+    pool->number   = key->by.shown.pool;
     pool->device   = device;
     pool->refs     = 1;
     result         = uct_cuda_pool_import(driver, pool, fd);
@@ -128,7 +128,7 @@ int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
     if (!uct_cuda_pool_is_possible(driver)) {
         return UCT_CU_NOT_SUPPORTED;
     }
-    memcpy(&pointer, key->handle, sizeof(pointer));
+    memcpy(&pointer, key->by.shown.pointer, sizeof(pointer));
     result = driver->cuCtxGetDevice(&device);
     if (result != UCT_CU_SUCCESS) {
         return result;

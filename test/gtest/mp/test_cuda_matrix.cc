@@ -486,6 +486,35 @@ TEST(mp_cuda, mapping_refused)
     EXPECT_NE(std::string::npos, all.log().find("is staged instead")) << all.log();
 }
 
+/* Copies to memory of the other process are done without effect: everything arrives all the same,
+ * and each process says once why it takes longer. */
+TEST(mp_cuda, copies_that_lose_data)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        gpu::function<void(const char *, int)>("fakecuda_set")("lose", 1 + me.index());
+        pair_side side(me);
+        for (perf_memory_t kind : {PERF_MEMORY_CUDA, PERF_MEMORY_VMM, PERF_MEMORY_VMM_PIECES,
+                                   PERF_MEMORY_POOL, PERF_MEMORY_ASYNC}) {
+            gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
+            ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+            for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
+                                 operation::STREAM}) {
+                for (size_t length : {size_t(16), size_t(4096), LARGE}) {
+                    side.exchange(op, g, out, in, length);
+                }
+            }
+        }
+    });
+    EXPECT_TRUE(all.join());
+    EXPECT_EQ(2u, all.log_lines()) << all.log();
+    EXPECT_NE(std::string::npos, all.log().find("does not arrive")) << all.log();
+}
+
 /* No process may look into another one, as under a container's filter: memory that goes by
  * descriptor is mapped all the same. */
 TEST(mp_cuda, looking_into_peers_forbidden)

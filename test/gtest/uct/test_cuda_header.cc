@@ -49,6 +49,9 @@ SIZE_CHECK(uct_cu_uuid_t, CUuuid);
 SIZE_CHECK(uct_cu_ipc_handle_t, CUipcMemHandle);
 SIZE_CHECK(uct_cu_piece_t, CUmemGenericAllocationHandle);
 SIZE_CHECK(uct_cu_access_t, CUmemAccessDesc);
+SIZE_CHECK(uct_cu_piece_properties_t, CUmemAllocationProp);
+static_assert(offsetof(uct_cu_piece_properties_t, location) ==
+              offsetof(CUmemAllocationProp, location), "");
 SIZE_CHECK(uct_cu_pool_t, CUmemoryPool);
 SIZE_CHECK(uct_cu_pool_pointer_t, CUmemPoolPtrExportData);
 SIZE_CHECK(uct_cu_copy_attributes_t, CUmemcpyAttributes);
@@ -95,6 +98,7 @@ VALUE_CHECK(UCT_CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 VALUE_CHECK(UCT_CU_IPC_LAZY_PEER, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 VALUE_CHECK(UCT_CU_HANDLE_DESCRIPTOR, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 VALUE_CHECK(UCT_CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
+VALUE_CHECK(UCT_CU_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
 VALUE_CHECK(UCT_CU_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 VALUE_CHECK(UCT_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 VALUE_CHECK(UCT_CU_SRC_ORDER_STREAM, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <signal.h>
+#include <sys/wait.h>
 #include <thread>
 
 using namespace uct_test;
@@ -160,7 +161,12 @@ public:
 
     void signal_owner(int number)
     {
+        int status;
+
         EXPECT_EQ(0, kill(m_owner.pid(), number));
+        if (number == SIGSTOP) { /* all of its threads */
+            EXPECT_EQ(m_owner.pid(), waitpid(m_owner.pid(), &status, WUNTRACED));
+        }
     }
 
     void forget_pool()
@@ -257,7 +263,7 @@ TEST(cuda_ipc, gets_and_puts_of_every_kind)
         EXPECT_EQ(0u, u.cuda.misuses());
         if (!cuda_program::is_real()) {
             EXPECT_EQ(1u, u.cuda.depth());
-            EXPECT_EQ(1u, u.cuda.calls("cuIpcOpenMemHandle")) << "mapped once";
+            EXPECT_EQ(2u, u.cuda.calls("cuIpcOpenMemHandle")) << "mapped once, and the probe";
             EXPECT_EQ(0u, u.cuda.calls("cuStreamSynchronize"));
         }
         uint8_t byte = 0;
@@ -285,7 +291,7 @@ TEST(cuda_ipc, pieces)
             std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
             EXPECT_EQ(model, u.read_remote());
             if (!cuda_program::is_real()) {
-                EXPECT_EQ(round + 1, u.cuda.calls("cuMemMap"));
+                EXPECT_EQ(round + 2, u.cuda.calls("cuMemMap")) << "the probe once";
             }
             EXPECT_EQ(1, u.w->tl->md.rkey_is_on(u.rkey, 0));
             u.free_remote();
@@ -293,7 +299,7 @@ TEST(cuda_ipc, pieces)
         u.forget();
         u.w.reset();
         if (!cuda_program::is_real()) {
-            EXPECT_EQ(3u, u.cuda.calls("cuMemUnmap"));
+            EXPECT_EQ(4u, u.cuda.calls("cuMemUnmap"));
             EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"), u.cuda.calls("cuMemAddressFree"));
         }
         EXPECT_EQ(0u, u.cuda.misuses());
@@ -370,7 +376,7 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
         for (char order : {'p', 's'}) {
             u.allocate(100, order);
             uct_rkey_t *good = u.rkey;
-            for (size_t offset : {56, 88}) { /* number, place of the proof */
+            for (size_t offset : {56, 80, 96, 104}) { /* ids, places of the proofs */
                 bytes packed = u.packed;
                 packed[offset] ^= 8;
                 ASSERT_EQ(UCS_OK,
@@ -426,8 +432,8 @@ TEST(cuda_ipc, several_pieces)
             ucs_fault_clear(nullptr);
         }
         if (!cuda_program::is_real()) {
-            EXPECT_EQ(6u, u.cuda.calls("cuMemMap"));
-            EXPECT_EQ(2u, u.cuda.calls("cuMemAddressReserve"));
+            EXPECT_EQ(8u, u.cuda.calls("cuMemMap")) << "the probe anew: the owner has a door";
+            EXPECT_EQ(4u, u.cuda.calls("cuMemAddressReserve"));
         }
 
         uct_rkey_t *whole = u.rkey;
@@ -440,7 +446,7 @@ TEST(cuda_ipc, several_pieces)
             std::swap(u.rkey, whole);
         }
         if (!cuda_program::is_real()) {
-            EXPECT_EQ(9u, u.cuda.calls("cuMemMap"));
+            EXPECT_EQ(11u, u.cuda.calls("cuMemMap"));
         }
         u.w->tl->md.rkey_release(whole);
         u.forget();
@@ -618,12 +624,12 @@ TEST_F(fake_cuda_ipc, mappings_are_bounded)
         for (unsigned round = 0; round < 20; ++round) { /* none is freed */
             u.allocate(100);
             ASSERT_EQ(UCS_OK, u.get(local.address, 0, 100));
-            EXPECT_EQ(round + 1, u.cuda.calls("cuIpcOpenMemHandle"));
-            EXPECT_EQ((round < 3) ? 0 : round - 2, u.cuda.calls("cuIpcCloseMemHandle"));
+            EXPECT_EQ(round + 2, u.cuda.calls("cuIpcOpenMemHandle"));
+            EXPECT_EQ((round < 2) ? 0 : round - 1, u.cuda.calls("cuIpcCloseMemHandle"));
         }
         u.forget();
         u.w.reset();
-        EXPECT_EQ(20u, u.cuda.calls("cuIpcCloseMemHandle")) << "none is left";
+        EXPECT_EQ(21u, u.cuda.calls("cuIpcCloseMemHandle")) << "none is left";
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
@@ -642,7 +648,7 @@ TEST_F(fake_cuda_ipc, keys_are_cheap_the_second_time)
         EXPECT_EQ(key, key_of(w, m.address, 1000));
         EXPECT_EQ(before + 1, cuda.calls(nullptr)) << "one look at the pointer";
         EXPECT_NE(key, key_of(w, static_cast<char *>(m.address) + 1, 500));
-        EXPECT_EQ(1u, cuda.calls("cuIpcGetMemHandle"));
+        EXPECT_EQ(2u, cuda.calls("cuIpcGetMemHandle")) << "and one of the probe";
     });
 }
 
@@ -774,6 +780,61 @@ TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
     });
 }
 
+/* Copies that are done without an error and without effect: found out at the first use of an
+ * owner's memory of each kind, and not tried again. */
+TEST_F(fake_cuda_ipc, a_way_that_loses_data)
+{
+    in_process([]() {
+        for (int lost : {1, 2}) { /* what is written; all */
+            ipc_user u;
+            const bytes before = pattern(1, 100);
+            const auto local   = u.cuda.make(kind::DEVICE, 100);
+
+            u.cuda.write(local.address, before);
+            for (char order : {'a', 'p', 's'}) {
+                u.allocate(100, order);
+                u.cuda.set("lose", lost);
+                EXPECT_EQ(UCS_ERR_REJECTED, u.get(local.address, 0, 100)) << order;
+                EXPECT_EQ(UCS_ERR_REJECTED, u.put(local.address, 0, 100)) << order;
+                u.cuda.set("lose", 0);
+                const uint64_t copies = u.cuda.calls("cuMemcpyAsync");
+                u.allocate(100, order);
+                EXPECT_EQ(UCS_ERR_REJECTED, u.get(local.address, 0, 100)) << order;
+                EXPECT_EQ(copies, u.cuda.calls("cuMemcpyAsync"));
+                EXPECT_EQ(pattern(100, 100), u.read_remote());
+            }
+            EXPECT_EQ(before, u.cuda.read(local.address, 100));
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(u.cuda.calls("cuIpcOpenMemHandle"), u.cuda.calls("cuIpcCloseMemHandle"));
+            EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"), u.cuda.calls("cuMemAddressFree"));
+            EXPECT_EQ(0u, u.cuda.misuses());
+        }
+    });
+}
+
+/* A proof costs nothing after the first. */
+TEST_F(fake_cuda_ipc, a_way_is_proved_once)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 100);
+
+        for (char order : {'a', 'p', 's'}) {
+            u.allocate(100, order);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 100));
+            const uint64_t copies = u.cuda.calls("cuMemcpyAsync");
+            for (unsigned i = 0; i < 3; ++i) {
+                u.allocate(100, order);
+                ASSERT_EQ(UCS_OK, u.get(local.address, 0, 100));
+                EXPECT_EQ(pattern(100, 100), u.cuda.read(local.address, 100));
+            }
+            EXPECT_EQ(copies + 3, u.cuda.calls("cuMemcpyAsync"));
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 TEST_F(fake_cuda_ipc, the_program_has_opened_it_itself_in_another_context)
 {
     in_process([]() {
@@ -784,7 +845,8 @@ TEST_F(fake_cuda_ipc, the_program_has_opened_it_itself_in_another_context)
         uct_cu_ipc_handle_t handle;
 
         u.allocate(100);
-        memcpy(&handle, u.packed.data() + u.packed.size() - sizeof(handle), sizeof(handle));
+        memcpy(&handle, u.packed.data() + u.packed.size() - 2 * sizeof(handle),
+               sizeof(handle));
         const uct_cu_ctx_t other = u.cuda.create_context();
         ASSERT_EQ(0, u.cuda.call("cuIpcOpenMemHandle_v2", &ptr, handle, 1u));
         u.cuda.call("cuCtxPopCurrent_v2", const_cast<uct_cu_ctx_t *>(&other));
