@@ -92,7 +92,7 @@ protected:
         }, "a stage");
     }
 
-    void cut_amid_a_message();
+    void lose_amid(const processes::body &func, bool is_killed);
     void wait_for_a_busy_one(const char *timeout, double busy_s);
 
     hosts m_hosts;
@@ -282,6 +282,36 @@ TEST_P(between_hosts, many_messages_at_once)
     EXPECT_TRUE(m_members.join());
 }
 
+/* Memory that the other side has the key of, and the other way round. */
+struct window {
+    window(node &n, unsigned other, std::vector<uint8_t> &memory)
+    {
+        ucp_mem_map_params_t params = {};
+        uint64_t where              = reinterpret_cast<uintptr_t>(memory.data());
+        void *packed;
+        size_t length;
+
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address    = memory.data();
+        params.length     = memory.size();
+        EXPECT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &memh));
+        EXPECT_EQ(UCS_OK, ucp_rkey_pack(n.context(), memh, &packed, &length));
+        std::vector<uint8_t> key(length);
+        ucs_status_ptr_t sent = n.send(n.ep(other), &where, 8, 1);
+        EXPECT_EQ(UCS_OK, n.wait(n.recv(&there, 8, 1)));
+        EXPECT_EQ(UCS_OK, n.wait(sent));
+        sent = n.send(n.ep(other), packed, length, 2);
+        EXPECT_EQ(UCS_OK, n.wait(n.recv(key.data(), key.size(), 2)));
+        EXPECT_EQ(UCS_OK, n.wait(sent));
+        ucp_rkey_buffer_release(packed);
+        EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(other), key.data(), &rkey));
+    }
+
+    ucp_mem_h memh;
+    ucp_rkey_h rkey;
+    uint64_t there = 0; /* address of the other side's */
+};
+
 TEST_P(between_hosts, puts_gets_and_atomics)
 {
     start_all([](self &me) {
@@ -289,30 +319,12 @@ TEST_P(between_hosts, puts_gets_and_atomics)
         const unsigned other    = 1 - me.index();
         ucp_request_param_t none = {};
         std::vector<uint8_t> memory(LENGTH), local(LENGTH);
-        ucp_mem_map_params_t params = {};
-        ucp_rkey_h rkey;
-        ucp_mem_h memh;
-        void *packed;
-        size_t length;
         node n(me);
 
         n.connect_all();
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address    = memory.data();
-        params.length     = LENGTH;
-        ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &memh));
-        ASSERT_EQ(UCS_OK, ucp_rkey_pack(n.context(), memh, &packed, &length));
-
-        uint64_t there = 0, where = reinterpret_cast<uintptr_t>(memory.data());
-        std::vector<uint8_t> key(length);
-        ucs_status_ptr_t sent = n.send(n.ep(other), &where, 8, 1);
-        ASSERT_EQ(UCS_OK, n.wait(n.recv(&there, 8, 1)));
-        ASSERT_EQ(UCS_OK, n.wait(sent));
-        sent = n.send(n.ep(other), packed, length, 2);
-        ASSERT_EQ(UCS_OK, n.wait(n.recv(key.data(), key.size(), 2)));
-        ASSERT_EQ(UCS_OK, n.wait(sent));
-        ucp_rkey_buffer_release(packed);
-        ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(other), key.data(), &rkey));
+        const window remote(n, other, memory);
+        const ucp_rkey_h rkey = remote.rkey;
+        uint64_t there        = remote.there;
 
         mp::fill(local.data(), LENGTH, me.index());
         ASSERT_EQ(UCS_OK, n.wait(ucp_put_nbx(n.ep(other), local.data(), LENGTH, there, rkey,
@@ -342,7 +354,7 @@ TEST_P(between_hosts, puts_gets_and_atomics)
         EXPECT_EQ(100u, there);
         ucp_rkey_destroy(rkey);
         leave(n, other);
-        EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), memh));
+        EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), remote.memh));
     });
     EXPECT_TRUE(m_members.join());
 }
@@ -509,37 +521,90 @@ void receive_from_who_is_lost(self &me)
     me.own().words[STAGE] = 3;
 }
 
-TEST_P(between_hosts, a_process_killed_amid_a_message)
+void joined_hosts::lose_amid(const processes::body &func, bool is_killed)
 {
-    start_all(receive_from_who_is_lost);
+    start_all(func);
     ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
                                 "a message"));
-    m_members.kill_now(1);
+    if (is_killed) {
+        m_members.kill_now(1);
+    } else {
+        m_hosts.set_link(1, false);
+    }
     m_members.at(0).words[LOST] = 1;
+    if (!is_killed) {
+        ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 3; },
+                                    "the news"));
+        m_members.kill_now(1);
+    }
     EXPECT_TRUE(m_members.join());
 }
 
-void joined_hosts::cut_amid_a_message()
+TEST_P(between_hosts, a_process_killed_amid_a_message)
 {
-    start_all(receive_from_who_is_lost);
-    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
-                                "a message"));
-    m_hosts.set_link(1, false);
-    m_members.at(0).words[LOST] = 1;
-    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 3; },
-                                "the news"));
-    m_members.kill_now(1);
-    EXPECT_TRUE(m_members.join());
+    lose_amid(receive_from_who_is_lost, true);
 }
 
 TEST_P(between_hosts, a_cable_cut_amid_a_message)
 {
-    cut_amid_a_message();
+    lose_amid(receive_from_who_is_lost, false);
 }
 
 TEST_F(between_hosts_ipv6, a_cable_cut_amid_a_message)
 {
-    cut_amid_a_message();
+    lose_amid(receive_from_who_is_lost, false);
+}
+
+/* Puts and gets under way to one who is lost end with an error, once each. */
+void reach_for_who_is_lost(self &me)
+{
+    constexpr size_t LENGTH = 40u << 20;
+    std::vector<uint8_t> memory(LENGTH), data(LENGTH);
+    std::vector<ucs_status_ptr_t> requests;
+    ucp_request_param_t none = {};
+    node n(me);
+
+    n.publish();
+    ucp_ep_h ep = n.connect(1 - me.index());
+    exchange(n, me.index(), 1000, 3);
+    const window remote(n, 1 - me.index(), memory);
+    if (me.index() == 1) {
+        me.own().words[STAGE] = 1;
+        for (;;) {
+            usleep(1000);
+        }
+    }
+    n.until([&]() { return me.at(1).words[STAGE] == 1; });
+    for (unsigned i = 0; i < 2; ++i) {
+        requests.push_back(ucp_put_nbx(ep, data.data(), LENGTH, remote.there, remote.rkey, &none));
+        requests.push_back(ucp_get_nbx(ep, data.data(), LENGTH, remote.there, remote.rkey, &none));
+    }
+    n.until([]() { return false; }, 0.003);
+    me.own().words[STAGE] = 2;
+    while (me.own().words[LOST] == 0) {
+        usleep(1000);
+    }
+    const double start_s = mp::now_s();
+    for (ucs_status_ptr_t each : requests) {
+        EXPECT_GT(0, n.wait(each));
+    }
+    EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+    EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+    EXPECT_EQ(1u, n.errors(ep).count);
+    ucp_rkey_destroy(remote.rkey);
+    n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+    EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), remote.memh));
+    me.own().words[STAGE] = 3;
+}
+
+TEST_P(between_hosts, a_process_killed_amid_puts_and_gets)
+{
+    lose_amid(reach_for_who_is_lost, true);
+}
+
+TEST_P(between_hosts, a_cable_cut_amid_puts_and_gets)
+{
+    lose_amid(reach_for_who_is_lost, false);
 }
 
 /* Who computes answers nobody, and still is there. */
