@@ -28,18 +28,65 @@ expect() # code pattern arguments...
     fi
 }
 
+# The last output has no such line.
+lacks() # pattern
+{
+    if grep -qE -- "$1" <<<"$out"; then
+        failed=$((failed + 1))
+        echo "FAILED: '$1' is shown"
+    fi
+}
+
 expect 2 '^usage: ucx_info'
 expect 2 'self, intra or inter' -e -P mars
-expect 2 'letters of t r a s m w' -e -u q
+expect 2 'letters of t r a s m x d w e \+' -e -u q
+expect 2 'letters of' -e -u e
+expect 2 'a number above 0' -p -n 0
+expect 2 'a number above 0' -p -N many
+expect 2 'all, shm, net or self' -p -D moon
+for size in nonsense 0 -1 4k,gold 4k, ,host 99999999999999999999; do
+    expect 2 'a size and perhaps a kind' -m $size
+done
+for letter in y 6 M; do
+    expect 2 "^ucx_info: option -$letter is not available: " -$letter
+done
+expect 2 '^ucx_info: option -A is not available: ' -A 127.0.0.1
+expect 2 'there is none of this name; there are self mm cma' -d -t nothing
+expect 2 'names of transports' -d -t a,all
 expect 2 '^usage: ucx_info' -v stray
 expect 0 '^usage: ucx_info' -h
 expect 0 '^# Library version: [0-9]+\.' -v
+expect 0 '^#        version: Halyard .*, UCX API 1\.' -b
+expect 0 '^#          flags: .*-std=gnu11' -b
+expect 0 '^#        allowed: [0-9]+ of [0-9]+ processors \([0-9]' -s
+expect 0 '^#        boot id: [0-9a-f]{32} ' -s
+expect 0 '^#   node 0 .* 10' -T
 UCX_RNDV_THRESH=7777 expect 0 '^UCX_RNDV_THRESH=7777$' -c
+UCX_RNDV_THRESH=7777 expect 0 '^UCX_RNDV_THRESH=7777$' -C
+UCX_RNDV_SCHEME=am expect 0 '^# UCX_RNDV_THRESH=auto$' -C
+expect 0 '^# expected: ' -f
+expect 0 '^# default: ' -f -F rndv_thresh
+lacks UCX_TLS
+expect 0 '^UCX_RNDV_SCHEME=auto$' -F RNDV
+lacks TLS
+expect 1 'no_such_setting' -F no_such_setting
+expect 0 '^UCX_TLS=all$' -a
 expect 0 '^#     resource .* self/memory' -p
-expect 0 'allocated 1048576 bytes' -m 1m -u r
+expect 0 'md 2 +:  cma' -p -D shm
+expect 0 'allocated 1048576 bytes of host memory at .* using mm' -m 1m -u r
+expect 0 'allocated 4096 bytes of host memory' -m 4k,host -n 1000 -N 10
+expect 1 '^ucx_info: memory: ' -m 4k,rocm
+expect 0 '^# +Transport: mm$' -d -t mm,self
+lacks 'Transport: cma'
+expect 0 '^# +am_short: <= [0-9]+ bytes.* latency [0-9]+ ns, bandwidth [0-9]+ MB/s$' -d -t mm
+expect 0 '^# +State: open$' -d -t '^ofi'
+UCX_FAULT=memfd_create:1+,shm_open:1+,shmget:1+ expect 0 '^# +State: does not open: ' -d -t mm
+expect 0 'Transport: trace:mm' -d -t trace:mm
 expect 0 'transport self: open' -w
 expect 0 'messages by self' -e
 expect 0 'messages by mm' -e -P intra -u tr
+expect 0 'messages by self' -e -u t+r+a+s+m+x+d+w+e
+expect 1 'endpoint: ' -e -P intra -D self
 UCX_TLS=nothing expect 1 'ucx_info: context:' -e
 if UCX_TLS=net "$BINARY" -e -P inter >/dev/null 2>&1; then
     expect 0 'messages by ofi' -e -P inter

@@ -1,6 +1,7 @@
 /* Halyard: ucx_info: what the library is, how it is set, what it uses here, and why.
  *
- * Uses the public interface <ucp/api/ucp.h> only.
+ * Letters mean what they mean in UCX's tool of that name. Letters of it that have no meaning here
+ * are refused with the reason.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -9,38 +10,82 @@
 #include "config.h"
 #endif
 
-#include <ucp/api/ucp.h>
+#include "info.h"
 
+#include <ctype.h>
+#include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <ucp/api/ucp.h>
+#include <ucs/config/memory.h>
+#include <ucs/config/types.h>
 #include <unistd.h>
 
 #define EXIT_FAILED 1
 #define EXIT_USAGE  2
 
 typedef struct {
-    int         version, settings, context, worker, endpoint;
-    const char *mem_size; /* NULL: not asked for */
-    const char *placement;
-    uint64_t    features;
+    int                   version, build, system, topology, devices, context, worker, endpoint;
+    unsigned              print; /* UCS_CONFIG_PRINT_..., 0: no settings */
+    const char           *filter;     /* only settings whose names have it; NULL: all */
+    const char           *transports; /* that are shown */
+    const char           *mem;        /* NULL: not asked for */
+    const char           *placement;
+    const char           *tls;        /* NULL: as set */
+    ucp_mem_map_params_t  mem_params;
+    uint64_t              features;
+    ucp_err_handling_mode_t err_mode;
+    size_t                num_eps, num_ppn;
 } info_options_t;
 
 static const char info_help[] =
     "usage: ucx_info OPTIONS\n"
-    "  -v          version\n"
-    "  -c          settings (UCX_...), with the environment's values\n"
-    "  -p          context: transports\n"
-    "  -w          worker: its transports, and why some are not in use\n"
-    "  -e          endpoint: which protocol serves which sizes, by which transport, provider\n"
-    "              and device, and why not by others\n"
-    "  -m SIZE     memory of that size, as the library allocates it\n"
-    "  -u LETTERS  features: t(ag) r(ma) a(tomics) s(tream) m (active messages) w(akeup) (t)\n"
-    "  -P PLACE    peer of the endpoint: self, intra (another worker of this node), inter (the\n"
-    "              same over the network) (self)\n"
-    "  -h          this text\n";
+    "What to show:\n"
+    "  -v               version\n"
+    "  -b               how the library was built\n"
+    "  -s               system: processors, memory, pages, identity of the node\n"
+    "  -T               NUMA nodes and their distances\n"
+    "  -d               transports: devices, limits, costs, why some do not open\n"
+    "  -c               settings (UCX_...), with the environment's values\n"
+    "  -p               context: transports\n"
+    "  -w               worker: its transports, and why some are not in use\n"
+    "  -e               endpoint: which protocol serves which sizes, by which transport,\n"
+    "                   provider and device, and why not by others\n"
+    "  -m SIZE[,TYPE]   memory of that size and kind (host), as the library allocates it\n"
+    "Settings, each with -c understood:\n"
+    "  -C               those that were not changed as comments\n"
+    "  -f               with what they mean and what is expected\n"
+    "  -a               those for experts too\n"
+    "  -F TEXT          only those whose names contain it\n"
+    "For what:\n"
+    "  -t NAMES         transports that -d shows: a,b or ^a,b (all)\n"
+    "  -u LETTERS       features: t(ag) r(ma) a(tomics) s(tream) m (active messages) w(akeup)\n"
+    "                   x (exported memory) d(evice); e: endpoints with error handling (t)\n"
+    "  -n COUNT         endpoints that the program expects to make (1)\n"
+    "  -N COUNT         processes of it on a node (1)\n"
+    "  -D KIND          transports of the context: all, shm, net, self (all)\n"
+    "  -P PLACE         peer of the endpoint: self, intra (another worker of this node), inter\n"
+    "                   (the same over the network) (self)\n"
+    "  -h, --help       this text\n"
+    "\nExit: 0 shown, 1 failed, 2 usage.\n";
 
-static int info_features_parse(const char *letters, uint64_t *features_p)
+static const char info_letters[] = "vbsTdcpwem:CfaF:t:u:n:N:D:P:hyA:6M";
+
+/* Letters of UCX's tool that are refused, and why. */
+static const struct {
+    char        letter;
+    const char *reason;
+} info_refused[] = {
+    {'y', "the sizes of the library's own structures mean nothing to programs"},
+    {'A', "endpoints are made here by a worker's address, not by a socket's"},
+    {'6', "endpoints are made here by a worker's address, not by a socket's"},
+    {'M', "copies are measured by ucx_perftest -t limits"}
+};
+
+/* Returns 0 where the text is no list of features, as do the other parsers. */
+static int info_features_parse(const char *letters, info_options_t *options)
 {
     static const struct {
         char     letter;
@@ -50,7 +95,11 @@ static int info_features_parse(const char *letters, uint64_t *features_p)
                  {'a', UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64},
                  {'s', UCP_FEATURE_STREAM},
                  {'m', UCP_FEATURE_AM},
-                 {'w', UCP_FEATURE_WAKEUP}};
+                 {'x', UCP_FEATURE_EXPORTED_MEMH},
+                 {'d', UCP_FEATURE_DEVICE},
+                 {'w', UCP_FEATURE_WAKEUP},
+                 {'e', 0},
+                 {'+', 0}};
     uint64_t features = 0;
     size_t i;
 
@@ -61,30 +110,126 @@ static int info_features_parse(const char *letters, uint64_t *features_p)
             return 0;
         }
         features |= table[i].features;
+        if (*letters == 'e') {
+            options->err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        }
     }
-    *features_p = features;
+    options->features = features;
     return features != 0;
+}
+
+static int info_count_parse(const char *text, size_t *count_p)
+{
+    char *end;
+
+    *count_p = strtoull(text, &end, 10);
+    return isdigit((unsigned char)text[0]) && (*end == '\0') && (*count_p > 0);
+}
+
+static int info_kind_parse(const char *text, const char **tls_p)
+{
+    *tls_p = (strcmp(text, "all") == 0) ? NULL : text;
+    return (*tls_p == NULL) || (strcmp(text, "shm") == 0) || (strcmp(text, "net") == 0) ||
+           (strcmp(text, "self") == 0);
+}
+
+static int info_mem_parse(const char *text, info_options_t *options)
+{
+    ucp_mem_map_params_t *params = &options->mem_params;
+
+    options->mem       = text;
+    params->field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                         UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+    params->flags      = UCP_MEM_MAP_ALLOCATE;
+    return (ucs_config_parse_memory(text, &params->length, &params->memory_type) == UCS_OK) &&
+           (params->length > 0);
+}
+
+static int info_placement_parse(const char *text, const char **placement_p)
+{
+    *placement_p = text;
+    return (strcmp(text, "self") == 0) || (strcmp(text, "intra") == 0) ||
+           (strcmp(text, "inter") == 0);
+}
+
+/* An option with an argument. */
+static int info_parse_argument(int letter, const char *text, info_options_t *options)
+{
+    const char *expected;
+    int is_good;
+
+    switch (letter) {
+    case 'm':
+        expected = "a size and perhaps a kind of memory, such as 1m or 64k,cuda,";
+        is_good  = info_mem_parse(text, options);
+        break;
+    case 'u':
+        expected = "letters of t r a s m x d w e +";
+        is_good  = info_features_parse(text, options);
+        break;
+    case 'n':
+    case 'N':
+        expected = "a number above 0";
+        is_good  = info_count_parse(text, (letter == 'n') ? &options->num_eps : &options->num_ppn);
+        break;
+    case 'D':
+        expected = "all, shm, net or self";
+        is_good  = info_kind_parse(text, &options->tls);
+        break;
+    default:
+        expected = "self, intra or inter";
+        is_good  = info_placement_parse(text, &options->placement);
+        break;
+    }
+    if (!is_good) {
+        fprintf(stderr, "ucx_info: -%c %s: %s is expected\n", letter, text, expected);
+    }
+    return is_good;
+}
+
+static int info_refuse(int letter)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(info_refused) / sizeof(info_refused[0]); ++i) {
+        if (info_refused[i].letter == letter) {
+            fprintf(stderr, "ucx_info: option -%c is not available: %s\n", letter,
+                    info_refused[i].reason);
+            return 0;
+        }
+    }
+    fputs(info_help, stderr);
+    return 0;
 }
 
 /* Returns 0 where the arguments make no sense, having said so. */
 static int info_parse(int argc, char **argv, info_options_t *options)
 {
+    static const struct option words[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    const unsigned settings            = UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_HEADER;
     int letter;
 
-    options->placement = "self";
-    options->features  = UCP_FEATURE_TAG;
-    while ((letter = getopt(argc, argv, "vcpwem:u:P:h")) != -1) {
+    while ((letter = getopt_long(argc, argv, info_letters, words, NULL)) != -1) {
         switch (letter) {
         case 'v': options->version = 1; break;
-        case 'c': options->settings = 1; break;
+        case 'b': options->build = 1; break;
+        case 's': options->system = 1; break;
+        case 'T': options->topology = 1; break;
+        case 'd': options->devices = 1; break;
         case 'p': options->context = 1; break;
         case 'w': options->worker = 1; break;
         case 'e': options->endpoint = 1; break;
-        case 'm': options->mem_size = optarg; break;
-        case 'P': options->placement = optarg; break;
-        case 'u':
-            if (!info_features_parse(optarg, &options->features)) {
-                fprintf(stderr, "ucx_info: -u %s: letters of t r a s m w are expected\n", optarg);
+        case 'c': options->print |= settings; break;
+        case 'C': options->print |= settings | UCS_CONFIG_PRINT_COMMENT_DEFAULT; break;
+        case 'f': options->print |= settings | UCS_CONFIG_PRINT_DOC; break;
+        case 'a': options->print |= settings | UCS_CONFIG_PRINT_HIDDEN; break;
+        case 'F':
+            options->print |= settings;
+            options->filter = optarg;
+            break;
+        case 't': options->transports = optarg; break;
+        case 'm': case 'u': case 'n': case 'N': case 'D': case 'P':
+            if (!info_parse_argument(letter, optarg, options)) {
                 return 0;
             }
             break;
@@ -92,19 +237,13 @@ static int info_parse(int argc, char **argv, info_options_t *options)
             fputs(info_help, stdout);
             _exit(fflush(stdout) == 0 ? 0 : EXIT_FAILED);
         default:
-            fputs(info_help, stderr);
-            return 0;
+            return info_refuse(letter);
         }
     }
-    if ((strcmp(options->placement, "self") != 0) && (strcmp(options->placement, "intra") != 0) &&
-        (strcmp(options->placement, "inter") != 0)) {
-        fprintf(stderr, "ucx_info: -P %s: self, intra or inter is expected\n",
-                options->placement);
-        return 0;
-    }
     if ((optind < argc) ||
-        !(options->version || options->settings || options->context || options->worker ||
-          options->endpoint || (options->mem_size != NULL))) {
+        !(options->version || options->build || options->system || options->topology ||
+          options->devices || options->print || options->context || options->worker ||
+          options->endpoint || (options->mem != NULL))) {
         fputs(info_help, stderr);
         return 0;
     }
@@ -119,13 +258,13 @@ static int info_check(ucs_status_t status, const char *what)
     return status == UCS_OK;
 }
 
-static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer)
+static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer, const info_options_t *options)
 {
     ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                  .flags        = UCP_EP_CLOSE_FLAG_FORCE};
     ucp_ep_params_t params    = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                              .err_mode   = UCP_ERR_HANDLING_MODE_PEER};
+                              .err_mode   = options->err_mode};
     ucp_address_t *address;
     ucs_status_ptr_t request;
     size_t length;
@@ -169,7 +308,7 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
         peer = worker;
     }
     if (done && options->endpoint) {
-        done = info_endpoint(worker, peer);
+        done = info_endpoint(worker, peer, options);
     }
     if (options->worker) { /* behind the endpoint, for which it may open a network */
         ucp_worker_print_info(worker, stdout);
@@ -181,23 +320,92 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
     return done;
 }
 
-static int info_run(ucp_config_t *config, const info_options_t *options)
+/* A line that sets something, perhaps as a comment: the length of its name, else 0. */
+static size_t info_setting_length(const char *line)
 {
-    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                           .features   = options->features};
+    size_t skipped = (strncmp(line, "# ", 2) == 0) ? 2 : 0;
+    size_t length  = strspn(line + skipped, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+
+    return ((length > 0) && (line[skipped + length] == '=')) ? skipped + length : 0;
+}
+
+/* Each setting is one line with comments before it: they are shown if its name has the filter.
+ * Returns how many were. */
+static unsigned info_print_filtered(char *text, const char *filter)
+{
+    char *line, *block = text, *end;
+    unsigned shown = 0;
+    size_t length;
+
+    for (line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        length = info_setting_length(line);
+        if (length == 0) {
+            continue;
+        }
+        line[length] = '\0';
+        if (strcasestr(line, filter) != NULL) {
+            line[length] = '=';
+            block       += strspn(block, "\n");
+            printf("%.*s", (int)(end + 1 - block), block);
+            ++shown;
+        }
+        block = end + 1;
+    }
+    return shown;
+}
+
+static int info_settings(const ucp_config_t *config, const info_options_t *options)
+{
+    ucs_config_print_flags_t flags = options->print;
+    char *text                     = NULL;
+    unsigned shown;
+    size_t length;
+    FILE *stream;
+
+    if (options->filter == NULL) {
+        ucp_config_print(config, stdout, "UCX settings", flags);
+        return 1;
+    }
+    stream = open_memstream(&text, &length);
+    if (stream == NULL) {
+        return info_check(UCS_ERR_NO_MEMORY, "settings");
+    }
+    ucp_config_print(config, stream, NULL, flags);
+    if (fclose(stream) != 0) {
+        free(text);
+        return info_check(UCS_ERR_NO_MEMORY, "settings");
+    }
+    shown = info_print_filtered(text, options->filter);
+    free(text);
+    return info_check((shown > 0) ? UCS_OK : UCS_ERR_NO_ELEM, options->filter);
+}
+
+static int info_memory(ucp_context_h context, const info_options_t *options)
+{
+    ucp_mem_h mem;
+
+    if (!info_check(ucp_mem_map(context, &options->mem_params, &mem), "memory")) {
+        return 0;
+    }
+    ucp_mem_unmap(context, mem);
+    ucp_mem_print_info(options->mem, context, stdout);
+    return 1;
+}
+
+/* What needs a context. */
+static int info_context(ucp_config_t *config, const info_options_t *options)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
+                           .features          = options->features,
+                           .estimated_num_eps = options->num_eps,
+                           .estimated_num_ppn = options->num_ppn};
+    const char *tls     = (strcmp(options->placement, "inter") == 0) ? "net" : options->tls;
     ucp_context_h context;
     int done = 1;
 
-    if (options->settings) {
-        ucp_config_print(config, stdout, "UCX settings",
-                         UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_HEADER);
-    }
-    if (!options->context && !options->worker && !options->endpoint &&
-        (options->mem_size == NULL)) {
-        return 1;
-    }
-    if ((strcmp(options->placement, "inter") == 0) &&
-        !info_check(ucp_config_modify(config, "TLS", "net"), "network")) {
+    if ((tls != NULL) && !info_check(ucp_config_modify(config, "TLS", tls), "transports")) {
         return 0;
     }
     if (!info_check(ucp_init(&params, config, &context), "context")) {
@@ -206,20 +414,37 @@ static int info_run(ucp_config_t *config, const info_options_t *options)
     if (options->context) {
         ucp_context_print_info(context, stdout);
     }
-    if (options->mem_size != NULL) {
-        ucp_mem_print_info(options->mem_size, context, stdout);
+    if (options->mem != NULL) {
+        done = info_memory(context, options);
     }
     if (options->worker || options->endpoint) {
-        done = info_workers(context, options);
+        done = info_workers(context, options) && done;
     }
     ucp_cleanup(context);
     return done;
 }
 
+static int info_run(const info_options_t *options)
+{
+    ucp_config_t *config;
+    int done;
+
+    if (!info_check(ucp_config_read(NULL, NULL, &config), "settings")) {
+        return 0;
+    }
+    done = !options->print || info_settings(config, options);
+    if (options->context || options->worker || options->endpoint || (options->mem != NULL)) {
+        done = info_context(config, options) && done;
+    }
+    ucp_config_release(config);
+    return done;
+}
+
 int main(int argc, char **argv)
 {
-    info_options_t options = {0};
-    ucp_config_t *config;
+    info_options_t options = {.transports = "all", .placement = "self", .features = UCP_FEATURE_TAG,
+                              .err_mode = UCP_ERR_HANDLING_MODE_NONE, .num_eps = 1, .num_ppn = 1};
+    ucs_status_t status    = UCS_OK;
     int done;
 
     if (!info_parse(argc, argv, &options)) {
@@ -228,10 +453,19 @@ int main(int argc, char **argv)
     if (options.version) {
         printf("# Library version: %s (Halyard " PACKAGE_VERSION ")\n", ucp_get_version_string());
     }
-    if (!info_check(ucp_config_read(NULL, NULL, &config), "settings")) {
-        return EXIT_FAILED;
+    if (options.build) {
+        info_build();
     }
-    done = info_run(config, &options);
-    ucp_config_release(config);
-    return (done && (fflush(stdout) == 0)) ? 0 : EXIT_FAILED;
+    if (options.system) {
+        info_system();
+    }
+    if (options.topology) {
+        info_topology();
+    }
+    done = info_run(&options);
+    if (options.devices) {
+        status = info_devices(options.transports);
+    }
+    return (status != UCS_OK) ? EXIT_USAGE :
+           ((done && (fflush(stdout) == 0)) ? 0 : EXIT_FAILED);
 }

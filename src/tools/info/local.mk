@@ -1,6 +1,12 @@
-# Halyard: ucx_info, which uses the public interface only.
+# Halyard: ucx_info: the public interface, and what the libraries know of the machine.
 # SPDX-License-Identifier: BSD-3-Clause
 
 bin_PROGRAMS += ucx_info
-ucx_info_SOURCES = src/tools/info/info.c
-ucx_info_LDADD = libucp.la libucs.la
+ucx_info_SOURCES = \
+	src/tools/info/devices.c \
+	src/tools/info/info.c \
+	src/tools/info/info.h \
+	src/tools/info/system.c
+ucx_info_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DINFO_FLAGS='"$(CC) $(AM_CFLAGS) $(CFLAGS)"' -DINFO_PREFIX='"$(prefix)"'
+ucx_info_LDADD = libucp.la libuct.la libucs.la

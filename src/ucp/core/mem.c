@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/mem.h>
+#include <ucs/config/memory.h>
 #include <ucs/debug/log.h>
 #include <sys/mman.h>
 
@@ -255,25 +256,25 @@ ucs_status_t ucp_mem_advise(ucp_context_h context, ucp_mem_h memh, ucp_mem_advis
 
 void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *stream)
 {
-    static const ucs_config_row_t row = {.name = "size", .type = &ucs_config_type_memunits};
-    ucp_mem_map_params_t params       = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+    ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .flags      = UCP_MEM_MAP_ALLOCATE
     };
     ucs_status_t status;
     ucp_mem_h mem;
     unsigned i;
 
-    status = row.type->parse(mem_size, &params.length, &row);
+    status = ucs_config_parse_memory(mem_size, &params.length, &params.memory_type);
     status = (status == UCS_OK) ? ucp_mem_map(context, &params, &mem) : status;
     if (status != UCS_OK) {
         fprintf(stream, "# %s bytes cannot be allocated: %s\n", mem_size,
                 ucs_status_string(status));
         return;
     }
-    i = ucp_mem_allocator(context, UCS_MEMORY_TYPE_HOST);
-    fprintf(stream, "#\n# UCP memory\n#\n#   allocated %zu bytes at %p%s%s\n#\n", mem->length,
-            mem->address, (mem->length > 0) ? " using " : "",
+    i = ucp_mem_allocator(context, mem->type);
+    fprintf(stream, "#\n# UCP memory\n#\n#   allocated %zu bytes of %s at %p%s%s\n#\n", mem->length,
+            ucs_memory_type_descs[mem->type], mem->address, (mem->length > 0) ? " using " : "",
             (mem->length > 0) ? context->tls[i].tl->name : "");
     ucp_mem_unmap(context, mem);
 }

@@ -9,6 +9,7 @@
 #include "config.h"
 #endif
 
+#include <ucs/config/memory.h>
 #include <ucs/config/parser.h>
 #include <ucs/sys/compiler.h>
 #include <ucs/sys/string.h>
@@ -693,6 +694,34 @@ const ucs_config_type_t ucs_config_type_memunits = {
     .describe = ucs_config_memunits_describe,
     .words    = ucs_config_number_names
 };
+
+ucs_status_t ucs_config_parse_memory(const char *text, size_t *length_p, ucs_memory_type_t *type_p)
+{
+    static const ucs_config_row_t row = {.name = "size", .type = &ucs_config_type_memunits};
+    size_t digits                     = strcspn(text, ",");
+    int type                          = UCS_MEMORY_TYPE_HOST;
+    char size[UCS_CONFIG_NAME_MAX];
+    ucs_status_t status;
+
+    if (digits >= sizeof(size)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    memcpy(size, text, digits);
+    size[digits] = '\0';
+    if (text[digits] == ',') {
+        for (type = 0; (type < UCS_MEMORY_TYPE_LAST) &&
+             (strcmp(ucs_memory_type_names[type], text + digits + 1) != 0); ++type) {
+        }
+    }
+    if (type == UCS_MEMORY_TYPE_LAST) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    status = row.type->parse(size, length_p, &row);
+    if (status == UCS_OK) {
+        *type_p = (ucs_memory_type_t)type;
+    }
+    return status;
+}
 
 const ucs_config_type_t ucs_config_type_time = {
     .name     = "time",

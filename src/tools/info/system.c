@@ -1,0 +1,188 @@
+/* Halyard: ucx_info -b, -s, -T: the build, the machine, its NUMA nodes.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "info.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <ucp/api/ucp.h>
+#include <ucs/arch/cpu.h>
+#include <ucs/sys/sys.h>
+#include <ucs/sys/topo.h>
+#include <unistd.h>
+
+#ifdef HAVE_CMA
+#define INFO_HAS_CMA "yes"
+#else
+#define INFO_HAS_CMA "no (--disable-cma)"
+#endif
+#ifdef HAVE_HWLOC
+#define INFO_HAS_HWLOC "yes"
+#else
+#define INFO_HAS_HWLOC "no (Debian: libhwloc-dev)"
+#endif
+#ifdef HAVE_NUMA
+#define INFO_HAS_NUMA "yes"
+#else
+#define INFO_HAS_NUMA "no (Debian: libnuma-dev)"
+#endif
+#ifdef HAVE_OFI
+#define INFO_HAS_OFI "yes"
+#else
+#define INFO_HAS_OFI "no: nothing between nodes (Debian: libfabric-dev)"
+#endif
+#ifdef ENABLE_ASSERT
+#define INFO_HAS_ASSERT "yes"
+#else
+#define INFO_HAS_ASSERT "no"
+#endif
+#if defined(ENABLE_ASAN)
+#define INFO_SANITIZERS "address, undefined"
+#elif defined(ENABLE_TSAN)
+#define INFO_SANITIZERS "thread"
+#else
+#define INFO_SANITIZERS "none"
+#endif
+
+void info_build(void)
+{
+    printf("#\n# Build\n#\n"
+           "#        version: Halyard " PACKAGE_VERSION ", UCX API %s\n"
+           "#       compiler: %s\n#          flags: %s\n#   installed in: %s\n"
+           "#     assertions: " INFO_HAS_ASSERT "\n"
+           "#     sanitizers: " INFO_SANITIZERS "\n"
+           "#            cma: " INFO_HAS_CMA "\n"
+           "#          hwloc: " INFO_HAS_HWLOC "\n"
+           "#        libnuma: " INFO_HAS_NUMA "\n"
+           "#      libfabric: " INFO_HAS_OFI "\n"
+           "#           CUDA: yes: the driver is found when a program has started it\n#\n",
+           ucp_get_version_string(), __VERSION__, INFO_FLAGS, INFO_PREFIX);
+}
+
+void info_read_line(const char *path, char *line, size_t max)
+{
+    size_t length;
+
+    if ((ucs_sys_read_file(path, line, max, &length) == UCS_ERR_NO_ELEM)) {
+        line[0] = '\0';
+    }
+    line[strcspn(line, "\n")] = '\0';
+}
+
+static void info_cpu_model(char *model, size_t max)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+
+    snprintf(model, max, "unknown");
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+        line[strcspn(line, "\n")] = '\0';
+        if ((strncmp(line, "model name", 10) == 0) && (strchr(line, ':') != NULL)) {
+            snprintf(model, max, "%s", strchr(line, ':') + 2);
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+/* "0-3,8" */
+static void info_print_cpus(void)
+{
+    const char *comma = "";
+    ucs_sys_cpus_t cpus;
+    unsigned i, first;
+
+    ucs_sys_get_cpus(&cpus);
+    for (i = 0; i < 64 * UCS_SYS_CPU_WORDS; ++i) {
+        if (!((cpus.words[i / 64] >> (i % 64)) & 1)) {
+            continue;
+        }
+        first = i;
+        while ((i + 1 < 64 * UCS_SYS_CPU_WORDS) &&
+               ((cpus.words[(i + 1) / 64] >> ((i + 1) % 64)) & 1)) {
+            ++i;
+        }
+        printf((i > first) ? "%s%u-%u" : "%s%u", comma, first, i);
+        comma = ",";
+    }
+}
+
+static void info_print_huge_pages(void)
+{
+    static const char folder[] = "/sys/kernel/mm/hugepages";
+    char path[512], total[32], idle[32];
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        if (strncmp(entry->d_name, "hugepages-", 10) == 0) {
+            snprintf(path, sizeof(path), "%s/%s/nr_hugepages", folder, entry->d_name);
+            info_read_line(path, total, sizeof(total));
+            snprintf(path, sizeof(path), "%s/%s/free_hugepages", folder, entry->d_name);
+            info_read_line(path, idle, sizeof(idle));
+            printf("#     huge pages: %s, %s reserved, %s free\n", entry->d_name + 10, total, idle);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
+void info_system(void)
+{
+    char text[256], host[256];
+    struct utsname system;
+    ucs_sys_id128_t boot_id;
+
+    ucs_sys_hostname(host, sizeof(host));
+    ucs_sys_boot_id(&boot_id);
+    info_cpu_model(text, sizeof(text));
+    printf("#\n# System\n#\n#           host: %s\n", host);
+    if (uname(&system) == 0) {
+        printf("#         kernel: %s %s %s\n", system.sysname, system.release, system.machine);
+    }
+    printf("#        boot id: %016llx%016llx (equal: one node)\n",
+           (unsigned long long)boot_id.words[0], (unsigned long long)boot_id.words[1]);
+    printf("#            CPU: %s\n#        allowed: %u of %ld processors (", text,
+           ucs_sys_num_cpus(), sysconf(_SC_NPROCESSORS_ONLN));
+    info_print_cpus();
+    printf(")\n#        counter: %.0f MHz%s\n", ucs_arch_tsc_hz() / 1e6,
+           (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_TSC_STABLE) ? ", constant" : "");
+    printf("#     NUMA nodes: %u\n", ucs_topo_num_nodes());
+    printf("#         memory: %zu MiB that this process may use\n",
+           ucs_sys_memory_limit() >> 20);
+    printf("#           page: %zu bytes\n", ucs_sys_page_size());
+    info_print_huge_pages();
+    printf("#\n");
+}
+
+void info_topology(void)
+{
+    unsigned count = ucs_topo_num_nodes(), i, j, distance;
+    char path[128], cpus[512];
+
+    printf("#\n# NUMA nodes: processors, distances (%d: within the node)\n#\n",
+           UCS_TOPO_DISTANCE_LOCAL);
+    for (i = 0; i < count; ++i) {
+        snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", ucs_topo_node(i));
+        info_read_line(path, cpus, sizeof(cpus));
+        printf("#   node %-3d %-24s", ucs_topo_node(i), cpus);
+        for (j = 0; j < count; ++j) {
+            if (ucs_topo_distance(ucs_topo_node(i), ucs_topo_node(j), &distance) == UCS_OK) {
+                printf(" %3u", distance);
+            }
+        }
+        printf("\n");
+    }
+    printf("#\n");
+}
