@@ -7,7 +7,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
-readonly BINARY=$(realpath "${1:-./ucx_info}")
+BINARY=$(realpath "${1:-./ucx_info}")
 [ -x "$BINARY" ] || { echo "test_info.sh: $BINARY not found" >&2; exit 2; }
 
 passed=0 failed=0 skipped=0
@@ -96,6 +96,40 @@ else
     skipped=$((skipped + 3))
     echo "skipped: -P inter (no network that libfabric finds)"
 fi
+
+for line in '(ok|note) +memfd: ' '(ok|note) +/dev/shm: ' '(ok|note) +process_vm_readv: ' \
+            '(ok|note) +locked memory: ' '(ok|note) +huge pages: ' '(ok|note) +processors: [0-9]' \
+            '(ok|note) +network: ' '(ok|note) +CUDA: ' 'ok +library: '; do
+    expect 0 "^$line" --doctor
+done
+lacks '^ok .*; cure: '
+out=$(grep '^note' <<<"$out" | grep -v '; cure: ')
+lacks .
+expect 0 '^ok +library' --doctor -v
+UCX_TLS=nothing expect 1 '^wrong library: .*; cure: ' --doctor
+UCX_NET_ADDRESS=n UCX_TLS=shm UCX_FAULT=memfd_create:1+,shm_open:1+,shmget:1+ \
+    expect 1 '^wrong library: ' --doctor
+UCX_FAULT=memfd_create:1+ expect 0 '^note +memfd: .*; cure: ' --doctor
+UCX_FAULT=process_vm_readv:1+:EPERM expect 0 '^note +process_vm_readv: .*; cure: ' --doctor
+UCX_MM_FIFO_HUGETLB=yes expect 0 '^(note  huge pages: .*; cure: |ok    huge pages: [1-9])' --doctor
+limit=$(ulimit -S -l)
+ulimit -S -l 64
+expect 0 '^note +locked memory: 64 KiB.*; cure: ulimit' --doctor
+ulimit -S -l "$limit"
+groups=$(mktemp -d)
+echo "50000 100000" >"$groups/cpu.max"
+if unshare -m mount --bind "$groups" /sys/fs/cgroup 2>/dev/null; then
+    TOOL=$BINARY
+    BINARY=$groups/in_groups
+    printf '#!/bin/bash\nexec unshare -m bash -c "mount --bind %s /sys/fs/cgroup; exec %s \\$*" - "$@"\n' \
+        "$groups" "$TOOL" >"$BINARY"
+    chmod +x "$BINARY"
+    expect 0 '^note +processors: [0-9]+, the time of 0.50; cure: ' --doctor
+else
+    skipped=$((skipped + 1))
+    echo "skipped: a limit of processors' time (no mount namespaces here)"
+fi
+rm -rf "$groups"
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

@@ -26,8 +26,10 @@
 #define EXIT_FAILED 1
 #define EXIT_USAGE  2
 
+#define OPTION_DOCTOR 256
+
 typedef struct {
-    int                   version, build, system, topology, devices, context, worker, endpoint;
+    int version, build, system, topology, devices, context, worker, endpoint, doctor;
     unsigned              print; /* UCS_CONFIG_PRINT_..., 0: no settings */
     const char           *filter;     /* only settings whose names have it; NULL: all */
     const char           *transports; /* that are shown */
@@ -54,6 +56,7 @@ static const char info_help[] =
     "  -e               endpoint: which protocol serves which sizes, by which transport,\n"
     "                   provider and device, and why not by others\n"
     "  -m SIZE[,TYPE]   memory of that size and kind (host), as the library allocates it\n"
+    "  --doctor         check of this machine, with cures, and a message through the library\n"
     "Settings, each with -c understood:\n"
     "  -C               those that were not changed as comments\n"
     "  -f               with what they mean and what is expected\n"
@@ -205,7 +208,9 @@ static int info_refuse(int letter)
 /* Returns 0 where the arguments make no sense, having said so. */
 static int info_parse(int argc, char **argv, info_options_t *options)
 {
-    static const struct option words[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option words[] = {{"help", no_argument, NULL, 'h'},
+                                          {"doctor", no_argument, NULL, OPTION_DOCTOR},
+                                          {NULL, 0, NULL, 0}};
     const unsigned settings            = UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_HEADER;
     int letter;
 
@@ -227,6 +232,7 @@ static int info_parse(int argc, char **argv, info_options_t *options)
             options->print |= settings;
             options->filter = optarg;
             break;
+        case OPTION_DOCTOR: options->doctor = 1; break;
         case 't': options->transports = optarg; break;
         case 'm': case 'u': case 'n': case 'N': case 'D': case 'P':
             if (!info_parse_argument(letter, optarg, options)) {
@@ -243,7 +249,7 @@ static int info_parse(int argc, char **argv, info_options_t *options)
     if ((optind < argc) ||
         !(options->version || options->build || options->system || options->topology ||
           options->devices || options->print || options->context || options->worker ||
-          options->endpoint || (options->mem != NULL))) {
+          options->endpoint || options->doctor || (options->mem != NULL))) {
         fputs(info_help, stderr);
         return 0;
     }
@@ -463,6 +469,9 @@ int main(int argc, char **argv)
         info_topology();
     }
     done = info_run(&options);
+    if (options.doctor) {
+        done = (info_doctor() == UCS_OK) && done;
+    }
     if (options.devices) {
         status = info_devices(options.transports);
     }

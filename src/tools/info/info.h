@@ -23,6 +23,10 @@ void info_topology(void);
  * stderr. */
 ucs_status_t info_devices(const char *names);
 
+/* Checks this machine, a line each with the cure, and the library on it. Returns what became of a
+ * message between two workers, the only thing that has to work. */
+ucs_status_t info_doctor(void);
+
 /* The first line of a file, "" where there is none. */
 void info_read_line(const char *path, char *line, size_t max);
 

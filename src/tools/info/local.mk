@@ -4,6 +4,7 @@
 bin_PROGRAMS += ucx_info
 ucx_info_SOURCES = \
 	src/tools/info/devices.c \
+	src/tools/info/doctor.c \
 	src/tools/info/info.c \
 	src/tools/info/info.h \
 	src/tools/info/system.c

@@ -1,0 +1,359 @@
+/* Halyard: ucx_info --doctor: does the machine let the library do its best, and what to change.
+ *
+ * What it says to be wrong is what a small test of the library itself met; all the rest are notes.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "info.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <ucp/api/ucp.h>
+#include <ucs/sys/sys.h>
+#include <uct/api/uct_tl.h>
+#include <unistd.h>
+
+/* What fits into a container's default /dev/shm. */
+#define DOCTOR_SHM_LEAST     (UINT64_C(65) << 20)
+#define DOCTOR_MEMLOCK_LEAST (UINT64_C(64) << 20)
+#define DOCTOR_PATIENCE_NS   UINT64_C(20000000000)
+
+/* One line. cure NULL: all is well. */
+static void doctor_say(const char *what, const char *cure, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void doctor_say(const char *what, const char *cure, const char *format, ...)
+{
+    va_list args;
+
+    printf("%-5s %s: ", (cure == NULL) ? "ok" : "note", what);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf((cure == NULL) ? "\n" : "; cure: %s\n", (cure == NULL) ? "" : cure);
+}
+
+static void doctor_shared_memory(void)
+{
+    int fd = ucs_sys_memfd_create("halyard-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct statvfs shm;
+    uint64_t size;
+
+    if ((fd >= 0) && (ucs_sys_ftruncate(fd, 4096) == 0) &&
+        (ucs_sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)) {
+        doctor_say("memfd", NULL, "works, with seals");
+    } else {
+        doctor_say("memfd", "allow memfd_create and fcntl in the container's seccomp profile",
+                   "%s: shared memory is taken from /dev/shm", strerror(errno));
+    }
+    if (fd >= 0) {
+        ucs_sys_close(fd);
+    }
+    if (statvfs("/dev/shm", &shm) != 0) {
+        doctor_say("/dev/shm", "mount -t tmpfs tmpfs /dev/shm", "%s", strerror(errno));
+        return;
+    }
+    size = (uint64_t)shm.f_blocks * shm.f_frsize;
+    doctor_say("/dev/shm", (size < DOCTOR_SHM_LEAST) ?
+                               "docker run --shm-size=1g, if memfd is not to be had" : NULL,
+               "%llu MiB, %llu free", (unsigned long long)(size >> 20),
+               (unsigned long long)(((uint64_t)shm.f_bavail * shm.f_frsize) >> 20));
+}
+
+/* May a process read one that is not its child? errno, 0: yes. */
+static int doctor_copy(void)
+{
+    static char source = 1;
+    struct iovec remote = {&source, 1}, local;
+    pid_t parent = getpid(), child = fork();
+    char byte;
+    int status;
+
+    if (child == 0) {
+        local = (struct iovec){&byte, 1};
+        _exit((ucs_sys_process_vm_readv(parent, &local, 1, &remote, 1, 0) == 1) ? 0 : errno);
+    }
+    if ((child < 0) || (waitpid(child, &status, 0) != child)) {
+        return errno;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* seccomp may kill */
+}
+
+static void doctor_copies(void)
+{
+    int error = doctor_copy();
+    char scope[16];
+
+    info_read_line("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope));
+    if (error == 0) {
+        doctor_say("process_vm_readv", NULL, "allowed (ptrace_scope %s)",
+                   (scope[0] == '\0') ? "not there" : scope);
+    } else {
+        doctor_say("process_vm_readv", ((scope[0] != '\0') && (scope[0] != '0')) ?
+                   "sysctl kernel.yama.ptrace_scope=0" : "docker run --cap-add=SYS_PTRACE",
+                   "%s (ptrace_scope %s): long messages within the node are copied twice",
+                   strerror(error), (scope[0] == '\0') ? "not there" : scope);
+    }
+}
+
+static void doctor_locked_memory(void)
+{
+    struct rlimit limit = {0};
+
+    if ((getrlimit(RLIMIT_MEMLOCK, &limit) == 0) && (limit.rlim_cur == RLIM_INFINITY)) {
+        doctor_say("locked memory", NULL, "no limit");
+        return;
+    }
+    doctor_say("locked memory", (limit.rlim_cur < DOCTOR_MEMLOCK_LEAST) ?
+               "ulimit -l unlimited, docker run --ulimit memlock=-1" : NULL,
+               "%llu KiB, which networks with RDMA and pinned memory take from",
+               (unsigned long long)limit.rlim_cur >> 10);
+}
+
+static void doctor_huge_pages(void)
+{
+    const char *wanted = getenv("UCX_MM_FIFO_HUGETLB");
+    char idle[32];
+    int is_missing;
+
+    info_read_line("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", idle, sizeof(idle));
+    is_missing = (strtoul(idle, NULL, 10) == 0) && (wanted != NULL) &&
+                 ((wanted[0] == 'y') || (wanted[0] == 't'));
+    doctor_say("huge pages", is_missing ? "sysctl vm.nr_hugepages=64" : NULL,
+               "%s of 2 MiB free, used with UCX_MM_FIFO_HUGETLB only",
+               (idle[0] == '\0') ? "none" : idle);
+}
+
+/* Processors that the control groups of this process let it use at a time; 0: no limit. */
+static double doctor_cpu_quota(void)
+{
+    char path[512], group[256], text[64], *cut;
+    double quota = 0, period;
+    size_t length;
+
+    if ((ucs_sys_read_file("/proc/self/cgroup", group, sizeof(group), &length) != UCS_OK) ||
+        ((cut = strstr(group, "0::")) == NULL)) {
+        snprintf(group, sizeof(group), "0::/");
+        cut = group;
+    }
+    memmove(group, cut + 3, strlen(cut + 3) + 1);
+    group[strcspn(group, "\n")] = '\0';
+    for (;;) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group);
+        info_read_line(path, text, sizeof(text));
+        if ((sscanf(text, "%lf %lf", &quota, &period) == 2) && (period > 0)) {
+            return quota / period;
+        }
+        cut = strrchr(group, '/');
+        if (cut == NULL) {
+            break;
+        }
+        *cut = '\0';
+    }
+    info_read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof(text)); /* version 1 */
+    quota = atof(text);
+    info_read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof(text));
+    return ((quota > 0) && (atof(text) > 0)) ? quota / atof(text) : 0;
+}
+
+static void doctor_processors(void)
+{
+    double quota = doctor_cpu_quota();
+
+    if (quota == 0) {
+        doctor_say("processors", NULL, "%u, no limit of time", ucs_sys_num_cpus());
+    } else {
+        doctor_say("processors", (quota < ucs_sys_num_cpus()) ?
+                   "docker run --cpuset-cpus instead of --cpus, or UCX_IDLE=sleep" : NULL,
+                   "%u, the time of %.2f", ucs_sys_num_cpus(), quota);
+    }
+}
+
+static void doctor_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep UCS_UNUSED,
+                             ucs_status_t status UCS_UNUSED)
+{
+}
+
+static void doctor_network(void)
+{
+    uct_iface_params_t params = {.ep_failed = doctor_ep_failed};
+    const uct_tl_t *tl        = uct_tl_find("ofi");
+    uct_iface_t *iface        = NULL;
+    uct_md_t *md              = NULL;
+
+    if ((uct_md_open(tl, NULL, &md) == UCS_OK) &&
+        (uct_iface_open(md, &params, &iface) == UCS_OK)) {
+        doctor_say("network", NULL, "%.*s by libfabric", (int)strcspn(iface->choice, "\n"),
+                   iface->choice);
+        uct_iface_close(iface);
+    } else {
+        doctor_say("network", "apt install libfabric1 (1.17 or newer); UCX_LOG_LEVEL=info says "
+                   "more", "nothing to other nodes");
+    }
+    if (md != NULL) {
+        uct_md_close(md);
+    }
+}
+
+/* Pairs of GPUs that reach each other's memory, of how many. */
+static void doctor_gpu_pairs(void *driver, int count)
+{
+    int (*can_access)(int *, int, int) =
+        (int (*)(int *, int, int))(uintptr_t)dlsym(driver, "cuDeviceCanAccessPeer");
+    int good = 0, pairs = 0, can, i, j;
+
+    for (i = 0; i < count; ++i) {
+        for (j = 0; (j < count) && (can_access != NULL); ++j) {
+            if (i != j) {
+                ++pairs;
+                good += (can_access(&can, i, j) == 0) && (can != 0);
+            }
+        }
+    }
+    if (pairs > 0) {
+        doctor_say("GPUs to GPUs", (good < pairs) ? "see nvidia-smi topo -p2p r; copies between "
+                   "the others pass the host" : NULL, "%d of %d pairs", good, pairs);
+    }
+}
+
+static void doctor_gpus(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int (*init)(unsigned), (*get_version)(int *), (*get_count)(int *);
+    int version = 0, count = 0, result;
+
+    if (driver == NULL) {
+        doctor_say("CUDA", (access("/dev/nvidiactl", F_OK) == 0) ?
+                   "install the driver's libcuda.so.1; containers: --gpus all with "
+                   "NVIDIA_DRIVER_CAPABILITIES=compute" : NULL, "no driver");
+        return;
+    }
+    init        = (int (*)(unsigned))(uintptr_t)dlsym(driver, "cuInit");
+    get_version = (int (*)(int *))(uintptr_t)dlsym(driver, "cuDriverGetVersion");
+    get_count   = (int (*)(int *))(uintptr_t)dlsym(driver, "cuDeviceGetCount");
+    if ((init == NULL) || (get_version == NULL) || (get_count == NULL)) {
+        doctor_say("CUDA", "install the driver anew", "libcuda.so.1 is none");
+        return;
+    }
+    result = init(0);
+    (void)get_version(&version);
+    if ((result != 0) || (get_count(&count) != 0)) {
+        doctor_say("CUDA", "nvidia-smi tells more", "driver of CUDA %d.%d does not start: error %d",
+                   version / 1000, version % 1000 / 10, result);
+        return;
+    }
+    doctor_say("CUDA", NULL, "driver of CUDA %d.%d, %d GPUs", version / 1000, version % 1000 / 10,
+               count);
+    doctor_gpu_pairs(driver, count);
+}
+
+/* Waits for a request of two workers; releases it. */
+static ucs_status_t doctor_wait(ucp_worker_h worker, ucp_worker_h peer, ucs_status_ptr_t request)
+{
+    uint64_t start = ucs_sys_clock_ns();
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+    do {
+        ucp_worker_progress(worker);
+        ucp_worker_progress(peer);
+        status = ucp_request_check_status(request);
+    } while ((status == UCS_INPROGRESS) && (ucs_sys_clock_ns() - start < DOCTOR_PATIENCE_NS));
+    ucp_request_free(request);
+    return (status == UCS_INPROGRESS) ? UCS_ERR_TIMED_OUT : status;
+}
+
+/* Sends a message from one worker to the other and closes. */
+static ucs_status_t doctor_exchange(ucp_worker_h worker, ucp_worker_h peer)
+{
+    static const ucp_request_param_t plain = {0};
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    char sent[8] = "halyard", received[8] = "";
+    ucp_address_t *address;
+    ucs_status_ptr_t send, receive;
+    ucs_status_t status;
+    size_t length;
+    ucp_ep_h ep;
+
+    status = ucp_worker_get_address(peer, &address, &length);
+    if (status != UCS_OK) {
+        return status;
+    }
+    params.address = address;
+    status         = ucp_ep_create(worker, &params, &ep);
+    ucp_worker_release_address(peer, address);
+    if (status != UCS_OK) {
+        return status;
+    }
+    receive = ucp_tag_recv_nbx(peer, received, sizeof(received), 1, ~UINT64_C(0), &plain);
+    send    = ucp_tag_send_nbx(ep, sent, sizeof(sent), 1, &plain);
+    status  = doctor_wait(worker, peer, send);
+    status  = (status == UCS_OK) ? doctor_wait(worker, peer, receive) : status;
+    if ((status == UCS_OK) && (memcmp(sent, received, sizeof(sent)) != 0)) {
+        status = UCS_ERR_IO_ERROR;
+    }
+    (void)doctor_wait(worker, peer, ucp_ep_close_nbx(ep, &plain));
+    return status;
+}
+
+static ucs_status_t doctor_library(void)
+{
+    ucp_params_t params               = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                         .features   = UCP_FEATURE_TAG};
+    ucp_worker_params_t worker_params = {0};
+    ucp_worker_h workers[2];
+    ucp_context_h context;
+    ucs_status_t status = ucp_init(&params, NULL, &context);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = ucp_worker_create(context, &worker_params, &workers[0]);
+    if (status == UCS_OK) {
+        status = ucp_worker_create(context, &worker_params, &workers[1]);
+        if (status == UCS_OK) {
+            status = doctor_exchange(workers[0], workers[1]);
+            ucp_worker_destroy(workers[1]);
+        }
+        ucp_worker_destroy(workers[0]);
+    }
+    ucp_cleanup(context);
+    return status;
+}
+
+ucs_status_t info_doctor(void)
+{
+    ucs_status_t status;
+
+    doctor_shared_memory();
+    doctor_copies();
+    doctor_locked_memory();
+    doctor_huge_pages();
+    doctor_processors();
+    doctor_network();
+    doctor_gpus();
+    status = doctor_library();
+    if (status == UCS_OK) {
+        doctor_say("library", NULL, "a message between two workers arrived");
+    } else {
+        printf("wrong library: no message between two workers: %s; cure: the lines above, and "
+               "UCX_LOG_LEVEL=info\n", ucs_status_string(status));
+    }
+    return status;
+}
