@@ -678,6 +678,31 @@ TEST(cuda_ipc, what_cannot_be_exported)
     });
 }
 
+/* Descriptors of memory that is gone would keep it. */
+TEST(cuda_ipc, exports_of_memory_that_is_gone)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        size_t files = 0;
+
+        cuda.init();
+        cuda.use_primary();
+        for (unsigned i = 0; i < 40; ++i) {
+            const auto piece = cuda.make(kind::PIECES, 1000);
+            const auto pool  = cuda.make(kind::SHARED_POOL, 1000);
+            (void)key_of(w, piece.address, 1000);
+            (void)key_of(w, pool.address, 1000);
+            cuda.free(piece);
+            cuda.free(pool);
+            cuda.new_pool();
+            files = (i == 5) ? sys_meter::descriptors().size() : files;
+        }
+        EXPECT_LE(sys_meter::descriptors().size(), files + 2);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 TEST(cuda_ipc, where_memory_lies)
 {
     in_process([]() {
