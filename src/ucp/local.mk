@@ -13,6 +13,7 @@ libucp_sources = \
 	src/ucp/core/context.c \
 	src/ucp/core/device.c \
 	src/ucp/core/device.h \
+	src/ucp/core/device_keys.c \
 	src/ucp/core/ep.c \
 	src/ucp/core/flush.c \
 	src/ucp/core/idle.c \

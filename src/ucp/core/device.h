@@ -146,6 +146,10 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
 /* The window of the request that ends is nobody's. */
 void ucp_device_drop_window(ucp_request_t *req);
 
+/* The slot of an allocation, whether told or not. UCS_ERR_UNSUPPORTED: there is no lane to the
+ * peer, or every slot is in use. */
+ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
+
 /* The slot by which the peer knows the allocation that info tells about; tells the peer if need be.
  * UCS_ERR_NO_RESOURCE: no room on the lane; UCS_ERR_UNSUPPORTED: nobody else can reach this memory
  * (the reason is logged once a worker), or every slot is in use. */
