@@ -1,4 +1,5 @@
-# Halyard: files by which other builds find an installation. configure makes them of their .in files.
+# Halyard: files by which other builds find an installation (configure makes them of their .in files),
+# manual pages, and completion for bash.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -12,3 +13,12 @@ cmake_DATA = \
 	packaging/cmake/ucx-config.cmake \
 	packaging/cmake/ucx-config-version.cmake \
 	packaging/cmake/ucx-targets.cmake
+
+dist_man_MANS = \
+	packaging/man/ucx_info.1 \
+	packaging/man/ucx_perftest.1
+
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = \
+	packaging/completion/ucx_info \
+	packaging/completion/ucx_perftest

@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	test/bench/mpi_ratio.sh \
 	test/bench/ring_ratio.sh \
 	test/bench/test_info.sh \
+	test/bench/test_manuals.sh \
 	test/bench/test_perftest.sh \
 	test/bench/ucx_ratio.sh
 
@@ -15,4 +16,4 @@ test_bench_crowd_LDADD      = libucp.la libucs.la
 test_bench_cuda_uct_SOURCES = test/bench/cuda_uct.c
 test_bench_cuda_uct_LDADD   = libuct_core.la libucs_core.la
 
-TESTS += test/bench/test_info.sh test/bench/test_perftest.sh
+TESTS += test/bench/test_info.sh test/bench/test_manuals.sh test/bench/test_perftest.sh
