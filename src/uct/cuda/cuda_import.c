@@ -118,8 +118,7 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     int result;
 
     /* In another context at the same place the address may belong to another mapping. */
-    if ((mapping->status == UCS_OK) &&
-        (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
+    if ((uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
         (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
         result = uct_cuda_mapping_close(driver, mapping);
         if (result != UCT_CU_SUCCESS) {
@@ -131,9 +130,12 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     }
 }
 
+/* Without the lock. */
 static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
 {
-    uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
+    if (mapping->status == UCS_OK) {
+        uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
+    }
     if (mapping->question >= 0) {
         ucs_sys_close(mapping->question);
     }
@@ -301,7 +303,6 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
                                                     UCS_OK;
     }
     if (proof != UCS_OK) {
-        mapping->status = UCS_OK; /* it is mapped */
         uct_cuda_mapping_unmap(driver, mapping);
         status = proof;
     }

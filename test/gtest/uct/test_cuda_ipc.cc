@@ -513,6 +513,18 @@ TEST(cuda_ipc, descriptors_that_are_asked_for)
             }
         }
         log_levels quiet("fatal");
+        for (char order : {'a', 'p', 's'}) { /* as if of another namespace of processes */
+            u.allocate(100, order);
+            bytes packed     = u.packed;
+            uct_rkey_t *good = u.rkey;
+            packed[8] ^= 1;
+            ASSERT_EQ(UCS_OK,
+                      u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(), &u.rkey));
+            EXPECT_EQ((order == 'a') ? UCS_ERR_UNREACHABLE : UCS_OK,
+                      u.get(local.address, 0, 100));
+            u.forget();
+            u.rkey = good;
+        }
         for (const char *call : {"socket", "connect", "getsockopt", "sendmsg"}) {
             u.allocate(100, 'p');
             ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
