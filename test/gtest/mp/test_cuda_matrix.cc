@@ -326,6 +326,10 @@ TEST(mp_cuda, allocate_send_free)
         ASSERT_TRUE(g.is_open()) << g.problem();
         size_t before = 0;
         {
+            const gpu_buffer first(g, PERF_MEMORY_POOL, 1u << 20); /* a pool keeps some memory */
+            ASSERT_TRUE(first.is_made()) << g.problem();
+        }
+        {
             node rendezvous(me);
             rendezvous.barrier(); /* both have their contexts */
             before = g.free_bytes();
