@@ -10,7 +10,7 @@
 #
 # Every process says which libraries it maps (LD_DEBUG=libs): a run passes only if all map libucp from
 # DIR and none maps one of our libraries from elsewhere. What fails is run over Debian's UCX too; what
-# fails there as well is named and counted as skipped. Installs missing packages (root or sudo).
+# fails there as well (of six runs at least half as many) is named and counted as skipped. Installs missing packages (root or sudo).
 # The last line is "N passed, N failed, N skipped"; exit status 1 if anything failed.
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
@@ -21,6 +21,7 @@ readonly SCALAPACK_FULL="xCbtest xFbtest xdlu xzlu xdllt xzllt xdqr xcqr xdls xd
                          PBLAS/zpb2tst PBLAS/dpb3tst"
 readonly SCALAPACK_SHORT="xdqr"
 readonly NETPIPE_MAX=1000000
+readonly RERUNS=5 # of what fails over ours and not over Debian's UCX
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 multiarch=$(gcc -print-multiarch 2>/dev/null || echo x86_64-linux-gnu)
@@ -218,9 +219,20 @@ run_over() # folder function arguments...
     )
 }
 
+# Of so many further runs, how many fail?
+failures_of() # runs folder app mpi ranks [argument]
+{
+    local runs=$1 failures=0 i
+    shift
+    for ((i = 0; i < runs; ++i)); do
+        run_over "$@" || failures=$((failures + 1))
+    done
+    echo $failures
+}
+
 run_app() # name mpi ranks [argument]
 {
-    local name="$1 $2 $3 ranks${4:+ $4}" folder ours_ms theirs_ms over start_ms
+    local name="$1 $2 $3 ranks${4:+ $4}" folder ours_ms theirs_ms over start_ms ours theirs
     folder=$build/$(echo "$1.$2.$3.${4:-}" | tr / .)
     set -- "app_${1//-/_}" "${@:2}"
     over=$lib
@@ -246,8 +258,16 @@ run_app() # name mpi ranks [argument]
         if [ -n "$ours_ms" ]; then
             ratios+=("$(awk -v n="$name" -v o="$ours_ms" -v t="$theirs_ms" \
                         'BEGIN { printf "%-40s %8d %8d %6.2f", n, o, t, o / t }')")
-        else
-            failed=$((failed + 1))
+        else # some programs fail now and then by themselves
+            theirs=$(failures_of $RERUNS "$folder.debian" "$@")
+            over=$lib
+            ours=$((1 + $(failures_of $RERUNS "$folder" "$@")))
+            echo "    of $((RERUNS + 1)) runs fail $ours, over Debian's UCX $theirs"
+            if [ "$theirs" -gt 0 ] && [ $ours -le $((2 * theirs)) ]; then
+                skipped=$((skipped + 1))
+            else
+                failed=$((failed + 1))
+            fi
         fi
     elif [ -z "$ours_ms" ]; then
         skipped=$((skipped + 1))
