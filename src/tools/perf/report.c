@@ -40,19 +40,6 @@ perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kin
     return result;
 }
 
-const perf_result_t *perf_report_find(const perf_report_t *report, const char *test,
-                                      uint64_t size)
-{
-    unsigned i;
-
-    for (i = 0; i < report->count; ++i) {
-        if ((strcmp(report->results[i].test, test) == 0) && (report->results[i].size == size)) {
-            return &report->results[i];
-        }
-    }
-    return NULL;
-}
-
 void perf_result_finish(perf_result_t *result)
 {
     if (result->us > 0) {

@@ -75,10 +75,6 @@ void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, co
 perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kind_t kind,
                                uint64_t size);
 
-/* The result of that test, size and window (0: any), or NULL. */
-const perf_result_t *perf_report_find(const perf_report_t *report, const char *test,
-                                      uint64_t size);
-
 /* Derives bandwidth, rate and ratios from the times. */
 void perf_result_finish(perf_result_t *result);
 
