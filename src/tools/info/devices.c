@@ -11,11 +11,33 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <uct/api/uct_tl.h>
 
 static void info_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep UCS_UNUSED,
                            ucs_status_t status UCS_UNUSED)
 {
+}
+
+ucs_status_t info_iface_open(const uct_tl_t *tl, uct_iface_t **iface_p)
+{
+    static const uct_iface_params_t params = {.ep_failed = info_ep_failed};
+    uct_md_t *md;
+    ucs_status_t status = uct_md_open(tl, NULL, &md);
+
+    if (status == UCS_OK) {
+        status = uct_iface_open(md, &params, iface_p);
+        if (status != UCS_OK) {
+            uct_md_close(md);
+        }
+    }
+    return status;
+}
+
+void info_iface_close(uct_iface_t *iface)
+{
+    uct_md_t *md = iface->md;
+
+    uct_iface_close(iface);
+    uct_md_close(md);
 }
 
 static void info_print_size(const char *before, size_t size)
@@ -86,28 +108,20 @@ static void info_device(const uct_tl_t *tl)
         [UCT_TL_KIND_DEVICE] = "memory of GPUs of one node",
         [UCT_TL_KIND_NET]    = "nodes"
     };
-    uct_iface_params_t params = {.ep_failed = info_ep_failed};
-    uct_iface_t *iface        = NULL;
-    uct_md_t *md              = NULL;
+    uct_iface_t *iface;
     ucs_status_t status;
 
     printf("#\n#      Transport: %s\n#           Help: %s\n#       Connects: %s\n", tl->name,
            tl->help, kinds[tl->kind]);
-    status = uct_md_open(tl, NULL, &md);
-    if (status == UCS_OK) {
-        status = uct_iface_open(md, &params, &iface);
-    }
-    if (status == UCS_OK) {
-        printf("#          State: open\n");
-        info_print_choice((iface->choice != NULL) ? iface->choice : "memory");
-        info_print_limits(iface);
-        uct_iface_close(iface);
-    } else {
+    status = info_iface_open(tl, &iface);
+    if (status != UCS_OK) {
         printf("#          State: does not open: %s\n", ucs_status_string(status));
+        return;
     }
-    if (md != NULL) {
-        uct_md_close(md);
-    }
+    printf("#          State: open\n");
+    info_print_choice((iface->choice != NULL) ? iface->choice : "memory");
+    info_print_limits(iface);
+    info_iface_close(iface);
 }
 
 /* Those that are wrapped are made when they are named. */

@@ -1,7 +1,5 @@
 /* Halyard: ucx_info --doctor: does the machine let the library do its best, and what to change.
  *
- * What it says to be wrong is what a small test of the library itself met; all the rest are notes.
- *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifdef HAVE_CONFIG_H
@@ -22,15 +20,12 @@
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <ucp/api/ucp.h>
 #include <ucs/sys/sys.h>
-#include <uct/api/uct_tl.h>
 #include <unistd.h>
 
 /* What fits into a container's default /dev/shm. */
 #define DOCTOR_SHM_LEAST     (UINT64_C(65) << 20)
 #define DOCTOR_MEMLOCK_LEAST (UINT64_C(64) << 20)
-#define DOCTOR_PATIENCE_NS   UINT64_C(20000000000)
 
 /* One line. cure NULL: all is well. */
 static void doctor_say(const char *what, const char *cure, const char *format, ...)
@@ -183,29 +178,17 @@ static void doctor_processors(void)
     }
 }
 
-static void doctor_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep UCS_UNUSED,
-                             ucs_status_t status UCS_UNUSED)
-{
-}
-
 static void doctor_network(void)
 {
-    uct_iface_params_t params = {.ep_failed = doctor_ep_failed};
-    const uct_tl_t *tl        = uct_tl_find("ofi");
-    uct_iface_t *iface        = NULL;
-    uct_md_t *md              = NULL;
+    uct_iface_t *iface;
 
-    if ((uct_md_open(tl, NULL, &md) == UCS_OK) &&
-        (uct_iface_open(md, &params, &iface) == UCS_OK)) {
+    if (info_iface_open(uct_tl_find("ofi"), &iface) == UCS_OK) {
         doctor_say("network", NULL, "%.*s by libfabric", (int)strcspn(iface->choice, "\n"),
                    iface->choice);
-        uct_iface_close(iface);
+        info_iface_close(iface);
     } else {
         doctor_say("network", "apt install libfabric1 (1.17 or newer); UCX_LOG_LEVEL=info says "
                    "more", "nothing to other nodes");
-    }
-    if (md != NULL) {
-        uct_md_close(md);
     }
 }
 
@@ -261,86 +244,8 @@ static void doctor_gpus(void)
     doctor_gpu_pairs(driver, count);
 }
 
-/* Waits for a request of two workers; releases it. */
-static ucs_status_t doctor_wait(ucp_worker_h worker, ucp_worker_h peer, ucs_status_ptr_t request)
+void info_doctor(void)
 {
-    uint64_t start = ucs_sys_clock_ns();
-    ucs_status_t status;
-
-    if (!UCS_PTR_IS_PTR(request)) {
-        return UCS_PTR_STATUS(request);
-    }
-    do {
-        ucp_worker_progress(worker);
-        ucp_worker_progress(peer);
-        status = ucp_request_check_status(request);
-    } while ((status == UCS_INPROGRESS) && (ucs_sys_clock_ns() - start < DOCTOR_PATIENCE_NS));
-    ucp_request_free(request);
-    return (status == UCS_INPROGRESS) ? UCS_ERR_TIMED_OUT : status;
-}
-
-/* Sends a message from one worker to the other and closes. */
-static ucs_status_t doctor_exchange(ucp_worker_h worker, ucp_worker_h peer)
-{
-    static const ucp_request_param_t plain = {0};
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
-    char sent[8] = "halyard", received[8] = "";
-    ucp_address_t *address;
-    ucs_status_ptr_t send, receive;
-    ucs_status_t status;
-    size_t length;
-    ucp_ep_h ep;
-
-    status = ucp_worker_get_address(peer, &address, &length);
-    if (status != UCS_OK) {
-        return status;
-    }
-    params.address = address;
-    status         = ucp_ep_create(worker, &params, &ep);
-    ucp_worker_release_address(peer, address);
-    if (status != UCS_OK) {
-        return status;
-    }
-    receive = ucp_tag_recv_nbx(peer, received, sizeof(received), 1, ~UINT64_C(0), &plain);
-    send    = ucp_tag_send_nbx(ep, sent, sizeof(sent), 1, &plain);
-    status  = doctor_wait(worker, peer, send);
-    status  = (status == UCS_OK) ? doctor_wait(worker, peer, receive) : status;
-    if ((status == UCS_OK) && (memcmp(sent, received, sizeof(sent)) != 0)) {
-        status = UCS_ERR_IO_ERROR;
-    }
-    (void)doctor_wait(worker, peer, ucp_ep_close_nbx(ep, &plain));
-    return status;
-}
-
-static ucs_status_t doctor_library(void)
-{
-    ucp_params_t params               = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                         .features   = UCP_FEATURE_TAG};
-    ucp_worker_params_t worker_params = {0};
-    ucp_worker_h workers[2];
-    ucp_context_h context;
-    ucs_status_t status = ucp_init(&params, NULL, &context);
-
-    if (status != UCS_OK) {
-        return status;
-    }
-    status = ucp_worker_create(context, &worker_params, &workers[0]);
-    if (status == UCS_OK) {
-        status = ucp_worker_create(context, &worker_params, &workers[1]);
-        if (status == UCS_OK) {
-            status = doctor_exchange(workers[0], workers[1]);
-            ucp_worker_destroy(workers[1]);
-        }
-        ucp_worker_destroy(workers[0]);
-    }
-    ucp_cleanup(context);
-    return status;
-}
-
-ucs_status_t info_doctor(void)
-{
-    ucs_status_t status;
-
     doctor_shared_memory();
     doctor_copies();
     doctor_locked_memory();
@@ -348,12 +253,4 @@ ucs_status_t info_doctor(void)
     doctor_processors();
     doctor_network();
     doctor_gpus();
-    status = doctor_library();
-    if (status == UCS_OK) {
-        doctor_say("library", NULL, "a message between two workers arrived");
-    } else {
-        printf("wrong library: no message between two workers: %s; cure: the lines above, and "
-               "UCX_LOG_LEVEL=info\n", ucs_status_string(status));
-    }
-    return status;
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucp/api/ucp.h>
 #include <ucs/config/memory.h>
 #include <ucs/config/types.h>
@@ -27,9 +28,11 @@
 #define EXIT_USAGE  2
 
 #define OPTION_DOCTOR 256
+#define PATIENCE_S    20 /* for what this process does with itself */
 
 typedef struct {
     int version, build, system, topology, devices, context, worker, endpoint, doctor;
+    int message; /* the endpoint is used, not shown */
     unsigned              print; /* UCS_CONFIG_PRINT_..., 0: no settings */
     const char           *filter;     /* only settings whose names have it; NULL: all */
     const char           *transports; /* that are shown */
@@ -264,6 +267,42 @@ static int info_check(ucs_status_t status, const char *what)
     return status == UCS_OK;
 }
 
+/* Waits for a request of one of two workers, and releases it. */
+static ucs_status_t info_wait(ucp_worker_h worker, ucp_worker_h peer, ucs_status_ptr_t request)
+{
+    time_t start = time(NULL);
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+    do {
+        ucp_worker_progress(worker);
+        ucp_worker_progress(peer);
+        status = ucp_request_check_status(request);
+    } while ((status == UCS_INPROGRESS) && (time(NULL) - start < PATIENCE_S));
+    ucp_request_free(request);
+    return (status == UCS_INPROGRESS) ? UCS_ERR_TIMED_OUT : status;
+}
+
+/* Does a message arrive as it was sent? */
+static int info_message(ucp_worker_h worker, ucp_worker_h peer, ucp_ep_h ep)
+{
+    static const ucp_request_param_t plain = {0};
+    static const char sent[]               = "halyard";
+    static char received[sizeof(sent)];
+    ucs_status_ptr_t receive;
+    ucs_status_t status;
+
+    receive = ucp_tag_recv_nbx(peer, received, sizeof(received), 1, ~UINT64_C(0), &plain);
+    status  = info_wait(worker, peer, ucp_tag_send_nbx(ep, sent, sizeof(sent), 1, &plain));
+    status  = (status == UCS_OK) ? info_wait(worker, peer, receive) : status;
+    if ((status == UCS_OK) && (strcmp(sent, received) != 0)) {
+        status = UCS_ERR_IO_ERROR;
+    }
+    return info_check(status, "message");
+}
+
 static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer, const info_options_t *options)
 {
     ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -272,7 +311,6 @@ static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer, const info_opti
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
                               .err_mode   = options->err_mode};
     ucp_address_t *address;
-    ucs_status_ptr_t request;
     size_t length;
     ucp_ep_h ep;
     int done;
@@ -286,16 +324,13 @@ static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer, const info_opti
     if (!done) {
         return 0;
     }
-    ucp_ep_print_info(ep, stdout);
-    request = ucp_ep_close_nbx(ep, &force);
-    while (UCS_PTR_IS_PTR(request) && (ucp_request_check_status(request) == UCS_INPROGRESS)) {
-        ucp_worker_progress(worker);
-        ucp_worker_progress(peer);
+    if (options->message) {
+        done = info_message(worker, peer, ep);
+    } else {
+        ucp_ep_print_info(ep, stdout);
     }
-    if (UCS_PTR_IS_PTR(request)) {
-        ucp_request_free(request);
-    }
-    return 1;
+    (void)info_wait(worker, peer, ucp_ep_close_nbx(ep, &force));
+    return done;
 }
 
 static int info_workers(ucp_context_h context, const info_options_t *options)
@@ -446,6 +481,20 @@ static int info_run(const info_options_t *options)
     return done;
 }
 
+static int info_check_up(void)
+{
+    const info_options_t options = {.endpoint  = 1, .message = 1, .placement = "intra",
+                                    .features  = UCP_FEATURE_TAG, .num_eps = 1, .num_ppn = 1};
+    int done;
+
+    info_doctor();
+    done = info_run(&options);
+    printf(done ? "ok    library: a message between two workers arrived\n" :
+                  "wrong library: no message between two workers; cure: the lines above, and "
+                  "UCX_LOG_LEVEL=info\n");
+    return done;
+}
+
 int main(int argc, char **argv)
 {
     info_options_t options = {.transports = "all", .placement = "self", .features = UCP_FEATURE_TAG,
@@ -470,7 +519,7 @@ int main(int argc, char **argv)
     }
     done = info_run(&options);
     if (options.doctor) {
-        done = (info_doctor() == UCS_OK) && done;
+        done = info_check_up() && done;
     }
     if (options.devices) {
         status = info_devices(options.transports);

@@ -6,7 +6,7 @@
 #ifndef INFO_INFO_H
 #define INFO_INFO_H
 
-#include <ucs/type/status.h>
+#include <uct/api/uct_tl.h>
 
 /* How the library was built. */
 void info_build(void);
@@ -23,9 +23,12 @@ void info_topology(void);
  * stderr. */
 ucs_status_t info_devices(const char *names);
 
-/* Checks this machine, a line each with the cure, and the library on it. Returns what became of a
- * message between two workers, the only thing that has to work. */
-ucs_status_t info_doctor(void);
+/* Checks this machine: a line each, with the cure. */
+void info_doctor(void);
+
+/* Opens an interface of a transport, with a memory domain of its own. Errors: the transport's. */
+ucs_status_t info_iface_open(const uct_tl_t *tl, uct_iface_t **iface_p);
+void info_iface_close(uct_iface_t *iface);
 
 /* The first line of a file, "" where there is none. */
 void info_read_line(const char *path, char *line, size_t max);
