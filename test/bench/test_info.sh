@@ -116,6 +116,15 @@ limit=$(ulimit -S -l)
 ulimit -S -l 64
 expect 0 '^note +locked memory: 64 KiB.*; cure: ulimit' --doctor
 ulimit -S -l "$limit"
+driver=$(dirname "$BINARY")/test/fakecuda/.libs # where the unit tests are built
+if [ -e "$driver/libcuda.so.1" ] && ! ldd "$driver/libcuda.so.1" | grep -q san; then
+    LD_LIBRARY_PATH=$driver expect 0 '^ok +CUDA: driver of CUDA 13.0, [2-9] GPUs$' --doctor
+    LD_LIBRARY_PATH=$driver expect 0 '^ok +GPUs to GPUs: ([0-9]+) of \1 pairs$' --doctor
+    LD_PRELOAD=$driver/libcuda.so.1 expect 0 'get_zcopy: .*; overhead' -d -t cuda_ipc
+else
+    skipped=$((skipped + 3))
+    echo "skipped: GPUs (no driver without devices here)"
+fi
 groups=$(mktemp -d)
 echo "50000 100000" >"$groups/cpu.max"
 if unshare -m mount --bind "$groups" /sys/fs/cgroup 2>/dev/null; then

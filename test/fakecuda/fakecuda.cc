@@ -579,6 +579,20 @@ int cuDeviceGetCount(int *count_p)
     return 0;
 }
 
+int cuDriverGetVersion(int *version_p)
+{
+    ENTER(cuDriverGetVersion)
+    *version_p = version;
+    return 0;
+}
+
+int cuDeviceCanAccessPeer(int *can_p, int, int)
+{
+    ENTER(cuDeviceCanAccessPeer)
+    *can_p = 1;
+    return 0;
+}
+
 int cuDeviceGet(int *device_p, int ordinal)
 {
     ENTER(cuDeviceGet)
