@@ -303,7 +303,6 @@ void end_pool(uct_cu_pool_t pool)
 {
     if (pool->is_destroyed && (pool->count == 0)) {
         close(pool->fd);
-        delete pool;
     }
 }
 
@@ -381,9 +380,13 @@ int allocate(uct_cu_ptr_t *ptr_p, size_t size)
     return 0;
 }
 
+/* Pools stay within reach as what is buried does. */
 uct_cu_pool_t make_pool(int fd, int device, int handle_types)
 {
-    return new CUmemPoolHandle_st{fd, device, handle_types, false, false, 0, 0, {device}};
+    static std::deque<CUmemPoolHandle_st> &pools = *new std::deque<CUmemPoolHandle_st>;
+
+    pools.push_back({fd, device, handle_types, false, false, 0, 0, {device}});
+    return &pools.back();
 }
 
 /* Adds a range of a pool's file. */
