@@ -1,7 +1,7 @@
 /* Halyard: memory of CUDA devices, as an application uses it, through the driver's own interface.
  *
- * What the driver's structures look like is written down here, so nothing of CUDA is needed to
- * build; what an older driver lacks fails when it is first wanted.
+ * What the driver's structures look like is written down (here and in cuda_driver.h), so nothing of
+ * CUDA is needed to build; what an older driver lacks fails when it is first wanted.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -16,6 +16,8 @@
 
 #include "device.h"
 
+#include <uct/cuda/cuda_driver.h>
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -28,62 +30,18 @@
 #define VMM_UNIT  (UINT64_C(2) << 20) /* pieces are mapped in multiples of it */
 #define SET_CHUNK 65536
 
-typedef unsigned long long cu_ptr_t;
-typedef unsigned long long cu_handle_t; /* of VMM memory */
-
-typedef struct cu_location {
-    int type; /* 1: a device */
-    int id;
-} cu_location_t;
-
-typedef struct cu_ipc_handle {
-    uint8_t bytes[PERF_DEVICE_HANDLE_SIZE];
-} cu_ipc_handle_t;
-
-/* CUmemAllocationProp */
-typedef struct cu_alloc_prop {
-    int           type;         /* 1: pinned */
-    int           handle_types; /* 1: POSIX descriptor; 0: none */
-    cu_location_t location;
-    void         *unused;
-    uint8_t       flags[8];
-} cu_alloc_prop_t;
-
-/* CUmemAccessDesc */
-typedef struct cu_access {
-    cu_location_t location;
-    int           flags; /* 3: read and write */
-} cu_access_t;
-
 /* CUmemPoolProps */
 typedef struct cu_pool_prop {
-    int           type;
-    int           handle_types;
-    cu_location_t location;
-    void         *unused;
-    size_t        size_max;
-    uint8_t       reserved[56];
+    int               type;
+    int               handle_types;
+    uct_cu_location_t location;
+    void             *unused;
+    size_t            size_max;
+    uint8_t           reserved[56];
 } cu_pool_prop_t;
 
-/* CUmemcpyAttributes */
-typedef struct cu_copy_attributes {
-    int           source_order; /* 1: as the stream */
-    cu_location_t source, dest;
-    unsigned      flags;
-} cu_copy_attributes_t;
-
-_Static_assert(sizeof(cu_alloc_prop_t) == 32, "CUmemAllocationProp");
-_Static_assert(sizeof(cu_access_t) == 12, "CUmemAccessDesc");
 _Static_assert(sizeof(cu_pool_prop_t) == 88, "CUmemPoolProps");
-_Static_assert(sizeof(cu_copy_attributes_t) == 24, "CUmemcpyAttributes");
-
-enum {
-    CU_SUCCESS             = 0,
-    CU_NOT_READY           = 600,
-    CU_STREAM_NON_BLOCKING = 1,
-    CU_IPC_LAZY_PEER       = 1,
-    CU_ATTACH_GLOBAL       = 1
-};
+_Static_assert(sizeof(uct_cu_ipc_handle_t) == PERF_DEVICE_HANDLE_SIZE, "CUipcMemHandle");
 
 /* _call(required, name, symbol, parameters) */
 #define CUDA_CALLS(_call) \
@@ -101,48 +59,48 @@ enum {
     _call(1, stream_query, "cuStreamQuery", (void *stream)) \
     _call(1, stream_wait, "cuStreamSynchronize", (void *stream)) \
     _call(1, copy, "cuMemcpyAsync", \
-          (cu_ptr_t dest, cu_ptr_t src, size_t size, void *stream)) \
+          (uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t size, void *stream)) \
     _call(0, batch, "cuMemcpyBatchAsync_v2", \
-          (cu_ptr_t *dests, cu_ptr_t *srcs, size_t *sizes, size_t count, \
-           cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
+          (uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *sizes, size_t count, \
+           uct_cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
            void *stream)) \
     _call(0, batch_v1, "cuMemcpyBatchAsync", \
-          (cu_ptr_t *dests, cu_ptr_t *srcs, size_t *sizes, size_t count, \
-           cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
+          (uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *sizes, size_t count, \
+           uct_cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
            size_t *failed, void *stream)) \
-    _call(1, alloc, "cuMemAlloc_v2", (cu_ptr_t *memory, size_t size)) \
-    _call(1, release, "cuMemFree_v2", (cu_ptr_t memory)) \
+    _call(1, alloc, "cuMemAlloc_v2", (uct_cu_ptr_t *memory, size_t size)) \
+    _call(1, release, "cuMemFree_v2", (uct_cu_ptr_t memory)) \
     _call(0, info, "cuMemGetInfo_v2", (size_t *unused, size_t *total)) \
     _call(0, alloc_managed, "cuMemAllocManaged", \
-          (cu_ptr_t *memory, size_t size, unsigned flags)) \
+          (uct_cu_ptr_t *memory, size_t size, unsigned flags)) \
     _call(0, alloc_host, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags)) \
     _call(0, release_host, "cuMemFreeHost", (void *memory)) \
     _call(0, host_register, "cuMemHostRegister_v2", \
           (void *memory, size_t size, unsigned flags)) \
     _call(0, host_unregister, "cuMemHostUnregister", (void *memory)) \
-    _call(0, alloc_async, "cuMemAllocAsync", (cu_ptr_t *memory, size_t size, void *stream)) \
+    _call(0, alloc_async, "cuMemAllocAsync", (uct_cu_ptr_t *memory, size_t size, void *stream)) \
     _call(0, pool_create, "cuMemPoolCreate", (void **pool, const cu_pool_prop_t *prop)) \
     _call(0, pool_destroy, "cuMemPoolDestroy", (void *pool)) \
     _call(0, alloc_pool, "cuMemAllocFromPoolAsync", \
-          (cu_ptr_t *memory, size_t size, void *pool, void *stream)) \
+          (uct_cu_ptr_t *memory, size_t size, void *pool, void *stream)) \
     _call(0, vmm_create, "cuMemCreate", \
-          (cu_handle_t *handle, size_t size, const cu_alloc_prop_t *prop, \
+          (uct_cu_piece_t *handle, size_t size, const uct_cu_piece_properties_t *prop, \
            unsigned long long flags)) \
-    _call(0, vmm_release, "cuMemRelease", (cu_handle_t handle)) \
+    _call(0, vmm_release, "cuMemRelease", (uct_cu_piece_t handle)) \
     _call(0, vmm_reserve, "cuMemAddressReserve", \
-          (cu_ptr_t *memory, size_t size, size_t alignment, cu_ptr_t address, \
+          (uct_cu_ptr_t *memory, size_t size, size_t alignment, uct_cu_ptr_t address, \
            unsigned long long flags)) \
-    _call(0, vmm_unreserve, "cuMemAddressFree", (cu_ptr_t memory, size_t size)) \
+    _call(0, vmm_unreserve, "cuMemAddressFree", (uct_cu_ptr_t memory, size_t size)) \
     _call(0, vmm_map, "cuMemMap", \
-          (cu_ptr_t memory, size_t size, size_t offset, cu_handle_t handle, \
+          (uct_cu_ptr_t memory, size_t size, size_t offset, uct_cu_piece_t handle, \
            unsigned long long flags)) \
-    _call(0, vmm_unmap, "cuMemUnmap", (cu_ptr_t memory, size_t size)) \
+    _call(0, vmm_unmap, "cuMemUnmap", (uct_cu_ptr_t memory, size_t size)) \
     _call(0, vmm_access, "cuMemSetAccess", \
-          (cu_ptr_t memory, size_t size, const cu_access_t *access, size_t count)) \
-    _call(1, ipc_get, "cuIpcGetMemHandle", (cu_ipc_handle_t *handle, cu_ptr_t memory)) \
+          (uct_cu_ptr_t memory, size_t size, const uct_cu_access_t *access, size_t count)) \
+    _call(1, ipc_get, "cuIpcGetMemHandle", (uct_cu_ipc_handle_t *handle, uct_cu_ptr_t memory)) \
     _call(1, ipc_open, "cuIpcOpenMemHandle_v2", \
-          (cu_ptr_t *memory, cu_ipc_handle_t handle, unsigned flags)) \
-    _call(1, ipc_close, "cuIpcCloseMemHandle", (cu_ptr_t memory))
+          (uct_cu_ptr_t *memory, uct_cu_ipc_handle_t handle, unsigned flags)) \
+    _call(1, ipc_close, "cuIpcCloseMemHandle", (uct_cu_ptr_t memory))
 
 #define CALL_FIELD(_required, _name, _symbol, _parameters) int (*_name) _parameters;
 
@@ -190,10 +148,10 @@ static int check(perf_device_t *device, int result, const char *call)
 {
     const char *name = NULL;
 
-    if (result == CU_SUCCESS) {
+    if (result == UCT_CU_SUCCESS) {
         return 0;
     }
-    if ((cu.error_name == NULL) || (cu.error_name(result, &name) != CU_SUCCESS) ||
+    if ((cu.error_name == NULL) || (cu.error_name(result, &name) != UCT_CU_SUCCESS) ||
         (name == NULL)) {
         name = "unknown";
     }
@@ -205,7 +163,7 @@ static int check(perf_device_t *device, int result, const char *call)
     ((cu._name == NULL) ? fail(_device, "the driver has no %s", #_name) : \
                           check(_device, cu._name(__VA_ARGS__), #_name))
 
-static cu_ptr_t as_cu(const void *memory)
+static uct_cu_ptr_t as_cu(const void *memory)
 {
     return (uintptr_t)memory;
 }
@@ -261,7 +219,7 @@ int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
     }
     device->is_open = 1;
     if ((perf_device_enter(device) != 0) ||
-        (CALL(device, stream_create, &device->stream, CU_STREAM_NON_BLOCKING) != 0)) {
+        (CALL(device, stream_create, &device->stream, UCT_CU_STREAM_NON_BLOCKING) != 0)) {
         device->stream = NULL;
         perf_device_close(device);
         return -1;
@@ -306,11 +264,13 @@ int perf_memory_is_host(perf_memory_t kind)
            (kind == PERF_MEMORY_REGISTERED);
 }
 
-static cu_alloc_prop_t vmm_prop(const perf_device_t *device, perf_memory_t kind)
+static uct_cu_piece_properties_t vmm_prop(const perf_device_t *device, perf_memory_t kind)
 {
-    return (cu_alloc_prop_t) {.type         = 1,
-                              .handle_types = (kind == PERF_MEMORY_VMM_PRIVATE) ? 0 : 1,
-                              .location     = {1, device->number}};
+    return (uct_cu_piece_properties_t) {
+        .type         = UCT_CU_ALLOCATION_PINNED,
+        .handle_types = (kind == PERF_MEMORY_VMM_PRIVATE) ? 0 : UCT_CU_HANDLE_DESCRIPTOR,
+        .location     = {UCT_CU_LOCATION_DEVICE, device->number}
+    };
 }
 
 size_t perf_memory_extent(perf_memory_t kind, size_t size)
@@ -350,10 +310,10 @@ static void *alloc_registered(perf_device_t *device, size_t size)
 }
 
 /* One piece of a range. The mapping keeps the memory, so the handle is not needed any more. */
-static int vmm_piece(perf_device_t *device, perf_memory_t kind, cu_ptr_t place, size_t size)
+static int vmm_piece(perf_device_t *device, perf_memory_t kind, uct_cu_ptr_t place, size_t size)
 {
-    cu_alloc_prop_t prop = vmm_prop(device, kind);
-    cu_handle_t handle;
+    uct_cu_piece_properties_t prop = vmm_prop(device, kind);
+    uct_cu_piece_t handle;
     int status;
 
     if (CALL(device, vmm_create, &handle, size, &prop, 0) != 0) {
@@ -370,7 +330,7 @@ static size_t vmm_piece_size(perf_memory_t kind, size_t size)
 }
 
 /* A range of which `mapped` bytes are. What fails here cannot be helped. */
-static void vmm_release(perf_device_t *device, perf_memory_t kind, cu_ptr_t memory, size_t size,
+static void vmm_release(perf_device_t *device, perf_memory_t kind, uct_cu_ptr_t memory, size_t size,
                         size_t mapped)
 {
     const size_t piece = vmm_piece_size(kind, size);
@@ -384,9 +344,9 @@ static void vmm_release(perf_device_t *device, perf_memory_t kind, cu_ptr_t memo
 static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
 {
     const size_t piece = vmm_piece_size(kind, size);
-    cu_access_t access = {.location = {1, device->number}, .flags = 3};
+    uct_cu_access_t access = {.location = {1, device->number}, .flags = 3};
     size_t mapped      = 0;
-    cu_ptr_t memory;
+    uct_cu_ptr_t memory;
 
     if (CALL(device, vmm_reserve, &memory, size, 0, 0, 0) != 0) {
         return NULL;
@@ -401,7 +361,7 @@ static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
     return NULL;
 }
 
-static int alloc_pool(perf_device_t *device, cu_ptr_t *memory, size_t size)
+static int alloc_pool(perf_device_t *device, uct_cu_ptr_t *memory, size_t size)
 {
     cu_pool_prop_t prop = {.type = 1, .handle_types = 1, .location = {1, device->number}};
 
@@ -414,7 +374,7 @@ static int alloc_pool(perf_device_t *device, cu_ptr_t *memory, size_t size)
 
 void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
 {
-    cu_ptr_t memory = 0;
+    uct_cu_ptr_t memory = 0;
     void *host      = NULL;
     int status;
 
@@ -430,7 +390,7 @@ void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
         status = CALL(device, alloc, &memory, size);
         break;
     case PERF_MEMORY_MANAGED:
-        status = CALL(device, alloc_managed, &memory, size, CU_ATTACH_GLOBAL);
+        status = CALL(device, alloc_managed, &memory, size, UCT_CU_ATTACH_GLOBAL);
         break;
     case PERF_MEMORY_ASYNC:
         status = CALL(device, alloc_async, &memory, size, device->stream);
@@ -519,23 +479,23 @@ int perf_memory_set(perf_device_t *device, perf_memory_t kind, void *dest, int b
 int perf_device_export(perf_device_t *device, void *memory,
                        uint8_t handle[PERF_DEVICE_HANDLE_SIZE])
 {
-    cu_ipc_handle_t made;
+    uct_cu_ipc_handle_t made;
 
     if (CALL(device, ipc_get, &made, as_cu(memory)) != 0) {
         return -1;
     }
-    memcpy(handle, made.bytes, sizeof(made.bytes));
+    memcpy(handle, made.data, sizeof(made.data));
     return 0;
 }
 
 void *perf_device_import(perf_device_t *device, const uint8_t handle[PERF_DEVICE_HANDLE_SIZE])
 {
-    cu_ipc_handle_t given;
-    cu_ptr_t memory;
+    uct_cu_ipc_handle_t given;
+    uct_cu_ptr_t memory;
 
-    memcpy(given.bytes, handle, sizeof(given.bytes));
+    memcpy(given.data, handle, sizeof(given.data));
     return ((perf_device_enter(device) == 0) &&
-            (CALL(device, ipc_open, &memory, given, CU_IPC_LAZY_PEER) == 0)) ?
+            (CALL(device, ipc_open, &memory, given, UCT_CU_IPC_LAZY_PEER) == 0)) ?
            (void*)(uintptr_t)memory : NULL;
 }
 
@@ -552,7 +512,7 @@ static int poll_stream(perf_device_t *device)
 
     do {
         result = cu.stream_query(device->stream);
-    } while (result == CU_NOT_READY);
+    } while (result == UCT_CU_NOT_READY);
     return check(device, result, "cuStreamQuery");
 }
 
@@ -560,15 +520,16 @@ int perf_device_copy_poll(perf_device_t *device, void *dest, const void *src, si
 {
     int result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
 
-    return (result == CU_SUCCESS) ? poll_stream(device) : check(device, result, "cuMemcpyAsync");
+    return (result == UCT_CU_SUCCESS) ? poll_stream(device) :
+                                        check(device, result, "cuMemcpyAsync");
 }
 
 /* The driver's call for many copies, as far as it has one. */
 static int submit_batch(perf_device_t *device, void *dest, const void *src, size_t size,
                         unsigned count)
 {
-    cu_copy_attributes_t attributes = {.source_order = 1};
-    cu_ptr_t dests[PERF_DEVICE_BATCH_MAX], srcs[PERF_DEVICE_BATCH_MAX];
+    uct_cu_copy_attributes_t attributes = {.src_access_order = UCT_CU_SRC_ORDER_STREAM};
+    uct_cu_ptr_t dests[PERF_DEVICE_BATCH_MAX], srcs[PERF_DEVICE_BATCH_MAX];
     size_t sizes[PERF_DEVICE_BATCH_MAX], index = 0, failed;
     unsigned i;
 
@@ -579,23 +540,24 @@ static int submit_batch(perf_device_t *device, void *dest, const void *src, size
     }
     if (cu.batch != NULL) {
         return cu.batch(dests, srcs, sizes, count, &attributes, &index, 1, device->stream) ==
-               CU_SUCCESS;
+               UCT_CU_SUCCESS;
     }
     return (cu.batch_v1 != NULL) &&
            (cu.batch_v1(dests, srcs, sizes, count, &attributes, &index, 1, &failed,
-                        device->stream) == CU_SUCCESS);
+                        device->stream) == UCT_CU_SUCCESS);
 }
 
 int perf_device_batch_poll(perf_device_t *device, void *dest, const void *src, size_t size,
                            unsigned count)
 {
-    int result = CU_SUCCESS;
+    int result = UCT_CU_SUCCESS;
 
     if (device->has_no_batch || !submit_batch(device, dest, src, size, count)) {
         device->has_no_batch = 1;
-        for (; (count > 0) && (result == CU_SUCCESS); --count) {
+        for (; (count > 0) && (result == UCT_CU_SUCCESS); --count) {
             result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
         }
     }
-    return (result == CU_SUCCESS) ? poll_stream(device) : check(device, result, "cuMemcpyAsync");
+    return (result == UCT_CU_SUCCESS) ? poll_stream(device) :
+                                        check(device, result, "cuMemcpyAsync");
 }
