@@ -220,6 +220,7 @@ struct ucp_request {
             struct {                /* else: by reads or writes, see rdma.h */
                 uct_mem_t  *mem;    /* the buffer's registration; NULL: it needs none */
                 uct_rkey_t *rkey;   /* of the peer's buffer */
+                int         is_lent; /* mem is the user's to release */
             };
         };
         ucp_chunks_t     chunks;

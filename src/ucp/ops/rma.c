@@ -235,7 +235,7 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
 
 /* Prepares them, if they are the way; inside the posting call, since the user may destroy the key
  * after it. 0: they are not. */
-static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey)
+static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const ucp_mem_t *own)
 {
     ucp_peer_t *peer = req->send.peer;
     int is_put       = (req->kind == UCP_REQUEST_PUT);
@@ -248,7 +248,7 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey)
         return 0;
     }
     packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
-    return (packed != NULL) && ucp_rdma_register(req, peer, req->length, 0) &&
+    return (packed != NULL) && ucp_rdma_register(req, peer, own, req->length, 0) &&
            ucp_rdma_set_key(req, peer, packed, length);
 }
 
@@ -431,7 +431,7 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
 }
 
 static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rkey_t *rkey,
-                                                int is_fenced, int is_done)
+                                                const ucp_mem_t *own, int is_fenced, int is_done)
 {
     ucp_peer_t *peer    = req->send.peer;
     ucs_status_t status = UCS_OK;
@@ -451,7 +451,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
         return ucp_request_handle(req);
     }
     req->held |= UCP_REQUEST_HOLDS_ID;
-    is_net     = ucp_rma_prepare_net(req, rkey);
+    is_net     = ucp_rma_prepare_net(req, rkey, own);
     if (is_fenced) {
         req->send.step     = UCP_SEND_FENCED;
         req->send.fence_sn = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
@@ -519,7 +519,8 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
         ((status == UCS_OK) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL))) {
         return ucp_request_end_immediately(req, status);
     }
-    return ucp_rma_leave_in_flight(req, rkey, is_fenced, status == UCS_OK);
+    return ucp_rma_leave_in_flight(req, rkey, (mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL,
+                                   is_fenced, status == UCS_OK);
 }
 
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,

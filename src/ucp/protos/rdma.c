@@ -11,15 +11,21 @@
 #include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 
-int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, size_t length, int is_remote)
+int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
+                      size_t length, int is_remote)
 {
-    uct_iface_t *iface = peer->lanes[UCP_LANE_AM]->iface;
-    ucs_status_t status;
+    uct_iface_t *iface  = peer->lanes[UCP_LANE_AM]->iface;
+    ucs_status_t status = UCS_OK;
 
     if (req->held & UCP_REQUEST_HOLDS_MEM) {
         return 1; /* an announcement is tried again */
     }
-    status = iface->tl->iface.reg(iface, req->buffer, length, is_remote, &req->copy.mem);
+    req->copy.is_lent = (own != NULL) && (own->tls[peer->lane_tl[UCP_LANE_AM]] != NULL);
+    if (req->copy.is_lent) {
+        req->copy.mem = own->tls[peer->lane_tl[UCP_LANE_AM]];
+    } else {
+        status = iface->tl->iface.reg(iface, req->buffer, length, is_remote, &req->copy.mem);
+    }
     if (status != UCS_OK) {
         ucs_debug("%zu bytes go as messages: their memory is not registered: %s", length,
                   ucs_status_string(status));
@@ -39,7 +45,7 @@ int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, s
 
 void ucp_rdma_release(ucp_request_t *req)
 {
-    if (req->copy.mem != NULL) {
+    if ((req->copy.mem != NULL) && !req->copy.is_lent) {
         req->copy.mem->md->tl->md.release(req->copy.mem);
     }
     if (req->copy.rkey != NULL) {

@@ -10,12 +10,15 @@
 #ifndef UCP_PROTOS_RDMA_H
 #define UCP_PROTOS_RDMA_H
 
+#include <ucp/core/mem.h>
 #include <ucp/core/peer.h>
 #include <ucp/core/request.h>
 
-/* Registers the request's buffer: for the peer to read (is_remote), or for parts. 0: it is refused;
- * 1: the request holds UCP_REQUEST_HOLDS_MEM, with no key yet. */
-int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, size_t length, int is_remote);
+/* Registers the request's buffer: for the peer to read (is_remote), or for parts. own: what the
+ * user has mapped that holds it, which spares that, or NULL. 0: it is refused; 1: the request holds
+ * UCP_REQUEST_HOLDS_MEM, with no key yet. */
+int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
+                      size_t length, int is_remote);
 
 /* Sets the key for the parts, from what the peer's transport has packed. 0: it is none. */
 int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, size_t length);

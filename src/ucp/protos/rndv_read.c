@@ -28,7 +28,7 @@ static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length)
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     if (ucp_rndv_read_is_way(req->send.peer, req->length) &&
-        ucp_rdma_register(req, req->send.peer, req->length, 1)) {
+        ucp_rdma_register(req, req->send.peer, NULL, req->length, 1)) {
         (void)req->copy.mem->md->tl->md.rkey_pack(req->copy.mem, &rts->address);
         rts->flags |= UCP_WIRE_RTS_KEY;
     }
@@ -67,7 +67,7 @@ int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts
     if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_KEY)) || !ucp_dt_is_contig(req->datatype) ||
         (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) ||
         !ucp_rndv_read_is_way(peer, req->recv.total) ||
-        !ucp_rdma_register(req, peer, req->recv.total, 0) ||
+        !ucp_rdma_register(req, peer, NULL, req->recv.total, 0) ||
         !ucp_rdma_set_key(req, peer, &rts->address, UCP_WIRE_KEY_LEN)) {
         return 0;
     }

@@ -190,7 +190,8 @@ static uct_ofi_mem_t *uct_ofi_mem_of(uct_ofi_mem_t *head, uct_ofi_iface_t *iface
         }
     }
     if (uct_ofi_mem_open(iface, head->super.address, head->super.length,
-                         FI_REMOTE_READ | FI_REMOTE_WRITE, &mem) != UCS_OK) {
+                         FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, &mem) !=
+        UCS_OK) {
         return NULL;
     }
     mem->next  = head->next;
@@ -362,6 +363,30 @@ void uct_ofi_rma_drop(uct_ofi_peer_t *peer)
     }
 }
 
+/* The descriptor of local memory that operations of the interface use; of a domain's it is
+ * registered now, if need be. 0: that is refused. */
+static int uct_ofi_rma_desc(uct_ofi_iface_t *iface, uct_mem_t *tl_mem, void **desc_p)
+{
+    uct_ofi_md_t *md = uct_ofi_md(iface->super.md);
+    uct_ofi_mem_t *mem;
+
+    *desc_p = NULL;
+    if ((tl_mem == NULL) || !(iface->info->domain_attr->mr_mode & FI_MR_LOCAL)) {
+        return 1;
+    }
+    mem = ucs_container_of(tl_mem, uct_ofi_mem_t, super);
+    if (mem->mr == NULL) {
+        pthread_mutex_lock(&md->lock);
+        mem = uct_ofi_mem_of(mem, iface);
+        pthread_mutex_unlock(&md->lock);
+        if (mem == NULL) {
+            return 0;
+        }
+    }
+    *desc_p = fi_mr_desc(mem->mr);
+    return 1;
+}
+
 /* What the provider does not take now waits here: it may have to connect first, for which the
  * caller would poll. */
 static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_t *iov, unsigned n,
@@ -374,6 +399,7 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     ucs_queue_elem_t *elem;
     uct_ofi_rma_t *op;
     uint64_t key;
+    void *desc;
     ssize_t ret;
 
     if ((n != 1) || (tl_rkey == NULL)) {
@@ -389,6 +415,9 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     if (!uct_ofi_rkey_find(rkey, peer, &key)) {
         return UCS_ERR_UNREACHABLE;
     }
+    if (!uct_ofi_rma_desc(iface, iov->mem, &desc)) {
+        return UCS_ERR_IO_ERROR;
+    }
     elem = ucs_queue_pull(&iface->free_rmas);
     if (elem == NULL) {
         return (iface->num_rmas == 0) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
@@ -399,8 +428,7 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     op->is_write    = is_write;
     op->buffer      = iov->buffer;
     op->length      = iov->length;
-    op->desc        = (iov->mem == NULL) ? NULL :
-                      fi_mr_desc(ucs_container_of(iov->mem, uct_ofi_mem_t, super)->mr);
+    op->desc        = desc;
     op->remote_addr = (iface->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) ?
                       remote_addr : remote_addr - rkey->base;
     op->key         = key;

@@ -356,6 +356,34 @@ TEST_F(ofi_rma, a_key_serves_all_workers)
     EXPECT_EQ(28u + 3 + 8 + (3 * 12), mapping.packed().size());
 }
 
+/* A buffer that the user has mapped is registered once, others for each operation. */
+TEST_F(ofi_rma, mapped_buffers_are_registered_once)
+{
+    faulty_provider provider(76);
+    provider.says.registered = true;
+    remote remote(NETWORK);
+    bytes data = pattern(1, 100000), back(data.size());
+    mapping own(remote.world().ctx(), data.size(), data.data());
+    ucp_request_param_t param = {};
+    const auto run            = [&]() {
+        const size_t before = provider.seen.registered;
+        for (unsigned i = 0; i < 10; ++i) {
+            EXPECT_EQ(UCS_OK, remote.world().wait(ucp_put_nbx(
+                remote.world().ep(), data.data(), data.size(), remote.address(), remote.rkey(),
+                &param)));
+            EXPECT_EQ(0, memcmp(data.data(), remote.data(), data.size()));
+        }
+        return provider.seen.registered - before;
+    };
+
+    EXPECT_EQ(UCS_OK, remote.world().wait(remote.get(back.data(), 8, 0))); /* connects */
+    EXPECT_EQ(10u, run());
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+    param.memh         = own.handle();
+    EXPECT_EQ(1u, run());
+    EXPECT_EQ(20u, provider.seen.writes);
+}
+
 /* Other threads map memory, make keys and end both while a worker works. */
 TEST_F(ofi_rma, memory_of_other_threads)
 {

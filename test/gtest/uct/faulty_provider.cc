@@ -234,6 +234,7 @@ int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, 
     }
     const int ret = n.mr_ops->reg(fid, buffer, length, access, offset, key, flags, mr_p, context);
     if (ret == 0) {
+        ++g.self->seen.registered;
         g.memory.emplace_back();
         registration &memory = g.memory.back();
         memory.mr            = *mr_p;

@@ -42,7 +42,7 @@ public:
     /* What has happened. */
     struct counts {
         size_t again, held, refused, swallowed, belied, cut, spoiled, repeated, reads, writes,
-            messages;
+            messages, registered;
     };
 
     explicit faulty_provider(uint64_t seed);
