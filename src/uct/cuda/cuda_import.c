@@ -164,26 +164,30 @@ void uct_cuda_mappings_cleanup(uct_cuda_ipc_md_t *md)
     ucs_hash_cleanup(&md->mapping_of);
 }
 
+/* Does the newer key show that the allocation of the older one is gone? Ranges of several pieces
+ * may share some, and a probe has no place. */
+static int uct_cuda_key_replaces(const uct_cuda_ipc_packed_t *key, const uct_cuda_ipc_packed_t *old)
+{
+    if ((old->instance != key->instance) || (old->id == key->id) || uct_cuda_key_is_probe(old) ||
+        uct_cuda_key_is_probe(key)) {
+        return 0;
+    }
+    return ((old->count <= 1) && (key->count <= 1)) ?
+           (old->base < key->base + key->size) && (key->base < old->base + old->size) :
+           (old->base == key->base) && (old->size == key->size);
+}
+
 /* What the new mapping shows to be gone, and what is beyond the bounds. The lock is held. */
 static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
                                    ucs_list_link_t *dead)
 {
     const uct_cuda_ipc_config_t *config = md->super.config;
-    const uct_cuda_ipc_packed_t *key    = &newest->key;
     uct_cuda_mapping_t *mapping, *tmp;
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
-        /* Ranges of several pieces may share some, and hold what they have; a probe has no place.
-         */
-        if ((mapping->key.instance == key->instance) && (mapping->key.id != key->id) &&
-            (mapping->key.count <= 1) && (key->count <= 1) &&
-            !uct_cuda_key_is_probe(&mapping->key) && !uct_cuda_key_is_probe(key) &&
-            (mapping->key.base < key->base + key->size) &&
-            (key->base < mapping->key.base + mapping->key.size)) {
-            uct_cuda_mapping_retire(mapping, dead);
-        } else if ((mapping != newest) && (mapping->refs == 0) &&
-                   ((md->num_mappings > config->max_mappings) ||
-                    (md->mapped > config->max_mapped))) {
+        if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
+            ((mapping != newest) && (mapping->refs == 0) &&
+             ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped)))) {
             uct_cuda_mapping_retire(mapping, dead);
         }
     }

@@ -101,6 +101,24 @@ struct piece_access {
     int location_type, location_id, flags;
 };
 
+void cuda_program::map_pieces(uct_cu_ptr_t ptr, std::vector<unsigned long long> &handles)
+{
+    piece_properties property = {1, 1, 1, 0, {}};
+    piece_access access       = {1, 0, 3};
+
+    for (size_t i = 0; i < handles.size(); ++i) {
+        EXPECT_EQ(0, call("cuMemCreate", &handles[i], PIECE, &property, 0ull));
+        EXPECT_EQ(0, call("cuMemMap", ptr + i * PIECE, PIECE, size_t(0), handles[i], 0ull));
+    }
+    EXPECT_EQ(0, call("cuMemSetAccess", ptr, handles.size() * PIECE, &access, size_t(1)));
+}
+
+void cuda_program::map_anew(memory &m)
+{
+    free(m);
+    map_pieces(reinterpret_cast<uintptr_t>(m.address), m.handles);
+}
+
 cuda_program::memory cuda_program::make(kind what, size_t length)
 {
     memory m         = {what, nullptr, length, {}};
@@ -128,17 +146,10 @@ cuda_program::memory cuda_program::make(kind what, size_t length)
         break;
     }
     case kind::PIECES: {
-        const size_t count        = (length + PIECE - 1) / PIECE;
-        piece_properties property = {1, 1, 1, 0, {}};
-        piece_access access       = {1, 0, 3};
-        unsigned long long handle = 0;
-        EXPECT_EQ(0, call("cuMemAddressReserve", &ptr, count * PIECE, size_t(0), 0ull, 0ull));
-        for (size_t i = 0; i < count; ++i) {
-            EXPECT_EQ(0, call("cuMemCreate", &handle, PIECE, &property, 0ull));
-            EXPECT_EQ(0, call("cuMemMap", ptr + i * PIECE, PIECE, size_t(0), handle, 0ull));
-            m.handles.push_back(handle);
-        }
-        EXPECT_EQ(0, call("cuMemSetAccess", ptr, count * PIECE, &access, size_t(1)));
+        m.handles.resize((length + PIECE - 1) / PIECE);
+        EXPECT_EQ(0, call("cuMemAddressReserve", &ptr, m.handles.size() * PIECE, size_t(0), 0ull,
+                          0ull));
+        map_pieces(ptr, m.handles);
         break;
     }
     case kind::PINNED:

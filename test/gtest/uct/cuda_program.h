@@ -42,6 +42,7 @@ public:
 
     memory make(kind what, size_t length);
     void free(const memory &m);
+    void map_anew(memory &m); /* other pieces in the place of those */
     void new_pool(); /* later SHARED_POOL comes from another one */
     void write(void *address, const bytes &data); /* whatever memory it is */
     bytes read(const void *address, size_t length);
@@ -62,6 +63,7 @@ public:
 
 private:
     void *symbol(const char *name);
+    void map_pieces(uct_cu_ptr_t ptr, std::vector<unsigned long long> &handles);
 
     void *m_library;
     uct_cu_pool_t m_pool = nullptr;

@@ -48,8 +48,9 @@ struct owner {
     }
 
     /* 'a' length: allocate and tell key and address; 'p' length: the same with pieces, 's' length:
-     * of a pool; 'k' offset length: tell another key; 'n': forget the pool; 'r': read it and tell;
-     * 'f': free; 'd': answer questions from now on; 'e': end */
+     * of a pool; 'm' seed: map other pieces and tell the key; 'k' offset length: tell another key;
+     * 'n': forget the pool; 'r': read it and tell; 'f': free; 'd': answer questions from now on;
+     * 'e': end */
     void serve()
     {
         for (;;) {
@@ -64,6 +65,10 @@ struct owner {
             } else if (order == 'k') {
                 const size_t offset = link.get_number();
                 link.put(key_of(w, static_cast<char *>(m.address) + offset, link.get_number()));
+            } else if (order == 'm') {
+                cuda.map_anew(m);
+                cuda.write(m.address, pattern(link.get_number(), m.length));
+                link.put(key_of(w, m.address, m.length));
             } else if (order == 'r') {
                 link.put(cuda.read(m.address, m.length));
             } else if (order == 'f') {
@@ -141,6 +146,15 @@ public:
         link().put_number('k');
         link().put_number(offset);
         link().put_number(length);
+        ASSERT_TRUE(link().get(packed));
+        ASSERT_EQ(UCS_OK, w->tl->md.rkey_unpack(w->md, packed.data(), packed.size(), &rkey));
+    }
+
+    void map_anew(uint64_t seed)
+    {
+        forget();
+        link().put_number('m');
+        link().put_number(seed);
         ASSERT_TRUE(link().get(packed));
         ASSERT_EQ(UCS_OK, w->tl->md.rkey_unpack(w->md, packed.data(), packed.size(), &rkey));
     }
@@ -452,6 +466,31 @@ TEST(cuda_ipc, several_pieces)
         u.forget();
         u.w.reset();
         EXPECT_LE(sys_meter::descriptors().size(), files.size());
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Other pieces come in the place of those that were mapped: never an old byte, and what was mapped
+ * of the old ones goes. */
+TEST(cuda_ipc, pieces_that_are_mapped_anew)
+{
+    in_process([]() {
+        ipc_user u;
+
+        for (size_t length : {1ul << 20, 5ul << 20}) {
+            const auto local = u.cuda.make(kind::DEVICE, length);
+            u.allocate(length, 'p');
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, length));
+            const uint64_t before = cuda_program::is_real() ? 0 : u.cuda.calls("cuMemUnmap");
+            for (unsigned seed = 1; seed < 5; ++seed) {
+                u.map_anew(seed);
+                ASSERT_EQ(UCS_OK, u.get(local.address, 0, length));
+                EXPECT_EQ(pattern(seed, length), u.cuda.read(local.address, length));
+                if (!cuda_program::is_real()) {
+                    EXPECT_EQ(before + seed, u.cuda.calls("cuMemUnmap"));
+                }
+            }
+        }
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
