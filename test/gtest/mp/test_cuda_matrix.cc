@@ -28,7 +28,8 @@ constexpr size_t LARGE_REAL = (40u << 20) + 5;
 constexpr size_t LENGTHS[]  = {1, 8, 63, 4096, 65537, LARGE, LARGE_REAL};
 
 /* Device memory may be a little more than before: the driver keeps some. */
-constexpr size_t SLACK = 4u << 20;
+constexpr size_t SLACK      = 4u << 20;
+constexpr size_t POOL_BLOCK = 32u << 20; /* of the driver's */
 
 enum class operation { TAG, AM, PUT, GET, STREAM };
 
@@ -326,10 +327,6 @@ TEST(mp_cuda, allocate_send_free)
         ASSERT_TRUE(g.is_open()) << g.problem();
         size_t before = 0;
         {
-            const gpu_buffer first(g, PERF_MEMORY_POOL, 1u << 20); /* a pool keeps some memory */
-            ASSERT_TRUE(first.is_made()) << g.problem();
-        }
-        {
             node rendezvous(me);
             rendezvous.barrier(); /* both have their contexts */
             before = g.free_bytes();
@@ -351,7 +348,8 @@ TEST(mp_cuda, allocate_send_free)
         }
         node rendezvous(me);
         rendezvous.barrier();
-        EXPECT_GE(g.free_bytes() + SLACK, before);
+        /* A pool keeps the block that it has exported from, however often it was used. */
+        EXPECT_GE(g.free_bytes() + SLACK + (mp::is_gpu_real() ? POOL_BLOCK : 0), before);
         rendezvous.barrier();
     });
     EXPECT_TRUE(all.join());
