@@ -67,7 +67,7 @@ compile() # mpi program
     if [ "$1" = openshmem ]; then
         compiler=oshcc folder=$here/../shmem define=-DCHECK_SHMEM
     fi
-    [ "$2" = device ] && memory="$here/../../src/tools/perf/cuda.c -ldl"
+    [ "$2" = device ] && memory="-I$here/../../src $here/../../src/tools/perf/cuda.c -ldl"
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
         "$folder/$2.c" "$here/check.c" $memory -o "$build/$2.$1"
 }

@@ -120,7 +120,8 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     uint64_t now             = ucs_arch_read_tsc(); /* before the answer, which is no younger */
     ucs_status_t status;
 
-    if (ucs_likely(device->had == address) && (now - device->had_tsc < device->trust)) {
+    if ((device->had != NULL) && (device->had == address) &&
+        (now - device->had_tsc < device->trust)) {
         device->had = NULL;
         *info_p     = device->had_info;
         return 1;

@@ -211,7 +211,8 @@ int uct_descriptor_answer(int fd, const void *message, size_t length)
     }
     uct_descriptor_lock();
     ucs_list_for_each(offer, &uct_descriptor_offers, list) {
-        if ((offer->domain == question.domain) && (offer->id == question.id)) {
+        if ((offer->domain == question.domain) && (offer->id == question.id) &&
+            (offer->fd >= 0)) {
             offered       = offer->fd;
             answer.length = offer->length;
             answer.status = UCS_OK;
@@ -262,6 +263,7 @@ int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t 
     if (fd < 0) {
         return -1;
     }
+    errno = EPERM; /* of a socket that is not ours */
     if ((ucs_sys_connect(fd, (struct sockaddr *)&address, length) == 0) &&
         uct_socket_is_ours(fd) &&
         (uct_socket_send(fd, &question, sizeof(question), NULL, 0) == 0)) {

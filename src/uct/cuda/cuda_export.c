@@ -189,11 +189,17 @@ uct_cuda_export_t *uct_cuda_export_alloc(const uct_cuda_place_t *place)
  * a descriptor would keep. The lock is held. */
 static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver)
 {
+    unsigned descriptors = 0;
     uct_cuda_export_t *export, *tmp;
 
+    ucs_list_for_each(export, &md->exports, list) {
+        descriptors += export->count;
+    }
     ucs_list_for_each_safe(export, tmp, &md->exports, list) {
         if ((export->refs == 0) && ((md->num_exports >= UCT_CUDA_IPC_EXPORTS_MAX) ||
+                                    (descriptors >= UCT_CUDA_IPC_EXPORTS_MAX) ||
                                     !uct_cuda_export_is_there(driver, export))) {
+            descriptors -= export->count;
             uct_cuda_export_free(md, export);
         }
     }

@@ -70,17 +70,24 @@ static uint64_t uct_cuda_mapping_slot(const uct_cuda_ipc_packed_t *key, uct_cu_c
     return ucs_hash_mix(key->instance ^ ucs_hash_mix(key->id ^ ucs_hash_mix((uintptr_t)ctx)));
 }
 
-/* Do both name the same allocation? All that is used of a key counts, since anybody may have made
- * it up. */
+static int uct_cuda_key_parts_are_same(const uct_cuda_ipc_packed_t *key1,
+                                       const uct_cuda_ipc_packed_t *key2, size_t begin, size_t end)
+{
+    return memcmp((const char *)key1 + begin, (const char *)key2 + begin, end - begin) == 0;
+}
+
+/* Do both name the same allocation? All that tells what is mapped counts, since anybody may have
+ * made a key up; not whom to ask for it. */
 static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
                                 const uct_cuda_ipc_packed_t *key2)
 {
-    const size_t offset = offsetof(uct_cuda_ipc_packed_t, base);
+    const size_t door = (key1->kind == UCT_CUDA_IPC_LEGACY) ? 0 : sizeof(key1->by.shown.name);
+    const size_t by   = offsetof(uct_cuda_ipc_packed_t, by);
 
     return (key1->instance == key2->instance) && (key1->kind == key2->kind) &&
            (key1->count == key2->count) &&
-           (memcmp((const char *)key1 + offset, (const char *)key2 + offset,
-                   sizeof(*key1) - offset) == 0);
+           uct_cuda_key_parts_are_same(key1, key2, offsetof(uct_cuda_ipc_packed_t, base), by) &&
+           uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
 }
 
 /* Takes it out of the table; to `dead` if nobody uses it. The lock is held. */
@@ -177,17 +184,21 @@ static int uct_cuda_key_replaces(const uct_cuda_ipc_packed_t *key, const uct_cud
            (old->base == key->base) && (old->size == key->size);
 }
 
-/* What the new mapping shows to be gone, and what is beyond the bounds. The lock is held. */
+/* What the new mapping shows to be gone, what is beyond the bounds, and questions that were not
+ * answered in time. The lock is held. */
 static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
                                    ucs_list_link_t *dead)
 {
     const uct_cuda_ipc_config_t *config = md->super.config;
+    const uint64_t now                  = ucs_sys_clock_ns();
     uct_cuda_mapping_t *mapping, *tmp;
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
         if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
             ((mapping != newest) && (mapping->refs == 0) &&
-             ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped)))) {
+             ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
+              ((mapping->question >= 0) && (now > mapping->until_ns) &&
+               !uct_cuda_key_is_probe(&mapping->key))))) {
             uct_cuda_mapping_retire(mapping, dead);
         }
     }
@@ -247,6 +258,9 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     if (key->kind != UCT_CUDA_IPC_LEGACY) {
         status = uct_cuda_descriptors_get(mapping);
         if (status != UCS_OK) {
+            if ((status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_TIMED_OUT)) {
+                uct_cuda_descriptors_close(mapping);
+            }
             return status;
         }
     } else if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
@@ -313,8 +327,8 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
 
     ucs_list_head_init(&dead);
     pthread_mutex_lock(&md->lock);
-    mapping->status = status;
-    if (is_probe && (status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
+    mapping->status = (status == UCS_ERR_TIMED_OUT) ? UCS_ERR_NO_RESOURCE : status;
+    if (is_probe && (mapping->status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
         (status != UCS_OK) && !mapping->is_stale) {
         uct_cuda_mapping_retire(mapping, &dead); /* for other memory it is tried again */
     }

@@ -6,8 +6,8 @@
  *
  * How its caller uses it:
  *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
- *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, several
- *    pieces, a piece or a pool without descriptor): stage it, without a warning.
+ *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, more
+ *    than 64 pieces, a piece or a pool without descriptor): stage it, without a warning.
  *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
  *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
@@ -32,7 +32,8 @@
 #include <pthread.h>
 
 #define UCT_CUDA_IPC_IOV_MAX     16
-#define UCT_CUDA_IPC_EXPORTS_MAX 256 /* exports that are kept without user */
+#define UCT_CUDA_IPC_EXPORTS_MAX 256 /* exports, or descriptors of all, from which none is kept
+                                        without user */
 #define UCT_CUDA_DEVICES_MAX     64
 #define UCT_CUDA_RESULT_MAX      1024 /* results of the driver are below */
 
@@ -116,7 +117,8 @@ typedef struct {
 
 typedef struct {
     uct_md_t        super;
-    pthread_mutex_t lock;          /* of all that follows; not held while the driver maps */
+    pthread_mutex_t lock;          /* of all that follows; not held while the driver maps memory of
+                                      others */
     int             is_open;
     uint64_t        instance;      /* random */
     uint32_t        pid_ns;
@@ -220,7 +222,8 @@ void uct_cuda_probes_cleanup(uct_cuda_ipc_md_t *md);
 /* ---- the user's side ---- */
 
 /* Copies of the owner's descriptors that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner
- * has been asked for one, and answers from its progress; UCS_ERR_UNREACHABLE: it cannot be had. */
+ * has been asked for one, and answers from its progress; UCS_ERR_TIMED_OUT: not in time, but it may
+ * still; UCS_ERR_UNREACHABLE: it cannot be had. */
 ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping);
 void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping);
 

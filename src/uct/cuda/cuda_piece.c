@@ -22,7 +22,8 @@
 #include <ucs/sys/sys.h>
 #include <errno.h>
 
-/* An owner that has not made progress for so long is not waited for any longer. */
+/* An owner that has not made progress for so long is not waited for any longer: the memory is
+ * staged until its answer is there. */
 #define UCT_CUDA_ANSWER_NS 2000000000ull
 
 static int uct_cuda_piece_is_possible(const uct_cuda_driver_t *driver)
@@ -101,12 +102,8 @@ static ucs_status_t uct_cuda_descriptor_listen(uct_cuda_mapping_t *mapping,
     ucs_status_t status;
 
     status = uct_descriptor_listen(&mapping->question, &descriptor->fd, &descriptor->length);
-    if ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
-        ucs_sys_close(mapping->question);
-        mapping->question = -1;
-        status            = UCS_ERR_UNREACHABLE;
-    }
-    return status;
+    return ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) ?
+           UCS_ERR_TIMED_OUT : status;
 }
 
 static ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping,
@@ -142,7 +139,7 @@ ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping)
         }
         ++mapping->count;
     }
-    if (status == UCS_ERR_UNREACHABLE) {
+    if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
         ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
                       mapping->key.pid);
     }

@@ -36,12 +36,14 @@ static int uct_cuda_probe_alloc(const uct_cuda_driver_t *driver, uct_cuda_place_
         return 0;
     }
     result = driver->cuMemAlloc(&ptr, UCT_CUDA_PROBE_SIZE);
-    uct_cuda_leave(&scope);
     if (result != UCT_CU_SUCCESS) {
         (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "memory for a proof", result);
-        return 0;
+    } else if (uct_cuda_place_query(driver, (void *)(uintptr_t)ptr, place) != UCS_OK) {
+        driver->cuMemFree(ptr);
+        result = UCT_CU_INVALID_VALUE;
     }
-    return (uct_cuda_place_query(driver, (void *)(uintptr_t)ptr, place) == UCS_OK);
+    uct_cuda_leave(&scope);
+    return result == UCT_CU_SUCCESS;
 }
 
 /* What stands in the context is no more than its memory there. */
@@ -97,18 +99,18 @@ static uct_cuda_export_t *uct_cuda_probe_make(uct_cuda_ipc_md_t *md,
     uct_cuda_export_t *probe;
     int is_made;
 
-    if ((kind == UCT_CUDA_IPC_LEGACY) && !uct_cuda_probe_alloc(driver, &place)) {
-        return NULL;
-    }
-    place.pieces = 1;
-    probe        = uct_cuda_export_alloc(&place);
+    probe = uct_cuda_export_alloc(&place);
     if (probe == NULL) {
         return NULL;
     }
     probe->kind = kind;
-    is_made     = (kind == UCT_CUDA_IPC_LEGACY) ? uct_cuda_export_fill_legacy(driver, probe) :
-                  uct_cuda_export_add(md, probe, UCT_CUDA_PROBE_SIZE,
-                                      uct_cuda_probe_create(driver, place.device));
+    if ((kind == UCT_CUDA_IPC_LEGACY) && !uct_cuda_probe_alloc(driver, &probe->place)) {
+        ucs_sys_free(probe);
+        return NULL;
+    }
+    is_made = (kind == UCT_CUDA_IPC_LEGACY) ? uct_cuda_export_fill_legacy(driver, probe) :
+              uct_cuda_export_add(md, probe, UCT_CUDA_PROBE_SIZE,
+                                  uct_cuda_probe_create(driver, place.device));
     if (!is_made) {
         uct_cuda_probe_free(probe);
         return NULL;
@@ -132,7 +134,12 @@ uct_cuda_export_t *uct_cuda_probe_get(uct_cuda_ipc_md_t *md, const uct_cuda_driv
             return probe;
         }
     }
-    return uct_cuda_probe_make(md, driver, kind, &export->place);
+    probe = uct_cuda_probe_make(md, driver, kind, &export->place);
+    if (probe == NULL) {
+        ucs_diag_once("there is no memory on device %d to prove copies with: they are not",
+                      export->place.device);
+    }
+    return probe;
 }
 
 void uct_cuda_probes_cleanup(uct_cuda_ipc_md_t *md)

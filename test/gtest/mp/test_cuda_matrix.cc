@@ -107,6 +107,16 @@ public:
         return theirs;
     }
 
+    /* A message without bytes has no buffer: it takes no request, with a driver as without. */
+    void exchange_nothing()
+    {
+        const ucp_request_param_t param = {};
+        ucs_status_ptr_t recv           = m_node.recv(nullptr, 0, TAG_DATA);
+
+        EXPECT_EQ(nullptr, ucp_tag_send_nbx(m_ep, nullptr, 0, TAG_DATA, &param));
+        expect_ok(recv, "a message without bytes");
+    }
+
     void exchange_tag(const void *out, void *in, size_t length)
     {
         ucs_status_ptr_t recv = m_node.recv(in, length, TAG_DATA);
@@ -565,10 +575,12 @@ TEST(mp_cuda, started_late)
         gpu::load();
         pair_side side(me);
         EXPECT_EQ(me.index() + 1u, 2u - side.swap({static_cast<uint8_t>(me.index())})[0]);
+        side.exchange_nothing();
         {
             gpu g(me.index());
             ASSERT_TRUE(g.is_open()) << g.problem();
             usleep(10000); /* a real driver takes longer to start */
+            side.exchange_nothing();
             for (operation op : {operation::TAG, operation::PUT, operation::AM}) {
                 gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_ASYNC, LARGE);
                 ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
