@@ -385,7 +385,7 @@ INSTANTIATE_TEST_SUITE_P(
         make("short_reads", 100000, {&counts::cut, &counts::belied},
              [](traits &, rates &faults) {
                  faults.cut   = 3;
-                 faults.belie = 100;
+                 faults.belie = 10;
                  faults.spare = true;
              }),
         make("lost_controls", 100000, {&counts::swallowed, &counts::repeated},
@@ -404,7 +404,7 @@ INSTANTIATE_TEST_SUITE_P(
                  faults.refuse   = 2;
                  faults.hold     = 3;
                  faults.swallow  = 30;
-                 faults.belie    = 30;
+                 faults.belie    = 15;
                  faults.cut      = 5;
                  faults.repeat   = 2;
                  faults.spare    = true;
