@@ -133,11 +133,12 @@ static void doctor_huge_pages(void)
                (idle[0] == '\0') ? "none" : idle);
 }
 
-/* Processors that the control groups of this process let it use at a time; 0: no limit. */
+/* Processors that the control groups of this process let it use at a time, the least of those
+ * around each other; 0: no limit. */
 static double doctor_cpu_quota(void)
 {
     char path[512], group[256], text[64], *cut;
-    double quota = 0, period;
+    double quota, period, least = 0;
     size_t length;
 
     if ((ucs_sys_read_file("/proc/self/cgroup", group, sizeof(group), &length) != UCS_OK) ||
@@ -151,13 +152,16 @@ static double doctor_cpu_quota(void)
         snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group);
         info_read_line(path, text, sizeof(text));
         if ((sscanf(text, "%lf %lf", &quota, &period) == 2) && (period > 0)) {
-            return quota / period;
+            least = ((least == 0) || (quota / period < least)) ? quota / period : least;
         }
         cut = strrchr(group, '/');
         if (cut == NULL) {
             break;
         }
         *cut = '\0';
+    }
+    if (least > 0) {
+        return least;
     }
     info_read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof(text)); /* version 1 */
     quota = atof(text);
@@ -180,15 +184,33 @@ static void doctor_processors(void)
 
 static void doctor_network(void)
 {
+    const uct_tl_t *tl = uct_tl_find("ofi");
     uct_iface_t *iface;
+    const char *choice;
+    size_t length;
+    void *library;
+    int is_here;
 
-    if (info_iface_open(uct_tl_find("ofi"), &iface) == UCS_OK) {
-        doctor_say("network", NULL, "%.*s by libfabric", (int)strcspn(iface->choice, "\n"),
-                   iface->choice);
+    if (tl == NULL) {
+        doctor_say("network", "configure with libfabric (libfabric-dev), and build again",
+                   "nothing to other nodes: built without libfabric");
+    } else if (info_iface_open(tl, &iface) == UCS_OK) {
+        choice  = iface->choice;
+        length  = strcspn(choice, "\n");
+        is_here = (length > 6) && (strncmp(choice + length - 6, " on lo", 6) == 0);
+        doctor_say("network", is_here ? "ip link, and UCX_OFI_DEVICES where it is set" : NULL,
+                   "%.*s by libfabric%s", (int)length, choice,
+                   is_here ? ", which leads to this node only" : "");
         info_iface_close(iface);
     } else {
-        doctor_say("network", "apt install libfabric1 (1.17 or newer); UCX_LOG_LEVEL=info says "
-                   "more", "nothing to other nodes");
+        library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+        doctor_say("network", (library == NULL) ? "apt install libfabric1 (1.17 or newer)" :
+                   "UCX_OFI_PROVIDER and UCX_OFI_DEVICES, if they are set; UCX_LOG_LEVEL=info "
+                   "says more", "nothing to other nodes%s",
+                   (library == NULL) ? ": no libfabric.so.1" : "");
+        if (library != NULL) {
+            dlclose(library);
+        }
     }
 }
 
@@ -233,8 +255,9 @@ static void doctor_gpus(void)
         return;
     }
     result = init(0);
+    result = (result == 0) ? get_count(&count) : result;
     (void)get_version(&version);
-    if ((result != 0) || (get_count(&count) != 0)) {
+    if (result != 0) {
         doctor_say("CUDA", "nvidia-smi tells more", "driver of CUDA %d.%d does not start: error %d",
                    version / 1000, version % 1000 / 10, result);
         return;

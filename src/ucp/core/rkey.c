@@ -164,11 +164,14 @@ static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rk
     for (i = 0; i < context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &context->tls[i];
 
-        if ((tl->wire_id != wire_id) || (*slot != NULL)) {
+        if (tl->wire_id != wire_id) {
             continue;
         }
         if (tl->tl->kind == UCT_TL_KIND_NET) {
             return rkey->is_device ? UCS_OK : ucp_rkey_keep_net(rkey, entry);
+        }
+        if (*slot != NULL) {
+            continue;
         }
         if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) &&
                               (tl->tl->md.rkey_unpack != NULL) :

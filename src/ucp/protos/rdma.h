@@ -2,8 +2,8 @@
  * (rndv_read.c), puts and gets (ops/rma.c) have in common.
  *
  * The lane for messages carries them, a part at a time; the buffer of the request is registered for
- * as long as the request lasts. A request that ends early while a part is under way ends when that
- * has ended, since until then its buffer is used.
+ * as long as the request lasts, unless the user lends a registration of it. A request that ends
+ * early while a part is under way ends when that has ended, since until then its buffer is used.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -130,6 +130,7 @@ typedef struct {
     ucs_queue_head_t     free_sends;
     uct_ofi_rma_t      *rmas;
     unsigned            num_rmas;  /* in all; 0: the provider has none */
+    unsigned            num_free_rmas;
     ucs_queue_head_t    free_rmas;
     int                 has_writes;
     pthread_mutex_t     lock;       /* of the provider's objects, where threads share them */
@@ -198,7 +199,8 @@ struct uct_ofi_peer {
     ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
     ucs_queue_head_t   waiting;       /* and reads and writes */
     uct_ofi_tx_state_t tx_state;
-    unsigned           num_rmas;     /* of the ones under way */
+    unsigned           num_rmas;      /* reads and writes among those under way, */
+    unsigned           num_waiting;   /* and in waiting */
     uint32_t           tx_count;      /* messages sent... */
     uint32_t           tx_taken;      /* ...and taken by the peer... */
     uint32_t           tx_looked;     /* ...when it was looked at last */
@@ -273,6 +275,24 @@ UCS_INLINE void uct_ofi_leave(uct_ofi_iface_t *iface)
     }
 }
 
+/* Makes an address known to the provider, and forgets it. 0: the provider does not know it. */
+UCS_INLINE int uct_ofi_addr_add(uct_ofi_iface_t *iface, const void *raw, fi_addr_t *addr_p)
+{
+    int count;
+
+    uct_ofi_enter(iface);
+    count = fi_av_insert(iface->av, raw, 1, addr_p, 0, NULL);
+    uct_ofi_leave(iface);
+    return count == 1;
+}
+
+UCS_INLINE void uct_ofi_addr_remove(uct_ofi_iface_t *iface, fi_addr_t *addr)
+{
+    uct_ofi_enter(iface);
+    (void)fi_av_remove(iface->av, addr, 1, 0);
+    uct_ofi_leave(iface);
+}
+
 UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
 {
     return ucs_container_of(ep, uct_ofi_ep_t, super);
@@ -332,6 +352,9 @@ ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface);
 
 /* The interface begins to end: no key is made for it any more. */
 void uct_ofi_rma_leave(uct_ofi_iface_t *iface);
+
+/* Memory is not registered with the interface any more. */
+void uct_ofi_mems_close(uct_ofi_iface_t *iface);
 
 /* Behind the endpoint's end: operations that did not end do, and memory is not registered any
  * more. */

@@ -211,7 +211,7 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
     return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :
            (peer->num_untaken > UCT_OFI_GAPS_MAX) ? "a message to" :
-           (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "a read from" : NULL;
+           (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "an operation with" : NULL;
 }
 
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)

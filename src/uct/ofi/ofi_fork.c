@@ -41,6 +41,9 @@ static void uct_ofi_fork_in_child(void)
 
     ucs_list_for_each(iface, &uct_ofi_fork_ifaces, fork_list) {
         iface->is_inherited = 1;
+        /* Another thread of the parent may have held them. */
+        pthread_mutex_init(&iface->lock, NULL);
+        pthread_mutex_init(&uct_ofi_md(iface->super.md)->lock, NULL);
         ucs_list_for_each(ep, &iface->super.eps, list) {
             uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
         }

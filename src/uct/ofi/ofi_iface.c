@@ -150,7 +150,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     send->super.is_posted = 0;
     uct_ofi_send_put(iface, send);
     if (ucs_unlikely(peer == NULL)) {
-        (void)fi_av_remove(iface->av, &send->addr, 1, 0);
+        uct_ofi_addr_remove(iface, &send->addr);
         --iface->num_under_way;
         --iface->num_strangers;
         return;
@@ -413,9 +413,13 @@ static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED
 static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
 {
     struct fid *fid = &iface->cq->fid;
+    int ret;
 
     (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, iface, NULL);
-    if (fi_trywait(iface->fabric, &fid, 1) != 0) {
+    uct_ofi_enter(iface);
+    ret = fi_trywait(iface->fabric, &fid, 1);
+    uct_ofi_leave(iface);
+    if (ret != 0) {
         iface->has_event = 1;
     }
     return iface->has_event;
@@ -636,6 +640,35 @@ static void uct_ofi_close_fid(const uct_ofi_iface_t *iface, struct fid *fid)
     }
 }
 
+static void uct_ofi_close_mr(uct_ofi_iface_t *iface)
+{
+    if (iface->mr != NULL) {
+        uct_ofi_close_fid(iface, &iface->mr->fid);
+        iface->mr = NULL;
+    }
+}
+
+/* Memory that is in use stays registered until the endpoint has ended, where the provider ends one
+ * that memory is bound to. */
+static void uct_ofi_close_ep(uct_ofi_iface_t *iface)
+{
+    int ret;
+
+    if ((iface->ep == NULL) || iface->is_inherited) {
+        return;
+    }
+    uct_ofi_enter(iface);
+    ret = fi_close(&iface->ep->fid);
+    uct_ofi_leave(iface);
+    if (ret == -FI_EBUSY) {
+        uct_ofi_mems_close(iface);
+        uct_ofi_close_mr(iface);
+        uct_ofi_close_fid(iface, &iface->ep->fid);
+    } else if (ret != 0) {
+        ucs_debug("fi_close of an endpoint: error %d", ret);
+    }
+}
+
 void uct_ofi_iface_close(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
@@ -654,15 +687,9 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     }
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
-    if (iface->ep != NULL) {
-        uct_ofi_enter(iface);
-        uct_ofi_close_fid(iface, &iface->ep->fid);
-        uct_ofi_leave(iface);
-    }
+    uct_ofi_close_ep(iface);
     uct_ofi_rma_close(iface);
-    if (iface->mr != NULL) {
-        uct_ofi_close_fid(iface, &iface->mr->fid);
-    }
+    uct_ofi_close_mr(iface);
     if (iface->av != NULL) {
         uct_ofi_close_fid(iface, &iface->av->fid);
     }

@@ -64,7 +64,7 @@ static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
         ucs_sys_free(early);
     }
     if ((peer->addr != FI_ADDR_UNSPEC) && !peer->iface->is_inherited) {
-        (void)fi_av_remove(peer->iface->av, &peer->addr, 1, 0);
+        uct_ofi_addr_remove(peer->iface, &peer->addr);
     }
     ucs_sys_free(peer);
 }
@@ -105,7 +105,7 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
             peer->own_token = 0;
         }
     }
-    if ((status == UCS_OK) && (fi_av_insert(iface->av, raw, 1, &peer->addr, 0, NULL) != 1)) {
+    if ((status == UCS_OK) && !uct_ofi_addr_add(iface, raw, &peer->addr)) {
         peer->addr = FI_ADDR_UNSPEC;
         status     = UCS_ERR_UNREACHABLE;
     }
@@ -313,7 +313,7 @@ static void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked,
     if (send == NULL) {
         return;
     }
-    if (fi_av_insert(iface->av, raw, 1, &send->addr, 0, NULL) != 1) {
+    if (!uct_ofi_addr_add(iface, raw, &send->addr)) {
         uct_ofi_send_put(iface, send);
         return;
     }
@@ -331,17 +331,18 @@ static void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked,
         uct_ofi_send_put(iface, send);
         /* fallthrough */
     default:
-        (void)fi_av_remove(iface->av, &send->addr, 1, 0);
+        uct_ofi_addr_remove(iface, &send->addr);
         break;
     }
 }
 
-/* Returns 1 when nothing is left to be said. */
+/* Returns 1 when nothing is left to be said. Reads and writes that wait hold nothing else up. */
 static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
 {
     uct_ofi_iface_t *iface = peer->iface;
     ucs_queue_elem_t *elem;
     ucs_status_t status;
+    int is_all = 1;
     size_t i;
 
     while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
@@ -352,8 +353,8 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
         }
         ++*count_p;
     }
-    if ((peer->status == UCS_OK) && !uct_ofi_rma_post(peer, count_p)) {
-        return 0;
+    if (peer->status == UCS_OK) {
+        is_all = uct_ofi_rma_post(peer, count_p);
     }
     for (i = 0; (i < ucs_array_size(uct_ofi_says)) && (peer->say != 0); ++i) {
         unsigned bit = 1u << uct_ofi_says[i];
@@ -369,7 +370,7 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
         peer->tx_count += ((status == UCS_OK) && (uct_ofi_says[i] == UCT_OFI_BYE));
         ++*count_p;
     }
-    return 1;
+    return is_all;
 }
 
 static void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
@@ -715,6 +716,7 @@ void uct_ofi_peers_free(uct_ofi_iface_t *iface)
             peer->status = UCS_ERR_CANCELED;
         }
         uct_ofi_end_flushes(peer);
+        uct_ofi_rma_drop(peer);
         uct_ofi_peer_free(peer);
     }
 }

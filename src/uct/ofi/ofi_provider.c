@@ -313,7 +313,7 @@ static uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned
     uct_ofi_candidate_t *nearest[UCT_OFI_DEVICES_MAX];
     unsigned num_devices = 0;
     unsigned num_nearest = 0;
-    unsigned i;
+    unsigned rank, i;
 
     for (i = 0; i < count; ++i) {
         num_devices += uct_ofi_is_first(all, &all[i], best);
@@ -332,7 +332,10 @@ static uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned
         }
     }
     if (num_nearest > 0) {
-        best = nearest[uct_ofi_local_rank() % num_nearest];
+        /* Launchers deal processes out to NUMA nodes by turns, and each node has devices of its
+         * own: those of this node are numbered without the others. */
+        rank = uct_ofi_local_rank() / ((num_nearest < num_devices) ? ucs_topo_num_nodes() : 1);
+        best = nearest[rank % num_nearest];
     }
     for (i = 0; (num_devices > 1) && (i < count); ++i) {
         if (uct_ofi_is_first(all, &all[i], best)) {

@@ -99,7 +99,7 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     }
     mem->super = (uct_mem_t){iface->super.md, address, length};
     mem->iface   = iface;
-    mem->is_kept = (access & FI_REMOTE_WRITE) != 0;
+    mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
     uct_ofi_kept_add(mem, 1);
     /* Where the provider makes no key of its own; one that is in use already is an error. */
@@ -179,19 +179,26 @@ void uct_ofi_mem_release(uct_mem_t *tl_mem)
     pthread_mutex_unlock(&md->lock);
 }
 
-/* The registration of a domain's memory with an interface, or NULL. */
+/* The registration of a domain's memory with an interface, or NULL. With the domain's lock. */
 static uct_ofi_mem_t *uct_ofi_mem_of(uct_ofi_mem_t *head, uct_ofi_iface_t *iface)
 {
+    uint64_t access       = FI_REMOTE_READ | FI_READ |
+                      (iface->has_writes ? FI_REMOTE_WRITE | FI_WRITE : 0);
+    uct_ofi_mem_t **place = &head->next;
     uct_ofi_mem_t *mem;
 
-    for (mem = head->next; mem != NULL; mem = mem->next) {
+    while ((mem = *place) != NULL) {
         if (mem->iface == iface) {
             return mem;
         }
+        if (mem->iface == NULL) { /* of an interface that is closed */
+            *place = mem->next;
+            ucs_sys_free(mem);
+        } else {
+            place = &mem->next;
+        }
     }
-    if (uct_ofi_mem_open(iface, head->super.address, head->super.length,
-                         FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE, &mem) !=
-        UCS_OK) {
+    if (uct_ofi_mem_open(iface, head->super.address, head->super.length, access, &mem) != UCS_OK) {
         return NULL;
     }
     mem->next  = head->next;
@@ -277,13 +284,31 @@ void uct_ofi_rkey_release(uct_rkey_t *rkey)
 
 /* ---- operations ---- */
 
+static void uct_ofi_rma_op_put(uct_ofi_iface_t *iface, uct_ofi_rma_t *op)
+{
+    op->peer = NULL;
+    ++iface->num_free_rmas;
+    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+}
+
+/* The next one that waits, taken off its queue, or NULL. */
+static uct_ofi_rma_t *uct_ofi_rma_pull(uct_ofi_peer_t *peer)
+{
+    ucs_queue_elem_t *elem = ucs_queue_pull(&peer->waiting);
+
+    if (elem == NULL) {
+        return NULL;
+    }
+    --peer->num_waiting;
+    return ucs_container_of(elem, uct_ofi_rma_t, queue);
+}
+
 static void uct_ofi_rma_op_end(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, ucs_status_t status)
 {
     uct_completion_t *comp = op->comp;
 
-    op->peer            = NULL;
     op->super.is_posted = 0;
-    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+    uct_ofi_rma_op_put(iface, op);
     if (comp != NULL) {
         uct_completion_update(comp, status);
     }
@@ -322,15 +347,14 @@ static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
 
 int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p)
 {
-    ucs_queue_elem_t *elem;
     uct_ofi_rma_t *op;
     ssize_t ret;
 
-    while ((peer->status == UCS_OK) && ((elem = ucs_queue_pull(&peer->waiting)) != NULL)) {
-        op  = ucs_container_of(elem, uct_ofi_rma_t, queue);
+    while ((peer->status == UCS_OK) && ((op = uct_ofi_rma_pull(peer)) != NULL)) {
         ret = uct_ofi_rma_op_post(op);
         if (ret == -FI_EAGAIN) {
-            ucs_queue_push_head(&peer->waiting, elem);
+            ucs_queue_push_head(&peer->waiting, &op->queue);
+            ++peer->num_waiting;
             return 0;
         }
         if (ret != 0) {
@@ -345,21 +369,17 @@ int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p)
 static void uct_ofi_rma_drop_until(uct_ofi_peer_t *peer, const uct_ofi_rma_t *last,
                                    ucs_status_t status)
 {
-    uct_ofi_rma_t *op;
-
     while (last->peer == peer) {
-        op = ucs_container_of(ucs_queue_pull(&peer->waiting), uct_ofi_rma_t, queue);
-        uct_ofi_rma_op_end(peer->iface, op, status);
+        uct_ofi_rma_op_end(peer->iface, uct_ofi_rma_pull(peer), status);
     }
 }
 
 void uct_ofi_rma_drop(uct_ofi_peer_t *peer)
 {
-    ucs_queue_elem_t *elem;
+    uct_ofi_rma_t *op;
 
-    while ((elem = ucs_queue_pull(&peer->waiting)) != NULL) {
-        uct_ofi_rma_op_end(peer->iface, ucs_container_of(elem, uct_ofi_rma_t, queue),
-                         peer->status);
+    while ((op = uct_ofi_rma_pull(peer)) != NULL) {
+        uct_ofi_rma_op_end(peer->iface, op, peer->status);
     }
 }
 
@@ -396,7 +416,6 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     uct_ofi_peer_t *peer   = uct_ofi_ep(ep)->peer;
     uct_ofi_iface_t *iface = peer->iface;
     uct_ofi_rkey_t *rkey;
-    ucs_queue_elem_t *elem;
     uct_ofi_rma_t *op;
     uint64_t key;
     void *desc;
@@ -418,11 +437,15 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     if (!uct_ofi_rma_desc(iface, iov->mem, &desc)) {
         return UCS_ERR_IO_ERROR;
     }
-    elem = ucs_queue_pull(&iface->free_rmas);
-    if (elem == NULL) {
-        return (iface->num_rmas == 0) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
+    if (iface->num_rmas == 0) {
+        return UCS_ERR_UNSUPPORTED;
     }
-    op              = ucs_container_of(elem, uct_ofi_rma_t, queue);
+    /* Who takes nothing must not hold what others need. */
+    if ((peer->num_rmas + peer->num_waiting) >= iface->num_free_rmas) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    op = ucs_container_of(ucs_queue_pull(&iface->free_rmas), uct_ofi_rma_t, queue);
+    --iface->num_free_rmas;
     op->peer        = peer;
     op->comp        = comp;
     op->is_write    = is_write;
@@ -438,11 +461,11 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     }
     if (ret == -FI_EAGAIN) {
         ucs_queue_push(&peer->waiting, &op->queue);
+        ++peer->num_waiting;
         uct_ofi_peer_say(peer, 0);
         return UCS_INPROGRESS;
     }
-    op->peer = NULL;
-    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+    uct_ofi_rma_op_put(iface, op);
     return UCS_ERR_IO_ERROR;
 }
 
@@ -508,7 +531,8 @@ ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface)
     if (iface->rmas == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    iface->num_rmas = count;
+    iface->num_rmas      = count;
+    iface->num_free_rmas = count;
     for (i = 0; i < count; ++i) {
         iface->rmas[i].super.kind = UCT_OFI_OP_RMA;
         ucs_queue_push(&iface->free_rmas, &iface->rmas[i].queue);
@@ -548,17 +572,22 @@ void uct_ofi_rma_leave(uct_ofi_iface_t *iface)
     pthread_mutex_unlock(&md->lock);
 }
 
-void uct_ofi_rma_close(uct_ofi_iface_t *iface)
+void uct_ofi_mems_close(uct_ofi_iface_t *iface)
 {
     uct_ofi_md_t *md = uct_ofi_md(iface->super.md);
 
-    uct_ofi_rma_abandon(iface, UCS_ERR_CANCELED);
     pthread_mutex_lock(&md->lock);
     ucs_list_splice_tail(&iface->mems, &iface->kept_mems);
     while (!ucs_list_is_empty(&iface->mems)) {
         uct_ofi_mem_close(ucs_list_head(&iface->mems, uct_ofi_mem_t, list));
     }
     pthread_mutex_unlock(&md->lock);
+}
+
+void uct_ofi_rma_close(uct_ofi_iface_t *iface)
+{
+    uct_ofi_rma_abandon(iface, UCS_ERR_CANCELED);
+    uct_ofi_mems_close(iface);
     ucs_sys_free(iface->rmas);
 }
 

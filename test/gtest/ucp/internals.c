@@ -9,6 +9,7 @@
 #include "internals.h"
 
 #include <ucp/core/ep.h>
+#include <ucp/core/rkey.h>
 #include <ucp/ops/kept.h>
 #include <ucp/ops/tag_match.h>
 #include <ucp/wire/wire.h>
@@ -120,6 +121,11 @@ void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
 void ucp_test_refuse_copies(ucp_ep_h ep)
 {
     ucp_peer_copy_failed(ep->peer, UCS_ERR_UNSUPPORTED);
+}
+
+int ucp_test_has_net_key(ucp_rkey_h rkey)
+{
+    return rkey->net != NULL;
 }
 
 ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t length)

@@ -51,6 +51,9 @@ void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status);
 /* Refuses single copies to and from the endpoint's peer from now on, as after an EPERM. */
 void ucp_test_refuse_copies(ucp_ep_h ep);
 
+/* Can networks read and write the key's memory? */
+int ucp_test_has_net_key(ucp_rkey_h rkey);
+
 /* Sends bytes as a message of ucp, whatever they are. UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t length);
 

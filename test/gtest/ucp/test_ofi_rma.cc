@@ -16,6 +16,7 @@
 #include <uct/faulty_provider.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -354,6 +355,118 @@ TEST_F(ofi_rma, a_key_serves_all_workers)
     }
     to[1].reset(); /* what it had registered is gone with it, the rest with the memory */
     EXPECT_EQ(28u + 3 + 8 + (3 * 12), mapping.packed().size());
+}
+
+/* What mm allocates has two entries in its key. */
+TEST_F(ofi_rma, allocated_memory_is_for_networks_too)
+{
+    environment environment(settings{{"UCX_TLS", "mm,ofi"}, {"UCX_NET_ADDRESS", "y"}});
+    context here({RMA_FEATURES, 0, nullptr, nullptr}), there({RMA_FEATURES, 0, nullptr, nullptr});
+    worker from(here), to(there);
+    mapping mapping(there, 10000);
+
+    (void)to.address();
+    key key(from.connect(to), mapping.packed());
+    ASSERT_EQ(UCS_OK, key.status());
+    EXPECT_TRUE(ucp_test_has_net_key(key.get()));
+}
+
+/* Workers of one context whose memory another one writes. */
+class targets {
+public:
+    static constexpr size_t LENGTH = 100000;
+
+    void put(unsigned target, ending *end)
+    {
+        const ucp_request_param_t param = send_param(end);
+        ucs_status_ptr_t ptr = ucp_put_nbx(eps[target], data.data(), LENGTH,
+                                           mapped.address(), keys[target]->get(), &param);
+
+        if (!UCS_PTR_IS_PTR(ptr)) {
+            end->calls  = 1;
+            end->status = UCS_PTR_RAW_STATUS(ptr);
+        }
+    }
+
+    /* Until it has ended; the first target may be deaf. */
+    void run(const ending &end, bool is_deaf)
+    {
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+
+        while ((end.calls == 0) && (std::chrono::steady_clock::now() < give_up)) {
+            from.progress();
+            to[1].progress();
+            if (!is_deaf) {
+                to[0].progress();
+            }
+        }
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(UCS_OK, end.status);
+    }
+
+    targets()
+    {
+        for (unsigned i = 0; i < 2; ++i) {
+            (void)to[i].address();
+        }
+        for (unsigned i = 0; i < 2; ++i) {
+            ending end;
+            eps[i]  = from.connect(to[i]);
+            keys[i] = std::make_unique<ucp_test::key>(eps[i], mapped.packed());
+            put(i, &end);
+            run(end, false);
+        }
+        writes = provider.seen.writes;
+    }
+
+    environment tls{ENV};
+    faulty_provider provider{78};
+    context here{{RMA_FEATURES, 0, nullptr, nullptr}};
+    context there{{RMA_FEATURES, 0, nullptr, nullptr}};
+    bytes memory   = bytes(LENGTH);
+    bytes data     = pattern(1, LENGTH);
+    mapping mapped{there, LENGTH, memory.data()};
+    worker from{here};
+    worker to[2]{worker{there}, worker{there}};
+    ucp_ep_h eps[2];
+    std::unique_ptr<key> keys[2];
+    size_t writes = 0;
+};
+
+TEST_F(ofi_rma, who_takes_nothing_leaves_room_for_others)
+{
+    targets all;
+    std::vector<ending> ends(200);
+    ending other;
+
+    for (ending &each : ends) {
+        all.put(0, &each);
+    }
+    all.put(1, &other);
+    all.run(other, true);
+    EXPECT_EQ(0, ends.back().calls);
+    for (const ending &each : ends) {
+        all.run(each, false);
+    }
+    EXPECT_LE(all.writes + ends.size() + 1, all.provider.seen.writes);
+    EXPECT_EQ(all.data, all.memory);
+}
+
+/* Puts that the provider has not taken end with their worker. */
+TEST_F(ofi_rma, the_end_while_puts_wait)
+{
+    targets all;
+    std::vector<ending> ends(40);
+
+    all.provider.faults.storm = 1;
+    for (ending &each : ends) {
+        all.put(0, &each);
+    }
+    all.from.progress();
+    all.keys[0].reset();
+    all.keys[1].reset();
+    all.from.destroy();
+    EXPECT_EQ(all.writes, all.provider.seen.writes);
 }
 
 /* A buffer that the user has mapped is registered once, others for each operation. */

@@ -31,6 +31,7 @@ namespace {
 constexpr unsigned STORM_MAX = 40;   /* reads of the queue that a storm lasts */
 constexpr unsigned HOLD_MAX  = 30;   /* and that a completion is held back */
 constexpr unsigned VAIN_MAX  = 1000; /* calls in a storm without a look at the queue */
+constexpr unsigned LOST_MAX  = 3;    /* as UCT_OFI_LOST_MAX */
 
 /* A table of the provider that is replaced by a copy with some calls of ours. */
 template <typename table_t>
@@ -65,7 +66,7 @@ private:
 };
 
 enum class kind { SEND, RMA, RECEIVE };
-enum class fate { GOOD, BELIED, CUT };
+enum class fate { GOOD, LOST, BELIED, CUT };
 
 struct registration {
     struct fid_mr *mr;
@@ -75,7 +76,7 @@ struct registration {
     uint64_t access;
     uintptr_t base;
     size_t length;
-    bool is_bound;
+    struct fid *bound; /* the endpoint that it serves, or NULL */
 };
 
 /* What the provider has, by its context. */
@@ -107,6 +108,8 @@ struct nic {
     bool needs_memory = false, is_virtual = false;
     std::unordered_map<void *, operation> posted;
     size_t num_transmits = 0, num_receives = 0;
+    unsigned num_lost    = 0;     /* errors of messages since one has come, told or not */
+    bool is_ending       = false; /* the endpoint has been closed in vain */
     std::list<event> events;
     uint64_t num_reads = 0;
     unsigned storm     = 0;
@@ -191,7 +194,8 @@ int mr_close(struct fid *fid)
         }
         for (const nic &n : g.nics) {
             for (const auto &[context, op] : n.posted) {
-                EXPECT_NE(op.memory, &*each) << "memory that is in use is not registered any more";
+                EXPECT_TRUE(n.is_ending || (op.memory != &*each))
+                    << "memory that is in use is not registered any more";
             }
         }
         each->mr->mem_desc = each->desc;
@@ -204,9 +208,9 @@ int mr_close(struct fid *fid)
     return -FI_EINVAL;
 }
 
-int mr_bind(struct fid *fid, struct fid *, uint64_t)
+int mr_bind(struct fid *fid, struct fid *ep, uint64_t)
 {
-    find<registration>(g.memory, &registration::mr, fid).is_bound = true;
+    find<registration>(g.memory, &registration::mr, fid).bound = ep;
     return is_to_fail() ? -FI_ENOMEM : 0;
 }
 
@@ -214,7 +218,7 @@ int mr_control(struct fid *fid, int, void *)
 {
     registration &memory = find<registration>(g.memory, &registration::mr, fid);
 
-    EXPECT_TRUE(memory.is_bound);
+    EXPECT_NE(nullptr, memory.bound);
     memory.mr->key = memory.key;
     return is_to_fail() ? -FI_ENOMEM : 0;
 }
@@ -243,7 +247,7 @@ int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, 
         memory.access        = access;
         memory.base          = reinterpret_cast<uintptr_t>(buffer);
         memory.length        = length;
-        memory.is_bound      = false;
+        memory.bound         = nullptr;
         struct fi_ops &ops   = memory.ops.put(&(*mr_p)->fid.ops);
         ops.close            = mr_close;
         if (n.needs_memory) {
@@ -331,12 +335,14 @@ void swallow(nic &n, void *context, uint64_t flags)
     ++g.self->seen.swallowed;
 }
 
-/* May the message be lost? Those that ofi says again may, always. */
-bool is_prey(const void *buffer)
+/* May the message be lost? Those that ofi says again may; it gives a peer up that it has not heard
+ * from while so many were lost, and load can keep a peer quiet for as long as one likes. */
+bool is_prey(const nic &n, const void *buffer)
 {
     const unsigned type = static_cast<const uct_ofi_head_t *>(buffer)->type;
 
-    return !g.self->faults.spare || ((type < UCT_OFI_REJECT) && (type != UCT_OFI_BYE));
+    return !g.self->faults.spare || ((type < UCT_OFI_REJECT) && (type != UCT_OFI_BYE) &&
+                                     (n.num_lost < LOST_MAX));
 }
 
 ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t dest,
@@ -348,13 +354,15 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
         return -FI_EAGAIN;
     }
     const registration *memory = check_memory(n, desc, buffer, length, FI_SEND);
-    const bool is_lost         = is_prey(buffer) && chance(g.self->faults.swallow);
-    const fate end = (is_prey(buffer) && chance(g.self->faults.belie)) ? fate::BELIED : fate::GOOD;
+    const bool is_lost         = is_prey(n, buffer) && chance(g.self->faults.swallow);
+    const bool is_belied       = !is_lost && is_prey(n, buffer) && chance(g.self->faults.belie);
+    const fate end             = is_lost ? fate::LOST : is_belied ? fate::BELIED : fate::GOOD;
     const ssize_t ret = is_lost ? 0 : n.msg->send(ep, buffer, length, real_desc(memory, desc),
                                                   dest, context);
     if (ret == 0) {
         started(n, kind::SEND, end, context, memory);
         ++g.self->seen.messages;
+        n.num_lost += is_lost || is_belied;
         if (is_lost) {
             swallow(n, context, FI_SEND | FI_MSG);
         }
@@ -371,7 +379,7 @@ ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_
         return -FI_EAGAIN;
     }
     ++g.self->seen.messages;
-    if (is_prey(buffer) && chance(g.self->faults.swallow)) {
+    if (is_prey(n, buffer) && chance(g.self->faults.swallow)) {
         swallow(n, nullptr, FI_SEND | FI_MSG);
         return 0;
     }
@@ -519,6 +527,17 @@ ssize_t fetch(nic &n)
     return ret;
 }
 
+/* Errors of messages that are to be told yet. */
+unsigned num_lost_under_way(const nic &n)
+{
+    unsigned count = 0;
+
+    for (const auto &[context, op] : n.posted) {
+        count += (op.what == kind::SEND) && (op.end != fate::GOOD);
+    }
+    return count;
+}
+
 /* Told to ofi: the operation is over. */
 void told(nic &n, const event &each)
 {
@@ -526,6 +545,9 @@ void told(nic &n, const event &each)
 
     if (found == n.posted.end()) {
         return;
+    }
+    if ((each.entry.flags & FI_RECV) && (each.entry.err == 0)) {
+        n.num_lost = num_lost_under_way(n);
     }
     if (found->second.what != kind::RECEIVE) {
         --n.num_transmits;
@@ -615,6 +637,13 @@ int ep_close(struct fid *fid)
 {
     nic &n = of(reinterpret_cast<struct fid_ep *>(fid));
 
+    for (const registration &each : g.memory) {
+        if (each.bound == fid) {
+            EXPECT_FALSE(n.is_ending) << "memory is bound to the endpoint";
+            n.is_ending = true;
+            return -FI_EBUSY;
+        }
+    }
     n.msg.undo();
     n.rma.undo();
     n.ep_fid.undo();

@@ -385,7 +385,8 @@ TEST_F(ofi_devices, equal_ones_are_shared_out)
             GTEST_SKIP() << "no provider net here";
         }
         const std::string choice = workers.back()->iface->choice;
-        EXPECT_EQ("fake" + std::to_string(is_bound ? i % 2 : i), device(*workers.back()));
+        const unsigned local = i / ucs_topo_num_nodes(); /* the others' are between them */
+        EXPECT_EQ("fake" + std::to_string(is_bound ? local % 2 : i), device(*workers.back()));
         EXPECT_EQ(is_bound, choice.find("fake2: equal, but farther") != std::string::npos);
         EXPECT_NE(std::string::npos, choice.find(": equal; the processes of this node"));
         EXPECT_NE(std::string::npos, choice.find("switched off by UCX_OFI_DEVICES"));
