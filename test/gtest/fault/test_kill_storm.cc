@@ -398,7 +398,9 @@ public:
                "requests failed\n", kills, (unsigned)s.words[WORD_MET],
                (unsigned)s.words[WORD_TALKED], (unsigned)s.words[WORD_FAILED]);
         EXPECT_GT(s.words[WORD_MET], KILLS / 10);
+#ifndef __SANITIZE_ADDRESS__ /* of those few kills each may come after the meeting */
         EXPECT_LT(s.words[WORD_MET], kills);
+#endif
         EXPECT_GT(s.words[WORD_TALKED], KILLS / 10);
         EXPECT_GT(s.words[WORD_FAILED], KILLS / 10);
         EXPECT_EQ(0u, m_all.log_lines()) << m_all.log();
