@@ -164,7 +164,7 @@ run_tests() # stage wrapper...
     tests=$(make -s print-tests)
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|sim|fuzz)/') ;;
+        tsan)  tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|bench|sim|fuzz)/') ;;
         clang) tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|bench)/|^test/sim/planted') ;;
         *)     tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted') ;;
     esac
