@@ -189,6 +189,10 @@ UCS_INLINE uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey(uct_rkey_t *rkey)
 
 /* ---- the owner's side: operations of the memory domain ---- */
 
+/* A descriptor of a piece, which is released here; result: what the driver said when it was asked
+ * for the piece. -1: that or the export has failed, `what` in the log. Needs no context. */
+int uct_cuda_piece_show(const uct_cuda_driver_t *driver, int result, uct_cu_piece_t piece,
+                        const char *what);
 /* A descriptor of the piece at an address, or -1. Needs no context. */
 int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
 

@@ -36,25 +36,32 @@ static int uct_cuda_piece_is_possible(const uct_cuda_driver_t *driver)
            (driver->cuMemUnmap != NULL);
 }
 
-int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
+int uct_cuda_piece_show(const uct_cuda_driver_t *driver, int result, uct_cu_piece_t piece,
+                        const char *what)
 {
     int fd = -1;
-    uct_cu_piece_t piece;
+
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemExportToShareableHandle(&fd, piece, UCT_CU_HANDLE_DESCRIPTOR, 0);
+        driver->cuMemRelease(piece);
+    }
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, what, result);
+        return -1;
+    }
+    return fd;
+}
+
+int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base)
+{
+    uct_cu_piece_t piece = 0;
     int result;
 
     if (!uct_cuda_piece_is_possible(driver)) {
         return -1;
     }
     result = driver->cuMemRetainAllocationHandle(&piece, (void *)(uintptr_t)base);
-    if (result == UCT_CU_SUCCESS) {
-        result = driver->cuMemExportToShareableHandle(&fd, piece, UCT_CU_HANDLE_DESCRIPTOR, 0);
-        driver->cuMemRelease(piece);
-    }
-    if (result != UCT_CU_SUCCESS) {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "export of a descriptor", result);
-        return -1;
-    }
-    return fd;
+    return uct_cuda_piece_show(driver, result, piece, "export of a descriptor");
 }
 
 /* A proof of a key, if it is its own. */

@@ -69,23 +69,14 @@ static int uct_cuda_probe_create(const uct_cuda_driver_t *driver, int device)
         .handle_types = UCT_CU_HANDLE_DESCRIPTOR,
         .location     = {UCT_CU_LOCATION_DEVICE, device}
     };
-    int fd = -1;
-    uct_cu_piece_t piece;
+    uct_cu_piece_t piece = 0;
     int result;
 
     if (driver->cuMemCreate == NULL) {
         return -1;
     }
     result = driver->cuMemCreate(&piece, UCT_CUDA_PROBE_SIZE, &properties, 0);
-    if (result == UCT_CU_SUCCESS) {
-        result = driver->cuMemExportToShareableHandle(&fd, piece, UCT_CU_HANDLE_DESCRIPTOR, 0);
-        driver->cuMemRelease(piece);
-    }
-    if (result != UCT_CU_SUCCESS) {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "memory for a proof", result);
-        return -1;
-    }
-    return fd;
+    return uct_cuda_piece_show(driver, result, piece, "memory for a proof");
 }
 
 static uct_cuda_export_t *uct_cuda_probe_make(uct_cuda_ipc_md_t *md,

@@ -224,6 +224,17 @@ public:
         out.expect(length, id + m_me.index());
     }
 
+    /* That of every operation, with buffers of these lengths. */
+    void exchange_each(gpu &g, gpu_buffer &out, gpu_buffer &in, const std::vector<size_t> &lengths)
+    {
+        for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
+                             operation::STREAM}) {
+            for (size_t length : lengths) {
+                exchange(op, g, out, in, length);
+            }
+        }
+    }
+
 private:
     static void on_am_data(void *request, ucs_status_t status, size_t, void *arg)
     {
@@ -486,12 +497,7 @@ TEST(mp_cuda, mapping_refused)
         pair_side side(me);
         gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_CUDA, LARGE);
         ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
-        for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
-                             operation::STREAM}) {
-            for (size_t length : {size_t(16), size_t(256), LARGE}) {
-                side.exchange(op, g, out, in, length);
-            }
-        }
+        side.exchange_each(g, out, in, {16, 256, LARGE});
     });
     EXPECT_TRUE(all.join());
     EXPECT_LE(all.log_lines(), 4u) << all.log(); /* what is done, and the driver's reason */
@@ -514,12 +520,7 @@ TEST(mp_cuda, copies_that_lose_data)
                                    PERF_MEMORY_POOL, PERF_MEMORY_ASYNC}) {
             gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
             ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
-            for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
-                                 operation::STREAM}) {
-                for (size_t length : {size_t(16), size_t(4096), LARGE}) {
-                    side.exchange(op, g, out, in, length);
-                }
-            }
+            side.exchange_each(g, out, in, {16, 4096, LARGE});
         }
     });
     EXPECT_TRUE(all.join());
@@ -547,12 +548,7 @@ TEST(mp_cuda, looking_into_peers_forbidden)
         for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_VMM_PIECES, PERF_MEMORY_POOL}) {
             gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
             ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
-            for (operation op : {operation::TAG, operation::AM, operation::PUT, operation::GET,
-                                 operation::STREAM}) {
-                for (size_t length : {size_t(16), size_t(4096), LARGE}) {
-                    side.exchange(op, g, out, in, length);
-                }
-            }
+            side.exchange_each(g, out, in, {16, 4096, LARGE});
         }
         if (!mp::is_gpu_real()) {
             auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");

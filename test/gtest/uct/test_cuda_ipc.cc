@@ -248,6 +248,18 @@ protected:
 
 constexpr size_t SIZE = 600000;
 
+/* Gets a part of new remote memory of SIZE bytes, and puts it to the beginning of that. */
+void move_a_part(ipc_user &u, void *local)
+{
+    bytes model = pattern(SIZE, SIZE);
+
+    ASSERT_EQ(UCS_OK, u.get(local, 1000, 300000));
+    EXPECT_EQ(bytes(model.begin() + 1000, model.begin() + 301000), u.cuda.read(local, 300000));
+    ASSERT_EQ(UCS_OK, u.put(local, 0, 300000));
+    std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
+    EXPECT_EQ(model, u.read_remote());
+}
+
 TEST(cuda_ipc, gets_and_puts_of_every_kind)
 {
     in_process([]() {
@@ -296,14 +308,8 @@ TEST(cuda_ipc, pieces)
         const auto local = u.cuda.make(kind::DEVICE, SIZE);
 
         for (unsigned round = 0; round < 3; ++round) {
-            bytes model = pattern(SIZE, SIZE);
             u.allocate(SIZE, 'p');
-            ASSERT_EQ(UCS_OK, u.get(local.address, 1000, 300000));
-            EXPECT_EQ(bytes(model.begin() + 1000, model.begin() + 301000),
-                      u.cuda.read(local.address, 300000));
-            ASSERT_EQ(UCS_OK, u.put(local.address, 0, 300000));
-            std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
-            EXPECT_EQ(model, u.read_remote());
+            ASSERT_NO_FATAL_FAILURE(move_a_part(u, local.address));
             if (!cuda_program::is_real()) {
                 EXPECT_EQ(round + 2, u.cuda.calls("cuMemMap")) << "the probe once";
             }
@@ -328,14 +334,8 @@ TEST(cuda_ipc, pools)
         const auto local = u.cuda.make(kind::DEVICE, SIZE);
 
         for (unsigned round = 0; round < 6; ++round) {
-            bytes model = pattern(SIZE, SIZE);
             u.allocate(SIZE, 's');
-            ASSERT_EQ(UCS_OK, u.get(local.address, 1000, 300000));
-            EXPECT_EQ(bytes(model.begin() + 1000, model.begin() + 301000),
-                      u.cuda.read(local.address, 300000));
-            ASSERT_EQ(UCS_OK, u.put(local.address, 0, 300000));
-            std::copy(model.begin() + 1000, model.begin() + 301000, model.begin());
-            EXPECT_EQ(model, u.read_remote());
+            ASSERT_NO_FATAL_FAILURE(move_a_part(u, local.address));
             EXPECT_EQ(1, u.w->tl->md.rkey_is_on(u.rkey, 0));
             if (!cuda_program::is_real()) { /* those of the first rounds stay allocated */
                 EXPECT_EQ(round + 1, u.cuda.calls("cuMemPoolImportPointer"));
