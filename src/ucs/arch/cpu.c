@@ -165,6 +165,11 @@ unsigned ucs_arch_cpu_flags(void)
     return flags & ~UCS_ARCH_CPU_FLAGS_VALID;
 }
 
+int ucs_arch_can_store_16(void)
+{
+    return (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_AVX) != 0;
+}
+
 /* Read clock and counter at the same moment, as near as one of several attempts gets. */
 static void ucs_arch_read_both(uint64_t *tsc_p, uint64_t *ns_p)
 {

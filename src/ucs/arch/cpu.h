@@ -5,6 +5,8 @@
  *     ucs_arch_cpu_relax()  a hint inside a loop that waits for another core; not a fence
  *     ucs_arch_read_tsc()   the tick counter: cheap, constant rate, equal on all cores of a node,
  *                           and neither ordered with the instructions around it nor a fence
+ * and may define UCS_ARCH_HAVE_STORE_16 with
+ *     ucs_arch_store_16()   one store of 16 bytes, see ucs_arch_publish_16
  * and cpu.c the rest. The tick counter is for measuring. Time on which behaviour depends comes from
  * ucs_sys_clock_ns(), which a test can replace.
  *
@@ -13,6 +15,7 @@
 #ifndef UCS_ARCH_CPU_H
 #define UCS_ARCH_CPU_H
 
+#include <ucs/arch/atomic.h>
 #include <ucs/sys/compiler.h>
 
 #if defined(__x86_64__)
@@ -56,6 +59,28 @@ double ucs_arch_tsc_hz(void);
 
 /* A number of ticks as time in ns. */
 double ucs_arch_tsc_to_ns(uint64_t ticks);
+
+/* True if ucs_arch_publish_16 may be told that 16 bytes are stored at once. */
+int ucs_arch_can_store_16(void);
+
+/* Stores 16 bytes at an address aligned to them, as a release: who sees, with acquire order, any of
+ * the first 8 sees the second 8 too, and all that was written before. at_once: what
+ * ucs_arch_can_store_16 says, looked up before; one store takes less time than two. */
+UCS_INLINE void ucs_arch_publish_16(void *dest, uint64_t first, uint64_t second, int at_once)
+{
+    ucs_atomic_u64_t *words = (ucs_atomic_u64_t *)dest;
+
+#ifdef UCS_ARCH_HAVE_STORE_16
+    if (ucs_likely(at_once)) {
+        ucs_arch_store_16(dest, first, second);
+        return;
+    }
+#else
+    (void)at_once;
+#endif
+    ucs_atomic_store_relaxed(&words[1], second);
+    ucs_atomic_store_release(&words[0], first);
+}
 
 /* Bring the line at 'ptr' near, to read it, or to write it (taking it from other cores). Never
  * faults. */

@@ -30,7 +30,7 @@
 /* The format string is argument _fmt (from 1), the first value argument _first; 0: a va_list. */
 #define UCS_PRINTF(_fmt, _first) __attribute__((format(printf, _fmt, _first)))
 
-/* True where AddressSanitizer is compiled in. */
+/* True where AddressSanitizer, ThreadSanitizer is compiled in. */
 #if defined(__SANITIZE_ADDRESS__)
 #define UCS_HAVE_ASAN 1
 #elif defined(__has_feature)
@@ -40,6 +40,16 @@
 #endif
 #ifndef UCS_HAVE_ASAN
 #define UCS_HAVE_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define UCS_HAVE_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UCS_HAVE_TSAN 1
+#endif
+#endif
+#ifndef UCS_HAVE_TSAN
+#define UCS_HAVE_TSAN 0
 #endif
 
 /* The object of type _type whose member _member lies at _ptr. The pointer's type is checked. */

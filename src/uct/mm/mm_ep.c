@@ -110,9 +110,8 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
     }
 
     line = uct_mm_writer_line(&ep->writer, ep->writer.pos);
-    memcpy(line->data, &header, sizeof(header));
     uct_mm_copy_short(line->data + sizeof(header), payload, length);
-    uct_mm_writer_publish_first(&ep->writer, line, id, sizeof(header) + length);
+    uct_mm_writer_publish_headed(&ep->writer, line, id, header, sizeof(header) + length);
     return uct_mm_ep_sent(ep);
 }
 

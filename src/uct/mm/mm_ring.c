@@ -58,6 +58,7 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->shift       = ucs_ilog2((uint64_t)shape->lines);
     writer->control     = ring;
     writer->lines_max   = shape->lines - shape->quantum;
+    writer->at_once     = ucs_arch_can_store_16();
     writer->claim_ahead = uct_mm_writer_should_claim();
 }
 
@@ -128,12 +129,19 @@ UCS_INLINE size_t uct_mm_writer_whole_lines(uct_mm_writer_t *writer, const uint8
 {
     uint32_t pos = writer->pos;
     size_t left  = length;
-    uct_mm_line_t *line;
+    uint32_t first;
+    uint64_t second;
+    uint8_t *line;
 
     while (left >= UCT_MM_REST_DATA) {
-        line = uct_mm_writer_line(writer, pos);
-        memcpy(uct_mm_line_rest(line), src, UCT_MM_REST_DATA);
-        uct_mm_writer_publish(writer, line, pos);
+        line = (uint8_t *)uct_mm_writer_line(writer, pos);
+        memcpy(line + 48, src + 44, 16);
+        memcpy(line + 32, src + 28, 16);
+        memcpy(line + 16, src + 12, 16);
+        memcpy(&second, src + 4, sizeof(second));
+        memcpy(&first, src, sizeof(first));
+        ucs_arch_publish_16(line, uct_mm_line_word(uct_mm_writer_seq(writer, pos), first), second,
+                            writer->at_once); /* R1 */
         src  += UCT_MM_REST_DATA;
         left -= UCT_MM_REST_DATA;
         ++pos;
@@ -183,9 +191,8 @@ void uct_mm_writer_send_two(uct_mm_writer_t *writer, unsigned id, uint64_t heade
     uct_mm_copy_short(uct_mm_line_rest(next), payload + UCT_MM_INLINE_MAX,
                       length - UCT_MM_INLINE_MAX);
     uct_mm_writer_publish(writer, next, writer->pos + 1);
-    memcpy(line->data, &header, sizeof(header));
     memcpy(line->data + sizeof(header), payload, UCT_MM_INLINE_MAX);
-    uct_mm_writer_publish_first(writer, line, id, sizeof(header) + length);
+    uct_mm_writer_publish_headed(writer, line, id, header, sizeof(header) + length);
     ++writer->pos;
     if (writer->claim_ahead) {
         uct_mm_writer_claim(writer, 2);
@@ -200,6 +207,7 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
     size_t part          = ucs_min(length, UCT_MM_FIRST_DATA - header_length);
     const uint8_t *src   = payload;
     uct_mm_line_t *line;
+    uint64_t word;
 
     ucs_assert((header_length <= UCT_MM_FIRST_DATA) && (count <= writer->lines_max));
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
@@ -207,9 +215,15 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
     }
 
     line = uct_mm_writer_line(writer, writer->pos);
-    uct_mm_copy_short(line->data, header, header_length);
-    uct_mm_copy_short(line->data + header_length, src, part);
-    uct_mm_writer_publish_first(writer, line, id, total);
+    if (ucs_likely(header_length == sizeof(word))) {
+        memcpy(&word, header, sizeof(word));
+        uct_mm_copy_short(line->data + sizeof(word), src, part);
+        uct_mm_writer_publish_headed(writer, line, id, word, total);
+    } else {
+        uct_mm_copy_short(line->data, header, header_length);
+        uct_mm_copy_short(line->data + header_length, src, part);
+        uct_mm_writer_publish_first(writer, line, id, total);
+    }
     if (length == part) {
         return UCS_OK;
     }

@@ -121,6 +121,42 @@ TEST(arch, ticks_agree_with_the_clock)
     EXPECT_LE(elapsed, (clock3 - clock0) * 1.02);
 }
 
+/* The other thread writes pairs of which both halves come from one number, with a word before them
+ * that counts on: whoever sees the first half sees the second, or a later one. */
+TEST(arch, sixteen_bytes_are_published_together)
+{
+    constexpr uint64_t ROUNDS = 200000;
+    struct alignas(16) {
+        ucs_atomic_u64_t pair[2];
+        ucs_atomic_u64_t before;
+    } shared;
+
+    for (int at_once = 0; at_once <= ucs_arch_can_store_16(); ++at_once) {
+        ucs_atomic_store_relaxed(&shared.pair[0], 0);
+        ucs_atomic_store_relaxed(&shared.pair[1], 0);
+        ucs_atomic_store_relaxed(&shared.before, 0);
+
+        std::thread writer([&] {
+            for (uint64_t i = 1; i <= ROUNDS; ++i) {
+                ucs_atomic_store_relaxed(&shared.before, 7 * i);
+                ucs_arch_publish_16(&shared, i, 3 * i, at_once);
+            }
+        });
+        uint64_t first = 0, changes = 0;
+        while (first < ROUNDS) {
+            const uint64_t seen = ucs_atomic_load_acquire(&shared.pair[0]);
+            ASSERT_GE(seen, first);
+            changes += (seen != first);
+            first    = seen;
+            ASSERT_GE(ucs_atomic_load_relaxed(&shared.pair[1]), 3 * first);
+            ASSERT_GE(ucs_atomic_load_relaxed(&shared.before), 7 * first);
+        }
+        writer.join();
+        EXPECT_GT(changes, 0u);
+        EXPECT_EQ(3 * ROUNDS, ucs_atomic_load_relaxed(&shared.pair[1]));
+    }
+}
+
 TEST(arch, prefetch_never_faults)
 {
     for (uintptr_t address : {uintptr_t(0), uintptr_t(1), UINTPTR_MAX, uintptr_t(1) << 62}) {

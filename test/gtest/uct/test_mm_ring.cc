@@ -174,6 +174,7 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
         ++received;
     };
     for (unsigned i = 0; i < steps; ++i) {
+        bench.writer.at_once = ucs_arch_can_store_16() && rnd.one_in(2);
         if (rnd.one_in(2)) {
             const size_t length = random_length(rnd, bench.message_max());
             const message m     = {static_cast<unsigned>(rnd.below(UCT_AM_ID_MAX)),
