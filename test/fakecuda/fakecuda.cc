@@ -67,6 +67,7 @@ struct copy {
 struct work {
     std::vector<copy> copies;
     int ticks;
+    bool is_foreign; /* some memory is another process's */
 };
 
 std::recursive_mutex lock;
@@ -80,7 +81,7 @@ std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
-bool initialised, gone, capturing;
+bool initialised, gone, capturing, stuck;
 
 thread_local std::vector<uct_cu_ctx_t> stack;
 thread_local int capture_mode;
@@ -191,7 +192,7 @@ bool is_forbidden(const allocation *a)
 }
 
 /* Shares of a copy that lie in one piece each. */
-int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
+int cut(work &w, uintptr_t dest, uintptr_t src, size_t length)
 {
     if ((reach(dest, length) == nullptr) || (reach(src, length) == nullptr)) {
         return UCT_CU_INVALID_VALUE;
@@ -204,6 +205,8 @@ int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
         ((from != nullptr) && from->is_foreign && (lose >= 2))) {
         return 0; /* without a word */
     }
+    w.is_foreign |= ((to != nullptr) && to->is_foreign) ||
+                    ((from != nullptr) && from->is_foreign);
     while (length > 0) {
         size_t part = length;
         for (uintptr_t p : {dest, src}) {
@@ -211,7 +214,7 @@ int cut(std::vector<copy> &copies, uintptr_t dest, uintptr_t src, size_t length)
                 part = std::min(part, a->base + a->size - p);
             }
         }
-        copies.push_back({reach(dest, part), reach(src, part), part});
+        w.copies.push_back({reach(dest, part), reach(src, part), part});
         dest   += part;
         src    += part;
         length -= part;
@@ -228,9 +231,14 @@ void perform(CUstream_st *stream)
     ++stream->done;
 }
 
+bool is_stuck(const CUstream_st *stream)
+{
+    return stuck && !stream->queue.empty() && stream->queue.front().is_foreign;
+}
+
 void tick(CUstream_st *stream)
 {
-    if (!stream->queue.empty() && (--stream->queue.front().ticks <= 0)) {
+    if (!stream->queue.empty() && !is_stuck(stream) && (--stream->queue.front().ticks <= 0)) {
         perform(stream);
     }
 }
@@ -252,7 +260,7 @@ void drain()
 {
     finish_tail();
     for (CUstream_st *stream : streams) {
-        while (!stream->queue.empty()) {
+        while (!stream->queue.empty() && !is_stuck(stream)) {
             perform(stream);
         }
     }
@@ -306,12 +314,31 @@ void end_pool(uct_cu_pool_t pool)
     }
 }
 
+/* Does a copy still use memory that can be reached there? */
+bool is_in_use(const char *begin, const char *end)
+{
+    for (const CUstream_st *stream : streams) {
+        for (const work &w : stream->queue) {
+            for (const copy &c : w.copies) {
+                if (((c.dest < end) && (begin < c.dest + c.length)) ||
+                    ((c.src < end) && (begin < c.src + c.length))) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 void drop(std::map<uintptr_t, allocation>::iterator it)
 {
     allocation &a      = it->second;
     const size_t pages = (a.size + 4095) & ~4095ul;
 
     drain();
+    if (is_in_use(a.shadow, a.shadow + a.size)) {
+        misuse("memory given back that a copy still uses", 0);
+    }
     if (a.kind != allocation::REGISTERED) {
         if (a.shadow != reinterpret_cast<char *>(a.base)) {
             munmap(a.shadow, pages);
@@ -475,6 +502,7 @@ void fakecuda_set(const char *what, int value)
     lose      = (name == "lose") ? value : lose;
     capturing = (name == "capture") ? value != 0 : capturing;
     gone      = (name == "gone") ? value != 0 : gone;
+    stuck     = (name == "stuck") ? value != 0 : stuck;
 }
 
 /* ---- the driver, contexts, devices ---- */
@@ -1072,7 +1100,9 @@ int cuStreamDestroy_v2(uct_cu_stream_t stream)
     }
     drain();
     bury(stream);
-    streams.erase(stream);
+    if (stream->queue.empty()) {
+        streams.erase(stream);
+    }
     return 0;
 }
 
@@ -1147,7 +1177,7 @@ static int post(uct_cu_stream_t stream, work &&w)
     w.ticks = ticks;
     stream->queue.push_back(std::move(w));
     ++stream->posted;
-    if (ticks == 0) {
+    if ((ticks == 0) && !is_stuck(stream)) {
         perform(stream);
     }
     return 0;
@@ -1156,11 +1186,11 @@ static int post(uct_cu_stream_t stream, work &&w)
 int cuMemcpyAsync(uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length, uct_cu_stream_t stream)
 {
     ENTER_UNSAFE(cuMemcpyAsync)
-    work w;
+    work w = {};
     if (const int result = check_stream(stream)) {
         return result;
     }
-    if (const int result = cut(w.copies, dest, src, length)) {
+    if (const int result = cut(w, dest, src, length)) {
         return result;
     }
     return post(stream, std::move(w));
@@ -1171,7 +1201,7 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
                           size_t num_attributes, uct_cu_stream_t stream)
 {
     ENTER_UNSAFE(cuMemcpyBatchAsync)
-    work w;
+    work w = {};
     if (const int result = check_stream(stream)) {
         return result;
     }
@@ -1180,7 +1210,7 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
         return (version < 12080) ? UCT_CU_NOT_SUPPORTED : UCT_CU_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; ++i) {
-        if (const int result = cut(w.copies, dests[i], srcs[i], lengths[i])) {
+        if (const int result = cut(w, dests[i], srcs[i], lengths[i])) {
             return result;
         }
     }
@@ -1194,13 +1224,13 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
 int cuMemcpyHtoD_v2(uct_cu_ptr_t dest, const void *src, size_t length)
 {
     ENTER_UNSAFE(cuMemcpyHtoD)
-    std::vector<copy> copies;
-    if (const int result = cut(copies, dest, reinterpret_cast<uintptr_t>(src), length)) {
+    work w = {};
+    if (const int result = cut(w, dest, reinterpret_cast<uintptr_t>(src), length)) {
         return result;
     }
     finish_tail();
     const allocation *to = find(dest);
-    for (const copy &c : copies) {
+    for (const copy &c : w.copies) {
         if ((to != nullptr) && (to->kind == allocation::DEVICE) && !to->sync_memops &&
             (length >= 65536)) {
             tail_bytes.emplace_back(c.src, c.src + c.length);

@@ -124,6 +124,10 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     uct_cuda_scope_t scope;
     int result;
 
+    uct_cuda_trial_end(driver, mapping);
+    if (mapping->ptr == 0) {
+        return;
+    }
     /* In another context at the same place the address may belong to another mapping. */
     if ((uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
         (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
@@ -135,12 +139,13 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     } else if (mapping->pool != NULL) {
         (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
     }
+    mapping->ptr = 0;
 }
 
 /* Without the lock. */
 static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
 {
-    if (mapping->status == UCS_OK) {
+    if (mapping->ptr != 0) {
         uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
     }
     if (mapping->question >= 0) {
@@ -195,7 +200,7 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
         if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
-            ((mapping != newest) && (mapping->refs == 0) &&
+            ((mapping != newest) && (mapping->refs == 0) && (mapping->trial == NULL) &&
              ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
               ((mapping->question >= 0) && (now > mapping->until_ns) &&
                !uct_cuda_key_is_probe(&mapping->key))))) {
@@ -234,15 +239,17 @@ int uct_cuda_is_mapped(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t
 static int uct_cuda_legacy_open(const uct_cuda_driver_t *driver, const uct_cuda_ipc_packed_t *key,
                                 uct_cu_ptr_t *ptr_p)
 {
+    uct_cu_ptr_t ptr = 0;
     uct_cu_ipc_handle_t handle;
     int result;
 
     memcpy(&handle, key->by.legacy.handle, sizeof(handle));
-    result = driver->cuIpcOpenMemHandle(ptr_p, handle, UCT_CU_IPC_LAZY_PEER);
-    if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, *ptr_p, key->size)) {
-        driver->cuIpcCloseMemHandle(*ptr_p);
+    result = driver->cuIpcOpenMemHandle(&ptr, handle, UCT_CU_IPC_LAZY_PEER);
+    if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, ptr, key->size)) {
+        driver->cuIpcCloseMemHandle(ptr);
         result = UCT_CU_INVALID_VALUE;
     }
+    *ptr_p = (result == UCT_CU_SUCCESS) ? ptr : 0;
     return result;
 }
 
@@ -311,18 +318,18 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
 {
     uct_cuda_ipc_md_t *md = mapping->md;
     int is_probe          = uct_cuda_key_is_probe(&mapping->key);
-    ucs_status_t status, proof = UCS_OK;
     ucs_list_link_t dead;
+    ucs_status_t status;
 
     status = uct_cuda_import_prove(driver, md, &mapping->key, queue);
-    if (status == UCS_OK) {
+    if ((status == UCS_OK) && (mapping->ptr == 0)) {
         status = uct_cuda_import_open(driver, mapping);
-        proof  = ((status == UCS_OK) && is_probe) ? uct_cuda_probe_prove(queue, mapping->ptr) :
-                                                    UCS_OK;
     }
-    if (proof != UCS_OK) {
-        uct_cuda_mapping_unmap(driver, mapping);
-        status = proof;
+    if ((status == UCS_OK) && is_probe) {
+        status = uct_cuda_probe_prove(driver, mapping);
+        if ((status != UCS_OK) && (mapping->trial == NULL)) {
+            uct_cuda_mapping_unmap(driver, mapping);
+        }
     }
 
     ucs_list_head_init(&dead);

@@ -11,9 +11,9 @@
  *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
  *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
- *    quickly. UCS_ERR_NO_RESOURCE: the memory is being mapped; try again. UCS_INPROGRESS: the
- *    completion comes from progress; when it is UCS_OK the bytes are at their place, so there is no
- *    flush and no fence.
+ *    quickly. UCS_ERR_NO_RESOURCE: the memory is being mapped, or the way there proved; try again.
+ *    UCS_INPROGRESS: the completion comes from progress; when it is UCS_OK the bytes are at their
+ *    place, so there is no flush and no fence.
  *    UCS_ERR_REJECTED: the same, for all memory of this owner and kind: it was tried and lost data.
  *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
  *    another key, and what was mapped for the old one is closed when the new one is used.
@@ -153,6 +153,8 @@ typedef struct {
     uint64_t length;
 } uct_cuda_descriptor_t;
 
+typedef struct uct_cuda_trial uct_cuda_trial_t;
+
 /* Memory of another process in one context of this. */
 typedef struct {
     ucs_list_link_t       list; /* in md->mappings */
@@ -160,14 +162,15 @@ typedef struct {
     uct_cuda_ipc_packed_t key;
     uct_cu_ctx_t          ctx;
     uint64_t              ctx_id;
-    uct_cu_ptr_t          ptr;      /* of key.base */
+    uct_cu_ptr_t          ptr;      /* of key.base; 0: it is not mapped */
     uct_cuda_pool_t      *pool;     /* POOL */
+    uct_cuda_trial_t     *trial;    /* a probe's, under way; NULL: none is */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */
     int                   is_stale; /* no longer in the table: goes with its last user */
     int                   question; /* connection on which the descriptor is to come; -1: none */
     uint64_t              until_ns; /* it is waited for */
     ucs_status_t          status;   /* UCS_INPROGRESS: being opened; UCS_ERR_NO_RESOURCE: waits for
-                                       a descriptor; another error: refused */
+                                       a descriptor or a proof; another error: refused */
     unsigned              count;    /* descriptors that are there */
     uct_cuda_descriptor_t descriptors[];
 } uct_cuda_mapping_t;
@@ -270,8 +273,13 @@ UCS_INLINE int uct_cuda_key_is_probe(const uct_cuda_ipc_packed_t *key)
     return key->length == 0; /* no other's is */
 }
 
-/* Proves the way to the probe that is mapped at ptr. UCS_ERR_REJECTED: data is lost;
- * UCS_ERR_UNREACHABLE: copies are refused. */
-ucs_status_t uct_cuda_probe_prove(uct_cuda_queue_t *queue, uct_cu_ptr_t ptr);
+/* Proves the way to the probe that is mapped. UCS_ERR_NO_RESOURCE: the copies are under way, ask
+ * again; UCS_ERR_TIMED_OUT: they have not ended in time, but may still; UCS_ERR_REJECTED: data is
+ * lost; UCS_ERR_UNREACHABLE: copies are refused. */
+ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
+
+/* The end of the mapping's trial, if there is one; waits for the rest of its time. Where a device
+ * may still write then, all that it uses stays: ptr is 0. */
+void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
 
 #endif

@@ -6,6 +6,10 @@
  * writes a pattern there and reads it back. The mapping of the probe stays in the cache as any
  * other, with its result.
  *
+ * The copies are looked at for a moment, in which they end as a rule, and then whenever the memory
+ * is to be used. After 2 s it is staged for as long as they do not end: whoever reads there has not
+ * lost anything then, and nothing that a device may still write to is given back.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifdef HAVE_CONFIG_H
@@ -18,10 +22,15 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define UCT_CUDA_PROBE_SIZE   (2ul << 20) /* as pieces have to be */
 #define UCT_CUDA_PROBE_WORDS  64          /* of a pattern */
 #define UCT_CUDA_PROBE_ROUNDS 3           /* others may prove at the same place */
+#define UCT_CUDA_TRIAL_SIZE   4096ul      /* of the patterns, in memory of the host */
+#define UCT_CUDA_TRIAL_POLLS  10000       /* at once: some milliseconds */
+#define UCT_CUDA_TRIAL_YIELD  64          /* looks after which others have their turn */
+#define UCT_CUDA_TRIAL_NS     2000000000ull
 
 /* ---- the owner ---- */
 
@@ -162,42 +171,168 @@ void uct_cuda_probe_key(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_packed_t 
     memset(probe->by.shown.pointer, 0, sizeof(probe->by.shown.pointer));
 }
 
-/* Writes a pattern somewhere and reads it back. Another one is written in between: copies use one
- * buffer, which may still hold what was written last. */
-static ucs_status_t uct_cuda_probe_round(uct_cuda_queue_t *queue, uct_cu_ptr_t ptr, int *is_same_p)
+/* A proof that is under way. */
+struct uct_cuda_trial {
+    uct_cu_stream_t stream;        /* NULL: not made */
+    int             is_registered; /* the words are */
+    int             result;        /* of the driver: why it fails once the stream is idle */
+    unsigned        rounds;
+    uint64_t        until_ns;      /* it is waited for */
+    uint64_t      (*words)[UCT_CUDA_PROBE_WORDS]; /* two patterns that are told, what is found */
+};
+
+/* Writes a pattern somewhere and reads it back. Another one is written in between: what lies on the
+ * way may still hold what was written last. */
+static void uct_cuda_trial_round(const uct_cuda_driver_t *driver, uct_cuda_trial_t *trial,
+                                 uct_cu_ptr_t ptr)
 {
     const uint64_t seed = ucs_sys_random64();
-    uint64_t told[2][UCT_CUDA_PROBE_WORDS], found[UCT_CUDA_PROBE_WORDS] = {0};
-    uct_cuda_part_t parts[3];
-    ucs_status_t status;
+    const size_t size   = sizeof(trial->words[0]);
     unsigned i;
 
-    ptr += seed % (UCT_CUDA_PROBE_SIZE / sizeof(told)) * sizeof(told);
+    ptr += seed % (UCT_CUDA_PROBE_SIZE / (2 * size)) * (2 * size);
+    memset(trial->words[2], 0, size);
     for (i = 0; i < 2 * UCT_CUDA_PROBE_WORDS; ++i) {
-        told[i / UCT_CUDA_PROBE_WORDS][i % UCT_CUDA_PROBE_WORDS] = ucs_hash_mix(seed + i);
+        trial->words[i / UCT_CUDA_PROBE_WORDS][i % UCT_CUDA_PROBE_WORDS] = ucs_hash_mix(seed + i);
     }
-    for (i = 0; i < 2; ++i) {
-        uct_cuda_part_init(&parts[i], queue, ptr + (i * sizeof(found)), UCT_CUDA_DEVICE,
-                           (uintptr_t)told[i], UCT_CUDA_PAGEABLE, sizeof(found));
+    ++trial->rounds;
+    for (i = 0; (i < 2) && (trial->result == UCT_CU_SUCCESS); ++i) {
+        trial->result = driver->cuMemcpyAsync(ptr + (i * size), (uintptr_t)trial->words[i], size,
+                                              trial->stream);
     }
-    uct_cuda_part_init(&parts[2], queue, (uintptr_t)found, UCT_CUDA_PAGEABLE, ptr,
-                       UCT_CUDA_DEVICE, sizeof(found));
-    status     = uct_cuda_engine_post(queue->engine, parts, 3, NULL, NULL);
-    *is_same_p = (memcmp(told[0], found, sizeof(found)) == 0);
-    return status;
+    if (trial->result == UCT_CU_SUCCESS) {
+        trial->result = driver->cuMemcpyAsync((uintptr_t)trial->words[2], ptr, size,
+                                              trial->stream);
+    }
 }
 
-ucs_status_t uct_cuda_probe_prove(uct_cuda_queue_t *queue, uct_cu_ptr_t ptr)
+/* In the context that is current. */
+static ucs_status_t uct_cuda_trial_begin(const uct_cuda_driver_t *driver,
+                                         uct_cuda_mapping_t *mapping)
 {
-    ucs_status_t status = UCS_OK;
-    int is_same         = 0;
-    unsigned i;
+    uct_cuda_trial_t *trial = ucs_sys_calloc(1, sizeof(*trial));
+    void *words;
 
-    for (i = 0; (i < UCT_CUDA_PROBE_ROUNDS) && (status == UCS_OK) && !is_same; ++i) {
-        status = uct_cuda_probe_round(queue, ptr, &is_same);
-    }
-    if (status != UCS_OK) {
+    if (trial == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
-    return is_same ? UCS_OK : UCS_ERR_REJECTED;
+    words = ucs_sys_mmap(NULL, UCT_CUDA_TRIAL_SIZE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (words == MAP_FAILED) {
+        ucs_sys_free(trial);
+        return UCS_ERR_UNREACHABLE;
+    }
+    mapping->trial  = trial;
+    trial->words    = words;
+    trial->until_ns = ucs_sys_clock_ns() + UCT_CUDA_TRIAL_NS;
+    trial->result   = driver->cuStreamCreate(&trial->stream, UCT_CU_STREAM_NON_BLOCKING);
+    if (trial->result != UCT_CU_SUCCESS) {
+        trial->stream = NULL;
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuStreamCreate", trial->result);
+        return UCS_ERR_UNREACHABLE;
+    }
+    /* Where that is not allowed the driver copies once more, and waits. */
+    trial->is_registered = (driver->cuMemHostRegister(words, UCT_CUDA_TRIAL_SIZE,
+                                                      UCT_CU_HOST_PORTABLE) == UCT_CU_SUCCESS);
+    uct_cuda_trial_round(driver, trial, mapping->ptr);
+    return UCS_ERR_NO_RESOURCE;
+}
+
+/* In the context that is current. */
+static int uct_cuda_trial_is_busy(const uct_cuda_driver_t *driver, const uct_cuda_trial_t *trial)
+{
+    return (trial->stream != NULL) && (driver->cuStreamQuery(trial->stream) == UCT_CU_NOT_READY);
+}
+
+void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
+{
+    uct_cuda_trial_t *trial = mapping->trial;
+    uint64_t ctx_id         = 0;
+    int is_busy             = 0;
+    uct_cuda_scope_t scope;
+
+    if (trial == NULL) {
+        return;
+    }
+    mapping->trial = NULL;
+    if ((uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
+        (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
+        while ((is_busy = uct_cuda_trial_is_busy(driver, trial)) &&
+               (ucs_sys_clock_ns() < trial->until_ns)) {
+            ucs_sys_sched_yield();
+        }
+        if (!is_busy) {
+            if (trial->stream != NULL) {
+                driver->cuStreamDestroy(trial->stream);
+            }
+            if (trial->is_registered) {
+                driver->cuMemHostUnregister(trial->words);
+            }
+            ucs_sys_munmap(trial->words, UCT_CUDA_TRIAL_SIZE);
+        }
+        uct_cuda_leave(&scope);
+    } /* else the driver has them, until the process ends */
+    if (is_busy) {
+        ucs_diag("memory of process %u stays mapped: a copy there does not end", mapping->key.pid);
+        mapping->ptr = 0;
+    }
+    ucs_sys_free(trial);
+}
+
+/* A look at the copies, in the context that is current. */
+static ucs_status_t uct_cuda_trial_step(const uct_cuda_driver_t *driver,
+                                        const uct_cuda_mapping_t *mapping)
+{
+    uct_cuda_trial_t *trial = mapping->trial;
+    int result              = driver->cuStreamQuery(trial->stream);
+
+    if (result == UCT_CU_NOT_READY) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    result = (trial->result != UCT_CU_SUCCESS) ? trial->result : result;
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "a copy to memory of another process",
+                              result);
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (memcmp(trial->words[0], trial->words[2], sizeof(trial->words[0])) == 0) {
+        return UCS_OK;
+    }
+    if (trial->rounds == UCT_CUDA_PROBE_ROUNDS) {
+        return UCS_ERR_REJECTED;
+    }
+    uct_cuda_trial_round(driver, trial, mapping->ptr);
+    return UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
+{
+    const unsigned polls = (mapping->trial == NULL) ? UCT_CUDA_TRIAL_POLLS : 1;
+    ucs_status_t status  = UCS_ERR_NO_RESOURCE;
+    uct_cuda_scope_t scope;
+    unsigned i;
+
+    if (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK) {
+        uct_cuda_trial_end(driver, mapping);
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (mapping->trial == NULL) {
+        status = uct_cuda_trial_begin(driver, mapping);
+    }
+    for (i = 1; (i <= polls) && (status == UCS_ERR_NO_RESOURCE); ++i) {
+        status = uct_cuda_trial_step(driver, mapping);
+        if ((i % UCT_CUDA_TRIAL_YIELD) == 0) {
+            ucs_sys_sched_yield();
+        }
+    }
+    uct_cuda_leave(&scope);
+    if (status != UCS_ERR_NO_RESOURCE) {
+        uct_cuda_trial_end(driver, mapping);
+    } else if (ucs_sys_clock_ns() > mapping->trial->until_ns) {
+        ucs_warn_once("device memory of process %u is staged: a copy that was to prove the way "
+                      "there has not ended for %llu s", mapping->key.pid,
+                      UCT_CUDA_TRIAL_NS / 1000000000);
+        return UCS_ERR_TIMED_OUT;
+    }
+    return status;
 }

@@ -255,6 +255,48 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
     EXPECT_TRUE(all.join());
 }
 
+/* Copies to and from the other process do not end, from the first: the workers go on, and messages
+ * come by way of the host. */
+TEST(mp_cuda_owner, a_proof_that_does_not_end)
+{
+    constexpr size_t LENGTH = 300000;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        setenv("UCX_LOG_LEVEL", "error", 1);
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        uint64_t word = 0;
+
+        gpu::function<void(const char *, int)>("fakecuda_set")("stuck", 1);
+        for (uint64_t id = 1; id < 5; ++id) {
+            SCOPED_TRACE(id);
+            buffer.put(LENGTH, (me.index() == 0) ? id : 0);
+            n.barrier();
+            me.waits_for("message %lu and one behind it", static_cast<unsigned long>(id));
+            if (me.index() == 0) {
+                void *request = n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG);
+                EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), &id, sizeof(id), TAG + 1)));
+                EXPECT_EQ(UCS_OK, n.wait(request));
+            } else {
+                void *request = n.recv(buffer.place(LENGTH), LENGTH, TAG);
+                EXPECT_EQ(UCS_OK, n.wait(n.recv(&word, sizeof(word), TAG + 1)));
+                EXPECT_EQ(id, word);
+                EXPECT_TRUE((id > 1) || (ucp_request_check_status(request) == UCS_INPROGRESS));
+                EXPECT_EQ(UCS_OK, n.wait(request));
+                buffer.expect(LENGTH, id);
+            }
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
 /* More allocations in flight than keys that a peer keeps, both ways at once. */
 TEST(mp_cuda_owner, more_allocations_than_slots)
 {

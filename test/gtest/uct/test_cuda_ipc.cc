@@ -914,6 +914,80 @@ TEST_F(fake_cuda_ipc, a_way_is_proved_once)
     });
 }
 
+/* A proof whose copies do not end: nobody waits for them, memory is staged after a while, and
+ * nothing is given back that a device may still write to. Should they end, the way serves. */
+TEST_F(fake_cuda_ipc, a_proof_that_does_not_end)
+{
+    in_process([]() {
+        for (bool is_final : {false, true}) {
+            log_levels quiet("error");
+            ipc_user u;
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+            uct_iov_t iov    = {local.address, 1000, nullptr};
+            completion comp;
+
+            for (char order : {'a', 'p'}) {
+                u.allocate(1000, order);
+                u.cuda.set("stuck", 1);
+                for (unsigned i = 0; i < 100; ++i) {
+                    ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote,
+                                                                        u.rkey, &comp.base));
+                }
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000)) << order;
+                u.allocate(1000, order);
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.ep->ops->put_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
+                                                                    &comp.base));
+                if (is_final) {
+                    continue;
+                }
+                u.cuda.set("stuck", 0);
+                for (unsigned i = 0; i < 10; ++i) { /* each has a look */
+                    (void)u.get(local.address, 0, 1000);
+                }
+                EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000)) << order;
+                EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+            }
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(u.cuda.calls("cuIpcOpenMemHandle"),
+                      u.cuda.calls("cuIpcCloseMemHandle") + is_final);
+            EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"),
+                      u.cuda.calls("cuMemAddressFree") + is_final);
+            EXPECT_EQ(u.cuda.calls("cuMemHostRegister"),
+                      u.cuda.calls("cuMemHostUnregister") + 2 * is_final);
+            EXPECT_EQ(0, comp.calls);
+            EXPECT_EQ(0u, u.cuda.misuses());
+        }
+    });
+}
+
+/* The context goes under it. */
+TEST_F(fake_cuda_ipc, a_proof_whose_context_goes)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const uct_cu_ctx_t first = u.cuda.create_context();
+        auto local               = u.cuda.make(kind::DEVICE, 1000);
+        uct_iov_t iov            = {local.address, 1000, nullptr};
+        completion comp;
+
+        u.allocate(1000);
+        u.cuda.set("stuck", 1);
+        ASSERT_EQ(UCS_ERR_NO_RESOURCE,
+                  u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey, &comp.base));
+        u.cuda.set("stuck", 0);
+        u.cuda.destroy_context(first);
+        u.cuda.create_context();
+        local = u.cuda.make(kind::DEVICE, 1000);
+        ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 TEST_F(fake_cuda_ipc, the_program_has_opened_it_itself_in_another_context)
 {
     in_process([]() {
