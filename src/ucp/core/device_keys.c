@@ -101,7 +101,9 @@ static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *
         md->tl->md.release(keys->told[slot].mem);
     }
     status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
-    if (status != UCS_OK) {
+    if (status == UCS_OK) {
+        keys->told[slot].mem->uid = peer->worker->uid;
+    } else {
         keys->told[slot].mem = NULL;
         if (!peer->worker->device.is_warned) {
             peer->worker->device.is_warned = 1;

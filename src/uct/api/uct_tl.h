@@ -148,6 +148,10 @@ struct uct_mem { /* base of a transport's registration or allocation */
     uct_md_t *md;
     void     *address;
     size_t    length; /* bytes */
+
+    /* Identity of the worker that tells others of it and that answers what they have to ask; its
+     * user sets it. NULL: any of the process. */
+    const uint8_t *uid;
 };
 
 struct uct_rkey { /* base of a transport's unpacked remote key */

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 
+#include <uct/api/uct_tl.h>
 #include <uct/base/descriptor.h>
 
 #include <ucs/sys/sys.h>
@@ -172,20 +173,23 @@ void uct_descriptor_withdraw(uct_descriptor_offer_t *offer)
     uct_descriptor_list_del(&offer->list);
 }
 
-void uct_descriptor_where(const void *owner, uint64_t *name_p, uint16_t *place_p)
+void uct_descriptor_where(const void *owner, const uint8_t *uid, uint64_t *name_p,
+                          uint16_t *place_p)
 {
+    unsigned best = 0;
     const uct_descriptor_door_t *door;
+    unsigned rank;
 
     *name_p  = 0;
     *place_p = 0;
     uct_descriptor_lock();
     ucs_list_for_each(door, &uct_descriptor_doors, list) {
-        if ((*name_p == 0) || (door->owner == owner)) {
+        rank = ((uid != NULL) && (memcmp(door->uid, uid, UCT_UID_LEN) == 0)) ? 3 :
+               (door->owner == owner) ? 2 : 1;
+        if (rank > best) {
+            best     = rank;
             *name_p  = door->name;
             *place_p = door->place;
-        }
-        if (door->owner == owner) {
-            break;
         }
     }
     uct_descriptor_unlock();

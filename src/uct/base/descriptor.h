@@ -76,6 +76,7 @@ ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *co
 typedef struct {
     ucs_list_link_t list;
     const void     *owner; /* whose it is */
+    const uint8_t  *uid;   /* identity of the worker that answers */
     const char     *dir;   /* of the place, where that is one */
     uint64_t        name;
     uint16_t        place;
@@ -84,9 +85,10 @@ typedef struct {
 void uct_descriptor_open_door(uct_descriptor_door_t *door);
 void uct_descriptor_close_door(uct_descriptor_door_t *door);
 
-/* Where to ask for this process's descriptors: at a door of the owner, else at any; *name_p 0:
- * there is none. */
-void uct_descriptor_where(const void *owner, uint64_t *name_p, uint16_t *place_p);
+/* Where to ask for this process's descriptors: at the door of a worker (uid may be NULL), else at
+ * one of the owner (may be NULL), else at any; *name_p 0: there is none. */
+void uct_descriptor_where(const void *owner, const uint8_t *uid, uint64_t *name_p,
+                          uint16_t *place_p);
 
 /* A descriptor on offer, in the object that has it. */
 typedef struct {

@@ -316,7 +316,7 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
             memcpy(packed.by.legacy.probe, &export->probe->handle, sizeof(export->handle));
         }
     } else {
-        uct_descriptor_where(NULL, &packed.by.shown.name, &packed.place);
+        uct_descriptor_where(NULL, tl_mem->uid, &packed.by.shown.name, &packed.place);
         packed.by.shown.proof = (uintptr_t)export->proofs;
         packed.by.shown.probe = (export->probe == NULL) ? 0 : (uintptr_t)export->probe->proofs;
         packed.by.shown.pool  = export->pool;

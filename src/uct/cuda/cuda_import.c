@@ -392,6 +392,26 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
 }
 
+/* Who does not answer is not asked any more, once a key comes that names another door. The lock is
+ * held, and nobody else opens the mapping. */
+static void uct_cuda_mapping_ask_elsewhere(uct_cuda_mapping_t *mapping,
+                                           const uct_cuda_ipc_packed_t *key)
+{
+    if ((key->kind == UCT_CUDA_IPC_LEGACY) || (mapping->key.by.shown.name == key->by.shown.name)) {
+        return;
+    }
+    if (mapping->question >= 0) {
+        if (ucs_sys_clock_ns() <= mapping->until_ns) {
+            return;
+        }
+        ucs_sys_close(mapping->question);
+        mapping->question = -1;
+        mapping->until_ns = 0;
+    }
+    mapping->key.place         = key->place;
+    mapping->key.by.shown.name = key->by.shown.name;
+}
+
 ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
                                   const uct_cuda_ipc_packed_t *key, uct_cuda_queue_t *queue,
                                   uct_cuda_mapping_t **mapping_p)
@@ -413,6 +433,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_
         ucs_list_del(&mapping->list);
         ucs_list_add_tail(&md->mappings, &mapping->list);
         if (ucs_unlikely(mapping->status == UCS_ERR_NO_RESOURCE)) { /* is the descriptor there? */
+            uct_cuda_mapping_ask_elsewhere(mapping, key);
             mapping->status = UCS_INPROGRESS;
             ++mapping->refs;
             pthread_mutex_unlock(&md->lock);

@@ -139,7 +139,7 @@ size_t uct_mm_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     packed.base    = (uintptr_t)tl_mem->address;
     packed.length  = tl_mem->length;
 
-    uct_descriptor_where(tl_mem->md, &packed.name, &packed.place);
+    uct_descriptor_where(tl_mem->md, tl_mem->uid, &packed.name, &packed.place);
     memcpy(buffer, &packed, sizeof(packed));
     return sizeof(packed);
 }

@@ -118,6 +118,7 @@ ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
     }
 
     iface->door.owner = iface->super.md;
+    iface->door.uid   = iface->super.params.uid;
     iface->door.dir   = uct_mm_socket_dir(uct_mm_md(iface->super.md));
     iface->door.name  = ucs_sys_random64();
     if (uct_mm_listen_open(iface) != 0) {

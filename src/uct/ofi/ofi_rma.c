@@ -97,7 +97,7 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     if (mem == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    mem->super = (uct_mem_t){iface->super.md, address, length};
+    mem->super   = (uct_mem_t){.md = iface->super.md, .address = address, .length = length};
     mem->iface   = iface;
     mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
@@ -159,7 +159,7 @@ ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length, uct_mem_
     if (mem == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    mem->super = (uct_mem_t){md, address, length};
+    mem->super = (uct_mem_t){.md = md, .address = address, .length = length};
     *mem_p     = &mem->super;
     return UCS_OK;
 }

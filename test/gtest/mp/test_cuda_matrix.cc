@@ -529,12 +529,11 @@ TEST(mp_cuda, copies_that_lose_data)
 }
 
 /* No process may look into another one, as under a container's filter: memory that goes by
- * descriptor is mapped all the same. */
-TEST(mp_cuda, looking_into_peers_forbidden)
+ * descriptor is mapped all the same, whatever else the program has that makes no progress. */
+static void share_without_looking(bool has_idle_worker)
 {
     processes all(2);
 
-    NEED_GPU();
     all.start_all([&](self &me) {
         const std::string why = mp::deny_syscalls(
             {SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd, SYS_ptrace}, EPERM);
@@ -544,6 +543,7 @@ TEST(mp_cuda, looking_into_peers_forbidden)
         }
         gpu g(me.index());
         ASSERT_TRUE(g.is_open()) << g.problem();
+        std::unique_ptr<node> idle = has_idle_worker ? std::make_unique<node>(me) : nullptr;
         pair_side side(me);
         for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_VMM_PIECES, PERF_MEMORY_POOL}) {
             gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
@@ -559,6 +559,15 @@ TEST(mp_cuda, looking_into_peers_forbidden)
     });
     EXPECT_TRUE(all.join());
     EXPECT_EQ(0u, all.log_lines()) << all.log();
+}
+
+TEST(mp_cuda, looking_into_peers_forbidden)
+{
+    NEED_GPU();
+    for (bool has_idle_worker : {false, true}) {
+        SCOPED_TRACE(has_idle_worker);
+        share_without_looking(has_idle_worker);
+    }
 }
 
 /* The program starts CUDA when it has communicated for a while. */

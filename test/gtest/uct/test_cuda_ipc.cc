@@ -27,12 +27,13 @@ const uct_tl_t *ipc_tl()
 }
 
 /* Registers, packs, and keeps the registration with the worker's process. */
-bytes key_of(const worker &w, void *address, size_t length)
+bytes key_of(const worker &w, void *address, size_t length, const worker *door = nullptr)
 {
     uct_mem_t *mem;
     bytes packed(UCT_RKEY_MAX);
 
     EXPECT_EQ(UCS_OK, w.tl->md.reg(w.md, address, length, &mem));
+    mem->uid = (door == nullptr) ? nullptr : door->uid.data();
     packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
     w.tl->md.release(mem);
     return packed;
@@ -49,8 +50,8 @@ struct owner {
 
     /* 'a' length: allocate and tell key and address; 'p' length: the same with pieces, 's' length:
      * of a pool; 'm' seed: map other pieces and tell the key; 'k' offset length: tell another key;
-     * 'n': forget the pool; 'r': read it and tell; 'f': free; 'd': answer questions from now on;
-     * 'e': end */
+     * 'n': forget the pool; 'r': read it and tell; 'f': free; 'i': have a door where nobody is;
+     * 'd': answer questions from now on; 'e': end */
     void serve()
     {
         for (;;) {
@@ -64,7 +65,8 @@ struct owner {
                 link.put(key_of(w, m.address, length));
             } else if (order == 'k') {
                 const size_t offset = link.get_number();
-                link.put(key_of(w, static_cast<char *>(m.address) + offset, link.get_number()));
+                link.put(key_of(w, static_cast<char *>(m.address) + offset, link.get_number(),
+                                door.get()));
             } else if (order == 'm') {
                 cuda.map_anew(m);
                 cuda.write(m.address, pattern(link.get_number(), m.length));
@@ -75,6 +77,8 @@ struct owner {
                 cuda.free(m);
             } else if (order == 'n') {
                 cuda.new_pool();
+            } else if (order == 'i') {
+                idle = std::make_unique<worker>(uct_tl_find("mm"));
             } else if (order == 'd') {
                 door     = std::make_unique<worker>(uct_tl_find("mm"));
                 progress = std::thread([this]() {
@@ -97,7 +101,7 @@ struct owner {
     cuda_program cuda;
     worker w;
     cuda_program::memory m = {};
-    std::unique_ptr<worker> door;
+    std::unique_ptr<worker> idle, door;
     std::thread progress;
     std::atomic<bool> is_over{false};
 };
@@ -616,6 +620,29 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
             ucs_fault_clear(nullptr);
         }
         EXPECT_EQ(0, comp.calls);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* A worker that makes no progress does not answer; another one of the same process does, once a key
+ * names it. */
+TEST(cuda_ipc, descriptors_that_another_worker_has_to_be_asked_for)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+
+        u.link().put_number('i');
+        u.allocate(1000, 'p');
+        ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+        u.open_door();
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+        u.key_again(0, 1000);
+        EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+        ucs_fault_clear(nullptr);
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }

@@ -64,6 +64,38 @@ protected:
     uct_descriptor_offer_t m_offer = {};
 };
 
+TEST_F(descriptor_test, the_door_of_a_worker)
+{
+    const uint8_t uids[][UCT_UID_LEN] = {{1}, {2}, {3}, {4}};
+    uct_descriptor_door_t doors[3]    = {};
+    uint64_t name;
+    uint16_t place;
+
+    uct_descriptor_where(nullptr, uids[0], &name, &place);
+    EXPECT_EQ(0u, name);
+    for (unsigned i = 0; i < 3; ++i) {
+        doors[i].owner = &doors[i / 2];
+        doors[i].uid   = uids[i];
+        doors[i].name  = i + 10;
+        doors[i].place = static_cast<uint16_t>(2 * i);
+        uct_descriptor_open_door(&doors[i]);
+    }
+    for (unsigned i = 0; i < 3; ++i) {
+        uct_descriptor_where(&doors[1], uids[i], &name, &place);
+        EXPECT_EQ(i + 10, name);
+        EXPECT_EQ(2 * i, place);
+    }
+    for (const uint8_t *uid : {uids[3], static_cast<const uint8_t *>(nullptr)}) {
+        uct_descriptor_where(&doors[1], uid, &name, &place);
+        EXPECT_EQ(12u, name) << "of the owner";
+        uct_descriptor_where(nullptr, uid, &name, &place);
+        EXPECT_EQ(10u, name) << "any";
+    }
+    for (uct_descriptor_door_t &door : doors) {
+        uct_descriptor_close_door(&door);
+    }
+}
+
 TEST_F(descriptor_test, who_asks_gets_it)
 {
     struct stat mine, theirs;
