@@ -117,26 +117,58 @@ static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapp
            uct_cuda_pool_close(driver, mapping->md, mapping->pool, mapping->ptr);
 }
 
+/* Is the context there that it was made in? */
+static int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
+                                        const uct_cuda_mapping_t *mapping)
+{
+    uint64_t ctx_id = 0;
+
+    return (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
+           (ctx_id == mapping->ctx_id);
+}
+
+/* Pieces and what comes from pools belong to no context, so they outlive that in which they were
+ * mapped. */
+static int uct_cuda_mapping_is_left(const uct_cuda_driver_t *driver,
+                                    const uct_cuda_mapping_t *mapping)
+{
+    uct_cuda_place_t place;
+
+    return (mapping->key.kind != UCT_CUDA_IPC_LEGACY) && (mapping->place_id != 0) &&
+           (uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) == UCS_OK) &&
+           (place.id == mapping->place_id);
+}
+
 /* Without the lock. */
 static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
-    uint64_t ctx_id = 0;
+    const int has_context = uct_cuda_mapping_has_context(driver, mapping);
+    uct_cu_ctx_t ctx      = mapping->ctx;
+    int result            = UCT_CU_SUCCESS;
+    int is_inside         = 0;
     uct_cuda_scope_t scope;
-    int result;
 
     uct_cuda_trial_end(driver, mapping);
     if (mapping->ptr == 0) {
         return;
     }
     /* In another context at the same place the address may belong to another mapping. */
-    if ((uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
-        (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
-        result = uct_cuda_mapping_close(driver, mapping);
-        if (result != UCT_CU_SUCCESS) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "closing a mapping", result);
+    if (has_context || uct_cuda_mapping_is_left(driver, mapping)) {
+        if (has_context || (uct_cuda_device_context(driver, -1, &ctx) == UCS_OK)) {
+            is_inside = (uct_cuda_enter(&scope, driver, ctx) == UCS_OK);
         }
-        uct_cuda_leave(&scope);
-    } else if (mapping->pool != NULL) {
+        if (is_inside || !has_context) {
+            result       = uct_cuda_mapping_close(driver, mapping);
+            mapping->ptr = 0;
+        }
+        if (is_inside) {
+            uct_cuda_leave(&scope);
+        }
+    }
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "closing a mapping", result);
+    }
+    if ((mapping->ptr != 0) && (mapping->pool != NULL)) {
         (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
     }
     mapping->ptr = 0;
@@ -189,17 +221,28 @@ static int uct_cuda_key_replaces(const uct_cuda_ipc_packed_t *key, const uct_cud
            (old->base == key->base) && (old->size == key->size);
 }
 
-/* What the new mapping shows to be gone, what is beyond the bounds, and questions that were not
- * answered in time. The lock is held. */
+/* Has it gone with the context that it was made in? Those of the newest one's have not. */
+static int uct_cuda_mapping_is_lost(const uct_cuda_driver_t *driver,
+                                    const uct_cuda_mapping_t *mapping,
+                                    const uct_cuda_mapping_t *newest)
+{
+    return ((mapping->ctx != newest->ctx) || (mapping->ctx_id != newest->ctx_id)) &&
+           !uct_cuda_mapping_has_context(driver, mapping);
+}
+
+/* What the new mapping shows to be gone, what is beyond the bounds, what was made in a context that
+ * is gone, and questions that were not answered in time. The lock is held. */
 static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
                                    ucs_list_link_t *dead)
 {
+    const uct_cuda_driver_t *driver     = uct_cuda_driver();
     const uct_cuda_ipc_config_t *config = md->super.config;
     const uint64_t now                  = ucs_sys_clock_ns();
     uct_cuda_mapping_t *mapping, *tmp;
 
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
         if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
+            ((mapping->refs == 0) && uct_cuda_mapping_is_lost(driver, mapping, newest)) ||
             ((mapping != newest) && (mapping->refs == 0) && (mapping->trial == NULL) &&
              ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
               ((mapping->question >= 0) && (now > mapping->until_ns) &&
@@ -259,6 +302,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
 {
     const uct_cuda_ipc_packed_t *key = &mapping->key;
     int result                       = UCT_CU_SUCCESS;
+    uct_cuda_place_t place;
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
@@ -287,6 +331,8 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     uct_cuda_descriptors_close(mapping);
     if (result != UCT_CU_SUCCESS) {
         uct_cuda_import_refused(mapping->md, driver, key, "mapping it", result);
+    } else if (uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) == UCS_OK) {
+        mapping->place_id = place.id;
     }
     return ((result == UCT_CU_SUCCESS) && (mapping->ptr != 0)) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }

@@ -163,6 +163,7 @@ typedef struct {
     uct_cu_ctx_t          ctx;
     uint64_t              ctx_id;
     uct_cu_ptr_t          ptr;      /* of key.base; 0: it is not mapped */
+    uint64_t              place_id; /* what the driver calls that here; 0: not told */
     uct_cuda_pool_t      *pool;     /* POOL */
     uct_cuda_trial_t     *trial;    /* a probe's, under way; NULL: none is */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */

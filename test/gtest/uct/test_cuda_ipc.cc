@@ -695,6 +695,41 @@ TEST(cuda_ipc, memory_that_is_freed_and_allocated_again)
     });
 }
 
+/* What was mapped of pieces and pools outlives the context it was mapped in: it is unmapped when
+ * something new is mapped, or at the end. */
+TEST_F(fake_cuda_ipc, mappings_whose_context_goes)
+{
+    in_process([]() {
+        for (char order : {'a', 'p', 's'}) {
+            ipc_user u;
+            const uint64_t freed = u.cuda.calls("cuMemFree");
+
+            u.allocate(1000, order);
+            for (unsigned round = 0; round < 10; ++round) {
+                const uct_cu_ctx_t ctx = u.cuda.create_context();
+                const auto local       = u.cuda.make(kind::DEVICE, 1000);
+                ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+                EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+                if (order == 'p') {
+                    EXPECT_EQ(u.cuda.calls("cuMemMap"), u.cuda.calls("cuMemUnmap") + 2);
+                } else if (order == 's') {
+                    EXPECT_EQ(u.cuda.calls("cuMemPoolImportPointer"),
+                              u.cuda.calls("cuMemFree") - freed + 1);
+                }
+                u.cuda.destroy_context(ctx);
+            }
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(u.cuda.calls("cuMemMap"), u.cuda.calls("cuMemUnmap"));
+            EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"), u.cuda.calls("cuMemAddressFree"));
+            EXPECT_EQ(u.cuda.calls("cuMemPoolImportPointer"), u.cuda.calls("cuMemFree") - freed);
+            EXPECT_EQ(u.cuda.calls("cuMemPoolImportFromShareableHandle"),
+                      u.cuda.calls("cuMemPoolDestroy"));
+            EXPECT_EQ(0u, u.cuda.misuses());
+        }
+    });
+}
+
 TEST_F(fake_cuda_ipc, mappings_are_bounded)
 {
     in_process([]() {
