@@ -54,6 +54,7 @@ libuct_sources = \
 	src/uct/ofi/ofi_alive.c \
 	src/uct/ofi/ofi_ep.c \
 	src/uct/ofi/ofi_fork.c \
+	src/uct/ofi/ofi_hear.c \
 	src/uct/ofi/ofi_iface.c \
 	src/uct/ofi/ofi_lib.c \
 	src/uct/ofi/ofi_lib.h \

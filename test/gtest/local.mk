@@ -35,6 +35,7 @@ gtest_sources = \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_hosts.cc \
 	test/gtest/mp/test_one_sided.cc \
+	test/gtest/mp/test_reconnect.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \
 	test/gtest/ucp/internals.c \

@@ -45,6 +45,7 @@
 #define UCT_OFI_KEYS_MAX    8      /* interfaces of one domain whose memory a key reaches */
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
+#define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 
 typedef struct {
@@ -153,6 +154,7 @@ typedef struct {
     uint8_t             address[UCT_OFI_ADDRESS_MAX];
     size_t              address_length;
     uint64_t            secret;     /* that tokens are hidden by */
+    uint32_t            num_serials; /* given to peers so far */
     ucs_hash_t          by_uid;     /* first 8 bytes of the identity -> peer */
     ucs_ptr_map_t       by_token;
     ucs_list_link_t     peers;
@@ -194,6 +196,8 @@ struct uct_ofi_peer {
     fi_addr_t          addr;
     uint64_t           own_token;     /* names the peer in what it sends us */
     uint64_t           token;         /* names us in what we send */
+    uint32_t           own_serial;    /* of this object in what we send, */
+    uint32_t           serial;        /* and of its counterpart there; 0: not known yet */
     unsigned           say;           /* UCT_OFI_SAY_... */
     unsigned           num_under_way; /* operations that the provider has */
     ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
@@ -201,6 +205,8 @@ struct uct_ofi_peer {
     uct_ofi_tx_state_t tx_state;
     unsigned           num_rmas;      /* reads and writes among those under way, */
     unsigned           num_waiting;   /* and in waiting */
+    uint32_t           tx_base;       /* messages sent when our direction was opened last */
+    uint32_t           rx_base;       /* messages taken when the other one was */
     uint32_t           tx_count;      /* messages sent... */
     uint32_t           tx_taken;      /* ...and taken by the peer... */
     uint32_t           tx_looked;     /* ...when it was looked at last */
@@ -210,6 +216,7 @@ struct uct_ofi_peer {
     ucs_list_link_t    flushes;       /* uct_ofi_flush_t, in order */
     ucs_list_link_t    early;         /* uct_ofi_early_t, in order */
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
+    uint64_t           pause_ns;      /* until when nothing is said again; 0: now */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
     uint8_t            num_stuck;     /* looks at which it was there, and no read had ended */
@@ -218,7 +225,10 @@ struct uct_ofi_peer {
     uint8_t            num_lost;      /* messages, since it was heard last */
     uint8_t            num_probes;    /* answered since it was heard last */
     uint8_t            rx_open;       /* it has introduced itself */
+    uint8_t            rx_was_open;   /* it has, since its serial number is known */
     uint8_t            rx_discard;
+    uint8_t            is_bye_said;   /* and counted; it may have to be said again */
+    uint8_t            is_unwanted;   /* what it has opened is to end */
     uint8_t            is_heard;      /* it has said something since it was looked at last */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
@@ -411,8 +421,8 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status);
 /* It has given a sign of life. */
 void uct_ofi_peer_heard(uct_ofi_peer_t *peer);
 
-/* The provider has lost a message of this type. */
-void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, unsigned type);
+/* The provider has lost a message. */
+void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, const uct_ofi_head_t *head);
 
 /* The status of a path that breaks. */
 ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer);
@@ -421,8 +431,20 @@ ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer);
 void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type, unsigned am_id,
                        size_t pad);
 
-/* One message from the provider; data is 8-byte aligned. */
-void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
+/* The parts of a life that what a peer says begins and ends: our direction is opened and closed;
+ * endpoints and flushes end; messages that wait for earlier ones are forgotten; the direction of
+ * the peer has ended. */
+void uct_ofi_tx_open(uct_ofi_peer_t *peer);
+void uct_ofi_tx_close(uct_ofi_peer_t *peer);
+void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status);
+void uct_ofi_end_flushes(uct_ofi_peer_t *peer);
+void uct_ofi_drop_early(uct_ofi_peer_t *peer);
+void uct_ofi_gone(uct_ofi_peer_t *peer);
+
+/* Tells one that wants somebody else that nobody of that name is here; or (is_here) one that asks
+ * that it is not known any more. Lost without resources: it will ask again. */
+void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const uint8_t *raw,
+                    int is_here);
 
 /* The end of the interface: says farewell to all, 0: the provider does not take it all now; frees
  * all, once the provider has sent that. */
@@ -431,6 +453,11 @@ void uct_ofi_peers_free(uct_ofi_iface_t *iface);
 
 /* As in uct_iface_ops_t. */
 int uct_ofi_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
+
+/* ---- ofi_hear.c ---- */
+
+/* One message from the provider; data is 8-byte aligned. */
+void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
 
 /* ---- ofi_fork.c: any thread ---- */
 

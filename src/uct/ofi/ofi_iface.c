@@ -157,7 +157,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     }
     if (ucs_unlikely(error != 0)) {
         ucs_debug("a message was not sent: libfabric's error %d", error);
-        uct_ofi_peer_unsent(peer, ((const uct_ofi_head_t *)send->buffer)->type);
+        uct_ofi_peer_unsent(peer, (const uct_ofi_head_t *)send->buffer);
     }
     uct_ofi_op_ended(peer);
 }

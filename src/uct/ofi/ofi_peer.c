@@ -51,18 +51,23 @@ static void uct_ofi_peer_unlink(uct_ofi_peer_t *peer)
     ucs_list_del(&peer->list);
 }
 
-static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
+void uct_ofi_drop_early(uct_ofi_peer_t *peer)
 {
     uct_ofi_early_t *early;
 
-    uct_ofi_peer_unlink(peer);
-    ucs_list_del(&peer->todo);
-    uct_ofi_probe_end(peer);
     while (!ucs_list_is_empty(&peer->early)) {
         early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
         ucs_list_del(&early->list);
         ucs_sys_free(early);
     }
+}
+
+static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
+{
+    uct_ofi_peer_unlink(peer);
+    ucs_list_del(&peer->todo);
+    uct_ofi_probe_end(peer);
+    uct_ofi_drop_early(peer);
     if ((peer->addr != FI_ADDR_UNSPEC) && !peer->iface->is_inherited) {
         uct_ofi_addr_remove(peer->iface, &peer->addr);
     }
@@ -83,9 +88,11 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
     if (peer == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    peer->iface    = iface;
-    peer->probe_fd = -1;
-    peer->addr     = FI_ADDR_UNSPEC;
+    peer->iface      = iface;
+    peer->probe_fd   = -1;
+    peer->addr       = FI_ADDR_UNSPEC;
+    peer->own_serial = ++iface->num_serials;
+    peer->own_serial += (peer->own_serial == 0);
     memcpy(peer->uid, uid, UCT_UID_LEN);
     memcpy(peer->address, raw, raw_length);
     peer->address_length = (uint8_t)raw_length;
@@ -128,15 +135,17 @@ void uct_ofi_peer_say(uct_ofi_peer_t *peer, unsigned what)
 
 /* ---- endpoints ---- */
 
-static void uct_ofi_tx_open(uct_ofi_peer_t *peer)
+void uct_ofi_tx_open(uct_ofi_peer_t *peer)
 {
     peer->tx_state = UCT_OFI_TX_OPENING;
+    peer->tx_base  = peer->tx_count;
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_HELLO);
 }
 
-static void uct_ofi_tx_close(uct_ofi_peer_t *peer)
+void uct_ofi_tx_close(uct_ofi_peer_t *peer)
 {
-    peer->tx_state = UCT_OFI_TX_CLOSING;
+    peer->tx_state    = UCT_OFI_TX_CLOSING;
+    peer->is_bye_said = 0;
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_BYE);
 }
 
@@ -169,7 +178,7 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
     }
 }
 
-static void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status)
+void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status)
 {
     uct_ofi_ep_t *ep;
 
@@ -209,21 +218,26 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
     uct_ofi_peer_say(peer, 0); /* the rest from progress */
 }
 
-/* Providers lose messages where both sides connect at the same time, too. What is not counted is
- * said again. */
-void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, unsigned type)
+/* Providers lose messages where both sides connect at the same time, too. What has no bytes of the
+ * user's is said again, unless it is about something that is over. Not at once: `tcp;ofi_rxm` needs
+ * some milliseconds to see that a connection of its own has broken, and loses all until then. */
+void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
 {
-    if ((type >= UCT_OFI_REJECT) || (type == UCT_OFI_BYE) ||
-        (++peer->num_lost > UCT_OFI_LOST_MAX)) {
+    unsigned type = head->type;
+
+    if ((type >= UCT_OFI_REJECT) || (++peer->num_lost > UCT_OFI_LOST_MAX)) {
         uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
     } else if ((peer->status == UCS_OK) &&
                ((type != UCT_OFI_HELLO) || (peer->tx_state == UCT_OFI_TX_OPENING)) &&
-               ((type != UCT_OFI_WELCOME) || peer->rx_open)) {
+               ((type != UCT_OFI_WELCOME) || peer->rx_open) &&
+               ((type != UCT_OFI_BYE) || peer->is_bye_said) &&
+               ((type != UCT_OFI_DROP) || (peer->rx_open && (head->number == peer->rx_base)))) {
+        peer->pause_ns = ucs_sys_clock_ns() + (UCT_OFI_PAUSE_NS << (2 * peer->num_lost));
         uct_ofi_peer_say(peer, 1u << type);
     }
 }
 
-static void uct_ofi_gone(uct_ofi_peer_t *peer)
+void uct_ofi_gone(uct_ofi_peer_t *peer)
 {
     const uct_iface_params_t *params = &peer->iface->super.params;
 
@@ -240,6 +254,7 @@ int uct_ofi_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int
         return 0;
     }
     peer->rx_discard |= (discard != 0);
+    peer->is_unwanted = 1;
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_DROP);
     return 1;
 }
@@ -253,10 +268,10 @@ void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type
     head->am_id   = (uint8_t)am_id;
     head->pad     = (uint8_t)pad;
     head->zero    = 0;
-    head->number  = peer->tx_count;
+    head->number  = (type == UCT_OFI_DROP) ? peer->rx_base : peer->tx_count;
     head->token   = peer->token;
     head->taken   = peer->rx_count;
-    head->zero2   = 0;
+    head->serial  = peer->own_serial;
     peer->rx_told = peer->rx_count;
 }
 
@@ -294,17 +309,21 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
                            peer->own_token ^ iface->secret);
         send->length = sizeof(*intro);
     }
+    if (type == UCT_OFI_BYE) {
+        intro->head.number -= peer->is_bye_said;
+    }
     status = uct_ofi_send_post(iface, send);
     if (status == UCS_ERR_NO_RESOURCE) {
         uct_ofi_send_put(iface, send);
+    } else if ((type == UCT_OFI_BYE) && (status == UCS_OK) && !peer->is_bye_said) {
+        peer->is_bye_said = 1;
+        ++peer->tx_count;
     }
     return status;
 }
 
-/* Tells one that wants somebody else that nobody of that name is here. Lost without resources: it
- * will ask again. */
-static void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked,
-                           const uint8_t *raw)
+void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const uint8_t *raw,
+                    int is_here)
 {
     uct_ofi_intro_t *intro;
     uct_ofi_send_t *send;
@@ -321,7 +340,9 @@ static void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked,
     send->peer   = NULL;
     send->length = sizeof(*intro);
     memset(&intro->head, 0, sizeof(intro->head));
-    intro->head.type = UCT_OFI_REJECT;
+    intro->head.type  = UCT_OFI_REJECT;
+    intro->head.am_id = (uint8_t)is_here;
+    intro->head.serial = iface->num_serials;
     uct_ofi_intro_fill(iface, intro, asked->to, asked->from, asked->token);
     switch (uct_ofi_send_post(iface, send)) {
     case UCS_OK:
@@ -356,6 +377,12 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
     if (peer->status == UCS_OK) {
         is_all = uct_ofi_rma_post(peer, count_p);
     }
+    if ((peer->pause_ns != 0) && (peer->say != 0)) {
+        if (ucs_sys_clock_ns() < peer->pause_ns) {
+            return 0;
+        }
+        peer->pause_ns = 0;
+    }
     for (i = 0; (i < ucs_array_size(uct_ofi_says)) && (peer->say != 0); ++i) {
         unsigned bit = 1u << uct_ofi_says[i];
 
@@ -366,14 +393,13 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
         if (status == UCS_ERR_NO_RESOURCE) {
             return 0;
         }
-        peer->say      &= ~bit;
-        peer->tx_count += ((status == UCS_OK) && (uct_ofi_says[i] == UCT_OFI_BYE));
+        peer->say &= ~bit;
         ++*count_p;
     }
     return is_all;
 }
 
-static void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
+void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
 {
     uct_ofi_flush_t *flush;
 
@@ -426,259 +452,6 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
         }
     }
     return count;
-}
-
-/* ---- hearing ---- */
-
-void uct_ofi_peer_heard(uct_ofi_peer_t *peer)
-{
-    peer->is_heard = 1;
-    peer->is_known = 1;
-    peer->num_lost = 0;
-    if (ucs_unlikely(peer->asked_ns != 0)) {
-        peer->asked_ns   = 0;
-        peer->num_probes = 0;
-        uct_ofi_probe_end(peer);
-    }
-}
-
-/* The peer tells how many messages it has taken. */
-static void uct_ofi_taken(uct_ofi_peer_t *peer, uint32_t taken)
-{
-    if ((peer->tx_state < UCT_OFI_TX_OPEN) ||
-        ((taken - peer->tx_taken) > (peer->tx_count - peer->tx_taken))) {
-        return; /* of an earlier connection, or nonsense */
-    }
-    peer->tx_taken = taken;
-    if (ucs_unlikely(!ucs_list_is_empty(&peer->flushes))) {
-        uct_ofi_end_flushes(peer);
-    }
-    if (ucs_unlikely((peer->tx_state == UCT_OFI_TX_CLOSING) && (taken == peer->tx_count) &&
-                     !(peer->say & UCT_OFI_SAY_BYE) && ucs_queue_is_empty(&peer->unsent))) {
-        peer->tx_state = UCT_OFI_TX_IDLE;
-        if (!ucs_list_is_empty(&peer->eps)) {
-            uct_ofi_tx_open(peer); /* somebody came meanwhile */
-        } else {
-            uct_ofi_peer_say(peer, 0);
-        }
-    }
-}
-
-static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
-{
-    uct_ofi_ep_t *ep, *next;
-
-    if ((peer->tx_state != UCT_OFI_TX_OPENING) ||
-        (memcmp(intro->from, peer->uid, UCT_UID_LEN) != 0)) {
-        return;
-    }
-    peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
-    peer->token    = intro->token;
-    peer->tx_taken = peer->tx_count;
-    peer->tx_state = UCT_OFI_TX_OPEN;
-    if (ucs_list_is_empty(&peer->eps)) {
-        uct_ofi_tx_close(peer);
-    }
-    ucs_list_for_each_safe(ep, next, &peer->eps, peer_list) {
-        uct_ep_set_live(&ep->super);
-    }
-}
-
-/* HELLO, PING, REJECT: from somebody who knows no token of ours. */
-static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *intro)
-{
-    char reason[UCT_REASON_MAX];
-    uct_ofi_peer_t *peer;
-    const uint8_t *raw;
-
-    if ((intro->version != UCT_OFI_VERSION) ||
-        (uct_ofi_address_parse(iface, intro->address, intro->address_length, 1, &raw, reason) !=
-         UCS_OK)) {
-        ucs_debug("an introduction that makes no sense is dropped");
-        return;
-    }
-    peer = uct_ofi_peer_find(iface, intro->from);
-    if (intro->head.type == UCT_OFI_REJECT) {
-        if ((peer != NULL) && (intro->token == (peer->own_token ^ iface->secret))) {
-            uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
-        }
-        return;
-    }
-    if ((memcmp(intro->to, iface->super.params.uid, UCT_UID_LEN) != 0) ||
-        ((intro->head.type == UCT_OFI_PING) && (peer == NULL))) {
-        uct_ofi_reject(iface, intro, raw);
-        return;
-    }
-    if ((peer != NULL) && (intro->token != peer->token) &&
-        (peer->rx_open || (peer->tx_state >= UCT_OFI_TX_OPEN))) {
-        if (intro->head.type == UCT_OFI_PING) {
-            return;
-        }
-        uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET); /* it has given us up, and begins anew */
-        peer = NULL;
-    }
-    if (intro->head.type == UCT_OFI_HELLO) {
-        if ((peer == NULL) &&
-            (uct_ofi_peer_get(iface, intro->from, raw,
-                              intro->address_length - sizeof(uct_ofi_address_t), &peer) !=
-             UCS_OK)) {
-            ucs_warn("no memory for a peer, or half of its name is another's: it is refused");
-            uct_ofi_reject(iface, intro, raw);
-            return;
-        }
-        if (!peer->rx_open) {
-            peer->rx_open    = 1;
-            peer->rx_discard = 0;
-            peer->rx_count   = intro->head.number;
-            if (peer->tx_state == UCT_OFI_TX_OPENING) {
-                /* Where both connect at once the provider net loses the one's without a word. */
-                uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO);
-            }
-        }
-        uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
-    } else {
-        uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
-    }
-    peer->token = intro->token;
-    uct_ofi_peer_heard(peer);
-}
-
-/* The peer's interface is closed. */
-static void uct_ofi_left(uct_ofi_peer_t *peer)
-{
-    uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
-}
-
-static void uct_ofi_take(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const char *data,
-                         size_t length)
-{
-    uct_ofi_iface_t *iface = peer->iface;
-
-    ++peer->rx_count;
-    if (ucs_likely(head->type == UCT_OFI_DATA)) {
-        if (ucs_unlikely((peer->rx_count - peer->rx_told) >= (UCT_OFI_WINDOW / 4))) {
-            uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
-        }
-        if (ucs_likely(!peer->rx_discard && (head->pad <= (length - sizeof(*head))))) {
-            *iface->super.params.sender = peer->uid;
-            uct_iface_deliver(&iface->super, head->am_id, data + sizeof(*head),
-                              length - sizeof(*head) - head->pad);
-        }
-    } else if (head->type == UCT_OFI_BYE) {
-        peer->rx_open = 0;
-        uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
-        uct_ofi_gone(peer);
-    } else {
-        uct_ofi_left(peer);
-    }
-}
-
-/* Keeps a message until those before it have come. */
-static void uct_ofi_keep(uct_ofi_peer_t *peer, uint32_t ahead, const char *data, size_t length)
-{
-    uct_ofi_early_t *early = ucs_sys_malloc(sizeof(*early) + length);
-    uct_ofi_early_t *other;
-    uct_ofi_head_t head;
-
-    if (early == NULL) {
-        ucs_error("no memory for a message that came before its turn: its sender is given up");
-        uct_ofi_peer_fail(peer, UCS_ERR_NO_MEMORY);
-        return;
-    }
-    early->length = length;
-    memcpy(early->data, data, length);
-    ucs_list_for_each(other, &peer->early, list) {
-        memcpy(&head, other->data, sizeof(head));
-        if ((head.number - peer->rx_count) == ahead) {
-            ucs_sys_free(early); /* twice the same */
-            return;
-        }
-        if ((head.number - peer->rx_count) > ahead) {
-            break;
-        }
-    }
-    ucs_list_insert_before(&other->list, &early->list);
-}
-
-static void uct_ofi_take_early(uct_ofi_peer_t *peer)
-{
-    uct_ofi_early_t *early;
-    uct_ofi_head_t head;
-
-    while (!ucs_list_is_empty(&peer->early) && (peer->status == UCS_OK)) {
-        early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
-        memcpy(&head, early->data, sizeof(head));
-        if (head.number != peer->rx_count) {
-            return;
-        }
-        ucs_list_del(&early->list);
-        uct_ofi_take(peer, &head, early->data, early->length);
-        ucs_sys_free(early);
-    }
-}
-
-static void uct_ofi_counted(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const char *data,
-                            size_t length)
-{
-    uint32_t ahead = head->number - peer->rx_count;
-
-    if (!peer->rx_open) {
-        if (head->type == UCT_OFI_LEAVE) {
-            uct_ofi_left(peer);
-        }
-    } else if (ucs_likely(ahead == 0)) {
-        uct_ofi_take(peer, head, data, length);
-        if (ucs_unlikely(!ucs_list_is_empty(&peer->early))) {
-            uct_ofi_take_early(peer);
-        }
-    } else if (ahead <= (UCT_OFI_WINDOW + 1)) {
-        uct_ofi_keep(peer, ahead, data, length);
-    } /* else: had already, or nonsense */
-}
-
-void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
-{
-    uct_ofi_peer_t *peer;
-    uct_ofi_intro_t intro;
-    uct_ofi_head_t head;
-    int is_intro;
-
-    memcpy(&head, data, sizeof(head));
-    is_intro = (head.type == UCT_OFI_HELLO) || (head.type == UCT_OFI_WELCOME) ||
-               (head.type == UCT_OFI_PING) || (head.type == UCT_OFI_REJECT);
-    if (iface->is_closing || (is_intro && (length < sizeof(intro)))) {
-        return;
-    }
-    if (is_intro) {
-        memcpy(&intro, data, sizeof(intro));
-        if (head.type != UCT_OFI_WELCOME) {
-            uct_ofi_introduced(iface, &intro);
-            return;
-        }
-    }
-
-    peer = ucs_ptr_map_get(&iface->by_token, head.token ^ iface->secret);
-    if (ucs_unlikely(peer == NULL)) {
-        ucs_debug("a message of kind %u for nobody is dropped", head.type);
-        return;
-    }
-    uct_ofi_peer_heard(peer);
-    uct_ofi_taken(peer, head.taken);
-    switch (head.type) {
-    case UCT_OFI_DATA:
-    case UCT_OFI_BYE:
-    case UCT_OFI_LEAVE:
-        uct_ofi_counted(peer, &head, data, length);
-        break;
-    case UCT_OFI_WELCOME:
-        uct_ofi_welcomed(peer, &intro);
-        break;
-    case UCT_OFI_DROP:
-        uct_ofi_fail_eps(peer, UCS_ERR_CONNECTION_RESET);
-        break;
-    default:
-        break;
-    }
 }
 
 /* ---- the end ---- */

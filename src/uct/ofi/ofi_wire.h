@@ -8,10 +8,14 @@
  *   DATA     an active message; counted
  *   BYE      the sender's direction is closed; counted
  *   LEAVE    the sender's interface is closed, behind all that it has sent
- *   DROP     asks the peer to end its direction
+ *   DROP     asks the peer to end its direction, by the number with which that was opened
  *
  * A token names an entry of the receiver's table by index and generation, mixed with a number that
  * each interface draws, so what was meant for a process that had this address before finds nothing.
+ * A serial number names what the sender has made for the pair: it rises each time that a side gives
+ * the other up and begins anew, so that what it said before is known by it, whichever way and
+ * however late it comes. Within that, a direction that is closed and opened again is known by the
+ * number of its first message.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -20,7 +24,7 @@
 
 #include <uct/api/uct_tl.h>
 
-#define UCT_OFI_VERSION     1
+#define UCT_OFI_VERSION     2
 #define UCT_OFI_ADDRESS_MAX 240 /* bytes of an address, with its head */
 
 enum {
@@ -38,13 +42,13 @@ enum {
 
 typedef struct {
     uint8_t  type;
-    uint8_t  am_id;
+    uint8_t  am_id;  /* REJECT: 1 where the one wanted is there, but knows nothing of the asker */
     uint8_t  pad;    /* zero bytes behind the payload */
     uint8_t  zero;
-    uint32_t number; /* DATA, BYE, LEAVE: of this message; else of the next */
+    uint32_t number; /* DATA, BYE, LEAVE: of this message; DROP: above; else of the next */
     uint64_t token;  /* of the receiver; HELLO, PING, REJECT: 0 */
     uint32_t taken;  /* messages of the other direction, so far */
-    uint32_t zero2;
+    uint32_t serial; /* of the sender's side of the pair; REJECT: 0 */
 } uct_ofi_head_t;
 
 /* HELLO, WELCOME, PING, REJECT. */

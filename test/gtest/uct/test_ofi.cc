@@ -233,6 +233,152 @@ TEST_F(ofi, a_lost_last_message_is_noticed)
     EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
 }
 
+/* Two workers with an endpoint each to the other, and what may be said between them late. */
+class ofi_late : public ofi {
+protected:
+    void SetUp() override
+    {
+        ofi::SetUp();
+        if (IsSkipped()) {
+            return;
+        }
+        m_a = std::make_unique<worker>(m_tl);
+        m_b = std::make_unique<worker>(m_tl);
+        ASSERT_EQ(UCS_OK, m_a->status());
+        ASSERT_EQ(UCS_OK, m_b->status());
+        m_a->on_message(1, [this](const uint8_t *, size_t) { ++m_received; });
+        m_b->on_message(1, [this](const uint8_t *, size_t) { ++m_received; });
+        m_there = m_a->connect(m_b->where());
+        m_back  = m_b->connect(m_a->where());
+        exchange();
+    }
+
+    /* A message each way. */
+    void exchange()
+    {
+        m_received = 0;
+        ASSERT_EQ(UCS_OK, send(both(), m_there, way::SHORT, 1, pattern(0, 100)));
+        ASSERT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
+        EXPECT_TRUE(run_until(both(), [this]() { return m_received == 2; })) << m_received;
+        EXPECT_TRUE(m_a->failed.empty());
+        EXPECT_TRUE(m_b->failed.empty());
+        EXPECT_TRUE(m_a->gone.empty());
+    }
+
+    std::vector<worker *> both() const
+    {
+        return {m_a.get(), m_b.get()};
+    }
+
+    /* Says to a what b's side of this serial number has said once. */
+    void say_to_a(unsigned type, uint32_t number, uint32_t serial)
+    {
+        const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+        const contact where        = m_b->where();
+        uct_ofi_intro_t intro      = {};
+
+        intro.head.type      = static_cast<uint8_t>(type);
+        intro.head.am_id     = 1;
+        intro.head.number    = number;
+        intro.head.taken     = peer->tx_base;
+        intro.head.serial    = serial;
+        intro.head.token     = peer->own_token ^ uct_ofi_iface(m_a->iface)->secret;
+        intro.token          = 12345;
+        intro.version        = UCT_OFI_VERSION;
+        intro.address_length = static_cast<uint8_t>(where.address.size());
+        memcpy(intro.address, where.address.data(), where.address.size());
+        memcpy(intro.from, m_b->uid.data(), UCT_UID_LEN);
+        memcpy(intro.to, m_a->uid.data(), UCT_UID_LEN);
+        uct_ofi_receive(uct_ofi_iface(m_a->iface), reinterpret_cast<char *>(&intro),
+                        sizeof(intro));
+    }
+
+    std::unique_ptr<worker> m_a, m_b;
+    uct_ep_t *m_there = nullptr, *m_back = nullptr;
+    unsigned m_received = 0;
+};
+
+/* What b has said before it gave a up and began anew is not taken for what it says now. */
+TEST_F(ofi_late, words_of_an_earlier_connection)
+{
+    for (unsigned type = 0; type < UCT_OFI_TYPES; ++type) {
+        const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+        for (uint32_t number : {peer->rx_count, peer->tx_base, peer->rx_base + 7}) {
+            if (type != UCT_OFI_REJECT) {
+                say_to_a(type, number, peer->serial - 1);
+            }
+            exchange();
+        }
+    }
+}
+
+/* And what it says once it has begun anew ends what was there before. */
+TEST_F(ofi_late, words_of_a_later_connection)
+{
+    say_to_a(UCT_OFI_HELLO, 0, uct_ofi_ep(m_there)->peer->serial + 1);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->failed.size() == 1; }));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, m_a->failed.at(0).second);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->gone.size() == 1; }));
+}
+
+/* Within a connection: what was about a direction that has been closed since is not about that
+ * which was opened after it. */
+TEST_F(ofi_late, words_of_a_closed_direction)
+{
+    uct_ofi_peer_t *peer   = uct_ofi_ep(m_there)->peer;
+    const uint32_t tx_base = peer->tx_base, rx_base = peer->rx_base, serial = peer->serial;
+
+    m_a->close(m_there);
+    m_there = m_a->connect(m_b->where());
+    exchange();
+    ASSERT_EQ(peer, uct_ofi_ep(m_there)->peer);
+    ASSERT_NE(tx_base, peer->tx_base);
+    say_to_a(UCT_OFI_DROP, tx_base, serial);
+    exchange();
+    m_b->close(m_back);
+    EXPECT_TRUE(run_until(both(), [&]() { return !peer->rx_open; }));
+    say_to_a(UCT_OFI_HELLO, rx_base, serial);
+    EXPECT_FALSE(peer->rx_open);
+    m_a->gone.clear();
+    m_back = m_b->connect(m_a->where());
+    exchange();
+}
+
+/* Who has lost all memory of a peer says so: endpoints that wait for it go on. */
+TEST_F(ofi_late, a_side_that_has_forgotten)
+{
+    uct_ofi_peer_t *peer  = uct_ofi_ep(m_there)->peer;
+    const uint32_t serial = peer->serial;
+
+    m_a->close(m_there); /* its farewell is due */
+    m_there = m_a->connect(m_b->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_there));
+    say_to_a(UCT_OFI_REJECT, 0, serial - 1); /* b has met a since */
+    EXPECT_TRUE(m_a->gone.empty());
+    uct_ofi_peer_fail(uct_ofi_ep(m_back)->peer, UCS_ERR_IO_ERROR);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->gone.size() == 1; }));
+    m_a->gone.clear();
+    m_b->failed.clear();
+    m_b->close(m_back);
+    m_back = m_b->connect(m_a->where());
+    exchange();
+}
+
+/* A farewell that got lost on the way, without a word, is said again: it holds up who comes next
+ * only as long as it takes to notice. */
+TEST_F(ofi_late, a_lost_farewell_is_said_again)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+
+    m_a->close(m_there);
+    ASSERT_EQ(UCT_OFI_TX_CLOSING, peer->tx_state);
+    peer->say        &= ~static_cast<unsigned>(UCT_OFI_SAY_BYE);
+    peer->is_bye_said = 1; /* as if it had been sent */
+    ++peer->tx_count;
+    m_there = m_a->connect(m_b->where());
+    exchange();
+}
+
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
  * read. */
 TEST_F(ofi, refused_registrations_and_keys)

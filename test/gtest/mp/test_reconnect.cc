@@ -1,0 +1,184 @@
+/* Halyard: two workers that part by force and meet again at once, over and over, by a network: what
+ * is left of an earlier connection is not taken for the new one. Each round ends, well or with an
+ * error; after one that ended with an error a later one goes well.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <mp/node.h>
+#include <seed.h>
+#include <ucp/world.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr unsigned ROUNDS   = 50;
+constexpr unsigned MESSAGES = 8;     /* of a round, each way */
+constexpr double   LIMIT_S  = 10;     /* of a round, and until one goes well; no measurement */
+constexpr int      FDS      = 256;   /* descriptors among which connections are looked for */
+constexpr uint64_t REST     = ~0ull; /* tag of what is under way at the end of a round */
+
+/* Words on the board. */
+enum { STARTED, ENDED, ILL };
+
+struct way {
+    const char *name;
+    const char *provider;
+    bool        is_cut; /* in some rounds connections break */
+};
+
+void PrintTo(const way &value, std::ostream *out)
+{
+    *out << value.name;
+}
+
+/* Ends the TCP connections of this process, as a provider does that loses one. */
+void cut_connections()
+{
+    struct sockaddr_storage remote;
+
+    for (int fd = 0; fd < FDS; ++fd) {
+        socklen_t length = sizeof(remote);
+        if ((getpeername(fd, reinterpret_cast<struct sockaddr *>(&remote), &length) == 0) &&
+            ((remote.ss_family == AF_INET) || (remote.ss_family == AF_INET6))) {
+            shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+class meeting {
+public:
+    meeting(self &me, const way &how) : m_me(me), m_how(how), m_node(me), m_rnd(70 + me.index())
+    {
+        m_node.publish();
+    }
+
+    void run()
+    {
+        double well_s = mp::now_s();
+
+        for (unsigned round = 1; !testing::Test::HasFailure(); ++round) {
+            meet(STARTED, round);
+            m_me.own().words[ILL] = exchange(round) ? 0 : round;
+            meet(ENDED, round);
+            if ((m_me.at(0).words[ILL] != round) && (m_me.at(1).words[ILL] != round)) {
+                well_s = mp::now_s();
+                if (round >= ROUNDS) {
+                    break;
+                }
+            }
+            ASSERT_LT(mp::now_s() - well_s, LIMIT_S * mp::slowness()) << "no round goes well";
+        }
+    }
+
+private:
+    /* Both come here, without a word through the library. */
+    void meet(unsigned word, unsigned round)
+    {
+        m_me.own().words[word] = round;
+        m_me.waits_for("word %u of round %u", word, round);
+        m_node.until([&]() { return m_me.at(1 - m_me.index()).words[word] >= round; });
+    }
+
+    static bool is_over(ucs_status_ptr_t request)
+    {
+        return !UCS_PTR_IS_PTR(request) ||
+               (ucp_request_check_status(request) != UCS_INPROGRESS);
+    }
+
+    /* Messages both ways, until all have come or the endpoint has failed, or that of the other
+     * side, which may not have sent a word: were they all there? */
+    bool exchange(unsigned round)
+    {
+        std::vector<std::vector<uint8_t>> in(MESSAGES), out(MESSAGES);
+        std::vector<ucs_status_ptr_t> receives, sends, rest;
+        const ucp_ep_h ep = m_node.connect(1 - m_me.index());
+        bool is_well      = true;
+
+        for (unsigned i = 0; i < MESSAGES; ++i) {
+            const uint64_t tag  = (round * MESSAGES) + i;
+            const size_t length = (i == 5) ? 20000 : ((round * 13) + (i * 700)) % 3000;
+            in[i].resize(length);
+            out[i].resize(length);
+            mp::fill(out[i].data(), length, (tag << 1) + m_me.index());
+            receives.push_back(m_node.recv(in[i].data(), length, tag));
+            sends.push_back(m_node.send(ep, out[i].data(), length, tag));
+            if (m_how.is_cut && m_rnd.one_in(20)) {
+                m_node.progress();
+                cut_connections();
+            }
+        }
+        EXPECT_TRUE(m_node.until([&]() {
+            return (m_node.errors(ep).count > 0) ||
+                   (m_me.at(1 - m_me.index()).words[ILL] == round) ||
+                   (std::all_of(sends.begin(), sends.end(), is_over) &&
+                    std::all_of(receives.begin(), receives.end(), is_over));
+        }, LIMIT_S)) << "round " << round << " of process " << m_me.index() << " hangs";
+        for (unsigned i = 0; (i < MESSAGES) && (round % 2 == 0); ++i) {
+            rest.push_back(m_node.send(ep, out[i].data(), out[i].size(), REST));
+        }
+        m_node.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+        for (unsigned i = 0; i < MESSAGES; ++i) {
+            if (!is_over(receives[i])) {
+                ucp_request_cancel(m_node.worker(), receives[i]);
+            }
+            const bool has_come = (m_node.wait(receives[i]) == UCS_OK);
+            EXPECT_TRUE(!has_come || (mp::find_difference(
+                in[i].data(), in[i].size(),
+                (((round * MESSAGES) + i) << 1) + 1 - m_me.index()) == -1));
+            is_well = (m_node.wait(sends[i]) == UCS_OK) && has_come && is_well;
+        }
+        for (ucs_status_ptr_t each : rest) {
+            (void)m_node.wait(each);
+        }
+        return is_well;
+    }
+
+    self         &m_me;
+    const way    &m_how;
+    node          m_node;
+    seeded_random m_rnd;
+};
+
+class reconnect : public testing::TestWithParam<way> {
+protected:
+    void SetUp() override
+    {
+        if (!ucp_test::is_present("ofi")) {
+            GTEST_SKIP() << "built without libfabric";
+        }
+        m_environment.set({{"UCX_TLS", "ofi"},
+                           {"UCX_OFI_PROVIDER", GetParam().provider},
+                           {"UCX_OFI_TIMEOUT", "3s"},
+                           {"UCX_RNDV_THRESH", "8k"}});
+    }
+
+    ucp_test::environment m_environment;
+};
+
+TEST_P(reconnect, at_once)
+{
+    const way how = GetParam();
+    processes members(2);
+
+    members.start_all([&how](self &me) { meeting(me, how).run(); });
+    EXPECT_TRUE(members.join());
+}
+
+INSTANTIATE_TEST_SUITE_P(, reconnect,
+                         testing::Values(way{"net", "net", false},
+                                         way{"net_cut", "net", true},
+                                         way{"rxm", "tcp;ofi_rxm", false},
+                                         way{"rxm_cut", "tcp;ofi_rxm", true}),
+                         [](const testing::TestParamInfo<way> &info) { return info.param.name; });
+
+} // namespace
