@@ -404,6 +404,48 @@ static void self_and_free(void)
     check_buffer_free(out);
 }
 
+/* Elements of more than 4 bytes from a contiguous buffer into one with gaps: some libraries cannot
+ * unpack half an element, so pieces of messages must not end amid one. */
+static void wide_elements(void)
+{
+    static const int counts[]   = {40, 4000, 40000};
+    const MPI_Datatype basics[] = {MPI_DOUBLE, MPI_C_DOUBLE_COMPLEX, MPI_LONG_DOUBLE,
+                                   MPI_C_LONG_DOUBLE_COMPLEX};
+    MPI_Request request;
+    MPI_Datatype type;
+    uint8_t *out, *in;
+    size_t i, k;
+    int size, n;
+
+    for (i = 0; i < sizeof(basics) / sizeof(basics[0]); ++i) {
+        MPI_OK(MPI_Type_size(basics[i], &size));
+        for (n = 0; n < 3; ++n) {
+            out = check_buffer_alloc((size_t)counts[n] * size);
+            in  = check_buffer_alloc((size_t)counts[n] * size * 3 / 2);
+            memset(out, 0, (size_t)counts[n] * size); /* padding need not be sent */
+            memset(in, UNTOUCHED, (size_t)counts[n] * size * 3 / 2);
+            for (k = 0; k < (size_t)counts[n]; ++k) { /* what a long double has besides stays 0 */
+                check_fill(out + (k * size), 8, k + check_rank);
+            }
+            MPI_OK(MPI_Type_vector(counts[n] / 4, 4, 6, basics[i], &type));
+            MPI_OK(MPI_Type_commit(&type));
+            MPI_OK(MPI_Isend(out, counts[n], basics[i], check_partner, n, MPI_COMM_WORLD,
+                             &request));
+            MPI_OK(MPI_Recv(in, 1, type, check_partner, n, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Type_free(&type));
+            for (k = 0; k < (size_t)counts[n]; ++k) {
+                check_fill(out, 8, k + check_partner);
+                CHECK(memcmp(in + (((k / 4) * 6 + (k % 4)) * size), out, 8) == 0,
+                      "element %zu of %d, of %d bytes each", k, counts[n], size);
+            }
+            CHECK(in[4 * size] == UNTOUCHED, "a gap was written to");
+            check_buffer_free(in);
+            check_buffer_free(out);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const check_case_t cases[] = {
@@ -413,6 +455,7 @@ int main(int argc, char **argv)
         {"large", large},
         {"unexpected", unexpected},
         {"self_and_free", self_and_free},
+        {"wide_elements", wide_elements},
     };
 
     return check_main(argc, argv, "datatype", MPI_THREAD_SINGLE, cases,

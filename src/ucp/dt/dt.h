@@ -62,6 +62,17 @@ ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_da
  * where a copy off a device fails. */
 size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max);
 
+/* Pieces of a message, all but its last, are multiples of this, so that the user's unpack function,
+ * which may refuse halves (MPICH's does), gets whole elements: those of up to this size that lie at
+ * multiples of their own. */
+#define UCP_DT_PIECE_ALIGN 64
+
+/* Bytes of a piece for which there is `room`. */
+UCS_INLINE size_t ucp_dt_piece_max(size_t room)
+{
+    return (room > UCP_DT_PIECE_ALIGN) ? ucs_align_down(room, UCP_DT_PIECE_ALIGN) : room;
+}
+
 /* Takes `length` bytes of the message at `offset`; the caller has checked that they fit. */
 ucs_status_t ucp_dt_unpack(ucp_request_t *req, size_t offset, const void *src, size_t length);
 

@@ -129,6 +129,7 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
     uct_iov_t iov[2];
 
     piece_max = ucs_min(piece_max, (size_t)UCP_WIRE_EAGER_MAX); /* what a copy has room for */
+    piece_max = ucp_dt_piece_max(piece_max);
     while ((get->length > 0) && (status == UCS_OK)) {
         head   = (ucp_wire_get_data_t){get->request_id, get->address};
         iov[0] = (uct_iov_t){&head, sizeof(head), NULL};

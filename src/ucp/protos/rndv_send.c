@@ -187,8 +187,9 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
 
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
-    size_t piece_max = req->send.peer->proto->lanes.am.max - sizeof(ucp_wire_data_t);
-    unsigned count   = 0;
+    const ucp_proto_lanes_t *lanes = &req->send.peer->proto->lanes;
+    const size_t piece_max         = ucp_dt_piece_max(lanes->am.max - sizeof(ucp_wire_data_t));
+    unsigned count                 = 0;
     ucp_rndv_piece_t piece;
     ucs_status_t status;
 
