@@ -209,7 +209,8 @@ stage_gcc()
 stage_clang()
 {
     local -x GTEST_FILTER="*:-$LONG_TESTS"
-    build clang CC=clang CXX=clang++ --enable-assert CFLAGS="-O2 -g -gdwarf-4" && run_tests clang
+    build clang CC=clang CXX=clang++ --disable-static --enable-assert \
+          CFLAGS="-O2 -g -gdwarf-4" && run_tests clang
 }
 
 stage_asan()
@@ -225,7 +226,7 @@ stage_asan()
     GTEST_FILTER+=":*between_hosts*ofi_rx*:$OFI_HOOKS"
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan CC=gcc CXX=g++ --enable-assert --enable-asan && run_tests asan
+    build asan CC=gcc CXX=g++ --disable-static --enable-assert --enable-asan && run_tests asan
 }
 
 # The suites of the sources in which threads are made, as a filter.
@@ -245,7 +246,7 @@ stage_tsan()
     local -x GTEST_FILTER
     GTEST_FILTER="$(suites_with_threads)-$LONG_TESTS"
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
-    build tsan CC=gcc CXX=g++ --enable-assert --enable-tsan || return
+    build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan || return
     echo 'int main(void) { return 0; }' >probe.c
     if gcc -fsanitize=thread probe.c -o probe 2>probe.log && ! ./probe >>probe.log 2>&1; then
         if setarch -R ./probe >>probe.log 2>&1; then
@@ -294,8 +295,8 @@ stage_fuzz()
     prepare || return
     mkdir -p "$dir" && cd "$dir" || return
     say "fuzz: building"
-    step "fuzz: configure" configure.log "$root/configure" CC=clang CXX=clang++ --enable-werror \
-         --enable-assert --enable-asan --enable-fuzz || return
+    step "fuzz: configure" configure.log "$root/configure" CC=clang CXX=clang++ \
+         --disable-static --enable-werror --enable-assert --enable-asan --enable-fuzz || return
     step "fuzz: build" build.log make -j"$jobs" fuzz-programs || return
     say "fuzz: running each target for ${HALYARD_FUZZ_SECONDS:-60} s"
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/test/fuzz/run.sh" "$dir" \
