@@ -23,8 +23,8 @@ UCS_INLINE uint64_t ucs_arch_read_tsc(void)
 #if !UCS_HAVE_TSAN
 #define UCS_ARCH_HAVE_STORE_16
 
-/* Processors with AVX do an aligned store of 16 bytes at once (Intel's manual, volume 3, 9.1.1; AMD's,
- * volume 2, 7.3.2), and stores are seen in their order: the compiler has to keep it too. */
+/* Processors with AVX do an aligned store of 16 bytes at once (Intel's manual, volume 3, 9.1.1;
+ * AMD's, volume 2, 7.3.2), and stores are seen in their order: the compiler has to keep it too. */
 UCS_INLINE void ucs_arch_store_16(void *dest, uint64_t first, uint64_t second)
 {
     __asm__ volatile("" ::: "memory");

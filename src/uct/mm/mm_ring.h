@@ -5,8 +5,8 @@
  * position (lap + 1, never 0), and is published by one release store of it, so the reader takes
  * lines as they come and nothing is ever zeroed between laps. Zero is "nothing here". Where the
  * processor can, the sequence number and the 12 bytes behind it are one store, and the line's other
- * bytes are written from its end to there, in aligned parts: on Zen 4 messages of 1 to 8 KiB take 25 %
- * less time so than with unaligned parts and a store of the number alone.
+ * bytes are written from its end to there, in aligned parts: on Zen 4 messages of 1 to 8 KiB take
+ * 25 % less time so than with unaligned parts and a store of the number alone.
  *
  *   first line    [u32 sequence][u32 length << 5 | id][56 bytes of data]
  *   further ones  [u32 sequence][60 bytes of data]
