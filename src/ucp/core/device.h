@@ -13,7 +13,8 @@
  *
  * Keys: a worker tells a peer about an allocation once (message KEY), under a number (slot); later
  * messages name the slot. A slot is given to another allocation only when no send in flight uses
- * it.
+ * it. Nobody is told when a program frees memory, so slots are looked at now and then: what an
+ * allocation that is gone is kept by is given back, and the peer is told (KEY without a key).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -36,6 +37,8 @@ struct ucp_device_keys {
         uint64_t   used_sn; /* the least recent one is replaced first */
     } told[UCP_DEVICE_SLOTS];
     uint64_t    num_used;
+    uint64_t    num_told;
+    unsigned    next;    /* slot that is looked at next: is its allocation gone? */
     uct_rkey_t *heard[UCP_DEVICE_SLOTS];
 };
 

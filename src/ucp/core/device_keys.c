@@ -13,6 +13,9 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+/* Messages of device memory after which a slot is looked at, which takes up to 0.2 us. */
+#define UCP_DEVICE_LOOK 4
+
 static struct ucp_device_keys *ucp_device_keys(ucp_peer_t *peer)
 {
     if (peer->keys == NULL) {
@@ -41,13 +44,23 @@ void ucp_device_keys_free(ucp_peer_t *peer)
     peer->keys = NULL;
 }
 
+/* Is the slot's allocation gone? */
+static int ucp_device_is_gone(const ucp_worker_t *worker, const struct ucp_device_keys *keys,
+                              unsigned slot)
+{
+    uct_md_t *md        = worker->device.md;
+    const size_t length = (keys->told[slot].mem == NULL) ? 1 : keys->told[slot].mem->length;
+    uct_mem_info_t info;
+
+    return (md->tl->md.mem_query(md, (void *)keys->told[slot].base, length, &info) != UCS_OK) ||
+           (info.type == UCS_MEMORY_TYPE_HOST) || (info.id != keys->told[slot].id);
+}
+
 /* A slot for another allocation: a free one, else one whose allocation is gone, else the one that
  * was used the longest ago. UCP_DEVICE_SLOTS: all are in use. */
 static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_keys *keys)
 {
     unsigned best = UCP_DEVICE_SLOTS;
-    uct_mem_info_t info;
-    size_t length;
     unsigned i;
 
     for (i = 0; i < UCP_DEVICE_SLOTS; ++i) {
@@ -57,10 +70,7 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
         if (keys->told[i].uses > 0) {
             continue;
         }
-        length = (keys->told[i].mem == NULL) ? 1 : keys->told[i].mem->length;
-        if ((worker->device.md->tl->md.mem_query(worker->device.md, (void *)keys->told[i].base,
-                                                 length, &info) != UCS_OK) ||
-            (info.type == UCS_MEMORY_TYPE_HOST) || (info.id != keys->told[i].id)) {
+        if (ucp_device_is_gone(worker, keys, i)) {
             return i;
         }
         if ((best == UCP_DEVICE_SLOTS) || (keys->told[i].used_sn < keys->told[best].used_sn)) {
@@ -70,6 +80,7 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
     return best;
 }
 
+/* mem NULL: the memory is gone. */
 static ucs_status_t ucp_device_send_key(ucp_peer_t *peer, unsigned slot, uct_mem_t *mem)
 {
     uct_ep_t *lane     = peer->lanes[UCP_LANE_AM];
@@ -81,8 +92,30 @@ static ucs_status_t ucp_device_send_key(ucp_peer_t *peer, unsigned slot, uct_mem
     uint8_t packed[UCT_RKEY_MAX];
     uct_iov_t iov[2] = {{&key, sizeof(key), NULL}, {packed, 0, NULL}};
 
-    iov[1].length = mem->md->tl->md.rkey_pack(mem, packed);
-    return lane->ops->am_short_iov(lane, UCP_WIRE_KEY, iov, 2);
+    if (mem != NULL) {
+        iov[1].length = mem->md->tl->md.rkey_pack(mem, packed);
+    }
+    return lane->ops->am_short_iov(lane, UCP_WIRE_KEY, iov, 1 + (mem != NULL));
+}
+
+/* Gives back what an allocation that is gone was kept by, and tells the peer. The number of the
+ * allocation stays in the slot: no other has it ever. */
+static void ucp_device_look_at(ucp_peer_t *peer, unsigned slot)
+{
+    struct ucp_device_keys *keys = peer->keys;
+    uct_mem_t *mem               = keys->told[slot].mem;
+
+    if ((keys->told[slot].uses > 0) || (keys->told[slot].id == 0)) {
+        return;
+    }
+    if ((mem != NULL) && ucp_device_is_gone(peer->worker, keys, slot)) {
+        mem->md->tl->md.release(mem);
+        keys->told[slot].mem = NULL;
+    }
+    if ((keys->told[slot].mem == NULL) && keys->told[slot].is_told &&
+        (ucp_device_send_key(peer, slot, NULL) == UCS_OK)) {
+        keys->told[slot].is_told = 0;
+    }
 }
 
 /* The slot of an allocation that is not known yet. */
@@ -91,9 +124,13 @@ static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *
 {
     struct ucp_device_keys *keys = peer->keys;
     uct_md_t *md                 = ucp_peer_md(peer, UCP_LANE_DEVICE);
-    unsigned slot                = ucp_device_free_slot(peer->worker, keys);
     ucs_status_t status;
+    unsigned slot;
 
+    for (slot = 0; slot < UCP_DEVICE_SLOTS; ++slot) { /* new memory often comes for old */
+        ucp_device_look_at(peer, slot);
+    }
+    slot = ucp_device_free_slot(peer->worker, keys);
     if (slot == UCP_DEVICE_SLOTS) {
         return UCS_ERR_UNSUPPORTED; /* to wait for one would hold up what frees them */
     }
@@ -148,19 +185,27 @@ ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
 {
     ucs_status_t status = (info->id == 0) ? UCS_ERR_UNSUPPORTED :
                                             ucp_device_know(peer, info, slot_p);
+    struct ucp_device_keys *keys = peer->keys;
     uct_mem_t *mem;
 
-    if (status != UCS_OK) {
+    if (status != UCS_OK) { /* keys may be NULL */
         return status;
     }
-    mem = peer->keys->told[*slot_p].mem;
+    if ((++keys->num_told % UCP_DEVICE_LOOK) == 0) {
+        keys->next = (keys->told[keys->next].id == 0) ? 0 : keys->next;
+        if (keys->next != *slot_p) {
+            ucp_device_look_at(peer, keys->next);
+        }
+        keys->next = (keys->next + 1) % UCP_DEVICE_SLOTS;
+    }
+    mem = keys->told[*slot_p].mem;
     if (mem == NULL) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (!peer->keys->told[*slot_p].is_told) {
+    if (!keys->told[*slot_p].is_told) {
         status = ucp_device_send_key(peer, *slot_p, mem);
         if (status == UCS_OK) {
-            peer->keys->told[*slot_p].is_told = 1;
+            keys->told[*slot_p].is_told = 1;
         }
     }
     return status;
@@ -192,6 +237,7 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
     ucp_worker_t *worker   = arg;
     ucs_status_t status    = UCS_ERR_UNREACHABLE;
     struct ucp_device_keys *keys;
+    const uct_md_ops_t *ops;
     ucp_wire_key_t key;
     ucp_peer_t *peer;
     uct_md_t *md;
@@ -211,8 +257,15 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
         return;
     }
     if (keys->heard[key.slot] != NULL) {
+        ops = &keys->heard[key.slot]->md->tl->md;
+        if ((length == sizeof(key)) && (ops->rkey_forget != NULL)) {
+            ops->rkey_forget(keys->heard[key.slot]);
+        }
         keys->heard[key.slot]->md->tl->md.rkey_release(keys->heard[key.slot]);
         keys->heard[key.slot] = NULL;
+    }
+    if (length == sizeof(key)) {
+        return;
     }
     if ((peer->lanes[UCP_LANE_DEVICE] != NULL) &&
         (worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].wire_id == key.wire_id)) {

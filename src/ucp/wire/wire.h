@@ -250,7 +250,7 @@ typedef struct {
     uint16_t slot;      /* another key is forgotten that it named */
     uint16_t wire_id;   /* of the transport */
     uint32_t zero;
-    /* the transport's key follows */
+    /* the transport's key follows; nothing: the memory is gone */
 } ucp_wire_key_t;
 
 typedef struct {

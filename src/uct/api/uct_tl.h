@@ -200,6 +200,8 @@ typedef struct {
     ucs_status_t (*rkey_ptr)(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
     /* Does the remote memory lie on this device (ordinal of this process)? NULL: never. */
     int (*rkey_is_on)(uct_rkey_t *rkey, int device);
+    /* The memory is gone, says its owner: what is kept for later uses of it goes. May be NULL. */
+    void (*rkey_forget)(uct_rkey_t *rkey);
     void (*rkey_release)(uct_rkey_t *rkey);
 } uct_md_ops_t;
 

@@ -280,11 +280,15 @@ const uct_cuda_place_t *uct_cuda_ipc_mem_place(const uct_mem_t *mem)
 
 void uct_cuda_ipc_mem_release(uct_mem_t *tl_mem)
 {
-    uct_cuda_ipc_mem_t *mem = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);
-    uct_cuda_ipc_md_t *md   = uct_cuda_ipc_md(tl_mem->md);
+    uct_cuda_ipc_mem_t *mem   = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);
+    uct_cuda_ipc_md_t *md     = uct_cuda_ipc_md(tl_mem->md);
+    uct_cuda_export_t *export = mem->export;
 
     pthread_mutex_lock(&md->lock);
-    --mem->export->refs;
+    if ((--export->refs == 0) && (export->count > 0) &&
+        !uct_cuda_export_is_there(uct_cuda_driver(), export)) {
+        uct_cuda_export_free(md, export); /* its descriptors would keep memory that is freed */
+    }
     pthread_mutex_unlock(&md->lock);
     ucs_sys_free(mem);
 }

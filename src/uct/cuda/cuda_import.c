@@ -194,6 +194,24 @@ static void uct_cuda_mappings_free(ucs_list_link_t *dead)
     }
 }
 
+void uct_cuda_ipc_rkey_forget(uct_rkey_t *rkey)
+{
+    const uct_cuda_ipc_packed_t *key = &uct_cuda_ipc_rkey(rkey)->key;
+    uct_cuda_ipc_md_t *md            = uct_cuda_ipc_md(rkey->md);
+    uct_cuda_mapping_t *mapping, *tmp;
+    ucs_list_link_t dead;
+
+    ucs_list_head_init(&dead);
+    pthread_mutex_lock(&md->lock);
+    ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
+        if (uct_cuda_key_is_same(&mapping->key, key)) {
+            uct_cuda_mapping_retire(mapping, &dead);
+        }
+    }
+    pthread_mutex_unlock(&md->lock);
+    uct_cuda_mappings_free(&dead);
+}
+
 void uct_cuda_mappings_cleanup(uct_cuda_ipc_md_t *md)
 {
     uct_cuda_mapping_t *mapping, *tmp;

@@ -374,6 +374,7 @@ const uct_tl_t uct_cuda_ipc_tl = {
         .rkey_pack    = uct_cuda_ipc_rkey_pack,
         .rkey_unpack  = uct_cuda_ipc_rkey_unpack,
         .rkey_is_on   = uct_cuda_ipc_rkey_is_on,
+        .rkey_forget  = uct_cuda_ipc_rkey_forget,
         .rkey_release = uct_cuda_ipc_rkey_release
     },
     .iface = {

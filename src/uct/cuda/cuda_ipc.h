@@ -254,6 +254,7 @@ ucs_status_t uct_cuda_ipc_rkey_unpack(uct_md_t *md, const void *buffer, size_t l
                                       uct_rkey_t **rkey_p);
 void uct_cuda_ipc_rkey_release(uct_rkey_t *rkey);
 int uct_cuda_ipc_rkey_is_on(uct_rkey_t *rkey, int device);
+void uct_cuda_ipc_rkey_forget(uct_rkey_t *rkey);
 
 /* Ordinal of the device that the key's memory is on; -1: this process does not see it. */
 int uct_cuda_ipc_rkey_device(const uct_cuda_driver_t *driver, const uct_cuda_ipc_rkey_t *rkey);

@@ -147,6 +147,11 @@ static int uct_hook_rkey_is_on(uct_rkey_t *rkey, int device)
     return rkey->md->tl->md.rkey_is_on(rkey, device);
 }
 
+static void uct_hook_rkey_forget(uct_rkey_t *rkey)
+{
+    rkey->md->tl->md.rkey_forget(rkey);
+}
+
 static void uct_hook_rkey_release(uct_rkey_t *rkey)
 {
     rkey->md->tl->md.rkey_release(rkey);
@@ -465,6 +470,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, md, rkey_unpack, uct_hook_rkey_unpack);
     UCT_HOOK_WRAP(tl, md, rkey_ptr, uct_hook_rkey_ptr);
     UCT_HOOK_WRAP(tl, md, rkey_is_on, uct_hook_rkey_is_on);
+    UCT_HOOK_WRAP(tl, md, rkey_forget, uct_hook_rkey_forget);
     UCT_HOOK_WRAP(tl, md, rkey_release, uct_hook_rkey_release);
 
     tl->super.iface.open         = uct_hook_iface_open;

@@ -6,6 +6,7 @@
 #include "gpu.h"
 #include "restrict.h"
 #include "seed.h"
+#include "snapshot.h"
 
 #include <algorithm>
 #include <sys/syscall.h>
@@ -372,6 +373,49 @@ TEST(mp_cuda, allocate_send_free)
         /* A pool keeps the block that it has exported from, however often it was used. */
         EXPECT_GE(g.free_bytes() + SLACK + (mp::is_gpu_real() ? POOL_BLOCK : 0), before);
         rendezvous.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* What keeps memory that the program has freed goes with the messages that follow, at both ends,
+ * though nothing else is allocated. */
+TEST(mp_cuda, freed_memory_is_not_kept)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        constexpr perf_memory_t KINDS[] = {PERF_MEMORY_CUDA, PERF_MEMORY_VMM,
+                                           PERF_MEMORY_VMM_PIECES, PERF_MEMORY_POOL};
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        pair_side side(me);
+        gpu_buffer first(g, PERF_MEMORY_CUDA, LARGE), last(g, PERF_MEMORY_CUDA, LARGE);
+        auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+        size_t files = 0;
+        for (unsigned round = 0; round < 5; ++round) {
+            {
+                std::vector<std::unique_ptr<gpu_buffer>> outs;
+                for (perf_memory_t kind : KINDS) {
+                    outs.push_back(std::make_unique<gpu_buffer>(
+                        g, (me.index() == 0) ? kind : PERF_MEMORY_CUDA, LARGE));
+                    ASSERT_TRUE(outs.back()->is_made()) << g.problem();
+                    side.exchange(operation::TAG, g, *outs.back(), first, LARGE);
+                }
+            }
+            for (unsigned i = 0; i < 60; ++i) {
+                side.exchange(operation::TAG, g, last, first, LARGE);
+            }
+            side.n().barrier();
+            files = (round == 0) ? mp::count_descriptors() : files;
+            EXPECT_EQ(files, mp::count_descriptors()) << round;
+            if (me.index() == 1) { /* the probe of pieces */
+                EXPECT_EQ(calls("cuMemAddressReserve"), calls("cuMemAddressFree") + 1);
+                EXPECT_EQ(calls("cuMemPoolImportFromShareableHandle"), calls("cuMemPoolDestroy"));
+                EXPECT_LE(calls("cuIpcOpenMemHandle"), calls("cuIpcCloseMemHandle") + 3);
+            }
+            side.n().barrier();
+        }
     });
     EXPECT_TRUE(all.join());
 }
