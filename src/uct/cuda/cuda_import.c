@@ -139,6 +139,15 @@ static int uct_cuda_mapping_is_left(const uct_cuda_driver_t *driver,
            (place.id == mapping->place_id);
 }
 
+/* Of what is not mapped. */
+static void uct_cuda_mapping_drop_pool(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
+{
+    if (mapping->pool != NULL) {
+        (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
+        mapping->pool = NULL;
+    }
+}
+
 /* Without the lock. */
 static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
@@ -158,8 +167,8 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
             is_inside = (uct_cuda_enter(&scope, driver, ctx) == UCS_OK);
         }
         if (is_inside || !has_context) {
-            result       = uct_cuda_mapping_close(driver, mapping);
-            mapping->ptr = 0;
+            result        = uct_cuda_mapping_close(driver, mapping);
+            mapping->pool = NULL;
         }
         if (is_inside) {
             uct_cuda_leave(&scope);
@@ -168,10 +177,8 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     if (result != UCT_CU_SUCCESS) {
         (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "closing a mapping", result);
     }
-    if ((mapping->ptr != 0) && (mapping->pool != NULL)) {
-        (void)uct_cuda_pool_close(driver, mapping->md, mapping->pool, 0);
-    }
     mapping->ptr = 0;
+    uct_cuda_mapping_drop_pool(driver, mapping);
 }
 
 /* Without the lock. */
@@ -180,6 +187,7 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     if (mapping->ptr != 0) {
         uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
     }
+    uct_cuda_mapping_drop_pool(uct_cuda_driver(), mapping);
     if (mapping->question >= 0) {
         ucs_sys_close(mapping->question);
     }
@@ -324,7 +332,8 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
-    if (key->kind != UCT_CUDA_IPC_LEGACY) {
+    uct_cuda_pool_hold(driver, mapping);
+    if ((key->kind != UCT_CUDA_IPC_LEGACY) && (mapping->pool == NULL)) {
         status = uct_cuda_descriptors_get(mapping);
         if (status != UCS_OK) {
             if ((status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_TIMED_OUT)) {
@@ -332,7 +341,8 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
             }
             return status;
         }
-    } else if (key->pid_ns != mapping->md->pid_ns) { /* that number means another process here */
+    } else if ((key->kind == UCT_CUDA_IPC_LEGACY) && (key->pid_ns != mapping->md->pid_ns)) {
+        /* That number means another process here. */
         ucs_diag_once("device memory of process %u is staged: it counts processes differently",
                       key->pid);
         return UCS_ERR_UNREACHABLE;
@@ -342,8 +352,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
                  uct_cuda_legacy_open(driver, key, &mapping->ptr) :
                  (key->kind == UCT_CUDA_IPC_PIECE) ?
                  uct_cuda_piece_open(driver, mapping, &mapping->ptr) :
-                 uct_cuda_pool_open(driver, mapping->md, key, mapping->descriptors[0].fd,
-                                    &mapping->pool, &mapping->ptr);
+                 uct_cuda_pool_open(driver, mapping);
         uct_cuda_leave(&scope);
     }
     uct_cuda_descriptors_close(mapping);
@@ -394,6 +403,10 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
         if ((status != UCS_OK) && (mapping->trial == NULL)) {
             uct_cuda_mapping_unmap(driver, mapping);
         }
+    }
+
+    if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_TIMED_OUT)) {
+        uct_cuda_mapping_drop_pool(driver, mapping);
     }
 
     ucs_list_head_init(&dead);
@@ -451,7 +464,8 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     uct_cuda_mappings_trim(md, mapping, &dead);
     pthread_mutex_unlock(&md->lock);
 
-    /* First what is old goes: it may be in the way. */
+    /* First what is old goes: it may be in the way. Its pool stays if it is that of the new. */
+    uct_cuda_pool_hold(driver, mapping);
     uct_cuda_mappings_free(&dead);
     return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
 }

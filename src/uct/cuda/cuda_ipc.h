@@ -164,7 +164,7 @@ typedef struct {
     uint64_t              ctx_id;
     uct_cu_ptr_t          ptr;      /* of key.base; 0: it is not mapped */
     uint64_t              place_id; /* what the driver calls that here; 0: not told */
-    uct_cuda_pool_t      *pool;     /* POOL */
+    uct_cuda_pool_t      *pool;     /* POOL; NULL: it is not open */
     uct_cuda_trial_t     *trial;    /* a probe's, under way; NULL: none is */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */
     int                   is_stale; /* no longer in the table: goes with its last user */
@@ -240,9 +240,9 @@ void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping);
 int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_mapping_t *mapping,
                         uct_cu_ptr_t *ptr_p);
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
-int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
-                       const uct_cuda_ipc_packed_t *key, int fd, uct_cuda_pool_t **pool_p,
-                       uct_cu_ptr_t *ptr_p);
+int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
+/* The mapping uses the pool of its key if that is open already: its descriptor is not needed. */
+void uct_cuda_pool_hold(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
 /* ptr 0: it went with its context. */
 int uct_cuda_pool_close(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
                         uct_cuda_pool_t *pool, uct_cu_ptr_t ptr);

@@ -2,8 +2,9 @@
  *
  * The pool is shown as a descriptor, its allocations by a few bytes of the driver's. The importer
  * opens a pool once for each device that copies, gives the device access, and lets go of it with
- * the last allocation that it has mapped. As with handles of plain memory, the owner does not wait
- * for that: it is the next key of memory at that place which closes what was mapped.
+ * the last allocation that it has mapped; for another one before that no descriptor is needed. As
+ * with handles of plain memory, the owner does not wait for that: it is the next key of memory at
+ * that place which closes what was mapped, or the word that the memory is gone.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -81,21 +82,33 @@ static int uct_cuda_pool_import(const uct_cuda_driver_t *driver, uct_cuda_pool_t
     return result;
 }
 
-/* The key's pool, for one more user. The lock is held. */
-static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
-                             const uct_cuda_ipc_packed_t *key, int device, int fd,
-                             uct_cuda_pool_t **pool_p)
+/* The key's pool, for one more user; NULL: it is not open. The lock is held. */
+static uct_cuda_pool_t *uct_cuda_pool_find(uct_cuda_ipc_md_t *md, const uct_cuda_ipc_packed_t *key,
+                                           int device)
 {
     uct_cuda_pool_t *pool;
-    int result;
 
     ucs_list_for_each(pool, &md->pools, list) {
         if ((pool->pid == key->pid) && (pool->instance == key->instance) &&
             (pool->number == key->by.shown.pool) && (pool->device == device)) {
             ++pool->refs;
-            *pool_p = pool;
-            return UCT_CU_SUCCESS;
+            return pool;
         }
+    }
+    return NULL;
+}
+
+/* The same, opened if need be. */
+static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping,
+                             int device)
+{
+    const uct_cuda_ipc_packed_t *key = &mapping->key;
+    uct_cuda_pool_t *pool;
+    int result;
+
+    mapping->pool = uct_cuda_pool_find(mapping->md, key, device);
+    if (mapping->pool != NULL) {
+        return UCT_CU_SUCCESS;
     }
     pool = ucs_sys_calloc(1, sizeof(*pool));
     if (pool == NULL) {
@@ -106,49 +119,62 @@ static int uct_cuda_pool_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t 
     pool->number   = key->by.shown.pool;
     pool->device   = device;
     pool->refs     = 1;
-    result         = uct_cuda_pool_import(driver, pool, fd);
+    result         = uct_cuda_pool_import(driver, pool, mapping->descriptors[0].fd);
     if (result != UCT_CU_SUCCESS) {
         ucs_sys_free(pool);
         return result;
     }
-    ucs_list_add_tail(&md->pools, &pool->list);
-    *pool_p = pool;
+    ucs_list_add_tail(&mapping->md->pools, &pool->list);
+    mapping->pool = pool;
     return UCT_CU_SUCCESS;
 }
 
-int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
-                       const uct_cuda_ipc_packed_t *key, int fd, uct_cuda_pool_t **pool_p,
-                       uct_cu_ptr_t *ptr_p)
+void uct_cuda_pool_hold(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
-    uct_cuda_pool_t *pool = NULL;
-    uct_cu_ptr_t ptr      = 0;
+    uct_cuda_scope_t scope;
+    int device;
+
+    if ((mapping->key.kind != UCT_CUDA_IPC_POOL) || (mapping->pool != NULL) ||
+        (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK)) {
+        return;
+    }
+    if (driver->cuCtxGetDevice(&device) == UCT_CU_SUCCESS) {
+        pthread_mutex_lock(&mapping->md->pool_lock);
+        mapping->pool = uct_cuda_pool_find(mapping->md, &mapping->key, device);
+        pthread_mutex_unlock(&mapping->md->pool_lock);
+    }
+    uct_cuda_leave(&scope);
+}
+
+int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
+{
+    uct_cu_ptr_t ptr = 0;
     uct_cu_pool_pointer_t pointer;
     int device, result;
 
     if (!uct_cuda_pool_is_possible(driver)) {
         return UCT_CU_NOT_SUPPORTED;
     }
-    memcpy(&pointer, key->by.shown.pointer, sizeof(pointer));
+    memcpy(&pointer, mapping->key.by.shown.pointer, sizeof(pointer));
     result = driver->cuCtxGetDevice(&device);
     if (result != UCT_CU_SUCCESS) {
         return result;
     }
-    pthread_mutex_lock(&md->pool_lock);
-    result = uct_cuda_pool_get(driver, md, key, device, fd, &pool);
+    pthread_mutex_lock(&mapping->md->pool_lock);
+    if (mapping->pool == NULL) {
+        result = uct_cuda_pool_get(driver, mapping, device);
+    }
     if (result == UCT_CU_SUCCESS) {
-        result = driver->cuMemPoolImportPointer(&ptr, pool->pool, &pointer);
-        if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, ptr, key->size)) {
+        result = driver->cuMemPoolImportPointer(&ptr, mapping->pool->pool, &pointer);
+        if ((result == UCT_CU_SUCCESS) && !uct_cuda_is_mapped(driver, ptr, mapping->key.size)) {
             driver->cuMemFree(ptr);
             result = UCT_CU_INVALID_VALUE;
         }
         if (result == UCT_CU_SUCCESS) {
-            *ptr_p  = ptr;
-            *pool_p = pool;
-        } else {
-            (void)uct_cuda_pool_put(driver, pool);
+            mapping->ptr = ptr;
         }
     }
-    pthread_mutex_unlock(&md->pool_lock);
+    pthread_mutex_unlock(&mapping->md->pool_lock);
     return result;
 }
 

@@ -361,6 +361,38 @@ TEST(cuda_ipc, pools)
     });
 }
 
+/* While something of a pool is mapped its descriptor is not needed again, not even for what comes
+ * in the place of that. */
+TEST_F(fake_cuda_ipc, a_descriptor_for_each_pool)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+
+        u.allocate(500, 's'); /* stays allocated, so that the pool is known again */
+        for (unsigned round = 0; round < 5; ++round) {
+            u.allocate(1000, 's');
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000)) << round;
+            EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+            ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+")); /* after the first */
+            u.free_remote();
+        }
+        u.allocate(1000, 's');
+        u.cuda.fail("cuMemPoolImportPointer", 1, 2);
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+        u.forget_pool();
+        u.allocate(1000, 's');
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000)) << "another pool";
+        ucs_fault_clear(nullptr);
+        EXPECT_EQ(1u, u.cuda.calls("cuMemPoolImportFromShareableHandle"));
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(1u, u.cuda.calls("cuMemPoolDestroy"));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* Another device reaches it too: it was given access. */
 TEST_F(fake_cuda_ipc, pools_from_another_device)
 {
@@ -575,6 +607,7 @@ TEST(cuda_ipc, descriptors_that_are_asked_for)
             EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 100)) << call;
             ucs_fault_clear(nullptr);
         }
+        u.forget_pool(); /* that one is open here */
         u.allocate(100, 's');
         u.kill_owner();
         ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
