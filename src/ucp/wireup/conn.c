@@ -19,8 +19,9 @@
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
 #define UCP_ACCEPT_TURN   16   /* clients that one call of progress lets in */
 #define UCP_LOST_PATIENCE 1000 /* calls of progress that a lost endpoint waits for silence */
-#define UCP_LOST_NET_NS   20000000ul /* least time that one over a network waits, */
-#define UCP_LOST_NET_TURN 64   /* and calls, since not each of them asks the network */
+/* Least time that one over a network waits: TCP sends again after 200 ms what got lost last. */
+#define UCP_LOST_NET_NS   300000000ul
+#define UCP_LOST_NET_TURN 64 /* and calls, since not each of them asks the network */
 
 /* ---- one connection ---- */
 
@@ -538,15 +539,30 @@ void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)
 
 /* ---- up, and the end ---- */
 
+static int ucp_conn_is_net(const ucp_conn_t *conn)
+{
+    const ucp_context_t *context = conn->socket.worker->context;
+    unsigned tl                  = conn->ep->peer->lane_tl[UCP_LANE_AM];
+
+    return (tl < context->num_tls) && (context->tls[tl].tl->kind == UCT_TL_KIND_NET);
+}
+
 /* Nothing more is said on a connection that is up: whatever is there to be read is its end. */
 static void ucp_conn_ended(ucp_conn_t *conn)
 {
+    ucp_sockets_t *sockets = conn->socket.worker->sockets;
+
     ucp_socket_close(&conn->socket);
     conn->state       = UCP_CONN_LOST;
     conn->patience    = UCP_LOST_PATIENCE;
     conn->deadline_ns = ucs_sys_clock_ns() + UCP_LOST_NET_NS;
-    ucs_list_add_tail(&conn->socket.worker->sockets->lost, &conn->waiting);
-    conn->socket.worker->has_deferred = 1;
+    if (ucp_conn_is_net(conn) && !conn->ep->peer->is_gone) {
+        ucs_list_add_tail(&sockets->late, &conn->waiting); /* the timer goes on with it */
+        ucp_sockets_set_timer(sockets);
+    } else {
+        ucs_list_add_tail(&sockets->lost, &conn->waiting);
+        conn->socket.worker->has_deferred = 1;
+    }
 }
 
 static void ucp_conn_handle(ucp_socket_t *socket)
@@ -589,17 +605,12 @@ static void ucp_conn_fail_ep(ucp_ep_t *ep)
 }
 
 /* May something that was sent before the end still come? Over a network the end overtakes messages,
- * and silence tells nothing of what is under way. */
+ * and silence tells nothing of what is under way: its time has been waited for before. */
 static int ucp_conn_awaits_more(ucp_conn_t *conn, int idle)
 {
-    const ucp_context_t *context = conn->socket.worker->context;
-    unsigned tl                  = conn->ep->peer->lane_tl[UCP_LANE_AM];
-    int is_net = (tl < context->num_tls) && (context->tls[tl].tl->kind == UCT_TL_KIND_NET);
-
     conn->patience -= (conn->patience > 0);
-    return is_net ? (conn->patience > (UCP_LOST_PATIENCE - UCP_LOST_NET_TURN)) ||
-                    (ucs_sys_clock_ns() < conn->deadline_ns) :
-                    !idle && (conn->patience > 0);
+    return ucp_conn_is_net(conn) ? conn->patience > (UCP_LOST_PATIENCE - UCP_LOST_NET_TURN) :
+                                   !idle && (conn->patience > 0);
 }
 
 unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)

@@ -51,7 +51,7 @@ typedef enum {
 /* A connection: of an endpoint, or asking to become one. */
 struct ucp_conn_request {
     ucp_socket_t            socket;
-    ucs_list_link_t         waiting;     /* in handshakes, requests or lost */
+    ucs_list_link_t         waiting;     /* in handshakes, requests, late or lost */
     ucp_conn_state_t        state;
     unsigned                patience;    /* calls of progress that a lost one waits for silence */
     ucp_ep_t               *ep;
@@ -73,10 +73,11 @@ struct ucp_listener {
 struct ucp_sockets {
     ucp_worker_t    *worker;
     ucs_event_set_t *set;
-    ucp_socket_t     timer;        /* due at the deadline of the first of handshakes */
+    ucp_socket_t     timer;        /* due at the first deadline of handshakes and late */
     ucs_list_link_t  all;          /* ucp_socket_t */
     ucs_list_link_t  handshakes;   /* ucp_conn_t by deadline */
-    ucs_list_link_t  lost;         /* ucp_conn_t */
+    ucs_list_link_t  late;         /* ucp_conn_t by deadline: over a network more may come */
+    ucs_list_link_t  lost;         /* ucp_conn_t whose endpoint fails once nothing more comes */
     ucs_list_link_t  requests;     /* ucp_conn_t: of our listeners, the user's to decide */
     pthread_mutex_t  request_lock; /* of that list: they may be accepted on another worker */
     unsigned         num_half_open;

@@ -46,10 +46,16 @@ static unsigned ucp_sockets_progress(uct_iface_t *self)
 void ucp_sockets_set_timer(ucp_sockets_t *sockets)
 {
     struct itimerspec time = {{0, 0}, {0, 0}};
-    uint64_t deadline_ns;
+    uint64_t deadline_ns   = UINT64_MAX;
 
     if (!ucs_list_is_empty(&sockets->handshakes)) {
         deadline_ns = ucs_list_head(&sockets->handshakes, ucp_conn_t, waiting)->deadline_ns;
+    }
+    if (!ucs_list_is_empty(&sockets->late)) {
+        deadline_ns = ucs_min(deadline_ns,
+                              ucs_list_head(&sockets->late, ucp_conn_t, waiting)->deadline_ns);
+    }
+    if (deadline_ns != UINT64_MAX) {
         time.it_value.tv_sec  = (time_t)(deadline_ns / 1000000000ul);
         time.it_value.tv_nsec = (long)(deadline_ns % 1000000000ul);
     }
@@ -70,6 +76,15 @@ static void ucp_sockets_timer(ucp_socket_t *timer)
             break;
         }
         ucp_conn_fail(conn, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    while (!ucs_list_is_empty(&sockets->late)) {
+        conn = ucs_list_head(&sockets->late, ucp_conn_t, waiting);
+        if (conn->deadline_ns > now_ns) {
+            break;
+        }
+        ucs_list_del(&conn->waiting);
+        ucs_list_add_tail(&sockets->lost, &conn->waiting);
+        sockets->worker->has_deferred = 1;
     }
     ucp_sockets_set_timer(sockets);
 }
@@ -108,6 +123,7 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     sockets->timer.fd = -1;
     ucs_list_head_init(&sockets->all);
     ucs_list_head_init(&sockets->handshakes);
+    ucs_list_head_init(&sockets->late);
     ucs_list_head_init(&sockets->lost);
     ucs_list_head_init(&sockets->requests);
     pthread_mutex_init(&sockets->request_lock, NULL);
@@ -271,6 +287,7 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
             ucp_conn_fail(conn, UCS_ERR_CANCELED);
         }
     }
+    ucs_list_splice_tail(&sockets->lost, &sockets->late);
     while (!ucs_list_is_empty(&sockets->lost)) {
         ucp_conn_close(ucs_list_head(&sockets->lost, ucp_conn_t, waiting));
     }

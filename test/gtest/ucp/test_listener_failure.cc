@@ -2,9 +2,14 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include <ucp/server.h>
 
 #include <mp/snapshot.h>
+#include <uct/faulty_provider.h>
 #include <ucs/debug/fault.h>
 
 #include <algorithm>
@@ -416,5 +421,62 @@ TEST_P(listener_failure, nothing_in_common)
     EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
     take_log(); /* the server says why */
 }
+
+#ifdef HAVE_OFI
+
+class listener_failure_net : public server_fixture {
+protected:
+    void SetUp() override
+    {
+        if (!is_present("ofi")) {
+            GTEST_SKIP() << "no libfabric here";
+        }
+        server_fixture::SetUp();
+    }
+
+    uct_test::faulty_provider m_provider{63};
+};
+
+INSTANTIATE_TEST_SUITE_P(all, listener_failure_net,
+                         testing::Values(place{"ofi", {{"UCX_TLS", "ofi"}}, AF_INET,
+                                               UCS_THREAD_MODE_SINGLE, false}),
+                         place_name);
+
+/* The end of the TCP connection overtakes what went over the network, by more than the 200 ms after
+ * which TCP sends a lost packet again, if need be. */
+TEST_P(listener_failure_net, a_last_message_that_comes_late)
+{
+    using clock = std::chrono::steady_clock;
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where());
+    ucp_ep_h back    = accept_one(*server, &failed);
+    exchange(to_host, back);
+    const bytes data = pattern(7, 100);
+    bytes got(data.size());
+    void *request    = receive(host(), got, 6);
+    bool was_there   = false;
+    failed.action    = [&](ucp_ep_h) {
+        was_there = ucp_request_check_status(request) == UCS_OK;
+    };
+
+    m_provider.faults.deaf = true;
+    EXPECT_EQ(UCS_OK, wait(send(to_host, data, 6)));
+    close_now(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+    const auto start = clock::now();
+    while (clock::now() - start < std::chrono::milliseconds(200)) {
+        progress();
+    }
+    /* else the machine was away for too long */
+    const bool is_in_time = clock::now() - start < std::chrono::milliseconds(250);
+    EXPECT_TRUE(!is_in_time || (failed.calls == 0));
+    m_provider.faults.deaf = false;
+    until([&] { return failed.calls > 0; });
+    EXPECT_TRUE(!is_in_time || was_there);
+    EXPECT_EQ(UCS_OK, wait(request));
+    EXPECT_EQ(data, got);
+}
+
+#endif
 
 } // namespace

@@ -506,7 +506,7 @@ ssize_t fetch(nic &n)
     struct fi_cq_err_entry entry;
     ssize_t ret = -FI_EAGAIN;
 
-    if (n.events.size() < n.cq_size) {
+    if (!g.self->faults.deaf && (n.events.size() < n.cq_size)) {
         ret = n.cq_ops->read(n.cq, entries, 8);
     }
     for (ssize_t i = 0; i < ret; ++i) {

@@ -27,6 +27,7 @@ public:
         unsigned cut     = 0; /* reads and writes that break off in the middle, with an error */
         unsigned spoil   = 0; /* messages that come, but only the error is told */
         unsigned repeat  = 0; /* errors that are told twice */
+        bool deaf        = false; /* nothing is told of what comes and what has ended */
         bool spare       = false; /* messages that ofi does not say again are sent well */
     };
 
