@@ -1,6 +1,7 @@
 /* Halyard: two workers that part by force and meet again at once, over and over, by a network: what
  * is left of an earlier connection is not taken for the new one. Each round ends, well or with an
- * error; after one that ended with an error a later one goes well.
+ * error; after one that ended with an error a later one goes well. And new workers that connect to
+ * each other at the same time, which makes two connections of the provider's: no round fails.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <netinet/in.h>
+#include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -23,6 +25,7 @@ namespace {
 
 constexpr unsigned ROUNDS   = 50;
 constexpr unsigned MESSAGES = 8;     /* of a round, each way */
+constexpr unsigned PAIRS    = 20;    /* of new workers; to end one takes 0.2 s over tcp;ofi_rxm */
 constexpr double   LIMIT_S  = 10;     /* of a round, and until one goes well; no measurement */
 constexpr int      FDS      = 256;   /* descriptors among which connections are looked for */
 constexpr uint64_t REST     = ~0ull; /* tag of what is under way at the end of a round */
@@ -53,6 +56,16 @@ void cut_connections()
             shutdown(fd, SHUT_RDWR);
         }
     }
+}
+
+bool has_ended(ucs_status_ptr_t request)
+{
+    return !UCS_PTR_IS_PTR(request) || (ucp_request_check_status(request) != UCS_INPROGRESS);
+}
+
+bool have_ended(const std::vector<ucs_status_ptr_t> &requests)
+{
+    return std::all_of(requests.begin(), requests.end(), has_ended);
 }
 
 class meeting {
@@ -89,12 +102,6 @@ private:
         m_node.until([&]() { return m_me.at(1 - m_me.index()).words[word] >= round; });
     }
 
-    static bool is_over(ucs_status_ptr_t request)
-    {
-        return !UCS_PTR_IS_PTR(request) ||
-               (ucp_request_check_status(request) != UCS_INPROGRESS);
-    }
-
     /* Messages both ways, until all have come or the endpoint has failed, or that of the other
      * side, which may not have sent a word: were they all there? */
     bool exchange(unsigned round)
@@ -120,15 +127,14 @@ private:
         EXPECT_TRUE(m_node.until([&]() {
             return (m_node.errors(ep).count > 0) ||
                    (m_me.at(1 - m_me.index()).words[ILL] == round) ||
-                   (std::all_of(sends.begin(), sends.end(), is_over) &&
-                    std::all_of(receives.begin(), receives.end(), is_over));
+                   (have_ended(sends) && have_ended(receives));
         }, LIMIT_S)) << "round " << round << " of process " << m_me.index() << " hangs";
         for (unsigned i = 0; (i < MESSAGES) && (round % 2 == 0); ++i) {
             rest.push_back(m_node.send(ep, out[i].data(), out[i].size(), REST));
         }
         m_node.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
         for (unsigned i = 0; i < MESSAGES; ++i) {
-            if (!is_over(receives[i])) {
+            if (!has_ended(receives[i])) {
                 ucp_request_cancel(m_node.worker(), receives[i]);
             }
             const bool has_come = (m_node.wait(receives[i]) == UCS_OK);
@@ -148,6 +154,38 @@ private:
     node          m_node;
     seeded_random m_rnd;
 };
+
+/* The later one begins up to a millisecond after the other: somewhere amid its connecting. */
+void connect_at_once(self &me)
+{
+    std::mt19937 engine(80 + me.index());
+
+    for (unsigned i = 1; (i <= PAIRS) && !testing::Test::HasFailure(); ++i) {
+        std::vector<uint64_t> in(5 * MESSAGES), out(5 * MESSAGES);
+        std::vector<ucs_status_ptr_t> requests;
+        node n(me);
+
+        n.publish();
+        const ucp_ep_h ep = n.connect(1 - me.index(), i);
+        n.barrier();
+        for (const double start_s = mp::now_s() + (engine() % 1000) * 1e-6;
+             mp::now_s() < start_s;) {
+        }
+        for (size_t k = 0; k < in.size(); ++k) {
+            requests.push_back(n.recv(&in[k], sizeof(in[k]), k));
+            requests.push_back(n.send(ep, &out[k], sizeof(out[k]), k));
+        }
+        me.waits_for("the messages of pair %u", i);
+        n.until([&]() { return (n.errors(ep).count > 0) || have_ended(requests); });
+        EXPECT_EQ(0u, n.errors(ep).count) << ucs_status_string(n.errors(ep).status);
+        n.barrier();
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+        for (ucs_status_ptr_t each : requests) {
+            EXPECT_TRUE(testing::Test::HasFailure() || (n.wait(each) == UCS_OK));
+        }
+        n.barrier();
+    }
+}
 
 class reconnect : public testing::TestWithParam<way> {
 protected:
@@ -171,6 +209,17 @@ TEST_P(reconnect, at_once)
     processes members(2);
 
     members.start_all([&how](self &me) { meeting(me, how).run(); });
+    EXPECT_TRUE(members.join());
+}
+
+TEST_P(reconnect, both_connect_at_once)
+{
+    if (GetParam().is_cut) {
+        GTEST_SKIP() << "a message that is lost with its connection ends the peer";
+    }
+    processes members(2);
+
+    members.start_all(connect_at_once);
     EXPECT_TRUE(members.join());
 }
 
