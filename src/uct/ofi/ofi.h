@@ -46,6 +46,7 @@
 #define UCT_OFI_WINDOW      256u   /* messages that a peer has not told of to have taken */
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
+#define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 
 typedef struct {
@@ -90,6 +91,7 @@ typedef struct {
     uct_ofi_op_t super;
     char        *buffer;
     int          is_released; /* by the provider's word */
+    int          is_lost;     /* released and spoiled: counted in num_lost */
     uint64_t     spoiled_ns;  /* since when a part of it is not accounted for; 0: all is */
     size_t       bytes;       /* of the messages in it so far, */
     size_t       end;         /* and where the farthest of them ends */
@@ -140,7 +142,9 @@ typedef struct {
     ucs_list_link_t     kept_mems;  /* and of the domain; */
     ucs_atomic_u64_t    num_kept;   /* their number; relaxed: it only says how often to poll */
     uct_ofi_receive_t  *receives;
-    unsigned            num_receives;
+    unsigned            num_receives; /* for the provider to have */
+    unsigned            num_spares;   /* in addition: in place of the first that are lost */
+    unsigned            num_lost;     /* receive buffers, until the time-out */
     unsigned            num_unposted;
     size_t              receive_size;
     size_t              short_max;  /* bytes with our header that the provider takes by value */

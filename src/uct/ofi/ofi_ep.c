@@ -299,7 +299,9 @@ static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t 
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
 
     *shared_p  = 0;
-    *private_p = sizeof(*iface) + (iface->num_receives * iface->receive_size) +
+    *private_p = sizeof(*iface) +
+                 ((iface->num_receives + ucs_min(iface->num_lost, iface->num_spares)) *
+                  iface->receive_size) +
                  (iface->num_used * UCT_OFI_BUFFER_SIZE) +
                  (iface->num_rmas * sizeof(*iface->rmas));
 }

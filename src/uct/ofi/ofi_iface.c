@@ -114,7 +114,8 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
     unsigned i;
     ssize_t ret;
 
-    for (i = 0; (i < iface->num_receives) && (iface->num_unposted > 0); ++i) {
+    for (i = 0; (i < (iface->num_receives + iface->num_spares)) && (iface->num_unposted > 0);
+         ++i) {
         receive = &iface->receives[i];
         if (receive->super.is_posted) {
             continue;
@@ -134,6 +135,7 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         }
         receive->super.is_posted = 1;
         receive->is_released     = 0;
+        receive->is_lost         = 0;
         receive->spoiled_ns      = 0;
         receive->bytes           = 0;
         receive->end             = 0;
@@ -172,6 +174,10 @@ static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *
     if (receive->is_released && (receive->spoiled_ns == 0) && (receive->bytes >= receive->end)) {
         receive->super.is_posted = 0;
         ++iface->num_unposted;
+    } else if (ucs_unlikely(receive->is_released && (receive->spoiled_ns != 0) &&
+                            !receive->is_lost)) {
+        receive->is_lost     = 1;
+        iface->num_unposted += (iface->num_lost++ < iface->num_spares);
     }
 }
 
@@ -212,12 +218,12 @@ void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns)
     uct_ofi_receive_t *receive;
     unsigned i;
 
-    for (i = 0; i < iface->num_receives; ++i) {
+    for (i = 0; (i < (iface->num_receives + iface->num_spares)) && (iface->num_lost > 0); ++i) {
         receive = &iface->receives[i];
-        if (receive->super.is_posted && receive->is_released && (receive->spoiled_ns != 0) &&
+        if (receive->super.is_posted && receive->is_lost &&
             ((now_ns - receive->spoiled_ns) >= uct_ofi_config(iface)->timeout_ns)) {
-            receive->super.is_posted = 0;
-            ++iface->num_unposted;
+            receive->super.is_posted = 0; /* a spare one now, unless there were not enough */
+            iface->num_unposted     += (iface->num_lost-- > iface->num_spares);
         }
     }
 }
@@ -545,6 +551,7 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
     size_t total                   = config->rx_buffers * config->rx_size;
+    unsigned num_receives;
     ucs_status_t status;
     char *next;
     unsigned i;
@@ -557,15 +564,17 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
     iface->num_sends    = (unsigned)ucs_min(UCT_OFI_SENDS, iface->info->tx_attr->size -
                                                                (iface->info->tx_attr->size / 4));
     iface->num_free     = iface->num_sends;
+    iface->num_spares   = iface->is_multi ? UCT_OFI_SPARES * iface->num_receives : 0;
     iface->num_unposted = iface->num_receives;
+    num_receives        = iface->num_receives + iface->num_spares;
     iface->sends        = ucs_sys_calloc(iface->num_sends, sizeof(*iface->sends));
-    iface->receives     = ucs_sys_calloc(iface->num_receives, sizeof(*iface->receives));
+    iface->receives     = ucs_sys_calloc(num_receives, sizeof(*iface->receives));
     if ((iface->sends == NULL) || (iface->receives == NULL)) {
         ucs_error("no memory for the buffers of a network");
         return UCS_ERR_NO_MEMORY;
     }
     iface->memory_size = ucs_align_up((iface->num_sends + 1) * UCT_OFI_BUFFER_SIZE, 4096) +
-                         (iface->num_receives * iface->receive_size);
+                         (num_receives * iface->receive_size);
     /* Touched as it is used. */
     iface->memory = ucs_sys_mmap(NULL, iface->memory_size, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -576,9 +585,8 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
     }
     iface->scratch = iface->memory + (iface->num_sends * UCT_OFI_BUFFER_SIZE);
     status         = uct_ofi_register(iface, lib);
-    next           = iface->memory + iface->memory_size -
-           (iface->num_receives * iface->receive_size);
-    for (i = 0; i < iface->num_receives; ++i, next += iface->receive_size) {
+    next           = iface->memory + iface->memory_size - (num_receives * iface->receive_size);
+    for (i = 0; i < num_receives; ++i, next += iface->receive_size) {
         iface->receives[i].buffer     = next;
         iface->receives[i].super.kind = UCT_OFI_OP_RECEIVE;
     }

@@ -568,6 +568,47 @@ TEST_F(ofi, a_farewell_in_a_storm)
     EXPECT_TRUE(run_until({&b}, [&]() { return b.gone.size() == 1; }));
 }
 
+/* Peers that die amid their messages leave buffers of which nobody knows what may still be written
+ * to them: others take their place, so that those who live are heard. */
+TEST_F(ofi, spoiled_buffers_are_replaced)
+{
+    setenv("UCX_OFI_TIMEOUT", "1000s", 1); /* none is taken back meanwhile */
+    faulty_provider provider(47);
+    worker a(m_tl), b(m_tl), c(m_tl);
+    setenv("UCX_OFI_TIMEOUT", "2s", 1);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    ASSERT_EQ(UCS_OK, c.status());
+    uct_ofi_iface_t *iface = uct_ofi_iface(b.iface);
+    if (!iface->is_multi) {
+        GTEST_SKIP() << "a buffer that takes one message is told of as a whole";
+    }
+    unsigned received = 0;
+
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *from_a = a.connect(b.where()), *from_c = c.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b, &c}, from_a, way::SHORT, 1, pattern(0, 100)));
+    ASSERT_EQ(UCS_OK, send({&a, &b, &c}, from_c, way::SHORT, 1, pattern(0, 100)));
+    EXPECT_TRUE(run_until({&a, &b, &c}, [&]() { return received == 2; }));
+    for (unsigned i = 1; i <= 2 * iface->num_receives; ++i) {
+        provider.faults.spoil = 1;
+        ASSERT_EQ(UCS_OK, send({&a, &b}, from_a, way::BCOPY, 1, pattern(i, 60000)));
+        ASSERT_TRUE(run_until({&a, &b}, [&]() { return provider.seen.spoiled == i; })) << i;
+        provider.faults.spoil = 0;
+        for (unsigned k = 0; k < 4; ++k) { /* there is no room for so many in one */
+            ASSERT_EQ(UCS_OK, send({&a, &b}, from_a, way::BCOPY, 1, pattern(k, 60000)));
+        }
+        ASSERT_TRUE(run_until({&a, &b}, [&]() { return iface->num_lost == i; })) << i;
+    }
+    ASSERT_EQ(UCS_OK, send({&a, &b, &c}, from_c, way::SHORT, 1, pattern(0, 100)));
+    EXPECT_TRUE(run_until({&a, &b, &c}, [&]() { return received == 3; }));
+    for (unsigned i = 0; i < 2; ++i) { /* and after their time they are in use again */
+        uct_ofi_receives_look(iface, ucs_sys_clock_ns() + 2000000000000ul);
+        EXPECT_EQ(0u, iface->num_lost);
+        EXPECT_EQ(0u, iface->num_unposted);
+    }
+}
+
 /* Whatever comes in: nothing crashes, nothing stays, and others do not notice. The messages are
  * right but for some fields, or bytes by chance; tokens are those of nobody, as a stranger cannot
  * know better. */
