@@ -36,7 +36,10 @@ void ucp_device_keys_free(ucp_peer_t *peer)
         if (keys->told[i].mem != NULL) {
             keys->told[i].mem->md->tl->md.release(keys->told[i].mem);
         }
-        if (keys->heard[i] != NULL) {
+        if (keys->heard[i] != NULL) { /* nobody will say when its memory is gone */
+            if (keys->heard[i]->md->tl->md.rkey_forget != NULL) {
+                keys->heard[i]->md->tl->md.rkey_forget(keys->heard[i]);
+            }
             keys->heard[i]->md->tl->md.rkey_release(keys->heard[i]);
         }
     }
@@ -70,8 +73,13 @@ static unsigned ucp_device_free_slot(ucp_worker_t *worker, struct ucp_device_key
         if (keys->told[i].uses > 0) {
             continue;
         }
-        if (ucp_device_is_gone(worker, keys, i)) {
-            return i;
+        if (keys->told[i].mem == NULL) { /* ucp_device_look_at has found those that are gone */
+            if (keys->told[i].is_told) {
+                continue; /* the peer has to hear of it first */
+            }
+            if (ucp_device_is_gone(worker, keys, i)) {
+                return i;
+            }
         }
         if ((best == UCP_DEVICE_SLOTS) || (keys->told[i].used_sn < keys->told[best].used_sn)) {
             best = i;

@@ -63,14 +63,14 @@ ucs_status_t ucp_dt_start(ucp_request_t *req, void *buffer, size_t count, ucp_da
 size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max);
 
 /* Pieces of a message, all but its last, are multiples of this, so that the user's unpack function,
- * which may refuse halves (MPICH's does), gets whole elements: those of up to this size that lie at
- * multiples of their own. */
-#define UCP_DT_PIECE_ALIGN 64
+ * which may refuse halves (MPICH's does), gets whole elements: those of 1, 2, 4, ... 64 and of 3,
+ * 6, 12, ... 192 bytes. */
+#define UCP_DT_PIECE_ALIGN 192
 
 /* Bytes of a piece for which there is `room`. */
 UCS_INLINE size_t ucp_dt_piece_max(size_t room)
 {
-    return (room > UCP_DT_PIECE_ALIGN) ? ucs_align_down(room, UCP_DT_PIECE_ALIGN) : room;
+    return (room > UCP_DT_PIECE_ALIGN) ? room - (room % UCP_DT_PIECE_ALIGN) : room;
 }
 
 /* Takes `length` bytes of the message at `offset`; the caller has checked that they fit. */

@@ -85,6 +85,7 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
     const size_t by   = offsetof(uct_cuda_ipc_packed_t, by);
 
     return (key1->instance == key2->instance) && (key1->kind == key2->kind) &&
+           (key1->pid == key2->pid) && (key1->pid_ns == key2->pid_ns) &&
            (key1->count == key2->count) &&
            uct_cuda_key_parts_are_same(key1, key2, offsetof(uct_cuda_ipc_packed_t, base), by) &&
            uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
@@ -333,6 +334,10 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     ucs_status_t status;
 
     uct_cuda_pool_hold(driver, mapping);
+    if ((mapping->pool != NULL) && (mapping->question >= 0)) { /* another's answer has served */
+        ucs_sys_close(mapping->question);
+        mapping->question = -1;
+    }
     if ((key->kind != UCT_CUDA_IPC_LEGACY) && (mapping->pool == NULL)) {
         status = uct_cuda_descriptors_get(mapping);
         if (status != UCS_OK) {

@@ -28,7 +28,7 @@
 #define UCT_CUDA_PROBE_WORDS  64          /* of a pattern */
 #define UCT_CUDA_PROBE_ROUNDS 3           /* others may prove at the same place */
 #define UCT_CUDA_TRIAL_SIZE   4096ul      /* of the patterns, in memory of the host */
-#define UCT_CUDA_TRIAL_POLLS  10000       /* at once: some milliseconds */
+#define UCT_CUDA_TRIAL_NOW_NS 10000000ull /* most time that the first use takes for it */
 #define UCT_CUDA_TRIAL_YIELD  64          /* looks after which others have their turn */
 #define UCT_CUDA_TRIAL_NS     2000000000ull
 
@@ -307,8 +307,9 @@ static ucs_status_t uct_cuda_trial_step(const uct_cuda_driver_t *driver,
 
 ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
-    const unsigned polls = (mapping->trial == NULL) ? UCT_CUDA_TRIAL_POLLS : 1;
-    ucs_status_t status  = UCS_ERR_NO_RESOURCE;
+    const uint64_t begin_ns = ucs_sys_clock_ns();
+    const int is_first      = (mapping->trial == NULL);
+    ucs_status_t status     = UCS_ERR_NO_RESOURCE;
     uct_cuda_scope_t scope;
     unsigned i;
 
@@ -316,12 +317,18 @@ ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapp
         uct_cuda_trial_end(driver, mapping);
         return UCS_ERR_UNREACHABLE;
     }
-    if (mapping->trial == NULL) {
+    if (is_first) {
         status = uct_cuda_trial_begin(driver, mapping);
     }
-    for (i = 1; (i <= polls) && (status == UCS_ERR_NO_RESOURCE); ++i) {
+    for (i = 1; status == UCS_ERR_NO_RESOURCE; ++i) {
         status = uct_cuda_trial_step(driver, mapping);
+        if (!is_first) {
+            break;
+        }
         if ((i % UCT_CUDA_TRIAL_YIELD) == 0) {
+            if ((ucs_sys_clock_ns() - begin_ns) > UCT_CUDA_TRIAL_NOW_NS) {
+                break;
+            }
             ucs_sys_sched_yield();
         }
     }

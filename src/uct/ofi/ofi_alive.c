@@ -249,7 +249,7 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->status == UCS_OK)) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO); /* it may have got lost */
         }
-        if ((peer->num_untaken > 1) && peer->is_bye_said) {
+        if ((peer->num_untaken > 1) && peer->is_bye_said && (peer->status == UCS_OK)) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_BYE);
         }
         if (peer->is_unwanted && peer->rx_open) {

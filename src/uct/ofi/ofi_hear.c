@@ -150,7 +150,9 @@ static void uct_ofi_rejected(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
     if (!head->am_id) {
         uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
     } else if ((peer->serial == 0) || ((int32_t)(head->serial - peer->serial) >= 0)) {
-        (void)uct_ofi_forgotten(peer);
+        if (uct_ofi_forgotten(peer)) {
+            uct_ofi_peer_heard(peer);
+        }
     } /* else: it knows us again */
 }
 

@@ -177,6 +177,7 @@ static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *
     } else if (ucs_unlikely(receive->is_released && (receive->spoiled_ns != 0) &&
                             !receive->is_lost)) {
         receive->is_lost     = 1;
+        receive->spoiled_ns  = ucs_sys_clock_ns(); /* what is written there still, is so from now */
         iface->num_unposted += (iface->num_lost++ < iface->num_spares);
     }
 }
@@ -454,7 +455,8 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY;
     }
     time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked)) ? UCT_OFI_NO_WAIT_NS :
-              ucs_list_is_empty(&iface->peers) ? 0 : uct_ofi_alive_interval(iface);
+              (ucs_list_is_empty(&iface->peers) && (iface->num_lost == 0)) ?
+              0 : uct_ofi_alive_interval(iface);
     memset(&timer, 0, sizeof(timer));
     timer.it_value.tv_sec  = (time_t)(time_ns / 1000000000ul);
     timer.it_value.tv_nsec = (long)(time_ns % 1000000000ul);

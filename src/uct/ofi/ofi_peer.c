@@ -223,16 +223,21 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
  * some milliseconds to see that a connection of its own has broken, and loses all until then. */
 void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
 {
-    unsigned type = head->type;
+    const uint64_t now_ns = ucs_sys_clock_ns();
+    const unsigned type   = head->type;
 
-    if ((type >= UCT_OFI_REJECT) || (++peer->num_lost > UCT_OFI_LOST_MAX)) {
+    /* what is lost during the pause was said before it: one break, one loss */
+    if ((type < UCT_OFI_REJECT) && (now_ns >= peer->pause_ns)) {
+        ++peer->num_lost;
+        peer->pause_ns = now_ns + (UCT_OFI_PAUSE_NS << (2 * peer->num_lost));
+    }
+    if ((type >= UCT_OFI_REJECT) || (peer->num_lost > UCT_OFI_LOST_MAX)) {
         uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
     } else if ((peer->status == UCS_OK) &&
                ((type != UCT_OFI_HELLO) || (peer->tx_state == UCT_OFI_TX_OPENING)) &&
                ((type != UCT_OFI_WELCOME) || peer->rx_open) &&
                ((type != UCT_OFI_BYE) || peer->is_bye_said) &&
                ((type != UCT_OFI_DROP) || (peer->rx_open && (head->number == peer->rx_base)))) {
-        peer->pause_ns = ucs_sys_clock_ns() + (UCT_OFI_PAUSE_NS << (2 * peer->num_lost));
         uct_ofi_peer_say(peer, 1u << type);
     }
 }
