@@ -263,6 +263,21 @@ static sim_conn_t *sim_conn_new(sim_ep_t *ep, sim_host_t *source, sim_host_t *ta
     return conn;
 }
 
+/* What came by an earlier connection comes before what comes by a later one: transports see to it
+ * (uct_mm reads a ring to its end first, uct_ofi knows the later one's serial number). */
+static void sim_conn_follow(sim_conn_t *conn)
+{
+    const sim_conn_t *other;
+    unsigned i;
+
+    for (i = 0; i < conn->target->num_in; ++i) {
+        other = sim_net.conns[conn->target->conns_in[i]];
+        if ((other != conn) && (other->source == conn->source) && !other->is_forgotten) {
+            conn->last_ns = ucs_max(conn->last_ns, ucs_max(other->last_ns, other->ends_ns) + 1);
+        }
+    }
+}
+
 static ucs_status_t sim_ep_connect(uct_ep_t *uct_ep)
 {
     sim_ep_t *ep       = sim_ep(uct_ep);
@@ -280,6 +295,7 @@ static ucs_status_t sim_ep_connect(uct_ep_t *uct_ep)
         return UCS_ERR_UNREACHABLE;
     }
     conn = sim_conn_new(ep, source, target);
+    sim_conn_follow(conn);
     if (conn->is_self || sim_chance(sim_plan.instant_connect)) {
         conn->state       = SIM_CONN_OPEN;
         conn->is_accepted = 1;

@@ -127,7 +127,8 @@ typedef size_t (*uct_pack_cb_t)(void *dest, void *arg, size_t max);
 typedef void (*uct_ep_failed_cb_t)(void *arg, uct_ep_t *ep, ucs_status_t status);
 
 /* A peer that had connected to this interface (its identity: uid) is gone, orderly or not: called
- * from progress after its last complete message was delivered. */
+ * from progress after its last complete message was delivered. Where it connects anew, what came
+ * by the earlier connection is delivered before what comes by the later one. */
 typedef void (*uct_peer_gone_cb_t)(void *arg, const uint8_t uid[UCT_UID_LEN]);
 
 typedef struct {

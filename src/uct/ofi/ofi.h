@@ -238,7 +238,8 @@ struct uct_ofi_peer {
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            uid[UCT_UID_LEN];
     uint8_t            address_length; /* of the provider's own */
-    uint8_t            address[UCT_OFI_ADDRESS_MAX];
+    /* aligned: where the provider is TCP a socket address */
+    UCS_ALIGNED(8) uint8_t address[UCT_OFI_ADDRESS_MAX];
 };
 
 typedef struct {
