@@ -24,6 +24,21 @@ static struct ucp_device_keys *ucp_device_keys(ucp_peer_t *peer)
     return peer->keys;
 }
 
+/* Releases the key that was heard for a slot, if any; is_gone: so is what was mapped by it. */
+static void ucp_device_unhear(struct ucp_device_keys *keys, unsigned slot, int is_gone)
+{
+    uct_rkey_t *rkey = keys->heard[slot];
+
+    if (rkey == NULL) {
+        return;
+    }
+    if (is_gone && (rkey->md->tl->md.rkey_forget != NULL)) {
+        rkey->md->tl->md.rkey_forget(rkey);
+    }
+    rkey->md->tl->md.rkey_release(rkey);
+    keys->heard[slot] = NULL;
+}
+
 void ucp_device_keys_free(ucp_peer_t *peer)
 {
     struct ucp_device_keys *keys = peer->keys;
@@ -36,12 +51,7 @@ void ucp_device_keys_free(ucp_peer_t *peer)
         if (keys->told[i].mem != NULL) {
             keys->told[i].mem->md->tl->md.release(keys->told[i].mem);
         }
-        if (keys->heard[i] != NULL) { /* nobody will say when its memory is gone */
-            if (keys->heard[i]->md->tl->md.rkey_forget != NULL) {
-                keys->heard[i]->md->tl->md.rkey_forget(keys->heard[i]);
-            }
-            keys->heard[i]->md->tl->md.rkey_release(keys->heard[i]);
-        }
+        ucp_device_unhear(keys, i, 1); /* nobody will say when its memory is gone */
     }
     ucs_sys_free(keys);
     peer->keys = NULL;
@@ -245,7 +255,6 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
     ucp_worker_t *worker   = arg;
     ucs_status_t status    = UCS_ERR_UNREACHABLE;
     struct ucp_device_keys *keys;
-    const uct_md_ops_t *ops;
     ucp_wire_key_t key;
     ucp_peer_t *peer;
     uct_md_t *md;
@@ -264,14 +273,7 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
         ucs_warn("peer sent a KEY that cannot be: dropped");
         return;
     }
-    if (keys->heard[key.slot] != NULL) {
-        ops = &keys->heard[key.slot]->md->tl->md;
-        if ((length == sizeof(key)) && (ops->rkey_forget != NULL)) {
-            ops->rkey_forget(keys->heard[key.slot]);
-        }
-        keys->heard[key.slot]->md->tl->md.rkey_release(keys->heard[key.slot]);
-        keys->heard[key.slot] = NULL;
-    }
+    ucp_device_unhear(keys, key.slot, length == sizeof(key));
     if (length == sizeof(key)) {
         return;
     }

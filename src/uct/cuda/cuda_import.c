@@ -118,9 +118,8 @@ static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapp
            uct_cuda_pool_close(driver, mapping->md, mapping->pool, mapping->ptr);
 }
 
-/* Is the context there that it was made in? */
-static int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
-                                        const uct_cuda_mapping_t *mapping)
+int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
+                                 const uct_cuda_mapping_t *mapping)
 {
     uint64_t ctx_id = 0;
 

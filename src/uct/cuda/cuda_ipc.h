@@ -275,6 +275,10 @@ UCS_INLINE int uct_cuda_key_is_probe(const uct_cuda_ipc_packed_t *key)
     return key->length == 0; /* no other's is */
 }
 
+/* Is the context there that it was made in? */
+int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
+                                 const uct_cuda_mapping_t *mapping);
+
 /* Proves the way to the probe that is mapped. UCS_ERR_NO_RESOURCE: the copies are under way, ask
  * again; UCS_ERR_TIMED_OUT: they have not ended in time, but may still; UCS_ERR_REJECTED: data is
  * lost; UCS_ERR_UNREACHABLE: copies are refused. */

@@ -247,7 +247,6 @@ static int uct_cuda_trial_is_busy(const uct_cuda_driver_t *driver, const uct_cud
 void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
     uct_cuda_trial_t *trial = mapping->trial;
-    uint64_t ctx_id         = 0;
     int is_busy             = 0;
     uct_cuda_scope_t scope;
 
@@ -255,8 +254,8 @@ void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *map
         return;
     }
     mapping->trial = NULL;
-    if ((uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
-        (ctx_id == mapping->ctx_id) && (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
+    if (uct_cuda_mapping_has_context(driver, mapping) &&
+        (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
         while ((is_busy = uct_cuda_trial_is_busy(driver, trial)) &&
                (ucs_sys_clock_ns() < trial->until_ns)) {
             ucs_sys_sched_yield();
