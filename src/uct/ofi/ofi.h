@@ -202,6 +202,8 @@ struct uct_ofi_peer {
     uint64_t           token;         /* names us in what we send */
     uint32_t           own_serial;    /* of this object in what we send, */
     uint32_t           serial;        /* and of its counterpart there; 0: not known yet */
+    uint32_t           question;      /* put to who has another serial number; 0: none is open */
+    uint32_t           heard_question; /* the last of the peer's */
     unsigned           say;           /* UCT_OFI_SAY_... */
     unsigned           num_under_way; /* operations that the provider has */
     ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
@@ -231,6 +233,7 @@ struct uct_ofi_peer {
     uint8_t            rx_open;       /* it has introduced itself */
     uint8_t            rx_was_open;   /* it has, since its serial number is known */
     uint8_t            rx_discard;
+    uint8_t            is_hello_said; /* the peer may have opened this direction */
     uint8_t            is_bye_said;   /* and counted; it may have to be said again */
     uint8_t            is_unwanted;   /* what it has opened is to end */
     uint8_t            is_heard;      /* it has said something since it was looked at last */

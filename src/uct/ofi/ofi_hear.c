@@ -46,7 +46,6 @@ static void uct_ofi_rx_closed(uct_ofi_peer_t *peer)
     peer->rx_open     = 0;
     peer->is_unwanted = 0;
     peer->say        &= ~(unsigned)(UCT_OFI_SAY_WELCOME | UCT_OFI_SAY_DROP);
-    uct_ofi_drop_early(peer);
     uct_ofi_gone(peer);
 }
 
@@ -66,23 +65,34 @@ static int uct_ofi_forgotten(uct_ofi_peer_t *peer)
     }
     if (peer->rx_open) {
         uct_ofi_rx_closed(peer);
+        uct_ofi_drop_early(peer);
     }
     peer->rx_was_open = 0;
     return peer->status == UCS_OK;
 }
 
-/* Is what came said by the peer's side of now? If it is of a later one, that is the one of now. */
-static int uct_ofi_is_current(uct_ofi_peer_t *peer, uint32_t serial)
+/* Is what came said by the peer's side of now? If another side proves to be that, it is the one of
+ * now: by our token if it is a later one, or by its answer to our question. */
+static int uct_ofi_is_current(uct_ofi_peer_t *peer, uint32_t serial, int has_token,
+                              uint32_t answer)
 {
     if (ucs_likely(serial == peer->serial)) {
         return 1;
     }
-    if ((peer->serial != 0) &&
-        (((int32_t)(serial - peer->serial) < 0) || !uct_ofi_forgotten(peer))) {
-        ucs_debug("a message of an earlier connection is dropped");
+    if ((peer->serial != 0) && (!has_token || ((int32_t)(serial - peer->serial) < 0)) &&
+        ((answer == 0) || (answer != peer->question))) {
+        ucs_debug("a message of another connection is dropped, the peer is asked");
+        if (peer->question == 0) {
+            peer->question = (uint32_t)ucs_sys_random64() | 1;
+        }
+        uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
         return 0;
     }
-    peer->serial = serial;
+    if ((peer->serial != 0) && !uct_ofi_forgotten(peer)) {
+        return 0;
+    }
+    peer->serial   = serial;
+    peer->question = 0;
     return 1;
 }
 
@@ -107,13 +117,16 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
 {
     uct_ofi_ep_t *ep, *next;
 
-    if ((peer->tx_state != UCT_OFI_TX_OPENING) || (intro->head.taken != peer->tx_base) ||
+    if ((peer->tx_state != UCT_OFI_TX_OPENING) ||
+        ((int32_t)(intro->head.taken - peer->tx_base) < 0) ||
         (memcmp(intro->from, peer->uid, UCT_UID_LEN) != 0)) {
         return;
     }
     peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
     peer->token    = intro->token;
-    peer->tx_taken = peer->tx_count;
+    peer->tx_base  = intro->head.taken; /* or where somebody else has made it begin */
+    peer->tx_count = intro->head.taken;
+    peer->tx_taken = intro->head.taken;
     peer->tx_state = UCT_OFI_TX_OPEN;
     if (ucs_list_is_empty(&peer->eps)) {
         uct_ofi_tx_close(peer);
@@ -128,9 +141,12 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
 static int uct_ofi_rx_open(uct_ofi_peer_t *peer, uint32_t number)
 {
     if (peer->rx_open) {
-        return number == peer->rx_base;
-    }
-    if (peer->rx_was_open && (number != peer->rx_count)) {
+        if ((peer->rx_count != peer->rx_base) || ((int32_t)(number - peer->rx_base) <= 0)) {
+            return 1; /* the welcome says where it begins */
+        }
+        uct_ofi_rx_closed(peer); /* nothing has come: it was opened by a late word */
+        uct_ofi_drop_early(peer);
+    } else if (peer->rx_was_open && (number != peer->rx_count)) {
         return 0;
     }
     peer->rx_open     = 1;
@@ -182,7 +198,10 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         uct_ofi_reject(iface, intro, raw, is_here);
         return;
     }
-    if ((peer != NULL) && !uct_ofi_is_current(peer, intro->head.serial)) {
+    if ((peer != NULL) && (intro->head.type == UCT_OFI_PING)) {
+        peer->heard_question = intro->head.number; /* whoever asks */
+    }
+    if ((peer != NULL) && !uct_ofi_is_current(peer, intro->head.serial, 0, intro->answer)) {
         if ((peer->status == UCS_OK) || (intro->head.type == UCT_OFI_PING)) {
             return;
         }
@@ -203,9 +222,13 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         }
         uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
     } else {
-        uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
+        uct_ofi_peer_say(peer, ((intro->head.number != 0) && peer->is_hello_said &&
+                                (peer->tx_state == UCT_OFI_TX_OPENING)) ?
+                                   UCT_OFI_SAY_ACK | UCT_OFI_SAY_HELLO : UCT_OFI_SAY_ACK);
     }
-    peer->token = intro->token;
+    if (peer->tx_state < UCT_OFI_TX_OPEN) {
+        peer->token = intro->token; /* else it has been told by who answered to our name for it */
+    }
     uct_ofi_peer_heard(peer);
 }
 
@@ -265,6 +288,7 @@ static void uct_ofi_keep(uct_ofi_peer_t *peer, uint32_t ahead, const char *data,
     ucs_list_insert_before(&other->list, &early->list);
 }
 
+/* Behind a farewell comes nothing but the interface's. */
 static void uct_ofi_take_early(uct_ofi_peer_t *peer)
 {
     uct_ofi_early_t *early;
@@ -273,12 +297,15 @@ static void uct_ofi_take_early(uct_ofi_peer_t *peer)
     while (!ucs_list_is_empty(&peer->early) && (peer->status == UCS_OK)) {
         early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
         memcpy(&head, early->data, sizeof(head));
-        if (head.number != peer->rx_count) {
-            return;
+        if ((head.number != peer->rx_count) || (!peer->rx_open && (head.type != UCT_OFI_LEAVE))) {
+            break;
         }
         ucs_list_del(&early->list);
         uct_ofi_take(peer, &head, early->data, early->length);
         ucs_sys_free(early);
+    }
+    if (!peer->rx_open) {
+        uct_ofi_drop_early(peer);
     }
 }
 
@@ -327,7 +354,9 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
         ucs_debug("a message of kind %u for nobody is dropped", head.type);
         return;
     }
-    if (!uct_ofi_is_current(peer, head.serial)) {
+    if (!uct_ofi_is_current(peer, head.serial, 1,
+                            (head.type == UCT_OFI_ACK)     ? head.number :
+                            (head.type == UCT_OFI_WELCOME) ? intro.answer : 0)) {
         return;
     }
     uct_ofi_peer_heard(peer);

@@ -137,8 +137,9 @@ void uct_ofi_peer_say(uct_ofi_peer_t *peer, unsigned what)
 
 void uct_ofi_tx_open(uct_ofi_peer_t *peer)
 {
-    peer->tx_state = UCT_OFI_TX_OPENING;
-    peer->tx_base  = peer->tx_count;
+    peer->tx_state      = UCT_OFI_TX_OPENING;
+    peer->tx_base       = peer->tx_count;
+    peer->is_hello_said = 0;
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_HELLO);
 }
 
@@ -170,7 +171,7 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
     }
     if (peer->tx_state == UCT_OFI_TX_OPEN) {
         uct_ofi_tx_close(peer);
-    } else if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->say & UCT_OFI_SAY_HELLO)) {
+    } else if ((peer->tx_state == UCT_OFI_TX_OPENING) && !peer->is_hello_said) {
         peer->tx_state = UCT_OFI_TX_IDLE; /* it has heard nothing yet */
         peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
         peer->asked_ns = 0;
@@ -273,7 +274,7 @@ void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type
     head->am_id   = (uint8_t)am_id;
     head->pad     = (uint8_t)pad;
     head->zero    = 0;
-    head->number  = (type == UCT_OFI_DROP) ? peer->rx_base : peer->tx_count;
+    head->number  = peer->tx_count;
     head->token   = peer->token;
     head->taken   = peer->rx_count;
     head->serial  = peer->own_serial;
@@ -288,9 +289,26 @@ static void uct_ofi_intro_fill(uct_ofi_iface_t *iface, uct_ofi_intro_t *intro, c
     memcpy(intro->from, from, UCT_UID_LEN);
     memcpy(intro->to, to, UCT_UID_LEN);
     memcpy(intro->address, iface->address, iface->address_length);
+    intro->answer         = 0;
     intro->token          = token;
     intro->version        = UCT_OFI_VERSION;
     intro->address_length = (uint8_t)iface->address_length;
+}
+
+static uint32_t uct_ofi_say_number(const uct_ofi_peer_t *peer, unsigned type)
+{
+    switch (type) {
+    case UCT_OFI_PING:
+        return peer->question;
+    case UCT_OFI_ACK:
+        return peer->heard_question;
+    case UCT_OFI_DROP:
+        return peer->rx_base;
+    case UCT_OFI_BYE:
+        return peer->tx_count - peer->is_bye_said;
+    default:
+        return peer->tx_count;
+    }
 }
 
 /* UCS_ERR_NO_RESOURCE: not now; other errors: the peer has failed. */
@@ -309,13 +327,12 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
     send->addr   = peer->addr;
     send->length = sizeof(intro->head);
     uct_ofi_peer_head(peer, &intro->head, type, 0, 0);
+    intro->head.number = uct_ofi_say_number(peer, type);
     if ((type == UCT_OFI_HELLO) || (type == UCT_OFI_WELCOME) || (type == UCT_OFI_PING)) {
         uct_ofi_intro_fill(iface, intro, iface->super.params.uid, peer->uid,
                            peer->own_token ^ iface->secret);
-        send->length = sizeof(*intro);
-    }
-    if (type == UCT_OFI_BYE) {
-        intro->head.number -= peer->is_bye_said;
+        intro->answer = peer->heard_question;
+        send->length  = sizeof(*intro);
     }
     status = uct_ofi_send_post(iface, send);
     if (status == UCS_ERR_NO_RESOURCE) {
@@ -324,6 +341,7 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
         peer->is_bye_said = 1;
         ++peer->tx_count;
     }
+    peer->is_hello_said |= (type == UCT_OFI_HELLO) && (status == UCS_OK);
     return status;
 }
 

@@ -3,7 +3,7 @@
  *   HELLO    opens the sender's direction: who it is, whom it wants, its address and its token
  *   WELCOME  the answer: the receiver's token for this pair
  *   REJECT   the answer where the one wanted is not there (any more)
- *   PING     asks for an ACK; an introduction too, so that a stranger can answer REJECT
+ *   PING     asks for an ACK, by a number; an introduction too, so that a stranger can say REJECT
  *   ACK      how many messages have been taken; every other message says that as well
  *   DATA     an active message; counted
  *   BYE      the sender's direction is closed; counted
@@ -17,6 +17,10 @@
  * however late it comes. Within that, a direction that is closed and opened again is known by the
  * number of its first message.
  *
+ * An introduction proves nothing: it may be late, or be said by somebody else. Where its serial
+ * number is not the known one it is answered by a question, of a number by chance, to where the
+ * peer is known to be; only who repeats that is believed, be its serial number earlier or later.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef UCT_OFI_OFI_WIRE_H
@@ -24,7 +28,7 @@
 
 #include <uct/api/uct_tl.h>
 
-#define UCT_OFI_VERSION     2
+#define UCT_OFI_VERSION     3
 #define UCT_OFI_ADDRESS_MAX 240 /* bytes of an address, with its head */
 
 enum {
@@ -45,7 +49,8 @@ typedef struct {
     uint8_t  am_id;  /* REJECT: 1 where the one wanted is there, but knows nothing of the asker */
     uint8_t  pad;    /* zero bytes behind the payload */
     uint8_t  zero;
-    uint32_t number; /* DATA, BYE, LEAVE: of this message; DROP: above; else of the next */
+    uint32_t number; /* DATA, BYE, LEAVE: of this message; DROP: above; PING: of the question, 0
+                        is none; ACK: of the last question; else of the next message */
     uint64_t token;  /* of the receiver; HELLO, PING, REJECT: 0 */
     uint32_t taken;  /* messages of the other direction, so far */
     uint32_t serial; /* of the sender's side of the pair; REJECT: 0 */
@@ -59,7 +64,8 @@ typedef struct {
     uint64_t       token; /* that names the receiver to the sender */
     uint8_t        version;
     uint8_t        address_length;
-    uint8_t        zero[6];
+    uint8_t        zero[2];
+    uint32_t       answer; /* number of the last question of the receiver's */
     uint8_t        address[UCT_OFI_ADDRESS_MAX];
 } uct_ofi_intro_t;
 

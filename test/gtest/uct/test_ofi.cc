@@ -273,16 +273,18 @@ protected:
     /* Says to a what b's side of this serial number has said once. */
     void say_to_a(unsigned type, uint32_t number, uint32_t serial)
     {
-        const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+        const uct_ofi_peer_t *peer = uct_ofi_peer_find(uct_ofi_iface(m_a->iface),
+                                                       m_b->uid.data());
         const contact where        = m_b->where();
         uct_ofi_intro_t intro      = {};
 
         intro.head.type      = static_cast<uint8_t>(type);
         intro.head.am_id     = 1;
         intro.head.number    = number;
-        intro.head.taken     = peer->tx_base;
+        intro.head.taken     = (peer == nullptr) ? 0 : peer->tx_base;
         intro.head.serial    = serial;
-        intro.head.token     = peer->own_token ^ uct_ofi_iface(m_a->iface)->secret;
+        intro.head.token     = (peer == nullptr) ? 0 :
+                               peer->own_token ^ uct_ofi_iface(m_a->iface)->secret;
         intro.token          = 12345;
         intro.version        = UCT_OFI_VERSION;
         intro.address_length = static_cast<uint8_t>(where.address.size());
@@ -312,13 +314,101 @@ TEST_F(ofi_late, words_of_an_earlier_connection)
     }
 }
 
-/* And what it says once it has begun anew ends what was there before. */
+/* What it says once it has begun anew ends what was there before, but not that somebody says so. */
 TEST_F(ofi_late, words_of_a_later_connection)
 {
-    say_to_a(UCT_OFI_HELLO, 0, uct_ofi_ep(m_there)->peer->serial + 1);
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+
+    for (uint32_t jump : {1u, 1000u, 0x7fffffffu}) {
+        for (unsigned type : {UCT_OFI_HELLO, UCT_OFI_PING}) {
+            say_to_a(type, 0, peer->serial + jump);
+            say_to_a(type, 0, peer->serial); /* under another token */
+            exchange();
+        }
+    }
+    uct_ofi_peer_fail(uct_ofi_ep(m_back)->peer, UCS_ERR_IO_ERROR);
+    m_b->failed.clear();
+    m_b->close(m_back);
+    m_back = m_b->connect(m_a->where());
+    EXPECT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
     EXPECT_TRUE(run_until(both(), [this]() { return m_a->failed.size() == 1; }));
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, m_a->failed.at(0).second);
     EXPECT_TRUE(run_until(both(), [this]() { return m_a->gone.size() == 1; }));
+}
+
+/* Who is introduced first by somebody else, who may give any number, or by a late copy of a word
+ * of its own, is known by what it says itself. */
+TEST_F(ofi_late, introductions_by_others)
+{
+    const uct_ofi_iface_t *iface = uct_ofi_iface(m_a->iface);
+    uct_ofi_peer_t *own          = uct_ofi_ep(m_back)->peer;
+    const uint32_t serial = own->own_serial, next = own->tx_count;
+
+    const auto part = [&](bool is_kept) {
+        own                 = uct_ofi_ep(m_back)->peer;
+        own->num_under_way += is_kept;
+        m_a->close(m_there);
+        m_b->close(m_back);
+        EXPECT_TRUE(run_until(both(), [&]() {
+            return ucs_list_is_empty(&iface->peers) && (own->tx_state == UCT_OFI_TX_IDLE);
+        }));
+    };
+    const auto meet = [&]() {
+        m_received = 0;
+        m_back     = m_b->connect(m_a->where());
+        EXPECT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
+        EXPECT_TRUE(run_until(both(), [this]() { return m_received == 1; }));
+        m_there = m_a->connect(m_b->where());
+        m_a->gone.clear();
+        exchange();
+    };
+
+    part(true);
+    say_to_a(UCT_OFI_HELLO, 0, serial); /* the first one again */
+    meet();
+    own->num_under_way -= 1;
+    EXPECT_LT(next, own->tx_count);
+    for (uint32_t jump : {1u, 1000u, 0x7fffffffu}) {
+        part(false);
+        say_to_a(UCT_OFI_HELLO, 0, serial + jump); /* the next is serial + 1 */
+        meet();
+        part(false);
+        say_to_a(UCT_OFI_HELLO, jump, uct_ofi_iface(m_b->iface)->num_serials + 1);
+        meet();
+    }
+}
+
+/* Whose interface ends behind a farewell: in whichever order the two come. */
+TEST_F(ofi_late, an_interface_that_leaves_first)
+{
+    const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+    const uint32_t next = peer->rx_count, serial = peer->serial;
+
+    say_to_a(UCT_OFI_DATA, next + 2, serial); /* there is no such thing */
+    say_to_a(UCT_OFI_LEAVE, next + 1, serial);
+    say_to_a(UCT_OFI_BYE, next, serial);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, peer->status);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->failed.size() == 1; }));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, m_a->failed.at(0).second);
+    EXPECT_EQ(1u, m_a->gone.size());
+}
+
+/* An endpoint that is closed while its introduction is said again: the other side has opened, and
+ * hears of it. */
+TEST_F(ofi_late, a_close_amid_an_introduction)
+{
+    m_a->close(m_there);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 1; }));
+    m_there = m_a->connect(m_b->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_there));
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer, *other = uct_ofi_ep(m_back)->peer;
+    EXPECT_TRUE(run_until({m_a.get()}, [&]() {
+        return (peer->say == 0) && (peer->num_under_way == 0);
+    }));
+    EXPECT_TRUE(run_until({m_b.get()}, [&]() { return other->rx_open != 0; }));
+    uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO);
+    m_a->close(m_there);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 2; }));
 }
 
 /* Within a connection: what was about a direction that has been closed since is not about that
