@@ -13,6 +13,7 @@
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/lanes.h>
+#include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
@@ -404,6 +405,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
                        1);
     ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
+    ucp_conn_peer_gone(peer);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {

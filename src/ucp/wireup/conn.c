@@ -547,7 +547,31 @@ static int ucp_conn_is_net(const ucp_conn_t *conn)
     return (tl < context->num_tls) && (context->tls[tl].tl->kind == UCT_TL_KIND_NET);
 }
 
-/* Nothing more is said on a connection that is up: whatever is there to be read is its end. */
+/* The endpoint fails by the progress that finds silence. */
+static void ucp_conn_lose(ucp_conn_t *conn)
+{
+    ucs_list_add_tail(&conn->socket.worker->sockets->lost, &conn->waiting);
+    conn->socket.worker->has_deferred = 1;
+}
+
+void ucp_conn_peer_gone(ucp_peer_t *peer)
+{
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->conn == NULL) {
+            continue;
+        }
+        ep->conn->is_gone = 1;
+        if (ep->conn->state == UCP_CONN_LOST) {
+            ucs_list_del(&ep->conn->waiting);
+            ucp_conn_lose(ep->conn);
+        }
+    }
+}
+
+/* Nothing more is said on a connection that is up: whatever is there to be read is its end. Where
+ * its peer has left, but has come back since, there may be more. */
 static void ucp_conn_ended(ucp_conn_t *conn)
 {
     ucp_sockets_t *sockets = conn->socket.worker->sockets;
@@ -556,12 +580,11 @@ static void ucp_conn_ended(ucp_conn_t *conn)
     conn->state       = UCP_CONN_LOST;
     conn->patience    = UCP_LOST_PATIENCE;
     conn->deadline_ns = ucs_sys_clock_ns() + UCP_LOST_NET_NS;
-    if (ucp_conn_is_net(conn) && !conn->ep->peer->is_gone) {
+    if (ucp_conn_is_net(conn) && !(conn->is_gone && conn->ep->peer->is_gone)) {
         ucs_list_add_tail(&sockets->late, &conn->waiting); /* the timer goes on with it */
         ucp_sockets_set_timer(sockets);
     } else {
-        ucs_list_add_tail(&sockets->lost, &conn->waiting);
-        conn->socket.worker->has_deferred = 1;
+        ucp_conn_lose(conn);
     }
 }
 

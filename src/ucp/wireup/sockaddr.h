@@ -54,6 +54,7 @@ struct ucp_conn_request {
     ucs_list_link_t         waiting;     /* in handshakes, requests, late or lost */
     ucp_conn_state_t        state;
     unsigned                patience;    /* calls of progress that a lost one waits for silence */
+    int                     is_gone;     /* its peer has left since it is there */
     ucp_ep_t               *ep;
     ucp_listener_h          listener;    /* while HALF_OPEN */
     uint64_t                deadline_ns; /* of the hand-shake, or of what may come once LOST */
@@ -146,6 +147,9 @@ void ucp_conn_close(ucp_conn_t *conn);
 
 /* Ends a connection that is not up yet; its endpoint fails, one that nobody has seen is freed. */
 void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status);
+
+/* All that the peer has sent is there: connections with it that are lost wait for nothing more. */
+void ucp_conn_peer_gone(ucp_peer_t *peer);
 
 /* Fails the endpoints whose connection was lost, once what came before has been received: `idle`
  * says that the transports were silent just now. Returns how many. */

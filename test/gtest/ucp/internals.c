@@ -118,6 +118,11 @@ void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
     ucp_peer_fail(ep->peer, status);
 }
 
+void ucp_test_peer_gone(ucp_ep_h ep)
+{
+    ucp_peer_gone(ep->worker, ep->peer->uid);
+}
+
 void ucp_test_refuse_copies(ucp_ep_h ep)
 {
     ucp_peer_copy_failed(ep->peer, UCS_ERR_UNSUPPORTED);
