@@ -79,7 +79,7 @@ std::map<int, bool> piece_foreign;
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
-uint64_t fail_at, fail_seen, misuses, pageable, last_id = 100;
+uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
 bool initialised, gone, capturing, stuck;
 
@@ -205,8 +205,10 @@ int cut(work &w, uintptr_t dest, uintptr_t src, size_t length)
         ((from != nullptr) && from->is_foreign && (lose >= 2))) {
         return 0; /* without a word */
     }
-    w.is_foreign |= ((to != nullptr) && to->is_foreign) ||
-                    ((from != nullptr) && from->is_foreign);
+    if (((to != nullptr) && to->is_foreign) || ((from != nullptr) && from->is_foreign)) {
+        w.is_foreign = true;
+        ++foreign;
+    }
     while (length > 0) {
         size_t part = length;
         for (uintptr_t p : {dest, src}) {
@@ -481,6 +483,11 @@ void fakecuda_fail(const char *name, uint64_t k, int result, int all)
 uint64_t fakecuda_misuses(void)
 {
     return misuses;
+}
+
+uint64_t fakecuda_foreign(void)
+{
+    return foreign;
 }
 
 uint64_t fakecuda_pageable(void)

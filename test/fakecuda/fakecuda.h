@@ -28,6 +28,9 @@ uint64_t fakecuda_misuses(void);
 /* Copies of the driver from or to pageable memory, which block. */
 uint64_t fakecuda_pageable(void);
 
+/* Copies from or to memory of other processes, whether they have been done yet or not. */
+uint64_t fakecuda_foreign(void);
+
 /* "ticks": questions about a stream after which its first copy is done (2).
  * "devices": how many there are (2). "capture": another thread captures a graph.
  * "lose": copies to memory of other processes (1; 2: from there too) are done without effect.

@@ -44,7 +44,8 @@ enum {
     UCP_REQUEST_HOLDS_EXPECTED = 1 << 2, /* list: in the table of posted receives */
     UCP_REQUEST_HOLDS_DATATYPE = 1 << 3, /* dt_state of a generic datatype: finish is due */
     UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
-    UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done */
+    UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done, or
+                                            of those that others were asked for */
     UCP_REQUEST_HOLDS_PENDING =
         1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
@@ -141,12 +142,16 @@ typedef struct {
     size_t            base;     /* byte of the message that goes to byte 0 of the buffer */
     size_t            total;    /* bytes that will be received */
     size_t            received;
-    _Atomic uint64_t *sync_word; /* both: claims */
+    union {
+        _Atomic uint64_t *sync_word; /* both: claims */
+        uint64_t      until_ns;  /* in worker->asked: has the sender begun by then? */
+    };
     uint8_t           step;     /* ucp_recv_step_t */
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
     uint8_t           is_part;  /* of a message that goes on after it */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
+    uint16_t          word;     /* in worker->asked: of the sender's interface */
 } ucp_recv_request_t;
 
 typedef enum {
@@ -208,7 +213,7 @@ struct ucp_request {
         ucp_recv_request_t  recv;
         ucp_flush_request_t flush;
     };
-    ucs_list_link_t      work_list; /* in the worker's list of work */
+    ucs_list_link_t      work_list; /* in the worker's list of work, or of what was asked for */
     void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
     struct {                        /* a copy that goes on by itself, see device.h */
         uct_completion_t comp;

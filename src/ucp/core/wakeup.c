@@ -196,7 +196,7 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
     ucp_worker_lock(worker);
     /* A signal that came since the last time counts as an event. */
     if ((ucs_sys_read(worker->event_fd, &value, sizeof(value)) == sizeof(value)) ||
-        ucp_wakeup_has_work(worker)) {
+        ucp_wakeup_has_work(worker) || !ucs_list_is_empty(&worker->asked)) {
         status = UCS_ERR_BUSY;
     } else {
         status = ucp_wakeup_arm_ifaces(worker);

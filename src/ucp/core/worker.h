@@ -105,7 +105,7 @@ typedef struct ucp_worker {
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
-    int                has_deferred;       /* work or failed_eps may have entries */
+    int                has_deferred;       /* work, asked or failed_eps may have entries */
     uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
     size_t             host_length;        /* see device.h */
     ucp_idle_t         idle;
@@ -115,6 +115,8 @@ typedef struct ucp_worker {
     int                has_held;           /* peers were told to announce, see tag_budget.h */
     ucs_mpool_t        requests;
     ucs_list_link_t work; /* requests with copies or ends to be done from progress */
+    ucs_list_link_t asked; /* receives whose copy the sender was asked for, see rndv_device.c; the
+                              first to be looked at comes first */
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;

@@ -94,6 +94,12 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req);
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
+/* Sender: is it its turn to copy, or has the receiver claimed that? From now on it is settled. The
+ * end of a send whose receiver may claim. */
+int ucp_rndv_device_claim(ucp_request_t *req);
+void ucp_rndv_device_withdraw(ucp_request_t *req);
+/* Receiver: starts those copies that senders were asked for and have not begun in time. */
+unsigned ucp_rndv_device_overdue(ucp_worker_t *worker);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
  * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);

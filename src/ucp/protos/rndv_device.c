@@ -7,6 +7,13 @@
  * no key, or the copy is refused, the bytes go through memory of the host as messages. Between two
  * devices writing costs two messages more and was not faster in all (measured).
  *
+ * Where the sender is to copy it may be busy with something else. So it offers the copy with its
+ * announcement, by a word in common memory (as those by which both sides of a message claim parts),
+ * and who changes the word first copies: the sender when it finds that it was asked, or the
+ * receiver if that takes too long. The sender touches no memory of others for that, and nobody
+ * waits for an answer. The word holds the number of the send, so that whoever comes too late, after
+ * the word has been given to another send, claims nothing.
+ *
  * A receive into memory of the host reads from the device too, where its process uses one, and a
  * send from pinned memory writes to it.
  *
@@ -21,7 +28,18 @@
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
 #include <string.h>
+
+/* How long a sender may take to begin. One that makes progress needs some microseconds; the
+ * receiver's own copy costs 145 more than the sender's. So who waits for this long and then copies
+ * has not lost much more than twice what the better choice would have cost, whichever that was. */
+#define UCP_RNDV_DEVICE_WAIT_NS 100000u
+
+/* States of the word. Bits that neither numbers of requests have (ucs_ptr_map) nor claims of parts,
+ * for which the word may serve another time; 0: it is settled. */
+#define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
+#define UCP_RNDV_TAKEN(_send_id)   (UCP_RNDV_OFFERED(_send_id) | (1ull << 31))
 
 static int ucp_rndv_device_is_copier(const ucp_peer_t *peer)
 {
@@ -48,6 +66,38 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
 
 /* ---- sender ---- */
 
+/* Lets the receiver take the copy, where this side is to do it. Doing without is always possible.
+ */
+static void ucp_rndv_device_offer(ucp_request_t *req, ucp_wire_rts_t *rts)
+{
+    ucp_peer_t *peer = req->send.peer;
+    uct_iface_t *am  = peer->lanes[UCP_LANE_AM]->iface;
+
+    if (!(req->held & UCP_REQUEST_HOLDS_SYNC)) {
+        if (!ucp_rndv_device_is_copier(peer) || !peer->proto->lanes.has_sync ||
+            (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
+            return;
+        }
+        req->held |= UCP_REQUEST_HOLDS_SYNC;
+        /* This word too orders nothing but itself: the data is ordered by the messages. */
+        atomic_store_explicit(req->send.sync_word, UCP_RNDV_OFFERED(req->send.id),
+                              memory_order_relaxed);
+    }
+    rts->flags      |= UCP_WIRE_RTS_SYNC;
+    rts->sync_index |= req->send.sync_index << UCP_WIRE_RTS_WORD_SHIFT;
+}
+
+int ucp_rndv_device_claim(ucp_request_t *req)
+{
+    return atomic_exchange_explicit(req->send.sync_word, 0, memory_order_relaxed) !=
+           UCP_RNDV_TAKEN(req->send.id);
+}
+
+void ucp_rndv_device_withdraw(ucp_request_t *req)
+{
+    atomic_store_explicit(req->send.sync_word, 0, memory_order_relaxed);
+}
+
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     ucs_status_t status;
@@ -70,6 +120,7 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
     rts->flags     |= UCP_WIRE_RTS_DEVICE;
     rts->sync_index = req->copy.slot;
     rts->address    = (uintptr_t)req->buffer;
+    ucp_rndv_device_offer(req, rts);
     return UCS_OK;
 }
 
@@ -123,8 +174,14 @@ void ucp_rndv_device_put(ucp_request_t *req)
 
 /* ---- receiver ---- */
 
+static void ucp_rndv_device_send_ask(ucp_request_t *req, unsigned flags)
+{
+    ucp_rndv_send_rtr(req, 0, req->recv.total,
+                      UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_DEVICE | UCP_WIRE_RTR_LAST | flags);
+}
+
 /* Has the sender write; 0: it cannot be asked now. */
-static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer)
+static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigned flags)
 {
     unsigned slot;
 
@@ -133,8 +190,34 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer)
     }
     ucp_device_use_slot(req, slot);
     req->recv.step = UCP_RECV_WAIT;
-    ucp_rndv_send_rtr(req, 0, req->recv.total,
-                      UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_DEVICE | UCP_WIRE_RTR_LAST);
+    ucp_rndv_device_send_ask(req, flags);
+    return 1;
+}
+
+/* Looks after a while whether the sender has begun. */
+static void ucp_rndv_device_watch(ucp_request_t *req)
+{
+    req->recv.until_ns          = ucs_sys_clock_ns() + UCP_RNDV_DEVICE_WAIT_NS;
+    req->held                  |= UCP_REQUEST_HOLDS_WORK;
+    req->worker->has_deferred   = 1;
+    ucs_list_add_tail(&req->worker->asked, &req->work_list);
+}
+
+/* The same where the receiver may take the copy, if the announcement offers it. */
+static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
+                                      const ucp_wire_rts_t *rts)
+{
+    const int is_offered = (rts->flags & UCP_WIRE_RTS_SYNC) && !req->recv.is_part &&
+                           (req->recv.base == 0);
+
+    if (!ucp_rndv_device_ask_put(req, peer, is_offered ? UCP_WIRE_RTR_CLAIM : 0)) {
+        return 0;
+    }
+    if (is_offered) {
+        req->recv.slot = (uint8_t)(rts->sync_index & UCP_WIRE_RTS_SLOT_MASK);
+        req->recv.word = (uint16_t)(rts->sync_index >> UCP_WIRE_RTS_WORD_SHIFT);
+        ucp_rndv_device_watch(req);
+    }
     return 1;
 }
 
@@ -145,17 +228,18 @@ static int ucp_rndv_device_is_on(uct_rkey_t *rkey, int device)
     return (ops->rkey_is_on != NULL) && ops->rkey_is_on(rkey, device);
 }
 
-/* Who copies? Both sides would do it the same way. */
-static int ucp_rndv_device_wants_put(const ucp_request_t *req, const ucp_peer_t *peer,
-                                     uct_rkey_t *rkey)
+/* Who copies? Both sides would do it the same way. 1: the sender has been asked to. */
+static int ucp_rndv_device_leave(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
+                                 uct_rkey_t *rkey)
 {
     const unsigned scheme = req->worker->context->options.rndv_scheme;
 
     if (scheme != UCP_RNDV_SCHEME_AUTO) {
-        return scheme == UCP_RNDV_SCHEME_PUT;
+        return (scheme == UCP_RNDV_SCHEME_PUT) && ucp_rndv_device_ask_put(req, peer, 0);
     }
     return !ucp_rndv_device_is_copier(peer) &&
-           ucp_rndv_device_is_on(rkey, req->copy.info.device);
+           ucp_rndv_device_is_on(rkey, req->copy.info.device) &&
+           ucp_rndv_device_ask_copier(req, peer, rts);
 }
 
 /* The receiver's own copy does not work: messages do, for this one; where it was between devices,
@@ -171,6 +255,7 @@ static void ucp_rndv_device_give_up(ucp_request_t *req, ucs_status_t status)
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
     uct_rkey_t *rkey;
+    unsigned slot;
 
     if (ucs_likely(!(rts->flags & (UCP_WIRE_RTS_WRITES | UCP_WIRE_RTS_PINNED))) ||
         peer->is_device_refused || (peer->lanes[UCP_LANE_DEVICE] == NULL)) {
@@ -179,7 +264,7 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
     if (rts->flags & UCP_WIRE_RTS_PINNED) {
         return ucp_dt_is_device(req->datatype) &&
                ucp_device_is_whole(req, req->recv.total) &&
-               ucp_rndv_device_ask_put(req, peer);
+               ucp_rndv_device_ask_put(req, peer, 0);
     }
     if (!(rts->flags & UCP_WIRE_RTS_DEVICE)) {
         if (!ucp_dt_is_device(req->datatype)) {
@@ -189,7 +274,8 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
                           UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_FRAGS | UCP_WIRE_RTR_LAST);
         return 1;
     }
-    rkey = ucp_device_heard(peer, rts->sync_index);
+    slot = rts->sync_index & UCP_WIRE_RTS_SLOT_MASK;
+    rkey = ucp_device_heard(peer, slot);
     if (rkey == NULL) {
         return 0;
     }
@@ -197,14 +283,14 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         if (!ucp_device_is_whole(req, req->recv.total)) {
             return 0;
         }
-        if (ucp_rndv_device_wants_put(req, peer, rkey) && ucp_rndv_device_ask_put(req, peer)) {
+        if (ucp_rndv_device_leave(req, peer, rts, rkey)) {
             return 1;
         }
     } else if (!ucp_dt_is_contig(req->datatype) || !req->worker->device.is_started) {
         return 0;
     }
     req->recv.step = UCP_RECV_DEVICE;
-    req->recv.slot = (uint8_t)rts->sync_index;
+    req->recv.slot = (uint8_t)slot;
     ucp_rndv_device_get(req);
     return 1;
 }
@@ -219,16 +305,19 @@ static void ucp_rndv_device_got(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_recv_read_all(req);
 }
 
-void ucp_rndv_device_get(ucp_request_t *req)
+static ucs_status_t ucp_rndv_device_read(ucp_request_t *req)
 {
-    ucp_peer_t *peer    = req->recv.peer;
-    uct_rkey_t *rkey    = ucp_device_heard(peer, req->recv.slot);
-    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    ucp_peer_t *peer = req->recv.peer;
+    uct_rkey_t *rkey = ucp_device_heard(peer, req->recv.slot);
 
-    if (rkey != NULL) {
-        status = ucp_device_transfer(req, peer, rkey, 0, 0, req->recv.total, req->recv.remote_addr,
-                                     ucp_rndv_device_got);
-    }
+    return (rkey == NULL) ? UCS_ERR_UNREACHABLE :
+           ucp_device_transfer(req, peer, rkey, 0, 0, req->recv.total, req->recv.remote_addr,
+                               ucp_rndv_device_got);
+}
+
+/* Goes on from what _read has returned. */
+static void ucp_rndv_device_go_on(ucp_request_t *req, ucs_status_t status)
+{
     if (status == UCS_OK) { /* ends from progress */
         req->recv.received = req->recv.total;
         req->recv.step     = UCP_RECV_WAIT;
@@ -239,4 +328,83 @@ void ucp_rndv_device_get(ucp_request_t *req)
     } else if (status != UCS_INPROGRESS) {
         ucp_rndv_device_give_up(req, status);
     }
+}
+
+void ucp_rndv_device_get(ucp_request_t *req)
+{
+    ucp_rndv_device_go_on(req, ucp_rndv_device_read(req));
+}
+
+/* ---- receiver, where the sender does not begin ---- */
+
+static int ucp_rndv_device_swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+/* Starts the copy that was claimed. What cannot be started now is the sender's again, which is
+ * asked once more if it has found it taken meanwhile. UCS_ERR_NO_RESOURCE: try again later. */
+static ucs_status_t ucp_rndv_device_read_taken(ucp_request_t *req, _Atomic uint64_t *word,
+                                               uint64_t taken, uint64_t offered)
+{
+    ucs_status_t status = ucp_rndv_device_read(req);
+
+    if ((status == UCS_OK) || (status == UCS_INPROGRESS)) {
+        req->recv.step = UCP_RECV_DEVICE;
+        ucp_rndv_device_go_on(req, status);
+    } else if (!ucp_rndv_device_swap(word, taken, offered)) {
+        ucp_rndv_device_send_ask(req, 0);
+        return UCS_OK;
+    }
+    return status;
+}
+
+/* Takes the copy, if the sender has not; returns what was done. */
+static unsigned ucp_rndv_device_take(ucp_request_t *req)
+{
+    const uint64_t offered = UCP_RNDV_OFFERED(req->recv.send_id);
+    const uint64_t taken   = UCP_RNDV_TAKEN(req->recv.send_id);
+    ucp_peer_t *peer       = req->recv.peer;
+    uct_ep_t *am           = peer->lanes[UCP_LANE_AM];
+    _Atomic uint64_t *word;
+    ucs_status_t status;
+
+    if (peer->is_device_refused || (req->recv.received > 0) ||
+        (req->held & UCP_REQUEST_HOLDS_COPY)) {
+        return 0;
+    }
+    status = am->ops->sync_map(am, req->recv.word, &word);
+    if (status == UCS_OK) {
+        if (!ucp_rndv_device_swap(word, offered, taken)) {
+            return 0; /* the sender copies, or has ended */
+        }
+        status = ucp_rndv_device_read_taken(req, word, taken, offered);
+    }
+    if (status == UCS_ERR_NO_RESOURCE) { /* not connected, or not mapped yet */
+        ucp_rndv_device_watch(req);
+    }
+    return (status == UCS_OK) || (status == UCS_INPROGRESS);
+}
+
+unsigned ucp_rndv_device_overdue(ucp_worker_t *worker)
+{
+    unsigned count = 0;
+    ucp_request_t *req;
+    uint64_t now;
+
+    if (ucs_list_is_empty(&worker->asked)) {
+        return 0;
+    }
+    now = ucs_sys_clock_ns();
+    do {
+        req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
+        if (req->recv.until_ns > now) {
+            worker->has_deferred = 1;
+            break;
+        }
+        ucp_request_del_work(req);
+        count += ucp_rndv_device_take(req);
+    } while (!ucs_list_is_empty(&worker->asked));
+    return count;
 }

@@ -74,7 +74,11 @@ void ucp_rndv_put_sync_word(ucp_request_t *req)
     uct_iface_t *am  = peer->lanes[UCP_LANE_AM]->iface;
 
     /* Whoever has heard of the word and not said that it is done may still claim by it. */
-    if ((req->send.step != UCP_SEND_RTS) && req->send.needs_ats && !ucp_rndv_copies_here(peer)) {
+    if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
+        ucp_rndv_device_withdraw(req);
+        am->tl->iface.sync_free(am, req->send.sync_index);
+    } else if ((req->send.step != UCP_SEND_RTS) && req->send.needs_ats &&
+               !ucp_rndv_copies_here(peer)) {
         if (req->send.sync_index < 64) {
             peer->lost_sync |= 1ull << req->send.sync_index;
         } /* else: it is not given out again */
@@ -373,6 +377,11 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
         ((rtr->flags & UCP_WIRE_RTR_MODE) != UCP_WIRE_RTR_PUT)) {
         return 0;
     }
+    if ((rtr->flags & UCP_WIRE_RTR_CLAIM) &&
+        (!(rtr->flags & UCP_WIRE_RTR_DEVICE) || !ucp_dt_is_device(req->datatype) ||
+         !(req->held & UCP_REQUEST_HOLDS_SYNC))) {
+        return 0;
+    }
     switch (rtr->flags & UCP_WIRE_RTR_MODE) {
     case UCP_WIRE_RTR_PUT:
         if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
@@ -385,7 +394,7 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
                ucp_rndv_target_is_there(req, rtr);
     case UCP_WIRE_RTR_BOTH:
         return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) &&
-               (rtr->offset == 0);
+               ucp_dt_is_contig(req->datatype) && (rtr->offset == 0);
     case UCP_WIRE_RTR_DATA:
         /* while we write, or already send what we could not write, it is for later */
         return (req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
@@ -424,6 +433,9 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
 
     mode              = rtr.flags & UCP_WIRE_RTR_MODE;
     req->send.recv_id = rtr.recv_id;
+    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_device_claim(req)) {
+        return; /* it reads; ATS follows, or another RTR */
+    }
     if (rtr.flags & UCP_WIRE_RTR_LAST) {
         req->send.needs_ats = 0;
     }

@@ -14,6 +14,9 @@
  *         receiver has read
  *   data  RTR; the sender sends DATA messages
  * Get and put of device memory go by keys, which each side tells the other before it names one.
+ * Where the announcement names a word in common memory, an RTR for a put may leave it open who
+ * copies: who claims the word does, the sender when it reads the RTR, or the receiver if that has
+ * not happened after a while, which then gets and says ATS.
  * Puts, gets and atomics that find no better way name the memory by the id in its remote key. A put
  * is sent in pieces, of which the last one names a request and is answered by RMA_END.
  *
@@ -92,7 +95,8 @@ enum {
     UCP_WIRE_RTS_REPLY  = 4, /* active message: as AM_REPLY */
     UCP_WIRE_RTS_WHOLE  = 8, /* active message: the handler gets all of it at once */
     UCP_WIRE_RTS_FORCED = 16, /* active message: the user asked for the announcement */
-    UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot sync_index */
+    UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot in the lower half
+                                 of sync_index; what SYNC tells is in the upper one */
     UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT) */
     UCP_WIRE_RTS_PINNED = 128, /* CONTIG: devices of the sender's process reach it */
     UCP_WIRE_RTS_KEY    = 256 /* address and sync_index are a key for reading the message */
@@ -115,8 +119,14 @@ enum {
     UCP_WIRE_RTR_MODE = 3, /* mask of the above */
     UCP_WIRE_RTR_LAST = 4, /* no ATS will follow */
     UCP_WIRE_RTR_DEVICE = 8, /* PUT: address is in device memory, told under `slot` */
-    UCP_WIRE_RTR_FRAGS = 16 /* DATA: better as FRAGs */
+    UCP_WIRE_RTR_FRAGS = 16, /* DATA: better as FRAGs */
+    UCP_WIRE_RTR_CLAIM = 32 /* DEVICE: if the receiver has not claimed the message by the word of
+                               its announcement, else ATS follows in spite of LAST */
 };
+
+/* The halves of sync_index with UCP_WIRE_RTS_DEVICE. */
+#define UCP_WIRE_RTS_SLOT_MASK  0xffffu
+#define UCP_WIRE_RTS_WORD_SHIFT 16
 
 typedef struct {
     uint64_t send_id;

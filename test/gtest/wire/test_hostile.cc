@@ -136,7 +136,8 @@ private:
         case UCP_WIRE_RTS:
             return plain(ucp_wire_rts_t{tag(), one_of(m_names.workers), one_of(m_names.requests),
                                         number(), one_of(m_names.addresses),
-                                        static_cast<uint32_t>(m_random.below(80)),
+                                        static_cast<uint32_t>(m_random.below(80) |
+                                                              (m_random.below(80) << 16)),
                                         static_cast<uint32_t>(m_random.below(128))});
         case UCP_WIRE_KEY:
             return with_payload(ucp_wire_key_t{one_of(m_names.workers),
@@ -177,7 +178,7 @@ private:
             rtr.address        = one_of(m_names.addresses);
             rtr.offset         = m_random.one_in(2) ? 0 : number();
             rtr.length         = number();
-            rtr.flags          = static_cast<uint32_t>(m_random.below(40));
+            rtr.flags          = static_cast<uint32_t>(m_random.below(72));
             rtr.slot           = static_cast<uint32_t>(m_random.below(80));
             return plain(rtr);
         }

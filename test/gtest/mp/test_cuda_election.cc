@@ -1,0 +1,572 @@
+/* Halyard: two processes on one device, of which the elected one, here always the sender, is to do
+ * the copies: where it is busy the other one takes them, each message is copied once by one of
+ * them, and whatever fails or dies on the way ends as ever.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "gpu.h"
+#include "restrict.h"
+#include "seed.h"
+
+#include <sys/syscall.h>
+
+using mp::gpu;
+using mp::gpu_buffer;
+using mp::node;
+using mp::processes;
+using mp::self;
+
+namespace {
+
+constexpr uint64_t TAG = 4;
+constexpr unsigned AM_ID = 3;
+
+/* Words of a slot. */
+constexpr unsigned ROLE = 0, STEP = 1, COPIES = 2;
+
+enum { UNKNOWN, SENDER, RECEIVER };
+
+enum class operation { TAG, AM, STREAM };
+
+uint64_t calls(const char *name)
+{
+    return gpu::function<uint64_t(const char *)>("fakecuda_calls")(name);
+}
+
+/* Copies of this process between its memory and the other one's. */
+uint64_t copies()
+{
+    return gpu::function<uint64_t()>("fakecuda_foreign")();
+}
+
+/* Calls of a function of the driver, of those from now on the first or all, fail. */
+void fail(const char *name, bool all)
+{
+    constexpr int NOT_SUPPORTED = 801;
+
+    gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail")(name, 1, NOT_SUPPORTED,
+                                                                           all);
+}
+
+/* Copies between this process's memory and others' do not end meanwhile. */
+void hold_copies(bool hold)
+{
+    gpu::function<void(const char *, int)>("fakecuda_set")("stuck", hold);
+}
+
+/* One of two processes on the first device. */
+class side {
+public:
+    explicit side(self &me) : m_me(me), m_gpu(0), m_node(me)
+    {
+        EXPECT_TRUE(m_gpu.is_open()) << m_gpu.problem();
+        m_node.connect_all();
+        m_is_sender = memcmp(uid(me.index()).data(), uid(!me.index()).data(), 8) < 0;
+        me.own().words[ROLE] = m_is_sender ? SENDER : RECEIVER;
+        m_node.barrier();
+        /* There are connections in both directions. */
+        uint64_t out = 1, in = 0;
+        void *request = m_node.send(ep(), &out, sizeof(out), TAG + 1);
+        EXPECT_EQ(UCS_OK, m_node.wait(m_node.recv(&in, sizeof(in), TAG + 1)));
+        EXPECT_EQ(UCS_OK, m_node.wait(request));
+        m_node.barrier();
+    }
+
+    bool is_sender() const
+    {
+        return m_is_sender;
+    }
+
+    gpu &g()
+    {
+        return m_gpu;
+    }
+
+    node &n()
+    {
+        return m_node;
+    }
+
+    ucp_ep_h ep() const
+    {
+        return m_node.ep(!m_me.index());
+    }
+
+    mp::slot &other() const
+    {
+        return m_me.at(!m_me.index());
+    }
+
+    /* Until the other process has come so far, without a call of the library. */
+    void sleep_until(uint64_t step)
+    {
+        m_me.waits_for("the other process at step %lu, without progress",
+                       static_cast<unsigned long>(step));
+        while (other().words[STEP] < step) {
+            usleep(100);
+        }
+    }
+
+    void reach(uint64_t step)
+    {
+        m_me.own().words[STEP] = step;
+    }
+
+    ucs_status_ptr_t post(operation op, gpu_buffer &buffer, size_t length);
+
+private:
+    std::vector<uint8_t> uid(unsigned index) const
+    {
+        ucp_worker_address_attr_t attr = {};
+        std::vector<uint8_t> bytes(sizeof(attr.worker_uid));
+
+        attr.field_mask = UCP_WORKER_ADDRESS_ATTR_FIELD_UID;
+        EXPECT_EQ(UCS_OK, ucp_worker_address_query(
+                              reinterpret_cast<ucp_address_t *>(m_me.at(index).address), &attr));
+        memcpy(bytes.data(), &attr.worker_uid, bytes.size());
+        return bytes;
+    }
+
+    self &m_me;
+    gpu m_gpu;
+    node m_node;
+    bool m_is_sender;
+    size_t m_received = 0;
+};
+
+/* What an active message is received by. */
+struct am_target {
+    node *n;
+    gpu_buffer *buffer;
+    ucs_status_ptr_t request;
+};
+
+ucs_status_t on_am(void *arg, const void *, size_t, void *data, size_t length,
+                   const ucp_am_recv_param_t *param)
+{
+    am_target *target               = static_cast<am_target *>(arg);
+    ucp_request_param_t how         = {};
+    static size_t received;
+
+    EXPECT_NE(0u, param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
+    how.op_attr_mask     = UCP_OP_ATTR_FIELD_RECV_INFO | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    how.recv_info.length = &received;
+    target->request      = ucp_am_recv_data_nbx(target->n->worker(), data,
+                                                target->buffer->place(length), length, &how);
+    return UCS_OK;
+}
+
+/* A send, or a receive; that of an active message makes progress until its announcement is there.
+ */
+ucs_status_ptr_t side::post(operation op, gpu_buffer &buffer, size_t length)
+{
+    ucp_request_param_t param = {};
+
+    if (op == operation::TAG) {
+        return m_is_sender ? m_node.send(ep(), buffer.place(length), length, TAG) :
+                             m_node.recv(buffer.place(length), length, TAG);
+    }
+    if (op == operation::STREAM) {
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags        = UCP_STREAM_RECV_FLAG_WAITALL;
+        return m_is_sender ?
+               ucp_stream_send_nbx(ep(), buffer.place(length), length, &param) :
+               ucp_stream_recv_nbx(ep(), buffer.place(length), length, &m_received, &param);
+    }
+    if (m_is_sender) {
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags        = UCP_AM_SEND_FLAG_RNDV;
+        return ucp_am_send_nbx(ep(), AM_ID, nullptr, 0, buffer.place(length), length, &param);
+    }
+    am_target target              = {&m_node, &buffer, nullptr};
+    ucp_am_handler_param_t handler = {};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id  = AM_ID;
+    handler.cb  = on_am;
+    handler.arg = &target;
+    EXPECT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(m_node.worker(), &handler));
+    m_node.until([&]() { return target.request != nullptr; });
+    return target.request;
+}
+
+struct way {
+    operation   op;
+    size_t      length;
+    bool        sleeps; /* the receiver */
+    const char *name;
+};
+
+std::ostream &operator<<(std::ostream &out, const way &w)
+{
+    return out << w.name;
+}
+
+class mp_cuda_election : public testing::TestWithParam<way> {
+};
+
+void pause(seeded_random &random, unsigned max_us)
+{
+    const uint64_t us = random.below(max_us);
+
+    if (us > max_us / 4) {
+        usleep(static_cast<unsigned>(us));
+    }
+}
+
+} // namespace
+
+/* The sender makes no progress from its call until the receiver has everything. */
+TEST_P(mp_cuda_election, a_sender_that_is_busy)
+{
+    const way w = GetParam();
+    constexpr unsigned ROUNDS = 4; /* the first one finds nothing mapped */
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        side s(me);
+        gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, w.length);
+        ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+        for (unsigned round = 1; round <= ROUNDS; ++round) {
+            SCOPED_TRACE(round);
+            buffer.put(w.length, s.is_sender() ? round : 0);
+            s.n().barrier();
+            const uint64_t before = copies();
+            void *request         = nullptr;
+            if (s.is_sender()) {
+                request = s.post(w.op, buffer, w.length);
+                ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+                s.sleep_until(round);
+                EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(request));
+            } else {
+                me.waits_for("message %u of a sender that is busy", round);
+                request = s.post(w.op, buffer, w.length);
+            }
+            while (w.sleeps && !s.is_sender() && !ucp_request_is_completed(request)) {
+                if (ucp_worker_progress(s.n().worker()) == 0) {
+                    EXPECT_EQ(UCS_OK, ucp_worker_wait(s.n().worker()));
+                }
+            }
+            EXPECT_EQ(UCS_OK, s.n().wait(request));
+            s.reach(round);
+            if (s.is_sender()) {
+                EXPECT_EQ(before, copies());
+            } else if (round > 1) { /* that proved the way */
+                EXPECT_EQ(before + 1, copies());
+            }
+            buffer.expect(w.length, round);
+            s.n().barrier();
+        }
+    });
+    EXPECT_TRUE(all.join());
+    EXPECT_EQ(0u, all.log_lines()) << all.log();
+}
+
+INSTANTIATE_TEST_SUITE_P(all, mp_cuda_election,
+                         testing::Values(way{operation::TAG, 40, false, "tag_small"},
+                                         way{operation::TAG, 300000, false, "tag"},
+                                         way{operation::TAG, 300000, true, "tag_asleep"},
+                                         way{operation::AM, 300000, false, "am"},
+                                         way{operation::STREAM, 300000, false, "stream"}),
+                         [](const testing::TestParamInfo<way> &info) {
+                             return std::string(info.param.name);
+                         });
+
+/* Who copies is open each time: the pauses are about as long as the receiver waits. */
+static void race(perf_memory_t kind, unsigned window, unsigned rounds, bool is_once,
+                 const std::function<void(side &s)> &prepare)
+{
+    constexpr size_t LENGTH = 70000;
+    seeded_random random(4711);
+    const uint64_t seeds[] = {random.bits(), random.bits()};
+    processes all(2);
+
+    all.start_all([&](self &me) {
+        side s(me);
+        std::vector<std::unique_ptr<gpu_buffer>> buffers;
+        std::vector<ucs_status_ptr_t> requests(window);
+        seeded_random pauses(seeds[s.is_sender()]);
+        for (unsigned i = 0; i < window; ++i) {
+            buffers.push_back(std::make_unique<gpu_buffer>(s.g(), kind, LENGTH));
+            ASSERT_TRUE(buffers.back()->is_made()) << s.g().problem();
+        }
+        prepare(s);
+        uint64_t before = 0;
+        for (unsigned round = 0; round < rounds; ++round) {
+            SCOPED_TRACE(round);
+            if (round == 5) { /* either has proved the way, or will not before its first copy */
+                before = copies();
+            }
+            for (unsigned i = 0; i < window; ++i) {
+                buffers[i]->put(LENGTH, s.is_sender() ? (round * window) + i + 1 : 0);
+            }
+            s.n().barrier();
+            me.waits_for("the messages of round %u", round);
+            for (unsigned i = 0; i < window; ++i) {
+                requests[i] = s.post(operation::TAG, *buffers[i], LENGTH);
+            }
+            for (unsigned i = 0; i < window; ++i) {
+                const ucs_status_ptr_t request = requests[i];
+                while (ucp_request_check_status(request) == UCS_INPROGRESS) {
+                    pause(pauses, 150);
+                    ucp_worker_progress(s.n().worker());
+                }
+                EXPECT_EQ(UCS_OK, s.n().wait(request));
+                if (!s.is_sender()) {
+                    buffers[i]->expect(LENGTH, (round * window) + i + 1);
+                }
+            }
+        }
+        me.own().words[COPIES] = copies() - before;
+        s.n().barrier();
+        if (is_once && s.is_sender()) {
+            EXPECT_EQ((rounds - 5) * window, me.own().words[COPIES] + s.other().words[COPIES]);
+        }
+        s.n().barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* Both ways have been proved. */
+static void use_both_ways(side &s)
+{
+    constexpr size_t LENGTH = 3000;
+    gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, LENGTH);
+
+    ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+    for (uint64_t id = 1; id <= 2; ++id) {
+        buffer.put(LENGTH, id);
+        s.n().barrier();
+        void *request = s.post(operation::TAG, buffer, LENGTH);
+        if (s.is_sender() && (id == 1)) {
+            s.sleep_until(1);
+        }
+        EXPECT_EQ(UCS_OK, s.n().wait(request));
+        s.reach(id);
+        s.n().barrier();
+    }
+}
+
+TEST(mp_cuda_election_race, one_at_a_time)
+{
+    NEED_FAKE_GPU();
+    race(PERF_MEMORY_CUDA, 1, 400, true, use_both_ways);
+}
+
+TEST(mp_cuda_election_race, many_at_a_time)
+{
+    NEED_FAKE_GPU();
+    race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways); /* more than there are words */
+}
+
+/* The receiver may not map: what it takes it has to give back. */
+TEST(mp_cuda_election_race, receiver_cannot_map)
+{
+    NEED_FAKE_GPU();
+    race(PERF_MEMORY_CUDA, 3, 100, false, [](side &s) {
+        if (!s.is_sender()) {
+            fail("cuIpcOpenMemHandle", true);
+        }
+    });
+}
+
+/* The receiver has to ask the sender for descriptors, which that answers when it makes progress. */
+TEST(mp_cuda_election_race, descriptors_are_asked_for)
+{
+    NEED_FAKE_GPU();
+    const int code = mp::run_apart([]() {
+        const std::string why = mp::deny_syscalls({SYS_pidfd_getfd, SYS_ptrace}, EPERM);
+        if (!why.empty()) {
+            GTEST_SKIP() << why;
+        }
+        race(PERF_MEMORY_VMM, 3, 40, false, [](side &) {});
+    });
+    if (code == 77) {
+        GTEST_SKIP() << "system calls cannot be denied here";
+    }
+    EXPECT_EQ(0, code);
+}
+
+namespace {
+
+/* One message, whose sender is busy until the receiver has called a function of the driver, which
+ * fails, that once or always. */
+void exchange_refused(self &me, side &s, const char *function, bool always, uint64_t id)
+{
+    constexpr size_t LENGTH = 300000;
+    gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, LENGTH);
+
+    ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+    buffer.put(LENGTH, s.is_sender() ? id : 0);
+    s.n().barrier();
+    const uint64_t before = calls(function);
+    void *request         = s.post(operation::TAG, buffer, LENGTH);
+    if (s.is_sender()) {
+        s.sleep_until(id);
+    } else {
+        fail(function, always);
+        me.waits_for("its copy to be refused");
+        s.n().until([&]() { return calls(function) > before; });
+        s.reach(id);
+    }
+    EXPECT_EQ(UCS_OK, s.n().wait(request));
+    buffer.expect(LENGTH, id);
+    s.n().barrier();
+}
+
+} // namespace
+
+/* What the receiver cannot take the sender does, as if nobody had tried. */
+TEST(mp_cuda_election_refused, the_mapping)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        side s(me);
+        exchange_refused(me, s, "cuIpcOpenMemHandle", true, 1);
+        EXPECT_EQ(s.is_sender(), copies() > 0);
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* What the receiver has taken and fails comes as messages. */
+TEST(mp_cuda_election_refused, the_copy)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        side s(me);
+        use_both_ways(s);
+        const uint64_t before = copies();
+        exchange_refused(me, s, "cuMemcpyAsync", false, 3);
+        EXPECT_EQ(before, copies());
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* The send is given up while the receiver copies: the receive ends too, and messages pass. */
+TEST(mp_cuda_election_refused, the_send_is_given_up)
+{
+    constexpr size_t LENGTH = 300000;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        side s(me);
+        use_both_ways(s);
+        gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+        buffer.put(LENGTH, s.is_sender() ? 3 : 0);
+        const uint64_t before = copies();
+        s.n().barrier();
+        hold_copies(!s.is_sender());
+        void *request = s.post(operation::TAG, buffer, LENGTH);
+        if (s.is_sender()) {
+            s.sleep_until(3);
+            s.n().close(s.ep(), UCP_EP_CLOSE_FLAG_FORCE);
+            EXPECT_EQ(UCS_ERR_CANCELED, s.n().wait(request));
+            (void)s.n().connect(!me.index());
+            s.reach(3);
+        } else {
+            me.waits_for("its copy to begin");
+            s.n().until([&]() { return copies() > before; });
+            s.reach(3);
+            s.sleep_until(3);
+            hold_copies(false);
+            me.waits_for("the end of a receive whose send was given up");
+            EXPECT_NE(UCS_INPROGRESS, s.n().wait(request));
+        }
+        s.n().barrier();
+        buffer.put(LENGTH, s.is_sender() ? 4 : 0);
+        s.n().barrier();
+        EXPECT_EQ(UCS_OK, s.n().wait(s.post(operation::TAG, buffer, LENGTH)));
+        buffer.expect(LENGTH, 4);
+        s.n().barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+namespace {
+
+struct death {
+    int         victim; /* SENDER or RECEIVER */
+    bool        amid;   /* while the receiver copies; else when it has been announced */
+    const char *name;
+};
+
+std::ostream &operator<<(std::ostream &out, const death &d)
+{
+    return out << d.name;
+}
+
+class mp_cuda_election_kill : public testing::TestWithParam<death> {
+};
+
+constexpr unsigned GO_ON = 3; /* word: the other process is dead */
+
+} // namespace
+
+/* One of the two dies while the sender is busy: what the other one waits for ends. */
+TEST_P(mp_cuda_election_kill, one_of_both)
+{
+    const death d           = GetParam();
+    constexpr size_t LENGTH = 300000;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        side s(me);
+        use_both_ways(s);
+        gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+        buffer.put(LENGTH, s.is_sender() ? 3 : 0);
+        const uint64_t before = copies();
+        s.n().barrier();
+        hold_copies(d.amid && !s.is_sender());
+        void *request = s.post(operation::TAG, buffer, LENGTH);
+        if (d.amid && !s.is_sender()) {
+            me.waits_for("its copy to begin");
+            s.n().until([&]() { return copies() > before; });
+        }
+        s.reach(3);
+        me.waits_for("the death of the other process");
+        while ((me.own().words[ROLE] == static_cast<uint64_t>(d.victim)) ||
+               (me.own().words[GO_ON] == 0)) {
+            if (s.is_sender() || d.amid) {
+                usleep(100);
+            } else {
+                s.n().progress(); /* takes the copy, or not any more */
+            }
+        }
+        hold_copies(false);
+        me.waits_for("the end of its request");
+        const ucs_status_t status = s.n().wait(request);
+        if (s.is_sender()) {
+            EXPECT_NE(UCS_OK, status);
+        } else if (status == UCS_OK) {
+            buffer.expect(LENGTH, 3);
+        }
+        me.waits_for("the news of the death");
+        s.n().until([&]() { return s.n().errors(s.ep()).count > 0; });
+        s.n().close(s.ep(), UCP_EP_CLOSE_FLAG_FORCE);
+    });
+    if (all.until([&]() { return (all.at(0).words[STEP] == 3) && (all.at(1).words[STEP] == 3); },
+                  "a message under way")) {
+        const unsigned victim = (all.at(0).words[ROLE] == static_cast<uint64_t>(d.victim)) ? 0 : 1;
+        all.kill_now(victim);
+        all.at(!victim).words[GO_ON] = 1;
+    }
+    EXPECT_TRUE(all.join());
+}
+
+INSTANTIATE_TEST_SUITE_P(all, mp_cuda_election_kill,
+                         testing::Values(death{SENDER, false, "sender"},
+                                         death{SENDER, true, "sender_amid"},
+                                         death{RECEIVER, false, "receiver"},
+                                         death{RECEIVER, true, "receiver_amid"}),
+                         [](const testing::TestParamInfo<death> &info) {
+                             return std::string(info.param.name);
+                         });
