@@ -341,8 +341,12 @@ bool is_prey(const nic &n, const void *buffer)
 {
     const unsigned type = static_cast<const uct_ofi_head_t *>(buffer)->type;
 
-    return !g.self->faults.spare || ((type < UCT_OFI_REJECT) && (type != UCT_OFI_BYE) &&
-                                     (n.num_lost < LOST_MAX));
+    return !g.self->faults.spare || ((type < UCT_OFI_REJECT) && (n.num_lost < LOST_MAX));
+}
+
+bool is_farewell(const void *buffer)
+{
+    return static_cast<const uct_ofi_head_t *>(buffer)->type == UCT_OFI_BYE;
 }
 
 ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t dest,
@@ -363,6 +367,7 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
         started(n, kind::SEND, end, context, memory);
         ++g.self->seen.messages;
         n.num_lost += is_lost || is_belied;
+        g.self->seen.farewells += (is_lost || is_belied) && is_farewell(buffer);
         if (is_lost) {
             swallow(n, context, FI_SEND | FI_MSG);
         }

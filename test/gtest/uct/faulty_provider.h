@@ -43,7 +43,7 @@ public:
     /* What has happened. */
     struct counts {
         size_t again, held, refused, swallowed, belied, cut, spoiled, repeated, reads, writes,
-            messages, registered;
+            messages, registered, farewells; /* of those swallowed and belied */
     };
 
     explicit faulty_provider(uint64_t seed);
