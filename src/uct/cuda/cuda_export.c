@@ -1,7 +1,8 @@
 /* Halyard: cuda_ipc: memory of this process for others: registration and keys.
  *
  * Exports are kept by the number that the driver gives each allocation and never uses again, so
- * that memory which was freed and allocated again is a new export.
+ * that memory which was freed and allocated again is a new export. They are kept for later users as
+ * long as the memory is there, UCT_CUDA_IPC_EXPORTS_MAX at most, looked at when one is added.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -474,24 +474,32 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
 }
 
-/* Who does not answer is not asked any more, once a key comes that names another door. The lock is
- * held, and nobody else opens the mapping. */
-static void uct_cuda_mapping_ask_elsewhere(uct_cuda_mapping_t *mapping,
-                                           const uct_cuda_ipc_packed_t *key)
+/* Another door is asked once a key comes that names it, where one is closed, or nobody answers in
+ * time. 1: the mapping is to be tried (again). The lock is held, and nobody else opens it. */
+static int uct_cuda_mapping_may_open(uct_cuda_mapping_t *mapping, const uct_cuda_ipc_packed_t *key)
 {
+    const int is_closed = (mapping->status == UCS_ERR_NOT_CONNECTED);
+
+    if (!is_closed && (mapping->status != UCS_ERR_NO_RESOURCE)) {
+        return 0;
+    }
     if ((key->kind == UCT_CUDA_IPC_LEGACY) || (mapping->key.by.shown.name == key->by.shown.name)) {
-        return;
+        return !is_closed;
     }
     if (mapping->question >= 0) {
         if (ucs_sys_clock_ns() <= mapping->until_ns) {
-            return;
+            return 1;
         }
         ucs_sys_close(mapping->question);
         mapping->question = -1;
         mapping->until_ns = 0;
     }
+    if (is_closed) {
+        mapping->until_ns = 0;
+    }
     mapping->key.place         = key->place;
     mapping->key.by.shown.name = key->by.shown.name;
+    return 1;
 }
 
 ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
@@ -514,8 +522,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_
         }
         ucs_list_del(&mapping->list);
         ucs_list_add_tail(&md->mappings, &mapping->list);
-        if (ucs_unlikely(mapping->status == UCS_ERR_NO_RESOURCE)) { /* is the descriptor there? */
-            uct_cuda_mapping_ask_elsewhere(mapping, key);
+        if (ucs_unlikely(status != UCS_OK) && uct_cuda_mapping_may_open(mapping, key)) {
             mapping->status = UCS_INPROGRESS;
             ++mapping->refs;
             pthread_mutex_unlock(&md->lock);

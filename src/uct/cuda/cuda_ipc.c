@@ -328,7 +328,8 @@ static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsign
     status = uct_cuda_mapping_get(driver, uct_cuda_ipc_md(tl_rkey->md), &rkey->key, queue,
                                   &mapping);
     if (status != UCS_OK) {
-        return (status == UCS_ERR_TIMED_OUT) ? UCS_ERR_UNREACHABLE : status;
+        return ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_NOT_CONNECTED)) ?
+               UCS_ERR_UNREACHABLE : status;
     }
 
     remote = mapping->ptr + (remote_addr - rkey->key.base);

@@ -171,7 +171,8 @@ typedef struct {
     int                   question; /* connection on which the descriptor is to come; -1: none */
     uint64_t              until_ns; /* it is waited for */
     ucs_status_t          status;   /* UCS_INPROGRESS: being opened; UCS_ERR_NO_RESOURCE: waits for
-                                       a descriptor or a proof; another error: refused */
+                                       a descriptor or a proof; UCS_ERR_NOT_CONNECTED: refused at
+                                       the key's door; another error: refused */
     unsigned              count;    /* descriptors that are there */
     uct_cuda_descriptor_t descriptors[];
 } uct_cuda_mapping_t;
@@ -231,7 +232,7 @@ void uct_cuda_probes_cleanup(uct_cuda_ipc_md_t *md);
 
 /* Copies of the owner's descriptors that the mapping's key names. UCS_ERR_NO_RESOURCE: the owner
  * has been asked for one, and answers from its progress; UCS_ERR_TIMED_OUT: not in time, but it may
- * still; UCS_ERR_UNREACHABLE: it cannot be had. */
+ * still; UCS_ERR_NOT_CONNECTED: it cannot be had at the key's door. */
 ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping);
 void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping);
 
@@ -261,7 +262,8 @@ int uct_cuda_ipc_rkey_device(const uct_cuda_driver_t *driver, const uct_cuda_ipc
 
 /* The mapping of the key's memory in the queue's context, for use until it is put. May take
  * milliseconds the first time. UCS_ERR_NO_RESOURCE: it is being opened. UCS_ERR_UNREACHABLE: it
- * cannot be mapped. UCS_ERR_REJECTED: what is written there does not arrive. */
+ * cannot be mapped; UCS_ERR_TIMED_OUT, _NOT_CONNECTED: not for now, not by this key.
+ * UCS_ERR_REJECTED: what is written there does not arrive. */
 ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
                                   const uct_cuda_ipc_packed_t *key, uct_cuda_queue_t *queue,
                                   uct_cuda_mapping_t **mapping_p);

@@ -109,8 +109,10 @@ static ucs_status_t uct_cuda_descriptor_listen(uct_cuda_mapping_t *mapping,
     ucs_status_t status;
 
     status = uct_descriptor_listen(&mapping->question, &descriptor->fd, &descriptor->length);
-    return ((status == UCS_ERR_NO_RESOURCE) && (ucs_sys_clock_ns() > mapping->until_ns)) ?
-           UCS_ERR_TIMED_OUT : status;
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return (ucs_sys_clock_ns() > mapping->until_ns) ? UCS_ERR_TIMED_OUT : status;
+    }
+    return (status == UCS_ERR_UNREACHABLE) ? UCS_ERR_NOT_CONNECTED : status;
 }
 
 static ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping,
@@ -132,7 +134,7 @@ static ucs_status_t uct_cuda_descriptor_get(uct_cuda_mapping_t *mapping,
                                            key->instance + mapping->count, key->id);
     return ((mapping->question >= 0) || /* many ask at once: */
             ((errno == EAGAIN) && (ucs_sys_clock_ns() < mapping->until_ns))) ?
-           UCS_ERR_NO_RESOURCE : UCS_ERR_UNREACHABLE;
+           UCS_ERR_NO_RESOURCE : UCS_ERR_NOT_CONNECTED;
 }
 
 ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping)

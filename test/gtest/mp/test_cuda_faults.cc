@@ -229,6 +229,9 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
             SCOPED_TRACE(which);
             ucp_ep_h ep     = n.connect(0);
             ucp_rkey_h rkey = memory.key(ep);
+            EXPECT_EQ(UCS_OK, n.wait(ucp_put_nbx(ep, buffer.place(LENGTH), LENGTH,
+                                                 memory.address(), rkey, &param)))
+                << "the way there is proved";
             set("ticks", 2000);
             void *put = ucp_put_nbx(ep, buffer.place(LENGTH), LENGTH, memory.address(), rkey,
                                     &param);

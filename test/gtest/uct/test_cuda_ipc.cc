@@ -51,7 +51,7 @@ struct owner {
     /* 'a' length: allocate and tell key and address; 'p' length: the same with pieces, 's' length:
      * of a pool; 'm' seed: map other pieces and tell the key; 'k' offset length: tell another key;
      * 'n': forget the pool; 'r': read it and tell; 'f': free; 'i': have a door where nobody is;
-     * 'd': answer questions from now on; 'e': end */
+     * 'c': close that; 'd': answer questions from now on; 'e': end */
     void serve()
     {
         for (;;) {
@@ -79,6 +79,9 @@ struct owner {
                 cuda.new_pool();
             } else if (order == 'i') {
                 idle = std::make_unique<worker>(uct_tl_find("mm"));
+            } else if (order == 'c') {
+                idle.reset();
+                link.put_number(1);
             } else if (order == 'd') {
                 door     = std::make_unique<worker>(uct_tl_find("mm"));
                 progress = std::thread([this]() {
@@ -680,6 +683,38 @@ TEST(cuda_ipc, descriptors_that_another_worker_has_to_be_asked_for)
     });
 }
 
+/* A door that is closed refuses, without a call the second time; a key that names another one is
+ * asked for there, of the memory and of that on which the way is proved. */
+TEST(cuda_ipc, descriptors_of_a_worker_that_has_gone)
+{
+    for (char order : {'p', 's'}) {
+        SCOPED_TRACE(order);
+        in_process([order]() {
+            log_levels quiet("fatal");
+            ipc_user u;
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+
+            u.link().put_number('i');
+            u.allocate(1000, order);
+            u.link().put_number('c');
+            EXPECT_EQ(1u, u.link().get_number());
+            ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+            {
+                sys_meter meter;
+                EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+                EXPECT_EQ(0u, meter.system_calls());
+            }
+            u.open_door();
+            u.key_again(0, 1000);
+            EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+            ucs_fault_clear(nullptr);
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
 TEST(cuda_ipc, entries_of_different_kinds)
 {
     in_process([]() {
@@ -848,6 +883,35 @@ TEST(cuda_ipc, exports_of_memory_that_is_gone)
             files = (i == 5) ? sys_meter::descriptors().size() : files;
         }
         EXPECT_LE(sys_meter::descriptors().size(), files + 2);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* What is kept of memory that is there, for later users, is bounded. */
+TEST_F(fake_cuda_ipc, exports_that_nobody_uses)
+{
+    in_process([]() {
+        constexpr size_t COUNT = 300, KEPT = 256; /* UCT_CUDA_IPC_EXPORTS_MAX */
+        cuda_program cuda;
+        worker w(ipc_tl());
+
+        cuda.init();
+        cuda.use_primary();
+        const size_t before = sys_meter::descriptors().size();
+        std::vector<cuda_program::memory> pieces;
+        for (size_t i = 0; i < COUNT; ++i) {
+            pieces.push_back(cuda.make(kind::PIECES, 1000));
+        }
+        const size_t made = sys_meter::descriptors().size();
+        for (const auto &piece : pieces) {
+            (void)key_of(w, piece.address, 1000);
+        }
+        EXPECT_GT(sys_meter::descriptors().size(), made + KEPT / 2);
+        EXPECT_LE(sys_meter::descriptors().size(), made + KEPT + 1) << "and a probe";
+        for (const auto &piece : pieces) {
+            cuda.free(piece);
+        }
+        EXPECT_GT(made, before + COUNT / 2) << "one each is the driver's";
         EXPECT_EQ(0u, cuda.misuses());
     });
 }
