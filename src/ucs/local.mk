@@ -47,6 +47,7 @@ libucs_sources = \
 	src/ucs/ds/queue.h \
 	src/ucs/ds/strbuf.c \
 	src/ucs/ds/strbuf.h \
+	src/ucs/event/async.c \
 	src/ucs/event/event_set.c \
 	src/ucs/event/event_set.h \
 	src/ucs/event/timer_wheel.c \
@@ -78,3 +79,8 @@ libucs_la_LDFLAGS = $(library_ldflags) \
 	-Wl,--version-script=$(top_srcdir)/src/ucs/libucs.map
 libucs_la_DEPENDENCIES = libucs_core.la libucm.la src/ucs/libucs.map
 EXTRA_DIST += src/ucs/libucs.map
+
+# By name only: programs load it beside the others (signal.c says which).
+lib_LTLIBRARIES += libucs_signal.la
+libucs_signal_la_SOURCES = src/ucs/signal.c
+libucs_signal_la_LDFLAGS = $(library_ldflags)

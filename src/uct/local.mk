@@ -8,6 +8,7 @@ libuct_sources = \
 	src/uct/api/uct_tl.h \
 	src/uct/base/atomic.c \
 	src/uct/base/base.h \
+	src/uct/base/components.c \
 	src/uct/base/descriptor.c \
 	src/uct/base/descriptor.h \
 	src/uct/base/ep.c \

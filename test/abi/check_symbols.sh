@@ -3,7 +3,8 @@
 #
 # libucp: exactly the functions of prototypes-1.23.txt whose name begins with ucp_, and the same as
 # its export map says; libucm: exactly its functions; libucs and libuct: their own prefix only, and
-# the data and functions that programs name. Each: the soname, no version names; and no symbol is
+# the data and functions that programs name; libucs_signal: nothing. Each: the soname, no version
+# names; and no symbol is
 # defined by two of them.
 #
 # Usage: check_symbols.sh [-v] [DIRECTORY]
@@ -80,6 +81,8 @@ only_prefix() { ! grep -v "^$1" "$2"; }
 # All lines of the first file are in the second one.
 contains() { ! comm -23 "$1" "$2" | grep .; }
 
+check "libucs_signal: exports nothing" sh -c "nm -D --defined-only '$libraries/libucs_signal.so.0' >'$work/signal' && ! grep . '$work/signal'"
+check "libucs_signal: soname" has_soname libucs_signal.so.0
 for library in libucm libucs libuct libucp; do
     if [ ! -e "$libraries/$library.so.0" ]; then
         echo "$library.so.0 is not in $libraries" >"$work/missing"
@@ -107,6 +110,18 @@ check "libucm: exactly its functions" diff "$work/ucm_functions" "$work/libucm"
 printf '%s\n' ucs_log_level_names ucs_log_pop_handler ucs_log_push_handler ucs_memory_type_descs \
     ucs_memory_type_names ucs_status_string ucs_thread_mode_names >"$work/ucs_public"
 check "libucs: what programs name" contains "$work/ucs_public" "$work/libucs"
+
+# What Open MPI 5.0 binds to in libuct and libucs beyond ucs_status_string (src/uct/base/components.c).
+printf '%s\n' uct_component_query uct_config_release uct_ep_connect_to_ep uct_ep_create \
+    uct_ep_destroy uct_ep_get_address uct_iface_close uct_iface_get_address \
+    uct_iface_get_device_address uct_iface_open uct_iface_query uct_iface_set_am_handler \
+    uct_md_close uct_md_config_read uct_md_iface_config_read uct_md_mem_dereg uct_md_mem_reg \
+    uct_md_mkey_pack uct_md_open uct_md_query uct_md_query_tl_resources uct_query_components \
+    uct_release_component_list uct_release_tl_resource_list uct_rkey_release uct_rkey_unpack \
+    uct_worker_create uct_worker_destroy >"$work/uct_public"
+printf '%s\n' ucs_async_context_create ucs_async_context_destroy >"$work/ucs_async"
+check "libuct: what Open MPI 5 binds to" contains "$work/uct_public" "$work/libuct"
+check "libucs: what Open MPI 5 binds to" contains "$work/ucs_async" "$work/libucs"
 
 # One definition a symbol: else it depends on the order of loading which one is used.
 sort "$work"/libuc[mstp] | uniq -d >"$work/twice"

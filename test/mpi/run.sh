@@ -102,20 +102,21 @@ launch() # mpi ranks program results
 {
     local launcher path=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     case $1 in
-        openmpi|openshmem)
-            launcher=(mpirun.openmpi --mca osc ucx,sm --mca osc_sm_priority 1)
+        openmpi*|openshmem)
+            launcher=("mpirun.$1" --mca osc ucx,sm --mca osc_sm_priority 1)
             if [ "$1" = openshmem ]; then
                 launcher=(oshrun --mca spml ucx --mca atomic ucx --mca sshmem ucx --mca osc ucx
                           --mca opal_common_ucx_opal_mem_hooks 0)
             fi
             OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
                 "$run_limited" "$limit_s" "${launcher[@]}" -np "$2" --oversubscribe \
                 -x "LD_LIBRARY_PATH=$path" --mca pml ucx --mca btl ^uct \
                 --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any \
                 --mca mpi_yield_when_idle 1 "$build/$3.$1" "$4" "$lib" ;;
-        mpich)
+        mpich*)
             LD_LIBRARY_PATH=$path MPIR_CVAR_POLLS_BEFORE_YIELD=10 \
-                "$run_limited" "$limit_s" mpirun.mpich -np "$2" "$build/$3.mpich" "$4" "$lib" ;;
+                "$run_limited" "$limit_s" "mpirun.$1" -np "$2" "$build/$3.$1" "$4" "$lib" ;;
     esac
 }
 

@@ -198,14 +198,14 @@ static void doctor_network(void)
         choice  = iface->choice;
         length  = strcspn(choice, "\n");
         is_here = (length > 6) && (strncmp(choice + length - 6, " on lo", 6) == 0);
-        doctor_say("network", is_here ? "ip link, and UCX_OFI_DEVICES where it is set" : NULL,
+        doctor_say("network", is_here ? "ip link, and UCX_NET_DEVICES where it is set" : NULL,
                    "%.*s by libfabric%s", (int)length, choice,
                    is_here ? ", which leads to this node only" : "");
         info_iface_close(iface);
     } else {
         library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
         doctor_say("network", (library == NULL) ? "apt install libfabric1 (1.17 or newer)" :
-                   "UCX_OFI_PROVIDER and UCX_OFI_DEVICES, if they are set; UCX_LOG_LEVEL=info "
+                   "UCX_OFI_PROVIDER and UCX_NET_DEVICES, if they are set; UCX_LOG_LEVEL=info "
                    "says more", "nothing to other nodes%s",
                    (library == NULL) ? ": no libfabric.so.1" : "");
         if (library != NULL) {

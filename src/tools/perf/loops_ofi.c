@@ -2,7 +2,7 @@
  *
  * Messages between endpoints of type RDM, sent from and received into the test's buffers. Receives
  * are not told apart by tags: between two sides data goes one way and acknowledgements the other.
- * UCX_OFI_PROVIDER and UCX_OFI_DEVICES, one name each, say which network as they do to the library.
+ * UCX_OFI_PROVIDER and UCX_NET_DEVICES, one name each, say which network as they do to the library.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -142,7 +142,7 @@ static const perf_flow_t ofi_flow = {ofi_send, ofi_post, ofi_ack, ofi_post_ack};
 /* The offer on the device that is named, else the first that is not the loopback. */
 static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list)
 {
-    const char *device   = getenv("UCX_OFI_DEVICES");
+    const char *device   = getenv("UCX_NET_DEVICES");
     struct fi_info *best = NULL, *info;
 
     for (info = list; (info != NULL) && (best == NULL); info = info->next) {
@@ -172,7 +172,8 @@ static int ofi_find(perf_ofi_t *ofi)
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
     hints->tx_attr->msg_order         = FI_ORDER_SAS;
     hints->rx_attr->msg_order         = FI_ORDER_SAS;
-    hints->fabric_attr->prov_name     = strdup((provider != NULL) ? provider : "net");
+    hints->fabric_attr->prov_name     =
+        strdup(uct_ofi_lib_provider(ofi->lib, (provider != NULL) ? provider : "net"));
     ret = ofi->lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
     ofi->lib->freeinfo(hints);
     if (ret == 0) {

@@ -34,6 +34,20 @@ ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd)
     return UCS_OK;
 }
 
+ucs_status_t ucp_wakeup_add_iface(ucp_worker_t *worker, uct_iface_t *iface)
+{
+    int fd;
+
+    if ((worker->epoll_fd < 0) || (iface->tl->iface.event_fd == NULL)) {
+        return UCS_OK;
+    }
+    if (iface->tl->iface.event_join != NULL) {
+        return iface->tl->iface.event_join(iface, worker->epoll_fd);
+    }
+    fd = iface->tl->iface.event_fd(iface);
+    return (fd >= 0) ? ucp_wakeup_add(worker, fd) : UCS_OK;
+}
+
 void ucp_wakeup_del(ucp_worker_t *worker, int fd)
 {
     struct epoll_event unused = {.events = 0};
@@ -62,9 +76,7 @@ static ucs_status_t ucp_wakeup_add_to_user(ucp_worker_t *worker)
 ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
 {
     ucs_status_t status;
-    uct_iface_t *iface;
     unsigned i;
-    int fd;
 
     worker->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
     worker->event_fd = ucs_sys_eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -75,13 +87,8 @@ ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
 
     status = ucp_wakeup_add(worker, worker->event_fd);
     for (i = 0; (i < worker->context->num_tls) && (status == UCS_OK); ++i) {
-        iface = worker->tls[i].iface;
-        if ((iface == NULL) || (iface->tl->iface.event_fd == NULL)) {
-            continue;
-        }
-        fd = iface->tl->iface.event_fd(iface);
-        if (fd >= 0) {
-            status = ucp_wakeup_add(worker, fd);
+        if (worker->tls[i].iface != NULL) {
+            status = ucp_wakeup_add_iface(worker, worker->tls[i].iface);
         }
     }
     return (status == UCS_OK) ? ucp_wakeup_add_to_user(worker) : status;
@@ -160,6 +167,14 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     return UCS_OK;
 }
 
+void ucp_wakeup_hold(ucp_worker_t *worker)
+{
+    uint64_t one = 1;
+
+    worker->is_armed = 0;
+    worker->is_held  = (ucs_sys_write(worker->event_fd, &one, sizeof(one)) == sizeof(one));
+}
+
 /* ---- public ---- */
 
 static ucs_status_t ucp_wakeup_check(ucp_worker_t *worker)
@@ -188,19 +203,24 @@ ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
 ucs_status_t ucp_worker_arm(ucp_worker_h worker)
 {
     ucs_status_t status = ucp_wakeup_check(worker);
-    uint64_t value;
+    uint64_t num_signals;
 
     if (status != UCS_OK) {
         return status;
     }
     ucp_worker_lock(worker);
-    /* A signal that came since the last time counts as an event. */
-    if ((ucs_sys_read(worker->event_fd, &value, sizeof(value)) == sizeof(value)) ||
-        ucp_wakeup_has_work(worker) || !ucs_list_is_empty(&worker->asked)) {
+    if (ucs_sys_read(worker->event_fd, &num_signals, sizeof(num_signals)) != sizeof(num_signals)) {
+        num_signals = 0;
+    }
+    /* A signal of the user's that came since the last time counts as an event. */
+    if ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_has_work(worker) ||
+        !ucs_list_is_empty(&worker->asked)) {
         status = UCS_ERR_BUSY;
     } else {
         status = ucp_wakeup_arm_ifaces(worker);
     }
+    worker->is_held  = 0;
+    worker->is_armed = (status == UCS_OK);
     ucp_worker_unlock(worker);
     return status;
 }

@@ -10,8 +10,14 @@
 /* Opens the worker's descriptors, where its context has UCP_FEATURE_WAKEUP. */
 ucs_status_t ucp_wakeup_open(ucp_worker_t *worker);
 
+/* Something has happened since the user armed the worker: its descriptor stays readable until it is
+ * armed again. Programs (RAPIDS' UCXX) make progress whenever it is readable, and only then, and
+ * arm once. */
+void ucp_wakeup_hold(ucp_worker_t *worker);
+
 /* Adds to, takes from what the worker's descriptor covers; no effect where it is not open. */
 ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd);
+ucs_status_t ucp_wakeup_add_iface(ucp_worker_t *worker, uct_iface_t *iface);
 void ucp_wakeup_del(ucp_worker_t *worker, int fd);
 
 /* Closes what was opened. */

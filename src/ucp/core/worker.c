@@ -98,7 +98,6 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     uct_limits_t limits;
     ucs_status_t status;
     unsigned id;
-    int fd;
 
     wtl->is_tried = 1;
     memcpy(params.uid, worker->uid, UCT_UID_LEN);
@@ -126,12 +125,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         (tl->kind != UCT_TL_KIND_DEVICE)) {
         ucp_worker_activate(worker, wtl->iface);
     }
-    if ((worker->epoll_fd >= 0) && (tl->iface.event_fd != NULL)) { /* it comes later than others */
-        fd = tl->iface.event_fd(wtl->iface);
-        if (fd >= 0) {
-            (void)ucp_wakeup_add(worker, fd);
-        }
-    }
+    (void)ucp_wakeup_add_iface(worker, wtl->iface); /* it comes later than others */
 }
 
 /* The gate is changed with the lock held only; relaxed because the lock orders all else. */
@@ -376,12 +370,12 @@ void ucp_worker_destroy(ucp_worker_h worker)
     while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
         ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
     }
-    ucp_wakeup_cleanup(worker);
     for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].iface != NULL) {
             uct_iface_close(worker->tls[i].iface);
         }
     }
+    ucp_wakeup_cleanup(worker); /* interfaces have taken what is theirs out of the set */
     ucp_kept_drop(&worker->kept); /* copies of devices into them have ended */
     ucp_device_cleanup(worker);
     ucs_hash_cleanup(&worker->peers);
@@ -452,6 +446,9 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
         count += ucp_worker_run_deferred(worker, count == 0);
     }
     ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
+    if (ucs_unlikely(worker->is_armed) && (count > 0)) {
+        ucp_wakeup_hold(worker);
+    }
     return count;
 }
 

@@ -106,6 +106,7 @@ typedef struct ucp_worker {
                                             * the lock, which it tells of */
     unsigned           num_active;
     int                has_deferred;       /* work, asked or failed_eps may have entries */
+    int                is_armed;           /* ucp_worker_arm, and nothing has happened since */
     uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
     size_t             host_length;        /* see device.h */
     ucp_idle_t         idle;
@@ -159,7 +160,8 @@ typedef struct ucp_worker {
 
     /* wakeup */
     int                epoll_fd;           /* -1 until asked for */
-    int                event_fd;           /* ucp_worker_signal writes it */
+    int                event_fd;           /* ucp_worker_signal writes it, and ucp_wakeup_hold: */
+    int                is_held;            /* 1: it has */
     int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */
     void              *user_data;          /* of the events of user_event_fd */
 

@@ -37,7 +37,7 @@ static const char *const ucs_config_foreign[] = {
     "IB_*", "RC_*", "DC_*", "UD_*", "MLX5_*", "GGA_*", "SRD_*", "EFA_*", "RDMA_CM_*", "RDMACM_*",
     "SOCKCM_*", "TCP_*", "TCPCM_*", "CM_*", "UGNI_*", "SCOPY_*", "KNEM_*", "XPMEM_*", "ROCM_*",
     "GDR_COPY_*", "ZE_*", "GAUDI_*", "CUDA_*", "MAX_HCA_PER_GPU",
-    "NET_DEVICES", "SHM_DEVICES", "ACC_DEVICES", "SELF_DEVICES",
+    "SHM_DEVICES", "ACC_DEVICES", "SELF_DEVICES",
     /* how UCX finds, allocates and registers memory */
     "MEM_*", "MEMTYPE_*", "RCACHE_*", "REG_*", "GVA_*", "DMABUF_*", "MPOOL_FIFO", "ALLOC_PRIO",
     "PREFER_NEAREST_DEVICE", "MAX_COMPONENT_MDS", "RKEY_MPOOL_MAX_MD", "EXPORTED_*",
@@ -162,10 +162,11 @@ ucs_config_walk_table(const ucs_config_table_t *table, ucs_config_name_cb_t cb, 
 {
     char prefix[UCS_CONFIG_NAME_MAX], name[UCS_CONFIG_NAME_MAX * 2];
     const ucs_config_row_t *row;
-    const char *list = table->prefix;
+    const char *list;
 
-    while (ucs_config_next_prefix(&list, prefix)) {
-        for (row = table->rows; row->name != NULL; ++row) {
+    for (row = table->rows; row->name != NULL; ++row) {
+        list = ucs_config_row_prefix(row, table->prefix);
+        while (ucs_config_next_prefix(&list, prefix)) {
             snprintf(name, sizeof(name), "%s%s", prefix, row->name);
             if (cb(name, arg)) {
                 return 1;

@@ -245,6 +245,11 @@ static const char *ucs_config_env_get(const ucs_config_env_t *env, const char *n
     return NULL;
 }
 
+const char *ucs_config_row_prefix(const ucs_config_row_t *row, const char *table_prefix)
+{
+    return (row->prefix != NULL) ? row->prefix : table_prefix;
+}
+
 int ucs_config_next_prefix(const char **list_p, char *buf)
 {
     const char *list = *list_p;
@@ -265,7 +270,7 @@ int ucs_config_next_prefix(const char **list_p, char *buf)
 static int ucs_config_find_in(const ucs_config_source_t *source, const ucs_config_row_t *row,
                               const char *app, int in_files, ucs_config_found_t *found)
 {
-    const char *list = source->table_prefix;
+    const char *list = ucs_config_row_prefix(row, source->table_prefix);
     char prefix[UCS_CONFIG_NAME_MAX];
     int length;
 
@@ -382,16 +387,14 @@ ucs_config_find_row(const ucs_config_row_t *rows, const char *table_prefix, cons
 {
     char prefix[UCS_CONFIG_NAME_MAX];
     const ucs_config_row_t *row;
-    const char *list = table_prefix;
+    const char *list;
     size_t length;
 
-    while (ucs_config_next_prefix(&list, prefix)) {
-        length = strlen(prefix);
-        if (strncmp(name, prefix, length) != 0) {
-            continue;
-        }
-        for (row = rows; row->name != NULL; ++row) {
-            if (!strcmp(name + length, row->name)) {
+    for (row = rows; row->name != NULL; ++row) {
+        list = ucs_config_row_prefix(row, table_prefix);
+        while (ucs_config_next_prefix(&list, prefix)) {
+            length = strlen(prefix);
+            if ((strncmp(name, prefix, length) == 0) && (strcmp(name + length, row->name) == 0)) {
                 return row;
             }
         }
@@ -541,8 +544,9 @@ void ucs_config_print(FILE *stream, const char *title, const void *opts,
                       const ucs_config_row_t *rows, const char *env_prefix,
                       const char *table_prefix, ucs_config_print_flags_t flags)
 {
-    char prefix[UCS_CONFIG_NAME_MAX] = "";
+    char prefix[UCS_CONFIG_NAME_MAX];
     const ucs_config_row_t *row;
+    const char *list;
 
     if ((flags & UCS_CONFIG_PRINT_HEADER) && (title != NULL)) {
         fprintf(stream, "#\n# %s\n#\n%s", title, (flags & UCS_CONFIG_PRINT_DOC) ? "" : "\n");
@@ -551,8 +555,9 @@ void ucs_config_print(FILE *stream, const char *title, const void *opts,
         return;
     }
 
-    (void)ucs_config_next_prefix(&table_prefix, prefix);
     for (row = rows; row->name != NULL; ++row) {
+        list = ucs_config_row_prefix(row, table_prefix);
+        (void)ucs_config_next_prefix(&list, prefix);
         if (!(row->flags & UCS_CONFIG_ROW_HIDDEN) || (flags & UCS_CONFIG_PRINT_HIDDEN)) {
             ucs_config_print_row(stream, opts, row, env_prefix, prefix, flags);
         }

@@ -103,10 +103,11 @@ struct ucs_config_row {
     uint64_t                min;     /* bounds of unsigned types, in the field's unit; */
     uint64_t                max;     /* 0: none */
     unsigned                flags;   /* UCS_CONFIG_ROW_... */
+    const char              *prefix; /* in place of the table's; NULL: the table's */
 };
 
 /* A row: name, end of the type's name, structure, field, default, help, and what else there is to
- * say, as designated initialisers (arg, min, max, flags). */
+ * say, as designated initialisers (arg, min, max, flags, prefix). */
 #define UCS_CONFIG_ROW(_name, _type, _struct, _field, _dflt, _help, ...) \
     { \
         .name   = (_name), \
@@ -181,6 +182,9 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max);
 
 /* Text for a message: what is not printable becomes '?', and what is long is cut. */
 void ucs_config_sanitize(const char *text, char *buf, size_t max);
+
+/* The prefixes of a row's variables, in a table whose own are given. */
+const char *ucs_config_row_prefix(const ucs_config_row_t *row, const char *table_prefix);
 
 /* The next prefix of a list such as "MM_,POSIX_" into buf, of UCS_CONFIG_NAME_MAX bytes; *list_p
  * moves on. Returns 0 at the end of the list; "" is a list of one empty prefix. */

@@ -231,6 +231,11 @@ typedef struct {
      * returns UCS_ERR_BUSY when there is work already. NULL both: nothing ever comes by itself.
      * Only event_fd NULL: what is under way ends without a descriptor, arm is BUSY meanwhile. */
     int (*event_fd)(uct_iface_t *iface);
+    /* Where that descriptor would be a set of others: adds those to the caller's epoll set instead,
+     * with data.fd, since sets in each other are limited to five (epoll_ctl: ELOOP) and programs
+     * put theirs around ours. Called once; they are taken out when the interface closes, before
+     * the caller's set does. NULL: event_fd. */
+    ucs_status_t (*event_join)(uct_iface_t *iface, int epoll_fd);
     ucs_status_t (*event_arm)(uct_iface_t *iface);
     /* Copies between places of this process of which mem_query knows one at least, in no order with
      * other copies. comp NULL: UCS_OK once the bytes are there, having polled for them; calls no

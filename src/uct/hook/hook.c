@@ -326,6 +326,13 @@ static int uct_hook_event_fd(uct_iface_t *iface)
     return inner->tl->iface.event_fd(inner);
 }
 
+static ucs_status_t uct_hook_event_join(uct_iface_t *iface, int epoll_fd)
+{
+    uct_iface_t *inner = uct_hook_iface(iface)->inner;
+
+    return inner->tl->iface.event_join(inner, epoll_fd);
+}
+
 static ucs_status_t uct_hook_event_arm(uct_iface_t *iface)
 {
     uct_hook_iface_t *hook = uct_hook_iface(iface);
@@ -481,6 +488,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     tl->super.iface.progress     = uct_hook_progress;
     tl->super.iface.dump         = uct_hook_dump;
     UCT_HOOK_WRAP(tl, iface, event_fd, uct_hook_event_fd);
+    UCT_HOOK_WRAP(tl, iface, event_join, uct_hook_event_join);
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);
     UCT_HOOK_WRAP(tl, iface, copy, uct_hook_copy);
     UCT_HOOK_WRAP(tl, iface, reg, uct_hook_iface_reg);

@@ -101,8 +101,9 @@ static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64
     const int hurry      = (iface->next_poll_ns == 0); /* uct_mm_connect_hurry */
     unsigned count       = uct_mm_connect_poll(iface);
 
-    if (!ucs_list_is_empty(&iface->super.failed)) {
-        /* What a peer sent before its end is delivered before that end is reported. */
+    if (!ucs_list_is_empty(&iface->super.failed) || (iface->wake_since_ns != 0)) {
+        /* What a peer sent before its end is delivered before that end is reported; what it rang
+         * for counts as done together with the signal. */
         count += uct_mm_iface_poll_rings(iface, &iface->num_rings);
     }
     if (hurry || (count > 0)) {

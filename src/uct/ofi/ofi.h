@@ -30,7 +30,6 @@
 #include <ucs/ds/ptr_map.h>
 #include <ucs/ds/queue.h>
 #include <ucs/ds/strbuf.h>
-#include <ucs/event/event_set.h>
 
 #include <pthread.h>
 #include <sys/socket.h>
@@ -169,8 +168,10 @@ typedef struct {
     unsigned            num_vain;   /* times that nothing was there, since something was */
     uint64_t            poll_ns;    /* when the provider was asked last, if that was in vain */
     uint64_t            look_ns;    /* when peers were looked at last */
-    ucs_event_set_t    *events;
+    int                 epoll_fd;    /* -1: nobody has asked for it */
+    int                 has_own_set; /* epoll_fd is no other's */
     int                 timer_fd;
+    int                 cq_fd;       /* the provider's; -1: it has none */
     int                 has_event;  /* something has happened since the last progress */
 } uct_ofi_iface_t;
 
@@ -361,6 +362,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *iface);
 void uct_ofi_iface_close(uct_iface_t *iface);
 unsigned uct_ofi_progress(uct_iface_t *iface);
 int uct_ofi_event_fd(uct_iface_t *iface);
+ucs_status_t uct_ofi_event_join(uct_iface_t *iface, int epoll_fd);
 ucs_status_t uct_ofi_event_arm(uct_iface_t *iface);
 
 /* ---- ofi_rma.c ---- */

@@ -23,8 +23,9 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
                    "^names for all but these (^sockets). UCX_LOG_LEVEL=info tells which there "
                    "are, which one is used and why not the others."),
     UCS_CONFIG_ROW("DEVICES", allow, uct_ofi_config_t, devices, "all",
-                   "Devices to use, by the names that libfabric gives to its domains (eth0), or "
-                   "^names for all but these."),
+                   "Network devices to use, by the names that libfabric gives to its domains "
+                   "(eth0, mlx5_0 or mlx5_0:1), or ^names for all but these.",
+                   .prefix = "NET_,OFI_"),
     UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
                    "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",
@@ -363,6 +364,7 @@ const uct_tl_t uct_ofi_tl = {
         .is_reachable = uct_ofi_is_reachable,
         .progress     = uct_ofi_progress,
         .event_fd     = uct_ofi_event_fd,
+        .event_join   = uct_ofi_event_join,
         .event_arm    = uct_ofi_event_arm,
         .reg          = uct_ofi_reg,
         .drop_peer    = uct_ofi_drop_peer,

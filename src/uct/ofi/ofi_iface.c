@@ -27,6 +27,8 @@
 /* Sleep of a worker that the provider cannot wake, or not for what it waits for. */
 #define UCT_OFI_NO_WAIT_NS 1000000ul
 
+#define UCT_OFI_EVENTS 16 /* more than a worker has descriptors */
+
 /* ---- buffers ---- */
 
 uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer)
@@ -362,57 +364,86 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
 
 /* ---- waiting ---- */
 
-static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface)
+static ucs_status_t uct_ofi_events_add(uct_ofi_iface_t *iface, int fd, uint32_t events)
 {
-    ucs_status_t status;
-    int fd;
+    struct epoll_event event = {.events = events, .data.fd = fd};
 
-    status = ucs_event_set_create(&iface->events);
-    if (status != UCS_OK) {
-        return status;
+    if (ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        return (errno == ELOOP) ? UCS_ERR_EXCEEDS_LIMIT : UCS_ERR_IO_ERROR;
     }
-    iface->timer_fd = ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (iface->timer_fd < 0) {
-        ucs_error("failed to make a timer: %m");
-        return UCS_ERR_IO_ERROR;
-    }
-    status = ucs_event_set_add(iface->events, iface->timer_fd, UCS_EVENT_READ, NULL);
-    if ((status == UCS_OK) && iface->has_wait) {
-        if (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0) {
-            iface->has_wait = 0;
-        } else {
-            /* By edges: the descriptor of the provider net stays readable for ever once something
-             * has come. */
-            status = ucs_event_set_add(iface->events, fd, UCS_EVENT_READ | UCS_EVENT_EDGE, NULL);
-        }
-    }
-    return status;
+    return UCS_OK;
 }
 
 static void uct_ofi_events_close(uct_ofi_iface_t *iface)
 {
-    ucs_event_set_destroy(iface->events);
-    iface->events = NULL;
+    struct epoll_event unused = {.events = 0};
+
+    if (iface->has_own_set && (iface->epoll_fd >= 0)) {
+        ucs_sys_close(iface->epoll_fd);
+    } else if ((iface->epoll_fd >= 0) && !iface->is_inherited) { /* else it is the parent's set */
+        (void)ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, iface->timer_fd, &unused);
+        (void)ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, iface->cq_fd, &unused);
+    }
     if (iface->timer_fd >= 0) {
         ucs_sys_close(iface->timer_fd);
-        iface->timer_fd = -1;
     }
+    iface->has_own_set = 0;
+    iface->epoll_fd = iface->timer_fd = iface->cq_fd = -1;
+}
+
+/* epoll_fd: the set to use. */
+static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface, int epoll_fd)
+{
+    ucs_status_t status;
+    int fd;
+
+    iface->epoll_fd = epoll_fd;
+    iface->timer_fd = ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if ((epoll_fd < 0) || (iface->timer_fd < 0)) {
+        ucs_error("failed to make descriptors to sleep on: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    status = uct_ofi_events_add(iface, iface->timer_fd, EPOLLIN);
+    if ((status != UCS_OK) || !iface->has_wait ||
+        (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0)) {
+        iface->has_wait = 0;
+        return status;
+    }
+    /* By edges: the descriptor of the provider net stays readable for ever once something has
+     * come. */
+    status       = uct_ofi_events_add(iface, fd, EPOLLIN | EPOLLET);
+    iface->cq_fd = fd;
+    if (status == UCS_ERR_EXCEEDS_LIMIT) {
+        ucs_info("the program's sets of descriptors and the provider's are too many in each other: "
+                 "a sleeping worker looks for messages now and then");
+        iface->has_wait = 0;
+        status          = UCS_OK;
+    }
+    return status;
 }
 
 int uct_ofi_event_fd(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
 
-    if ((iface->events == NULL) && (uct_ofi_events_open(iface) != UCS_OK)) {
-        uct_ofi_events_close(iface);
-        return -1;
+    if (iface->epoll_fd < 0) {
+        iface->has_own_set = 1;
+        if (uct_ofi_events_open(iface, ucs_sys_epoll_create1(EPOLL_CLOEXEC)) != UCS_OK) {
+            uct_ofi_events_close(iface);
+        }
     }
-    return ucs_event_set_fd(iface->events);
+    return iface->epoll_fd;
 }
 
-static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED, void *arg)
+ucs_status_t uct_ofi_event_join(uct_iface_t *tl_iface, int epoll_fd)
 {
-    ((uct_ofi_iface_t *)arg)->has_event = 1;
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    ucs_status_t status    = uct_ofi_events_open(iface, epoll_fd);
+
+    if (status != UCS_OK) {
+        uct_ofi_events_close(iface);
+    }
+    return status;
 }
 
 /* Is there something that no new event would tell of? What has happened until now is taken out of
@@ -420,9 +451,13 @@ static void uct_ofi_event_seen(void *data UCS_UNUSED, unsigned events UCS_UNUSED
 static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
 {
     struct fid *fid = &iface->cq->fid;
-    int ret;
+    struct epoll_event events[UCT_OFI_EVENTS];
+    int i, num_events, ret;
 
-    (void)ucs_event_set_wait(iface->events, 0, uct_ofi_event_seen, iface, NULL);
+    num_events = ucs_sys_epoll_wait(iface->epoll_fd, events, UCT_OFI_EVENTS, 0);
+    for (i = 0; i < num_events; ++i) {
+        iface->has_event |= (events[i].data.fd == iface->cq_fd);
+    }
     uct_ofi_enter(iface);
     ret = fi_trywait(iface->fabric, &fid, 1);
     uct_ofi_leave(iface);
@@ -447,7 +482,7 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         (iface->num_unposted > 0)) {
         return UCS_ERR_BUSY;
     }
-    if (iface->events == NULL) {
+    if (iface->epoll_fd < 0) {
         return UCS_OK;
     }
     (void)!ucs_sys_read(iface->timer_fd, &unused, sizeof(unused)); /* an old event, perhaps */
@@ -601,7 +636,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     const uct_ofi_lib_t *lib;
     ucs_status_t status;
 
-    iface->timer_fd = -1;
+    iface->epoll_fd = iface->timer_fd = iface->cq_fd = -1;
     pthread_mutex_init(&iface->lock, NULL);
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->lost);

@@ -59,4 +59,9 @@ const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p)
     return (uct_ofi_lib_reason[0] == '\0') ? &uct_ofi_lib : NULL;
 }
 
+const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name)
+{
+    return ((strcmp(name, "net") == 0) && (lib->version() >= FI_VERSION(1, 18))) ? "tcp" : name;
+}
+
 #endif

@@ -35,4 +35,8 @@ typedef struct {
 /* Opens libfabric, once a process. NULL: it is not there, and *reason_p says why. Any thread. */
 const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p);
 
+/* The name by which this library knows a provider that users name: "net" became "tcp" in 1.18
+ * (what was "tcp" before takes "tcp;ofi_rxm"). */
+const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name);
+
 #endif

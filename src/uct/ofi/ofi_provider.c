@@ -45,25 +45,28 @@ static const struct {
 } uct_ofi_providers[] = {
     {"net", 60, ""},
     {"tcp", 60, ""},
-    {"tcp;ofi_rxm", 50, "slower than net: 9.1 us against 3.6 where both were measured"},
+    {"tcp;ofi_rxm", 50, "slower than one layer: 9.1 us against 3.6 of net where it was measured"},
     {"net;ofi_rxm", 40, "a layer more than net"},
     {"udp;ofi_rxd", 0, "1.17 loses messages, or changes them, once the kernel drops datagrams: "
                        "FI_OFI_RXD_MAX_UNACKED=32 kept that from happening"},
     {"sockets", 10, "given up by its makers: 4.5 ms a message where it was measured"},
-    {"shm", 0, "leads to the same node only"}
+    {"shm", 0, "leads to the same node only"},
+    {"sm2", 0, "leads to the same node only"}
 };
 
 /* Users write the whole name, or that of the provider below ("tcp" for "tcp;ofi_rxm"). Returns
  * where in the list it is, or -1. */
-static int uct_ofi_list_find(const ucs_config_allow_list_t *list, const char *name)
+static int uct_ofi_list_find(const uct_ofi_lib_t *lib, const ucs_config_allow_list_t *list,
+                             const char *name)
 {
     size_t core = strcspn(name, ";");
+    const char *listed;
     unsigned i;
 
     for (i = 0; i < list->array.count; ++i) {
-        if ((strcmp(list->array.names[i], name) == 0) ||
-            ((strlen(list->array.names[i]) == core) &&
-             (strncmp(list->array.names[i], name, core) == 0))) {
+        listed = uct_ofi_lib_provider(lib, list->array.names[i]);
+        if ((strcmp(listed, name) == 0) ||
+            ((strlen(listed) == core) && (strncmp(listed, name, core) == 0))) {
             return (int)i;
         }
     }
@@ -82,6 +85,13 @@ static int uct_ofi_is_loopback(const void *address, size_t length)
         return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
     }
     return 0;
+}
+
+/* Providers that say what they reach do so with both bits. */
+static int uct_ofi_is_node_only(const struct fi_info *info)
+{
+    return ((info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM)) == FI_LOCAL_COMM) ||
+           uct_ofi_is_loopback(info->src_addr, info->src_addrlen);
 }
 
 static int uct_ofi_is_link_local(const struct fi_info *info)
@@ -146,8 +156,8 @@ static void uct_ofi_mark_default(uct_ofi_candidate_t *all, unsigned count)
     }
 }
 
-/* Returns what is wrong with the provider's buffers for several messages (seen with 1.17), or
- * NULL. */
+/* Returns what is wrong with the provider's buffers for several messages (seen with 1.17 where
+ * no other is said), or NULL. */
 static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
 {
     const char *name = info->fabric_attr->prov_name;
@@ -160,20 +170,37 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
         /* They end with FI_ETRUNC. */
         return "it loses messages that do not fit in the rest of a buffer for several";
     }
+    if (strcmp(name, "sm2") == 0) {
+        /* 2.5: SIGSEGV in fi_setopt(FI_OPT_MIN_MULTI_RECV). */
+        return "it crashes when it is told the least room in a buffer for several messages";
+    }
     return NULL;
 }
 
-/* Why an offer cannot be used, or NULL. */
-static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const struct fi_info *info)
+/* Users of UCX write the port behind the name. */
+static int uct_ofi_is_device_let(const uct_ofi_config_t *config, const char *name)
 {
-    int is_named = uct_ofi_list_find(&config->providers, info->fabric_attr->prov_name) >= 0;
+    int is_name = ucs_config_allow_list_has(&config->devices, name);
+    char port[128];
+
+    snprintf(port, sizeof(port), "%s:1", name);
+    return (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW) ?
+           is_name || ucs_config_allow_list_has(&config->devices, port) :
+           is_name && ucs_config_allow_list_has(&config->devices, port);
+}
+
+/* Why an offer cannot be used, or NULL. */
+static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
+                                  const struct fi_info *info)
+{
+    int is_named = uct_ofi_list_find(lib, &config->providers, info->fabric_attr->prov_name) >= 0;
 
     if ((config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) &&
         (is_named != (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return "switched off by UCX_OFI_PROVIDER";
     }
-    if (!ucs_config_allow_list_has(&config->devices, info->domain_attr->name)) {
-        return "switched off by UCX_OFI_DEVICES";
+    if (!uct_ofi_is_device_let(config, info->domain_attr->name)) {
+        return "switched off by UCX_NET_DEVICES";
     }
     if (info->ep_attr->max_msg_size < UCT_OFI_BUFFER_SIZE) {
         return "its messages are too short";
@@ -183,11 +210,12 @@ static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const struct f
 
 /* Sets the rank of an offer, and the reason why it is not higher. is_multi: the offer is to take
  * several messages into one buffer. */
-static void uct_ofi_rank(const uct_ofi_config_t *config, int is_multi, uct_ofi_candidate_t *each)
+static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib, int is_multi,
+                         uct_ofi_candidate_t *each)
 {
     const struct fi_info *info = each->info;
     const char *name           = info->fabric_attr->prov_name;
-    const char *refusal        = uct_ofi_refuse(config, info);
+    const char *refusal        = uct_ofi_refuse(config, lib, info);
     int is_chosen              = (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
     int is_routed              = 0; /* by the kernel: the default route tells what leads outside */
     int rank                   = 100;
@@ -212,14 +240,14 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, int is_multi, uct_ofi_c
         each->rank   = -1;
         return;
     }
-    each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(&config->providers, name) : rank);
+    each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(lib, &config->providers, name) : rank);
     if (each->is_default && is_routed && (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
         each->rank += 2;
     }
     if ((info->addr_format == FI_SOCKADDR_IN6) || (info->addr_format == FI_SOCKADDR_IB)) {
         --each->rank; /* the older form is preferred, as by other libraries */
     }
-    if (uct_ofi_is_loopback(info->src_addr, info->src_addrlen)) {
+    if (uct_ofi_is_node_only(info)) {
         each->rank  /= 8000; /* 0: where there is nothing else */
         each->reason = "leads to this node only";
     }
@@ -410,8 +438,8 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
 }
 
 /* Ranks what there is, says in iface->choice what is thought of it, returns the best or NULL. */
-static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, uct_ofi_candidate_t *all,
-                                           unsigned count, int is_multi)
+static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
+                                           uct_ofi_candidate_t *all, unsigned count, int is_multi)
 {
     uct_ofi_candidate_t *best = NULL;
     const struct fi_info *info;
@@ -420,7 +448,7 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, uct_ofi_candi
 
     uct_ofi_mark_default(all, count);
     for (i = 0; i < count; ++i) {
-        uct_ofi_rank(uct_ofi_config(iface), is_multi, &all[i]);
+        uct_ofi_rank(uct_ofi_config(iface), lib, is_multi, &all[i]);
         if ((all[i].rank >= 0) && ((best == NULL) || uct_ofi_is_better(&all[i], best))) {
             best = &all[i];
         }
@@ -473,7 +501,7 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
         for (info = list; info != NULL; info = info->next) {
             all[count++].info = info;
         }
-        best = uct_ofi_judge(iface, all, count, (offer->caps & FI_MULTI_RECV) != 0);
+        best = uct_ofi_judge(iface, lib, all, count, (offer->caps & FI_MULTI_RECV) != 0);
         copy = (best != NULL) ? lib->dupinfo(best) : NULL;
         ucs_sys_free(all);
     }
@@ -617,6 +645,7 @@ ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *l
     }
     head.length           = (uint8_t)length;
     head.is_loopback      = (uint8_t)(uct_ofi_is_loopback(raw, length) ||
+                                 uct_ofi_is_node_only(iface->info) ||
                                  (strcmp(iface->info->fabric_attr->prov_name, "shm") == 0));
     head.checksum         = uct_ofi_checksum(&head, raw);
     iface->is_loopback    = head.is_loopback;

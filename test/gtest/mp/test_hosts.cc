@@ -467,6 +467,8 @@ TEST_F(between_hosts_ipv6, a_new_process_at_the_same_port)
 
         setenv("FI_NET_PORT_LOW_RANGE", "21001", 1);
         setenv("FI_NET_PORT_HIGH_RANGE", "21001", 1);
+        setenv("FI_TCP_PORT_LOW_RANGE", "21001", 1); /* since libfabric 1.18 */
+        setenv("FI_TCP_PORT_HIGH_RANGE", "21001", 1);
         node n(me);
         n.publish();
         n.connect(0);

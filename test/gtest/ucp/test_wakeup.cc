@@ -373,4 +373,75 @@ TEST_P(wakeup, wait_mem_ends_by_itself)
     free(page);
 }
 
+/* What programs do that is not in the book. */
+class wakeup_habits : public wakeup {
+protected:
+    static void meet(pair &pair)
+    {
+        uint64_t value = 0, got = 1;
+        void *sent = pair.send(&value, sizeof(value), 1);
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, sizeof(got), 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        pair.settle();
+    }
+
+    /* The receiver makes progress when its descriptor is readable, and does not arm it again. */
+    static void talk(pair &pair, int fd, int rounds)
+    {
+        for (int i = 0; i < rounds; ++i) {
+            uint64_t value = i + 1, got = 0;
+            void *received = pair.receive(&got, sizeof(got), 1);
+            void *sent     = pair.send(&value, sizeof(value), 1);
+            int waited     = 0;
+            while (!ucp_request_is_completed(received)) {
+                pair.sender().progress();
+                if (is_readable(fd, 1)) {
+                    pair.receiver().progress();
+                } else {
+                    ASSERT_LT(++waited, PATIENCE_MS) << "round " << i << " sleeps for ever";
+                }
+            }
+            EXPECT_EQ(UCS_OK, pair.wait(received));
+            EXPECT_EQ(UCS_OK, pair.wait(sent));
+            EXPECT_EQ(value, got);
+        }
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(all, wakeup_habits, testing::ValuesIn(wakeup_variants()), variant_name);
+
+/* UCXX arms once, and again after a second at the earliest: messages came one a second. */
+TEST_P(wakeup_habits, arms_once)
+{
+    pair pair(GetParam());
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "who sends to itself is awake";
+    }
+    meet(pair);
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    ASSERT_NO_FATAL_FAILURE(talk(pair, fd_of(pair.receiver()), 50));
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(fd_of(pair.receiver()), 30)) << "quiet once it is armed";
+}
+
+/* Event loops have a set of theirs around that of a library around ours; the kernel allows five. */
+TEST_P(wakeup_habits, in_two_sets_of_the_user)
+{
+    pair pair(GetParam());
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "who sends to itself is awake";
+    }
+    const int inner          = epoll_create1(EPOLL_CLOEXEC);
+    const int outer          = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {EPOLLIN, {}};
+    EXPECT_EQ(0, epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event));
+    EXPECT_EQ(0, epoll_ctl(inner, EPOLL_CTL_ADD, fd_of(pair.receiver()), &event));
+    meet(pair);
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(outer));
+    ASSERT_NO_FATAL_FAILURE(talk(pair, outer, 5));
+    close(inner);
+    close(outer);
+}
+
 } // namespace

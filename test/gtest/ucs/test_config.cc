@@ -471,6 +471,40 @@ TEST_F(config, set_knows_its_rows)
     EXPECT_STREQ("som", buf);
 }
 
+/* A row's own prefixes stand in place of the table's. */
+TEST_F(config, prefix_of_a_row)
+{
+    static const ucs_config_row_t own_rows[] = {
+        UCS_CONFIG_ROW("SLOTS", uint, opts, slots, "1", "Slots.", .prefix = "NET_,CT_"),
+        UCS_CONFIG_ROW("NUMBER", int, opts, number, "-5", "A number."),
+        UCS_CONFIG_ROW_END
+    };
+    opts o = {};
+    setenv("UCX_CT_SLOTS", "2", 1);
+    setenv("UCX_CTX_SLOTS", "4", 1); /* the table's: not this row's */
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    EXPECT_EQ(2u, o.slots);
+    setenv("UCX_NET_SLOTS", "3", 1);
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    EXPECT_EQ(3u, o.slots);
+    EXPECT_EQ(UCS_OK, ucs_config_set(&o, own_rows, PREFIX, "NET_SLOTS", "5"));
+    EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_config_set(&o, own_rows, PREFIX, "CTX_SLOTS", "6"));
+    EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_config_set(&o, own_rows, PREFIX, "NET_NUMBER", "6"));
+    EXPECT_EQ(5u, o.slots);
+
+    char *text  = nullptr;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    ucs_config_print(file, nullptr, &o, own_rows, "UCX_", PREFIX, UCS_CONFIG_PRINT_CONFIG);
+    fclose(file);
+    EXPECT_STREQ("UCX_NET_SLOTS=5\nUCX_CT_NUMBER=-5\n", text);
+    free(text);
+
+    ASSERT_EQ(UCS_OK, ucs_config_table_add("test", PREFIX, own_rows));
+    EXPECT_EQ(1u, ucs_config_warn_unknown(nullptr)) << "CTX_SLOTS";
+    ucs_config_table_remove(own_rows);
+}
+
 TEST_F(config, order_of_sources)
 {
     /* weakest first: each one added must win over those before */

@@ -718,7 +718,9 @@ void add_devices(struct fi_info *list, unsigned count)
     static struct fi_bus_attr buses[16];
     struct fi_info *real = list;
 
-    while ((real != nullptr) && ((strcmp(real->fabric_attr->prov_name, "net") != 0) ||
+    const char *name = uct_ofi_lib_provider(&g.real, "net");
+
+    while ((real != nullptr) && ((strcmp(real->fabric_attr->prov_name, name) != 0) ||
                                  (real->addr_format != FI_SOCKADDR_IN))) {
         real = real->next;
     }

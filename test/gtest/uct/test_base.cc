@@ -36,9 +36,9 @@ struct script_config {
 
 const ucs_config_row_t g_script_rows[] = {
     UCS_CONFIG_ROW("NUMBER", uint, script_config, number, "7", "A number.", .arg = nullptr,
-                   .min = 0, .max = 0, .flags = 0),
+                   .min = 0, .max = 0, .flags = 0, .prefix = nullptr),
     UCS_CONFIG_ROW("TEXT", string, script_config, text, "hello", "A text.", .arg = nullptr,
-                   .min = 0, .max = 0, .flags = 0),
+                   .min = 0, .max = 0, .flags = 0, .prefix = nullptr),
     UCS_CONFIG_ROW_END
 };
 

@@ -588,7 +588,7 @@ protected:
     void TearDown() override
     {
         ucs_sys_set(nullptr);
-        unsetenv("UCX_OFI_DEVICES");
+        unsetenv("UCX_NET_DEVICES");
         unsetenv("SLURM_LOCALID");
         unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
     }
@@ -606,7 +606,7 @@ private:
  * why they are not. Messages, reads and writes go over them. */
 TEST_F(ofi_devices, equal_ones_are_shared_out)
 {
-    setenv("UCX_OFI_DEVICES", "fake0,fake1,fake2,fake3", 1);
+    setenv("UCX_NET_DEVICES", "fake0,fake1,fake2,fake3", 1);
     faulty_provider provider(46);
     provider.says.devices = 4;
     const bool is_bound   = ucs_topo_process_node() == 0;
@@ -625,7 +625,7 @@ TEST_F(ofi_devices, equal_ones_are_shared_out)
         EXPECT_EQ("fake" + std::to_string(is_bound ? local % 2 : i), device(*workers.back()));
         EXPECT_EQ(is_bound, choice.find("fake2: equal, but farther") != std::string::npos);
         EXPECT_NE(std::string::npos, choice.find(": equal; the processes of this node"));
-        EXPECT_NE(std::string::npos, choice.find("switched off by UCX_OFI_DEVICES"));
+        EXPECT_NE(std::string::npos, choice.find("switched off by UCX_NET_DEVICES"));
     }
     unsigned received = 0;
     workers[1]->on_message(1, [&](const uint8_t *, size_t) { ++received; });
