@@ -113,6 +113,7 @@ gtest_sources = \
 	test/gtest/uct/test_mm_ring.cc \
 	test/gtest/uct/test_mm_segment.cc \
 	test/gtest/uct/test_ofi.cc \
+	test/gtest/uct/test_ofi_late.cc \
 	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h \

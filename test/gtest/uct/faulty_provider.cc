@@ -349,6 +349,15 @@ bool is_farewell(const void *buffer)
     return static_cast<const uct_ofi_head_t *>(buffer)->type == UCT_OFI_BYE;
 }
 
+void note(const void *buffer, size_t length)
+{
+    const auto *data = static_cast<const uint8_t *>(buffer);
+
+    if ((g.self->said != nullptr) && (length <= sizeof(uct_ofi_intro_t))) {
+        g.self->said->emplace_back(data, data + length);
+    }
+}
+
 ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t dest,
                 void *context)
 {
@@ -365,6 +374,7 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
                                                   dest, context);
     if (ret == 0) {
         started(n, kind::SEND, end, context, memory);
+        note(buffer, length);
         ++g.self->seen.messages;
         n.num_lost += is_lost || is_belied;
         g.self->seen.farewells += (is_lost || is_belied) && is_farewell(buffer);
@@ -388,6 +398,7 @@ ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_
         swallow(n, nullptr, FI_SEND | FI_MSG);
         return 0;
     }
+    note(buffer, length);
     return n.msg->inject(ep, buffer, length, dest);
 }
 

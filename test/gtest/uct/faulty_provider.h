@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace uct_test {
 
@@ -60,6 +61,10 @@ public:
     rates  faults;
     traits says;
     counts seen = {};
+
+    /* Where copies of what is sent are kept, or NULL; of that which has no more bytes than what
+     * opens and closes connections. */
+    std::vector<std::vector<uint8_t>> *said = nullptr;
 };
 
 } // namespace uct_test

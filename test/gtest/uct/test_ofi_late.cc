@@ -1,0 +1,407 @@
+/* Halyard: tests of the ofi transport: what is said between two of it, and comes again or late, or
+ * is said by somebody else.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include "faulty_provider.h"
+#include "world.h"
+
+#include <seed.h>
+
+extern "C" {
+#include <uct/ofi/ofi.h>
+}
+
+#include <cstring>
+
+using namespace uct_test;
+
+namespace {
+
+/* Two workers with an endpoint each to the other, and what may be said between them late. */
+class ofi_late : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        if (!is_present(m_tl)) {
+            GTEST_SKIP() << "no libfabric here";
+        }
+        m_a = std::make_unique<worker>(m_tl);
+        m_b = std::make_unique<worker>(m_tl);
+        ASSERT_EQ(UCS_OK, m_a->status());
+        ASSERT_EQ(UCS_OK, m_b->status());
+        m_a->on_message(1, [this](const uint8_t *, size_t) { ++m_received; });
+        m_b->on_message(1, [this](const uint8_t *, size_t) { ++m_received; });
+        m_there = m_a->connect(m_b->where());
+        m_back  = m_b->connect(m_a->where());
+        exchange();
+    }
+
+    /* A message each way. */
+    void exchange()
+    {
+        m_received = 0;
+        ASSERT_EQ(UCS_OK, send(both(), m_there, way::SHORT, 1, pattern(0, 100)));
+        ASSERT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
+        EXPECT_TRUE(run_until(both(), [this]() { return m_received == 2; })) << m_received;
+        EXPECT_TRUE(m_a->failed.empty());
+        EXPECT_TRUE(m_b->failed.empty());
+        EXPECT_TRUE(m_a->gone.empty());
+    }
+
+    std::vector<worker *> both() const
+    {
+        return {m_a.get(), m_b.get()};
+    }
+
+    /* Says to a what b's side of this serial number has said once. */
+    void say_to_a(unsigned type, uint32_t number, uint32_t serial)
+    {
+        const uct_ofi_peer_t *peer = uct_ofi_peer_find(uct_ofi_iface(m_a->iface),
+                                                       m_b->uid.data());
+        const contact where        = m_b->where();
+        uct_ofi_intro_t intro      = {};
+
+        intro.head.type      = static_cast<uint8_t>(type);
+        intro.head.am_id     = 1;
+        intro.head.number    = number;
+        intro.head.taken     = (peer == nullptr) ? 0 : peer->tx_base;
+        intro.head.serial    = serial;
+        intro.head.token     = (peer == nullptr) ? 0 :
+                               peer->own_token ^ uct_ofi_iface(m_a->iface)->secret;
+        intro.token          = 12345;
+        intro.version        = UCT_OFI_VERSION;
+        intro.address_length = static_cast<uint8_t>(where.address.size());
+        memcpy(intro.address, where.address.data(), where.address.size());
+        memcpy(intro.from, m_b->uid.data(), UCT_UID_LEN);
+        memcpy(intro.to, m_a->uid.data(), UCT_UID_LEN);
+        uct_ofi_receive(uct_ofi_iface(m_a->iface), reinterpret_cast<char *>(&intro),
+                        sizeof(intro));
+    }
+
+    const uct_tl_t *m_tl = uct_tl_find("ofi");
+    std::unique_ptr<worker> m_a, m_b;
+    uct_ep_t *m_there = nullptr, *m_back = nullptr;
+    unsigned m_received = 0;
+};
+
+/* What b has said before it gave a up and began anew is not taken for what it says now. */
+TEST_F(ofi_late, words_of_an_earlier_connection)
+{
+    for (unsigned type = 0; type < UCT_OFI_TYPES; ++type) {
+        const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+        for (uint32_t number : {peer->rx_count, peer->tx_base, peer->rx_base + 7}) {
+            if (type != UCT_OFI_REJECT) {
+                say_to_a(type, number, peer->serial - 1);
+            }
+            exchange();
+        }
+    }
+}
+
+/* What it says once it has begun anew ends what was there before, but not that somebody says so. */
+TEST_F(ofi_late, words_of_a_later_connection)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+
+    for (uint32_t jump : {1u, 1000u, 0x7fffffffu}) {
+        for (unsigned type : {UCT_OFI_HELLO, UCT_OFI_PING}) {
+            say_to_a(type, 0, peer->serial + jump);
+            say_to_a(type, 0, peer->serial); /* under another token */
+            exchange();
+        }
+    }
+    uct_ofi_peer_fail(uct_ofi_ep(m_back)->peer, UCS_ERR_IO_ERROR);
+    m_b->failed.clear();
+    m_b->close(m_back);
+    m_back = m_b->connect(m_a->where());
+    EXPECT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->failed.size() == 1; }));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, m_a->failed.at(0).second);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->gone.size() == 1; }));
+}
+
+/* Who is introduced first by somebody else, who may give any number, or by a late copy of a word
+ * of its own, is known by what it says itself. */
+TEST_F(ofi_late, introductions_by_others)
+{
+    const uct_ofi_iface_t *iface = uct_ofi_iface(m_a->iface);
+    uct_ofi_peer_t *own          = uct_ofi_ep(m_back)->peer;
+    const uint32_t serial = own->own_serial, next = own->tx_count;
+
+    const auto part = [&](bool is_kept) {
+        own                 = uct_ofi_ep(m_back)->peer;
+        own->num_under_way += is_kept;
+        m_a->close(m_there);
+        m_b->close(m_back);
+        EXPECT_TRUE(run_until(both(), [&]() {
+            return ucs_list_is_empty(&iface->peers) &&
+                   (is_kept ? own->tx_state == UCT_OFI_TX_IDLE :
+                              ucs_list_is_empty(&uct_ofi_iface(m_b->iface)->peers));
+        }));
+    };
+    const auto meet = [&]() {
+        m_received = 0;
+        m_back     = m_b->connect(m_a->where());
+        EXPECT_EQ(UCS_OK, send(both(), m_back, way::SHORT, 1, pattern(1, 100)));
+        EXPECT_TRUE(run_until(both(), [this]() { return m_received == 1; }));
+        m_there = m_a->connect(m_b->where());
+        m_a->gone.clear();
+        exchange();
+    };
+
+    part(true);
+    say_to_a(UCT_OFI_HELLO, 0, serial); /* the first one again */
+    meet();
+    own->num_under_way -= 1;
+    EXPECT_LT(next, own->tx_count);
+    for (uint32_t jump : {1u, 1000u, 0x7fffffffu}) {
+        part(false);
+        say_to_a(UCT_OFI_HELLO, 0, serial + jump); /* the next is serial + 1 */
+        meet();
+        part(false);
+        say_to_a(UCT_OFI_HELLO, jump, uct_ofi_iface(m_b->iface)->num_serials + 1);
+        meet();
+    }
+}
+
+/* Whose interface ends behind a farewell: in whichever order the two come. */
+TEST_F(ofi_late, an_interface_that_leaves_first)
+{
+    const uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+    const uint32_t next = peer->rx_count, serial = peer->serial;
+
+    say_to_a(UCT_OFI_DATA, next + 2, serial); /* there is no such thing */
+    say_to_a(UCT_OFI_LEAVE, next + 1, serial);
+    say_to_a(UCT_OFI_BYE, next, serial);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, peer->status);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->failed.size() == 1; }));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, m_a->failed.at(0).second);
+    EXPECT_EQ(1u, m_a->gone.size());
+}
+
+/* An endpoint that is closed while its introduction is said again: the other side has opened, and
+ * hears of it. */
+TEST_F(ofi_late, a_close_amid_an_introduction)
+{
+    m_a->close(m_there);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 1; }));
+    m_there = m_a->connect(m_b->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_there));
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer, *other = uct_ofi_ep(m_back)->peer;
+    EXPECT_TRUE(run_until({m_a.get()}, [&]() {
+        return (peer->say == 0) && (peer->num_under_way == 0);
+    }));
+    EXPECT_TRUE(run_until({m_b.get()}, [&]() { return other->rx_open != 0; }));
+    uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO);
+    m_a->close(m_there);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 2; }));
+}
+
+/* Within a connection: what was about a direction that has been closed since is not about that
+ * which was opened after it. */
+TEST_F(ofi_late, words_of_a_closed_direction)
+{
+    uct_ofi_peer_t *peer   = uct_ofi_ep(m_there)->peer;
+    const uint32_t tx_base = peer->tx_base, rx_base = peer->rx_base, serial = peer->serial;
+
+    m_a->close(m_there);
+    m_there = m_a->connect(m_b->where());
+    exchange();
+    ASSERT_EQ(peer, uct_ofi_ep(m_there)->peer);
+    ASSERT_NE(tx_base, peer->tx_base);
+    say_to_a(UCT_OFI_DROP, tx_base, serial);
+    exchange();
+    m_b->close(m_back);
+    EXPECT_TRUE(run_until(both(), [&]() { return !peer->rx_open; }));
+    say_to_a(UCT_OFI_HELLO, rx_base, serial);
+    EXPECT_FALSE(peer->rx_open);
+    m_a->gone.clear();
+    m_back = m_b->connect(m_a->where());
+    exchange();
+}
+
+/* Who has lost all memory of a peer says so: endpoints that wait for it go on. */
+TEST_F(ofi_late, a_side_that_has_forgotten)
+{
+    uct_ofi_peer_t *peer  = uct_ofi_ep(m_there)->peer;
+    const uint32_t serial = peer->serial;
+
+    m_a->close(m_there); /* its farewell is due */
+    m_there = m_a->connect(m_b->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_there));
+    say_to_a(UCT_OFI_REJECT, 0, serial - 1); /* b has met a since */
+    EXPECT_TRUE(m_a->gone.empty());
+    uct_ofi_peer_fail(uct_ofi_ep(m_back)->peer, UCS_ERR_IO_ERROR);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_a->gone.size() == 1; }));
+    m_a->gone.clear();
+    m_b->failed.clear();
+    m_b->close(m_back);
+    m_back = m_b->connect(m_a->where());
+    exchange();
+}
+
+/* A farewell that got lost on the way, without a word, is said again: it holds up who comes next
+ * only as long as it takes to notice. */
+TEST_F(ofi_late, a_lost_farewell_is_said_again)
+{
+    uct_ofi_peer_t *peer = uct_ofi_ep(m_there)->peer;
+
+    m_a->close(m_there);
+    ASSERT_EQ(UCT_OFI_TX_CLOSING, peer->tx_state);
+    peer->say        &= ~static_cast<unsigned>(UCT_OFI_SAY_BYE);
+    peer->is_bye_said = 1; /* as if it had been sent */
+    ++peer->tx_count;
+    m_there = m_a->connect(m_b->where());
+    exchange();
+}
+
+/* ---- everything late ---- */
+
+/* One side of two that connect, part and give each other up by chance. */
+struct chance_side {
+    explicit chance_side(const uct_tl_t *tl) : self(tl)
+    {
+        self.on_message(1, [this](const uint8_t *, size_t) { ++received; });
+    }
+
+    uct_ofi_iface_t *iface()
+    {
+        return uct_ofi_iface(self.iface);
+    }
+
+    /* An endpoint that has failed is closed. */
+    void tidy()
+    {
+        self.failed.clear();
+        if ((ep != nullptr) && (uct_ofi_ep(ep)->peer == nullptr) && has_tried) {
+            close();
+        }
+    }
+
+    void close()
+    {
+        self.close(ep);
+        ep = nullptr;
+    }
+
+    worker self;
+    uct_ep_t *ep      = nullptr;
+    bool has_tried    = false; /* to connect */
+    unsigned received = 0;
+};
+
+void act(seeded_random &rnd, chance_side &one, chance_side &other)
+{
+    uct_ofi_peer_t *peer = uct_ofi_peer_find(one.iface(), other.self.uid.data());
+
+    switch (rnd.below(6)) {
+    case 0:
+    case 1:
+        if (one.ep == nullptr) {
+            one.ep        = one.self.connect(other.self.where());
+            one.has_tried = false;
+        }
+        (void)post(one.ep, way::SHORT, 1, pattern(0, 100), 0, nullptr);
+        one.has_tried = true;
+        break;
+    case 2:
+        if (one.ep != nullptr) {
+            one.close();
+        }
+        break;
+    case 3:
+        if (rnd.one_in(4) && (peer != nullptr)) {
+            uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
+        }
+        break;
+    case 4:
+        if (rnd.one_in(4)) {
+            (void)one.self.tl->iface.drop_peer(one.self.iface, other.self.uid.data(), 0);
+        }
+        break;
+    default:
+        break;
+    }
+    for (uint64_t i = rnd.below(8); i > 0; --i) {
+        one.self.progress();
+        one.tidy();
+    }
+}
+
+/* What comes again, or with a number that nobody has said. */
+bytes forged(seeded_random &rnd, bytes said)
+{
+    uct_ofi_intro_t intro;
+
+    if ((said.size() == sizeof(intro)) && rnd.one_in(4)) {
+        memcpy(&intro, said.data(), sizeof(intro));
+        for (uint32_t *each : {&intro.head.number, &intro.head.taken, &intro.head.serial,
+                               &intro.answer}) {
+            *each = rnd.one_in(3) ? static_cast<uint32_t>(rnd.bits()) :
+                                    *each + static_cast<uint32_t>(rnd.below(5));
+        }
+        memcpy(said.data(), &intro, sizeof(intro));
+    }
+    return said;
+}
+
+/* Whatever has been said between two comes again, at any later time, or with numbers that nobody
+ * has said, while they connect and part, and some of it gets lost: once that ends, they meet. */
+TEST(ofi_again, two_that_live_can_meet)
+{
+    const uct_tl_t *tl = uct_tl_find("ofi");
+
+    if (!is_present(tl)) {
+        GTEST_SKIP() << "no libfabric here";
+    }
+    log_levels quiet("fatal");
+    seeded_random rnd(51);
+    for (unsigned round = 0; (round < 20) && !HasFailure(); ++round) {
+        std::vector<bytes> said;
+        faulty_provider provider(rnd.bits());
+        setenv("UCX_OFI_TIMEOUT", "200ms", 1);
+        chance_side a(tl), b(tl);
+        unsetenv("UCX_OFI_TIMEOUT");
+        ASSERT_EQ(UCS_OK, a.self.status());
+        ASSERT_EQ(UCS_OK, b.self.status());
+
+        provider.said           = &said;
+        provider.faults.spare   = true;
+        provider.faults.swallow = rnd.one_in(2) ? 10 : 0;
+        provider.faults.hold    = rnd.one_in(2) ? 4 : 0;
+        for (unsigned i = 0; i < 400; ++i) {
+            const bool is_a = rnd.one_in(2);
+            act(rnd, is_a ? a : b, is_a ? b : a);
+            if (rnd.one_in(2) && !said.empty()) {
+                const bytes each = forged(rnd, said.at(rnd.below(said.size())));
+                uct_ofi_receive(rnd.one_in(2) ? a.iface() : b.iface(),
+                                reinterpret_cast<const char *>(each.data()), each.size());
+            }
+        }
+        provider.said       = nullptr;
+        provider.faults     = {};
+        const unsigned at_a = a.received, at_b = b.received;
+        EXPECT_TRUE(run_until({&a.self, &b.self}, [&]() {
+            for (chance_side *each : {&a, &b}) {
+                each->tidy();
+                if (each->ep == nullptr) {
+                    each->ep = each->self.connect((each == &a) ? b.self.where() : a.self.where());
+                }
+                (void)post(each->ep, way::SHORT, 1, pattern(0, 100), 0, nullptr);
+                each->has_tried = true;
+            }
+            return (a.received > at_a) && (b.received > at_b);
+        })) << "round " << round;
+    }
+}
+
+} // namespace
+
+#endif
