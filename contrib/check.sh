@@ -277,6 +277,8 @@ stage_mpi()
     limited_log "mpi on two hosts" "$root/test/ofi/two_hosts.sh" --lib "$PWD/install/lib"
     limited_log apps "$root/contrib/check-apps.sh" --lib "$PWD/install/lib" \
         --build "$build_root/apps" --short --no-packages
+    limited_log wheels "$root/contrib/check-wheels.sh" --lib "$PWD/install/lib" \
+        --gtest "$PWD/test/gtest/gtest" --build "$build_root/wheels" --short --no-packages
 }
 
 # Runs a script that counts into a log of the name.
@@ -356,7 +358,7 @@ for stage in $stages; do
     case $stage in
         style) purposes="$purposes style" ;;
         clang) purposes="$purposes build test clang" ;;
-        mpi)   purposes="$purposes build test mpi apps" ;;
+        mpi)   purposes="$purposes build test mpi apps wheels" ;;
         fuzz)  purposes="$purposes build fuzz" ;;
         *)     purposes="$purposes build test" ;;
     esac

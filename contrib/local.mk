@@ -3,6 +3,7 @@
 
 EXTRA_DIST += .ci/run .clang-format \
 	contrib/check-apps.sh \
+	contrib/check-wheels.sh \
 	contrib/check-style.allow \
 	contrib/check-style.sh \
 	contrib/check.sh \

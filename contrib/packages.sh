@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|clang|fuzz|mpi|apps|style ...
+#   packages.sh build|plot|test|clang|fuzz|mpi|apps|wheels|style ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh and .ci/run.
@@ -20,6 +20,7 @@ packages_of() # purpose
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
+        wheels)   echo python3-venv ;;
         style)    echo perl-base ;;
         *)        echo "packages.sh: unknown purpose '$1'" >&2
                   exit 2 ;;

@@ -27,7 +27,8 @@ EXTRA_DIST += \
 EXTRA_DIST += \
 	test/apps/fft.py \
 	test/apps/fftw.c \
-	test/apps/melt.lammps
+	test/apps/melt.lammps \
+	test/apps/ucxx_pairs.py
 
 # Over the libraries as built, before make install.
 check-mpi: all

