@@ -33,10 +33,11 @@ uint64_t calls(const char *name)
     return gpu::function<uint64_t(const char *)>("fakecuda_calls")(name);
 }
 
-/* Copies of this process between its memory and the other one's. */
+/* Copies of this process between its memory and the other one's; only the driver of the tests
+ * counts them. */
 uint64_t copies()
 {
-    return gpu::function<uint64_t()>("fakecuda_foreign")();
+    return mp::is_gpu_real() ? 0 : gpu::function<uint64_t()>("fakecuda_foreign")();
 }
 
 /* Calls of a function of the driver, of those from now on the first or all, fail. */
@@ -223,7 +224,7 @@ TEST_P(mp_cuda_election, a_sender_that_is_busy)
     constexpr unsigned ROUNDS = 4; /* the first one finds nothing mapped */
     processes all(2);
 
-    NEED_FAKE_GPU();
+    NEED_GPU();
     all.start_all([&](self &me) {
         side s(me);
         gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, w.length);
@@ -252,7 +253,7 @@ TEST_P(mp_cuda_election, a_sender_that_is_busy)
             s.reach(round);
             if (s.is_sender()) {
                 EXPECT_EQ(before, copies());
-            } else if (round > 1) { /* that proved the way */
+            } else if ((round > 1) && !mp::is_gpu_real()) { /* that proved the way */
                 EXPECT_EQ(before + 1, copies());
             }
             buffer.expect(w.length, round);
@@ -320,7 +321,7 @@ static void race(perf_memory_t kind, unsigned window, unsigned rounds, bool is_o
         }
         me.own().words[COPIES] = copies() - before;
         s.n().barrier();
-        if (is_once && s.is_sender()) {
+        if (is_once && s.is_sender() && !mp::is_gpu_real()) {
             EXPECT_EQ((rounds - 5) * window, me.own().words[COPIES] + s.other().words[COPIES]);
         }
         s.n().barrier();
@@ -350,13 +351,13 @@ static void use_both_ways(side &s)
 
 TEST(mp_cuda_election_race, one_at_a_time)
 {
-    NEED_FAKE_GPU();
+    NEED_GPU();
     race(PERF_MEMORY_CUDA, 1, 400, true, use_both_ways);
 }
 
 TEST(mp_cuda_election_race, many_at_a_time)
 {
-    NEED_FAKE_GPU();
+    NEED_GPU();
     race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways); /* more than there are words */
 }
 
@@ -544,8 +545,8 @@ TEST_P(mp_cuda_election_kill, one_of_both)
         hold_copies(false);
         me.waits_for("the end of its request");
         const ucs_status_t status = s.n().wait(request);
-        if (s.is_sender()) {
-            EXPECT_NE(UCS_OK, status);
+        if (s.is_sender()) { /* the receiver may have had it all */
+            EXPECT_TRUE((status != UCS_OK) || !d.amid);
         } else if (status == UCS_OK) {
             buffer.expect(LENGTH, 3);
         }
