@@ -81,7 +81,8 @@ std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
-bool initialised, gone, capturing, stuck;
+int stuck; /* 1: copies of foreign memory, 2: all */
+bool initialised, gone, capturing;
 
 thread_local std::vector<uct_cu_ctx_t> stack;
 thread_local int capture_mode;
@@ -235,7 +236,7 @@ void perform(CUstream_st *stream)
 
 bool is_stuck(const CUstream_st *stream)
 {
-    return stuck && !stream->queue.empty() && stream->queue.front().is_foreign;
+    return !stream->queue.empty() && (stuck > (stream->queue.front().is_foreign ? 0 : 1));
 }
 
 void tick(CUstream_st *stream)
@@ -509,7 +510,7 @@ void fakecuda_set(const char *what, int value)
     lose      = (name == "lose") ? value : lose;
     capturing = (name == "capture") ? value != 0 : capturing;
     gone      = (name == "gone") ? value != 0 : gone;
-    stuck     = (name == "stuck") ? value != 0 : stuck;
+    stuck     = (name == "stuck") ? value : stuck;
 }
 
 /* ---- the driver, contexts, devices ---- */

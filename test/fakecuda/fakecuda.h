@@ -34,7 +34,7 @@ uint64_t fakecuda_foreign(void);
 /* "ticks": questions about a stream after which its first copy is done (2).
  * "devices": how many there are (2). "capture": another thread captures a graph.
  * "lose": copies to memory of other processes (1; 2: from there too) are done without effect.
- * "stuck": copies from and to memory of other processes do not end, for as long as it is 1.
+ * "stuck": copies from and to memory of other processes (1; 2: all) do not end meanwhile.
  * "gone": the driver is being torn down. "version": below 12080 batches are not supported. */
 void fakecuda_set(const char *what, int value);
 

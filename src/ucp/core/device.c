@@ -216,11 +216,14 @@ ucs_status_t ucp_device_stage(ucp_request_t *req)
     return UCS_OK;
 }
 
-/* The window for a request, taken from whoever had it. NULL without memory. */
+/* The window for a request, taken from whoever had it. NULL: there is none. */
 static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_request_t *req)
 {
     uct_md_t *md = req->worker->device.md;
 
+    if (window->is_lost) {
+        return NULL;
+    }
     if ((window->mem == NULL) && (md->tl->md.alloc(md, req->buffer, UCP_DEVICE_WINDOW,
                                                    UCT_MEM_ALLOC_PINNED, &window->mem) != UCS_OK)) {
         window->mem = NULL;
@@ -235,6 +238,16 @@ static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_r
         req->held     |= UCP_REQUEST_HOLDS_WINDOW;
     }
     return window;
+}
+
+/* Copies to or from the window. One that a device may still read or write is left to it. */
+static ucs_status_t ucp_device_copy_window(ucp_device_window_t *window, void *dest,
+                                           const void *src, size_t length)
+{
+    ucs_status_t status = ucp_device_copy(window->req->worker, dest, src, length);
+
+    window->is_lost |= (status == UCS_ERR_TIMED_OUT);
+    return status;
 }
 
 static char *ucp_device_window_at(const ucp_device_window_t *window, size_t offset)
@@ -261,13 +274,14 @@ size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t len
 
     length = ucs_min(length, UCP_DEVICE_WINDOW);
     if (window == NULL) {
-        return 0;
+        return (ucp_device_copy(req->worker, dest, (char *)req->buffer + offset, length) ==
+                UCS_OK) ? length : 0;
     }
     if ((offset < window->offset) || (offset + length > window->offset + window->length)) {
         size           = ucs_min(req->length - offset, UCP_DEVICE_WINDOW);
         window->length = 0;
-        if (ucp_device_copy(req->worker, window->mem->address, (char *)req->buffer + offset,
-                            size) != UCS_OK) {
+        if (ucp_device_copy_window(window, window->mem->address, (char *)req->buffer + offset,
+                                   size) != UCS_OK) {
             return 0;
         }
         window->offset = offset;
@@ -280,8 +294,8 @@ size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t len
 static ucs_status_t ucp_device_flush_window(ucp_device_window_t *window)
 {
     ucp_request_t *req  = window->req;
-    ucs_status_t status = ucp_device_copy(req->worker, (char *)req->buffer + window->offset,
-                                          window->mem->address, window->length);
+    ucs_status_t status = ucp_device_copy_window(window, (char *)req->buffer + window->offset,
+                                                 window->mem->address, window->length);
 
     window->length = 0;
     return status;

@@ -239,7 +239,8 @@ typedef struct {
     ucs_status_t (*event_arm)(uct_iface_t *iface);
     /* Copies between places of this process of which mem_query knows one at least, in no order with
      * other copies. comp NULL: UCS_OK once the bytes are there, having polled for them; calls no
-     * completions of others meanwhile. Else as any operation. */
+     * completions of others meanwhile. UCS_ERR_TIMED_OUT: they do not come, but still may: the
+     * places may be read and written. Else as any operation. */
     ucs_status_t (*copy)(uct_iface_t *iface, void *dest, const void *src, size_t length,
                          uct_completion_t *comp);
     /* Registers memory for as long as some operation lasts: for peers of this interface to get from

@@ -17,6 +17,9 @@
 #define UCT_CUDA_DRAIN_NS    10000000000ull
 #define UCT_CUDA_YIELD_POLLS 64
 
+/* For a copy that is waited for: longer than any takes, but for what takes longer at 1 GB/s. */
+#define UCT_CUDA_NOW_NS      30000000000ull
+
 /* An error is shown once until another one comes: a broken context fails everything. */
 static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
 {
@@ -231,12 +234,22 @@ static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bou
     return UCS_OK;
 }
 
+/* Has a copy that was given up still not ended? In the context that is current. */
+static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce)
+{
+    bounce->is_stuck = bounce->is_stuck &&
+                       (driver->cuStreamQuery(bounce->stream) == UCT_CU_NOT_READY);
+    return bounce->is_stuck;
+}
+
 static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
                                     int is_alive)
 {
-    int is_idle = is_alive && (bounce->posted == bounce->done);
+    int is_idle;
     unsigned i;
 
+    is_alive = is_alive && !uct_cuda_now_is_stuck(driver, bounce); /* else the driver has it all */
+    is_idle  = is_alive && (bounce->posted == bounce->done);
     for (i = 0; is_alive && (i < ucs_array_size(bounce->events)); ++i) {
         if (bounce->events[i] != NULL) {
             driver->cuEventDestroy(bounce->events[i]);
@@ -495,6 +508,49 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
     part->is_staged = part->to_host || (src_kind == UCT_CUDA_PAGEABLE);
 }
 
+/* A look at a copy that is under way. */
+static ucs_status_t uct_cuda_now_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
+                                      const uct_cuda_part_t *part, const uct_cuda_copy_t *copy)
+{
+    int result;
+
+    if (part->is_staged) {
+        return uct_cuda_bounce_step(engine, bounce, copy);
+    }
+    result = engine->driver->cuStreamQuery(bounce->stream);
+    return (result == UCT_CU_NOT_READY) ? UCS_INPROGRESS :
+           (result == UCT_CU_SUCCESS) ? UCS_OK : uct_cuda_engine_failed(engine, "a copy", result);
+}
+
+/* Waits for a copy; one that does not end is given up. */
+static ucs_status_t uct_cuda_now_wait(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
+                                      const uct_cuda_part_t *part, const uct_cuda_copy_t *copy)
+{
+    size_t done    = 0;
+    uint64_t until = 0; /* not looked at the clock yet, since `done` */
+    unsigned polls = 0;
+    ucs_status_t status;
+    uint64_t now;
+
+    while ((status = uct_cuda_now_step(engine, bounce, part, copy)) == UCS_INPROGRESS) {
+        if ((++polls % UCT_CUDA_YIELD_POLLS) != 0) {
+            continue;
+        }
+        now = ucs_sys_clock_ns();
+        if ((until == 0) || (done != bounce->done)) {
+            done  = bounce->done;
+            until = now + UCT_CUDA_NOW_NS + (part->is_staged ? 0 : part->length);
+        } else if (now > until) {
+            ucs_error("a copy of %zu bytes does not end: given up, as are others until it does",
+                      part->length);
+            bounce->is_stuck = 1;
+            return UCS_ERR_TIMED_OUT;
+        }
+        ucs_sys_sched_yield();
+    }
+    return status;
+}
+
 /* Copies and waits for it. */
 static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t *part)
 {
@@ -502,36 +558,26 @@ static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_
     uct_cuda_bounce_t *bounce       = &part->queue->now;
     uct_cuda_copy_t copy            = {.dest = part->dest, .src = part->src,
                                        .length = part->length, .to_host = part->to_host};
-    unsigned polls                  = 0;
+    int result                      = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
     ucs_status_t status;
-    int result;
 
     status = uct_cuda_enter(&scope, driver, part->queue->ctx);
     if (status != UCS_OK) {
         return status;
     }
+    if (ucs_unlikely(uct_cuda_now_is_stuck(driver, bounce))) {
+        uct_cuda_leave(&scope);
+        return UCS_ERR_IO_ERROR;
+    }
     status = uct_cuda_bounce_init(engine, bounce, part->is_staged);
     if (status == UCS_OK) {
         uct_cuda_bounce_reset(bounce);
-        result = part->is_staged ? UCT_CU_SUCCESS :
-                 driver->cuMemcpyAsync(part->dest, part->src, part->length, bounce->stream);
-        status = UCS_INPROGRESS;
-        while ((status == UCS_INPROGRESS) && (result == UCT_CU_SUCCESS)) {
-            if (part->is_staged) {
-                status = uct_cuda_bounce_step(engine, bounce, &copy);
-            } else {
-                result = driver->cuStreamQuery(bounce->stream);
-                status = (result == UCT_CU_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
-                result = (result == UCT_CU_NOT_READY) ? UCT_CU_SUCCESS : result;
-            }
-            if ((++polls % UCT_CUDA_YIELD_POLLS) == 0) {
-                ucs_sys_sched_yield();
-            }
+        if (!part->is_staged) {
+            result = driver->cuMemcpyAsync(part->dest, part->src, part->length, bounce->stream);
         }
-        if (result != UCT_CU_SUCCESS) {
-            status = uct_cuda_engine_failed(engine, "a copy", result);
-        }
+        status = (result == UCT_CU_SUCCESS) ? uct_cuda_now_wait(engine, bounce, part, &copy) :
+                 uct_cuda_engine_failed(engine, "a copy", result);
     }
     uct_cuda_leave(&scope);
     return status;

@@ -64,6 +64,7 @@ typedef struct {
     size_t          posted;    /* bytes of the copy at work that went to the driver, */
     size_t          done;      /* and that have ended */
     ucs_status_t    status;    /* why it fails once the stream is idle */
+    int             is_stuck;  /* the copy at work was given up: nothing else until it has ended */
 } uct_cuda_bounce_t;
 
 typedef struct {
@@ -119,8 +120,10 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
 
 /* Starts an operation of n >= 1 parts: UCS_INPROGRESS; comp is called from progress, with an error
  * where the driver refuses a part; or UCS_ERR_NO_RESOURCE: nothing happened. comp NULL: UCS_OK
- * once all is copied, or an error. pinned (may be NULL) is released when the operation has ended,
- * and also with every result but UCS_INPROGRESS. */
+ * once all is copied, or an error; UCS_ERR_TIMED_OUT: it does not end, so the device may still read
+ * and write the places, but for pageable ones; until it has ended others fail at once. pinned (may
+ * be NULL) is released when the operation has ended, and also with every result but
+ * UCS_INPROGRESS. */
 ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part_t *parts,
                                   unsigned n, uct_completion_t *comp, void *pinned);
 

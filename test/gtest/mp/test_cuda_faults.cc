@@ -7,6 +7,8 @@
 #include "gpu.h"
 #include "seed.h"
 
+#include <ucs/sys/sys.h>
+
 using mp::gpu;
 using mp::gpu_buffer;
 using mp::node;
@@ -294,6 +296,70 @@ TEST(mp_cuda_owner, a_proof_that_does_not_end)
                 EXPECT_EQ(UCS_OK, n.wait(request));
                 buffer.expect(LENGTH, id);
             }
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+namespace {
+
+/* Time passes by a tenth of a second each time that somebody looks. */
+uint64_t a_clock_that_runs()
+{
+    static uint64_t now;
+
+    return now += 100000000;
+}
+
+} // namespace
+
+/* A copy that this process waits for does not end: its message fails, the worker goes on, and once
+ * it has ended messages arrive again. What it may still read or write is used for nothing else. */
+TEST(mp_cuda_owner, a_copy_that_does_not_end)
+{
+    constexpr size_t LENGTH   = 300000;
+    constexpr uint64_t ROUNDS = 6, STUCK = 3;
+    static ucs_sys_ops_t ops;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        setenv("UCX_TLS", "mm,cuda_copy", 1); /* no other way */
+        setenv("UCX_LOG_LEVEL", "fatal", 1);
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        const perf_memory_t kind = (me.index() == 0) ? PERF_MEMORY_HOST : PERF_MEMORY_CUDA;
+        gpu_buffer buffer(g, kind, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto set = gpu::function<void(const char *, int)>("fakecuda_set");
+        ucs_status_t status;
+
+        ops          = ucs_sys_real;
+        ops.clock_ns = a_clock_that_runs;
+        for (uint64_t round = 1; round <= ROUNDS; ++round) {
+            SCOPED_TRACE(round);
+            const bool is_stuck = (round == STUCK);
+            buffer.put(LENGTH, (me.index() == 0) ? round : 0);
+            n.barrier();
+            me.waits_for("message %lu", static_cast<unsigned long>(round));
+            if (me.index() == 0) {
+                EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG)));
+                n.barrier();
+                continue;
+            }
+            set("stuck", is_stuck ? 2 : 0);
+            ucs_sys_set(is_stuck ? &ops : &ucs_sys_real);
+            status = n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG));
+            ucs_sys_set(&ucs_sys_real);
+            set("stuck", 0);
+            EXPECT_EQ(is_stuck ? UCS_ERR_TIMED_OUT : UCS_OK, status);
+            if (status == UCS_OK) {
+                buffer.expect(LENGTH, round);
+            }
+            n.barrier();
         }
         n.barrier();
     });

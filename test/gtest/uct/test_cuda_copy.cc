@@ -5,6 +5,7 @@
 #include "cuda_program.h"
 
 #include <seed.h>
+#include <ucs/sys/sys.h>
 
 #include <algorithm>
 #include <cstring>
@@ -570,6 +571,66 @@ TEST(cuda_copy, closing_waits)
             EXPECT_EQ(UCS_OK, c.base.status);
         }
         EXPECT_EQ(data, cuda.read(device.address, data.size()));
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* Time passes by a second each time that somebody looks. */
+uint64_t a_clock_that_runs()
+{
+    static uint64_t now;
+
+    return now += 1000000000;
+}
+
+/* A copy that is waited for and does not end is given up, those behind it at once, until it has
+ * ended; closing does not wait for it. */
+TEST(cuda_copy, one_that_does_not_end)
+{
+    if (cuda_program::is_real()) {
+        GTEST_SKIP() << "this needs the driver of the tests";
+    }
+    in_process([]() {
+        log_levels quiet("fatal");
+        ucs_sys_ops_t ops = ucs_sys_real;
+        cuda_program cuda;
+        const bytes data = pattern(18, 300000);
+        bytes back(data.size());
+
+        ops.clock_ns = a_clock_that_runs;
+        ucs_sys_set(&ops);
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        const auto pinned = cuda.make(kind::PINNED, data.size());
+        memcpy(pinned.address, data.data(), data.size());
+        for (bool is_last : {false, true}) {
+            worker w(copy_tl());
+            for (const void *src : {static_cast<const void *>(pinned.address),
+                                    static_cast<const void *>(data.data())}) {
+                cuda.set("stuck", 2);
+                EXPECT_EQ(UCS_ERR_TIMED_OUT, copy(w, device.address, src, data.size(), true));
+                const uint64_t posted = cuda.calls("cuMemcpyAsync");
+                for (unsigned i = 0; i < 3; ++i) {
+                    EXPECT_EQ(UCS_ERR_IO_ERROR,
+                              copy(w, back.data(), device.address, data.size(), true));
+                }
+                EXPECT_EQ(posted, cuda.calls("cuMemcpyAsync"));
+                if (is_last) {
+                    break; /* it is closed like this */
+                }
+                cuda.set("stuck", 0);
+                ucs_status_t status;
+                do {
+                    status = copy(w, back.data(), device.address, data.size(), true);
+                } while (status == UCS_ERR_IO_ERROR);
+                EXPECT_EQ(UCS_OK, status);
+                EXPECT_EQ(data, back);
+                std::fill(back.begin(), back.end(), 0);
+            }
+        }
+        cuda.set("stuck", 0);
+        ucs_sys_set(&ucs_sys_real);
         EXPECT_EQ(0u, cuda.misuses());
     });
 }
