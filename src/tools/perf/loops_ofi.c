@@ -144,10 +144,16 @@ static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list
 {
     const char *device   = getenv("UCX_NET_DEVICES");
     struct fi_info *best = NULL, *info;
+    const char *name;
+    size_t length;
 
+    device = (device != NULL) ? device : getenv("UCX_OFI_DEVICES");
+    device = ((device != NULL) && (strcmp(device, "all") == 0)) ? NULL : device;
+    length = (device != NULL) ? strcspn(device, ":") : 0; /* behind it the port */
     for (info = list; (info != NULL) && (best == NULL); info = info->next) {
-        if ((device != NULL) ? (strcmp(info->domain_attr->name, device) == 0) :
-                               (strcmp(info->domain_attr->name, "lo") != 0)) {
+        name = info->domain_attr->name;
+        if ((device != NULL) ? (strlen(name) == length) && (strncmp(name, device, length) == 0) :
+                               (strcmp(name, "lo") != 0)) {
             best = info;
         }
     }

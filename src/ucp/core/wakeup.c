@@ -20,6 +20,12 @@
 #define UCP_WAIT_MEM_SPINS 200
 #define UCP_WAIT_MEM_NS    20000ul
 
+/* In a forked child the sets and the eventfd are its parent's. */
+static int ucp_wakeup_is_own(const ucp_worker_t *worker)
+{
+    return ucs_sys_getpid() == worker->pid;
+}
+
 ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
@@ -52,7 +58,7 @@ void ucp_wakeup_del(ucp_worker_t *worker, int fd)
 {
     struct epoll_event unused = {.events = 0};
 
-    if (worker->epoll_fd >= 0) {
+    if ((worker->epoll_fd >= 0) && ucp_wakeup_is_own(worker)) {
         (void)ucs_sys_epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, fd, &unused);
     }
 }
@@ -78,6 +84,7 @@ ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
     ucs_status_t status;
     unsigned i;
 
+    worker->pid      = ucs_sys_getpid();
     worker->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
     worker->event_fd = ucs_sys_eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if ((worker->epoll_fd < 0) || (worker->event_fd < 0)) {
@@ -99,7 +106,9 @@ void ucp_wakeup_cleanup(ucp_worker_t *worker)
     struct epoll_event unused = {.events = 0};
 
     if (worker->epoll_fd >= 0) {
-        if (worker->user_event_fd >= 0) {
+        /* A child's copies keep the sets alive: nothing of ours is to be left in them. */
+        ucp_wakeup_del(worker, worker->event_fd);
+        if ((worker->user_event_fd >= 0) && ucp_wakeup_is_own(worker)) {
             (void)ucs_sys_epoll_ctl(worker->user_event_fd, EPOLL_CTL_DEL, worker->epoll_fd,
                                     &unused);
         }
@@ -140,7 +149,8 @@ static ucs_status_t ucp_wakeup_arm_ifaces(ucp_worker_t *worker)
 ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
 {
     struct pollfd fds[UCP_TL_MAX];
-    nfds_t count = 0;
+    nfds_t count  = 0;
+    uint64_t held = 0;
     uct_iface_t *iface;
     unsigned i;
 
@@ -163,7 +173,14 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     if (count == 0) {
         return UCS_ERR_BUSY;
     }
+    /* What keeps the descriptor readable for the user would end every sleep. */
+    if (worker->is_held && (ucs_sys_read(worker->event_fd, &held, sizeof(held)) != sizeof(held))) {
+        held = 0;
+    }
     (void)ucs_sys_poll(fds, count, timeout_ms);
+    if (held > 0) {
+        (void)!ucs_sys_write(worker->event_fd, &held, sizeof(held));
+    }
     return UCS_OK;
 }
 
@@ -172,7 +189,8 @@ void ucp_wakeup_hold(ucp_worker_t *worker)
     uint64_t one = 1;
 
     worker->is_armed = 0;
-    worker->is_held  = (ucs_sys_write(worker->event_fd, &one, sizeof(one)) == sizeof(one));
+    worker->is_held  = ucp_wakeup_is_own(worker) &&
+                       (ucs_sys_write(worker->event_fd, &one, sizeof(one)) == sizeof(one));
 }
 
 /* ---- public ---- */

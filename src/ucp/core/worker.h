@@ -163,6 +163,7 @@ typedef struct ucp_worker {
     int                epoll_fd;           /* -1 until asked for */
     int                event_fd;           /* ucp_worker_signal writes it, and ucp_wakeup_hold: */
     int                is_held;            /* 1: it has */
+    pid_t              pid;                /* whose they are: not a forked child's */
     int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */
     void              *user_data;          /* of the events of user_event_fd */
 

@@ -229,7 +229,7 @@ static int ucs_config_allow_is_sound(const ucs_config_names_array_t *array)
 }
 
 static ucs_status_t ucs_config_allow_parse(const char *text, void *field,
-                                           const ucs_config_row_t *row UCS_UNUSED)
+                                           const ucs_config_row_t *row)
 {
     ucs_config_allow_list_t list = {.mode = UCS_CONFIG_ALLOW_LIST_ALLOW};
     ucs_status_t status;
@@ -252,7 +252,8 @@ static ucs_status_t ucs_config_allow_parse(const char *text, void *field,
         !strcasecmp(list.array.names[0], UCS_CONFIG_LIST_ALL)) {
         ucs_config_list_release(&list.array);
         list.mode = UCS_CONFIG_ALLOW_LIST_ALLOW_ALL;
-    } else if (!ucs_config_allow_is_sound(&list.array)) {
+    } else if (!ucs_config_allow_is_sound(&list.array) &&
+               ((list.array.count > 0) || !(row->flags & UCS_CONFIG_ROW_EMPTY))) {
         ucs_config_list_release(&list.array);
         return UCS_ERR_INVALID_PARAM;
     }

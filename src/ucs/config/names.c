@@ -37,7 +37,7 @@ static const char *const ucs_config_foreign[] = {
     "IB_*", "RC_*", "DC_*", "UD_*", "MLX5_*", "GGA_*", "SRD_*", "EFA_*", "RDMA_CM_*", "RDMACM_*",
     "SOCKCM_*", "TCP_*", "TCPCM_*", "CM_*", "UGNI_*", "SCOPY_*", "KNEM_*", "XPMEM_*", "ROCM_*",
     "GDR_COPY_*", "ZE_*", "GAUDI_*", "CUDA_*", "MAX_HCA_PER_GPU",
-    "SHM_DEVICES", "ACC_DEVICES", "SELF_DEVICES",
+    "NET_DEVICES", "SHM_DEVICES", "ACC_DEVICES", "SELF_DEVICES",
     /* how UCX finds, allocates and registers memory */
     "MEM_*", "MEMTYPE_*", "RCACHE_*", "REG_*", "GVA_*", "DMABUF_*", "MPOOL_FIFO", "ALLOC_PRIO",
     "PREFER_NEAREST_DEVICE", "MAX_COMPONENT_MDS", "RKEY_MPOOL_MAX_MD", "EXPORTED_*",

@@ -62,7 +62,8 @@ enum {
     UCS_CONFIG_ROW_POW2   = 1, /* the number must be a power of two */
     UCS_CONFIG_ROW_INF    = 2, /* "inf" is allowed */
     UCS_CONFIG_ROW_AUTO   = 4, /* "auto" is allowed */
-    UCS_CONFIG_ROW_HIDDEN = 8  /* for experts: shown with UCS_CONFIG_PRINT_HIDDEN only */
+    UCS_CONFIG_ROW_HIDDEN = 8, /* for experts: shown with UCS_CONFIG_PRINT_HIDDEN only */
+    UCS_CONFIG_ROW_EMPTY  = 16 /* a list of names to allow may be empty: none is */
 };
 
 typedef struct ucs_config_row ucs_config_row_t;

@@ -172,6 +172,7 @@ typedef struct {
     int                 has_own_set; /* epoll_fd is no other's */
     int                 timer_fd;
     int                 cq_fd;       /* the provider's; -1: it has none */
+    ucs_status_t        events_status;
     int                 has_event;  /* something has happened since the last progress */
 } uct_ofi_iface_t;
 

@@ -24,8 +24,9 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
                    "are, which one is used and why not the others."),
     UCS_CONFIG_ROW("DEVICES", allow, uct_ofi_config_t, devices, "all",
                    "Network devices to use, by the names that libfabric gives to its domains "
-                   "(eth0, mlx5_0 or mlx5_0:1), or ^names for all but these.",
-                   .prefix = "NET_,OFI_"),
+                   "(eth0, mlx5_0 or mlx5_0:1), or ^names for all but these. UCX_OFI_DEVICES means "
+                   "the same where this is not set.",
+                   .flags = UCS_CONFIG_ROW_EMPTY, .prefix = "NET_,OFI_"),
     UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
                    "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",

@@ -368,10 +368,8 @@ static ucs_status_t uct_ofi_events_add(uct_ofi_iface_t *iface, int fd, uint32_t 
 {
     struct epoll_event event = {.events = events, .data.fd = fd};
 
-    if (ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        return (errno == ELOOP) ? UCS_ERR_EXCEEDS_LIMIT : UCS_ERR_IO_ERROR;
-    }
-    return UCS_OK;
+    return (ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) ?
+           UCS_ERR_IO_ERROR : UCS_OK;
 }
 
 static void uct_ofi_events_close(uct_ofi_iface_t *iface)
@@ -404,22 +402,24 @@ static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface, int epoll_fd)
         return UCS_ERR_IO_ERROR;
     }
     status = uct_ofi_events_add(iface, iface->timer_fd, EPOLLIN);
-    if ((status != UCS_OK) || !iface->has_wait ||
-        (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0)) {
-        iface->has_wait = 0;
+    if (status != UCS_OK) {
+        ucs_error("cannot gather the descriptors of a network to sleep on: %m");
         return status;
+    }
+    if (!iface->has_wait || (fi_control(&iface->cq->fid, FI_GETWAIT, &fd) != 0)) {
+        iface->has_wait = 0;
+        return UCS_OK;
     }
     /* By edges: the descriptor of the provider net stays readable for ever once something has
      * come. */
-    status       = uct_ofi_events_add(iface, fd, EPOLLIN | EPOLLET);
-    iface->cq_fd = fd;
-    if (status == UCS_ERR_EXCEEDS_LIMIT) {
-        ucs_info("the program's sets of descriptors and the provider's are too many in each other: "
-                 "a sleeping worker looks for messages now and then");
+    if (uct_ofi_events_add(iface, fd, EPOLLIN | EPOLLET) == UCS_OK) {
+        iface->cq_fd = fd;
+    } else { /* ELOOP: the program's sets and the provider's are too many in each other */
+        ucs_info("the network's descriptor cannot be waited on (%m): a sleeping worker looks for "
+                 "messages now and then");
         iface->has_wait = 0;
-        status          = UCS_OK;
     }
-    return status;
+    return UCS_OK;
 }
 
 int uct_ofi_event_fd(uct_iface_t *tl_iface)
@@ -428,7 +428,9 @@ int uct_ofi_event_fd(uct_iface_t *tl_iface)
 
     if (iface->epoll_fd < 0) {
         iface->has_own_set = 1;
-        if (uct_ofi_events_open(iface, ucs_sys_epoll_create1(EPOLL_CLOEXEC)) != UCS_OK) {
+        iface->events_status =
+            uct_ofi_events_open(iface, ucs_sys_epoll_create1(EPOLL_CLOEXEC));
+        if (iface->events_status != UCS_OK) {
             uct_ofi_events_close(iface);
         }
     }
@@ -438,12 +440,12 @@ int uct_ofi_event_fd(uct_iface_t *tl_iface)
 ucs_status_t uct_ofi_event_join(uct_iface_t *tl_iface, int epoll_fd)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
-    ucs_status_t status    = uct_ofi_events_open(iface, epoll_fd);
 
-    if (status != UCS_OK) {
+    iface->events_status = uct_ofi_events_open(iface, epoll_fd);
+    if (iface->events_status != UCS_OK) {
         uct_ofi_events_close(iface);
     }
-    return status;
+    return iface->events_status;
 }
 
 /* Is there something that no new event would tell of? What has happened until now is taken out of
@@ -483,7 +485,7 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY;
     }
     if (iface->epoll_fd < 0) {
-        return UCS_OK;
+        return iface->events_status; /* nobody has asked for it, or nothing would wake */
     }
     (void)!ucs_sys_read(iface->timer_fd, &unused, sizeof(unused)); /* an old event, perhaps */
     if (iface->has_wait && uct_ofi_has_arrived(iface)) {

@@ -36,6 +36,9 @@ ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p)
 
 /* ---- the choice ---- */
 
+/* From here on down: only where no offer has another. */
+#define UCT_OFI_RANK_LAST 10
+
 /* What is known of providers that say of themselves that they can do it. Those not named here, for
  * networks of their own, come first, in the order of the library. */
 static const struct {
@@ -45,11 +48,11 @@ static const struct {
 } uct_ofi_providers[] = {
     {"net", 60, ""},
     {"tcp", 60, ""},
-    {"tcp;ofi_rxm", 50, "slower than one layer: 9.1 us against 3.6 of net where it was measured"},
+    {"tcp;ofi_rxm", 50, "slower than one layer: 9.1 us against net's 3.6 where measured"},
     {"net;ofi_rxm", 40, "a layer more than net"},
     {"udp;ofi_rxd", 0, "1.17 loses messages, or changes them, once the kernel drops datagrams: "
                        "FI_OFI_RXD_MAX_UNACKED=32 kept that from happening"},
-    {"sockets", 10, "given up by its makers: 4.5 ms a message where it was measured"},
+    {"sockets", UCT_OFI_RANK_LAST, "given up by its makers: 4.5 ms a message where measured"},
     {"shm", 0, "leads to the same node only"},
     {"sm2", 0, "leads to the same node only"}
 };
@@ -61,12 +64,14 @@ static int uct_ofi_list_find(const uct_ofi_lib_t *lib, const ucs_config_allow_li
 {
     size_t core = strcspn(name, ";");
     const char *listed;
+    int is_renamed;
     unsigned i;
 
     for (i = 0; i < list->array.count; ++i) {
-        listed = uct_ofi_lib_provider(lib, list->array.names[i]);
+        listed     = uct_ofi_lib_provider(lib, list->array.names[i]);
+        is_renamed = (listed != list->array.names[i]); /* "net" is not "tcp;ofi_rxm" */
         if ((strcmp(listed, name) == 0) ||
-            ((strlen(listed) == core) && (strncmp(listed, name, core) == 0))) {
+            (!is_renamed && (strlen(listed) == core) && (strncmp(listed, name, core) == 0))) {
             return (int)i;
         }
     }
@@ -177,16 +182,21 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
     return NULL;
 }
 
-/* Users of UCX write the port behind the name. */
+/* Users of UCX write the port behind the name, which may hold '*' and '?'. */
 static int uct_ofi_is_device_let(const uct_ofi_config_t *config, const char *name)
 {
-    int is_name = ucs_config_allow_list_has(&config->devices, name);
-    char port[128];
+    const ucs_config_allow_list_t *list = &config->devices;
+    char listed[128];
+    unsigned i;
 
-    snprintf(port, sizeof(port), "%s:1", name);
-    return (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW) ?
-           is_name || ucs_config_allow_list_has(&config->devices, port) :
-           is_name && ucs_config_allow_list_has(&config->devices, port);
+    for (i = 0; i < list->array.count; ++i) {
+        snprintf(listed, sizeof(listed), "%.*s", (int)strcspn(list->array.names[i], ":"),
+                 list->array.names[i]);
+        if (ucs_str_match(listed, name) || ucs_str_match(list->array.names[i], name)) {
+            return list->mode == UCS_CONFIG_ALLOW_LIST_ALLOW;
+        }
+    }
+    return list->mode != UCS_CONFIG_ALLOW_LIST_ALLOW;
 }
 
 /* Why an offer cannot be used, or NULL. */
@@ -228,6 +238,9 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
             each->reason = uct_ofi_providers[i].reason;
             is_routed    = 1;
         }
+    }
+    if (is_multi && !is_chosen && (rank <= UCT_OFI_RANK_LAST)) {
+        rank = 0; /* offers without such buffers may have better ones */
     }
     if ((refusal == NULL) && is_multi) {
         refusal = uct_ofi_multi_recv_defect(info);

@@ -133,6 +133,42 @@ TEST_F(idle, polls_while_nobody_else_wants_to_run)
     EXPECT_EQ(0u, g_sleeps);
 }
 
+unsigned g_woken; /* sleeps that would have ended at once */
+
+/* What keeps the descriptor readable until the next arm does not keep the library awake. */
+TEST_F(idle, sleeps_between_an_event_and_the_next_arm)
+{
+    uint64_t out = 5, in = 0;
+    int fd;
+
+    g_woken    = 0;
+    m_ops.poll = [](struct pollfd *fds, nfds_t count, int timeout_ms) {
+        g_sleeps += (timeout_ms != 0);
+        g_woken  += (timeout_ms != 0) && (ucs_sys_real.poll(fds, count, 0) > 0);
+        g_now_ns += 1000000;
+        return 0;
+    };
+    ucs_sys_set(&m_ops);
+    pair pair(with("sleep", UCS_THREAD_MODE_SINGLE));
+    meet(pair);
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(pair.receiver().handle(), &fd));
+    while (ucp_worker_arm(pair.receiver().handle()) == UCS_ERR_BUSY) {
+        pair.receiver().progress();
+    }
+    void *received = pair.receive(&in, sizeof(in), 1);
+    EXPECT_EQ(UCS_OK, pair.wait(pair.send(&out, sizeof(out), 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(received));
+    pair.settle();
+    g_sleeps = g_woken = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_LT(0u, g_sleeps);
+    EXPECT_EQ(0u, g_woken);
+    struct pollfd event = {fd, POLLIN, 0};
+    EXPECT_EQ(1, ucs_sys_real.poll(&event, 1, 0)) << "the user has not armed it";
+    EXPECT_EQ(UCS_OK, ucp_worker_arm(pair.receiver().handle()));
+    EXPECT_EQ(0, ucs_sys_real.poll(&event, 1, 0));
+}
+
 TEST_F(idle, polls_while_there_are_processors_for_all)
 {
     if (CPU_COUNT(&m_cpus) < 2) {

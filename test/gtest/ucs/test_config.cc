@@ -471,6 +471,25 @@ TEST_F(config, set_knows_its_rows)
     EXPECT_STREQ("som", buf);
 }
 
+/* Where a list of names to allow may be empty, it allows none; a '^' before nothing all. */
+TEST_F(config, empty_list_to_allow)
+{
+    static const ucs_config_row_t own_rows[] = {
+        UCS_CONFIG_ROW("TLS", allow, opts, tls, "all", "Names.", .flags = UCS_CONFIG_ROW_EMPTY),
+        UCS_CONFIG_ROW_END
+    };
+    opts o = {};
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    EXPECT_TRUE(ucs_config_allow_list_has(&o.tls, "mm"));
+    ASSERT_EQ(UCS_OK, ucs_config_set(&o, own_rows, PREFIX, "CT_TLS", ""));
+    EXPECT_FALSE(ucs_config_allow_list_has(&o.tls, "mm"));
+    ASSERT_EQ(UCS_OK, ucs_config_set(&o, own_rows, PREFIX, "CT_TLS", "^"));
+    EXPECT_TRUE(ucs_config_allow_list_has(&o.tls, "mm"));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_config_set(&o, own_rows, PREFIX, "CT_TLS", "all,a"));
+    ucs_config_release(&o, own_rows);
+    g_log.clear();
+}
+
 /* A row's own prefixes stand in place of the table's. */
 TEST_F(config, prefix_of_a_row)
 {
