@@ -68,7 +68,7 @@ void ucp_device_init(ucp_worker_t *worker)
 
 static void ucp_device_free_window(ucp_device_window_t *window)
 {
-    if (window->mem != NULL) {
+    if ((window->mem != NULL) && !window->is_lost) { /* else the driver keeps it */
         window->mem->md->tl->md.release(window->mem);
     }
 }
@@ -316,7 +316,8 @@ ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src
         }
     }
     if ((length > UCP_DEVICE_WINDOW) || (ucp_device_window(window, req) == NULL)) {
-        return ucp_device_copy(req->worker, (char *)req->buffer + offset, src, length);
+        return (status != UCS_OK) ? status :
+               ucp_device_copy(req->worker, (char *)req->buffer + offset, src, length);
     }
     if (window->length == 0) {
         window->offset = offset;

@@ -98,8 +98,10 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
  * end of a send whose receiver may claim. */
 int ucp_rndv_device_claim(ucp_request_t *req);
 void ucp_rndv_device_withdraw(ucp_request_t *req);
-/* Receiver: starts those copies that senders were asked for and have not begun in time. */
+/* Receiver: starts those copies that senders were asked for and have not begun in time. Are there
+ * such that may have to be started without an event? */
 unsigned ucp_rndv_device_overdue(ucp_worker_t *worker);
+int ucp_rndv_device_is_watching(const ucp_worker_t *worker);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
  * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);

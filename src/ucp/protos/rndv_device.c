@@ -25,6 +25,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
@@ -201,14 +202,29 @@ static void ucp_rndv_device_watch(ucp_request_t *req)
     req->held                  |= UCP_REQUEST_HOLDS_WORK;
     req->worker->has_deferred   = 1;
     ucs_list_add_tail(&req->worker->asked, &req->work_list);
+    if (req->worker->is_armed) { /* who sleeps would not look */
+        ucp_wakeup_hold(req->worker);
+    }
+}
+
+int ucp_rndv_device_is_watching(const ucp_worker_t *worker)
+{
+    const ucp_request_t *req;
+
+    ucs_list_for_each(req, &worker->asked, work_list) {
+        if (req->recv.peer->lanes[UCP_LANE_AM]->state == UCT_EP_LIVE) {
+            return 1; /* else the connection is an event */
+        }
+    }
+    return 0;
 }
 
 /* The same where the receiver may take the copy, if the announcement offers it. */
 static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
                                       const ucp_wire_rts_t *rts)
 {
-    const int is_offered = (rts->flags & UCP_WIRE_RTS_SYNC) && !req->recv.is_part &&
-                           (req->recv.base == 0);
+    const int is_offered = (rts->flags & UCP_WIRE_RTS_SYNC) && peer->proto->lanes.has_sync &&
+                           !req->recv.is_part && (req->recv.base == 0);
 
     if (!ucp_rndv_device_ask_put(req, peer, is_offered ? UCP_WIRE_RTR_CLAIM : 0)) {
         return 0;

@@ -633,7 +633,9 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
 
     if (comp == NULL) {
         status = uct_cuda_engine_copy_now(engine, parts, n);
-        uct_cuda_engine_unpin(engine, pinned);
+        if (status != UCS_ERR_TIMED_OUT) { /* else the device may still use it */
+            uct_cuda_engine_unpin(engine, pinned);
+        }
         return status;
     }
 
