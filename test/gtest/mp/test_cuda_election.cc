@@ -55,12 +55,42 @@ void hold_copies(bool hold)
     gpu::function<void(const char *, int)>("fakecuda_set")("stuck", hold);
 }
 
+/* What an active message is received by. */
+struct am_target {
+    node *n;
+    gpu_buffer *buffer;
+    ucs_status_ptr_t request; /* of one that has come */
+};
+
+ucs_status_t on_am(void *arg, const void *, size_t, void *data, size_t length,
+                   const ucp_am_recv_param_t *param)
+{
+    am_target *target               = static_cast<am_target *>(arg);
+    ucp_request_param_t how         = {};
+    static size_t received;
+
+    EXPECT_NE(0u, param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
+    how.op_attr_mask     = UCP_OP_ATTR_FIELD_RECV_INFO | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    how.recv_info.length = &received;
+    target->request      = ucp_am_recv_data_nbx(target->n->worker(), data,
+                                                target->buffer->place(length), length, &how);
+    return UCS_OK;
+}
+
 /* One of two processes on the first device. */
 class side {
 public:
     explicit side(self &me) : m_me(me), m_gpu(0), m_node(me)
     {
+        ucp_am_handler_param_t handler = {};
+
         EXPECT_TRUE(m_gpu.is_open()) << m_gpu.problem();
+        handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                             UCP_AM_HANDLER_PARAM_FIELD_ARG;
+        handler.id  = AM_ID;
+        handler.cb  = on_am;
+        handler.arg = &m_target;
+        EXPECT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(m_node.worker(), &handler));
         m_node.connect_all();
         m_is_sender = memcmp(uid(me.index()).data(), uid(!me.index()).data(), 8) < 0;
         me.own().words[ROLE] = m_is_sender ? SENDER : RECEIVER;
@@ -113,6 +143,12 @@ public:
         m_me.own().words[STEP] = step;
     }
 
+    /* Where active messages go; they may come while this side still waits for other things. */
+    void use(gpu_buffer &buffer)
+    {
+        m_target.buffer = &buffer;
+    }
+
     ucs_status_ptr_t post(operation op, gpu_buffer &buffer, size_t length);
 
 private:
@@ -132,30 +168,9 @@ private:
     gpu m_gpu;
     node m_node;
     bool m_is_sender;
-    size_t m_received = 0;
+    size_t m_received  = 0;
+    am_target m_target = {&m_node, nullptr, nullptr};
 };
-
-/* What an active message is received by. */
-struct am_target {
-    node *n;
-    gpu_buffer *buffer;
-    ucs_status_ptr_t request;
-};
-
-ucs_status_t on_am(void *arg, const void *, size_t, void *data, size_t length,
-                   const ucp_am_recv_param_t *param)
-{
-    am_target *target               = static_cast<am_target *>(arg);
-    ucp_request_param_t how         = {};
-    static size_t received;
-
-    EXPECT_NE(0u, param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
-    how.op_attr_mask     = UCP_OP_ATTR_FIELD_RECV_INFO | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    how.recv_info.length = &received;
-    target->request      = ucp_am_recv_data_nbx(target->n->worker(), data,
-                                                target->buffer->place(length), length, &how);
-    return UCS_OK;
-}
 
 /* A send, or a receive; that of an active message makes progress until its announcement is there.
  */
@@ -179,16 +194,8 @@ ucs_status_ptr_t side::post(operation op, gpu_buffer &buffer, size_t length)
         param.flags        = UCP_AM_SEND_FLAG_RNDV;
         return ucp_am_send_nbx(ep(), AM_ID, nullptr, 0, buffer.place(length), length, &param);
     }
-    am_target target              = {&m_node, &buffer, nullptr};
-    ucp_am_handler_param_t handler = {};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id  = AM_ID;
-    handler.cb  = on_am;
-    handler.arg = &target;
-    EXPECT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(m_node.worker(), &handler));
-    m_node.until([&]() { return target.request != nullptr; });
-    return target.request;
+    m_node.until([&]() { return m_target.request != nullptr; });
+    return std::exchange(m_target.request, nullptr);
 }
 
 struct way {
@@ -229,6 +236,7 @@ TEST_P(mp_cuda_election, a_sender_that_is_busy)
         side s(me);
         gpu_buffer buffer(s.g(), PERF_MEMORY_CUDA, w.length);
         ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+        s.use(buffer);
         for (unsigned round = 1; round <= ROUNDS; ++round) {
             SCOPED_TRACE(round);
             buffer.put(w.length, s.is_sender() ? round : 0);
