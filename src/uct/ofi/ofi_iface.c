@@ -422,21 +422,6 @@ static ucs_status_t uct_ofi_events_open(uct_ofi_iface_t *iface, int epoll_fd)
     return UCS_OK;
 }
 
-int uct_ofi_event_fd(uct_iface_t *tl_iface)
-{
-    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
-
-    if (iface->epoll_fd < 0) {
-        iface->has_own_set = 1;
-        iface->events_status =
-            uct_ofi_events_open(iface, ucs_sys_epoll_create1(EPOLL_CLOEXEC));
-        if (iface->events_status != UCS_OK) {
-            uct_ofi_events_close(iface);
-        }
-    }
-    return iface->epoll_fd;
-}
-
 ucs_status_t uct_ofi_event_join(uct_iface_t *tl_iface, int epoll_fd)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
@@ -446,6 +431,17 @@ ucs_status_t uct_ofi_event_join(uct_iface_t *tl_iface, int epoll_fd)
         uct_ofi_events_close(iface);
     }
     return iface->events_status;
+}
+
+int uct_ofi_event_fd(uct_iface_t *tl_iface)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+
+    if (iface->epoll_fd < 0) {
+        iface->has_own_set = 1;
+        (void)uct_ofi_event_join(tl_iface, ucs_sys_epoll_create1(EPOLL_CLOEXEC));
+    }
+    return iface->epoll_fd;
 }
 
 /* Is there something that no new event would tell of? What has happened until now is taken out of
