@@ -68,7 +68,7 @@ void ucp_device_init(ucp_worker_t *worker)
 
 static void ucp_device_free_window(ucp_device_window_t *window)
 {
-    if ((window->mem != NULL) && !window->is_lost) { /* else the driver keeps it */
+    if (window->mem != NULL) {
         window->mem->md->tl->md.release(window->mem);
     }
 }
@@ -221,7 +221,7 @@ static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_r
 {
     uct_md_t *md = req->worker->device.md;
 
-    if (window->is_lost) {
+    if ((window->mem != NULL) && window->mem->is_lost) {
         return NULL;
     }
     if ((window->mem == NULL) && (md->tl->md.alloc(md, req->buffer, UCP_DEVICE_WINDOW,
@@ -246,7 +246,7 @@ static ucs_status_t ucp_device_copy_window(ucp_device_window_t *window, void *de
 {
     ucs_status_t status = ucp_device_copy(window->req->worker, dest, src, length);
 
-    window->is_lost |= (status == UCS_ERR_TIMED_OUT);
+    window->mem->is_lost |= (status == UCS_ERR_TIMED_OUT);
     return status;
 }
 

@@ -81,7 +81,6 @@ typedef struct {
     ucp_request_t *req;    /* holds UCP_REQUEST_HOLDS_WINDOW; NULL: nobody's */
     size_t         offset; /* of the message */
     size_t         length;
-    int            is_lost; /* a copy of it does not end: used for nothing any more */
 } ucp_device_window_t;
 
 /* What the worker knows of device memory, see device.h. */

@@ -153,6 +153,10 @@ struct uct_mem { /* base of a transport's registration or allocation */
     /* Identity of the worker that tells others of it and that answers what they have to ask; its
      * user sets it. NULL: any of the process. */
     const uint8_t *uid;
+
+    /* A device may still use it, so its memory is never given back: its user sets it, `release`
+     * then ends the description only. */
+    int is_lost;
 };
 
 struct uct_rkey { /* base of a transport's unpacked remote key */

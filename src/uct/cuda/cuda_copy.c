@@ -190,6 +190,10 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
     int result                      = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
 
+    if (tl_mem->is_lost) {
+        ucs_sys_free(mem);
+        return;
+    }
     /* Memory of a context that is gone went with it. */
     if (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK) {
         if (mem->how != UCT_MEM_ALLOC_PINNED) {
