@@ -60,6 +60,8 @@ libuct_sources = \
 	src/uct/ofi/ofi_lib.c \
 	src/uct/ofi/ofi_lib.h \
 	src/uct/ofi/ofi_peer.c \
+	src/uct/ofi/ofi_devices.c \
+	src/uct/ofi/ofi_devices.h \
 	src/uct/ofi/ofi_provider.c \
 	src/uct/ofi/ofi_rma.c \
 	src/uct/ofi/ofi_wire.h \

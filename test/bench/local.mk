@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	test/bench/test_info.sh \
 	test/bench/test_manuals.sh \
 	test/bench/test_perftest.sh \
+	test/bench/two_devices.sh \
 	test/bench/ucx_ratio.sh
 
 check_PROGRAMS += test/bench/crowd test/bench/cuda_uct

@@ -15,6 +15,8 @@ gtest_sources = \
 	test/gtest/fault/test_stop.cc \
 	test/gtest/mp/hosts.cc \
 	test/gtest/mp/hosts.h \
+	test/gtest/mp/joined_hosts.cc \
+	test/gtest/mp/joined_hosts.h \
 	test/gtest/mp/gpu.h \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
@@ -36,6 +38,7 @@ gtest_sources = \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_hosts.cc \
 	test/gtest/mp/test_one_sided.cc \
+	test/gtest/mp/test_rails.cc \
 	test/gtest/mp/test_reconnect.cc \
 	test/gtest/mp/test_traffic.cc \
 	test/gtest/mp/test_unexpected.cc \

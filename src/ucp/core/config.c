@@ -58,6 +58,10 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
             "what it wants."),
+    UCP_ROW("MAX_RNDV_RAILS", uint, max_rails, "2",
+            "Devices of a network, four at most, that carry parts of a long message at the same "
+            "time, where they are equal and lead to the same process. Of networks that the kernel "
+            "routes (tcp) those that UCX_NET_DEVICES names."),
     UCP_ROW("CM_REUSEADDR", bool, reuse_addr, "n",
             "Let several sockets of this user share an address, as a client that connects from its "
             "own listener's."),

@@ -262,7 +262,7 @@ static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
     }
 }
 
-static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *tl,
+static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *tl, unsigned rail,
                                        const void *tl_config, char reason[UCT_REASON_MAX])
 {
     ucp_tl_resource_t *resource = &context->tls[context->num_tls];
@@ -276,10 +276,26 @@ static ucs_status_t ucp_context_add_tl(ucp_context_t *context, const uct_tl_t *t
         snprintf(reason, UCT_REASON_MAX, "does not open: %s", ucs_status_string(status));
         return status;
     }
+    snprintf(resource->name, sizeof(resource->name), (rail > 0) ? "%s#%u" : "%s", tl->name, rail);
     resource->tl      = tl;
-    resource->wire_id = ucp_address_wire_id(tl->name);
+    resource->rail    = rail;
+    resource->lead    = context->num_tls - rail;
+    resource->wire_id = ucp_address_wire_id(resource->name);
     ++context->num_tls;
     return UCS_OK;
+}
+
+/* What it takes to use further devices at the same time; doing without is possible. */
+static void ucp_context_add_rails(ucp_context_t *context, const uct_tl_t *tl, const void *tl_config)
+{
+    char reason[UCT_REASON_MAX];
+    unsigned rail;
+
+    for (rail = 1; rail < ucs_min(context->options.max_rails, tl->max_rails + 1); ++rail) {
+        if (ucp_context_add_tl(context, tl, rail, tl_config, reason) != UCS_OK) {
+            break;
+        }
+    }
 }
 
 /* A wrapped transport ("fault:mm") named by the user takes the place of the plain one. */
@@ -325,10 +341,12 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
                 continue;
             }
         }
-        if ((ucp_context_add_tl(context, tl, tl_config, context->tl_reason[i]) == UCS_OK) &&
-            ((tl->kind != UCT_TL_KIND_SELF) || ucp_context_tl_allowed(&context->options.tls, tl))) {
-            ++num_useful;
+        if (ucp_context_add_tl(context, tl, 0, tl_config, context->tl_reason[i]) != UCS_OK) {
+            continue;
         }
+        num_useful += (tl->kind != UCT_TL_KIND_SELF) ||
+                      ucp_context_tl_allowed(&context->options.tls, tl);
+        ucp_context_add_rails(context, tl, tl_config);
     }
 
     if (num_useful == 0) {
@@ -474,12 +492,12 @@ void ucp_context_print_info(const ucp_context_h context, FILE *stream)
 
     fprintf(stream, "#\n# UCP context\n#\n");
     for (i = 0; i < context->num_tls; ++i) {
-        fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].tl->name);
+        fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].name);
     }
     fprintf(stream, "#\n");
     for (i = 0; i < context->num_tls; ++i) {
         fprintf(stream, "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i, i,
-                context->tls[i].tl->name);
+                context->tls[i].name);
     }
     fprintf(stream, "#\n");
 }

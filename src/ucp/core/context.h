@@ -30,6 +30,7 @@ typedef struct {
     int                     reuse_addr;
     unsigned                idle;             /* ucp_idle_mode_t */
     int                     net_address;      /* UCS_NO, _YES, _AUTO */
+    unsigned                max_rails;        /* devices that carry one long message */
 } ucp_options_t;
 
 typedef enum {
@@ -62,7 +63,10 @@ extern const ucs_config_row_t ucp_options_rows[];
 typedef struct {
     const uct_tl_t *tl;
     uct_md_t       *md;
-    uint16_t        wire_id; /* names the transport in addresses */
+    char            name[UCT_TL_NAME_MAX + 12]; /* of the transport; of rail 1 "ofi#1" */
+    uint16_t        wire_id; /* names it in addresses */
+    unsigned        rail;    /* 0, or n: of the n-th further interface of a network... */
+    unsigned        lead;    /* ...whose first one this is, an index like its own */
 } ucp_tl_resource_t;
 
 typedef struct ucp_context {

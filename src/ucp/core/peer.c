@@ -111,8 +111,9 @@ static int ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_
 
     for (i = 0; i < worker->context->num_tls; ++i) {
         iface = worker->tls[i].iface;
-        if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL)) {
-            is_there |= iface->tl->iface.drop_peer(iface, uid, discard);
+        if ((iface != NULL) && (iface->tl->iface.drop_peer != NULL) &&
+            iface->tl->iface.drop_peer(iface, uid, discard)) {
+            is_there |= (worker->context->tls[i].rail == 0); /* else its end is not reported */
         }
     }
     return is_there;
@@ -372,6 +373,9 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
         ucp_peer_fail(peer, status);
     } else if (ep == peer->lanes[UCP_LANE_DEVICE]) {
         peer->is_device_refused = 1;
+    } else if (ep != peer->lanes[UCP_LANE_COPY]) {
+        ucs_diag("a further device carries nothing to a peer any more (%s): the first one does",
+                 ucs_status_string(status));
     } else {
         ucp_peer_copy_failed(peer, status);
     }

@@ -21,7 +21,8 @@ typedef enum {
     UCP_LANE_AM,   /* messages */
     UCP_LANE_COPY, /* whole buffers in one copy: get and put */
     UCP_LANE_DEVICE, /* copies between device memory of both sides */
-    UCP_LANE_LAST
+    UCP_LANE_RAIL, /* the first of those over further devices of the network that has messages */
+    UCP_LANE_LAST = UCP_LANE_RAIL + UCT_RAILS_MAX
 } ucp_lane_role_t;
 
 #define UCP_CONTROL_MAX 56 /* bytes of a control message: each fits in one line of shared memory */

@@ -187,6 +187,8 @@ typedef struct {
     uint8_t         is_rest;   /* only messages that the sends have left behind remain */
 } ucp_flush_request_t;
 
+typedef struct ucp_rdma_rails ucp_rdma_rails_t;
+
 struct ucp_request {
     _Atomic uint32_t    flags;
     ucs_status_t        status;
@@ -225,6 +227,8 @@ struct ucp_request {
             struct {                /* else: by reads or writes, see rdma.h */
                 uct_mem_t  *mem;    /* the buffer's registration; NULL: it needs none */
                 uct_rkey_t *rkey;   /* of the peer's buffer */
+                ucp_rdma_rails_t *rails; /* the same for further devices; NULL: none */
+                size_t      length; /* bytes of the part under way */
                 int         is_lent; /* mem is the user's to release */
             };
         };

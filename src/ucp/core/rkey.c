@@ -130,23 +130,30 @@ void ucp_rkey_map(ucp_rkey_t *rkey)
 
 const void *ucp_rkey_net(const ucp_rkey_t *rkey, unsigned i, size_t *length_p)
 {
-    if ((rkey->net == NULL) ||
-        (memcmp(rkey->net, &rkey->worker->context->tls[i].wire_id, sizeof(uint16_t)) != 0)) {
-        return NULL;
+    const uint8_t *entry;
+
+    for (entry = rkey->net; entry < rkey->net + rkey->net_length;
+         entry += UCP_RKEY_ENTRY + entry[2]) {
+        if (memcmp(entry, &rkey->worker->context->tls[i].wire_id, sizeof(uint16_t)) == 0) {
+            *length_p = entry[2];
+            return entry + UCP_RKEY_ENTRY;
+        }
     }
-    *length_p = rkey->net[2];
-    return rkey->net + UCP_RKEY_ENTRY;
+    return NULL;
 }
 
 static ucs_status_t ucp_rkey_keep_net(ucp_rkey_t *rkey, const uint8_t *entry)
 {
+    const size_t length = UCP_RKEY_ENTRY + entry[2];
+
     if (rkey->net == NULL) {
-        rkey->net = ucs_sys_malloc(UCP_RKEY_ENTRY + entry[2]);
-        if (rkey->net == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
-        memcpy(rkey->net, entry, UCP_RKEY_ENTRY + entry[2]);
+        rkey->net = ucs_sys_malloc(UCP_RKEY_MAX); /* of all entries together */
     }
+    if (rkey->net == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memcpy(rkey->net + rkey->net_length, entry, length);
+    rkey->net_length += length;
     return UCS_OK;
 }
 

@@ -40,7 +40,8 @@ typedef struct ucp_rkey {
     ucp_worker_t  *worker;
     uct_rkey_t    *uct;      /* what maps it; NULL: nothing does */
     uct_rkey_t    *device;   /* by which the DEVICE lane reaches it; NULL: it does not */
-    uint8_t       *net;      /* a network's entry of the packed key (a copy); NULL: there is none */
+    uint8_t       *net;      /* entries of networks of the packed key (copies); NULL: none */
+    size_t         net_length; /* bytes of them */
     uint8_t        is_device; /* not to be touched by processors */
 } ucp_rkey_t;
 
@@ -65,7 +66,7 @@ UCS_INLINE void *ucp_rkey_local(const ucp_rkey_t *rkey, ucp_rkey_class_t kind, u
            rkey->ptr + offset : NULL;
 }
 
-/* The key that transport i of the worker has in a network's entry, or NULL. */
+/* The key that transport i of the worker has in an entry of a network, or NULL. */
 const void *ucp_rkey_net(const ucp_rkey_t *rkey, unsigned i, size_t *length_p);
 
 /* Maps the memory if that is possible now. With the worker's lock. */

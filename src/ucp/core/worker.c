@@ -86,14 +86,16 @@ void ucp_worker_data_put(void *data)
 
 void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 {
-    ucp_worker_tl_t *wtl        = &worker->tls[i];
-    const uct_tl_t *tl          = worker->context->tls[i].tl;
-    uct_iface_params_t params   = {
+    const ucp_tl_resource_t *resource = &worker->context->tls[i];
+    ucp_worker_tl_t *wtl              = &worker->tls[i];
+    const uct_tl_t *tl                = resource->tl;
+    uct_iface_params_t params         = {
         .ep_failed = ucp_peer_ep_failed,
         .peer_gone = ucp_peer_gone,
         .arg       = worker,
         .sender    = &worker->sender,
-        .is_shared = worker->context->is_shared || (worker->thread_mode == UCS_THREAD_MODE_MULTI)
+        .is_shared = worker->context->is_shared || (worker->thread_mode == UCS_THREAD_MODE_MULTI),
+        .num_rails = ucs_max(worker->context->options.max_rails, 1u) - 1
     };
     uct_limits_t limits;
     ucs_status_t status;
@@ -101,12 +103,19 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 
     wtl->is_tried = 1;
     memcpy(params.uid, worker->uid, UCT_UID_LEN);
-    status = uct_iface_open(worker->context->tls[i].md, &params, &wtl->iface);
+    if (resource->rail > 0) { /* who parts from it may be there by the first way */
+        params.peer_gone = NULL;
+        params.lead      = worker->tls[resource->lead].iface;
+        params.rail      = resource->rail - 1;
+    }
+    status = ((resource->rail > 0) && (params.lead == NULL)) ? UCS_ERR_NO_DEVICE :
+             uct_iface_open(resource->md, &params, &wtl->iface);
     if (status != UCS_OK) {
         wtl->iface = NULL;
-        snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", tl->name,
-                 ucs_status_string(status));
-        ucs_info("%s", wtl->reason);
+        snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", resource->name,
+                 ((resource->rail > 0) && (status == UCS_ERR_NO_DEVICE)) ?
+                     "no further device is like the first one" : ucs_status_string(status));
+        ucs_log((resource->rail > 0) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_INFO, "%s", wtl->reason);
         return;
     }
 
@@ -598,7 +607,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
         ucs_sys_free(address);
     }
     for (i = 0; i < worker->context->num_tls; ++i) {
-        fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].tl->name,
+        fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].name,
                 (worker->tls[i].iface != NULL) ? "open" : worker->tls[i].reason);
         if (worker->tls[i].iface != NULL) {
             ucs_string_buffer_init(&text);

@@ -497,6 +497,7 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     ucs_status_t status       = UCS_OK;
     const ucp_am_handler_t *handler;
     ucp_wire_rts_t rts;
+    size_t rts_length;
     ucp_am_msg_t msg;
     ucp_wire_am_t am;
     ucp_kept_t *kept;
@@ -505,14 +506,15 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     if (turn == NULL) {
         peer = ucp_rndv_read_rts(worker, UCP_WIRE_AM_RTS, data, length, &rts);
     } else {
-        memcpy(&rts, data, sizeof(rts));
+        (void)ucp_wire_rts_read(data, length, &rts);
         peer = ucp_peer_of_kept(worker, rts.worker_id, turn->kept->session);
     }
     if (peer == NULL) {
         return; /* it says what cannot be, or has parted since */
     }
-    am = ucp_wire_am_head(rts.tag);
-    if (am.header_length > length - sizeof(rts)) {
+    am         = ucp_wire_am_head(rts.tag);
+    rts_length = ucp_wire_rts_length(rts.flags);
+    if (am.header_length > length - rts_length) {
         ucs_warn("peer sent an AM_RTS that ends within its header: dropped");
         return;
     }
@@ -520,7 +522,7 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
         ucp_rndv_drop(worker, &rts, UCS_ERR_REJECTED);
         return;
     }
-    msg.header = (const char *)data + sizeof(rts);
+    msg.header = (const char *)data + rts_length;
     msg.length = rts.length;
 
     if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||

@@ -241,6 +241,7 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const
     int is_put       = (req->kind == UCP_REQUEST_PUT);
     const void *packed;
     size_t length;
+    unsigned rail;
 
     if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
         (req->length < peer->proto->rma_min[is_put]) || !ucp_dt_is_contig(req->datatype) ||
@@ -248,21 +249,35 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const
         return 0;
     }
     packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
-    return (packed != NULL) && ucp_rdma_register(req, peer, own, req->length, 0) &&
-           ucp_rdma_set_key(req, peer, packed, length);
+    if ((packed == NULL) || !ucp_rdma_register(req, peer, own, req->length, 0) ||
+        !ucp_rdma_set_key(req, peer, packed, length)) {
+        return 0;
+    }
+    for (rail = 0; !is_put && (rail < UCT_RAILS_MAX); ++rail) {
+        packed = (peer->lanes[UCP_LANE_RAIL + rail] == NULL) ? NULL :
+                 ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_RAIL + rail], &length);
+        if (packed != NULL) {
+            ucp_rdma_set_rail_key(req, peer, rail, packed, length);
+        }
+    }
+    return 1;
 }
 
 static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
 {
     size_t rest = req->length - req->send.offset;
 
+    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
+        ucp_request_add_work(req); /* once more, without them */
+        return;
+    }
     if (status != UCS_OK) {
         ucs_debug("%zu bytes of a peer's memory are not reached directly: %s: messages do it", rest,
                   ucs_status_string(status));
         ucp_rma_start_messages(req);
         return;
     }
-    req->send.offset += ucp_rdma_part_length(req->send.peer, rest);
+    req->send.offset += req->copy.length;
     if (req->send.offset < req->length) {
         ucp_request_add_work(req);
     } else {

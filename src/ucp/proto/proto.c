@@ -81,14 +81,14 @@ static double ucp_proto_eager_ns(const ucp_proto_config_t *config, double length
 
 static double ucp_proto_get_ns(const ucp_proto_config_t *config, double length)
 {
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+    return ucp_proto_message_ns(config, UCP_WIRE_RTS_LEN) +
            ucp_proto_copy_ns(&config->lanes.get, length) +
            config->lanes.am.overhead_ns; /* of ATS: its latency is not waited for */
 }
 
 static double ucp_proto_put_ns(const ucp_proto_config_t *config, double length)
 {
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+    return ucp_proto_message_ns(config, UCP_WIRE_RTS_LEN) +
            ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
            ucp_proto_copy_ns(&config->lanes.put, length) +
            ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t));
@@ -103,7 +103,7 @@ static double ucp_proto_both_ns(const ucp_proto_config_t *config, double length)
                     2;
     double start  = config->lanes.get.overhead_ns / 2; /* not halved: each side pays its own */
 
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+    return ucp_proto_message_ns(config, UCP_WIRE_RTS_LEN) +
            ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) + start + (copies / 2) +
            ucp_proto_message_ns(config, sizeof(ucp_wire_fin_t)) +
            (UCP_PROTO_CLAIM_MOVES * config->lanes.am.latency_ns);
@@ -113,7 +113,7 @@ static double ucp_proto_am_ns(const ucp_proto_config_t *config, double length)
 {
     double pieces = ceil(length / (double)(config->eager_max - sizeof(ucp_wire_data_t)));
 
-    return ucp_proto_message_ns(config, sizeof(ucp_wire_rts_t)) +
+    return ucp_proto_message_ns(config, UCP_WIRE_RTS_LEN) +
            ucp_proto_message_ns(config, sizeof(ucp_wire_rtr_t)) +
            ucp_proto_message_ns(config, length) + (pieces * config->lanes.am.overhead_ns);
 }
@@ -344,6 +344,13 @@ void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
     if (config->lanes.device_name != NULL) {
         ucs_string_buffer_appendf(strb, "%s%12s by %s, between device memory\n", prefix,
                                   "rndv/device", config->lanes.device_name);
+    }
+    for (i = 0; i < UCT_RAILS_MAX; ++i) {
+        if (config->lanes.rail_choice[i] != NULL) {
+            ucs_string_buffer_appendf(strb, "%s%12s parts also by %s", prefix,
+                                      ucp_proto_names[UCP_PROTO_RNDV_GET],
+                                      config->lanes.rail_choice[i]);
+        }
     }
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (config->reason[proto][0] != '\0') {

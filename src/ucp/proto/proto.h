@@ -15,7 +15,7 @@
 #include <ucs/ds/strbuf.h>
 #include <uct/api/uct_tl.h>
 
-#define UCP_PROTO_CONFIGS 8 /* different sets of lanes that one worker can meet */
+#define UCP_PROTO_CONFIGS 16 /* different sets of lanes that one worker can meet */
 #define UCP_PROTO_RANGES  8
 
 typedef enum {
@@ -39,6 +39,7 @@ typedef struct {
     const char  *am_choice;  /* uct_iface_t.choice */
     const char  *copy_name;
     const char  *device_name;
+    const char  *rail_choice[UCT_RAILS_MAX]; /* of further devices of the network; NULL: none */
     char         copy_reason[UCT_REASON_MAX]; /* why there is no copy lane */
 } ucp_proto_lanes_t;
 
@@ -50,7 +51,7 @@ typedef struct {
 
 typedef struct {
     ucp_proto_lanes_t lanes;
-    unsigned          tl[3];          /* key: transport of each role, UINT_MAX for none */
+    unsigned          tl[3 + UCT_RAILS_MAX]; /* key: transport of each lane, UINT_MAX for none */
     size_t            eager_max;      /* bytes of payload that one message can carry */
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */

@@ -10,30 +10,110 @@
 #include <ucp/core/device.h>
 #include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+
+#define UCP_RDMA_SHARE_MIN ((size_t)64 * 1024) /* bytes of a part that are worth another device */
+
+/* What a request has registered with one interface, and the peer's key for it. */
+typedef struct {
+    uct_mem_t  *mem;           /* NULL: there is no need */
+    uct_rkey_t *rkey;
+    int         is_lent;
+    int         is_registered;
+} ucp_rdma_rail_t;
+
+struct ucp_rdma_rails {
+    ucp_rdma_rail_t rail[UCT_RAILS_MAX];
+};
+
+static int ucp_rdma_register_lane(ucp_request_t *req, const ucp_peer_t *peer, unsigned lane,
+                                  const ucp_mem_t *own, size_t length, int is_remote,
+                                  ucp_rdma_rail_t *rail)
+{
+    uct_iface_t *iface  = peer->lanes[lane]->iface;
+    ucs_status_t status = UCS_OK;
+
+    rail->is_lent = (own != NULL) && (own->tls[peer->lane_tl[lane]] != NULL);
+    if (rail->is_lent) {
+        rail->mem = own->tls[peer->lane_tl[lane]];
+    } else {
+        status = iface->tl->iface.reg(iface, req->buffer, length, is_remote, &rail->mem);
+    }
+    rail->is_registered = (status == UCS_OK);
+    if (status != UCS_OK) {
+        ucs_debug("%zu bytes are not registered with lane %u: %s", length, lane,
+                  ucs_status_string(status));
+    }
+    return rail->is_registered;
+}
+
+static void ucp_rdma_release_lane(ucp_rdma_rail_t *rail)
+{
+    if ((rail->mem != NULL) && rail->is_registered && !rail->is_lent) {
+        rail->mem->md->tl->md.release(rail->mem);
+    }
+    if (rail->rkey != NULL) {
+        rail->rkey->md->tl->md.rkey_release(rail->rkey);
+    }
+}
+
+static void ucp_rdma_register_rails(ucp_request_t *req, const ucp_peer_t *peer,
+                                    const ucp_mem_t *own, size_t length, int is_remote)
+{
+    unsigned i, lane;
+
+    for (i = 0; i < UCT_RAILS_MAX; ++i) {
+        lane = UCP_LANE_RAIL + i;
+        if ((peer->lanes[lane] == NULL) || (peer->lanes[lane]->state == UCT_EP_FAILED)) {
+            continue;
+        }
+        if (req->copy.rails == NULL) {
+            req->copy.rails = ucs_sys_calloc(1, sizeof(*req->copy.rails));
+        }
+        if (req->copy.rails != NULL) {
+            (void)ucp_rdma_register_lane(req, peer, lane, own, length, is_remote,
+                                         &req->copy.rails->rail[i]);
+        }
+    }
+}
 
 int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
                       size_t length, int is_remote)
 {
-    uct_iface_t *iface  = peer->lanes[UCP_LANE_AM]->iface;
-    ucs_status_t status = UCS_OK;
+    ucp_rdma_rail_t first = {0};
 
     if (req->held & UCP_REQUEST_HOLDS_MEM) {
         return 1; /* an announcement is tried again */
     }
-    req->copy.is_lent = (own != NULL) && (own->tls[peer->lane_tl[UCP_LANE_AM]] != NULL);
-    if (req->copy.is_lent) {
-        req->copy.mem = own->tls[peer->lane_tl[UCP_LANE_AM]];
-    } else {
-        status = iface->tl->iface.reg(iface, req->buffer, length, is_remote, &req->copy.mem);
-    }
-    if (status != UCS_OK) {
-        ucs_debug("%zu bytes go as messages: their memory is not registered: %s", length,
-                  ucs_status_string(status));
+    if (!ucp_rdma_register_lane(req, peer, UCP_LANE_AM, own, length, is_remote, &first)) {
         return 0;
     }
-    req->copy.rkey = NULL;
-    req->held     |= UCP_REQUEST_HOLDS_MEM;
+    req->copy.mem     = first.mem;
+    req->copy.rkey    = NULL;
+    req->copy.is_lent = first.is_lent;
+    req->copy.rails   = NULL;
+    req->held        |= UCP_REQUEST_HOLDS_MEM;
+    if (length >= 2 * UCP_RDMA_SHARE_MIN) {
+        ucp_rdma_register_rails(req, peer, own, length, is_remote);
+    }
     return 1;
+}
+
+uint32_t ucp_rdma_pack_rails(const ucp_request_t *req, uint8_t keys[][UCP_WIRE_KEY_LEN])
+{
+    const ucp_rdma_rails_t *rails = req->copy.rails;
+    uint32_t bits                 = 0;
+    uct_mem_t *mem;
+    unsigned i;
+
+    for (i = 0; (rails != NULL) && (i < UCT_RAILS_MAX); ++i) {
+        mem = rails->rail[i].is_registered ? rails->rail[i].mem : NULL;
+        if (mem != NULL) {
+            (void)mem->md->tl->md.rkey_pack(mem, keys[i]);
+            bits |= 1u << i;
+        }
+    }
+    return bits;
 }
 
 int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, size_t length)
@@ -43,30 +123,107 @@ int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, s
     return md->tl->md.rkey_unpack(md, packed, length, &req->copy.rkey) == UCS_OK;
 }
 
+void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, const void *packed,
+                           size_t length)
+{
+    ucp_rdma_rails_t *rails = req->copy.rails;
+    uct_md_t *md;
+
+    if ((rails != NULL) && rails->rail[rail].is_registered) {
+        md = ucp_peer_md(peer, UCP_LANE_RAIL + rail);
+        if (md->tl->md.rkey_unpack(md, packed, length, &rails->rail[rail].rkey) != UCS_OK) {
+            rails->rail[rail].rkey = NULL;
+        }
+    }
+}
+
+int ucp_rdma_drop_rails(ucp_request_t *req)
+{
+    unsigned i;
+
+    if (req->copy.rails == NULL) {
+        return 0;
+    }
+    for (i = 0; i < UCT_RAILS_MAX; ++i) {
+        ucp_rdma_release_lane(&req->copy.rails->rail[i]);
+    }
+    ucs_sys_free(req->copy.rails);
+    req->copy.rails = NULL;
+    return 1;
+}
+
 void ucp_rdma_release(ucp_request_t *req)
 {
-    if ((req->copy.mem != NULL) && !req->copy.is_lent) {
-        req->copy.mem->md->tl->md.release(req->copy.mem);
+    ucp_rdma_rail_t first = {req->copy.mem, req->copy.rkey, req->copy.is_lent, 1};
+
+    ucp_rdma_release_lane(&first);
+    (void)ucp_rdma_drop_rails(req);
+}
+
+/* The rails that may carry a share now: bits. Others are connected, for parts to come. */
+static unsigned ucp_rdma_find_rails(const ucp_request_t *req, const ucp_peer_t *peer)
+{
+    unsigned bits = 0;
+    uct_ep_t *lane;
+    unsigned i;
+
+    for (i = 0; i < UCT_RAILS_MAX; ++i) {
+        lane = peer->lanes[UCP_LANE_RAIL + i];
+        if (req->copy.rails->rail[i].rkey == NULL) {
+            continue;
+        }
+        if (lane->state == UCT_EP_LIVE) {
+            bits |= 1u << i;
+        } else if (lane->state == UCT_EP_IDLE) {
+            (void)uct_ep_connect(lane);
+        }
     }
-    if (req->copy.rkey != NULL) {
-        req->copy.rkey->md->tl->md.rkey_release(req->copy.rkey);
+    return bits;
+}
+
+/* Shares of at most `share` bytes behind that of the first lane, up to `end` bytes of the part. */
+static void ucp_rdma_start_shares(ucp_request_t *req, ucp_peer_t *peer, unsigned rails,
+                                  size_t offset, size_t share, size_t end, uint64_t remote_addr)
+{
+    ucp_rdma_rail_t *rail;
+    uct_ep_t *lane;
+    uct_iov_t iov;
+
+    for (; rails != 0; rails &= rails - 1) {
+        rail = &req->copy.rails->rail[__builtin_ctz(rails)];
+        lane = peer->lanes[UCP_LANE_RAIL + __builtin_ctz(rails)];
+        iov  = (uct_iov_t){(char *)req->buffer + offset + req->copy.length,
+                           ucs_min(share, end - req->copy.length), rail->mem};
+        if ((iov.length > 0) &&
+            (lane->ops->get_zcopy(lane, &iov, 1, remote_addr + req->copy.length, rail->rkey,
+                                  &req->copy.comp) == UCS_INPROGRESS)) {
+            req->copy.length += iov.length;
+        } else {
+            --req->copy.comp.count; /* what it does not take belongs to the next part */
+        }
     }
 }
 
 void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then)
 {
-    uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
-    uct_iov_t iov  = {(char *)req->buffer + offset, ucp_rdma_part_length(peer, rest),
-                      req->copy.mem};
+    uct_ep_t *lane     = peer->lanes[UCP_LANE_AM];
+    const size_t end   = ucs_min(rest, peer->proto->lanes.get.max); /* that of writes is the same */
+    unsigned rails     = ((req->copy.rails == NULL) || (end < 2 * UCP_RDMA_SHARE_MIN)) ? 0 :
+                         ucp_rdma_find_rails(req, peer);
+    const int num      = 1 + __builtin_popcount(rails);
+    const size_t share = (rails == 0) ? end : ucs_align_up(end / (size_t)num, 4096);
+    uct_iov_t iov      = {(char *)req->buffer + offset, share, req->copy.mem};
     ucs_status_t status;
 
-    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
-    req->copy.then = then;
-    status         = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
+    req->copy.length = share;
+    req->copy.comp   = (uct_completion_t){ucp_device_transferred, num, UCS_OK};
+    req->copy.then   = then;
+    status           = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
         lane, &iov, 1, remote_addr, req->copy.rkey, &req->copy.comp);
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;
+        ucp_rdma_start_shares(req, peer, rails, offset, share, end, remote_addr);
     } else if (status == UCS_ERR_NO_RESOURCE) {
         ucp_request_add_work(req); /* behind others that wait for room */
     } else {

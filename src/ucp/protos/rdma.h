@@ -5,6 +5,12 @@
  * as long as the request lasts, unless the user lends a registration of it. A request that ends
  * early while a part is under way ends when that has ended, since until then its buffer is used.
  *
+ * Rails: where further devices of the network lead to the peer, each carries a share of a part that
+ * is read. A lane of them is connected by the first part that it could have carried, and used once
+ * it is: that proves that it leads to the peer. A share that fails is read again by the lane for
+ * messages, with all of its part. Writes do not use them: one that has failed by one device might
+ * still arrive, behind what was written later by another.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef UCP_PROTOS_RDMA_H
@@ -13,28 +19,34 @@
 #include <ucp/core/mem.h>
 #include <ucp/core/peer.h>
 #include <ucp/core/request.h>
+#include <ucp/wire/wire.h>
 
-/* Registers the request's buffer: for the peer to read (is_remote), or for parts. own: what the
- * user has mapped that holds it, which spares that, or NULL. 0: it is refused; 1: the request holds
- * UCP_REQUEST_HOLDS_MEM, with no key yet. */
+/* Registers the request's buffer: for the peer to read (is_remote), or for parts; with the rails
+ * too. own: what the user has mapped that holds it, which spares that, or NULL. 0: it is refused;
+ * 1: the request holds UCP_REQUEST_HOLDS_MEM, with no key yet. */
 int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
                       size_t length, int is_remote);
+
+/* Keys of what is registered with rails for the peer to read; returns a bit for each. */
+uint32_t ucp_rdma_pack_rails(const ucp_request_t *req, uint8_t keys[][UCP_WIRE_KEY_LEN]);
 
 /* Sets the key for the parts, from what the peer's transport has packed. 0: it is none. */
 int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, size_t length);
 
+/* The same for a rail (from 0), which may do without. */
+void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, const void *packed,
+                           size_t length);
+
 /* Starts the part that begins at `offset` of the buffer, of `rest` bytes at most. then: called when
- * it has ended, here too where it ends at once with an error, with ucp_rdma_part_length bytes done
- * or none. Where there is no room the request waits on the list of work. */
+ * it has ended, here too where it ends at once with an error, with req->copy.length bytes done or
+ * none. Where there is no room the request waits on the list of work. */
 void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then);
 
-/* Gives back what the request has registered, and its key. */
-void ucp_rdma_release(ucp_request_t *req);
+/* No part is under way: the request uses no rails any more. 0: it used none. */
+int ucp_rdma_drop_rails(ucp_request_t *req);
 
-UCS_INLINE size_t ucp_rdma_part_length(const ucp_peer_t *peer, size_t rest)
-{
-    return ucs_min(rest, peer->proto->lanes.get.max); /* that of writes is the same */
-}
+/* Gives back what the request has registered, and its keys. */
+void ucp_rdma_release(ucp_request_t *req);
 
 #endif

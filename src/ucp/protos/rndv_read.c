@@ -16,7 +16,8 @@
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 
-_Static_assert(UCP_WIRE_KEY_LEN == UCT_IFACE_KEY_LEN, "an announcement holds a key");
+_Static_assert((UCP_WIRE_KEY_LEN == UCT_IFACE_KEY_LEN) && (UCP_WIRE_RAILS == UCT_RAILS_MAX),
+               "an announcement holds all keys");
 
 /* Would both sides choose reads for so many bytes? */
 static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length)
@@ -30,7 +31,8 @@ void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
     if (ucp_rndv_read_is_way(req->send.peer, req->length) &&
         ucp_rdma_register(req, req->send.peer, NULL, req->length, 1)) {
         (void)req->copy.mem->md->tl->md.rkey_pack(req->copy.mem, &rts->address);
-        rts->flags |= UCP_WIRE_RTS_KEY;
+        rts->rails  = ucp_rdma_pack_rails(req, rts->keys);
+        rts->flags |= UCP_WIRE_RTS_KEY | ((rts->rails != 0) ? UCP_WIRE_RTS_RAILS : 0);
     }
 }
 
@@ -38,16 +40,20 @@ void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 
 static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
 {
-    size_t length = ucp_rdma_part_length(req->recv.peer, req->recv.total - req->recv.offset);
+    size_t rest = req->recv.total - req->recv.offset;
 
-    if (status != UCS_OK) {
-        ucs_debug("reading %zu bytes of a peer: %s: they are asked for as messages", length,
-                  ucs_status_string(status));
-        ucp_rndv_ask_for_rest(req, req->recv.offset, req->recv.total - req->recv.offset);
+    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
+        ucp_request_add_work(req); /* once more, without them */
         return;
     }
-    ucp_rndv_recv_count(req, length);
-    req->recv.offset += length;
+    if (status != UCS_OK) {
+        ucs_debug("reading %zu bytes of a peer: %s: they are asked for as messages", rest,
+                  ucs_status_string(status));
+        ucp_rndv_ask_for_rest(req, req->recv.offset, rest);
+        return;
+    }
+    ucp_rndv_recv_count(req, req->copy.length);
+    req->recv.offset += req->copy.length;
     if (req->recv.offset < req->recv.total) {
         ucp_request_add_work(req); /* behind others that wait for room, and what the peer says */
         return;
@@ -64,12 +70,19 @@ void ucp_rndv_read_step(ucp_request_t *req)
 /* Where the way back is not connected yet messages are asked for: that can wait in the queue. */
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
+    unsigned rail;
+
     if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_KEY)) || !ucp_dt_is_contig(req->datatype) ||
         (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) ||
         !ucp_rndv_read_is_way(peer, req->recv.total) ||
         !ucp_rdma_register(req, peer, NULL, req->recv.total, 0) ||
         !ucp_rdma_set_key(req, peer, &rts->address, UCP_WIRE_KEY_LEN)) {
         return 0;
+    }
+    for (rail = 0; (rts->flags & UCP_WIRE_RTS_RAILS) && (rail < UCT_RAILS_MAX); ++rail) {
+        if (rts->rails & (1u << rail)) {
+            ucp_rdma_set_rail_key(req, peer, rail, rts->keys[rail], UCP_WIRE_KEY_LEN);
+        }
     }
     req->recv.step = UCP_RECV_READ;
     ucp_request_add_work(req); /* never ends here */

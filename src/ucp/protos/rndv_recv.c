@@ -307,10 +307,16 @@ void ucp_rndv_recv_work(ucp_request_t *req)
 ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
                               ucp_wire_rts_t *rts)
 {
+    size_t rts_length;
+
     if (!ucp_wire_accepts(id, length)) {
         return NULL;
     }
-    memcpy(rts, data, sizeof(*rts));
+    rts_length = ucp_wire_rts_read(data, length, rts);
+    if (ucs_unlikely((rts_length == 0) || ((id != UCP_WIRE_AM_RTS) && (rts_length != length)))) {
+        ucs_warn("a peer's message %s has %zu bytes: dropped", ucp_wire_table[id].name, length);
+        return NULL;
+    }
     return ucp_peer_of_sender(worker, rts->worker_id, ucp_wire_table[id].name);
 }
 

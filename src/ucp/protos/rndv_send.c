@@ -96,7 +96,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         .request_id = req->send.id,
         .length     = req->length
     };
-    uct_iov_t iov[2]   = {{&rts, sizeof(rts), NULL}};
+    uct_iov_t iov[2]   = {{&rts, UCP_WIRE_RTS_LEN, NULL}};
     unsigned id        = UCP_WIRE_RTS;
     unsigned num_iov   = 1;
     ucs_status_t status;
@@ -112,6 +112,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         ucp_rndv_get_sync_word(req, &rts);
         ucp_rndv_read_announce(req, &rts);
     }
+    iov[0].length = ucp_wire_rts_length(rts.flags);
     if (req->kind == UCP_REQUEST_AM_SEND) {
         id         = UCP_WIRE_AM_RTS;
         rts.tag    = ucp_am_word(req);

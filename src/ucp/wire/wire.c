@@ -54,7 +54,7 @@ static void ucp_wire_print_rts(const void *data, size_t length UCS_UNUSED,
 {
     ucp_wire_rts_t msg;
 
-    memcpy(&msg, data, sizeof(msg));
+    memcpy(&msg, data, UCP_WIRE_RTS_LEN);
     ucs_string_buffer_appendf(strb,
                               "tag 0x%" PRIx64 " from 0x%" PRIx64 " request 0x%" PRIx64
                               " length %" PRIu64 " address 0x%" PRIx64 " sync %u flags 0x%x",
@@ -250,7 +250,8 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     },
     [UCP_WIRE_RTS] = {
         .name          = "RTS",
-        .header_length = sizeof(ucp_wire_rts_t),
+        .header_length = UCP_WIRE_RTS_LEN,
+        .has_payload   = 1, /* keys */
         .handle        = ucp_rndv_rts_handle,
         .print         = ucp_wire_print_rts
     },
@@ -333,7 +334,7 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     },
     [UCP_WIRE_AM_RTS] = {
         .name          = "AM_RTS",
-        .header_length = sizeof(ucp_wire_rts_t),
+        .header_length = UCP_WIRE_RTS_LEN,
         .has_payload   = 1,
         .handle        = ucp_am_rts_handle,
         .print         = ucp_wire_print_rts
@@ -347,7 +348,8 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     },
     [UCP_WIRE_STREAM_RTS] = {
         .name          = "STREAM_RTS",
-        .header_length = sizeof(ucp_wire_rts_t),
+        .header_length = UCP_WIRE_RTS_LEN,
+        .has_payload   = 1, /* keys */
         .handle        = ucp_stream_rts_handle,
         .print         = ucp_wire_print_rts
     },
@@ -398,6 +400,19 @@ int ucp_wire_accepts(unsigned id, size_t length)
     }
     ucs_warn("a peer's message %s has %zu bytes: dropped", ucp_wire_table[id].name, length);
     return 0;
+}
+
+size_t ucp_wire_rts_read(const void *data, size_t length, ucp_wire_rts_t *rts)
+{
+    size_t rts_length;
+
+    memcpy(rts, data, UCP_WIRE_RTS_LEN);
+    rts_length = ucp_wire_rts_length(rts->flags);
+    if (ucs_unlikely(length < rts_length)) {
+        return 0;
+    }
+    memcpy(&rts->rails, (const char *)data + UCP_WIRE_RTS_LEN, rts_length - UCP_WIRE_RTS_LEN);
+    return rts_length;
 }
 
 void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb)

@@ -39,6 +39,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 #define UCP_WIRE_VERSION 1
 
 #define UCP_WIRE_KEY_LEN 12 /* bytes of the key in an RTS: UCT_IFACE_KEY_LEN */
+#define UCP_WIRE_RAILS   3  /* further devices of a network: UCT_RAILS_MAX */
 
 /* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody
  * asked for yet. Transports may carry more. */
@@ -99,7 +100,9 @@ enum {
                                  of sync_index; what SYNC tells is in the upper one */
     UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT) */
     UCP_WIRE_RTS_PINNED = 128, /* CONTIG: devices of the sender's process reach it */
-    UCP_WIRE_RTS_KEY    = 256 /* address and sync_index are a key for reading the message */
+    UCP_WIRE_RTS_KEY    = 256, /* address and sync_index are a key for reading the message */
+    UCP_WIRE_RTS_RAILS  = 512 /* the keys of further devices follow; else the message has no more
+                                 than UCP_WIRE_RTS_LEN bytes */
 };
 
 typedef struct {
@@ -110,7 +113,11 @@ typedef struct {
     uint64_t address;
     uint32_t sync_index;
     uint32_t flags;
+    uint32_t rails;      /* RAILS: which of the keys there are: bits */
+    uint8_t  keys[UCP_WIRE_RAILS][UCP_WIRE_KEY_LEN];
 } ucp_wire_rts_t;
+
+#define UCP_WIRE_RTS_LEN offsetof(ucp_wire_rts_t, rails)
 
 enum {
     UCP_WIRE_RTR_PUT  = 1, /* write to address, then FIN */
@@ -290,7 +297,9 @@ _Static_assert(sizeof(ucp_wire_hello_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_t) == 8, "wire layout");
 _Static_assert(sizeof(ucp_wire_eager_sync_t) == 24, "wire layout");
 _Static_assert(offsetof(ucp_wire_eager_sync_t, request_id) == 16, "wire layout");
-_Static_assert(sizeof(ucp_wire_rts_t) == 48, "wire layout");
+_Static_assert(sizeof(ucp_wire_rts_t) == 88, "wire layout");
+_Static_assert(UCP_WIRE_RTS_LEN == 48, "wire layout");
+_Static_assert(offsetof(ucp_wire_rts_t, keys) == 52, "wire layout");
 _Static_assert(offsetof(ucp_wire_rts_t, length) == 24, "wire layout");
 _Static_assert(offsetof(ucp_wire_rts_t, sync_index) == 40, "wire layout");
 _Static_assert(offsetof(ucp_wire_rts_t, flags) - offsetof(ucp_wire_rts_t, address) ==
@@ -340,6 +349,16 @@ int ucp_wire_length_ok(unsigned id, size_t length);
 
 /* The same for a message that came, of an id in the table; warns where it is none. */
 int ucp_wire_accepts(unsigned id, size_t length);
+
+/* Takes the RTS at the beginning of a message of at least UCP_WIRE_RTS_LEN bytes; returns the bytes
+ * that it has. 0: the message ends within it. */
+size_t ucp_wire_rts_read(const void *data, size_t length, ucp_wire_rts_t *rts);
+
+/* Bytes of an RTS of these flags. */
+static inline size_t ucp_wire_rts_length(uint32_t flags)
+{
+    return (flags & UCP_WIRE_RTS_RAILS) ? sizeof(ucp_wire_rts_t) : UCP_WIRE_RTS_LEN;
+}
 
 /* A status that a peer sent: an error of the list, or `other`. */
 static inline ucs_status_t ucp_wire_status(int32_t status, ucs_status_t other)

@@ -43,7 +43,7 @@ static int ucp_lane_has_device(const uct_tl_t *tl)
            (tl->ep.live.put_zcopy != NULL);
 }
 
-static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_LAST] = {
+static const ucp_lane_row_t ucp_lane_rows[UCP_LANE_RAIL] = {
     [UCP_LANE_AM]     = {"messages", 1, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, 8, ucp_lane_has_am,
                          "no messages"},
     [UCP_LANE_COPY]   = {"single copy", 0, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, 1 << 20,
@@ -98,6 +98,10 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
         *reason_p = worker->tls[i].reason;
         return -1;
     }
+    if (worker->context->tls[i].rail > 0) {
+        *reason_p = "carries parts of long messages only";
+        return -1;
+    }
     if (is_self != (tl->kind == UCT_TL_KIND_SELF)) {
         *reason_p =
             is_self ? "not for a worker's own messages" : "only for a worker's own messages";
@@ -131,7 +135,7 @@ static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *a
     for (i = 0; i < peer->worker->context->num_tls; ++i) {
         if (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0) {
             ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "",
-                                      peer->worker->context->tls[i].tl->name, reason);
+                                      peer->worker->context->tls[i].name, reason);
         }
     }
     ucs_log(row->required ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG,
@@ -206,11 +210,40 @@ static ucs_status_t ucp_lane_open(ucp_peer_t *peer, const ucp_address_info_t *ad
                        &peer->lanes[role]);
 }
 
+/* Further devices of the network that carries messages, each to the device of the same number. */
+static void ucp_lanes_open_rails(ucp_peer_t *peer, const ucp_address_info_t *address)
+{
+    ucp_worker_t *worker   = peer->worker;
+    ucp_context_t *context = worker->context;
+    char reason[UCT_REASON_MAX];
+    ucp_address_entry_t entry;
+    uct_iface_t *iface;
+    unsigned i, role;
+
+    for (i = 0; i < context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        role  = UCP_LANE_RAIL + context->tls[i].rail - 1;
+        if ((context->tls[i].rail == 0) || (context->tls[i].lead != peer->lane_tl[UCP_LANE_AM]) ||
+            (iface == NULL) || !ucp_lane_find_entry(peer, address, i, &entry) ||
+            !iface->tl->iface.is_reachable(iface, entry.bytes, entry.length,
+                                           address->node_id == context->node_id, reason)) {
+            continue;
+        }
+        if (uct_ep_open(iface, peer->uid, entry.bytes, entry.length, peer, &peer->lanes[role]) ==
+            UCS_OK) {
+            peer->lane_tl[role] = i;
+        } else {
+            peer->lanes[role] = NULL;
+        }
+    }
+}
+
 static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
 {
     ucp_worker_t *worker = peer->worker;
     uct_iface_t *am      = worker->tls[peer->lane_tl[UCP_LANE_AM]].iface;
     uct_iface_t *copy;
+    unsigned rail;
 
     lanes->is_net    = (am->tl->kind == UCT_TL_KIND_NET);
     lanes->am_name   = am->tl->name;
@@ -237,19 +270,26 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
         lanes->has_reads = (lanes->get.max > 0);
         lanes->copy_name = lanes->has_reads ? am->tl->name : NULL;
     }
+    for (rail = 0; rail < UCT_RAILS_MAX; ++rail) {
+        if (peer->lanes[UCP_LANE_RAIL + rail] != NULL) {
+            lanes->rail_choice[rail] = peer->lanes[UCP_LANE_RAIL + rail]->iface->choice;
+        }
+    }
 }
 
 ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 {
     ucp_worker_t *worker = peer->worker;
-    int has_copy         = (peer->copy_state != UCP_COPY_NONE);
-    unsigned key[]       = {peer->lane_tl[UCP_LANE_AM],
-                            has_copy ? peer->lane_tl[UCP_LANE_COPY] : UCP_NO_TL,
-                            peer->lane_tl[UCP_LANE_DEVICE]};
+    unsigned key[UCP_LANE_LAST];
     ucp_proto_config_t *config;
     ucs_string_buffer_t text;
     unsigned i;
 
+    _Static_assert(sizeof(key) == sizeof(config->tl), "the key has all lanes");
+    memcpy(key, peer->lane_tl, sizeof(key));
+    if (peer->copy_state == UCP_COPY_NONE) {
+        key[UCP_LANE_COPY] = UCP_NO_TL;
+    }
     for (i = 0; i < worker->num_proto; ++i) {
         if (memcmp(worker->proto[i].tl, key, sizeof(key)) == 0) {
             peer->proto = &worker->proto[i];
@@ -285,11 +325,13 @@ ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address)
     ucp_lane_role_t role;
 
     for (role = 0; role < UCP_LANE_LAST; ++role) {
-        status = ucp_lane_open(peer, address, role);
+        peer->lane_tl[role] = UCP_NO_TL;
+        status = (role < UCP_LANE_RAIL) ? ucp_lane_open(peer, address, role) : UCS_OK;
         if (status != UCS_OK) {
             return status;
         }
     }
+    ucp_lanes_open_rails(peer, address);
 
     /* Copies inside one process need no proof. */
     peer->copy_state = (peer->lanes[UCP_LANE_COPY] == NULL) ? UCP_COPY_NONE

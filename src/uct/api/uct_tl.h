@@ -141,6 +141,12 @@ typedef struct {
     const uint8_t    **sender;
     int                is_shared;        /* 1: memory is registered with the domain, and released,
                                             by other threads than the one that calls */
+    /* Transports with max_rails: how many further interfaces of it the user would open, each
+     * on another device, to move parts of what this one is for; or, where `lead` is set, that one
+     * and which of them this is, from 0: UCS_ERR_NO_DEVICE if there is no such device. */
+    unsigned           num_rails;
+    uct_iface_t       *lead;
+    unsigned           rail;
 } uct_iface_params_t;
 
 /* ---- memory ---- */
@@ -162,6 +168,8 @@ struct uct_mem { /* base of a transport's registration or allocation */
 struct uct_rkey { /* base of a transport's unpacked remote key */
     uct_md_t *md;
 };
+
+#define UCT_RAILS_MAX 3 /* further interfaces of a transport, see uct_iface_params_t */
 
 #define UCT_MEM_ALLOC_FIXED   1u /* exactly at the address given */
 #define UCT_MEM_ALLOC_DEVICE  2u /* memory of the device that is current in the calling thread */
@@ -389,6 +397,7 @@ struct uct_tl {
     const ucs_config_row_t *config_rows;   /* NULL-name terminated, or NULL */
     const char             *config_prefix; /* "MM_": variables are UCX_MM_... */
     size_t                  config_size;   /* 0 with no rows */
+    unsigned                max_rails;     /* further interfaces, see uct_iface_params_t.lead */
     uct_md_ops_t            md;
     uct_iface_ops_t         iface;
     uct_ep_tl_ops_t         ep;

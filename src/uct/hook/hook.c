@@ -240,6 +240,7 @@ static ucs_status_t uct_hook_iface_open(uct_iface_t *iface)
     params.ep_failed = uct_hook_ep_failed;
     params.peer_gone = uct_hook_peer_gone;
     params.arg       = hook;
+    params.lead      = (params.lead != NULL) ? uct_hook_iface(params.lead)->inner : NULL;
     status = uct_iface_open(uct_hook_inner_md(iface->md), &params, &hook->inner);
     if (status != UCS_OK) {
         return status;
@@ -460,6 +461,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
 {
     tl->super.help          = "another transport, wrapped for tests";
     tl->super.kind          = tl->inner->kind;
+    tl->super.max_rails     = tl->inner->max_rails;
     tl->super.md_size       = sizeof(uct_hook_md_t);
     tl->super.iface_size    = sizeof(uct_hook_iface_t);
     tl->super.ep_size       = sizeof(uct_hook_ep_t);

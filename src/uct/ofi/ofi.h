@@ -47,6 +47,8 @@
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
+#define UCT_OFI_RAIL_SIZE  (2 * UCT_OFI_BUFFER_SIZE) /* bytes of a receive buffer of an interface
+                                                         that carries no messages of its user's */
 
 typedef struct {
     ucs_config_allow_list_t providers;
@@ -112,6 +114,7 @@ typedef struct {
 typedef struct {
     uct_iface_t         super;
     struct fi_info     *info;
+    struct fi_info     *rails[UCT_RAILS_MAX]; /* other devices like it, for further interfaces */
     ucs_string_buffer_t choice;     /* which that is, and why not another */
     struct fid_fabric  *fabric;
     struct fid_domain  *domain;
@@ -323,8 +326,8 @@ UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
 /* Opens libfabric, once a process. UCS_ERR_NO_DEVICE: it is not there; logged. Any thread. */
 ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p);
 
-/* Sets iface->info to what is used; says at level info, and in iface->choice, why the others are
- * not. UCS_ERR_NO_DEVICE: nothing is left. */
+/* Sets iface->info to what is used, and iface->rails; says at level info, and in iface->choice, why
+ * the others are not. UCS_ERR_NO_DEVICE: nothing is left. */
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
 
 /* Checks what a peer calls its address. UCS_ERR_INVALID_ADDR: it is none; UCS_ERR_UNREACHABLE: of

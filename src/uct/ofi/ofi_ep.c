@@ -348,6 +348,7 @@ const uct_tl_t uct_ofi_tl = {
     .config_rows   = uct_ofi_config_rows,
     .config_prefix = "OFI_",
     .config_size   = sizeof(uct_ofi_config_t),
+    .max_rails     = UCT_RAILS_MAX,
     .md = {
         .open         = uct_ofi_md_open,
         .close        = uct_ofi_md_close,

@@ -585,13 +585,15 @@ static ucs_status_t uct_ofi_register(uct_ofi_iface_t *iface, const uct_ofi_lib_t
 static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
-    size_t total                   = config->rx_buffers * config->rx_size;
+    int is_rail                    = (iface->super.params.lead != NULL);
+    size_t rx_size                 = is_rail ? UCT_OFI_RAIL_SIZE : config->rx_size;
+    size_t total                   = is_rail ? 2 * rx_size : config->rx_buffers * rx_size;
     unsigned num_receives;
     ucs_status_t status;
     char *next;
     unsigned i;
 
-    iface->receive_size = iface->is_multi ? ucs_align_up(config->rx_size, 64) :
+    iface->receive_size = iface->is_multi ? ucs_align_up(rx_size, 64) :
                           ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
     iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
                                             iface->info->rx_attr->size);
@@ -717,6 +719,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     const uct_ofi_lib_t *lib;
     uint64_t end_ns;
+    unsigned i;
 
     uct_ofi_fork_remove(iface);
     uct_ofi_rma_leave(iface);
@@ -747,6 +750,9 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     }
     if ((iface->info != NULL) && (uct_ofi_lib_load(&lib) == UCS_OK)) {
         lib->freeinfo(iface->info);
+        for (i = 0; i < UCT_RAILS_MAX; ++i) {
+            lib->freeinfo(iface->rails[i]);
+        }
     }
     if (iface->memory != NULL) {
         ucs_sys_munmap(iface->memory, iface->memory_size);

@@ -9,6 +9,7 @@
 #ifdef HAVE_OFI
 
 #include <uct/ofi/ofi.h>
+#include <uct/ofi/ofi_devices.h>
 
 #define UCS_LOG_COMPONENT "ofi"
 #include <netinet/in.h>
@@ -107,21 +108,6 @@ static int uct_ofi_is_link_local(const struct fi_info *info)
            IN6_IS_ADDR_LINKLOCAL(&sa->sin6_addr);
 }
 
-/* An offer of the library's, with what is thought of it. */
-typedef struct {
-    const struct fi_info *info;
-    const char           *reason;     /* why it is not used; empty: others come first */
-    int                   rank;       /* negative: it cannot be used */
-    int                   is_default; /* its device is the one by which this host reaches others */
-    unsigned              distance;   /* of its device from this process, where that was asked */
-} uct_ofi_candidate_t;
-
-static int uct_ofi_is_same_device(const struct fi_info *a, const struct fi_info *b)
-{
-    return (strcmp(a->fabric_attr->prov_name, b->fabric_attr->prov_name) == 0) &&
-           (strcmp(a->domain_attr->name, b->domain_attr->name) == 0);
-}
-
 /* Marks the devices, one a provider, by which this host reaches others, since virtual bridges and
  * the like come first in some lists: those with the address that a datagram to outside would be
  * sent from. None is; the places outside are those set aside for examples. */
@@ -182,23 +168,6 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
     return NULL;
 }
 
-/* Users of UCX write the port behind the name, which may hold '*' and '?'. */
-static int uct_ofi_is_device_let(const uct_ofi_config_t *config, const char *name)
-{
-    const ucs_config_allow_list_t *list = &config->devices;
-    char listed[128];
-    unsigned i;
-
-    for (i = 0; i < list->array.count; ++i) {
-        snprintf(listed, sizeof(listed), "%.*s", (int)strcspn(list->array.names[i], ":"),
-                 list->array.names[i]);
-        if (ucs_str_match(listed, name) || ucs_str_match(list->array.names[i], name)) {
-            return list->mode == UCS_CONFIG_ALLOW_LIST_ALLOW;
-        }
-    }
-    return list->mode != UCS_CONFIG_ALLOW_LIST_ALLOW;
-}
-
 /* Why an offer cannot be used, or NULL. */
 static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
                                   const struct fi_info *info)
@@ -209,7 +178,9 @@ static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_
         (is_named != (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return "switched off by UCX_OFI_PROVIDER";
     }
-    if (!uct_ofi_is_device_let(config, info->domain_attr->name)) {
+    if ((config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) &&
+        ((uct_ofi_device_find(config, info->domain_attr->name) >= 0) !=
+         (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return "switched off by UCX_NET_DEVICES";
     }
     if (info->ep_attr->max_msg_size < UCT_OFI_BUFFER_SIZE) {
@@ -227,16 +198,15 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
     const char *name           = info->fabric_attr->prov_name;
     const char *refusal        = uct_ofi_refuse(config, lib, info);
     int is_chosen              = (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
-    int is_routed              = 0; /* by the kernel: the default route tells what leads outside */
     int rank                   = 100;
     size_t i;
 
     each->reason = "";
     for (i = 0; i < ucs_array_size(uct_ofi_providers); ++i) {
         if (strcmp(uct_ofi_providers[i].name, name) == 0) {
-            rank         = uct_ofi_providers[i].rank;
-            each->reason = uct_ofi_providers[i].reason;
-            is_routed    = 1;
+            rank            = uct_ofi_providers[i].rank;
+            each->reason    = uct_ofi_providers[i].reason;
+            each->is_routed = 1;
         }
     }
     if (is_multi && !is_chosen && (rank <= UCT_OFI_RANK_LAST)) {
@@ -254,7 +224,8 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
         return;
     }
     each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(lib, &config->providers, name) : rank);
-    if (each->is_default && is_routed && (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
+    if (each->is_default && each->is_routed &&
+        (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
         each->rank += 2;
     }
     if ((info->addr_format == FI_SOCKADDR_IN6) || (info->addr_format == FI_SOCKADDR_IB)) {
@@ -264,128 +235,6 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
         each->rank  /= 8000; /* 0: where there is nothing else */
         each->reason = "leads to this node only";
     }
-}
-
-/* ---- devices that are equal ---- */
-
-static size_t uct_ofi_speed(const struct fi_info *info)
-{
-    return ((info->nic != NULL) && (info->nic->link_attr != NULL)) ? info->nic->link_attr->speed :
-                                                                     0;
-}
-
-static int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
-{
-    return (a->rank > b->rank) ||
-           ((a->rank == b->rank) &&
-            (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
-            (uct_ofi_speed(a->info) > uct_ofi_speed(b->info)));
-}
-
-/* As good, and leading to the same peers. */
-static int uct_ofi_is_equal(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
-{
-    const char *fabric_a = a->info->fabric_attr->name;
-    const char *fabric_b = b->info->fabric_attr->name;
-
-    return (a->rank == b->rank) && (a->info->addr_format == b->info->addr_format) &&
-           (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
-           (uct_ofi_speed(a->info) == uct_ofi_speed(b->info)) && (fabric_a != NULL) &&
-           (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
-}
-
-/* From the NUMA node that this process is bound to, in units of ucs_topo_distance; the same for all
- * where it is bound to none, or the machine does not tell. */
-static unsigned uct_ofi_distance(const struct fi_info *info)
-{
-    unsigned distance = UCS_TOPO_DISTANCE_LOCAL;
-    int own           = ucs_topo_process_node();
-    const struct fi_pci_attr *pci;
-    char bus_id[16];
-    int node;
-
-    if ((own == UCS_TOPO_NODE_ANY) || (info->nic == NULL) || (info->nic->bus_attr == NULL) ||
-        (info->nic->bus_attr->bus_type != FI_BUS_PCI)) {
-        return distance;
-    }
-    pci = &info->nic->bus_attr->attr.pci;
-    snprintf(bus_id, sizeof(bus_id), "%04x:%02x:%02x.%x", pci->domain_id, pci->bus_id,
-             pci->device_id, pci->function_id & 0xf);
-    if ((ucs_topo_pci_node(bus_id, &node) == UCS_OK) && (node != UCS_TOPO_NODE_ANY) &&
-        (ucs_topo_distance(own, node, &distance) != UCS_OK)) {
-        distance = 2 * UCS_TOPO_DISTANCE_LOCAL; /* a node that holds no memory */
-    }
-    return distance;
-}
-
-/* Which of the processes of a job on this node this one is, by its launcher's word. */
-static unsigned uct_ofi_local_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-                                        "SLURM_LOCALID"};
-    long number                      = -1;
-    size_t i;
-
-    for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
-        number = ucs_env_number(names[i]);
-    }
-    return (unsigned)((number >= 0) ? number : ucs_sys_getpid());
-}
-
-/* Is it the first address of its device among those equal to best? */
-static int uct_ofi_is_first(const uct_ofi_candidate_t *all, const uct_ofi_candidate_t *each,
-                            const uct_ofi_candidate_t *best)
-{
-    const uct_ofi_candidate_t *other;
-
-    for (other = all; other < each; ++other) {
-        if (uct_ofi_is_equal(other, best) && uct_ofi_is_same_device(other->info, each->info)) {
-            return 0;
-        }
-    }
-    return uct_ofi_is_equal(each, best);
-}
-
-/* Of the devices that are equal to best the nearest; of several the processes of this node share
- * them out. Sets the reasons of the others. */
-static uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
-                                              uct_ofi_candidate_t *best)
-{
-    uct_ofi_candidate_t *nearest[UCT_OFI_DEVICES_MAX];
-    unsigned num_devices = 0;
-    unsigned num_nearest = 0;
-    unsigned rank, i;
-
-    for (i = 0; i < count; ++i) {
-        num_devices += uct_ofi_is_first(all, &all[i], best);
-    }
-    for (i = 0; (num_devices > 1) && (i < count); ++i) { /* else the topology is not asked for */
-        if (!uct_ofi_is_first(all, &all[i], best)) {
-            continue;
-        }
-        all[i].distance = uct_ofi_distance(all[i].info);
-        if ((num_nearest > 0) && (all[i].distance < nearest[0]->distance)) {
-            num_nearest = 0;
-        }
-        if (((num_nearest == 0) || (all[i].distance == nearest[0]->distance)) &&
-            (num_nearest < UCT_OFI_DEVICES_MAX)) {
-            nearest[num_nearest++] = &all[i];
-        }
-    }
-    if (num_nearest > 0) {
-        /* Launchers deal processes out to NUMA nodes by turns, and each node has devices of its
-         * own: those of this node are numbered without the others. */
-        rank = uct_ofi_local_rank() / ((num_nearest < num_devices) ? ucs_topo_num_nodes() : 1);
-        best = nearest[rank % num_nearest];
-    }
-    for (i = 0; (num_devices > 1) && (i < count); ++i) {
-        if (uct_ofi_is_first(all, &all[i], best)) {
-            all[i].reason = (all[i].distance > best->distance) ?
-                            "equal, but farther from this process" :
-                            "equal; the processes of this node share them out";
-        }
-    }
-    return best;
 }
 
 /* ---- the offers ---- */
@@ -421,6 +270,21 @@ static struct fi_info *uct_ofi_hints(const uct_ofi_lib_t *lib, const uct_ofi_off
         hints->rx_attr->msg_order         = offer->order;
     }
     return hints;
+}
+
+/* Why a provider's reads and writes of memory are not used, or NULL. */
+static const char *uct_ofi_refuse_rma(const uct_ofi_config_t *config, const char *name)
+{
+    if (!config->has_rma) {
+        return "without reads and writes of memory: switched off by UCX_OFI_RMA";
+    }
+    if (strstr(name, "ofi_rxd") != NULL) {
+        return "without reads and writes of memory: they do not end once the peer is lost";
+    }
+    if (strcmp(name, "shm") == 0) {
+        return "without reads and writes of memory: by a wrong key they end as by a right one";
+    }
+    return NULL;
 }
 
 /* Appends why an offer is not used; best: the one that is, or NULL. Once a device of the provider
@@ -459,6 +323,7 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
     int is_link_local;
     unsigned i;
 
+    uct_ofi_sort_named(uct_ofi_config(iface), all, count);
     uct_ofi_mark_default(all, count);
     for (i = 0; i < count; ++i) {
         uct_ofi_rank(uct_ofi_config(iface), lib, is_multi, &all[i]);
@@ -469,6 +334,9 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
     ucs_string_buffer_reset(&iface->choice); /* what an earlier offer met is met again */
     if (best != NULL) {
         best = uct_ofi_share_out(all, count, best);
+        if (uct_ofi_refuse_rma(uct_ofi_config(iface), best->info->fabric_attr->prov_name) == NULL) {
+            uct_ofi_find_rails(iface, lib, all, count, best);
+        }
         ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->info->fabric_attr->prov_name,
                                   best->info->domain_attr->name);
     }
@@ -575,19 +443,11 @@ static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int
 /* Why reads and writes of memory, or writes, are not used, or NULL. */
 static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
-    const char *name = iface->info->fabric_attr->prov_name;
+    const char *refusal = uct_ofi_refuse_rma(uct_ofi_config(iface),
+                                             iface->info->fabric_attr->prov_name);
 
-    if (!uct_ofi_config(iface)->has_rma) {
-        return "without reads and writes of memory: switched off by UCX_OFI_RMA";
-    }
-    if (strstr(name, "ofi_rxd") != NULL) {
-        return "without reads and writes of memory: they do not end once the peer is lost";
-    }
-    if (strcmp(name, "shm") == 0) {
-        return "without reads and writes of memory: by a wrong key they end as by a right one";
-    }
-    if (uct_ofi_add_rma(iface, lib, 1)) {
-        return NULL;
+    if ((refusal != NULL) || uct_ofi_add_rma(iface, lib, 1)) {
+        return refusal;
     }
     return uct_ofi_add_rma(iface, lib, 0) ?
            "without writes of memory: it does not tell when the bytes lie there "
@@ -595,11 +455,35 @@ static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_
            "without reads and writes of memory: it has none";
 }
 
+/* A further interface uses what its lead has found. */
+static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    const uct_ofi_iface_t *lead = uct_ofi_iface(iface->super.params.lead);
+    const struct fi_info *info  = lead->rails[iface->super.params.rail];
+
+    iface->info = (info != NULL) ? lib->dupinfo(info) : NULL;
+    if (iface->info == NULL) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    (void)uct_ofi_choose_rma(iface, lib);
+    if (!(iface->info->caps & FI_READ)) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    iface->is_multi = lead->is_multi;
+    ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", iface->info->fabric_attr->prov_name,
+                              iface->info->domain_attr->name);
+    iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
+    return UCS_OK;
+}
+
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
     const char *line, *end, *reason;
     size_t i;
 
+    if (iface->super.params.lead != NULL) {
+        return uct_ofi_rail_choose(iface, lib);
+    }
     for (i = 0; (i < ucs_array_size(uct_ofi_offers)) && (iface->info == NULL); ++i) {
         iface->info     = uct_ofi_best(iface, lib, &uct_ofi_offers[i]);
         iface->is_multi = (uct_ofi_offers[i].caps & FI_MULTI_RECV) != 0;

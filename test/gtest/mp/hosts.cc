@@ -82,37 +82,61 @@ bool hosts::run(unsigned holder, const std::string &command) const
 
 std::string hosts::address(unsigned host) const
 {
-    return ((m_network.family == AF_INET6) ? "fd00:210::" : "10.210.0.") + std::to_string(host + 1);
+    return address(host, 0);
+}
+
+std::string hosts::address(unsigned host, unsigned device) const
+{
+    const std::string network = std::to_string(210 + (2 * device));
+
+    return ((m_network.family == AF_INET6) ? "fd00:" + network + "::" : "10." + network + ".0.") +
+           std::to_string(host + 1);
+}
+
+/* Names of a host's device and of the port of the switch that it is plugged into. */
+static std::string device_name(unsigned device)
+{
+    return "eth" + std::to_string(device);
+}
+
+static std::string port_name(unsigned host, unsigned device)
+{
+    return "port" + std::to_string(host) + "." + std::to_string(device);
+}
+
+bool hosts::plug_in(unsigned host, unsigned device) const
+{
+    const unsigned the_switch = m_network.hosts;
+    const std::string port    = port_name(host, device);
+    const std::string name    = device_name(device);
+    const std::string mtu     = " mtu " + std::to_string(m_network.mtu);
+    const bool is_6           = (m_network.family == AF_INET6);
+
+    return run(the_switch, "ip link add " + port + mtu + " type veth peer name " + name + mtu +
+                               " netns " + std::to_string(m_holders[host])) &&
+           run(the_switch, "ip link set " + port + " master br" + std::to_string(device) + " up") &&
+           run(host, "ip link set lo up") &&
+           run(host, "ip addr add " + address(host, device) + (is_6 ? "/64" : "/24") + " dev " +
+                         name + (is_6 ? " nodad" : "")) &&
+           run(host, "ip link set " + name + " up");
 }
 
 /* With IPv6 a host has another device too, that leads nowhere and comes first in the lists: it has
  * the same address on each host, as those of containers do. */
-bool hosts::plug_in(unsigned host) const
+bool hosts::add_stray_device(unsigned host) const
 {
-    const unsigned the_switch = m_network.hosts;
-    const std::string port    = "port" + std::to_string(host);
-    const std::string mtu     = " mtu " + std::to_string(m_network.mtu);
-    const bool is_6           = (m_network.family == AF_INET6);
-
-    return run(the_switch, "ip link add " + port + mtu + " type veth peer name eth0" + mtu +
-                               " netns " + std::to_string(m_holders[host])) &&
-           run(the_switch, "ip link set " + port + " master br0 up") &&
-           run(host, "ip link set lo up") &&
-           run(host, "ip addr add " + address(host) + (is_6 ? "/64" : "/24") + " dev eth0" +
-                         (is_6 ? " nodad" : "")) &&
-           run(host, "ip link set eth0 up") &&
-           (!is_6 || (run(host, "ip -6 route add default dev eth0") &&
-                      run(host, "ip link add aa0 type veth peer name aa1") &&
-                      run(host, "ip addr add fd00:211::1/64 dev aa0 nodad") &&
-                      run(host, "ip link set aa0 up") && run(host, "ip link set aa1 up")));
+    return run(host, "ip -6 route add default dev eth0") &&
+           run(host, "ip link add aa0 type veth peer name aa1") &&
+           run(host, "ip addr add fd00:211::1/64 dev aa0 nodad") &&
+           run(host, "ip link set aa0 up") && run(host, "ip link set aa1 up");
 }
 
 /* Until the kernel has noticed that the cable is in: it takes its time, and libfabric passes over
  * devices without one. */
-bool hosts::is_running(unsigned host) const
+bool hosts::is_running(unsigned host, unsigned device) const
 {
     for (unsigned i = 0; i < 200; ++i) {
-        if (run(host, "ip link show eth0 | grep -q 'state UP'")) {
+        if (run(host, "ip link show " + device_name(device) + " | grep -q 'state UP'")) {
             return true;
         }
         usleep(10000);
@@ -137,12 +161,20 @@ hosts::hosts(const network &what) : m_network(what)
             return;
         }
     }
-    bool done = run(count, "ip link add br0 type bridge") && run(count, "ip link set br0 up");
-    for (unsigned i = 0; done && (i < count); ++i) {
-        done = plug_in(i);
+    bool done = true;
+    for (unsigned device = 0; done && (device < what.devices); ++device) {
+        const std::string bridge = "br" + std::to_string(device);
+        done = run(count, "ip link add " + bridge + " type bridge") &&
+               run(count, "ip link set " + bridge + " up");
+        for (unsigned i = 0; done && (i < count); ++i) {
+            done = plug_in(i, device);
+        }
     }
     for (unsigned i = 0; done && (i < count); ++i) {
-        done = is_running(i);
+        done = (what.family != AF_INET6) || add_stray_device(i);
+        for (unsigned device = 0; done && (device < what.devices); ++device) {
+            done = is_running(i, device);
+        }
     }
     if (!done) {
         m_why_not = "no virtual network here (bridge, veth, the tool ip)";
@@ -168,10 +200,10 @@ void hosts::join(unsigned host) const
     }
 }
 
-void hosts::set_link(unsigned host, bool is_up) const
+void hosts::set_link(unsigned host, bool is_up, unsigned device) const
 {
     EXPECT_TRUE(run(m_network.hosts,
-                    "ip link set port" + std::to_string(host) + (is_up ? " up" : " down")));
+                    "ip link set " + port_name(host, device) + (is_up ? " up" : " down")));
 }
 
 bool hosts::impair(unsigned host, const std::string &netem) const

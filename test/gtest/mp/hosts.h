@@ -1,4 +1,4 @@
-/* Halyard: hosts for tests between nodes: network namespaces, joined by a bridge.
+/* Halyard: hosts for tests between nodes: network namespaces, joined by a bridge for each device.
  *
  * A host has its own network and its own boot id, so that the library takes it for another node. It
  * exists as long as the object; processes join it. Takes root, and the tools ip and, for delays and
@@ -21,6 +21,7 @@ struct network {
     unsigned hosts  = 2;
     int      family = AF_INET; /* AF_INET6: unique local addresses, none of the older form */
     unsigned mtu    = 1500;    /* bytes */
+    unsigned devices = 1;      /* of each host: eth0, eth1, ..., in a network of its own each */
 };
 
 class hosts {
@@ -43,7 +44,7 @@ public:
     std::string address(unsigned host) const;
 
     /* Plugs a host's cable in or out. */
-    void set_link(unsigned host, bool is_up) const;
+    void set_link(unsigned host, bool is_up, unsigned device = 0) const;
 
     /* The arguments of "tc qdisc add dev eth0 root netem"; false where that cannot be had. */
     bool impair(unsigned host, const std::string &netem) const;
@@ -52,8 +53,10 @@ private:
     bool start_holder(const std::string &boot_id);
     bool run(unsigned holder, const std::string &command) const;
 
-    bool plug_in(unsigned host) const;
-    bool is_running(unsigned host) const;
+    std::string address(unsigned host, unsigned device) const;
+    bool plug_in(unsigned host, unsigned device) const;
+    bool add_stray_device(unsigned host) const;
+    bool is_running(unsigned host, unsigned device) const;
 
     std::vector<pid_t> m_holders; /* the last one is the switch */
     network            m_network;

@@ -3,10 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include <mp/hosts.h>
-#include <mp/node.h>
-#include <ucp/world.h>
-#include <ucs/sys/sys.h>
+#include <mp/joined_hosts.h>
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -17,89 +14,19 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-using mp::hosts;
+using mp::exchange;
+using mp::joined_hosts;
+using mp::leave;
+using mp::LOST;
 using mp::node;
 using mp::processes;
 using mp::self;
+using mp::STAGE;
+using mp::LAST;
+using mp::TIMEOUT_S;
+using mp::window;
 
 namespace {
-
-constexpr double TIMEOUT_S = 2; /* UCX_OFI_TIMEOUT */
-
-/* Words on the board. */
-enum { STAGE, LOST, LAST };
-
-class joined_hosts : public testing::Test {
-protected:
-    explicit joined_hosts(const char *provider, const mp::network &network = {}) :
-        m_hosts(network), m_members(network.hosts), m_count(network.hosts), m_provider(provider)
-    {
-    }
-
-    void SetUp() override
-    {
-        if (!m_hosts.why_not().empty()) {
-            GTEST_SKIP() << m_hosts.why_not();
-        }
-        if (!ucp_test::is_present("ofi")) {
-            GTEST_SKIP() << "built without libfabric";
-        }
-        setenv("UCX_OFI_PROVIDER", m_provider, 1);
-        setenv("UCX_OFI_TIMEOUT", "2s", 1);
-        setenv("UCX_NET_ADDRESS", "y", 1);
-    }
-
-    void TearDown() override
-    {
-        unsetenv("UCX_OFI_PROVIDER");
-        setenv("UCX_OFI_TIMEOUT", "2s", 1);
-        setenv("UCX_NET_ADDRESS", "n", 1);
-    }
-
-    void start(unsigned index, const processes::body &func)
-    {
-        ucs_sys_id128_t parents;
-
-        ucs_sys_boot_id(&parents);
-        m_members.start(index, [this, func, parents](self &me) {
-            ucs_sys_id128_t own;
-
-            m_hosts.join(me.index());
-            ucs_sys_boot_id(&own);
-            /* else it would all go through shared memory */
-            ASSERT_NE(0, memcmp(&parents, &own, sizeof(own)));
-            func(me);
-        });
-    }
-
-    void start_all(const processes::body &func)
-    {
-        for (unsigned i = 0; i < m_count; ++i) {
-            start(i, func);
-        }
-    }
-
-    /* Until all of them have come to a stage. */
-    bool all_at(uint64_t stage)
-    {
-        return m_members.until([this, stage]() {
-            for (unsigned i = 0; i < m_count; ++i) {
-                if (m_members.at(i).words[STAGE] < stage) {
-                    return false;
-                }
-            }
-            return true;
-        }, "a stage");
-    }
-
-    void lose_amid(const processes::body &func, bool is_killed);
-    void wait_for_a_busy_one(const char *timeout, double busy_s);
-
-    hosts m_hosts;
-    processes m_members;
-    const unsigned m_count;
-    const char *const m_provider;
-};
 
 class between_hosts : public joined_hosts, public testing::WithParamInterface<const char *> {
 protected:
@@ -140,27 +67,6 @@ protected:
     {
     }
 };
-
-/* Sends and receives one message each way. */
-void exchange(node &n, unsigned me, size_t length, uint64_t tag)
-{
-    std::vector<uint8_t> out(length), in(length);
-    const unsigned other = 1 - me;
-
-    mp::fill(out.data(), length, (tag << 1) + me);
-    ucs_status_ptr_t sent = n.send(n.ep(other), out.data(), length, tag);
-    ASSERT_EQ(UCS_OK, n.wait(n.recv(in.data(), length, tag)));
-    EXPECT_EQ(-1, mp::find_difference(in.data(), length, (tag << 1) + other)) << length;
-    ASSERT_EQ(UCS_OK, n.wait(sent));
-}
-
-void leave(node &n, unsigned other)
-{
-    n.barrier();
-    EXPECT_EQ(0u, n.errors(n.ep(other)).count);
-    n.close(n.ep(other));
-    n.barrier(); /* who leaves before the other has closed is an error to it */
-}
 
 void messages_of_all_sizes(self &me)
 {
@@ -281,36 +187,6 @@ TEST_P(between_hosts, many_messages_at_once)
     });
     EXPECT_TRUE(m_members.join());
 }
-
-/* Memory that the other side has the key of, and the other way round. */
-struct window {
-    window(node &n, unsigned other, std::vector<uint8_t> &memory)
-    {
-        ucp_mem_map_params_t params = {};
-        uint64_t where              = reinterpret_cast<uintptr_t>(memory.data());
-        void *packed;
-        size_t length;
-
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address    = memory.data();
-        params.length     = memory.size();
-        EXPECT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &memh));
-        EXPECT_EQ(UCS_OK, ucp_rkey_pack(n.context(), memh, &packed, &length));
-        std::vector<uint8_t> key(length);
-        ucs_status_ptr_t sent = n.send(n.ep(other), &where, 8, 1);
-        EXPECT_EQ(UCS_OK, n.wait(n.recv(&there, 8, 1)));
-        EXPECT_EQ(UCS_OK, n.wait(sent));
-        sent = n.send(n.ep(other), packed, length, 2);
-        EXPECT_EQ(UCS_OK, n.wait(n.recv(key.data(), key.size(), 2)));
-        EXPECT_EQ(UCS_OK, n.wait(sent));
-        ucp_rkey_buffer_release(packed);
-        EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(other), key.data(), &rkey));
-    }
-
-    ucp_mem_h memh;
-    ucp_rkey_h rkey;
-    uint64_t there = 0; /* address of the other side's */
-};
 
 TEST_P(between_hosts, puts_gets_and_atomics)
 {
@@ -523,25 +399,6 @@ void receive_from_who_is_lost(self &me)
     me.own().words[STAGE] = 3;
 }
 
-void joined_hosts::lose_amid(const processes::body &func, bool is_killed)
-{
-    start_all(func);
-    ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
-                                "a message"));
-    if (is_killed) {
-        m_members.kill_now(1);
-    } else {
-        m_hosts.set_link(1, false);
-    }
-    m_members.at(0).words[LOST] = 1;
-    if (!is_killed) {
-        ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 3; },
-                                    "the news"));
-        m_members.kill_now(1);
-    }
-    EXPECT_TRUE(m_members.join());
-}
-
 TEST_P(between_hosts, a_process_killed_amid_a_message)
 {
     lose_amid(receive_from_who_is_lost, true);
@@ -607,24 +464,6 @@ TEST_P(between_hosts, a_process_killed_amid_puts_and_gets)
 TEST_P(between_hosts, a_cable_cut_amid_puts_and_gets)
 {
     lose_amid(reach_for_who_is_lost, false);
-}
-
-/* Who computes answers nobody, and still is there. */
-void joined_hosts::wait_for_a_busy_one(const char *timeout, double busy_s)
-{
-    setenv("UCX_OFI_TIMEOUT", timeout, 1);
-    start_all([busy_s](self &me) {
-        node n(me);
-
-        n.connect_all();
-        exchange(n, me.index(), 100, 1);
-        if (me.index() == 1) {
-            usleep(static_cast<useconds_t>(busy_s * 1e6));
-        }
-        exchange(n, me.index(), 100000, 2);
-        leave(n, 1 - me.index());
-    });
-    EXPECT_TRUE(m_members.join());
 }
 
 TEST_P(between_hosts, a_busy_process_is_not_dead)

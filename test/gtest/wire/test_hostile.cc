@@ -116,6 +116,16 @@ private:
         return bytes(start, start + sizeof(head));
     }
 
+    bytes announcement(const ucp_wire_rts_t &rts, bool has_payload = false)
+    {
+        bytes data = has_payload ? with_payload(rts) : plain(rts);
+
+        if (!(rts.flags & UCP_WIRE_RTS_RAILS)) { /* else no keys stand between head and payload */
+            data.erase(data.begin() + UCP_WIRE_RTS_LEN, data.begin() + sizeof(rts));
+        }
+        return data;
+    }
+
     bytes well_formed(unsigned id)
     {
         switch (id) {
@@ -134,11 +144,12 @@ private:
             return with_payload(
                 ucp_wire_eager_sync_t{tag(), one_of(m_names.workers), one_of(m_names.requests)});
         case UCP_WIRE_RTS:
-            return plain(ucp_wire_rts_t{tag(), one_of(m_names.workers), one_of(m_names.requests),
-                                        number(), one_of(m_names.addresses),
-                                        static_cast<uint32_t>(m_random.below(80) |
-                                                              (m_random.below(80) << 16)),
-                                        static_cast<uint32_t>(m_random.below(128))});
+            return announcement({tag(), one_of(m_names.workers), one_of(m_names.requests),
+                                 number(), one_of(m_names.addresses),
+                                 static_cast<uint32_t>(m_random.below(80) |
+                                                       (m_random.below(80) << 16)),
+                                 static_cast<uint32_t>(m_random.below(1024)),
+                                 static_cast<uint32_t>(m_random.below(16)), {}});
         case UCP_WIRE_KEY:
             return with_payload(ucp_wire_key_t{one_of(m_names.workers),
                                                static_cast<uint16_t>(m_random.below(80)),
@@ -164,12 +175,13 @@ private:
                                        one_of(m_names.requests), number(),
                                        one_of(m_names.addresses),
                                        static_cast<uint32_t>(m_random.below(80)),
-                                       static_cast<uint32_t>(m_random.below(32))};
+                                       static_cast<uint32_t>(m_random.below(1024)),
+                                       static_cast<uint32_t>(m_random.below(16)), {}};
             const ucp_wire_am_t head = am();
             if (id == UCP_WIRE_AM_RTS) {
                 rts.tag = ucp_wire_am_word(head.id, head.header_length, head.ep);
             }
-            return (id == UCP_WIRE_AM_RTS) ? with_payload(rts) : plain(rts);
+            return announcement(rts, id == UCP_WIRE_AM_RTS);
         }
         case UCP_WIRE_RTR: {
             ucp_wire_rtr_t rtr = {};

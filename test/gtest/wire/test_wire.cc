@@ -115,6 +115,8 @@ TEST(wire, ids)
     EXPECT_EQ(16, UCP_WIRE_RTS_FORCED);
     EXPECT_EQ(32, UCP_WIRE_RTS_DEVICE);
     EXPECT_EQ(64, UCP_WIRE_RTS_WRITES);
+    EXPECT_EQ(256, UCP_WIRE_RTS_KEY);
+    EXPECT_EQ(512, UCP_WIRE_RTS_RAILS);
     EXPECT_EQ(1, UCP_WIRE_RTS_CONTIG);
     EXPECT_EQ(2, UCP_WIRE_RTS_SYNC);
     EXPECT_EQ(1, UCP_WIRE_RTR_PUT);
@@ -128,6 +130,27 @@ TEST(wire, ids)
     EXPECT_EQ(16, UCP_WIRE_RTS_WORD_SHIFT);
 }
 
+/* An announcement has the keys of further devices where it says so, whole. */
+TEST(wire, announcements_of_two_lengths)
+{
+    ucp_wire_rts_t sent = {1, 2, 3, 4, 5, 6, UCP_WIRE_RTS_KEY, 7, {{8}, {9}, {10}}};
+    ucp_wire_rts_t got;
+
+    memset(&got, 0xff, sizeof(got));
+    EXPECT_EQ(48u, ucp_wire_rts_length(sent.flags));
+    EXPECT_EQ(48u, ucp_wire_rts_read(&sent, sizeof(sent), &got));
+    EXPECT_EQ(0, memcmp(&sent, &got, 48));
+    EXPECT_EQ(~0u, got.rails); /* not taken */
+    sent.flags |= UCP_WIRE_RTS_RAILS;
+    for (size_t length = 48; length < sizeof(sent); ++length) {
+        EXPECT_EQ(0u, ucp_wire_rts_read(&sent, length, &got)) << length;
+    }
+    EXPECT_EQ(sizeof(sent), ucp_wire_rts_length(sent.flags));
+    EXPECT_EQ(sizeof(sent), ucp_wire_rts_read(&sent, sizeof(sent), &got));
+    EXPECT_EQ(sizeof(sent), ucp_wire_rts_read(&sent, sizeof(sent) + 1, &got));
+    EXPECT_EQ(0, memcmp(&sent, &got, sizeof(sent)));
+}
+
 TEST(wire, golden_bytes)
 {
     EXPECT_EQ("5453525164636261", hex(ucp_wire_hello_t{U32_1, U32_2}));
@@ -136,8 +159,10 @@ TEST(wire, golden_bytes)
               hex(ucp_wire_eager_sync_t{U64_1, U64_2, U64_3}));
     EXPECT_EQ(
         "0807060504030201 1817161514131211 2827262524232221 3837363534333231 4847464544434241 "
-        "5453525164636261",
-        hex(ucp_wire_rts_t{U64_1, U64_2, U64_3, U64_4, U64_5, U32_1, U32_2}));
+        "5453525164636261 01000000a1000000 0000000000000000 b100000000000000 00000000c1000000 "
+        "0000000000000000",
+        hex(ucp_wire_rts_t{U64_1, U64_2, U64_3, U64_4, U64_5, U32_1, U32_2, 1,
+                           {{0xa1}, {0xb1}, {0xc1}}}));
     EXPECT_EQ(
         "0807060504030201 1817161514131211 2827262524232221 3837363534333231 4847464544434241 "
         "5453525164636261",
@@ -244,8 +269,8 @@ TEST(wire, prints_any_bytes)
 
 TEST(wire, prints_fields)
 {
-    const ucp_wire_rts_t rts = {0xabc, 1, 2, 777, 0x1000, 5, 3};
-    const std::string text   = printed(UCP_WIRE_RTS, &rts, sizeof(rts));
+    const ucp_wire_rts_t rts = {0xabc, 1, 2, 777, 0x1000, 5, 3, 0, {}};
+    const std::string text   = printed(UCP_WIRE_RTS, &rts, UCP_WIRE_RTS_LEN);
     for (const char *part : {"RTS", "0xabc", "777", "0x1000"}) {
         EXPECT_NE(std::string::npos, text.find(part)) << text;
     }

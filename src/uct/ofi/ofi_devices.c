@@ -1,0 +1,229 @@
+/* Halyard: ofi: devices, see ofi_devices.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#ifdef HAVE_OFI
+
+#include <uct/ofi/ofi_devices.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <ucs/sys/string.h>
+#include <ucs/sys/sys.h>
+#include <ucs/sys/topo.h>
+
+/* Users of UCX write the port behind the name, which may hold '*' and '?'. */
+int uct_ofi_device_find(const uct_ofi_config_t *config, const char *name)
+{
+    const ucs_config_allow_list_t *list = &config->devices;
+    char listed[128];
+    unsigned i;
+
+    for (i = 0; i < list->array.count; ++i) {
+        snprintf(listed, sizeof(listed), "%.*s", (int)strcspn(list->array.names[i], ":"),
+                 list->array.names[i]);
+        if (ucs_str_match(listed, name) || ucs_str_match(list->array.names[i], name)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+void uct_ofi_sort_named(const uct_ofi_config_t *config, uct_ofi_candidate_t *all, unsigned count)
+{
+    uct_ofi_candidate_t each;
+    unsigned i, k;
+    int place;
+
+    for (i = 1; (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW) && (i < count); ++i) {
+        each  = all[i];
+        place = uct_ofi_device_find(config, each.info->domain_attr->name);
+        for (k = i; (k > 0) &&
+             (uct_ofi_device_find(config, all[k - 1].info->domain_attr->name) > place); --k) {
+            all[k] = all[k - 1];
+        }
+        all[k] = each;
+    }
+}
+
+int uct_ofi_is_same_device(const struct fi_info *a, const struct fi_info *b)
+{
+    return (strcmp(a->fabric_attr->prov_name, b->fabric_attr->prov_name) == 0) &&
+           (strcmp(a->domain_attr->name, b->domain_attr->name) == 0);
+}
+
+static size_t uct_ofi_speed(const struct fi_info *info)
+{
+    return ((info->nic != NULL) && (info->nic->link_attr != NULL)) ? info->nic->link_attr->speed :
+                                                                     0;
+}
+
+int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
+{
+    return (a->rank > b->rank) ||
+           ((a->rank == b->rank) &&
+            (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
+            (uct_ofi_speed(a->info) > uct_ofi_speed(b->info)));
+}
+
+/* As good, and leading to the same peers. */
+static int uct_ofi_is_equal(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
+{
+    const char *fabric_a = a->info->fabric_attr->name;
+    const char *fabric_b = b->info->fabric_attr->name;
+
+    return (a->rank == b->rank) && (a->info->addr_format == b->info->addr_format) &&
+           (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
+           (uct_ofi_speed(a->info) == uct_ofi_speed(b->info)) && (fabric_a != NULL) &&
+           (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
+}
+
+/* From the NUMA node that this process is bound to, in units of ucs_topo_distance; the same for all
+ * where it is bound to none, or the machine does not tell. */
+static unsigned uct_ofi_distance(const struct fi_info *info)
+{
+    unsigned distance = UCS_TOPO_DISTANCE_LOCAL;
+    int own           = ucs_topo_process_node();
+    const struct fi_pci_attr *pci;
+    char bus_id[16];
+    int node;
+
+    if ((own == UCS_TOPO_NODE_ANY) || (info->nic == NULL) || (info->nic->bus_attr == NULL) ||
+        (info->nic->bus_attr->bus_type != FI_BUS_PCI)) {
+        return distance;
+    }
+    pci = &info->nic->bus_attr->attr.pci;
+    snprintf(bus_id, sizeof(bus_id), "%04x:%02x:%02x.%x", pci->domain_id, pci->bus_id,
+             pci->device_id, pci->function_id & 0xf);
+    if ((ucs_topo_pci_node(bus_id, &node) == UCS_OK) && (node != UCS_TOPO_NODE_ANY) &&
+        (ucs_topo_distance(own, node, &distance) != UCS_OK)) {
+        distance = 2 * UCS_TOPO_DISTANCE_LOCAL; /* a node that holds no memory */
+    }
+    return distance;
+}
+
+/* Which of the processes of a job on this node this one is, by its launcher's word. */
+static unsigned uct_ofi_local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "SLURM_LOCALID"};
+    long number                      = -1;
+    size_t i;
+
+    for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
+        number = ucs_env_number(names[i]);
+    }
+    return (unsigned)((number >= 0) ? number : ucs_sys_getpid());
+}
+
+/* Is it the first address of its device among those equal to best? */
+static int uct_ofi_is_first(const uct_ofi_candidate_t *all, const uct_ofi_candidate_t *each,
+                            const uct_ofi_candidate_t *best)
+{
+    const uct_ofi_candidate_t *other;
+
+    for (other = all; other < each; ++other) {
+        if (uct_ofi_is_equal(other, best) && uct_ofi_is_same_device(other->info, each->info)) {
+            return 0;
+        }
+    }
+    return uct_ofi_is_equal(each, best);
+}
+
+uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
+                                              uct_ofi_candidate_t *best)
+{
+    uct_ofi_candidate_t *nearest[UCT_OFI_DEVICES_MAX];
+    unsigned num_devices = 0;
+    unsigned num_nearest = 0;
+    unsigned rank, i;
+
+    for (i = 0; i < count; ++i) {
+        num_devices += uct_ofi_is_first(all, &all[i], best);
+    }
+    for (i = 0; (num_devices > 1) && (i < count); ++i) { /* else the topology is not asked for */
+        if (!uct_ofi_is_first(all, &all[i], best)) {
+            continue;
+        }
+        all[i].distance = uct_ofi_distance(all[i].info);
+        if ((num_nearest > 0) && (all[i].distance < nearest[0]->distance)) {
+            num_nearest = 0;
+        }
+        if (((num_nearest == 0) || (all[i].distance == nearest[0]->distance)) &&
+            (num_nearest < UCT_OFI_DEVICES_MAX)) {
+            nearest[num_nearest++] = &all[i];
+        }
+    }
+    if (num_nearest > 0) {
+        /* Launchers deal processes out to NUMA nodes by turns, and each node has devices of its
+         * own: those of this node are numbered without the others. */
+        rank = uct_ofi_local_rank() / ((num_nearest < num_devices) ? ucs_topo_num_nodes() : 1);
+        best = nearest[rank % num_nearest];
+    }
+    for (i = 0; (num_devices > 1) && (i < count); ++i) {
+        if (uct_ofi_is_first(all, &all[i], best)) {
+            all[i].reason = (all[i].distance > best->distance) ?
+                            "equal, but farther from this process" :
+                            "equal; the processes of this node share them out";
+        }
+    }
+    return best;
+}
+
+/* Can a device carry parts of what goes by best's? It is as good, as fast and as near. Of a routed
+ * network the user has named it: it might be of any speed, and lead nowhere. */
+static int uct_ofi_is_rail(const uct_ofi_config_t *config, const uct_ofi_candidate_t *best,
+                           const uct_ofi_candidate_t *each)
+{
+    int is_named = (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
+
+    return (each->rank == best->rank) && (each->distance <= best->distance) &&
+           (each->info->addr_format == best->info->addr_format) &&
+           (strcmp(each->info->fabric_attr->prov_name, best->info->fabric_attr->prov_name) == 0) &&
+           (uct_ofi_speed(each->info) == uct_ofi_speed(best->info)) &&
+           (is_named || (!best->is_routed && uct_ofi_is_equal(each, best)));
+}
+
+/* Is the device best's, or one that was taken already? */
+static int uct_ofi_is_taken(const uct_ofi_iface_t *iface, const uct_ofi_candidate_t *best,
+                            const struct fi_info *info)
+{
+    unsigned i;
+
+    for (i = 0; (i < UCT_RAILS_MAX) && (iface->rails[i] != NULL); ++i) {
+        if (uct_ofi_is_same_device(iface->rails[i], info)) {
+            return 1;
+        }
+    }
+    return uct_ofi_is_same_device(best->info, info);
+}
+
+void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_ofi_candidate_t *all,
+                        unsigned count, const uct_ofi_candidate_t *best)
+{
+    const uct_ofi_config_t *config = uct_ofi_config(iface);
+    const unsigned max             = ucs_min(iface->super.params.num_rails, UCT_RAILS_MAX + 0u);
+    unsigned num                   = 0;
+    uct_ofi_candidate_t *each;
+    unsigned i;
+
+    for (i = 1; (i < count) && (num < max); ++i) {
+        each = &all[((unsigned)(best - all) + i) % count];
+        if (uct_ofi_is_rail(config, best, each) && !uct_ofi_is_taken(iface, best, each->info)) {
+            iface->rails[num] = lib->dupinfo(each->info);
+            num              += (iface->rails[num] != NULL);
+        }
+    }
+    for (i = 0; i < count; ++i) {
+        if ((num > 0) && !uct_ofi_is_same_device(best->info, all[i].info) &&
+            uct_ofi_is_taken(iface, best, all[i].info)) {
+            all[i].reason = "another device comes first; this one carries parts of long messages";
+        }
+    }
+}
+
+#endif
