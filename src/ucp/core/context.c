@@ -492,12 +492,16 @@ void ucp_context_print_info(const ucp_context_h context, FILE *stream)
 
     fprintf(stream, "#\n# UCP context\n#\n");
     for (i = 0; i < context->num_tls; ++i) {
-        fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].name);
+        if (context->tls[i].rail == 0) { /* others are those that a worker finds devices for */
+            fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].name);
+        }
     }
     fprintf(stream, "#\n");
     for (i = 0; i < context->num_tls; ++i) {
-        fprintf(stream, "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i, i,
-                context->tls[i].name);
+        if (context->tls[i].rail == 0) {
+            fprintf(stream, "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i,
+                    i, context->tls[i].name);
+        }
     }
     fprintf(stream, "#\n");
 }

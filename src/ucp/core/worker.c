@@ -607,6 +607,9 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
         ucs_sys_free(address);
     }
     for (i = 0; i < worker->context->num_tls; ++i) {
+        if ((worker->context->tls[i].rail > 0) && (worker->tls[i].iface == NULL)) {
+            continue; /* the first one says which devices there are */
+        }
         fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].name,
                 (worker->tls[i].iface != NULL) ? "open" : worker->tls[i].reason);
         if (worker->tls[i].iface != NULL) {

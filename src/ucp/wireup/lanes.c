@@ -133,7 +133,8 @@ static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *a
 
     ucs_string_buffer_init_fixed(&text, storage, sizeof(storage));
     for (i = 0; i < peer->worker->context->num_tls; ++i) {
-        if (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0) {
+        if ((peer->worker->context->tls[i].rail == 0) &&
+            (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0)) {
             ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "",
                                       peer->worker->context->tls[i].name, reason);
         }

@@ -219,10 +219,10 @@ TEST(wire, every_message_has_a_row)
     static const size_t lengths[UCP_WIRE_LAST]   = {0,  8,  8,  24, 48, 48, 16, 16, 16, 16,
                                                     32, 40, 16, 56, 24, 8,  16, 48, 16, 48,
                                                     8,  16, 40, 16};
-    static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true,  false,
+    static const bool has_payload[UCP_WIRE_LAST] = {false, true,  true,  true,  true,
                                                     false, true,  false, false, false,
                                                     true,  false, true,  false, false,
-                                                    true,  true,  true,  true,  false,
+                                                    true,  true,  true,  true,  true,
                                                     false, true,  false, false};
     std::vector<std::string> names;
 
