@@ -31,7 +31,7 @@ readonly OFI_HOOKS='*fault_ofi*:*delay_ofi*:*trace_ofi*'
 # Tests that take long because they make many processes, wait for time to pass, or move gigabytes.
 readonly LONG_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*:*mp_traffic.*'\
 ':*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:client_server.*'\
-':*process_*_test.*:*between_hosts*:*_trouble.*:*mp_cuda*:'$OFI_HOOKS
+':*process_*_test.*:*between_hosts*:rails.*:*_trouble.*:*mp_cuda*:'$OFI_HOOKS
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 build_root=$root/build-check
