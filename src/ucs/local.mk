@@ -33,6 +33,8 @@ libucs_sources = \
 	src/ucs/debug/fault.h \
 	src/ucs/debug/log.c \
 	src/ucs/debug/log.h \
+	src/ucs/debug/report.c \
+	src/ucs/debug/report.h \
 	src/ucs/ds/arbiter.c \
 	src/ucs/ds/arbiter.h \
 	src/ucs/ds/array.h \
@@ -69,8 +71,11 @@ libucs_sources = \
 	src/ucs/type/status.c \
 	src/ucs/type/thread_mode.c
 
-noinst_LTLIBRARIES += libucs_core.la
+noinst_LTLIBRARIES += libucs_core.la libucs_report.la
 libucs_core_la_SOURCES = $(libucs_sources)
+
+# Of libucs too; by itself for ucx_perftest, which binds to nothing but the public interface.
+libucs_report_la_SOURCES = src/ucs/debug/report.c src/ucs/debug/report.h
 
 lib_LTLIBRARIES += libucs.la
 libucs_la_SOURCES =

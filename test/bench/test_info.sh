@@ -97,6 +97,116 @@ else
     echo "skipped: -P inter (no network that libfabric finds)"
 fi
 
+# The document is JSON and, beside the text of the same arguments, makes true what is asserted; exit
+# code and stderr are those of the text.
+same() # code assertion arguments...
+{
+    local code=$1 assertion=$2 rc rc_text
+    shift 2
+    timeout 60 "$BINARY" "$@" >"$dir/text" 2>"$dir/text.err"
+    rc_text=$?
+    timeout 60 "$BINARY" --json "$@" >"$dir/json" 2>"$dir/json.err"
+    rc=$?
+    sed -i 's/^\[[^]]*\] \[[^]]*\]//' "$dir/text.err" "$dir/json.err" # times and processes
+    if [ $rc -eq "$code" ] && [ $rc_text -eq "$code" ] && cmp -s "$dir/text.err" "$dir/json.err" &&
+       python3 -c "$compare" "$dir/json" "$dir/text" "$assertion" >"$dir/why" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: ucx_info --json $*: exit $rc and $rc_text as text, or not: $assertion"
+        tail -n 3 "$dir/why" "$dir/json.err"
+        head -n 60 "$dir/json"
+    fi
+}
+dir=$(mktemp -d)
+compare='
+import json, re, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+text = open(sys.argv[2], encoding="latin-1").read()
+found = lambda pattern: re.findall("^" + pattern + "$", text, re.M)
+names = lambda rows, *keys: [tuple(row[key] for key in keys) for row in rows]
+assert d.pop("format") == "halyard-info-1"
+assert eval("(" + sys.argv[3] + ")"), d
+'
+table='(P := d["endpoint"]["protocols"]) and
+    names([p for p in P if p["operation"] == "send" and "reason" in p], "protocol", "reason")
+        == found(r"# +(\S+) not used: (.*)") and
+    [(str(p["min"]), "inf" if p["max"] is None else str(p["max"]), p["protocol"],
+      "%.2f" % p["predicted_us"], p["forced"]) for p in P if "forced" in p]
+        == [(*r[:4], r[4] != "") for r in found(r"# +(\d+)\.\.(\w+) (\S+): predicted (\S+) us at \d+(.*)")]'
+choice='names([v for v in ENTRIES if "device" in v], "provider", "device", "reason")
+    == [(p, v, why) for n, p, v, why in found(r"#(?:         Device:)? +(not )?(\S+) on (\S+?)(?:: (.*))?")]'
+if command -v python3 >/dev/null; then
+    export UCX_CMA_OVERHEAD=1us UCX_CMA_BW=10000MBs # not measured, so that costs are the same twice
+    same 0 'list(d) == ["version"] and found("# Library version: (.*) .Halyard .*")[0] == d["version"]["api"]' -v
+    same 0 'd["build"]["prefix"] == found("#   installed in: (.*)")[0] and d["build"]["cuda"] and
+            all(d["build"][name] == (found("# +%s: (...?)" % name) == ["yes"]) for name in ("cma", "hwloc", "libnuma"))' -b
+    same 0 'd["system"]["boot_id"] == found("# +boot id: ([0-9a-f]+) .*")[0] and
+            str(d["system"]["memory_mib"]) == found("# +memory: ([0-9]+) MiB.*")[0]' -s
+    same 0 '[tuple(map(str, n["distances"])) for n in d["numa_nodes"]] ==
+            [tuple(r.split()) for r in found(r"#   node [0-9]+ +[0-9,-]+ +(.*)")]' -T
+    for flags in -c "-C -F rndv" "-c -a" "-f -a"; do
+        UCX_RNDV_THRESH=7777 same 0 'names(d["settings"], "name", "value") == found("(?:# )?(UCX_[A-Z0-9_]+)=(.*)") and
+            [s["name"] for s in d["settings"] if s["changed"] and "RNDV" in s["name"]] == ["UCX_RNDV_THRESH"]' $flags
+    done
+    same 0 'all(s["help"] and s["expected"] for s in d["settings"]) and
+            names(d["settings"], "expected") == [(e,) for e in found("# expected: (.*)")]' -f
+    UCX_MM_SOCKET_DIR=$'/a"b\\c\xff\xc3\xa4\xed\xa0\x80' same 0 '[s["value"] for s in d["settings"]] ==
+            ["/a\"b\\c\xff\xe4\xed\xa0\x80"]' \
+        -F MM_SOCKET_DIR
+    UCX_MM_SOCKET_DIR=$'/a\tb' same 1 'd == {}' -F MM_SOCKET_DIR
+    same 1 'd == {"settings": []}' -F no_such_setting
+    same 0 '[r["transport"] for r in d["context"]["resources"]] == found(r"#     resource .* (\S+)/memory")' -p
+    same 0 'd["memory"] == {"bytes": 1048576, "memory": "host", "transport": "mm"}' -m 1m
+    same 0 '[(t["transport"], "open" if t["open"] else t["reason"]) for t in d["worker"]["transports"]] ==
+            found(r"# +transport (\S+): (.*)")' -w
+    UCX_FAULT=memfd_create:1+,shm_open:1+,shmget:1+ same 0 '[t["reason"] for t in d["transports"]] ==
+            found("# +State: does not open: (.*)")' -d -t mm
+    same 0 'names(d["transports"], "transport", "help") == found(r"# +Transport: (.*)\n# +Help: (.*)") and
+            [(o["operation"], o.get("max"), "%.0f" % o["overhead_ns"] if o["supported"] else None)
+             for t in d["transports"] for o in t.get("operations", [])] ==
+            [(n, None if a != "<=" else int(m), v or None) for n, a, m, v in
+             found(r"# +(\w+): (?:no|(any|<=) (\w+)(?: bytes)?.*; overhead (\d+) ns.*)")]' -d -t '^ofi'
+    for place in self intra; do
+        same 0 "$table" -e -P $place
+        UCX_RNDV_SCHEME=am UCX_RNDV_THRESH=1000 same 0 "$table" -e -P $place
+        UCX_TLS=^cma same 0 "$table" -e -P $place
+    done
+    same 0 '[(l["role"], l["transport"]) for l in d["endpoint"]["lanes"]] == [("messages", "mm"),
+            ("reads", "cma"), ("writes", "cma")] and d["endpoint"]["lanes"][1]["overhead_ns"] == 1000' -e -P intra
+    UCX_TLS=nothing same 1 'd == {}' -e
+    same 2 'd == {"transports": []}' -d -t nothing
+    same 0 'list(d) == ["version", "build", "system", "numa_nodes", "settings", "context", "memory",
+            "endpoint", "worker", "doctor", "transports"] and
+            names(d["doctor"], "state", "check") == found("(ok|note) +([^:]+): .*") and
+            [c["cure"] != "" for c in d["doctor"]] == [c["state"] != "ok" for c in d["doctor"]]' \
+        -v -b -s -T -d -c -p -w -e -m 4k --doctor -t ^ofi
+    timeout 60 env UCX_PROTO_INFO=y "$BINARY" --json -e -c >"$dir/json"
+    expect_json='[s["value"] for s in d["settings"] if s["name"] == "UCX_PROTO_INFO"] == ["y"]'
+    if python3 -c "$compare" "$dir/json" /dev/null "$expect_json"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: --json with UCX_PROTO_INFO=y"
+    fi
+    if UCX_TLS=net "$BINARY" -e -P inter >/dev/null 2>&1; then
+        same 0 "$table and ${choice/ENTRIES/d[\"endpoint\"][\"devices\"]} and
+            [(p['operation'], p['protocol'], p['min']) for p in P if p['operation'] == 'put' and 'min' in p][0]
+                == ('put', 'messages', 0)" -e -P inter
+        UCX_OFI_PROVIDER=^net,tcp same 0 \
+            "${choice/ENTRIES/[v for t in d[\"worker\"][\"transports\"] for v in t[\"devices\"]]}" -w -D net
+        same 0 "${choice/ENTRIES/d[\"transports\"][0][\"devices\"]}" -d -t ofi
+    else
+        skipped=$((skipped + 3))
+        echo "skipped: JSON of networks (no network that libfabric finds)"
+    fi
+    unset UCX_CMA_OVERHEAD UCX_CMA_BW
+else
+    skipped=$((skipped + 1))
+    echo "skipped: JSON (no python3)"
+fi
+rm -rf "$dir"
+
 for line in '(ok|note) +memfd: ' '(ok|note) +/dev/shm: ' '(ok|note) +process_vm_readv: ' \
             '(ok|note) +locked memory: ' '(ok|note) +huge pages: ' '(ok|note) +processors: [0-9]' \
             '(ok|note) +network: ' '(ok|note) +CUDA: ' 'ok +library: '; do

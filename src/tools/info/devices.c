@@ -40,16 +40,30 @@ void info_iface_close(uct_iface_t *iface)
     uct_md_close(md);
 }
 
-static void info_print_size(const char *before, size_t size)
+/* What a transport can do by one operation, and what that costs. */
+static void info_limits(ucs_report_t *report, const uct_limits_t *limits)
 {
-    if (size == SIZE_MAX) {
-        printf("%sany size", before);
-    } else {
-        printf("%s<= %zu bytes", before, size);
+    ucs_report_data(report, "max", "%zu", limits->max);
+    ucs_report_text(report, (limits->max == SIZE_MAX) ? "any size" : "<= %zu bytes", limits->max);
+    if (limits->min > 1) {
+        ucs_report_row(report, "min", ", >= %zu", limits->min);
     }
+    if (limits->iov_max > 1) {
+        ucs_report_row(report, "pieces", ", %u pieces", limits->iov_max);
+    }
+    if (limits->align > 1) {
+        ucs_report_row(report, "align", ", aligned to %zu", limits->align);
+    }
+    ucs_report_row(report, "overhead_ns latency_ns", "; overhead %.0f ns, latency %.0f ns",
+                   limits->overhead_ns, limits->latency_ns);
+    if (limits->bytes_per_ns > 0) {
+        ucs_report_data(report, "bytes_per_ns", "%f", limits->bytes_per_ns);
+        ucs_report_text(report, ", bandwidth %.0f MB/s", limits->bytes_per_ns * 1000);
+    }
+    ucs_report_text(report, "\n");
 }
 
-static void info_print_limits(uct_iface_t *iface)
+static void info_operations(ucs_report_t *report, uct_iface_t *iface)
 {
     static const char *const names[UCT_OP_LAST] = {
         [UCT_OP_AM_SHORT]  = "am_short",  [UCT_OP_AM_BCOPY]  = "am_bcopy",
@@ -62,66 +76,58 @@ static void info_print_limits(uct_iface_t *iface)
     uct_limits_t limits;
     int op;
 
-    printf("#\n#      capabilities, %s:\n", ucs_memory_type_descs[memory]);
+    ucs_report_text(report, "#\n#      capabilities, %s:\n", ucs_memory_type_descs[memory]);
+    ucs_report_open(report, "operations", '[');
     for (op = 0; op < UCT_OP_LAST; ++op) {
         iface->tl->iface.limits(iface, op, memory, &limits);
-        if (limits.max == 0) {
-            printf("#      %15s: no\n", names[op]);
-            continue;
+        ucs_report_open(report, NULL, '{');
+        ucs_report_row(report, "operation", "#      %15s: ", names[op]);
+        ucs_report_data(report, "memory supported?", "%s%d", ucs_memory_type_names[memory],
+                        limits.max > 0);
+        if (limits.max > 0) {
+            info_limits(report, &limits);
+        } else {
+            ucs_report_text(report, "no\n");
         }
-        printf("#      %15s: ", names[op]);
-        info_print_size("", limits.max);
-        if (limits.min > 1) {
-            printf(", >= %zu", limits.min);
-        }
-        if (limits.iov_max > 1) {
-            printf(", %u pieces", limits.iov_max);
-        }
-        if (limits.align > 1) {
-            printf(", aligned to %zu", limits.align);
-        }
-        printf("; overhead %.0f ns, latency %.0f ns", limits.overhead_ns, limits.latency_ns);
-        if (limits.bytes_per_ns > 0) {
-            printf(", bandwidth %.0f MB/s", limits.bytes_per_ns * 1000);
-        }
-        printf("\n");
+        ucs_report_close(report);
     }
-}
-
-/* Lines of "PROVIDER on DEVICE", then "not PROVIDER on DEVICE: why". */
-static void info_print_choice(const char *choice)
-{
-    size_t length;
-
-    for (; *choice != '\0'; choice += length + (choice[length] == '\n')) {
-        length = strcspn(choice, "\n");
-        printf("#         Device: %.*s\n", (int)length, choice);
-    }
+    ucs_report_close(report);
 }
 
 static void info_device(const uct_tl_t *tl)
 {
-    static const char *const kinds[] = {
-        [UCT_TL_KIND_SELF]   = "a worker with itself",
-        [UCT_TL_KIND_SHM]    = "processes of one node, by memory that both map",
-        [UCT_TL_KIND_COPY]   = "processes of one node, by copies from one to the other",
-        [UCT_TL_KIND_DEVICE] = "memory of GPUs of one node",
-        [UCT_TL_KIND_NET]    = "nodes"
+    static const struct {
+        const char *name, *help;
+    } kinds[] = {
+        [UCT_TL_KIND_SELF]   = {"self", "a worker with itself"},
+        [UCT_TL_KIND_SHM]    = {"shm", "processes of one node, by memory that both map"},
+        [UCT_TL_KIND_COPY]   = {"copy", "processes of one node, by copies from one to the other"},
+        [UCT_TL_KIND_DEVICE] = {"device", "memory of GPUs of one node"},
+        [UCT_TL_KIND_NET]    = {"net", "nodes"}
     };
+    ucs_report_t *report = ucs_report_shared;
     uct_iface_t *iface;
     ucs_status_t status;
 
-    printf("#\n#      Transport: %s\n#           Help: %s\n#       Connects: %s\n", tl->name,
-           tl->help, kinds[tl->kind]);
+    ucs_report_open(report, NULL, '{');
+    ucs_report_row(report, "transport help -",
+                   "#\n#      Transport: %s\n#           Help: %s\n#       Connects: %s\n",
+                   tl->name, tl->help, kinds[tl->kind].help);
     status = info_iface_open(tl, &iface);
+    ucs_report_data(report, "kind open?", "%s%d", kinds[tl->kind].name, status == UCS_OK);
     if (status != UCS_OK) {
-        printf("#          State: does not open: %s\n", ucs_status_string(status));
-        return;
+        ucs_report_row(report, "reason", "#          State: does not open: %s\n",
+                       ucs_status_string(status));
+    } else {
+        ucs_report_text(report, "#          State: open\n%s",
+                        (iface->choice != NULL) ? "" : "#         Device: memory\n");
+        ucs_report_open(report, "devices", '[');
+        uct_report_choice(report, iface->choice, "#         Device: ");
+        ucs_report_close(report);
+        info_operations(report, iface);
+        info_iface_close(iface);
     }
-    printf("#          State: open\n");
-    info_print_choice((iface->choice != NULL) ? iface->choice : "memory");
-    info_print_limits(iface);
-    info_iface_close(iface);
+    ucs_report_close(report);
 }
 
 /* Those that are wrapped are made when they are named. */
@@ -162,7 +168,7 @@ ucs_status_t info_devices(const char *names)
     shown += info_wrapped_devices(&list);
     row.type->release(&list);
     if (shown != 0) {
-        printf("#\n");
+        ucs_report_text(ucs_report_shared, "#\n");
         return UCS_OK;
     }
     fprintf(stderr, "ucx_info: -t %s: there is none of this name; there are", names);

@@ -27,19 +27,21 @@
 #define DOCTOR_SHM_LEAST     (UINT64_C(65) << 20)
 #define DOCTOR_MEMLOCK_LEAST (UINT64_C(64) << 20)
 
-/* One line. cure NULL: all is well. */
+/* One row. cure NULL: all is well. */
 static void doctor_say(const char *what, const char *cure, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static void doctor_say(const char *what, const char *cure, const char *format, ...)
 {
+    char found[512];
     va_list args;
 
-    printf("%-5s %s: ", (cure == NULL) ? "ok" : "note", what);
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(found, sizeof(found), format, args);
     va_end(args);
-    printf((cure == NULL) ? "\n" : "; cure: %s\n", (cure == NULL) ? "" : cure);
+    ucs_report_row(ucs_report_shared, "state check found - cure",
+                   "%-5s %s: %s%s%s\n", (cure == NULL) ? "ok" : "note", what, found,
+                   (cure == NULL) ? "" : "; cure: ", (cure == NULL) ? "" : cure);
 }
 
 static void doctor_shared_memory(void)

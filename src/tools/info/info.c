@@ -28,11 +28,13 @@
 #define EXIT_USAGE  2
 
 #define OPTION_DOCTOR 256
+#define OPTION_JSON   257
 #define PATIENCE_S    20 /* for what this process does with itself */
 
 typedef struct {
     int version, build, system, topology, devices, context, worker, endpoint, doctor;
     int message; /* the endpoint is used, not shown */
+    int json;
     unsigned              print; /* UCS_CONFIG_PRINT_..., 0: no settings */
     const char           *filter;     /* only settings whose names have it; NULL: all */
     const char           *transports; /* that are shown */
@@ -60,6 +62,7 @@ static const char info_help[] =
     "                   provider and device, and why not by others\n"
     "  -m SIZE[,TYPE]   memory of that size and kind (host), as the library allocates it\n"
     "  --doctor         check of this machine, with cures, and a message through the library\n"
+    "  --json           all of that as one JSON document (man ucx_info: its names)\n"
     "Settings, each with -c understood:\n"
     "  -C               those that were not changed as comments\n"
     "  -f               with what they mean and what is expected\n"
@@ -213,6 +216,7 @@ static int info_parse(int argc, char **argv, info_options_t *options)
 {
     static const struct option words[] = {{"help", no_argument, NULL, 'h'},
                                           {"doctor", no_argument, NULL, OPTION_DOCTOR},
+                                          {"json", no_argument, NULL, OPTION_JSON},
                                           {NULL, 0, NULL, 0}};
     const unsigned settings            = UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_HEADER;
     int letter;
@@ -236,6 +240,7 @@ static int info_parse(int argc, char **argv, info_options_t *options)
             options->filter = optarg;
             break;
         case OPTION_DOCTOR: options->doctor = 1; break;
+        case OPTION_JSON: options->json = 1; break;
         case 't': options->transports = optarg; break;
         case 'm': case 'u': case 'n': case 'N': case 'D': case 'P':
             if (!info_parse_argument(letter, optarg, options)) {
@@ -327,7 +332,9 @@ static int info_endpoint(ucp_worker_h worker, ucp_worker_h peer, const info_opti
     if (options->message) {
         done = info_message(worker, peer, ep);
     } else {
+        ucs_report_open(ucs_report_shared, "endpoint", '{');
         ucp_ep_print_info(ep, stdout);
+        ucs_report_close(ucs_report_shared);
     }
     (void)info_wait(worker, peer, ucp_ep_close_nbx(ep, &force));
     return done;
@@ -352,7 +359,9 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
         done = info_endpoint(worker, peer, options);
     }
     if (options->worker) { /* behind the endpoint, for which it may open a network */
+        ucs_report_open(ucs_report_shared, "worker", '{');
         ucp_worker_print_info(worker, stdout);
+        ucs_report_close(ucs_report_shared);
     }
     if (peer != worker) {
         ucp_worker_destroy(peer);
@@ -361,64 +370,20 @@ static int info_workers(ucp_context_h context, const info_options_t *options)
     return done;
 }
 
-/* A line that sets something, perhaps as a comment: the length of its name, else 0. */
-static size_t info_setting_length(const char *line)
-{
-    size_t skipped = (strncmp(line, "# ", 2) == 0) ? 2 : 0;
-    size_t length  = strspn(line + skipped, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-
-    return ((length > 0) && (line[skipped + length] == '=')) ? skipped + length : 0;
-}
-
-/* Each setting is one line with comments before it: they are shown if its name has the filter.
- * Returns how many were. */
-static unsigned info_print_filtered(char *text, const char *filter)
-{
-    char *line, *block = text, *end;
-    unsigned shown = 0;
-    size_t length;
-
-    for (line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        length = info_setting_length(line);
-        if (length == 0) {
-            continue;
-        }
-        line[length] = '\0';
-        if (strcasestr(line, filter) != NULL) {
-            line[length] = '=';
-            block       += strspn(block, "\n");
-            printf("%.*s", (int)(end + 1 - block), block);
-            ++shown;
-        }
-        block = end + 1;
-    }
-    return shown;
-}
-
 static int info_settings(const ucp_config_t *config, const info_options_t *options)
 {
-    ucs_config_print_flags_t flags = options->print;
-    char *text                     = NULL;
-    unsigned shown;
-    size_t length;
-    FILE *stream;
+    ucs_report_t *report = ucs_report_shared;
 
+    report->filter = options->filter;
+    ucs_report_open(report, "settings", '[');
     if (options->filter == NULL) {
-        ucp_config_print(config, stdout, "UCX settings", flags);
-        return 1;
+        ucp_config_print(config, stdout, "UCX settings", options->print);
+    } else {
+        ucp_config_print(config, stdout, NULL, options->print & ~UCS_CONFIG_PRINT_HEADER);
     }
-    stream = open_memstream(&text, &length);
-    if (stream == NULL) {
-        return info_check(UCS_ERR_NO_MEMORY, "settings");
-    }
-    ucp_config_print(config, stream, NULL, flags);
-    if (fclose(stream) != 0) {
-        free(text);
-        return info_check(UCS_ERR_NO_MEMORY, "settings");
-    }
-    shown = info_print_filtered(text, options->filter);
-    free(text);
-    return info_check((shown > 0) ? UCS_OK : UCS_ERR_NO_ELEM, options->filter);
+    ucs_report_close(report);
+    return (options->filter == NULL) ||
+           info_check((report->shown > 0) ? UCS_OK : UCS_ERR_NO_ELEM, options->filter);
 }
 
 static int info_memory(ucp_context_h context, const info_options_t *options)
@@ -429,7 +394,9 @@ static int info_memory(ucp_context_h context, const info_options_t *options)
         return 0;
     }
     ucp_mem_unmap(context, mem);
+    ucs_report_open(ucs_report_shared, "memory", '{');
     ucp_mem_print_info(options->mem, context, stdout);
+    ucs_report_close(ucs_report_shared);
     return 1;
 }
 
@@ -449,11 +416,16 @@ static int info_context(ucp_config_t *config, const info_options_t *options)
     if ((tls != NULL) && !info_check(ucp_config_modify(config, "TLS", tls), "transports")) {
         return 0;
     }
+    if (ucs_report_shared->is_json) { /* the tables that UCX_PROTO_INFO prints are none of it */
+        (void)ucp_config_modify(config, "PROTO_INFO", "n");
+    }
     if (!info_check(ucp_init(&params, config, &context), "context")) {
         return 0;
     }
     if (options->context) {
+        ucs_report_open(ucs_report_shared, "context", '{');
         ucp_context_print_info(context, stdout);
+        ucs_report_close(ucs_report_shared);
     }
     if (options->mem != NULL) {
         done = info_memory(context, options);
@@ -483,47 +455,79 @@ static int info_run(const info_options_t *options)
 
 static int info_check_up(void)
 {
+    ucs_report_t *report         = ucs_report_shared;
     const info_options_t options = {.endpoint  = 1, .message = 1, .placement = "intra",
                                     .features  = UCP_FEATURE_TAG, .num_eps = 1, .num_ppn = 1};
     int done;
 
+    ucs_report_open(report, "doctor", '[');
     info_doctor();
     done = info_run(&options);
-    printf(done ? "ok    library: a message between two workers arrived\n" :
-                  "wrong library: no message between two workers; cure: the lines above, and "
-                  "UCX_LOG_LEVEL=info\n");
+    ucs_report_row(report, "state check found - cure", "%-5s %s: %s%s%s\n", done ? "ok" : "wrong",
+                   "library", done ? "a message between two workers arrived" :
+                   "no message between two workers", done ? "" : "; cure: ",
+                   done ? "" : "the lines above, and UCX_LOG_LEVEL=info");
+    ucs_report_close(report);
     return done;
+}
+
+static void info_version(void)
+{
+    ucs_report_row(ucs_report_shared, "api library", "# Library version: %s (Halyard %s)\n",
+                   ucp_get_version_string(), PACKAGE_VERSION);
+}
+
+static void info_section(const char *name, char kind, void (*show)(void))
+{
+    ucs_report_open(ucs_report_shared, name, kind);
+    show();
+    ucs_report_close(ucs_report_shared);
+}
+
+/* Returns the exit code. Whatever fails, the document is whole. */
+static int info_show(ucs_report_t *report, const info_options_t *options)
+{
+    ucs_status_t status = UCS_OK;
+    int done;
+
+    ucs_report_open(report, NULL, '{');
+    ucs_report_data(report, "format", "%s", "halyard-info-1");
+    if (options->version) {
+        info_section("version", '{', info_version);
+    }
+    if (options->build) {
+        info_section("build", '{', info_build);
+    }
+    if (options->system) {
+        info_section("system", '{', info_system);
+    }
+    if (options->topology) {
+        info_section("numa_nodes", '[', info_topology);
+    }
+    done = info_run(options);
+    if (options->doctor) {
+        done = info_check_up() && done;
+    }
+    if (options->devices) {
+        ucs_report_open(report, "transports", '[');
+        status = info_devices(options->transports);
+        ucs_report_close(report);
+    }
+    ucs_report_close(report);
+    return (status != UCS_OK) ? EXIT_USAGE :
+           ((done && (fflush(stdout) == 0)) ? 0 : EXIT_FAILED);
 }
 
 int main(int argc, char **argv)
 {
     info_options_t options = {.transports = "all", .placement = "self", .features = UCP_FEATURE_TAG,
                               .err_mode = UCP_ERR_HANDLING_MODE_NONE, .num_eps = 1, .num_ppn = 1};
-    ucs_status_t status    = UCS_OK;
-    int done;
+    ucs_report_t report;
 
     if (!info_parse(argc, argv, &options)) {
         return EXIT_USAGE;
     }
-    if (options.version) {
-        printf("# Library version: %s (Halyard " PACKAGE_VERSION ")\n", ucp_get_version_string());
-    }
-    if (options.build) {
-        info_build();
-    }
-    if (options.system) {
-        info_system();
-    }
-    if (options.topology) {
-        info_topology();
-    }
-    done = info_run(&options);
-    if (options.doctor) {
-        done = info_check_up() && done;
-    }
-    if (options.devices) {
-        status = info_devices(options.transports);
-    }
-    return (status != UCS_OK) ? EXIT_USAGE :
-           ((done && (fflush(stdout) == 0)) ? 0 : EXIT_FAILED);
+    ucs_report_init(&report, stdout, options.json);
+    ucs_report_shared = &report;
+    return info_show(&report, &options);
 }

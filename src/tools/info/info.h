@@ -1,4 +1,5 @@
-/* Halyard: ucx_info: what its parts show. All write to stdout; any of them may take a tenth of a
+/* Halyard: ucx_info: what its parts show. All add to ucs_report_shared, in the object or array
+ * that is open there; any of them may take a tenth of a
  * second, where libraries are loaded.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -6,6 +7,7 @@
 #ifndef INFO_INFO_H
 #define INFO_INFO_H
 
+#include <ucs/debug/report.h>
 #include <uct/api/uct_tl.h>
 
 /* How the library was built. */
@@ -23,7 +25,7 @@ void info_topology(void);
  * stderr. */
 ucs_status_t info_devices(const char *names);
 
-/* Checks this machine: a line each, with the cure. */
+/* Checks this machine: a row each, with the cure. */
 void info_doctor(void);
 
 /* Opens an interface of a transport, with a memory domain of its own. Errors: the transport's. */

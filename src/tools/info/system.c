@@ -54,17 +54,21 @@
 
 void info_build(void)
 {
-    printf("#\n# Build\n#\n"
-           "#        version: Halyard " PACKAGE_VERSION ", UCX API %s\n"
-           "#       compiler: %s\n#          flags: %s\n#   installed in: %s\n"
-           "#     assertions: " INFO_HAS_ASSERT "\n"
-           "#     sanitizers: " INFO_SANITIZERS "\n"
-           "#            cma: " INFO_HAS_CMA "\n"
-           "#          hwloc: " INFO_HAS_HWLOC "\n"
-           "#        libnuma: " INFO_HAS_NUMA "\n"
-           "#      libfabric: " INFO_HAS_OFI "\n"
-           "#           CUDA: yes: the driver is found when a program has started it\n#\n",
-           ucp_get_version_string(), __VERSION__, INFO_FLAGS, INFO_PREFIX);
+    ucs_report_t *report = ucs_report_shared;
+
+    ucs_report_text(report, "#\n# Build\n#\n");
+    ucs_report_row(report,
+                   "library api compiler flags prefix assertions? sanitizers cma? hwloc? libnuma? "
+                   "libfabric?",
+                   "#        version: Halyard %s, UCX API %s\n"
+                   "#       compiler: %s\n#          flags: %s\n#   installed in: %s\n"
+                   "#     assertions: %s\n#     sanitizers: %s\n#            cma: %s\n"
+                   "#          hwloc: %s\n#        libnuma: %s\n#      libfabric: %s\n",
+                   PACKAGE_VERSION, ucp_get_version_string(), __VERSION__, INFO_FLAGS, INFO_PREFIX,
+                   INFO_HAS_ASSERT, INFO_SANITIZERS, INFO_HAS_CMA, INFO_HAS_HWLOC, INFO_HAS_NUMA,
+                   INFO_HAS_OFI);
+    ucs_report_row(report, "cuda?", "#           CUDA: %s\n#\n",
+                   "yes: the driver is found when a program has started it");
 }
 
 void info_read_line(const char *path, char *line, size_t max)
@@ -96,14 +100,15 @@ static void info_cpu_model(char *model, size_t max)
 }
 
 /* "0-3,8" */
-static void info_print_cpus(void)
+static void info_cpu_list(char *list, size_t max)
 {
-    const char *comma = "";
+    size_t used = 0;
     ucs_sys_cpus_t cpus;
     unsigned i, first;
 
     ucs_sys_get_cpus(&cpus);
-    for (i = 0; i < 64 * UCS_SYS_CPU_WORDS; ++i) {
+    list[0] = '\0';
+    for (i = 0; (i < 64 * UCS_SYS_CPU_WORDS) && (used < max); ++i) {
         if (!((cpus.words[i / 64] >> (i % 64)) & 1)) {
             continue;
         }
@@ -112,27 +117,31 @@ static void info_print_cpus(void)
                ((cpus.words[(i + 1) / 64] >> ((i + 1) % 64)) & 1)) {
             ++i;
         }
-        printf((i > first) ? "%s%u-%u" : "%s%u", comma, first, i);
-        comma = ",";
+        used += (size_t)snprintf(list + used, max - used, (i > first) ? "%s%u-%u" : "%s%u",
+                                 (used > 0) ? "," : "", first, i);
     }
 }
 
-static void info_print_huge_pages(void)
+static void info_huge_pages(ucs_report_t *report)
 {
     static const char folder[] = "/sys/kernel/mm/hugepages";
     char path[512], total[32], idle[32];
     struct dirent *entry;
     DIR *dir = opendir(folder);
 
+    ucs_report_open(report, "huge_pages", '[');
     while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
         if (strncmp(entry->d_name, "hugepages-", 10) == 0) {
             snprintf(path, sizeof(path), "%s/%s/nr_hugepages", folder, entry->d_name);
             info_read_line(path, total, sizeof(total));
             snprintf(path, sizeof(path), "%s/%s/free_hugepages", folder, entry->d_name);
             info_read_line(path, idle, sizeof(idle));
-            printf("#     huge pages: %s, %s reserved, %s free\n", entry->d_name + 10, total, idle);
+            ucs_report_row(report, "size reserved free",
+                           "#     huge pages: %s, %lu reserved, %lu free\n", entry->d_name + 10,
+                           strtoul(total, NULL, 10), strtoul(idle, NULL, 10));
         }
     }
+    ucs_report_close(report);
     if (dir != NULL) {
         closedir(dir);
     }
@@ -140,49 +149,60 @@ static void info_print_huge_pages(void)
 
 void info_system(void)
 {
-    char text[256], host[256];
+    ucs_report_t *report = ucs_report_shared;
+    char text[256], host[256], boot[40], cpus[4096];
     struct utsname system;
     ucs_sys_id128_t boot_id;
 
     ucs_sys_hostname(host, sizeof(host));
     ucs_sys_boot_id(&boot_id);
+    snprintf(boot, sizeof(boot), "%016llx%016llx", (unsigned long long)boot_id.words[0],
+             (unsigned long long)boot_id.words[1]);
     info_cpu_model(text, sizeof(text));
-    printf("#\n# System\n#\n#           host: %s\n", host);
+    info_cpu_list(cpus, sizeof(cpus));
+    ucs_report_row(report, "host", "#\n# System\n#\n#           host: %s\n", host);
     if (uname(&system) == 0) {
-        printf("#         kernel: %s %s %s\n", system.sysname, system.release, system.machine);
+        ucs_report_row(report, "system kernel machine", "#         kernel: %s %s %s\n",
+                       system.sysname, system.release, system.machine);
     }
-    printf("#        boot id: %016llx%016llx (equal: one node)\n",
-           (unsigned long long)boot_id.words[0], (unsigned long long)boot_id.words[1]);
-    printf("#            CPU: %s\n#        allowed: %u of %ld processors (", text,
-           ucs_sys_num_cpus(), sysconf(_SC_NPROCESSORS_ONLN));
-    info_print_cpus();
-    printf(")\n#        counter: %.0f MHz%s\n", ucs_arch_tsc_hz() / 1e6,
-           (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_TSC_STABLE) ? ", constant" : "");
-    printf("#     NUMA nodes: %u\n", ucs_topo_num_nodes());
-    printf("#         memory: %zu MiB that this process may use\n",
-           ucs_sys_memory_limit() >> 20);
-    printf("#           page: %zu bytes\n", ucs_sys_page_size());
-    info_print_huge_pages();
-    printf("#\n");
+    ucs_report_row(report, "boot_id", "#        boot id: %s (equal: one node)\n", boot);
+    ucs_report_row(report, "cpu cpus_allowed cpus_online cpus",
+                   "#            CPU: %s\n#        allowed: %u of %ld processors (%s)\n", text,
+                   ucs_sys_num_cpus(), sysconf(_SC_NPROCESSORS_ONLN), cpus);
+    ucs_report_row(report, "counter_mhz counter_constant?", "#        counter: %.0f MHz%s\n",
+                   ucs_arch_tsc_hz() / 1e6,
+                   (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_TSC_STABLE) ? ", constant" : "");
+    ucs_report_row(report, "numa_nodes memory_mib page_bytes",
+                   "#     NUMA nodes: %u\n"
+                   "#         memory: %zu MiB that this process may use\n"
+                   "#           page: %zu bytes\n",
+                   ucs_topo_num_nodes(), ucs_sys_memory_limit() >> 20, ucs_sys_page_size());
+    info_huge_pages(report);
+    ucs_report_text(report, "#\n");
 }
 
 void info_topology(void)
 {
+    ucs_report_t *report = ucs_report_shared;
     unsigned count = ucs_topo_num_nodes(), i, j, distance;
     char path[128], cpus[512];
 
-    printf("#\n# NUMA nodes: processors, distances (%d: within the node)\n#\n",
-           UCS_TOPO_DISTANCE_LOCAL);
+    ucs_report_text(report, "#\n# NUMA nodes: processors, distances (%d: within the node)\n#\n",
+                    UCS_TOPO_DISTANCE_LOCAL);
     for (i = 0; i < count; ++i) {
         snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", ucs_topo_node(i));
         info_read_line(path, cpus, sizeof(cpus));
-        printf("#   node %-3d %-24s", ucs_topo_node(i), cpus);
+        ucs_report_open(report, NULL, '{');
+        ucs_report_row(report, "node cpus", "#   node %-3d %-24s", ucs_topo_node(i), cpus);
+        ucs_report_open(report, "distances", '[');
         for (j = 0; j < count; ++j) {
             if (ucs_topo_distance(ucs_topo_node(i), ucs_topo_node(j), &distance) == UCS_OK) {
-                printf(" %3u", distance);
+                ucs_report_row(report, "=", " %3u", distance);
             }
         }
-        printf("\n");
+        ucs_report_close(report);
+        ucs_report_close(report);
+        ucs_report_text(report, "\n");
     }
-    printf("#\n");
+    ucs_report_text(report, "#\n");
 }

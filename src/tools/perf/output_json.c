@@ -1,8 +1,5 @@
 /* Halyard: results, start-up and run record as one JSON object (RFC 8259).
  *
- * Strings come from the environment and the command line: control characters, quotes and bytes
- * that are not UTF-8 are escaped, so that the file is valid whatever they hold.
- *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 
@@ -12,90 +9,25 @@
 
 #include "report.h"
 
-#include <math.h>
 #include <string.h>
+#include <ucs/debug/report.h>
 
-/* Length of the valid UTF-8 sequence at text, 0 if it is none (RFC 3629). */
-static unsigned utf8_length(const unsigned char *text)
-{
-    unsigned length, i;
-
-    if (text[0] < 0x80) {
-        return 1;
-    }
-    length = (text[0] >= 0xc2 && text[0] <= 0xdf) ? 2 :
-             (text[0] >= 0xe0 && text[0] <= 0xef) ? 3 :
-             (text[0] >= 0xf0 && text[0] <= 0xf4) ? 4 : 0;
-    for (i = 1; i < length; ++i) {
-        if ((text[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    if (((text[0] == 0xe0) && (text[1] < 0xa0)) || ((text[0] == 0xed) && (text[1] > 0x9f)) ||
-        ((text[0] == 0xf0) && (text[1] < 0x90)) || ((text[0] == 0xf4) && (text[1] > 0x8f))) {
-        return 0;
-    }
-    return length;
-}
-
-static void put_string(FILE *file, const char *string)
-{
-    const unsigned char *text = (const unsigned char*)string;
-    unsigned length;
-
-    fputc('"', file);
-    while (*text != '\0') {
-        length = utf8_length(text);
-        if ((*text == '"') || (*text == '\\')) {
-            fprintf(file, "\\%c", *text);
-        } else if ((*text < 0x20) || (*text == 0x7f) || (length == 0)) {
-            fprintf(file, "\\u%04x", *text);
-            length = 1;
-        } else {
-            fwrite(text, 1, length, file);
-        }
-        text += length;
-    }
-    fputc('"', file);
-}
-
-static void put_text(FILE *file, const char *name, const char *value, int last)
-{
-    fprintf(file, "    \"%s\": ", name);
-    put_string(file, value);
-    fputs(last ? "\n" : ",\n", file);
-}
-
-/* JSON has no NaN. */
-static void put_number(FILE *file, const char *name, double value)
-{
-    if (isfinite(value)) {
-        fprintf(file, ", \"%s\": %.9g", name, value);
-    } else {
-        fprintf(file, ", \"%s\": null", name);
-    }
-}
-
-static void put_record(FILE *file, const perf_record_t *record)
+static void put_record(ucs_report_t *json, const perf_record_t *record)
 {
     int i;
 
-    fputs("  \"record\": {\n", file);
-    put_text(file, "date", record->date, 0);
-    put_text(file, "library", record->library, 0);
-    put_text(file, "library_file", record->library_file, 0);
-    put_text(file, "cpu", record->cpu, 0);
-    fprintf(file, "    \"online_cpus\": %d,\n", record->online_cpus);
-    put_text(file, "bound_to", record->cpus, 0);
-    put_text(file, "governor", record->governor, 0);
-    put_text(file, "kernel", record->kernel, 0);
-    put_text(file, "command", record->command, 0);
-    fputs("    \"environment\": [", file);
+    ucs_report_open(json, "record", '{');
+    ucs_report_row(json,
+                   "date library library_file cpu online_cpus bound_to governor kernel command",
+                   "%s%s%s%s%d%s%s%s%s", record->date, record->library, record->library_file,
+                   record->cpu, record->online_cpus, record->cpus, record->governor,
+                   record->kernel, record->command);
+    ucs_report_open(json, "environment", '[');
     for (i = 0; i < record->env_count; ++i) {
-        fputs((i > 0) ? ", " : "", file);
-        put_string(file, record->env[i]);
+        ucs_report_row(json, "=", "%s", record->env[i]);
     }
-    fputs("]\n  },\n", file);
+    ucs_report_close(json);
+    ucs_report_close(json);
 }
 
 static const char *kind_name(perf_kind_t kind)
@@ -113,77 +45,73 @@ static const char *kind_name(perf_kind_t kind)
     return "";
 }
 
-static void put_result(FILE *file, const perf_result_t *result)
+static void put_result(ucs_report_t *json, const perf_result_t *result)
 {
+    char name[32];
     unsigned i;
 
-    fputs("    {\"test\": ", file);
-    put_string(file, result->test);
-    fprintf(file, ", \"kind\": \"%s\", \"size\": %llu, \"window\": %u, \"threads\": %u, "
-            "\"iterations\": %llu, \"rounds\": %u, \"disturbed\": %u", kind_name(result->kind),
-            (unsigned long long)result->size, result->window, result->threads,
-            (unsigned long long)result->iterations, result->rounds, result->disturbed);
-    put_number(file, "us", result->us);
-    put_number(file, "us_best", result->us_best);
-    put_number(file, "bytes_per_second", result->bandwidth);
-    put_number(file, "messages_per_second", result->rate);
+    ucs_report_open(json, NULL, '{');
+    ucs_report_row(json,
+                   "test kind size window threads iterations rounds disturbed us us_best "
+                   "bytes_per_second messages_per_second",
+                   "%s%s%llu%u%u%llu%u%u%f%f%f%f", result->test, kind_name(result->kind),
+                   (unsigned long long)result->size, result->window, result->threads,
+                   (unsigned long long)result->iterations, result->rounds, result->disturbed,
+                   result->us, result->us_best, result->bandwidth, result->rate);
     if (result->percent_count > 0) {
-        fputs(", \"percentiles\": {", file);
+        ucs_report_open(json, "percentiles", '{');
         for (i = 0; i < result->percent_count; ++i) {
-            fprintf(file, "%s\"%g\": %.6g", (i > 0) ? ", " : "", result->percents[i],
-                    result->percent_us[i]);
+            snprintf(name, sizeof(name), "%g", result->percents[i]);
+            ucs_report_row(json, name, "%f", result->percent_us[i]);
         }
-        fputs("}", file);
+        ucs_report_close(json);
     }
     if (result->limit[0] != '\0') {
-        fputs(", \"limit\": ", file);
-        put_string(file, result->limit);
-        put_number(file, "limit_us", result->limit_us);
-        put_number(file, "limit_us_best", result->limit_best);
-        put_number(file, "ratio", result->ratio);
-        put_number(file, "ratio_best", result->ratio_best);
+        ucs_report_row(json, "limit limit_us limit_us_best ratio ratio_best", "%s%f%f%f%f",
+                       result->limit, result->limit_us, result->limit_best, result->ratio,
+                       result->ratio_best);
     }
-    fprintf(file, ", \"validated\": %s, \"unreliable\": %s}",
-            result->validated ? "true" : "false", result->unreliable ? "true" : "false");
+    ucs_report_row(json, "validated? unreliable?", "%d%d", result->validated, result->unreliable);
+    ucs_report_close(json);
 }
 
-static void put_startup(FILE *file, const perf_report_t *report)
+static void put_startup(ucs_report_t *json, const perf_report_t *report)
 {
     const perf_startup_t *startup = &report->startup;
 
     if (!startup->valid) {
         return;
     }
-    fprintf(file, "  \"startup\": {\"runs\": %u", report->startup_runs);
-    put_number(file, "init_us", startup->init_ns / 1e3);
-    put_number(file, "first_message_us", startup->first_ns / 1e3);
-    put_number(file, "first_endpoint_us", startup->ep_first_ns / 1e3);
-    put_number(file, "endpoint_us", startup->ep_each_ns / 1e3);
-    put_number(file, "endpoint_bytes", startup->ep_each_bytes);
-    fprintf(file, ", \"endpoints\": %u", startup->endpoints);
-    put_number(file, "worker_shared_mapped_bytes", startup->shared_mapped);
-    put_number(file, "worker_shared_resident_bytes", startup->shared_resident);
-    put_number(file, "worker_private_mapped_bytes", startup->private_mapped);
-    put_number(file, "worker_private_resident_bytes", startup->private_resident);
-    put_number(file, "worker_address_bytes", startup->address_bytes);
-    fputs("},\n", file);
+    ucs_report_open(json, "startup", '{');
+    ucs_report_row(json,
+                   "runs init_us first_message_us first_endpoint_us endpoint_us endpoint_bytes "
+                   "endpoints worker_shared_mapped_bytes worker_shared_resident_bytes "
+                   "worker_private_mapped_bytes worker_private_resident_bytes "
+                   "worker_address_bytes",
+                   "%u%f%f%f%f%f%u%f%f%f%f%f", report->startup_runs, startup->init_ns / 1e3,
+                   startup->first_ns / 1e3, startup->ep_first_ns / 1e3, startup->ep_each_ns / 1e3,
+                   startup->ep_each_bytes, startup->endpoints, startup->shared_mapped,
+                   startup->shared_resident, startup->private_mapped, startup->private_resident,
+                   startup->address_bytes);
+    ucs_report_close(json);
 }
 
 int perf_json_write(const perf_report_t *report, FILE *file)
 {
+    ucs_report_t json;
     unsigned i;
 
-    fputs("{\n  \"format\": \"halyard-perftest-1\",\n", file);
-    put_record(file, &report->record);
-    fputs("  \"statistic\": ", file);
-    put_string(file, report->statistic);
-    fputs(",\n", file);
-    put_startup(file, report);
-    fputs("  \"results\": [\n", file);
+    ucs_report_init(&json, file, 1);
+    ucs_report_open(&json, NULL, '{');
+    ucs_report_row(&json, "format", "%s", "halyard-perftest-1");
+    put_record(&json, &report->record);
+    ucs_report_row(&json, "statistic", "%s", report->statistic);
+    put_startup(&json, report);
+    ucs_report_open(&json, "results", '[');
     for (i = 0; i < report->count; ++i) {
-        put_result(file, &report->results[i]);
-        fputs((i + 1 < report->count) ? ",\n" : "\n", file);
+        put_result(&json, &report->results[i]);
     }
-    fputs("  ]\n}\n", file);
+    ucs_report_close(&json);
+    ucs_report_close(&json);
     return ferror(file) ? -1 : 0;
 }

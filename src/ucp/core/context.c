@@ -488,20 +488,25 @@ ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
 
 void ucp_context_print_info(const ucp_context_h context, FILE *stream)
 {
+    ucs_report_t storage, *report = ucs_report_begin(stream, &storage);
     unsigned i;
 
-    fprintf(stream, "#\n# UCP context\n#\n");
+    ucs_report_text(report, "#\n# UCP context\n#\n");
     for (i = 0; i < context->num_tls; ++i) {
         if (context->tls[i].rail == 0) { /* others are those that a worker finds devices for */
-            fprintf(stream, "#     md %-2u :  %s\n", i, context->tls[i].name);
+            ucs_report_text(report, "#     md %-2u :  %s\n", i, context->tls[i].name);
         }
     }
-    fprintf(stream, "#\n");
+    ucs_report_text(report, "#\n");
+    ucs_report_open(report, "resources", '[');
     for (i = 0; i < context->num_tls; ++i) {
         if (context->tls[i].rail == 0) {
-            fprintf(stream, "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i,
-                    i, context->tls[i].name);
+            ucs_report_row(report, "resource md device transport",
+                           "#     resource %-2u :  md %-2u dev %-2u flags -- %s/memory\n", i, i, i,
+                           context->tls[i].name);
         }
     }
-    fprintf(stream, "#\n");
+    ucs_report_close(report);
+    ucs_report_text(report, "#\n");
+    ucs_report_end(report, stream);
 }

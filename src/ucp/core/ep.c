@@ -532,13 +532,12 @@ ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_
 
 void ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
 {
-    ucs_string_buffer_t text;
+    ucs_report_t storage, *report;
 
     ucp_worker_lock(ep->worker);
-    ucs_string_buffer_init(&text);
-    ucs_string_buffer_appendf(&text, "#\n# UCP endpoint %s\n#\n", ep->name);
-    ucp_proto_explain(ep->peer->proto, "# ", &text);
-    fputs(ucs_string_buffer_cstr(&text), stream);
-    ucs_string_buffer_cleanup(&text);
+    report = ucs_report_begin(stream, &storage);
+    ucs_report_row(report, "name", "#\n# UCP endpoint %s\n#\n", ep->name);
+    ucp_proto_explain(ep->peer->proto, report);
+    ucs_report_end(report, stream);
     ucp_worker_unlock(ep->worker);
 }

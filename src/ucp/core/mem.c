@@ -261,6 +261,7 @@ void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *strea
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
         .flags      = UCP_MEM_MAP_ALLOCATE
     };
+    ucs_report_t storage, *report = ucs_report_begin(stream, &storage);
     ucs_status_t status;
     ucp_mem_h mem;
     unsigned i;
@@ -268,13 +269,17 @@ void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *strea
     status = ucs_config_parse_memory(mem_size, &params.length, &params.memory_type);
     status = (status == UCS_OK) ? ucp_mem_map(context, &params, &mem) : status;
     if (status != UCS_OK) {
-        fprintf(stream, "# %s bytes cannot be allocated: %s\n", mem_size,
-                ucs_status_string(status));
-        return;
+        ucs_report_row(report, "size error", "# %s bytes cannot be allocated: %s\n", mem_size,
+                       ucs_status_string(status));
+    } else {
+        i = ucp_mem_allocator(context, mem->type);
+        ucs_report_data(report, "memory", "%s", ucs_memory_type_names[mem->type]);
+        ucs_report_row(report, "bytes - - - transport",
+                       "#\n# UCP memory\n#\n#   allocated %zu bytes of %s at %p%s%s\n#\n",
+                       mem->length, ucs_memory_type_descs[mem->type], mem->address,
+                       (mem->length > 0) ? " using " : "",
+                       (mem->length > 0) ? context->tls[i].tl->name : "");
+        ucp_mem_unmap(context, mem);
     }
-    i = ucp_mem_allocator(context, mem->type);
-    fprintf(stream, "#\n# UCP memory\n#\n#   allocated %zu bytes of %s at %p%s%s\n#\n", mem->length,
-            ucs_memory_type_descs[mem->type], mem->address, (mem->length > 0) ? " using " : "",
-            (mem->length > 0) ? context->tls[i].tl->name : "");
-    ucp_mem_unmap(context, mem);
+    ucs_report_end(report, stream);
 }

@@ -595,30 +595,38 @@ ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address
 
 void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
 {
-    ucs_string_buffer_t text;
+    ucs_report_t storage, *report;
     ucp_address_t *address;
+    const uct_iface_t *iface;
     size_t length;
     unsigned i;
 
     ucp_worker_lock(worker);
-    fprintf(stream, "#\n# UCP worker '%s'\n#\n", worker->name);
+    report = ucs_report_begin(stream, &storage);
+    ucs_report_row(report, "name", "#\n# UCP worker '%s'\n#\n", worker->name);
     if (ucp_worker_pack_address(worker, &address, &length) == UCS_OK) {
-        fprintf(stream, "#                 address: %zu bytes\n", length);
+        ucs_report_row(report, "address_bytes", "#                 address: %zu bytes\n", length);
         ucs_sys_free(address);
     }
+    ucs_report_open(report, "transports", '[');
     for (i = 0; i < worker->context->num_tls; ++i) {
-        if ((worker->context->tls[i].rail > 0) && (worker->tls[i].iface == NULL)) {
+        iface = worker->tls[i].iface;
+        if ((worker->context->tls[i].rail > 0) && (iface == NULL)) {
             continue; /* the first one says which devices there are */
         }
-        fprintf(stream, "#                 transport %s: %s\n", worker->context->tls[i].name,
-                (worker->tls[i].iface != NULL) ? "open" : worker->tls[i].reason);
-        if (worker->tls[i].iface != NULL) {
-            ucs_string_buffer_init(&text);
-            ucp_proto_explain_choice(worker->tls[i].iface->choice, "#       ", &text);
-            fputs(ucs_string_buffer_cstr(&text), stream);
-            ucs_string_buffer_cleanup(&text);
-        }
+        ucs_report_open(report, NULL, '{');
+        ucs_report_row(report, "transport -", "#                 transport %s: %s\n",
+                       worker->context->tls[i].name,
+                       (iface != NULL) ? "open" : worker->tls[i].reason);
+        ucs_report_data(report, "open? reason", "%d%s", iface != NULL,
+                        (iface != NULL) ? "" : worker->tls[i].reason);
+        ucs_report_open(report, "devices", '[');
+        uct_report_choice(report, (iface != NULL) ? iface->choice : NULL, "#                     ");
+        ucs_report_close(report);
+        ucs_report_close(report);
     }
-    fprintf(stream, "#\n");
+    ucs_report_close(report);
+    ucs_report_text(report, "#\n");
+    ucs_report_end(report, stream);
     ucp_worker_unlock(worker);
 }

@@ -276,87 +276,123 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     config->rma_min[1] = ucp_proto_rma_min(config, 1);
 }
 
-static void ucp_proto_append_size(ucs_string_buffer_t *strb, size_t size)
+/* ---- the explanation ---- */
+
+/* A lane, with the terms that costs are made of. */
+static void ucp_proto_explain_lane(ucs_report_t *report, const char *role, const char *transport,
+                                   const uct_limits_t *limits)
 {
-    if (size == SIZE_MAX) {
-        ucs_string_buffer_appendf(strb, "inf");
-    } else {
-        ucs_string_buffer_appendf(strb, "%zu", size);
+    if (limits->max > 0) {
+        ucs_report_data(report, "role transport max overhead_ns latency_ns bytes_per_ns",
+                        "%s%s%zu%f%f%f", role, transport, limits->max, limits->overhead_ns,
+                        limits->latency_ns, limits->bytes_per_ns);
     }
 }
 
-void ucp_proto_explain_choice(const char *choice, const char *prefix, ucs_string_buffer_t *strb)
+/* Begins the object of one protocol; what it has for an operation stands in it. */
+static void ucp_proto_explain_open(ucs_report_t *report, const char *operation, const char *memory)
 {
-    const char *end;
+    ucs_report_open(report, NULL, '{');
+    ucs_report_data(report, "operation memory datatype", "%s%s%s", operation, memory, "contig");
+}
 
-    for (; (choice != NULL) && ((end = strchr(choice, '\n')) != NULL); choice = end + 1) {
-        ucs_string_buffer_appendf(strb, "%s%14s%.*s\n", prefix, "", (int)(end - choice), choice);
+static void ucp_proto_explain_range(const ucp_proto_config_t *config,
+                                    const ucp_proto_range_t *range, size_t from,
+                                    ucs_report_t *report)
+{
+    int is_message = (range->proto == UCP_PROTO_EAGER) || (range->proto == UCP_PROTO_RNDV_AM);
+    size_t span    = ucs_min(range->max - from, (size_t)1 << 20);
+    double from_ns = ucp_proto_time_ns(config, range->proto, from);
+    char to[24]    = "inf";
+
+    if (range->max < SIZE_MAX) {
+        snprintf(to, sizeof(to), "%zu", range->max);
     }
+    ucp_proto_explain_open(report, "send", "host");
+    ucs_report_row(report, "min - protocol predicted_us - forced?",
+                   "# %12zu..%s %s: predicted %.2f us at %zu%s\n", from, to,
+                   ucp_proto_names[range->proto], from_ns / 1e3, from,
+                   range->forced ? " (UCX_RNDV_THRESH)" : "");
+    ucs_report_data(report, "max transport ns_per_byte", "%zu%s%f", range->max,
+                    is_message ? config->lanes.am_name : config->lanes.copy_name,
+                    (ucp_proto_time_ns(config, range->proto, from + span) - from_ns) /
+                        (double)span);
+    ucs_report_close(report);
 }
 
 /* Gets and puts over a network; other lanes map the memory or copy it. */
-static void ucp_proto_explain_rma(const ucp_proto_config_t *config, const char *prefix,
-                                  ucs_string_buffer_t *strb)
+static void ucp_proto_explain_rma(const ucp_proto_config_t *config, int is_put,
+                                  ucs_report_t *report)
 {
-    int is_put;
-    size_t min;
+    const uct_limits_t *limits = ucp_proto_rma_limits(config, is_put);
+    const char *name           = is_put ? "put" : "get";
+    size_t min                 = config->rma_min[is_put];
 
-    for (is_put = 0; config->lanes.is_net && (is_put < 2); ++is_put) {
-        min = config->rma_min[is_put];
-        if (min < SIZE_MAX) {
-            ucs_string_buffer_appendf(
-                strb, "%s%12s by messages, from %zu bytes on by %s: predicted %.2f us\n", prefix,
-                is_put ? "put" : "get", min, config->lanes.am_name,
-                ucp_proto_copy_ns(ucp_proto_rma_limits(config, is_put), (double)min) / 1e3);
-        } else {
-            ucs_string_buffer_appendf(
-                strb, "%s%12s by messages: %s %s\n", prefix, is_put ? "put" : "get",
-                config->lanes.am_name,
-                (ucp_proto_rma_limits(config, is_put)->max == 0) ?
-                    "has none of its own" : "is slower at every size");
-        }
+    ucp_proto_explain_open(report, name, "host");
+    ucs_report_data(report, "protocol transport min max", "%s%s%d%zu", "messages",
+                    config->lanes.am_name, 0, (min < SIZE_MAX) ? min - 1 : min);
+    ucs_report_close(report);
+    ucp_proto_explain_open(report, name, "host");
+    ucs_report_data(report, "protocol", "%s", name);
+    if (min < SIZE_MAX) {
+        ucs_report_row(report, "- min transport predicted_us",
+                       "# %12s by messages, from %zu bytes on by %s: predicted %.2f us\n", name,
+                       min, config->lanes.am_name, ucp_proto_copy_ns(limits, (double)min) / 1e3);
+        ucs_report_data(report, "max ns_per_byte", "%zu%f", SIZE_MAX, 1 / limits->bytes_per_ns);
+    } else {
+        ucs_report_row(report, "- transport reason", "# %12s by messages: %s %s\n", name,
+                       config->lanes.am_name,
+                       (limits->max == 0) ? "has none of its own" : "is slower at every size");
     }
+    ucs_report_close(report);
 }
 
-void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
-                       ucs_string_buffer_t *strb)
+void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
 {
+    const ucp_proto_lanes_t *lanes = &config->lanes;
     ucp_proto_id_t proto;
-    size_t from = 0;
     unsigned i;
+    int is_put;
 
-    ucs_string_buffer_appendf(
-        strb, "%stagged messages from host memory: messages by %s, single copy by %s\n", prefix,
-        config->lanes.am_name,
-        (config->lanes.copy_name == NULL) ? "none" : config->lanes.copy_name);
-    ucp_proto_explain_choice(config->lanes.am_choice, prefix, strb);
-    for (i = 0; i < config->num_send; ++i) {
-        const ucp_proto_range_t *range = &config->send[i];
-
-        ucs_string_buffer_appendf(strb, "%s%12zu..", prefix, from);
-        ucp_proto_append_size(strb, range->max);
-        ucs_string_buffer_appendf(strb, " %s: predicted %.2f us at %zu%s\n",
-                                  ucp_proto_names[range->proto],
-                                  ucp_proto_time_ns(config, range->proto, from) / 1e3, from,
-                                  range->forced ? " (UCX_RNDV_THRESH)" : "");
-        from = range->max + 1;
-    }
-    if (config->lanes.device_name != NULL) {
-        ucs_string_buffer_appendf(strb, "%s%12s by %s, between device memory\n", prefix,
-                                  "rndv/device", config->lanes.device_name);
-    }
+    ucs_report_text(report,
+                    "# tagged messages from host memory: messages by %s, single copy by %s\n",
+                    lanes->am_name, (lanes->copy_name == NULL) ? "none" : lanes->copy_name);
+    ucs_report_open(report, "lanes", '[');
+    ucp_proto_explain_lane(report, "messages", lanes->am_name, &lanes->am);
+    ucp_proto_explain_lane(report, "reads", lanes->copy_name, &lanes->get);
+    ucp_proto_explain_lane(report, "writes", lanes->copy_name,
+                           lanes->has_reads ? &lanes->write : &lanes->put);
+    ucs_report_close(report);
+    ucs_report_open(report, "devices", '[');
+    uct_report_choice(report, lanes->am_choice, "#               ");
+    ucs_report_close(report);
+    ucs_report_open(report, "rails", '[');
     for (i = 0; i < UCT_RAILS_MAX; ++i) {
-        if (config->lanes.rail_choice[i] != NULL) {
-            ucs_string_buffer_appendf(strb, "%s%12s parts also by %s", prefix,
-                                      ucp_proto_names[UCP_PROTO_RNDV_GET],
-                                      config->lanes.rail_choice[i]);
-        }
+        uct_report_choice(report, lanes->rail_choice[i], "#     rndv/get parts also by ");
+    }
+    ucs_report_close(report);
+
+    ucs_report_open(report, "protocols", '[');
+    for (i = 0; i < config->num_send; ++i) {
+        ucp_proto_explain_range(config, &config->send[i],
+                                (i == 0) ? 0 : config->send[i - 1].max + 1, report);
+    }
+    if (lanes->device_name != NULL) {
+        ucp_proto_explain_open(report, "send", "cuda");
+        ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",
+                       "rndv/device", lanes->device_name);
+        ucs_report_close(report);
     }
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (config->reason[proto][0] != '\0') {
-            ucs_string_buffer_appendf(strb, "%s%12s not used: %s\n", prefix, ucp_proto_names[proto],
-                                      config->reason[proto]);
+            ucp_proto_explain_open(report, "send", "host");
+            ucs_report_row(report, "protocol reason", "# %12s not used: %s\n",
+                           ucp_proto_names[proto], config->reason[proto]);
+            ucs_report_close(report);
         }
     }
-    ucp_proto_explain_rma(config, prefix, strb);
+    for (is_put = 0; lanes->is_net && (is_put < 2); ++is_put) {
+        ucp_proto_explain_rma(config, is_put, report);
+    }
+    ucs_report_close(report);
 }

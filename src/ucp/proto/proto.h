@@ -12,7 +12,7 @@
 #define UCP_PROTO_PROTO_H
 
 #include <ucp/core/context.h>
-#include <ucs/ds/strbuf.h>
+#include <ucs/debug/report.h>
 #include <uct/api/uct_tl.h>
 
 #define UCP_PROTO_CONFIGS 16 /* different sets of lanes that one worker can meet */
@@ -69,12 +69,9 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
 /* Predicted time of one message, in ns; infinity where the protocol does not apply. */
 double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length);
 
-/* A transport's choice (uct_iface_t.choice, or NULL), each line beginning with `prefix`. */
-void ucp_proto_explain_choice(const char *choice, const char *prefix, ucs_string_buffer_t *strb);
-
-/* Table of ranges and reasons, a line each, beginning with `prefix`. */
-void ucp_proto_explain(const ucp_proto_config_t *config, const char *prefix,
-                       ucs_string_buffer_t *strb);
+/* Lanes, ranges and reasons: a line each as text; as JSON "lanes", "devices" and "protocols" (see
+ * ucx_info.1), in the object that is open. */
+void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report);
 
 UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)
 {

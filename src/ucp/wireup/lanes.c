@@ -10,6 +10,8 @@
 #include <ucp/wireup/lanes.h>
 #include <ucp/wireup/net.h>
 #include <ucs/debug/log.h>
+#include <ucs/ds/strbuf.h>
+#include <limits.h>
 #include <string.h>
 
 #define UCP_NO_TL UINT_MAX
@@ -283,7 +285,7 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     ucp_worker_t *worker = peer->worker;
     unsigned key[UCP_LANE_LAST];
     ucp_proto_config_t *config;
-    ucs_string_buffer_t text;
+    ucs_report_t storage, *report;
     unsigned i;
 
     _Static_assert(sizeof(key) == sizeof(config->tl), "the key has all lanes");
@@ -311,11 +313,10 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     peer->proto = config;
 
     if (worker->context->options.proto_info) {
-        ucs_string_buffer_init(&text);
-        ucp_proto_explain(config, "# ", &text);
-        fputs(ucs_string_buffer_cstr(&text), stdout);
+        report = ucs_report_begin(stdout, &storage);
+        ucp_proto_explain(config, report);
+        ucs_report_end(report, stdout);
         fflush(stdout);
-        ucs_string_buffer_cleanup(&text);
     }
     return UCS_OK;
 }

@@ -15,6 +15,7 @@
 #include <ucs/config/file.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/assert.h>
+#include <ucs/debug/report.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <stdlib.h>
@@ -472,34 +473,33 @@ void ucs_config_release(void *opts, const ucs_config_row_t *rows)
 /* ------------------------------------------------------------------ print */
 
 /* Comment lines of at most some 80 columns. */
-static void ucs_config_print_wrapped(FILE *stream, const char *text)
+static void ucs_config_print_wrapped(ucs_report_t *report, const char *text)
 {
     size_t column = 0, length;
 
     for (text += strspn(text, " \n"); *text != '\0'; text += strspn(text, " \n")) {
         length = strcspn(text, " \n");
-        if (column == 0) {
-            fputs("#", stream);
-        } else if (column + length > 76) {
-            fputs("\n#", stream);
+        if ((column == 0) || (column + length > 76)) {
+            ucs_report_text(report, (column == 0) ? "#" : "\n#");
             column = 0;
         }
-        fprintf(stream, " %.*s", (int)length, text);
+        ucs_report_text(report, " %.*s", (int)length, text);
         column += length + 1;
         text   += length;
     }
-
-    fputs("\n", stream);
+    ucs_report_text(report, "\n");
 }
 
-static void ucs_config_print_doc(FILE *stream, const ucs_config_row_t *row)
+static void ucs_config_print_doc(ucs_report_t *report, const ucs_config_row_t *row)
 {
     char form[512];
 
     ucs_config_describe(row, form, sizeof(form));
-    fputs("\n#\n", stream);
-    ucs_config_print_wrapped(stream, row->help);
-    fprintf(stream, "#\n# expected: %s\n# default:  %s\n#\n", form, row->dflt);
+    ucs_report_text(report, "\n#\n");
+    ucs_config_print_wrapped(report, row->help);
+    ucs_report_data(report, "help", "%s", row->help);
+    ucs_report_row(report, "expected -", "#\n# expected: %s\n# default:  %s\n#\n", form,
+                   row->dflt);
 }
 
 /* The text of a row's default, after parsing: "8K" for "8192". */
@@ -516,8 +516,8 @@ static void ucs_config_default_text(const ucs_config_row_t *row, char *buf, size
     ucs_config_release_field(row, &field);
 }
 
-static void ucs_config_print_row(FILE *stream, const void *opts, const ucs_config_row_t *row,
-                                 const char *env_prefix, const char *prefix,
+static void ucs_config_print_row(ucs_report_t *report, const void *opts,
+                                 const ucs_config_row_t *row, const char *name,
                                  ucs_config_print_flags_t flags)
 {
     char value[UCS_CONFIG_VALUE_MAX], dflt[UCS_CONFIG_VALUE_MAX];
@@ -530,40 +530,46 @@ static void ucs_config_print_row(FILE *stream, const void *opts, const ucs_confi
         ucs_str_copy(value, sizeof(value), dflt);
     }
 
-    if (flags & UCS_CONFIG_PRINT_DOC) {
-        ucs_config_print_doc(stream, row);
-    }
-
     is_default = !strcmp(value, dflt);
-    fprintf(stream, "%s%s%s%s=%s\n",
-            (is_default && (flags & UCS_CONFIG_PRINT_COMMENT_DEFAULT)) ? "# " : "", env_prefix,
-            prefix, row->name, value);
+    ucs_report_open(report, NULL, '{');
+    if (flags & UCS_CONFIG_PRINT_DOC) {
+        ucs_config_print_doc(report, row);
+    }
+    ucs_report_row(report, "- name value", "%s%s=%s\n",
+                   (is_default && (flags & UCS_CONFIG_PRINT_COMMENT_DEFAULT)) ? "# " : "", name,
+                   value);
+    ucs_report_data(report, "default changed?", "%s%d", dflt, !is_default);
+    ucs_report_close(report);
+    ++report->shown;
 }
 
 void ucs_config_print(FILE *stream, const char *title, const void *opts,
                       const ucs_config_row_t *rows, const char *env_prefix,
                       const char *table_prefix, ucs_config_print_flags_t flags)
 {
-    char prefix[UCS_CONFIG_NAME_MAX];
+    char prefix[UCS_CONFIG_NAME_MAX], name[3 * UCS_CONFIG_NAME_MAX];
+    ucs_report_t storage, *report = ucs_report_begin(stream, &storage);
+    unsigned shown                = report->shown;
     const ucs_config_row_t *row;
     const char *list;
 
     if ((flags & UCS_CONFIG_PRINT_HEADER) && (title != NULL)) {
-        fprintf(stream, "#\n# %s\n#\n%s", title, (flags & UCS_CONFIG_PRINT_DOC) ? "" : "\n");
+        ucs_report_text(report, "#\n# %s\n#\n%s", title,
+                        (flags & UCS_CONFIG_PRINT_DOC) ? "" : "\n");
     }
-    if (!(flags & (UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC))) {
-        return;
-    }
-
-    for (row = rows; row->name != NULL; ++row) {
+    for (row = rows;
+         (flags & (UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC)) && (row->name != NULL); ++row) {
         list = ucs_config_row_prefix(row, table_prefix);
         (void)ucs_config_next_prefix(&list, prefix);
-        if (!(row->flags & UCS_CONFIG_ROW_HIDDEN) || (flags & UCS_CONFIG_PRINT_HIDDEN)) {
-            ucs_config_print_row(stream, opts, row, env_prefix, prefix, flags);
+        snprintf(name, sizeof(name), "%s%s%s", env_prefix, prefix, row->name);
+        if ((!(row->flags & UCS_CONFIG_ROW_HIDDEN) || (flags & UCS_CONFIG_PRINT_HIDDEN)) &&
+            ((report->filter == NULL) || (strcasestr(name, report->filter) != NULL))) {
+            ucs_config_print_row(report, opts, row, name, flags);
         }
     }
 
-    if (flags & (UCS_CONFIG_PRINT_HEADER | UCS_CONFIG_PRINT_DOC)) {
-        fputs("\n", stream);
+    if ((report->shown > shown) && (flags & (UCS_CONFIG_PRINT_HEADER | UCS_CONFIG_PRINT_DOC))) {
+        ucs_report_text(report, "\n");
     }
+    ucs_report_end(report, stream);
 }

@@ -6,6 +6,7 @@
 #include "config.h"
 #endif
 
+#include <ucs/debug/report.h>
 #include <ucs/stats/counters.h>
 #include <ucs/sys/string.h>
 #include <inttypes.h>
@@ -47,34 +48,18 @@ static void ucs_counters_dump_text(FILE *stream, const ucs_counters_t *counters)
     }
 }
 
-/* A JSON string (RFC 8259): quotes, backslashes and control characters escaped. */
-static void ucs_counters_dump_string(FILE *stream, const char *text)
-{
-    fputc('"', stream);
-    for (; *text != '\0'; ++text) {
-        if ((*text == '"') || (*text == '\\')) {
-            fprintf(stream, "\\%c", *text);
-        } else if (((unsigned char)*text < ' ') || ((unsigned char)*text > '~')) {
-            fprintf(stream, "\\u%04x", (unsigned)(unsigned char)*text);
-        } else {
-            fputc(*text, stream);
-        }
-    }
-    fputc('"', stream);
-}
-
 static void ucs_counters_dump_json(FILE *stream, const ucs_counters_t *counters)
 {
     unsigned i;
 
     fputs("{\"class\": ", stream);
-    ucs_counters_dump_string(stream, counters->class_desc->name);
+    ucs_report_string(stream, counters->class_desc->name, SIZE_MAX);
     fputs(", \"object\": ", stream);
-    ucs_counters_dump_string(stream, counters->name);
+    ucs_report_string(stream, counters->name, SIZE_MAX);
     fputs(", \"counters\": {", stream);
     for (i = 0; i < counters->class_desc->count; ++i) {
         fputs((i > 0) ? ", " : "", stream);
-        ucs_counters_dump_string(stream, counters->class_desc->counters[i]);
+        ucs_report_string(stream, counters->class_desc->counters[i], SIZE_MAX);
         fprintf(stream, ": %" PRIu64, ucs_counter_get(&counters->values[i]));
     }
     fputs("}}", stream);

@@ -21,6 +21,7 @@
 
 #include <ucs/arch/atomic.h>
 #include <ucs/config/parser.h>
+#include <ucs/debug/report.h>
 #include <ucs/ds/arbiter.h>
 #include <ucs/ds/list.h>
 #include <ucs/memory/memory_type.h>
@@ -428,6 +429,9 @@ void uct_md_close(uct_md_t *md);
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p);
 void uct_iface_close(uct_iface_t *iface);
 void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg);
+/* Prints an interface's choice (uct_iface_t.choice, or NULL), each line behind `before`; as JSON
+ * rows of the array that is open. */
+void uct_report_choice(ucs_report_t *report, const char *choice, const char *before);
 
 /* Endpoint to the owner of an address. peer_uid: the peer worker's identity. No system call but
  * for memory. */

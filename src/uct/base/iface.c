@@ -5,10 +5,14 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 
 #include <uct/base/base.h>
 
 #include <ucs/sys/sys.h>
+#include <string.h>
 
 /* Requests of one endpoint that are taken before the next endpoint has its turn: few, so that
  * endpoints which share buffers share them evenly. */
@@ -189,4 +193,28 @@ unsigned uct_iface_progress_work(uct_iface_t *iface)
     unsigned count = uct_iface_report_failed(iface);
 
     return count + uct_iface_retry_pending(iface);
+}
+
+void uct_report_choice(ucs_report_t *report, const char *choice, const char *before)
+{
+    const char *end, *name, *device, *reason;
+    int is_not;
+
+    for (; (choice != NULL) && (*choice != '\0'); choice = end + (*end == '\n')) {
+        end    = choice + strcspn(choice, "\n");
+        is_not = (strncmp(choice, "not ", 4) == 0);
+        name   = choice + (is_not ? 4 : 0);
+        device = memmem(name, (size_t)(end - name), " on ", 4);
+        reason = memmem(name, (size_t)(end - name), ": ", 2);
+        if ((device == NULL) || ((reason != NULL) && (!is_not || (reason < device)))) {
+            ucs_report_row(report, "- note", "%s%.*s\n", before, (int)(end - choice), choice);
+            continue;
+        }
+        reason = (reason == NULL) ? end : reason;
+        ucs_report_row(report, "- - provider device - reason", "%s%s%.*s on %.*s%s%.*s\n", before,
+                       is_not ? "not " : "", (int)(device - name), name,
+                       (int)(reason - device - 4), device + 4, (reason < end) ? ": " : "",
+                       (reason < end) ? (int)(end - reason - 2) : 0,
+                       (reason < end) ? reason + 2 : "");
+    }
 }

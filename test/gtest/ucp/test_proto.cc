@@ -11,7 +11,7 @@
 #include <seed.h>
 #include <ucp/api/ucp.h>
 #include <ucs/config/parser.h>
-#include <ucs/ds/strbuf.h>
+#include <ucs/debug/report.h>
 #include <ucs/sys/sys.h>
 #include <uct/api/uct_tl.h>
 
@@ -22,6 +22,7 @@ extern "C" {
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -274,14 +275,34 @@ TEST(proto_selection, a_scheme_without_its_lane)
     }
 }
 
+std::string printed(const std::function<void(FILE *)> &print)
+{
+    char *text  = nullptr;
+    size_t used = 0;
+    FILE *file  = open_memstream(&text, &used);
+
+    print(file);
+    fclose(file);
+    std::string all = text;
+    free(text);
+    return all;
+}
+
+std::string explained(const ucp_proto_config_t &config, bool is_json)
+{
+    return printed([&](FILE *file) {
+        ucs_report_t report;
+        ucs_report_init(&report, file, is_json);
+        ucs_report_open(&report, nullptr, '{');
+        ucp_proto_explain(&config, &report);
+        ucs_report_close(&report);
+    });
+}
+
 TEST(proto_selection, explanation)
 {
     ucp_proto_config_t config = fill(lanes(8192, true, false), options());
-    ucs_string_buffer_t text;
-    ucs_string_buffer_init(&text);
-    ucp_proto_explain(&config, "# ", &text);
-    const std::string all = ucs_string_buffer_cstr(&text);
-    ucs_string_buffer_cleanup(&text);
+    const std::string all = explained(config, false), json = explained(config, true);
     size_t lines = 0;
     for (size_t start = 0; start < all.size(); ++lines) {
         EXPECT_EQ("# ", all.substr(start, 2));
@@ -295,6 +316,9 @@ TEST(proto_selection, explanation)
             ++reasons;
             EXPECT_NE(std::string::npos,
                       all.find(std::string(ucp_proto_names[proto]) + " not used: "));
+            EXPECT_NE(std::string::npos,
+                      json.find("\"protocol\": \"" + std::string(ucp_proto_names[proto]) +
+                                "\",\n      \"reason\": \"" + config.reason[proto] + "\""));
         }
     }
     EXPECT_EQ(1 + config.num_send + reasons, lines);
@@ -302,18 +326,39 @@ TEST(proto_selection, explanation)
     EXPECT_NE(std::string::npos, all.find("copier"));
 }
 
-/* What perf_costs_print() writes. */
+/* Devices, those that are not used with their reasons, and what is neither. */
+TEST(proto_selection, devices_in_both_forms)
+{
+    ucp_proto_lanes_t net = lanes(8192, true, false);
+    net.is_net            = 1;
+    net.am_choice         = "tcp;ofi_rxm on mlx5_0:1\nnot net on eth0: slow: \"very\"\n"
+                            "without writes: it is on none\n";
+    net.rail_choice[1]    = "tcp;ofi_rxm on mlx5_1:1\n";
+    const ucp_proto_config_t config = fill(net, options());
+    const std::string text = explained(config, false), json = explained(config, true);
+    for (const char *line : {"\n#               tcp;ofi_rxm on mlx5_0:1\n",
+                             "\n#               not net on eth0: slow: \"very\"\n",
+                             "\n#               without writes: it is on none\n",
+                             "\n#     rndv/get parts also by tcp;ofi_rxm on mlx5_1:1\n",
+                             "\n#          put by messages: ring has none of its own\n"}) {
+        EXPECT_NE(std::string::npos, text.find(line)) << line << text;
+    }
+    EXPECT_NE(std::string::npos, json.find(
+        "\"devices\": [\n"
+        "    {\"provider\": \"tcp;ofi_rxm\", \"device\": \"mlx5_0:1\", \"reason\": \"\"},\n"
+        "    {\"provider\": \"net\", \"device\": \"eth0\", \"reason\": "
+        "\"slow: \\\"very\\\"\"},\n"
+        "    {\"note\": \"without writes: it is on none\"}\n"
+        "  ],\n"
+        "  \"rails\": [\n"
+        "    {\"provider\": \"tcp;ofi_rxm\", \"device\": \"mlx5_1:1\", \"reason\": \"\"}\n"
+        "  ],\n")) << json;
+    EXPECT_NE(std::string::npos, json.find("\"reason\": \"has none of its own\"")) << json;
+}
+
 std::string costs(const perf_line_fit_t &eager, const perf_line_fit_t &get)
 {
-    char *text  = nullptr;
-    size_t used = 0;
-    FILE *file  = open_memstream(&text, &used);
-
-    perf_costs_print(&eager, &get, file);
-    fclose(file);
-    std::string all = text;
-    free(text);
-    return all;
+    return printed([&](FILE *file) { perf_costs_print(&eager, &get, file); });
 }
 
 TEST(proto_costs, the_times_that_settings_predict_give_these_settings)
