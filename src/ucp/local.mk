@@ -28,6 +28,7 @@ libucp_sources = \
 	src/ucp/dt/dt.c \
 	src/ucp/ops/amo.c \
 	src/ucp/ops/rma.c \
+	src/ucp/ops/rma_list.c \
 	src/ucp/ops/rma_target.c \
 	src/ucp/ops/am_recv.c \
 	src/ucp/ops/am_send.c \

@@ -64,6 +64,7 @@ gtest_sources = \
 	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \
 	test/gtest/ucp/test_rma.cc \
+	test/gtest/ucp/test_rma_list.cc \
 	test/gtest/ucp/test_stream.cc \
 	test/gtest/ucp/test_tag.cc \
 	test/gtest/ucp/test_tag_budget.cc \

@@ -402,7 +402,11 @@ void ucp_stream_data_release(ucp_ep_h ep, void *data);
  * operations are not ordered among each other: see ucp_worker_fence and the flushes. */
 
 /* Starts writing count elements to the peer's memory. Ends when buffer can be used again; the data
- * is in place after a flush. Threads: worker. */
+ * is in place after a flush. Where both datatypes are ucp_dt_make_sgl(), buffer is a
+ * ucp_dt_local_sgl_t and param->remote a ucp_dt_remote_sgl_t of count entries; their arrays stay
+ * valid until the operation ends.
+ * Errors of lists: UCS_ERR_INVALID_PARAM where the sides do not match, UCS_ERR_UNSUPPORTED for
+ * counts and strides; nothing has moved then. Threads: worker. */
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t *param);
 

@@ -545,6 +545,10 @@ typedef struct ucp_dt_remote_sgl {
     const ucp_rkey_h *rkeys;
 } ucp_dt_remote_sgl_t;
 
+/* What a put gets for the address and the key where a list has them. */
+#define UCP_REMOTE_ADDR_INVALID UINT64_MAX
+#define UCP_RKEY_INVALID        NULL
+
 /* Functions of a generic data type. For each operation: one start_..., then packed_size and calls
  * of pack or unpack by offsets that ascend without gaps, then exactly one finish; all from one
  * thread at a time. start_... gets the context of ucp_dt_create_generic and returns the state. */

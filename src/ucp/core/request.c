@@ -323,7 +323,7 @@ void ucp_request_cancel(ucp_worker_h worker, void *request)
 
 ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
 {
-    static const char *const names[] = {"none",     "flush",       "close",
+    static const char *const names[] = {"none", "flush", "close", "put of a list",
                                         "tag send", "message send", "stream send",
                                         "tag receive", "message receive", "stream receive",
                                         "put", "get", "atomic"};

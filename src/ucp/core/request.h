@@ -63,6 +63,7 @@ typedef enum {
     UCP_REQUEST_NONE,
     UCP_REQUEST_FLUSH,
     UCP_REQUEST_CLOSE,
+    UCP_REQUEST_PUT_LIST,
     UCP_REQUEST_TAG_SEND,
     UCP_REQUEST_AM_SEND,
     UCP_REQUEST_STREAM_SEND,
@@ -189,6 +190,12 @@ typedef struct {
 
 typedef struct ucp_rdma_rails ucp_rdma_rails_t;
 
+/* A put of a scatter-gather list, whose entries are requests of their own. */
+typedef struct {
+    size_t          remaining; /* entries in flight */
+    ucs_status_t    status;    /* an error of one of them */
+} ucp_put_list_request_t;
+
 struct ucp_request {
     _Atomic uint32_t    flags;
     ucs_status_t        status;
@@ -214,6 +221,7 @@ struct ucp_request {
         ucp_send_request_t  send;
         ucp_recv_request_t  recv;
         ucp_flush_request_t flush;
+        ucp_put_list_request_t put_list;
     };
     ucs_list_link_t      work_list; /* in the worker's list of work, or of what was asked for */
     void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */

@@ -420,6 +420,8 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
             ucp_rndv_recv_work(req);
         } else if (ucp_request_is_rma(req)) {
             ucp_rma_work(req);
+        } else if (req->kind == UCP_REQUEST_PUT_LIST) {
+            ucp_rma_list_work(req);
         } else {
             ucp_flush_work(req);
         }

@@ -21,7 +21,8 @@ UCS_INLINE int ucp_dt_is_contig(ucp_datatype_t datatype)
     return (datatype & UCP_DATATYPE_CLASS_MASK) == UCP_DATATYPE_CONTIG;
 }
 
-/* Classes of requests whose memory this processor does not reach by itself; no user's datatype. */
+/* Classes of requests whose memory this processor does not reach by itself. No user's datatype gets
+ * here as one of them: lists, whose class is 4 too, are put entry by entry (ops/rma_list.c). */
 #define UCP_DT_CLASS_DEVICE     3 /* contiguous, on a device */
 #define UCP_DT_CLASS_DEVICE_IOV 4 /* an IOV with parts on a device */
 

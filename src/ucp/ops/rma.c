@@ -553,6 +553,13 @@ ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffe
 
 /* ---- public ---- */
 
+/* Either side a scatter-gather list; rkey is then not to be looked at. */
+UCS_INLINE int ucp_rma_is_list(const ucp_request_param_t *param)
+{
+    return (param->op_attr_mask & UCP_OP_ATTR_FIELD_REMOTE_DATATYPE) ||
+           (ucp_dt_of(param) == ucp_dt_make_sgl());
+}
+
 UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, size_t count,
                                         uint64_t remote_addr, ucp_rkey_t *rkey,
                                         const ucp_request_param_t *param)
@@ -566,6 +573,10 @@ UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, 
             ucp_rma_copy(is_put ? ptr : buffer, is_put ? buffer : ptr, count);
             return NULL;
         }
+    }
+    if (ucs_unlikely(ucp_rma_is_list(param))) {
+        return is_put ? ucp_rma_list_post(ep, buffer, count, param) :
+                        UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
     }
     return ucp_rma_post(ep, is_put ? UCP_REQUEST_PUT : UCP_REQUEST_GET, buffer, count, remote_addr,
                         rkey, param, NULL);

@@ -22,7 +22,7 @@
 
 /* What the direct way does not look at. */
 #define UCP_RMA_SLOW_MASK (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_MEMH | \
-                           UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
+                           UCP_OP_ATTR_FIELD_REMOTE_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
 
 typedef struct {
     uint64_t value, compare;
@@ -53,6 +53,14 @@ void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer);
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
                               uint64_t remote_addr, ucp_rkey_t *rkey,
                               const ucp_request_param_t *param, const ucp_amo_t *amo);
+
+/* A put of a scatter-gather list (ops/rma_list.c). Takes the lock. Returns what the public call
+ * returns. */
+ucs_status_ptr_t ucp_rma_list_post(ucp_ep_t *ep, const void *buffer, size_t count,
+                                   const ucp_request_param_t *param);
+
+/* One of which nothing was left in flight, but which is not to end inside the call. */
+void ucp_rma_list_work(ucp_request_t *req);
 
 /* Sends the messages of a request (step DATA). UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rma_send(ucp_request_t *req);
