@@ -56,6 +56,8 @@ expect 2 'names of transports' -d -t a,all
 expect 2 '^usage: ucx_info' -v stray
 expect 0 '^usage: ucx_info' -h
 expect 0 '^# Library version: [0-9]+\.' -v
+expect 0 '^# Library path: /.*/libucp\.so\.0' -v
+expect 0 '^# Configured with:' -v
 expect 0 '^#        version: Halyard .*, UCX API 1\.' -b
 expect 0 '^#          flags: .*-std=gnu11' -b
 expect 0 '^#        allowed: [0-9]+ of [0-9]+ processors \([0-9]' -s

@@ -13,6 +13,7 @@
 #include "info.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -473,8 +474,13 @@ static int info_check_up(void)
 
 static void info_version(void)
 {
-    ucs_report_row(ucs_report_shared, "api library", "# Library version: %s (Halyard %s)\n",
-                   ucp_get_version_string(), PACKAGE_VERSION);
+    Dl_info file = {0};
+
+    (void)dladdr(dlsym(RTLD_DEFAULT, "ucp_get_version_string"), &file);
+    ucs_report_row(ucs_report_shared, "api library path configured",
+                   "# Library version: %s (Halyard %s)\n# Library path: %s\n"
+                   "# Configured with: %s\n", ucp_get_version_string(), PACKAGE_VERSION,
+                   (file.dli_fname != NULL) ? file.dli_fname : "unknown", INFO_CONFIGURED);
 }
 
 static void info_section(const char *name, char kind, void (*show)(void))

@@ -10,5 +10,5 @@ ucx_info_SOURCES = \
 	src/tools/info/system.c
 ucx_info_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DINFO_FLAGS="\"`echo '$(CC) $(AM_CFLAGS) $(CFLAGS)' | tr -d '\"\\\\'`\"" \
-	-DINFO_PREFIX='"$(prefix)"'
+	-DINFO_CONFIGURED="\"`echo $(CONFIGURED)`\"" -DINFO_PREFIX='"$(prefix)"'
 ucx_info_LDADD = libucp.la libuct.la libucs.la
