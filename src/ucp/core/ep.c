@@ -501,7 +501,8 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
                                                     (count * attr->transports.entry_size));
 
             if ((ep->peer->lanes[role] == NULL) || ep->peer->is_provisional ||
-                ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0]))) {
+                ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0])) ||
+                ((role >= UCP_LANE_RAIL) && (ep->peer->lanes[role]->state != UCT_EP_LIVE))) {
                 continue;
             }
             entry->transport_name = ep->peer->lanes[role]->iface->tl->name;

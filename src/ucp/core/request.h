@@ -55,7 +55,7 @@ enum {
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
-    UCP_REQUEST_HOLDS_MEM     = 1 << 14  /* copy.mem and copy.rkey */
+    UCP_REQUEST_HOLDS_MEM     = 1 << 14  /* copy.mem, copy.rkey and copy.rails */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */

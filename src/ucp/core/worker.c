@@ -119,7 +119,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         return;
     }
 
-    for (id = 1; id < UCP_WIRE_LAST; ++id) {
+    for (id = 1; (resource->rail == 0) && (id < UCP_WIRE_LAST); ++id) { /* rails have no messages */
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker);
     }
     tl->iface.limits(wtl->iface, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &limits);

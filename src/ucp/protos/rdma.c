@@ -24,6 +24,7 @@ typedef struct {
 
 struct ucp_rdma_rails {
     ucp_rdma_rail_t rail[UCT_RAILS_MAX];
+    int             is_used; /* one of them has had a share of the last part */
 };
 
 static int ucp_rdma_register_lane(ucp_request_t *req, const ucp_peer_t *peer, unsigned lane,
@@ -93,7 +94,7 @@ int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_
     req->copy.is_lent = first.is_lent;
     req->copy.rails   = NULL;
     req->held        |= UCP_REQUEST_HOLDS_MEM;
-    if (length >= 2 * UCP_RDMA_SHARE_MIN) {
+    if ((length >= 2 * UCP_RDMA_SHARE_MIN) && (req->kind != UCP_REQUEST_PUT)) {
         ucp_rdma_register_rails(req, peer, own, length, is_remote);
     }
     return 1;
@@ -137,19 +138,25 @@ void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, 
     }
 }
 
-int ucp_rdma_drop_rails(ucp_request_t *req)
+static void ucp_rdma_release_rails(ucp_request_t *req)
 {
     unsigned i;
 
-    if (req->copy.rails == NULL) {
-        return 0;
-    }
     for (i = 0; i < UCT_RAILS_MAX; ++i) {
         ucp_rdma_release_lane(&req->copy.rails->rail[i]);
     }
     ucs_sys_free(req->copy.rails);
     req->copy.rails = NULL;
-    return 1;
+}
+
+int ucp_rdma_drop_rails(ucp_request_t *req)
+{
+    int is_used = (req->copy.rails != NULL) && req->copy.rails->is_used;
+
+    if (is_used) {
+        ucp_rdma_release_rails(req);
+    }
+    return is_used;
 }
 
 void ucp_rdma_release(ucp_request_t *req)
@@ -157,17 +164,20 @@ void ucp_rdma_release(ucp_request_t *req)
     ucp_rdma_rail_t first = {req->copy.mem, req->copy.rkey, req->copy.is_lent, 1};
 
     ucp_rdma_release_lane(&first);
-    (void)ucp_rdma_drop_rails(req);
+    if (req->copy.rails != NULL) {
+        ucp_rdma_release_rails(req);
+    }
 }
 
-/* The rails that may carry a share now: bits. Others are connected, for parts to come. */
-static unsigned ucp_rdma_find_rails(const ucp_request_t *req, const ucp_peer_t *peer)
+/* The rails, at most max, that may carry a share now: bits. Others are connected, for parts to
+ * come. */
+static unsigned ucp_rdma_find_rails(const ucp_request_t *req, const ucp_peer_t *peer, size_t max)
 {
     unsigned bits = 0;
     uct_ep_t *lane;
     unsigned i;
 
-    for (i = 0; i < UCT_RAILS_MAX; ++i) {
+    for (i = 0; (i < UCT_RAILS_MAX) && ((size_t)__builtin_popcount(bits) < max); ++i) {
         lane = peer->lanes[UCP_LANE_RAIL + i];
         if (req->copy.rails->rail[i].rkey == NULL) {
             continue;
@@ -186,6 +196,7 @@ static void ucp_rdma_start_shares(ucp_request_t *req, ucp_peer_t *peer, unsigned
                                   size_t offset, size_t share, size_t end, uint64_t remote_addr)
 {
     ucp_rdma_rail_t *rail;
+    ucs_status_t status;
     uct_ep_t *lane;
     uct_iov_t iov;
 
@@ -194,12 +205,17 @@ static void ucp_rdma_start_shares(ucp_request_t *req, ucp_peer_t *peer, unsigned
         lane = peer->lanes[UCP_LANE_RAIL + __builtin_ctz(rails)];
         iov  = (uct_iov_t){(char *)req->buffer + offset + req->copy.length,
                            ucs_min(share, end - req->copy.length), rail->mem};
-        if ((iov.length > 0) &&
-            (lane->ops->get_zcopy(lane, &iov, 1, remote_addr + req->copy.length, rail->rkey,
-                                  &req->copy.comp) == UCS_INPROGRESS)) {
-            req->copy.length += iov.length;
-        } else {
-            --req->copy.comp.count; /* what it does not take belongs to the next part */
+        status = lane->ops->get_zcopy(lane, &iov, 1, remote_addr + req->copy.length, rail->rkey,
+                                      &req->copy.comp);
+        if (status == UCS_INPROGRESS) {
+            req->copy.length         += iov.length;
+            req->copy.rails->is_used  = 1;
+            continue;
+        }
+        --req->copy.comp.count; /* what it does not take belongs to the next part */
+        if (status != UCS_ERR_NO_RESOURCE) {
+            rail->rkey->md->tl->md.rkey_release(rail->rkey);
+            rail->rkey = NULL;
         }
     }
 }
@@ -210,16 +226,19 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
     uct_ep_t *lane     = peer->lanes[UCP_LANE_AM];
     const size_t end   = ucs_min(rest, peer->proto->lanes.get.max); /* that of writes is the same */
     unsigned rails     = ((req->copy.rails == NULL) || (end < 2 * UCP_RDMA_SHARE_MIN)) ? 0 :
-                         ucp_rdma_find_rails(req, peer);
+                         ucp_rdma_find_rails(req, peer, (end / UCP_RDMA_SHARE_MIN) - 1);
     const int num      = 1 + __builtin_popcount(rails);
-    const size_t share = (rails == 0) ? end : ucs_align_up(end / (size_t)num, 4096);
+    const size_t share = (rails == 0) ? end : ucs_align_up((end / (size_t)num) + 1, 4096);
     uct_iov_t iov      = {(char *)req->buffer + offset, share, req->copy.mem};
     ucs_status_t status;
 
     req->copy.length = share;
     req->copy.comp   = (uct_completion_t){ucp_device_transferred, num, UCS_OK};
     req->copy.then   = then;
-    status           = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
+    if (req->copy.rails != NULL) {
+        req->copy.rails->is_used = 0;
+    }
+    status = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
         lane, &iov, 1, remote_addr, req->copy.rkey, &req->copy.comp);
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;

@@ -280,24 +280,39 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     }
 }
 
+/* The table for lanes of which the first num are the key's, or NULL. */
+static ucp_proto_config_t *ucp_lanes_find_proto(ucp_worker_t *worker, const unsigned *key,
+                                                unsigned num)
+{
+    unsigned i;
+
+    for (i = 0; i < worker->num_proto; ++i) {
+        if (memcmp(worker->proto[i].tl, key, num * sizeof(*key)) == 0) {
+            return &worker->proto[i];
+        }
+    }
+    return NULL;
+}
+
 ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 {
     ucp_worker_t *worker = peer->worker;
     unsigned key[UCP_LANE_LAST];
     ucp_proto_config_t *config;
     ucs_report_t storage, *report;
-    unsigned i;
 
     _Static_assert(sizeof(key) == sizeof(config->tl), "the key has all lanes");
     memcpy(key, peer->lane_tl, sizeof(key));
     if (peer->copy_state == UCP_COPY_NONE) {
         key[UCP_LANE_COPY] = UCP_NO_TL;
     }
-    for (i = 0; i < worker->num_proto; ++i) {
-        if (memcmp(worker->proto[i].tl, key, sizeof(key)) == 0) {
-            peer->proto = &worker->proto[i];
-            return UCS_OK;
-        }
+    config = ucp_lanes_find_proto(worker, key, UCP_LANE_LAST);
+    if ((config == NULL) && (worker->num_proto == UCP_PROTO_CONFIGS)) {
+        config = ucp_lanes_find_proto(worker, key, UCP_LANE_RAIL); /* which are only told of there */
+    }
+    if (config != NULL) {
+        peer->proto = config;
+        return UCS_OK;
     }
     if (worker->num_proto == UCP_PROTO_CONFIGS) {
         ucs_error("more than %d combinations of transports in one worker", UCP_PROTO_CONFIGS);

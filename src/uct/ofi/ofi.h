@@ -47,6 +47,7 @@
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
+#define UCT_OFI_RAIL_SENDS  8ul    /* buffers of messages under way of such an interface: */
 #define UCT_OFI_RAIL_SIZE  (2 * UCT_OFI_BUFFER_SIZE) /* bytes of a receive buffer of an interface
                                                          that carries no messages of its user's */
 

@@ -232,7 +232,8 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         }
         loss = uct_ofi_alive_loss(peer);
         if (loss != NULL) {
-            ucs_error("the network has lost %s a peer that is there: it is given up", loss);
+            ucs_log((iface->super.params.lead != NULL) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                    "the network has lost %s a peer that is there: it is given up", loss);
             uct_ofi_cut(peer, 1);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;

@@ -10,7 +10,9 @@
 
 #include <uct/ofi/ofi_devices.h>
 
+#include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
@@ -56,10 +58,22 @@ int uct_ofi_is_same_device(const struct fi_info *a, const struct fi_info *b)
            (strcmp(a->domain_attr->name, b->domain_attr->name) == 0);
 }
 
-static size_t uct_ofi_speed(const struct fi_info *info)
+size_t uct_ofi_speed(const struct fi_info *info, int is_routed)
 {
-    return ((info->nic != NULL) && (info->nic->link_attr != NULL)) ? info->nic->link_attr->speed :
-                                                                     0;
+    char path[128], text[32];
+    size_t length;
+    long megabits;
+
+    if ((info->nic != NULL) && (info->nic->link_attr != NULL)) {
+        return info->nic->link_attr->speed;
+    }
+    snprintf(path, sizeof(path), "/sys/class/net/%s/speed", info->domain_attr->name);
+    if (!is_routed || (ucs_sys_read_file(path, text, sizeof(text) - 1, &length) != UCS_OK)) {
+        return 0;
+    }
+    text[length] = '\0';
+    megabits     = strtol(text, NULL, 10);
+    return (megabits > 0) ? (size_t)megabits * 1000000 : 0;
 }
 
 int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b)
@@ -67,7 +81,7 @@ int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b
     return (a->rank > b->rank) ||
            ((a->rank == b->rank) &&
             (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
-            (uct_ofi_speed(a->info) > uct_ofi_speed(b->info)));
+            (a->speed > b->speed));
 }
 
 /* As good, and leading to the same peers. */
@@ -78,8 +92,7 @@ static int uct_ofi_is_equal(const uct_ofi_candidate_t *a, const uct_ofi_candidat
 
     return (a->rank == b->rank) && (a->info->addr_format == b->info->addr_format) &&
            (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
-           (uct_ofi_speed(a->info) == uct_ofi_speed(b->info)) && (fabric_a != NULL) &&
-           (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
+           (a->speed == b->speed) && (fabric_a != NULL) && (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
 }
 
 /* From the NUMA node that this process is bound to, in units of ucs_topo_distance; the same for all
@@ -174,18 +187,38 @@ uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
     return best;
 }
 
-/* Can a device carry parts of what goes by best's? It is as good, as fast and as near. Of a routed
- * network the user has named it: it might be of any speed, and lead nowhere. */
-static int uct_ofi_is_rail(const uct_ofi_config_t *config, const uct_ofi_candidate_t *best,
+/* Can a device carry parts of what goes by best's? It is as good, as near, and as fast where that
+ * is known, since shares are equal. Of a routed network the user has named it: it might lead
+ * nowhere. */
+static int uct_ofi_is_rail(int is_named, const uct_ofi_candidate_t *best,
                            const uct_ofi_candidate_t *each)
 {
-    int is_named = (config->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
+    if ((each->rank != best->rank) || (each->info->addr_format != best->info->addr_format) ||
+        (strcmp(each->info->fabric_attr->prov_name, best->info->fabric_attr->prov_name) != 0) ||
+        ((each->speed != best->speed) && (each->speed != 0) && (best->speed != 0))) {
+        return 0;
+    }
+    return is_named || (!best->is_routed && uct_ofi_is_equal(each, best) &&
+                        (uct_ofi_distance(each->info) <= uct_ofi_distance(best->info)));
+}
 
-    return (each->rank == best->rank) && (each->distance <= best->distance) &&
-           (each->info->addr_format == best->info->addr_format) &&
-           (strcmp(each->info->fabric_attr->prov_name, best->info->fabric_attr->prov_name) == 0) &&
-           (uct_ofi_speed(each->info) == uct_ofi_speed(best->info)) &&
-           (is_named || (!best->is_routed && uct_ofi_is_equal(each, best)));
+/* Do as many processes as there are devices like best's share them out? Then none is left over. */
+static int uct_ofi_is_shared_out(const uct_ofi_candidate_t *all, unsigned count,
+                                 const uct_ofi_candidate_t *best)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                        "SLURM_NTASKS_PER_NODE"};
+    unsigned num_devices             = 0;
+    long number                      = -1;
+    size_t i;
+
+    for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
+        number = ucs_env_number(names[i]);
+    }
+    for (i = 0; i < count; ++i) {
+        num_devices += (unsigned)uct_ofi_is_first(all, &all[i], best);
+    }
+    return number >= (long)num_devices;
 }
 
 /* Is the device best's, or one that was taken already? */
@@ -205,15 +238,20 @@ static int uct_ofi_is_taken(const uct_ofi_iface_t *iface, const uct_ofi_candidat
 void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_ofi_candidate_t *all,
                         unsigned count, const uct_ofi_candidate_t *best)
 {
-    const uct_ofi_config_t *config = uct_ofi_config(iface);
-    const unsigned max             = ucs_min(iface->super.params.num_rails, UCT_RAILS_MAX + 0u);
-    unsigned num                   = 0;
+    const unsigned max = ucs_min(iface->super.params.num_rails, UCT_RAILS_MAX + 0u);
+    const int is_named = (uct_ofi_config(iface)->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
+    unsigned num       = 0;
     uct_ofi_candidate_t *each;
     unsigned i;
 
-    for (i = 1; (i < count) && (num < max); ++i) {
+    if (!is_named && uct_ofi_is_shared_out(all, count, best)) {
+        return;
+    }
+    /* Round the list, those of best's network first. */
+    for (i = 1; (i < (2 * count)) && (num < max); ++i) {
         each = &all[((unsigned)(best - all) + i) % count];
-        if (uct_ofi_is_rail(config, best, each) && !uct_ofi_is_taken(iface, best, each->info)) {
+        if (uct_ofi_is_rail(is_named, best, each) && !uct_ofi_is_taken(iface, best, each->info) &&
+            ((i > count) || uct_ofi_is_equal(each, best))) {
             iface->rails[num] = lib->dupinfo(each->info);
             num              += (iface->rails[num] != NULL);
         }
@@ -224,6 +262,35 @@ void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_of
             all[i].reason = "another device comes first; this one carries parts of long messages";
         }
     }
+}
+
+int uct_ofi_is_in_network(const struct fi_info *info, const void *address)
+{
+    const char *fabric               = info->fabric_attr->name;
+    const struct sockaddr_in6 *peer6 = address;
+    const struct sockaddr_in *peer4  = address;
+    const int is_6                   = (info->addr_format == FI_SOCKADDR_IN6);
+    const void *peer                 = is_6 ? (const void *)&peer6->sin6_addr : &peer4->sin_addr;
+    const char *slash                = (fabric != NULL) ? strchr(fabric, '/') : NULL;
+    uint8_t own[sizeof(struct in6_addr)];
+    char text[INET6_ADDRSTRLEN];
+    long bits;
+    int shift;
+
+    if ((slash == NULL) || ((size_t)(slash - fabric) >= sizeof(text)) ||
+        (!is_6 && (info->addr_format != FI_SOCKADDR_IN))) {
+        return 1;
+    }
+    snprintf(text, sizeof(text), "%.*s", (int)(slash - fabric), fabric);
+    bits = strtol(slash + 1, NULL, 10);
+    if ((inet_pton(is_6 ? AF_INET6 : AF_INET, text, own) != 1) || (bits < 0) ||
+        (bits > (is_6 ? 128 : 32))) {
+        return 1;
+    }
+    shift = (int)((8 - (bits % 8)) % 8);
+    return (memcmp(own, peer, (size_t)bits / 8) == 0) &&
+           ((shift == 0) ||
+            ((own[bits / 8] >> shift) == (((const uint8_t *)peer)[bits / 8] >> shift)));
 }
 
 #endif

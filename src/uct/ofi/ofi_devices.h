@@ -15,6 +15,7 @@ typedef struct {
     int                   rank;       /* negative: it cannot be used */
     int                   is_routed;  /* by the kernel: the default route tells what leads outside,
                                          and nothing how fast a device is */
+    size_t                speed;      /* bits per second; 0: not known */
     int                   is_default; /* its device is the one by which this host reaches others */
     unsigned              distance;   /* of its device from this process, where that was asked */
 } uct_ofi_candidate_t;
@@ -28,6 +29,9 @@ void uct_ofi_sort_named(const uct_ofi_config_t *config, uct_ofi_candidate_t *all
 
 int uct_ofi_is_same_device(const struct fi_info *a, const struct fi_info *b);
 
+/* Of a device, by the provider's word or, of a routed network, the kernel's; 0: not known. */
+size_t uct_ofi_speed(const struct fi_info *info, int is_routed);
+
 int uct_ofi_is_better(const uct_ofi_candidate_t *a, const uct_ofi_candidate_t *b);
 
 /* Of the devices that are equal to best the nearest; of several the processes of this node share
@@ -39,5 +43,9 @@ uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
  * devices out begin with different ones. Sets their reasons. */
 void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_ofi_candidate_t *all,
                         unsigned count, const uct_ofi_candidate_t *best);
+
+/* Does a provider's own address lie in the network of the device (net and tcp call their fabrics
+ * "10.2.0.0/24")? 1 where the provider does not tell. */
+int uct_ofi_is_in_network(const struct fi_info *info, const void *address);
 
 #endif

@@ -15,7 +15,7 @@
 #ifdef HAVE_OFI
 
 #include <string.h>
-#include <uct/ofi/ofi.h>
+#include <uct/ofi/ofi_devices.h>
 
 static const ucs_config_row_t uct_ofi_config_rows[] = {
     UCS_CONFIG_ROW("PROVIDER", allow, uct_ofi_config_t, providers, "all",
@@ -292,8 +292,16 @@ static int uct_ofi_is_reachable(uct_iface_t *iface, const void *address, size_t 
 {
     const uint8_t *raw;
 
-    return uct_ofi_address_parse(uct_ofi_iface(iface), address, length, same_node, &raw,
-                                 reason) == UCS_OK;
+    if (uct_ofi_address_parse(uct_ofi_iface(iface), address, length, same_node, &raw, reason) !=
+        UCS_OK) {
+        return 0;
+    }
+    /* Further devices pair with those that they lead to without a router. */
+    if ((iface->params.lead != NULL) && !uct_ofi_is_in_network(uct_ofi_iface(iface)->info, raw)) {
+        snprintf(reason, UCT_REASON_MAX, "the peer's device is in another network");
+        return 0;
+    }
+    return 1;
 }
 
 static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t *private_p)

@@ -598,8 +598,9 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
     iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
                                             iface->info->rx_attr->size);
     /* A short queue has room for reads too. */
-    iface->num_sends    = (unsigned)ucs_min(UCT_OFI_SENDS, iface->info->tx_attr->size -
-                                                               (iface->info->tx_attr->size / 4));
+    iface->num_sends    = (unsigned)ucs_min(is_rail ? UCT_OFI_RAIL_SENDS : UCT_OFI_SENDS,
+                                            iface->info->tx_attr->size -
+                                                (iface->info->tx_attr->size / 4));
     iface->num_free     = iface->num_sends;
     iface->num_spares   = iface->is_multi ? UCT_OFI_SPARES * iface->num_receives : 0;
     iface->num_unposted = iface->num_receives;
@@ -748,7 +749,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     if (iface->fabric != NULL) {
         uct_ofi_close_fid(iface, &iface->fabric->fid);
     }
-    if ((iface->info != NULL) && (uct_ofi_lib_load(&lib) == UCS_OK)) {
+    if (uct_ofi_lib_load(&lib) == UCS_OK) {
         lib->freeinfo(iface->info);
         for (i = 0; i < UCT_RAILS_MAX; ++i) {
             lib->freeinfo(iface->rails[i]);

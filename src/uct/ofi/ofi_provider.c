@@ -209,6 +209,7 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
             each->is_routed = 1;
         }
     }
+    each->speed = uct_ofi_speed(info, each->is_routed);
     if (is_multi && !is_chosen && (rank <= UCT_OFI_RANK_LAST)) {
         rank = 0; /* offers without such buffers may have better ones */
     }

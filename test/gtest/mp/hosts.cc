@@ -206,6 +206,11 @@ void hosts::set_link(unsigned host, bool is_up, unsigned device) const
                     "ip link set " + port_name(host, device) + (is_up ? " up" : " down")));
 }
 
+void hosts::set_apart(unsigned host, unsigned device) const
+{
+    EXPECT_TRUE(run(m_network.hosts, "ip link set " + port_name(host, device) + " nomaster"));
+}
+
 bool hosts::impair(unsigned host, const std::string &netem) const
 {
     return run(host, "tc qdisc add dev eth0 root netem " + netem);

@@ -46,6 +46,9 @@ public:
     /* Plugs a host's cable in or out. */
     void set_link(unsigned host, bool is_up, unsigned device = 0) const;
 
+    /* Takes a device's port out of its network: it is up, and leads nowhere. */
+    void set_apart(unsigned host, unsigned device) const;
+
     /* The arguments of "tc qdisc add dev eth0 root netem"; false where that cannot be had. */
     bool impair(unsigned host, const std::string &netem) const;
 

@@ -301,6 +301,62 @@ TEST_F(ofi_rma, switched_off)
     EXPECT_NE(std::string::npos, told(remote.world().ep()).find("UCX_OFI_RMA"));
 }
 
+/* Gets by two devices at once are exact, also where either breaks off amid its share; some begin
+ * anew with the first device alone, some end as messages. */
+TEST_F(ofi_rma, gets_by_two_devices_that_break)
+{
+    constexpr size_t SIZE = 6 << 20, LONG = 1 << 20;
+    const way two         = {{"two devices",
+                              {{"UCX_TLS", "ofi"}, {"UCX_NET_DEVICES", "fake0,fake1"}},
+                              false, UCS_THREAD_MODE_SINGLE}, false, false};
+
+    for (unsigned kind = 0; kind < 3; ++kind) {
+        SCOPED_TRACE(kind);
+        seeded_random rnd(80 + kind);
+        faulty_provider provider(rnd.bits());
+        provider.says.devices    = 2;
+        provider.says.registered = (kind == 1);
+        provider.says.queue      = (kind == 2) ? 16 : 0;
+        remote remote(two, SIZE);
+        if (told(remote.world().ep()).find("fake1") == std::string::npos) {
+            GTEST_SKIP() << "no provider net here";
+        }
+        const bytes data = pattern(kind, SIZE);
+        memcpy(remote.data(), data.data(), SIZE);
+        bytes local(SIZE);
+        const auto get = [&](size_t offset, size_t length) {
+            ending end;
+            const ucp_request_param_t param = send_param(&end);
+            ucs_status_ptr_t ptr = ucp_get_nbx(remote.world().ep(), local.data(), length,
+                                               remote.address(offset), remote.rkey(), &param);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(ptr));
+            remote.world().progress_until([&]() { return end.calls > 0; });
+            ASSERT_EQ(UCS_OK, end.status);
+            ASSERT_EQ(0, memcmp(local.data(), data.data() + offset, length));
+            memset(local.data(), 0, length);
+        };
+
+        size_t before;
+        do { /* until the second one is connected */
+            before = provider.seen.reads;
+            get(0, LONG);
+        } while (provider.seen.reads < before + 2);
+        before = provider.seen.reads;
+        for (unsigned i = 0; i < 10; ++i) {
+            get(i, LONG);
+        }
+        EXPECT_EQ(before + 20, provider.seen.reads);
+        provider.faults.cut   = 3;
+        provider.faults.hold  = 3;
+        provider.faults.storm = 20;
+        for (unsigned i = 0; (i < 60) && !HasFailure(); ++i) {
+            const size_t offset = rnd.below(SIZE);
+            get(offset, 1 + rnd.below(SIZE - offset));
+        }
+        EXPECT_LT(10u, provider.seen.cut);
+    }
+}
+
 /* One packed key reaches the memory through every worker of its context that was there; those that
  * came later are asked by messages, as are those whose network is gone. */
 TEST_F(ofi_rma, a_key_serves_all_workers)

@@ -15,11 +15,12 @@
 extern "C" {
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
-#include <uct/ofi/ofi.h>
+#include <uct/ofi/ofi_devices.h>
 }
 #endif
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -555,6 +556,53 @@ TEST_F(ofi, hostile_messages)
     }
     EXPECT_TRUE(run_until({&a, &b, &stranger}, [&]() { return received == 300; })) << received;
     EXPECT_TRUE(a.failed.empty());
+}
+
+/* Further devices pair without a router: what lies in the network that the provider names. */
+TEST(ofi_rails, addresses_of_a_network)
+{
+    const struct {
+        uint32_t format;
+        const char *fabric, *address;
+        int is_inside;
+    } cases[] = {
+        {FI_SOCKADDR_IN, "10.2.0.0/24", "10.2.0.255", 1},
+        {FI_SOCKADDR_IN, "10.2.0.0/24", "10.2.1.0", 0},
+        {FI_SOCKADDR_IN, "10.2.4.0/22", "10.2.7.9", 1},
+        {FI_SOCKADDR_IN, "10.2.4.0/22", "10.2.8.1", 0},
+        {FI_SOCKADDR_IN, "10.2.4.1/32", "10.2.4.1", 1},
+        {FI_SOCKADDR_IN, "10.2.4.1/32", "10.2.4.2", 0},
+        {FI_SOCKADDR_IN, "0.0.0.0/0", "1.2.3.4", 1},
+        {FI_SOCKADDR_IN, "10.2.0.0/33", "9.9.9.9", 1}, /* means nothing */
+        {FI_SOCKADDR_IN, "10.2.0.0", "9.9.9.9", 1},
+        {FI_SOCKADDR_IN, "IB-0xfe80000000000000/24", "9.9.9.9", 1},
+        {FI_SOCKADDR_IN, nullptr, "9.9.9.9", 1},
+        {FI_ADDR_STR, "10.2.0.0/24", "9.9.9.9", 1},
+        {FI_SOCKADDR_IN6, "fd00:210::/64", "fd00:210::7", 1},
+        {FI_SOCKADDR_IN6, "fd00:210::/64", "fd00:210:0:1::7", 0},
+        {FI_SOCKADDR_IN6, "fd00:210::/63", "fd00:210:0:1::7", 1},
+        {FI_SOCKADDR_IN6, "fd00:210::7/128", "fd00:210::8", 0},
+    };
+
+    for (const auto &each : cases) {
+        struct fi_fabric_attr fabric = {};
+        struct sockaddr_storage peer = {};
+        struct fi_info info          = {};
+        std::string name             = (each.fabric == nullptr) ? "" : each.fabric;
+
+        fabric.name      = (each.fabric == nullptr) ? nullptr : &name[0];
+        info.fabric_attr = &fabric;
+        info.addr_format = each.format;
+        if (each.format == FI_SOCKADDR_IN6) {
+            inet_pton(AF_INET6, each.address,
+                      &reinterpret_cast<struct sockaddr_in6 *>(&peer)->sin6_addr);
+        } else {
+            inet_pton(AF_INET, each.address,
+                      &reinterpret_cast<struct sockaddr_in *>(&peer)->sin_addr);
+        }
+        EXPECT_EQ(each.is_inside, uct_ofi_is_in_network(&info, &peer))
+            << name << " " << each.address;
+    }
 }
 
 #endif
