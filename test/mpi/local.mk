@@ -25,9 +25,11 @@ EXTRA_DIST += \
 	test/shmem/together.c
 
 EXTRA_DIST += \
+	test/apps/dask_cluster.py \
 	test/apps/fft.py \
 	test/apps/fftw.c \
 	test/apps/melt.lammps \
+	test/apps/nixl_agents.py \
 	test/apps/ucxx_pairs.py
 
 # Over the libraries as built, before make install.
