@@ -308,7 +308,7 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     }
     config = ucp_lanes_find_proto(worker, key, UCP_LANE_LAST);
     if ((config == NULL) && (worker->num_proto == UCP_PROTO_CONFIGS)) {
-        config = ucp_lanes_find_proto(worker, key, UCP_LANE_RAIL); /* which are only told of there */
+        config = ucp_lanes_find_proto(worker, key, UCP_LANE_RAIL); /* only told of there */
     }
     if (config != NULL) {
         peer->proto = config;

@@ -92,7 +92,8 @@ static int uct_ofi_is_equal(const uct_ofi_candidate_t *a, const uct_ofi_candidat
 
     return (a->rank == b->rank) && (a->info->addr_format == b->info->addr_format) &&
            (strcmp(a->info->fabric_attr->prov_name, b->info->fabric_attr->prov_name) == 0) &&
-           (a->speed == b->speed) && (fabric_a != NULL) && (fabric_b != NULL) && (strcmp(fabric_a, fabric_b) == 0);
+           (a->speed == b->speed) && (fabric_a != NULL) && (fabric_b != NULL) &&
+           (strcmp(fabric_a, fabric_b) == 0);
 }
 
 /* From the NUMA node that this process is bound to, in units of ucs_topo_distance; the same for all
