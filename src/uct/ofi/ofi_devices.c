@@ -11,6 +11,7 @@
 #include <uct/ofi/ofi_devices.h>
 
 #include <arpa/inet.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,17 +268,17 @@ void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_of
 
 int uct_ofi_is_in_network(const struct fi_info *info, const void *address)
 {
-    const char *fabric               = info->fabric_attr->name;
-    const struct sockaddr_in6 *peer6 = address;
-    const struct sockaddr_in *peer4  = address;
-    const int is_6                   = (info->addr_format == FI_SOCKADDR_IN6);
-    const void *peer                 = is_6 ? (const void *)&peer6->sin6_addr : &peer4->sin_addr;
-    const char *slash                = (fabric != NULL) ? strchr(fabric, '/') : NULL;
+    const char *fabric  = info->fabric_attr->name;
+    const int is_6      = (info->addr_format == FI_SOCKADDR_IN6);
+    const char *slash   = (fabric != NULL) ? strchr(fabric, '/') : NULL;
+    const uint8_t *peer = (const uint8_t *)address; /* not aligned */
     uint8_t own[sizeof(struct in6_addr)];
     char text[INET6_ADDRSTRLEN];
     long bits;
     int shift;
 
+    peer += is_6 ? offsetof(struct sockaddr_in6, sin6_addr) :
+                   offsetof(struct sockaddr_in, sin_addr);
     if ((slash == NULL) || ((size_t)(slash - fabric) >= sizeof(text)) ||
         (!is_6 && (info->addr_format != FI_SOCKADDR_IN))) {
         return 1;
@@ -291,7 +292,7 @@ int uct_ofi_is_in_network(const struct fi_info *info, const void *address)
     shift = (int)((8 - (bits % 8)) % 8);
     return (memcmp(own, peer, (size_t)bits / 8) == 0) &&
            ((shift == 0) ||
-            ((own[bits / 8] >> shift) == (((const uint8_t *)peer)[bits / 8] >> shift)));
+            ((own[bits / 8] >> shift) == (peer[bits / 8] >> shift)));
 }
 
 #endif
