@@ -557,7 +557,7 @@ ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffe
 UCS_INLINE int ucp_rma_is_list(const ucp_request_param_t *param)
 {
     return (param->op_attr_mask & UCP_OP_ATTR_FIELD_REMOTE_DATATYPE) ||
-           (ucp_dt_of(param) == ucp_dt_make_sgl());
+           ((ucp_dt_of(param) & UCP_DATATYPE_CLASS_MASK) == UCP_DATATYPE_SGL);
 }
 
 UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, size_t count,

@@ -40,6 +40,15 @@ static ucs_status_t ucp_rma_list_check_params(const ucp_rma_list_t *list,
         ((list->remote->field_mask & UCP_RMA_LIST_REMOTE) != UCP_RMA_LIST_REMOTE)) {
         return UCS_ERR_INVALID_PARAM;
     }
+    if ((list->count > 0) &&
+        ((list->local->buffers == NULL) || (list->local->lengths == NULL) ||
+         (list->remote->remote_addrs == NULL) || (list->remote->rkeys == NULL) ||
+         ((list->local->field_mask & UCP_DT_LOCAL_SGL_FIELD_MEMHS) &&
+          (list->local->memhs == NULL)) ||
+         ((list->remote->field_mask & UCP_DT_REMOTE_SGL_FIELD_LENGTHS) &&
+          (list->remote->lengths == NULL)))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
     /* How the other side of repeated blocks lies is not said by the interface. */
     return (list->local->field_mask &
             (UCP_DT_LOCAL_SGL_FIELD_COUNTS | UCP_DT_LOCAL_SGL_FIELD_STRIDES)) ?
@@ -122,8 +131,10 @@ void ucp_rma_list_work(ucp_request_t *req)
     ucp_request_complete(req, req->put_list.status);
 }
 
-/* Posts the entries. None of them ends meanwhile: that is for progress. */
-static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const ucp_rma_list_t *list)
+/* Posts the entries. no_immediate: the last one is in flight afterwards even where it is done, so
+ * that flushes wait for the list's callback as for any other. */
+static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const ucp_rma_list_t *list,
+                                      uint32_t no_immediate)
 {
     ucp_request_param_t param = {.cb.send   = ucp_rma_list_entry_ended,
                                  .user_data = req};
@@ -135,6 +146,9 @@ static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const uc
         param.memh         = ucp_rma_list_memh(list, i);
         if ((param.memh != NULL) && (list->remote->rkeys[i]->net != NULL)) {
             param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH; /* others have no use for it */
+        }
+        if (i + 1 == list->count) {
+            param.op_attr_mask |= no_immediate;
         }
         ptr = ucp_put_nbx(ep, list->local->buffers[i], list->local->lengths[i],
                           list->remote->remote_addrs[i], list->remote->rkeys[i], &param);
@@ -151,13 +165,9 @@ static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const uc
 static ucs_status_ptr_t ucp_rma_list_post_locked(ucp_ep_t *ep, const ucp_rma_list_t *list,
                                                  const ucp_request_param_t *param)
 {
-    ucs_status_t status = ucp_rma_list_check(ep, list, param);
-    ucp_request_t *req;
+    const uint32_t no_immediate = param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    ucp_request_t *req          = ucp_request_get(ep->worker, param, UCP_REQUEST_PUT_LIST);
 
-    if (status != UCS_OK) {
-        return UCS_STATUS_PTR(status);
-    }
-    req = ucp_request_get(ep->worker, param, UCP_REQUEST_PUT_LIST);
     if (req == NULL) {
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
@@ -165,14 +175,16 @@ static ucs_status_ptr_t ucp_rma_list_post_locked(ucp_ep_t *ep, const ucp_rma_lis
     req->info.length        = 0;
     req->length             = 0;
     req->datatype           = ucp_dt_make_contig(1);
-    req->put_list.remaining = 0;
-    req->put_list.status    = UCS_OK;
-    ucp_rma_list_post_entries(req, ep, list);
+    req->put_list.remaining = 1; /* until all are posted */
+    req->put_list.status    = ucp_rma_list_check(ep, list, param);
+    if (req->put_list.status == UCS_OK) {
+        ucp_rma_list_post_entries(req, ep, list, no_immediate);
+    }
 
-    if (req->put_list.remaining > 0) {
+    if (--req->put_list.remaining > 0) {
         return ucp_request_handle(req);
     }
-    if ((req->put_list.status == UCS_OK) && (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+    if ((req->put_list.status == UCS_OK) && no_immediate) { /* an empty list */
         ucp_request_add_work(req);
         return ucp_request_handle(req);
     }

@@ -157,6 +157,7 @@ static void ucs_report_member(ucs_report_t *report, const char *name, size_t len
     switch (conversion->letter) {
     case 's':
         text    = va_arg(*args, const char *);
+        text    = (text == NULL) ? "" : text;
         is_true = (text[0] != '\0') && (strncmp(text, "no", 2) != 0);
         break;
     case 'p':

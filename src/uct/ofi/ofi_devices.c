@@ -150,7 +150,7 @@ static int uct_ofi_is_first(const uct_ofi_candidate_t *all, const uct_ofi_candid
 }
 
 uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
-                                              uct_ofi_candidate_t *best)
+                                       uct_ofi_candidate_t *best)
 {
     uct_ofi_candidate_t *nearest[UCT_OFI_DEVICES_MAX];
     unsigned num_devices = 0;

@@ -13,8 +13,7 @@ typedef struct {
     const struct fi_info *info;
     const char           *reason;     /* why it is not used; empty: others come first */
     int                   rank;       /* negative: it cannot be used */
-    int                   is_routed;  /* by the kernel: the default route tells what leads outside,
-                                         and nothing how fast a device is */
+    int                   is_routed;  /* by the kernel, whose default route leads outside */
     size_t                speed;      /* bits per second; 0: not known */
     int                   is_default; /* its device is the one by which this host reaches others */
     unsigned              distance;   /* of its device from this process, where that was asked */
