@@ -10,6 +10,7 @@
 
 #include <seed.h>
 #include <ucp/api/ucp.h>
+#include <ucp/world.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/report.h>
 #include <ucs/sys/sys.h>
@@ -25,6 +26,8 @@ extern "C" {
 #include <functional>
 #include <string>
 #include <vector>
+
+using ucp_test::printed;
 
 namespace {
 
@@ -273,19 +276,6 @@ TEST(proto_selection, a_scheme_without_its_lane)
         EXPECT_EQ(UCP_PROTO_RNDV_AM, ucp_proto_lookup(config.send, 1 << 20));
         EXPECT_STREQ("there is no copier", config.reason[UCP_PROTO_RNDV_GET]);
     }
-}
-
-std::string printed(const std::function<void(FILE *)> &print)
-{
-    char *text  = nullptr;
-    size_t used = 0;
-    FILE *file  = open_memstream(&text, &used);
-
-    print(file);
-    fclose(file);
-    std::string all = text;
-    free(text);
-    return all;
 }
 
 std::string explained(const ucp_proto_config_t &config, bool is_json)

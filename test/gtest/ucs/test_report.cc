@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <seed.h>
+#include <ucp/world.h>
 #include <ucs/debug/report.h>
 
 #include <cmath>
@@ -12,19 +13,9 @@
 #include <functional>
 #include <string>
 
-namespace {
+using ucp_test::printed;
 
-std::string printed(const std::function<void(FILE *)> &print)
-{
-    char *text    = nullptr;
-    size_t length = 0;
-    FILE *stream  = open_memstream(&text, &length);
-    print(stream);
-    fclose(stream);
-    const std::string result(text, length);
-    free(text);
-    return result;
-}
+namespace {
 
 std::string said(int is_json, const std::function<void(ucs_report_t *)> &say)
 {
