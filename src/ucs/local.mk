@@ -58,6 +58,8 @@ libucs_sources = \
 	src/ucs/stats/counters.c \
 	src/ucs/stats/counters.h \
 	src/ucs/sys/compiler.h \
+	src/ucs/sys/fork.c \
+	src/ucs/sys/fork.h \
 	src/ucs/sys/module.c \
 	src/ucs/sys/module.h \
 	src/ucs/sys/numa.c \

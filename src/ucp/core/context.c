@@ -13,6 +13,7 @@
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/string.h>
 #include <string.h>
 
 #define UCP_VERSION_RELEASE 0
@@ -241,11 +242,31 @@ ucs_status_t ucp_lib_query(ucp_lib_attr_t *attr)
 
 /* ---- context ---- */
 
+/* The name of a transport, or of several, that one of none was probably meant to be; or NULL. */
+static const char *ucp_context_meant_tl(const char *name)
+{
+    const char *names[UCP_TL_MAX + ucs_array_size(ucp_tl_aliases) + 1];
+    const uct_tl_t *const *tls;
+    size_t count, i;
+    unsigned n = 0;
+
+    tls = uct_tl_list(&count);
+    for (i = 0; i < ucs_min(count, (size_t)UCP_TL_MAX); ++i) {
+        names[n++] = tls[i]->name;
+    }
+    for (i = 0; i < ucs_array_size(ucp_tl_aliases); ++i) {
+        names[n++] = ucp_tl_aliases[i].alias;
+    }
+    names[n] = NULL;
+    return ucs_str_nearest(name, names);
+}
+
 /* A name that the user wrote which is no transport here: the list may be meant for another
- * machine. */
+ * machine, whose transports have other names; a slip of the pen looks like one of ours. */
 static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
 {
     const uct_tl_t *const *tls;
+    const char *meant;
     size_t count, i;
     unsigned n;
 
@@ -257,7 +278,13 @@ static void ucp_context_check_tls(const ucs_config_allow_list_t *list)
             }
         }
         if (i == count) {
-            ucs_info("UCX_TLS: transport '%s' is not available here", list->array.names[n]);
+            meant = ucp_context_meant_tl(ucp_tl_base_name(list->array.names[n]));
+            if (meant != NULL) {
+                ucs_warn("UCX_TLS: there is no transport '%s'; is '%s' meant?",
+                         list->array.names[n], meant);
+            } else {
+                ucs_info("UCX_TLS: transport '%s' is not available here", list->array.names[n]);
+            }
         }
     }
 }
@@ -324,7 +351,6 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
     unsigned num_useful = 0;
     size_t count, i;
 
-    ucp_context_check_tls(&context->options.tls);
     tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
         const uct_tl_t *tl    = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
@@ -354,6 +380,7 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
                   "shm), cma and ofi (alias net)");
         return UCS_ERR_NO_DEVICE;
     }
+    ucp_context_check_tls(&context->options.tls);
     return UCS_OK;
 }
 

@@ -64,6 +64,9 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_
             ucs_diag("cannot listen: %m");
         } else {
             status = ucp_socket_add(&listener->socket, worker, fd, UCS_EVENT_READ);
+            if (status == UCS_OK) {
+                ucp_sockets_keep_spare(worker->sockets);
+            }
         }
         if (status != UCS_OK) {
             ucs_sys_close(fd);

@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
 #include <ucp/core/flush.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
@@ -195,6 +196,7 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
     ++peer->num_controls;
     ++peer->worker->num_controls;
     uct_ep_pending_add(lane, &control->pending);
+    ucp_wakeup_rouse(peer->worker);
 }
 
 /* ---- single copies ---- */

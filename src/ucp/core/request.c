@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
 #include <ucp/core/ep.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
@@ -76,6 +77,7 @@ void ucp_request_add_work(ucp_request_t *req)
     req->held |= UCP_REQUEST_HOLDS_WORK;
     req->worker->has_deferred = 1;
     ucs_list_add_tail(&req->worker->work, &req->work_list);
+    ucp_wakeup_rouse(req->worker);
 }
 
 void ucp_request_del_work(ucp_request_t *req)

@@ -15,6 +15,14 @@ ucs_status_t ucp_wakeup_open(ucp_worker_t *worker);
  * arm once. */
 void ucp_wakeup_hold(ucp_worker_t *worker);
 
+/* Something waits for progress that no event announces: who sleeps would not look. */
+UCS_INLINE void ucp_wakeup_rouse(ucp_worker_t *worker)
+{
+    if (ucs_unlikely(worker->is_armed)) {
+        ucp_wakeup_hold(worker);
+    }
+}
+
 /* Adds to, takes from what the worker's descriptor covers; no effect where it is not open. */
 ucs_status_t ucp_wakeup_add(ucp_worker_t *worker, int fd);
 ucs_status_t ucp_wakeup_add_iface(ucp_worker_t *worker, uct_iface_t *iface);

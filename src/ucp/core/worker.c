@@ -214,11 +214,19 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
     }
 }
 
-/* What needs no memory. */
-static void ucp_worker_init_empty(ucp_worker_t *worker)
+static void ucp_worker_init_lock(ucp_worker_t *worker)
 {
     pthread_mutexattr_t attr;
 
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&worker->lock.mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+/* What needs no memory. */
+static void ucp_worker_init_empty(ucp_worker_t *worker)
+{
     ucs_list_head_init(&worker->work);
     ucs_list_head_init(&worker->asked);
     ucs_list_head_init(&worker->eps);
@@ -229,13 +237,31 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->am_turns);
     ucs_list_head_init(&worker->stream_ready);
     ucs_list_head_init(&worker->answerable);
+    ucs_list_head_init(&worker->fork.list);
     ucs_hash_init(&worker->peers);
     ucs_ptr_map_init(&worker->ids);
+    ucp_worker_init_lock(worker);
+}
 
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&worker->lock.mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
+/* In a forked child, whose only thread this is. */
+static void ucp_worker_in_child(ucs_fork_watch_t *watch)
+{
+    ucp_worker_t *worker = ucs_container_of(watch, ucp_worker_t, fork);
+    const void *owner    = atomic_load_explicit(&worker->lock.owner, memory_order_relaxed);
+
+    /* Who held it, if it was another thread, is gone; the mutex knows threads by numbers that are
+     * others here. */
+    ucp_worker_init_lock(worker);
+    worker->lock.is_alone = 1;
+    if (owner != &ucp_thread_mark) {
+        atomic_store_explicit(&worker->lock.owner, NULL, memory_order_relaxed);
+        if (owner != NULL) {
+            ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
+        }
+    }
+    if (worker->sockets != NULL) {
+        ucp_sockets_disown(worker->sockets);
+    }
 }
 
 /* All but the networks. */
@@ -308,6 +334,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
         ucp_worker_destroy(worker);
         return status;
     }
+    ucs_fork_watch_add(&worker->fork, ucp_worker_in_child);
     *worker_p = worker;
     return UCS_OK;
 
@@ -363,6 +390,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     unsigned i;
 
     worker->is_ending = 1;
+    ucs_fork_watch_remove(&worker->fork);
     ucp_sockets_cleanup(worker);
     ucp_worker_drain_controls(worker);
     ucp_worker_drop_requests(worker);

@@ -18,6 +18,7 @@
 #include <ucp/wire/wire.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/ds/hash.h>
+#include <ucs/sys/fork.h>
 #include <pthread.h>
 
 /* Recursive lock; free when not in use (thread mode below MULTI). The only thread of a process
@@ -167,6 +168,7 @@ typedef struct ucp_worker {
     void              *user_data;          /* of the events of user_event_fd */
 
     ucp_sockets_t     *sockets;            /* connections by socket addresses; NULL: none yet */
+    ucs_fork_watch_t   fork;
 } ucp_worker_t;
 
 /* Its address names the thread; found without a call. */

@@ -7,6 +7,7 @@
 #endif
 
 #include <ucp/core/device.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/rma.h>
@@ -96,6 +97,7 @@ void ucp_send_queue(ucp_request_t *req)
     req->send.pending.func = ucp_send_retry;
     req->held             |= UCP_REQUEST_HOLDS_PENDING;
     uct_ep_pending_add(req->send.peer->lanes[UCP_LANE_AM], &req->send.pending);
+    ucp_wakeup_rouse(req->worker);
 }
 
 /* Whole or announced, by the length and by what the datatype allows. */

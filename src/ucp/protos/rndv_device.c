@@ -202,9 +202,7 @@ static void ucp_rndv_device_watch(ucp_request_t *req)
     req->held                  |= UCP_REQUEST_HOLDS_WORK;
     req->worker->has_deferred   = 1;
     ucs_list_add_tail(&req->worker->asked, &req->work_list);
-    if (req->worker->is_armed) { /* who sleeps would not look */
-        ucp_wakeup_hold(req->worker);
-    }
+    ucp_wakeup_rouse(req->worker);
 }
 
 int ucp_rndv_device_is_watching(const ucp_worker_t *worker)

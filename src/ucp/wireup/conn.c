@@ -387,6 +387,32 @@ static void ucp_conn_begin(ucp_listener_h listener, int fd, const struct sockadd
     ucp_conn_start_clock(conn);
 }
 
+/* No descriptor is left for a client: gives up the spare one to turn it away, since the kernel
+ * would go on reporting it for ever. */
+static int ucp_conn_turn_away(ucp_sockets_t *sockets, int listen_fd)
+{
+    static const ucp_wire_conn_t no = {.magic   = UCP_WIRE_CONN_MAGIC,
+                                       .version = UCP_WIRE_VERSION,
+                                       .type    = UCP_WIRE_CONN_REJECT,
+                                       .status  = UCS_ERR_EXCEEDS_LIMIT};
+    int fd;
+
+    ucs_warn_once("no descriptor is left for clients: they are turned away (%m; ulimit -n)");
+    if (sockets->spare_fd < 0) {
+        return 0;
+    }
+    ucs_sys_close(sockets->spare_fd);
+    sockets->spare_fd = -1;
+    fd                = ucs_sys_accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        (void)ucp_conn_send(fd, &no, NULL);
+        ucs_sys_shutdown(fd, SHUT_WR);
+        ucs_sys_close(fd);
+    }
+    ucp_sockets_keep_spare(sockets);
+    return fd >= 0;
+}
+
 void ucp_conn_accept_clients(ucp_socket_t *socket)
 {
     ucp_listener_h listener = ucs_container_of(socket, struct ucp_listener, socket);
@@ -396,14 +422,17 @@ void ucp_conn_accept_clients(ucp_socket_t *socket)
     unsigned i;
     int fd;
 
+    ucp_sockets_keep_spare(sockets);
     for (i = 0; i < UCP_ACCEPT_TURN; ++i) {
         length = sizeof(remote);
         memset(&remote, 0, sizeof(remote));
         fd = ucs_sys_accept4(socket->fd, (struct sockaddr *)&remote, &length,
                              SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if ((errno == EMFILE) || (errno == ENFILE)) {
-                ucs_warn("no descriptor is left for a client that waits: %m");
+            if (((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM) ||
+                 (errno == ENOBUFS)) &&
+                ucp_conn_turn_away(sockets, socket->fd)) {
+                continue;
             }
             return;
         }

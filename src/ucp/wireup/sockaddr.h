@@ -81,8 +81,10 @@ struct ucp_sockets {
     ucs_list_link_t  lost;         /* ucp_conn_t whose endpoint fails once nothing more comes */
     ucs_list_link_t  requests;     /* ucp_conn_t: of our listeners, the user's to decide */
     pthread_mutex_t  request_lock; /* of that list: they may be accepted on another worker */
+    int              spare_fd;     /* given up to turn a client away when there is no other */
     unsigned         num_half_open;
     unsigned         countdown;    /* to the next look */
+    int              is_inherited; /* by a forked child: all are closed */
 };
 
 /* ---- sockets.c ---- */
@@ -110,11 +112,17 @@ void ucp_socket_close(ucp_socket_t *socket);
 /* Sets the timer to the first deadline. */
 void ucp_sockets_set_timer(ucp_sockets_t *sockets);
 
+/* Keeps a descriptor for when there is no other, if one can be had. */
+void ucp_sockets_keep_spare(ucp_sockets_t *sockets);
+
 /* Whether the sockets have events or endpoints are about to fail: progress is due. */
 int ucp_sockets_have_work(ucp_worker_t *worker);
 
 /* The descriptor of the set, -1 without one. */
 int ucp_sockets_fd(const ucp_worker_t *worker);
+
+/* In a forked child: closes its copies, without a word; connections end with its next progress. */
+void ucp_sockets_disown(ucp_sockets_t *sockets);
 
 /* Closes all connections and listeners of a worker that is being destroyed. */
 void ucp_sockets_cleanup(ucp_worker_t *worker);

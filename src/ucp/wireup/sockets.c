@@ -12,6 +12,7 @@
 #include <ucs/debug/log.h>
 #include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/timerfd.h>
 
@@ -28,6 +29,21 @@ static void ucp_sockets_event(void *data, unsigned events UCS_UNUSED, void *arg 
     socket->handle(socket);
 }
 
+/* Each is told that something has happened: that it is closed is what it finds. */
+static unsigned ucp_sockets_end_inherited(ucp_sockets_t *sockets)
+{
+    ucp_socket_t *socket, *next;
+    unsigned count = 0;
+
+    ucs_list_for_each_safe(socket, next, &sockets->all, list) {
+        if ((socket->handle != ucp_conn_accept_clients) && (socket != &sockets->timer)) {
+            socket->handle(socket);
+            ++count;
+        }
+    }
+    return count;
+}
+
 /* Stands among the worker's interfaces: what it is given is not one. */
 static unsigned ucp_sockets_progress(uct_iface_t *self)
 {
@@ -39,6 +55,9 @@ static unsigned ucp_sockets_progress(uct_iface_t *self)
     }
     sockets->countdown =
         ucs_list_is_empty(&sockets->handshakes) ? UCP_LOOK_QUIET : UCP_LOOK_HANDSHAKE;
+    if (ucs_unlikely(sockets->is_inherited)) {
+        return ucp_sockets_end_inherited(sockets);
+    }
     (void)ucs_event_set_wait(sockets->set, 0, ucp_sockets_event, NULL, &count);
     return count;
 }
@@ -121,6 +140,7 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     }
     sockets->worker   = worker;
     sockets->timer.fd = -1;
+    sockets->spare_fd = -1;
     ucs_list_head_init(&sockets->all);
     ucs_list_head_init(&sockets->handshakes);
     ucs_list_head_init(&sockets->late);
@@ -141,6 +161,13 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     }
     ucp_worker_add_active(worker, ucp_sockets_progress, (uct_iface_t *)(void *)sockets);
     return UCS_OK;
+}
+
+void ucp_sockets_keep_spare(ucp_sockets_t *sockets)
+{
+    if (sockets->spare_fd < 0) {
+        sockets->spare_fd = ucs_sys_fcntl(ucs_event_set_fd(sockets->set), F_DUPFD_CLOEXEC, 0);
+    }
 }
 
 int ucp_sockets_fd(const ucp_worker_t *worker)
@@ -248,8 +275,10 @@ int ucp_socket_remove(ucp_socket_t *socket)
 
     if (fd >= 0) {
         (void)ucs_event_set_del(socket->worker->sockets->set, fd);
-        ucs_list_del(&socket->list);
         socket->fd = -1;
+    }
+    if (socket->worker != NULL) { /* inherited ones have no descriptor any more */
+        ucs_list_del(&socket->list);
     }
     return fd;
 }
@@ -262,6 +291,35 @@ void ucp_socket_close(ucp_socket_t *socket)
         ucs_sys_shutdown(fd, SHUT_RDWR); /* a child that was forked may hold a copy */
         ucs_sys_close(fd);
     }
+}
+
+static void ucp_socket_disown(ucp_socket_t *socket)
+{
+    if (socket->fd >= 0) {
+        ucs_sys_close(socket->fd);
+        socket->fd = -1;
+    }
+}
+
+void ucp_sockets_disown(ucp_sockets_t *sockets)
+{
+    ucp_socket_t *socket;
+    ucp_conn_t *conn;
+
+    pthread_mutex_init(&sockets->request_lock, NULL); /* another thread may have held it */
+    ucs_list_for_each(socket, &sockets->all, list) {
+        ucp_socket_disown(socket);
+    }
+    ucs_list_for_each(conn, &sockets->requests, waiting) {
+        ucp_socket_disown(&conn->socket);
+    }
+    if (sockets->spare_fd >= 0) {
+        ucs_sys_close(sockets->spare_fd);
+        sockets->spare_fd = -1;
+    }
+    ucs_event_set_disown(sockets->set);
+    sockets->is_inherited = 1;
+    sockets->countdown    = 0;
 }
 
 void ucp_sockets_cleanup(ucp_worker_t *worker)
@@ -295,6 +353,9 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
         ucp_conn_reject(ucs_list_head(&sockets->requests, ucp_conn_t, waiting), UCS_ERR_REJECTED);
     }
     pthread_mutex_destroy(&sockets->request_lock);
+    if (sockets->spare_fd >= 0) {
+        ucs_sys_close(sockets->spare_fd);
+    }
     if (sockets->set != NULL) {
         ucp_worker_del_active(worker, (uct_iface_t *)(void *)sockets);
         ucp_wakeup_del(worker, ucs_event_set_fd(sockets->set));

@@ -63,6 +63,14 @@ ucs_status_t ucs_event_set_create(ucs_event_set_t **set_p)
     return UCS_OK;
 }
 
+void ucs_event_set_disown(ucs_event_set_t *set)
+{
+    if (set->epfd >= 0) {
+        ucs_sys_close(set->epfd);
+        set->epfd = -1;
+    }
+}
+
 void ucs_event_set_destroy(ucs_event_set_t *set)
 {
     size_t pos = 0;
@@ -76,7 +84,7 @@ void ucs_event_set_destroy(ucs_event_set_t *set)
         ucs_sys_free((void *)(uintptr_t)*value);
     }
     ucs_hash_cleanup(&set->entries);
-    ucs_sys_close(set->epfd);
+    ucs_event_set_disown(set);
     ucs_sys_free(set);
 }
 

@@ -35,6 +35,10 @@ typedef void (*ucs_event_set_cb_t)(void *data, unsigned events, void *arg);
 /* Make an empty set. UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR (no descriptor to be had); logged. */
 ucs_status_t ucs_event_set_create(ucs_event_set_t **set_p);
 
+/* In a forked child: closes its copy of the set, which is the parent's. From then on only del and
+ * destroy make sense. */
+void ucs_event_set_disown(ucs_event_set_t *set);
+
 /* Destroy a set; NULL is allowed. Its descriptors stay open. */
 void ucs_event_set_destroy(ucs_event_set_t *set);
 

@@ -153,7 +153,8 @@ static int uct_mm_listen_refuse(uct_mm_iface_t *iface)
     uct_mm_hello_t hello;
     int fd;
 
-    ucs_warn_once("no file descriptor left for connections of peers (%m)");
+    ucs_warn_once("no file descriptor left for connections of peers (%m): each takes two "
+                  "(ulimit -n)");
     if (iface->spare_fd < 0) {
         return 0;
     }
@@ -175,6 +176,9 @@ unsigned uct_mm_listen_event(uct_mm_iface_t *iface)
     unsigned count = 0;
     int fd;
 
+    if (iface->spare_fd < 0) { /* another thread was quicker to take it when it was used */
+        iface->spare_fd = ucs_sys_fcntl(iface->epoll_fd, F_DUPFD_CLOEXEC, 0);
+    }
     while (count < UCT_MM_ACCEPT_TURN) {
         fd = ucs_sys_accept4(iface->listen.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
@@ -220,7 +224,12 @@ int uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN]
         }
     }
     ucs_list_for_each(peer, &iface->gone, list) {
-        is_there |= (memcmp(peer->uid, uid, UCT_UID_LEN) == 0);
+        if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
+            if (discard) {
+                uct_mm_reader_silence(&peer->reader);
+            }
+            is_there = 1;
+        }
     }
     return is_there;
 }

@@ -23,10 +23,7 @@
 
 #include <pthread.h>
 
-/* All interfaces of the process. Held over a fork, so that the list is whole in the child. */
-static pthread_mutex_t uct_mm_fork_lock   = PTHREAD_MUTEX_INITIALIZER;
-static ucs_list_link_t uct_mm_fork_ifaces = {&uct_mm_fork_ifaces, &uct_mm_fork_ifaces};
-static pthread_once_t uct_mm_fork_once    = PTHREAD_ONCE_INIT;
+static pthread_once_t uct_mm_fork_once = PTHREAD_ONCE_INIT;
 
 static void uct_mm_fork_close(int *fd_p)
 {
@@ -53,8 +50,9 @@ static void uct_mm_fork_forget_ep(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
 }
 
-static void uct_mm_fork_forget(uct_mm_iface_t *iface)
+static void uct_mm_fork_in_child(ucs_fork_watch_t *watch)
 {
+    uct_mm_iface_t *iface    = ucs_container_of(watch, uct_mm_iface_t, fork);
     ucs_list_link_t *lists[] = {&iface->greeting, &iface->peers, &iface->gone};
     uct_mm_block_t *block;
     uct_mm_peer_t *peer;
@@ -78,34 +76,23 @@ static void uct_mm_fork_forget(uct_mm_iface_t *iface)
     }
 }
 
-static void uct_mm_fork_prepare(void)
+/* Other threads are to be in the midst of neither when the process forks. */
+static void uct_mm_fork_lock(void)
 {
-    pthread_mutex_lock(&uct_mm_fork_lock);
     uct_mm_segment_table_lock();
     uct_descriptor_lock();
 }
 
-static void uct_mm_fork_in_parent(void)
+static void uct_mm_fork_unlock(void)
 {
     uct_descriptor_unlock();
     uct_mm_segment_table_unlock();
-    pthread_mutex_unlock(&uct_mm_fork_lock);
 }
 
-static void uct_mm_fork_in_child(void)
-{
-    uct_mm_iface_t *iface;
-
-    ucs_list_for_each(iface, &uct_mm_fork_ifaces, fork_list) {
-        uct_mm_fork_forget(iface);
-    }
-    uct_mm_fork_in_parent();
-}
-
-/* Unloading the library takes the handlers back. */
+/* After the watch has been registered, since the child is to unlock last. */
 static void uct_mm_fork_register(void)
 {
-    int error = pthread_atfork(uct_mm_fork_prepare, uct_mm_fork_in_parent, uct_mm_fork_in_child);
+    int error = pthread_atfork(uct_mm_fork_lock, uct_mm_fork_unlock, uct_mm_fork_unlock);
 
     if (error != 0) {
         ucs_diag("cannot keep connections from forked children: error %d", error);
@@ -114,15 +101,6 @@ static void uct_mm_fork_register(void)
 
 void uct_mm_fork_add(uct_mm_iface_t *iface)
 {
+    ucs_fork_watch_add(&iface->fork, uct_mm_fork_in_child);
     pthread_once(&uct_mm_fork_once, uct_mm_fork_register);
-    pthread_mutex_lock(&uct_mm_fork_lock);
-    ucs_list_add_tail(&uct_mm_fork_ifaces, &iface->fork_list);
-    pthread_mutex_unlock(&uct_mm_fork_lock);
-}
-
-void uct_mm_fork_remove(uct_mm_iface_t *iface)
-{
-    pthread_mutex_lock(&uct_mm_fork_lock);
-    ucs_list_del(&iface->fork_list);
-    pthread_mutex_unlock(&uct_mm_fork_lock);
 }

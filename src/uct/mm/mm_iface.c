@@ -223,7 +223,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
     uct_mm_md_t *md       = uct_mm_md(tl_iface->md);
     ucs_status_t status;
 
-    ucs_list_head_init(&iface->fork_list);
+    ucs_list_head_init(&iface->fork.list);
     ucs_list_head_init(&iface->door.list);
 
     iface->max_poll    = ((const uct_mm_config_t *)tl_iface->md->config)->max_poll;
@@ -255,7 +255,7 @@ static void uct_mm_iface_close(uct_iface_t *tl_iface)
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
 
     uct_descriptor_close_door(&iface->door);
-    uct_mm_fork_remove(iface);
+    ucs_fork_watch_remove(&iface->fork);
     uct_mm_connect_close(iface);
     uct_mm_rings_cleanup(iface);
     ucs_sys_free(iface->pack_buffer);

@@ -25,6 +25,7 @@
 
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/list.h>
+#include <ucs/sys/fork.h>
 #include <uct/api/uct_tl.h>
 #include <uct/base/descriptor.h>
 
@@ -132,7 +133,7 @@ typedef struct {
     unsigned          max_poll;
     uct_mm_peer_t   **rings;
 
-    ucs_list_link_t   fork_list; /* of all interfaces of the process */
+    ucs_fork_watch_t  fork;
     unsigned          rings_max; /* room in rings */
     uint64_t          last_look_ns;
     uint64_t          next_poll_ns;  /* of the sockets */
@@ -293,10 +294,9 @@ ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t valu
 
 /* ---- mm_fork.c ---- */
 
-/* Between the two calls a forked child loses what it inherits of the interface. After open, before
- * close: all lists must be there. */
+/* From now on, as long as iface->fork is watched, a forked child loses what it inherits of the
+ * interface. After open, and to be removed before close: all lists must be there. */
 void uct_mm_fork_add(uct_mm_iface_t *iface);
-void uct_mm_fork_remove(uct_mm_iface_t *iface);
 
 /* ---- mm_ep.c: see uct_ep_tl_ops_t ---- */
 

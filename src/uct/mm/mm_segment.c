@@ -158,7 +158,7 @@ void uct_mm_segment_detach(uct_mm_segment_t *segment)
 {
     void *address;
 
-    if (segment->inode == 0) {
+    if (segment->backing == UCT_MM_BACKING_NONE) {
         return;
     }
     address = ucs_sys_mmap(segment->address, segment->length, PROT_READ | PROT_WRITE,
@@ -394,6 +394,9 @@ static ucs_status_t uct_mm_segment_map_peer(uct_mm_segment_t *value, int fd,
     uct_mm_segment_t *segment = uct_mm_table_find(value);
 
     if (segment != NULL) {
+        if (segment->length < value->length) {
+            return UCS_ERR_INVALID_PARAM; /* it has grown since */
+        }
         ++segment->refcount;
         *segment_p = segment;
         return UCS_OK;

@@ -30,6 +30,7 @@
 #include <ucs/ds/ptr_map.h>
 #include <ucs/ds/queue.h>
 #include <ucs/ds/strbuf.h>
+#include <ucs/sys/fork.h>
 
 #include <pthread.h>
 #include <sys/socket.h>
@@ -157,7 +158,7 @@ typedef struct {
     int                 has_wait;   /* the completion queue has a descriptor */
     int                 is_closing;
     int                 is_inherited; /* this process is a forked child: not ours */
-    ucs_list_link_t     fork_list;
+    ucs_fork_watch_t    fork;
     uint8_t             address[UCT_OFI_ADDRESS_MAX];
     size_t              address_length;
     uint64_t            secret;     /* that tokens are hidden by */
@@ -476,8 +477,8 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
 
 /* ---- ofi_fork.c: any thread ---- */
 
+/* As long as iface->fork is watched a forked child leaves the interface alone. */
 void uct_ofi_fork_add(uct_ofi_iface_t *iface);
-void uct_ofi_fork_remove(uct_ofi_iface_t *iface);
 
 /* ---- ofi_alive.c ---- */
 

@@ -722,7 +722,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uint64_t end_ns;
     unsigned i;
 
-    uct_ofi_fork_remove(iface);
+    ucs_fork_watch_remove(&iface->fork);
     uct_ofi_rma_leave(iface);
     iface->is_closing = 1;
     if ((iface->address_length > 0) && !iface->is_inherited) {

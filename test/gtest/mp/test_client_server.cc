@@ -9,6 +9,7 @@
 #include <ucp/server.h>
 
 #include <signal.h>
+#include <sys/wait.h>
 
 using namespace server_test;
 
@@ -366,6 +367,99 @@ TEST(client_server, the_client_is_killed)
         both.kill_now(CLIENT);
         EXPECT_TRUE(both.until([&] { return !both.is_running(SERVER); }, "the server's end"));
     }
+}
+
+/* A child has copies of its parent's sockets. Whatever it does with what it inherited, the parent
+ * goes on. */
+TEST(client_server, forked_children)
+{
+    mp::processes both(COUNT);
+    both.start(SERVER, [](mp::self &me) {
+        party self(me);
+        server server(self.get(), address(AF_INET));
+        tell(me, server);
+        self.accept(server);
+        bytes got(8);
+        self.receive(got, 1);
+        for (unsigned way = 0; way < 3; ++way) {
+            const pid_t child = fork();
+            ASSERT_GE(child, 0);
+            if (child == 0) {
+                if (way == 0) {
+                    server.destroy();
+                    self.get().destroy();
+                } else if (way == 1) {
+                    self.until([&] { return self.failed.calls > 0; }, "the child's error");
+                    EXPECT_TRUE(UCS_PTR_IS_ERR(self.send(bytes(8), 1)));
+                }
+                fflush(stdout);
+                _exit(testing::Test::HasFailure() ? 1 : 0);
+            }
+            int status = -1;
+            EXPECT_EQ(child, waitpid(child, &status, 0));
+            EXPECT_EQ(0, status) << "way " << way;
+            EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
+            self.receive(got, 1);
+        }
+        EXPECT_EQ(0, self.failed.calls);
+        self.accept(server); /* it still listens */
+        self.receive(got, 3);
+        EXPECT_EQ(UCS_OK, self.wait(self.send(got, 4)));
+        self.reset_comes();
+    });
+    both.start(CLIENT, [](mp::self &me) {
+        party self(me);
+        bytes got(8);
+        self.connect(ask(me));
+        EXPECT_EQ(UCS_OK, self.wait(self.send(got, 1)));
+        for (unsigned way = 0; way < 3; ++way) {
+            self.receive(got, 2);
+            EXPECT_EQ(UCS_OK, self.wait(self.send(got, 1)));
+        }
+        EXPECT_EQ(0, self.failed.calls);
+        self.connect(ask(me));
+        EXPECT_EQ(UCS_OK, self.wait(self.send(got, 3)));
+        self.receive(got, 4);
+        EXPECT_EQ(0, self.failed.calls);
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
+    });
+    EXPECT_TRUE(both.join());
+}
+
+/* Nor does a child that lives on hide its parent's death. */
+TEST(client_server, a_forked_child_outlives_the_server)
+{
+    mp::processes both(COUNT);
+    both.start(SERVER, [](mp::self &me) {
+        party self(me);
+        server server(self.get(), address(AF_INET));
+        tell(me, server);
+        self.accept(server);
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            const double end = mp::now_s() + 0.8 * mp::limit_s();
+            while ((me.at(CLIENT).words[STAGE] != 2) && (mp::now_s() < end)) {
+                usleep(1000);
+            }
+            _exit(0);
+        }
+        me.own().words[STAGE] = 1;
+        for (;;) {
+            self.get().progress();
+        }
+    });
+    both.start(CLIENT, [](mp::self &me) {
+        party self(me);
+        self.connect(ask(me));
+        self.until([&] { return self.failed.calls > 0; }, "the news of the server's death");
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, self.failed.status);
+        me.own().words[STAGE] = 2;
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FORCE)));
+    });
+    EXPECT_TRUE(both.until([&] { return both.at(SERVER).words[STAGE] == 1; }, "the child"));
+    both.kill_now(SERVER);
+    EXPECT_TRUE(both.until([&] { return !both.is_running(CLIENT); }, "the client's end"));
 }
 
 /* A request whose client has died meanwhile can be accepted or rejected as any. */

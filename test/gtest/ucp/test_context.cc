@@ -598,6 +598,26 @@ TEST(ucp_config, lists_that_leave_no_transport)
     }
 }
 
+/* A slip is told, with what was probably meant; names of other libraries' transports are not. */
+TEST(ucp_config, slips_in_lists_of_transports)
+{
+    static const struct {
+        const char *tls, *slip, *meant; /* NULL: nothing is said */
+    } rows[] = {{"mm,self,cmaa", "'cmaa'", "'cma'"},
+                {"^cmma", "'cmma'", "'cma'"},
+                {"slef,mm", "'slef'", "'self'"},
+                {"rc_x,ud,dc,ib,sm,self,tcp,rocm,xpmem,knem,gdr_copy", nullptr, nullptr}};
+    for (const auto &row : rows) {
+        const child_result result = in_child({{"UCX_TLS", row.tls}}, try_init);
+        EXPECT_EQ(0, result.exit_code) << row.tls;
+        ASSERT_EQ((row.slip != nullptr) ? 1u : 0u, result.lines.size()) << all_lines(result);
+        if (row.slip != nullptr) {
+            EXPECT_NE(std::string::npos, result.lines[0].find(row.slip)) << result.lines[0];
+            EXPECT_NE(std::string::npos, result.lines[0].find(row.meant)) << result.lines[0];
+        }
+    }
+}
+
 /* Enough for the process itself, but not for another: the endpoint says so, in one line. */
 TEST(ucp_config, lists_that_leave_no_way_to_others)
 {

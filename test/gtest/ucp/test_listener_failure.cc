@@ -137,6 +137,24 @@ TEST_P(listener_failure, no_memory_to_accept)
     take_log();
 }
 
+/* A client for whom the server has no descriptor is turned away, and does not keep it busy. */
+TEST_P(listener_failure, no_descriptor_for_a_client)
+{
+    auto server = serve();
+    failure failed;
+    ASSERT_EQ(UCS_OK, ucs_fault_set("accept4", "1"));
+    connect(server->where(), &failed);
+    until([&] { return failed.calls > 0; });
+    ucs_fault_clear(nullptr);
+    EXPECT_TRUE((failed.status == UCS_ERR_REJECTED) ||
+                (failed.status == UCS_ERR_CONNECTION_RESET)) << failed.status;
+    take_log();
+    ucp_ep_h to_host = connect(server->where(), nullptr);
+    until([&] { return !server->requests.empty(); });
+    ucp_ep_h back = accept(host(), server->take(), nullptr);
+    exchange(to_host, back);
+}
+
 /* The listener's worker goes while requests are with the user, who never decides: they are
  * rejected, and nothing is left of them. */
 TEST_P(listener_failure, requests_that_nobody_decides)

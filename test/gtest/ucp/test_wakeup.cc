@@ -175,6 +175,31 @@ TEST_P(wakeup, arm_is_busy_when_there_is_work)
     EXPECT_EQ(UCS_OK, pair.wait(sent));
 }
 
+/* What is posted between arming and sleeping, and needs progress, ends the sleep: here a receive of
+ * a message that waits to be fetched. */
+TEST_P(wakeup, a_receive_after_arming_wakes)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "a worker fetches from itself at once";
+    }
+    pair pair(GetParam());
+    const int fd     = fd_of(pair.receiver());
+    const bytes data = pattern(300000, 1);
+    bytes got(data.size());
+    void *sent = pair.send(data.data(), data.size(), 1);
+    ucp_tag_recv_info_t info;
+    pair.progress_until([&] {
+        return ucp_tag_probe_nb(pair.receiver().handle(), 1, ~0ull, 0, &info) != nullptr;
+    });
+    ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
+    EXPECT_FALSE(is_readable(fd));
+    void *received = pair.receive(got.data(), got.size(), 1);
+    EXPECT_TRUE(!UCS_PTR_IS_PTR(received) || is_readable(fd, PATIENCE_MS));
+    EXPECT_EQ(UCS_OK, pair.wait(received));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(data, got);
+}
+
 /* Work that only progress does: the end of a send, of a flush. */
 TEST_P(wakeup, arm_is_busy_when_a_callback_is_due)
 {

@@ -185,6 +185,17 @@ TEST(mm_segment_attach, what_a_peer_could_shrink_is_refused)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               uct_mm_segment_attach(UCT_MM_BACKING_MEMFD, fd, -1, 8193, &segment));
 
+    /* grown since it was mapped */
+    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(0, ftruncate(fd, 8192));
+    const int again             = dup(fd);
+    uct_mm_segment_t *unrelated = nullptr;
+    ASSERT_EQ(UCS_OK, uct_mm_segment_attach(UCT_MM_BACKING_POSIX, fd, -1, 8192, &unrelated));
+    ASSERT_EQ(0, ftruncate(again, 16384));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              uct_mm_segment_attach(UCT_MM_BACKING_POSIX, again, -1, 16384, &segment));
+    uct_mm_segment_put(unrelated);
+
     /* empty; a pipe; nothing */
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
