@@ -66,7 +66,6 @@ typedef enum {
 typedef enum {
     UCT_OP_AM_SHORT,
     UCT_OP_AM_BCOPY,
-    UCT_OP_AM_ZCOPY,
     UCT_OP_PUT_SHORT,
     UCT_OP_PUT_ZCOPY,
     UCT_OP_GET_ZCOPY,
@@ -305,8 +304,6 @@ struct uct_ep_ops {
      * sent. */
     ucs_status_t (*am_bcopy)(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                              size_t *length_p);
-    ucs_status_t (*am_zcopy)(uct_ep_t *ep, unsigned id, const void *header, size_t header_length,
-                             const uct_iov_t *iov, unsigned n, uct_completion_t *comp);
     ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
                               uct_rkey_t *rkey);
     /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory

@@ -45,16 +45,6 @@ static ucs_status_t uct_ep_waiting_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_
     return (status == UCS_OK) ? ep->ops->am_bcopy(ep, id, pack, arg, length_p) : status;
 }
 
-static ucs_status_t uct_ep_waiting_am_zcopy(uct_ep_t *ep, unsigned id, const void *header,
-                                            size_t header_length, const uct_iov_t *iov, unsigned n,
-                                            uct_completion_t *comp)
-{
-    ucs_status_t status = uct_ep_waiting_connect(ep);
-
-    return (status == UCS_OK) ? ep->ops->am_zcopy(ep, id, header, header_length, iov, n,
-                                                  comp) : status;
-}
-
 static ucs_status_t uct_ep_waiting_put_short(uct_ep_t *ep, const void *buffer, size_t length,
                                              uint64_t remote_addr, uct_rkey_t *rkey)
 {
@@ -138,15 +128,6 @@ static ucs_status_t uct_ep_failed_am_bcopy(uct_ep_t *ep, unsigned id UCS_UNUSED,
     return ep->status;
 }
 
-static ucs_status_t uct_ep_failed_am_zcopy(uct_ep_t *ep, unsigned id UCS_UNUSED,
-                                           const void *header UCS_UNUSED,
-                                           size_t header_length UCS_UNUSED,
-                                           const uct_iov_t *iov UCS_UNUSED, unsigned n UCS_UNUSED,
-                                           uct_completion_t *comp UCS_UNUSED)
-{
-    return ep->status;
-}
-
 static ucs_status_t uct_ep_failed_put_short(uct_ep_t *ep, const void *buffer UCS_UNUSED,
                                             size_t length UCS_UNUSED,
                                             uint64_t remote_addr UCS_UNUSED,
@@ -208,7 +189,6 @@ void uct_ep_make_waiting_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->am_short     = (live->am_short != NULL) ? uct_ep_waiting_am_short : NULL;
     ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_waiting_am_short_iov : NULL;
     ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_waiting_am_bcopy : NULL;
-    ops_p->am_zcopy     = (live->am_zcopy != NULL) ? uct_ep_waiting_am_zcopy : NULL;
     ops_p->put_short    = (live->put_short != NULL) ? uct_ep_waiting_put_short : NULL;
     ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_waiting_put_zcopy : NULL;
     ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_waiting_get_zcopy : NULL;
@@ -224,7 +204,6 @@ void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->am_short     = (live->am_short != NULL) ? uct_ep_failed_am_short : NULL;
     ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_failed_am_short_iov : NULL;
     ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_failed_am_bcopy : NULL;
-    ops_p->am_zcopy     = (live->am_zcopy != NULL) ? uct_ep_failed_am_zcopy : NULL;
     ops_p->put_short    = (live->put_short != NULL) ? uct_ep_failed_put_short : NULL;
     ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_failed_put_zcopy : NULL;
     ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_failed_get_zcopy : NULL;

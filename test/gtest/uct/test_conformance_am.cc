@@ -131,14 +131,11 @@ TEST_P(am_test, buffers_are_reusable_at_once)
 
     expect_on(b(), 1);
     for (way how : m_ways) {
-        if (how == way::ZCOPY) {
-            continue;
-        }
         for (unsigned i = 0; i < 100; ++i) {
             bytes data = pattern(i, std::min<size_t>(way_max(a(), how), 1000));
             m_expected[1].push_back(data);
             ASSERT_EQ(UCS_OK, persist(both(), [&]() {
-                return post(ep, how, 1, data, i, nullptr);
+                return post(ep, how, 1, data, i);
             }));
             std::fill(data.begin(), data.end(), 0xee);
         }
@@ -155,10 +152,9 @@ TEST_P(am_test, no_handler_runs_inside_a_send)
     for (unsigned i = 0; i < 1000; ++i) {
         const bytes data = pattern(i, 32);
         const way how    = m_ways[i % m_ways.size()];
-        completion comp;
-        ASSERT_EQ(UCS_OK, finish(both(), [&](uct_completion_t *c) {
+        ASSERT_EQ(UCS_OK, persist(both(), [&]() {
             sending                   = true;
-            const ucs_status_t status = post(ep, how, 2, data, i, c);
+            const ucs_status_t status = post(ep, how, 2, data, i);
             sending                   = false;
             return status;
         }));
@@ -251,7 +247,7 @@ unsigned fill(uct_ep_t *ep, way how, std::deque<bytes> &expected)
 
     for (unsigned refused = 0; (refused < 100) && (count < 1000000);) {
         const bytes data          = pattern(count, 64);
-        const ucs_status_t status = post(ep, how, 3, data, 0, nullptr);
+        const ucs_status_t status = post(ep, how, 3, data, 0);
         if (status == UCS_OK) {
             expected.push_back(data);
             ++count;
@@ -294,7 +290,7 @@ TEST_P(am_test, pending_requests_go_out_in_order)
             const bytes data = pattern(1000000 + i, 40);
             m_expected[3].push_back(data);
             requests.push_back(std::make_unique<pending>([&, data]() {
-                const ucs_status_t status = post(ep, how, 3, data, 0, nullptr);
+                const ucs_status_t status = post(ep, how, 3, data, 0);
                 sent                     += (status == UCS_OK);
                 return status;
             }));
@@ -331,7 +327,7 @@ TEST_P(am_test, endpoints_share_what_is_there)
         uct_ep_t *ep = eps[i];
         for (unsigned k = 0; k < NUM_REQUESTS; ++k) {
             requests.push_back(std::make_unique<pending>([&, ep, i, k]() {
-                const ucs_status_t status = post(ep, how, 4, pattern(k, 200), 0, nullptr);
+                const ucs_status_t status = post(ep, how, 4, pattern(k, 200), 0);
                 if (status == UCS_OK) {
                     EXPECT_EQ(k, taken[i]) << "out of order";
                     ++taken[i];
@@ -395,11 +391,11 @@ TEST_P(am_test, handlers_send)
 
     b().on_message(8, [&](const uint8_t *data, size_t length) {
         const bytes copy(data, data + length);
-        if (!uct_ep_has_pending(back) && (post(back, how, 9, copy, 0, nullptr) == UCS_OK)) {
+        if (!uct_ep_has_pending(back) && (post(back, how, 9, copy, 0) == UCS_OK)) {
             return;
         }
         requests.push_back(std::make_unique<pending>([&, copy]() {
-            return post(back, how, 9, copy, 0, nullptr);
+            return post(back, how, 9, copy, 0);
         }));
         uct_ep_pending_add(back, &requests.back()->base);
     });

@@ -112,11 +112,11 @@ void echo(const uct_tl_t *tl, channel &parent)
     uct_ep_t *ep = w.connect(parent.get_contact());
     w.on_message(ID_DATA, [&](const uint8_t *data, size_t length) {
         const bytes copy(data, data + length);
-        if (!uct_ep_has_pending(ep) && (post(ep, how, ID_ECHO, copy, 0, nullptr) == UCS_OK)) {
+        if (!uct_ep_has_pending(ep) && (post(ep, how, ID_ECHO, copy, 0) == UCS_OK)) {
             return;
         }
         requests.push_back(std::make_unique<pending>([=]() {
-            return post(ep, how, ID_ECHO, copy, 0, nullptr);
+            return post(ep, how, ID_ECHO, copy, 0);
         }));
         uct_ep_pending_add(ep, &requests.back()->base);
     });
@@ -270,7 +270,7 @@ TEST_P(process_am_test, killed_while_sending)
         EXPECT_EQ(peer.uid, w.gone[0]);
         EXPECT_EQ(UCT_EP_FAILED, ep->state);
         EXPECT_EQ(w.failed[0].second,
-                  post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0, nullptr));
+                  post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0));
         w.close(ep);
         w.failed.clear();
         w.gone.clear();
@@ -308,7 +308,7 @@ TEST_P(process_am_test, death_with_pending_requests)
 
     unsigned refused = 0;
     for (unsigned i = 0; (refused < 100) && (i < 1000000); ++i) {
-        refused = (post(ep, first_way(m_tl), ID_DATA, numbered(i, 64), 0, nullptr) == UCS_OK) ?
+        refused = (post(ep, first_way(m_tl), ID_DATA, numbered(i, 64), 0) == UCS_OK) ?
                   0 : refused + 1;
     }
     ASSERT_EQ(100u, refused);
@@ -317,8 +317,7 @@ TEST_P(process_am_test, death_with_pending_requests)
     unsigned ended = 0;
     for (unsigned i = 0; i < 50; ++i) {
         requests.push_back(std::make_unique<pending>([&, ep]() {
-            const ucs_status_t status = post(ep, first_way(m_tl), ID_DATA, numbered(0, 64), 0,
-                                             nullptr);
+            const ucs_status_t status = post(ep, first_way(m_tl), ID_DATA, numbered(0, 64), 0);
             if (status == UCS_ERR_NO_RESOURCE) {
                 return status;
             }
@@ -393,7 +392,7 @@ TEST_P(process_am_test, connecting_to_the_dead)
     ASSERT_EQ(UCS_OK, w.status());
     uct_ep_t *ep = w.connect(peer);
     const ucs_status_t status = persist({&w}, [&]() {
-        return post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0, nullptr);
+        return post(ep, first_way(m_tl), ID_DATA, numbered(0, 8), 0);
     });
     EXPECT_TRUE(UCS_STATUS_IS_ERR(status)) << status;
     EXPECT_NE(UCS_ERR_NO_RESOURCE, status) << "it never ended";

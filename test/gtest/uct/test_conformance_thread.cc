@@ -55,7 +55,7 @@ protected:
         while ((sent < count) || (received < count)) {
             const bool may_send = (sent < count) && (!sleeps || (sent < received + window));
             if (may_send &&
-                (post(ep, how, 1, pattern(sent, 8 + sent % (max - 7)), 0, nullptr) == UCS_OK)) {
+                (post(ep, how, 1, pattern(sent, 8 + sent % (max - 7)), 0) == UCS_OK)) {
                 ++sent;
                 window = 1 + random() % 8;
             }

@@ -193,7 +193,7 @@ TEST(mm_test, killed_receivers_fail_their_endpoints_only)
         ASSERT_EQ(1u, w.failed.size());
         EXPECT_EQ(ep, w.failed[0].first);
         w.failed.clear();
-        EXPECT_NE(UCS_OK, post(ep, way::SHORT, ID_DATA, numbered(0, 8), 0, nullptr));
+        EXPECT_NE(UCS_OK, post(ep, way::SHORT, ID_DATA, numbered(0, 8), 0));
         w.close(ep);
         ASSERT_EQ(UCS_OK, send({&w}, steady, way::SHORT, ID_DATA, numbered(0, 100)));
     }
@@ -741,13 +741,13 @@ TEST(mm_test, sleeping_for_credit)
 
     while (sent < ROUNDS * 200) {
         const bytes data = numbered(sent, 8);
-        if (post(ep, way::SHORT, ID_DATA, data, 0, nullptr) == UCS_OK) {
+        if (post(ep, way::SHORT, ID_DATA, data, 0) == UCS_OK) {
             ++sent;
             continue;
         }
         bool taken = false;
         pending request([&]() {
-            const ucs_status_t status = post(ep, way::SHORT, ID_DATA, data, 0, nullptr);
+            const ucs_status_t status = post(ep, way::SHORT, ID_DATA, data, 0);
             taken                     = (status == UCS_OK);
             return status;
         });

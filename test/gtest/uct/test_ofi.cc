@@ -96,8 +96,7 @@ TEST_F(ofi, a_forked_child_disturbs_nobody)
         ASSERT_EQ(UCS_OK, send({a.get(), b.get()}, ep, way::SHORT, 1, pattern(i, 100)));
         const pid_t child = fork();
         if (child == 0) {
-            const bool refused = UCS_STATUS_IS_ERR(post(ep, way::SHORT, 1, pattern(0, 8), 0,
-                                                        nullptr));
+            const bool refused = UCS_STATUS_IS_ERR(post(ep, way::SHORT, 1, pattern(0, 8), 0));
             a->progress();
             b->progress();
             a.reset();
@@ -443,7 +442,7 @@ TEST_F(ofi, a_farewell_in_a_storm)
     ASSERT_EQ(UCS_OK, send({a.get(), &b}, ep, way::SHORT, 1, pattern(0, 100)));
     EXPECT_TRUE(run_until({a.get(), &b}, [&]() { return received == 1; }));
     provider.faults.storm = 1;
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, post(ep, way::SHORT, 1, pattern(0, 100), 0, nullptr));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, post(ep, way::SHORT, 1, pattern(0, 100), 0));
     provider.faults.storm = 0; /* this one goes on until the queue has been read */
     a.reset();
     EXPECT_TRUE(run_until({&b}, [&]() { return b.gone.size() == 1; }));

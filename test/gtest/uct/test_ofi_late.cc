@@ -308,7 +308,7 @@ void act(seeded_random &rnd, chance_side &one, chance_side &other)
             one.ep        = one.self.connect(other.self.where());
             one.has_tried = false;
         }
-        (void)post(one.ep, way::SHORT, 1, pattern(0, 100), 0, nullptr);
+        (void)post(one.ep, way::SHORT, 1, pattern(0, 100), 0);
         one.has_tried = true;
         break;
     case 2:
@@ -394,7 +394,7 @@ TEST(ofi_again, two_that_live_can_meet)
                 if (each->ep == nullptr) {
                     each->ep = each->self.connect((each == &a) ? b.self.where() : a.self.where());
                 }
-                (void)post(each->ep, way::SHORT, 1, pattern(0, 100), 0, nullptr);
+                (void)post(each->ep, way::SHORT, 1, pattern(0, 100), 0);
                 each->has_tried = true;
             }
             return (a.received > at_a) && (b.received > at_b);

@@ -83,7 +83,7 @@ TEST_F(self_test, an_endless_conversation_leaves_progress)
     uct_ep_t *ep = w.connect(w.where());
     w.on_message(1, [&](const uint8_t *data, size_t length) {
         ++count;
-        EXPECT_EQ(UCS_OK, post(ep, way::BCOPY, 1, bytes(data, data + length), 0, nullptr));
+        EXPECT_EQ(UCS_OK, post(ep, way::BCOPY, 1, bytes(data, data + length), 0));
     });
     for (unsigned i = 0; i < 5; ++i) {
         ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, 1, pattern(i, 8)));
@@ -143,7 +143,7 @@ TEST_F(self_test, a_sleeping_thread_is_woken)
         for (unsigned i = 0; i < NUM_MESSAGES; ++i) {
             for (;;) {
                 std::lock_guard<std::mutex> guard(lock);
-                if (post(ep, way::SHORT, 1, pattern(i, 8), 0, nullptr) == UCS_OK) {
+                if (post(ep, way::SHORT, 1, pattern(i, 8), 0) == UCS_OK) {
                     break;
                 }
             }

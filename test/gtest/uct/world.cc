@@ -282,17 +282,14 @@ bool has_way(const uct_tl_t *tl, way how)
         return tl->ep.live.am_short != nullptr;
     case way::SHORT_IOV:
         return tl->ep.live.am_short_iov != nullptr;
-    case way::BCOPY:
-        return tl->ep.live.am_bcopy != nullptr;
     default:
-        return tl->ep.live.am_zcopy != nullptr;
+        return tl->ep.live.am_bcopy != nullptr;
     }
 }
 
 size_t way_max(const worker &from, way how)
 {
-    return from.limits((how == way::BCOPY) ? UCT_OP_AM_BCOPY :
-                       (how == way::ZCOPY) ? UCT_OP_AM_ZCOPY : UCT_OP_AM_SHORT).max;
+    return from.limits((how == way::BCOPY) ? UCT_OP_AM_BCOPY : UCT_OP_AM_SHORT).max;
 }
 
 /* Cuts data into at most four entries, empty ones among them. */
@@ -322,8 +319,7 @@ static size_t pack_bytes(void *dest, void *arg, size_t max)
     return data->size();
 }
 
-ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_t seed,
-                  uct_completion_t *comp)
+ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_t seed)
 {
     uint64_t header;
     ucs_status_t status;
@@ -338,26 +334,20 @@ ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_
         const auto iov = cut(data.data(), data.size(), seed);
         return ep->ops->am_short_iov(ep, id, iov.data(), static_cast<unsigned>(iov.size()));
     }
-    case way::BCOPY:
+    default:
         status = ep->ops->am_bcopy(ep, id, pack_bytes, const_cast<bytes *>(&data), &length);
         if (status == UCS_OK) {
             EXPECT_EQ(data.size(), length);
         }
         return status;
-    default: {
-        const size_t split = std::min<size_t>(data.size(), 8);
-        const auto iov     = cut(data.data() + split, data.size() - split, seed);
-        return ep->ops->am_zcopy(ep, id, data.data(), split, iov.data(),
-                                 static_cast<unsigned>(iov.size()), comp);
-    }
     }
 }
 
 ucs_status_t send(const std::vector<worker *> &workers, uct_ep_t *ep, way how, unsigned id,
                   const bytes &data, uint64_t seed)
 {
-    return finish(workers, [&](uct_completion_t *comp) {
-        return post(ep, how, id, data, seed, comp);
+    return persist(workers, [&]() {
+        return post(ep, how, id, data, seed);
     });
 }
 

@@ -138,17 +138,16 @@ ucs_status_t persist(const std::vector<worker *> &workers, const std::function<u
 ucs_status_t finish(const std::vector<worker *> &workers,
                     const std::function<ucs_status_t(uct_completion_t *)> &op);
 
-/* The four ways of sending a message. */
-enum class way { SHORT, SHORT_IOV, BCOPY, ZCOPY };
-constexpr way WAYS[] = {way::SHORT, way::SHORT_IOV, way::BCOPY, way::ZCOPY};
+/* The three ways of sending a message. */
+enum class way { SHORT, SHORT_IOV, BCOPY };
+constexpr way WAYS[] = {way::SHORT, way::SHORT_IOV, way::BCOPY};
 
 bool has_way(const uct_tl_t *tl, way how);
 size_t way_max(const worker &from, way how);
 
 /* Sends `data` (8 bytes at least where the way is SHORT) once; may find no resource. `seed` decides
  * how it is cut into entries. */
-ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_t seed,
-                  uct_completion_t *comp);
+ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_t seed);
 
 /* Sends it for sure. */
 ucs_status_t send(const std::vector<worker *> &workers, uct_ep_t *ep, way how, unsigned id,
