@@ -17,8 +17,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
 
 /* Time over which the rate is measured: two clock readings are uncertain by some 50 ns each. */
@@ -32,25 +30,6 @@
 
 #if defined(__x86_64__)
 
-/* Flags from one CPUID register: bit numbers of the Intel and AMD manuals. */
-typedef struct {
-    unsigned bit;
-    unsigned flag;
-} ucs_arch_cpuid_flag_t;
-
-static unsigned ucs_arch_cpuid_flags(unsigned reg, const ucs_arch_cpuid_flag_t *table, size_t count)
-{
-    unsigned flags = 0;
-    size_t i;
-
-    for (i = 0; i < count; ++i) {
-        if (reg & (1u << table[i].bit)) {
-            flags |= table[i].flag;
-        }
-    }
-    return flags;
-}
-
 /* Register state that the operating system saves: XCR0. Only if CPUID says that it can be read. */
 static uint64_t ucs_arch_xcr0(void)
 {
@@ -62,37 +41,16 @@ static uint64_t ucs_arch_xcr0(void)
 
 static unsigned ucs_arch_detect_flags(void)
 {
-    static const ucs_arch_cpuid_flag_t leaf7_ebx[] = {
-        {5, UCS_ARCH_CPU_FLAG_AVX2},         {9, UCS_ARCH_CPU_FLAG_ERMS},
-        {16, UCS_ARCH_CPU_FLAG_AVX512F},     {30, UCS_ARCH_CPU_FLAG_AVX512BW},
-        {23, UCS_ARCH_CPU_FLAG_CLFLUSHOPT},  {24, UCS_ARCH_CPU_FLAG_CLWB}};
-    static const ucs_arch_cpuid_flag_t leaf7_ecx[] = {
-        {5, UCS_ARCH_CPU_FLAG_WAITPKG},      {25, UCS_ARCH_CPU_FLAG_CLDEMOTE},
-        {27, UCS_ARCH_CPU_FLAG_MOVDIRI},     {28, UCS_ARCH_CPU_FLAG_MOVDIR64B}};
-    const unsigned avx    = UCS_ARCH_CPU_FLAG_AVX | UCS_ARCH_CPU_FLAG_AVX2;
-    const unsigned avx512 = UCS_ARCH_CPU_FLAG_AVX512F | UCS_ARCH_CPU_FLAG_AVX512BW;
     unsigned flags = 0;
-    uint64_t xcr0  = 0;
     unsigned eax, ebx, ecx, edx;
 
-    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
-        flags |= (ecx & bit_AVX) ? UCS_ARCH_CPU_FLAG_AVX : 0;
-        xcr0   = (ecx & bit_OSXSAVE) ? ucs_arch_xcr0() : 0;
-    }
-    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
-        flags |= ucs_arch_cpuid_flags(ebx, leaf7_ebx, ucs_array_size(leaf7_ebx));
-        flags |= ucs_arch_cpuid_flags(ecx, leaf7_ecx, ucs_array_size(leaf7_ecx));
-        flags |= (edx & (1u << 4)) ? UCS_ARCH_CPU_FLAG_FSRM : 0;
+    /* AVX also needs the operating system to save xmm and ymm: bits 1 and 2. */
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_AVX) && (ecx & bit_OSXSAVE) &&
+        ((ucs_arch_xcr0() & 0x06) == 0x06)) {
+        flags |= UCS_ARCH_CPU_FLAG_AVX;
     }
     if (__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx)) {
         flags |= (edx & (1u << 8)) ? UCS_ARCH_CPU_FLAG_TSC_STABLE : 0;
-    }
-
-    /* Bits 1, 2: xmm and ymm; 5 to 7: the registers of AVX-512. */
-    if ((xcr0 & 0x06) != 0x06) {
-        flags &= ~(avx | avx512);
-    } else if ((xcr0 & 0xe6) != 0xe6) {
-        flags &= ~avx512;
     }
     return flags;
 }
@@ -119,16 +77,10 @@ static double ucs_arch_known_tsc_hz(void)
 
 #elif defined(__aarch64__)
 
+/* The counter's rate is constant by architecture. */
 static unsigned ucs_arch_detect_flags(void)
 {
-    /* Bits of the kernel's Documentation/arch/arm64/elf_hwcaps. The counter's rate is constant by
-     * architecture. LS64 has no bit there that older C libraries know. */
-    const unsigned long hwcap = getauxval(AT_HWCAP);
-    unsigned flags            = UCS_ARCH_CPU_FLAG_TSC_STABLE;
-
-    flags |= (hwcap & (1ul << 8)) ? UCS_ARCH_CPU_FLAG_LSE : 0;
-    flags |= (hwcap & (1ul << 22)) ? UCS_ARCH_CPU_FLAG_SVE : 0;
-    return flags;
+    return UCS_ARCH_CPU_FLAG_TSC_STABLE;
 }
 
 static double ucs_arch_known_tsc_hz(void)
@@ -226,9 +178,4 @@ double ucs_arch_tsc_hz(void)
 
     memcpy(&hz, &bits, sizeof(hz));
     return hz;
-}
-
-double ucs_arch_tsc_to_ns(uint64_t ticks)
-{
-    return (double)ticks * 1e9 / ucs_arch_tsc_hz();
 }

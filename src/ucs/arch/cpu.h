@@ -33,21 +33,7 @@ extern "C" {
 /* Instructions that both the processor and the operating system offer. */
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
-    UCS_ARCH_CPU_FLAG_AVX2       = 1u << 1,
-    UCS_ARCH_CPU_FLAG_AVX512F    = 1u << 2,
-    UCS_ARCH_CPU_FLAG_AVX512BW   = 1u << 3,
-    UCS_ARCH_CPU_FLAG_ERMS       = 1u << 4,  /* fast rep movsb */
-    UCS_ARCH_CPU_FLAG_FSRM       = 1u << 5,  /* fast short rep movsb */
-    UCS_ARCH_CPU_FLAG_CLFLUSHOPT = 1u << 6,
-    UCS_ARCH_CPU_FLAG_CLWB       = 1u << 7,
-    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 8,
-    UCS_ARCH_CPU_FLAG_MOVDIRI    = 1u << 9,
-    UCS_ARCH_CPU_FLAG_MOVDIR64B  = 1u << 10, /* one 64-byte store */
-    UCS_ARCH_CPU_FLAG_WAITPKG    = 1u << 11, /* umonitor, umwait */
-    UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 12, /* the tick counter has a constant rate */
-    UCS_ARCH_CPU_FLAG_LSE        = 1u << 16, /* aarch64: single-instruction atomics */
-    UCS_ARCH_CPU_FLAG_SVE        = 1u << 17,
-    UCS_ARCH_CPU_FLAG_LS64       = 1u << 18  /* 64-byte load and store */
+    UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1 /* the tick counter has a constant rate */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */
@@ -56,9 +42,6 @@ unsigned ucs_arch_cpu_flags(void);
 /* Ticks of ucs_arch_read_tsc() in a second, never 0. From the processor where it tells; otherwise
  * measured on the first call, which then takes about 0.2 ms, to some 0.1 %. Any thread. */
 double ucs_arch_tsc_hz(void);
-
-/* A number of ticks as time in ns. */
-double ucs_arch_tsc_to_ns(uint64_t ticks);
 
 /* True if ucs_arch_publish_16 may be told that 16 bytes are stored at once. */
 int ucs_arch_can_store_16(void);
@@ -82,13 +65,7 @@ UCS_INLINE void ucs_arch_publish_16(void *dest, uint64_t first, uint64_t second,
     ucs_atomic_store_release(&words[0], first);
 }
 
-/* Bring the line at 'ptr' near, to read it, or to write it (taking it from other cores). Never
- * faults. */
-UCS_INLINE void ucs_arch_prefetch_read(const void *ptr)
-{
-    __builtin_prefetch(ptr, 0, 3);
-}
-
+/* Bring the line at 'ptr' near, to write it (taking it from other cores). Never faults. */
 UCS_INLINE void ucs_arch_prefetch_write(const void *ptr)
 {
     __builtin_prefetch(ptr, 1, 3);
