@@ -52,7 +52,6 @@ typedef struct {
     uint64_t (*wall_clock_ns)(void);
     uint64_t (*random64)(void);
     pid_t    (*getpid)(void);
-    pid_t    (*gettid)(void);
     uid_t    (*geteuid)(void);
     void     (*boot_id)(ucs_sys_id128_t *id_p);
     int      (*gethostname)(char *name, size_t max);
@@ -70,7 +69,6 @@ typedef struct {
     /* mappings and shared memory */
     void     *(*mmap)(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
     int      (*munmap)(void *addr, size_t length);
-    int      (*mprotect)(void *addr, size_t length, int prot);
     int      (*madvise)(void *addr, size_t length, int advice);
     int      (*memfd_create)(const char *name, unsigned flags);
     int      (*ftruncate)(int fd, off_t length);
@@ -95,7 +93,6 @@ typedef struct {
 
     /* sockets and events */
     int      (*socket)(int domain, int type, int protocol);
-    int      (*socketpair)(int domain, int type, int protocol, int fds[2]);
     int      (*bind)(int fd, const struct sockaddr *addr, socklen_t addrlen);
     int      (*listen)(int fd, int backlog);
     int      (*connect)(int fd, const struct sockaddr *addr, socklen_t addrlen);
@@ -202,11 +199,6 @@ UCS_INLINE pid_t ucs_sys_getpid(void)
     return ucs_sys->getpid();
 }
 
-UCS_INLINE pid_t ucs_sys_gettid(void)
-{
-    return ucs_sys->gettid();
-}
-
 UCS_INLINE uid_t ucs_sys_geteuid(void)
 {
     return ucs_sys->geteuid();
@@ -285,11 +277,6 @@ UCS_INLINE void *ucs_sys_mmap(void *addr, size_t length, int prot, int flags, in
 UCS_INLINE int ucs_sys_munmap(void *addr, size_t length)
 {
     return ucs_sys->munmap(addr, length);
-}
-
-UCS_INLINE int ucs_sys_mprotect(void *addr, size_t length, int prot)
-{
-    return ucs_fault_hit("mprotect", ENOMEM) ? -1 : ucs_sys->mprotect(addr, length, prot);
 }
 
 UCS_INLINE int ucs_sys_madvise(void *addr, size_t length, int advice)
@@ -387,22 +374,11 @@ UCS_INLINE int ucs_sys_unlink(const char *path)
     return ucs_sys->unlink(path);
 }
 
-UCS_INLINE int ucs_sys_rename(const char *from, const char *to)
-{
-    return ucs_fault_hit("rename", EACCES) ? -1 : ucs_sys->rename(from, to);
-}
-
 /* ------------------------------------------------------------------ sockets and events */
 
 UCS_INLINE int ucs_sys_socket(int domain, int type, int protocol)
 {
     return ucs_fault_hit("socket", EMFILE) ? -1 : ucs_sys->socket(domain, type, protocol);
-}
-
-UCS_INLINE int ucs_sys_socketpair(int domain, int type, int protocol, int fds[2])
-{
-    return ucs_fault_hit("socketpair", EMFILE) ? -1 :
-           ucs_sys->socketpair(domain, type, protocol, fds);
 }
 
 UCS_INLINE int ucs_sys_bind(int fd, const struct sockaddr *addr, socklen_t addrlen)
