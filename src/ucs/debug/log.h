@@ -81,10 +81,6 @@ extern int ucs_log_threshold;
 #define ucs_diag(_fmt, ...)        ucs_log(UCS_LOG_LEVEL_DIAG, _fmt, ##__VA_ARGS__)
 #define ucs_info(_fmt, ...)        ucs_log(UCS_LOG_LEVEL_INFO, _fmt, ##__VA_ARGS__)
 #define ucs_debug(_fmt, ...)       ucs_log(UCS_LOG_LEVEL_DEBUG, _fmt, ##__VA_ARGS__)
-#define ucs_trace(_fmt, ...)       ucs_log(UCS_LOG_LEVEL_TRACE, _fmt, ##__VA_ARGS__)
-#define ucs_trace_req(_fmt, ...)   ucs_log(UCS_LOG_LEVEL_TRACE_REQ, _fmt, ##__VA_ARGS__)
-#define ucs_trace_data(_fmt, ...)  ucs_log(UCS_LOG_LEVEL_TRACE_DATA, _fmt, ##__VA_ARGS__)
-#define ucs_trace_func(_fmt, ...)  ucs_log(UCS_LOG_LEVEL_TRACE_FUNC, _fmt, ##__VA_ARGS__)
 #define ucs_trace_poll(_fmt, ...)  ucs_log(UCS_LOG_LEVEL_TRACE_POLL, _fmt, ##__VA_ARGS__)
 
 #define ucs_warn_once(_fmt, ...)   ucs_log_once(UCS_LOG_LEVEL_WARN, _fmt, ##__VA_ARGS__)

@@ -98,21 +98,12 @@ UCS_INLINE int ucs_arbiter_is_empty(const ucs_arbiter_t *arbiter)
            (arbiter->current == NULL);
 }
 
-/* Add an initialised element, which waits in no group, behind or in front of the others. Does not
- * schedule the group. */
+/* Add an initialised element, which waits in no group, behind the others. Does not schedule the
+ * group. */
 UCS_INLINE void ucs_arbiter_group_add_tail(ucs_arbiter_group_t *group, ucs_arbiter_elem_t *elem)
 {
     ucs_list_add_tail(&group->elems, &elem->list);
 }
-
-UCS_INLINE void ucs_arbiter_group_add_head(ucs_arbiter_group_t *group, ucs_arbiter_elem_t *elem)
-{
-    ucs_list_add_head(&group->elems, &elem->list);
-}
-
-/* Take one element out of its group, for instance to cancel it. No effect on an element that
- * waits in none. */
-void ucs_arbiter_group_remove(ucs_arbiter_group_t *group, ucs_arbiter_elem_t *elem);
 
 /* Let dispatch visit the group. No effect if it is empty or scheduled already. A group stays
  * scheduled until it is empty, descheduled, or a callback says so. */

@@ -78,79 +78,37 @@ static void ucs_hash_grow(ucs_hash_t *hash)
     *hash = larger;
 }
 
-/* Where the value of 'key' is; *added_p tells whether the key is new. NULL without memory. */
-static uint64_t *ucs_hash_find_or_add(ucs_hash_t *hash, uint64_t key, int *added_p)
+ucs_status_t ucs_hash_insert(ucs_hash_t *hash, uint64_t key, uint64_t value)
 {
     ucs_hash_slot_t *slot;
 
     if (key == 0) {
-        *added_p       = !hash->has_zero;
-        hash->has_zero = 1;
-        return &hash->zero_value;
+        if (hash->has_zero) {
+            return UCS_ERR_ALREADY_EXISTS;
+        }
+        hash->has_zero   = 1;
+        hash->zero_value = value;
+        return UCS_OK;
     }
 
     slot = ucs_hash_probe(hash, key);
     if (slot->key == key) {
-        *added_p = 0;
-        return &slot->value;
+        return UCS_ERR_ALREADY_EXISTS;
     }
 
     if ((hash->count + 1) * 8 > (hash->mask + 1) * 5) {
         ucs_hash_grow(hash);
         if (hash->count == hash->mask) {
-            return NULL; /* the last empty slot ends all searches */
+            return UCS_ERR_NO_MEMORY; /* the last empty slot ends all searches */
         }
         slot = ucs_hash_probe(hash, key);
     }
 
     ucs_assert(slot->key == 0);
-    slot->key = key;
+    slot->key   = key;
+    slot->value = value;
     ++hash->count;
-    *added_p = 1;
-    return &slot->value;
-}
-
-ucs_status_t ucs_hash_put(ucs_hash_t *hash, uint64_t key, uint64_t value)
-{
-    uint64_t *slot_value;
-    int added;
-
-    slot_value = ucs_hash_find_or_add(hash, key, &added);
-    if (slot_value == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    *slot_value = value;
     return UCS_OK;
-}
-
-ucs_status_t ucs_hash_insert(ucs_hash_t *hash, uint64_t key, uint64_t value)
-{
-    uint64_t *slot_value;
-    int added;
-
-    slot_value = ucs_hash_find_or_add(hash, key, &added);
-    if (slot_value == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    if (!added) {
-        return UCS_ERR_ALREADY_EXISTS;
-    }
-
-    *slot_value = value;
-    return UCS_OK;
-}
-
-uint64_t *ucs_hash_slot(ucs_hash_t *hash, uint64_t key)
-{
-    uint64_t *slot_value;
-    int added;
-
-    slot_value = ucs_hash_find_or_add(hash, key, &added);
-    if ((slot_value != NULL) && added) {
-        *slot_value = 0;
-    }
-    return slot_value;
 }
 
 /* Empty slot 'hole' and close the gap. */

@@ -6,7 +6,7 @@
  * there is no memory to grow it fills further, and adding fails only when the last slot but one is
  * taken. Not thread-safe. Nothing blocks but for memory.
  *
- * Pointers to values stay good until the next put, insert, slot, del or clear.
+ * Pointers to values stay good until the next insert, del or clear.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -51,15 +51,8 @@ void ucs_hash_clear(ucs_hash_t *hash);
 /* Same as ucs_hash_clear; for the end of the map's life. */
 void ucs_hash_cleanup(ucs_hash_t *hash);
 
-/* Store 'value' under 'key', in place of what was there. UCS_ERR_NO_MEMORY: nothing changed; cannot
- * happen for a key that is in the map. */
-ucs_status_t ucs_hash_put(ucs_hash_t *hash, uint64_t key, uint64_t value);
-
 /* Store 'value' under a new 'key'. UCS_ERR_ALREADY_EXISTS, UCS_ERR_NO_MEMORY: nothing changed. */
 ucs_status_t ucs_hash_insert(ucs_hash_t *hash, uint64_t key, uint64_t value);
-
-/* The value of 'key', which is added with value 0 if it was not there. NULL without memory. */
-uint64_t *ucs_hash_slot(ucs_hash_t *hash, uint64_t key);
 
 /* Remove 'key'; its value goes to *value_p unless that is NULL. UCS_ERR_NO_ELEM: not there. */
 ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key, uint64_t *value_p);

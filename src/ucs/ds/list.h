@@ -43,11 +43,6 @@ UCS_INLINE void ucs_list_insert_before(ucs_list_link_t *pos, ucs_list_link_t *li
     pos->prev  = link;
 }
 
-UCS_INLINE void ucs_list_insert_after(ucs_list_link_t *pos, ucs_list_link_t *link)
-{
-    ucs_list_insert_before(pos->next, link);
-}
-
 UCS_INLINE void ucs_list_add_head(ucs_list_link_t *head, ucs_list_link_t *link)
 {
     ucs_list_insert_before(head->next, link);
@@ -95,12 +90,6 @@ UCS_INLINE size_t ucs_list_length(const ucs_list_link_t *head)
 /* First and last element; the list must not be empty. */
 #define ucs_list_head(_head, _type, _member) ucs_container_of((_head)->next, _type, _member)
 #define ucs_list_tail(_head, _type, _member) ucs_container_of((_head)->prev, _type, _member)
-
-/* The element after and before '_elem'; meaningless at the end of the list. */
-#define ucs_list_next(_elem, _type, _member) \
-    ucs_container_of((_elem)->_member.next, _type, _member)
-#define ucs_list_prev(_elem, _type, _member) \
-    ucs_container_of((_elem)->_member.prev, _type, _member)
 
 /* The link inside _elem by plain address arithmetic: at the end of a loop _elem stands for the
  * head, which is no element, and must not be used as one. */

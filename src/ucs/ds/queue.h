@@ -21,9 +21,6 @@ typedef struct {
     ucs_queue_elem_t **ptail; /* 'next' of the last element, or &head */
 } ucs_queue_head_t;
 
-/* Position of a walk: the pointer through which the present element was reached. */
-typedef ucs_queue_elem_t **ucs_queue_iter_t;
-
 UCS_INLINE void ucs_queue_head_init(ucs_queue_head_t *queue)
 {
     queue->head  = NULL;
@@ -67,27 +64,6 @@ UCS_INLINE ucs_queue_elem_t *ucs_queue_pull(ucs_queue_head_t *queue)
     return elem;
 }
 
-/* Move all elements of 'src' behind those of 'dst', in order; 'src' is left empty. */
-UCS_INLINE void ucs_queue_splice(ucs_queue_head_t *dst, ucs_queue_head_t *src)
-{
-    if (src->head != NULL) {
-        *dst->ptail = src->head;
-        dst->ptail  = src->ptail;
-        ucs_queue_head_init(src);
-    }
-}
-
-/* Take out the element at which a walk stands. The walk goes on with the element after it. */
-UCS_INLINE void ucs_queue_del_iter(ucs_queue_head_t *queue, ucs_queue_iter_t iter)
-{
-    ucs_queue_elem_t *elem = *iter;
-
-    if (queue->ptail == &elem->next) {
-        queue->ptail = iter;
-    }
-    *iter = elem->next;
-}
-
 /* Number of elements, in linear time. */
 UCS_INLINE size_t ucs_queue_length(const ucs_queue_head_t *queue)
 {
@@ -106,22 +82,11 @@ UCS_INLINE size_t ucs_queue_length(const ucs_queue_head_t *queue)
 #define ucs_queue_pull_elem(_queue, _type, _member) \
     ucs_container_of(ucs_queue_pull(_queue), _type, _member)
 
-#define UCS_QUEUE_ELEM_OF(_elem, _member) \
-    ((ucs_queue_elem_t *)((char *)(_elem) + offsetof(__typeof__(*(_elem)), _member)))
-
 /* Walk from head to tail; the body must not take out _elem, and may push behind it. */
 #define ucs_queue_for_each(_elem, _queue, _member) \
     for (ucs_queue_elem_t *ucs_queue_pos_ = (_queue)->head; \
          (ucs_queue_pos_ != NULL) && \
          ((_elem) = ucs_container_of(ucs_queue_pos_, __typeof__(*(_elem)), _member), 1); \
          ucs_queue_pos_ = ucs_queue_pos_->next)
-
-/* Walk from head to tail; the body may call ucs_queue_del_iter(_queue, _iter) once, and then free
- * or re-use _elem, but may change the queue in no other way than by pushing at the tail. */
-#define ucs_queue_for_each_safe(_elem, _iter, _queue, _member) \
-    for ((_iter) = &(_queue)->head; \
-         (*(_iter) != NULL) && \
-         ((_elem) = ucs_container_of(*(_iter), __typeof__(*(_elem)), _member), 1); \
-         (_iter) = (*(_iter) == UCS_QUEUE_ELEM_OF(_elem, _member)) ? &(*(_iter))->next : (_iter))
 
 #endif

@@ -130,32 +130,6 @@ void ucs_string_buffer_appendf(ucs_string_buffer_t *strb, const char *fmt, ...)
     va_end(ap);
 }
 
-void ucs_string_buffer_append_hex(ucs_string_buffer_t *strb, const void *data, size_t size,
-                                  size_t group)
-{
-    static const char digits[] = "0123456789abcdef";
-    const uint8_t *bytes       = (const uint8_t *)data;
-    char text[3]               = {0};
-    size_t i;
-
-    for (i = 0; (i < size) && !strb->truncated; ++i) {
-        text[0] = digits[bytes[i] >> 4];
-        text[1] = digits[bytes[i] & 15];
-        text[2] = ' ';
-        ucs_string_buffer_append(strb, text,
-                                 ((group > 0) && ((i + 1) % group == 0) && (i + 1 < size)) ? 3 : 2);
-    }
-}
-
-void ucs_string_buffer_rtrim(ucs_string_buffer_t *strb, const char *charset)
-{
-    const char *set = (charset != NULL) ? charset : " \t\r\n\v\f";
-
-    while ((strb->length > 0) && (strchr(set, strb->text[strb->length - 1]) != NULL)) {
-        strb->text[--strb->length] = '\0';
-    }
-}
-
 const char *ucs_string_buffer_cstr(const ucs_string_buffer_t *strb)
 {
     return (strb->text != NULL) ? strb->text : "";

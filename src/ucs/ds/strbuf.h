@@ -21,7 +21,7 @@ typedef struct {
     size_t length;   /* bytes before the terminator */
     size_t capacity; /* bytes in 'text', terminator included */
     int is_fixed;    /* 'text' belongs to the caller */
-    int truncated;   /* something did not fit */
+    int truncated;   /* something that was appended is missing */
 } ucs_string_buffer_t;
 
 /* Make an empty buffer that grows; to be cleaned up. Allocates nothing. */
@@ -44,26 +44,8 @@ void ucs_string_buffer_vappendf(ucs_string_buffer_t *strb, const char *fmt, va_l
 /* Append 'length' bytes, which should not contain zeros. */
 void ucs_string_buffer_append(ucs_string_buffer_t *strb, const char *text, size_t length);
 
-/* Append bytes as lower-case hexadecimal digits, a space after each 'group' bytes (0: none). */
-void ucs_string_buffer_append_hex(ucs_string_buffer_t *strb, const void *data, size_t size,
-                                  size_t group);
-
-/* Remove trailing characters that occur in 'charset' (NULL: white space). */
-void ucs_string_buffer_rtrim(ucs_string_buffer_t *strb, const char *charset);
-
 /* The text; never NULL. Good until the buffer is next changed. */
 const char *ucs_string_buffer_cstr(const ucs_string_buffer_t *strb);
-
-UCS_INLINE size_t ucs_string_buffer_length(const ucs_string_buffer_t *strb)
-{
-    return strb->length;
-}
-
-/* True if something that was appended is missing. */
-UCS_INLINE int ucs_string_buffer_is_truncated(const ucs_string_buffer_t *strb)
-{
-    return strb->truncated;
-}
 
 #ifdef __cplusplus
 }

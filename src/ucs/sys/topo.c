@@ -247,13 +247,6 @@ int ucs_topo_node(unsigned i)
     return (i < ucs_topo_num_nodes()) ? ucs_topo.nodes[i].number : UCS_TOPO_NODE_ANY;
 }
 
-int ucs_topo_thread_node(void)
-{
-    unsigned cpu, node;
-
-    return (getcpu(&cpu, &node) == 0) ? (int)node : 0;
-}
-
 int ucs_topo_process_node(void)
 {
     cpu_set_t bound, both;

@@ -31,9 +31,6 @@ unsigned ucs_topo_num_nodes(void);
 /* Number of the i-th node, i < ucs_topo_num_nodes(). Needs hwloc. */
 int ucs_topo_node(unsigned i);
 
-/* The node on which the calling thread runs at this moment. A system call; no hwloc. */
-int ucs_topo_thread_node(void);
-
 /* The node to which this process is bound; UCS_TOPO_NODE_ANY if it may run on several. Needs
  * hwloc. */
 int ucs_topo_process_node(void);
