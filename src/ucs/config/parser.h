@@ -129,7 +129,6 @@ struct ucs_config_row {
 /* The types and their fields. */
 extern const ucs_config_type_t ucs_config_type_bool;      /* int: 0, 1 */
 extern const ucs_config_type_t ucs_config_type_ternary;   /* int: UCS_NO, _YES, _TRY, _AUTO */
-extern const ucs_config_type_t ucs_config_type_on_off;    /* int: UCS_CONFIG_OFF, _ON, _AUTO */
 extern const ucs_config_type_t ucs_config_type_int;       /* int */
 extern const ucs_config_type_t ucs_config_type_uint;      /* unsigned */
 extern const ucs_config_type_t ucs_config_type_u64;       /* uint64_t */

@@ -45,13 +45,6 @@ static const ucs_config_word_t ucs_config_ternary_words[] = {
     {"false", UCS_NO}, {"true", UCS_YES}, {"0", UCS_NO}, {"1", UCS_YES}, {NULL, 0}
 };
 
-static const ucs_config_word_t ucs_config_on_off_words[] = {
-    {"off", UCS_CONFIG_OFF}, {"on", UCS_CONFIG_ON}, {"auto", UCS_CONFIG_AUTO},
-    {"n", UCS_CONFIG_OFF}, {"y", UCS_CONFIG_ON}, {"no", UCS_CONFIG_OFF}, {"yes", UCS_CONFIG_ON},
-    {"false", UCS_CONFIG_OFF}, {"true", UCS_CONFIG_ON}, {"0", UCS_CONFIG_OFF},
-    {"1", UCS_CONFIG_ON}, {NULL, 0}
-};
-
 static ucs_status_t
 ucs_config_parse_word(const char *text, void *field, const ucs_config_word_t *words)
 {
@@ -122,31 +115,6 @@ static void ucs_config_ternary_describe(char *buf, size_t max,
 static const char *const *ucs_config_ternary_names(const ucs_config_row_t *row UCS_UNUSED)
 {
     static const char *const names[] = {"yes", "no", "try", "auto", "on", "off", NULL};
-
-    return names;
-}
-
-static ucs_status_t ucs_config_on_off_parse(const char *text, void *field,
-                                            const ucs_config_row_t *row UCS_UNUSED)
-{
-    return ucs_config_parse_word(text, field, ucs_config_on_off_words);
-}
-
-static void ucs_config_on_off_print(char *buf, size_t max, const void *field,
-                                    const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_config_print_word(buf, max, field, ucs_config_on_off_words);
-}
-
-static void ucs_config_on_off_describe(char *buf, size_t max,
-                                       const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "on, off or auto");
-}
-
-static const char *const *ucs_config_on_off_names(const ucs_config_row_t *row UCS_UNUSED)
-{
-    static const char *const names[] = {"on", "off", "auto", "yes", "no", NULL};
 
     return names;
 }
@@ -640,15 +608,6 @@ const ucs_config_type_t ucs_config_type_ternary = {
     .print    = ucs_config_ternary_print,
     .describe = ucs_config_ternary_describe,
     .words    = ucs_config_ternary_names
-};
-
-const ucs_config_type_t ucs_config_type_on_off = {
-    .name     = "on_off",
-    .size     = sizeof(int),
-    .parse    = ucs_config_on_off_parse,
-    .print    = ucs_config_on_off_print,
-    .describe = ucs_config_on_off_describe,
-    .words    = ucs_config_on_off_names
 };
 
 const ucs_config_type_t ucs_config_type_int = {

@@ -35,7 +35,6 @@ const char *const mode_names[] = {"eager", "rndv", "auto", nullptr};
 struct opts {
     int yes;
     int ternary;
-    int on_off;
     int number;
     unsigned count;
     unsigned slots;
@@ -54,7 +53,6 @@ struct opts {
 const ucs_config_row_t rows[] = {
     UCS_CONFIG_ROW("YES", bool, opts, yes, "y", "A switch."),
     UCS_CONFIG_ROW("TERNARY", ternary, opts, ternary, "try", "A switch of four."),
-    UCS_CONFIG_ROW("ON_OFF", on_off, opts, on_off, "auto", "A switch of three."),
     UCS_CONFIG_ROW("NUMBER", int, opts, number, "-5", "A number."),
     UCS_CONFIG_ROW("COUNT", uint, opts, count, "inf", "A number.",
                    .flags = UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO),
@@ -231,7 +229,6 @@ TEST_F(config, defaults)
     ASSERT_EQ(UCS_OK, fill());
     EXPECT_EQ(1, m_opts.yes);
     EXPECT_EQ(UCS_TRY, m_opts.ternary);
-    EXPECT_EQ(UCS_CONFIG_AUTO, m_opts.on_off);
     EXPECT_EQ(-5, m_opts.number);
     EXPECT_EQ(UCS_CONFIG_INF_UINT, m_opts.count);
     EXPECT_EQ(256u, m_opts.slots);
@@ -257,18 +254,14 @@ TEST_F(config, words)
     for (const char *word : {"n", "no", "off", "False", "0"}) {
         accepts("YES", word, "n");
         accepts("TERNARY", word, "n");
-        accepts("ON_OFF", word, "off");
     }
     accepts("TERNARY", "yes", "y");
     accepts("TERNARY", "try", "try");
     accepts("TERNARY", "auto", "auto");
-    accepts("ON_OFF", "on", "on");
-    accepts("ON_OFF", "AUTO", "auto");
     for (const char *word : {"", "x", "2", "try", "auto", "yess", "y n"}) {
         refuses("YES", word, UCS_ERR_INVALID_PARAM);
     }
     refuses("TERNARY", "maybe", UCS_ERR_INVALID_PARAM);
-    refuses("ON_OFF", "try", UCS_ERR_INVALID_PARAM);
 
     accepts("MODE", "eager", "eager");
     accepts("MODE", "RNDV", "rndv");
@@ -680,7 +673,6 @@ TEST_F(config, print_and_parse_are_inverse)
     for (int i = 0; i < 5000; ++i) {
         m_opts.yes     = static_cast<int>(rnd.below(2));
         m_opts.ternary = static_cast<int>(rnd.below(UCS_TERNARY_LAST));
-        m_opts.on_off  = static_cast<int>(rnd.below(UCS_CONFIG_ON_OFF_LAST));
         m_opts.number  = static_cast<int>(rnd.bits());
         m_opts.count   = static_cast<unsigned>(rnd.bits() >> (32 + rnd.below(32)));
         m_opts.slots   = 16u << rnd.below(13);
@@ -705,7 +697,6 @@ TEST_F(config, print_and_parse_are_inverse)
         ASSERT_EQ(UCS_OK, ucs_config_fill(&again, rows, "UCX_", nullptr, PREFIX, 0)) << text;
         ASSERT_EQ(m_opts.yes, again.yes);
         ASSERT_EQ(m_opts.ternary, again.ternary);
-        ASSERT_EQ(m_opts.on_off, again.on_off);
         ASSERT_EQ(m_opts.number, again.number);
         ASSERT_EQ(m_opts.count, again.count);
         ASSERT_EQ(m_opts.large, again.large);
