@@ -45,10 +45,22 @@ static const ucs_config_word_t ucs_config_ternary_words[] = {
     {"false", UCS_NO}, {"true", UCS_YES}, {"0", UCS_NO}, {"1", UCS_YES}, {NULL, 0}
 };
 
-static ucs_status_t
-ucs_config_parse_word(const char *text, void *field, const ucs_config_word_t *words)
+static int ucs_config_is_bool(const ucs_config_row_t *row)
 {
-    for (; words->word != NULL; ++words) {
+    return row->type == &ucs_config_type_bool;
+}
+
+static const ucs_config_word_t *ucs_config_words(const ucs_config_row_t *row)
+{
+    return ucs_config_is_bool(row) ? ucs_config_bool_words : ucs_config_ternary_words;
+}
+
+static ucs_status_t
+ucs_config_word_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    const ucs_config_word_t *words;
+
+    for (words = ucs_config_words(row); words->word != NULL; ++words) {
         if (!strcasecmp(text, words->word)) {
             *(int *)field = words->value;
             return UCS_OK;
@@ -60,8 +72,10 @@ ucs_config_parse_word(const char *text, void *field, const ucs_config_word_t *wo
 
 /* The first word of that value is the one shown. */
 static void
-ucs_config_print_word(char *buf, size_t max, const void *field, const ucs_config_word_t *words)
+ucs_config_word_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
 {
+    const ucs_config_word_t *words = ucs_config_words(row);
+
     while ((words->word != NULL) && (words->value != *(const int *)field)) {
         ++words;
     }
@@ -69,54 +83,17 @@ ucs_config_print_word(char *buf, size_t max, const void *field, const ucs_config
     ucs_str_copy(buf, max, (words->word != NULL) ? words->word : "?");
 }
 
-static ucs_status_t ucs_config_bool_parse(const char *text, void *field,
-                                          const ucs_config_row_t *row UCS_UNUSED)
+static void ucs_config_word_describe(char *buf, size_t max, const ucs_config_row_t *row)
 {
-    return ucs_config_parse_word(text, field, ucs_config_bool_words);
+    ucs_str_copy(buf, max, ucs_config_is_bool(row) ? "y or n" : "y, n, try or auto");
 }
 
-static void ucs_config_bool_print(char *buf, size_t max, const void *field,
-                                  const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_config_print_word(buf, max, field, ucs_config_bool_words);
-}
-
-static void ucs_config_bool_describe(char *buf, size_t max,
-                                     const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "y or n");
-}
-
-static const char *const *ucs_config_bool_names(const ucs_config_row_t *row UCS_UNUSED)
-{
-    static const char *const names[] = {"yes", "no", "on", "off", "true", "false", NULL};
-
-    return names;
-}
-
-static ucs_status_t ucs_config_ternary_parse(const char *text, void *field,
-                                             const ucs_config_row_t *row UCS_UNUSED)
-{
-    return ucs_config_parse_word(text, field, ucs_config_ternary_words);
-}
-
-static void ucs_config_ternary_print(char *buf, size_t max, const void *field,
-                                     const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_config_print_word(buf, max, field, ucs_config_ternary_words);
-}
-
-static void ucs_config_ternary_describe(char *buf, size_t max,
-                                        const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "y, n, try or auto");
-}
-
-static const char *const *ucs_config_ternary_names(const ucs_config_row_t *row UCS_UNUSED)
+static const char *const *ucs_config_word_names(const ucs_config_row_t *row)
 {
     static const char *const names[] = {"yes", "no", "try", "auto", "on", "off", NULL};
+    static const char *const bools[] = {"yes", "no", "on", "off", "true", "false", NULL};
 
-    return names;
+    return ucs_config_is_bool(row) ? bools : names;
 }
 
 static ucs_status_t
@@ -595,19 +572,19 @@ ucs_config_bandwidth_describe(char *buf, size_t max, const ucs_config_row_t *row
 const ucs_config_type_t ucs_config_type_bool = {
     .name     = "bool",
     .size     = sizeof(int),
-    .parse    = ucs_config_bool_parse,
-    .print    = ucs_config_bool_print,
-    .describe = ucs_config_bool_describe,
-    .words    = ucs_config_bool_names
+    .parse    = ucs_config_word_parse,
+    .print    = ucs_config_word_print,
+    .describe = ucs_config_word_describe,
+    .words    = ucs_config_word_names
 };
 
 const ucs_config_type_t ucs_config_type_ternary = {
     .name     = "ternary",
     .size     = sizeof(int),
-    .parse    = ucs_config_ternary_parse,
-    .print    = ucs_config_ternary_print,
-    .describe = ucs_config_ternary_describe,
-    .words    = ucs_config_ternary_names
+    .parse    = ucs_config_word_parse,
+    .print    = ucs_config_word_print,
+    .describe = ucs_config_word_describe,
+    .words    = ucs_config_word_names
 };
 
 const ucs_config_type_t ucs_config_type_int = {
