@@ -170,28 +170,22 @@ static void ucs_config_list_print(char *buf, size_t max, const void *field,
 static ucs_status_t ucs_config_list_copy(void *dest, const void *src)
 {
     const ucs_config_names_array_t *from = src;
-    ucs_config_names_array_t made        = {.names = NULL};
-    size_t bytes                         = 0;
-    char *to                             = NULL;
+    ucs_config_names_array_t made        = {.names = NULL, .count = from->count};
+    const char *start                    = (const char *)from->names, *last;
+    size_t bytes;
     unsigned i;
 
-    for (i = 0; i < from->count; ++i) {
-        bytes += strlen(from->names[i]) + 1;
-    }
-
     if (from->count > 0) {
-        made.names = ucs_sys_malloc(from->count * sizeof(char *) + bytes);
+        last       = from->names[from->count - 1]; /* the block ends with it */
+        bytes      = (size_t)(last - start) + strlen(last) + 1;
+        made.names = ucs_sys_malloc(bytes);
         if (made.names == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
-        to = (char *)(made.names + from->count);
+        memcpy(made.names, start, bytes);
     }
-
-    made.count = from->count;
-    for (i = 0; i < from->count; ++i) {
-        bytes         = strlen(from->names[i]) + 1;
-        made.names[i] = memcpy(to, from->names[i], bytes);
-        to           += bytes;
+    for (i = 0; i < made.count; ++i) {
+        made.names[i] = (char *)made.names + (from->names[i] - start);
     }
 
     *(ucs_config_names_array_t *)dest = made;
