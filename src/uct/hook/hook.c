@@ -110,11 +110,6 @@ static ucs_status_t uct_hook_mem_reg(uct_md_t *md, void *address, size_t length,
     return inner->tl->md.reg(inner, address, length, mem_p);
 }
 
-static void uct_hook_mem_release(uct_mem_t *mem)
-{
-    mem->md->tl->md.release(mem);
-}
-
 static ucs_status_t uct_hook_mem_query(uct_md_t *md, const void *address, size_t length,
                                        uct_mem_info_t *info_p)
 {
@@ -123,38 +118,12 @@ static ucs_status_t uct_hook_mem_query(uct_md_t *md, const void *address, size_t
     return inner->tl->md.mem_query(inner, address, length, info_p);
 }
 
-static size_t uct_hook_rkey_pack(uct_mem_t *mem, void *buffer)
-{
-    return mem->md->tl->md.rkey_pack(mem, buffer);
-}
-
 static ucs_status_t uct_hook_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
                                          uct_rkey_t **rkey_p)
 {
     uct_md_t *inner = uct_hook_inner_md(md);
 
     return inner->tl->md.rkey_unpack(inner, buffer, length, rkey_p);
-}
-
-static ucs_status_t uct_hook_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length,
-                                      void **ptr_p)
-{
-    return rkey->md->tl->md.rkey_ptr(rkey, remote_addr, length, ptr_p);
-}
-
-static int uct_hook_rkey_is_on(uct_rkey_t *rkey, int device)
-{
-    return rkey->md->tl->md.rkey_is_on(rkey, device);
-}
-
-static void uct_hook_rkey_forget(uct_rkey_t *rkey)
-{
-    rkey->md->tl->md.rkey_forget(rkey);
-}
-
-static void uct_hook_rkey_release(uct_rkey_t *rkey)
-{
-    rkey->md->tl->md.rkey_release(rkey);
 }
 
 /* ------------------------------------------------------------------ what the inner one reports */
@@ -469,18 +438,13 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     tl->super.config_prefix = "HOOK_";
     tl->super.config_size   = sizeof(uct_hook_config_t);
 
+    tl->super.md       = tl->inner->md; /* memory and keys know the inner domain */
     tl->super.md.open  = uct_hook_md_open;
     tl->super.md.close = uct_hook_md_close;
     UCT_HOOK_WRAP(tl, md, alloc, uct_hook_mem_alloc);
     UCT_HOOK_WRAP(tl, md, reg, uct_hook_mem_reg);
-    UCT_HOOK_WRAP(tl, md, release, uct_hook_mem_release);
     UCT_HOOK_WRAP(tl, md, mem_query, uct_hook_mem_query);
-    UCT_HOOK_WRAP(tl, md, rkey_pack, uct_hook_rkey_pack);
     UCT_HOOK_WRAP(tl, md, rkey_unpack, uct_hook_rkey_unpack);
-    UCT_HOOK_WRAP(tl, md, rkey_ptr, uct_hook_rkey_ptr);
-    UCT_HOOK_WRAP(tl, md, rkey_is_on, uct_hook_rkey_is_on);
-    UCT_HOOK_WRAP(tl, md, rkey_forget, uct_hook_rkey_forget);
-    UCT_HOOK_WRAP(tl, md, rkey_release, uct_hook_rkey_release);
 
     tl->super.iface.open         = uct_hook_iface_open;
     tl->super.iface.close        = uct_hook_iface_close;
