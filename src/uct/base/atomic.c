@@ -11,61 +11,39 @@
 
 #include <uct/base/base.h>
 
-static ucs_status_t uct_atomic_apply32(ucs_atomic_u32_t *target, int op, uint32_t value,
-                                       uint32_t compare, uint64_t *result_p)
-{
-    switch (op) {
-    case UCT_ATOMIC_ADD:
-        *result_p = ucs_atomic_fetch_add(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_AND:
-        *result_p = ucs_atomic_fetch_and(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_OR:
-        *result_p = ucs_atomic_fetch_or(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_XOR:
-        *result_p = atomic_fetch_xor_explicit(target, value, memory_order_acq_rel);
-        return UCS_OK;
-    case UCT_ATOMIC_SWAP:
-        *result_p = ucs_atomic_exchange(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_CSWAP:
-        (void)ucs_atomic_cas(target, &compare, value);
-        *result_p = compare; /* equal to the value before whether it was exchanged or not */
-        return UCS_OK;
-    default:
-        return UCS_ERR_INVALID_PARAM;
+/* The function for words of _bits bits. */
+#define UCT_ATOMIC_DEFINE_APPLY(_bits) \
+    static ucs_status_t uct_atomic_apply##_bits(ucs_atomic_u##_bits##_t *target, int op, \
+                                                uint##_bits##_t value, uint##_bits##_t compare, \
+                                                uint64_t *result_p) \
+    { \
+        switch (op) { \
+        case UCT_ATOMIC_ADD: \
+            *result_p = ucs_atomic_fetch_add(target, value); \
+            return UCS_OK; \
+        case UCT_ATOMIC_AND: \
+            *result_p = ucs_atomic_fetch_and(target, value); \
+            return UCS_OK; \
+        case UCT_ATOMIC_OR: \
+            *result_p = ucs_atomic_fetch_or(target, value); \
+            return UCS_OK; \
+        case UCT_ATOMIC_XOR: \
+            *result_p = atomic_fetch_xor_explicit(target, value, memory_order_acq_rel); \
+            return UCS_OK; \
+        case UCT_ATOMIC_SWAP: \
+            *result_p = ucs_atomic_exchange(target, value); \
+            return UCS_OK; \
+        case UCT_ATOMIC_CSWAP: \
+            (void)ucs_atomic_cas(target, &compare, value); \
+            *result_p = compare; /* what was there, whether it was exchanged or not */ \
+            return UCS_OK; \
+        default: \
+            return UCS_ERR_INVALID_PARAM; \
+        } \
     }
-}
 
-static ucs_status_t uct_atomic_apply64(ucs_atomic_u64_t *target, int op, uint64_t value,
-                                       uint64_t compare, uint64_t *result_p)
-{
-    switch (op) {
-    case UCT_ATOMIC_ADD:
-        *result_p = ucs_atomic_fetch_add(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_AND:
-        *result_p = ucs_atomic_fetch_and(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_OR:
-        *result_p = ucs_atomic_fetch_or(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_XOR:
-        *result_p = atomic_fetch_xor_explicit(target, value, memory_order_acq_rel);
-        return UCS_OK;
-    case UCT_ATOMIC_SWAP:
-        *result_p = ucs_atomic_exchange(target, value);
-        return UCS_OK;
-    case UCT_ATOMIC_CSWAP:
-        (void)ucs_atomic_cas(target, &compare, value);
-        *result_p = compare;
-        return UCS_OK;
-    default:
-        return UCS_ERR_INVALID_PARAM;
-    }
-}
+UCT_ATOMIC_DEFINE_APPLY(32)
+UCT_ATOMIC_DEFINE_APPLY(64)
 
 ucs_status_t uct_atomic_apply(void *target, int op, unsigned size, uint64_t value, uint64_t compare,
                               uint64_t *result_p)
