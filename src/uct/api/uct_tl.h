@@ -277,8 +277,6 @@ typedef struct {
     unsigned (*num_rivals)(uct_iface_t *iface);
     /* Bytes of shared and of private memory that the interface holds now. */
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
-    /* State in a few lines, for diagnosis of hangs. */
-    void (*dump)(uct_iface_t *iface, FILE *stream);
 } uct_iface_ops_t;
 
 typedef struct {

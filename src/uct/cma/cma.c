@@ -208,17 +208,6 @@ static void uct_cma_memory_used(uct_iface_t *iface UCS_UNUSED, size_t *shared_p,
     *private_p = sizeof(uct_cma_iface_t);
 }
 
-static void uct_cma_dump(uct_iface_t *iface, FILE *stream)
-{
-    uct_ep_t *ep;
-
-    ucs_list_for_each(ep, &iface->eps, list) {
-        fprintf(stream, "cma: process %d: %s\n", (int)uct_cma_ep(ep)->pid,
-                (ep->state == UCT_EP_FAILED) ? ucs_status_string(ep->status) :
-                (ep->state == UCT_EP_LIVE) ? "proved" : "not tried yet");
-    }
-}
-
 /* ------------------------------------------------------------------ endpoint */
 
 static ucs_status_t uct_cma_ep_init(uct_ep_t *ep, const void *address, size_t length)
@@ -412,8 +401,7 @@ const uct_tl_t uct_cma_tl = {
         .get_address  = uct_cma_get_address,
         .is_reachable = uct_cma_is_reachable,
         .progress     = uct_cma_progress,
-        .memory_used  = uct_cma_memory_used,
-        .dump         = uct_cma_dump
+        .memory_used  = uct_cma_memory_used
     },
     .ep = {
         .init    = uct_cma_ep_init,

@@ -297,11 +297,6 @@ static void uct_cuda_copy_memory_used(uct_iface_t *iface, size_t *shared_p, size
                  uct_cuda_engine_memory(&uct_cuda_copy_iface(iface)->engine);
 }
 
-static void uct_cuda_copy_dump(uct_iface_t *iface, FILE *stream)
-{
-    uct_cuda_engine_dump(&uct_cuda_copy_iface(iface)->engine, "cuda_copy", stream);
-}
-
 const uct_tl_t uct_cuda_copy_tl = {
     .name       = "cuda_copy",
     .help       = "memory of CUDA devices: detection, allocation, copies within the process",
@@ -324,7 +319,6 @@ const uct_tl_t uct_cuda_copy_tl = {
         .progress     = uct_cuda_copy_progress,
         .event_arm    = uct_cuda_copy_event_arm,
         .copy         = uct_cuda_copy_copy,
-        .memory_used  = uct_cuda_copy_memory_used,
-        .dump         = uct_cuda_copy_dump
+        .memory_used  = uct_cuda_copy_memory_used
     }
 };

@@ -727,15 +727,3 @@ size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
     }
     return size;
 }
-
-void uct_cuda_engine_dump(const uct_cuda_engine_t *engine, const char *name, FILE *stream)
-{
-    const uct_cuda_queue_t *queue;
-
-    fprintf(stream, "%s: %u operations under way\n", name, engine->num_active);
-    ucs_list_for_each(queue, &engine->queues, list) {
-        fprintf(stream, "%s: context %p: %u batches with the driver, %zu copies wait, %zu staged\n",
-                name, (void *)queue->ctx, queue->num_batches,
-                ucs_queue_length(&queue->waiting), ucs_queue_length(&queue->staged));
-    }
-}

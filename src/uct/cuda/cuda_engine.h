@@ -137,6 +137,5 @@ UCS_INLINE unsigned uct_cuda_engine_progress(uct_cuda_engine_t *engine)
 
 /* Bytes that it holds beyond its own object. */
 size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine);
-void uct_cuda_engine_dump(const uct_cuda_engine_t *engine, const char *name, FILE *stream);
 
 #endif

@@ -197,15 +197,6 @@ static void uct_cuda_ipc_memory_used(uct_iface_t *iface, size_t *shared_p, size_
                  uct_cuda_engine_memory(&uct_cuda_ipc_iface(iface)->engine);
 }
 
-static void uct_cuda_ipc_dump(uct_iface_t *iface, FILE *stream)
-{
-    uct_cuda_ipc_md_t *md = uct_cuda_ipc_md(iface->md);
-
-    fprintf(stream, "cuda_ipc: %u allocations exported, %u mapped, %zu bytes\n", md->num_exports,
-            md->num_mappings, md->mapped);
-    uct_cuda_engine_dump(&uct_cuda_ipc_iface(iface)->engine, "cuda_ipc", stream);
-}
-
 /* ------------------------------------------------------------------ endpoint */
 
 static ucs_status_t uct_cuda_ipc_ep_init(uct_ep_t *ep, const void *buffer, size_t length)
@@ -386,8 +377,7 @@ const uct_tl_t uct_cuda_ipc_tl = {
         .is_reachable = uct_cuda_ipc_is_reachable,
         .progress     = uct_cuda_ipc_progress,
         .event_arm    = uct_cuda_ipc_event_arm,
-        .memory_used  = uct_cuda_ipc_memory_used,
-        .dump         = uct_cuda_ipc_dump
+        .memory_used  = uct_cuda_ipc_memory_used
     },
     .ep = {
         .init = uct_cuda_ipc_ep_init,

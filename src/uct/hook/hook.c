@@ -369,17 +369,6 @@ static void uct_hook_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *p
     *private_p += sizeof(uct_hook_iface_t);
 }
 
-static void uct_hook_dump(uct_iface_t *iface, FILE *stream)
-{
-    uct_hook_iface_t *hook = uct_hook_iface(iface);
-
-    fprintf(stream, "%s: %llu progress calls, %u delayed, %u requests pending\n", iface->tl->name,
-            (unsigned long long)hook->now, hook->num_delayed, iface->num_pending);
-    if (hook->inner->tl->iface.dump != NULL) {
-        hook->inner->tl->iface.dump(hook->inner, stream);
-    }
-}
-
 /* ------------------------------------------------------------------ endpoint */
 
 static ucs_status_t uct_hook_ep_init(uct_ep_t *ep, const void *address, size_t length)
@@ -452,7 +441,6 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     tl->super.iface.get_address  = uct_hook_get_address;
     tl->super.iface.is_reachable = uct_hook_is_reachable;
     tl->super.iface.progress     = uct_hook_progress;
-    tl->super.iface.dump         = uct_hook_dump;
     UCT_HOOK_WRAP(tl, iface, event_fd, uct_hook_event_fd);
     UCT_HOOK_WRAP(tl, iface, event_join, uct_hook_event_join);
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);

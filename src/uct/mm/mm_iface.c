@@ -17,7 +17,6 @@
 #include <ucs/sys/sys.h>
 #include <uct/base/registry.h>
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -394,33 +393,6 @@ static void uct_mm_iface_memory_used(uct_iface_t *tl_iface, size_t *shared_p, si
                  (ucs_list_length(&tl_iface->eps) * sizeof(uct_mm_ep_t));
 }
 
-static void uct_mm_iface_dump(uct_iface_t *tl_iface, FILE *stream)
-{
-    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    const uct_mm_peer_t *peer;
-    const uct_mm_ep_t *ep;
-    uct_ep_t *tl_ep;
-    unsigned i;
-
-    fprintf(stream, "mm %016" PRIx64 ": %u rings, %u hot, %u connecting, %u pending, wake %u\n",
-            iface->door.name, iface->num_rings, iface->num_hot, iface->num_connecting,
-            tl_iface->num_pending, (unsigned)ucs_atomic_load_relaxed(&iface->main->wake));
-    for (i = 0; i < iface->num_rings; ++i) {
-        peer = iface->rings[i];
-        fprintf(stream, "  from %02x%02x%02x%02x: %" PRIu64 " messages, at line %u, %u given "
-                "back%s\n", peer->uid[0], peer->uid[1], peer->uid[2], peer->uid[3],
-                peer->reader.received, peer->reader.pos, peer->reader.released,
-                (peer->reader.length != 0) ? ", in the middle of a message" : "");
-    }
-    ucs_list_for_each(tl_ep, &iface->super.eps, list) {
-        ep = uct_mm_ep(tl_ep);
-        fprintf(stream, "  to %02x%02x%02x%02x: state %d, at line %u, free to %u%s\n",
-                tl_ep->peer_uid[0], tl_ep->peer_uid[1], tl_ep->peer_uid[2], tl_ep->peer_uid[3],
-                (int)tl_ep->state, ep->writer.pos, ep->writer.limit,
-                uct_ep_has_pending(tl_ep) ? ", requests waiting" : "");
-    }
-}
-
 /* ------------------------------------------------------------------ words of both sides */
 
 static ucs_status_t uct_mm_iface_sync_alloc(uct_iface_t *tl_iface, uint32_t *index_p,
@@ -483,8 +455,7 @@ const uct_tl_t uct_mm_tl = {
         .sync_free    = uct_mm_iface_sync_free,
         .drop_peer    = uct_mm_iface_drop_peer,
         .num_rivals   = uct_mm_iface_num_rivals,
-        .memory_used  = uct_mm_iface_memory_used,
-        .dump         = uct_mm_iface_dump
+        .memory_used  = uct_mm_iface_memory_used
     },
     .ep = {
         .init    = uct_mm_ep_init,

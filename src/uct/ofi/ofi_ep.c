@@ -316,25 +316,6 @@ static void uct_ofi_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t 
                  (iface->num_rmas * sizeof(*iface->rmas));
 }
 
-static void uct_ofi_dump(uct_iface_t *tl_iface, FILE *stream)
-{
-    static const char *const states[] = {"idle", "opening", "open", "closing"};
-    uct_ofi_iface_t *iface            = uct_ofi_iface(tl_iface);
-    uct_ofi_peer_t *peer;
-
-    fprintf(stream, "ofi: %s on %s: %u of %u buffers under way, %u requests pending\n",
-            iface->info->fabric_attr->prov_name, iface->info->domain_attr->name,
-            iface->num_under_way, iface->num_sends, tl_iface->num_pending);
-    ucs_list_for_each(peer, &iface->peers, list) {
-        fprintf(stream,
-                "ofi: peer %p: sending %s, %u sent, %u taken there; %s, %u taken here; to say %#x"
-                "%s\n",
-                (void *)peer, states[peer->tx_state], peer->tx_count, peer->tx_taken,
-                peer->rx_open ? "connected to us" : "not connected to us", peer->rx_count,
-                peer->say, (peer->asked_ns != 0) ? "; owes an answer" : "");
-    }
-}
-
 #else
 
 static ucs_status_t uct_ofi_md_open(uct_md_t *md UCS_UNUSED)
@@ -378,8 +359,7 @@ const uct_tl_t uct_ofi_tl = {
         .event_arm    = uct_ofi_event_arm,
         .reg          = uct_ofi_reg,
         .drop_peer    = uct_ofi_drop_peer,
-        .memory_used  = uct_ofi_memory_used,
-        .dump         = uct_ofi_dump
+        .memory_used  = uct_ofi_memory_used
     },
     .ep = {
         .init    = uct_ofi_ep_init,

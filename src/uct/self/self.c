@@ -364,16 +364,6 @@ static void uct_self_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *p
     }
 }
 
-static void uct_self_dump(uct_iface_t *iface, FILE *stream)
-{
-    uct_self_iface_t *self_iface = uct_self_iface(iface);
-
-    fprintf(stream, "self: %llu bytes undelivered of a ring of %llu, %u requests pending%s\n",
-            (unsigned long long)(self_iface->tail - self_iface->head),
-            (unsigned long long)self_iface->ring_size, iface->num_pending,
-            self_iface->is_armed ? ", armed" : "");
-}
-
 /* ------------------------------------------------------------------ endpoint */
 
 static ucs_status_t uct_self_ep_init(uct_ep_t *ep, const void *address, size_t length)
@@ -446,8 +436,7 @@ const uct_tl_t uct_self_tl = {
         .event_arm    = uct_self_event_arm,
         .sync_alloc   = uct_self_sync_alloc,
         .sync_free    = uct_self_sync_free,
-        .memory_used  = uct_self_memory_used,
-        .dump         = uct_self_dump
+        .memory_used  = uct_self_memory_used
     },
     .ep = {
         .init    = uct_self_ep_init,

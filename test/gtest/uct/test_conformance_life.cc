@@ -338,22 +338,6 @@ TEST_P(life_test, the_wrong_identity)
     EXPECT_FALSE(received);
 }
 
-TEST_P(life_test, dump_says_something)
-{
-    char *text  = nullptr;
-    size_t size = 0;
-
-    ASSERT_NE(nullptr, m_tl->iface.dump) << "hangs must be explained";
-    uct_ep_t *ep = a().connect(b().where());
-    ASSERT_TRUE(run_until(both(), [&]() { return uct_ep_connect(ep) != UCS_INPROGRESS; }));
-    FILE *stream = open_memstream(&text, &size);
-    m_tl->iface.dump(a().iface, stream);
-    fclose(stream);
-    EXPECT_GT(size, 0u);
-    EXPECT_EQ('\n', text[size - 1]);
-    free(text);
-}
-
 /* Nothing to do: no progress is counted, and arming succeeds sooner or later. */
 TEST_P(life_test, an_idle_interface_is_idle)
 {
