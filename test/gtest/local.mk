@@ -122,6 +122,8 @@ gtest_sources = \
 	test/gtest/uct/test_self.cc \
 	test/gtest/uct/world.cc \
 	test/gtest/uct/world.h \
+	test/gtest/wire/print.c \
+	test/gtest/wire/print.h \
 	test/gtest/wire/test_hostile.cc \
 	test/gtest/wire/test_wire.cc \
 	test/gtest/precompiled.h

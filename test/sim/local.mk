@@ -19,7 +19,9 @@ sim_sources = \
 	test/sim/world.cc \
 	test/sim/world.h \
 	test/gtest/ucp/internals.c \
-	test/gtest/ucp/internals.h
+	test/gtest/ucp/internals.h \
+	test/gtest/wire/print.c \
+	test/gtest/wire/print.h
 
 check_PROGRAMS += test/sim/sim
 test_sim_sim_SOURCES  = $(sim_sources)

@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-#include <ucp/wire/wire.h>
+#include <wire/print.h>
 #include <ucs/sys/sys.h>
 
 #include <errno.h>
@@ -155,7 +155,7 @@ void sim_event_message(unsigned id, const void *data, size_t length)
 
     if (sim_events.trace) {
         ucs_string_buffer_init_fixed(&strb, text, sizeof(text));
-        ucp_wire_print(id, data, length, &strb);
+        wire_print(id, data, length, &strb);
         printf("                   %s\n", ucs_string_buffer_cstr(&strb));
     }
 }

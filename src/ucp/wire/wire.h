@@ -3,8 +3,7 @@
  * All fields are of fixed width and little-endian, at offsets that are asserted below; what is not
  * used is zero. A message is an active message whose id is a ucp_wire_id_t. Whoever reads one
  * copies each field once, since a peer on the same node can change shared memory under the reader,
- * and checks it before use. ucp_wire_table has one row a message: it drives dispatch, tracing and
- * fuzzing.
+ * and checks it before use. ucp_wire_table has one row a message: it drives dispatch and fuzzing.
  *
  * Rendezvous. The sender announces (RTS). The receiver moves the data by one of:
  *   get   it reads the sender's buffer, then ATS; over a network by the key in the announcement
@@ -29,7 +28,6 @@
 #ifndef UCP_WIRE_WIRE_H
 #define UCP_WIRE_WIRE_H
 
-#include <ucs/ds/strbuf.h>
 #include <ucs/type/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -325,7 +323,6 @@ typedef struct {
     int         has_payload;   /* more bytes may follow */
     /* Acts on a message whose length has been checked. arg is the worker. NULL: id not in use. */
     void (*handle)(void *worker, const void *data, size_t length);
-    void (*print)(const void *data, size_t length, ucs_string_buffer_t *strb);
 } ucp_wire_message_t;
 
 extern const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST];
@@ -365,8 +362,5 @@ static inline ucs_status_t ucp_wire_status(int32_t status, ucs_status_t other)
 {
     return ((status < 0) && (status > UCS_ERR_LAST)) ? (ucs_status_t)status : other;
 }
-
-/* Text of a message for traces; safe for any bytes. */
-void ucp_wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb);
 
 #endif
