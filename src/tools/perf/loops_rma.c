@@ -213,26 +213,6 @@ PERF_INLINE ucs_status_ptr_t post_atomic(perf_lane_t *lane, const perf_step_t *s
                              &param);
 }
 
-PERF_INLINE ucs_status_ptr_t post_add(perf_lane_t *lane, const perf_step_t *step)
-{
-    return post_atomic(lane, step, UCP_ATOMIC_OP_ADD, 0);
-}
-
-PERF_INLINE ucs_status_ptr_t post_fadd(perf_lane_t *lane, const perf_step_t *step)
-{
-    return post_atomic(lane, step, UCP_ATOMIC_OP_ADD, 1);
-}
-
-PERF_INLINE ucs_status_ptr_t post_swap(perf_lane_t *lane, const perf_step_t *step)
-{
-    return post_atomic(lane, step, UCP_ATOMIC_OP_SWAP, 1);
-}
-
-PERF_INLINE ucs_status_ptr_t post_cswap(perf_lane_t *lane, const perf_step_t *step)
-{
-    return post_atomic(lane, step, UCP_ATOMIC_OP_CSWAP, 1);
-}
-
 ucs_status_t perf_put_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
     return one_sided(lane, step, time_p, post_put, "ucp_put_nbx");
@@ -243,22 +223,20 @@ ucs_status_t perf_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *t
     return one_sided(lane, step, time_p, post_get, "ucp_get_nbx");
 }
 
-ucs_status_t perf_atomic_add(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_add, "ucp_atomic_op_nbx (add)");
-}
+/* What posts one operation of a kind, and the loop of that kind. */
+#define DEFINE_ATOMIC(_name, _op, _fetch, _what) \
+    PERF_INLINE ucs_status_ptr_t post_##_name(perf_lane_t *lane, const perf_step_t *step) \
+    { \
+        return post_atomic(lane, step, UCP_ATOMIC_OP_##_op, _fetch); \
+    } \
+    \
+    ucs_status_t perf_atomic_##_name(perf_lane_t *lane, const perf_step_t *step, \
+                                     perf_time_t *time_p) \
+    { \
+        return one_sided(lane, step, time_p, post_##_name, "ucp_atomic_op_nbx (" _what ")"); \
+    }
 
-ucs_status_t perf_atomic_fadd(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_fadd, "ucp_atomic_op_nbx (fetch and add)");
-}
-
-ucs_status_t perf_atomic_swap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_swap, "ucp_atomic_op_nbx (swap)");
-}
-
-ucs_status_t perf_atomic_cswap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_cswap, "ucp_atomic_op_nbx (compare and swap)");
-}
+DEFINE_ATOMIC(add, ADD, 0, "add")
+DEFINE_ATOMIC(fadd, ADD, 1, "fetch and add")
+DEFINE_ATOMIC(swap, SWAP, 1, "swap")
+DEFINE_ATOMIC(cswap, CSWAP, 1, "compare and swap")

@@ -17,12 +17,10 @@
 #include "watch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define SERIES_MAX 32
 
@@ -30,33 +28,6 @@ typedef struct series {
     const char *test;
     perf_kind_t kind;
 } series_t;
-
-/* Starts gnuplot. Returns the stream of its input and its id, or NULL. */
-static FILE *start_gnuplot(pid_t *pid_p)
-{
-    int ends[2];
-    FILE *stream;
-
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        perf_error("pipe: %s", strerror(errno));
-        return NULL;
-    }
-    fflush(NULL);
-    *pid_p = fork();
-    if (*pid_p == 0) {
-        dup2(ends[0], STDIN_FILENO);
-        signal(SIGPIPE, SIG_DFL);
-        execlp("gnuplot", "gnuplot", "-", (char*)NULL);
-        _exit(127);
-    }
-    close(ends[0]);
-    stream = (*pid_p > 0) ? fdopen(ends[1], "w") : NULL;
-    if (stream == NULL) {
-        perf_error("cannot start gnuplot: %s", strerror(errno));
-        close(ends[1]);
-    }
-    return stream;
-}
 
 /* In gnuplot's single quotes only the quote itself is special. */
 static void put_quoted(FILE *script, const char *text)
@@ -169,11 +140,11 @@ int perf_plot_write(const perf_report_t *report, const char *name)
 {
     struct sigaction ignore, before;
     FILE *script;
-    pid_t pid;
     int status;
 
-    script = start_gnuplot(&pid);
+    script = popen("command -v gnuplot > /dev/null || exit 127; exec gnuplot -", "we");
     if (script == NULL) {
+        perf_error("cannot start gnuplot: %s", strerror(errno));
         return -1;
     }
     /* A gnuplot that is not there closes the pipe under us. */
@@ -181,10 +152,8 @@ int perf_plot_write(const perf_report_t *report, const char *name)
     ignore.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &ignore, &before);
     put_script(script, report, name);
-    fclose(script);
+    status = pclose(script);
     sigaction(SIGPIPE, &before, NULL);
-    while ((waitpid(pid, &status, 0) < 0) && (errno == EINTR)) {
-    }
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 127)) {
         perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the "
                    "figures", name);
