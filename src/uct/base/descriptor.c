@@ -75,7 +75,7 @@ int uct_socket_send(int fd, const void *data, size_t length, const int *fds, uns
 {
     union {
         struct cmsghdr align;
-        char           bytes[CMSG_SPACE(2 * sizeof(int))];
+        char           bytes[CMSG_SPACE(UCT_SOCKET_FDS_MAX * sizeof(int))];
     } control;
     struct iovec iov     = {.iov_base = (void *)data, .iov_len = length};
     struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -94,11 +94,12 @@ int uct_socket_send(int fd, const void *data, size_t length, const int *fds, uns
     return (ucs_sys_sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length) ? 0 : -1;
 }
 
-ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *count_p)
+ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_MAX],
+                        unsigned *count_p)
 {
     union {
         struct cmsghdr align;
-        char           bytes[CMSG_SPACE(2 * sizeof(int))];
+        char           bytes[CMSG_SPACE(UCT_SOCKET_FDS_MAX * sizeof(int))];
     } control;
     struct iovec iov     = {.iov_base = data, .iov_len = max};
     struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -283,7 +284,7 @@ ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *lengt
     uct_descriptor_answer_t answer;
     unsigned count = 0;
     ssize_t length;
-    int fds[2];
+    int fds[UCT_SOCKET_FDS_MAX];
 
     length = uct_socket_recv(*connection_p, &answer, sizeof(answer), fds, &count);
     if ((length < 0) && (errno == EAGAIN)) {

@@ -63,12 +63,16 @@ int uct_socket_create(void);
 /* The peer runs as our user, says the kernel. */
 int uct_socket_is_ours(int fd);
 
-/* Sends one datagram, with `count` (0 to 2) descriptors. Returns 0 or -1. */
+/* Descriptors that one datagram carries at most. */
+#define UCT_SOCKET_FDS_MAX 3
+
+/* Sends one datagram, with `count` (0 to UCT_SOCKET_FDS_MAX) descriptors. Returns 0 or -1. */
 int uct_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count);
 
-/* Takes one datagram and at most two descriptors; *count_p tells how many came. fds NULL: none are
- * taken, the kernel closes what came. Returns the bytes, 0 at the end of file, -1 and errno. */
-ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[2], unsigned *count_p);
+/* Takes one datagram and its descriptors; *count_p tells how many came. fds NULL: none are taken,
+ * the kernel closes what came. Returns the bytes, 0 at the end of file, -1 and errno. */
+ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_MAX],
+                        unsigned *count_p);
 
 /* ---- the owner ---- */
 

@@ -172,6 +172,14 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
         }
     }
 
+    in_segment = welcome->buffers.length;
+    if ((in_segment > 0) &&
+        ((welcome->buffers.backing != UCT_MM_BACKING_MEMFD) ||
+         ((welcome->buffers_offset % UCT_MM_LINE_SIZE) != 0) ||
+         (welcome->buffers_offset > in_segment) ||
+         ((in_segment - welcome->buffers_offset) < uct_mm_ring_buffers_size(&shape)))) {
+        return 0;
+    }
     in_segment = welcome->segments[welcome->num_segments - 1].length;
     return (welcome->segments[0].length >= sizeof(uct_mm_main_t)) &&
            ((welcome->offset % UCT_MM_LINE_SIZE) == 0) && (welcome->offset <= in_segment) &&
@@ -183,10 +191,11 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
                                        const int *fds, unsigned num_fds)
 {
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
+    const uct_mm_md_t *md           = uct_mm_md(ep->super.iface->md);
     const uct_mm_wire_segment_t *wire;
     ucs_status_t status = UCS_OK;
     unsigned used       = 0;
-    uint8_t *ring;
+    uint8_t *ring, *buffers;
     unsigned i;
     int fd;
 
@@ -201,6 +210,12 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
         }
         status = uct_mm_segment_attach((uct_mm_backing_t)wire->backing, fd, wire->shmid,
                                        wire->length, &ep->segments[i]);
+    }
+    /* Without the buffers there is the ring. */
+    if ((status == UCS_OK) && (welcome->buffers.length > 0) && (used < num_fds) &&
+        uct_mm_backing_list_has(&md->backings, UCT_MM_BACKING_MEMFD)) {
+        (void)uct_mm_segment_attach(UCT_MM_BACKING_MEMFD, fds[used++], -1, welcome->buffers.length,
+                                    &ep->segments[2]);
     }
     while (used < num_fds) {
         ucs_sys_close(fds[used++]);
@@ -220,6 +235,11 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     (void)ucs_sys_madvise((void *)ucs_align_down((uintptr_t)ring, ucs_sys_page_size()),
                           uct_mm_ring_size(&shape), MADV_POPULATE_WRITE);
     uct_mm_writer_init(&ep->writer, ring, &shape);
+    if (ep->segments[2] != NULL) {
+        buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape,
+                                  ((const uct_mm_config_t *)md->super.config)->buffer_thresh);
+    }
     ep->wake = &ep->main->wake;
     return UCS_OK;
 }
@@ -231,7 +251,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     ucs_status_t status;
     ssize_t length;
     unsigned i;
-    int fds[2];
+    int fds[UCT_SOCKET_FDS_MAX];
 
     memset(&welcome, 0, sizeof(welcome));
     length = uct_socket_recv(ep->source.fd, &welcome, sizeof(welcome), fds, &num_fds);

@@ -74,6 +74,9 @@ static void uct_mm_fork_in_child(ucs_fork_watch_t *watch)
     ucs_list_for_each(block, &iface->blocks, list) {
         uct_mm_segment_detach(block->segment);
     }
+    if (iface->buffers != NULL) {
+        uct_mm_segment_detach(iface->buffers);
+    }
 }
 
 /* Other threads are to be in the midst of neither when the process forks. */

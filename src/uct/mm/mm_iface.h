@@ -33,7 +33,8 @@
 
 BEGIN_C_DECLS
 
-#define UCT_MM_SYNC_WORDS 64 /* of an interface */
+#define UCT_MM_SYNC_WORDS     64 /* of an interface */
+#define UCT_MM_BUFFERED_RINGS 4  /* of an interface have buffers: the first peers' */
 
 /* ---- shared memory ---- */
 
@@ -73,6 +74,7 @@ typedef struct {
     double                   bandwidth;      /* bytes per second */
     unsigned                 max_poll;
     int                      hugetlb; /* ucs_ternary_auto_value_t */
+    size_t                   buffer_thresh; /* bytes */
     ucs_config_names_array_t backing;
     char                    *socket_dir;     /* "": none */
 } uct_mm_config_t;
@@ -116,6 +118,7 @@ typedef struct {
     unsigned        slot;   /* in iface->rings */
     unsigned        index;  /* of the ring in its block */
     uct_mm_block_t *block;  /* NULL: it has said nothing yet */
+    int             buffers; /* which of iface->buffers its ring has, or -1 */
     uint64_t        received_before; /* messages at the last look */
     int             is_rival;        /* it may run where we run */
     uint8_t         uid[UCT_UID_LEN];
@@ -152,6 +155,8 @@ typedef struct {
     uct_mm_staging_t  staging;
     uint8_t          *pack_buffer;
     ucs_list_link_t   blocks;
+    uct_mm_segment_t *buffers;      /* of UCT_MM_BUFFERED_RINGS rings; NULL: none */
+    unsigned          buffers_used; /* bits */
     ucs_list_link_t   greeting; /* accepted, nothing said yet */
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
@@ -168,7 +173,8 @@ typedef struct {
     uct_mm_source_t   source;
     int               is_rival;   /* the peer may run where we run */
     uct_mm_main_t    *main;       /* of the peer */
-    uct_mm_segment_t *segments[2]; /* the peer's first one, and that of the ring if it is another */
+    uct_mm_segment_t *segments[3]; /* the peer's first one, that of the ring if it is another, and
+                                    * that of the buffers, if there are any */
     ucs_list_link_t   retry;      /* in iface->retries */
     uint64_t          name;       /* of the peer's listening socket */
     uint16_t          place;      /* and where that is: a tag */
@@ -200,6 +206,13 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
 /* Gives a peer a ring, making a new segment when all are taken. Errors are logged. */
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Offset of the buffers of a peer that has some, in iface->buffers. */
+UCS_INLINE size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface,
+                                              const uct_mm_peer_t *peer)
+{
+    return (size_t)peer->buffers * uct_mm_ring_buffers_size(&uct_mm_md(iface->super.md)->shape);
+}
 
 /* Segment of the first block: where uct_mm_main_t lies. */
 uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);

@@ -26,6 +26,13 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    "Longest message that is copied through a ring, in bytes; auto: as long as "
                    "FIFO_SIZE allows.",
                    .min = UCT_MM_LINE_SIZE, .flags = UCS_CONFIG_ROW_AUTO),
+    UCS_CONFIG_ROW("BUFFER_THRESH", memunits, uct_mm_config_t, buffer_thresh, "auto",
+                   "Messages of that many bytes and more, headers included, go through buffers "
+                   "beside the ring, which the first 4 peers of a receiver get where its shared "
+                   "memory is memfd and FIFO_SIZE at most 256: 3 MiB each, of which only what is "
+                   "used takes memory. auto: as suits the processor; inf: never.",
+                   .min   = UCT_MM_LINE_SIZE,
+                   .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("FIFO_RELEASE_FACTOR", double, uct_mm_config_t, release_factor, "0.25",
                    "Part of a ring after which the receiver gives lines back to the sender, above "
                    "0 and at most 0.5. Messages can take the rest of the ring."),
@@ -49,6 +56,8 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    "namespace."),
     UCS_CONFIG_ROW_END
 };
+
+static_assert(UCT_MM_BUFFER_AUTO == UCS_CONFIG_AUTO_SIZE, "what the setting means");
 
 ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
 {

@@ -12,6 +12,9 @@
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
+#define UCT_MM_BUFFER_MIN     3072
+#define UCT_MM_BUFFER_MIN_AMD 1024
+
 /* Looks at the next line of a message, while its writer is at work on it, so many times: some
  * hundred ns, a few lines' way from another core. A writer that takes longer has been interrupted
  * or killed, and others are served. */
@@ -60,6 +63,27 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->lines_max   = shape->lines - shape->quantum;
     writer->at_once     = ucs_arch_can_store_16();
     writer->claim_ahead = uct_mm_writer_should_claim();
+    writer->buffers     = NULL;
+    writer->buffer_min  = SIZE_MAX;
+}
+
+/* From where on a single message does not take longer: measured as above. */
+static size_t uct_mm_writer_buffer_min(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd") ? UCT_MM_BUFFER_MIN_AMD : UCT_MM_BUFFER_MIN;
+#else
+    return UCT_MM_BUFFER_MIN;
+#endif
+}
+
+void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
+                               const uct_mm_ring_shape_t *shape, size_t min)
+{
+    writer->buffers     = buffers;
+    writer->buffer_size = uct_mm_ring_buffer_size(shape);
+    writer->buffer_min  = (min == UCT_MM_BUFFER_AUTO) ? uct_mm_writer_buffer_min() : min;
 }
 
 int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count)
@@ -182,6 +206,33 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
     }
 }
 
+/* The message goes into the buffer of its line. */
+static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
+                                              const uct_iov_t *iov, unsigned n, size_t length)
+{
+    const uint32_t pos = writer->pos;
+    uct_mm_line_t *line;
+    uint8_t *dest;
+    unsigned i;
+
+    ucs_assert(length <= writer->buffer_size);
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, 1))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    dest = writer->buffers + ((pos & writer->mask) * writer->buffer_size);
+    for (i = 0; i < n; ++i) {
+        if (iov[i].length > 0) { /* an empty entry may have no address */
+            memcpy(dest, iov[i].buffer, iov[i].length);
+            dest += iov[i].length;
+        }
+    }
+    line = uct_mm_writer_line(writer, pos);
+    ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
+    uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
+    writer->pos = pos + 1;
+    return UCS_OK;
+}
+
 void uct_mm_writer_send_two(uct_mm_writer_t *writer, unsigned id, uint64_t header,
                             const uint8_t *payload, size_t length)
 {
@@ -210,6 +261,12 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
     uint64_t word;
 
     ucs_assert((header_length <= UCT_MM_FIRST_DATA) && (count <= writer->lines_max));
+    if (total >= writer->buffer_min) {
+        const uct_iov_t iov[] = {{(void *)header, header_length, NULL},
+                                 {(void *)payload, length, NULL}};
+
+        return uct_mm_writer_send_buffer(writer, id, iov, 2, total);
+    }
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -249,6 +306,9 @@ ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const 
     uct_mm_line_t *line;
 
     ucs_assert(count <= writer->lines_max);
+    if (length >= writer->buffer_min) {
+        return uct_mm_writer_send_buffer(writer, id, iov, n, length);
+    }
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -330,6 +390,13 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
     }
     ucs_atomic_store_relaxed(&reader->control->read_pos, 0);
     ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
+}
+
+void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, const void *buffers,
+                               const uct_mm_ring_shape_t *shape)
+{
+    reader->buffers     = buffers;
+    reader->buffer_size = uct_mm_ring_buffer_size(shape);
 }
 
 void uct_mm_reader_silence(uct_mm_reader_t *reader)
@@ -437,6 +504,7 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
 
 int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t head)
 {
+    const int is_buffered   = (head & UCT_MM_HEAD_BUFFER) != 0;
     uct_mm_gather_t message = {
         .buffer = uct_mm_staging_look(reader->staging),
         .got    = UCT_MM_FIRST_DATA,
@@ -444,13 +512,25 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
 
-    if (ucs_unlikely(message.length > reader->message_max)) {
+    if (is_buffered) {
+        message.length &= (UCT_MM_HEAD_BUFFER >> UCT_MM_ID_BITS) - 1;
+    }
+    if (ucs_unlikely((message.length > reader->message_max) ||
+                     (is_buffered && (reader->buffers == NULL)))) {
         reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }
     if (ucs_unlikely(message.buffer == NULL)) {
         reader->attention |= UCT_MM_READER_NO_MEMORY; /* the line stays, for the next call */
         return 0;
+    }
+    if (is_buffered) { /* copied, because the sender can change it while it is looked at */
+        memcpy(message.buffer,
+               reader->buffers + ((reader->pos & reader->mask) * reader->buffer_size),
+               message.length);
+        uct_mm_reader_advance(reader);
+        uct_iface_deliver(iface, message.id, message.buffer, message.length);
+        return 1;
     }
 
     memcpy(message.buffer, reader->line->data, UCT_MM_FIRST_DATA);

@@ -23,6 +23,9 @@
 #define UCT_MM_BLOCK_FIRST 4  /* rings of the first block */
 #define UCT_MM_BLOCK_MAX   64 /* and of later ones at most */
 
+/* Buffers are for rings up to this size. */
+#define UCT_MM_BUFFERED_LINES 256
+
 /* Up to so many rings are always hot. */
 #define UCT_MM_HOT_MIN 8
 
@@ -102,6 +105,9 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
         uct_mm_segment_put(block->segment);
         ucs_sys_free(block);
     }
+    if (iface->buffers != NULL) {
+        uct_mm_segment_put(iface->buffers);
+    }
     uct_mm_staging_cleanup(&iface->staging);
     ucs_sys_free(iface->rings);
 }
@@ -115,6 +121,53 @@ size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
         length += block->segment->length;
     }
     return length;
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+/* Nothing is reserved: a page is there once it is used, which only memfd does without a limit that
+ * may be met later. Only if our rings have got that kind, so that there is nothing to complain of
+ * where it is forbidden. */
+static void uct_mm_buffers_create(uct_mm_iface_t *iface)
+{
+    static const uct_mm_backing_list_t memfd = {
+        .kinds = {UCT_MM_BACKING_MEMFD, UCT_MM_BACKING_NONE}, .hugetlb = UCS_NO
+    };
+    const uct_mm_md_t *md            = uct_mm_md(iface->super.md);
+    const uct_mm_ring_shape_t *shape = &md->shape;
+
+    if ((iface->buffers != NULL) || (shape->lines > UCT_MM_BUFFERED_LINES) ||
+        (md->backings.hugetlb == UCS_YES) ||
+        (uct_mm_rings_main(iface)->segment->backing != UCT_MM_BACKING_MEMFD)) {
+        return;
+    }
+    (void)uct_mm_segment_create(&memfd, NULL,
+                                UCT_MM_BUFFERED_RINGS * uct_mm_ring_buffers_size(shape),
+                                UCT_MM_SEGMENT_LAZY, &iface->buffers);
+}
+
+/* For those that come first: with many peers each has less to say. */
+static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    const unsigned all = (1u << UCT_MM_BUFFERED_RINGS) - 1;
+
+    uct_mm_buffers_create(iface);
+    peer->buffers = -1;
+    if ((iface->buffers != NULL) && (iface->buffers_used != all)) {
+        peer->buffers         = __builtin_ctz(~iface->buffers_used);
+        iface->buffers_used  |= 1u << peer->buffers;
+        uct_mm_reader_use_buffers(&peer->reader, (uint8_t *)iface->buffers->address +
+                                  uct_mm_rings_buffers_offset(iface, peer),
+                                  uct_mm_rings_shape(iface));
+    }
+}
+
+static void uct_mm_buffers_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    if (peer->buffers >= 0) {
+        iface->buffers_used &= ~(1u << peer->buffers);
+        peer->buffers        = -1;
+    }
 }
 
 /* ------------------------------------------------------------------ rings and peers */
@@ -194,6 +247,7 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     peer->received_before = 0;
     uct_mm_reader_init(&peer->reader, (uint8_t *)block->segment->address + block->first +
                        (index * uct_mm_ring_size(shape)), shape, &iface->staging);
+    uct_mm_buffers_add(iface, peer);
 
     peer->slot                = iface->num_rings;
     iface->rings[peer->slot]  = peer;
@@ -212,6 +266,7 @@ void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     uct_mm_rings_swap(iface, peer->slot, iface->num_rings);
 
     uct_mm_reader_cleanup(&peer->reader);
+    uct_mm_buffers_remove(iface, peer);
     peer->block->taken[peer->index] = 0;
     --peer->block->used;
     peer->block = NULL;

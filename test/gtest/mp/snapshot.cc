@@ -187,6 +187,8 @@ memory_use memory_of_self()
             is_shared = (second.size() == 4) && (second[3] == 's');
         } else if ((first == "Size:") && is_shared) {
             use.shared_size += strtoull(second.c_str(), nullptr, 10) * 1024;
+        } else if ((first == "Rss:") && is_shared) {
+            use.shared_used += strtoull(second.c_str(), nullptr, 10) * 1024;
         } else if (first == "Anonymous:") {
             kib            = strtoull(second.c_str(), nullptr, 10);
             use.anonymous += kib * 1024;

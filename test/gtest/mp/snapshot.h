@@ -44,6 +44,7 @@ std::set<std::string> all_names();
 /* Memory of this process in bytes, from /proc/self/smaps. */
 struct memory_use {
     size_t shared_size;  /* shared memory that is mapped: memfd, /dev/shm, System V */
+    size_t shared_used;  /* its pages that are there for this process */
     size_t anonymous;    /* private pages that are there */
 };
 memory_use memory_of_self();

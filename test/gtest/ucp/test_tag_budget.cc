@@ -23,7 +23,12 @@ constexpr size_t IN_FLIGHT = 1u << 20;
 
 class tag_budget : public variant_test {
 protected:
-    tag_budget() : m_environment({{"UCX_TM_UNEXP_BUDGET", std::to_string(BUDGET)}}) {}
+    /* Without buffers, so that little is on its way. */
+    tag_budget()
+        : m_environment({{"UCX_TM_UNEXP_BUDGET", std::to_string(BUDGET)},
+                         {"UCX_MM_BUFFER_THRESH", "inf"}})
+    {
+    }
 
 private:
     environment m_environment;

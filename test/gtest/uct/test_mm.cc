@@ -295,7 +295,7 @@ protected:
     {
         const int fd             = knock();
         uct_mm_welcome_t welcome = {};
-        int fds[2];
+        int fds[UCT_SOCKET_FDS_MAX];
         unsigned count = 0;
         ssize_t got    = -1;
 
@@ -403,9 +403,12 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
             segment.shmid   = static_cast<int32_t>(rnd.bits());
             segment.backing = static_cast<uint32_t>(rnd.below(5));
         }
+        w.buffers.length  = rnd.one_in(2) ? 65536 : rnd.bits();
+        w.buffers.backing = static_cast<uint32_t>(rnd.below(5));
+        w.buffers_offset  = rnd.one_in(2) ? 64 * rnd.below(2000) : rnd.bits();
         const size_t size = rnd.one_in(4) ? rnd.below(sizeof(w) + 1) : sizeof(w);
-        int memory[2];
-        const unsigned count = rnd.below(3);
+        int memory[UCT_SOCKET_FDS_MAX];
+        const unsigned count = rnd.below(UCT_SOCKET_FDS_MAX + 1);
         for (unsigned k = 0; k < count; ++k) {
             memory[k] = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
             ASSERT_EQ(0, ftruncate(memory[k], 65536));

@@ -24,13 +24,20 @@ class ring_bench {
 public:
     using handler = std::function<void(unsigned id, const uint8_t *data, size_t length)>;
 
-    explicit ring_bench(uint32_t lines, uint32_t quantum) : shape{lines, quantum}
+    /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none */
+    explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX)
+        : shape{lines, quantum}
     {
         memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
         memset(memory, 0, size());
         EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_message_max(&shape)));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
         uct_mm_writer_init(&writer, memory, &shape);
+        if (buffer_min != SIZE_MAX) {
+            buffers.resize(uct_mm_ring_buffers_size(&shape));
+            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape);
+            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
+        }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
             m_contexts[id]    = {this, id};
             iface.am[id].cb   = deliver;
@@ -85,6 +92,7 @@ public:
 
     uct_mm_ring_shape_t shape;
     uint8_t *memory;
+    bytes buffers;
     uct_mm_staging_t staging;
     uct_mm_reader_t reader;
     uct_mm_writer_t writer;
@@ -197,7 +205,9 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
     }
     EXPECT_TRUE(model.empty());
     EXPECT_EQ(0u, bench.reader.attention);
-    EXPECT_GT(refused, steps / 100) << "the ring was full at times";
+    if (bench.buffers.empty()) { /* else messages take a line each */
+        EXPECT_GT(refused, steps / 100) << "the ring was full at times";
+    }
     EXPECT_EQ(received, bench.reader.received);
 
     /* An empty ring takes the longest message, wherever it stands. */
@@ -219,15 +229,46 @@ TEST(mm_ring, random_messages_arrive_as_they_were)
     }
 }
 
+TEST(mm_ring, random_messages_through_buffers)
+{
+    seeded_random rnd(5);
+
+    for (uint32_t lines : {16u, 32u, 256u}) {
+        for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
+            ring_bench bench(lines, lines / 4, min);
+            random_traffic(bench, rnd, 4000);
+        }
+    }
+}
+
 TEST(mm_ring, positions_wrap)
 {
     seeded_random rnd(2);
 
-    for (uint32_t lines : {16u, 128u}) {
-        ring_bench bench(lines, lines / 4);
-        bench.move_to(0u - 5 * lines + 3);
-        random_traffic(bench, rnd, 4000);
-        EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
+    for (size_t min : {SIZE_MAX, (size_t)200}) {
+        for (uint32_t lines : {16u, 128u}) {
+            ring_bench bench(lines, lines / 4, min);
+            bench.move_to(0u - 5 * lines + 3);
+            random_traffic(bench, rnd, 4000);
+            EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
+        }
+    }
+}
+
+/* A sender that names a buffer where there are none, or more than one holds. */
+TEST(mm_ring, a_buffer_that_is_not_there)
+{
+    for (bool has_buffers : {false, true}) {
+        ring_bench bench(16, 4, has_buffers ? 64 : SIZE_MAX);
+        unsigned delivered = 0;
+        bench.on_message   = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
+        const size_t length = has_buffers ? bench.message_max() + 1 : 100;
+        uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
+        ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(3, length));
+        ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
+        EXPECT_EQ(0u, bench.receive(1));
+        EXPECT_EQ((unsigned)UCT_MM_READER_BROKEN, bench.reader.attention);
+        EXPECT_EQ(0u, delivered);
     }
 }
 
@@ -251,10 +292,10 @@ TEST(mm_ring, short_copies_of_every_length)
 }
 
 /* Both ends at one address, so ThreadSanitizer sees each access. */
-TEST(mm_ring, two_threads)
+void two_threads(size_t buffer_min)
 {
     constexpr uint64_t NUM_MESSAGES = 30000;
-    ring_bench bench(64, 16);
+    ring_bench bench(64, 16, buffer_min);
     std::atomic<uint64_t> received{0};
 
     bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
@@ -278,14 +319,24 @@ TEST(mm_ring, two_threads)
         if (bench.receive(16) == 0) {
             std::this_thread::yield();
         }
-        if (HasFailure()) {
+        if (testing::Test::HasFailure()) {
             break;
         }
     }
-    if (HasFailure()) {
+    if (testing::Test::HasFailure()) {
         _Exit(1); /* the sender would wait for ever */
     }
     sender.join();
+}
+
+TEST(mm_ring, two_threads)
+{
+    two_threads(SIZE_MAX);
+}
+
+TEST(mm_ring, two_threads_and_buffers)
+{
+    two_threads(300);
 }
 
 /* A sender without credit that says so is told at once that there is some, or is signalled: no
