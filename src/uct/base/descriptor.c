@@ -108,7 +108,8 @@ ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_M
 
     if (fds != NULL) {
         header.msg_control    = control.bytes;
-        header.msg_controllen = sizeof(control.bytes);
+        /* without the padding, in which the kernel would put one more */
+        header.msg_controllen = CMSG_LEN(UCT_SOCKET_FDS_MAX * sizeof(int));
         *count_p              = 0;
     }
     do {

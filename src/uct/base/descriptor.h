@@ -26,7 +26,7 @@
 BEGIN_C_DECLS
 
 #define UCT_SOCKET_MAGIC   0x4d6c6148u
-#define UCT_SOCKET_VERSION 1
+#define UCT_SOCKET_VERSION 2
 
 /* What is said on such sockets. */
 typedef enum {
@@ -69,8 +69,9 @@ int uct_socket_is_ours(int fd);
 /* Sends one datagram, with `count` (0 to UCT_SOCKET_FDS_MAX) descriptors. Returns 0 or -1. */
 int uct_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count);
 
-/* Takes one datagram and its descriptors; *count_p tells how many came. fds NULL: none are taken,
- * the kernel closes what came. Returns the bytes, 0 at the end of file, -1 and errno. */
+/* Takes one datagram and its descriptors, of which the kernel closes those beyond
+ * UCT_SOCKET_FDS_MAX; *count_p tells how many came. fds NULL: none are taken. Returns the bytes, 0
+ * at the end of file, -1 and errno. */
 ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_MAX],
                         unsigned *count_p);
 

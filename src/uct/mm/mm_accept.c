@@ -43,9 +43,11 @@ static void uct_mm_welcome_init(uct_mm_welcome_t *welcome, ucs_status_t status)
     welcome->status       = status;
 }
 
-static void uct_mm_welcome_add(uct_mm_wire_segment_t *wire, const uct_mm_segment_t *segment,
-                               int *fds, unsigned *num_fds)
+static void uct_mm_welcome_add(uct_mm_welcome_t *welcome, const uct_mm_segment_t *segment, int *fds,
+                               unsigned *num_fds)
 {
+    uct_mm_wire_segment_t *wire = &welcome->segments[welcome->num_segments++];
+
     wire->length  = segment->length;
     wire->shmid   = segment->shmid;
     wire->backing = segment->backing;
@@ -105,13 +107,13 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     if (status == UCS_OK) {
         memcpy(peer->uid, hello.uid, UCT_UID_LEN);
         peer->is_rival = uct_mm_is_rival(&hello.cpus);
-        uct_mm_welcome_add(&welcome.segments[welcome.num_segments++], main, fds, &num_fds);
+        uct_mm_welcome_add(&welcome, main, fds, &num_fds);
         if (peer->block->segment != main) {
-            uct_mm_welcome_add(&welcome.segments[welcome.num_segments++], peer->block->segment,
-                               fds, &num_fds);
+            uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
         }
         if (peer->buffers >= 0) {
-            uct_mm_welcome_add(&welcome.buffers, iface->buffers, fds, &num_fds);
+            fds[num_fds++]         = iface->buffers->fd;
+            welcome.buffers_length = iface->buffers->length;
             welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, peer);
         }
         ucs_sys_get_cpus(&welcome.cpus);

@@ -172,9 +172,9 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
         }
     }
 
-    in_segment = welcome->buffers.length;
+    in_segment = welcome->buffers_length;
     if ((in_segment > 0) &&
-        ((welcome->buffers.backing != UCT_MM_BACKING_MEMFD) ||
+        ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) ||
          ((welcome->buffers_offset % UCT_MM_LINE_SIZE) != 0) ||
          (welcome->buffers_offset > in_segment) ||
          ((in_segment - welcome->buffers_offset) < uct_mm_ring_buffers_size(&shape)))) {
@@ -191,7 +191,7 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
                                        const int *fds, unsigned num_fds)
 {
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
-    const uct_mm_md_t *md           = uct_mm_md(ep->super.iface->md);
+    const size_t thresh             = uct_mm_buffer_thresh(ep->super.iface->md);
     const uct_mm_wire_segment_t *wire;
     ucs_status_t status = UCS_OK;
     unsigned used       = 0;
@@ -212,9 +212,9 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
                                        wire->length, &ep->segments[i]);
     }
     /* Without the buffers there is the ring. */
-    if ((status == UCS_OK) && (welcome->buffers.length > 0) && (used < num_fds) &&
-        uct_mm_backing_list_has(&md->backings, UCT_MM_BACKING_MEMFD)) {
-        (void)uct_mm_segment_attach(UCT_MM_BACKING_MEMFD, fds[used++], -1, welcome->buffers.length,
+    if ((status == UCS_OK) && (welcome->buffers_length > 0) && (used < num_fds) &&
+        (thresh != UCS_CONFIG_INF_SIZE)) {
+        (void)uct_mm_segment_attach(UCT_MM_BACKING_MEMFD, fds[used++], -1, welcome->buffers_length,
                                     &ep->segments[2]);
     }
     while (used < num_fds) {
@@ -237,8 +237,8 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     uct_mm_writer_init(&ep->writer, ring, &shape);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
-        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape,
-                                  ((const uct_mm_config_t *)md->super.config)->buffer_thresh);
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh,
+                                  &uct_mm_iface(ep->super.iface)->received);
     }
     ep->wake = &ep->main->wake;
     return UCS_OK;

@@ -69,7 +69,7 @@ UCS_INLINE ucs_status_t uct_mm_ep_sent(uct_mm_ep_t *ep)
 UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length)
 {
     if (ucs_unlikely(status != UCS_OK)) {
-        ep->wanted = uct_mm_ring_lines(length);
+        ep->wanted = uct_mm_writer_lines(&ep->writer, length);
         return status;
     }
     return uct_mm_ep_sent(ep);
@@ -141,12 +141,13 @@ ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack
 {
     uct_mm_ep_t *ep          = uct_mm_ep(tl_ep);
     const size_t message_max = uct_mm_md(tl_ep->iface->md)->message_max;
+    const uint32_t lines_max = uct_mm_writer_lines_up_to(&ep->writer, message_max);
     uct_iov_t iov            = {.buffer = uct_mm_iface(tl_ep->iface)->pack_buffer};
     ucs_status_t status;
 
     /* room for the longest, because what has been packed cannot be given back */
-    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, uct_mm_ring_lines(message_max)))) {
-        ep->wanted = uct_mm_ring_lines(message_max);
+    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, lines_max))) {
+        ep->wanted = lines_max;
         return UCS_ERR_NO_RESOURCE;
     }
 

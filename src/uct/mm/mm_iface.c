@@ -71,6 +71,7 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 
     *iface->super.params.sender = peer->uid;
     count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
+    iface->received += count;
     if (ucs_unlikely(peer->reader.attention != 0)) {
         uct_mm_iface_attend(peer);
     }

@@ -135,6 +135,7 @@ typedef struct {
     unsigned          cold_next;
     unsigned          max_poll;
     uct_mm_peer_t   **rings;
+    uint64_t          received;  /* messages */
 
     ucs_fork_watch_t  fork;
     unsigned          rings_max; /* room in rings */
@@ -157,6 +158,7 @@ typedef struct {
     ucs_list_link_t   blocks;
     uct_mm_segment_t *buffers;      /* of UCT_MM_BUFFERED_RINGS rings; NULL: none */
     unsigned          buffers_used; /* bits */
+    int               buffers_tried; /* to be made */
     ucs_list_link_t   greeting; /* accepted, nothing said yet */
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
@@ -185,6 +187,12 @@ typedef struct {
 UCS_INLINE uct_mm_md_t *uct_mm_md(uct_md_t *md)
 {
     return ucs_container_of(md, uct_mm_md_t, super);
+}
+
+/* The configuration's. */
+UCS_INLINE size_t uct_mm_buffer_thresh(const uct_md_t *md)
+{
+    return ((const uct_mm_config_t *)md->config)->buffer_thresh;
 }
 
 UCS_INLINE uct_mm_iface_t *uct_mm_iface(uct_iface_t *iface)

@@ -16,12 +16,6 @@
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
- * Its bytes are written and read by one copy each. Buffers lie far apart and are used in turn, so
- * they have left both processors' own caches when they are written again, which takes half the time
- * that a line takes which the reader still holds: on Zen 4 messages of 2 to 8 KiB take 30 to 40 %
- * less time so than in lines, on Sapphire Rapids streams of 1 to 8 KiB have 1.5 to 3.5 times the
- * bandwidth, but single messages below 3 KiB take longer.
- *
  * A message of one line is handed to its handler in place; a longer one is gathered into a buffer
  * of the receiver while its lines arrive. A message never takes more lines than the ring has beyond
  * one release quantum, so that a reader which gives lines back a quantum at a time lets every
@@ -132,18 +126,24 @@ typedef struct {
     uint32_t               lines_max;   /* of a message */
     int                    at_once;     /* for ucs_arch_publish_16 */
     int                    claim_ahead; /* fetch the next message's lines in advance */
-    uint8_t               *buffers;     /* NULL: none */
+    uint8_t               *buffers;
     size_t                 buffer_size;
-    size_t                 buffer_min;  /* bytes from which on messages go there */
+    size_t                 buffer_min;  /* bytes from which on messages of a stream go there, */
+    size_t                 single_min;  /* and single ones, too */
+    const uint64_t        *received;    /* messages by our side, from anybody */
+    uint64_t               answered;    /* what that was lately */
+    unsigned               unanswered;  /* messages from buffer_min to single_min sent since then */
 } uct_mm_writer_t;
 
 /* ring: memory of uct_mm_ring_size bytes whose sequence numbers and read position are zero. */
 void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape);
 
-/* Lets messages of `min` bytes and more (UCT_MM_BUFFER_AUTO: as suits this processor) go through
- * buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been told of. */
+/* Lets messages of `min` bytes and more (UCT_MM_BUFFER_AUTO: as suits this processor and what is
+ * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
+ * told of. *received counts the messages that our side takes from anybody, and outlives the writer. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
-                               const uct_mm_ring_shape_t *shape, size_t min);
+                               const uct_mm_ring_shape_t *shape, size_t min,
+                               const uint64_t *received);
 
 /* Looks at the read position again; true if `count` lines may be written now. */
 int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count);
@@ -172,6 +172,18 @@ UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
 {
     return (length <= UCT_MM_FIRST_DATA) ? 1 :
            1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
+}
+
+/* Lines that a message takes at most: it may go through a buffer. */
+UCS_INLINE uint32_t uct_mm_writer_lines(const uct_mm_writer_t *writer, size_t length)
+{
+    return (length >= writer->single_min) ? 1 : uct_mm_ring_lines(length);
+}
+
+/* The same of any message of up to `max` bytes. */
+UCS_INLINE uint32_t uct_mm_writer_lines_up_to(const uct_mm_writer_t *writer, size_t max)
+{
+    return uct_mm_ring_lines(ucs_min(max, writer->single_min - 1));
 }
 
 /* By what was seen of the read position last. */

@@ -115,7 +115,7 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
 {
     uct_mm_block_t *block;
-    size_t length = 0;
+    size_t length = (iface->buffers != NULL) ? iface->buffers->length : 0;
 
     ucs_list_for_each(block, &iface->blocks, list) {
         length += block->segment->length;
@@ -125,9 +125,20 @@ size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
 
 /* ------------------------------------------------------------------ buffers */
 
-/* Nothing is reserved: a page is there once it is used, which only memfd does without a limit that
- * may be met later. Only if our rings have got that kind, so that there is nothing to complain of
- * where it is forbidden. */
+/* The kernel promises no more memory than it has: a page that comes with its first touch may then be
+ * refused, which ends the process. */
+static int uct_mm_overcommit_is_strict(void)
+{
+    char text[8];
+    size_t length;
+
+    return (ucs_sys_read_file("/proc/sys/vm/overcommit_memory", text, sizeof(text), &length) ==
+            UCS_OK) && (text[0] == '2');
+}
+
+/* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
+ * a file system that may be full. Only if our rings have got that kind, so that there is nothing to
+ * try where it is forbidden. */
 static void uct_mm_buffers_create(uct_mm_iface_t *iface)
 {
     static const uct_mm_backing_list_t memfd = {
@@ -136,14 +147,16 @@ static void uct_mm_buffers_create(uct_mm_iface_t *iface)
     const uct_mm_md_t *md            = uct_mm_md(iface->super.md);
     const uct_mm_ring_shape_t *shape = &md->shape;
 
-    if ((iface->buffers != NULL) || (shape->lines > UCT_MM_BUFFERED_LINES) ||
-        (md->backings.hugetlb == UCS_YES) ||
-        (uct_mm_rings_main(iface)->segment->backing != UCT_MM_BACKING_MEMFD)) {
+    iface->buffers_tried = 1;
+    if ((shape->lines > UCT_MM_BUFFERED_LINES) || (md->backings.hugetlb == UCS_YES) ||
+        (uct_mm_buffer_thresh(&md->super) == UCS_CONFIG_INF_SIZE) ||
+        (uct_mm_rings_main(iface)->segment->backing != UCT_MM_BACKING_MEMFD) ||
+        uct_mm_overcommit_is_strict()) {
         return;
     }
     (void)uct_mm_segment_create(&memfd, NULL,
                                 UCT_MM_BUFFERED_RINGS * uct_mm_ring_buffers_size(shape),
-                                UCT_MM_SEGMENT_LAZY, &iface->buffers);
+                                UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
 }
 
 /* For those that come first: with many peers each has less to say. */
@@ -151,7 +164,9 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     const unsigned all = (1u << UCT_MM_BUFFERED_RINGS) - 1;
 
-    uct_mm_buffers_create(iface);
+    if (!iface->buffers_tried) {
+        uct_mm_buffers_create(iface);
+    }
     peer->buffers = -1;
     if ((iface->buffers != NULL) && (iface->buffers_used != all)) {
         peer->buffers         = __builtin_ctz(~iface->buffers_used);

@@ -329,7 +329,8 @@ ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *
         }
     }
     if (backings->kinds[i] == UCT_MM_BACKING_NONE) {
-        ucs_error("no shared memory of %zu bytes to be had (%s)", whole, reasons);
+        ucs_log(((flags & UCT_MM_SEGMENT_EXTRA) != 0) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                "no shared memory of %zu bytes to be had (%s)", whole, reasons);
         return UCS_ERR_SHMEM_SEGMENT;
     }
 

@@ -66,7 +66,8 @@ int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backin
 /* How a segment is made; bits. */
 enum {
     UCT_MM_SEGMENT_LAZY  = 1, /* a memfd's pages come with the first touch, as those of malloc do */
-    UCT_MM_SEGMENT_FIXED = 2  /* exactly at the address, whatever is mapped there */
+    UCT_MM_SEGMENT_FIXED = 2, /* exactly at the address, whatever is mapped there */
+    UCT_MM_SEGMENT_EXTRA = 4  /* the caller goes on without it: a failure is no error in the log */
 };
 
 /* Makes a segment of at least `length` bytes, zeroed, and maps it. UCS_ERR_SHMEM_SEGMENT, logged in

@@ -43,13 +43,13 @@ typedef struct {
     uint32_t              quantum;
     uint64_t              offset;       /* of the ring in its segment, bytes */
     uct_mm_wire_segment_t segments[2];
-    uint64_t              buffers_offset; /* of the ring's buffers in theirs, bytes */
-    uct_mm_wire_segment_t buffers;        /* length 0: it has none */
-    ucs_sys_cpus_t        cpus;         /* that the receiver may run on */
+    uint64_t              buffers_length; /* of a memfd, whose descriptor comes last; 0: none */
+    uint64_t              buffers_offset; /* of the ring's buffers there, bytes */
+    ucs_sys_cpus_t        cpus;           /* that the receiver may run on */
 } uct_mm_welcome_t;
 
 static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
-static_assert(sizeof(uct_mm_welcome_t) == 216, "layout shared by processes");
+static_assert(sizeof(uct_mm_welcome_t) == 208, "layout shared by processes");
 
 /* The directory of the configuration. */
 UCS_INLINE const char *uct_mm_socket_dir(const uct_mm_md_t *md)

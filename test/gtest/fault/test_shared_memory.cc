@@ -51,6 +51,7 @@ const shortage SHORTAGES[] = {
     {"nothing_at_all", false, 0, EPERM, ENOSPC, NORMAL, RLIM_INFINITY},
     {"nothing_large_enough", false, 4096, ENOSYS, 0, 4096, RLIM_INFINITY},
     {"file_size_16k", true, NORMAL, 0, 0, NORMAL, 16384},
+    {"file_size_1m", true, NORMAL, 0, 0, NORMAL, 1 << 20}, /* enough for rings, not for buffers */
 };
 
 /* Returns why this shortage cannot be had here. */

@@ -8,6 +8,7 @@
 #include <seed.h>
 #include <uct/base/descriptor.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -63,6 +64,50 @@ protected:
     int m_is_question = 0;
     uct_descriptor_offer_t m_offer = {};
 };
+
+/* More descriptors than are taken: none comes in the padding behind those that are, none is left. */
+TEST(socket, more_descriptors_than_are_taken)
+{
+    union {
+        struct cmsghdr align;
+        char           bytes[CMSG_SPACE(16 * sizeof(int))];
+    } control;
+    const size_t before = sys_meter::descriptors().size();
+    int ends[2];
+
+    ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends));
+    for (unsigned sent = 1; sent <= 16; ++sent) {
+        char word            = 'x';
+        struct iovec iov     = {&word, 1};
+        struct msghdr header = {};
+        int fds[32], got[UCT_SOCKET_FDS_MAX + 1];
+        unsigned count = 77;
+
+        memset(&control, 0, sizeof(control));
+        header.msg_iov        = &iov;
+        header.msg_iovlen     = 1;
+        header.msg_control    = control.bytes;
+        header.msg_controllen = CMSG_SPACE(sent * sizeof(int));
+        struct cmsghdr *cmsg  = CMSG_FIRSTHDR(&header);
+        cmsg->cmsg_level      = SOL_SOCKET;
+        cmsg->cmsg_type       = SCM_RIGHTS;
+        cmsg->cmsg_len        = CMSG_LEN(sent * sizeof(int));
+        std::fill(fds, fds + sent, ends[0]);
+        memcpy(CMSG_DATA(cmsg), fds, sent * sizeof(int));
+        ASSERT_EQ(1, sendmsg(ends[0], &header, 0));
+
+        got[UCT_SOCKET_FDS_MAX] = -5;
+        ASSERT_EQ(1, uct_socket_recv(ends[1], &word, 1, got, &count));
+        EXPECT_EQ(std::min(sent, (unsigned)UCT_SOCKET_FDS_MAX), count);
+        EXPECT_EQ(-5, got[UCT_SOCKET_FDS_MAX]);
+        for (unsigned i = 0; i < std::min(count, (unsigned)UCT_SOCKET_FDS_MAX); ++i) {
+            close(got[i]);
+        }
+    }
+    close(ends[0]);
+    close(ends[1]);
+    EXPECT_EQ(before, sys_meter::descriptors().size());
+}
 
 TEST_F(descriptor_test, the_door_of_a_worker)
 {

@@ -403,8 +403,7 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
             segment.shmid   = static_cast<int32_t>(rnd.bits());
             segment.backing = static_cast<uint32_t>(rnd.below(5));
         }
-        w.buffers.length  = rnd.one_in(2) ? 65536 : rnd.bits();
-        w.buffers.backing = static_cast<uint32_t>(rnd.below(5));
+        w.buffers_length  = rnd.one_in(2) ? 65536 : rnd.bits();
         w.buffers_offset  = rnd.one_in(2) ? 64 * rnd.below(2000) : rnd.bits();
         const size_t size = rnd.one_in(4) ? rnd.below(sizeof(w) + 1) : sizeof(w);
         int memory[UCT_SOCKET_FDS_MAX];
