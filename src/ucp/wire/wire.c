@@ -32,12 +32,14 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "EAGER",
         .header_length = sizeof(ucp_wire_eager_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_eager_handle
     },
     [UCP_WIRE_EAGER_SYNC] = {
         .name          = "EAGER_SYNC",
         .header_length = sizeof(ucp_wire_eager_sync_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_eager_sync_handle
     },
     [UCP_WIRE_RTS] = {
@@ -55,6 +57,7 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "DATA",
         .header_length = sizeof(ucp_wire_data_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_rndv_data_handle
     },
     [UCP_WIRE_FIN] = {
@@ -76,6 +79,7 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "PUT",
         .header_length = sizeof(ucp_wire_put_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_rma_put_handle
     },
     [UCP_WIRE_GET] = {
@@ -87,6 +91,7 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "GET_DATA",
         .header_length = sizeof(ucp_wire_get_data_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_rma_get_data_handle
     },
     [UCP_WIRE_ATOMIC] = {
@@ -121,6 +126,7 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "STREAM",
         .header_length = sizeof(ucp_wire_stream_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_stream_handle
     },
     [UCP_WIRE_STREAM_RTS] = {

@@ -282,6 +282,7 @@ typedef struct {
 typedef struct {
     uct_am_cb_t cb;
     void       *arg;
+    int         in_place; /* see uct_iface_set_am */
 } uct_am_handler_t;
 
 /* ---- endpoint ---- */
@@ -423,7 +424,10 @@ void uct_md_close(uct_md_t *md);
  * may make system calls. close fails nothing: endpoints must have been closed before. */
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p);
 void uct_iface_close(uct_iface_t *iface);
-void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg);
+/* in_place: the handler takes what it relies on out of a message once, so long ones too may be
+ * handed to it where the sender can still change them; others get a copy. cb NULL: messages are
+ * dropped. */
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg, int in_place);
 /* Prints an interface's choice (uct_iface_t.choice, or NULL), each line behind `before`; as JSON
  * rows of the array that is open. */
 void uct_report_choice(ucs_report_t *report, const char *choice, const char *before);

@@ -30,12 +30,13 @@ static void uct_iface_am_drop(void *arg, const void *data UCS_UNUSED, size_t len
     ++iface->am_dropped;
 }
 
-void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg)
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg, int in_place)
 {
     ucs_assert_always(id < UCT_AM_ID_MAX);
 
-    iface->am[id].cb  = (cb != NULL) ? cb : uct_iface_am_drop;
-    iface->am[id].arg = (cb != NULL) ? arg : iface;
+    iface->am[id].cb       = (cb != NULL) ? cb : uct_iface_am_drop;
+    iface->am[id].arg      = (cb != NULL) ? arg : iface;
+    iface->am[id].in_place = in_place;
 }
 
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p)
@@ -70,7 +71,7 @@ ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_
     uct_ep_make_waiting_ops(&tl->ep.live, &iface->waiting_ops);
     uct_ep_make_failed_ops(&tl->ep.live, &iface->failed_ops);
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
-        uct_iface_set_am(iface, id, NULL, NULL);
+        uct_iface_set_am(iface, id, NULL, NULL, 0);
     }
 
     status = (tl->iface.open != NULL) ? tl->iface.open(iface) : UCS_OK;

@@ -219,7 +219,7 @@ static ucs_status_t uct_hook_iface_open(uct_iface_t *iface)
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
         hook->am[id].iface = iface;
         hook->am[id].id    = id;
-        uct_iface_set_am(hook->inner, id, uct_hook_am, &hook->am[id]);
+        uct_iface_set_am(hook->inner, id, uct_hook_am, &hook->am[id], 0);
     }
     return UCS_OK;
 }

@@ -538,13 +538,19 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
     return 1;
 }
 
-/* Copied, because the sender can change it while it is looked at. */
+/* A message in the buffer of the next line: copied unless its handler bears that the sender changes
+ * it meanwhile. */
 static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned id,
                                      void *dest, uint32_t length)
 {
-    memcpy(dest, reader->buffers + ((reader->pos & reader->mask) * reader->buffer_size), length);
+    const uint8_t *data =
+        reader->buffers + ((reader->pos & reader->mask) * reader->buffer_size);
+
+    if (!iface->am[id].in_place) {
+        data = memcpy(dest, data, length);
+    }
+    uct_iface_deliver(iface, id, data, length);
     uct_mm_reader_advance(reader);
-    uct_iface_deliver(iface, id, dest, length);
     return 1;
 }
 

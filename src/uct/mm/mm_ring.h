@@ -16,10 +16,10 @@
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
- * A message of one line is handed to its handler in place; a longer one is gathered into a buffer
- * of the receiver while its lines arrive. A message never takes more lines than the ring has beyond
- * one release quantum, so that a reader which gives lines back a quantum at a time lets every
- * message fit at last.
+ * A message of one line is handed to its handler in place; a longer one is gathered into memory of
+ * the receiver while its lines arrive, or copied there unless its handler bears the buffer. A
+ * message never takes more lines than the ring has beyond one release quantum, so that a reader
+ * which gives lines back a quantum at a time lets every message fit at last.
  *
  * What the other side can write is hostile: positions are masked, fields are read once, lengths are
  * checked before use; the worst that a bad peer gets is its own messages garbled.
@@ -140,7 +140,8 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
 
 /* Lets messages of `min` bytes and more (UCT_MM_BUFFER_AUTO: as suits this processor and what is
  * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
- * told of. *received counts the messages that our side takes from anybody, and outlives the writer. */
+ * told of. *received counts the messages that our side takes from anybody; it outlives the
+ * writer. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
                                const uct_mm_ring_shape_t *shape, size_t min,
                                const uint64_t *received);

@@ -125,8 +125,8 @@ size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
 
 /* ------------------------------------------------------------------ buffers */
 
-/* The kernel promises no more memory than it has: a page that comes with its first touch may then be
- * refused, which ends the process. */
+/* The kernel promises no more memory than it has: a page that comes with its first touch may then
+ * be refused, which ends the process. */
 static int uct_mm_overcommit_is_strict(void)
 {
     char text[8];

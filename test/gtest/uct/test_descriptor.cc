@@ -65,7 +65,7 @@ protected:
     uct_descriptor_offer_t m_offer = {};
 };
 
-/* More descriptors than are taken: none comes in the padding behind those that are, none is left. */
+/* More descriptors than are taken: none comes in the padding behind those that are, none stays. */
 TEST(socket, more_descriptors_than_are_taken)
 {
     union {

@@ -40,9 +40,10 @@ public:
                                       &reader.received);
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
-            m_contexts[id]    = {this, id};
-            iface.am[id].cb   = deliver;
-            iface.am[id].arg  = &m_contexts[id];
+            m_contexts[id]        = {this, id};
+            iface.am[id].cb       = deliver;
+            iface.am[id].arg      = &m_contexts[id];
+            iface.am[id].in_place = static_cast<int>(id % 2);
         }
     }
 
@@ -94,6 +95,7 @@ public:
     uct_mm_ring_shape_t shape;
     uint8_t *memory;
     bytes buffers;
+    unsigned in_buffers = 0; /* messages delivered there */
     uct_mm_staging_t staging;
     uct_mm_reader_t reader;
     uct_mm_writer_t writer;
@@ -108,7 +110,13 @@ private:
 
     static void deliver(void *arg, const void *data, size_t length)
     {
-        const context *c = static_cast<context *>(arg);
+        const context *c     = static_cast<context *>(arg);
+        const uint8_t *bytes = static_cast<const uint8_t *>(data);
+        const bool in_buffer = !c->bench->buffers.empty() && (bytes >= c->bench->buffers.data()) &&
+                               (bytes < c->bench->buffers.data() + c->bench->buffers.size());
+
+        c->bench->in_buffers += in_buffer ? 1 : 0;
+        EXPECT_TRUE(!in_buffer || (c->id % 2 == 1)) << "the sender could change it";
         c->bench->on_message(c->id, static_cast<const uint8_t *>(data), length);
     }
 
@@ -238,6 +246,9 @@ TEST(mm_ring, random_messages_through_buffers)
         for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
             ring_bench bench(lines, lines / 4, min);
             random_traffic(bench, rnd, 4000);
+            if (min < bench.message_max()) {
+                EXPECT_GT(bench.in_buffers, 100u) << lines << " lines, from " << min << " bytes";
+            }
         }
     }
 }
