@@ -239,6 +239,8 @@ TEST(unexpected, a_flood_is_bounded)
         if (me.index() == SENDER) {
             std::vector<ucs_status_ptr_t> requests;
 
+            me.waits_for("the receiver's connection, by which it tells to hold");
+            ASSERT_EQ(UCS_OK, n.wait(n.recv(nullptr, 0, TAG_LAST)));
             for (unsigned k = 0; k < COUNT; ++k) {
                 mp::fill(&data[k * LENGTH], LENGTH, k);
                 requests.push_back(n.send(n.ep(RECEIVER), &data[k * LENGTH], LENGTH, k));
@@ -250,6 +252,7 @@ TEST(unexpected, a_flood_is_bounded)
                 EXPECT_EQ(UCS_OK, n.wait(request));
             }
         } else {
+            ASSERT_EQ(UCS_OK, n.wait(n.send(n.ep(SENDER), nullptr, 0, TAG_LAST)));
             const size_t before = mp::memory_of_self().anonymous;
 
             me.waits_for("the last message");
