@@ -562,7 +562,8 @@ typedef struct ucp_generic_dt_ops {
     /* Writes packed bytes from offset on to dest, at most max_length; returns how many. */
     size_t (*pack)(void *state, size_t offset, void *dest, size_t max_length);
 
-    /* Takes in length packed bytes of the given offset. An error becomes the request's status. */
+    /* Takes in length packed bytes of the given offset. An error becomes the request's status. They
+     * may lie in memory that the sender can still change: what is relied on is read once. */
     ucs_status_t (*unpack)(void *state, size_t offset, const void *src, size_t length);
 
     /* Frees the state. It may destroy the data type itself. */

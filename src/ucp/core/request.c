@@ -200,6 +200,19 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
     return UCS_STATUS_PTR(status);
 }
 
+void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t status)
+{
+    ucp_request_t *req = ucp_request_of(request);
+
+    req->kind            = (uint8_t)kind;
+    req->status          = status;
+    req->length          = 0;
+    req->info.sender_tag = 0;
+    req->datatype        = ucp_dt_make_contig(1);
+    atomic_store_explicit(&req->flags, UCP_REQUEST_EXTERNAL | UCP_REQUEST_COMPLETED,
+                          memory_order_release);
+}
+
 ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr)
 {
     ucs_status_t status;

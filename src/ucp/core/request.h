@@ -312,6 +312,9 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
  */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
 
+/* Makes memory of the user's, for a request that was not needed, one that has ended. */
+void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t status);
+
 /* Waits for the end of what a call returned, progressing the worker, and frees the request. Returns
  * its status. In a callback, where progress does nothing, it does not wait: what goes on is left to
  * later progress, UCS_ERR_NO_PROGRESS. */

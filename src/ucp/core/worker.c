@@ -569,6 +569,20 @@ ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **addre
     return ucp_worker_make_address(worker, 0, address_p, length_p);
 }
 
+/* An address that leads from other nodes, where it is to. flags: UCP_WORKER_ADDRESS_FLAG_...; where
+ * it is not to, there is one address for all: Open MPI asks for one for other nodes in any job. */
+static ucs_status_t ucp_worker_net_address(ucp_worker_t *worker, uint32_t flags,
+                                           ucp_address_t **address_p, size_t *length_p)
+{
+    const int is_wanted = ucp_net_is_wanted(worker);
+
+    if (is_wanted) {
+        (void)ucp_net_open(worker);
+    }
+    return ucp_worker_make_address(
+        worker, is_wanted && (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY), address_p, length_p);
+}
+
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
 {
     uint32_t flags =
@@ -587,11 +601,7 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
         attr->max_debug_string = UCP_MAX_INFO_STRING;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_ADDRESS) {
-        if ((flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) || ucp_net_is_wanted(worker)) {
-            (void)ucp_net_open(worker);
-        }
-        return ucp_worker_make_address(worker, (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0,
-                                       &attr->address, &attr->address_length);
+        return ucp_worker_net_address(worker, flags, &attr->address, &attr->address_length);
     }
     return UCS_OK;
 }
@@ -599,10 +609,7 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
 ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t **address_p,
                                     size_t *address_length_p)
 {
-    if (ucp_net_is_wanted(worker)) {
-        (void)ucp_net_open(worker);
-    }
-    return ucp_worker_make_address(worker, 0, address_p, address_length_p);
+    return ucp_worker_net_address(worker, 0, address_p, address_length_p);
 }
 
 void ucp_worker_release_address(ucp_worker_h worker UCS_UNUSED, ucp_address_t *address)

@@ -52,6 +52,20 @@ UCS_INLINE ucp_datatype_t ucp_dt_of(const ucp_request_param_t *param)
                                                               : ucp_dt_make_contig(1);
 }
 
+/* Bytes of a contiguous message. SIZE_MAX: it is of another class, or the length overflows. */
+UCS_INLINE size_t ucp_dt_contig_length(const ucp_request_param_t *param, size_t count)
+{
+    size_t length;
+
+    if (ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE)) ||
+        (param->datatype == ucp_dt_make_contig(1))) {
+        return count;
+    }
+    return (!ucp_dt_is_contig(param->datatype) ||
+            __builtin_mul_overflow(count, (size_t)(param->datatype >> UCP_DATATYPE_SHIFT),
+                                   &length)) ? SIZE_MAX : length;
+}
+
 /* Attaches buffer, count and datatype to a request, of one of the classes above where the memory is
  * a device's; sets its length. For a generic type calls
  * start_pack or start_unpack (finish is then held). UCS_ERR_INVALID_PARAM: no such class, or the

@@ -131,17 +131,18 @@ UCS_INLINE ucs_status_t ucp_am_send_short(ucp_ep_t *ep, size_t limit, unsigned i
                                           const void *buffer, size_t count,
                                           const ucp_request_param_t *param, uint32_t flags)
 {
-    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) && ucs_likely(count < limit) &&
-        ucs_likely(header_length <= UCP_AM_SMALL_HEADER) &&
+    size_t length = ucp_send_short_length(param, count);
+
+    if (ucs_likely(length < limit) && ucs_likely(header_length <= UCP_AM_SMALL_HEADER) &&
         ucs_likely(!(flags & (UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_RNDV)) &&
                    (id <= UINT16_MAX)) &&
         ucs_likely(!uct_ep_has_pending(ep->am))) {
         if (header_length == 0) {
-            return ep->am->ops->am_short(ep->am, UCP_WIRE_AM, id, buffer, count);
+            return ep->am->ops->am_short(ep->am, UCP_WIRE_AM, id, buffer, length);
         }
-        if (count + UCP_AM_SMALL_HEADER < limit) {
+        if (length + UCP_AM_SMALL_HEADER < limit) {
             return ucp_am_send_pieces(ep, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
-                                      header, buffer, count);
+                                      header, buffer, length);
         }
     }
     return UCS_ERR_NO_RESOURCE;
@@ -170,7 +171,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
                                    param, flags);
         if (status != UCS_ERR_NO_RESOURCE) {
             ucp_worker_unlock(ep->worker);
-            return UCS_STATUS_PTR(status);
+            return ucp_send_short_end(param, UCP_REQUEST_AM_SEND, status);
         }
     }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, &ptr);
@@ -198,11 +199,8 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
         status = ucp_am_send_short(ep, ep->short_limit, id, header, header_length, buffer, count,
                                    param, flags);
     }
-    if (ucs_likely(status == UCS_OK)) {
-        return NULL;
-    }
-    if (status != UCS_ERR_NO_RESOURCE) {
-        return UCS_STATUS_PTR(status);
+    if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+        return ucp_send_short_end(param, UCP_REQUEST_AM_SEND, status);
     }
     return ucp_am_send_slow(ep, id, header, header_length, buffer, count, param, flags);
 }

@@ -9,17 +9,32 @@
 #define UCP_OPS_SEND_H
 
 #include <ucp/core/ep.h>
-
-/* What the short paths do not look at: with these clear, the call has nothing to say but the
- * message. A callback and its user data do not matter where no request is made. */
-#define UCP_SEND_SLOW_MASK \
-    (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)
+#include <ucp/dt/dt.h>
 
 typedef enum {
     UCP_SEND_FORM_AUTO,     /* by cost */
     UCP_SEND_FORM_WHOLE,    /* whole, where one message can carry it */
     UCP_SEND_FORM_ANNOUNCED
 } ucp_send_form_t;
+
+/* Bytes of a message that the short paths may take, or SIZE_MAX. Memory for a request, a callback
+ * and its user data do not matter where no request is made. */
+UCS_INLINE size_t ucp_send_short_length(const ucp_request_param_t *param, size_t count)
+{
+    return ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) ?
+           SIZE_MAX : ucp_dt_contig_length(param, count);
+}
+
+/* What the call returns whose message the short path has taken, or failed to send. The user's
+ * memory for a request, if there is any, knows it too: clients ask that. */
+UCS_INLINE ucs_status_ptr_t ucp_send_short_end(const ucp_request_param_t *param,
+                                               ucp_request_kind_t kind, ucs_status_t status)
+{
+    if (ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST)) {
+        ucp_request_end_unused(param->request, kind, status);
+    }
+    return UCS_STATUS_PTR(status);
+}
 
 /* A request for sending count elements, with its datatype started; the caller sets what belongs to
  * its operation and calls ucp_send_start. NULL with *error_p, what the call returns. */

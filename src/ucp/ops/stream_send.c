@@ -112,22 +112,21 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
                                      const ucp_request_param_t *param)
 {
+    size_t length = ucp_send_short_length(param, count);
     ucs_status_t status;
 
     /* As in ucp_tag_send_nbx. */
-    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) &&
-        ucs_likely(count < ep->short_limit) &&
-        ucs_likely(count + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
+    if (ucs_likely(length < ep->short_limit) &&
+        ucs_likely(length + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
         ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
         ucs_likely(!uct_ep_has_pending(ep->am)) &&
         ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
-        status = ucp_stream_send_contig(ep, buffer, count);
+        status = ucp_stream_send_contig(ep, buffer, length);
         if (ucs_likely(status == UCS_OK)) {
-            ucp_stream_add_unread(ep, count);
-            return NULL;
+            ucp_stream_add_unread(ep, length);
         }
-        if (status != UCS_ERR_NO_RESOURCE) {
-            return UCS_STATUS_PTR(status);
+        if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+            return ucp_send_short_end(param, UCP_REQUEST_STREAM_SEND, status);
         }
     }
     return ucp_stream_send_slow(ep, buffer, count, param);

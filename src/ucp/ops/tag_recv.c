@@ -16,10 +16,6 @@
 #include <ucp/protos/rndv.h>
 #include <string.h>
 
-/* What the short path of a receive does not look at. */
-#define UCP_TAG_RECV_SLOW_MASK \
-    (UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_RECV_INFO)
-
 /* Gives a message that has arrived to a receive. */
 static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t *desc,
                                              const ucp_request_param_t *param)
@@ -130,19 +126,21 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
 ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
                                   ucp_tag_t tag_mask, const ucp_request_param_t *param)
 {
+    size_t length = ucp_dt_contig_length(param, count);
     ucp_request_t *req;
 
-    if (ucs_likely(!(param->op_attr_mask & UCP_TAG_RECV_SLOW_MASK)) &&
-        ucs_likely(!worker->lock.enabled) && ucs_likely(worker->tag_match.num_unexpected == 0) &&
+    if (ucs_likely(length != SIZE_MAX) && ucs_likely(!worker->lock.enabled) &&
+        ucs_likely(worker->tag_match.num_unexpected == 0) &&
         ucs_likely(ucp_worker_is_host(worker, buffer))) {
         req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
         if (ucs_likely(req != NULL)) {
             req->buffer          = buffer;
-            req->length          = count;
+            req->length          = length;
             req->datatype        = ucp_dt_make_contig(1);
             req->info.sender_tag = tag;
             req->recv.mask       = tag_mask;
             req->recv.step       = UCP_RECV_POSTED;
+            ucp_tag_recv_set_info(req, param);
             ucp_tag_match_post(&worker->tag_match, req);
             return ucp_request_handle(req);
         }
@@ -186,22 +184,23 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
 
 /* ---- older forms: never NULL ---- */
 
-static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype,
-                                  ucp_tag_recv_callback_t cb)
+static ucp_request_param_t ucp_tag_recv_nb_param(ucp_datatype_t datatype,
+                                                 ucp_tag_recv_callback_t cb)
 {
-    param->op_attr_mask =
-        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    param->cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb;
-    param->datatype     = datatype;
+    return (ucp_request_param_t){
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb,
+        .datatype     = datatype
+    };
 }
 
 ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                                  ucp_tag_recv_callback_t cb)
 {
-    ucp_request_param_t param;
+    ucp_request_param_t param = ucp_tag_recv_nb_param(datatype, cb);
 
-    ucp_tag_recv_nb_param(&param, datatype, cb);
     return ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
 }
 
@@ -209,9 +208,8 @@ ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t c
                                      ucp_datatype_t datatype, ucp_tag_message_h message,
                                      ucp_tag_recv_callback_t cb)
 {
-    ucp_request_param_t param;
+    ucp_request_param_t param = ucp_tag_recv_nb_param(datatype, cb);
 
-    ucp_tag_recv_nb_param(&param, datatype, cb);
     return ucp_tag_msg_recv_nbx(worker, buffer, count, message, &param);
 }
 

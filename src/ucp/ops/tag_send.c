@@ -18,9 +18,10 @@ UCS_INLINE ucs_status_t ucp_tag_send_short(ucp_ep_t *ep, size_t limit, const voi
                                            size_t count, ucp_tag_t tag,
                                            const ucp_request_param_t *param)
 {
-    if (ucs_likely(!(param->op_attr_mask & UCP_SEND_SLOW_MASK)) && ucs_likely(count < limit) &&
-        ucs_likely(!uct_ep_has_pending(ep->am))) {
-        return ep->am->ops->am_short(ep->am, UCP_WIRE_EAGER, tag, buffer, count);
+    size_t length = ucp_send_short_length(param, count);
+
+    if (ucs_likely(length < limit) && ucs_likely(!uct_ep_has_pending(ep->am))) {
+        return ep->am->ops->am_short(ep->am, UCP_WIRE_EAGER, tag, buffer, length);
     }
     return UCS_ERR_NO_RESOURCE;
 }
@@ -41,7 +42,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
     }
     if (status != UCS_ERR_NO_RESOURCE) {
         ucp_worker_unlock(ep->worker);
-        return UCS_STATUS_PTR(status);
+        return ucp_send_short_end(param, UCP_REQUEST_TAG_SEND, status);
     }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_TAG_SEND, &ptr);
     if (req != NULL) {
@@ -65,11 +66,8 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
     if (ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
         status = ucp_tag_send_short(ep, ep->short_limit, buffer, count, tag, param);
     }
-    if (ucs_likely(status == UCS_OK)) {
-        return NULL;
-    }
-    if (status != UCS_ERR_NO_RESOURCE) {
-        return UCS_STATUS_PTR(status);
+    if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+        return ucp_send_short_end(param, UCP_REQUEST_TAG_SEND, status);
     }
     return ucp_tag_send_slow(ep, buffer, count, tag, param, 0);
 }
