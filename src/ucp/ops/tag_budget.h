@@ -5,7 +5,9 @@
  * (UCX_TM_UNEXP_BUDGET) it tells each peer that sends more of them to hold: from then on that peer
  * announces its messages and keeps their bytes itself, but for those that are no larger than an
  * announcement. When half of the budget is free again they are told to go on. So a receiver keeps
- * its budget, what was on its way when the peers were told, and announcements.
+ * its budget, what was on its way when the peers heard that, and announcements. Who sends hears it
+ * in progress: shared memory takes no more than 256 KiB and what its ring holds from one who calls
+ * none.
  *
  * An active message that is announced for this reason is fetched whole for its handler, which
  * notices nothing. What is fetched counts too: where the budget is used up, the announced messages

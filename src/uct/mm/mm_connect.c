@@ -234,11 +234,10 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     /* The pages are there; faults would only cost time on the first lap. Not all kernels can. */
     (void)ucs_sys_madvise((void *)ucs_align_down((uintptr_t)ring, ucs_sys_page_size()),
                           uct_mm_ring_size(&shape), MADV_POPULATE_WRITE);
-    uct_mm_writer_init(&ep->writer, ring, &shape);
+    uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
-        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh,
-                                  &uct_mm_iface(ep->super.iface)->received);
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh);
     }
     ep->wake = &ep->main->wake;
     return UCS_OK;

@@ -71,7 +71,7 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 
     *iface->super.params.sender = peer->uid;
     count = uct_mm_reader_receive(&peer->reader, &iface->super, iface->max_poll);
-    iface->received += count;
+    iface->side.received += count;
     if (ucs_unlikely(peer->reader.attention != 0)) {
         uct_mm_iface_attend(peer);
     }
@@ -122,7 +122,7 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
     iface->interval     = ((now - iface->last_look_ns) >
                            ((uint64_t)iface->interval * UCT_MM_SLOW_CALL_NS)) ? 1 :
                           UCT_MM_LOOK_CALLS;
-    iface->countdown    = iface->interval;
+    iface->look_turn    = iface->side.turns + iface->interval;
     iface->last_look_ns = now;
     if ((++iface->looks % UCT_MM_COOL_LOOKS) == 0) {
         uct_mm_rings_cool(iface);
@@ -138,7 +138,7 @@ static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
     if (ucs_unlikely(iface->num_rings > iface->num_hot)) {
         count += uct_mm_rings_poll_cold(iface);
     }
-    if (ucs_unlikely(--iface->countdown == 0)) {
+    if (ucs_unlikely(++iface->side.turns == iface->look_turn)) {
         count += uct_mm_iface_look(iface);
     }
     return count + uct_iface_progress_base(tl_iface);
@@ -228,7 +228,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
 
     iface->max_poll    = ((const uct_mm_config_t *)tl_iface->md->config)->max_poll;
     iface->interval    = 1;
-    iface->countdown   = 1;
+    iface->look_turn   = 1;
     iface->epoll_fd    = -1;
     iface->pack_buffer = ucs_sys_memalign(UCT_MM_LINE_SIZE,
                                           ucs_align_up(md->message_max, UCT_MM_LINE_SIZE));

@@ -128,14 +128,14 @@ typedef struct {
     uct_iface_t       super;
 
     /* what each progress reads */
-    unsigned          countdown; /* calls until the next look at the clock */
-    unsigned          interval;  /* calls between two looks */
+    uct_mm_side_t     side;
+    uint32_t          look_turn; /* of progress, which looks at the clock */
+    unsigned          interval;  /* turns between two looks */
     unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
     unsigned          num_rings; /* the others a few at a time */
     unsigned          cold_next;
     unsigned          max_poll;
     uct_mm_peer_t   **rings;
-    uint64_t          received;  /* messages */
 
     ucs_fork_watch_t  fork;
     unsigned          rings_max; /* room in rings */

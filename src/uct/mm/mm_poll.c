@@ -194,6 +194,6 @@ unsigned uct_mm_connect_poll(uct_mm_iface_t *iface)
 
 void uct_mm_connect_hurry(uct_mm_iface_t *iface)
 {
-    iface->countdown    = 1;
+    iface->look_turn    = iface->side.turns + 1;
     iface->next_poll_ns = 0;
 }

@@ -24,6 +24,9 @@
 /* So many messages without one in the other direction are the beginning of a stream. */
 #define UCT_MM_STREAM_MIN 4
 
+/* Bytes sent without a turn of progress after which there is no new credit. */
+#define UCT_MM_UNHEARD_MAX ((size_t)256 * 1024)
+
 /* Looks at the next line of a message, while its writer is at work on it, so many times: some
  * hundred ns, a few lines' way from another core. A writer that takes longer has been interrupted
  * or killed, and others are served. */
@@ -61,7 +64,8 @@ static int uct_mm_writer_should_claim(void)
 #endif
 }
 
-void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape)
+void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape,
+                        const uct_mm_side_t *side)
 {
     writer->lines       = uct_mm_ring_first_line(ring);
     writer->pos         = 0;
@@ -74,6 +78,9 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->claim_ahead = uct_mm_writer_should_claim();
     writer->buffer_min  = SIZE_MAX;
     writer->single_min  = SIZE_MAX;
+    writer->side        = side;
+    writer->turn        = side->turns;
+    writer->unheard     = 0;
 }
 
 /* From where on a single message does not take longer: measured as above. */
@@ -88,8 +95,7 @@ static size_t uct_mm_writer_single_min(void)
 }
 
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
-                               const uct_mm_ring_shape_t *shape, size_t min,
-                               const uint64_t *received)
+                               const uct_mm_ring_shape_t *shape, size_t min)
 {
     const int is_auto = (min == UCT_MM_BUFFER_AUTO);
 
@@ -97,7 +103,6 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
     writer->buffer_size = uct_mm_ring_buffer_size(shape);
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
-    writer->received    = received;
     writer->answered    = 0;
     writer->unanswered  = 0;
 }
@@ -105,8 +110,8 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
 /* A message between buffer_min and single_min: true if it belongs to a stream. */
 static int uct_mm_writer_streams(uct_mm_writer_t *writer)
 {
-    if (*writer->received != writer->answered) {
-        writer->answered   = *writer->received;
+    if (writer->side->received != writer->answered) {
+        writer->answered   = writer->side->received;
         writer->unanswered = 0;
     }
     if (writer->unanswered < UCT_MM_STREAM_MIN) {
@@ -125,9 +130,18 @@ UCS_INLINE int uct_mm_writer_should_buffer(uct_mm_writer_t *writer, size_t lengt
 int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count)
 {
     const uint32_t read_pos = ucs_atomic_load_acquire(&writer->control->read_pos); /* A2 */
+    const uint32_t limit    = read_pos + writer->mask + 1;
 
-    writer->limit = read_pos + writer->mask + 1;
-    return (int32_t)(writer->limit - writer->pos) >= (int32_t)count;
+    if (writer->turn != writer->side->turns) {
+        writer->turn    = writer->side->turns;
+        writer->unheard = 0;
+    }
+    if (writer->unheard >= UCT_MM_UNHEARD_MAX) {
+        return 0;
+    }
+    writer->unheard += (size_t)(limit - writer->limit) * UCT_MM_LINE_SIZE;
+    writer->limit    = limit;
+    return (int32_t)(limit - writer->pos) >= (int32_t)count;
 }
 
 int uct_mm_writer_wish(uct_mm_writer_t *writer, uint32_t count)
@@ -265,7 +279,8 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     line = uct_mm_writer_line(writer, pos);
     ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
-    writer->pos = pos + 1;
+    writer->pos      = pos + 1;
+    writer->unheard += length;
     return UCS_OK;
 }
 

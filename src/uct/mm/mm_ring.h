@@ -22,7 +22,8 @@
  * which gives lines back a quantum at a time lets every message fit at last.
  *
  * What the other side can write is hostile: positions are masked, fields are read once, lengths are
- * checked before use; the worst that a bad peer gets is its own messages garbled.
+ * checked before use; the worst that a bad peer, which is of the same user, gets is messages to the
+ * same receiver garbled.
  *
  * Pairs:  R1/A1  a line's sequence: its data, from sender to receiver
  *         R2/A2  read position: the lines before it are the sender's again
@@ -116,6 +117,12 @@ int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape);
 
 /* ---- sending ---- */
 
+/* What the writer's side does meanwhile; outlives the writer. */
+typedef struct {
+    uint64_t received; /* messages, from anybody */
+    uint32_t turns;    /* calls of progress, which hear what receivers have to say */
+} uct_mm_side_t;
+
 typedef struct {
     uct_mm_line_t         *lines;
     uint32_t               pos;   /* line to be written next; counts on, modulo 2^32 */
@@ -130,23 +137,26 @@ typedef struct {
     size_t                 buffer_size;
     size_t                 buffer_min;  /* bytes from which on messages of a stream go there, */
     size_t                 single_min;  /* and single ones, too */
-    const uint64_t        *received;    /* messages by our side, from anybody */
-    uint64_t               answered;    /* what that was lately */
+    const uct_mm_side_t   *side;
+    uint32_t               turn;        /* of the side when there was new credit last, */
+    size_t                 unheard;     /* and bytes that were sent since a turn */
+    uint64_t               answered;    /* what side->received was lately */
     unsigned               unanswered;  /* messages from buffer_min to single_min sent since then */
 } uct_mm_writer_t;
 
 /* ring: memory of uct_mm_ring_size bytes whose sequence numbers and read position are zero. */
-void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape);
+void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_shape_t *shape,
+                        const uct_mm_side_t *side);
 
 /* Lets messages of `min` bytes and more (UCT_MM_BUFFER_AUTO: as suits this processor and what is
  * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
- * told of. *received counts the messages that our side takes from anybody; it outlives the
- * writer. */
+ * told of. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
-                               const uct_mm_ring_shape_t *shape, size_t min,
-                               const uint64_t *received);
+                               const uct_mm_ring_shape_t *shape, size_t min);
 
-/* Looks at the read position again; true if `count` lines may be written now. */
+/* Looks at the read position again; true if `count` lines may be written now: not where much has
+ * been sent without a turn of our side's progress, by which it hears that the receiver has enough.
+ */
 int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count);
 
 /* Say that a signal is wanted when the reader gives lines back. True if `count` lines are free
@@ -297,7 +307,7 @@ typedef struct {
 } uct_mm_staging_t;
 
 /* One buffer is made at once, so that memory runs short at open and not later. */
-/* Each buffer has room for one line more than `size` bytes, because lines are copied whole. */
+/* Each buffer has room for `size` bytes in whole lines, because lines are copied whole. */
 ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size);
 /* No message may be unfinished. */
 void uct_mm_staging_cleanup(uct_mm_staging_t *staging);

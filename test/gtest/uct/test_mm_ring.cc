@@ -32,12 +32,11 @@ public:
         memset(memory, 0, size());
         EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_message_max(&shape)));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
-        uct_mm_writer_init(&writer, memory, &shape);
+        uct_mm_writer_init(&writer, memory, &shape, &side);
         if (buffer_min != SIZE_MAX) {
             buffers.resize(uct_mm_ring_buffers_size(&shape));
             uct_mm_reader_use_buffers(&reader, buffers.data(), &shape);
-            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min,
-                                      &reader.received);
+            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
             m_contexts[id]        = {this, id};
@@ -98,6 +97,7 @@ public:
     unsigned in_buffers = 0; /* messages delivered there */
     uct_mm_staging_t staging;
     uct_mm_reader_t reader;
+    uct_mm_side_t side = {}; /* the writer's */
     uct_mm_writer_t writer;
     uct_iface_t iface = {};
     handler on_message;
@@ -191,6 +191,7 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
         ++received;
     };
     for (unsigned i = 0; i < steps; ++i) {
+        ++bench.side.turns;
         bench.writer.at_once = ucs_arch_can_store_16() && rnd.one_in(2);
         if (rnd.one_in(2)) {
             const size_t length = random_length(rnd, bench.message_max());
@@ -259,7 +260,6 @@ TEST(mm_ring, streams_go_through_buffers)
 {
     ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO);
     const bytes data(2900);
-    uint64_t received  = 0;
     unsigned delivered = 0;
     auto lines         = [&](size_t length) {
         const uint32_t before = bench.writer.pos;
@@ -271,7 +271,7 @@ TEST(mm_ring, streams_go_through_buffers)
 
     bench.on_message = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
     uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape,
-                              UCT_MM_BUFFER_AUTO, &received);
+                              UCT_MM_BUFFER_AUTO);
     bench.writer.single_min = 3000;
     for (unsigned round = 0; round < 3; ++round) {
         for (unsigned i = 0; i < 4; ++i) {
@@ -282,7 +282,7 @@ TEST(mm_ring, streams_go_through_buffers)
             EXPECT_EQ(1u, lines(2900));
         }
         EXPECT_EQ(uct_mm_ring_lines(500), lines(500));
-        ++received;
+        ++bench.side.received;
     }
     EXPECT_EQ(3u * 19, delivered);
 
@@ -290,6 +290,29 @@ TEST(mm_ring, streams_go_through_buffers)
     EXPECT_EQ(1u, uct_mm_writer_lines(&bench.writer, 3000));
     EXPECT_EQ(uct_mm_ring_lines(2999), uct_mm_writer_lines_up_to(&bench.writer, 10000));
     EXPECT_EQ(uct_mm_ring_lines(100), uct_mm_writer_lines_up_to(&bench.writer, 100));
+}
+
+/* A sender whose progress is never called hears nothing of a receiver that has enough: it is
+ * stopped though there is room, until its next turn. */
+TEST(mm_ring, a_sender_that_does_not_listen)
+{
+    const bytes data = pattern(1, 5000);
+
+    for (size_t min : {SIZE_MAX, (size_t)1024}) {
+        ring_bench bench(256, 64, min);
+        uct_iov_t iov   = {const_cast<uint8_t *>(data.data()), data.size(), nullptr};
+        bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+        for (unsigned turn = 0; turn < 3; ++turn, ++bench.side.turns) {
+            unsigned sent = 0;
+            while ((sent < 10000) &&
+                   (uct_mm_writer_send_iov(&bench.writer, 1, &iov, 1, iov.length) == UCS_OK)) {
+                ++sent;
+                bench.receive(16);
+            }
+            EXPECT_GT(sent, (turn == 0) ? 40u : 1u);
+            EXPECT_LT(sent, 400u);
+        }
+    }
 }
 
 TEST(mm_ring, positions_wrap)
@@ -362,6 +385,7 @@ void two_threads(size_t buffer_min)
             const message m = {static_cast<unsigned>(number % UCT_AM_ID_MAX),
                                pattern(number, (number * 7919) % (bench.message_max() + 1))};
             while (ring_send(&bench.writer, rnd, m) != UCS_OK) {
+                ++bench.side.turns;
                 std::this_thread::yield();
             }
         }
