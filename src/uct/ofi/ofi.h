@@ -171,7 +171,8 @@ typedef struct {
     ucs_list_link_t     blocked;    /* peers that the provider takes nothing for at the moment */
     unsigned            turns;      /* calls of progress */
     unsigned            num_vain;   /* times that nothing was there, since something was */
-    uint64_t            poll_ns;    /* when the provider was asked last, if that was in vain */
+    uint64_t            poll_tsc;   /* when the provider was asked last, if that was in vain, */
+    uint64_t            poll_ticks; /* and until when it is not again */
     uint64_t            look_ns;    /* when peers were looked at last */
     int                 epoll_fd;    /* -1: nobody has asked for it */
     int                 has_own_set; /* epoll_fd is no other's */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <ucs/arch/cpu.h>
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
@@ -314,7 +315,7 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
  * it is asked seldom, so that it does not slow other transports down. */
 static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
 {
-    uint64_t now_ns;
+    uint64_t now;
 
     if (iface->has_event) {
         iface->has_event = 0;
@@ -331,11 +332,11 @@ static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
     if ((iface->turns & UCT_OFI_VAIN_MASK) != 0) {
         return 0;
     }
-    now_ns = ucs_sys_clock_ns(); /* calls may be far from each other */
-    if ((now_ns - iface->poll_ns) < UCT_OFI_VAIN_NS) {
+    now = ucs_arch_read_tsc(); /* calls may be far from each other */
+    if ((now - iface->poll_tsc) < iface->poll_ticks) {
         return 0;
     }
-    iface->poll_ns = now_ns;
+    iface->poll_tsc = now;
     return 1;
 }
 
@@ -652,7 +653,8 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->kept_mems);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
-    iface->secret = ucs_sys_random64();
+    iface->secret     = ucs_sys_random64();
+    iface->poll_ticks = (uint64_t)(UCT_OFI_VAIN_NS * 1e-9 * ucs_arch_tsc_hz());
 
     status = uct_ofi_lib_load(&lib);
     if (status == UCS_OK) {
