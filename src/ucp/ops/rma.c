@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define UCP_RMA_CHUNK ((size_t)512 * 1024) /* bytes that one turn copies */
+#define UCP_RMA_SMALL ((size_t)4096)
 
 /* Source and destination may be the same memory. */
 UCS_INLINE void ucp_rma_copy(void *dest, const void *src, size_t length)
@@ -196,12 +197,23 @@ static void ucp_rma_start_messages(ucp_request_t *req)
 
 /* ---- copies ---- */
 
+/* A message and its answer take a fifth of a system call's time where the peer listens; where it
+ * does not they may wait for long. A blocking call in a callback could not wait at all. */
+static int ucp_rma_is_for_message(const ucp_request_t *req)
+{
+    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
+    const unsigned gate = atomic_load_explicit(&req->worker->gate, memory_order_relaxed);
+
+    return (req->length <= UCP_RMA_SMALL) && (lane->ops->is_attentive != NULL) &&
+           !(gate & UCP_GATE_PROGRESSING) && lane->ops->is_attentive(lane);
+}
+
 static int ucp_rma_can_copy(ucp_request_t *req)
 {
     const uct_ep_ops_t *ops;
 
     if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
-        req->send.to_device || !ucp_peer_can_copy(req->send.peer)) {
+        req->send.to_device || !ucp_peer_can_copy(req->send.peer) || ucp_rma_is_for_message(req)) {
         return 0;
     }
     ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */

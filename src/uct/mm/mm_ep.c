@@ -13,6 +13,7 @@
 
 #define UCS_LOG_COMPONENT "mm"
 #include <ucs/debug/assert.h>
+#include <ucs/sys/sys.h>
 
 #include <endian.h>
 #include <string.h>
@@ -184,4 +185,12 @@ ucs_status_t uct_mm_ep_sync_map(uct_ep_t *tl_ep, uint32_t index, ucs_atomic_u64_
     }
     *word_p = &uct_mm_ep(tl_ep)->main->sync[index].value;
     return UCS_OK;
+}
+
+/* By the clock that both read; what a peer with another one wrote is neither young nor old. */
+int uct_mm_ep_is_attentive(uct_ep_t *tl_ep)
+{
+    const uint64_t looked = ucs_atomic_load_relaxed(&uct_mm_ep(tl_ep)->main->looked_ns);
+
+    return (ucs_sys_clock_ns() - looked + UCT_MM_ATTENTIVE_NS) < (2 * UCT_MM_ATTENTIVE_NS);
 }

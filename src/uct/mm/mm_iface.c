@@ -124,6 +124,7 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
                           UCT_MM_LOOK_CALLS;
     iface->look_turn    = iface->side.turns + iface->interval;
     iface->last_look_ns = now;
+    ucs_atomic_store_relaxed(&iface->main->looked_ns, now);
     if ((++iface->looks % UCT_MM_COOL_LOOKS) == 0) {
         uct_mm_rings_cool(iface);
     }
@@ -473,7 +474,8 @@ const uct_tl_t uct_mm_tl = {
             .flush        = uct_mm_ep_flush,
             .fence        = uct_mm_ep_fence,
             .check        = uct_mm_ep_check,
-            .sync_map     = uct_mm_ep_sync_map
+            .sync_map     = uct_mm_ep_sync_map,
+            .is_attentive = uct_mm_ep_is_attentive
         }
     }
 };

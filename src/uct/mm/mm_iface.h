@@ -34,11 +34,12 @@
 BEGIN_C_DECLS
 
 #define UCT_MM_SYNC_WORDS     64 /* of an interface */
+#define UCT_MM_ATTENTIVE_NS   20000ul /* since a peer's last look at the clock */
 #define UCT_MM_BUFFERED_RINGS 4  /* of an interface have buffers: the first peers' */
 
 /* ---- shared memory ---- */
 
-#define UCT_MM_MAIN_MAGIC 0x316d6d4879616c48ull
+#define UCT_MM_MAIN_MAGIC 0x326d6d4879616c48ull
 
 /* Whether the owner of an interface has to be signalled. */
 typedef enum {
@@ -57,10 +58,11 @@ typedef struct {
     UCS_ALIGNED(UCT_MM_LINE_SIZE) uint64_t magic;
     uint8_t            uid[UCT_UID_LEN];
     UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t wake; /* uct_mm_wake_t */
+    UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u64_t looked_ns; /* when it looked at its clock last */
     uct_mm_sync_word_t sync[UCT_MM_SYNC_WORDS];
 } uct_mm_main_t;
 
-static_assert(sizeof(uct_mm_main_t) == (2 + UCT_MM_SYNC_WORDS) * UCT_MM_LINE_SIZE,
+static_assert(sizeof(uct_mm_main_t) == (3 + UCT_MM_SYNC_WORDS) * UCT_MM_LINE_SIZE,
               "layout shared by processes");
 
 /* ---- memory domain ---- */
@@ -331,6 +333,7 @@ ucs_status_t uct_mm_ep_flush(uct_ep_t *ep, uct_completion_t *comp);
 ucs_status_t uct_mm_ep_fence(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_check(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
+int uct_mm_ep_is_attentive(uct_ep_t *ep);
 
 END_C_DECLS
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <signal.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,6 +281,67 @@ TEST(one_sided, a_stopped_owner)
     both.at(0).words[DONE] = 5;
     ASSERT_TRUE(both.until([&]() { return both.at(1).words[DONE] == 1; }, "operations"));
     both.signal(0, SIGCONT);
+    EXPECT_TRUE(both.join());
+}
+
+/* Small operations on memory of the user's go as messages to an owner that listens, and are copied
+ * where it does not: they end in either case. */
+TEST(one_sided, an_owner_that_listens_now_and_then)
+{
+    enum stage { BUSY = 1, LISTENS, END };
+    processes both(2);
+
+    both.start(0, [](self &me) {
+        node n(me);
+        n.connect_all();
+        window w(me, n);
+        n.until([&]() { return me.at(1).words[DONE] == BUSY; });
+        me.own().words[FILLED] = BUSY;
+        while (me.at(1).words[DONE] == BUSY) { /* no progress */
+            usleep(100);
+        }
+        me.own().words[FILLED] = LISTENS;
+        n.until([&]() { return me.at(1).words[DONE] == END; });
+        EXPECT_EQ(3u * 500, w.data(OF_USER)[64] + (256u * w.data(OF_USER)[65]));
+    });
+    both.start(1, [](self &me) {
+        const ucp_request_param_t param = {};
+        const int page = 0;
+        int there      = 0;
+        node n(me);
+        const iovec local  = {&there, sizeof(there)};
+        const iovec remote = {const_cast<int *>(&page), sizeof(page)};
+        const bool copies = (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == sizeof(there));
+        n.connect_all();
+        {
+            window w(me, n);
+            ucp_rkey_h rkey   = w.key(0, OF_USER);
+            uint64_t address  = w.address(0, OF_USER) + 64;
+            uint16_t value    = 0, got;
+            const auto rounds = [&](const char *what, unsigned count) {
+                for (unsigned i = 0; i < count; ++i) {
+                    me.waits_for("%s, round %u", what, i);
+                    ++value;
+                    n.wait(ucp_put_nbx(n.ep(0), &value, sizeof(value), address, rkey, &param));
+                    ASSERT_EQ(UCS_OK, flush(n));
+                    got = 0;
+                    ASSERT_EQ(UCS_OK, n.wait(ucp_get_nbx(n.ep(0), &got, sizeof(got), address, rkey,
+                                                         &param)));
+                    ASSERT_EQ(value, got);
+                }
+            };
+
+            rounds("an owner that listens", 500);
+            me.own().words[DONE] = BUSY;
+            n.until([&]() { return me.at(0).words[FILLED] == BUSY; });
+            usleep(1000); /* its last look is old */
+            rounds("an owner that is busy", copies ? 500 : 0);
+            me.own().words[DONE] = LISTENS;
+            n.until([&]() { return me.at(0).words[FILLED] == LISTENS; });
+            rounds("an owner that listens again", copies ? 500 : 1000);
+        }
+        me.own().words[DONE] = END;
+    });
     EXPECT_TRUE(both.join());
 }
 
