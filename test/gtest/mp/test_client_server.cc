@@ -402,6 +402,8 @@ TEST(client_server, forked_children)
             self.receive(got, 1);
         }
         EXPECT_EQ(0, self.failed.calls);
+        self.reset_comes();
+        self.failed = {};
         self.accept(server); /* it still listens */
         self.receive(got, 3);
         EXPECT_EQ(UCS_OK, self.wait(self.send(got, 4)));
@@ -417,6 +419,7 @@ TEST(client_server, forked_children)
             EXPECT_EQ(UCS_OK, self.wait(self.send(got, 1)));
         }
         EXPECT_EQ(0, self.failed.calls);
+        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
         self.connect(ask(me));
         EXPECT_EQ(UCS_OK, self.wait(self.send(got, 3)));
         self.receive(got, 4);
