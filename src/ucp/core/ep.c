@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucp/protos/rndv.h>
@@ -330,6 +331,7 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
     }
     ucs_list_add_tail(&ep->worker->failed_eps, &ep->failed_list);
     ep->worker->has_deferred = 1;
+    ucp_wakeup_rouse(ep->worker); /* another thread may sleep, with the lock free */
 }
 
 unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)

@@ -40,7 +40,9 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
                 req->flush.remaining = num_controls;
                 continue;
             }
-            ucp_flush_end(req, (req->flush.ep != NULL) ? req->flush.ep->peer->status : UCS_OK);
+            ucp_flush_end(req, (req->flush.ep == NULL)         ? UCS_OK :
+                               (req->flush.status != UCS_OK) ? req->flush.status :
+                                                               req->flush.ep->peer->status);
         }
     }
 }
@@ -69,6 +71,18 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
     }
 }
 
+/* What the flushes of an endpoint wait for is about to be cancelled. */
+static void ucp_flush_cancel_sends(const ucp_ep_t *ep)
+{
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, &ep->worker->flushes, list) {
+        if (req->flush.ep == ep) {
+            req->flush.status = UCS_ERR_CANCELED;
+        }
+    }
+}
+
 void ucp_flush_work(ucp_request_t *req)
 {
     ucs_status_t status = req->flush.status;
@@ -83,6 +97,7 @@ void ucp_flush_work(ucp_request_t *req)
 ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
                                  const ucp_request_param_t *param, ucp_request_kind_t kind)
 {
+    ucs_status_t status = UCS_OK;
     size_t remaining;
     ucp_request_t *req;
 
@@ -96,10 +111,13 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
         if (kind == UCP_REQUEST_CLOSE) {
             ucp_ep_free(ep);
-        } else if ((ep != NULL) && (ep->peer->status != UCS_OK)) {
-            return UCS_STATUS_PTR(ep->peer->status);
+        } else if (ep != NULL) {
+            status = ep->peer->status;
         }
-        return NULL;
+        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) {
+            ucp_request_end_unused(param->request, kind, status);
+        }
+        return UCS_STATUS_PTR(status);
     }
 
     req = ucp_request_get(worker, param, kind);
@@ -200,6 +218,7 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     }
     ep->is_closing = 1;
     if (flags & UCP_EP_CLOSE_FLAG_FORCE) {
+        ucp_flush_cancel_sends(ep);
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
     }
     ucp_stream_close(ep);

@@ -84,6 +84,11 @@ void ucp_worker_data_put(void *data)
 
 /* ---- interfaces ---- */
 
+static void ucp_worker_rouse(void *arg)
+{
+    ucp_wakeup_rouse(arg);
+}
+
 void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 {
     const ucp_tl_resource_t *resource = &worker->context->tls[i];
@@ -91,6 +96,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     const uct_tl_t *tl                = resource->tl;
     uct_iface_params_t params         = {
         .ep_failed = ucp_peer_ep_failed,
+        .rouse     = ucp_worker_rouse,
         .peer_gone = ucp_peer_gone,
         .arg       = worker,
         .sender    = &worker->sender,
@@ -375,6 +381,9 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
     uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
     unsigned i;
 
+    ucp_tag_match_drop_expected(&worker->tag_match);
+    worker->num_am_handlers = 0; /* what comes meanwhile is for nobody */
+    ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
     while ((worker->num_controls > 0) && (ucs_sys_clock_ns() < deadline_ns)) {
         for (i = 0; i < worker->num_active; ++i) {
             worker->active[i].progress(worker->active[i].iface);

@@ -34,9 +34,11 @@ UCS_INLINE const ucp_am_handler_t *ucp_am_handler(ucp_worker_t *worker, unsigned
             ucs_likely(worker->am_handlers[id].cb.recv != NULL)) ? &worker->am_handlers[id] : NULL;
 }
 
-static UCS_NOINLINE UCS_COLD void ucp_am_no_handler(unsigned id)
+static UCS_NOINLINE UCS_COLD void ucp_am_no_handler(const ucp_worker_t *worker, unsigned id)
 {
-    ucs_warn("an active message came for id %u, which has no handler: dropped", id);
+    if (!worker->is_ending) {
+        ucs_warn("an active message came for id %u, which has no handler: dropped", id);
+    }
 }
 
 static ucs_status_t ucp_am_set_handler(ucp_worker_t *worker, unsigned id,
@@ -305,7 +307,7 @@ void ucp_am_handle(void *arg, const void *data, size_t length)
     }
     handler = ucp_am_handler(worker, am.id);
     if (ucs_unlikely(handler == NULL)) {
-        ucp_am_no_handler(am.id);
+        ucp_am_no_handler(worker, am.id);
         return;
     }
 
@@ -328,7 +330,7 @@ static int ucp_am_open(ucp_worker_t *worker, const ucp_wire_am_t *am, ucp_peer_t
     msg->reply_ep      = NULL;
     *handler_p         = ucp_am_handler(worker, am->id);
     if (*handler_p == NULL) {
-        ucp_am_no_handler(am->id);
+        ucp_am_no_handler(worker, am->id);
         return 0;
     }
     if (is_reply && (peer != NULL)) {

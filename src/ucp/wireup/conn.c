@@ -638,22 +638,25 @@ static void ucp_conn_handle(ucp_socket_t *socket)
 }
 
 /* The real peer may live on and serve others: only this endpoint fails, by moving to a peer that
- * does. */
-static void ucp_conn_fail_ep(ucp_ep_t *ep)
+ * does; without a word where it is being closed, which waits for its sends. 0: there is no memory
+ * for that now. */
+static int ucp_conn_fail_ep(ucp_ep_t *ep)
 {
     ucp_peer_t *peer;
 
-    if ((ep->peer->status != UCS_OK) || ep->is_closing) {
-        return; /* known, or of no interest any more */
+    if (ep->peer->status != UCS_OK) {
+        return 1; /* known */
     }
     if (ucp_peer_create_provisional(ep->worker, &peer) != UCS_OK) {
-        ucs_error("endpoint '%s' is lost, and there is no memory to say so", ep->name);
-        return;
+        ucs_diag_once("endpoint '%s' is lost, and there is no memory to say so: it is tried again",
+                      ep->name);
+        return 0;
     }
     ucp_flush_ep_lost(ep, UCS_ERR_CONNECTION_RESET);
     ucp_ep_unqueue(ep);
     ucp_ep_set_peer(ep, peer);
     uct_ep_set_failed(ep->am, UCS_ERR_CONNECTION_RESET);
+    return 1;
 }
 
 /* May something that was sent before the end still come? Over a network the end overtakes messages,
@@ -674,13 +677,12 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
         return 0;
     }
     ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
-        if (ucp_conn_awaits_more(conn, idle)) {
+        if (ucp_conn_awaits_more(conn, idle) || !ucp_conn_fail_ep(conn->ep)) {
             worker->has_deferred = 1; /* what it sent last may still be in our queues */
             continue;
         }
         ucs_list_del(&conn->waiting);
         conn->state = UCP_CONN_CLOSED;
-        ucp_conn_fail_ep(conn->ep);
         ++count;
     }
     return count;

@@ -207,6 +207,7 @@ static ucs_status_t uct_hook_iface_open(uct_iface_t *iface)
     ucs_list_head_init(&hook->connecting);
 
     params.ep_failed = uct_hook_ep_failed;
+    params.rouse     = NULL; /* what an inner endpoint meets is reported by ours */
     params.peer_gone = uct_hook_peer_gone;
     params.arg       = hook;
     params.lead      = (params.lead != NULL) ? uct_hook_iface(params.lead)->inner : NULL;

@@ -201,6 +201,13 @@ TEST_P(ep, flush_with_nothing_in_flight)
     EXPECT_EQ(UCS_OK, ucp_worker_flush(pair.sender().handle()));
     EXPECT_EQ(UCS_OK, ucp_worker_fence(pair.sender().handle()));
 
+    bytes memory(pair.ctx().request_size());
+    ucp_request_param_t own = send_param(nullptr, UCP_OP_ATTR_FIELD_REQUEST);
+    own.request             = memory.data() + memory.size();
+    (void)ucp_ep_flush_nbx(pair.ep(), &own); /* clients ask the memory, which knows always */
+    pair.progress_until([&]() { return ucp_request_is_completed(own.request) != 0; });
+    EXPECT_EQ(UCS_OK, ucp_request_check_status(own.request));
+
     ending end;
     const ucp_request_param_t forced = send_param(&end, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
     void *request                    = ucp_ep_flush_nbx(pair.ep(), &forced);
@@ -422,6 +429,72 @@ TEST_P(ep, forced_close_ends_everything)
     EXPECT_EQ(UCS_OK, pair.wait(other));
     EXPECT_EQ(data, buffer);
     pair.settle();
+}
+
+TEST_P(ep, a_flush_is_cancelled_with_its_sends)
+{
+    pair pair(GetParam());
+    ucp_ep_h second = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER, never);
+    const uint64_t value            = 1;
+    const ucp_request_param_t param = send_param(nullptr);
+    void *sent  = ucp_tag_send_sync_nbx(second, &value, sizeof(value), 5, &param);
+    void *flush = ucp_ep_flush_nbx(second, &param);
+
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
+    pair.sender().forget(second);
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(second, UCP_EP_CLOSE_MODE_FORCE)));
+    EXPECT_EQ(UCS_ERR_CANCELED, pair.wait(sent));
+    EXPECT_EQ(UCS_ERR_CANCELED, pair.wait(flush));
+    pair.settle();
+}
+
+/* What comes while the answers of a worker that ends leave is nobody's. */
+TEST(ep_end, a_worker_that_ends_tells_nobody)
+{
+    context_options options;
+    options.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
+    context one(options), another(options);
+    worker sender(one);
+    auto receiver = std::make_unique<worker>(another);
+    ucp_ep_h ep   = sender.connect(*receiver);
+    ending of_receive;
+    unsigned calls = 0;
+    uint64_t value = 1, got = 0;
+    const ucp_request_param_t param  = send_param(nullptr);
+    const ucp_request_param_t posted = receive_param(&of_receive);
+    ucp_am_handler_param_t handler   = {};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id         = 1;
+    handler.arg        = &calls;
+    handler.cb         = [](void *arg, const void *, size_t, void *, size_t,
+                    const ucp_am_recv_param_t *) {
+        ++*static_cast<unsigned *>(arg);
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(receiver->handle(), &handler));
+
+    void *received = ucp_tag_recv_nbx(receiver->handle(), &got, sizeof(got), 1, ~0ull, &param);
+    void *sent     = ucp_tag_send_sync_nbx(ep, &value, sizeof(value), 1, &param);
+    while (ucp_request_check_status(received) == UCS_INPROGRESS) {
+        receiver->progress();
+        if (ucp_request_check_status(received) == UCS_INPROGRESS) {
+            sender.progress();
+        }
+    }
+    ucp_request_free(received);
+    EXPECT_LT(0u, ucp_test_num_controls(receiver->handle())) << "its answer waits";
+    ASSERT_TRUE(UCS_PTR_IS_PTR(
+        ucp_tag_recv_nbx(receiver->handle(), &got, sizeof(got), 2, ~0ull, &posted)));
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(nullptr, ucp_am_send_nbx(ep, 1, nullptr, 0, &value, sizeof(value), &param));
+    }
+    EXPECT_EQ(nullptr, ucp_tag_send_nbx(ep, &value, sizeof(value), 2, &param));
+    receiver->destroy();
+    EXPECT_EQ(0u, calls);
+    EXPECT_EQ(0, of_receive.calls);
+    ucp_request_free(sent);
 }
 
 /* A rank sends, closes, destroys its worker and exits; the receive is posted later. */

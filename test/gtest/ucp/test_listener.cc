@@ -497,6 +497,28 @@ TEST_P(listener, a_close_delivers_first)
     EXPECT_EQ(UCS_OK, wait(closing));
 }
 
+/* The server has closed without receiving: the client's close does not wait for that. */
+TEST_P(listener, a_close_ends_when_the_server_has_closed)
+{
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where(), &failed);
+    ucp_ep_h back    = accept_one(*server);
+    const bytes data = pattern(4, 1 << 20);
+    void *sent       = send(to_host, data, 4);
+    for (int i = 0; i < 1000; ++i) {
+        progress();
+    }
+    EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(sent));
+    forget(to_host);
+    void *closing = ucp_ep_close_nb(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(closing));
+    close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, wait(sent));
+    EXPECT_EQ(UCS_OK, wait(closing));
+    EXPECT_EQ(0, failed.calls);
+}
+
 TEST_P(listener, a_close_with_nothing_to_send_gives_up)
 {
     auto server = serve();

@@ -101,6 +101,25 @@ TEST_P(listener_failure, a_listener_goes_while_clients_knock)
     exchange(m_eps.front().second, back);
 }
 
+/* A client that has no memory when its connection ends: it hears of it when there is some. */
+TEST_P(listener_failure, no_memory_at_the_end)
+{
+    auto server = serve();
+    for (int k = 1; k <= 4; ++k) {
+        failure failed;
+        ucp_ep_h to_host = connect(server->where(), &failed);
+        ucp_ep_h back    = accept_one(*server);
+        exchange(to_host, back);
+        close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+        ASSERT_EQ(UCS_OK, ucs_fault_set("calloc", std::to_string(k).c_str()));
+        until([&] { return failed.calls > 0; });
+        ucs_fault_clear(nullptr);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, failed.status);
+        close_now(to_host, UCP_EP_CLOSE_MODE_FORCE);
+        EXPECT_EQ(1, failed.calls);
+    }
+}
+
 /* A server that has no memory for its endpoint or for its answer: the client hears of it. */
 TEST_P(listener_failure, no_memory_to_accept)
 {

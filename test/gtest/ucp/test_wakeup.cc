@@ -146,6 +146,59 @@ TEST_P(wakeup, a_message_wakes)
     }
 }
 
+/* Another thread may sleep while this one makes an endpoint whose end is to be told. */
+TEST(wakeup_failure, an_endpoint_to_a_dead_peer_wakes)
+{
+    const auto count = [](void *arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int *>(arg); };
+    context context;
+    worker first(context);
+    auto other    = std::make_unique<worker>(context);
+    int calls[2]  = {0, 0};
+    size_t length = 0;
+    ucp_address_t *address = nullptr;
+    ucp_ep_h eps[2];
+    ucp_ep_params_t params = {};
+
+    ASSERT_EQ(UCS_OK, ucp_worker_get_address(other->handle(), &address, &length));
+    params.field_mask     = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address        = address;
+    params.err_mode       = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = count;
+    for (int i = 0; i < 2; ++i) {
+        params.err_handler.arg = &calls[i];
+        ASSERT_EQ(UCS_OK, ucp_ep_create(first.handle(), &params, &eps[i]));
+        if (i == 0) {
+            const uint64_t value            = 1;
+            const ucp_request_param_t param = send_param(nullptr);
+            ucp_tag_send_nbx(eps[0], &value, sizeof(value), 1, &param);
+            for (int k = 0; k < 1000; ++k) {
+                first.progress();
+                other->progress();
+            }
+            other->destroy();
+            while (calls[0] == 0) {
+                first.progress();
+            }
+            do {
+                while (first.progress() != 0) {
+                }
+            } while (ucp_worker_arm(first.handle()) == UCS_ERR_BUSY);
+        }
+    }
+    int fd = -1;
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(first.handle(), &fd));
+    struct pollfd event = {fd, POLLIN, 0};
+    EXPECT_EQ(1, poll(&event, 1, 1000));
+    while (calls[1] == 0) {
+        first.progress();
+    }
+    for (ucp_ep_h ep : eps) {
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    }
+    ucp_worker_release_address(first.handle(), address);
+}
+
 TEST_P(wakeup, arm_is_busy_when_there_is_work)
 {
     pair pair(GetParam());
