@@ -124,6 +124,7 @@ typedef struct {
     uint8_t           is_counted;    /* stream: among what is not read */
     uint8_t           slot;          /* DEVICE: of the receiver's memory */
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
+    uint8_t           by_message;    /* the same: however it could be copied */
     union {
         const void   *header;    /* active message: the user's header; info.sender_tag its length */
         size_t        unread;    /* stream, announced: what ends it says that so much was read */

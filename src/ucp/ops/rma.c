@@ -213,7 +213,7 @@ static int ucp_rma_can_copy(ucp_request_t *req)
     const uct_ep_ops_t *ops;
 
     if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
-        req->send.to_device || !ucp_peer_can_copy(req->send.peer) || ucp_rma_is_for_message(req)) {
+        req->send.to_device || req->send.by_message || !ucp_peer_can_copy(req->send.peer)) {
         return 0;
     }
     ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */
@@ -450,6 +450,7 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
     if (ptr != NULL) {
         return ucp_rma_direct(req, ptr);
     }
+    req->send.by_message = ucp_rma_is_for_message(req);
     if ((req->length <= UCP_RMA_CHUNK) && ucp_rma_can_copy(req) &&
         (ucp_rma_copy_part(req) == UCS_OK)) {
         return UCS_OK;
@@ -522,6 +523,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     req->send.recv_id     = rkey->mem_id;
     req->send.remote_addr = remote_addr;
     req->send.to_device   = rkey->is_device;
+    req->send.by_message  = 0;
     req->send.offset      = 0;
     if (amo != NULL) {
         req->send.atomic.value   = amo->value;
