@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #define UCP_DEVICE_TRUST_NS 8000.0    /* see device.h */
-#define UCP_DEVICE_START_NS 1000000.0 /* loading the driver and starting it take far longer */
 
 /* ---- which memory it is ---- */
 
@@ -60,7 +59,6 @@ void ucp_device_init(ucp_worker_t *worker)
             worker->host_base   = ucp_device_heap_start();
             worker->host_length = 0;
             device->trust       = (uint64_t)(UCP_DEVICE_TRUST_NS * 1e-9 * ucs_arch_tsc_hz());
-            device->start       = (uint64_t)(UCP_DEVICE_START_NS * 1e-9 * ucs_arch_tsc_hz());
             return;
         }
     }
@@ -118,6 +116,7 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     uintptr_t block      = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
     ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
     uint64_t now             = ucs_arch_read_tsc(); /* before the answer, which is no younger */
+    uint64_t now_ns;
     ucs_status_t status;
 
     if ((device->had != NULL) && (device->had == address) &&
@@ -126,16 +125,17 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
         *info_p     = device->had_info;
         return 1;
     }
-    if ((device->md == NULL) || ucp_device_was_host(device, address) ||
-        ucp_device_is_heap(worker, (uintptr_t)address)) {
+    if ((device->md == NULL) || ucp_device_is_idle(device) ||
+        ucp_device_was_host(device, address) || ucp_device_is_heap(worker, (uintptr_t)address)) {
         return 0;
     }
+    now_ns = device->is_started ? 0 : ucs_sys_clock_coarse_ns();
     status = device->md->tl->md.mem_query(device->md, address, 1, info_p);
     if (status == UCS_ERR_NO_DEVICE) {
-        device->asked_tsc = now;
+        __atomic_store_n(&device->asked_ns, now_ns, __ATOMIC_RELAXED);
         return 0;
     }
-    device->is_started = 1;
+    __atomic_store_n(&device->is_started, 1, __ATOMIC_RELAXED);
     if (ucs_unlikely(status != UCS_OK)) {
         *info_p = (uct_mem_info_t){.type = UCS_MEMORY_TYPE_CUDA, .base = (void *)address};
         return ucp_device_is_unreadable(address, status);

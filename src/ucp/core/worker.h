@@ -88,11 +88,10 @@ typedef struct {
 typedef struct {
     uct_md_t            *md;         /* of the transport that knows it; NULL: there is none */
     uct_iface_t         *iface;
-    int                  is_started; /* the application uses the driver */
+    int                  is_started; /* the application uses the driver; read without the lock */
     int                  is_warned;
-    uint64_t             asked_tsc;  /* the last time that it did not */
+    uint64_t             asked_ns;   /* coarse: when it did not, last; read without the lock */
     uint64_t             trust;      /* ticks for which a block stays the host's */
-    uint64_t             start;      /* ticks that starting the driver takes */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
     const void          *had;        /* address that ucp_device_has found there; NULL: none, */
     uint64_t             had_tsc;    /* when, */
@@ -138,13 +137,14 @@ typedef struct ucp_worker {
     ucs_hash_t         peers;              /* worker id -> ucp_peer_t */
     ucs_list_link_t    eps;                /* the user's endpoints */
     ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
+    ucs_list_link_t    successors;         /* endpoints that wait, see provisional.h */
     ucs_list_link_t    retired;            /* peers to be freed from progress */
     uint32_t           num_sessions;       /* of peers, so far */
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */
-    size_t             num_controls;       /* control messages that wait for resources */
+    size_t             num_controls;       /* of all peers */
     ucs_list_link_t    kept;               /* ucp_kept_t that are in no stream */
     ucs_list_link_t    am_turns;           /* messages that are fetched, and those behind them */
     struct ucp_am_turn *am_turn;           /* the next message handled is this one; or NULL */
@@ -263,15 +263,22 @@ UCS_INLINE uint64_t ucp_uid_id(const uint8_t uid[UCT_UID_LEN])
     return id;
 }
 
-/* Was the block around the address the host's a moment ago, or the driver not started? */
+/* Has the application not started the driver? To start it, and then a device, takes 200 ms where
+ * measured: not since the last tick of the kernel's clock. No lock. */
+UCS_INLINE int ucp_device_is_idle(const ucp_device_t *device)
+{
+    return !__atomic_load_n(&device->is_started, __ATOMIC_RELAXED) &&
+           (__atomic_load_n(&device->asked_ns, __ATOMIC_RELAXED) == ucs_sys_clock_coarse_ns());
+}
+
+/* Was the block around the address the host's a moment ago? */
 UCS_INLINE int ucp_device_was_host(const ucp_device_t *device, const void *address)
 {
     uintptr_t block                = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
     const ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
-    uint64_t now                   = ucs_arch_read_tsc();
 
-    return device->is_started ? (host->block == block) && (now - host->tsc < device->trust) :
-                                (now - device->asked_tsc < device->start);
+    return device->is_started && (host->block == block) &&
+           (ucs_arch_read_tsc() - host->tsc < device->trust);
 }
 
 /* True if the address is in memory of the host, as far as can be told without a call; no lock. */
@@ -279,6 +286,7 @@ UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *addres
 {
     return ((uintptr_t)address - worker->host_base <
             __atomic_load_n(&worker->host_length, __ATOMIC_RELAXED)) ||
+           ucp_device_is_idle(&worker->device) ||
            (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 

@@ -41,6 +41,14 @@ static uint64_t ucs_sys_real_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t ucs_sys_real_clock_coarse_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
 static uint64_t ucs_sys_real_wall_clock_ns(void)
 {
     struct timespec now;
@@ -213,6 +221,7 @@ static int ucs_sys_real_pidfd_getfd(int pidfd, int fd, unsigned flags)
 
 const ucs_sys_ops_t ucs_sys_real = {
     .clock_ns          = ucs_sys_real_clock_ns,
+    .clock_coarse_ns   = ucs_sys_real_clock_coarse_ns,
     .wall_clock_ns     = ucs_sys_real_wall_clock_ns,
     .random64          = ucs_sys_real_random64,
     .getpid            = getpid,

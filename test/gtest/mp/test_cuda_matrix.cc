@@ -628,7 +628,7 @@ TEST(mp_cuda, started_late)
         {
             gpu g(me.index());
             ASSERT_TRUE(g.is_open()) << g.problem();
-            usleep(10000); /* a real driver takes longer to start */
+            usleep(30000); /* a real driver takes longer to start */
             side.exchange_nothing();
             for (operation op : {operation::TAG, operation::PUT, operation::AM}) {
                 gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_ASYNC, LARGE);
