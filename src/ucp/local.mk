@@ -20,6 +20,7 @@ libucp_sources = \
 	src/ucp/core/listener.c \
 	src/ucp/core/mem.c \
 	src/ucp/core/peer.c \
+	src/ucp/core/provisional.c \
 	src/ucp/core/request.c \
 	src/ucp/core/rkey.c \
 	src/ucp/core/unsupported.c \

@@ -52,6 +52,7 @@ gtest_sources = \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_idle.cc \
 	test/gtest/ucp/test_failure.cc \
+	test/gtest/ucp/test_reconnect.cc \
 	test/gtest/ucp/remote.cc \
 	test/gtest/ucp/remote.h \
 	test/gtest/ucp/test_listener.cc \

@@ -133,7 +133,8 @@ void sim_world_turn(unsigned number)
     sim::worker &other = *sim::worker_random();
     unsigned count     = 0;
     if (&other != blocked->owner) {
-        count = sim::worker_progress(other);
+        all->current = &other;
+        count        = sim::worker_progress(other);
         if (blocked->target == nullptr) { /* a flush: others may have to receive */
             count += sim::take_unexpected(other);
         }

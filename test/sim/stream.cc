@@ -285,11 +285,11 @@ unsigned stream_make_pairs()
             continue;
         }
         worker &to     = *the_world->workers[o.ep->peer];
+        /* one of those that have lost each other may have failed, or been closed */
         const bool has = o.ep->was_paired ||
-                         std::any_of(to.eps.begin(), to.eps.end(), [&](const auto &e) {
-                             return is_pair(*o.ep, *e) &&
-                                    !(e->is_closing && is_wounded(o.owner->number, to.number));
-                         });
+                         (!is_wounded(o.owner->number, to.number) &&
+                          std::any_of(to.eps.begin(), to.eps.end(),
+                                      [&](const auto &e) { return is_pair(*o.ep, *e); }));
         endpoint *made = nullptr;
         the_world->current = &to;
         while (!has && (to.state == life::ALIVE) &&

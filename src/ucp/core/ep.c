@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/core/provisional.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/ops/tag_budget.h>
@@ -301,6 +302,7 @@ void ucp_ep_free(ucp_ep_t *ep)
     peer->num_internal -= ep->is_internal;
     ucs_list_del(&ep->list);
     ucs_list_del(&ep->peer_list);
+    ucp_peer_leave_unused(peer);
     ucs_list_del(&ep->failed_list);
     while (ep->num_left > 0) {
         --ep->left[--ep->num_left]->num_left;
@@ -340,7 +342,7 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
     unsigned count = 0;
     ucp_ep_t *ep;
 
-    /* A handler may make an endpoint to the same dead peer: its turn is the next call. */
+    /* A handler may make an endpoint that fails at once: its turn is the next call. */
     ucs_list_head_init(&due);
     ucs_list_splice_tail(&due, &worker->failed_eps);
     while (!ucs_list_is_empty(&due)) {
@@ -380,7 +382,8 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
     }
 }
 
-/* The peer that the parameters name, provisional where it is a server. */
+/* The peer that the parameters name, provisional where it is a server, or a worker whose former
+ * peer has yet to part. */
 static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t *params,
                                      ucp_conn_t *request, int is_client, ucp_peer_t **peer_p)
 {
@@ -395,13 +398,11 @@ static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t
         ucs_error("ucp_ep_create: no remote address is given");
         return UCS_ERR_INVALID_PARAM;
     }
-    status = (request != NULL) ? ucp_conn_client_address(request, &address) :
-                                 ucp_address_unpack(params->address, UCP_ADDRESS_MAX, &address);
-    if (status != UCS_OK) {
-        ucs_error("ucp_ep_create: these bytes are no worker address");
-        return status;
+    if (request == NULL) {
+        return ucp_peer_get_or_await(worker, params->address, peer_p);
     }
-    return ucp_peer_get(worker, &address, peer_p);
+    status = ucp_conn_client_address(request, &address);
+    return (status == UCS_OK) ? ucp_peer_get(worker, &address, peer_p) : status;
 }
 
 static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_params_t *params,
@@ -417,9 +418,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     }
     ep = (request == NULL) ? ucp_ep_next(peer) : ucp_ep_new(worker);
     if (ep == NULL) {
-        if (is_client) {
-            ucp_peer_abandon(peer);
-        }
+        ucp_peer_leave_unused(peer);
         return UCS_ERR_NO_MEMORY;
     }
 
@@ -433,9 +432,6 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     }
     if (status != UCS_OK) {
         ep->conn = NULL;
-        if (is_client) {
-            ucp_peer_abandon(peer);
-        }
         ucp_ep_free(ep);
         return status;
     }

@@ -101,12 +101,13 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     size_t remaining;
     ucp_request_t *req;
 
-    /* A hand-shake that nothing waits for is given up by a close. */
-    if ((kind == UCP_REQUEST_CLOSE) && (ep->num_requests == 0) && ep->peer->is_provisional) {
-        ucp_peer_abandon(ep->peer);
-    }
     remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
                 worker->num_sends + worker->num_controls;
+    if ((kind == UCP_REQUEST_CLOSE) && (ep->num_requests == 0) && ep->peer->is_provisional) {
+        /* a hand-shake that nothing waits for is given up by a close */
+        ucp_flush_ep_lost(ep, UCS_ERR_CANCELED);
+        remaining = 0;
+    }
 
     if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
         if (kind == UCP_REQUEST_CLOSE) {

@@ -9,6 +9,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
 #include <ucp/core/flush.h>
+#include <ucp/core/provisional.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rndv.h>
@@ -36,9 +37,15 @@ void ucp_peer_set_limits(ucp_peer_t *peer)
     }
 }
 
-/* Makes a peer; without an address, a provisional one. */
-static ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN],
-                                    const ucp_address_info_t *address, ucp_peer_t **peer_p)
+void ucp_peer_make_up_uid(uint8_t uid[UCT_UID_LEN])
+{
+    uint64_t words[UCT_UID_LEN / 8] = {ucs_sys_random64(), ucs_sys_random64()};
+
+    memcpy(uid, words, sizeof(words));
+}
+
+ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN],
+                             const ucp_address_info_t *address, ucp_peer_t **peer_p)
 {
     ucp_peer_t *peer = ucs_sys_calloc(1, sizeof(*peer));
     ucs_status_t status;
@@ -65,11 +72,29 @@ static ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_
     return UCS_OK;
 }
 
+/* A failed peer that nothing can come from any more keeps its endpoints, but leaves its identity
+ * to the one that takes its place. */
+static ucs_status_t ucp_peer_step_aside(ucp_peer_t *peer)
+{
+    ucs_hash_t *peers = &peer->worker->peers;
+    uint8_t uid[UCT_UID_LEN];
+    ucs_status_t status;
+
+    ucp_peer_make_up_uid(uid);
+    status = ucs_hash_insert(peers, ucp_uid_id(uid), (uintptr_t)peer);
+    if (status == UCS_OK) {
+        ucs_hash_del(peers, ucp_uid_id(peer->uid), NULL);
+        memcpy(peer->uid, uid, UCT_UID_LEN);
+    }
+    return status;
+}
+
 ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
                           ucp_peer_t **peer_p)
 {
     uint64_t id      = ucp_uid_id(address->uid);
     ucp_peer_t *peer = ucp_peer_find(worker, id);
+    ucs_status_t status;
     const uint8_t *known = (peer != NULL)                    ? peer->uid
                            : (id == ucp_uid_id(worker->uid)) ? worker->uid
                                                              : NULL;
@@ -78,25 +103,22 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
         /* half of a known identity, our own perhaps, with another half */
         return UCS_ERR_INVALID_ADDR;
     }
-    if (peer != NULL) {
-        *peer_p = peer;
+    *peer_p = peer;
+    if (peer == NULL) {
+        return ucp_peer_create(worker, address->uid, address, peer_p);
+    }
+    if ((peer->status == UCS_OK) || (peer->is_heard && !peer->is_gone)) {
         return UCS_OK;
     }
 
-    return ucp_peer_create(worker, address->uid, address, peer_p);
-}
-
-ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p)
-{
-    uint64_t words[UCT_UID_LEN / 8] = {ucs_sys_random64(), ucs_sys_random64()};
-    uint8_t uid[UCT_UID_LEN];
-    ucs_status_t status;
-
-    memcpy(uid, words, sizeof(uid));
-    status = ucp_peer_create(worker, uid, NULL, peer_p);
+    status = ucp_peer_step_aside(peer);
     if (status == UCS_OK) {
-        (*peer_p)->is_provisional = 1;
-        ucp_peer_send_control(*peer_p, UCP_WIRE_HELLO, NULL, 0); /* waits, and is never sent */
+        status = ucp_peer_create(worker, address->uid, address, peer_p);
+    }
+    if (status == UCS_OK) {
+        /* At once, since it may be dead. Not without a word: it may have failed there as well, and
+         * then ends this connection when it hears who has come. */
+        ucp_peer_send_control(*peer_p, UCP_WIRE_HELLO, NULL, 0);
     }
     return status;
 }
@@ -127,15 +149,23 @@ void ucp_peer_hang_up(ucp_peer_t *peer)
     }
 }
 
+/* Is it part of what a flush waits for? Whether a peer announces is its own affair. */
+static int ucp_control_is_awaited(const ucp_control_t *control)
+{
+    return control->id != UCP_WIRE_HOLD;
+}
+
 void ucp_control_end(ucp_control_t *control)
 {
     ucp_peer_t *peer     = control->peer;
     ucp_worker_t *worker = peer->worker;
 
-    --peer->num_controls;
-    --worker->num_controls;
-    if (!ucs_list_is_empty(&worker->flushes)) {
-        ucp_flush_send_ended(worker, NULL, peer, control->sn);
+    if (ucp_control_is_awaited(control)) {
+        --peer->num_controls;
+        --worker->num_controls;
+        if (!ucs_list_is_empty(&worker->flushes)) {
+            ucp_flush_send_ended(worker, NULL, peer, control->sn);
+        }
     }
     ucs_mpool_put(control);
 }
@@ -146,6 +176,7 @@ static ucs_status_t ucp_control_attempt(ucp_peer_t *peer, unsigned id, void *msg
     uct_iov_t iov  = {msg, length, NULL};
 
     return ucs_unlikely(id == UCP_WIRE_GET_DATA) ? ucp_rma_send_get_data(peer, msg) :
+           ucs_unlikely(id == UCP_WIRE_HELLO)    ? ucp_peer_send_hello(peer) :
            lane->ops->am_short_iov(lane, id, &iov, 1);
 }
 
@@ -193,8 +224,10 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
     if (length > 0) {
         memcpy(control->data, msg, length);
     }
-    ++peer->num_controls;
-    ++peer->worker->num_controls;
+    if (ucp_control_is_awaited(control)) {
+        ++peer->num_controls;
+        ++peer->worker->num_controls;
+    }
     uct_ep_pending_add(lane, &control->pending);
     ucp_wakeup_rouse(peer->worker);
 }
@@ -333,7 +366,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     ucp_rma_gate_add(peer, 1);
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
 
-    /* Callbacks may close any of the endpoints and make new ones, which begin failed. */
+    /* Callbacks may close any of the endpoints and make new ones. */
     ucs_list_head_init(&todo);
     ucs_list_splice_tail(&todo, &peer->eps);
     while (!ucs_list_is_empty(&todo)) {
@@ -351,6 +384,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
                            peer->is_gone ||
                            (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL));
     ucp_peer_hang_up(peer); /* it may live and wait for our answers */
+    ucp_successors_rouse(peer->worker);
     ucp_peer_retire(peer);
 }
 
@@ -417,6 +451,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     if (ucp_peer_is_watched(peer)) {
         (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
     }
+    ucp_successors_rouse(worker);
     ucp_peer_retire(peer);
 }
 

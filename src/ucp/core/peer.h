@@ -5,9 +5,9 @@
  * are made by ucp_ep_create or by a HELLO and found by worker id. Opening lanes makes no system
  * call; they connect on first use.
  *
- * States: alive -> failed (once; a later endpoint to a restarted process has another identity), or
- * gone (it closed its connections) -> reaped, from progress, when no endpoint is left. Messages
- * name peers by id, so those that wait for a receive may outlive their sender.
+ * States: alive -> failed (once; who is reached again is a new peer, see ucp_peer_get), or gone (it
+ * closed its connections) -> reaped, from progress, when no endpoint is left. Messages name peers
+ * by id, so those that wait for a receive may outlive their sender.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -44,7 +44,7 @@ struct ucp_peer {
     ucp_proto_config_t   *proto;       /* thresholds for these lanes */
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
-    size_t                num_controls; /* that wait for resources */
+    size_t                num_controls; /* that wait for resources, and flushes for them */
     uint32_t              session;      /* a number for each HELLO of its, never used again */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
@@ -84,14 +84,18 @@ UCS_INLINE uct_md_t *ucp_peer_md(const ucp_peer_t *peer, ucp_lane_role_t role)
     return peer->worker->context->tls[peer->lane_tl[role]].md;
 }
 
-/* The peer that an address belongs to, made if need be. UCS_ERR_UNREACHABLE: no lane can carry
- * messages (logged with the reasons). */
+/* The peer that an address belongs to, made if need be: also where one has failed that nothing can
+ * come from any more, which then is known by its address no longer. UCS_ERR_UNREACHABLE: no lane
+ * can carry messages (logged with the reasons). */
 ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *address,
                           ucp_peer_t **peer_p);
 
-/* A peer that is not known yet: its lane holds back what is sent. It has a made-up identity, and a
- * queued control message, for which flushes wait. It ends by ucp_peer_fail or ucp_peer_abandon. */
-ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p);
+/* An identity that no other worker has. */
+void ucp_peer_make_up_uid(uint8_t uid[UCT_UID_LEN]);
+
+/* A new peer of this identity; without an address (NULL) its lane leads nowhere. */
+ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN],
+                             const ucp_address_info_t *address, ucp_peer_t **peer_p);
 
 /* The end of a provisional peer that nobody needs any more; what it held back stays unsent. */
 void ucp_peer_abandon(ucp_peer_t *peer);
@@ -145,7 +149,7 @@ int ucp_peer_can_copy(ucp_peer_t *peer);
 void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status);
 
 /* Sends a message of one header now, or queues a copy behind what already waits. UCP_WIRE_GET_DATA
- * takes the GET that is answered, and advances it. The order among
+ * takes the GET that is answered, and advances it; UCP_WIRE_HELLO takes nothing. The order among
  * messages of one peer is kept. Without memory the peer fails: a lost control message would be a
  * hang. */
 void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t length);

@@ -11,6 +11,7 @@
 #include <ucp/core/ep.h>
 #include <ucp/core/flush.h>
 #include <ucp/core/idle.h>
+#include <ucp/core/provisional.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
 #include <ucp/ops/am.h>
@@ -116,6 +117,12 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     }
     status = ((resource->rail > 0) && (params.lead == NULL)) ? UCS_ERR_NO_DEVICE :
              uct_iface_open(resource->md, &params, &wtl->iface);
+    if (status == UCS_OK) {
+        status = ucp_wakeup_add_iface(worker, wtl->iface); /* that comes later than others */
+        if (status != UCS_OK) {
+            uct_iface_close(wtl->iface);
+        }
+    }
     if (status != UCS_OK) {
         wtl->iface = NULL;
         snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", resource->name,
@@ -141,7 +148,6 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         (tl->kind != UCT_TL_KIND_DEVICE)) {
         ucp_worker_activate(worker, wtl->iface);
     }
-    (void)ucp_wakeup_add_iface(worker, wtl->iface); /* it comes later than others */
 }
 
 /* The gate is changed with the lock held only; relaxed because the lock orders all else. */
@@ -238,6 +244,7 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->asked);
     ucs_list_head_init(&worker->eps);
     ucs_list_head_init(&worker->failed_eps);
+    ucs_list_head_init(&worker->successors);
     ucs_list_head_init(&worker->retired);
     ucs_list_head_init(&worker->flushes);
     ucs_list_head_init(&worker->kept);
@@ -478,6 +485,7 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker, int i
     count               += ucp_ep_run_failure_handlers(worker);
     count               += ucp_conn_fail_lost(worker, idle);
     ucp_peers_reap(worker);
+    ucp_successors_settle(worker); /* after those whose place they take */
     return count;
 }
 

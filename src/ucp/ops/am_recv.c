@@ -521,7 +521,8 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
         return;
     }
     if (!ucp_am_open(worker, &am, peer, rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
-        ucp_rndv_drop(worker, &rts, UCS_ERR_REJECTED);
+        /* as one that came whole */
+        ucp_rndv_drop(worker, &rts, worker->is_ending ? UCS_ERR_REJECTED : UCS_OK);
         return;
     }
     msg.header = (const char *)data + rts_length;

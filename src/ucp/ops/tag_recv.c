@@ -95,6 +95,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
                                                        ucp_tag_t tag_mask,
                                                        const ucp_request_param_t *param)
 {
+    const int must_end    = (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0;
     ucp_recv_desc_t *desc = NULL;
     ucs_status_ptr_t ptr;
     ucs_status_t status;
@@ -108,10 +109,15 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
     }
     ucp_tag_recv_set_info(req, param);
     if (worker->tag_match.num_unexpected != 0) {
-        desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, 1);
+        desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, !must_end);
     }
 
-    if (desc != NULL) {
+    if (must_end && ((desc == NULL) || (desc->kind == UCP_TAG_MSG_RTS))) {
+        ptr = ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE);
+    } else if (desc != NULL) {
+        if (must_end) {
+            desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, 1);
+        }
         ptr = ucp_tag_recv_arrived(req, desc, param);
     } else {
         req->info.sender_tag = tag;
@@ -131,6 +137,7 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
 
     if (ucs_likely(length != SIZE_MAX) && ucs_likely(!worker->lock.enabled) &&
         ucs_likely(worker->tag_match.num_unexpected == 0) &&
+        ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) &&
         ucs_likely(ucp_worker_is_host(worker, buffer))) {
         req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
         if (ucs_likely(req != NULL)) {

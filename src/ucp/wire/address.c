@@ -55,6 +55,14 @@ size_t ucp_address_pack(const ucp_address_info_t *info, void *buffer)
     return total;
 }
 
+size_t ucp_address_length(const void *buffer)
+{
+    uint16_t total;
+
+    memcpy(&total, (const uint8_t *)buffer + 2, sizeof(total));
+    return total;
+}
+
 ucs_status_t ucp_address_unpack(const void *buffer, size_t max, ucp_address_info_t *info)
 {
     const uint8_t *in = buffer;

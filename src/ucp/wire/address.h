@@ -38,6 +38,9 @@ uint16_t ucp_address_wire_id(const char *tl_name);
 /* Bytes of the packed form; buffer may be NULL to learn them. */
 size_t ucp_address_pack(const ucp_address_info_t *info, void *buffer);
 
+/* Bytes of an address that unpack has accepted. */
+size_t ucp_address_length(const void *buffer);
+
 /* Checks and takes apart; `max` bounds what may be read (UCP_ADDRESS_MAX where unknown). info
  * points into `buffer`. UCS_ERR_INVALID_ADDR for anything that pack does not produce; never reads
  * past the end that the address itself names. Does not log. */

@@ -8,7 +8,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
-#include <ucp/ops/rma.h>
+#include <ucp/core/provisional.h>
 #include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
@@ -196,35 +196,6 @@ static ucs_status_t ucp_conn_receive(ucp_conn_t *conn, ucp_wire_conn_t *head,
 
 /* ---- client ---- */
 
-/* Puts what waits for the connection where it now can go; the rest was only there to be waited
- * for. */
-static void ucp_conn_requeue(uct_pending_t *pending, void *arg)
-{
-    ucp_peer_t *peer = arg;
-
-    if (pending->func == ucp_control_retry) {
-        ucp_control_end(ucs_container_of(pending, ucp_control_t, pending));
-    } else {
-        uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);
-    }
-}
-
-static void ucp_conn_move(ucp_ep_t *ep, ucp_peer_t *peer)
-{
-    ucp_peer_t *provisional = ep->peer;
-    ucp_request_t *req;
-
-    ucs_list_for_each(req, &ep->requests, list) {
-        if (ucp_request_is_rma(req)) {
-            ucp_rma_set_peer(req, peer);
-        }
-        req->send.peer = peer;
-    }
-    uct_ep_pending_purge(ep->am, ucp_conn_requeue, peer);
-    ucp_ep_set_peer(ep, peer);
-    ucp_peer_abandon(provisional);
-}
-
 static void ucp_conn_answered(ucp_conn_t *conn)
 {
     ucp_address_info_t info = {.num_entries = 0};
@@ -252,7 +223,7 @@ static void ucp_conn_answered(ucp_conn_t *conn)
     ucp_conn_set_state(conn, UCP_CONN_UP);
     ucs_sys_free(conn->message);
     conn->message = NULL;
-    ucp_conn_move(conn->ep, peer);
+    ucp_ep_leave_provisional(conn->ep, peer);
 }
 
 /* The TCP connection is there, or is not. */
@@ -678,7 +649,7 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
     }
     ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
         if (ucp_conn_awaits_more(conn, idle) || !ucp_conn_fail_ep(conn->ep)) {
-            worker->has_deferred = 1; /* what it sent last may still be in our queues */
+            worker->has_deferred = 1; /* more may lie in our queues, or there was no memory */
             continue;
         }
         ucs_list_del(&conn->waiting);
@@ -690,8 +661,7 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
 
 void ucp_conn_close(ucp_conn_t *conn)
 {
-    int in_handshake = (conn->state == UCP_CONN_CONNECTING) || (conn->state == UCP_CONN_ASKING);
-    ucp_ep_t *ep     = conn->ep;
+    ucp_ep_t *ep = conn->ep;
 
     if (conn->socket.worker->sockets != NULL) {
         ucp_conn_set_state(conn, UCP_CONN_CLOSED);
@@ -699,7 +669,4 @@ void ucp_conn_close(ucp_conn_t *conn)
     }
     ep->conn = NULL;
     ucp_conn_free(conn);
-    if (in_handshake) {
-        ucp_peer_abandon(ep->peer);
-    }
 }

@@ -188,6 +188,43 @@ TEST_P(request, forced_immediate_completion)
     EXPECT_EQ(0u, ucp_test_num_ids(pair.sender().handle()));
 }
 
+/* A receive that would have to wait is not posted, and leaves the message to another. */
+TEST_P(request, forced_immediate_receive)
+{
+    pair pair(GetParam());
+    ucp_worker_h receiver           = pair.receiver().handle();
+    const ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL);
+    const bytes data                = pattern(1, LONG_LENGTH);
+    bytes buffer(LONG_LENGTH);
+    ucp_tag_recv_info_t info;
+
+    EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_tag_recv_nbx(receiver, buffer.data(), 8, 1, ~0ull, &param));
+
+    ucs_status_ptr_t first = pair.send(data.data(), 8, 1);
+    pair.progress_until([&]() { return ucp_tag_probe_nb(receiver, 1, ~0ull, 0, &info); });
+    EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_tag_recv_nbx(receiver, buffer.data(), 8, 2, ~0ull, &param));
+    if (strcmp("eager", ucp_test_protocol(pair.ep(), 8)) == 0) {
+        EXPECT_EQ(nullptr, ucp_tag_recv_nbx(receiver, buffer.data(), 8, 1, ~0ull, &param));
+    } else {
+        EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+                  ucp_tag_recv_nbx(receiver, buffer.data(), 8, 1, ~0ull, &param));
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), 8, 1)));
+    }
+    EXPECT_TRUE(std::equal(buffer.begin(), buffer.begin() + 8, data.begin()));
+    EXPECT_EQ(UCS_OK, pair.wait(first));
+
+    ucs_status_ptr_t second = pair.send(data.data(), data.size(), 1);
+    pair.progress_until([&]() { return ucp_tag_probe_nb(receiver, 1, ~0ull, 0, &info); });
+    EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_tag_recv_nbx(receiver, buffer.data(), buffer.size(), 1, ~0ull, &param));
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 1)));
+    EXPECT_EQ(data, buffer);
+    EXPECT_EQ(UCS_OK, pair.wait(second));
+    EXPECT_EQ(0u, ucp_test_num_requests(receiver));
+}
+
 /* ---- external requests ---- */
 
 /* Request memory of a client: filled with garbage, with bytes behind that are the client's. */

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include <ucp/world.h>
+#include <ucs/debug/fault.h>
 
 #include <seed.h>
 
@@ -147,6 +148,25 @@ TEST_P(wakeup, a_message_wakes)
 }
 
 /* Another thread may sleep while this one makes an endpoint whose end is to be told. */
+/* What comes over it would wake nobody, so it is not offered to peers. */
+TEST(wakeup_failure, a_network_whose_events_cannot_be_added)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    log_catcher log;
+    environment environment(settings{{"UCX_TLS", "mm,ofi"}, {"UCX_NET_ADDRESS", "y"}});
+    context context;
+    worker first(context), second(context);
+
+    ASSERT_EQ(UCS_OK, ucs_fault_set("epoll_ctl", "1+"));
+    const bytes without = first.address();
+    ucs_fault_clear(nullptr);
+    EXPECT_FALSE(log.take().empty());
+    EXPECT_LT(without.size(), second.address().size());
+    EXPECT_EQ(without.size(), first.address().size());
+}
+
 TEST(wakeup_failure, an_endpoint_to_a_dead_peer_wakes)
 {
     const auto count = [](void *arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int *>(arg); };

@@ -1,0 +1,187 @@
+/* Halyard: endpoints whose peer is not there yet: implementation.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/provisional.h>
+#include <ucp/ops/rma.h>
+#include <ucp/wire/address.h>
+#include <ucp/wire/wire.h>
+#include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
+#include <string.h>
+
+/* A worker whose former peer has to part first. All endpoints to it wait on one provisional peer,
+ * so that fences order what they do. */
+typedef struct {
+    ucs_list_link_t list; /* in worker->successors */
+    ucp_peer_t     *peer; /* provisional; has one endpoint at least */
+    uint8_t         uid[UCT_UID_LEN];
+    uint8_t         address[];
+} ucp_successor_t;
+
+ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p)
+{
+    uint8_t uid[UCT_UID_LEN];
+    ucs_status_t status;
+
+    ucp_peer_make_up_uid(uid);
+    status = ucp_peer_create(worker, uid, NULL, peer_p);
+    if (status == UCS_OK) {
+        (*peer_p)->is_provisional = 1;
+        ucp_peer_send_control(*peer_p, UCP_WIRE_HELLO, NULL, 0); /* waits, and is never sent */
+    }
+    return status;
+}
+
+/* Puts what waits where it now can go; the control message was only there to be waited for. */
+static void ucp_provisional_requeue(uct_pending_t *pending, void *arg)
+{
+    ucp_peer_t *peer = arg;
+
+    if (pending->func == ucp_control_retry) {
+        ucp_control_end(ucs_container_of(pending, ucp_control_t, pending));
+    } else {
+        uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);
+    }
+}
+
+void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer)
+{
+    ucp_peer_t *provisional = ep->peer;
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, &ep->requests, list) {
+        if (ucp_request_is_rma(req)) {
+            ucp_rma_set_peer(req, peer);
+        }
+        req->send.peer = peer;
+    }
+    uct_ep_pending_purge(ep->am, ucp_provisional_requeue, peer);
+    ucp_ep_set_peer(ep, peer);
+    ucp_peer_abandon(provisional);
+}
+
+/* ---- after a failure ---- */
+
+/* Has this peer failed, while its connections to us have yet to end? They will, unless its process
+ * is stopped. */
+static int ucp_peer_is_parting(const ucp_peer_t *peer)
+{
+    return (peer->status != UCS_OK) && peer->is_heard && !peer->is_gone &&
+           (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer != NULL);
+}
+
+static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *address,
+                                         const uint8_t uid[UCT_UID_LEN], ucp_peer_t **peer_p)
+{
+    size_t length              = ucp_address_length(address);
+    ucp_successor_t *successor = ucs_sys_malloc(sizeof(*successor) + length);
+    ucs_status_t status        = UCS_ERR_NO_MEMORY;
+
+    if (successor != NULL) {
+        status = ucp_peer_create_provisional(worker, &successor->peer);
+    }
+    if (status != UCS_OK) {
+        ucs_sys_free(successor);
+        return status;
+    }
+    memcpy(successor->uid, uid, UCT_UID_LEN);
+    memcpy(successor->address, address, length);
+    ucs_list_add_tail(&worker->successors, &successor->list);
+    *peer_p = successor->peer;
+    return UCS_OK;
+}
+
+static void ucp_successor_end(ucp_successor_t *successor)
+{
+    ucs_list_del(&successor->list);
+    ucs_sys_free(successor);
+}
+
+ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, ucp_peer_t **peer_p)
+{
+    ucp_successor_t *successor;
+    ucp_address_info_t info;
+    ucs_status_t status = ucp_address_unpack(address, UCP_ADDRESS_MAX, &info);
+
+    if (status != UCS_OK) {
+        ucs_error("ucp_ep_create: these bytes are no worker address");
+        return status;
+    }
+    ucs_list_for_each(successor, &worker->successors, list) {
+        if (memcmp(successor->uid, info.uid, UCT_UID_LEN) == 0) {
+            *peer_p = successor->peer;
+            return UCS_OK;
+        }
+    }
+    status = ucp_peer_get(worker, &info, peer_p);
+    return ((status == UCS_OK) && ucp_peer_is_parting(*peer_p)) ?
+               ucp_successor_create(worker, address, info.uid, peer_p) : status;
+}
+
+void ucp_peer_leave_unused(ucp_peer_t *peer)
+{
+    ucp_successor_t *successor, *next;
+
+    if (!peer->is_provisional || !ucs_list_is_empty(&peer->eps)) {
+        return;
+    }
+    ucs_list_for_each_safe(successor, next, &peer->worker->successors, list) {
+        if (successor->peer == peer) {
+            ucp_successor_end(successor);
+        }
+    }
+    ucp_peer_abandon(peer);
+}
+
+void ucp_successors_rouse(ucp_worker_t *worker)
+{
+    worker->has_deferred |= !ucs_list_is_empty(&worker->successors);
+}
+
+/* UCS_INPROGRESS: not yet. */
+static ucs_status_t ucp_successor_find(ucp_worker_t *worker, const ucp_successor_t *successor,
+                                       ucp_peer_t **peer_p)
+{
+    ucs_status_t status = successor->peer->status; /* without memory it has failed already */
+    ucp_address_info_t info;
+
+    if (status == UCS_OK) {
+        status = ucp_address_unpack(successor->address, UCP_ADDRESS_MAX, &info);
+    }
+    if (status == UCS_OK) {
+        status = ucp_peer_get(worker, &info, peer_p);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    return ucp_peer_is_parting(*peer_p) ? UCS_INPROGRESS : (*peer_p)->status;
+}
+
+void ucp_successors_settle(ucp_worker_t *worker)
+{
+    ucp_successor_t *successor, *next;
+    ucp_peer_t *peer, *provisional;
+    ucs_status_t status;
+
+    ucs_list_for_each_safe(successor, next, &worker->successors, list) {
+        status = ucp_successor_find(worker, successor, &peer);
+        if (status == UCS_INPROGRESS) {
+            continue;
+        }
+        provisional = successor->peer;
+        ucp_successor_end(successor);
+        if (status != UCS_OK) {
+            uct_ep_set_failed(provisional->lanes[UCP_LANE_AM], status); /* the rest from progress */
+            continue;
+        }
+        while (!ucs_list_is_empty(&provisional->eps)) { /* in the order of their creation */
+            ucp_ep_leave_provisional(ucs_list_head(&provisional->eps, ucp_ep_t, peer_list), peer);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+/* Halyard: tests of endpoints to a worker that was reached before and lost: they are new ones, and
+ * have none of the former failure. Also: what a flush waits for where a peer makes no progress.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <ucp/world.h>
+#include <ucs/debug/fault.h>
+
+#include <chrono>
+
+using namespace ucp_test;
+
+namespace {
+
+struct failures {
+    int count           = 0;
+    ucs_status_t status = UCS_OK;
+};
+
+void on_failure(void *arg, ucp_ep_h, ucs_status_t status)
+{
+    auto *self = static_cast<failures *>(arg);
+
+    ++self->count;
+    self->status = status;
+}
+
+/* Two workers, the second of which may stand still. */
+class second_endpoint : public testing::TestWithParam<const char *> {
+protected:
+    second_endpoint() :
+        m_environment(settings{{"UCX_TLS", GetParam()}}), m_a(m_context), m_b(m_context)
+    {
+    }
+
+    ucp_ep_h open(failures *failures)
+    {
+        return m_a.connect(m_b, UCP_ERR_HANDLING_MODE_PEER, on_failure, failures);
+    }
+
+    void close(ucp_ep_h ep)
+    {
+        m_a.forget(ep);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    }
+
+    bool progress_until(const std::function<bool()> &condition, bool with_b = true)
+    {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!condition() && (std::chrono::steady_clock::now() < end)) {
+            m_a.progress();
+            if (with_b) {
+                m_b.progress();
+            }
+        }
+        return condition();
+    }
+
+    /* A message from a to b on the endpoint arrives; false: the endpoint has failed. */
+    bool try_exchange(ucp_ep_h ep, const failures &failures)
+    {
+        const bytes data = pattern(m_tag, 3000);
+        bytes buffer(data.size());
+        ending sent, received;
+        const ucp_request_param_t sparam = send_param(&sent, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        const ucp_request_param_t rparam = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        void *receive = ucp_tag_recv_nbx(m_b.handle(), buffer.data(), buffer.size(), ++m_tag, ~0ull,
+                                         &rparam);
+        ucs_status_ptr_t send = ucp_tag_send_nbx(ep, data.data(), data.size(), m_tag, &sparam);
+
+        EXPECT_TRUE(UCS_PTR_IS_PTR(receive));
+        EXPECT_TRUE(progress_until([&]() {
+            return ((sent.calls > 0) && (received.calls > 0)) || (failures.count > 0);
+        }));
+        if (received.calls == 0) {
+            ucp_request_cancel(m_b.handle(), receive);
+            EXPECT_EQ(1, received.calls);
+            EXPECT_TRUE(UCS_PTR_IS_ERR(send) || (sent.calls == 1));
+            return false;
+        }
+        EXPECT_EQ(UCS_OK, sent.status);
+        EXPECT_EQ(UCS_OK, received.status);
+        EXPECT_EQ(data, buffer);
+        return true;
+    }
+
+    void exchange(ucp_ep_h ep, const failures &failures)
+    {
+        EXPECT_TRUE(try_exchange(ep, failures));
+    }
+
+    /* A new endpoint, on which a message arrives. The peer may be about to hang up on us, as we
+     * have on it: that is another failure, and the next one works. */
+    ucp_ep_h reopen(failures *failures)
+    {
+        for (int i = 0; i < 10; ++i) {
+            *failures   = {};
+            ucp_ep_h ep = open(failures);
+            bool works  = try_exchange(ep, *failures);
+            EXPECT_TRUE(progress_until(
+                [&]() { return (m_back == nullptr) || (m_back_failures.count > 0); }));
+            for (int turn = 0; turn < 2000; ++turn) {
+                m_a.progress();
+                m_b.progress();
+            }
+            if (works && (failures->count == 0)) {
+                return ep;
+            }
+            EXPECT_NE(UCS_ERR_IO_ERROR, failures->status);
+            close(ep);
+        }
+        ADD_FAILURE() << "ten endpoints have failed, the last by "
+                      << ucs_status_string(failures->status);
+        return nullptr;
+    }
+
+    /* Both are connected to each other, and a's side fails. Returns its endpoint. */
+    ucp_ep_h fail(failures *failures)
+    {
+        ucp_ep_h ep = open(failures);
+
+        exchange(ep, *failures);
+        m_back = m_b.connect(m_a, UCP_ERR_HANDLING_MODE_PEER, on_failure, &m_back_failures);
+        ending sent, received;
+        const ucp_request_param_t sparam = send_param(&sent, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        const ucp_request_param_t rparam = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        EXPECT_TRUE(UCS_PTR_IS_PTR(
+            ucp_tag_recv_nbx(m_a.handle(), &m_word, sizeof(m_word), 2, ~0ull, &rparam)));
+        EXPECT_TRUE(
+            UCS_PTR_IS_PTR(ucp_tag_send_nbx(m_back, &m_word, sizeof(m_word), 2, &sparam)));
+        EXPECT_TRUE(progress_until([&]() { return (sent.calls > 0) && (received.calls > 0); }));
+        ucp_test_peer_fail(ep, UCS_ERR_IO_ERROR);
+        EXPECT_TRUE(progress_until([&]() { return failures->count > 0; }, false));
+        EXPECT_EQ(UCS_ERR_IO_ERROR, failures->status);
+        return ep;
+    }
+
+    log_catcher m_log;
+    environment m_environment;
+    context m_context;
+    worker m_a, m_b;
+    ucp_ep_h m_back = nullptr;
+    failures m_back_failures;
+    uint64_t m_word = 1;
+    ucp_tag_t m_tag = 1000;
+};
+
+INSTANTIATE_TEST_SUITE_P(all, second_endpoint, testing::Values("mm,cma", "fault:mm,cma"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                             return std::string((info.param[0] == 'f') ? "hook" : "mm");
+                         });
+
+TEST_P(second_endpoint, where_no_connection_was)
+{
+    failures first, second;
+    ucp_ep_h ep = open(&first);
+
+    ucs_fault_set("connect", "1");
+    const ucp_request_param_t param = send_param(nullptr);
+    ucs_status_ptr_t send           = ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param);
+    ucs_fault_clear(nullptr);
+    EXPECT_TRUE(UCS_PTR_IS_ERR(send));
+    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }));
+
+    ucp_ep_h ep2 = reopen(&second); /* beside the old one */
+    EXPECT_EQ(first.status, ucp_ep_flush(ep));
+    close(ep);
+    exchange(ep2, second);
+}
+
+TEST_P(second_endpoint, while_the_peer_parts)
+{
+    failures first, second, third;
+
+    close(fail(&first));
+    ucp_ep_h ep2 = reopen(&second);
+    ucp_ep_h ep3 = open(&third);
+    exchange(ep3, third);
+    exchange(ep2, second);
+    EXPECT_EQ(UCS_OK, ucp_ep_flush(ep2));
+    EXPECT_EQ(0u, ucp_test_ordinal(ep2));
+    EXPECT_EQ(1u, ucp_test_ordinal(ep3));
+}
+
+TEST_P(second_endpoint, beside_the_old_one)
+{
+    failures first, second, third;
+    ucp_ep_h ep = fail(&first);
+
+    ucp_ep_h ep2 = reopen(&second);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, ucp_ep_flush(ep));
+    close(ep);
+    exchange(ep2, second);
+    ucp_ep_h ep3 = open(&third);
+    exchange(ep3, third);
+}
+
+/* One to a worker that is dead fails again, without a word sent. */
+TEST_P(second_endpoint, to_the_dead)
+{
+    failures first, second;
+    ucp_ep_h ep = open(&first);
+
+    exchange(ep, first);
+    const bytes address = m_b.address();
+    m_b.destroy();
+    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }, false));
+    for (int i = 0; i < 3; ++i) {
+        ucp_ep_params_t params = {};
+        params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.address         = reinterpret_cast<const ucp_address_t *>(address.data());
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler     = {on_failure, &second};
+        second                 = {};
+        ucp_ep_h ep2           = nullptr;
+        ASSERT_EQ(UCS_OK, ucp_ep_create(m_a.handle(), &params, &ep2));
+        ASSERT_TRUE(progress_until([&]() { return second.count > 0; }, false));
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep2, UCP_EP_CLOSE_MODE_FORCE));
+    }
+}
+
+/* One of those that wait is closed, in the midst of a flush; the other goes on. */
+TEST_P(second_endpoint, one_of_two)
+{
+    failures first, second, third;
+    ending flushed;
+
+    close(fail(&first));
+    ucp_ep_h ep2                    = open(&second);
+    ucp_ep_h ep3                    = open(&third);
+    const ucp_request_param_t param = send_param(&flushed);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_ep_flush_nbx(ep2, &param)));
+    m_a.forget(ep2);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(ep2, UCP_EP_CLOSE_MODE_FLUSH));
+    ASSERT_TRUE(progress_until([&]() { return flushed.calls > 0; }, false));
+    EXPECT_EQ(UCS_ERR_CANCELED, flushed.status);
+    if (!try_exchange(ep3, third)) {
+        EXPECT_NE(UCS_ERR_IO_ERROR, third.status);
+        close(ep3);
+        ep3 = reopen(&third);
+    }
+    EXPECT_EQ(0, second.count);
+}
+
+/* What was begun meanwhile can be given up. */
+TEST_P(second_endpoint, given_up)
+{
+    failures first, second, third;
+    ending sent;
+
+    close(fail(&first));
+    ucp_ep_h ep2                     = open(&second);
+    ucp_ep_h ep3                     = open(&third);
+    const ucp_request_param_t sparam = send_param(&sent);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep2, &m_word, sizeof(m_word), 3, &sparam)));
+    close(ep2);
+    EXPECT_EQ(1, sent.calls);
+    EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
+
+    /* One on which nothing was sent is closed at once, another is destroyed with its worker. */
+    m_a.forget(ep3);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(ep3, UCP_EP_CLOSE_MODE_FLUSH));
+    ucp_ep_h ep4 = open(&third);
+    ending lost;
+    const ucp_request_param_t lparam = send_param(&lost);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep4, &m_word, sizeof(m_word), 4, &lparam)));
+    m_a.destroy();
+    EXPECT_EQ(0, second.count + third.count);
+}
+
+/* ---- a peer that makes no progress ---- */
+
+/* That it is to announce what it sends need not reach it. */
+TEST(standstill, holds_up_no_flush)
+{
+    environment environment(settings{{"UCX_TLS", "mm"}, {"UCX_TM_UNEXP_BUDGET", "20k"}});
+    constexpr int COUNT = 50;
+    context context;
+    worker sender(context), receiver(context);
+    ucp_ep_h ep                     = sender.connect(receiver);
+    ucp_ep_h back                   = receiver.connect(sender, UCP_ERR_HANDLING_MODE_PEER);
+    const bytes data                = pattern(1, 1000);
+    const ucp_request_param_t param = send_param(nullptr);
+
+    for (int i = 0; i < COUNT; ++i) {
+        if (i == 1) { /* connected; from here on it does nothing but send */
+            for (int turn = 0; turn < 1000; ++turn) {
+                sender.progress();
+                receiver.progress();
+            }
+        }
+        ucs_status_ptr_t send = ucp_tag_send_nbx(ep, data.data(), data.size(), 1, &param);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(send));
+        if (send != nullptr) {
+            ucp_request_free(send);
+        }
+        receiver.progress();
+    }
+    ASSERT_EQ(1u, ucp_test_num_controls(receiver.handle()));
+    EXPECT_EQ(nullptr, ucp_ep_flush_nbx(back, &param));
+    EXPECT_EQ(nullptr, ucp_worker_flush_nbx(receiver.handle(), &param));
+    receiver.forget(back);
+    EXPECT_EQ(nullptr, ucp_ep_close_nbx(back, &param));
+
+    bytes buffer(data.size());
+    for (int i = 0; i < COUNT; ++i) {
+        ending received;
+        const ucp_request_param_t rparam = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(receiver.handle(), buffer.data(),
+                                                    buffer.size(), 1, ~0ull, &rparam)));
+        for (int turn = 0; (turn < 100000) && (received.calls == 0); ++turn) {
+            receiver.progress();
+            sender.progress();
+        }
+        ASSERT_EQ(1, received.calls);
+        ASSERT_EQ(UCS_OK, received.status);
+        ASSERT_EQ(data, buffer);
+    }
+}
+
+} // namespace
