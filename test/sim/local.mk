@@ -33,6 +33,7 @@ TESTS                += test/sim/sim
 sim_planted_from = \
 	src/ucp/core/flush.c \
 	src/ucp/core/peer.c \
+	src/ucp/core/provisional.c \
 	src/ucp/core/request.c \
 	src/ucp/core/wakeup.c \
 	src/ucp/ops/am_recv.c \
@@ -51,6 +52,7 @@ sim_planted_sources = \
 	test/sim/planted_sources/conn.c \
 	test/sim/planted_sources/flush.c \
 	test/sim/planted_sources/peer.c \
+	test/sim/planted_sources/provisional.c \
 	test/sim/planted_sources/request.c \
 	test/sim/planted_sources/rma.c \
 	test/sim/planted_sources/rma_target.c \
