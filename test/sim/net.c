@@ -77,6 +77,7 @@ struct sim_conn {
     sim_conn_state_t state;
     int              is_self;
     int              is_accepted; /* the target knows of it */
+    int              is_dropped;  /* by the target */
     int              is_silenced; /* nothing of it is delivered any more */
     int              is_forgotten; /* by the target: it has seen the end */
     uint64_t         time_ns;     /* when the call or the answer is there */
@@ -323,6 +324,13 @@ static void sim_ep_close(uct_ep_t *uct_ep)
     }
 }
 
+static void sim_ep_disconnect(uct_ep_t *uct_ep)
+{
+    if (uct_ep->iface->tl->kind != UCT_TL_KIND_SELF) { /* as with the real one */
+        sim_ep_close(uct_ep);
+    }
+}
+
 static void sim_conn_cut(sim_conn_t *conn)
 {
     if (conn->reset_ns == 0) {
@@ -448,7 +456,8 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
     }
     if ((conn->first == NULL) && (conn->ends_ns != 0) && (conn->ends_ns <= sim_now())) {
         conn->is_forgotten = 1;
-        if (conn->is_accepted && !conn->is_self && !sim_host_has_another(conn->target, conn)) {
+        if (conn->is_accepted && (!conn->is_self || conn->is_dropped) &&
+            !sim_host_has_another(conn->target, conn)) {
             sim_event("gone", conn->source->number, conn->target->number, 0);
             iface->params.peer_gone(iface->params.arg, conn->source->uid);
         }
@@ -543,9 +552,11 @@ static int sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int
 
     for (i = 0; i < host->num_in; ++i) {
         conn = sim_net.conns[host->conns_in[i]];
-        if (conn->is_self || (memcmp(conn->source->uid, uid, UCT_UID_LEN) != 0)) {
+        if ((conn->is_self != (iface->tl->kind == UCT_TL_KIND_SELF)) ||
+            (memcmp(conn->source->uid, uid, UCT_UID_LEN) != 0)) {
             continue;
         }
+        conn->is_dropped  = 1;
         conn->is_silenced = conn->is_silenced || discard;
         if (conn->is_accepted && !conn->is_forgotten) {
             is_there = 1;
@@ -807,6 +818,7 @@ static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
     tl->iface.is_reachable = sim_is_reachable;
     tl->iface.memory_used  = sim_memory_used;
     tl->ep.init            = sim_ep_init;
+    tl->ep.disconnect      = sim_ep_disconnect;
     tl->ep.close           = sim_ep_close;
     tl->ep.live.check      = sim_ep_check;
 }
@@ -816,7 +828,7 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->iface.progress       = sim_progress;
     tl->iface.event_fd       = sim_event_fd;
     tl->iface.event_arm      = sim_event_arm;
-    tl->iface.drop_peer      = (tl->kind == UCT_TL_KIND_SHM) ? sim_drop_peer : NULL;
+    tl->iface.drop_peer      = sim_drop_peer;
     tl->ep.connect           = sim_ep_connect;
     tl->ep.live.am_short     = sim_am_short;
     tl->ep.live.am_short_iov = sim_am_short_iov;

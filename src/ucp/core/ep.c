@@ -113,6 +113,7 @@ void ucp_ep_set_limits(ucp_ep_t *ep)
 static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
 {
     if (ep->peer != NULL) { /* another thread may look at it without the lock */
+        ucs_assert(ep->num_left < ucs_array_size(ep->left));
         ep->left[ep->num_left++] = ep->peer;
         ++ep->peer->num_left;
     }
@@ -174,7 +175,8 @@ static ucp_ep_t *ucp_ep_any_reply(ucp_peer_t *peer)
 static int ucp_ep_is_past(const ucp_peer_t *peer, const ucp_ep_t *ep, uint32_t ordinal)
 {
     return ((ep == NULL) || ep->is_internal) &&
-           ((ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) :
+           ((ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) &&
+                                                !ucp_successors_have(peer->worker, ordinal) :
                                                 (ordinal < peer->next_ordinal));
 }
 
@@ -387,9 +389,6 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
 static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t *params,
                                      ucp_conn_t *request, int is_client, ucp_peer_t **peer_p)
 {
-    ucp_address_info_t address;
-    ucs_status_t status;
-
     if (is_client) {
         return ucp_peer_create_provisional(worker, peer_p);
     }
@@ -398,11 +397,8 @@ static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t
         ucs_error("ucp_ep_create: no remote address is given");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (request == NULL) {
-        return ucp_peer_get_or_await(worker, params->address, peer_p);
-    }
-    status = ucp_conn_client_address(request, &address);
-    return (status == UCS_OK) ? ucp_peer_get(worker, &address, peer_p) : status;
+    return ucp_peer_get_or_await(
+        worker, (request != NULL) ? ucp_conn_client_address(request) : params->address, peer_p);
 }
 
 static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_params_t *params,

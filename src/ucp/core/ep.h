@@ -37,7 +37,7 @@ typedef struct ucp_ep {
     uint8_t                  is_reported;   /* the error handler has run, or is due */
     uint8_t                  is_freed;      /* amid a purge, which frees it at its end */
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
-    ucp_peer_t              *left[2];       /* former peers, kept for as long as the endpoint */
+    ucp_peer_t              *left[3];       /* former peers, kept for as long as the endpoint */
     unsigned                 num_left;
     uint8_t                  is_internal;   /* the library's: the user has not made it (yet) */
     uint8_t                  is_handed_out; /* internal, but the user may answer on it */

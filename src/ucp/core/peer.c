@@ -72,6 +72,11 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     return UCS_OK;
 }
 
+int ucp_peer_is_over(const ucp_peer_t *peer)
+{
+    return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
+}
+
 /* A failed peer that nothing can come from any more keeps its endpoints, but leaves its identity
  * to the one that takes its place. */
 static ucs_status_t ucp_peer_step_aside(ucp_peer_t *peer)
@@ -107,7 +112,7 @@ ucs_status_t ucp_peer_get(ucp_worker_t *worker, const ucp_address_info_t *addres
     if (peer == NULL) {
         return ucp_peer_create(worker, address->uid, address, peer_p);
     }
-    if ((peer->status == UCS_OK) || (peer->is_heard && !peer->is_gone)) {
+    if ((peer->status == UCS_OK) || !ucp_peer_is_over(peer)) {
         return UCS_OK;
     }
 
@@ -144,15 +149,22 @@ static int ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_
 
 void ucp_peer_hang_up(ucp_peer_t *peer)
 {
-    if (ucp_worker_drop_peer(peer->worker, peer->uid, 0)) {
-        peer->is_heard = 1;
+    if (!ucp_worker_drop_peer(peer->worker, peer->uid, 0)) {
+        return;
+    }
+    peer->is_heard = 1;
+    if (peer->is_gone) { /* and has connected again, by a HELLO that is not read yet */
+        peer->is_gone = 0;
+        peer->session = ++peer->worker->num_sessions;
     }
 }
 
-/* Is it part of what a flush waits for? Whether a peer announces is its own affair. */
+/* Is it part of what a flush waits for? Whether a peer announces is its own affair, and whether it
+ * knows us already; for what a provisional peer becomes is waited. */
 static int ucp_control_is_awaited(const ucp_control_t *control)
 {
-    return control->id != UCP_WIRE_HOLD;
+    return (control->id == UCP_WIRE_HELLO) ? control->peer->is_provisional
+                                           : (control->id != UCP_WIRE_HOLD);
 }
 
 void ucp_control_end(ucp_control_t *control)
@@ -175,9 +187,15 @@ static ucs_status_t ucp_control_attempt(ucp_peer_t *peer, unsigned id, void *msg
     uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
     uct_iov_t iov  = {msg, length, NULL};
 
-    return ucs_unlikely(id == UCP_WIRE_GET_DATA) ? ucp_rma_send_get_data(peer, msg) :
-           ucs_unlikely(id == UCP_WIRE_HELLO)    ? ucp_peer_send_hello(peer) :
-           lane->ops->am_short_iov(lane, id, &iov, 1);
+    ucs_status_t status;
+
+    status = ucs_unlikely(id == UCP_WIRE_GET_DATA) ? ucp_rma_send_get_data(peer, msg) :
+             ucs_unlikely(id == UCP_WIRE_HELLO)    ? ucp_peer_send_hello(peer) :
+             lane->ops->am_short_iov(lane, id, &iov, 1);
+    if (ucs_unlikely(status == UCS_ERR_NO_MEMORY)) {
+        uct_ep_set_failed(lane, status); /* lost before the transport could see it */
+    }
+    return status;
 }
 
 ucs_status_t ucp_control_retry(uct_pending_t *pending)
@@ -330,9 +348,7 @@ static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
     }
 }
 
-/* Ends the receives that wait for a peer: all, or those that read its memory by themselves, which
- * it will not keep for us. */
-static void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
+void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
 {
     ucs_list_link_t todo;
     ucp_request_t *req;
@@ -365,8 +381,10 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     peer->status = status;
     ucp_rma_gate_add(peer, 1);
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+    ucp_peer_hang_up(peer); /* it may live and wait for our answers */
 
-    /* Callbacks may close any of the endpoints and make new ones. */
+    /* Callbacks may close any of the endpoints and make new ones, to the one that takes its place
+     * even. */
     ucs_list_head_init(&todo);
     ucs_list_splice_tail(&todo, &peer->eps);
     while (!ucs_list_is_empty(&todo)) {
@@ -381,9 +399,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
      * its own connection, which comes behind it, ends the receives. */
     ucp_peer_end_recvs(peer, status,
                        (status != UCS_ERR_CONNECTION_RESET) || !peer->hello_received ||
-                           peer->is_gone ||
-                           (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer == NULL));
-    ucp_peer_hang_up(peer); /* it may live and wait for our answers */
+                           peer->is_gone);
     ucp_successors_rouse(peer->worker);
     ucp_peer_retire(peer);
 }
@@ -481,13 +497,10 @@ static int ucp_peer_is_answerable(const ucp_peer_t *peer)
     return 0;
 }
 
-/* Whoever is connected to us may have sent more that lies in our rings, its introduction even,
- * until it is gone: that must not be taken for what it sends once it has come back. */
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
     return (peer->num_left > 0) || ucp_peer_has_used_ep(peer) ||
-           !ucs_list_is_empty(&peer->recvs) ||
-           !(peer->is_heard ? peer->is_gone : (peer->status != UCS_OK));
+           !ucs_list_is_empty(&peer->recvs) || !ucp_peer_is_over(peer);
 }
 
 void ucp_peer_retire(ucp_peer_t *peer)

@@ -68,12 +68,21 @@ void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer)
 
 /* ---- after a failure ---- */
 
-/* Has this peer failed, while its connections to us have yet to end? They will, unless its process
- * is stopped. */
-static int ucp_peer_is_parting(const ucp_peer_t *peer)
+/* UCS_INPROGRESS: the worker's former peer has failed, or progress is about to find that it has,
+ * and its connections to us have yet to end. They will, unless its process is stopped. */
+static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_address_info_t *address,
+                                           ucp_peer_t **peer_p)
 {
-    return (peer->status != UCS_OK) && peer->is_heard && !peer->is_gone &&
-           (peer->lanes[UCP_LANE_AM]->iface->tl->iface.drop_peer != NULL);
+    ucp_peer_t *peer = ucp_peer_find(worker, ucp_uid_id(address->uid));
+    ucs_status_t status;
+
+    if ((peer != NULL) && (peer->status == UCS_OK) &&
+        (peer->lanes[UCP_LANE_AM]->state == UCT_EP_FAILED)) {
+        ucp_rma_gate_add(peer, 1); /* for good: nothing of its endpoints overtakes what waits */
+        return UCS_INPROGRESS;
+    }
+    status = ucp_peer_get(worker, address, peer_p);
+    return ((status == UCS_OK) && ((*peer_p)->status != UCS_OK)) ? UCS_INPROGRESS : status;
 }
 
 static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *address,
@@ -119,9 +128,9 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
             return UCS_OK;
         }
     }
-    status = ucp_peer_get(worker, &info, peer_p);
-    return ((status == UCS_OK) && ucp_peer_is_parting(*peer_p)) ?
-               ucp_successor_create(worker, address, info.uid, peer_p) : status;
+    status = ucp_peer_get_if_parted(worker, &info, peer_p);
+    return (status == UCS_INPROGRESS) ? ucp_successor_create(worker, address, info.uid, peer_p)
+                                      : status;
 }
 
 void ucp_peer_leave_unused(ucp_peer_t *peer)
@@ -139,6 +148,21 @@ void ucp_peer_leave_unused(ucp_peer_t *peer)
     ucp_peer_abandon(peer);
 }
 
+int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal)
+{
+    const ucp_successor_t *successor;
+    const ucp_ep_t *ep;
+
+    ucs_list_for_each(successor, &worker->successors, list) {
+        ucs_list_for_each(ep, &successor->peer->eps, peer_list) {
+            if (ep->ordinal == ordinal) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 void ucp_successors_rouse(ucp_worker_t *worker)
 {
     worker->has_deferred |= !ucs_list_is_empty(&worker->successors);
@@ -154,13 +178,7 @@ static ucs_status_t ucp_successor_find(ucp_worker_t *worker, const ucp_successor
     if (status == UCS_OK) {
         status = ucp_address_unpack(successor->address, UCP_ADDRESS_MAX, &info);
     }
-    if (status == UCS_OK) {
-        status = ucp_peer_get(worker, &info, peer_p);
-    }
-    if (status != UCS_OK) {
-        return status;
-    }
-    return ucp_peer_is_parting(*peer_p) ? UCS_INPROGRESS : (*peer_p)->status;
+    return (status == UCS_OK) ? ucp_peer_get_if_parted(worker, &info, peer_p) : status;
 }
 
 void ucp_successors_settle(ucp_worker_t *worker)

@@ -3,7 +3,8 @@
  * They begin on a provisional peer, whose lane holds back what is sent, and move to the real one
  * with all that waits: a client's once its server has answered (wireup/conn.c); that of a worker
  * which was reached before, and was lost, once nothing of its former connections can come any more,
- * since that would be taken for what it sends on the new ones.
+ * since that would be taken for what it sends on the new ones. A client may wait for the one, and
+ * then for the other.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -26,6 +27,9 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
 
 /* A provisional peer ends if no endpoint is left on it, or none has been made. */
 void ucp_peer_leave_unused(ucp_peer_t *peer);
+
+/* Does one of those that wait bear this ordinal of a socket connection? */
+int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal);
 
 /* Some peer has failed or parted: those that wait are looked at by the next progress. */
 void ucp_successors_rouse(ucp_worker_t *worker);

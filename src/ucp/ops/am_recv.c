@@ -395,14 +395,18 @@ static void ucp_am_deliver_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
 {
     ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
     ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
+    ucp_peer_t *peer      = ucp_peer_find(worker, fetch->rts.worker_id);
     const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
 
+    if ((peer != NULL) && (peer->session != kept->session)) {
+        peer = NULL; /* who has come back does not wait for an answer */
+    }
     if (fetch->turn.status != UCS_OK) {
         ucs_debug("an active message of %zu bytes did not come whole: %s", kept->length,
                   ucs_status_string(fetch->turn.status));
-    } else if (ucp_am_open(worker, &am, ucp_peer_find(worker, fetch->rts.worker_id),
-                           fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
+    } else if (ucp_am_open(worker, &am, peer, fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg,
+                           &handler)) {
         msg.header = fetch + 1;
         msg.length = kept->length;
         ucp_am_lend(worker, handler, &msg, kept);
@@ -470,6 +474,7 @@ static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
     }
 
     kept->length  = rts->length;
+    kept->session = peer->session;
     fetch         = ucp_am_fetch(kept);
     fetch->rts    = *rts;
     fetch->worker = worker;

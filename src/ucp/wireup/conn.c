@@ -211,7 +211,7 @@ static void ucp_conn_answered(ucp_conn_t *conn)
         status = (head.status == UCS_ERR_UNREACHABLE) ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
     }
     if (status == UCS_OK) {
-        status = ucp_peer_get(conn->socket.worker, &info, &peer);
+        status = ucp_peer_get_or_await(conn->socket.worker, conn->message + sizeof(head), &peer);
     }
     if (status == UCS_OK) {
         status = peer->status;
@@ -479,9 +479,9 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     }
 }
 
-ucs_status_t ucp_conn_client_address(const ucp_conn_t *conn, ucp_address_info_t *info)
+const void *ucp_conn_client_address(const ucp_conn_t *conn)
 {
-    return ucp_address_unpack(conn->message + sizeof(ucp_wire_conn_t), UCP_ADDRESS_MAX, info);
+    return conn->message + sizeof(ucp_wire_conn_t);
 }
 
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
@@ -613,9 +613,10 @@ static void ucp_conn_handle(ucp_socket_t *socket)
  * for that now. */
 static int ucp_conn_fail_ep(ucp_ep_t *ep)
 {
+    ucp_peer_t *former = ep->peer;
     ucp_peer_t *peer;
 
-    if (ep->peer->status != UCS_OK) {
+    if (former->status != UCS_OK) {
         return 1; /* known */
     }
     if (ucp_peer_create_provisional(ep->worker, &peer) != UCS_OK) {
@@ -626,6 +627,7 @@ static int ucp_conn_fail_ep(ucp_ep_t *ep)
     ucp_flush_ep_lost(ep, UCS_ERR_CONNECTION_RESET);
     ucp_ep_unqueue(ep);
     ucp_ep_set_peer(ep, peer);
+    ucp_peer_leave_unused(former);
     uct_ep_set_failed(ep->am, UCS_ERR_CONNECTION_RESET);
     return 1;
 }

@@ -23,6 +23,9 @@ ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer)
     if (peer->hello_sent) {
         return UCS_OK;
     }
+    if (peer->is_provisional) {
+        return UCS_ERR_NO_RESOURCE;
+    }
     iov[0].buffer = &hello;
     iov[0].length = sizeof(hello);
     status        = ucp_worker_pack_address(peer->worker, &address, &iov[1].length);
@@ -80,7 +83,9 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
         ucp_peer_hang_up(peer); /* no answer of ours would reach it; what it has sent counts */
     }
     if (peer->hello_received) {
-        ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET); /* should that not have come yet */
+        /* should the end of the former connection not have come yet */
+        ucp_peer_end_recvs(peer, UCS_ERR_CONNECTION_RESET, 1);
+        ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
         ucp_ep_pair_anew(peer);
     }
     peer->is_gone        = 0;

@@ -138,8 +138,8 @@ void ucp_conn_forget_listener(ucp_listener_h listener);
 /* Starts connecting ep, whose peer is provisional. What fails later, fails the endpoint. */
 ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params);
 
-/* The address of the client's worker in a request. */
-ucs_status_t ucp_conn_client_address(const ucp_conn_t *conn, ucp_address_info_t *info);
+/* The address of the client's worker in a request, which was checked when it came. */
+const void *ucp_conn_client_address(const ucp_conn_t *conn);
 
 /* ep, on the client's peer, answers a request, which is its connection. */
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep);

@@ -384,6 +384,10 @@ typedef struct {
     /* Starts the connection (first use). UCS_OK: live now; UCS_INPROGRESS: becomes live or fails
      * from progress; error: failed. NULL: live at once. */
     ucs_status_t (*connect)(uct_ep_t *ep);
+    /* Of an endpoint that has failed, maybe by its user's decision (uct_ep_set_failed): ends the
+     * connection if it has not, behind what was sent, so that the peer hears of it before the
+     * endpoint is closed. NULL where there is none. */
+    void (*disconnect)(uct_ep_t *ep);
     void (*close)(uct_ep_t *ep);
     uct_ep_ops_t live;
 } uct_ep_tl_ops_t;

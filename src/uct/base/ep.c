@@ -144,6 +144,9 @@ void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status)
     ep->ops    = &ep->iface->failed_ops;
     ucs_arbiter_group_deschedule(&ep->pending); /* until the failure has been reported */
     ucs_list_add_tail(&ep->iface->failed, &ep->failed_list);
+    if (!ep->is_nowhere && (ep->iface->tl->ep.disconnect != NULL)) {
+        ep->iface->tl->ep.disconnect(ep);
+    }
     if (ep->iface->params.rouse != NULL) {
         ep->iface->params.rouse(ep->iface->params.arg);
     }

@@ -402,6 +402,11 @@ static ucs_status_t uct_hook_ep_connect(uct_ep_t *ep)
     return status;
 }
 
+static void uct_hook_ep_disconnect(uct_ep_t *ep)
+{
+    uct_ep_set_failed(uct_hook_ep(ep)->inner, ep->status);
+}
+
 static void uct_hook_ep_close(uct_ep_t *ep)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
@@ -455,6 +460,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
 
     tl->super.ep.init    = uct_hook_ep_init;
     tl->super.ep.connect = uct_hook_ep_connect;
+    tl->super.ep.disconnect = uct_hook_ep_disconnect;
     tl->super.ep.close   = uct_hook_ep_close;
     UCT_HOOK_WRAP(tl, ep.live, am_short, uct_hook_ep_ops.am_short);
     UCT_HOOK_WRAP(tl, ep.live, am_short_iov, uct_hook_ep_ops.am_short_iov);

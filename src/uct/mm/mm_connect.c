@@ -17,14 +17,20 @@
 
 #include <string.h>
 
-static void uct_mm_ep_fail(uct_mm_iface_t *iface, uct_mm_ep_t *ep, ucs_status_t status)
+static void uct_mm_connect_ended(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
-    if (ep->super.state == UCT_EP_CONNECTING) {
-        --iface->num_connecting;
-    }
-    uct_mm_socket_close(iface, &ep->source);
+    iface->num_connecting -= ep->is_connecting;
+    ep->is_connecting      = 0;
     ucs_list_del(&ep->retry);
-    uct_ep_set_failed(&ep->super, status);
+}
+
+void uct_mm_disconnect(uct_ep_t *tl_ep)
+{
+    uct_mm_iface_t *iface = uct_mm_iface(tl_ep->iface);
+    uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
+
+    uct_mm_connect_ended(iface, ep);
+    uct_mm_socket_close(iface, &ep->source);
 }
 
 /* Did the peer say why it does not want us? */
@@ -126,24 +132,18 @@ ucs_status_t uct_mm_connect_start(uct_ep_t *tl_ep)
     status = uct_mm_ep_try(iface, ep);
     if (status == UCS_INPROGRESS) {
         ++iface->num_connecting;
+        ep->is_connecting = 1;
         uct_mm_connect_hurry(iface);
-    } else {
-        uct_mm_socket_close(iface, &ep->source);
     }
     return status;
 }
 
 void uct_mm_connect_end(uct_ep_t *tl_ep)
 {
-    uct_mm_iface_t *iface = uct_mm_iface(tl_ep->iface);
-    uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
+    uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
     unsigned i;
 
-    if (tl_ep->state == UCT_EP_CONNECTING) {
-        --iface->num_connecting;
-    }
-    ucs_list_del(&ep->retry);
-    uct_mm_socket_close(iface, &ep->source);
+    uct_mm_disconnect(tl_ep);
     for (i = 0; i < ucs_array_size(ep->segments); ++i) {
         if (ep->segments[i] != NULL) {
             uct_mm_segment_put(ep->segments[i]);
@@ -260,7 +260,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     }
     if (length <= 0) {
         if ((length == 0) || (errno != EAGAIN)) {
-            uct_mm_ep_fail(iface, ep, UCS_ERR_CONNECTION_RESET);
+            uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
         }
         return;
     }
@@ -284,10 +284,10 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     }
 
     if (status != UCS_OK) {
-        uct_mm_ep_fail(iface, ep, status);
+        uct_ep_set_failed(&ep->super, status);
         return;
     }
-    --iface->num_connecting;
+    uct_mm_connect_ended(iface, ep);
     ep->is_rival = uct_mm_is_rival(&welcome.cpus);
     uct_ep_set_live(&ep->super);
 }
@@ -295,7 +295,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep)
 {
     if (uct_mm_socket_is_ended(ep->source.fd)) {
-        uct_mm_ep_fail(uct_mm_iface(ep->super.iface), ep, UCS_ERR_CONNECTION_RESET);
+        uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
     }
     return UCS_OK; /* the report comes from progress */
 }
@@ -309,7 +309,7 @@ unsigned uct_mm_ep_event(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     if (uct_mm_socket_drain(ep->source.fd)) {
         return 0;
     }
-    uct_mm_ep_fail(iface, ep, UCS_ERR_CONNECTION_RESET);
+    uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
     return 1;
 }
 
@@ -321,7 +321,7 @@ void uct_mm_retries_run(uct_mm_iface_t *iface)
     ucs_list_for_each_safe(ep, tmp, &iface->retries, retry) {
         status = uct_mm_ep_try(iface, ep);
         if (status != UCS_INPROGRESS) {
-            uct_mm_ep_fail(iface, ep, status);
+            uct_ep_set_failed(&ep->super, status);
         }
     }
 }

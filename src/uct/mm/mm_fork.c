@@ -33,14 +33,10 @@ static void uct_mm_fork_close(int *fd_p)
     }
 }
 
-static void uct_mm_fork_forget_ep(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
+static void uct_mm_fork_forget_ep(uct_mm_ep_t *ep)
 {
     unsigned i;
 
-    if (ep->super.state == UCT_EP_CONNECTING) {
-        --iface->num_connecting;
-    }
-    ucs_list_del(&ep->retry);
     uct_mm_fork_close(&ep->source.fd);
     for (i = 0; i < ucs_array_size(ep->segments); ++i) {
         if (ep->segments[i] != NULL) {
@@ -69,7 +65,7 @@ static void uct_mm_fork_in_child(ucs_fork_watch_t *watch)
         }
     }
     ucs_list_for_each(ep, &iface->super.eps, list) {
-        uct_mm_fork_forget_ep(iface, uct_mm_ep(ep));
+        uct_mm_fork_forget_ep(uct_mm_ep(ep));
     }
     ucs_list_for_each(block, &iface->blocks, list) {
         uct_mm_segment_detach(block->segment);

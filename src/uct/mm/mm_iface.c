@@ -462,6 +462,7 @@ const uct_tl_t uct_mm_tl = {
     .ep = {
         .init    = uct_mm_ep_init,
         .connect = uct_mm_connect_start,
+        .disconnect = uct_mm_disconnect,
         .close   = uct_mm_connect_end,
         .live = {
             .am_short     = uct_mm_ep_am_short,

@@ -175,7 +175,8 @@ typedef struct {
     ucs_atomic_u32_t *wake;       /* of the peer */
     uint32_t          wanted;     /* lines that the last refused message would have taken */
     uct_mm_source_t   source;
-    int               is_rival;   /* the peer may run where we run */
+    uint8_t           is_rival;   /* the peer may run where we run */
+    uint8_t           is_connecting; /* it is among iface->num_connecting */
     uct_mm_main_t    *main;       /* of the peer */
     uct_mm_segment_t *segments[3]; /* the peer's first one, that of the ring if it is another, and
                                     * that of the buffers, if there are any */
@@ -270,6 +271,7 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface);
 
 /* See uct_ep_tl_ops_t. */
 ucs_status_t uct_mm_connect_start(uct_ep_t *ep);
+void uct_mm_disconnect(uct_ep_t *ep);
 void uct_mm_connect_end(uct_ep_t *ep);
 
 /* Fails the endpoint if its connection has ended. */

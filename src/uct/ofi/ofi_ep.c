@@ -364,6 +364,7 @@ const uct_tl_t uct_ofi_tl = {
     .ep = {
         .init    = uct_ofi_ep_init,
         .connect = uct_ofi_ep_connect,
+        .disconnect = uct_ofi_ep_close,
         .close   = uct_ofi_ep_close,
         .live = {
             .am_short     = uct_ofi_am_short,

@@ -161,13 +161,25 @@ static unsigned uct_self_deliver_one(uct_self_iface_t *iface)
     uct_self_record_t *record = uct_self_ring_at(iface, iface->head);
     uint32_t length           = record->length;
 
-    if (record->id != UCT_SELF_ID_SKIP) {
+    if ((record->id != UCT_SELF_ID_SKIP) && !iface->is_discarding) {
         /* The record keeps its place until the handler has returned, so that what the handler sends
          * cannot overwrite it. */
         uct_iface_deliver(&iface->super, record->id, record + 1, length);
     }
     iface->head += sizeof(*record) + ucs_align_up((uint64_t)length, 8);
     return record->id != UCT_SELF_ID_SKIP;
+}
+
+static unsigned uct_self_report_gone(uct_self_iface_t *iface)
+{
+    const uct_iface_params_t *params = &iface->super.params;
+
+    iface->is_ending     = 0;
+    iface->is_discarding = 0;
+    if (params->peer_gone != NULL) {
+        params->peer_gone(params->arg, params->uid);
+    }
+    return 1;
 }
 
 static unsigned uct_self_progress(uct_iface_t *iface)
@@ -179,6 +191,9 @@ static unsigned uct_self_progress(uct_iface_t *iface)
     *iface->params.sender = iface->params.uid;
     while ((self_iface->head != end) && (count < UCT_SELF_PROGRESS_MAX)) {
         count += uct_self_deliver_one(self_iface);
+    }
+    if (ucs_unlikely(self_iface->is_ending) && (self_iface->head >= self_iface->end)) {
+        count += uct_self_report_gone(self_iface);
     }
     return count + uct_iface_progress_base(iface);
 }
@@ -203,7 +218,8 @@ static ucs_status_t uct_self_event_arm(uct_iface_t *iface)
     uct_self_iface_t *self_iface = uct_self_iface(iface);
     uint64_t count;
 
-    if ((self_iface->head != self_iface->tail) || uct_iface_has_work(iface)) {
+    if ((self_iface->head != self_iface->tail) || self_iface->is_ending ||
+        uct_iface_has_work(iface)) {
         return UCS_ERR_BUSY;
     }
 
@@ -350,6 +366,22 @@ static int uct_self_is_reachable(uct_iface_t *iface, const void *address, size_t
     return 0;
 }
 
+static int uct_self_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
+{
+    uct_self_iface_t *iface = uct_self_iface(tl_iface);
+
+    if ((iface->ring == NULL) || (memcmp(uid, tl_iface->params.uid, UCT_UID_LEN) != 0)) {
+        return 0;
+    }
+    iface->end            = iface->tail;
+    iface->is_ending      = 1;
+    iface->is_discarding |= (discard != 0);
+    if (iface->is_armed) {
+        uct_self_signal(iface);
+    }
+    return 1;
+}
+
 static void uct_self_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
 {
     uct_self_iface_t *self_iface = uct_self_iface(iface);
@@ -436,6 +468,7 @@ const uct_tl_t uct_self_tl = {
         .event_arm    = uct_self_event_arm,
         .sync_alloc   = uct_self_sync_alloc,
         .sync_free    = uct_self_sync_free,
+        .drop_peer    = uct_self_drop_peer,
         .memory_used  = uct_self_memory_used
     },
     .ep = {

@@ -55,6 +55,9 @@ typedef struct {
     uint64_t              ring_size;
     uint64_t              head;       /* position of the next record to deliver */
     uint64_t              tail;       /* position of the next record to write */
+    uint64_t              end;        /* where what an ended connection has sent ends */
+    uint8_t               is_ending;  /* it has yet to be reported */
+    uint8_t               is_discarding; /* what it has sent is not delivered */
     int                   event_fd;   /* -1: nobody has asked for it */
     int                   is_armed;   /* the next message must be signalled */
     uct_self_sync_chunk_t sync[UCT_SELF_SYNC_CHUNKS];

@@ -115,7 +115,13 @@ unsigned ucp_test_ordinal(ucp_ep_h ep)
 
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status)
 {
+    uct_ep_set_failed(ep->am, status);
     ucp_peer_fail(ep->peer, status);
+}
+
+void ucp_test_lane_fail(ucp_ep_h ep, ucs_status_t status)
+{
+    uct_ep_set_failed(ep->am, status);
 }
 
 void ucp_test_peer_gone(ucp_ep_h ep)

@@ -48,6 +48,9 @@ unsigned ucp_test_ordinal(ucp_ep_h ep);
 /* Ends everything with the endpoint's peer, as if it had died; from where progress calls. */
 void ucp_test_peer_fail(ucp_ep_h ep, ucs_status_t status);
 
+/* The lane for messages has failed, which progress will find. */
+void ucp_test_lane_fail(ucp_ep_h ep, ucs_status_t status);
+
 /* As if what the peer has connected to us had ended; from where progress calls. */
 void ucp_test_peer_gone(ucp_ep_h ep);
 

@@ -233,6 +233,50 @@ TEST_P(listener_failure, an_orderly_close_is_a_reset_to_the_other)
     }
 }
 
+/* A connection between two workers that have lost each other, as one of them sees it, is a new one.
+ * The other may be about to hang up on it: that is another failure, and the next one works. */
+TEST_P(listener_failure, after_a_failure)
+{
+    auto server = serve();
+    for (bool client_fails : {true, false}) {
+        failure first, second;
+        ucp_ep_h to_host = connect(server->where(), &first);
+        ucp_ep_h back    = accept_one(*server, &second);
+        exchange(to_host, back);
+        ucp_test_peer_fail(client_fails ? to_host : back, UCS_ERR_IO_ERROR);
+        bool works = false;
+        for (int i = 0; (i < 10) && !works; ++i) {
+            failure at_client, at_host;
+            ucp_ep_h again   = connect(server->where(), &at_client);
+            ucp_ep_h answer  = accept_one(*server, &at_host);
+            const bytes data = pattern(3, 100);
+            bytes got[2]     = {bytes(data.size()), bytes(data.size())};
+            void *receives[] = {receive(host(), got[0], 5), receive(client(), got[1], 6)};
+            ending sends[2];
+            send(again, data, 5, &sends[0]);
+            send(answer, data, 6, &sends[1]);
+            until([&] {
+                works = (ucp_request_check_status(receives[0]) != UCS_INPROGRESS) &&
+                        (ucp_request_check_status(receives[1]) != UCS_INPROGRESS);
+                return works || (at_client.calls > 0) || (at_host.calls > 0);
+            });
+            EXPECT_NE(UCS_ERR_IO_ERROR, at_client.status);
+            EXPECT_NE(UCS_ERR_IO_ERROR, at_host.status);
+            close_now(again, UCP_EP_CLOSE_MODE_FORCE);
+            close_now(answer, UCP_EP_CLOSE_MODE_FORCE);
+            ucp_request_cancel(host().handle(), receives[0]);
+            ucp_request_cancel(client().handle(), receives[1]);
+            for (void *request : receives) {
+                EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(request));
+                ucp_request_free(request);
+            }
+        }
+        EXPECT_TRUE(works);
+        close_now(to_host, UCP_EP_CLOSE_MODE_FORCE);
+        close_now(back, UCP_EP_CLOSE_MODE_FORCE);
+    }
+}
+
 /* What is in flight when the other side goes ends once, with that status. */
 TEST_P(listener_failure, requests_in_flight_end_when_the_other_closes)
 {

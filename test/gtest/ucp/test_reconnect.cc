@@ -56,7 +56,7 @@ protected:
         return condition();
     }
 
-    /* A message from a to b on the endpoint arrives; false: the endpoint has failed. */
+    /* A message from a to b on the endpoint arrives, as a hears; false: the endpoint has failed. */
     bool try_exchange(ucp_ep_h ep, const failures &failures)
     {
         const bytes data = pattern(m_tag, 3000);
@@ -78,10 +78,9 @@ protected:
             EXPECT_TRUE(UCS_PTR_IS_ERR(send) || (sent.calls == 1));
             return false;
         }
-        EXPECT_EQ(UCS_OK, sent.status);
         EXPECT_EQ(UCS_OK, received.status);
         EXPECT_EQ(data, buffer);
-        return true;
+        return sent.status == UCS_OK;
     }
 
     void exchange(ucp_ep_h ep, const failures &failures)
@@ -114,8 +113,8 @@ protected:
         return nullptr;
     }
 
-    /* Both are connected to each other, and a's side fails. Returns its endpoint. */
-    ucp_ep_h fail(failures *failures)
+    /* Both are connected to each other; returns a's endpoint. */
+    ucp_ep_h meet(failures *failures)
     {
         ucp_ep_h ep = open(failures);
 
@@ -129,6 +128,14 @@ protected:
         EXPECT_TRUE(
             UCS_PTR_IS_PTR(ucp_tag_send_nbx(m_back, &m_word, sizeof(m_word), 2, &sparam)));
         EXPECT_TRUE(progress_until([&]() { return (sent.calls > 0) && (received.calls > 0); }));
+        return ep;
+    }
+
+    /* They are, and a's side fails. */
+    ucp_ep_h fail(failures *failures)
+    {
+        ucp_ep_h ep = meet(failures);
+
         ucp_test_peer_fail(ep, UCS_ERR_IO_ERROR);
         EXPECT_TRUE(progress_until([&]() { return failures->count > 0; }, false));
         EXPECT_EQ(UCS_ERR_IO_ERROR, failures->status);
@@ -193,6 +200,104 @@ TEST_P(second_endpoint, beside_the_old_one)
     exchange(ep2, second);
     ucp_ep_h ep3 = open(&third);
     exchange(ep3, third);
+}
+
+/* That b be told who has come keeps nobody. */
+TEST_P(second_endpoint, to_one_that_stands_still)
+{
+    failures first, second;
+    const ucp_request_param_t param = send_param(nullptr);
+    ucp_ep_h ep                     = open(&first);
+
+    ucs_fault_set("connect", "1");
+    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param)));
+    ucs_fault_clear(nullptr);
+    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }, false));
+    ucp_ep_h ep2 = open(&second);
+    EXPECT_EQ(nullptr, ucp_worker_flush_nbx(m_a.handle(), &param));
+    EXPECT_EQ(nullptr, ucp_ep_flush_nbx(ep2, &param));
+    close(ep2);
+    exchange(open(&second), second);
+}
+
+/* That there is no memory to introduce oneself ends the endpoint, which otherwise might wait for
+ * ever. */
+TEST_P(second_endpoint, without_memory)
+{
+    failures first, second;
+    const ucp_request_param_t param = send_param(nullptr);
+    ucp_ep_h ep                     = open(&first);
+
+    ucs_fault_set("connect", "1");
+    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param)));
+    ucs_fault_clear(nullptr);
+    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }, false));
+    open(&second);
+    for (int turn = 0; turn < 1000; ++turn) { /* b accepts, and a has yet to hear of it */
+        m_b.progress();
+    }
+    ucs_fault_set("calloc", "1+");
+    EXPECT_TRUE(progress_until([&]() { return second.count > 0; }));
+    ucs_fault_clear(nullptr);
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, second.status);
+}
+
+/* The lane has failed, and progress has yet to find it. */
+TEST_P(second_endpoint, before_the_failure_is_told)
+{
+    failures first, second;
+
+    ucp_test_lane_fail(meet(&first), UCS_ERR_IO_ERROR);
+    EXPECT_EQ(0, first.count);
+    ucp_ep_h ep2 = reopen(&second);
+    EXPECT_EQ(1, first.count);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, first.status);
+    exchange(ep2, second);
+}
+
+/* In the midst of what a failure ends. */
+TEST_P(second_endpoint, inside_a_callback)
+{
+    for (bool is_heard : {true, false}) {
+        failures first, second;
+        ending sent, back;
+        ucp_ep_h ep = is_heard ? meet(&first) : open(&first), ep2 = nullptr;
+
+        if (!is_heard) {
+            exchange(ep, first);
+            m_back_failures = {};
+            m_back = m_b.connect(m_a, UCP_ERR_HANDLING_MODE_PEER, on_failure, &m_back_failures);
+            const ucp_request_param_t bparam = send_param(&back, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(
+                ucp_tag_send_nbx(m_back, &m_word, sizeof(m_word), 2, &bparam)));
+            ASSERT_TRUE(progress_until([&]() { return back.calls > 0; }));
+        }
+        const ucp_request_param_t sparam =
+            send_param(&sent, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        sent.action = [&]() { ep2 = open(&second); };
+        ASSERT_TRUE(
+            UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(ep, &m_word, sizeof(m_word), 3, &sparam)));
+        ucp_test_peer_fail(ep, UCS_ERR_IO_ERROR);
+        EXPECT_EQ(UCS_ERR_IO_ERROR, sent.status);
+        ASSERT_NE(nullptr, ep2);
+        ASSERT_TRUE(progress_until([&]() { return m_back_failures.count > 0; }));
+        if (!try_exchange(ep2, second)) {
+            EXPECT_NE(UCS_ERR_IO_ERROR, second.status);
+            close(ep2);
+            ep2 = reopen(&second);
+        }
+        exchange(ep2, second);
+        close(ep);
+        close(ep2);
+        m_b.forget(m_back);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(m_back, UCP_EP_CLOSE_MODE_FORCE));
+        m_back = nullptr;
+        ending taken; /* what was sent in vain */
+        const ucp_request_param_t rparam = receive_param(&taken, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(
+            ucp_tag_recv_nbx(m_b.handle(), &m_word, sizeof(m_word), 3, ~0ull, &rparam)));
+        ASSERT_TRUE(progress_until([&]() { return taken.calls > 0; }));
+    }
 }
 
 /* One to a worker that is dead fails again, without a word sent. */
@@ -267,6 +372,44 @@ TEST_P(second_endpoint, given_up)
     ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep4, &m_word, sizeof(m_word), 4, &lparam)));
     m_a.destroy();
     EXPECT_EQ(0, second.count + third.count);
+}
+
+/* A worker that has lost itself. */
+TEST(second_endpoint_to_oneself, is_a_new_one)
+{
+    context context;
+    worker worker(context);
+    uint64_t values[2]           = {1, 0};
+    const ucp_request_param_t rp = {};
+
+    for (int i = 0; i < 5; ++i) {
+        failures failed;
+        ending before;
+        ucp_ep_h ep = worker.connect(worker, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failed);
+        const ucp_request_param_t sp = send_param(&before);
+
+        values[0] = static_cast<uint64_t>(i) + 100;
+        void *receive =
+            ucp_tag_recv_nbx(worker.handle(), &values[1], sizeof(values[1]), 1, ~0ull, &rp);
+        ucs_status_ptr_t send = ucp_tag_send_nbx(ep, &values[0], sizeof(values[0]), 1, &sp);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(receive));
+        ASSERT_FALSE(UCS_PTR_IS_ERR(send));
+        for (int turn = 0;
+             (turn < 100000) && (ucp_request_check_status(receive) == UCS_INPROGRESS); ++turn) {
+            worker.progress();
+        }
+        ASSERT_EQ(UCS_OK, ucp_request_check_status(receive));
+        ucp_request_free(receive);
+        EXPECT_EQ(values[0], values[1]);
+        EXPECT_EQ(0, failed.count);
+        (i % 2) ? ucp_test_lane_fail(ep, UCS_ERR_IO_ERROR)
+                : ucp_test_peer_fail(ep, UCS_ERR_IO_ERROR);
+        for (int turn = 0; (i < 3) && (turn < 100000) && (failed.count == 0); ++turn) {
+            worker.progress();
+        }
+        worker.forget(ep);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    }
 }
 
 /* ---- a peer that makes no progress ---- */

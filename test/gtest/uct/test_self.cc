@@ -94,6 +94,39 @@ TEST_F(self_test, an_endless_conversation_leaves_progress)
     }
 }
 
+/* What was sent before a connection has ended is delivered, or is not, and then its end is told. */
+TEST_F(self_test, a_dropped_connection)
+{
+    worker w(uct_tl_find("self"));
+    unsigned count = 0;
+
+    ASSERT_EQ(UCS_OK, w.status());
+    EXPECT_EQ(0, w.tl->iface.drop_peer(w.iface, w.uid.data(), 0));
+    uct_ep_t *ep = w.connect(w.where());
+    w.on_message(1, [&](const uint8_t *, size_t) {
+        ++count;
+        EXPECT_TRUE(w.gone.empty());
+    });
+    for (bool discard : {false, true}) {
+        count = 0;
+        w.gone.clear();
+        for (unsigned i = 0; i < 100; ++i) {
+            ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, 1, pattern(i, 8)));
+        }
+        const uid_bytes other = {1};
+        EXPECT_EQ(0, w.tl->iface.drop_peer(w.iface, other.data(), discard));
+        EXPECT_EQ(1, w.tl->iface.drop_peer(w.iface, w.uid.data(), discard));
+        EXPECT_TRUE(w.gone.empty());
+        EXPECT_EQ(UCS_ERR_BUSY, w.tl->iface.event_arm(w.iface));
+        ASSERT_TRUE(run_until({&w}, [&]() { return !w.gone.empty(); }));
+        EXPECT_EQ(discard ? 0u : 100u, count);
+        w.progress();
+        ASSERT_EQ(1u, w.gone.size());
+        EXPECT_EQ(w.uid, w.gone[0]);
+        EXPECT_EQ(UCS_OK, w.tl->iface.event_arm(w.iface));
+    }
+}
+
 TEST_F(self_test, any_memory_without_key)
 {
     worker w(uct_tl_find("self"));
