@@ -232,6 +232,12 @@ for line in "a" "a -t tag_lat --self" "a -t tag_lat --json x" "a -t tag_lat host
 done
 
 # ---- files ----
+UCX_ODD_NAME='`a|b`' UCX_WARN_UNUSED_ENV_VARS=n \
+    perf --self -t tag_lat -s 8,64k -n 500 -q -R 50,99 --md -
+check "Markdown: a line a size, as many cells in each" awk -F'|' '
+    /^\|/ { if (NF != 12) bad = 1; ++n } END { exit bad || n != 4 }' "$dir/out"
+check "Markdown: the figures" grep -qE '^\| tag_lat \| 64K \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|' "$dir/out"
+check "Markdown: what is not ours is code" grep -qF '`` UCX_ODD_NAME=?a|b? ``' "$dir/out"
 if command -v python3 >/dev/null; then
     UCX_ODD_NAME=$'quote " backslash \\ tab \t byte \xff' UCX_WARN_UNUSED_ENV_VARS=n \
         perf --self -t tag_lat -s 8,64 -n 500 -q --json -
@@ -318,7 +324,7 @@ perf localhost -p $port -t audit -t tag_bw -s 8,64k --quick --rounds 2 -q --tole
 check "audit between client and server" audited 2
 check "server of an audit ends with 0" served
 serve -6
-perf -6 ::1 -p $port -t tag_lat -s 8 -n 500 -f -q
+perf ::1 -p $port -t tag_lat -s 8 -n 500 -f -q
 if [ $code -eq 0 ]; then check "IPv6" served; else kill "$server" 2>/dev/null; served; skip "IPv6" "no ::1"; fi
 
 perf localhost -p $((port + 5)) -t tag_lat -q --timeout 2

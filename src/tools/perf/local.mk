@@ -12,6 +12,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/costs.h \
 	src/tools/perf/cuda.c \
 	src/tools/perf/device.h \
+	src/tools/perf/help.c \
 	src/tools/perf/json.c \
 	src/tools/perf/json.h \
 	src/tools/perf/lane.c \
@@ -35,6 +36,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/options.h \
 	src/tools/perf/output_csv.c \
 	src/tools/perf/output_json.c \
+	src/tools/perf/output_md.c \
 	src/tools/perf/output_text.c \
 	src/tools/perf/pin.c \
 	src/tools/perf/pin.h \

@@ -213,7 +213,8 @@ static int connect_any(const struct addrinfo *list, int retry_ms, int timeout_ms
 int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
                      perf_channel_t *channel_p)
 {
-    struct addrinfo hints = {.ai_family   = ipv6 ? AF_INET6 : AF_INET,
+    int is_address6       = (strchr(host, ':') != NULL); /* no name has one */
+    struct addrinfo hints = {.ai_family   = (ipv6 || is_address6) ? AF_INET6 : AF_INET,
                              .ai_socktype = SOCK_STREAM};
     char service[16], name[96];
     struct addrinfo *list;
@@ -222,8 +223,7 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
     snprintf(service, sizeof(service), "%u", port);
     status = getaddrinfo(host, service, &hints, &list);
     if (status != 0) {
-        perf_error("cannot resolve host '%s': %s%s", host, gai_strerror(status),
-                   ipv6 ? "" : " (an IPv6 address needs -6)");
+        perf_error("cannot resolve host '%s': %s", host, gai_strerror(status));
         return -1;
     }
     fd    = connect_any(list, (timeout_ms < CONNECT_RETRY_MS) ? timeout_ms : CONNECT_RETRY_MS,

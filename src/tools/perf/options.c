@@ -24,6 +24,7 @@ enum {
     OPTION_SELF = 256,
     OPTION_JSON,
     OPTION_CSV,
+    OPTION_MD,
     OPTION_PLOT,
     OPTION_COMPARE,
     OPTION_TOLERANCE,
@@ -38,6 +39,7 @@ static const struct option long_options[] = {
     {"self", no_argument, NULL, OPTION_SELF},
     {"json", required_argument, NULL, OPTION_JSON},
     {"csv", required_argument, NULL, OPTION_CSV},
+    {"md", required_argument, NULL, OPTION_MD},
     {"plot", required_argument, NULL, OPTION_PLOT},
     {"compare", required_argument, NULL, OPTION_COMPARE},
     {"tolerance", required_argument, NULL, OPTION_TOLERANCE},
@@ -71,79 +73,6 @@ static const struct {
 
 static const char short_options[] = ":t:s:n:w:c:O:m:D:p:6fvNqhT:M:VUCeE:R:H:I"
                                     "d:x:W:A:b:i:loBzyr:P:KagGLFYX";
-
-void perf_options_help(FILE *file)
-{
-    unsigned i;
-
-    fputs("Usage: ucx_perftest --self [options]          both processes here: one table\n"
-          "       ucx_perftest [options]                 server: waits for a client\n"
-          "       ucx_perftest HOST -t TEST [options]    client\n"
-          "       ucx_perftest -l -t TEST [options]      both sides in one process\n"
-          "       mpirun -n 2 ucx_perftest -t TEST [options]\n"
-          "       ucx_perftest --compare A.json B.json   ratios of two results\n"
-          "\nTests (-t):\n"
-          "  limits         what this machine can do, without the library (implies --self)\n"
-          "  audit          the automatic choice of protocol beside each forced one, for tag_lat "
-          "or\n                 for the test that a second -t names\n",
-          file);
-    for (i = PERF_OP_TESTS; i < perf_op_count; ++i) {
-        fprintf(file, "  %-14s %s\n", perf_ops[i].name, perf_ops[i].what);
-    }
-    fputs("\nWhat to measure:\n"
-          "  -t TEST        test; with --self the default is the table of limits and tag tests\n"
-          "  -s SIZES       message sizes: 8,64,1k or 8:1m (powers of two between)  [8]\n"
-          "  -n COUNT       iterations a size  [as many as about a second allows]\n"
-          "  -w COUNT       iterations of warm-up  [chosen by time]\n"
-          "  -O COUNT       messages in flight in bandwidth and rate tests  [64; gets: 1]\n"
-          "  -c CPUS        processors: with --self the two processes', else this one's, one a "
-          "thread\n"
-          "  -T COUNT       threads, each with its own worker  [1]\n"
-          "  -M MODE        single | serialized | multi: thread mode of workers  [single]\n"
-          "  -D SEND[,RECV] contig | iov: one piece or four  [contig]\n"
-          "  -m KIND[,KIND] memory of this side and of the other: host, cuda, cuda-managed, "
-          "cuda-async,\n"
-          "                 cuda-pool, cuda-vmm, cuda-vmm-private, cuda-vmm-pieces, cuda-pinned,\n"
-          "                 cuda-registered  [host]\n"
-          "  --device N[,N] GPU of this side and of the other; with host memory they only use it  "
-          "[0,1]\n"
-          "  -H BYTES       header of active messages  [0]\n"
-          "  -C             receive with a wildcard tag\n"
-          "  -U             receive every message as an unexpected one, by probe\n"
-          "  -e [peer|none] endpoints with error handling\n"
-          "  -E poll|sleep  wait by polling or in the kernel  [poll]\n"
-          "  -I             context with the wake-up feature\n"
-          "  -z             pass handles of registered buffers\n"
-          "  -B             register memory with the NONBLOCK hint\n"
-          "  -o             the responder of a one-sided test does not progress\n"
-          "  -y             the handler of active messages copies their data\n"
-          "  -r recv        streams are received by ucp_stream_recv_nbx\n"
-          "  -b FILE        run the tests of a file: a name and options a line, # comments\n"
-          "  -V             fill and check every byte (times then include it)\n"
-          "  --seed N       seed of the contents  [1]\n"
-          "  --quick        fewer sizes and rounds\n"
-          "  --rounds N     rounds of each size of the table  [21; --quick: 7]\n"
-          "  --timeout S    most seconds that one stage may take  [30]\n"
-          "\nWhere:\n"
-          "  -p PORT        TCP port of the server  [13337]\n"
-          "  -6             IPv6\n"
-          "  -P 0|1         0: server and client even under mpirun  [1]\n"
-          "\nOutput:\n"
-          "  -f             only final numbers\n"
-          "  -v             CSV to stdout\n"
-          "  -N             separate thousands\n"
-          "  -X             how the library moves messages of each size, before the figures\n"
-          "  -q             no notes and no progress\n"
-          "  -R LIST        percentiles of latency  [50,90,99,99.9]\n"
-          "  --json FILE    results, start-up and run record as JSON; - is stdout\n"
-          "  --csv FILE     results as CSV; - is stdout\n"
-          "  --plot FILE    picture, .svg or .png, made by gnuplot\n"
-          "  --tolerance X  with --compare and -t audit: ratios above X are worse  [1.1]\n"
-          "  -h, --help     this text\n"
-          "\nExit: 0 done, 1 failed or worse, 2 usage, 3 not supported by the library, 4 time "
-          "limit.\nTransports are chosen by the environment: UCX_TLS, UCX_OFI_PROVIDER.\n",
-          file);
-}
 
 static int usage_error(void)
 {
@@ -351,6 +280,13 @@ static int parse_file(const char *option, const char *name, const char **file_p)
     return 0;
 }
 
+static int parse_output(perf_options_t *options, const char *option, const char *name,
+                        const char **file_p)
+{
+    options->no_text |= (strcmp(name, "-") == 0);
+    return parse_file(option, name, file_p);
+}
+
 static int parse_plot(perf_options_t *options, const char *name)
 {
     size_t length = strlen(name);
@@ -414,9 +350,11 @@ static int parse_long(perf_options_t *options, int option, const char *value)
         options->mode = PERF_MODE_SELF;
         return 0;
     case OPTION_JSON:
-        return parse_file("--json", value, &options->json);
+        return parse_output(options, "--json", value, &options->json);
     case OPTION_CSV:
-        return parse_file("--csv", value, &options->csv);
+        return parse_output(options, "--csv", value, &options->csv);
+    case OPTION_MD:
+        return parse_output(options, "--md", value, &options->md);
     case OPTION_PLOT:
         return parse_plot(options, value);
     case OPTION_COMPARE:
@@ -760,9 +698,7 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
             return -1;
         }
     }
-    options_p->no_text = options_p->csv_stdout ||
-                         ((options_p->json != NULL) && (strcmp(options_p->json, "-") == 0)) ||
-                         ((options_p->csv != NULL) && (strcmp(options_p->csv, "-") == 0));
+    options_p->no_text |= options_p->csv_stdout;
     return take_words(options_p, argc, argv);
 }
 

@@ -60,11 +60,12 @@ typedef struct perf_options {
     int         numeric;     /* -N: thousands separated */
     int         final_only;  /* -f */
     int         csv_stdout;  /* -v */
-    int         no_text;     /* stdout carries CSV or JSON */
+    int         no_text;     /* stdout carries CSV, Markdown or JSON */
     int         quiet;       /* -q */
     int         explain;     /* -X: print what the library says about the endpoint */
     const char *json;        /* file names; "-": stdout */
     const char *csv;
+    const char *md;
     const char *plot;
     const char *compare[2];
     double      tolerance;   /* --compare, audit: a ratio above this is worse */

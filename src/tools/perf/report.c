@@ -92,6 +92,9 @@ int perf_report_write(const perf_report_t *report)
     if ((options->csv != NULL) && (write_file(report, options->csv, perf_csv_write) != 0)) {
         status = -1;
     }
+    if ((options->md != NULL) && (write_file(report, options->md, perf_md_write) != 0)) {
+        status = -1;
+    }
     if ((options->json != NULL) && (write_file(report, options->json, perf_json_write) != 0)) {
         status = -1;
     }
