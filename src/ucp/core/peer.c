@@ -149,13 +149,10 @@ static int ucp_worker_drop_peer(ucp_worker_t *worker, const uint8_t uid[UCT_UID_
 
 void ucp_peer_hang_up(ucp_peer_t *peer)
 {
-    if (!ucp_worker_drop_peer(peer->worker, peer->uid, 0)) {
-        return;
-    }
-    peer->is_heard = 1;
-    if (peer->is_gone) { /* and has connected again, by a HELLO that is not read yet */
-        peer->is_gone = 0;
-        peer->session = ++peer->worker->num_sessions;
+    /* What is connected now by one that has gone belongs to the peer that its HELLO, which is not
+     * read yet, will make. */
+    if (!peer->is_gone && ucp_worker_drop_peer(peer->worker, peer->uid, 0)) {
+        peer->is_heard = 1;
     }
 }
 

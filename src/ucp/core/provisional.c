@@ -76,6 +76,9 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
     ucp_peer_t *peer = ucp_peer_find(worker, ucp_uid_id(address->uid));
     ucs_status_t status;
 
+    if (worker->is_inherited) {
+        return UCS_ERR_CONNECTION_RESET; /* nothing comes here, nor any end */
+    }
     if ((peer != NULL) && (peer->status == UCS_OK) &&
         (peer->lanes[UCP_LANE_AM]->state == UCT_EP_FAILED)) {
         ucp_rma_gate_add(peer, 1); /* for good: nothing of its endpoints overtakes what waits */
@@ -163,6 +166,33 @@ int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal)
     return 0;
 }
 
+const uint8_t *ucp_peer_real_uid(const ucp_peer_t *peer)
+{
+    const ucp_successor_t *successor;
+
+    if (peer->is_provisional) {
+        ucs_list_for_each(successor, &peer->worker->successors, list) {
+            if (successor->peer == peer) {
+                return successor->uid;
+            }
+        }
+    }
+    return peer->uid;
+}
+
+void ucp_successors_abandon(ucp_worker_t *worker)
+{
+    ucp_successor_t *successor;
+    ucp_peer_t *peer;
+
+    while (!ucs_list_is_empty(&worker->successors)) {
+        successor = ucs_list_head(&worker->successors, ucp_successor_t, list);
+        peer      = successor->peer;
+        ucp_successor_end(successor);
+        ucp_peer_abandon(peer);
+    }
+}
+
 void ucp_successors_rouse(ucp_worker_t *worker)
 {
     worker->has_deferred |= !ucs_list_is_empty(&worker->successors);
@@ -198,8 +228,10 @@ void ucp_successors_settle(ucp_worker_t *worker)
             uct_ep_set_failed(provisional->lanes[UCP_LANE_AM], status); /* the rest from progress */
             continue;
         }
+        ucp_rma_gate_add(peer, 1); /* another thread may post on those that have moved already */
         while (!ucs_list_is_empty(&provisional->eps)) { /* in the order of their creation */
             ucp_ep_leave_provisional(ucs_list_head(&provisional->eps, ucp_ep_t, peer_list), peer);
         }
+        ucp_rma_gate_add(peer, -1);
     }
 }

@@ -31,6 +31,12 @@ void ucp_peer_leave_unused(ucp_peer_t *peer);
 /* Does one of those that wait bear this ordinal of a socket connection? */
 int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal);
 
+/* The identity of the worker that the peer is, or waits for where that is known. */
+const uint8_t *ucp_peer_real_uid(const ucp_peer_t *peer);
+
+/* The worker goes: nothing is waited for any more. */
+void ucp_successors_abandon(ucp_worker_t *worker);
+
 /* Some peer has failed or parted: those that wait are looked at by the next progress. */
 void ucp_successors_rouse(ucp_worker_t *worker);
 

@@ -267,6 +267,8 @@ static void ucp_worker_in_child(ucs_fork_watch_t *watch)
      * others here. */
     ucp_worker_init_lock(worker);
     worker->lock.is_alone = 1;
+    worker->is_inherited  = 1;
+    worker->has_deferred  = 1;
     if (owner != &ucp_thread_mark) {
         atomic_store_explicit(&worker->lock.owner, NULL, memory_order_relaxed);
         if (owner != NULL) {
@@ -388,6 +390,7 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
     uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
     unsigned i;
 
+    ucp_successors_abandon(worker);
     ucp_tag_match_drop_expected(&worker->tag_match);
     worker->num_am_handlers = 0; /* what comes meanwhile is for nobody */
     ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);

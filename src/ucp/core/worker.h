@@ -158,6 +158,7 @@ typedef struct ucp_worker {
 
     ucp_device_t       device;
     int                is_ending;          /* it is being destroyed */
+    int                is_inherited;       /* by a forked child: nothing comes here any more */
 
     /* wakeup */
     int                epoll_fd;           /* -1 until asked for */

@@ -219,6 +219,17 @@ static ucp_am_turn_t *ucp_am_take_turn(ucp_worker_t *worker)
     return turn;
 }
 
+/* The peer to answer to for what was kept, by the number of its session, which is its alone. NULL:
+ * who has come back does not wait for an answer. */
+static ucp_peer_t *ucp_am_kept_peer(ucp_worker_t *worker, uint64_t worker_id,
+                                    const ucp_kept_t *kept)
+{
+    ucp_peer_t *peer = ucp_peer_find(worker, worker_id);
+
+    return ((peer != NULL) && (peer->session == kept->session) && (peer->session != 0)) ? peer :
+                                                                                          NULL;
+}
+
 /* True if something of the same sender comes first: then the message is kept. */
 static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id, const void *data,
                                          size_t length)
@@ -349,6 +360,7 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
     ucp_worker_t *worker = arg;
     const ucp_am_handler_t *handler;
     ucp_wire_am_reply_t head;
+    const ucp_am_turn_t *turn;
     ucp_am_msg_t msg;
     ucp_peer_t *peer;
     size_t offset;
@@ -356,7 +368,8 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
     if (!ucp_wire_accepts(UCP_WIRE_AM_REPLY, length)) {
         return;
     }
-    if (ucp_am_waits(worker, UCP_WIRE_AM_REPLY, data, length)) {
+    turn = ucp_am_take_turn(worker);
+    if ((turn == NULL) && ucp_am_waits(worker, UCP_WIRE_AM_REPLY, data, length)) {
         return;
     }
     memcpy(&head, data, sizeof(head));
@@ -365,8 +378,9 @@ void ucp_am_reply_handle(void *arg, const void *data, size_t length)
         ucs_warn("peer sent an AM_REPLY that ends within its header: dropped");
         return;
     }
-    peer = ucp_peer_of_sender(worker, head.worker_id, "AM_REPLY");
-    if (peer == NULL) {
+    peer = (turn != NULL) ? ucp_am_kept_peer(worker, head.worker_id, turn->kept) :
+                            ucp_peer_of_sender(worker, head.worker_id, "AM_REPLY");
+    if ((peer == NULL) && (turn == NULL)) {
         return;
     }
     if (ucp_am_open(worker, &head.am, peer, 1, &msg, &handler)) {
@@ -395,18 +409,14 @@ static void ucp_am_deliver_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
 {
     ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
     ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
-    ucp_peer_t *peer      = ucp_peer_find(worker, fetch->rts.worker_id);
     const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
 
-    if ((peer != NULL) && (peer->session != kept->session)) {
-        peer = NULL; /* who has come back does not wait for an answer */
-    }
     if (fetch->turn.status != UCS_OK) {
         ucs_debug("an active message of %zu bytes did not come whole: %s", kept->length,
                   ucs_status_string(fetch->turn.status));
-    } else if (ucp_am_open(worker, &am, peer, fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg,
-                           &handler)) {
+    } else if (ucp_am_open(worker, &am, ucp_am_kept_peer(worker, fetch->rts.worker_id, kept),
+                           fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
         msg.header = fetch + 1;
         msg.length = kept->length;
         ucp_am_lend(worker, handler, &msg, kept);
@@ -436,7 +446,7 @@ static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS
         }
         worker->sender  = uid;
         worker->am_turn = turn;
-        if (ucs_list_is_empty(&worker->am_turns) && (turn->wire_id != UCP_WIRE_AM_RTS)) {
+        if (ucs_list_is_empty(&worker->am_turns) && (turn->wire_id == UCP_WIRE_AM)) {
             worker->am_turn = NULL; /* nobody asks */
         }
         ucp_wire_table[turn->wire_id].handle(worker, turn + 1,

@@ -251,6 +251,9 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         return 1;
     }
 
+    if (!ucs_list_is_empty(&iface->gone)) {
+        return 0; /* it may be one of those: their end is reported first */
+    }
     status = uct_mm_peer_greet(iface, peer);
     if (status == UCS_INPROGRESS) {
         return 0;

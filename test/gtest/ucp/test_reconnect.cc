@@ -7,6 +7,8 @@
 #include <ucs/debug/fault.h>
 
 #include <chrono>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace ucp_test;
 
@@ -200,6 +202,95 @@ TEST_P(second_endpoint, beside_the_old_one)
     exchange(ep2, second);
     ucp_ep_h ep3 = open(&third);
     exchange(ep3, third);
+}
+
+/* b comes back while a, which gave it up, is busy: the end of the former connection is seen first,
+ * though both are seen at once. */
+TEST_P(second_endpoint, the_other_side_comes_back)
+{
+    failures first, again;
+    ending sent;
+    uint64_t word                   = 0;
+    const ucp_request_param_t param = send_param(&sent);
+
+    ucp_test_peer_fail(meet(&first), UCS_ERR_IO_ERROR);
+    for (int i = 0; (i < 1000000) && (m_back_failures.count == 0); ++i) {
+        m_b.progress();
+    }
+    ASSERT_EQ(1, m_back_failures.count);
+    ucp_ep_h back = m_b.connect(m_a, UCP_ERR_HANDLING_MODE_PEER, on_failure, &again);
+    m_word        = 77;
+    ucs_status_ptr_t send = ucp_tag_send_nbx(back, &m_word, sizeof(m_word), 9, &param);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(send));
+    for (int turn = 0; turn < 1000; ++turn) {
+        m_b.progress();
+    }
+    ending received;
+    const ucp_request_param_t rparam = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(
+        ucp_tag_recv_nbx(m_a.handle(), &word, sizeof(word), 9, ~0ull, &rparam)));
+    EXPECT_TRUE(progress_until([&]() { return (received.calls > 0) || (again.count > 0); }));
+    EXPECT_EQ(0, again.count) << ucs_status_string(again.status);
+    EXPECT_EQ(77u, word);
+    if (received.calls == 0) {
+        m_a.destroy(); /* with the receive */
+    }
+}
+
+/* Keys that were unpacked before and after the end of the wait are of one owner. */
+TEST_P(second_endpoint, keys)
+{
+    failures first, second;
+    uint64_t memory             = 5;
+    ucp_mem_map_params_t params = {};
+    ucp_rkey_h keys[2]          = {};
+    ucp_mem_h memh              = nullptr;
+    size_t length               = 0;
+    void *packed                = nullptr;
+    int result                  = -1;
+
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = &memory;
+    params.length     = sizeof(memory);
+    ASSERT_EQ(UCS_OK, ucp_mem_map(m_context.handle(), &params, &memh));
+    ASSERT_EQ(UCS_OK, ucp_rkey_pack(m_context.handle(), memh, &packed, &length));
+
+    close(fail(&first));
+    ucp_ep_h ep2 = open(&second);
+    EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(ep2, packed, &keys[0]));
+    for (int turn = 0; turn < 10000; ++turn) {
+        m_a.progress();
+        m_b.progress();
+    }
+    EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(ep2, packed, &keys[1]));
+    const ucp_rkey_compare_params_t compare = {};
+    EXPECT_EQ(UCS_OK, ucp_rkey_compare(m_a.handle(), keys[0], keys[1], &compare, &result));
+    EXPECT_EQ(0, result);
+    for (ucp_rkey_h key : keys) {
+        ucp_rkey_destroy(key);
+    }
+    ucp_rkey_buffer_release(packed);
+    EXPECT_EQ(UCS_OK, ucp_mem_unmap(m_context.handle(), memh));
+}
+
+/* In a forked child an inherited worker says that it leads nowhere, rather than wait. */
+TEST_P(second_endpoint, in_a_forked_child)
+{
+    failures first;
+    const bytes address    = m_b.address();
+    ucp_ep_params_t params = {};
+
+    meet(&first);
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+    const pid_t pid   = fork();
+    if (pid == 0) {
+        ucp_ep_h ep = nullptr;
+        _exit((ucp_ep_create(m_a.handle(), &params, &ep) == UCS_ERR_CONNECTION_RESET) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
 }
 
 /* That b be told who has come keeps nobody. */
