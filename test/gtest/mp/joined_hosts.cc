@@ -4,10 +4,8 @@
  */
 #include "joined_hosts.h"
 
-#include <ucp/world.h>
 #include <ucs/sys/sys.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <unistd.h>
 
@@ -26,16 +24,9 @@ void joined_hosts::SetUp()
     if (!ucp_test::is_present("ofi")) {
         GTEST_SKIP() << "built without libfabric";
     }
-    setenv("UCX_OFI_PROVIDER", m_provider, 1);
-    setenv("UCX_OFI_TIMEOUT", "2s", 1);
-    setenv("UCX_NET_ADDRESS", "y", 1);
-}
-
-void joined_hosts::TearDown()
-{
-    unsetenv("UCX_OFI_PROVIDER");
-    setenv("UCX_OFI_TIMEOUT", "2s", 1);
-    setenv("UCX_NET_ADDRESS", "n", 1);
+    m_environment.set({{"UCX_OFI_PROVIDER", m_provider},
+                       {"UCX_OFI_TIMEOUT", "2s"},
+                       {"UCX_NET_ADDRESS", "y"}});
 }
 
 void joined_hosts::start(unsigned index, const processes::body &func)
@@ -94,7 +85,7 @@ void joined_hosts::lose_amid(const processes::body &func, bool is_killed)
 
 void joined_hosts::wait_for_a_busy_one(const char *timeout, double busy_s)
 {
-    setenv("UCX_OFI_TIMEOUT", timeout, 1);
+    m_environment.set({{"UCX_OFI_TIMEOUT", timeout}});
     start_all([busy_s](self &me) {
         node n(me);
 

@@ -7,6 +7,7 @@
 
 #include <mp/hosts.h>
 #include <mp/node.h>
+#include <ucp/world.h>
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,6 @@ protected:
     explicit joined_hosts(const char *provider, const network &what = {});
 
     void SetUp() override;
-    void TearDown() override;
 
     void start(unsigned index, const processes::body &func);
     void start_all(const processes::body &func);
@@ -38,6 +38,7 @@ protected:
     /* Who computes answers nobody, and still is there. */
     void wait_for_a_busy_one(const char *timeout, double busy_s);
 
+    ucp_test::environment m_environment;
     hosts m_hosts;
     processes m_members;
     const unsigned m_count;

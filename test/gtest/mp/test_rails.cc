@@ -42,7 +42,6 @@ protected:
     {
         unsetenv("UCX_NET_DEVICES");
         unsetenv("UCX_MAX_RNDV_RAILS");
-        joined_hosts::TearDown();
     }
 };
 

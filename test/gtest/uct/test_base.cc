@@ -165,6 +165,9 @@ TEST(registry, names_are_found_once)
     for (size_t i = 0; i < count; ++i) {
         EXPECT_EQ(tls[i], uct_tl_find(tls[i]->name)) << tls[i]->name;
         EXPECT_NE(nullptr, tls[i]->help) << tls[i]->name;
+        if ((strcmp(tls[i]->name, "ofi") == 0) && !is_present(tls[i])) {
+            continue; /* built without libfabric it is but a name */
+        }
         /* What knows memory only (cuda_copy) has no endpoints. */
         EXPECT_TRUE((tls[i]->ep.init != nullptr) || (tls[i]->iface.copy != nullptr))
             << tls[i]->name;
