@@ -115,6 +115,19 @@ protected:
         return nullptr;
     }
 
+    /* a cannot connect to b, which does nothing; returns its failed endpoint. */
+    ucp_ep_h miss(failures *failures)
+    {
+        const ucp_request_param_t param = send_param(nullptr);
+        ucp_ep_h ep                     = open(failures);
+
+        ucs_fault_set("connect", "1");
+        EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param)));
+        ucs_fault_clear(nullptr);
+        EXPECT_TRUE(progress_until([&]() { return failures->count > 0; }, false));
+        return ep;
+    }
+
     /* Both are connected to each other; returns a's endpoint. */
     ucp_ep_h meet(failures *failures)
     {
@@ -162,15 +175,7 @@ INSTANTIATE_TEST_SUITE_P(all, second_endpoint, testing::Values("mm,cma", "fault:
 TEST_P(second_endpoint, where_no_connection_was)
 {
     failures first, second;
-    ucp_ep_h ep = open(&first);
-
-    ucs_fault_set("connect", "1");
-    const ucp_request_param_t param = send_param(nullptr);
-    ucs_status_ptr_t send           = ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param);
-    ucs_fault_clear(nullptr);
-    EXPECT_TRUE(UCS_PTR_IS_ERR(send));
-    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }));
-
+    ucp_ep_h ep = miss(&first);
     ucp_ep_h ep2 = reopen(&second); /* beside the old one */
     EXPECT_EQ(first.status, ucp_ep_flush(ep));
     close(ep);
@@ -298,12 +303,8 @@ TEST_P(second_endpoint, to_one_that_stands_still)
 {
     failures first, second;
     const ucp_request_param_t param = send_param(nullptr);
-    ucp_ep_h ep                     = open(&first);
 
-    ucs_fault_set("connect", "1");
-    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param)));
-    ucs_fault_clear(nullptr);
-    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }, false));
+    miss(&first);
     ucp_ep_h ep2 = open(&second);
     EXPECT_EQ(nullptr, ucp_worker_flush_nbx(m_a.handle(), &param));
     EXPECT_EQ(nullptr, ucp_ep_flush_nbx(ep2, &param));
@@ -316,13 +317,8 @@ TEST_P(second_endpoint, to_one_that_stands_still)
 TEST_P(second_endpoint, without_memory)
 {
     failures first, second;
-    const ucp_request_param_t param = send_param(nullptr);
-    ucp_ep_h ep                     = open(&first);
 
-    ucs_fault_set("connect", "1");
-    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep, &m_word, sizeof(m_word), 1, &param)));
-    ucs_fault_clear(nullptr);
-    ASSERT_TRUE(progress_until([&]() { return first.count > 0; }, false));
+    miss(&first);
     open(&second);
     for (int turn = 0; turn < 1000; ++turn) { /* b accepts, and a has yet to hear of it */
         m_b.progress();
