@@ -506,11 +506,11 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     ucp_request_t *req;
     int is_fenced;
 
-    if (ep->am->state == UCT_EP_FAILED) { /* before progress tells of it */
-        return UCS_STATUS_PTR(ep->am->status);
-    }
     if (ep->peer->status != UCS_OK) {
         return UCS_STATUS_PTR(ep->peer->status);
+    }
+    if (ep->am->state == UCT_EP_FAILED) { /* before progress tells of it */
+        return UCS_STATUS_PTR(ep->am->status);
     }
     if (!(worker->context->features & ucp_rkey_features[key_class])) {
         return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
