@@ -41,6 +41,7 @@ libucp_sources = \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/ops/tag_send.c \
+	src/ucp/proto/learn.c \
 	src/ucp/proto/proto.c \
 	src/ucp/protos/eager.c \
 	src/ucp/protos/rndv_device.c \

@@ -51,6 +51,7 @@ gtest_sources = \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_idle.cc \
+	test/gtest/ucp/test_learn.cc \
 	test/gtest/ucp/test_failure.cc \
 	test/gtest/ucp/test_reconnect.cc \
 	test/gtest/ucp/remote.cc \

@@ -17,6 +17,7 @@
 #include "run.h"
 #include "watch.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,21 +38,25 @@ static char *endpoint_info(const perf_session_t *session, unsigned variant)
     return text;
 }
 
-/* The protocol of messages of this size: the last range "# FROM..TO NAME: ..." that begins before
- * the message's end. */
+/* The protocol of messages of this size: the last range "# FROM..TO NAME: ..." that has it; those
+ * that the library has learned come last. */
 static void find_proto(const perf_session_t *session, unsigned variant, uint64_t size,
                        char proto[PROTO_MAX])
 {
     char *text = endpoint_info(session, variant), *line, *rest = NULL;
-    unsigned long long from;
-    char name[PROTO_MAX];
+    unsigned long long from, to;
+    char name[PROTO_MAX], end[24];
 
     snprintf(proto, PROTO_MAX, "?");
     if (text == NULL) {
         return;
     }
     for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
-        if ((sscanf(line, "# %llu..%*[^ ] %15[^: ]:", &from, name) == 2) && (from <= size)) {
+        if (sscanf(line, "# %llu..%23[^ ] %15[^: ]:", &from, end, name) != 3) {
+            continue;
+        }
+        to = (strcmp(end, "inf") == 0) ? ULLONG_MAX : strtoull(end, NULL, 10);
+        if ((from <= size) && (size <= to)) {
             snprintf(proto, PROTO_MAX, "%s", name);
         }
     }

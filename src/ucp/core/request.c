@@ -118,6 +118,10 @@ void ucp_request_release_held(ucp_request_t *req)
     if (held & UCP_REQUEST_HOLDS_SYNC) {
         ucp_rndv_put_sync_word(req);
     }
+    if (held & UCP_REQUEST_HOLDS_TURN) {
+        ucp_learn_end(req->recv.learn, &req->recv.turn,
+                      (req->recv.received == req->recv.total) ? req->recv.total : 0);
+    }
     if (held & UCP_REQUEST_HOLDS_LIST) {
         ucs_list_del(&req->list);
     }

@@ -15,6 +15,7 @@
 #define UCP_CORE_REQUEST_H
 
 #include <ucp/api/ucp.h>
+#include <ucp/proto/learn.h>
 #include <ucs/debug/assert.h>
 #include <ucs/ds/list.h>
 #include <ucs/ds/mpool.h>
@@ -55,7 +56,8 @@ enum {
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
-    UCP_REQUEST_HOLDS_MEM     = 1 << 14  /* copy.mem, copy.rkey and copy.rails */
+    UCP_REQUEST_HOLDS_MEM     = 1 << 14, /* copy.mem, copy.rkey and copy.rails */
+    UCP_REQUEST_HOLDS_TURN    = 1 << 15  /* recv.turn, among what is under way */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -144,10 +146,10 @@ typedef struct {
     size_t            base;     /* byte of the message that goes to byte 0 of the buffer */
     size_t            total;    /* bytes that will be received */
     size_t            received;
-    union {
-        _Atomic uint64_t *sync_word; /* both: claims */
-        uint64_t      until_ns;  /* in worker->asked: has the sender begun by then? */
-    };
+    _Atomic uint64_t *sync_word; /* both: claims */
+    uint64_t          until_ns;  /* in worker->asked: has the sender begun by then? */
+    ucp_learn_turn_t  turn;
+    ucp_learn_t      *learn;    /* where the turn is counted */
     uint8_t           step;     /* ucp_recv_step_t */
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
@@ -173,6 +175,7 @@ typedef enum {
     UCP_RECV_POSTED,
     UCP_RECV_GET,   /* on the work list: reading all */
     UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
+    UCP_RECV_LEFT,  /* in worker->asked: reading all, if the sender has not claimed it by then */
     UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
     UCP_RECV_READ,  /* on the work list or under way: by the lane for messages */
     UCP_RECV_WAIT   /* the peer delivers the rest */

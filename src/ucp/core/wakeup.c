@@ -233,7 +233,7 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
     }
     /* A signal of the user's that came since the last time counts as an event. */
     if ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_has_work(worker) ||
-        ucp_rndv_device_is_watching(worker)) {
+        ucp_rndv_is_watching(worker)) {
         status = UCS_ERR_BUSY;
     } else {
         status = ucp_wakeup_arm_ifaces(worker);

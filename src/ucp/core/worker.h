@@ -116,8 +116,9 @@ typedef struct ucp_worker {
     int                has_held;           /* peers were told to announce, see tag_budget.h */
     ucs_mpool_t        requests;
     ucs_list_link_t work; /* requests with copies or ends to be done from progress */
-    ucs_list_link_t asked; /* receives whose copy the sender was asked for, see rndv_device.c; the
+    ucs_list_link_t asked; /* receives whose sender was asked to move them, see ucp_rndv_watch; the
                               first to be looked at comes first */
+    unsigned           num_looks; /* at these */
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;

@@ -11,8 +11,10 @@
 #include "config.h"
 #endif
 
+#define UCS_LOG_COMPONENT "ucp"
 #include <ucp/proto/proto.h>
 #include <ucp/wire/wire.h>
+#include <ucs/debug/log.h>
 #include <math.h>
 #include <string.h>
 
@@ -249,7 +251,7 @@ static size_t ucp_proto_rma_min(const ucp_proto_config_t *config, int is_put)
 
 void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *options)
 {
-    uint8_t usable[UCP_PROTO_LAST];
+    uint8_t usable[UCP_PROTO_LAST], copies[UCP_PROTO_LAST];
     ucp_proto_id_t proto;
     const char *reason;
 
@@ -267,6 +269,13 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
 
     config->num_send = ucp_proto_ranges(config, options, usable, UCP_PROTO_EAGER, config->send);
     config->num_recv = ucp_proto_ranges(config, options, usable, UCP_PROTO_RNDV_GET, config->recv);
+    config->has_ways = config->lanes.has_sync && usable[UCP_PROTO_RNDV_GET] &&
+                       usable[UCP_PROTO_RNDV_AM];
+    if (config->has_ways) {
+        memcpy(copies, usable, sizeof(copies));
+        copies[UCP_PROTO_RNDV_AM] = 0;
+        ucp_proto_ranges(config, options, copies, UCP_PROTO_RNDV_GET, config->copies);
+    }
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (usable[proto] && !ucp_proto_is_used(config->send, config->num_send, proto)) {
             snprintf(config->reason[proto], UCT_REASON_MAX, "slower than the others at every size");
@@ -274,6 +283,28 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     }
     config->rma_min[0] = ucp_proto_rma_min(config, 0);
     config->rma_min[1] = ucp_proto_rma_min(config, 1);
+}
+
+ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length)
+{
+    const ucp_proto_id_t copies = ucp_proto_lookup(config->copies, length);
+    const ucp_way_t predicted   =
+        (ucp_proto_lookup(config->recv, length) == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES :
+                                                                        UCP_WAY_COPIES;
+    const ucp_learn_octave_t *octave;
+    int is_changed;
+    ucp_way_t way;
+
+    way = ucp_learn_choose(&config->learn, length, predicted, &is_changed);
+    if (ucs_unlikely(is_changed)) {
+        octave = &config->learn.octaves[ucp_learn_octave(length)];
+        ucs_info("announced messages from %zu bytes on go at %.1f GB/s by %s, at %.1f by %s: "
+                 "by %s from now on", ucp_learn_octave_min(ucp_learn_octave(length)),
+                 (double)octave->rate[UCP_WAY_MESSAGES], config->lanes.am_name,
+                 (double)octave->rate[UCP_WAY_COPIES], config->lanes.copy_name,
+                 (way == UCP_WAY_MESSAGES) ? config->lanes.am_name : config->lanes.copy_name);
+    }
+    return (way == UCP_WAY_MESSAGES) ? UCP_PROTO_RNDV_AM : copies;
 }
 
 /* ---- the explanation ---- */
@@ -318,6 +349,27 @@ static void ucp_proto_explain_range(const ucp_proto_config_t *config,
                     (ucp_proto_time_ns(config, range->proto, from + span) - from_ns) /
                         (double)span);
     ucs_report_close(report);
+}
+
+/* What has been learned of announced messages so far, an octave of sizes a line. */
+static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_report_t *report)
+{
+    const ucp_learn_octave_t *octave;
+    const char *way[UCP_WAYS];
+    unsigned i;
+
+    for (i = 0; i < UCP_LEARN_OCTAVES; ++i) {
+        octave = &config->learn.octaves[i];
+        if ((octave->rate[UCP_WAY_COPIES] > 0) && (octave->rate[UCP_WAY_MESSAGES] > 0)) {
+            way[UCP_WAY_MESSAGES] = ucp_proto_names[UCP_PROTO_RNDV_AM];
+            way[UCP_WAY_COPIES] =
+                ucp_proto_names[ucp_proto_lookup(config->copies, ucp_learn_octave_min(i))];
+            ucs_report_text(report, "# %12zu..%zu %s: measured %.1f GB/s, %s %.1f GB/s\n",
+                            ucp_learn_octave_min(i), (2 * ucp_learn_octave_min(i)) - 1,
+                            way[octave->way], (double)octave->rate[octave->way],
+                            way[!octave->way], (double)octave->rate[!octave->way]);
+        }
+    }
 }
 
 /* Gets and puts over a network; other lanes map the memory or copy it. */
@@ -377,6 +429,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucp_proto_explain_range(config, &config->send[i],
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
     }
+    ucp_proto_explain_learned(config, report);
     if (lanes->device_name != NULL) {
         ucp_proto_explain_open(report, "send", "cuda");
         ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",

@@ -4,7 +4,7 @@
  * A protocol is a row: when it applies, and what it costs as a linear function of the size.
  * Selection is a pure function of the lanes' limits and the options, so both sides of a transfer
  * reach the same result. The outcome of each row (chosen, or the reason why not) is kept as text
- * for UCX_PROTO_INFO.
+ * for UCX_PROTO_INFO. Receivers then find out what announced messages really take (learn.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -12,6 +12,7 @@
 #define UCP_PROTO_PROTO_H
 
 #include <ucp/core/context.h>
+#include <ucp/proto/learn.h>
 #include <ucs/debug/report.h>
 #include <uct/api/uct_tl.h>
 
@@ -56,6 +57,9 @@ typedef struct {
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
+    ucp_proto_range_t copies[UCP_PROTO_RANGES]; /* of those by single copies */
+    int               has_ways;       /* messages or single copies: as has been learned */
+    ucp_learn_t       learn;
     char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
     size_t            rma_min[2];     /* bytes from which a network's own gets [0] and puts [1] pay;
                                          SIZE_MAX: never */
@@ -72,6 +76,15 @@ double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto,
 /* Lanes, ranges and reasons: a line each as text; as JSON "lanes", "devices" and "protocols" (see
  * ucx_info.1), in the object that is open. */
 void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report);
+
+/* Is there a choice for an announced message of `length` bytes that is to be learned? */
+UCS_INLINE int ucp_proto_has_ways(const ucp_proto_config_t *config, size_t length)
+{
+    return config->has_ways && (length >= UCP_LEARN_MIN);
+}
+
+/* The protocol by which it is to move, as learned or, first, predicted. */
+ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length);
 
 UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)
 {

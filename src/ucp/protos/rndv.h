@@ -71,6 +71,12 @@ void ucp_rndv_recv_read_all(ucp_request_t *req);
 ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t length,
                                   const char *what);
 ucp_request_t *ucp_rndv_find_send(ucp_worker_t *worker, uint64_t id, const char *what);
+/* Looks after `duration_ns` whether the sender has begun (worker->asked); does so for all whose
+ * time has come, and returns what was done. Are there such that may have to be started without an
+ * event? */
+void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns);
+unsigned ucp_rndv_overdue(ucp_worker_t *worker);
+int ucp_rndv_is_watching(const ucp_worker_t *worker);
 /* Sender: nothing is left to deliver; starts the messages; a range to be sent by them; the end of
  * writing: tells how much, then starts these. */
 void ucp_rndv_send_end(ucp_request_t *req);
@@ -94,14 +100,11 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req);
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
-/* Sender: is it its turn to copy, or has the receiver claimed that? From now on it is settled. The
- * end of a send whose receiver may claim. */
-int ucp_rndv_device_claim(ucp_request_t *req);
+/* The end of a send whose receiver may claim. */
 void ucp_rndv_device_withdraw(ucp_request_t *req);
-/* Receiver: starts those copies that senders were asked for and have not begun in time. Are there
- * such that may have to be started without an event? */
-unsigned ucp_rndv_device_overdue(ucp_worker_t *worker);
-int ucp_rndv_device_is_watching(const ucp_worker_t *worker);
+/* Receiver: takes a copy that the sender was asked for, if that has not begun; returns what was
+ * done. */
+unsigned ucp_rndv_device_take(ucp_request_t *req);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
  * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);
@@ -139,14 +142,33 @@ UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
 
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
-/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the
- * front (low half) and from the back (high half). The receiver, which comes first, takes half of
- * what is left, so that the sender finds the other half; the sender takes all that is left; each
- * at most `max` grains. Where both are there, each copies once; where one is busy elsewhere, the
- * other does it all. Returns the grains taken, 0 where none is left, and the first of them. A peer
- * may write anything into the word: the range is inside all the same. */
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
-                        uint32_t *first_p);
+/* States of a word in common memory: nothing is claimed; the receiver has claimed the whole
+ * message. They hold the number of the send, so that whoever comes too late, after the word has
+ * been given to another send, claims nothing. The bits are such that neither numbers of requests
+ * have (ucs_ptr_map) nor claims of parts. 0: it is settled. */
+#define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
+#define UCP_RNDV_TAKEN(_send_id)   (UCP_RNDV_OFFERED(_send_id) | (1ull << 31))
+
+/* Sender: the word that the send has got is offered; it claims the whole message, 0: the receiver
+ * has. */
+void ucp_rndv_offer(ucp_request_t *req);
+int ucp_rndv_claim_whole(ucp_request_t *req);
+
+/* Receiver: from one state to another, 0: it was not in the first. */
+UCS_INLINE int ucp_rndv_swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+/* Claims by two processes on one transfer of num_grains, that of send_id: the word counts grains
+ * taken from the front (low half) and from the back (high half). The receiver, which comes first,
+ * takes half of what is left, so that the sender finds the other half; the sender takes all that is
+ * left; each at most `max` grains. Where both are there, each copies once; where one is busy
+ * elsewhere, the other does it all. Returns the grains taken, 0 where none is left, and the first
+ * of them. A peer may write anything into the word: the range is inside all the same. */
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint64_t send_id, uint32_t num_grains,
+                        uint32_t max, int is_sender, uint32_t *first_p);
 
 UCS_INLINE uint32_t ucp_rndv_grains(size_t length)
 {

@@ -25,7 +25,6 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
-#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
@@ -36,11 +35,6 @@
  * receiver's own copy costs 145 more than the sender's. So who waits for this long and then copies
  * has not lost much more than twice what the better choice would have cost, whichever that was. */
 #define UCP_RNDV_DEVICE_WAIT_NS 100000u
-
-/* States of the word. Bits that neither numbers of requests have (ucs_ptr_map) nor claims of parts,
- * for which the word may serve another time; 0: it is settled. */
-#define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
-#define UCP_RNDV_TAKEN(_send_id)   (UCP_RNDV_OFFERED(_send_id) | (1ull << 31))
 
 static int ucp_rndv_device_is_copier(const ucp_peer_t *peer)
 {
@@ -79,19 +73,10 @@ static void ucp_rndv_device_offer(ucp_request_t *req, ucp_wire_rts_t *rts)
             (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
             return;
         }
-        req->held |= UCP_REQUEST_HOLDS_SYNC;
-        /* This word too orders nothing but itself: the data is ordered by the messages. */
-        atomic_store_explicit(req->send.sync_word, UCP_RNDV_OFFERED(req->send.id),
-                              memory_order_relaxed);
+        ucp_rndv_offer(req);
     }
     rts->flags      |= UCP_WIRE_RTS_SYNC;
     rts->sync_index |= req->send.sync_index << UCP_WIRE_RTS_WORD_SHIFT;
-}
-
-int ucp_rndv_device_claim(ucp_request_t *req)
-{
-    return atomic_exchange_explicit(req->send.sync_word, 0, memory_order_relaxed) !=
-           UCP_RNDV_TAKEN(req->send.id);
 }
 
 void ucp_rndv_device_withdraw(ucp_request_t *req)
@@ -195,28 +180,6 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigne
     return 1;
 }
 
-/* Looks after a while whether the sender has begun. */
-static void ucp_rndv_device_watch(ucp_request_t *req)
-{
-    req->recv.until_ns          = ucs_sys_clock_ns() + UCP_RNDV_DEVICE_WAIT_NS;
-    req->held                  |= UCP_REQUEST_HOLDS_WORK;
-    req->worker->has_deferred   = 1;
-    ucs_list_add_tail(&req->worker->asked, &req->work_list);
-    ucp_wakeup_rouse(req->worker);
-}
-
-int ucp_rndv_device_is_watching(const ucp_worker_t *worker)
-{
-    const ucp_request_t *req;
-
-    ucs_list_for_each(req, &worker->asked, work_list) {
-        if (req->recv.peer->lanes[UCP_LANE_AM]->state == UCT_EP_LIVE) {
-            return 1; /* else the connection is an event */
-        }
-    }
-    return 0;
-}
-
 /* The same where the receiver may take the copy, if the announcement offers it. */
 static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
                                       const ucp_wire_rts_t *rts)
@@ -230,7 +193,7 @@ static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
     if (is_offered) {
         req->recv.slot = (uint8_t)(rts->sync_index & UCP_WIRE_RTS_SLOT_MASK);
         req->recv.word = (uint16_t)(rts->sync_index >> UCP_WIRE_RTS_WORD_SHIFT);
-        ucp_rndv_device_watch(req);
+        ucp_rndv_watch(req, UCP_RNDV_DEVICE_WAIT_NS);
     }
     return 1;
 }
@@ -351,12 +314,6 @@ void ucp_rndv_device_get(ucp_request_t *req)
 
 /* ---- receiver, where the sender does not begin ---- */
 
-static int ucp_rndv_device_swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
-{
-    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_relaxed,
-                                                   memory_order_relaxed);
-}
-
 /* Starts the copy that was claimed. What cannot be started now is the sender's again, which is
  * asked once more if it has found it taken meanwhile. UCS_ERR_NO_RESOURCE: try again later. */
 static ucs_status_t ucp_rndv_device_read_taken(ucp_request_t *req, _Atomic uint64_t *word,
@@ -367,15 +324,14 @@ static ucs_status_t ucp_rndv_device_read_taken(ucp_request_t *req, _Atomic uint6
     if ((status == UCS_OK) || (status == UCS_INPROGRESS)) {
         req->recv.step = UCP_RECV_DEVICE;
         ucp_rndv_device_go_on(req, status);
-    } else if (!ucp_rndv_device_swap(word, taken, offered)) {
+    } else if (!ucp_rndv_swap(word, taken, offered)) {
         ucp_rndv_device_send_ask(req, 0);
         return UCS_OK;
     }
     return status;
 }
 
-/* Takes the copy, if the sender has not; returns what was done. */
-static unsigned ucp_rndv_device_take(ucp_request_t *req)
+unsigned ucp_rndv_device_take(ucp_request_t *req)
 {
     const uint64_t offered = UCP_RNDV_OFFERED(req->recv.send_id);
     const uint64_t taken   = UCP_RNDV_TAKEN(req->recv.send_id);
@@ -390,35 +346,13 @@ static unsigned ucp_rndv_device_take(ucp_request_t *req)
     }
     status = am->ops->sync_map(am, req->recv.word, &word);
     if (status == UCS_OK) {
-        if (!ucp_rndv_device_swap(word, offered, taken)) {
+        if (!ucp_rndv_swap(word, offered, taken)) {
             return 0; /* the sender copies, or has ended */
         }
         status = ucp_rndv_device_read_taken(req, word, taken, offered);
     }
     if (status == UCS_ERR_NO_RESOURCE) { /* not connected, or not mapped yet */
-        ucp_rndv_device_watch(req);
+        ucp_rndv_watch(req, UCP_RNDV_DEVICE_WAIT_NS);
     }
     return (status == UCS_OK) || (status == UCS_INPROGRESS);
-}
-
-unsigned ucp_rndv_device_overdue(ucp_worker_t *worker)
-{
-    unsigned count = 0;
-    ucp_request_t *req;
-    uint64_t now;
-
-    if (ucs_list_is_empty(&worker->asked)) {
-        return 0;
-    }
-    now = ucs_sys_clock_ns();
-    do {
-        req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
-        if (req->recv.until_ns > now) {
-            worker->has_deferred = 1;
-            break;
-        }
-        ucp_request_del_work(req);
-        count += ucp_rndv_device_take(req);
-    } while (!ucs_list_is_empty(&worker->asked));
-    return count;
 }

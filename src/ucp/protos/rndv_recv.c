@@ -2,7 +2,9 @@
  *
  * States (ucp_recv_step_t): GET or BOTH (reading, a part a turn) -> WAIT (the peer delivers the
  * rest) -> end. The request ends when all bytes are there; every contribution (own reads, FIN,
- * DATA) is counted once and checked against what is still missing.
+ * DATA) is counted once and checked against what is still missing. Where messages are the faster
+ * way the sender is asked for them (LEFT); if it makes no progress and so has not claimed the
+ * message after a while the receiver reads it (GET).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -12,14 +14,21 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCP_RNDV_GET_CHUNK  ((size_t)512 * 1024)
+#define UCP_RNDV_GET_CHUNK ((size_t)512 * 1024)
+
+/* How long a sender may take to claim what it was asked for. One that makes progress needs a
+ * microsecond or some; one that sends other messages first, more. */
+#define UCP_RNDV_CLAIM_WAIT_NS 20000u
+#define UCP_RNDV_LOOKS         8u /* calls of progress to one look at the clock for it */
 
 void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
@@ -57,7 +66,8 @@ void ucp_rndv_recv_check_end(ucp_request_t *req)
 {
     ucs_status_t status;
 
-    if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
+    if (((req->recv.step == UCP_RECV_WAIT) || (req->recv.step == UCP_RECV_LEFT)) &&
+        (req->recv.received == req->recv.total)) {
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_WINDOW)) {
             status = ucp_device_flush(req);
             if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
@@ -82,12 +92,42 @@ void ucp_rndv_recv_read_all(ucp_request_t *req)
 
 /* ---- choice ---- */
 
+/* The word by which both sides claim parts, if the announcement names one; 0: it does not, or the
+ * peer is not connected yet in this direction. */
+static int ucp_rndv_has_word(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+{
+    uct_ep_t *am = peer->lanes[UCP_LANE_AM];
+
+    return (rts->flags & UCP_WIRE_RTS_SYNC) && (req->recv.base == 0) && !req->recv.is_part &&
+           (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) == UCS_OK);
+}
+
+/* Contiguous memory of the host at both ends, which either side can copy. */
+static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
+                                          const ucp_wire_rts_t *rts)
+{
+    ucp_proto_config_t *config = peer->proto;
+    const int has_ways         = ucp_proto_has_ways(config, req->recv.total);
+    ucp_proto_id_t proto;
+
+    proto = has_ways ? ucp_proto_learned(config, req->recv.total) :
+                       ucp_proto_lookup(config->recv, req->recv.total);
+    if (((proto == UCP_PROTO_RNDV_BOTH) || ((proto == UCP_PROTO_RNDV_AM) && has_ways)) &&
+        !ucp_rndv_has_word(req, peer, rts)) {
+        proto = UCP_PROTO_RNDV_GET;
+    }
+    if (has_ways) {
+        req->recv.learn = &config->learn;
+        req->held      |= UCP_REQUEST_HOLDS_TURN;
+        ucp_learn_begin(&config->learn, &req->recv.turn, req->recv.total,
+                        (proto == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES : UCP_WAY_COPIES);
+    }
+    return proto;
+}
+
 static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
                                       const ucp_wire_rts_t *rts)
 {
-    ucp_proto_id_t proto;
-    uct_ep_t *am = peer->lanes[UCP_LANE_AM];
-
     if (ucs_unlikely(ucp_dt_is_device(req->datatype)) && (rts->flags & UCP_WIRE_RTS_CONTIG)) {
         return (ucp_peer_can_copy(peer) && (peer->proto->lanes.get.max > 0)) ? UCP_PROTO_RNDV_GET :
                                                                               UCP_PROTO_RNDV_AM;
@@ -100,13 +140,17 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
         !ucp_peer_can_copy(peer)) {
         return UCP_PROTO_RNDV_AM;
     }
-    proto = ucp_proto_lookup(peer->proto->recv, req->recv.total);
-    if ((proto == UCP_PROTO_RNDV_BOTH) &&
-        (!(rts->flags & UCP_WIRE_RTS_SYNC) || (req->recv.base > 0) || req->recv.is_part ||
-         (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) != UCS_OK))) {
-        return UCP_PROTO_RNDV_GET; /* no word for this, or not connected yet in this direction */
-    }
-    return proto;
+    return ucp_rndv_choose_way(req, peer, rts);
+}
+
+/* Asks for messages; the sender may be away, so this side reads what has not been claimed after a
+ * while. */
+static void ucp_rndv_recv_leave(ucp_request_t *req)
+{
+    req->recv.step = UCP_RECV_LEFT;
+    ucp_rndv_send_rtr(req, 0, req->recv.total,
+                      UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_CLAIM | UCP_WIRE_RTR_LAST);
+    ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
 }
 
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
@@ -175,7 +219,11 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_LAST);
         break;
     default:
-        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+        if (req->held & UCP_REQUEST_HOLDS_TURN) {
+            ucp_rndv_recv_leave(req);
+        } else {
+            ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+        }
         break;
     }
 }
@@ -251,8 +299,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     size_t offset, end;
     uint32_t count, first;
 
-    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
-                           &first);
+    count = ucp_rndv_claim(req->recv.sync_word, req->recv.send_id, num_grains,
+                           ucp_rndv_claim_max(req->recv.total), 0, &first);
     if (count == 0) {
         ucp_rndv_recv_read_all(req);
         return;
@@ -262,8 +310,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
         /* What nobody has claimed follows the part that failed: ask for both in one. */
-        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) >
-               0) {
+        while ((count = ucp_rndv_claim(req->recv.sync_word, req->recv.send_id, num_grains,
+                                       num_grains, 0, &first)) > 0) {
             end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
         }
         ucp_rndv_ask_for_rest(req, offset, end - offset);
@@ -300,6 +348,79 @@ void ucp_rndv_recv_work(ucp_request_t *req)
         ucp_rndv_recv_check_end(req);
         break;
     }
+}
+
+/* ---- waiting for the sender to begin ---- */
+
+void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
+{
+    ucp_worker_t *worker = req->worker;
+    ucs_list_link_t *pos = worker->asked.prev;
+
+    req->recv.until_ns = ucs_sys_clock_ns() + duration_ns;
+    while ((pos != &worker->asked) &&
+           (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
+        pos = pos->prev;
+    }
+    req->held           |= UCP_REQUEST_HOLDS_WORK;
+    worker->has_deferred = 1;
+    ucs_list_insert_before(pos->next, &req->work_list);
+    ucp_wakeup_rouse(worker);
+}
+
+int ucp_rndv_is_watching(const ucp_worker_t *worker)
+{
+    const ucp_request_t *req;
+
+    ucs_list_for_each(req, &worker->asked, work_list) {
+        if (req->recv.peer->lanes[UCP_LANE_AM]->state == UCT_EP_LIVE) {
+            return 1; /* else the connection is an event */
+        }
+    }
+    return 0;
+}
+
+/* Reads all, if the sender has not claimed it; returns what was done. */
+static unsigned ucp_rndv_recv_take(ucp_request_t *req)
+{
+    if (!ucp_rndv_swap(req->recv.sync_word, UCP_RNDV_OFFERED(req->recv.send_id),
+                       UCP_RNDV_TAKEN(req->recv.send_id))) {
+        req->recv.step = UCP_RECV_WAIT; /* its messages are under way */
+        return 0;
+    }
+    req->recv.step = UCP_RECV_GET;
+    ucp_request_add_work(req);
+    return 1;
+}
+
+unsigned ucp_rndv_overdue(ucp_worker_t *worker)
+{
+    unsigned count = 0;
+    ucp_request_t *req;
+    uint64_t now;
+
+    if (ucs_list_is_empty(&worker->asked)) {
+        return 0;
+    }
+    if ((worker->num_looks++ % UCP_RNDV_LOOKS) != 0) { /* clocks cost as much as a look at a ring */
+        worker->has_deferred = 1;
+        return 0;
+    }
+    now = ucs_sys_clock_ns();
+    do {
+        req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
+        if (req->recv.until_ns > now) {
+            worker->has_deferred = 1;
+            break;
+        }
+        ucp_request_del_work(req);
+        if (req->recv.step == UCP_RECV_LEFT) {
+            count += ucp_rndv_recv_take(req);
+        } else {
+            count += ucp_rndv_device_take(req);
+        }
+    } while (!ucs_list_is_empty(&worker->asked));
+    return count;
 }
 
 /* ---- messages of the sender ---- */

@@ -22,15 +22,31 @@
 #define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES    4 /* that one request sends before others have their turn */
 
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
-                        uint32_t *first_p)
+void ucp_rndv_offer(ucp_request_t *req)
+{
+    req->held |= UCP_REQUEST_HOLDS_SYNC;
+    /* The word orders nothing but itself: the data is ordered by the messages. */
+    atomic_store_explicit(req->send.sync_word, UCP_RNDV_OFFERED(req->send.id),
+                          memory_order_relaxed);
+}
+
+int ucp_rndv_claim_whole(ucp_request_t *req)
+{
+    return atomic_exchange_explicit(req->send.sync_word, 0, memory_order_relaxed) !=
+           UCP_RNDV_TAKEN(req->send.id);
+}
+
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint64_t send_id, uint32_t num_grains,
+                        uint32_t max, int is_sender, uint32_t *first_p)
 {
     uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
+    uint64_t taken;
     uint32_t front, back, left, count;
 
     do {
-        front = (uint32_t)old;
-        back  = (uint32_t)(old >> 32);
+        taken = (old == UCP_RNDV_OFFERED(send_id)) ? 0 : old;
+        front = (uint32_t)taken;
+        back  = (uint32_t)(taken >> 32);
         if ((front >= num_grains) || (back >= num_grains - front)) {
             return 0;
         }
@@ -39,18 +55,17 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
         if (!is_sender && (left <= UCP_RNDV_LEAST)) {
             count = left; /* not worth two */
         }
-        /* The word orders nothing but itself: the data is ordered by the messages. */
-    } while (!atomic_compare_exchange_weak_explicit(word, &old,
-                                                    old + ((uint64_t)count << (is_sender ? 32 : 0)),
-                                                    memory_order_relaxed, memory_order_relaxed));
+        taken += (uint64_t)count << (is_sender ? 32 : 0);
+    } while (!atomic_compare_exchange_weak_explicit(word, &old, taken, memory_order_relaxed,
+                                                    memory_order_relaxed));
     *first_p = is_sender ? num_grains - back - count : front;
     return count;
 }
 
 /* ---- announcement ---- */
 
-/* A word that both sides can claim by, where they may both copy. Doing without is always possible.
- */
+/* A word that both sides can claim by, where the receiver may want that. Doing without is always
+ * possible. */
 static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     ucp_peer_t *peer = req->send.peer;
@@ -58,11 +73,12 @@ static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
 
     if (!(req->held & UCP_REQUEST_HOLDS_SYNC)) {
         if (!peer->proto->lanes.has_sync ||
-            (ucp_proto_lookup(peer->proto->recv, req->length) != UCP_PROTO_RNDV_BOTH) ||
+            (!ucp_proto_has_ways(peer->proto, req->length) &&
+             (ucp_proto_lookup(peer->proto->recv, req->length) != UCP_PROTO_RNDV_BOTH)) ||
             (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
             return;
         }
-        req->held |= UCP_REQUEST_HOLDS_SYNC;
+        ucp_rndv_offer(req);
     }
     rts->sync_index = req->send.sync_index;
     rts->flags     |= UCP_WIRE_RTS_SYNC;
@@ -277,7 +293,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     ucs_status_t status;
 
     if (req->send.is_both) {
-        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
+        count = ucp_rndv_claim(req->send.sync_word, req->send.id, ucp_rndv_grains(req->send.end),
                                ucp_rndv_claim_max(req->send.end), 1, &first);
         if (count == 0) {
             ucp_rndv_put_end(req);
@@ -371,19 +387,21 @@ static int ucp_rndv_target_is_there(const ucp_request_t *req, const ucp_wire_rtr
 
 static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t *rtr)
 {
+    const unsigned mode = rtr->flags & UCP_WIRE_RTR_MODE;
+
     if ((rtr->offset > req->length) || (rtr->length > req->length - rtr->offset)) {
         return 0;
     }
-    if ((rtr->flags & UCP_WIRE_RTR_DEVICE) &&
-        ((rtr->flags & UCP_WIRE_RTR_MODE) != UCP_WIRE_RTR_PUT)) {
+    if ((rtr->flags & UCP_WIRE_RTR_DEVICE) && (mode != UCP_WIRE_RTR_PUT)) {
         return 0;
     }
     if ((rtr->flags & UCP_WIRE_RTR_CLAIM) &&
-        (!(rtr->flags & UCP_WIRE_RTR_DEVICE) || !ucp_dt_is_device(req->datatype) ||
-         !(req->held & UCP_REQUEST_HOLDS_SYNC))) {
+        (!(req->held & UCP_REQUEST_HOLDS_SYNC) || (req->send.step != UCP_SEND_WAIT) ||
+         ((rtr->flags & UCP_WIRE_RTR_DEVICE) ? !ucp_dt_is_device(req->datatype) :
+                                               (mode != UCP_WIRE_RTR_DATA)))) {
         return 0;
     }
-    switch (rtr->flags & UCP_WIRE_RTR_MODE) {
+    switch (mode) {
     case UCP_WIRE_RTR_PUT:
         if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
             return (req->send.step == UCP_SEND_WAIT) &&
@@ -434,7 +452,7 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
 
     mode              = rtr.flags & UCP_WIRE_RTR_MODE;
     req->send.recv_id = rtr.recv_id;
-    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_device_claim(req)) {
+    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_claim_whole(req)) {
         return; /* it reads; ATS follows, or another RTR */
     }
     if (rtr.flags & UCP_WIRE_RTR_LAST) {

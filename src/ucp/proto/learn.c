@@ -1,0 +1,144 @@
+/* Halyard: what long messages really take.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <ucp/proto/learn.h>
+#include <ucs/sys/compiler.h>
+#include <ucs/sys/sys.h>
+
+unsigned ucp_learn_octave(size_t length)
+{
+    const unsigned log2 = 63u - (unsigned)__builtin_clzll((uint64_t)(length / UCP_LEARN_MIN));
+
+    return ucs_min(log2, UCP_LEARN_OCTAVES - 1);
+}
+
+size_t ucp_learn_octave_min(unsigned octave)
+{
+    return UCP_LEARN_MIN << octave;
+}
+
+static int ucp_learn_is_trial(const ucp_learn_octave_t *octave)
+{
+    return (octave->phase == UCP_LEARN_OWN) || (octave->phase == UCP_LEARN_OTHER);
+}
+
+static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_learn_phase_t phase, ucp_way_t way)
+{
+    octave->phase   = (uint8_t)phase;
+    octave->way     = (uint8_t)way;
+    octave->left    = UCP_LEARN_TRIAL_MAX;
+    octave->best    = 0;
+    octave->runs    = 0;
+    octave->count   = 0;
+    octave->bytes   = 0;
+    octave->time_ns = 0;
+    ++octave->number;
+}
+
+/* Both ways have been tried, `other` last. Is it the one to be used from now on? */
+static int ucp_learn_settle(ucp_learn_octave_t *octave, ucp_way_t other)
+{
+    const ucp_way_t own = !other;
+    int is_other        = (octave->rate[own] > 0) &&
+                          ((double)octave->rate[other] >
+                           UCP_LEARN_GAIN * (double)octave->rate[own]);
+
+    octave->phase = UCP_LEARN_IN_USE;
+    octave->way   = (uint8_t)(is_other ? other : own);
+    octave->left  = octave->tried * UCP_LEARN_SETTLED;
+    octave->tried = 0;
+    return is_other;
+}
+
+/* What follows the phase that has ended; returns whether another way is in use from now on. */
+static int ucp_learn_go_on(ucp_learn_octave_t *octave, ucp_way_t predicted)
+{
+    const ucp_way_t way = octave->way;
+
+    if (ucp_learn_is_trial(octave)) {
+        octave->rate[way] = octave->best;
+    }
+    switch (octave->phase) {
+    case UCP_LEARN_NEW:
+        ucp_learn_try(octave, UCP_LEARN_OWN, predicted);
+        return 0;
+    case UCP_LEARN_OWN:
+        ucp_learn_try(octave, UCP_LEARN_OTHER, !way);
+        return 0;
+    case UCP_LEARN_OTHER:
+        return ucp_learn_settle(octave, way);
+    default:
+        ucp_learn_try(octave, UCP_LEARN_OWN, way);
+        return 0;
+    }
+}
+
+ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, ucp_way_t predicted, int *changed_p)
+{
+    ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
+
+    *changed_p = 0;
+    if (ucs_unlikely(octave->left == 0)) {
+        *changed_p = ucp_learn_go_on(octave, predicted);
+    }
+    --octave->left;
+    octave->tried += (uint32_t)ucp_learn_is_trial(octave);
+    return octave->way;
+}
+
+void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way)
+{
+    const unsigned i                 = ucp_learn_octave(length);
+    const ucp_learn_octave_t *octave = &learn->octaves[i];
+
+    turn->octave = (uint8_t)i;
+    turn->way    = (uint8_t)way;
+    turn->number = octave->number;
+    turn->start_ns =
+        (ucp_learn_is_trial(octave) && (octave->way == way) && (learn->under_way[!way] == 0)) ?
+        ucs_sys_clock_ns() : 0;
+    ++learn->under_way[way];
+}
+
+/* A run ends where nothing is under way, or is long enough. */
+static void ucp_learn_end_run(ucp_learn_octave_t *octave)
+{
+    const float rate = (float)octave->bytes / (float)ucs_max(octave->time_ns, 1u);
+
+    octave->best    = ucs_max(octave->best, rate);
+    octave->bytes   = 0;
+    octave->time_ns = 0;
+    octave->count   = 0;
+    if (++octave->runs == UCP_LEARN_RUNS) {
+        octave->left = 0;
+    }
+}
+
+void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t length)
+{
+    ucp_learn_octave_t *octave = &learn->octaves[turn->octave];
+    const ucp_way_t way        = turn->way;
+    uint64_t now_ns;
+
+    --learn->under_way[way];
+    if (!ucp_learn_is_trial(octave) || (octave->left == 0)) {
+        return;
+    }
+    now_ns = ucs_sys_clock_ns();
+    if ((turn->start_ns != 0) && (turn->number == octave->number) && (length > 0) &&
+        (learn->under_way[!way] == 0)) {
+        octave->bytes   += length;
+        octave->time_ns += now_ns - ucs_max(turn->start_ns, learn->last_end_ns);
+        ++octave->count;
+    }
+    learn->last_end_ns = now_ns;
+    if (((octave->count >= UCP_LEARN_RUN_MIN) && (learn->under_way[way] == 0)) ||
+        (octave->count == UCP_LEARN_RUN_MAX)) {
+        ucp_learn_end_run(octave);
+    }
+}

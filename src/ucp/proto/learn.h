@@ -1,0 +1,89 @@
+/* Halyard: what long messages really take, and by which way they therefore go.
+ *
+ * Costs are predicted from constants and from what one process can measure of itself; what a
+ * message takes between two depends on where they run (two processors behind one cache move lines
+ * four times as fast as two that have none in common, measured). So the receivers of a worker time
+ * the announced messages that could go either way, by messages or by single copies: for each octave
+ * of sizes a trial of the way in use, then one of the other; the faster one serves the next ones,
+ * and after LEARN_SETTLED times as many as the trials took both are tried anew.
+ *
+ * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
+ * RUN_MAX of a stream that never pauses. A run counts where all of it went the way that is tried.
+ * Its time is that in which messages were under way; the best run is the result, since whatever
+ * else happens on the machine only adds.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_PROTO_LEARN_H
+#define UCP_PROTO_LEARN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UCP_LEARN_MIN        ((size_t)8192) /* shorter ones go as predicted */
+#define UCP_LEARN_OCTAVES    12u            /* what is longer belongs to the last */
+#define UCP_LEARN_RUNS       4u
+#define UCP_LEARN_RUN_MIN    4u
+#define UCP_LEARN_RUN_MAX    64u
+#define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
+#define UCP_LEARN_SETTLED    64u
+#define UCP_LEARN_GAIN       1.05 /* by which the other way must be faster */
+
+typedef enum {
+    UCP_WAY_COPIES,
+    UCP_WAY_MESSAGES,
+    UCP_WAYS
+} ucp_way_t;
+
+typedef enum {
+    UCP_LEARN_NEW,
+    UCP_LEARN_OWN,    /* a trial of the way in use */
+    UCP_LEARN_OTHER,  /* of the other */
+    UCP_LEARN_IN_USE  /* neither */
+} ucp_learn_phase_t;
+
+/* Messages of one octave. */
+typedef struct {
+    float    rate[UCP_WAYS]; /* bytes per ns of the last trial; 0: it has told nothing */
+    float    best;           /* of this trial's runs */
+    uint32_t left;           /* messages until the phase ends */
+    uint32_t tried;          /* messages of the trials */
+    uint64_t bytes, time_ns; /* of this run */
+    uint8_t  count;          /* messages of this run */
+    uint8_t  runs;           /* of this trial */
+    uint8_t  phase;          /* ucp_learn_phase_t */
+    uint8_t  way;            /* in use; of the trial, in one */
+    uint8_t  number;         /* of the trial */
+} ucp_learn_octave_t;
+
+/* Of one set of lanes. Zero is its start. */
+typedef struct {
+    ucp_learn_octave_t octaves[UCP_LEARN_OCTAVES];
+    uint64_t           last_end_ns;         /* when a message that was timed was there */
+    uint32_t           under_way[UCP_WAYS];
+} ucp_learn_t;
+
+/* One message under way. */
+typedef struct {
+    uint64_t start_ns; /* 0: it is not timed */
+    uint8_t  octave;
+    uint8_t  way;
+    uint8_t  number;   /* of the trial that it belongs to */
+} ucp_learn_turn_t;
+
+/* The way for the next message of `length` bytes; `predicted`: the one to begin with. *changed_p:
+ * trials have ended with this message, and another way than before them is in use. */
+ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, ucp_way_t predicted,
+                           int *changed_p);
+
+/* A message of `length` bytes begins to move, by whichever way was possible. */
+void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way);
+
+/* It has ended; `length`: bytes, 0 where it has not come whole. */
+void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t length);
+
+/* Octave of a length from UCP_LEARN_MIN on, and the least length of an octave. */
+unsigned ucp_learn_octave(size_t length);
+size_t ucp_learn_octave_min(unsigned octave);
+
+#endif

@@ -1,0 +1,386 @@
+/* Halyard: tests of what receivers learn of long messages: the rules under a clock of their own,
+ * and senders that were asked for messages and are away.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <gtest/gtest.h>
+
+#include <seed.h>
+#include <ucp/api/ucp.h>
+#include <ucp/world.h>
+#include <ucs/sys/sys.h>
+
+extern "C" {
+#include <ucp/proto/learn.h>
+}
+
+#include <deque>
+
+using namespace ucp_test;
+
+namespace {
+
+uint64_t g_now_ns;
+
+/* Receivers of messages whose cost by each way is known. */
+class learning : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        g_now_ns       = 1000000;
+        m_ops          = ucs_sys_real;
+        m_ops.clock_ns = []() -> uint64_t { return g_now_ns; };
+        ucs_sys_set(&m_ops);
+    }
+
+    void TearDown() override
+    {
+        ucs_sys_set(nullptr);
+    }
+
+    ucp_way_t choose(size_t length)
+    {
+        int changed   = 0;
+        ucp_way_t way = ucp_learn_choose(&m_learn, length, m_predicted, &changed);
+        m_changes += changed;
+        ++m_by[way];
+        return way;
+    }
+
+    /* One after the other: each moves alone. */
+    ucp_way_t exchange(size_t length)
+    {
+        const ucp_way_t way   = choose(length);
+        ucp_learn_turn_t turn = {};
+        ucp_learn_begin(&m_learn, &turn, length, way);
+        g_now_ns += m_cost_ns[way];
+        ucp_learn_end(&m_learn, &turn, length);
+        g_now_ns += 300; /* whatever else */
+        return way;
+    }
+
+    /* A window of messages: they wait for each other. */
+    void stream(size_t length, unsigned window, unsigned count)
+    {
+        std::deque<ucp_learn_turn_t> turns;
+        for (unsigned i = 0; i < count + window; ++i) {
+            if (turns.size() == window) {
+                g_now_ns += m_cost_ns[turns.front().way];
+                ucp_learn_end(&m_learn, &turns.front(), length);
+                turns.pop_front();
+            }
+            if (i < count) {
+                turns.emplace_back();
+                ucp_learn_begin(&m_learn, &turns.back(), length, choose(length));
+            }
+        }
+        while (!turns.empty()) {
+            g_now_ns += m_cost_ns[turns.front().way];
+            ucp_learn_end(&m_learn, &turns.front(), length);
+            turns.pop_front();
+        }
+    }
+
+    /* The way in use for most of the next ones. */
+    ucp_way_t settled(size_t length, unsigned count = 4096)
+    {
+        m_by[0] = m_by[1] = 0;
+        for (unsigned i = 0; i < count; ++i) {
+            exchange(length);
+        }
+        return (m_by[UCP_WAY_MESSAGES] > m_by[UCP_WAY_COPIES]) ? UCP_WAY_MESSAGES :
+                                                                 UCP_WAY_COPIES;
+    }
+
+    ucs_sys_ops_t m_ops;
+    ucp_learn_t m_learn             = {};
+    ucp_way_t m_predicted           = UCP_WAY_COPIES;
+    uint64_t m_cost_ns[UCP_WAYS]    = {2000, 700};
+    unsigned m_by[UCP_WAYS]         = {};
+    int m_changes                   = 0;
+};
+
+TEST_F(learning, takes_the_faster_way_whatever_was_predicted)
+{
+    for (auto predicted : {UCP_WAY_COPIES, UCP_WAY_MESSAGES}) {
+        for (uint64_t messages_ns : {700, 1850, 2150, 9000}) {
+            m_learn                     = {};
+            m_predicted                 = predicted;
+            m_cost_ns[UCP_WAY_MESSAGES] = messages_ns;
+            EXPECT_EQ((messages_ns < 2000) ? UCP_WAY_MESSAGES : UCP_WAY_COPIES, settled(20000))
+                << predicted << " " << messages_ns;
+        }
+    }
+}
+
+TEST_F(learning, begins_as_predicted_and_tries_the_other_seldom)
+{
+    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        EXPECT_EQ(UCP_WAY_COPIES, exchange(65536));
+    }
+    m_cost_ns[UCP_WAY_MESSAGES] = 6000;
+    EXPECT_EQ(UCP_WAY_COPIES, settled(65536, 20000));
+    EXPECT_LT(m_by[UCP_WAY_MESSAGES], 20000u / 100);
+    EXPECT_GT(m_by[UCP_WAY_MESSAGES], 0u);
+    EXPECT_EQ(0, m_changes);
+}
+
+TEST_F(learning, a_little_is_no_reason_to_change)
+{
+    m_cost_ns[UCP_WAY_MESSAGES] = 1950;
+    EXPECT_EQ(UCP_WAY_COPIES, settled(20000));
+    m_learn     = {};
+    m_predicted = UCP_WAY_MESSAGES;
+    std::swap(m_cost_ns[0], m_cost_ns[1]);
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000));
+}
+
+TEST_F(learning, follows_what_changes)
+{
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536));
+    EXPECT_EQ(1, m_changes);
+    m_cost_ns[UCP_WAY_MESSAGES] = 8000;
+    EXPECT_EQ(UCP_WAY_COPIES, settled(65536, 8192));
+    EXPECT_EQ(2, m_changes);
+}
+
+TEST_F(learning, octaves_are_learned_by_themselves)
+{
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(16384));
+    m_cost_ns[UCP_WAY_MESSAGES] = 9000;
+    EXPECT_EQ(UCP_WAY_COPIES, settled(1 << 20));
+    EXPECT_EQ(UCP_WAY_MESSAGES, choose(16384));
+    EXPECT_EQ(UCP_WAY_MESSAGES, choose(32767));
+    EXPECT_EQ(UCP_WAY_COPIES, choose(32768)); /* nothing is known of these */
+
+    EXPECT_EQ(0u, ucp_learn_octave(8192));
+    EXPECT_EQ(0u, ucp_learn_octave(16383));
+    EXPECT_EQ(1u, ucp_learn_octave(16384));
+    EXPECT_EQ(UCP_LEARN_OCTAVES - 1, ucp_learn_octave(SIZE_MAX));
+    for (unsigned i = 0; i < UCP_LEARN_OCTAVES; ++i) {
+        EXPECT_EQ(i, ucp_learn_octave(ucp_learn_octave_min(i)));
+    }
+}
+
+/* In a stream each message's own time tells nothing; the time that the stream takes does. */
+TEST_F(learning, streams_are_measured_as_a_whole)
+{
+    for (unsigned window : {2, 16, 64, 200}) {
+        m_learn = {};
+        stream(20000, window, 4000);
+        m_by[0] = m_by[1] = 0;
+        stream(20000, window, 2000);
+        EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_COPIES]) << window;
+        EXPECT_NEAR(20000 / 700.0, m_learn.octaves[1].rate[UCP_WAY_MESSAGES], 3) << window;
+        EXPECT_NEAR(20000 / 2000.0, m_learn.octaves[1].rate[UCP_WAY_COPIES], 1) << window;
+    }
+}
+
+/* A process that loses its processor for a while has not learned that its way is slow. */
+TEST_F(learning, disturbed_runs_do_not_count)
+{
+    seeded_random random(4242);
+    for (unsigned i = 0; i < 6000; ++i) {
+        m_cost_ns[UCP_WAY_COPIES]   = 2000;
+        m_cost_ns[UCP_WAY_MESSAGES] = 700;
+        if (random.below(12) == 0) {
+            m_cost_ns[0] += 4000000;
+            m_cost_ns[1] += 4000000;
+        }
+        exchange(20000);
+    }
+    EXPECT_LT(m_by[UCP_WAY_COPIES], 2500u);
+}
+
+/* What ends early has moved nothing, and is over. */
+TEST_F(learning, failed_messages_are_not_timed)
+{
+    ucp_learn_turn_t turns[3] = {};
+    for (unsigned i = 0; i < 200; ++i) {
+        for (auto &turn : turns) {
+            ucp_learn_begin(&m_learn, &turn, 20000, choose(20000));
+        }
+        g_now_ns += 10;
+        for (auto &turn : turns) {
+            ucp_learn_end(&m_learn, &turn, 0);
+        }
+    }
+    EXPECT_EQ(0u, m_learn.under_way[UCP_WAY_COPIES]);
+    EXPECT_EQ(0u, m_learn.under_way[UCP_WAY_MESSAGES]);
+    EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_COPIES]);
+    EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_MESSAGES]);
+    EXPECT_EQ(0, m_changes);
+}
+
+/* Where both ways are under way at a time nobody knows what either takes. */
+TEST_F(learning, mixed_messages_are_not_timed)
+{
+    ucp_learn_turn_t other = {};
+    ucp_learn_begin(&m_learn, &other, 1 << 20, UCP_WAY_MESSAGES);
+    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        EXPECT_EQ(UCP_WAY_COPIES, exchange(20000));
+    }
+    EXPECT_EQ(0.0f, m_learn.octaves[1].best);
+    ucp_learn_end(&m_learn, &other, 1 << 20);
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 8192)) << "later";
+}
+
+/* ---- the sender is asked for messages ---- */
+
+constexpr size_t LENGTH = 300000;
+
+const variant by_messages = {"by_messages",
+                             {{"UCX_TLS", "mm,cma"}, {"UCX_MM_BW", "100000MBs"}},
+                             false, UCS_THREAD_MODE_SINGLE};
+
+class asked_for_messages : public testing::Test {
+protected:
+    /* One message has been there and back, so that both sides are connected. */
+    void greet(pair &pair)
+    {
+        exchange(pair, pair.ep(), pair.receiver(), 8);
+        exchange(pair, pair.ep_back(), pair.sender(), 8);
+    }
+
+    void exchange(pair &pair, ucp_ep_h ep, worker &to, size_t length)
+    {
+        bytes data = pattern(length, length);
+        guarded buffer(length);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        auto *s = ucp_tag_send_nbx(ep, data.data(), length, 1, &sp);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(s));
+        auto *r = ucp_tag_recv_nbx(to.handle(), buffer.data(), length, 1, ~0ull, &rp);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(r));
+        pair.progress_until([&] { return (s == nullptr || sent.calls) && (!r || received.calls); });
+        EXPECT_EQ(-1, differs(buffer.data(), length, length));
+    }
+
+    log_catcher m_log;
+};
+
+TEST_F(asked_for_messages, a_sender_that_makes_progress_sends_them)
+{
+    pair pair(by_messages);
+    greet(pair);
+    for (size_t length : {12000, 16384, 65536, 300001, 4 << 20}) {
+        exchange(pair, pair.ep(), pair.receiver(), length);
+        exchange(pair, pair.ep_back(), pair.sender(), length);
+    }
+}
+
+/* Only the receiver makes progress: it reads. */
+TEST_F(asked_for_messages, a_sender_that_is_away_is_not_waited_for)
+{
+    pair pair(by_messages);
+    greet(pair);
+    for (int i = 0; i < 20; ++i) {
+        bytes data = pattern(i, LENGTH);
+        guarded buffer(LENGTH);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(),
+                                                    LENGTH, 1, ~0ull, &rp)));
+        const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
+        while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+            pair.receiver().progress();
+        }
+        ASSERT_EQ(1, received.calls);
+        EXPECT_EQ(UCS_OK, received.status);
+        EXPECT_EQ(-1, differs(buffer.data(), LENGTH, i));
+        EXPECT_TRUE(buffer.is_intact());
+        EXPECT_EQ(0, sent.calls);
+        pair.progress_until([&] { return sent.calls == 1; });
+        EXPECT_EQ(UCS_OK, sent.status);
+    }
+}
+
+/* A sender that comes while the receiver waits, or just after that, moves the message once. */
+TEST_F(asked_for_messages, whoever_comes_first_moves_it)
+{
+    seeded_random random(777);
+    pair pair(by_messages);
+    greet(pair);
+    for (int i = 0; i < 2000; ++i) {
+        const size_t length = 20000 + random.below(100000);
+        bytes data          = pattern(i, length);
+        guarded buffer(length);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), length, 1, &sp)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(),
+                                                    length, 1, ~0ull, &rp)));
+        for (uint64_t turns = random.below(400); turns > 0; --turns) {
+            pair.receiver().progress();
+        }
+        for (uint64_t turns = random.below(4); turns > 0; --turns) {
+            pair.sender().progress();
+        }
+        for (uint64_t turns = random.below(400); turns > 0; --turns) {
+            pair.receiver().progress();
+        }
+        pair.progress_until([&] { return sent.calls && received.calls; });
+        ASSERT_EQ(UCS_OK, sent.status);
+        ASSERT_EQ(UCS_OK, received.status);
+        ASSERT_EQ(-1, differs(buffer.data(), length, i)) << i;
+        ASSERT_TRUE(buffer.is_intact());
+    }
+}
+
+/* A worker that waits so does not go to sleep over it. */
+TEST_F(asked_for_messages, nobody_sleeps_who_waits_for_a_sender_to_begin)
+{
+    pair pair(by_messages);
+    greet(pair);
+    bytes data = pattern(1, LENGTH);
+    guarded buffer(LENGTH);
+    ending sent, received;
+    auto sp = send_param(&sent), rp = receive_param(&received);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LENGTH, 1,
+                                                ~0ull, &rp)));
+    const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
+    while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+        pair.receiver().progress();
+        if (received.calls == 0) {
+            const ucs_status_t status = ucp_worker_arm(pair.receiver().handle());
+            if (status == UCS_OK) { /* the announcement is still to come: it wakes */
+                ASSERT_EQ(UCS_OK, ucp_worker_wait(pair.receiver().handle()));
+            }
+        }
+    }
+    EXPECT_EQ(1, received.calls);
+    pair.progress_until([&] { return sent.calls == 1; });
+}
+
+/* Ends on either side while the sender has been asked. */
+TEST_F(asked_for_messages, ends_early)
+{
+    for (int round = 0; round < 40; ++round) {
+        pair pair(by_messages);
+        greet(pair);
+        bytes data = pattern(1, LENGTH);
+        guarded buffer(LENGTH);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
+        auto *r = ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LENGTH, 1, ~0ull, &rp);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(r));
+        for (int turns = 0; turns < round; ++turns) {
+            pair.receiver().progress();
+        }
+        if (round % 2 != 0) {
+            pair.sender().destroy();
+            while (received.calls == 0) {
+                pair.receiver().progress();
+            }
+            EXPECT_TRUE((received.status == UCS_OK) || UCS_STATUS_IS_ERR(received.status));
+        } else {
+            pair.receiver().destroy();
+        }
+        EXPECT_TRUE(buffer.is_intact());
+    }
+}
+
+} // namespace
