@@ -46,6 +46,7 @@ struct ucp_peer {
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     size_t                num_controls; /* that wait for resources, and flushes for them */
     uint32_t              session;      /* a number for each HELLO of its, never used again */
+    uint32_t              num_data;     /* messages DATA that have come from it */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
                                          * is in flight, and the peer lives */

@@ -25,8 +25,8 @@
 
 #define UCP_RNDV_GET_CHUNK ((size_t)512 * 1024)
 
-/* How long a sender may take to claim what it was asked for. One that makes progress needs a
- * microsecond or some; one that sends other messages first, more. */
+/* How long a sender may take to claim what it was asked for, if nothing that others were asked for
+ * comes from it meanwhile. One that makes progress needs a microsecond or some. */
 #define UCP_RNDV_CLAIM_WAIT_NS 20000u
 #define UCP_RNDV_LOOKS         8u /* calls of progress to one look at the clock for it */
 
@@ -150,6 +150,7 @@ static void ucp_rndv_recv_leave(ucp_request_t *req)
     req->recv.step = UCP_RECV_LEFT;
     ucp_rndv_send_rtr(req, 0, req->recv.total,
                       UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_CLAIM | UCP_WIRE_RTR_LAST);
+    req->recv.num_data = req->recv.peer->num_data;
     ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
 }
 
@@ -357,7 +358,10 @@ void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
     ucp_worker_t *worker = req->worker;
     ucs_list_link_t *pos = worker->asked.prev;
 
-    req->recv.until_ns = ucs_sys_clock_ns() + duration_ns;
+    if (pos == &worker->asked) { /* else the last look at the clock will do */
+        worker->look_ns = ucs_sys_clock_ns();
+    }
+    req->recv.until_ns = worker->look_ns + duration_ns;
     while ((pos != &worker->asked) &&
            (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
         pos = pos->prev;
@@ -380,9 +384,14 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
     return 0;
 }
 
-/* Reads all, if the sender has not claimed it; returns what was done. */
+/* Reads all, if the sender has neither claimed it nor been heard of; returns what was done. */
 static unsigned ucp_rndv_recv_take(ucp_request_t *req)
 {
+    if (req->recv.num_data != req->recv.peer->num_data) {
+        req->recv.num_data = req->recv.peer->num_data;
+        ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
+        return 0;
+    }
     if (!ucp_rndv_swap(req->recv.sync_word, UCP_RNDV_OFFERED(req->recv.send_id),
                        UCP_RNDV_TAKEN(req->recv.send_id))) {
         req->recv.step = UCP_RECV_WAIT; /* its messages are under way */
@@ -397,7 +406,6 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
 {
     unsigned count = 0;
     ucp_request_t *req;
-    uint64_t now;
 
     if (ucs_list_is_empty(&worker->asked)) {
         return 0;
@@ -406,10 +414,10 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
         worker->has_deferred = 1;
         return 0;
     }
-    now = ucs_sys_clock_ns();
+    worker->look_ns = ucs_sys_clock_ns();
     do {
         req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
-        if (req->recv.until_ns > now) {
+        if (req->recv.until_ns > worker->look_ns) {
             worker->has_deferred = 1;
             break;
         }
@@ -523,6 +531,7 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
         return;
     }
 
+    ++req->recv.peer->num_data;
     offset = head.offset - req->recv.base;
     data   = (const char *)data + sizeof(head);
     status = ucp_dt_is_device(req->datatype) ? ucp_device_write(req, offset, data, length) :
