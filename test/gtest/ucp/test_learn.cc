@@ -354,6 +354,39 @@ TEST_F(asked_for_messages, nobody_sleeps_who_waits_for_a_sender_to_begin)
     pair.progress_until([&] { return sent.calls == 1; });
 }
 
+/* A send that has ended is a message that arrives, whatever becomes of its sender. */
+TEST_F(asked_for_messages, what_was_sent_arrives_after_its_sender_has_left)
+{
+    constexpr size_t SHORT = 12000; /* fits into the ring */
+    for (int i = 0; i < 50; ++i) {
+        pair pair(by_messages);
+        greet(pair);
+        bytes data = pattern(i, SHORT);
+        guarded buffer(SHORT);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), SHORT, 1, &sp)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), SHORT,
+                                                    1, ~0ull, &rp)));
+        while ((sent.calls == 0) && (received.calls == 0)) {
+            pair.receiver().progress();
+            for (int turns = 0; turns < 20; ++turns) {
+                pair.sender().progress();
+            }
+        }
+        while (sent.calls == 0) {
+            pair.sender().progress();
+        }
+        ASSERT_EQ(UCS_OK, sent.status);
+        pair.sender().destroy();
+        while (received.calls == 0) {
+            pair.receiver().progress();
+        }
+        ASSERT_EQ(UCS_OK, received.status) << i;
+        ASSERT_EQ(-1, differs(buffer.data(), SHORT, i));
+    }
+}
+
 /* Ends on either side while the sender has been asked. */
 TEST_F(asked_for_messages, ends_early)
 {
