@@ -750,7 +750,9 @@ static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory
     limits_p->iov_max      = 16;
     limits_p->overhead_ns  = is_am ? 50 : 400;
     limits_p->latency_ns   = is_am ? 100 : 0;
-    limits_p->bytes_per_ns = is_am ? 5 : sim_plan.copy_bytes_per_ns;
+    /* In half of the seeds long messages had better go in pieces. */
+    limits_p->bytes_per_ns = !is_am ? sim_plan.copy_bytes_per_ns :
+                             (sim_plan.copy_bytes_per_ns < 10) ? 20 : 5;
 }
 
 static size_t sim_get_address(uct_iface_t *iface, void *buffer)

@@ -354,15 +354,11 @@ void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
     ucs_list_splice_tail(&todo, &peer->recvs);
     while (!ucs_list_is_empty(&todo)) {
         req = ucs_list_head(&todo, ucp_request_t, list);
-        if (req->recv.step == UCP_RECV_LEFT) { /* it may have sent all; nobody claims any more */
-            ucp_request_del_work(req);
-            req->recv.step = UCP_RECV_WAIT;
-        }
         if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
             ucp_rndv_recv_check_end(req); /* all is there, and its sender knows it */
         } else if (all || (req->recv.step == UCP_RECV_GET) ||
-                   (req->recv.step == UCP_RECV_BOTH) || (req->recv.step == UCP_RECV_DEVICE) ||
-                   (req->recv.step == UCP_RECV_READ)) {
+                   (req->recv.step == UCP_RECV_BOTH) || (req->recv.step == UCP_RECV_LEFT) ||
+                   (req->recv.step == UCP_RECV_DEVICE) || (req->recv.step == UCP_RECV_READ)) {
             ucp_request_complete(req, status);
         } else {
             ucs_list_del(&req->list);

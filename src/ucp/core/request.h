@@ -118,7 +118,7 @@ typedef struct {
     uint32_t          sync_index;
     uint8_t           num_data;
     uint8_t           step;      /* ucp_send_step_t */
-    uint8_t           is_both;   /* step PUT claims parts instead of walking through a range */
+    uint8_t           is_both;   /* PUT, DATA: parts are claimed, none is left when it is 0 again */
     uint8_t           needs_ats; /* the end waits for ATS */
     uint8_t           is_sync;
     uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
@@ -176,7 +176,7 @@ typedef enum {
     UCP_RECV_POSTED,
     UCP_RECV_GET,   /* on the work list: reading all */
     UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
-    UCP_RECV_LEFT,  /* in worker->asked: reading all, if the sender has not claimed it by then */
+    UCP_RECV_LEFT,  /* in worker->asked: the same, once nothing has come from the sender */
     UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
     UCP_RECV_READ,  /* on the work list or under way: by the lane for messages */
     UCP_RECV_WAIT   /* the peer delivers the rest */

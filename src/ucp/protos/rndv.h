@@ -100,7 +100,9 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req);
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
-/* The end of a send whose receiver may claim. */
+/* Sender: is it its turn to copy, or has the receiver claimed that? From now on it is settled. The
+ * end of a send whose receiver may claim. */
+int ucp_rndv_device_claim(ucp_request_t *req);
 void ucp_rndv_device_withdraw(ucp_request_t *req);
 /* Receiver: takes a copy that the sender was asked for, if that has not begun; returns what was
  * done. */
@@ -142,33 +144,14 @@ UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
 
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
-/* States of a word in common memory: nothing is claimed; the receiver has claimed the whole
- * message. They hold the number of the send, so that whoever comes too late, after the word has
- * been given to another send, claims nothing. The bits are such that neither numbers of requests
- * have (ucs_ptr_map) nor claims of parts. 0: it is settled. */
-#define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
-#define UCP_RNDV_TAKEN(_send_id)   (UCP_RNDV_OFFERED(_send_id) | (1ull << 31))
-
-/* Sender: the word that the send has got is offered; it claims the whole message, 0: the receiver
- * has. */
-void ucp_rndv_offer(ucp_request_t *req);
-int ucp_rndv_claim_whole(ucp_request_t *req);
-
-/* Receiver: from one state to another, 0: it was not in the first. */
-UCS_INLINE int ucp_rndv_swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
-{
-    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_relaxed,
-                                                   memory_order_relaxed);
-}
-
-/* Claims by two processes on one transfer of num_grains, that of send_id: the word counts grains
- * taken from the front (low half) and from the back (high half). The receiver, which comes first,
- * takes half of what is left, so that the sender finds the other half; the sender takes all that is
- * left; each at most `max` grains. Where both are there, each copies once; where one is busy
- * elsewhere, the other does it all. Returns the grains taken, 0 where none is left, and the first
- * of them. A peer may write anything into the word: the range is inside all the same. */
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint64_t send_id, uint32_t num_grains,
-                        uint32_t max, int is_sender, uint32_t *first_p);
+/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the
+ * front (low half) and from the back (high half). The receiver, which comes first, takes half of
+ * what is left, so that the sender finds the other half; the sender takes all that is left; each
+ * at most `max` grains. Where both are there, each copies once; where one is busy elsewhere, the
+ * other does it all. Returns the grains taken, 0 where none is left, and the first of them. A peer
+ * may write anything into the word: the range is inside all the same. */
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
+                        uint32_t *first_p);
 
 UCS_INLINE uint32_t ucp_rndv_grains(size_t length)
 {

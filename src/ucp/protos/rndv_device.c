@@ -36,6 +36,11 @@
  * has not lost much more than twice what the better choice would have cost, whichever that was. */
 #define UCP_RNDV_DEVICE_WAIT_NS 100000u
 
+/* States of the word. Bits that neither numbers of requests have (ucs_ptr_map) nor claims of parts,
+ * for which the word may serve another time; 0: it is settled. */
+#define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
+#define UCP_RNDV_TAKEN(_send_id)   (UCP_RNDV_OFFERED(_send_id) | (1ull << 31))
+
 static int ucp_rndv_device_is_copier(const ucp_peer_t *peer)
 {
     return memcmp(peer->worker->uid, peer->uid, UCT_UID_LEN) < 0;
@@ -73,10 +78,19 @@ static void ucp_rndv_device_offer(ucp_request_t *req, ucp_wire_rts_t *rts)
             (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
             return;
         }
-        ucp_rndv_offer(req);
+        req->held |= UCP_REQUEST_HOLDS_SYNC;
+        /* This word too orders nothing but itself: the data is ordered by the messages. */
+        atomic_store_explicit(req->send.sync_word, UCP_RNDV_OFFERED(req->send.id),
+                              memory_order_relaxed);
     }
     rts->flags      |= UCP_WIRE_RTS_SYNC;
     rts->sync_index |= req->send.sync_index << UCP_WIRE_RTS_WORD_SHIFT;
+}
+
+int ucp_rndv_device_claim(ucp_request_t *req)
+{
+    return atomic_exchange_explicit(req->send.sync_word, 0, memory_order_relaxed) !=
+           UCP_RNDV_TAKEN(req->send.id);
 }
 
 void ucp_rndv_device_withdraw(ucp_request_t *req)
@@ -314,6 +328,12 @@ void ucp_rndv_device_get(ucp_request_t *req)
 
 /* ---- receiver, where the sender does not begin ---- */
 
+static int ucp_rndv_device_swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
 /* Starts the copy that was claimed. What cannot be started now is the sender's again, which is
  * asked once more if it has found it taken meanwhile. UCS_ERR_NO_RESOURCE: try again later. */
 static ucs_status_t ucp_rndv_device_read_taken(ucp_request_t *req, _Atomic uint64_t *word,
@@ -324,7 +344,7 @@ static ucs_status_t ucp_rndv_device_read_taken(ucp_request_t *req, _Atomic uint6
     if ((status == UCS_OK) || (status == UCS_INPROGRESS)) {
         req->recv.step = UCP_RECV_DEVICE;
         ucp_rndv_device_go_on(req, status);
-    } else if (!ucp_rndv_swap(word, taken, offered)) {
+    } else if (!ucp_rndv_device_swap(word, taken, offered)) {
         ucp_rndv_device_send_ask(req, 0);
         return UCS_OK;
     }
@@ -346,7 +366,7 @@ unsigned ucp_rndv_device_take(ucp_request_t *req)
     }
     status = am->ops->sync_map(am, req->recv.word, &word);
     if (status == UCS_OK) {
-        if (!ucp_rndv_swap(word, offered, taken)) {
+        if (!ucp_rndv_device_swap(word, offered, taken)) {
             return 0; /* the sender copies, or has ended */
         }
         status = ucp_rndv_device_read_taken(req, word, taken, offered);

@@ -3,8 +3,8 @@
  * States (ucp_recv_step_t): GET or BOTH (reading, a part a turn) -> WAIT (the peer delivers the
  * rest) -> end. The request ends when all bytes are there; every contribution (own reads, FIN,
  * DATA) is counted once and checked against what is still missing. Where messages are the faster
- * way the sender is asked for them (LEFT); if it makes no progress and so has not claimed the
- * message after a while the receiver reads it (GET).
+ * way the sender is asked for them (LEFT), and claims what it sends. When nothing has come from it
+ * for a while the receiver goes on as if both were to copy.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -25,8 +25,8 @@
 
 #define UCP_RNDV_GET_CHUNK ((size_t)512 * 1024)
 
-/* How long a sender may take to claim what it was asked for, if nothing that others were asked for
- * comes from it meanwhile. One that makes progress needs a microsecond or some. */
+/* How long nothing may come from a sender that was asked for messages. One that makes progress
+ * needs a microsecond or some. */
 #define UCP_RNDV_CLAIM_WAIT_NS 20000u
 #define UCP_RNDV_LOOKS         8u /* calls of progress to one look at the clock for it */
 
@@ -66,8 +66,14 @@ void ucp_rndv_recv_check_end(ucp_request_t *req)
 {
     ucs_status_t status;
 
-    if (((req->recv.step == UCP_RECV_WAIT) || (req->recv.step == UCP_RECV_LEFT)) &&
-        (req->recv.received == req->recv.total)) {
+    if (req->recv.received != req->recv.total) {
+        return;
+    }
+    if (req->recv.step == UCP_RECV_LEFT) { /* the sender has claimed all, and delivered it */
+        req->recv.step = UCP_RECV_WAIT;
+        ucp_rndv_send_ats(req, UCS_OK);
+    }
+    if (req->recv.step == UCP_RECV_WAIT) {
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_WINDOW)) {
             status = ucp_device_flush(req);
             if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
@@ -143,13 +149,12 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
     return ucp_rndv_choose_way(req, peer, rts);
 }
 
-/* Asks for messages; the sender may be away, so this side reads what has not been claimed after a
- * while. */
+/* Asks for messages; the sender may be away, or go away amid them, so this side reads what is not
+ * claimed when nothing has come for a while. */
 static void ucp_rndv_recv_leave(ucp_request_t *req)
 {
     req->recv.step = UCP_RECV_LEFT;
-    ucp_rndv_send_rtr(req, 0, req->recv.total,
-                      UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_CLAIM | UCP_WIRE_RTR_LAST);
+    ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH | UCP_WIRE_RTR_CLAIM);
     req->recv.num_data = req->recv.peer->num_data;
     ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
 }
@@ -300,8 +305,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     size_t offset, end;
     uint32_t count, first;
 
-    count = ucp_rndv_claim(req->recv.sync_word, req->recv.send_id, num_grains,
-                           ucp_rndv_claim_max(req->recv.total), 0, &first);
+    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
+                           &first);
     if (count == 0) {
         ucp_rndv_recv_read_all(req);
         return;
@@ -311,8 +316,8 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
         /* What nobody has claimed follows the part that failed: ask for both in one. */
-        while ((count = ucp_rndv_claim(req->recv.sync_word, req->recv.send_id, num_grains,
-                                       num_grains, 0, &first)) > 0) {
+        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) >
+               0) {
             end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
         }
         ucp_rndv_ask_for_rest(req, offset, end - offset);
@@ -384,7 +389,7 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
     return 0;
 }
 
-/* Reads all, if the sender has neither claimed it nor been heard of; returns what was done. */
+/* Reads what the sender has not claimed, if it has not been heard of; returns what was done. */
 static unsigned ucp_rndv_recv_take(ucp_request_t *req)
 {
     if (req->recv.num_data != req->recv.peer->num_data) {
@@ -392,12 +397,7 @@ static unsigned ucp_rndv_recv_take(ucp_request_t *req)
         ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
         return 0;
     }
-    if (!ucp_rndv_swap(req->recv.sync_word, UCP_RNDV_OFFERED(req->recv.send_id),
-                       UCP_RNDV_TAKEN(req->recv.send_id))) {
-        req->recv.step = UCP_RECV_WAIT; /* its messages are under way */
-        return 0;
-    }
-    req->recv.step = UCP_RECV_GET;
+    req->recv.step = UCP_RECV_BOTH;
     ucp_request_add_work(req);
     return 1;
 }

@@ -21,32 +21,18 @@
 #define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES    4 /* that one request sends before others have their turn */
+#define UCP_RNDV_DATA      8 /* grains claimed to be sent as such pieces: little, since nobody else
+                                delivers them if this side makes no progress meanwhile */
 
-void ucp_rndv_offer(ucp_request_t *req)
-{
-    req->held |= UCP_REQUEST_HOLDS_SYNC;
-    /* The word orders nothing but itself: the data is ordered by the messages. */
-    atomic_store_explicit(req->send.sync_word, UCP_RNDV_OFFERED(req->send.id),
-                          memory_order_relaxed);
-}
-
-int ucp_rndv_claim_whole(ucp_request_t *req)
-{
-    return atomic_exchange_explicit(req->send.sync_word, 0, memory_order_relaxed) !=
-           UCP_RNDV_TAKEN(req->send.id);
-}
-
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint64_t send_id, uint32_t num_grains,
-                        uint32_t max, int is_sender, uint32_t *first_p)
+uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
+                        uint32_t *first_p)
 {
     uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
-    uint64_t taken;
     uint32_t front, back, left, count;
 
     do {
-        taken = (old == UCP_RNDV_OFFERED(send_id)) ? 0 : old;
-        front = (uint32_t)taken;
-        back  = (uint32_t)(taken >> 32);
+        front = (uint32_t)old;
+        back  = (uint32_t)(old >> 32);
         if ((front >= num_grains) || (back >= num_grains - front)) {
             return 0;
         }
@@ -55,9 +41,10 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint64_t send_id, uint32_t num_g
         if (!is_sender && (left <= UCP_RNDV_LEAST)) {
             count = left; /* not worth two */
         }
-        taken += (uint64_t)count << (is_sender ? 32 : 0);
-    } while (!atomic_compare_exchange_weak_explicit(word, &old, taken, memory_order_relaxed,
-                                                    memory_order_relaxed));
+        /* The word orders nothing but itself: the data is ordered by the messages. */
+    } while (!atomic_compare_exchange_weak_explicit(word, &old,
+                                                    old + ((uint64_t)count << (is_sender ? 32 : 0)),
+                                                    memory_order_relaxed, memory_order_relaxed));
     *first_p = is_sender ? num_grains - back - count : front;
     return count;
 }
@@ -78,7 +65,7 @@ static void ucp_rndv_get_sync_word(ucp_request_t *req, ucp_wire_rts_t *rts)
             (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
             return;
         }
-        ucp_rndv_offer(req);
+        req->held |= UCP_REQUEST_HOLDS_SYNC;
     }
     rts->sync_index = req->send.sync_index;
     rts->flags     |= UCP_WIRE_RTS_SYNC;
@@ -148,6 +135,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         req->send.step      = UCP_SEND_WAIT;
         req->send.needs_ats = 1;
         req->send.num_data  = 0;
+        req->send.is_both   = 0;
         req->send.put_bytes = 0;
     }
     return status;
@@ -206,6 +194,24 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
     return lane->ops->am_short_iov(lane, UCP_WIRE_DATA, iov, 2);
 }
 
+/* Is there something to send? Where the receiver may read the message as well a part is claimed. */
+static int ucp_rndv_has_data(ucp_request_t *req)
+{
+    uint32_t first, count = 0;
+    size_t offset;
+
+    if ((req->send.num_data == 0) && req->send.is_both) {
+        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end), UCP_RNDV_DATA,
+                               1, &first);
+        req->send.is_both = (count > 0);
+    }
+    if (count > 0) {
+        offset = first * UCP_RNDV_GRAIN;
+        ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
+    }
+    return req->send.num_data > 0;
+}
+
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
     const ucp_proto_lanes_t *lanes = &req->send.peer->proto->lanes;
@@ -216,9 +222,13 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 
     piece.req          = req;
     piece.head.recv_id = req->send.recv_id;
-    while (req->send.num_data > 0) {
-        if (count++ == UCP_RNDV_PIECES) {
+    for (;; ++count) {
+        /* What was claimed is sent, since it is nobody else's; then others have their turn. */
+        if ((count >= UCP_RNDV_PIECES) && (req->send.is_both == (req->send.num_data == 0))) {
             return UCS_INPROGRESS;
+        }
+        if (!ucp_rndv_has_data(req)) {
+            break;
         }
         piece.head.offset = req->send.data[0].offset;
         piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
@@ -293,7 +303,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     ucs_status_t status;
 
     if (req->send.is_both) {
-        count = ucp_rndv_claim(req->send.sync_word, req->send.id, ucp_rndv_grains(req->send.end),
+        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
                                ucp_rndv_claim_max(req->send.end), 1, &first);
         if (count == 0) {
             ucp_rndv_put_end(req);
@@ -395,10 +405,9 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     if ((rtr->flags & UCP_WIRE_RTR_DEVICE) && (mode != UCP_WIRE_RTR_PUT)) {
         return 0;
     }
-    if ((rtr->flags & UCP_WIRE_RTR_CLAIM) &&
-        (!(req->held & UCP_REQUEST_HOLDS_SYNC) || (req->send.step != UCP_SEND_WAIT) ||
-         ((rtr->flags & UCP_WIRE_RTR_DEVICE) ? !ucp_dt_is_device(req->datatype) :
-                                               (mode != UCP_WIRE_RTR_DATA)))) {
+    if ((rtr->flags & UCP_WIRE_RTR_CLAIM) && (mode != UCP_WIRE_RTR_BOTH) &&
+        (!(rtr->flags & UCP_WIRE_RTR_DEVICE) || !ucp_dt_is_device(req->datatype) ||
+         !(req->held & UCP_REQUEST_HOLDS_SYNC))) {
         return 0;
     }
     switch (mode) {
@@ -452,7 +461,13 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
 
     mode              = rtr.flags & UCP_WIRE_RTR_MODE;
     req->send.recv_id = rtr.recv_id;
-    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_claim_whole(req)) {
+    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && (mode == UCP_WIRE_RTR_BOTH)) {
+        req->send.is_both = 1;
+        req->send.end     = rtr.length;
+        ucp_rndv_start_data(req);
+        return;
+    }
+    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_device_claim(req)) {
         return; /* it reads; ATS follows, or another RTR */
     }
     if (rtr.flags & UCP_WIRE_RTR_LAST) {

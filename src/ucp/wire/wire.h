@@ -11,9 +11,9 @@
  *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the
  *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
  *         receiver has read
- *   data  RTR; the sender sends DATA messages; with CLAIM, if it can claim the message by the word
- *         in common memory: where it does not read the RTR for a while, the receiver claims it,
- *         and gets
+ *         With CLAIM the sender sends what it claims as DATA, and the receiver begins to claim only
+ *         when nothing comes from the sender for a while; ATS says that it has all
+ *   data  RTR; the sender sends DATA messages
  * Get and put of device memory go by keys, which each side tells the other before it names one.
  * Where the announcement names a word in common memory, an RTR for a put may leave it open who
  * copies: who claims the word does, the sender when it reads the RTR, or the receiver if that has
@@ -127,8 +127,9 @@ enum {
     UCP_WIRE_RTR_LAST = 4, /* no ATS will follow */
     UCP_WIRE_RTR_DEVICE = 8, /* PUT: address is in device memory, told under `slot` */
     UCP_WIRE_RTR_FRAGS = 16, /* DATA: better as FRAGs */
-    UCP_WIRE_RTR_CLAIM = 32 /* DEVICE or DATA: if the receiver has not claimed the message by the
-                               word of its announcement, else ATS follows in spite of LAST */
+    UCP_WIRE_RTR_CLAIM = 32 /* DEVICE: if the receiver has not claimed the message by the word of
+                               its announcement, else ATS follows in spite of LAST; BOTH: what is
+                               claimed goes as DATA */
 };
 
 /* The halves of sync_index with UCP_WIRE_RTS_DEVICE. */

@@ -296,6 +296,37 @@ TEST_F(asked_for_messages, a_sender_that_is_away_is_not_waited_for)
     }
 }
 
+/* What a sender has not sent by the time that it goes away is read. */
+TEST_F(asked_for_messages, a_sender_that_goes_away_amid_them_is_not_waited_for)
+{
+    constexpr size_t LONG = 1 << 20; /* what is sent finds room */
+    pair pair(by_messages);
+    greet(pair);
+    for (int i = 0; i < 30; ++i) {
+        bytes data = pattern(i, LONG);
+        guarded buffer(LONG);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LONG, 1, &sp)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LONG,
+                                                    1, ~0ull, &rp)));
+        for (int turns = 0; turns < i; ++turns) {
+            pair.receiver().progress();
+            pair.sender().progress();
+        }
+        const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
+        while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+            pair.receiver().progress();
+        }
+        ASSERT_EQ(1, received.calls) << i;
+        EXPECT_EQ(UCS_OK, received.status);
+        ASSERT_EQ(-1, differs(buffer.data(), LONG, i)) << i;
+        EXPECT_TRUE(buffer.is_intact());
+        pair.progress_until([&] { return sent.calls == 1; });
+        EXPECT_EQ(UCS_OK, sent.status);
+    }
+}
+
 /* A sender that comes while the receiver waits, or just after that, moves the message once. */
 TEST_F(asked_for_messages, whoever_comes_first_moves_it)
 {
