@@ -277,7 +277,9 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
     }
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
-        if (with_callbacks) {
+        if (with_callbacks && ucp_rndv_is_delivered(req)) {
+            ucp_request_complete(req, UCS_OK);
+        } else if (with_callbacks) {
             ucp_rndv_send_cancel(req, status);
             ucp_request_complete(req, status); /* the user may close the endpoint here */
         } else {

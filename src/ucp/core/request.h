@@ -146,7 +146,7 @@ typedef struct {
     size_t            base;     /* byte of the message that goes to byte 0 of the buffer */
     size_t            total;    /* bytes that will be received */
     size_t            received;
-    _Atomic uint64_t *sync_word; /* both: claims */
+    _Atomic uint64_t *sync_word; /* both, left: claims */
     uint64_t          until_ns; /* in worker->asked: has the sender begun by then? */
     uint32_t          num_data; /* the same: the sender's when it was looked at last */
     ucp_learn_turn_t  turn;

@@ -155,7 +155,8 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     uct_iface_t *iface;
     unsigned i;
 
-    if (ucp_wakeup_has_work(worker) || (ucp_wakeup_arm_ifaces(worker) != UCS_OK)) {
+    if (ucp_wakeup_has_work(worker) || ucp_rndv_is_watching(worker) ||
+        (ucp_wakeup_arm_ifaces(worker) != UCS_OK)) {
         return UCS_ERR_BUSY;
     }
     if (worker->epoll_fd >= 0) {

@@ -119,7 +119,6 @@ typedef struct ucp_worker {
     ucs_list_link_t asked; /* receives whose sender was asked to move them, see ucp_rndv_watch; the
                               first to be looked at comes first */
     unsigned           num_looks; /* at these */
-    uint64_t           look_ns;   /* the last look at the clock for them */
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;

@@ -44,13 +44,13 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_learn_phase_t phase, u
 static int ucp_learn_settle(ucp_learn_octave_t *octave, ucp_way_t other)
 {
     const ucp_way_t own = !other;
-    int is_other        = (octave->rate[own] > 0) &&
-                          ((double)octave->rate[other] >
-                           UCP_LEARN_GAIN * (double)octave->rate[own]);
+    const int is_known  = (octave->rate[own] > 0) && (octave->rate[other] > 0);
+    const int is_other  = is_known && ((double)octave->rate[other] >
+                                       UCP_LEARN_GAIN * (double)octave->rate[own]);
 
     octave->phase = UCP_LEARN_IN_USE;
     octave->way   = (uint8_t)(is_other ? other : own);
-    octave->left  = octave->tried * UCP_LEARN_SETTLED;
+    octave->left  = octave->tried * (is_known ? UCP_LEARN_SETTLED : 1);
     octave->tried = 0;
     return is_other;
 }
@@ -60,7 +60,7 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, ucp_way_t predicted)
 {
     const ucp_way_t way = octave->way;
 
-    if (ucp_learn_is_trial(octave)) {
+    if (ucp_learn_is_trial(octave) && (octave->best > 0)) {
         octave->rate[way] = octave->best;
     }
     switch (octave->phase) {
@@ -93,16 +93,16 @@ ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, ucp_way_t predicte
 
 void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way)
 {
-    const unsigned i                 = ucp_learn_octave(length);
-    const ucp_learn_octave_t *octave = &learn->octaves[i];
+    const unsigned i           = ucp_learn_octave(length);
+    ucp_learn_octave_t *octave = &learn->octaves[i];
 
     turn->octave = (uint8_t)i;
     turn->way    = (uint8_t)way;
     turn->number = octave->number;
     turn->start_ns =
-        (ucp_learn_is_trial(octave) && (octave->way == way) && (learn->under_way[!way] == 0)) ?
-        ucs_sys_clock_ns() : 0;
-    ++learn->under_way[way];
+        (ucp_learn_is_trial(octave) && (octave->way == way) &&
+         (octave->under_way[!way] == 0)) ? ucs_sys_clock_ns() : 0;
+    ++octave->under_way[way];
 }
 
 /* A run ends where nothing is under way, or is long enough. */
@@ -125,19 +125,19 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
     const ucp_way_t way        = turn->way;
     uint64_t now_ns;
 
-    --learn->under_way[way];
+    --octave->under_way[way];
     if (!ucp_learn_is_trial(octave) || (octave->left == 0)) {
         return;
     }
     now_ns = ucs_sys_clock_ns();
     if ((turn->start_ns != 0) && (turn->number == octave->number) && (length > 0) &&
-        (learn->under_way[!way] == 0)) {
+        (octave->under_way[!way] == 0)) {
         octave->bytes   += length;
         octave->time_ns += now_ns - ucs_max(turn->start_ns, learn->last_end_ns);
         ++octave->count;
     }
     learn->last_end_ns = now_ns;
-    if (((octave->count >= UCP_LEARN_RUN_MIN) && (learn->under_way[way] == 0)) ||
+    if (((octave->count >= UCP_LEARN_RUN_MIN) && (octave->under_way[way] == 0)) ||
         (octave->count == UCP_LEARN_RUN_MAX)) {
         ucp_learn_end_run(octave);
     }

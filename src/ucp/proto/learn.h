@@ -8,7 +8,8 @@
  * and after LEARN_SETTLED times as many as the trials took both are tried anew.
  *
  * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
- * RUN_MAX of a stream that never pauses. A run counts where all of it went the way that is tried.
+ * RUN_MAX of a stream that never pauses. Messages count while none of the same octave is under way
+ * that was asked for the other way.
  * Its time is that in which messages were under way; the best run is the result, since whatever
  * else happens on the machine only adds.
  *
@@ -49,6 +50,7 @@ typedef struct {
     uint32_t left;           /* messages until the phase ends */
     uint32_t tried;          /* messages of the trials */
     uint64_t bytes, time_ns; /* of this run */
+    uint32_t under_way[UCP_WAYS];
     uint8_t  count;          /* messages of this run */
     uint8_t  runs;           /* of this trial */
     uint8_t  phase;          /* ucp_learn_phase_t */
@@ -59,8 +61,7 @@ typedef struct {
 /* Of one set of lanes. Zero is its start. */
 typedef struct {
     ucp_learn_octave_t octaves[UCP_LEARN_OCTAVES];
-    uint64_t           last_end_ns;         /* when a message that was timed was there */
-    uint32_t           under_way[UCP_WAYS];
+    uint64_t           last_end_ns; /* when a message that was timed was there */
 } ucp_learn_t;
 
 /* One message under way. */

@@ -356,16 +356,18 @@ static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_repo
 {
     const ucp_learn_octave_t *octave;
     const char *way[UCP_WAYS];
+    char to[24];
     unsigned i;
 
     for (i = 0; i < UCP_LEARN_OCTAVES; ++i) {
         octave = &config->learn.octaves[i];
+        snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
         if ((octave->rate[UCP_WAY_COPIES] > 0) && (octave->rate[UCP_WAY_MESSAGES] > 0)) {
             way[UCP_WAY_MESSAGES] = ucp_proto_names[UCP_PROTO_RNDV_AM];
             way[UCP_WAY_COPIES] =
                 ucp_proto_names[ucp_proto_lookup(config->copies, ucp_learn_octave_min(i))];
-            ucs_report_text(report, "# %12zu..%zu %s: measured %.1f GB/s, %s %.1f GB/s\n",
-                            ucp_learn_octave_min(i), (2 * ucp_learn_octave_min(i)) - 1,
+            ucs_report_text(report, "# %12zu..%s %s: measured %.1f GB/s, %s %.1f GB/s\n",
+                            ucp_learn_octave_min(i), (i + 1 < UCP_LEARN_OCTAVES) ? to : "inf",
                             way[octave->way], (double)octave->rate[octave->way],
                             way[!octave->way], (double)octave->rate[!octave->way]);
         }

@@ -29,6 +29,9 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req);
  * before that with `status`; the caller completes the request. */
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status);
 
+/* Has the receiver said that it has all, of a send that waits for its turn to claim more? */
+int ucp_rndv_is_delivered(const ucp_request_t *req);
+
 /* Gives back the sync word of a send that ends. */
 void ucp_rndv_put_sync_word(ucp_request_t *req);
 

@@ -363,10 +363,7 @@ void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
     ucp_worker_t *worker = req->worker;
     ucs_list_link_t *pos = worker->asked.prev;
 
-    if (pos == &worker->asked) { /* else the last look at the clock will do */
-        worker->look_ns = ucs_sys_clock_ns();
-    }
-    req->recv.until_ns = worker->look_ns + duration_ns;
+    req->recv.until_ns = ucs_sys_clock_ns() + duration_ns;
     while ((pos != &worker->asked) &&
            (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
         pos = pos->prev;
@@ -406,6 +403,7 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
 {
     unsigned count = 0;
     ucp_request_t *req;
+    uint64_t now_ns;
 
     if (ucs_list_is_empty(&worker->asked)) {
         return 0;
@@ -414,10 +412,10 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
         worker->has_deferred = 1;
         return 0;
     }
-    worker->look_ns = ucs_sys_clock_ns();
+    now_ns = ucs_sys_clock_ns();
     do {
         req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
-        if (req->recv.until_ns > worker->look_ns) {
+        if (req->recv.until_ns > now_ns) {
             worker->has_deferred = 1;
             break;
         }

@@ -18,11 +18,11 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-#define UCP_RNDV_PUT_CHUNK ((size_t)512 * 1024)
-#define UCP_RNDV_LEAST     2 /* grains that one side takes whole */
-#define UCP_RNDV_PIECES    4 /* that one request sends before others have their turn */
-#define UCP_RNDV_DATA      8 /* grains claimed to be sent as such pieces: little, since nobody else
-                                delivers them if this side makes no progress meanwhile */
+#define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
+#define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
+#define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
+#define UCP_RNDV_CLAIM_DATA 8 /* grains claimed to be sent as such pieces: few, since nobody else
+                                 delivers them if this side makes no progress meanwhile */
 
 uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
                         uint32_t *first_p)
@@ -201,8 +201,8 @@ static int ucp_rndv_has_data(ucp_request_t *req)
     size_t offset;
 
     if ((req->send.num_data == 0) && req->send.is_both) {
-        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end), UCP_RNDV_DATA,
-                               1, &first);
+        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
+                               UCP_RNDV_CLAIM_DATA, 1, &first);
         req->send.is_both = (count > 0);
     }
     if (count > 0) {
@@ -224,7 +224,8 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
     piece.head.recv_id = req->send.recv_id;
     for (;; ++count) {
         /* What was claimed is sent, since it is nobody else's; then others have their turn. */
-        if ((count >= UCP_RNDV_PIECES) && (req->send.is_both == (req->send.num_data == 0))) {
+        if ((count >= UCP_RNDV_PIECES) &&
+            (req->send.is_both ? (req->send.num_data == 0) : (req->send.num_data > 0))) {
             return UCS_INPROGRESS;
         }
         if (!ucp_rndv_has_data(req)) {
@@ -355,6 +356,12 @@ void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t statu
     ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status};
 
     ucp_peer_send_control(peer, UCP_WIRE_CANCEL, &cancel, sizeof(cancel));
+}
+
+int ucp_rndv_is_delivered(const ucp_request_t *req)
+{
+    return ucp_request_is_send(req) && (req->send.step == UCP_SEND_DATA) && req->send.is_both &&
+           (req->send.num_data == 0) && !req->send.needs_ats;
 }
 
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)

@@ -205,8 +205,8 @@ TEST_F(learning, failed_messages_are_not_timed)
             ucp_learn_end(&m_learn, &turn, 0);
         }
     }
-    EXPECT_EQ(0u, m_learn.under_way[UCP_WAY_COPIES]);
-    EXPECT_EQ(0u, m_learn.under_way[UCP_WAY_MESSAGES]);
+    EXPECT_EQ(0u, m_learn.octaves[1].under_way[UCP_WAY_COPIES]);
+    EXPECT_EQ(0u, m_learn.octaves[1].under_way[UCP_WAY_MESSAGES]);
     EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_COPIES]);
     EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_MESSAGES]);
     EXPECT_EQ(0, m_changes);
@@ -216,13 +216,25 @@ TEST_F(learning, failed_messages_are_not_timed)
 TEST_F(learning, mixed_messages_are_not_timed)
 {
     ucp_learn_turn_t other = {};
-    ucp_learn_begin(&m_learn, &other, 1 << 20, UCP_WAY_MESSAGES);
+    ucp_learn_begin(&m_learn, &other, 30000, UCP_WAY_MESSAGES);
     for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
         EXPECT_EQ(UCP_WAY_COPIES, exchange(20000));
     }
     EXPECT_EQ(0.0f, m_learn.octaves[1].best);
-    ucp_learn_end(&m_learn, &other, 1 << 20);
+    ucp_learn_end(&m_learn, &other, 30000);
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 8192)) << "later";
+}
+
+/* Nor is it learned for long that nothing could be learned. */
+TEST_F(learning, what_could_not_be_timed_is_tried_again_soon)
+{
+    ucp_learn_turn_t stuck = {};
+    ucp_learn_begin(&m_learn, &stuck, 20000, UCP_WAY_MESSAGES);
+    for (unsigned i = 0; i < 2 * UCP_LEARN_TRIAL_MAX; ++i) {
+        exchange(20000);
+    }
+    ucp_learn_end(&m_learn, &stuck, 0);
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 8192));
 }
 
 /* ---- the sender is asked for messages ---- */
@@ -325,6 +337,39 @@ TEST_F(asked_for_messages, a_sender_that_goes_away_amid_them_is_not_waited_for)
         pair.progress_until([&] { return sent.calls == 1; });
         EXPECT_EQ(UCS_OK, sent.status);
     }
+}
+
+/* Who read the message has said that all of it is there, and may be gone by then. */
+TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
+{
+    constexpr size_t LONG = 1 << 20;
+    unsigned taken        = 0;
+    for (int i = 0; i < 40; ++i) {
+        pair pair(by_messages);
+        greet(pair);
+        bytes data = pattern(i, LONG);
+        guarded buffer(LONG);
+        ending sent, received;
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LONG, 1, &sp)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LONG,
+                                                    1, ~0ull, &rp)));
+        for (int turns = 0; turns < i % 10; ++turns) {
+            pair.receiver().progress();
+            pair.sender().progress();
+        }
+        while (received.calls == 0) {
+            pair.receiver().progress();
+        }
+        ASSERT_EQ(UCS_OK, received.status);
+        taken += (sent.calls == 0);
+        pair.receiver().destroy();
+        while (sent.calls == 0) {
+            pair.sender().progress();
+        }
+        EXPECT_EQ(UCS_OK, sent.status) << i;
+    }
+    EXPECT_GT(taken, 0u);
 }
 
 /* A sender that comes while the receiver waits, or just after that, moves the message once. */
