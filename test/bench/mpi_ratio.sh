@@ -98,10 +98,12 @@ measure() # program mpi over
     done
 }
 
+# Of numbers, with three digits; "failed" of none.
 median()
 {
     sort -g | awk '{ v[NR] = $1 }
-                   END { if (NR) print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+                   END { if (NR) printf "%.3f\n", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2
+                         else print "failed" }'
 }
 
 table() # program mpi others...
@@ -115,11 +117,11 @@ table() # program mpi others...
         done
     done
     for key in $([ "$program" = pingpong ] && echo init) $sizes; do
-        printf '%-9s %-8s %8s %10.3f' "$program" "$mpi" "$key" \
+        printf '%-9s %-8s %8s %10s' "$program" "$mpi" "$key" \
             "$(awk -v k="$key" '$2 == k { print $3 }' "$build/$program.$mpi.ours" | median)"
         for over in ucx sm; do
             if [ -e "$build/$program.$mpi.$over" ]; then
-                printf ' %10.3f %6.2f' \
+                printf ' %10s %6s' \
                     "$(awk -v k="$key" '$2 == k { print $3 }' "$build/$program.$mpi.$over" | median)" \
                     "$(awk -v k="$key" '$2 != k { next } NR == FNR { ours[$1] = $3; next }
                                         ours[$1] > 0 { print $3 / ours[$1] }' \
