@@ -245,6 +245,34 @@ const variant by_messages = {"by_messages",
                              {{"UCX_TLS", "mm,cma"}, {"UCX_MM_BW", "100000MBs"}},
                              false, UCS_THREAD_MODE_SINGLE};
 
+/* One message, from its sender's post on; the number is that of its bytes. */
+struct message {
+    message(size_t length, uint64_t number)
+        : number(number), data(pattern(number, length)), buffer(length)
+    {
+    }
+
+    /* Both sides of it; true: both are under way. */
+    bool post(pair &pair)
+    {
+        auto sp = send_param(&sent), rp = receive_param(&received);
+        auto *s = ucp_tag_send_nbx(pair.ep(), data.data(), data.size(), 1, &sp);
+        auto *r = ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), buffer.size(), 1,
+                                   ~0ull, &rp);
+        return UCS_PTR_IS_PTR(s) && UCS_PTR_IS_PTR(r);
+    }
+
+    ptrdiff_t differs()
+    {
+        return ucp_test::differs(buffer.data(), buffer.size(), number);
+    }
+
+    const uint64_t number;
+    const bytes data;
+    guarded buffer;
+    ending sent, received;
+};
+
 class asked_for_messages : public testing::Test {
 protected:
     /* One message has been there and back, so that both sides are connected. */
@@ -287,24 +315,19 @@ TEST_F(asked_for_messages, a_sender_that_is_away_is_not_waited_for)
     pair pair(by_messages);
     greet(pair);
     for (int i = 0; i < 20; ++i) {
-        bytes data = pattern(i, LENGTH);
-        guarded buffer(LENGTH);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(),
-                                                    LENGTH, 1, ~0ull, &rp)));
+        message m(LENGTH, i);
+        ASSERT_TRUE(m.post(pair));
         const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
-        while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+        while ((m.received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
             pair.receiver().progress();
         }
-        ASSERT_EQ(1, received.calls);
-        EXPECT_EQ(UCS_OK, received.status);
-        EXPECT_EQ(-1, differs(buffer.data(), LENGTH, i));
-        EXPECT_TRUE(buffer.is_intact());
-        EXPECT_EQ(0, sent.calls);
-        pair.progress_until([&] { return sent.calls == 1; });
-        EXPECT_EQ(UCS_OK, sent.status);
+        ASSERT_EQ(1, m.received.calls);
+        EXPECT_EQ(UCS_OK, m.received.status);
+        EXPECT_EQ(-1, m.differs());
+        EXPECT_TRUE(m.buffer.is_intact());
+        EXPECT_EQ(0, m.sent.calls);
+        pair.progress_until([&] { return m.sent.calls == 1; });
+        EXPECT_EQ(UCS_OK, m.sent.status);
     }
 }
 
@@ -315,27 +338,22 @@ TEST_F(asked_for_messages, a_sender_that_goes_away_amid_them_is_not_waited_for)
     pair pair(by_messages);
     greet(pair);
     for (int i = 0; i < 30; ++i) {
-        bytes data = pattern(i, LONG);
-        guarded buffer(LONG);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LONG, 1, &sp)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LONG,
-                                                    1, ~0ull, &rp)));
+        message m(LONG, i);
+        ASSERT_TRUE(m.post(pair));
         for (int turns = 0; turns < i; ++turns) {
             pair.receiver().progress();
             pair.sender().progress();
         }
         const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
-        while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+        while ((m.received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
             pair.receiver().progress();
         }
-        ASSERT_EQ(1, received.calls) << i;
-        EXPECT_EQ(UCS_OK, received.status);
-        ASSERT_EQ(-1, differs(buffer.data(), LONG, i)) << i;
-        EXPECT_TRUE(buffer.is_intact());
-        pair.progress_until([&] { return sent.calls == 1; });
-        EXPECT_EQ(UCS_OK, sent.status);
+        ASSERT_EQ(1, m.received.calls) << i;
+        EXPECT_EQ(UCS_OK, m.received.status);
+        ASSERT_EQ(-1, m.differs()) << i;
+        EXPECT_TRUE(m.buffer.is_intact());
+        pair.progress_until([&] { return m.sent.calls == 1; });
+        EXPECT_EQ(UCS_OK, m.sent.status);
     }
 }
 
@@ -347,27 +365,22 @@ TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
     for (int i = 0; i < 40; ++i) {
         pair pair(by_messages);
         greet(pair);
-        bytes data = pattern(i, LONG);
-        guarded buffer(LONG);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LONG, 1, &sp)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LONG,
-                                                    1, ~0ull, &rp)));
+        message m(LONG, i);
+        ASSERT_TRUE(m.post(pair));
         for (int turns = 0; turns < i % 10; ++turns) {
             pair.receiver().progress();
             pair.sender().progress();
         }
-        while (received.calls == 0) {
+        while (m.received.calls == 0) {
             pair.receiver().progress();
         }
-        ASSERT_EQ(UCS_OK, received.status);
-        taken += (sent.calls == 0);
+        ASSERT_EQ(UCS_OK, m.received.status);
+        taken += (m.sent.calls == 0);
         pair.receiver().destroy();
-        while (sent.calls == 0) {
+        while (m.sent.calls == 0) {
             pair.sender().progress();
         }
-        EXPECT_EQ(UCS_OK, sent.status) << i;
+        EXPECT_EQ(UCS_OK, m.sent.status) << i;
     }
     EXPECT_GT(taken, 0u);
 }
@@ -379,14 +392,8 @@ TEST_F(asked_for_messages, whoever_comes_first_moves_it)
     pair pair(by_messages);
     greet(pair);
     for (int i = 0; i < 2000; ++i) {
-        const size_t length = 20000 + random.below(100000);
-        bytes data          = pattern(i, length);
-        guarded buffer(length);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), length, 1, &sp)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(),
-                                                    length, 1, ~0ull, &rp)));
+        message m(20000 + random.below(100000), i);
+        ASSERT_TRUE(m.post(pair));
         for (uint64_t turns = random.below(400); turns > 0; --turns) {
             pair.receiver().progress();
         }
@@ -396,11 +403,11 @@ TEST_F(asked_for_messages, whoever_comes_first_moves_it)
         for (uint64_t turns = random.below(400); turns > 0; --turns) {
             pair.receiver().progress();
         }
-        pair.progress_until([&] { return sent.calls && received.calls; });
-        ASSERT_EQ(UCS_OK, sent.status);
-        ASSERT_EQ(UCS_OK, received.status);
-        ASSERT_EQ(-1, differs(buffer.data(), length, i)) << i;
-        ASSERT_TRUE(buffer.is_intact());
+        pair.progress_until([&] { return m.sent.calls && m.received.calls; });
+        ASSERT_EQ(UCS_OK, m.sent.status);
+        ASSERT_EQ(UCS_OK, m.received.status);
+        ASSERT_EQ(-1, m.differs()) << i;
+        ASSERT_TRUE(m.buffer.is_intact());
     }
 }
 
@@ -409,25 +416,20 @@ TEST_F(asked_for_messages, nobody_sleeps_who_waits_for_a_sender_to_begin)
 {
     pair pair(by_messages);
     greet(pair);
-    bytes data = pattern(1, LENGTH);
-    guarded buffer(LENGTH);
-    ending sent, received;
-    auto sp = send_param(&sent), rp = receive_param(&received);
-    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
-    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LENGTH, 1,
-                                                ~0ull, &rp)));
+    message m(LENGTH, 1);
+    ASSERT_TRUE(m.post(pair));
     const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
-    while ((received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
+    while ((m.received.calls == 0) && (ucs_sys_clock_ns() < end_ns)) {
         pair.receiver().progress();
-        if (received.calls == 0) {
+        if (m.received.calls == 0) {
             const ucs_status_t status = ucp_worker_arm(pair.receiver().handle());
             if (status == UCS_OK) { /* the announcement is still to come: it wakes */
                 ASSERT_EQ(UCS_OK, ucp_worker_wait(pair.receiver().handle()));
             }
         }
     }
-    EXPECT_EQ(1, received.calls);
-    pair.progress_until([&] { return sent.calls == 1; });
+    EXPECT_EQ(1, m.received.calls);
+    pair.progress_until([&] { return m.sent.calls == 1; });
 }
 
 /* A send that has ended is a message that arrives, whatever becomes of its sender. */
@@ -437,29 +439,24 @@ TEST_F(asked_for_messages, what_was_sent_arrives_after_its_sender_has_left)
     for (int i = 0; i < 50; ++i) {
         pair pair(by_messages);
         greet(pair);
-        bytes data = pattern(i, SHORT);
-        guarded buffer(SHORT);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), SHORT, 1, &sp)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), SHORT,
-                                                    1, ~0ull, &rp)));
-        while ((sent.calls == 0) && (received.calls == 0)) {
+        message m(SHORT, i);
+        ASSERT_TRUE(m.post(pair));
+        while ((m.sent.calls == 0) && (m.received.calls == 0)) {
             pair.receiver().progress();
             for (int turns = 0; turns < 20; ++turns) {
                 pair.sender().progress();
             }
         }
-        while (sent.calls == 0) {
+        while (m.sent.calls == 0) {
             pair.sender().progress();
         }
-        ASSERT_EQ(UCS_OK, sent.status);
+        ASSERT_EQ(UCS_OK, m.sent.status);
         pair.sender().destroy();
-        while (received.calls == 0) {
+        while (m.received.calls == 0) {
             pair.receiver().progress();
         }
-        ASSERT_EQ(UCS_OK, received.status) << i;
-        ASSERT_EQ(-1, differs(buffer.data(), SHORT, i));
+        ASSERT_EQ(UCS_OK, m.received.status) << i;
+        ASSERT_EQ(-1, m.differs());
     }
 }
 
@@ -469,26 +466,21 @@ TEST_F(asked_for_messages, ends_early)
     for (int round = 0; round < 40; ++round) {
         pair pair(by_messages);
         greet(pair);
-        bytes data = pattern(1, LENGTH);
-        guarded buffer(LENGTH);
-        ending sent, received;
-        auto sp = send_param(&sent), rp = receive_param(&received);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(pair.ep(), data.data(), LENGTH, 1, &sp)));
-        auto *r = ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(), LENGTH, 1, ~0ull, &rp);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(r));
+        message m(LENGTH, 1);
+        ASSERT_TRUE(m.post(pair));
         for (int turns = 0; turns < round; ++turns) {
             pair.receiver().progress();
         }
         if (round % 2 != 0) {
             pair.sender().destroy();
-            while (received.calls == 0) {
+            while (m.received.calls == 0) {
                 pair.receiver().progress();
             }
-            EXPECT_TRUE((received.status == UCS_OK) || UCS_STATUS_IS_ERR(received.status));
+            EXPECT_TRUE((m.received.status == UCS_OK) || UCS_STATUS_IS_ERR(m.received.status));
         } else {
             pair.receiver().destroy();
         }
-        EXPECT_TRUE(buffer.is_intact());
+        EXPECT_TRUE(m.buffer.is_intact());
     }
 }
 
