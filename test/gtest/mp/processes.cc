@@ -193,18 +193,6 @@ void processes::kill_all()
     }
 }
 
-/* Has LeakSanitizer itself crashed at the end of a process that had done all it was to do? Then
- * nothing is said against that, and nobody has looked for leaks: the test counts as skipped. Seen
- * now and then in processes that use the fake driver; gcc 12. */
-bool processes::has_unchecked_leaks(pid_t pid) const
-{
-    const std::string text = log();
-    const std::string mark = "==" + std::to_string(pid) + "==";
-
-    return (text.find(mark + "LeakSanitizer has encountered a fatal error") != std::string::npos) &&
-           (text.find(mark + "ERROR") == std::string::npos);
-}
-
 /* Collects those that have ended. Returns whether all that ended did so without an error. */
 bool processes::reap()
 {
@@ -214,15 +202,12 @@ bool processes::reap()
         if ((m_members[i].pid <= 0) || (waitpid(m_members[i].pid, &status, WNOHANG) == 0)) {
             continue;
         }
-        const pid_t pid  = m_members[i].pid;
         m_members[i].pid = 0;
         if (WIFSIGNALED(status)) {
             ADD_FAILURE() << "process " << i << " died by signal " << WTERMSIG(status) << " ("
                           << strsignal(WTERMSIG(status)) << "), last waiting for: "
                           << m_board[i].waits_for;
             m_failed = true;
-        } else if ((WEXITSTATUS(status) != 0) && has_unchecked_leaks(pid)) {
-            [i]() { GTEST_SKIP() << "LeakSanitizer has crashed in process " << i; }();
         } else if (WEXITSTATUS(status) != 0) {
             ADD_FAILURE() << "process " << i << " ended with " << WEXITSTATUS(status)
                           << ", last waiting for: " << m_board[i].waits_for;

@@ -139,7 +139,6 @@ private:
         pid_t first_pid = 0;
     };
 
-    bool has_unchecked_leaks(pid_t pid) const;
     bool reap();
     void print_state();
     void kill_all();

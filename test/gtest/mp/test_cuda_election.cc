@@ -287,6 +287,7 @@ static void race(perf_memory_t kind, unsigned window, unsigned rounds, bool is_o
                  const std::function<void(side &s)> &prepare)
 {
     constexpr size_t LENGTH = 70000;
+    constexpr unsigned KEYS = 64; /* of allocations in use at a time: others are staged */
     seeded_random random(4711);
     const uint64_t seeds[] = {random.bits(), random.bits()};
     processes all(2);
@@ -330,7 +331,11 @@ static void race(perf_memory_t kind, unsigned window, unsigned rounds, bool is_o
         me.own().words[COPIES] = copies() - before;
         s.n().barrier();
         if (is_once && s.is_sender() && !mp::is_gpu_real()) {
-            EXPECT_EQ((rounds - 5) * window, me.own().words[COPIES] + s.other().words[COPIES]);
+            const uint64_t sum = me.own().words[COPIES] + s.other().words[COPIES];
+            EXPECT_GE((rounds - 5) * window, sum);
+            if (window <= KEYS) {
+                EXPECT_EQ((rounds - 5) * window, sum);
+            }
         }
         s.n().barrier();
     });
@@ -366,7 +371,13 @@ TEST(mp_cuda_election_race, one_at_a_time)
 TEST(mp_cuda_election_race, many_at_a_time)
 {
     NEED_GPU();
-    race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways); /* more than there are words */
+    race(PERF_MEMORY_CUDA, 60, 20, true, use_both_ways);
+}
+
+TEST(mp_cuda_election_race, more_than_there_are_words)
+{
+    NEED_GPU();
+    race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways);
 }
 
 /* The receiver may not map: what it takes it has to give back. */
