@@ -233,7 +233,8 @@ typedef struct {
     void (*close)(uct_iface_t *iface);
     void (*limits)(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory,
                    uct_limits_t *limits_p);
-    /* The address that peers connect to: at most 255 bytes; returns the bytes written. */
+    /* The address that peers connect to: at most 255 bytes; returns the bytes written. NULL, as
+     * is_reachable is then: it has no peers. */
     size_t (*get_address)(uct_iface_t *iface, void *buffer);
     /* Can the owner of this address be a peer? `same_node`: boot ids are equal. Writes the reason
      * if not. */

@@ -230,19 +230,6 @@ static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_
     *limits_p = (uct_limits_t){.align = 1};
 }
 
-static size_t uct_cuda_copy_get_address(uct_iface_t *iface UCS_UNUSED, void *buffer UCS_UNUSED)
-{
-    return 0;
-}
-
-static int uct_cuda_copy_is_reachable(uct_iface_t *iface UCS_UNUSED,
-                                      const void *address UCS_UNUSED, size_t length UCS_UNUSED,
-                                      int same_node UCS_UNUSED, char reason[UCT_REASON_MAX])
-{
-    snprintf(reason, UCT_REASON_MAX, "it copies within one process");
-    return 0;
-}
-
 static unsigned uct_cuda_copy_progress(uct_iface_t *iface)
 {
     return uct_cuda_engine_progress(&uct_cuda_copy_iface(iface)->engine) +
@@ -314,8 +301,6 @@ const uct_tl_t uct_cuda_copy_tl = {
         .open         = uct_cuda_copy_iface_open,
         .close        = uct_cuda_copy_iface_close,
         .limits       = uct_cuda_copy_limits,
-        .get_address  = uct_cuda_copy_get_address,
-        .is_reachable = uct_cuda_copy_is_reachable,
         .progress     = uct_cuda_copy_progress,
         .event_arm    = uct_cuda_copy_event_arm,
         .copy         = uct_cuda_copy_copy,

@@ -28,14 +28,10 @@
 #define UCT_CUDA_IPC_HOST_BYTES_PER_NS 10.0 /* pageable memory, through a buffer */
 
 typedef struct {
-    uct_iface_t       super;
-    uct_cuda_engine_t engine;
+    uct_iface_t            super;
+    uct_cuda_engine_t      engine;
+    uct_cuda_ipc_address_t address;
 } uct_cuda_ipc_iface_t;
-
-typedef struct {
-    uct_ep_t super;
-    uint32_t pid;
-} uct_cuda_ipc_ep_t;
 
 static const ucs_config_row_t uct_cuda_ipc_config_rows[] = {
     UCS_CONFIG_ROW("MAX_MAPPINGS", uint, uct_cuda_ipc_config_t, max_mappings, "1024",
@@ -108,9 +104,14 @@ static void uct_cuda_ipc_md_close(uct_md_t *tl_md)
 
 /* ------------------------------------------------------------------ interface */
 
-static ucs_status_t uct_cuda_ipc_iface_open(uct_iface_t *iface)
+static ucs_status_t uct_cuda_ipc_iface_open(uct_iface_t *tl_iface)
 {
-    return uct_cuda_engine_init(&uct_cuda_ipc_iface(iface)->engine, uct_cuda_mapping_put);
+    uct_cuda_ipc_iface_t *iface = uct_cuda_ipc_iface(tl_iface);
+    const uint64_t pid_ns       = uct_cuda_ipc_md(tl_iface->md)->pid_ns;
+
+    iface->address = (uct_cuda_ipc_address_t)ucs_hash_mix((pid_ns << 32) |
+                                                          (uint32_t)ucs_sys_getpid());
+    return uct_cuda_engine_init(&iface->engine, uct_cuda_mapping_put);
 }
 
 static void uct_cuda_ipc_iface_close(uct_iface_t *iface)
@@ -135,42 +136,28 @@ static void uct_cuda_ipc_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op,
                                                                 UCT_CUDA_IPC_HOST_BYTES_PER_NS;
 }
 
-static size_t uct_cuda_ipc_get_address(uct_iface_t *iface, void *buffer)
+static size_t uct_cuda_ipc_get_address(uct_iface_t *tl_iface, void *buffer)
 {
-    uct_cuda_ipc_address_t address = {
-        .pid    = (uint32_t)ucs_sys_getpid(),
-        .pid_ns = uct_cuda_ipc_md(iface->md)->pid_ns
-    };
+    const uct_cuda_ipc_iface_t *iface = uct_cuda_ipc_iface(tl_iface);
 
-    memcpy(buffer, &address, sizeof(address));
-    return sizeof(address);
+    memcpy(buffer, &iface->address, sizeof(iface->address));
+    return sizeof(iface->address);
 }
 
-static ucs_status_t uct_cuda_ipc_parse_address(const void *buffer, size_t length,
-                                               uct_cuda_ipc_address_t *address)
-{
-    if (length != sizeof(*address)) {
-        return UCS_ERR_INVALID_ADDR;
-    }
-    memcpy(address, buffer, sizeof(*address));
-    return ((address->pid == 0) || (address->pid > INT32_MAX)) ? UCS_ERR_INVALID_ADDR : UCS_OK;
-}
-
-static int uct_cuda_ipc_is_reachable(uct_iface_t *iface, const void *buffer, size_t length,
+static int uct_cuda_ipc_is_reachable(uct_iface_t *tl_iface, const void *buffer, size_t length,
                                      int same_node, char reason[UCT_REASON_MAX])
 {
-    uct_cuda_ipc_address_t address;
+    const uct_cuda_ipc_iface_t *iface = uct_cuda_ipc_iface(tl_iface);
 
     if (!same_node) {
         snprintf(reason, UCT_REASON_MAX, "the peer is on another node");
         return 0;
     }
-    if (uct_cuda_ipc_parse_address(buffer, length, &address) != UCS_OK) {
+    if (length != sizeof(iface->address)) {
         snprintf(reason, UCT_REASON_MAX, "the peer's address is not one of cuda_ipc");
         return 0;
     }
-    if ((address.pid == (uint32_t)ucs_sys_getpid()) &&
-        (address.pid_ns == uct_cuda_ipc_md(iface->md)->pid_ns)) {
+    if (memcmp(buffer, &iface->address, length) == 0) {
         snprintf(reason, UCT_REASON_MAX, "the peer is in this process, which cannot map its own "
                  "memory");
         return 0;
@@ -199,16 +186,10 @@ static void uct_cuda_ipc_memory_used(uct_iface_t *iface, size_t *shared_p, size_
 
 /* ------------------------------------------------------------------ endpoint */
 
-static ucs_status_t uct_cuda_ipc_ep_init(uct_ep_t *ep, const void *buffer, size_t length)
+static ucs_status_t uct_cuda_ipc_ep_init(uct_ep_t *ep UCS_UNUSED, const void *buffer UCS_UNUSED,
+                                         size_t length)
 {
-    uct_cuda_ipc_address_t address;
-    ucs_status_t status;
-
-    status = uct_cuda_ipc_parse_address(buffer, length, &address);
-    if (status == UCS_OK) {
-        ucs_container_of(ep, uct_cuda_ipc_ep_t, super)->pid = address.pid;
-    }
-    return status;
+    return (length == sizeof(uct_cuda_ipc_address_t)) ? UCS_OK : UCS_ERR_INVALID_ADDR;
 }
 
 /* The context for a copy between the entries and the key's memory: that of device memory among the
@@ -354,7 +335,7 @@ const uct_tl_t uct_cuda_ipc_tl = {
     .kind          = UCT_TL_KIND_DEVICE,
     .md_size       = sizeof(uct_cuda_ipc_md_t),
     .iface_size    = sizeof(uct_cuda_ipc_iface_t),
-    .ep_size       = sizeof(uct_cuda_ipc_ep_t),
+    .ep_size       = sizeof(uct_ep_t),
     .config_rows   = uct_cuda_ipc_config_rows,
     .config_prefix = "CUDA_IPC_",
     .config_size   = sizeof(uct_cuda_ipc_config_t),

@@ -37,11 +37,10 @@
 #define UCT_CUDA_DEVICES_MAX     64
 #define UCT_CUDA_RESULT_MAX      1024 /* results of the driver are below */
 
-/* The address on the wire, in the order of the machine: it is of use on this one only. */
-typedef struct {
-    uint32_t pid;
-    uint32_t pid_ns; /* the namespace that it counts in: its inode */
-} uct_cuda_ipc_address_t;
+/* The address on the wire: what tells processes of the node apart, a hash of the number and of the
+ * namespace that this counts in; in the order of the machine, as it is of use on this one only. Two
+ * processes in 2^32 are taken for one, and stage what they could copy. */
+typedef uint32_t uct_cuda_ipc_address_t;
 
 typedef enum {
     UCT_CUDA_IPC_NONE,   /* cannot be exported */

@@ -444,9 +444,9 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     tl->super.iface.open         = uct_hook_iface_open;
     tl->super.iface.close        = uct_hook_iface_close;
     tl->super.iface.limits       = uct_hook_limits;
-    tl->super.iface.get_address  = uct_hook_get_address;
-    tl->super.iface.is_reachable = uct_hook_is_reachable;
     tl->super.iface.progress     = uct_hook_progress;
+    UCT_HOOK_WRAP(tl, iface, get_address, uct_hook_get_address);
+    UCT_HOOK_WRAP(tl, iface, is_reachable, uct_hook_is_reachable);
     UCT_HOOK_WRAP(tl, iface, event_fd, uct_hook_event_fd);
     UCT_HOOK_WRAP(tl, iface, event_join, uct_hook_event_join);
     UCT_HOOK_WRAP(tl, iface, event_arm, uct_hook_event_arm);

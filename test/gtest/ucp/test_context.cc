@@ -633,7 +633,11 @@ TEST(ucp_config, a_wrong_value_earns_one_line)
 TEST(ucp_config, lists_that_leave_no_transport)
 {
     for (const char *tls :
-         {"rc,ud", "cuda_ipc", "nonsense", "^self,shm,net", "fault:nonsense", "mmm"}) {
+         {"rc,ud", "cuda_ipc", "nonsense", "^self,shm,net,cuda_copy,cuda_ipc", "fault:nonsense",
+          "mmm"}) {
+        if ((strcmp(tls, "cuda_ipc") == 0) && is_present(tls)) {
+            continue;
+        }
         const child_result result = in_child({{"UCX_TLS", tls}}, try_init);
         EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code) << tls;
         ASSERT_EQ(1u, result.lines.size()) << tls << "\n" << all_lines(result);
@@ -702,8 +706,8 @@ TEST(ucp_config, names_that_users_of_ucx_write)
         for (const std::string &line : split_lines(printed(
                  [&](FILE *stream) { ucp_context_print_info(context.handle(), stream); }))) {
             char name[64] = "";
-            if (sscanf(line.c_str(), "# resource %*d : md %*d dev %*d flags -- %63[^/]", name) ==
-                1) {
+            if ((sscanf(line.c_str(), "# resource %*d : md %*d dev %*d flags -- %63[^/]", name) ==
+                 1) && (strncmp(name, "cuda", 4) != 0)) {
                 names += (names.empty() ? "" : " ") + std::string(name);
             }
         }

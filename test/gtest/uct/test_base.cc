@@ -172,8 +172,10 @@ TEST(registry, names_are_found_once)
         EXPECT_TRUE((tls[i]->ep.init != nullptr) || (tls[i]->iface.copy != nullptr))
             << tls[i]->name;
         EXPECT_NE(nullptr, tls[i]->iface.limits) << tls[i]->name;
-        EXPECT_NE(nullptr, tls[i]->iface.get_address) << tls[i]->name;
-        EXPECT_NE(nullptr, tls[i]->iface.is_reachable) << tls[i]->name;
+        EXPECT_EQ(tls[i]->ep.init == nullptr, tls[i]->iface.get_address == nullptr)
+            << tls[i]->name;
+        EXPECT_EQ(tls[i]->ep.init == nullptr, tls[i]->iface.is_reachable == nullptr)
+            << tls[i]->name;
         EXPECT_NE(nullptr, tls[i]->iface.progress) << tls[i]->name;
         EXPECT_EQ(tls[i]->md.reg == nullptr && tls[i]->md.alloc == nullptr &&
                   tls[i]->iface.reg == nullptr, tls[i]->md.release == nullptr) << tls[i]->name;
