@@ -22,15 +22,10 @@ size_t ucp_learn_octave_min(unsigned octave)
     return UCP_LEARN_MIN << octave;
 }
 
-static int ucp_learn_is_trial(const ucp_learn_octave_t *octave)
+static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
 {
-    return (octave->phase == UCP_LEARN_OWN) || (octave->phase == UCP_LEARN_OTHER);
-}
-
-static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_learn_phase_t phase, ucp_way_t way)
-{
-    octave->phase   = (uint8_t)phase;
-    octave->way     = (uint8_t)way;
+    octave->phase   = UCP_LEARN_TRIAL;
+    octave->trial   = (uint8_t)way;
     octave->left    = UCP_LEARN_TRIAL_MAX;
     octave->best    = 0;
     octave->runs    = 0;
@@ -40,55 +35,80 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_learn_phase_t phase, u
     ++octave->number;
 }
 
-/* Both ways have been tried, `other` last. Is it the one to be used from now on? */
-static int ucp_learn_settle(ucp_learn_octave_t *octave, ucp_way_t other)
+/* All ways have been tried. Is another one to be used from now on? */
+static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways)
 {
-    const ucp_way_t own = !other;
-    const int is_known  = (octave->rate[own] > 0) && (octave->rate[other] > 0);
-    const int is_other  = is_known && ((double)octave->rate[other] >
-                                       UCP_LEARN_GAIN * (double)octave->rate[own]);
+    const ucp_way_t own = octave->way;
+    ucp_way_t best      = own;
+    int is_known        = 1;
+    ucp_way_t way;
 
+    for (way = 0; way < UCP_WAYS; ++way) {
+        if (ways & (1u << way)) {
+            is_known &= (octave->rate[way] > 0);
+            best      = (octave->rate[way] > octave->rate[best]) ? way : best;
+        }
+    }
+    if ((octave->rate[own] > 0) &&
+        ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
+        octave->way = (uint8_t)best;
+    }
     octave->phase = UCP_LEARN_IN_USE;
-    octave->way   = (uint8_t)(is_other ? other : own);
     octave->left  = octave->tried * (is_known ? UCP_LEARN_SETTLED : 1);
     octave->tried = 0;
-    return is_other;
+    return octave->way != own;
 }
 
 /* What follows the phase that has ended; returns whether another way is in use from now on. */
-static int ucp_learn_go_on(ucp_learn_octave_t *octave, ucp_way_t predicted)
+static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t predicted)
 {
-    const ucp_way_t way = octave->way;
+    unsigned way;
 
-    if (ucp_learn_is_trial(octave) && (octave->best > 0)) {
-        octave->rate[way] = octave->best;
-    }
-    switch (octave->phase) {
-    case UCP_LEARN_NEW:
-        ucp_learn_try(octave, UCP_LEARN_OWN, predicted);
-        return 0;
-    case UCP_LEARN_OWN:
-        ucp_learn_try(octave, UCP_LEARN_OTHER, !way);
-        return 0;
-    case UCP_LEARN_OTHER:
-        return ucp_learn_settle(octave, way);
-    default:
-        ucp_learn_try(octave, UCP_LEARN_OWN, way);
+    if (octave->phase != UCP_LEARN_TRIAL) {
+        octave->way = (octave->phase == UCP_LEARN_NEW) ? (uint8_t)predicted : octave->way;
+        ucp_learn_try(octave, octave->way);
         return 0;
     }
+    if (octave->best > 0) {
+        octave->rate[octave->trial] = octave->best;
+    }
+    /* the one in use has been the first */
+    for (way = (octave->trial == octave->way) ? 0 : octave->trial + 1u; way < UCP_WAYS; ++way) {
+        if ((ways & (1u << way)) && (way != octave->way)) {
+            ucp_learn_try(octave, (ucp_way_t)way);
+            return 0;
+        }
+    }
+    return ucp_learn_settle(octave, ways);
 }
 
-ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, ucp_way_t predicted, int *changed_p)
+ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,
+                           int *changed_p)
 {
     ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
 
     *changed_p = 0;
     if (ucs_unlikely(octave->left == 0)) {
-        *changed_p = ucp_learn_go_on(octave, predicted);
+        *changed_p = ucp_learn_go_on(octave, ways, predicted);
     }
     --octave->left;
-    octave->tried += (uint32_t)ucp_learn_is_trial(octave);
-    return octave->way;
+    if (octave->phase != UCP_LEARN_TRIAL) {
+        return octave->way;
+    }
+    ++octave->tried;
+    return octave->trial;
+}
+
+/* Is none under way that was asked for another way? */
+static int ucp_learn_is_alone(const ucp_learn_octave_t *octave, ucp_way_t way)
+{
+    uint32_t count = 0;
+    ucp_way_t i;
+
+    for (i = 0; i < UCP_WAYS; ++i) {
+        count += octave->under_way[i];
+    }
+    return count == octave->under_way[way];
 }
 
 void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way)
@@ -100,8 +120,8 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     turn->way    = (uint8_t)way;
     turn->number = octave->number;
     turn->start_ns =
-        (ucp_learn_is_trial(octave) && (octave->way == way) &&
-         (octave->under_way[!way] == 0)) ? ucs_sys_clock_ns() : 0;
+        ((octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way) &&
+         ucp_learn_is_alone(octave, way)) ? ucs_sys_clock_ns() : 0;
     ++octave->under_way[way];
 }
 
@@ -126,12 +146,12 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
     uint64_t now_ns;
 
     --octave->under_way[way];
-    if (!ucp_learn_is_trial(octave) || (octave->left == 0)) {
+    if ((octave->phase != UCP_LEARN_TRIAL) || (octave->left == 0)) {
         return;
     }
     now_ns = ucs_sys_clock_ns();
     if ((turn->start_ns != 0) && (turn->number == octave->number) && (length > 0) &&
-        (octave->under_way[!way] == 0)) {
+        ucp_learn_is_alone(octave, way)) {
         octave->bytes   += length;
         octave->time_ns += now_ns - ucs_max(turn->start_ns, learn->last_end_ns);
         ++octave->count;

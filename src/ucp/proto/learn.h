@@ -2,14 +2,15 @@
  *
  * Costs are predicted from constants and from what one process can measure of itself; what a
  * message takes between two depends on where they run (two processors behind one cache move lines
- * four times as fast as two that have none in common, measured). So the receivers of a worker time
- * the announced messages that could go either way, by messages or by single copies: for each octave
- * of sizes a trial of the way in use, then one of the other; the faster one serves the next ones,
- * and after LEARN_SETTLED times as many as the trials took both are tried anew.
+ * four times as fast as two that have none in common, measured), and on how many others run there
+ * (a copy that both sides make waits for both). So the receivers of a worker time the announced
+ * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
+ * one of each other; the fastest one serves the next ones, and after LEARN_SETTLED times as many as
+ * the trials took all are tried anew.
  *
  * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
  * RUN_MAX of a stream that never pauses. Messages count while none of the same octave is under way
- * that was asked for the other way.
+ * that was asked for another way.
  * Its time is that in which messages were under way; the best run is the result, since whatever
  * else happens on the machine only adds.
  *
@@ -28,19 +29,19 @@
 #define UCP_LEARN_RUN_MAX    64u
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_SETTLED    64u
-#define UCP_LEARN_GAIN       1.05 /* by which the other way must be faster */
+#define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
 
 typedef enum {
-    UCP_WAY_COPIES,
+    UCP_WAY_READ,     /* the receiver copies */
+    UCP_WAY_BOTH,     /* each side copies a part */
     UCP_WAY_MESSAGES,
     UCP_WAYS
 } ucp_way_t;
 
 typedef enum {
     UCP_LEARN_NEW,
-    UCP_LEARN_OWN,    /* a trial of the way in use */
-    UCP_LEARN_OTHER,  /* of the other */
-    UCP_LEARN_IN_USE  /* neither */
+    UCP_LEARN_TRIAL,
+    UCP_LEARN_IN_USE
 } ucp_learn_phase_t;
 
 /* Messages of one octave. */
@@ -54,7 +55,8 @@ typedef struct {
     uint8_t  count;          /* messages of this run */
     uint8_t  runs;           /* of this trial */
     uint8_t  phase;          /* ucp_learn_phase_t */
-    uint8_t  way;            /* in use; of the trial, in one */
+    uint8_t  way;            /* in use */
+    uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
 } ucp_learn_octave_t;
 
@@ -72,9 +74,10 @@ typedef struct {
     uint8_t  number;   /* of the trial that it belongs to */
 } ucp_learn_turn_t;
 
-/* The way for the next message of `length` bytes; `predicted`: the one to begin with. *changed_p:
- * trials have ended with this message, and another way than before them is in use. */
-ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, ucp_way_t predicted,
+/* The way for the next message of `length` bytes. ways: a bit for each that is possible, always the
+ * same ones; predicted: the one of them to begin with. *changed_p: trials have ended with this
+ * message, and another way than before them is in use. */
+ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,
                            int *changed_p);
 
 /* A message of `length` bytes begins to move, by whichever way was possible. */

@@ -251,7 +251,7 @@ static size_t ucp_proto_rma_min(const ucp_proto_config_t *config, int is_put)
 
 void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *options)
 {
-    uint8_t usable[UCP_PROTO_LAST], copies[UCP_PROTO_LAST];
+    uint8_t usable[UCP_PROTO_LAST];
     ucp_proto_id_t proto;
     const char *reason;
 
@@ -269,13 +269,10 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
 
     config->num_send = ucp_proto_ranges(config, options, usable, UCP_PROTO_EAGER, config->send);
     config->num_recv = ucp_proto_ranges(config, options, usable, UCP_PROTO_RNDV_GET, config->recv);
-    config->has_ways = config->lanes.has_sync && usable[UCP_PROTO_RNDV_GET] &&
-                       usable[UCP_PROTO_RNDV_AM];
-    if (config->has_ways) {
-        memcpy(copies, usable, sizeof(copies));
-        copies[UCP_PROTO_RNDV_AM] = 0;
-        ucp_proto_ranges(config, options, copies, UCP_PROTO_RNDV_GET, config->copies);
-    }
+    config->ways =
+        (config->lanes.has_sync && usable[UCP_PROTO_RNDV_GET] && usable[UCP_PROTO_RNDV_AM]) ?
+        (1u << UCP_WAY_READ) | ((unsigned)usable[UCP_PROTO_RNDV_BOTH] << UCP_WAY_BOTH) |
+        (1u << UCP_WAY_MESSAGES) : 0;
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (usable[proto] && !ucp_proto_is_used(config->send, config->num_send, proto)) {
             snprintf(config->reason[proto], UCT_REASON_MAX, "slower than the others at every size");
@@ -285,26 +282,28 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     config->rma_min[1] = ucp_proto_rma_min(config, 1);
 }
 
+static const ucp_proto_id_t ucp_proto_of_way[UCP_WAYS] = {
+    [UCP_WAY_READ]     = UCP_PROTO_RNDV_GET,
+    [UCP_WAY_BOTH]     = UCP_PROTO_RNDV_BOTH,
+    [UCP_WAY_MESSAGES] = UCP_PROTO_RNDV_AM
+};
+
 ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length)
 {
-    const ucp_proto_id_t copies = ucp_proto_lookup(config->copies, length);
-    const ucp_way_t predicted   =
-        (ucp_proto_lookup(config->recv, length) == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES :
-                                                                        UCP_WAY_COPIES;
-    const ucp_learn_octave_t *octave;
+    const ucp_learn_octave_t *octave = &config->learn.octaves[ucp_learn_octave(length)];
+    const ucp_way_t predicted        = ucp_proto_way(ucp_proto_lookup(config->recv, length));
+    const ucp_way_t before           = octave->way;
     int is_changed;
     ucp_way_t way;
 
-    way = ucp_learn_choose(&config->learn, length, predicted, &is_changed);
+    way = ucp_learn_choose(&config->learn, length, config->ways, predicted, &is_changed);
     if (ucs_unlikely(is_changed)) {
-        octave = &config->learn.octaves[ucp_learn_octave(length)];
-        ucs_info("announced messages from %zu bytes on go at %.1f GB/s by %s, at %.1f by %s: "
-                 "by %s from now on", ucp_learn_octave_min(ucp_learn_octave(length)),
-                 (double)octave->rate[UCP_WAY_MESSAGES], config->lanes.am_name,
-                 (double)octave->rate[UCP_WAY_COPIES], config->lanes.copy_name,
-                 (way == UCP_WAY_MESSAGES) ? config->lanes.am_name : config->lanes.copy_name);
+        ucs_info("announced messages from %zu bytes on go by %s from now on: at %.1f GB/s, by %s "
+                 "at %.1f", ucp_learn_octave_min(ucp_learn_octave(length)),
+                 ucp_proto_names[ucp_proto_of_way[way]], (double)octave->rate[way],
+                 ucp_proto_names[ucp_proto_of_way[before]], (double)octave->rate[before]);
     }
-    return (way == UCP_WAY_MESSAGES) ? UCP_PROTO_RNDV_AM : copies;
+    return ucp_proto_of_way[way];
 }
 
 /* ---- the explanation ---- */
@@ -355,21 +354,27 @@ static void ucp_proto_explain_range(const ucp_proto_config_t *config,
 static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_report_t *report)
 {
     const ucp_learn_octave_t *octave;
-    const char *way[UCP_WAYS];
-    char to[24];
+    char to[24], others[96];
+    ucp_way_t way;
+    size_t length;
     unsigned i;
 
     for (i = 0; i < UCP_LEARN_OCTAVES; ++i) {
         octave = &config->learn.octaves[i];
-        snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
-        if ((octave->rate[UCP_WAY_COPIES] > 0) && (octave->rate[UCP_WAY_MESSAGES] > 0)) {
-            way[UCP_WAY_MESSAGES] = ucp_proto_names[UCP_PROTO_RNDV_AM];
-            way[UCP_WAY_COPIES] =
-                ucp_proto_names[ucp_proto_lookup(config->copies, ucp_learn_octave_min(i))];
-            ucs_report_text(report, "# %12zu..%s %s: measured %.1f GB/s, %s %.1f GB/s\n",
+        length = 0;
+        for (way = 0; way < UCP_WAYS; ++way) {
+            if ((way != octave->way) && (octave->rate[way] > 0)) {
+                length += (size_t)snprintf(others + length, sizeof(others) - length,
+                                           ", %s %.1f GB/s", ucp_proto_names[ucp_proto_of_way[way]],
+                                           (double)octave->rate[way]);
+            }
+        }
+        if ((octave->rate[octave->way] > 0) && (length > 0)) {
+            snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
+            ucs_report_text(report, "# %12zu..%s %s: measured %.1f GB/s%s\n",
                             ucp_learn_octave_min(i), (i + 1 < UCP_LEARN_OCTAVES) ? to : "inf",
-                            way[octave->way], (double)octave->rate[octave->way],
-                            way[!octave->way], (double)octave->rate[!octave->way]);
+                            ucp_proto_names[ucp_proto_of_way[octave->way]],
+                            (double)octave->rate[octave->way], others);
         }
     }
 }

@@ -57,8 +57,7 @@ typedef struct {
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
-    ucp_proto_range_t copies[UCP_PROTO_RANGES]; /* of those by single copies */
-    int               has_ways;       /* messages or single copies: as has been learned */
+    unsigned          ways;           /* bits of ucp_way_t among which is learned; 0: none */
     ucp_learn_t       learn;
     char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
     size_t            rma_min[2];     /* bytes from which a network's own gets [0] and puts [1] pay;
@@ -80,11 +79,18 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report);
 /* Is there a choice for an announced message of `length` bytes that is to be learned? */
 UCS_INLINE int ucp_proto_has_ways(const ucp_proto_config_t *config, size_t length)
 {
-    return config->has_ways && (length >= UCP_LEARN_MIN);
+    return (config->ways != 0) && (length >= UCP_LEARN_MIN);
 }
 
 /* The protocol by which it is to move, as learned or, first, predicted. */
 ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length);
+
+/* The way that is a protocol's. */
+UCS_INLINE ucp_way_t ucp_proto_way(ucp_proto_id_t proto)
+{
+    return (proto == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES :
+           (proto == UCP_PROTO_RNDV_BOTH) ? UCP_WAY_BOTH : UCP_WAY_READ;
+}
 
 UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)
 {

@@ -125,8 +125,7 @@ static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
     if (has_ways) {
         req->recv.learn = &config->learn;
         req->held      |= UCP_REQUEST_HOLDS_TURN;
-        ucp_learn_begin(&config->learn, &req->recv.turn, req->recv.total,
-                        (proto == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES : UCP_WAY_COPIES);
+        ucp_learn_begin(&config->learn, &req->recv.turn, req->recv.total, ucp_proto_way(proto));
     }
     return proto;
 }

@@ -14,6 +14,7 @@ extern "C" {
 #include <ucp/proto/learn.h>
 }
 
+#include <algorithm>
 #include <deque>
 
 using namespace ucp_test;
@@ -41,7 +42,7 @@ protected:
     ucp_way_t choose(size_t length)
     {
         int changed   = 0;
-        ucp_way_t way = ucp_learn_choose(&m_learn, length, m_predicted, &changed);
+        ucp_way_t way = ucp_learn_choose(&m_learn, length, m_ways, m_predicted, &changed);
         m_changes += changed;
         ++m_by[way];
         return way;
@@ -84,42 +85,65 @@ protected:
     /* The way in use for most of the next ones. */
     ucp_way_t settled(size_t length, unsigned count = 4096)
     {
-        m_by[0] = m_by[1] = 0;
+        std::fill(std::begin(m_by), std::end(m_by), 0);
         for (unsigned i = 0; i < count; ++i) {
             exchange(length);
         }
-        return (m_by[UCP_WAY_MESSAGES] > m_by[UCP_WAY_COPIES]) ? UCP_WAY_MESSAGES :
-                                                                 UCP_WAY_COPIES;
+        return static_cast<ucp_way_t>(std::max_element(std::begin(m_by), std::end(m_by)) -
+                                      std::begin(m_by));
     }
 
     ucs_sys_ops_t m_ops;
     ucp_learn_t m_learn             = {};
-    ucp_way_t m_predicted           = UCP_WAY_COPIES;
-    uint64_t m_cost_ns[UCP_WAYS]    = {2000, 700};
+    unsigned m_ways                 = (1u << UCP_WAYS) - 1;
+    ucp_way_t m_predicted           = UCP_WAY_BOTH;
+    uint64_t m_cost_ns[UCP_WAYS]    = {2500, 2000, 700};
     unsigned m_by[UCP_WAYS]         = {};
     int m_changes                   = 0;
 };
 
 TEST_F(learning, takes_the_faster_way_whatever_was_predicted)
 {
-    for (auto predicted : {UCP_WAY_COPIES, UCP_WAY_MESSAGES}) {
+    for (auto predicted : {UCP_WAY_READ, UCP_WAY_BOTH, UCP_WAY_MESSAGES}) {
+        m_predicted = predicted;
         for (uint64_t messages_ns : {700, 1850, 2150, 9000}) {
             m_learn                     = {};
-            m_predicted                 = predicted;
+            m_cost_ns[UCP_WAY_READ]     = 2500;
+            m_cost_ns[UCP_WAY_BOTH]     = 2000;
             m_cost_ns[UCP_WAY_MESSAGES] = messages_ns;
-            EXPECT_EQ((messages_ns < 2000) ? UCP_WAY_MESSAGES : UCP_WAY_COPIES, settled(20000))
+            EXPECT_EQ((messages_ns < 2000) ? UCP_WAY_MESSAGES : UCP_WAY_BOTH, settled(20000))
                 << predicted << " " << messages_ns;
+        }
+        for (auto fastest : {UCP_WAY_READ, UCP_WAY_BOTH, UCP_WAY_MESSAGES}) {
+            m_learn = {};
+            std::fill(std::begin(m_cost_ns), std::end(m_cost_ns), 3000);
+            m_cost_ns[fastest] = 1500;
+            EXPECT_EQ(fastest, settled(20000)) << predicted;
         }
     }
 }
 
-TEST_F(learning, begins_as_predicted_and_tries_the_other_seldom)
+/* What is not possible is not tried. */
+TEST_F(learning, keeps_to_the_ways_that_there_are)
+{
+    m_ways      = (1u << UCP_WAY_READ) | (1u << UCP_WAY_BOTH);
+    m_predicted = UCP_WAY_READ;
+    EXPECT_EQ(UCP_WAY_BOTH, settled(20000));
+    EXPECT_EQ(0u, m_by[UCP_WAY_MESSAGES]);
+    m_learn = {};
+    m_ways  = 1u << UCP_WAY_READ;
+    EXPECT_EQ(UCP_WAY_READ, settled(20000));
+    EXPECT_EQ(4096u, m_by[UCP_WAY_READ]);
+    EXPECT_EQ(1, m_changes);
+}
+
+TEST_F(learning, begins_as_predicted_and_tries_the_others_seldom)
 {
     for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
-        EXPECT_EQ(UCP_WAY_COPIES, exchange(65536));
+        EXPECT_EQ(UCP_WAY_BOTH, exchange(65536));
     }
     m_cost_ns[UCP_WAY_MESSAGES] = 6000;
-    EXPECT_EQ(UCP_WAY_COPIES, settled(65536, 20000));
+    EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 20000));
     EXPECT_LT(m_by[UCP_WAY_MESSAGES], 20000u / 100);
     EXPECT_GT(m_by[UCP_WAY_MESSAGES], 0u);
     EXPECT_EQ(0, m_changes);
@@ -128,10 +152,10 @@ TEST_F(learning, begins_as_predicted_and_tries_the_other_seldom)
 TEST_F(learning, a_little_is_no_reason_to_change)
 {
     m_cost_ns[UCP_WAY_MESSAGES] = 1950;
-    EXPECT_EQ(UCP_WAY_COPIES, settled(20000));
+    EXPECT_EQ(UCP_WAY_BOTH, settled(20000));
     m_learn     = {};
     m_predicted = UCP_WAY_MESSAGES;
-    std::swap(m_cost_ns[0], m_cost_ns[1]);
+    std::swap(m_cost_ns[UCP_WAY_BOTH], m_cost_ns[UCP_WAY_MESSAGES]);
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000));
 }
 
@@ -140,7 +164,7 @@ TEST_F(learning, follows_what_changes)
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536));
     EXPECT_EQ(1, m_changes);
     m_cost_ns[UCP_WAY_MESSAGES] = 8000;
-    EXPECT_EQ(UCP_WAY_COPIES, settled(65536, 8192));
+    EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 8192));
     EXPECT_EQ(2, m_changes);
 }
 
@@ -148,10 +172,10 @@ TEST_F(learning, octaves_are_learned_by_themselves)
 {
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(16384));
     m_cost_ns[UCP_WAY_MESSAGES] = 9000;
-    EXPECT_EQ(UCP_WAY_COPIES, settled(1 << 20));
+    EXPECT_EQ(UCP_WAY_BOTH, settled(1 << 20));
     EXPECT_EQ(UCP_WAY_MESSAGES, choose(16384));
     EXPECT_EQ(UCP_WAY_MESSAGES, choose(32767));
-    EXPECT_EQ(UCP_WAY_COPIES, choose(32768)); /* nothing is known of these */
+    EXPECT_EQ(UCP_WAY_BOTH, choose(32768)); /* nothing is known of these */
 
     EXPECT_EQ(0u, ucp_learn_octave(8192));
     EXPECT_EQ(0u, ucp_learn_octave(16383));
@@ -168,11 +192,11 @@ TEST_F(learning, streams_are_measured_as_a_whole)
     for (unsigned window : {2, 16, 64, 200}) {
         m_learn = {};
         stream(20000, window, 4000);
-        m_by[0] = m_by[1] = 0;
+        std::fill(std::begin(m_by), std::end(m_by), 0);
         stream(20000, window, 2000);
-        EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_COPIES]) << window;
+        EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH]) << window;
         EXPECT_NEAR(20000 / 700.0, m_learn.octaves[1].rate[UCP_WAY_MESSAGES], 3) << window;
-        EXPECT_NEAR(20000 / 2000.0, m_learn.octaves[1].rate[UCP_WAY_COPIES], 1) << window;
+        EXPECT_NEAR(20000 / 2000.0, m_learn.octaves[1].rate[UCP_WAY_BOTH], 1) << window;
     }
 }
 
@@ -181,15 +205,14 @@ TEST_F(learning, disturbed_runs_do_not_count)
 {
     seeded_random random(4242);
     for (unsigned i = 0; i < 6000; ++i) {
-        m_cost_ns[UCP_WAY_COPIES]   = 2000;
-        m_cost_ns[UCP_WAY_MESSAGES] = 700;
-        if (random.below(12) == 0) {
-            m_cost_ns[0] += 4000000;
-            m_cost_ns[1] += 4000000;
+        const uint64_t usual[UCP_WAYS] = {2500, 2000, 700};
+        const uint64_t lost_ns         = (random.below(12) == 0) ? 4000000 : 0;
+        for (unsigned way = 0; way < UCP_WAYS; ++way) {
+            m_cost_ns[way] = usual[way] + lost_ns;
         }
         exchange(20000);
     }
-    EXPECT_LT(m_by[UCP_WAY_COPIES], 2500u);
+    EXPECT_LT(m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH], 2500u);
 }
 
 /* What ends early has moved nothing, and is over. */
@@ -205,20 +228,20 @@ TEST_F(learning, failed_messages_are_not_timed)
             ucp_learn_end(&m_learn, &turn, 0);
         }
     }
-    EXPECT_EQ(0u, m_learn.octaves[1].under_way[UCP_WAY_COPIES]);
-    EXPECT_EQ(0u, m_learn.octaves[1].under_way[UCP_WAY_MESSAGES]);
-    EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_COPIES]);
-    EXPECT_EQ(0.0f, m_learn.octaves[1].rate[UCP_WAY_MESSAGES]);
+    for (unsigned way = 0; way < UCP_WAYS; ++way) {
+        EXPECT_EQ(0u, m_learn.octaves[1].under_way[way]);
+        EXPECT_EQ(0.0f, m_learn.octaves[1].rate[way]);
+    }
     EXPECT_EQ(0, m_changes);
 }
 
-/* Where both ways are under way at a time nobody knows what either takes. */
+/* Where several ways are under way at a time nobody knows what either takes. */
 TEST_F(learning, mixed_messages_are_not_timed)
 {
     ucp_learn_turn_t other = {};
     ucp_learn_begin(&m_learn, &other, 30000, UCP_WAY_MESSAGES);
     for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
-        EXPECT_EQ(UCP_WAY_COPIES, exchange(20000));
+        EXPECT_EQ(UCP_WAY_BOTH, exchange(20000));
     }
     EXPECT_EQ(0.0f, m_learn.octaves[1].best);
     ucp_learn_end(&m_learn, &other, 30000);
@@ -230,7 +253,7 @@ TEST_F(learning, what_could_not_be_timed_is_tried_again_soon)
 {
     ucp_learn_turn_t stuck = {};
     ucp_learn_begin(&m_learn, &stuck, 20000, UCP_WAY_MESSAGES);
-    for (unsigned i = 0; i < 2 * UCP_LEARN_TRIAL_MAX; ++i) {
+    for (unsigned i = 0; i < UCP_WAYS * UCP_LEARN_TRIAL_MAX; ++i) {
         exchange(20000);
     }
     ucp_learn_end(&m_learn, &stuck, 0);
