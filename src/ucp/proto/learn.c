@@ -53,9 +53,11 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways)
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
-    octave->phase = UCP_LEARN_IN_USE;
-    octave->left  = octave->tried * (is_known ? UCP_LEARN_SETTLED : 1);
-    octave->tried = 0;
+    octave->phase    = UCP_LEARN_IN_USE;
+    octave->patience =
+        (uint8_t)(is_known ? ucs_min(ucs_max(2u * octave->patience, 1u), UCP_LEARN_SETTLED) : 1);
+    octave->left     = octave->tried * octave->patience;
+    octave->tried    = 0;
     return octave->way != own;
 }
 

@@ -5,8 +5,9 @@
  * four times as fast as two that have none in common, measured), and on how many others run there
  * (a copy that both sides make waits for both). So the receivers of a worker time the announced
  * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
- * one of each other; the fastest one serves the next ones, and after LEARN_SETTLED times as many as
- * the trials took all are tried anew.
+ * one of each other; the fastest one serves the next ones, and then all are tried anew: after as
+ * many as the trials took, since what is used for the first time takes longer (rings' memory is not
+ * there before), then after twice as many, and so on up to LEARN_SETTLED times.
  *
  * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
  * RUN_MAX of a stream that never pauses. Messages count while none of the same octave is under way
@@ -58,6 +59,8 @@ typedef struct {
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
+    uint8_t  patience;       /* times as many messages as the trials have before the next ones; 0:
+                                there have been none */
 } ucp_learn_octave_t;
 
 /* Of one set of lanes. Zero is its start. */

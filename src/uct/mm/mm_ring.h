@@ -11,8 +11,9 @@
  *   first line    [u32 sequence][u32 length << 5 | id][56 bytes of data]
  *   further ones  [u32 sequence][60 bytes of data]
  *
- * A ring may have buffers, one a line. A long message goes there as a whole, into the buffer of its
- * only line, which says so:
+ * A ring may have buffers, as many as lines. A long message goes there as a whole, into the one
+ * behind that of the last such message (both sides count), and its only line says so. The buffer is
+ * free: so many such messages ago is at least so many lines ago.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
@@ -99,7 +100,7 @@ UCS_INLINE size_t uct_mm_ring_message_max(const uct_mm_ring_shape_t *shape)
            ((size_t)(shape->lines - shape->quantum - 1) * UCT_MM_REST_DATA);
 }
 
-/* Bytes of the buffer of each line: the longest message. An odd number of lines, so that buffers do
+/* Bytes of a buffer: the longest message. An odd number of lines, so that buffers do
  * not all begin in the same sets of a cache. */
 UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape)
 {
@@ -135,6 +136,8 @@ typedef struct {
     int                    claim_ahead; /* fetch the next message's lines in advance */
     uint8_t               *buffers;
     size_t                 buffer_size;
+    uint32_t               buffer_pos;  /* messages that went there */
+    uint32_t               num_ready;   /* buffers whose memory was there before they were used */
     size_t                 buffer_min;  /* bytes from which on messages of a stream go there, */
     size_t                 single_min;  /* and single ones, too */
     const uct_mm_side_t   *side;
@@ -340,6 +343,7 @@ typedef struct {
     uint64_t               received;  /* messages */
     const uint8_t         *buffers;   /* NULL: none */
     size_t                 buffer_size;
+    uint32_t               buffer_pos; /* messages that came there */
 } uct_mm_reader_t;
 
 /* Makes the ring empty and starts reading it. No writer may be active. staging's buffers must hold
