@@ -35,8 +35,8 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
     ++octave->number;
 }
 
-/* All ways have been tried. Is another one to be used from now on? */
-static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways)
+/* All ways have been tried. Is another one to be used from now on? patience: at first. */
+static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, unsigned patience)
 {
     const ucp_way_t own = octave->way;
     ucp_way_t best      = own;
@@ -53,16 +53,19 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways)
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
-    octave->phase    = UCP_LEARN_IN_USE;
-    octave->patience =
-        (uint8_t)(is_known ? ucs_min(ucs_max(2u * octave->patience, 1u), UCP_LEARN_SETTLED) : 1);
-    octave->left     = octave->tried * octave->patience;
-    octave->tried    = 0;
+    octave->phase = UCP_LEARN_IN_USE;
+    if (is_known) {
+        octave->patience =
+            (uint8_t)ucs_min(ucs_max(2u * octave->patience, patience), UCP_LEARN_SETTLED);
+    }
+    octave->left  = octave->tried * (is_known ? octave->patience : 1);
+    octave->tried = 0;
     return octave->way != own;
 }
 
 /* What follows the phase that has ended; returns whether another way is in use from now on. */
-static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t predicted)
+static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t predicted,
+                           unsigned patience)
 {
     unsigned way;
 
@@ -81,17 +84,18 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
             return 0;
         }
     }
-    return ucp_learn_settle(octave, ways);
+    return ucp_learn_settle(octave, ways, patience);
 }
 
 ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,
                            int *changed_p)
 {
-    ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
+    const unsigned i           = ucp_learn_octave(length);
+    ucp_learn_octave_t *octave = &learn->octaves[i];
 
     *changed_p = 0;
     if (ucs_unlikely(octave->left == 0)) {
-        *changed_p = ucp_learn_go_on(octave, ways, predicted);
+        *changed_p = ucp_learn_go_on(octave, ways, predicted, 1u << i);
     }
     --octave->left;
     if (octave->phase != UCP_LEARN_TRIAL) {
@@ -160,7 +164,7 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
     }
     learn->last_end_ns = now_ns;
     if (((octave->count >= UCP_LEARN_RUN_MIN) && (octave->under_way[way] == 0)) ||
-        (octave->count == UCP_LEARN_RUN_MAX)) {
+        (octave->count == UCP_LEARN_RUN_MAX) || (octave->bytes >= UCP_LEARN_RUN_BYTES)) {
         ucp_learn_end_run(octave);
     }
 }

@@ -7,13 +7,13 @@
  * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
  * one of each other; the fastest one serves the next ones, and then all are tried anew: after as
  * many as the trials took, since what is used for the first time takes longer (rings' memory is not
- * there before), then after twice as many, and so on up to LEARN_SETTLED times.
+ * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
+ * begin with more, as they use more of it at once.
  *
  * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
- * RUN_MAX of a stream that never pauses. Messages count while none of the same octave is under way
- * that was asked for another way.
- * Its time is that in which messages were under way; the best run is the result, since whatever
- * else happens on the machine only adds.
+ * RUN_MAX of a stream that never pauses, or RUN_BYTES. Messages count while none of the same octave
+ * is under way that was asked for another way. Its time is that in which messages were under way;
+ * the best run is the result, since whatever else happens on the machine only adds.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -28,6 +28,7 @@
 #define UCP_LEARN_RUNS       4u
 #define UCP_LEARN_RUN_MIN    4u
 #define UCP_LEARN_RUN_MAX    64u
+#define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_SETTLED    64u
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */

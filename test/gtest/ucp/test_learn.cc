@@ -180,6 +180,19 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     EXPECT_GT(m_by[UCP_WAY_MESSAGES], 3072u);
 }
 
+/* A slow way is a loss that is bounded in bytes. */
+TEST_F(learning, long_messages_are_tried_few_times)
+{
+    m_cost_ns[UCP_WAY_MESSAGES] = 9000;
+    EXPECT_EQ(UCP_WAY_BOTH, settled(8 << 20, 512));
+    EXPECT_EQ(UCP_LEARN_RUNS, m_by[UCP_WAY_MESSAGES]);
+    EXPECT_EQ(UCP_LEARN_RUNS, m_by[UCP_WAY_READ]);
+    m_learn = {};
+    std::fill(std::begin(m_by), std::end(m_by), 0);
+    stream(8 << 20, 16, 512);
+    EXPECT_LT(m_by[UCP_WAY_MESSAGES] + m_by[UCP_WAY_READ], 100u);
+}
+
 TEST_F(learning, octaves_are_learned_by_themselves)
 {
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(16384));
@@ -203,7 +216,7 @@ TEST_F(learning, streams_are_measured_as_a_whole)
 {
     for (unsigned window : {2, 16, 64, 200}) {
         m_learn = {};
-        stream(20000, window, 4000);
+        stream(20000, window, 30000);
         std::fill(std::begin(m_by), std::end(m_by), 0);
         stream(20000, window, 2000);
         EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH]) << window;
