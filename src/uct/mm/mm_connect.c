@@ -231,9 +231,7 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     }
 
     ring = (uint8_t *)ep->segments[welcome->num_segments - 1]->address + welcome->offset;
-    /* The pages are there; faults would only cost time on the first lap. Not all kernels can. */
-    (void)ucs_sys_madvise((void *)ucs_align_down((uintptr_t)ring, ucs_sys_page_size()),
-                          uct_mm_ring_size(&shape), MADV_POPULATE_WRITE);
+    uct_mm_populate(ring, uct_mm_ring_size(&shape)); /* the memory is there, but not mapped */
     uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;

@@ -36,6 +36,14 @@
  * or killed, and others are served. */
 #define UCT_MM_GATHER_SPIN 200
 
+void uct_mm_populate(void *address, size_t length)
+{
+    const uintptr_t first = ucs_align_down((uintptr_t)address, ucs_sys_page_size());
+
+    (void)ucs_sys_madvise((void *)first, (uintptr_t)address + length - first,
+                          MADV_POPULATE_WRITE);
+}
+
 int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape)
 {
     return ucs_is_pow2(shape->lines) && (shape->lines >= UCT_MM_RING_LINES_MIN) &&
@@ -262,17 +270,13 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
     }
 }
 
-/* Has the kernel provide the memory of some buffers at once, which takes it half as long as when
- * they are touched; all the same if it does not. Short messages leave most of them untouched. */
+/* The next buffers' memory at once takes the kernel half as long as when they are touched. Short
+ * messages leave most of it untouched. */
 static void uct_mm_writer_ready_buffers(uct_mm_writer_t *writer, size_t length)
 {
-    const uintptr_t start = (uintptr_t)writer->buffers + (writer->num_ready * writer->buffer_size);
-    const uintptr_t first = ucs_align_down(start, ucs_sys_page_size());
-
     if (length >= writer->buffer_size / 2) {
-        (void)ucs_sys_madvise((void *)first,
-                              start + (UCT_MM_BUFFERS_READY * writer->buffer_size) - first,
-                              MADV_POPULATE_WRITE);
+        uct_mm_populate(writer->buffers + (writer->num_ready * writer->buffer_size),
+                        UCT_MM_BUFFERS_READY * writer->buffer_size);
     }
     writer->num_ready += UCT_MM_BUFFERS_READY;
 }
@@ -291,7 +295,7 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, 1))) {
         return UCS_ERR_NO_RESOURCE;
     }
-    if (ucs_unlikely(index == writer->num_ready)) { /* once a buffer */
+    if (ucs_unlikely(index == writer->num_ready)) { /* on the first lap */
         uct_mm_writer_ready_buffers(writer, length);
     }
     dest = writer->buffers + (index * writer->buffer_size);
@@ -580,8 +584,8 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
     return 1;
 }
 
-/* A message in the next buffer: copied unless its handler bears that the sender changes
- * it meanwhile. */
+/* A message in the next buffer: copied unless its handler bears that the sender changes it
+ * meanwhile. */
 static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned id,
                                      void *dest, uint32_t length)
 {

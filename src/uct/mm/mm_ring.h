@@ -100,8 +100,8 @@ UCS_INLINE size_t uct_mm_ring_message_max(const uct_mm_ring_shape_t *shape)
            ((size_t)(shape->lines - shape->quantum - 1) * UCT_MM_REST_DATA);
 }
 
-/* Bytes of a buffer: the longest message. An odd number of lines, so that buffers do
- * not all begin in the same sets of a cache. */
+/* Bytes of a buffer: the longest message. An odd number of lines, so that buffers do not all begin
+ * in the same sets of a cache. */
 UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape)
 {
     return ucs_align_up(uct_mm_ring_message_max(shape), UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
@@ -112,6 +112,10 @@ UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape)
 {
     return (size_t)shape->lines * uct_mm_ring_buffer_size(shape);
 }
+
+/* Has the kernel provide the pages of shared memory before they are touched. Not all kernels can;
+ * it is all the same, but for the time that faults take. */
+void uct_mm_populate(void *address, size_t length);
 
 /* True if the numbers (from a peer) describe a ring. */
 int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape);

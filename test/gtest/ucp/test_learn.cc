@@ -144,7 +144,7 @@ TEST_F(learning, begins_as_predicted_and_tries_the_others_seldom)
     }
     m_cost_ns[UCP_WAY_MESSAGES] = 6000;
     EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 20000));
-    EXPECT_LT(m_by[UCP_WAY_MESSAGES], 20000u / 80);
+    EXPECT_LT(m_by[UCP_WAY_MESSAGES], 20000u / 100);
     EXPECT_GT(m_by[UCP_WAY_MESSAGES], 0u);
     EXPECT_EQ(0, m_changes);
 }
