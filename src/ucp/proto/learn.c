@@ -29,9 +29,7 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
     octave->left    = UCP_LEARN_TRIAL_MAX;
     octave->best    = 0;
     octave->runs    = 0;
-    octave->count   = 0;
-    octave->bytes   = 0;
-    octave->time_ns = 0;
+    octave->is_open = 0;
     ++octave->number;
 }
 
@@ -53,13 +51,11 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, unsigned 
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
-    octave->phase = UCP_LEARN_IN_USE;
-    if (is_known) {
-        octave->patience =
-            (uint8_t)ucs_min(ucs_max(2u * octave->patience, patience), UCP_LEARN_SETTLED);
-    }
-    octave->left  = octave->tried * (is_known ? octave->patience : 1);
-    octave->tried = 0;
+    patience         = ucs_max(2u * octave->patience, is_known ? patience : 1u);
+    octave->patience = (uint8_t)ucs_min(patience, UCP_LEARN_SETTLED);
+    octave->phase    = UCP_LEARN_IN_USE;
+    octave->left     = octave->tried * octave->patience;
+    octave->tried    = 0;
     return octave->way != own;
 }
 
@@ -105,16 +101,26 @@ ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp
     return octave->trial;
 }
 
-/* Is none under way that was asked for another way? */
-static int ucp_learn_is_alone(const ucp_learn_octave_t *octave, ucp_way_t way)
+static uint32_t ucp_learn_num_under_way(const ucp_learn_octave_t *octave)
 {
     uint32_t count = 0;
-    ucp_way_t i;
+    ucp_way_t way;
 
-    for (i = 0; i < UCP_WAYS; ++i) {
-        count += octave->under_way[i];
+    for (way = 0; way < UCP_WAYS; ++way) {
+        count += octave->under_way[way];
     }
-    return count == octave->under_way[way];
+    return count;
+}
+
+static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
+{
+    octave->is_open  = 1;
+    octave->begun    = 0;
+    octave->ended    = 0;
+    octave->count    = 0;
+    octave->time_ns  = 0;
+    octave->since_ns = now_ns;
+    octave->first    = octave->serial;
 }
 
 void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way)
@@ -122,25 +128,33 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     const unsigned i           = ucp_learn_octave(length);
     ucp_learn_octave_t *octave = &learn->octaves[i];
 
-    turn->octave = (uint8_t)i;
-    turn->way    = (uint8_t)way;
-    turn->number = octave->number;
-    turn->start_ns =
-        ((octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way) &&
-         ucp_learn_is_alone(octave, way)) ? ucs_sys_clock_ns() : 0;
+    turn->octave   = (uint8_t)i;
+    turn->way      = (uint8_t)way;
+    turn->number   = octave->number;
+    turn->is_timed = (octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way);
+    if (!turn->is_timed) {
+        octave->is_open = 0;
+    } else {
+        if (ucp_learn_num_under_way(octave) == 0) {
+            octave->since_ns = ucs_sys_clock_ns();
+            if (!octave->is_open) {
+                ucp_learn_open_run(octave, octave->since_ns);
+            }
+        }
+        octave->begun += length;
+        turn->serial   = octave->serial++;
+    }
     ++octave->under_way[way];
 }
 
-/* A run ends where nothing is under way, or is long enough. */
 static void ucp_learn_end_run(ucp_learn_octave_t *octave)
 {
-    const float rate = (float)octave->bytes / (float)ucs_max(octave->time_ns, 1u);
+    const float rate = (float)ucs_min(octave->begun, octave->ended) /
+                       (float)ucs_max(octave->time_ns, 1u);
 
-    octave->best    = ucs_max(octave->best, rate);
-    octave->bytes   = 0;
-    octave->time_ns = 0;
-    octave->count   = 0;
-    if (++octave->runs == UCP_LEARN_RUNS) {
+    octave->best = ucs_max(octave->best, rate);
+    if ((++octave->runs == UCP_LEARN_RUNS) || (octave->ended >= UCP_LEARN_RUN_LONG)) {
+        octave->runs = UCP_LEARN_RUNS;
         octave->left = 0;
     }
 }
@@ -148,23 +162,32 @@ static void ucp_learn_end_run(ucp_learn_octave_t *octave)
 void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t length)
 {
     ucp_learn_octave_t *octave = &learn->octaves[turn->octave];
-    const ucp_way_t way        = turn->way;
     uint64_t now_ns;
 
-    --octave->under_way[way];
-    if ((octave->phase != UCP_LEARN_TRIAL) || (octave->left == 0)) {
+    --octave->under_way[turn->way];
+    if (!turn->is_timed || (octave->phase != UCP_LEARN_TRIAL) ||
+        (turn->number != octave->number) || (octave->runs == UCP_LEARN_RUNS)) {
+        return;
+    }
+    if ((length == 0) || (ucp_learn_num_under_way(octave) != octave->under_way[turn->way])) {
+        octave->is_open = 0;
         return;
     }
     now_ns = ucs_sys_clock_ns();
-    if ((turn->start_ns != 0) && (turn->number == octave->number) && (length > 0) &&
-        ucp_learn_is_alone(octave, way)) {
-        octave->bytes   += length;
-        octave->time_ns += now_ns - ucs_max(turn->start_ns, learn->last_end_ns);
-        ++octave->count;
+    if (!octave->is_open) {
+        ucp_learn_open_run(octave, now_ns);
+        return;
     }
-    learn->last_end_ns = now_ns;
-    if (((octave->count >= UCP_LEARN_RUN_MIN) && (octave->under_way[way] == 0)) ||
-        (octave->count == UCP_LEARN_RUN_MAX) || (octave->bytes >= UCP_LEARN_RUN_BYTES)) {
+    octave->time_ns += now_ns - octave->since_ns;
+    octave->since_ns = now_ns;
+    octave->ended   += length;
+    ++octave->count;
+    if ((int32_t)(turn->serial - octave->first) < 0) {
+        return; /* it began before */
+    }
+    octave->first = octave->serial;
+    if ((octave->count >= UCP_LEARN_RUN_MIN) || (octave->ended >= UCP_LEARN_RUN_BYTES)) {
         ucp_learn_end_run(octave);
+        ucp_learn_open_run(octave, now_ns);
     }
 }

@@ -10,10 +10,13 @@
  * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
  * begin with more, as they use more of it at once.
  *
- * A trial has RUNS runs; a run is a few messages, up to the moment in which none is under way, or
- * RUN_MAX of a stream that never pauses, or RUN_BYTES. Messages count while none of the same octave
- * is under way that was asked for another way. Its time is that in which messages were under way;
- * the best run is the result, since whatever else happens on the machine only adds.
+ * A trial has RUNS runs. A run begins when nothing moves, or when a message of the trial has ended
+ * while none moves that was asked for another way, and ends with a message that began in it, after
+ * RUN_MIN messages or RUN_BYTES. Messages of a window share the processor and may all end at once:
+ * from such an end to one of a message that began later as many end as are moved, whichever order
+ * they are served in. What a run has moved is what began in it or what ended in it, whichever is
+ * less; its time is that in which messages were under way; the best run is the result, since
+ * whatever else happens on the machine only adds.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -27,8 +30,8 @@
 #define UCP_LEARN_OCTAVES    12u            /* what is longer belongs to the last */
 #define UCP_LEARN_RUNS       4u
 #define UCP_LEARN_RUN_MIN    4u
-#define UCP_LEARN_RUN_MAX    64u
 #define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
+#define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no others */
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_SETTLED    64u
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
@@ -52,10 +55,15 @@ typedef struct {
     float    best;           /* of this trial's runs */
     uint32_t left;           /* messages until the phase ends */
     uint32_t tried;          /* messages of the trials */
-    uint64_t bytes, time_ns; /* of this run */
+    uint64_t begun, ended;   /* bytes of messages that have in this run */
+    uint64_t time_ns;        /* of this run, up to since_ns */
+    uint64_t since_ns;
     uint32_t under_way[UCP_WAYS];
-    uint8_t  count;          /* messages of this run */
-    uint8_t  runs;           /* of this trial */
+    uint32_t serial;         /* messages of the trial's way that have begun */
+    uint32_t first;          /* of them when this run, or its last part, began */
+    uint32_t count;          /* messages that have ended in this run */
+    uint8_t  is_open;        /* there is a run */
+    uint8_t  runs;           /* of this trial, that have ended */
     uint8_t  phase;          /* ucp_learn_phase_t */
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
@@ -67,15 +75,15 @@ typedef struct {
 /* Of one set of lanes. Zero is its start. */
 typedef struct {
     ucp_learn_octave_t octaves[UCP_LEARN_OCTAVES];
-    uint64_t           last_end_ns; /* when a message that was timed was there */
 } ucp_learn_t;
 
 /* One message under way. */
 typedef struct {
-    uint64_t start_ns; /* 0: it is not timed */
+    uint32_t serial;
     uint8_t  octave;
     uint8_t  way;
     uint8_t  number;   /* of the trial that it belongs to */
+    uint8_t  is_timed; /* it goes by the way that is tried */
 } ucp_learn_turn_t;
 
 /* The way for the next message of `length` bytes. ways: a bit for each that is possible, always the
@@ -84,7 +92,7 @@ typedef struct {
 ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,
                            int *changed_p);
 
-/* A message of `length` bytes begins to move, by whichever way was possible. */
+/* A message of `length` bytes begins to move. */
 void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way);
 
 /* It has ended; `length`: bytes, 0 where it has not come whole. */

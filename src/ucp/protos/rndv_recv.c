@@ -108,23 +108,22 @@ static int ucp_rndv_has_word(ucp_request_t *req, ucp_peer_t *peer, const ucp_wir
            (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) == UCS_OK);
 }
 
-/* Contiguous memory of the host at both ends, which either side can copy. */
+/* Contiguous memory of the host at both ends, which either side can copy. Without a word that both
+ * can claim by this side copies, and nothing is learned from it. */
 static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
                                           const ucp_wire_rts_t *rts)
 {
     ucp_proto_config_t *config = peer->proto;
     const int has_ways         = ucp_proto_has_ways(config, req->recv.total);
-    ucp_proto_id_t proto;
+    ucp_proto_id_t proto       = ucp_proto_lookup(config->recv, req->recv.total);
 
-    proto = has_ways ? ucp_proto_learned(config, req->recv.total) :
-                       ucp_proto_lookup(config->recv, req->recv.total);
-    if (((proto == UCP_PROTO_RNDV_BOTH) || ((proto == UCP_PROTO_RNDV_AM) && has_ways)) &&
-        !ucp_rndv_has_word(req, peer, rts)) {
-        proto = UCP_PROTO_RNDV_GET;
+    if ((has_ways || (proto == UCP_PROTO_RNDV_BOTH)) && !ucp_rndv_has_word(req, peer, rts)) {
+        return UCP_PROTO_RNDV_GET;
     }
     if (has_ways) {
-        req->recv.learn = &config->learn;
-        req->held      |= UCP_REQUEST_HOLDS_TURN;
+        proto            = ucp_proto_learned(config, req->recv.total);
+        req->recv.learn  = &config->learn;
+        req->held       |= UCP_REQUEST_HOLDS_TURN;
         ucp_learn_begin(&config->learn, &req->recv.turn, req->recv.total, ucp_proto_way(proto));
     }
     return proto;
@@ -303,6 +302,7 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     uint32_t num_grains = ucp_rndv_grains(req->recv.total);
     size_t offset, end;
     uint32_t count, first;
+    int turns;
 
     count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
                            &first);
@@ -314,9 +314,13 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     offset = first * UCP_RNDV_GRAIN;
     end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
-        /* What nobody has claimed follows the part that failed: ask for both in one. */
-        while ((count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first)) >
-               0) {
+        /* What nobody has claimed follows the part that failed: ask for both in one. Halves are
+         * left over each time, so there are no more turns than bits, unless the peer plays. */
+        for (turns = 0; turns < 32; ++turns) {
+            count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first);
+            if (count == 0) {
+                break;
+            }
             end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
         }
         ucp_rndv_ask_for_rest(req, offset, end - offset);

@@ -13,6 +13,10 @@
 #include <ucs/sys/sys.h>
 #include <sys/mman.h>
 
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14, glibc 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* Bytes from which on messages go through buffers: all, or only those of streams where single ones
  * take longer so. They are written and read by one copy each, and lie so far apart that the longer
  * ones have left both processors' own caches when their place is written again, which takes half

@@ -82,6 +82,48 @@ protected:
         }
     }
 
+    /* A window of messages, as they really go: those sent as messages one after the other, while
+     * copies are made in turns, a part of each, and so all end at the same time. With `pauses` the
+     * window is begun anew when all of it has ended, and a single message goes between. */
+    void rounds(size_t length, unsigned window, unsigned count, bool pauses)
+    {
+        std::deque<ucp_learn_turn_t> turns, next;
+        for (unsigned i = 0; i < count;) {
+            while (turns.size() < window) {
+                turns.emplace_back();
+                ucp_learn_begin(&m_learn, &turns.back(), length, choose(length));
+            }
+            uint64_t copies_ns = 0;
+            for (auto &turn : turns) {
+                copies_ns += (turn.way != UCP_WAY_MESSAGES) ? m_cost_ns[turn.way] : 0;
+            }
+            const auto is_message = [](const ucp_learn_turn_t &turn) {
+                return turn.way == UCP_WAY_MESSAGES;
+            };
+            std::stable_partition(turns.begin(), turns.end(), is_message);
+            for (auto &turn : turns) {
+                g_now_ns += is_message(turn) ? m_cost_ns[turn.way] : copies_ns;
+                copies_ns = is_message(turn) ? copies_ns : 1; /* the others' ends follow at once */
+                ucp_learn_end(&m_learn, &turn, length);
+                if (!pauses) {
+                    next.emplace_back();
+                    ucp_learn_begin(&m_learn, &next.back(), length, choose(length));
+                }
+            }
+            i += window;
+            turns.swap(next);
+            next.clear();
+            if (pauses) {
+                g_now_ns += 700;
+                exchange(length);
+            }
+        }
+        for (auto &turn : turns) {
+            g_now_ns += m_cost_ns[turn.way];
+            ucp_learn_end(&m_learn, &turn, length);
+        }
+    }
+
     /* The way in use for most of the next ones. */
     ucp_way_t settled(size_t length, unsigned count = 4096)
     {
@@ -222,6 +264,36 @@ TEST_F(learning, streams_are_measured_as_a_whole)
         EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH]) << window;
         EXPECT_NEAR(20000 / 700.0, m_learn.octaves[1].rate[UCP_WAY_MESSAGES], 3) << window;
         EXPECT_NEAR(20000 / 2000.0, m_learn.octaves[1].rate[UCP_WAY_BOTH], 1) << window;
+    }
+}
+
+/* Nor does the moment in which one ends: copies of a window are made in turns. */
+TEST_F(learning, windows_that_end_at_once_are_measured_as_they_are)
+{
+    const uint64_t cost_ns[][UCP_WAYS] = {
+        {2500, 2000, 700}, {2500, 2000, 1500}, {2500, 2000, 2400}, {1500, 2000, 1800}};
+    for (bool pauses : {false, true}) {
+        for (unsigned window : {2, 7, 8, 64, 100}) {
+            for (size_t length : {20000, 300000, 4 << 20}) {
+                for (auto &cost : cost_ns) {
+                    SCOPED_TRACE(testing::Message() << window << " of " << length
+                                                    << (pauses ? " with pauses" : "") << ", "
+                                                    << cost[UCP_WAY_MESSAGES]);
+                    const auto &octave = m_learn.octaves[ucp_learn_octave(length)];
+                    for (unsigned way = 0; way < UCP_WAYS; ++way) {
+                        m_cost_ns[way] = cost[way] * length / 20000;
+                    }
+                    m_learn = {};
+                    rounds(length, window, 4000, pauses);
+                    for (unsigned way = 0; way < UCP_WAYS; ++way) {
+                        const double rate = 20000 / static_cast<double>(cost[way]);
+                        EXPECT_NEAR(rate, octave.rate[way], rate / 25) << way;
+                    }
+                    EXPECT_EQ(std::min_element(std::begin(cost), std::end(cost)) - cost,
+                              octave.way);
+                }
+            }
+        }
     }
 }
 
