@@ -288,18 +288,20 @@ static const ucp_proto_id_t ucp_proto_of_way[UCP_WAYS] = {
     [UCP_WAY_MESSAGES] = UCP_PROTO_RNDV_AM
 };
 
-ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length)
+ucp_proto_id_t ucp_proto_learned(const ucp_proto_config_t *config, ucp_learn_t *learn,
+                                 size_t length)
 {
-    const ucp_learn_octave_t *octave = &config->learn.octaves[ucp_learn_octave(length)];
+    const ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
     const ucp_way_t predicted        = ucp_proto_way(ucp_proto_lookup(config->recv, length));
     const ucp_way_t before           = octave->way;
     int is_changed;
     ucp_way_t way;
 
-    way = ucp_learn_choose(&config->learn, length, config->ways, predicted, &is_changed);
+    way = ucp_learn_choose(learn, length, config->ways, predicted, &is_changed);
     if (ucs_unlikely(is_changed)) {
-        ucs_info("announced messages from %zu bytes on go by %s from now on: at %.1f GB/s, by %s "
+        ucs_info("announced messages from %zu bytes on%s go by %s from now on: at %.1f GB/s, by %s "
                  "at %.1f", ucp_learn_octave_min(ucp_learn_octave(length)),
+                 (learn == &config->learn[1]) ? " of peers behind our cache" : "",
                  ucp_proto_names[ucp_proto_of_way[way]], (double)octave->rate[way],
                  ucp_proto_names[ucp_proto_of_way[before]], (double)octave->rate[before]);
     }
@@ -350,8 +352,10 @@ static void ucp_proto_explain_range(const ucp_proto_config_t *config,
     ucs_report_close(report);
 }
 
-/* What has been learned of announced messages so far, an octave of sizes a line. */
-static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_report_t *report)
+/* What has been learned of announced messages so far, an octave of sizes a line. whose: the peers
+ * that it is about. */
+static void ucp_proto_explain_learned(const ucp_learn_t *learn, const char *whose,
+                                      ucs_report_t *report)
 {
     const ucp_learn_octave_t *octave;
     char to[24], others[96];
@@ -360,7 +364,7 @@ static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_repo
     unsigned i;
 
     for (i = 0; i < UCP_LEARN_OCTAVES; ++i) {
-        octave = &config->learn.octaves[i];
+        octave = &learn->octaves[i];
         length = 0;
         for (way = 0; way < UCP_WAYS; ++way) {
             if ((way != octave->way) && (octave->rate[way] > 0)) {
@@ -371,9 +375,9 @@ static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucs_repo
         }
         if ((octave->rate[octave->way] > 0) && (length > 0)) {
             snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
-            ucs_report_text(report, "# %12zu..%s %s: measured %.1f GB/s%s\n",
+            ucs_report_text(report, "# %12zu..%s %s%s: measured %.1f GB/s%s\n",
                             ucp_learn_octave_min(i), (i + 1 < UCP_LEARN_OCTAVES) ? to : "inf",
-                            ucp_proto_names[ucp_proto_of_way[octave->way]],
+                            ucp_proto_names[ucp_proto_of_way[octave->way]], whose,
                             (double)octave->rate[octave->way], others);
         }
     }
@@ -436,7 +440,8 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucp_proto_explain_range(config, &config->send[i],
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
     }
-    ucp_proto_explain_learned(config, report);
+    ucp_proto_explain_learned(&config->learn[0], "", report);
+    ucp_proto_explain_learned(&config->learn[1], " (peers behind one cache)", report);
     if (lanes->device_name != NULL) {
         ucp_proto_explain_open(report, "send", "cuda");
         ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",

@@ -58,7 +58,7 @@ typedef struct {
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
     unsigned          ways;           /* bits of ucp_way_t among which is learned; 0: none */
-    ucp_learn_t       learn;
+    ucp_learn_t       learn[2];       /* of peers behind one cache with us [1], of others [0] */
     char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
     size_t            rma_min[2];     /* bytes from which a network's own gets [0] and puts [1] pay;
                                          SIZE_MAX: never */
@@ -83,7 +83,8 @@ UCS_INLINE int ucp_proto_has_ways(const ucp_proto_config_t *config, size_t lengt
 }
 
 /* The protocol by which it is to move, as learned or, first, predicted. */
-ucp_proto_id_t ucp_proto_learned(ucp_proto_config_t *config, size_t length);
+ucp_proto_id_t ucp_proto_learned(const ucp_proto_config_t *config, ucp_learn_t *learn,
+                                 size_t length);
 
 /* The way that is a protocol's. */
 UCS_INLINE ucp_way_t ucp_proto_way(ucp_proto_id_t proto)

@@ -116,15 +116,16 @@ static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
     ucp_proto_config_t *config = peer->proto;
     const int has_ways         = ucp_proto_has_ways(config, req->recv.total);
     ucp_proto_id_t proto       = ucp_proto_lookup(config->recv, req->recv.total);
+    uct_ep_t *am               = peer->lanes[UCP_LANE_AM];
 
     if ((has_ways || (proto == UCP_PROTO_RNDV_BOTH)) && !ucp_rndv_has_word(req, peer, rts)) {
         return UCP_PROTO_RNDV_GET;
     }
     if (has_ways) {
-        proto            = ucp_proto_learned(config, req->recv.total);
-        req->recv.learn  = &config->learn;
+        req->recv.learn  = &config->learn[(am->ops->is_near != NULL) && am->ops->is_near(am)];
         req->held       |= UCP_REQUEST_HOLDS_TURN;
-        ucp_learn_begin(&config->learn, &req->recv.turn, req->recv.total, ucp_proto_way(proto));
+        proto            = ucp_proto_learned(config, req->recv.learn, req->recv.total);
+        ucp_learn_begin(req->recv.learn, &req->recv.turn, req->recv.total, ucp_proto_way(proto));
     }
     return proto;
 }

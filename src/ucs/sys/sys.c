@@ -398,6 +398,45 @@ void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus)
     }
 }
 
+#define UCS_SYS_CACHES 5 /* of one CPU, at most */
+
+/* A list of the kernel's: "0-3,8,10-11". What is no list is empty. */
+static void ucs_sys_parse_cpus(const char *text, ucs_sys_cpus_t *cpus)
+{
+    unsigned long first, last, i;
+    char *end;
+
+    memset(cpus, 0, sizeof(*cpus));
+    do {
+        first = strtoul(text, &end, 10);
+        if (end == text) {
+            return;
+        }
+        last = (*end == '-') ? strtoul(end + 1, &end, 10) : first;
+        for (i = first; i <= ucs_min(last, (64ul * UCS_SYS_CPU_WORDS) - 1); ++i) {
+            cpus->words[i / 64] |= 1ul << (i % 64);
+        }
+        text = end + 1;
+    } while (*end == ',');
+}
+
+void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus)
+{
+    char path[96], text[4096];
+    size_t length;
+    int index;
+
+    memset(cpus, 0, sizeof(*cpus));
+    for (index = UCS_SYS_CACHES - 1; index >= 0; --index) { /* those farther away come later */
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/cache/index%d/shared_cpu_list",
+                 cpu, index);
+        if (ucs_sys_read_file(path, text, sizeof(text), &length) == UCS_OK) {
+            ucs_sys_parse_cpus(text, cpus);
+            return;
+        }
+    }
+}
+
 unsigned ucs_sys_num_cpus(void)
 {
     cpu_set_t set;

@@ -169,6 +169,10 @@ typedef struct {
 /* The same as a set; empty where the system does not tell. */
 void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus);
 
+/* The CPUs behind the same last cache before memory as this one, which is among them; empty where
+ * the system does not tell. Reads files: some 20 us. */
+void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus);
+
 /* Read a small file (as in /proc or /sys) into buf, at most max - 1 bytes, terminated. Returns
  * UCS_ERR_NO_ELEM where it cannot be opened, UCS_ERR_IO_ERROR where reading fails,
  * UCS_ERR_EXCEEDS_LIMIT where the file is larger (buf then holds its beginning). No logging. */

@@ -198,6 +198,7 @@ void uct_ep_make_waiting_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->check        = (live->check != NULL) ? uct_ep_waiting_check : NULL;
     ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_waiting_sync_map : NULL;
     ops_p->is_attentive = NULL;
+    ops_p->is_near      = NULL;
 }
 
 void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
@@ -214,4 +215,5 @@ void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->check        = (live->check != NULL) ? uct_ep_failed_check : NULL;
     ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_failed_sync_map : NULL;
     ops_p->is_attentive = NULL;
+    ops_p->is_near      = NULL;
 }

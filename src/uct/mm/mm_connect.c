@@ -287,6 +287,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     }
     uct_mm_connect_ended(iface, ep);
     ep->is_rival = uct_mm_is_rival(&welcome.cpus);
+    ep->is_near  = uct_mm_is_near(iface, &welcome.cpus);
     uct_ep_set_live(&ep->super);
 }
 

@@ -187,6 +187,11 @@ ucs_status_t uct_mm_ep_sync_map(uct_ep_t *tl_ep, uint32_t index, ucs_atomic_u64_
     return UCS_OK;
 }
 
+int uct_mm_ep_is_near(uct_ep_t *tl_ep)
+{
+    return uct_mm_ep(tl_ep)->is_near;
+}
+
 /* By the clock that both read; what a peer with another one wrote is neither young nor old. */
 int uct_mm_ep_is_attentive(uct_ep_t *tl_ep)
 {

@@ -26,6 +26,7 @@
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/list.h>
 #include <ucs/sys/fork.h>
+#include <ucs/sys/sys.h>
 #include <uct/api/uct_tl.h>
 #include <uct/base/descriptor.h>
 
@@ -165,6 +166,7 @@ typedef struct {
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
     ucs_list_link_t   retries;  /* endpoints whose peer had no room for another connection */
+    ucs_sys_cpus_t    near_cpus; /* behind one cache with the first that we run on */
 } uct_mm_iface_t;
 
 /* ---- endpoint ---- */
@@ -176,6 +178,7 @@ typedef struct {
     uint32_t          wanted;     /* lines that the last refused message would have taken */
     uct_mm_source_t   source;
     uint8_t           is_rival;   /* the peer may run where we run */
+    uint8_t           is_near;    /* behind the same cache, for certain */
     uint8_t           is_connecting; /* it is among iface->num_connecting */
     uct_mm_main_t    *main;       /* of the peer */
     uct_mm_segment_t *segments[3]; /* the peer's first one, that of the ring if it is another, and
@@ -336,6 +339,7 @@ ucs_status_t uct_mm_ep_fence(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_check(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
 int uct_mm_ep_is_attentive(uct_ep_t *ep);
+int uct_mm_ep_is_near(uct_ep_t *ep);
 
 END_C_DECLS
 

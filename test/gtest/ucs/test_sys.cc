@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -237,6 +238,62 @@ TEST_F(sys, read_file_against_a_string)
     close(fd);
     unlink(path);
     EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_sys_read_file(path, buf, sizeof(buf), &length));
+}
+
+/* What the kernel says of the caches of CPU 3, by file name; opening others fails. */
+std::map<std::string, std::string> g_caches;
+
+TEST_F(sys, cpus_behind_one_cache)
+{
+    ucs_sys_ops_t fake = ucs_sys_real;
+    fake.open          = [](const char *path, int, mode_t) {
+        const std::string folder = "/sys/devices/system/cpu/cpu3/cache/";
+        const auto found         = std::string(path).rfind(folder, 0) == 0 ?
+                                   g_caches.find(path + folder.size()) : g_caches.end();
+        if (found == g_caches.end()) {
+            errno = ENOENT;
+            return -1;
+        }
+        const int fd = memfd_create("cache", MFD_CLOEXEC);
+        EXPECT_EQ(static_cast<ssize_t>(found->second.size()),
+                  pwrite(fd, found->second.data(), found->second.size(), 0));
+        return fd;
+    };
+    ucs_sys_set(&fake);
+    const auto behind = [](std::map<std::string, std::string> caches) {
+        g_caches = caches;
+        ucs_sys_cpus_t cpus;
+        memset(&cpus, 0xff, sizeof(cpus));
+        ucs_sys_get_cache_cpus(3, &cpus);
+        std::set<unsigned> set;
+        for (unsigned i = 0; i < 64 * UCS_SYS_CPU_WORDS; ++i) {
+            if ((cpus.words[i / 64] >> (i % 64)) & 1) {
+                set.insert(i);
+            }
+        }
+        return set;
+    };
+    const auto only = [&](const char *text) {
+        return behind({{"index2/shared_cpu_list", text}});
+    };
+    using cpus = std::set<unsigned>;
+
+    EXPECT_EQ(cpus(), behind({}));
+    EXPECT_EQ(cpus({3}), only("3\n"));
+    EXPECT_EQ(cpus({0, 1, 2, 3}), only("0-3\n"));
+    EXPECT_EQ(cpus({3, 8, 64, 65, 66}), only("3,8,64-66\n"));
+    EXPECT_EQ(cpus({3, 1023}), only("3,1023,1024,5000-6000\n"));
+    EXPECT_EQ(1024u, only("0-99999999999999999999\n").size());
+    for (const char *text : {"", "\n", "none", ",3", "-3"}) {
+        EXPECT_LE(only(text).size(), 1024u) << text;
+    }
+    /* the farthest counts */
+    EXPECT_EQ(cpus({2, 3, 4, 5}), behind({{"index0/shared_cpu_list", "3\n"},
+                                          {"index2/shared_cpu_list", "3,5\n"},
+                                          {"index3/shared_cpu_list", "2-5\n"}}));
+    ucs_sys_set(nullptr);
+    ucs_sys_cpus_t own;
+    ucs_sys_get_cache_cpus(0, &own); /* whatever the machine is */
 }
 
 /* Each call that has a fault point fails with the errno asked for, and does nothing. The arguments

@@ -669,6 +669,45 @@ TEST(mm_test, endpoints_ask_nothing_of_the_system)
     }
 }
 
+const char *g_cache; /* what is said of each CPU's last cache; NULL: nothing */
+
+/* Both sides are this process here, so they run on the same CPUs. */
+TEST(mm_test, peers_behind_one_cache)
+{
+    ucs_sys_ops_t fake = ucs_sys_real;
+    fake.open          = [](const char *path, int flags, mode_t mode) {
+        const char *is_cache = strstr(path, "/cache/index");
+        if (is_cache == nullptr) {
+            return ucs_sys_real.open(path, flags, mode);
+        }
+        if ((g_cache == nullptr) || (strstr(path, "index3") == nullptr)) {
+            errno = ENOENT;
+            return -1;
+        }
+        const int fd = memfd_create("cache", MFD_CLOEXEC);
+        EXPECT_EQ(static_cast<ssize_t>(strlen(g_cache)), pwrite(fd, g_cache, strlen(g_cache), 0));
+        return fd;
+    };
+    ucs_sys_set(&fake);
+    ucs_sys_cpus_t own;
+    ucs_sys_get_cpus(&own);
+    unsigned first = 0;
+    while ((own.words[first / 64] >> (first % 64) & 1) == 0) {
+        ++first;
+    }
+    const std::string one = std::to_string(first);
+
+    for (auto [list, is_near] : {std::make_pair("0-1023", 1), {nullptr, 0}, {"", 0},
+                                 {one.c_str(), ucs_sys_num_cpus() == 1}}) {
+        g_cache = list;
+        worker w(mm()), other(mm());
+        uct_ep_t *ep = w.connect(other.where());
+        ASSERT_EQ(UCS_OK, send({&w, &other}, ep, way::SHORT, ID_DATA, numbered(1, 8)));
+        EXPECT_EQ(is_near, ep->ops->is_near(ep)) << (list ? list : "nothing");
+    }
+    ucs_sys_set(nullptr);
+}
+
 /* More peers than are looked at each time: all are heard. */
 TEST(mm_test, many_workers_in_one_process)
 {
