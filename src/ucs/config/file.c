@@ -331,6 +331,18 @@ ucs_config_file_read_fd(int fd, const char *path, char *text, ucs_config_notes_t
     return UCS_ERR_EXCEEDS_LIMIT;
 }
 
+/* A file that this user may not read, or only its folder? The former is meant for somebody. */
+static int ucs_config_file_is_there(const char *path)
+{
+    const int fd = ucs_sys_open(path, O_PATH | O_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return 0;
+    }
+    ucs_sys_close(fd);
+    return 1;
+}
+
 /* The mutex is held. Not blocking on open: the name might be that of a pipe. */
 static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t trust,
                                          ucs_config_notes_t *notes)
@@ -341,6 +353,11 @@ static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t tr
 
     fd = ucs_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) {
+        if ((errno == EACCES) && (trust != UCS_CONFIG_TRUST_OWN) &&
+            ucs_config_file_is_there(path)) {
+            ucs_config_note(notes, "%s is not used: user %u may not read it", path,
+                            (unsigned)ucs_sys_geteuid());
+        }
         return UCS_ERR_NO_ELEM;
     }
 

@@ -818,6 +818,33 @@ TEST_F(config_file, who_may_write_must_be_trusted)
     EXPECT_EQ(0, status);
 }
 
+/* A file that its user cannot read is told of; a folder that hides whether there is one is not. */
+TEST_F(config_file, who_may_not_read_is_told)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    setenv("UCX_CONFIG_DIR", (m_dir + "/conf").c_str(), 1);
+    write_file("/conf/ucx.conf", "UCX_CT_SLOTS=32\n", 0600);
+    write_file("/cwd/ucx.conf", "UCX_CT_SLOTS=64\n", 0600);
+    write_file("/home/ucx.conf", "UCX_CT_SLOTS=16\n", 0644);
+    ASSERT_EQ(0, chmod(m_dir.c_str(), 0755));
+    ASSERT_EQ(0, chmod((m_dir + "/home").c_str(), 0700));
+    ASSERT_EQ(0, chmod((m_dir + "/conf").c_str(), 0755));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        ucs_config_file_clear(1);
+        const bool done = (setuid(54321) == 0) && (fill() == UCS_OK) && (m_opts.slots == 256) &&
+                          (g_log.size() == 1) &&
+                          (g_log[0].find("/conf/ucx.conf is not used: user 54321 may not read it") !=
+                           std::string::npos);
+        _exit(done ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(0, status);
+}
+
 TEST_F(config_file, odd_files)
 {
     const std::string fifo = m_dir + "/cwd/ucx.conf";
