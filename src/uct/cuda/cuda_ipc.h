@@ -29,6 +29,7 @@
 #include <uct/cuda/cuda_engine.h>
 
 #include <ucs/ds/hash.h>
+#include <ucs/sys/fork.h>
 #include <pthread.h>
 
 #define UCT_CUDA_IPC_IOV_MAX     16
@@ -119,7 +120,8 @@ typedef struct {
     pthread_mutex_t lock;          /* of all that follows; not held while the driver maps memory of
                                       others */
     int             is_open;
-    uint64_t        instance;      /* random */
+    ucs_fork_watch_t fork;
+    uint64_t        instance;      /* random; another in a forked child */
     uint32_t        pid_ns;
     ucs_hash_t      export_of;     /* id of the allocation -> uct_cuda_export_t */
     ucs_list_link_t exports;

@@ -997,6 +997,43 @@ TEST_F(fake_cuda_ipc, a_key_that_lies_about_the_size)
 }
 
 /* Refused once, refused quickly; another allocation is tried anew. */
+/* One that forks before it starts the driver: its keys are not taken for its parent's. */
+TEST_F(fake_cuda_ipc, a_forked_child_is_another_process)
+{
+    in_process([] {
+        cuda_program program;
+        uct_md_t *md;
+        ASSERT_EQ(UCS_OK, uct_md_open(uct_tl_find("cuda_ipc"), nullptr, &md));
+        int fds[2];
+        ASSERT_EQ(0, pipe(fds));
+        const pid_t child = fork();
+        if (child == 0) {
+            uint8_t key[UCT_RKEY_MAX];
+            uct_mem_t *mem;
+            program.init();
+            program.create_context();
+            const auto memory   = program.make(cuda_program::kind::DEVICE, 65536);
+            const size_t length = (md->tl->md.reg(md, memory.address, 65536, &mem) == UCS_OK) ?
+                                  md->tl->md.rkey_pack(mem, key) : 0;
+            _exit((length > 0) && (write(fds[1], key, length) == ssize_t(length)) ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        ASSERT_EQ(0, status);
+        uint8_t key[UCT_RKEY_MAX];
+        const ssize_t length = read(fds[0], key, sizeof(key));
+        ASSERT_GT(length, 0);
+        uct_rkey_t *rkey = nullptr;
+        EXPECT_EQ(UCS_OK, md->tl->md.rkey_unpack(md, key, size_t(length), &rkey));
+        if (rkey != nullptr) {
+            md->tl->md.rkey_release(rkey);
+        }
+        close(fds[0]);
+        close(fds[1]);
+        uct_md_close(md);
+    });
+}
+
 TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
 {
     in_process([]() {
