@@ -91,7 +91,8 @@ ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp
 
     *changed_p = 0;
     if (ucs_unlikely(octave->left == 0)) {
-        *changed_p = ucp_learn_go_on(octave, ways, predicted, 1u << i);
+        *changed_p = ucp_learn_go_on(octave, ways, predicted,
+                                       ucs_min(1u << i, UCP_LEARN_FIRST));
     }
     --octave->left;
     if (octave->phase != UCP_LEARN_TRIAL) {
@@ -99,6 +100,11 @@ ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp
     }
     ++octave->tried;
     return octave->trial;
+}
+
+int ucp_learn_is_first(const ucp_learn_t *learn, const ucp_learn_turn_t *turn)
+{
+    return learn->octaves[turn->octave].patience == 0;
 }
 
 static uint32_t ucp_learn_num_under_way(const ucp_learn_octave_t *octave)

@@ -8,7 +8,7 @@
  * one of each other; the fastest one serves the next ones, and then all are tried anew: after as
  * many as the trials took, since what is used for the first time takes longer (rings' memory is not
  * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
- * begin with more, as they use more of it at once.
+ * begin with up to LEARN_FIRST times, as they use more of it at once.
  *
  * A trial has RUNS runs. A run begins when nothing moves, or when a message of the trial has ended
  * while none moves that was asked for another way, and ends with a message that began in it, after
@@ -33,6 +33,7 @@
 #define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
 #define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no others */
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
+#define UCP_LEARN_FIRST      8u /* times as many messages as the first trials, before the next */
 #define UCP_LEARN_SETTLED    64u
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
 
@@ -97,6 +98,9 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
 
 /* It has ended; `length`: bytes, 0 where it has not come whole. */
 void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t length);
+
+/* Are these the first trials of all? */
+int ucp_learn_is_first(const ucp_learn_t *learn, const ucp_learn_turn_t *turn);
 
 /* Octave of a length from UCP_LEARN_MIN on, and the least length of an octave. */
 unsigned ucp_learn_octave(size_t length);

@@ -28,6 +28,7 @@
 /* How long nothing may come from a sender that was asked for messages. One that makes progress
  * needs a microsecond or some. */
 #define UCP_RNDV_CLAIM_WAIT_NS 20000u
+#define UCP_RNDV_FIRST_WAIT_NS 200000u
 #define UCP_RNDV_LOOKS         8u /* calls of progress to one look at the clock for it */
 
 void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
@@ -148,6 +149,15 @@ static ucp_proto_id_t ucp_rndv_choose(ucp_request_t *req, ucp_peer_t *peer,
     return ucp_rndv_choose_way(req, peer, rts);
 }
 
+/* How long nothing may come. The first messages of all that are tried wait for memory that the
+ * kernel gives the sender (16 buffers: 100 us in a virtual machine), and to copy meanwhile would
+ * measure something else. */
+static uint64_t ucp_rndv_claim_wait_ns(const ucp_request_t *req)
+{
+    return ucp_learn_is_first(req->recv.learn, &req->recv.turn) ? UCP_RNDV_FIRST_WAIT_NS :
+                                                                  UCP_RNDV_CLAIM_WAIT_NS;
+}
+
 /* Asks for messages; the sender may be away, or go away amid them, so this side reads what is not
  * claimed when nothing has come for a while. */
 static void ucp_rndv_recv_leave(ucp_request_t *req)
@@ -155,7 +165,7 @@ static void ucp_rndv_recv_leave(ucp_request_t *req)
     req->recv.step = UCP_RECV_LEFT;
     ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH | UCP_WIRE_RTR_CLAIM);
     req->recv.num_data = req->recv.peer->num_data;
-    ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
+    ucp_rndv_watch(req, ucp_rndv_claim_wait_ns(req));
 }
 
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
@@ -395,7 +405,7 @@ static unsigned ucp_rndv_recv_take(ucp_request_t *req)
 {
     if (req->recv.num_data != req->recv.peer->num_data) {
         req->recv.num_data = req->recv.peer->num_data;
-        ucp_rndv_watch(req, UCP_RNDV_CLAIM_WAIT_NS);
+        ucp_rndv_watch(req, ucp_rndv_claim_wait_ns(req));
         return 0;
     }
     req->recv.step = UCP_RECV_BOTH;
