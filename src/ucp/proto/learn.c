@@ -91,8 +91,7 @@ ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp
 
     *changed_p = 0;
     if (ucs_unlikely(octave->left == 0)) {
-        *changed_p = ucp_learn_go_on(octave, ways, predicted,
-                                       ucs_min(1u << i, UCP_LEARN_FIRST));
+        *changed_p = ucp_learn_go_on(octave, ways, predicted, ucs_min(1u << i, UCP_LEARN_FIRST));
     }
     --octave->left;
     if (octave->phase != UCP_LEARN_TRIAL) {

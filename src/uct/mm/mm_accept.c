@@ -106,7 +106,8 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     uct_mm_welcome_init(&welcome, status);
     if (status == UCS_OK) {
         memcpy(peer->uid, hello.uid, UCT_UID_LEN);
-        peer->is_rival = uct_mm_is_rival(&hello.cpus);
+        ucs_sys_get_cpus(&welcome.cpus);
+        peer->is_rival = uct_mm_is_rival(&welcome.cpus, &hello.cpus);
         uct_mm_welcome_add(&welcome, main, fds, &num_fds);
         if (peer->block->segment != main) {
             uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
@@ -116,7 +117,6 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
             welcome.buffers_length = iface->buffers->length;
             welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, peer);
         }
-        ucs_sys_get_cpus(&welcome.cpus);
         welcome.lines   = shape->lines;
         welcome.quantum = shape->quantum;
         welcome.offset  = peer->block->first + (peer->index * uct_mm_ring_size(shape));

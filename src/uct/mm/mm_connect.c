@@ -245,6 +245,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
     unsigned num_fds = 0;
     uct_mm_welcome_t welcome;
+    ucs_sys_cpus_t own;
     ucs_status_t status;
     ssize_t length;
     unsigned i;
@@ -286,8 +287,9 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
         return;
     }
     uct_mm_connect_ended(iface, ep);
-    ep->is_rival = uct_mm_is_rival(&welcome.cpus);
-    ep->is_near  = uct_mm_is_near(iface, &welcome.cpus);
+    ucs_sys_get_cpus(&own);
+    ep->is_rival = uct_mm_is_rival(&own, &welcome.cpus);
+    ep->is_near  = uct_mm_is_near(iface, &own, &welcome.cpus);
     uct_ep_set_live(&ep->super);
 }
 

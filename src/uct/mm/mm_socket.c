@@ -83,42 +83,38 @@ int uct_mm_socket_is_ended(int fd)
     return (length == 0) || ((length < 0) && (errno != EAGAIN) && (errno != EINTR));
 }
 
-int uct_mm_is_rival(const ucs_sys_cpus_t *cpus)
+int uct_mm_is_rival(const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
 {
     uint64_t common = 0;
-    ucs_sys_cpus_t own;
     unsigned i;
 
-    ucs_sys_get_cpus(&own);
     for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
-        common |= own.words[i] & cpus->words[i];
+        common |= own->words[i] & theirs->words[i];
     }
     return common != 0;
 }
 
-int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *cpus)
+int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
 {
-    uint64_t theirs = 0, beyond = 0;
-    ucs_sys_cpus_t own;
+    uint64_t any = 0, beyond = 0;
     unsigned first = 0;
     unsigned i;
 
-    ucs_sys_get_cpus(&own);
-    while ((first < UCS_SYS_CPU_WORDS) && (own.words[first] == 0)) {
+    while ((first < UCS_SYS_CPU_WORDS) && (own->words[first] == 0)) {
         ++first;
     }
     if (first == UCS_SYS_CPU_WORDS) {
         return 0;
     }
-    if ((own.words[first] & iface->near_cpus.words[first]) == 0) { /* not known yet, or moved */
-        ucs_sys_get_cache_cpus((64 * first) + (unsigned)__builtin_ctzll(own.words[first]),
+    if ((own->words[first] & iface->near_cpus.words[first]) == 0) { /* not known yet, or moved */
+        ucs_sys_get_cache_cpus((64 * first) + (unsigned)__builtin_ctzll(own->words[first]),
                                &iface->near_cpus);
     }
     for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
-        theirs |= cpus->words[i];
-        beyond |= (own.words[i] | cpus->words[i]) & ~iface->near_cpus.words[i];
+        any    |= theirs->words[i];
+        beyond |= (own->words[i] | theirs->words[i]) & ~iface->near_cpus.words[i];
     }
-    return (theirs != 0) && (beyond == 0);
+    return (any != 0) && (beyond == 0);
 }
 
 ucs_status_t uct_mm_socket_status(int error)

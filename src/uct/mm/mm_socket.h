@@ -74,10 +74,10 @@ int uct_mm_socket_drain(int fd);
 int uct_mm_socket_is_ended(int fd);
 
 /* Whether the other side (its CPUs: from a peer) may run where this one may. */
-int uct_mm_is_rival(const ucs_sys_cpus_t *cpus);
+int uct_mm_is_rival(const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs);
 
 /* Whether both run behind one cache, whichever of their CPUs they run on. */
-int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *cpus);
+int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs);
 
 /* What an error of a system call means for an endpoint. */
 ucs_status_t uct_mm_socket_status(int error);

@@ -996,7 +996,6 @@ TEST_F(fake_cuda_ipc, a_key_that_lies_about_the_size)
     });
 }
 
-/* Refused once, refused quickly; another allocation is tried anew. */
 /* One that forks before it starts the driver: its keys are not taken for its parent's. */
 TEST_F(fake_cuda_ipc, a_forked_child_is_another_process)
 {
@@ -1034,6 +1033,7 @@ TEST_F(fake_cuda_ipc, a_forked_child_is_another_process)
     });
 }
 
+/* Refused once, refused quickly; another allocation is tried anew. */
 TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
 {
     in_process([]() {
