@@ -230,9 +230,11 @@ static ucp_peer_t *ucp_am_kept_peer(ucp_worker_t *worker, uint64_t worker_id,
                                                                                           NULL;
 }
 
-/* True if something of the same sender comes first: then the message is kept. */
-static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id, const void *data,
-                                         size_t length)
+/* True if something of the same sender comes first: then the message is kept. What has been checked
+ * of its beginning is kept as it was then: `data` may be the peer's to change. */
+static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id,
+                                         const void *checked, size_t checked_length,
+                                         const void *data, size_t length)
 {
     ucp_am_turn_t *turn;
     ucp_kept_t *kept;
@@ -251,7 +253,9 @@ static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id,
         return 1;
     }
     turn = ucp_kept_data(kept);
-    memcpy(turn + 1, data, length);
+    memcpy(turn + 1, checked, checked_length);
+    memcpy((char *)(turn + 1) + checked_length, (const char *)data + checked_length,
+           length - checked_length);
     peer          = ucp_peer_of_connection(worker);
     kept->session = (peer != NULL) ? peer->session : 0;
     ucp_am_add_turn(worker, turn, kept, worker->sender, wire_id, 0);
@@ -262,7 +266,7 @@ UCS_INLINE int ucp_am_waits(ucp_worker_t *worker, unsigned wire_id, const void *
                             size_t length)
 {
     return ucs_unlikely(!ucs_list_is_empty(&worker->am_turns)) &&
-           ucp_am_must_wait(worker, wire_id, data, length);
+           ucp_am_must_wait(worker, wire_id, data, 0, data, length);
 }
 
 /* ---- whole messages ---- */
@@ -546,11 +550,12 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||
         ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts.flags & UCP_WIRE_RTS_FORCED))) {
         if ((turn != NULL) || ucp_am_has_room(worker, rts.length) ||
-            !ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
+            !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, &rts, rts_length, data, length)) {
             status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length,
                                         turn != NULL);
         }
-    } else if ((turn != NULL) || !ucp_am_waits(worker, UCP_WIRE_AM_RTS, data, length)) {
+    } else if ((turn != NULL) || !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, &rts, rts_length,
+                                                   data, length)) {
         kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
         if (kept != NULL) {
             kept->session = peer->session;

@@ -332,7 +332,7 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
             if (count == 0) {
                 break;
             }
-            end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
+            end = ucs_max(end, ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN));
         }
         ucp_rndv_ask_for_rest(req, offset, end - offset);
         return;

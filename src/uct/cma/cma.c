@@ -12,6 +12,7 @@
 #define UCS_LOG_COMPONENT "cma"
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
+#include <pthread.h>
 #include <string.h>
 
 /* Switched off by configure, the transport still has its name and says that it cannot be opened. */
@@ -50,9 +51,17 @@ static const ucs_config_row_t uct_cma_config_rows[] = {
     UCS_CONFIG_ROW_END
 };
 
+static pthread_once_t uct_cma_once = PTHREAD_ONCE_INIT;
+static uint64_t uct_cma_secret;
+
 static uct_cma_md_t *uct_cma_md(uct_md_t *md)
 {
     return ucs_container_of(md, uct_cma_md_t, super);
+}
+
+static uct_cma_iface_t *uct_cma_iface(uct_iface_t *iface)
+{
+    return ucs_container_of(iface, uct_cma_iface_t, super);
 }
 
 static uct_cma_ep_t *uct_cma_ep(uct_ep_t *ep)
@@ -131,6 +140,22 @@ static ucs_status_t uct_cma_md_open(uct_md_t *md)
 
 /* ------------------------------------------------------------------ interface */
 
+/* Nothing depends on its value, so it need not be drawn from what repeats a run. */
+static void uct_cma_draw_secret(void)
+{
+    uct_cma_secret = ucs_sys_real.random64();
+}
+
+static ucs_status_t uct_cma_iface_open(uct_iface_t *tl_iface)
+{
+    uct_cma_iface_t *iface = uct_cma_iface(tl_iface);
+
+    pthread_once(&uct_cma_once, uct_cma_draw_secret);
+    memcpy(iface->identity.uid, tl_iface->params.uid, UCT_UID_LEN);
+    iface->identity.secret = uct_cma_secret;
+    return UCS_OK;
+}
+
 static void uct_cma_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory,
                            uct_limits_t *limits_p)
 {
@@ -150,7 +175,7 @@ static void uct_cma_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t me
 static size_t uct_cma_get_address(uct_iface_t *iface, void *buffer)
 {
     uint32_t pid    = (uint32_t)ucs_sys_getpid();
-    uint64_t cookie = (uintptr_t)iface->params.uid;
+    uint64_t cookie = (uintptr_t)&uct_cma_iface(iface)->identity;
 
     memcpy(buffer, &pid, sizeof(pid));
     memcpy((char *)buffer + sizeof(pid), &cookie, sizeof(cookie));
@@ -219,17 +244,19 @@ static ucs_status_t uct_cma_ep_init(uct_ep_t *ep, const void *address, size_t le
  * right place in a wrong process. */
 static int uct_cma_prove(uct_cma_ep_t *ep)
 {
-    uint8_t uid[UCT_UID_LEN] = {0};
-    struct iovec local       = {uid, sizeof(uid)};
-    struct iovec remote      = {(void *)(uintptr_t)ep->cookie, sizeof(uid)};
+    const int is_here           = (ep->pid == ucs_sys_getpid());
+    uct_cma_identity_t identity = {.secret = uct_cma_secret};
+    const size_t length         = is_here ? sizeof(identity) : sizeof(identity.uid);
+    struct iovec local          = {&identity, length};
+    struct iovec remote         = {(void *)(uintptr_t)ep->cookie, length};
     ssize_t ret;
 
     ret = ucs_sys_process_vm_readv(ep->pid, &local, 1, &remote, 1, 0);
     if (ret < 0) {
         return errno;
     }
-    return ((ret == sizeof(uid)) && (memcmp(uid, ep->super.peer_uid, sizeof(uid)) == 0)) ? 0 :
-           ESRCH;
+    return (((size_t)ret == length) && (identity.secret == uct_cma_secret) &&
+            (memcmp(identity.uid, ep->super.peer_uid, sizeof(identity.uid)) == 0)) ? 0 : ESRCH;
 }
 
 static ucs_status_t uct_cma_ep_connect(uct_ep_t *ep)
@@ -397,6 +424,7 @@ const uct_tl_t uct_cma_tl = {
         .open = uct_cma_md_open
     },
     .iface = {
+        .open         = uct_cma_iface_open,
         .limits       = uct_cma_limits,
         .get_address  = uct_cma_get_address,
         .is_reachable = uct_cma_is_reachable,

@@ -2,8 +2,9 @@
  *
  * By process_vm_readv and process_vm_writev. No messages, no remote keys: the kernel checks each
  * access. An address names a process and where in it the worker's identity stands; connecting reads
- * that identity, and whoever cannot read the right 16 bytes has no path. Operations are complete
- * when they return.
+ * that identity, and whoever cannot read the right 16 bytes has no path. A peer could name our own
+ * process, and have sent us its identity in a message: within a process a secret stands behind the
+ * identity, which is not sent to anybody. Operations are complete when they return.
  *
  * What an operation returns when the kernel refuses (the range must then be moved by another path,
  * whole, since a part of it may have been copied):
@@ -39,8 +40,15 @@ typedef struct {
     double   bytes_per_ns;
 } uct_cma_md_t;
 
+/* What an address leads to. */
 typedef struct {
-    uct_iface_t super;
+    uint8_t  uid[UCT_UID_LEN];
+    uint64_t secret; /* of the process */
+} uct_cma_identity_t;
+
+typedef struct {
+    uct_iface_t        super;
+    uct_cma_identity_t identity;
 } uct_cma_iface_t;
 
 typedef struct {

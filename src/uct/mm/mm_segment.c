@@ -349,7 +349,8 @@ ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *
 
 /* ------------------------------------------------------------------ attaching */
 
-/* What came is what was announced, and nobody can make it smaller. */
+/* What came is what was announced; and a memfd nobody can make smaller. Files in /dev/shm have no
+ * seals: whoever has one in place of a memfd relies on all of its user's processes. */
 static ucs_status_t uct_mm_segment_check_fd(uct_mm_segment_t *value, int fd)
 {
     struct stat st;

@@ -153,6 +153,13 @@ void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t 
     ucp_wire_table[id].handle(worker, data, length);
 }
 
+void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t length)
+{
+    ep->worker->sender = ep->peer->uid;
+    ucp_wire_table[id].handle(ep->worker, data, length);
+    ep->worker->sender = NULL;
+}
+
 /* ---- matching ---- */
 
 struct ucp_test_match {

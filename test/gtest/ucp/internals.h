@@ -65,6 +65,8 @@ ucs_status_t ucp_test_inject(ucp_ep_h ep, unsigned id, const void *data, size_t 
 
 /* Hands bytes to the handler of a message, as if a peer had sent them. */
 void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t length);
+/* The same to an endpoint's worker, as if by the connection of the endpoint's peer. */
+void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t length);
 
 /* ---- matching ---- */
 

@@ -7,6 +7,7 @@
 #include <seed.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
+#include <uct/cma/cma.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -156,9 +157,26 @@ TEST_F(cma_test, memory_that_is_not_there)
 TEST_F(cma_test, another_process_under_the_same_pid)
 {
     EXPECT_EQ(UCS_OK, get(m_here, 8, address_of(m_there)));
-    m_b.iface->params.uid[0] ^= 1;
+    reinterpret_cast<uct_cma_iface_t *>(m_b.iface)->identity.uid[0] ^= 1;
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, get(m_here, 8, 64));
     expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+
+/* A peer names this process, and a place where it knows its own identity to be, for it has sent it
+ * there: what it then had us write to it we would write to ourselves. */
+TEST_F(cma_test, our_own_process_under_another_name)
+{
+    contact peer = m_b.where();
+    uint8_t message[64]  = {};
+    const uint64_t place = address_of(message);
+
+    std::copy(peer.uid.begin(), peer.uid.end(), message);
+    ASSERT_EQ(sizeof(uint32_t) + sizeof(place), peer.address.size());
+    memcpy(peer.address.data() + sizeof(uint32_t), &place, sizeof(place));
+
+    m_ep = m_a.connect(peer);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(m_here, 8, address_of(m_there)));
+    expect_failed(UCS_ERR_UNREACHABLE);
 }
 
 TEST_F(cma_test, a_dead_process)

@@ -22,6 +22,7 @@ extern "C" {
 }
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -702,6 +703,116 @@ struct shared_page {
         }
     }
     _exit(0);
+}
+
+/* A page that cannot be touched; who does makes it readable and has what stands before it changed,
+ * as a peer may do at any time with what is in the memory that it shares with us. */
+struct changing {
+    static ucp_wire_rts_t *rts;
+    static void *page;
+
+    static void on_access(int)
+    {
+        rts->flags |= UCP_WIRE_RTS_RAILS;
+        mprotect(page, getpagesize(), PROT_READ | PROT_WRITE);
+    }
+};
+
+ucp_wire_rts_t *changing::rts = nullptr;
+void *changing::page          = nullptr;
+
+struct noted {
+    unsigned calls = 0;
+    bytes header;
+    size_t length = 0;
+};
+
+ucs_status_t note(void *arg, const void *header, size_t header_length, void *, size_t length,
+                  const ucp_am_recv_param_t *)
+{
+    auto *noted       = static_cast<struct noted *>(arg);
+    const auto *first = static_cast<const uint8_t *>(header);
+
+    ++noted->calls;
+    noted->header.assign(first, first + header_length);
+    noted->length = length;
+    return UCS_OK;
+}
+
+/* An announcement that has to wait for its turn is kept as it was checked. */
+TEST(hostile_announcement, changes_while_it_is_kept)
+{
+    constexpr unsigned WHOLE = 1, ANY = 2;
+    const size_t page_size   = getpagesize();
+    const environment settings({{"UCX_RNDV_SCHEME", "am"}, {"UCX_RNDV_THRESH", "1000"}});
+    const context context({UCP_FEATURE_AM});
+    worker sender(context), receiver(context);
+    ucp_ep_h ep = sender.connect(receiver), back = receiver.connect(sender);
+    const auto progress = [&]() { sender.progress(), receiver.progress(); };
+    noted whole, any;
+    for (const auto &handler : {std::make_pair(WHOLE, &whole), std::make_pair(ANY, &any)}) {
+        ucp_am_handler_param_t param;
+        param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                           UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+        param.id    = handler.first;
+        param.cb    = note;
+        param.arg   = handler.second;
+        param.flags = (handler.first == WHOLE) ? UCP_AM_FLAG_WHOLE_MSG : 0;
+        ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(receiver.handle(), &param));
+    }
+
+    /* one that takes its time, since its sender does not go on */
+    const bytes data                = pattern(1, 100000);
+    const ucp_request_param_t param = send_param(nullptr);
+    void *sent = ucp_am_send_nbx(ep, WHOLE, nullptr, 0, data.data(), 8, &param);
+    for (int i = 0; (i < 20000000) && (whole.calls == 0); ++i) {
+        progress();
+    }
+    ASSERT_EQ(1u, whole.calls);
+    if (sent != nullptr) { /* it had to connect first */
+        ASSERT_EQ(UCS_OK, ucp_request_check_status(sent));
+        ucp_request_free(sent);
+    }
+    sent = ucp_am_send_nbx(ep, WHOLE, nullptr, 0, data.data(), data.size(), &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+    for (int i = 0; (i < 20000000) && (ucp_test_num_kept_data(receiver.handle()) == 0); ++i) {
+        receiver.progress();
+    }
+
+    /* and one behind it */
+    auto *memory = static_cast<char *>(mmap(nullptr, 2 * page_size, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(MAP_FAILED, static_cast<void *>(memory));
+    const bytes header = {1, 2, 3, 4, 5, 6, 7, 8};
+    changing::page     = memory + page_size;
+    changing::rts      = reinterpret_cast<ucp_wire_rts_t *>(memory + page_size - UCP_WIRE_RTS_LEN);
+    changing::rts->tag = ucp_wire_am_word(ANY, header.size(), ucp_test_ordinal(ep));
+    changing::rts->worker_id  = ucp_test_worker_id(sender.handle());
+    changing::rts->request_id = 77;
+    changing::rts->length     = 5000;
+    memcpy(changing::page, header.data(), header.size());
+    ASSERT_EQ(0, mprotect(changing::page, page_size, PROT_NONE));
+    struct sigaction action = {}, before;
+    action.sa_handler       = changing::on_access;
+    ASSERT_EQ(0, sigaction(SIGSEGV, &action, &before));
+    ucp_test_handle_from(back, UCP_WIRE_AM_RTS, changing::rts, UCP_WIRE_RTS_LEN + header.size());
+    ASSERT_EQ(0, sigaction(SIGSEGV, &before, nullptr));
+    EXPECT_EQ(unsigned(UCP_WIRE_RTS_RAILS), changing::rts->flags) << "it was changed";
+    EXPECT_EQ(0u, any.calls);
+
+    for (int i = 0; (i < 20000000) && (any.calls == 0); ++i) {
+        progress();
+    }
+    EXPECT_EQ(2u, whole.calls);
+    EXPECT_EQ(1u, any.calls);
+    EXPECT_EQ(header, any.header);
+    EXPECT_EQ(5000u, any.length);
+    while (ucp_request_check_status(sent) == UCS_INPROGRESS) {
+        progress();
+    }
+    ucp_request_free(sent);
+    EXPECT_EQ(0u, ucp_test_num_kept_data(receiver.handle()));
+    munmap(memory, 2 * page_size);
 }
 
 TEST(hostile_process, is_survived)
