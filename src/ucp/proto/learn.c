@@ -120,6 +120,7 @@ static uint32_t ucp_learn_num_under_way(const ucp_learn_octave_t *octave)
 static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
 {
     octave->is_open  = 1;
+    octave->is_first = 0;
     octave->begun    = 0;
     octave->ended    = 0;
     octave->count    = 0;
@@ -144,6 +145,7 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
             octave->since_ns = ucs_sys_clock_ns();
             if (!octave->is_open) {
                 ucp_learn_open_run(octave, octave->since_ns);
+                octave->is_first = 1;
             }
         }
         octave->begun += length;
@@ -154,11 +156,12 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
 
 static void ucp_learn_end_run(ucp_learn_octave_t *octave)
 {
-    const float rate = (float)ucs_min(octave->begun, octave->ended) /
-                       (float)ucs_max(octave->time_ns, 1u);
+    const uint64_t moved = ucs_min(octave->begun, octave->ended);
+    const float rate     = (float)moved / (float)ucs_max(octave->time_ns, 1u);
 
     octave->best = ucs_max(octave->best, rate);
-    if ((++octave->runs == UCP_LEARN_RUNS) || (octave->ended >= UCP_LEARN_RUN_LONG)) {
+    if ((++octave->runs == UCP_LEARN_RUNS) ||
+        ((octave->runs > 1) && (moved >= UCP_LEARN_RUN_LONG))) {
         octave->runs = UCP_LEARN_RUNS;
         octave->left = 0;
     }
@@ -179,10 +182,11 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
         return;
     }
     now_ns = ucs_sys_clock_ns();
-    if (!octave->is_open) {
-        ucp_learn_open_run(octave, now_ns);
+    if (!octave->is_open || (octave->is_first && (octave->under_way[turn->way] > 0))) {
+        ucp_learn_open_run(octave, now_ns); /* what others have moved meanwhile does not count */
         return;
     }
+    octave->is_first = 0;
     octave->time_ns += now_ns - octave->since_ns;
     octave->since_ns = now_ns;
     octave->ended   += length;

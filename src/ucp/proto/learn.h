@@ -10,13 +10,15 @@
  * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
  * begin with up to LEARN_FIRST times, as they use more of it at once.
  *
- * A trial has RUNS runs. A run begins when nothing moves, or when a message of the trial has ended
- * while none moves that was asked for another way, and ends with a message that began in it, after
- * RUN_MIN messages or RUN_BYTES. Messages of a window share the processor and may all end at once:
- * from such an end to one of a message that began later as many end as are moved, whichever order
- * they are served in. What a run has moved is what began in it or what ended in it, whichever is
- * less; its time is that in which messages were under way; the best run is the result, since
- * whatever else happens on the machine only adds.
+ * A trial has RUNS runs. A run begins when a message of the trial has ended while none moves that
+ * was asked for another way, or when nothing moves and no other message begins before the first one
+ * ends; it ends with a message that began in it, after RUN_MIN messages or RUN_BYTES. Messages of a
+ * window share the processor and may all end at once: from an end to that of a message that began
+ * later as many end as are moved, whichever order they are served in, if they are alike. (Senders
+ * of windows beside senders of single messages are measured by the latter's ends, and less well.)
+ * What a run has moved is what began in it or what ended in it, whichever is less; its time is that
+ * in which messages were under way; the best run is the result, since whatever else happens on the
+ * machine only adds.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -31,7 +33,7 @@
 #define UCP_LEARN_RUNS       4u
 #define UCP_LEARN_RUN_MIN    4u
 #define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
-#define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no others */
+#define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no third */
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_FIRST      8u /* times as many messages as the first trials, before the next */
 #define UCP_LEARN_SETTLED    64u
@@ -63,7 +65,8 @@ typedef struct {
     uint32_t serial;         /* messages of the trial's way that have begun */
     uint32_t first;          /* of them when this run, or its last part, began */
     uint32_t count;          /* messages that have ended in this run */
-    uint8_t  is_open;        /* there is a run */
+    uint8_t  is_open;        /* there is a run, */
+    uint8_t  is_first;       /* which began with a message, and none has ended in it */
     uint8_t  runs;           /* of this trial, that have ended */
     uint8_t  phase;          /* ucp_learn_phase_t */
     uint8_t  way;            /* in use */

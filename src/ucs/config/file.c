@@ -335,12 +335,15 @@ ucs_config_file_read_fd(int fd, const char *path, char *text, ucs_config_notes_t
 static int ucs_config_file_is_there(const char *path)
 {
     const int fd = ucs_sys_open(path, O_PATH | O_CLOEXEC, 0);
+    struct stat info;
+    int is_there;
 
     if (fd < 0) {
         return 0;
     }
+    is_there = (ucs_sys_fstat(fd, &info) == 0) && S_ISREG(info.st_mode);
     ucs_sys_close(fd);
-    return 1;
+    return is_there;
 }
 
 /* The mutex is held. Not blocking on open: the name might be that of a pipe. */

@@ -330,7 +330,8 @@ struct uct_ep_ops {
     ucs_status_t (*sync_map)(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
     /* Has the peer called progress in the last microseconds? NULL: not known. */
     int (*is_attentive)(uct_ep_t *ep);
-    /* Do both sides run behind one cache, wherever the scheduler puts them? NULL: not known. */
+    /* Do both sides run behind one cache, wherever the scheduler puts those of their threads that
+     * have connected? NULL: not known. */
     int (*is_near)(uct_ep_t *ep);
 };
 

@@ -83,9 +83,11 @@ protected:
     }
 
     /* A window of messages, as they really go: those sent as messages one after the other, while
-     * copies are made in turns, a part of each, and so all end at the same time. With `pauses` the
-     * window is begun anew when all of it has ended, and a single message goes between. */
-    void rounds(size_t length, unsigned window, unsigned count, bool pauses)
+     * copies are made in turns, a part of each, and so all end at the same time. With pauses the
+     * window is begun anew when all of it has ended, and a single message may go between. */
+    enum pauses { NONE, SILENT, ONE_BETWEEN };
+
+    void rounds(size_t length, unsigned window, unsigned count, pauses pauses)
     {
         std::deque<ucp_learn_turn_t> turns, next;
         for (unsigned i = 0; i < count;) {
@@ -105,7 +107,7 @@ protected:
                 g_now_ns += is_message(turn) ? m_cost_ns[turn.way] : copies_ns;
                 copies_ns = is_message(turn) ? copies_ns : 1; /* the others' ends follow at once */
                 ucp_learn_end(&m_learn, &turn, length);
-                if (!pauses) {
+                if (pauses == NONE) {
                     next.emplace_back();
                     ucp_learn_begin(&m_learn, &next.back(), length, choose(length));
                 }
@@ -113,8 +115,8 @@ protected:
             i += window;
             turns.swap(next);
             next.clear();
-            if (pauses) {
-                g_now_ns += 700;
+            g_now_ns += (pauses != NONE) ? 700 : 0;
+            if (pauses == ONE_BETWEEN) {
                 exchange(length);
             }
         }
@@ -287,12 +289,12 @@ TEST_F(learning, windows_that_end_at_once_are_measured_as_they_are)
 {
     const uint64_t cost_ns[][UCP_WAYS] = {
         {2500, 2000, 700}, {2500, 2000, 1500}, {2500, 2000, 2400}, {1500, 2000, 1800}};
-    for (bool pauses : {false, true}) {
-        for (unsigned window : {2, 7, 8, 64, 100}) {
-            for (size_t length : {20000, 300000, 4 << 20}) {
+    for (auto pauses : {NONE, SILENT, ONE_BETWEEN}) {
+        for (unsigned window : {2, 7, 8, 16, 64, 100}) {
+            for (size_t length : {20000, 300000, 1 << 20, 4 << 20, 64 << 20}) {
                 for (auto &cost : cost_ns) {
                     SCOPED_TRACE(testing::Message() << window << " of " << length
-                                                    << (pauses ? " with pauses" : "") << ", "
+                                                    << ", pauses " << pauses << ", "
                                                     << cost[UCP_WAY_MESSAGES]);
                     const auto &octave = m_learn.octaves[ucp_learn_octave(length)];
                     for (unsigned way = 0; way < UCP_WAYS; ++way) {
