@@ -169,6 +169,21 @@ for t in ofi_lat ofi_bw; do # libfabric may be missing, or have no network
         check "$t prints a line for each size: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 5
 done
 
+# Over networks what has been sent may need its sender's progress to arrive, be its test over or not.
+for p in net 'tcp;ofi_rxm'; do
+    export UCX_TLS=ofi UCX_OFI_PROVIDER=$p
+    perf --self -t ofi_lat -s 1 -n 10 -f -q
+    if [ $code -eq 0 ]; then
+        for t in tag_lat tag_bw ucp_am_lat; do
+            perf --self -t $t -s 8,20000,65536,100000 -n 300 -V -f -q
+            check "$t over $p: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 4
+        done
+    else
+        skip "tests over $p" "$(head -1 "$dir/err")"
+    fi
+done
+unset UCX_TLS UCX_OFI_PROVIDER
+
 sizes=0,1,7,8,9,63,64,65,1000,4096,8192,65537,1m
 for t in tag_lat tag_bw tag_bi_bw tag_sync_lat tag_sync_bw ucp_am_lat ucp_am_bw; do
     perf_or_skip "$t -V" --self -t $t -s $sizes -n 150 -w 10 -V -f -q &&

@@ -30,6 +30,7 @@
 #define FRAME_MAGIC      UINT32_C(0x504c4148) /* "HALP" read as little-endian */
 #define CONNECT_RETRY_MS 5000
 #define CONNECT_RETRY_US 100000
+#define PROGRESS_SPIN_NS 10e6
 
 typedef struct frame {
     uint32_t magic;
@@ -44,6 +45,7 @@ void perf_oob_wrap(int fd, const char *peer, int timeout_ms, perf_channel_t *cha
 {
     channel_p->fd         = fd;
     channel_p->timeout_ms = timeout_ms;
+    channel_p->progress   = NULL;
     snprintf(channel_p->peer, sizeof(channel_p->peer), "%s", peer);
 }
 
@@ -266,17 +268,28 @@ int perf_oob_is_own_user(const perf_channel_t *channel)
            (peer.uid == getuid());
 }
 
-/* Waits until the descriptor is ready, at most until end_ns. */
+/* Waits until the descriptor is ready, at most until end_ns. Progress is called without a pause
+ * at first, since the peer may be measuring what it needs our progress for. */
 static int wait_ready(perf_channel_t *channel, short events, double end_ns)
 {
     struct pollfd waiting = {.fd = channel->fd, .events = events};
-    double left_ms;
-    int ready;
+    const double start_ns = perf_now_ns();
+    double now_ns         = start_ns;
+    int ready             = 0;
+    int timeout_ms;
 
-    do {
-        left_ms = (end_ns - perf_now_ns()) / 1e6;
-        ready   = (left_ms > 0) ? poll(&waiting, 1, (int)left_ms + 1) : 0;
-    } while ((ready < 0) && (errno == EINTR));
+    while ((ready == 0) && (now_ns < end_ns)) {
+        timeout_ms = (channel->progress == NULL)             ? (int)((end_ns - now_ns) / 1e6) + 1 :
+                     (now_ns - start_ns < PROGRESS_SPIN_NS) ? 0 : 1;
+        ready      = poll(&waiting, 1, timeout_ms);
+        if ((ready < 0) && (errno == EINTR)) {
+            ready = 0;
+        }
+        if ((ready == 0) && (channel->progress != NULL)) {
+            channel->progress(channel->arg);
+        }
+        now_ns = perf_now_ns();
+    }
     if (ready == 0) {
         perf_error("no answer from the peer (%s) for %d s, at: %s", channel->peer,
                    channel->timeout_ms / 1000, perf_watch_where());

@@ -30,9 +30,11 @@ typedef enum perf_oob_type {
 #define PERF_OOB_PAYLOAD_MAX 65536
 
 typedef struct perf_channel {
-    int  fd;
-    int  timeout_ms; /* bound of each wait */
-    char peer[96];   /* for messages */
+    int   fd;
+    int   timeout_ms; /* bound of each wait */
+    char  peer[96];   /* for messages */
+    void (*progress)(void *arg); /* called during waits; NULL: nothing */
+    void *arg;
 } perf_channel_t;
 
 /* Opens a listening socket on all interfaces. Returns its descriptor, or -1. */

@@ -169,6 +169,20 @@ static int ready_both_ways(perf_session_t *session)
     return 0;
 }
 
+/* What a provider of libfabric's has taken to send may need our progress to arrive, and what is
+ * closed may. */
+static void progress_workers(void *arg)
+{
+    perf_session_t *session = arg;
+    unsigned i;
+
+    for (i = 0; i < session->lane_count; ++i) {
+        if (session->lanes[i].worker != NULL) {
+            ucp_worker_progress(session->lanes[i].worker);
+        }
+    }
+}
+
 int perf_session_open(perf_session_t *session)
 {
     const perf_op_t *op;
@@ -189,6 +203,8 @@ int perf_session_open(perf_session_t *session)
     if (perf_setup_connect(session) != 0) {
         return lost(session);
     }
+    session->channel.progress = progress_workers;
+    session->channel.arg      = session;
     if (ready_both_ways(session) != 0) {
         return -1;
     }
@@ -238,6 +254,7 @@ static void run_lanes(perf_session_t *session, const perf_step_t *step, perf_out
     unsigned i;
 
     memset(outcome, 0, sizeof(*outcome));
+    session->channel.progress = NULL; /* each lane's worker is its thread's */
     for (i = 0; i < count; ++i) {
         runs[i] = (lane_run_t) {.session = session, .lane = &lanes[i], .step = step};
         if (i > 0) {
@@ -262,7 +279,8 @@ static void run_lanes(perf_session_t *session, const perf_step_t *step, perf_out
         outcome->messages += runs[i].time.messages;
         outcome->refused  |= (uint32_t)runs[i].lane->refused;
     }
-    outcome->disturbed = preemptions() != before;
+    session->channel.progress = progress_workers;
+    outcome->disturbed        = preemptions() != before;
 }
 
 /* What must hold at both sides before the first message of the step. */
@@ -433,21 +451,6 @@ int perf_session_serve(perf_session_t *session)
     }
 }
 
-/* The peer may need our progress to close its endpoints. */
-static void progress_until_message(perf_session_t *session)
-{
-    double end_ns = perf_now_ns() + session->channel.timeout_ms * 1e6;
-    unsigned i;
-
-    while ((perf_oob_poll(&session->channel) == 0) && (perf_now_ns() < end_ns)) {
-        for (i = 0; i < session->lane_count; ++i) {
-            if (session->lanes[i].worker != NULL) {
-                ucp_worker_progress(session->lanes[i].worker);
-            }
-        }
-    }
-}
-
 void perf_session_close(perf_session_t *session, int orderly)
 {
     if (orderly && (session->lanes != NULL)) {
@@ -457,9 +460,9 @@ void perf_session_close(perf_session_t *session, int orderly)
         }
         perf_setup_disconnect(session);
         if (perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) == 0) {
-            progress_until_message(session);
             (void)perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0);
         }
+        session->channel.progress = NULL;
         perf_watch_stage("destroying the worker");
         perf_setup_destroy(session);
     }

@@ -31,8 +31,8 @@
 /* Clients copy this much from the address of an address, whatever its length. */
 #define UCP_ADDRESS_READABLE 4096
 
-static const size_t ucp_data_pool_sizes[UCP_DATA_POOLS] = {64,   256,   1024,
-                                                             4096, 16384, UCP_WIRE_EAGER_MAX};
+static const size_t ucp_data_pool_sizes[UCP_DATA_POOLS] = {
+    64, 256, 1024, 4096, 16384, 65536, UCP_WIRE_EAGER_MAX};
 
 /* ---- lock ---- */
 

@@ -31,7 +31,7 @@ typedef struct {
     int                   enabled;
 } ucp_lock_t;
 
-#define UCP_DATA_POOLS 6
+#define UCP_DATA_POOLS 7
 /* What ucp_worker_data_get gives at most, in bytes. */
 #define UCP_WORKER_DATA_MAX (UCP_WIRE_EAGER_MAX + sizeof(ucp_recv_desc_t))
 

@@ -43,7 +43,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-en
 
 /* Bytes of payload of EAGER and EAGER_SYNC at most: what a receiver keeps of a message that nobody
  * asked for yet. Transports may carry more. */
-#define UCP_WIRE_EAGER_MAX 65536
+#define UCP_WIRE_EAGER_MAX 131072
 
 typedef enum {
     UCP_WIRE_HELLO = 1,  /* the sender's worker address, before its first message */

@@ -35,7 +35,9 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#define UCT_OFI_MESSAGE_MAX 65664  /* bytes of a message without our head: 64 KiB and more */
+#define UCT_OFI_MESSAGE_MAX 131200 /* bytes of a message without our head: 128 KiB and more */
+#define UCT_OFI_SINGLE_MAX  65664  /* the same over providers whose receive buffers take one each:
+                                     they announce long ones, which we do faster */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
 #define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
@@ -153,6 +155,7 @@ typedef struct {
     size_t              receive_size;
     size_t              short_max;  /* bytes with our header that the provider takes by value */
     int                 is_multi;   /* a posted buffer takes many messages */
+    size_t              message_max; /* bytes of one that we send, without our head */
     int                 is_tcp;     /* addresses are those of listening TCP sockets */
     int                 is_loopback; /* leads to this node only */
     int                 has_wait;   /* the completion queue has a descriptor */

@@ -35,7 +35,7 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
                    .min = 10000000),
     UCS_CONFIG_ROW("RX_BUFFERS", uint, uct_ofi_config_t, rx_buffers, "4",
                    "Receive buffers of a worker.", .min = 2, .max = 1024),
-    UCS_CONFIG_ROW("RX_SIZE", memunits, uct_ofi_config_t, rx_size, "256k",
+    UCS_CONFIG_ROW("RX_SIZE", memunits, uct_ofi_config_t, rx_size, "264k",
                    "Bytes of each receive buffer.", .min = 2 * UCT_OFI_BUFFER_SIZE,
                    .max = 1u << 30),
     UCS_CONFIG_ROW_END
@@ -134,7 +134,7 @@ static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_io
     for (i = 0; i < n; ++i) {
         length += iov[i].length;
     }
-    ucs_assert(length <= UCT_OFI_MESSAGE_MAX);
+    ucs_assert(length <= peer->iface->message_max);
     if ((length + uct_ofi_pad(length) + sizeof(uct_ofi_head_t)) <= peer->iface->short_max) {
         UCS_ALIGNED(8) char message[UCT_OFI_SHORT_MAX];
 
@@ -168,8 +168,8 @@ static ucs_status_t uct_ofi_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pa
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    length = pack(send->buffer + sizeof(uct_ofi_head_t), arg, UCT_OFI_MESSAGE_MAX);
-    ucs_assert(length <= UCT_OFI_MESSAGE_MAX);
+    length = pack(send->buffer + sizeof(uct_ofi_head_t), arg, peer->iface->message_max);
+    ucs_assert(length <= peer->iface->message_max);
     status = uct_ofi_send_buffer(peer, send, id, length);
     if (status == UCS_OK) {
         *length_p = length;
@@ -266,16 +266,16 @@ static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t
         limits_p->iov_max = 1;
         limits_p->overhead_ns  = 1500;
         limits_p->latency_ns   = 10000;
-        limits_p->bytes_per_ns = 6;
+        limits_p->bytes_per_ns = 10;
     }
     if ((memory == UCS_MEMORY_TYPE_HOST) &&
         ((op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY))) {
-        limits_p->max     = UCT_OFI_MESSAGE_MAX;
+        limits_p->max     = iface->message_max;
         limits_p->iov_max = UINT16_MAX;
         /* The provider net over loopback, on a server of 2023. */
         limits_p->overhead_ns  = 1500;
         limits_p->latency_ns   = 3000;
-        limits_p->bytes_per_ns = 3;
+        limits_p->bytes_per_ns = 6;
     }
 }
 

@@ -594,6 +594,7 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
     char *next;
     unsigned i;
 
+    iface->message_max  = iface->is_multi ? UCT_OFI_MESSAGE_MAX : UCT_OFI_SINGLE_MAX;
     iface->receive_size = iface->is_multi ? ucs_align_up(rx_size, 64) :
                           ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
     iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
