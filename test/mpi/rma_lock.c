@@ -549,6 +549,34 @@ static void small(void)
     }
 }
 
+/* A flush does not wait for messages that are received behind it only. */
+static void flush_amid_messages(void)
+{
+    static char data[LARGE_BYTES], got[LARGE_BYTES];
+    int64_t *base, value = check_rank + 1;
+    MPI_Win win = words_open(&base, 1, MPI_COMM_WORLD);
+    MPI_Request sent[2];
+
+    memset(data, check_rank + 1, sizeof(data));
+    MPI_OK(MPI_Isend(data, LARGE_BYTES, MPI_CHAR, next_rank(), 1, MPI_COMM_WORLD, &sent[0]));
+    MPI_OK(MPI_Issend(&value, 1, MPI_INT64_T, next_rank(), 2, MPI_COMM_WORLD, &sent[1]));
+    MPI_OK(MPI_Win_lock(MPI_LOCK_SHARED, next_rank(), 0, win));
+    MPI_OK(MPI_Put(&value, 1, MPI_INT64_T, next_rank(), 0, 1, MPI_INT64_T, win));
+    MPI_OK(MPI_Win_flush(next_rank(), win));
+    MPI_OK(MPI_Win_unlock(next_rank(), win));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    CHECK(word_at(win, check_rank, 0) == previous_rank() + 1, "the put has not arrived");
+    MPI_OK(MPI_Recv(&value, 1, MPI_INT64_T, previous_rank(), 2, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+    CHECK(value == previous_rank() + 1, "another message came");
+    MPI_OK(MPI_Recv(got, LARGE_BYTES, MPI_CHAR, previous_rank(), 1, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+    CHECK((got[0] == previous_rank() + 1) && (got[LARGE_BYTES - 1] == previous_rank() + 1),
+          "the long message is wrong");
+    MPI_OK(MPI_Waitall(2, sent, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Win_free(&win));
+}
+
 int main(int argc, char **argv)
 {
     static const check_case_t cases[] = {
@@ -565,6 +593,7 @@ int main(int argc, char **argv)
         {"windows", windows},
         {"pscw_neighbours", pscw_neighbours},
         {"small", small},
+        {"flush_amid_messages", flush_amid_messages},
     };
 
     return check_main(argc, argv, "rma_lock", MPI_THREAD_SINGLE, cases,

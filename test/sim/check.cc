@@ -4,6 +4,8 @@
  */
 #include "world.h"
 
+#include <ucp/internals.h>
+
 #include <algorithm>
 
 namespace sim {
@@ -123,7 +125,7 @@ void send_end(const op &o)
              m.to, ucs_status_string(o.status));
 }
 
-/* All sends before a flush have ended. */
+/* All sends before a flush have ended, or wait for their receivers. */
 void flush_end(const op &o)
 {
     if (o.status != UCS_OK) {
@@ -139,6 +141,7 @@ void flush_end(const op &o)
         }
         if ((other->owner == o.owner) && is_tracked(other->what) && !other->is_done &&
             ((o.ep == nullptr) || (other->ep == o.ep)) && !other->is_blocking &&
+            !ucp_test_is_handed(other->request) &&
             (other->has_callback ||
              (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
             sim_fail("flush %llu ends before operation %llu", (unsigned long long)o.sn,
@@ -260,7 +263,10 @@ bool is_flushed(const op &send)
 {
     return std::any_of(the_world->ops.begin() + (ptrdiff_t)send.sn, the_world->ops.end(),
                        [&](const auto &o) {
-                           return ((o->what == kind::FLUSH) || (o->what == kind::CLOSE)) &&
+                           /* a flush waits for no receiver, but for what ended sends left to say */
+                           return (((o->what == kind::FLUSH) && !send.is_detached &&
+                                    (o->sn >= send.done_at)) ||
+                                   (o->what == kind::CLOSE)) &&
                                   (o->owner == send.owner) && o->is_done && !o->is_detached &&
                                   (o->status == UCS_OK) &&
                                   ((o->ep == nullptr) || (o->ep == send.ep));

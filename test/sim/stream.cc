@@ -305,6 +305,16 @@ unsigned stream_make_pairs()
     return count;
 }
 
+/* Has every send up to this one left, so that who reads it needs the sender no more? */
+static bool all_is_flushed(const op &last)
+{
+    return std::all_of(the_world->ops.begin(), the_world->ops.begin() + (ptrdiff_t)last.sn + 1,
+                       [&](const auto &o) {
+                           return (o->what != kind::STREAM_SEND) || (o->ep != last.ep) ||
+                                  (o->is_done && is_flushed(*o));
+                       });
+}
+
 void check_streams()
 {
     for (const auto &each : the_world->ops) {
@@ -321,7 +331,7 @@ void check_streams()
             to.lacked_memory || from.lacked_memory ||
             (sim_net_was_refused(from.number, to.number) != 0) ||
             ((from.state == life::LEFT) &&
-             (!is_flushed(o) || (reader->made_at >= from.left_at)))) {
+             (!all_is_flushed(o) || (reader->made_at >= from.left_at)))) {
             continue;
         }
         if (reader->read < o.offset + o.length) {

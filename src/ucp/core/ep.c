@@ -27,6 +27,24 @@ void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
     req->send.sn = ep->worker->send_sn++;
     ++ep->num_requests;
     ++ep->worker->num_sends;
+    req->send.is_handed = 0;
+    if (ucp_send_waits_for_receiver(req)) {
+        ucp_ep_hand_over(req);
+    }
+}
+
+void ucp_ep_hand_over(ucp_request_t *req)
+{
+    ucp_worker_t *worker = req->worker;
+
+    ucs_assert(!req->send.is_handed);
+    req->send.is_handed = 1;
+    ++req->send.ep->num_handed;
+    ++worker->num_handed;
+    if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
+        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn,
+                             UCP_FLUSH_OF_FLUSH);
+    }
 }
 
 void ucp_ep_untrack(ucp_request_t *req)
@@ -39,6 +57,8 @@ void ucp_ep_untrack(ucp_request_t *req)
     }
     --req->send.ep->num_requests;
     --worker->num_sends;
+    req->send.ep->num_handed -= req->send.is_handed;
+    worker->num_handed       -= req->send.is_handed;
     if (ucs_unlikely(req->send.ep->is_internal)) {
         ucp_peer_retire(req->send.peer); /* it may have waited for this one */
     }
@@ -46,7 +66,8 @@ void ucp_ep_untrack(ucp_request_t *req)
         ucp_rma_ended(req);
     }
     if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
-        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn);
+        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn,
+                             req->send.is_handed ? UCP_FLUSH_OF_CLOSE : UCP_FLUSH_OF_BOTH);
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct ucp_ep {
     ucs_list_link_t          late;          /* sends that end with the copy of a device */
     ucs_list_link_t          failed_list;   /* in worker->failed_eps while the handler is due */
     size_t                   num_requests;
+    size_t                   num_handed;    /* of these; see ucp_ep_hand_over */
     ucp_err_handling_mode_t  err_mode;
     ucp_err_handler_cb_t     err_cb;
     void                    *err_arg;
@@ -75,6 +76,11 @@ void ucp_send_queue(ucp_request_t *req);
 
 /* Puts a send that did not end inside its call on the endpoint's list. */
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);
+
+/* A tracked send has been announced, or sent where it ends when its receiver has matched it: closes
+ * still wait for it, flushes no more, since it may be received after what follows a flush. Once for
+ * each send. */
+void ucp_ep_hand_over(ucp_request_t *req);
 
 /* A tracked send has ended: off the list, and on with the flushes that waited for it. */
 void ucp_ep_untrack(ucp_request_t *req);

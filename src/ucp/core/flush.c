@@ -16,14 +16,20 @@ static void ucp_flush_end(ucp_request_t *req, ucs_status_t status)
     ucp_request_add_work(req); /* its callback comes after that of the send */
 }
 
+static ucp_flush_of_t ucp_flush_of(const ucp_request_t *req)
+{
+    return (req->kind == UCP_REQUEST_CLOSE) ? UCP_FLUSH_OF_CLOSE : UCP_FLUSH_OF_FLUSH;
+}
+
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
-                          uint64_t sn)
+                          uint64_t sn, ucp_flush_of_t whose)
 {
     ucp_request_t *req, *next;
     size_t num_controls;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
-        if ((sn >= req->flush.sn) || (req->flush.is_rest && (ep != NULL)) ||
+        if ((sn >= req->flush.sn) || !(whose & ucp_flush_of(req)) ||
+            (req->flush.is_rest && (ep != NULL)) ||
             ((req->flush.ep != NULL) &&
              ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.peer != peer)))) {
             continue;
@@ -47,9 +53,22 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
     }
 }
 
+/* Sends among these that the flush or close waits for. */
+static size_t ucp_flush_count(const ucp_request_t *req, const ucs_list_link_t *sends)
+{
+    const int is_close = (req->kind == UCP_REQUEST_CLOSE);
+    ucp_request_t *send;
+    size_t count = 0;
+
+    ucs_list_for_each(send, sends, list) {
+        count += (send->send.sn < req->flush.sn) && (is_close || !send->send.is_handed);
+    }
+    return count;
+}
+
 void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
 {
-    ucp_request_t *req, *next, *send;
+    ucp_request_t *req, *next;
 
     ucs_list_for_each_safe(req, next, &ep->worker->flushes, list) {
         if (req->flush.ep != ep) {
@@ -58,13 +77,8 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
         req->flush.is_last   = 1;
         req->flush.is_rest   = 0;
         req->flush.peer      = NULL;
-        req->flush.remaining = 0;
-        ucs_list_for_each(send, &ep->requests, list) {
-            req->flush.remaining += (send->send.sn < req->flush.sn);
-        }
-        ucs_list_for_each(send, &ep->late, list) {
-            req->flush.remaining += (send->send.sn < req->flush.sn);
-        }
+        req->flush.remaining = ucp_flush_count(req, &ep->requests) +
+                               ucp_flush_count(req, &ep->late);
         if (req->flush.remaining == 0) {
             ucp_flush_end(req, status);
         }
@@ -102,7 +116,10 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     ucp_request_t *req;
 
     remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
-                worker->num_sends + worker->num_controls;
+                               worker->num_sends + worker->num_controls;
+    if (kind == UCP_REQUEST_FLUSH) {
+        remaining -= (ep != NULL) ? ep->num_handed : worker->num_handed;
+    }
     if ((kind == UCP_REQUEST_CLOSE) && (ep->num_requests == 0) && ep->peer->is_provisional) {
         /* a hand-shake that nothing waits for is given up by a close */
         ucp_flush_ep_lost(ep, UCS_ERR_CANCELED);

@@ -3,9 +3,10 @@
  * Answers (ATS, FIN, RTR) that wait for a connection count as sends: who closes an endpoint may
  * never progress again, and the peer's requests end by them.
  *
- * A flush ends when every send that was in flight on its endpoint (or on the worker) at the time
- * of the call has ended; what was handed to a transport is then at the peer. Sends posted later do
- * not delay it.
+ * A close ends when every send that was in flight on its endpoint at the time of the call has
+ * ended, a flush (of an endpoint, or of the worker) when each has ended or waits for its receiver
+ * only (ucp_ep_hand_over); what was handed to a transport is then at the peer. Sends posted later
+ * do not delay them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,10 +15,17 @@
 
 #include <ucp/core/ep.h>
 
-/* A tracked send of `ep`, or (ep NULL) a queued answer to `peer`, with number sn has ended: counts
- * down the flushes that wait for it. */
+/* Who has waited for the end of a send. */
+typedef enum {
+    UCP_FLUSH_OF_FLUSH = 1 << 0,
+    UCP_FLUSH_OF_CLOSE = 1 << 1,
+    UCP_FLUSH_OF_BOTH  = UCP_FLUSH_OF_FLUSH | UCP_FLUSH_OF_CLOSE
+} ucp_flush_of_t;
+
+/* A tracked send of `ep`, or (ep NULL) a queued answer to `peer`, with number sn has ended, as far
+ * as flushes or closes (`whose`) are concerned: counts down those that wait for it. */
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
-                          uint64_t sn);
+                          uint64_t sn, ucp_flush_of_t whose);
 
 /* The endpoint leaves its peer, which may live on, because it is lost: its flushes wait for its own
  * sends only, which are about to end with `status`. */

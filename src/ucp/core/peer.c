@@ -173,7 +173,7 @@ void ucp_control_end(ucp_control_t *control)
         --peer->num_controls;
         --worker->num_controls;
         if (!ucs_list_is_empty(&worker->flushes)) {
-            ucp_flush_send_ended(worker, NULL, peer, control->sn);
+            ucp_flush_send_ended(worker, NULL, peer, control->sn, UCP_FLUSH_OF_BOTH);
         }
     }
     ucs_mpool_put(control);

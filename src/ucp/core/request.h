@@ -127,6 +127,7 @@ typedef struct {
     uint8_t           slot;          /* DEVICE: of the receiver's memory */
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
     uint8_t           by_message;    /* the same: however it could be copied */
+    uint8_t           is_handed;     /* tracked, and waits for nothing but its receiver */
     union {
         const void   *header;    /* active message: the user's header; info.sender_tag its length */
         size_t        unread;    /* stream, announced: what ends it says that so much was read */
@@ -271,6 +272,13 @@ UCS_INLINE int ucp_request_is_send(const ucp_request_t *req)
 UCS_INLINE int ucp_request_is_recv(const ucp_request_t *req)
 {
     return (req->kind >= UCP_REQUEST_TAG_RECV) && (req->kind <= UCP_REQUEST_STREAM_RECV);
+}
+
+/* Sent or announced: nothing more is done unless the receiver asks for it. */
+UCS_INLINE int ucp_send_waits_for_receiver(const ucp_request_t *req)
+{
+    return ucp_request_is_send(req) &&
+           ((req->send.step == UCP_SEND_SYNC) || (req->send.step == UCP_SEND_WAIT));
 }
 
 UCS_INLINE int ucp_request_is_rma(const ucp_request_t *req)

@@ -145,6 +145,7 @@ typedef struct ucp_worker {
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */
+    size_t             num_handed;         /* of these, that wait for their receivers only */
     size_t             num_controls;       /* of all peers */
     ucs_list_link_t    kept;               /* ucp_kept_t that are in no stream */
     ucs_list_link_t    am_turns;           /* messages that are fetched, and those behind them */

@@ -64,15 +64,16 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
 {
     ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
     ucs_status_t status;
-    int is_eager;
+    int is_eager, is_announced;
 
     if ((req->send.step == UCP_SEND_EAGER) && ucp_tag_must_announce(req) &&
         (ucp_send_take_id(req) == UCS_OK)) {
         ucp_send_announce(req);
     }
-    is_eager   = (req->send.step == UCP_SEND_EAGER);
-    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
-    status     = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
+    is_eager     = (req->send.step == UCP_SEND_EAGER);
+    is_announced = (req->send.step == UCP_SEND_RTS);
+    req->held   &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+    status       = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
     if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_PENDING;
         return status;
@@ -82,9 +83,12 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
             uct_ep_set_failed(req->send.peer->lanes[UCP_LANE_AM], status);
         }
         ucp_request_complete(req, status);
+    } else if (is_announced) {
+        ucp_ep_hand_over(req);
     } else if (is_eager) {
         if (req->send.is_sync) {
             req->send.step = UCP_SEND_SYNC;
+            ucp_ep_hand_over(req);
         } else {
             ucp_request_complete(req, UCS_OK);
         }

@@ -47,6 +47,13 @@ unsigned ucp_test_num_requests(ucp_worker_h worker)
     return ucs_mpool_num_used(&worker->requests);
 }
 
+int ucp_test_is_handed(void *request)
+{
+    const ucp_request_t *req = ucp_request_of(request);
+
+    return ucp_request_is_send(req) && req->send.is_handed;
+}
+
 unsigned ucp_test_num_controls(ucp_worker_h worker)
 {
     return ucs_mpool_num_used(&worker->controls);

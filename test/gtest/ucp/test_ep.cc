@@ -221,46 +221,78 @@ TEST_P(ep, flush_with_nothing_in_flight)
 TEST_P(ep, flush_waits_for_what_came_before)
 {
     pair pair(GetParam());
-    ucp_ep_h second  = pair.sender().connect(pair.receiver());
-    const bytes data = pattern(1, LONG_LENGTH);
+    const bytes small = pattern(2, 100);
+    const bytes data  = pattern(1, LONG_LENGTH);
     bytes buffer(LONG_LENGTH);
 
+    if (announces_all(GetParam())) {
+        GTEST_SKIP() << "what is announced is not waited for";
+    }
     for (int form = 0; form < 4; ++form) {
         const bool is_worker = form & 1;
         const bool is_freed  = form & 2;
-        ending flushed, other_flushed, sent;
-        const ucp_request_param_t param = send_param(&flushed, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
-        const ucp_request_param_t other_param =
-            send_param(&other_flushed, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
-        const ucp_request_param_t sync_param = send_param(&sent);
+        ending flushed, sent;
+        unsigned count = 0;
+        const ucp_request_param_t param = send_param(&flushed);
 
         sent.free_request = false;
-        void *first = ucp_tag_send_sync_nbx(pair.ep(), data.data(), data.size(), 1, &sync_param);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(first));
+        void *last = send_until_queued(pair.ep(), small, 1, &sent, &count);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(last));
         if (is_freed) {
-            ucp_request_free(first);
+            ucp_request_free(last);
         }
-        if (is_worker) {
-            ucp_worker_flush_nbx(pair.sender().handle(), &param);
-        } else {
-            ucp_ep_flush_nbx(pair.ep(), &param);
-        }
-        ucp_ep_flush_nbx(second, &other_param);
+        void *flush = is_worker ? ucp_worker_flush_nbx(pair.sender().handle(), &param)
+                                : ucp_ep_flush_nbx(pair.ep(), &param);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
         void *late = pair.send(data.data(), data.size(), 2, true);
-        pair.progress_until([&]() { return other_flushed.calls > 0; });
-        pair.settle();
         ASSERT_EQ(0, flushed.calls) << "form " << form;
-
-        ASSERT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 1)));
         pair.progress_until([&]() { return flushed.calls > 0; });
         ASSERT_EQ(UCS_OK, flushed.status);
         ASSERT_EQ(is_freed ? 0 : 1, sent.calls) << "the send's callback comes before the flush's";
         if (!is_freed) {
-            ucp_request_free(first);
+            ucp_request_free(last);
         }
         ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(late));
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 1)));
+        }
         ASSERT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 2)));
         ASSERT_EQ(UCS_OK, pair.wait(late));
+    }
+}
+
+/* What ends when it is received may be received after what follows a flush: MPI's flushes and
+ * fences share endpoints with its messages. A close waits for it. */
+TEST_P(ep, flush_waits_for_no_receiver)
+{
+    for (const bool is_worker : {false, true}) {
+        pair pair(GetParam());
+        ucp_ep_h ep      = pair.sender().connect(pair.receiver());
+        const bytes data = pattern(1, LONG_LENGTH);
+        bytes buffer(LONG_LENGTH);
+        const ucp_request_param_t param = send_param(nullptr);
+        std::vector<void *> sent;
+
+        for (int round = 0; round < 2; ++round) { /* before and after there is a connection */
+            for (const size_t length : {size_t(8), LONG_LENGTH}) {
+                sent.push_back(ucp_tag_send_sync_nbx(ep, data.data(), length, 1, &param));
+                ASSERT_TRUE(UCS_PTR_IS_PTR(sent.back()));
+            }
+            ASSERT_EQ(UCS_OK,
+                      pair.wait(is_worker ? ucp_worker_flush_nbx(pair.sender().handle(), &param)
+                                          : ucp_ep_flush_nbx(ep, &param)));
+        }
+        pair.sender().forget(ep);
+        void *closed = ucp_ep_close_nbx(ep, &param);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(closed));
+        pair.settle();
+        for (size_t i = 0; i < sent.size(); ++i) {
+            ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(closed));
+            ASSERT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 1)));
+            ASSERT_EQ(UCS_OK, pair.wait(sent[i]));
+        }
+        ASSERT_EQ(UCS_OK, pair.wait(closed));
+        expect_clean(pair);
     }
 }
 
@@ -435,16 +467,19 @@ TEST_P(ep, a_flush_is_cancelled_with_its_sends)
 {
     pair pair(GetParam());
     ucp_ep_h second = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER, never);
-    const uint64_t value            = 1;
     const ucp_request_param_t param = send_param(nullptr);
-    void *sent  = ucp_tag_send_sync_nbx(second, &value, sizeof(value), 5, &param);
-    void *flush = ucp_ep_flush_nbx(second, &param);
+    ending sent;
+    unsigned count;
 
-    ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+    if (announces_all(GetParam())) {
+        GTEST_SKIP() << "a flush does not wait for what is announced";
+    }
+    ASSERT_TRUE(UCS_PTR_IS_PTR(send_until_queued(second, pattern(1, 100), 1, &sent, &count)));
+    void *flush = ucp_ep_flush_nbx(second, &param);
     ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
     pair.sender().forget(second);
     EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(second, UCP_EP_CLOSE_MODE_FORCE)));
-    EXPECT_EQ(UCS_ERR_CANCELED, pair.wait(sent));
+    EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
     EXPECT_EQ(UCS_ERR_CANCELED, pair.wait(flush));
     pair.settle();
 }

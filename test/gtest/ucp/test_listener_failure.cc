@@ -290,12 +290,9 @@ TEST_P(listener_failure, requests_in_flight_end_when_the_other_closes)
     for (ending &end : sends) {
         ASSERT_TRUE(UCS_PTR_IS_PTR(send(to_host, large, 8, &end)));
     }
-    ucp_request_param_t param = {};
-    void *flush = ucp_ep_flush_nbx(to_host, &param);
     close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
     until([&] { return failed.calls > 0; });
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, failed.status);
-    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, wait(flush));
     for (const ending &end : sends) {
         EXPECT_EQ(1, end.calls);
         EXPECT_EQ(UCS_ERR_CONNECTION_RESET, end.status);
@@ -306,6 +303,9 @@ TEST_P(listener_failure, requests_in_flight_end_when_the_other_closes)
  * is lost. */
 TEST_P(listener_failure, flushes_end_behind_their_sends_when_the_other_closes)
 {
+    if (GetParam().is_self || !GetParam().env.empty()) {
+        GTEST_SKIP() << "needs messages that are sent whole, and a peer that stands still";
+    }
     auto server = serve();
     failure failed;
     ucp_ep_h to_host = connect(server->where(), &failed);
@@ -313,20 +313,23 @@ TEST_P(listener_failure, flushes_end_behind_their_sends_when_the_other_closes)
     exchange(to_host, back);
     const bytes data = pattern(8, 100);
     std::vector<int> order;
-    ending ends[5]; /* two sends, their flush, a send, a flush of all */
+    ending ends[5]; /* two sends that find no room, their flush, a send, a flush of all */
+    unsigned count;
     for (int i = 0; i < 5; ++i) {
         ends[i].action            = [&, i] { order.push_back(i); };
         ucp_request_param_t param = send_param(&ends[i]);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(
-            ((i == 2) || (i == 4))
-                ? ucp_ep_flush_nbx(to_host, &param)
-                : ucp_tag_send_sync_nbx(to_host, data.data(), data.size(), 8, &param)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(((i == 2) || (i == 4)) ? ucp_ep_flush_nbx(to_host, &param) :
+                                   send_until_queued(to_host, data, 8, &ends[i], &count)));
     }
-    close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
-    until([&] { return order.size() == 5; });
-    for (const ending &end : ends) {
-        EXPECT_EQ(1, end.calls);
-        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, end.status);
+    forget(back);
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(back, UCP_EP_CLOSE_MODE_FLUSH));
+    const auto end = std::chrono::steady_clock::now() + PATIENCE;
+    while ((order.size() < 5) && (std::chrono::steady_clock::now() < end)) {
+        client().progress(); /* the host stands still, so nothing finds room */
+    }
+    for (const ending &each : ends) {
+        EXPECT_EQ(1, each.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
     }
     const auto place = [&](int i) { return std::find(order.begin(), order.end(), i); };
     EXPECT_LT(place(0), place(2));

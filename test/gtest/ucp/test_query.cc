@@ -92,7 +92,7 @@ TEST_P(query, request_texts)
     ASSERT_EQ(UCS_OK, ucp_worker_query(pair.sender().handle(), &worker_attr));
     const bytes data(100);
     bytes got(100);
-    ucp_request_param_t param = {};
+    const ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
     void *send    = pair.send(data.data(), data.size(), 0xabcdef, true);
     void *receive = pair.receive(got.data(), got.size(), 0x123456);
     void *flush   = ucp_ep_flush_nbx(pair.ep(), &param);

@@ -185,6 +185,16 @@ std::vector<variant> some_variants()
     return list;
 }
 
+bool announces_all(const variant &variant)
+{
+    for (const auto &[name, value] : variant.env) {
+        if ((name == "UCX_RNDV_THRESH") && (value.size() == 1)) { /* bytes */
+            return true;
+        }
+    }
+    return false;
+}
+
 std::string variant_name(const testing::TestParamInfo<variant> &info)
 {
     return info.param.name;
@@ -453,6 +463,21 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
 {
     static_cast<ending *>(user_data)->info = *info;
     on_send(request, status, user_data);
+}
+
+void *send_until_queued(ucp_ep_h ep, const bytes &data, ucp_tag_t tag, ending *sent,
+                        unsigned *count)
+{
+    const ucp_request_param_t param = send_param(sent);
+
+    for (*count = 1; *count < 100000; ++*count) {
+        void *request = ucp_tag_send_nbx(ep, data.data(), data.size(), tag, &param);
+        if (request != nullptr) {
+            return request;
+        }
+    }
+    ADD_FAILURE() << "there was always room";
+    return nullptr;
 }
 
 ucp_request_param_t send_param(ending *end, uint32_t more_mask)

@@ -69,6 +69,8 @@ bool is_present(const char *transport);
 std::vector<variant> all_variants();
 /* A few that differ most, for tests that take long. */
 std::vector<variant> some_variants();
+/* Does the variant send no message of some bytes whole? */
+bool announces_all(const variant &variant);
 std::string variant_name(const testing::TestParamInfo<variant> &info);
 
 inline void PrintTo(const variant &value, std::ostream *out)
@@ -216,6 +218,11 @@ struct ending {
 void on_send(void *request, ucs_status_t status, void *user_data);
 void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
                 void *user_data);
+
+/* Sends one tagged message after the other until one finds no room: that one's request. *count: of
+ * all that were sent. */
+void *send_until_queued(ucp_ep_h ep, const bytes &data, ucp_tag_t tag, ending *sent,
+                        unsigned *count);
 
 /* Parameters with a callback. */
 ucp_request_param_t send_param(ending *end, uint32_t more_mask = 0);
