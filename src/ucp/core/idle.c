@@ -7,6 +7,7 @@
 #endif
 
 #include <ucp/core/idle.h>
+#include <ucp/core/mem.h>
 #include <ucp/core/wakeup.h>
 #include <ucs/sys/sys.h>
 
@@ -25,6 +26,8 @@
 /* Yields that let nobody run before the processor counts as ours again. */
 #define UCP_IDLE_ALONE_YIELDS 32
 
+static _Atomic int ucp_idle_workers; /* of the process */
+
 static ucp_idle_mode_t ucp_idle_mode(const ucp_worker_t *worker)
 {
     return (ucp_idle_mode_t)worker->context->options.idle;
@@ -38,6 +41,12 @@ void ucp_idle_init(ucp_worker_t *worker)
                  UCP_IDLE_ALONE_CALLS - 1;
     idle->last_ns = ucs_sys_clock_ns();
     idle->lost    = ucs_sys_lost_turns();
+    ucp_idle_count_workers(1);
+}
+
+void ucp_idle_count_workers(int change)
+{
+    (void)atomic_fetch_add_explicit(&ucp_idle_workers, change, memory_order_relaxed);
 }
 
 /* Whether others have had our processor since the last time that this was asked. */
@@ -66,9 +75,18 @@ static int ucp_idle_is_crowded(const ucp_worker_t *worker)
     return count > ucs_sys_num_cpus();
 }
 
+/* Could something come that wakes nobody? What peers store into memory that is shared with them
+ * does so, and what comes for another worker, which the application may progress in turn. */
+static int ucp_idle_has_other_waits(void)
+{
+    return (atomic_load_explicit(&ucp_idle_workers, memory_order_relaxed) > 1) ||
+           (ucp_mem_num_shared() > 0);
+}
+
 static int ucp_idle_may_sleep(const ucp_worker_t *worker)
 {
     return (ucp_idle_mode(worker) != UCP_IDLE_YIELD) &&
+           ((ucp_idle_mode(worker) == UCP_IDLE_SLEEP) || !ucp_idle_has_other_waits()) &&
            ((worker->thread_mode == UCS_THREAD_MODE_SINGLE) ||
             ucs_sys_is_single_threaded());
 }

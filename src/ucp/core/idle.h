@@ -22,7 +22,8 @@
  * turn. No wake-up is lost: sleeping is what ucp_worker_arm and a poll of the descriptors are; who
  * sends after the arming finds it and writes to a socket that is polled, what came before keeps arm
  * from succeeding. And a sleep ends after UCP_IDLE_SLEEP_MS, since the application may wait for
- * other things too.
+ * other things too; where that is known it only yields (UCX_IDLE=sleep: all the same): memory that
+ * is shared with peers, who store there without a word, and further workers of the process.
  *
  * Threads: in mode MULTI a worker never sleeps, because the sends of other threads may need
  * progress, and yields without the lock; in mode SERIALIZED it sleeps while the process has one
@@ -45,6 +46,9 @@ typedef enum {
 #define UCP_IDLE_SHARED_CALLS 8
 
 void ucp_idle_init(ucp_worker_t *worker);
+
+/* One worker of the process more or less. Any thread. */
+void ucp_idle_count_workers(int change);
 
 /* What to do in this turn. With the worker's lock held; a system call once in a while. */
 ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker);

@@ -38,10 +38,24 @@ void ucp_mem_drop(ucp_context_t *context)
     pthread_rwlock_unlock(&context->mem_lock);
 }
 
+/* Of the process: programs progress workers of several contexts while they wait for one thing. */
+static _Atomic int ucp_mem_shared;
+
+void ucp_mem_count_shared(int change)
+{
+    (void)atomic_fetch_add_explicit(&ucp_mem_shared, change, memory_order_relaxed);
+}
+
+int ucp_mem_num_shared(void)
+{
+    return atomic_load_explicit(&ucp_mem_shared, memory_order_relaxed);
+}
+
 static void ucp_mem_free(ucp_mem_t *mem)
 {
     unsigned i;
 
+    ucp_mem_count_shared(-(int)mem->is_plain);
     for (i = 0; i < mem->context->num_tls; ++i) {
         if (mem->tls[i] != NULL) {
             mem->tls[i]->md->tl->md.release(mem->tls[i]);
@@ -98,7 +112,9 @@ static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
     status = mem->context->tls[i].tl->md.alloc(mem->context->tls[i].md, mem->address, mem->length,
                                                how, &mem->tls[i]);
     if (status == UCS_OK) {
-        mem->address = mem->tls[i]->address;
+        mem->address  = mem->tls[i]->address;
+        mem->is_plain = (mem->type == UCS_MEMORY_TYPE_HOST);
+        ucp_mem_count_shared(mem->is_plain);
     }
     return status;
 }

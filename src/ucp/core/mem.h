@@ -19,6 +19,7 @@ typedef struct ucp_mem {
     size_t         length;           /* bytes */
     ucs_memory_type_t type;          /* HOST: this processor may touch it */
     uint64_t       id;               /* in context->mems */
+    uint8_t        is_plain;         /* peers may load and store there by themselves */
     uct_mem_t     *tls[UCP_TL_MAX];  /* parallel to context->tls; NULL: that one needs nothing */
 } ucp_mem_t;
 
@@ -32,6 +33,11 @@ void ucp_mem_table_cleanup(ucp_context_t *context);
 const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address,
                               size_t length);
 void ucp_mem_drop(ucp_context_t *context);
+
+/* Memories of the host that this process shares with peers, by allocation here or by mapping: what
+ * is stored there is no event. Any thread. */
+void ucp_mem_count_shared(int change);
+int ucp_mem_num_shared(void);
 
 /* True if length bytes at `address` lie inside the registration. */
 UCS_INLINE int ucp_mem_covers(const ucp_mem_t *mem, uint64_t address, size_t length)

@@ -122,6 +122,8 @@ void ucp_rkey_map(ucp_rkey_t *rkey)
     status = rkey->uct->md->tl->md.rkey_ptr(rkey->uct, rkey->base, rkey->length, &ptr);
     if (status == UCS_OK) {
         ucp_rkey_set_mapped(rkey, ptr);
+        rkey->is_plain = 1;
+        ucp_mem_count_shared(1);
     } else if (status != UCS_ERR_NO_RESOURCE) {
         ucs_debug("memory of a peer cannot be mapped: %s", ucs_status_string(status));
         rkey->uct->md->tl->md.rkey_release(rkey->uct);
@@ -269,6 +271,7 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *rkey_buffer, ucp_rkey_h
 
 void ucp_rkey_destroy(ucp_rkey_h rkey)
 {
+    ucp_mem_count_shared(-(int)rkey->is_plain);
     if (rkey->uct != NULL) {
         rkey->uct->md->tl->md.rkey_release(rkey->uct);
     }

@@ -8,6 +8,7 @@
 
 #include "internals.h"
 
+#include <ucp/core/idle.h>
 #include <ucp/core/ep.h>
 #include <ucp/core/rkey.h>
 #include <ucp/ops/kept.h>
@@ -45,6 +46,11 @@ const char *ucp_test_protocol(ucp_ep_h ep, size_t length)
 unsigned ucp_test_num_requests(ucp_worker_h worker)
 {
     return ucs_mpool_num_used(&worker->requests);
+}
+
+void ucp_test_hide_workers(int change)
+{
+    ucp_idle_count_workers(-change);
 }
 
 int ucp_test_is_handed(void *request)

@@ -27,6 +27,8 @@ unsigned ucp_test_num_controls(ucp_worker_h worker);
 unsigned ucp_test_num_kept(ucp_worker_h worker);
 /* Bytes of memory that UCX_TM_UNEXP_BUDGET bounds. */
 size_t ucp_test_unexp_bytes(ucp_worker_h worker);
+/* As many workers of this process count as if they were of others. */
+void ucp_test_hide_workers(int change);
 /* Of a send in flight: does a flush not wait for it any more? */
 int ucp_test_is_handed(void *request);
 /* Has the endpoint's peer said that it wants announcements only? */

@@ -188,6 +188,7 @@ TEST_F(idle, yields_then_sleeps_while_others_run)
     use_one_cpu();
     meet(pair);
     be_interrupted(pair);
+    ucp_test_hide_workers(1); /* the sender stands for another process */
     progress_in_vain(pair, MANY);
     EXPECT_GT(g_yields, 100u);
     EXPECT_GT(g_sleeps, 100u);
@@ -212,6 +213,55 @@ TEST_F(idle, yields_then_sleeps_while_others_run)
     progress_in_vain(pair, MANY);
     EXPECT_EQ(0u, g_yields);
     EXPECT_EQ(0u, g_sleeps);
+    ucp_test_hide_workers(-1);
+}
+
+/* What comes for another worker, or is stored into shared memory, wakes nobody. */
+TEST_F(idle, only_yields_where_something_may_come_that_wakes_nobody)
+{
+    context_options options;
+    options.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE), options);
+    use_one_cpu();
+    meet(pair);
+    be_interrupted(pair);
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_yields, 100u);
+    EXPECT_EQ(0u, g_sleeps) << "two workers";
+
+    ucp_test_hide_workers(1);
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 100u);
+
+    ucp_mem_map_params_t params = {};
+    ucp_mem_h mem               = nullptr;
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.length     = 4096;
+    params.flags      = UCP_MEM_MAP_ALLOCATE;
+    ASSERT_EQ(UCS_OK, ucp_mem_map(pair.ctx().handle(), &params, &mem));
+    g_sleeps = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_EQ(0u, g_sleeps) << "memory that peers may map";
+
+    ucp_mem_attr_t attr;
+    attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+    ASSERT_EQ(UCS_OK, ucp_mem_query(mem, &attr));
+    void *packed  = nullptr;
+    size_t length = 0;
+    ucp_rkey_h rkey;
+    ASSERT_EQ(UCS_OK, ucp_rkey_pack(pair.ctx().handle(), mem, &packed, &length));
+    ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(pair.ep(), packed, &rkey));
+    void *mapped = nullptr;
+    ASSERT_EQ(UCS_OK, ucp_rkey_ptr(rkey, (uintptr_t)attr.address, &mapped));
+    ucp_rkey_buffer_release(packed);
+    ASSERT_EQ(UCS_OK, ucp_mem_unmap(pair.ctx().handle(), mem));
+    progress_in_vain(pair, MANY);
+    EXPECT_EQ(0u, g_sleeps) << "mapped memory of a peer";
+
+    ucp_rkey_destroy(rkey);
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 100u);
+    ucp_test_hide_workers(-1);
 }
 
 TEST_F(idle, an_application_that_works_between_calls_keeps_its_processor)
