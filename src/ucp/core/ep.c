@@ -18,6 +18,7 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
+#define UCP_EP_WATCHES      8    /* endpoints that are connected at a time */
 #define UCP_EP_INTERNAL_MAX 1024 /* endpoints of one peer that the user did not make */
 
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
@@ -158,6 +159,7 @@ static ucp_ep_t *ucp_ep_new(ucp_worker_t *worker)
         ucs_list_head_init(&ep->requests);
         ucs_list_head_init(&ep->late);
         ucs_list_head_init(&ep->failed_list);
+        ucs_list_head_init(&ep->watch_list);
         ucs_list_head_init(&ep->peer_list);
         ucs_list_add_tail(&worker->eps, &ep->list);
         ucp_stream_init(&ep->stream);
@@ -251,12 +253,40 @@ void ucp_ep_pair_anew(ucp_peer_t *peer)
     }
 }
 
+/* Those made by a socket address hear of a death by their connection's end. */
+static void ucp_ep_watch(ucp_ep_t *ep)
+{
+    if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && (ep->err_cb != NULL) &&
+        (ep->conn == NULL) && !ep->peer->is_provisional && (ep->am->state == UCT_EP_IDLE) &&
+        ucs_list_is_empty(&ep->watch_list)) {
+        ucs_list_add_tail(&ep->worker->watches, &ep->watch_list);
+        ep->worker->has_deferred = 1;
+        ucp_wakeup_rouse(ep->worker);
+    }
+}
+
+void ucp_ep_run_watches(ucp_worker_t *worker)
+{
+    unsigned i;
+    ucp_ep_t *ep;
+
+    for (i = 0; (i < UCP_EP_WATCHES) && !ucs_list_is_empty(&worker->watches); ++i) {
+        ep = ucs_list_head(&worker->watches, ucp_ep_t, watch_list);
+        ucs_list_del(&ep->watch_list);
+        if (!ep->is_closing && !ep->peer->is_provisional && (ep->peer->status == UCS_OK)) {
+            (void)uct_ep_connect(ep->am); /* the transport reports a failure */
+        }
+    }
+    worker->has_deferred |= !ucs_list_is_empty(&worker->watches);
+}
+
 void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 {
     uint32_t ordinal = (ep->conn != NULL) ? ep->conn->ordinal : peer->next_ordinal++;
     ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
     ucp_ep_attach(ep, peer, ordinal);
+    ucp_ep_watch(ep);
     if ((before != NULL) && before->is_internal) {
         /* the peer was quicker to use what it pairs with */
         ucp_stream_move(before, ep);
@@ -329,6 +359,7 @@ void ucp_ep_free(ucp_ep_t *ep)
     ucs_list_del(&ep->peer_list);
     ucp_peer_leave_unused(peer);
     ucs_list_del(&ep->failed_list);
+    ucs_list_del(&ep->watch_list);
     while (ep->num_left > 0) {
         --ep->left[--ep->num_left]->num_left;
         ucp_peer_retire(ep->left[ep->num_left]);
@@ -457,6 +488,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (peer->status != UCS_OK) {
         ucp_ep_report_failure(ep);
     }
+    ucp_ep_watch(ep);
     *ep_p = ep;
     return UCS_OK;
 }
@@ -486,6 +518,7 @@ ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
     }
     ucp_worker_lock(ep->worker);
     ucp_ep_set_params(ep, params);
+    ucp_ep_watch(ep);
     ucp_worker_unlock(ep->worker);
     return NULL;
 }

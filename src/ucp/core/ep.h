@@ -26,6 +26,7 @@ typedef struct ucp_ep {
     ucs_list_link_t          requests;      /* sends in flight, in posting order */
     ucs_list_link_t          late;          /* sends that end with the copy of a device */
     ucs_list_link_t          failed_list;   /* in worker->failed_eps while the handler is due */
+    ucs_list_link_t          watch_list;    /* in worker->watches while it is to be connected */
     size_t                   num_requests;
     size_t                   num_handed;    /* of these; see ucp_ep_hand_over */
     ucp_err_handling_mode_t  err_mode;
@@ -93,6 +94,10 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer);
 
 /* The peer has failed: the handler runs from the next progress. */
 void ucp_ep_report_failure(ucp_ep_t *ep);
+
+/* Connects endpoints whose handler is to hear of the peer's death, though nothing may ever be sent;
+ * some of them at a time. From progress, since it takes system calls. */
+void ucp_ep_run_watches(ucp_worker_t *worker);
 
 /* Calls the error handlers that are due; returns how many. */
 unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);

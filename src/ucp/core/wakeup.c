@@ -125,6 +125,7 @@ void ucp_wakeup_cleanup(ucp_worker_t *worker)
 static int ucp_wakeup_has_work(ucp_worker_t *worker)
 {
     return !ucs_list_is_empty(&worker->work) || !ucs_list_is_empty(&worker->failed_eps) ||
+           !ucs_list_is_empty(&worker->watches) ||
            ucp_sockets_have_work(worker);
 }
 

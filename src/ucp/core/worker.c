@@ -244,6 +244,7 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->asked);
     ucs_list_head_init(&worker->eps);
     ucs_list_head_init(&worker->failed_eps);
+    ucs_list_head_init(&worker->watches);
     ucs_list_head_init(&worker->successors);
     ucs_list_head_init(&worker->retired);
     ucs_list_head_init(&worker->flushes);
@@ -486,6 +487,7 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker, int i
     worker->has_deferred = 0; /* set again by what is added meanwhile */
     count                = ucp_worker_work(worker);
     count               += ucp_rndv_overdue(worker);
+    ucp_ep_run_watches(worker);
     count               += ucp_ep_run_failure_handlers(worker);
     count               += ucp_conn_fail_lost(worker, idle);
     ucp_peers_reap(worker);

@@ -105,7 +105,7 @@ typedef struct ucp_worker {
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
-    int                has_deferred;       /* work, asked or failed_eps may have entries */
+    int                has_deferred;       /* work, asked, failed_eps or watches may have entries */
     int                is_armed;           /* ucp_worker_arm, and nothing has happened since */
     uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
     size_t             host_length;        /* see device.h */
@@ -138,6 +138,7 @@ typedef struct ucp_worker {
     ucs_hash_t         peers;              /* worker id -> ucp_peer_t */
     ucs_list_link_t    eps;                /* the user's endpoints */
     ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
+    ucs_list_link_t    watches;            /* endpoints to be connected, see ucp_ep_run_watches */
     ucs_list_link_t    successors;         /* endpoints that wait, see provisional.h */
     ucs_list_link_t    retired;            /* peers to be freed from progress */
     uint32_t           num_sessions;       /* of peers, so far */

@@ -344,7 +344,7 @@ void ucp_rndv_recv_work(ucp_request_t *req)
 {
     if (((req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) &&
         ucs_unlikely(ucp_rndv_source_is_gone(req))) {
-        ucp_request_complete(req, UCS_ERR_CANCELED);
+        ucp_request_complete(req, UCS_ERR_CONNECTION_RESET);
         return;
     }
     switch (req->recv.step) {
@@ -586,6 +586,15 @@ static ucp_recv_desc_t *ucp_rndv_find_announced(ucp_worker_t *worker, uint64_t w
     return NULL;
 }
 
+/* How a receive ends whose sender has given the message up. Cancelled is what the user cancels
+ * here: by the close of an endpoint there its connection is cut off. */
+static ucs_status_t ucp_rndv_cancel_status(const ucp_wire_cancel_t *cancel)
+{
+    const ucs_status_t status = ucp_wire_status(cancel->status, UCS_ERR_CONNECTION_RESET);
+
+    return (status == UCS_ERR_CANCELED) ? UCS_ERR_CONNECTION_RESET : status;
+}
+
 void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
@@ -604,7 +613,7 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
     }
     ucs_list_for_each(req, &peer->recvs, list) {
         if (req->recv.send_id == cancel.send_id) {
-            ucp_request_complete(req, ucp_wire_status(cancel.status, UCS_ERR_CANCELED));
+            ucp_request_complete(req, ucp_rndv_cancel_status(&cancel));
             return;
         }
     }
@@ -615,5 +624,5 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
         return;
     }
     ucp_am_cancelled(peer, cancel.send_id);
-    ucp_stream_cancelled(peer, cancel.send_id, ucp_wire_status(cancel.status, UCS_ERR_CANCELED));
+    ucp_stream_cancelled(peer, cancel.send_id, ucp_rndv_cancel_status(&cancel));
 }

@@ -275,6 +275,26 @@ TEST(kill, handler_of_an_endpoint_that_never_sent)
         });
 }
 
+/* Nothing was ever sent either way: whoever has a handler watches all the same. */
+TEST(kill, handler_of_an_endpoint_without_messages)
+{
+    run([](self &me) {
+            survivor s(me);
+
+            s.connect_victim();
+            s.until([]() { return false; }, 0.2); /* until they are connected */
+            s.kill_victim();
+            s.expect_dead_end();
+            s.end();
+        },
+        [](self &me) {
+            node n(me);
+
+            n.publish();
+            progress_until_killed(me, n);
+        });
+}
+
 /* A close that waits for its sends ends with them; the handler is not called any more. */
 TEST(kill, closing)
 {
