@@ -553,7 +553,7 @@ static void small(void)
 static void flush_amid_messages(void)
 {
     static char data[LARGE_BYTES], got[LARGE_BYTES];
-    int64_t *base, value = check_rank + 1;
+    int64_t *base, value = check_rank + 1, heard = 0;
     MPI_Win win = words_open(&base, 1, MPI_COMM_WORLD);
     MPI_Request sent[2];
 
@@ -566,9 +566,9 @@ static void flush_amid_messages(void)
     MPI_OK(MPI_Win_unlock(next_rank(), win));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     CHECK(word_at(win, check_rank, 0) == previous_rank() + 1, "the put has not arrived");
-    MPI_OK(MPI_Recv(&value, 1, MPI_INT64_T, previous_rank(), 2, MPI_COMM_WORLD,
+    MPI_OK(MPI_Recv(&heard, 1, MPI_INT64_T, previous_rank(), 2, MPI_COMM_WORLD,
                     MPI_STATUS_IGNORE));
-    CHECK(value == previous_rank() + 1, "another message came");
+    CHECK(heard == previous_rank() + 1, "another message came");
     MPI_OK(MPI_Recv(got, LARGE_BYTES, MPI_CHAR, previous_rank(), 1, MPI_COMM_WORLD,
                     MPI_STATUS_IGNORE));
     CHECK((got[0] == previous_rank() + 1) && (got[LARGE_BYTES - 1] == previous_rank() + 1),

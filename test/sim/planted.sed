@@ -23,7 +23,7 @@ s/^        ((req->held & UCP_REQUEST_HOLDS_EXPECTED) ||$/        (SIM_PLANTED(9)
 # 10: a long announced message that was cut is reported as whole
 s/^\( *\)UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;/\1(SIM_PLANTED(10) ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED) : UCS_OK;/
 # 11: a sender waits for an answer that the receiver said would not come
-s/^    if (rtr.flags & UCP_WIRE_RTR_LAST) {/    if ((rtr.flags \& UCP_WIRE_RTR_LAST) \&\& !SIM_PLANTED(11)) {/
+s/^    if (rtr->flags & UCP_WIRE_RTR_LAST) {/    if ((rtr->flags \& UCP_WIRE_RTR_LAST) \&\& !SIM_PLANTED(11)) {/
 # 12: a synchronous send that had to wait for resources ends without its answer
 s/^        if (req->send.is_sync) {/        if (req->send.is_sync \&\& !SIM_PLANTED(12)) {/
 # 13: the words that both sides claim by are not given back

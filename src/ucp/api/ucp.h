@@ -230,9 +230,10 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Starts a flush: it ends when all operations posted on the endpoint before it are finished, puts
- * and atomics also at the target, those whose requests were freed included. Tagged and active
- * messages have then left this process's buffers, which need not mean that they were received.
- * Threads: worker. */
+ * and atomics also at the target, those whose requests were freed included. Messages that go whole
+ * have then left this process's buffers, which need not mean that they were received. Not waited
+ * for is what waits for its receiver: a message that was only announced, whose buffer stays in use
+ * until its request ends, and the match of a synchronous send. Threads: worker. */
 ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Fills the fields asked for in attr->field_mask.

@@ -25,7 +25,7 @@ void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
 {
     ucs_list_add_tail(&ep->requests, &req->list);
     req->held   |= UCP_REQUEST_HOLDS_TRACKED;
-    req->send.sn = ep->worker->send_sn++;
+    req->send.sn = req->send.flush_sn = ep->worker->send_sn++;
     ++ep->num_requests;
     ++ep->worker->num_sends;
     req->send.is_handed = 0;
@@ -43,8 +43,18 @@ void ucp_ep_hand_over(ucp_request_t *req)
     ++req->send.ep->num_handed;
     ++worker->num_handed;
     if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
-        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn,
+        ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.flush_sn,
                              UCP_FLUSH_OF_FLUSH);
+    }
+}
+
+void ucp_ep_take_back(ucp_request_t *req)
+{
+    if (req->send.is_handed) {
+        req->send.is_handed = 0;
+        --req->send.ep->num_handed;
+        --req->worker->num_handed;
+        req->send.flush_sn = req->worker->send_sn++;
     }
 }
 
@@ -67,8 +77,12 @@ void ucp_ep_untrack(ucp_request_t *req)
         ucp_rma_ended(req);
     }
     if (ucs_unlikely(!ucs_list_is_empty(&worker->flushes))) {
+        if (!req->send.is_handed) {
+            ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.flush_sn,
+                                 UCP_FLUSH_OF_FLUSH);
+        }
         ucp_flush_send_ended(worker, req->send.ep, req->send.peer, req->send.sn,
-                             req->send.is_handed ? UCP_FLUSH_OF_CLOSE : UCP_FLUSH_OF_BOTH);
+                             UCP_FLUSH_OF_CLOSE);
     }
 }
 
@@ -253,11 +267,13 @@ void ucp_ep_pair_anew(ucp_peer_t *peer)
     }
 }
 
-/* Those made by a socket address hear of a death by their connection's end. */
+/* Those made by a socket address hear of a death by their connection's end. Over a network, where
+ * a peer that computes may answer nobody, none is asked about before it is needed. */
 static void ucp_ep_watch(ucp_ep_t *ep)
 {
     if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && (ep->err_cb != NULL) &&
         (ep->conn == NULL) && !ep->peer->is_provisional && (ep->am->state == UCT_EP_IDLE) &&
+        (ep->am->iface->tl->kind != UCT_TL_KIND_NET) &&
         ucs_list_is_empty(&ep->watch_list)) {
         ucs_list_add_tail(&ep->worker->watches, &ep->watch_list);
         ep->worker->has_deferred = 1;

@@ -78,10 +78,13 @@ void ucp_send_queue(ucp_request_t *req);
 /* Puts a send that did not end inside its call on the endpoint's list. */
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);
 
-/* A tracked send has been announced, or sent where it ends when its receiver has matched it: closes
- * still wait for it, flushes no more, since it may be received after what follows a flush. Once for
- * each send. */
+/* A tracked send has been announced, or sent where it ends when its receiver has matched it, or all
+ * that its receiver has asked for has been done: closes still wait for it, flushes no more, since
+ * it may be received after what follows a flush. */
 void ucp_ep_hand_over(ucp_request_t *req);
+
+/* Its receiver asks for (more of) it: flushes that are posted from now on wait for it again. */
+void ucp_ep_take_back(ucp_request_t *req);
 
 /* A tracked send has ended: off the list, and on with the flushes that waited for it. */
 void ucp_ep_untrack(ucp_request_t *req);

@@ -61,7 +61,8 @@ static size_t ucp_flush_count(const ucp_request_t *req, const ucs_list_link_t *s
     size_t count = 0;
 
     ucs_list_for_each(send, sends, list) {
-        count += (send->send.sn < req->flush.sn) && (is_close || !send->send.is_handed);
+        count += is_close ? (send->send.sn < req->flush.sn) :
+                            (send->send.flush_sn < req->flush.sn) && !send->send.is_handed;
     }
     return count;
 }

@@ -55,7 +55,7 @@ static void ucp_mem_free(ucp_mem_t *mem)
 {
     unsigned i;
 
-    ucp_mem_count_shared(-(int)mem->is_plain);
+    ucp_mem_count_shared(-atomic_load_explicit(&mem->is_shared, memory_order_relaxed));
     for (i = 0; i < mem->context->num_tls; ++i) {
         if (mem->tls[i] != NULL) {
             mem->tls[i]->md->tl->md.release(mem->tls[i]);
@@ -112,9 +112,7 @@ static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
     status = mem->context->tls[i].tl->md.alloc(mem->context->tls[i].md, mem->address, mem->length,
                                                how, &mem->tls[i]);
     if (status == UCS_OK) {
-        mem->address  = mem->tls[i]->address;
-        mem->is_plain = (mem->type == UCS_MEMORY_TYPE_HOST);
-        ucp_mem_count_shared(mem->is_plain);
+        mem->address = mem->tls[i]->address;
     }
     return status;
 }

@@ -19,7 +19,7 @@ typedef struct ucp_mem {
     size_t         length;           /* bytes */
     ucs_memory_type_t type;          /* HOST: this processor may touch it */
     uint64_t       id;               /* in context->mems */
-    uint8_t        is_plain;         /* peers may load and store there by themselves */
+    _Atomic int    is_shared;        /* of the host, and peers may have its key */
     uct_mem_t     *tls[UCP_TL_MAX];  /* parallel to context->tls; NULL: that one needs nothing */
 } ucp_mem_t;
 
@@ -34,7 +34,7 @@ const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t addr
                               size_t length);
 void ucp_mem_drop(ucp_context_t *context);
 
-/* Memories of the host that this process shares with peers, by allocation here or by mapping: what
+/* Memories of the host that this process shares with peers, by keys handed out or by mapping: what
  * is stored there is no event. Any thread. */
 void ucp_mem_count_shared(int change);
 int ucp_mem_num_shared(void);

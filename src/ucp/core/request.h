@@ -94,7 +94,8 @@ typedef struct {
 typedef struct {
     ucp_ep_h          ep;       /* NULL once the endpoint is gone */
     ucp_peer_t       *peer;
-    uint64_t          sn;       /* position among the worker's sends, for flush */
+    uint64_t          sn;       /* position among the worker's sends, for closes */
+    uint64_t          flush_sn; /* the same for flushes: of when it last came to wait for us */
     uint64_t          id;
     uct_pending_t     pending;
     uint64_t          recv_id;

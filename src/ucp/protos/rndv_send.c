@@ -159,6 +159,7 @@ void ucp_rndv_send_end(ucp_request_t *req)
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
     if (req->send.needs_ats) {
         req->send.step = UCP_SEND_WAIT;
+        ucp_ep_hand_over(req);
     } else {
         ucp_request_complete(req, UCS_OK);
     }
@@ -439,13 +440,65 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     }
 }
 
+/* Does what a valid RTR asks for. */
+static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
+{
+    const unsigned mode = rtr->flags & UCP_WIRE_RTR_MODE;
+
+    req->send.recv_id = rtr->recv_id;
+    if ((rtr->flags & UCP_WIRE_RTR_CLAIM) && (mode == UCP_WIRE_RTR_BOTH)) {
+        req->send.is_both = 1;
+        req->send.end     = rtr->length;
+        ucp_ep_take_back(req);
+        ucp_rndv_start_data(req);
+        return;
+    }
+    if ((rtr->flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_device_claim(req)) {
+        return; /* it reads; ATS follows, or another RTR */
+    }
+    if (rtr->flags & UCP_WIRE_RTR_LAST) {
+        req->send.needs_ats = 0;
+    }
+    if ((rtr->flags & UCP_WIRE_RTR_DEVICE) ||
+        ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer))) {
+        ucp_ep_take_back(req);
+        req->send.step        = (rtr->flags & UCP_WIRE_RTR_DEVICE) ? UCP_SEND_DEVICE : UCP_SEND_PUT;
+        req->send.slot        = (uint8_t)rtr->slot;
+        req->send.is_both     = (mode == UCP_WIRE_RTR_BOTH);
+        req->send.remote_addr = rtr->address;
+        req->send.offset      = rtr->offset;
+        req->send.end         = rtr->offset + rtr->length;
+        if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
+            ucp_rndv_device_put(req);
+        } else if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
+            ucp_request_add_work(req);
+        } else if (!ucp_rndv_piped_start(req)) {
+            ucp_rndv_add_data(req, rtr->offset, rtr->length);
+            ucp_rndv_start_data(req);
+        }
+        return;
+    }
+    if (mode == UCP_WIRE_RTR_BOTH) {
+        return; /* the receiver will claim everything itself */
+    }
+    ucp_ep_take_back(req);
+    if ((rtr->flags & UCP_WIRE_RTR_FRAGS) && (req->send.step == UCP_SEND_WAIT) &&
+        ucp_rndv_staged_start(req, rtr->offset, rtr->length)) {
+        return;
+    }
+    ucp_rndv_add_data(req, rtr->offset, rtr->length);
+    if (req->send.step == UCP_SEND_WAIT) {
+        ucp_rndv_start_data(
+            req); /* otherwise after the writing, or with the pieces that are under way */
+    }
+}
+
 void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
     ucp_wire_rtr_t rtr;
     ucp_request_t *req;
     ucp_peer_t *peer;
-    unsigned mode;
 
     if (!ucp_wire_accepts(UCP_WIRE_RTR, length)) {
         return;
@@ -465,51 +518,7 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
         ucs_warn("peer sent an RTR that does not suit the message: dropped");
         return;
     }
-
-    mode              = rtr.flags & UCP_WIRE_RTR_MODE;
-    req->send.recv_id = rtr.recv_id;
-    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && (mode == UCP_WIRE_RTR_BOTH)) {
-        req->send.is_both = 1;
-        req->send.end     = rtr.length;
-        ucp_rndv_start_data(req);
-        return;
-    }
-    if ((rtr.flags & UCP_WIRE_RTR_CLAIM) && !ucp_rndv_device_claim(req)) {
-        return; /* it reads; ATS follows, or another RTR */
-    }
-    if (rtr.flags & UCP_WIRE_RTR_LAST) {
-        req->send.needs_ats = 0;
-    }
-    if ((rtr.flags & UCP_WIRE_RTR_DEVICE) ||
-        ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer))) {
-        req->send.step        = (rtr.flags & UCP_WIRE_RTR_DEVICE) ? UCP_SEND_DEVICE : UCP_SEND_PUT;
-        req->send.slot        = (uint8_t)rtr.slot;
-        req->send.is_both     = (mode == UCP_WIRE_RTR_BOTH);
-        req->send.remote_addr = rtr.address;
-        req->send.offset      = rtr.offset;
-        req->send.end         = rtr.offset + rtr.length;
-        if (rtr.flags & UCP_WIRE_RTR_DEVICE) {
-            ucp_rndv_device_put(req);
-        } else if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
-            ucp_request_add_work(req);
-        } else if (!ucp_rndv_piped_start(req)) {
-            ucp_rndv_add_data(req, rtr.offset, rtr.length);
-            ucp_rndv_start_data(req);
-        }
-        return;
-    }
-    if (mode == UCP_WIRE_RTR_BOTH) {
-        return; /* the receiver will claim everything itself */
-    }
-    if ((rtr.flags & UCP_WIRE_RTR_FRAGS) && (req->send.step == UCP_SEND_WAIT) &&
-        ucp_rndv_staged_start(req, rtr.offset, rtr.length)) {
-        return;
-    }
-    ucp_rndv_add_data(req, rtr.offset, rtr.length);
-    if (req->send.step == UCP_SEND_WAIT) {
-        ucp_rndv_start_data(
-            req); /* otherwise after the writing, or with the pieces that are under way */
-    }
+    ucp_rndv_deliver(req, &rtr);
 }
 
 void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)

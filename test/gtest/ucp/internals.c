@@ -57,7 +57,8 @@ int ucp_test_is_handed(void *request)
 {
     const ucp_request_t *req = ucp_request_of(request);
 
-    return ucp_request_is_send(req) && req->send.is_handed;
+    return ucp_request_is_send(req) &&
+           (req->send.is_handed || (req->send.flush_sn != req->send.sn));
 }
 
 unsigned ucp_test_num_controls(ucp_worker_h worker)

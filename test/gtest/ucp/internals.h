@@ -29,7 +29,7 @@ unsigned ucp_test_num_kept(ucp_worker_h worker);
 size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 /* As many workers of this process count as if they were of others. */
 void ucp_test_hide_workers(int change);
-/* Of a send in flight: does a flush not wait for it any more? */
+/* Of a send in flight: has there been a time when flushes did not wait for it? */
 int ucp_test_is_handed(void *request);
 /* Has the endpoint's peer said that it wants announcements only? */
 int ucp_test_is_holding(ucp_ep_h ep);
