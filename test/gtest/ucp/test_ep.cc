@@ -501,13 +501,14 @@ TEST_P(ep, a_flush_is_cancelled_with_its_sends)
     pair pair(GetParam());
     ucp_ep_h second = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER, never);
     const ucp_request_param_t param = send_param(nullptr);
+    const bytes data = pattern(1, 100);
     ending sent;
     unsigned count;
 
     if (announces_all(GetParam())) {
         GTEST_SKIP() << "a flush does not wait for what is announced";
     }
-    ASSERT_TRUE(UCS_PTR_IS_PTR(send_until_queued(second, pattern(1, 100), 1, &sent, &count)));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(send_until_queued(second, data, 1, &sent, &count)));
     void *flush = ucp_ep_flush_nbx(second, &param);
     ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
     pair.sender().forget(second);

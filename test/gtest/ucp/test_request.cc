@@ -893,7 +893,7 @@ TEST_P(request, blocking_calls_inside_a_callback_end)
 {
     pair pair(GetParam());
     constexpr size_t LENGTH = 500000;
-    const bytes data = pattern(1, LENGTH);
+    const bytes data = pattern(1, LENGTH), small = pattern(1, 8);
     bytes got(LENGTH), got_first(8);
     ending first, second;
     ucs_status_t of_ep = UCS_INPROGRESS, of_worker = UCS_INPROGRESS;
@@ -906,7 +906,7 @@ TEST_P(request, blocking_calls_inside_a_callback_end)
         ucp_request_param_t param = send_param(&second, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
         late      = ucp_tag_send_sync_nbx(ep, data.data(), LENGTH, 2, &param);
         if (waits) {
-            send_until_queued(ep, pattern(1, 8), 3, &queued, &num_queued);
+            send_until_queued(ep, small, 3, &queued, &num_queued);
         }
         of_ep     = ucp_ep_flush(ep);
         of_worker = ucp_worker_flush(pair.sender().handle());
