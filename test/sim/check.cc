@@ -141,7 +141,7 @@ void flush_end(const op &o)
         }
         if ((other->owner == o.owner) && is_tracked(other->what) && !other->is_done &&
             ((o.ep == nullptr) || (other->ep == o.ep)) && !other->is_blocking &&
-            !ucp_test_is_handed(other->request) &&
+            !ucp_test_was_handed(other->request) &&
             (other->has_callback ||
              (ucp_request_check_status(other->request) == UCS_INPROGRESS))) {
             sim_fail("flush %llu ends before operation %llu", (unsigned long long)o.sn,

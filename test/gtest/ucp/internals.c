@@ -8,8 +8,8 @@
 
 #include "internals.h"
 
-#include <ucp/core/idle.h>
 #include <ucp/core/ep.h>
+#include <ucp/core/idle.h>
 #include <ucp/core/rkey.h>
 #include <ucp/ops/kept.h>
 #include <ucp/ops/tag_match.h>
@@ -53,7 +53,7 @@ void ucp_test_hide_workers(int change)
     ucp_idle_count_workers(-change);
 }
 
-int ucp_test_is_handed(void *request)
+int ucp_test_was_handed(void *request)
 {
     const ucp_request_t *req = ucp_request_of(request);
 

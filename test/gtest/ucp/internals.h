@@ -30,7 +30,7 @@ size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 /* As many workers of this process count as if they were of others. */
 void ucp_test_hide_workers(int change);
 /* Of a send in flight: has there been a time when flushes did not wait for it? */
-int ucp_test_is_handed(void *request);
+int ucp_test_was_handed(void *request);
 /* Has the endpoint's peer said that it wants announcements only? */
 int ucp_test_is_holding(ucp_ep_h ep);
 /* Data and descriptors of active messages, and of streams that were lent to the user. */

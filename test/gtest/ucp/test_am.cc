@@ -670,12 +670,11 @@ TEST_P(am, flush_counts_them)
     handler.listen(pair.receiver(), ID, UCP_AM_FLAG_WHOLE_MSG);
     const bytes data                = pattern(1, 1000);
     const ucp_request_param_t param = send_param(nullptr);
-    const ucp_request_param_t whole = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+    ucp_request_param_t eager       = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
     unsigned num_sent = 0, num_queued = 0;
 
+    eager.flags = UCP_AM_SEND_FLAG_EAGER;
     while ((num_queued < 10) && (num_sent < 100000)) {
-        ucp_request_param_t eager = whole;
-        eager.flags               = UCP_AM_SEND_FLAG_EAGER;
         const ucs_status_ptr_t ptr =
             ucp_am_send_nbx(pair.ep(), ID, nullptr, 0, data.data(), data.size(), &eager);
         ++num_sent;

@@ -221,9 +221,11 @@ TEST_P(ep, flush_with_nothing_in_flight)
 TEST_P(ep, flush_waits_for_what_came_before)
 {
     pair pair(GetParam());
+    ucp_ep_h second   = pair.sender().connect(pair.receiver());
     const bytes small = pattern(2, 100);
     const bytes data  = pattern(1, LONG_LENGTH);
     bytes buffer(LONG_LENGTH);
+    const ucp_request_param_t none = {};
 
     if (announces_all(GetParam())) {
         GTEST_SKIP() << "what is announced is not waited for";
@@ -244,6 +246,7 @@ TEST_P(ep, flush_waits_for_what_came_before)
         void *flush = is_worker ? ucp_worker_flush_nbx(pair.sender().handle(), &param)
                                 : ucp_ep_flush_nbx(pair.ep(), &param);
         ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
+        ASSERT_EQ(nullptr, ucp_ep_flush_nbx(second, &none)) << "nothing of it is in flight";
         void *late = pair.send(data.data(), data.size(), 2, true);
         ASSERT_EQ(0, flushed.calls) << "form " << form;
         pair.progress_until([&]() { return flushed.calls > 0; });
