@@ -679,6 +679,11 @@ static ucs_status_t sim_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t 
 
 /* ---- interfaces and endpoints ---- */
 
+static int sim_is_attentive(uct_ep_t *ep UCS_UNUSED)
+{
+    return sim_chance(sim_plan.attentive);
+}
+
 static ucs_status_t sim_iface_open(uct_iface_t *iface)
 {
     sim_host_t *host = sim_net.hosts[sim_net.owner];
@@ -837,6 +842,9 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->ep.live.am_bcopy     = sim_am_bcopy;
     tl->ep.live.flush        = sim_flush;
     tl->ep.live.fence        = sim_fence;
+    if (sim_plan.attentive > 0) {
+        tl->ep.live.is_attentive = sim_is_attentive;
+    }
     if (sim_plan.has_sync) {
         tl->iface.sync_alloc  = sim_sync_alloc;
         tl->iface.sync_free   = sim_sync_free;

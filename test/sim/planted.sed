@@ -35,7 +35,7 @@ s/^    chunk->offset         += (status == UCS_OK) ? total : 0;/    chunk->offse
 # 16: who closes a stream does not tell the sender of what was announced
 s/^        ucp_rndv_drop(ep->worker, &announced->rts, status);/        if (!SIM_PLANTED(16)) ucp_rndv_drop(ep->worker, \&announced->rts, status);/
 # 17: a put that takes several messages is over with the first of them
-s/if ((req->send.offset + piece->length == req->length) ||/if (SIM_PLANTED(17) || (req->send.offset + piece->length == req->length) ||/
+s/if ((req->send.offset + piece->length == req->send.end) ||/if (SIM_PLANTED(17) || (req->send.offset + piece->length == req->send.end) ||/
 # 18: an atomic that its owner does for a peer brings the new value
 s/ucp_rma_send_end(peer, atomic.request_id, old, status);/ucp_rma_send_end(peer, atomic.request_id, old + SIM_PLANTED(18), status);/
 # 19: an active message is to be answered on another endpoint than that which pairs with the sender's

@@ -144,6 +144,7 @@ void draw_plan()
         share = pick(shares);
     }
     plan.unexp_budget      = sim_chance(0.4) ? "500" : "64m";
+    plan.attentive         = maybe(1);
 }
 
 void print_plan()
@@ -156,8 +157,7 @@ void print_plan()
            "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, get %d, "
            "put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, "
            "messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv "
-           "from %s by %s, "
-           "%s\n",
+           "from %s by %s, attentive %.2f, %s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
            plan.tail, (unsigned long long)plan.tail_ns, plan.instant_connect, plan.no_resource,
@@ -168,7 +168,7 @@ void print_plan()
            plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.share[SIM_SOCKETS],
            plan.own_self,
            plan.copy_bytes_per_ns, plan.rndv_thresh, plan.rndv_scheme,
-           plan.is_multi ? "MULTI" : "SINGLE");
+           plan.attentive, plan.is_multi ? "MULTI" : "SINGLE");
 }
 
 /* ---- one run ---- */

@@ -75,6 +75,7 @@ typedef struct {
     int         is_multi;         /* UCS_THREAD_MODE_MULTI */
     unsigned    share[SIM_FAMILIES]; /* of the operations, by family */
     const char *unexp_budget;
+    double      attentive;        /* a peer says that it listens; 0: it cannot say */
 } sim_plan_t;
 
 extern sim_plan_t sim_plan;

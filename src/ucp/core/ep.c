@@ -290,7 +290,9 @@ void ucp_ep_run_watches(ucp_worker_t *worker)
         ep = ucs_list_head(&worker->watches, ucp_ep_t, watch_list);
         ucs_list_del(&ep->watch_list);
         if (!ep->is_closing && !ep->peer->is_provisional && (ep->peer->status == UCS_OK)) {
-            (void)uct_ep_connect(ep->am); /* the transport reports a failure */
+            /* Not without a word: who waits for the end of a former connection of ours would take
+             * this one for it, see ucp_hello_handle. */
+            ucp_peer_send_control(ep->peer, UCP_WIRE_HELLO, NULL, 0);
         }
     }
     worker->has_deferred |= !ucs_list_is_empty(&worker->watches);

@@ -462,7 +462,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */
     if (ucp_peer_is_watched(peer)) {
-        (void)uct_ep_connect(peer->lanes[UCP_LANE_AM]);
+        ucp_peer_send_control(peer, UCP_WIRE_HELLO, NULL, 0);
     }
     ucp_successors_rouse(worker);
     ucp_peer_retire(peer);

@@ -119,8 +119,12 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_rndv_put_sync_word(req);
     }
     if (held & UCP_REQUEST_HOLDS_TURN) {
-        ucp_learn_end(req->recv.learn, &req->recv.turn,
-                      (req->recv.received == req->recv.total) ? req->recv.total : 0);
+        if (ucp_request_is_recv(req)) {
+            ucp_learn_end(req->recv.learn, &req->recv.turn,
+                          (req->recv.received == req->recv.total) ? req->recv.total : 0);
+        } else { /* amid a part */
+            ucp_learn_end(req->send.part.learn, &req->send.part.turn, 0);
+        }
     }
     if (held & UCP_REQUEST_HOLDS_LIST) {
         ucs_list_del(&req->list);

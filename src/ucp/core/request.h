@@ -57,7 +57,7 @@ enum {
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
     UCP_REQUEST_HOLDS_MEM     = 1 << 14, /* copy.mem, copy.rkey and copy.rails */
-    UCP_REQUEST_HOLDS_TURN    = 1 << 15  /* recv.turn, among what is under way */
+    UCP_REQUEST_HOLDS_TURN    = 1 << 15  /* recv.turn or send.part.turn, among what is under way */
 };
 
 /* The order is that of the roles: see ucp_request_is_send, _is_recv, _is_rma. */
@@ -101,7 +101,7 @@ typedef struct {
     uint64_t          recv_id;
     uint64_t          remote_addr;
     size_t            offset;    /* put: next byte to write */
-    size_t            end;       /* put, both: end of the range asked for */
+    size_t            end;       /* rendezvous: of the range asked for; put, get: of the part */
     size_t            put_bytes; /* written, to be told by FIN */
     union {
         struct {
@@ -111,6 +111,11 @@ typedef struct {
             uint64_t  value, compare;
             int       op;        /* uct_atomic_op_t */
         }             atomic;
+        struct {
+            ucp_learn_t *learn;
+            ucp_learn_turn_t turn;
+            size_t    length;
+        }             part;      /* put, get: what is measured of it */
     };
     union {
         _Atomic uint64_t *sync_word;
@@ -127,7 +132,7 @@ typedef struct {
     uint8_t           is_counted;    /* stream: among what is not read */
     uint8_t           slot;          /* DEVICE: of the receiver's memory */
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
-    uint8_t           by_message;    /* the same: however it could be copied */
+    uint8_t           by_message;    /* put, get: this part, however it could be copied */
     uint8_t           is_handed;     /* tracked, and waits for nothing but its receiver */
     union {
         const void   *header;    /* active message: the user's header; info.sender_tag its length */

@@ -15,8 +15,7 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-#define UCP_RMA_CHUNK ((size_t)512 * 1024) /* bytes that one turn copies */
-#define UCP_RMA_SMALL ((size_t)4096)
+#define UCP_RMA_CHUNK ((size_t)512 * 1024) /* bytes that one turn copies, or asks the peer for */
 
 /* Source and destination may be the same memory. */
 UCS_INLINE void ucp_rma_copy(void *dest, const void *src, size_t length)
@@ -116,8 +115,8 @@ static size_t ucp_rma_pack_put(void *dest, void *arg, size_t max)
     };
 
     piece->length = ucp_dt_pack(req, req->send.offset, (char *)dest + sizeof(head),
-                                max - sizeof(head));
-    if ((req->send.offset + piece->length == req->length) || (piece->length == 0)) {
+                                ucs_min(max - sizeof(head), req->send.end - req->send.offset));
+    if ((req->send.offset + piece->length == req->send.end) || (piece->length == 0)) {
         head.request_id = req->send.id;
     }
     memcpy(dest, &head, sizeof(head));
@@ -136,7 +135,7 @@ static ucs_status_t ucp_rma_send_put(ucp_request_t *req, uct_ep_t *lane)
             return status;
         }
         req->send.offset += piece.length;
-    } while ((req->send.offset < req->length) && (piece.length > 0));
+    } while ((req->send.offset < req->send.end) && (piece.length > 0));
     return UCS_OK;
 }
 
@@ -145,7 +144,7 @@ static ucs_status_t ucp_rma_send_get(ucp_request_t *req, uct_ep_t *lane)
     ucp_wire_get_t get = {
         .mem_id     = req->send.recv_id,
         .address    = req->send.remote_addr + req->send.offset,
-        .length     = req->length - req->send.offset,
+        .length     = req->send.end - req->send.offset,
         .worker_id  = ucp_uid_id(req->worker->uid),
         .request_id = req->send.id
     };
@@ -195,36 +194,96 @@ static void ucp_rma_start_messages(ucp_request_t *req)
     }
 }
 
-/* ---- copies ---- */
+/* ---- parts ---- */
 
-/* A message and its answer take a fifth of a system call's time where the peer listens; where it
- * does not they may wait for long. A blocking call in a callback could not wait at all. */
-static int ucp_rma_is_for_message(const ucp_request_t *req)
-{
-    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
-    const unsigned gate = atomic_load_explicit(&req->worker->gate, memory_order_relaxed);
-
-    return (req->length <= UCP_RMA_SMALL) && (lane->ops->is_attentive != NULL) &&
-           !(gate & UCP_GATE_PROGRESSING) && lane->ops->is_attentive(lane);
-}
-
-static int ucp_rma_can_copy(ucp_request_t *req)
+static int ucp_rma_can_copy(const ucp_request_t *req)
 {
     const uct_ep_ops_t *ops;
 
     if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
-        req->send.to_device || req->send.by_message || !ucp_peer_can_copy(req->send.peer)) {
+        req->send.to_device || !ucp_peer_can_copy(req->send.peer)) {
         return 0;
     }
     ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */
     return (req->kind == UCP_REQUEST_PUT) ? (ops->put_zcopy != NULL) : (ops->get_zcopy != NULL);
 }
 
-/* The next part through the COPY lane. UCS_ERR_UNSUPPORTED: messages are to do the rest. */
+static int ucp_rma_copies(const ucp_request_t *req)
+{
+    return !req->send.by_message && ucp_rma_can_copy(req);
+}
+
+/* Messages to a peer that does not listen may wait for long; a blocking call in a callback could
+ * not wait at all. */
+static int ucp_rma_is_for_messages(const ucp_worker_t *worker, uct_ep_t *lane)
+{
+    const unsigned gate = atomic_load_explicit(&worker->gate, memory_order_relaxed);
+
+    if (ucs_unlikely(lane->state == UCT_EP_IDLE)) {
+        (void)uct_ep_connect(lane); /* for later ones; the transport reports a failure */
+    }
+    return (lane->ops->is_attentive != NULL) && !(gate & UCP_GATE_PROGRESSING) &&
+           lane->ops->is_attentive(lane);
+}
+
+/* The next part, and how it goes. Of short ones a message and its answer take a fifth of a system
+ * call's time where the peer listens, and long ones both sides copy at the same time; which is
+ * faster is measured from UCP_LEARN_MIN on. has_answered: the peer listens, for certain. */
+static void ucp_rma_begin_part(ucp_request_t *req, int has_answered)
+{
+    ucp_peer_t *peer = req->send.peer;
+    uct_ep_t *lane   = peer->lanes[UCP_LANE_AM];
+    size_t length    = req->length - req->send.offset;
+
+    req->send.by_message = 0;
+    req->send.end        = req->length;
+    if (!ucp_rma_can_copy(req)) {
+        return; /* messages do all of it */
+    }
+    length        = ucs_min(length, UCP_RMA_CHUNK);
+    req->send.end = req->send.offset + length;
+    if (!has_answered && !ucp_rma_is_for_messages(req->worker, lane)) {
+        return;
+    }
+    req->send.by_message = 1;
+    if (length >= UCP_LEARN_MIN) {
+        req->held |= UCP_REQUEST_HOLDS_TURN;
+        req->send.part.length = length;
+        req->send.by_message  = ucp_proto_learned(peer->proto, (req->kind == UCP_REQUEST_PUT) ?
+                                                  UCP_LEARNED_PUT : UCP_LEARNED_GET,
+                                                  uct_ep_is_near(lane), length,
+                                                  &req->send.part.learn, &req->send.part.turn) ==
+                                UCP_WAY_MESSAGES;
+    }
+}
+
+/* It has moved by the way that was meant for it, or goes on by another. */
+static void ucp_rma_end_part(ucp_request_t *req, int is_whole)
+{
+    if (req->held & UCP_REQUEST_HOLDS_TURN) {
+        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_TURN;
+        ucp_learn_end(req->send.part.learn, &req->send.part.turn,
+                      is_whole ? req->send.part.length : 0);
+    }
+}
+
+void ucp_rma_part_answered(ucp_request_t *req)
+{
+    ucp_rma_end_part(req, 1);
+    if (req->send.offset == req->length) {
+        ucp_request_complete(req, UCS_OK);
+    } else {
+        req->send.step = UCP_SEND_PUT;
+        ucp_rma_begin_part(req, 1);
+        ucp_request_add_work(req);
+    }
+}
+
+/* Some of the part through the COPY lane. UCS_ERR_UNSUPPORTED: messages are to do the rest. */
 static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
 {
     uct_ep_t *lane  = req->send.peer->lanes[UCP_LANE_COPY];
-    size_t length   = ucs_min(req->length - req->send.offset, UCP_RMA_CHUNK);
+    size_t length   = ucs_min(req->send.end - req->send.offset, UCP_RMA_CHUNK);
     uct_iov_t iov   = {(char *)req->buffer + req->send.offset, length, NULL};
     uint64_t remote = req->send.remote_addr + req->send.offset;
     ucs_status_t status;
@@ -234,7 +293,14 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
              lane->ops->get_zcopy(lane, &iov, 1, remote, NULL, NULL);
     if (status == UCS_OK) {
         req->send.offset += length;
+        if (req->send.offset == req->send.end) {
+            ucp_rma_end_part(req, 1);
+            if (req->send.offset < req->length) {
+                ucp_rma_begin_part(req, 0);
+            }
+        }
     } else if (status != UCS_ERR_NO_RESOURCE) {
+        ucp_rma_end_part(req, 0);
         if (status != UCS_ERR_INVALID_ADDR) { /* that is said of this memory only */
             ucp_peer_copy_failed(req->send.peer, status);
         }
@@ -351,6 +417,7 @@ void ucp_rma_work(ucp_request_t *req)
     if (req->send.step == UCP_SEND_FENCED) {
         --req->send.peer->num_fenced;
         req->send.step = UCP_SEND_PUT;
+        ucp_rma_begin_part(req, 0);
     }
     if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.rkey != NULL))) {
         ucp_rdma_part(req, req->send.peer, req->kind == UCP_REQUEST_PUT, req->send.offset,
@@ -358,7 +425,7 @@ void ucp_rma_work(ucp_request_t *req)
                       ucp_rma_net_ended);
         return;
     }
-    if (ucp_rma_can_copy(req)) {
+    if (ucp_rma_copies(req)) {
         status = ucp_rma_copy_part(req);
     }
     if (status == UCS_INPROGRESS) {
@@ -450,8 +517,8 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
     if (ptr != NULL) {
         return ucp_rma_direct(req, ptr);
     }
-    req->send.by_message = ucp_rma_is_for_message(req);
-    if ((req->length <= UCP_RMA_CHUNK) && ucp_rma_can_copy(req) &&
+    ucp_rma_begin_part(req, 0);
+    if ((req->length <= UCP_RMA_CHUNK) && ucp_rma_copies(req) &&
         (ucp_rma_copy_part(req) == UCS_OK)) {
         return UCS_OK;
     }
@@ -484,7 +551,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
         req->send.step     = UCP_SEND_FENCED;
         req->send.fence_sn = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
         ++peer->num_fenced;
-    } else if (is_net || ucp_rma_can_copy(req)) {
+    } else if (is_net || ucp_rma_copies(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);
     } else if (!ucp_rma_device_copy(req, rkey)) {

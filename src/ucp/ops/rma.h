@@ -3,13 +3,14 @@
  * The way is chosen by the remote key: memory that is mapped here is loaded and stored inside the
  * call (ucp_rkey_local), without a request. Other memory is copied through the peer's COPY lane, a
  * part a turn, or read and written by the network (protos/rdma.h) where the key has what that needs
- * and the size makes it worth while; where that is refused, and for atomics, messages ask the peer,
- * which looks the memory up in its table (ops/rma_target.c). Atomics are instructions of the
- * processor on either side, so they agree whichever way they come.
+ * and the size makes it worth while; where that is refused, for atomics, and for parts that a peer
+ * which listens does faster, messages ask the peer, which looks the memory up in its table
+ * (ops/rma_target.c). Atomics are instructions of the processor on either side, so they agree
+ * whichever way they come.
  *
  * States of a request (ucp_send_step_t): FENCED (waits for those posted before a fence) -> PUT
  * (copies, or the network's parts, either direction) -> DATA (its messages wait for resources) ->
- * WAIT (for the answer).
+ * WAIT (for the answer; then PUT again, if it was of a part).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -64,6 +65,9 @@ void ucp_rma_list_work(ucp_request_t *req);
 
 /* Sends the messages of a request (step DATA). UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rma_send(ucp_request_t *req);
+
+/* The peer has answered all messages of the part that is under way, well. */
+void ucp_rma_part_answered(ucp_request_t *req);
 
 /* One step of a request on the list of work. */
 void ucp_rma_work(ucp_request_t *req);

@@ -240,14 +240,16 @@ void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
     }
     if ((req->kind != UCP_REQUEST_GET) ||
         (head.address != req->send.remote_addr + req->send.offset) ||
-        (length > req->length - req->send.offset)) {
+        (length > req->send.end - req->send.offset)) {
         ucs_warn("peer sent a GET_DATA that does not suit the get: dropped");
         return;
     }
     status = ucp_dt_unpack(req, req->send.offset, (const char *)data + sizeof(head), length);
     req->send.offset += length;
-    if ((status != UCS_OK) || (req->send.offset == req->length)) {
+    if (status != UCS_OK) {
         ucp_request_complete(req, status);
+    } else if (req->send.offset == req->send.end) {
+        ucp_rma_part_answered(req);
     }
 }
 
@@ -273,9 +275,14 @@ void ucp_rma_end_handle(void *arg, const void *data, size_t length)
     if ((req->kind == UCP_REQUEST_ATOMIC) && (status == UCS_OK) && (req->buffer != NULL)) {
         status = ucp_rma_put_result(req, &end.value);
     }
-    if ((req->kind == UCP_REQUEST_PUT) && ucp_dt_has_device(req->datatype) &&
-        (status == UCS_OK) && (req->send.offset < req->length)) {
-        status = UCS_ERR_IO_ERROR; /* a copy off the device has failed */
+    if ((req->kind == UCP_REQUEST_PUT) && (status == UCS_OK)) {
+        if (req->send.offset == req->send.end) {
+            ucp_rma_part_answered(req);
+            return;
+        }
+        if (ucp_dt_has_device(req->datatype)) {
+            status = UCS_ERR_IO_ERROR; /* a copy off the device has failed */
+        }
     }
     ucp_request_complete(req, status);
 }

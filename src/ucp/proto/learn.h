@@ -10,6 +10,8 @@
  * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
  * begin with up to LEARN_FIRST times, as they use more of it at once.
  *
+ * Who puts or gets does the same with its own parts (ops/rma.h): copies, or messages to its peer.
+ *
  * A trial has RUNS runs. A run begins when a message of the trial has ended while none moves that
  * was asked for another way, or when nothing moves and no other message begins before the first one
  * ends; it ends with a message that began in it, after RUN_MIN messages or RUN_BYTES. Messages of a

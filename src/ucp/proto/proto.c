@@ -282,30 +282,52 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     config->rma_min[1] = ucp_proto_rma_min(config, 1);
 }
 
-static const ucp_proto_id_t ucp_proto_of_way[UCP_WAYS] = {
-    [UCP_WAY_READ]     = UCP_PROTO_RNDV_GET,
-    [UCP_WAY_BOTH]     = UCP_PROTO_RNDV_BOTH,
-    [UCP_WAY_MESSAGES] = UCP_PROTO_RNDV_AM
+/* ---- what is learned ---- */
+
+static const char *const ucp_learned_names[UCP_LEARNED_LAST] = {
+    [UCP_LEARNED_ANNOUNCED] = "announced messages",
+    [UCP_LEARNED_GET]       = "gets",
+    [UCP_LEARNED_PUT]       = "puts"
 };
 
-ucp_proto_id_t ucp_proto_learned(const ucp_proto_config_t *config, ucp_learn_t *learn,
-                                 size_t length)
+static const char *ucp_proto_way_name(ucp_learned_t what, ucp_way_t way)
 {
+    return (what == UCP_LEARNED_ANNOUNCED) ? ucp_proto_names[ucp_proto_of_way(way)] :
+           (way == UCP_WAY_MESSAGES) ? "messages" : "copies";
+}
+
+static ucp_way_t ucp_proto_predict_way(const ucp_proto_config_t *config, ucp_learned_t what,
+                                       size_t length)
+{
+    const ucp_proto_id_t proto = ucp_proto_lookup(config->recv, length);
+
+    return ((what != UCP_LEARNED_ANNOUNCED) || (proto == UCP_PROTO_RNDV_GET)) ? UCP_WAY_READ :
+           (proto == UCP_PROTO_RNDV_BOTH) ? UCP_WAY_BOTH : UCP_WAY_MESSAGES;
+}
+
+ucp_way_t ucp_proto_learned(ucp_proto_config_t *config, ucp_learned_t what, int is_near,
+                            size_t length, ucp_learn_t **learn_p, ucp_learn_turn_t *turn)
+{
+    const unsigned ways = (what == UCP_LEARNED_ANNOUNCED) ?
+                          config->ways : (1u << UCP_WAY_READ) | (1u << UCP_WAY_MESSAGES);
+    const ucp_way_t predicted        = ucp_proto_predict_way(config, what, length);
+    ucp_learn_t *learn               = &config->learn[what][is_near];
     const ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
-    const ucp_way_t predicted        = ucp_proto_way(ucp_proto_lookup(config->recv, length));
     const ucp_way_t before           = octave->way;
     int is_changed;
     ucp_way_t way;
 
-    way = ucp_learn_choose(learn, length, config->ways, predicted, &is_changed);
+    way = ucp_learn_choose(learn, length, ways, predicted, &is_changed);
     if (ucs_unlikely(is_changed)) {
-        ucs_info("announced messages from %zu bytes on%s go by %s from now on: at %.1f GB/s, by %s "
-                 "at %.1f", ucp_learn_octave_min(ucp_learn_octave(length)),
-                 (learn == &config->learn[1]) ? " of peers behind our cache" : "",
-                 ucp_proto_names[ucp_proto_of_way[way]], (double)octave->rate[way],
-                 ucp_proto_names[ucp_proto_of_way[before]], (double)octave->rate[before]);
+        ucs_info("%s from %zu bytes on%s go by %s from now on: at %.1f GB/s, by %s at %.1f",
+                 ucp_learned_names[what], ucp_learn_octave_min(ucp_learn_octave(length)),
+                 is_near ? " of peers behind our cache" : "", ucp_proto_way_name(what, way),
+                 (double)octave->rate[way], ucp_proto_way_name(what, before),
+                 (double)octave->rate[before]);
     }
-    return ucp_proto_of_way[way];
+    ucp_learn_begin(learn, turn, length, way);
+    *learn_p = learn;
+    return way;
 }
 
 /* ---- the explanation ---- */
@@ -352,11 +374,11 @@ static void ucp_proto_explain_range(const ucp_proto_config_t *config,
     ucs_report_close(report);
 }
 
-/* What has been learned of announced messages so far, an octave of sizes a line. whose: the peers
- * that it is about. */
-static void ucp_proto_explain_learned(const ucp_learn_t *learn, const char *whose,
-                                      ucs_report_t *report)
+/* What has been learned so far, an octave of sizes a line. */
+static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucp_learned_t what,
+                                      int is_near, ucs_report_t *report)
 {
+    const char *subject = (what == UCP_LEARNED_ANNOUNCED) ? "" : ucp_learned_names[what];
     const ucp_learn_octave_t *octave;
     char to[24], others[96];
     ucp_way_t way;
@@ -364,20 +386,22 @@ static void ucp_proto_explain_learned(const ucp_learn_t *learn, const char *whos
     unsigned i;
 
     for (i = 0; i < UCP_LEARN_OCTAVES; ++i) {
-        octave = &learn->octaves[i];
+        octave = &config->learn[what][is_near].octaves[i];
         length = 0;
         for (way = 0; way < UCP_WAYS; ++way) {
             if ((way != octave->way) && (octave->rate[way] > 0)) {
                 length += (size_t)snprintf(others + length, sizeof(others) - length,
-                                           ", %s %.1f GB/s", ucp_proto_names[ucp_proto_of_way[way]],
+                                           ", %s %.1f GB/s", ucp_proto_way_name(what, way),
                                            (double)octave->rate[way]);
             }
         }
         if ((octave->rate[octave->way] > 0) && (length > 0)) {
             snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
-            ucs_report_text(report, "# %12zu..%s %s%s: measured %.1f GB/s%s\n",
+            ucs_report_text(report, "# %12zu..%s %s%s%s%s: measured %.1f GB/s%s\n",
                             ucp_learn_octave_min(i), (i + 1 < UCP_LEARN_OCTAVES) ? to : "inf",
-                            ucp_proto_names[ucp_proto_of_way[octave->way]], whose,
+                            subject, (subject[0] == '\0') ? "" : " by ",
+                            ucp_proto_way_name(what, octave->way),
+                            is_near ? " (peers behind one cache)" : "",
                             (double)octave->rate[octave->way], others);
         }
     }
@@ -413,6 +437,7 @@ static void ucp_proto_explain_rma(const ucp_proto_config_t *config, int is_put,
 void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
 {
     const ucp_proto_lanes_t *lanes = &config->lanes;
+    ucp_learned_t what;
     ucp_proto_id_t proto;
     unsigned i;
     int is_put;
@@ -440,8 +465,10 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucp_proto_explain_range(config, &config->send[i],
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
     }
-    ucp_proto_explain_learned(&config->learn[0], "", report);
-    ucp_proto_explain_learned(&config->learn[1], " (peers behind one cache)", report);
+    for (what = 0; what < UCP_LEARNED_LAST; ++what) {
+        ucp_proto_explain_learned(config, what, 0, report);
+        ucp_proto_explain_learned(config, what, 1, report);
+    }
     if (lanes->device_name != NULL) {
         ucp_proto_explain_open(report, "send", "cuda");
         ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",

@@ -4,7 +4,8 @@
  * A protocol is a row: when it applies, and what it costs as a linear function of the size.
  * Selection is a pure function of the lanes' limits and the options, so both sides of a transfer
  * reach the same result. The outcome of each row (chosen, or the reason why not) is kept as text
- * for UCX_PROTO_INFO. Receivers then find out what announced messages really take (learn.h).
+ * for UCX_PROTO_INFO. Receivers then find out what announced messages really take, and those who
+ * put and get what their copies and messages do (learn.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -50,6 +51,15 @@ typedef struct {
     int            forced;   /* by an option rather than by cost */
 } ucp_proto_range_t;
 
+/* What is learned of; the ways of gets and puts are UCP_WAY_READ, which stands for the copy that
+ * this side makes in either direction, and UCP_WAY_MESSAGES. */
+typedef enum {
+    UCP_LEARNED_ANNOUNCED,
+    UCP_LEARNED_GET,
+    UCP_LEARNED_PUT,
+    UCP_LEARNED_LAST
+} ucp_learned_t;
+
 typedef struct {
     ucp_proto_lanes_t lanes;
     unsigned          tl[3 + UCT_RAILS_MAX]; /* key: transport of each lane, UINT_MAX for none */
@@ -57,8 +67,10 @@ typedef struct {
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */
-    unsigned          ways;           /* bits of ucp_way_t among which is learned; 0: none */
-    ucp_learn_t       learn[2];       /* of peers behind one cache with us [1], of others [0] */
+    unsigned          ways;           /* bits of ucp_way_t of announced messages among which is
+                                         learned; 0: none */
+    ucp_learn_t       learn[UCP_LEARNED_LAST][2]; /* of peers behind one cache with us [1], of
+                                                     others [0] */
     char              reason[UCP_PROTO_LAST][UCT_REASON_MAX];
     size_t            rma_min[2];     /* bytes from which a network's own gets [0] and puts [1] pay;
                                          SIZE_MAX: never */
@@ -82,15 +94,17 @@ UCS_INLINE int ucp_proto_has_ways(const ucp_proto_config_t *config, size_t lengt
     return (config->ways != 0) && (length >= UCP_LEARN_MIN);
 }
 
-/* The protocol by which it is to move, as learned or, first, predicted. */
-ucp_proto_id_t ucp_proto_learned(const ucp_proto_config_t *config, ucp_learn_t *learn,
-                                 size_t length);
+/* The way by which `length` bytes, UCP_LEARN_MIN at least, are to move, as learned or, first,
+ * predicted; is_near: the peer is behind our cache. They begin to move: *learn_p and *turn are for
+ * ucp_learn_end. */
+ucp_way_t ucp_proto_learned(ucp_proto_config_t *config, ucp_learned_t what, int is_near,
+                            size_t length, ucp_learn_t **learn_p, ucp_learn_turn_t *turn);
 
-/* The way that is a protocol's. */
-UCS_INLINE ucp_way_t ucp_proto_way(ucp_proto_id_t proto)
+/* The protocol of announced messages that is a way. */
+UCS_INLINE ucp_proto_id_t ucp_proto_of_way(ucp_way_t way)
 {
-    return (proto == UCP_PROTO_RNDV_AM) ? UCP_WAY_MESSAGES :
-           (proto == UCP_PROTO_RNDV_BOTH) ? UCP_WAY_BOTH : UCP_WAY_READ;
+    return (way == UCP_WAY_MESSAGES) ? UCP_PROTO_RNDV_AM :
+           (way == UCP_WAY_BOTH) ? UCP_PROTO_RNDV_BOTH : UCP_PROTO_RNDV_GET;
 }
 
 UCS_INLINE ucp_proto_id_t ucp_proto_lookup(const ucp_proto_range_t *ranges, size_t length)

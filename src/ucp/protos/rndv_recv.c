@@ -123,10 +123,10 @@ static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
         return UCP_PROTO_RNDV_GET;
     }
     if (has_ways) {
-        req->recv.learn  = &config->learn[(am->ops->is_near != NULL) && am->ops->is_near(am)];
-        req->held       |= UCP_REQUEST_HOLDS_TURN;
-        proto            = ucp_proto_learned(config, req->recv.learn, req->recv.total);
-        ucp_learn_begin(req->recv.learn, &req->recv.turn, req->recv.total, ucp_proto_way(proto));
+        req->held |= UCP_REQUEST_HOLDS_TURN;
+        proto = ucp_proto_of_way(ucp_proto_learned(config, UCP_LEARNED_ANNOUNCED,
+                                                   uct_ep_is_near(am), req->recv.total,
+                                                   &req->recv.learn, &req->recv.turn));
     }
     return proto;
 }

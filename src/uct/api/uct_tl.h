@@ -514,6 +514,11 @@ UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep)
     return !ucs_arbiter_group_is_empty(&ep->pending);
 }
 
+UCS_INLINE int uct_ep_is_near(uct_ep_t *ep)
+{
+    return (ep->ops->is_near != NULL) && ep->ops->is_near(ep);
+}
+
 UCS_INLINE void uct_completion_update(uct_completion_t *comp, ucs_status_t status)
 {
     if (ucs_unlikely(status != UCS_OK) && (comp->status == UCS_OK)) {

@@ -20,10 +20,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Progress calls between two looks at the clock, unless calls are farther apart than this: then
- * each call looks, which it can afford. */
-#define UCT_MM_LOOK_CALLS   64
-#define UCT_MM_SLOW_CALL_NS 4000
+/* Progress calls between two looks at the clock; fewer where they come slowly or do much, so that
+ * looks are about so far apart: peers see by them whether we listen. */
+#define UCT_MM_LOOK_CALLS 64u
+#define UCT_MM_LOOK_NS    5000ul
 
 /* Looks between two checks for rings that have gone silent. */
 #define UCT_MM_COOL_LOOKS 16
@@ -117,11 +117,11 @@ static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64
 
 static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
 {
-    const uint64_t now = ucs_sys_clock_ns();
+    const uint64_t now    = ucs_sys_clock_ns();
+    const uint64_t passed = ucs_max(now - iface->last_look_ns, UCT_MM_LOOK_NS / UCT_MM_LOOK_CALLS);
+    const uint64_t calls  = ((uint64_t)iface->interval * UCT_MM_LOOK_NS) / passed;
 
-    iface->interval     = ((now - iface->last_look_ns) >
-                           ((uint64_t)iface->interval * UCT_MM_SLOW_CALL_NS)) ? 1 :
-                          UCT_MM_LOOK_CALLS;
+    iface->interval     = (unsigned)ucs_min(ucs_max(calls, 1ul), UCT_MM_LOOK_CALLS);
     iface->look_turn    = iface->side.turns + iface->interval;
     iface->last_look_ns = now;
     ucs_atomic_store_relaxed(&iface->main->looked_ns, now);

@@ -284,14 +284,18 @@ TEST(one_sided, a_stopped_owner)
     EXPECT_TRUE(both.join());
 }
 
-/* Small operations on memory of the user's go as messages to an owner that listens, and are copied
- * where it does not: they end in either case. */
-TEST(one_sided, an_owner_that_listens_now_and_then)
+/* Operations on memory of the user's go as messages to an owner that listens (long ones where that
+ * was found to be faster), and are copied where it does not: they end in either case. */
+class an_owner : public testing::TestWithParam<size_t> {};
+
+TEST_P(an_owner, that_listens_now_and_then)
 {
     enum stage { BUSY = 1, LISTENS, END };
+    const size_t length  = GetParam();
+    const unsigned count = (length > 100000) ? 100 : 500;
     processes both(2);
 
-    both.start(0, [](self &me) {
+    both.start(0, [&](self &me) {
         node n(me);
         n.connect_all();
         window w(me, n);
@@ -302,9 +306,9 @@ TEST(one_sided, an_owner_that_listens_now_and_then)
         }
         me.own().words[FILLED] = LISTENS;
         n.until([&]() { return me.at(1).words[DONE] == END; });
-        EXPECT_EQ(3u * 500, w.data(OF_USER)[64] + (256u * w.data(OF_USER)[65]));
+        EXPECT_EQ(me.at(1).words[FILLED], w.data(OF_USER)[64] + (256u * w.data(OF_USER)[65]));
     });
-    both.start(1, [](self &me) {
+    both.start(1, [&](self &me) {
         const ucp_request_param_t param = {};
         const int page = 0;
         int there      = 0;
@@ -317,33 +321,55 @@ TEST(one_sided, an_owner_that_listens_now_and_then)
             window w(me, n);
             ucp_rkey_h rkey   = w.key(0, OF_USER);
             uint64_t address  = w.address(0, OF_USER) + 64;
-            uint16_t value    = 0, got;
-            const auto rounds = [&](const char *what, unsigned count) {
-                for (unsigned i = 0; i < count; ++i) {
+            uint16_t value    = 0;
+            unsigned in_flight = 0;
+            std::vector<uint8_t> data(length), got(length);
+            const auto rounds = [&](const char *what, unsigned number) {
+                for (unsigned i = 0; i < number; ++i) {
                     me.waits_for("%s, round %u", what, i);
                     ++value;
-                    n.wait(ucp_put_nbx(n.ep(0), &value, sizeof(value), address, rkey, &param));
+                    std::fill(data.begin(), data.end(), static_cast<uint8_t>(value * 7));
+                    memcpy(data.data(), &value, sizeof(value));
+                    auto *put = ucp_put_nbx(n.ep(0), data.data(), length, address, rkey, &param);
+                    in_flight += UCS_PTR_IS_PTR(put);
+                    ASSERT_EQ(UCS_OK, n.wait(put));
                     ASSERT_EQ(UCS_OK, flush(n));
-                    got = 0;
-                    ASSERT_EQ(UCS_OK, n.wait(ucp_get_nbx(n.ep(0), &got, sizeof(got), address, rkey,
-                                                         &param)));
-                    ASSERT_EQ(value, got);
+                    std::fill(got.begin(), got.end(), 0);
+                    ASSERT_EQ(UCS_OK, n.wait(ucp_get_nbx(n.ep(0), got.data(), length, address,
+                                                         rkey, &param)));
+                    ASSERT_EQ(data, got);
                 }
             };
 
-            rounds("an owner that listens", 500);
+            rounds("an owner that listens", count);
+            if (copies && (length <= 65536)) { /* which end inside the call */
+                for (unsigned i = 0; (i < 500) && (in_flight == 0); ++i) {
+                    n.progress(); /* the lane connects */
+                    usleep(100);  /* it may run where we run */
+                    rounds("an owner that has listened just now", 1);
+                }
+                EXPECT_GT(in_flight, 0u) << "none went as a message";
+            }
             me.own().words[DONE] = BUSY;
             n.until([&]() { return me.at(0).words[FILLED] == BUSY; });
             usleep(1000); /* its last look is old */
-            rounds("an owner that is busy", copies ? 500 : 0);
+            in_flight = 0;
+            rounds("an owner that is busy", copies ? count : 0);
+            if (length <= 65536) {
+                EXPECT_EQ(0u, in_flight);
+            }
             me.own().words[DONE] = LISTENS;
             n.until([&]() { return me.at(0).words[FILLED] == LISTENS; });
-            rounds("an owner that listens again", copies ? 500 : 1000);
+            rounds("an owner that listens again", count);
+            me.own().words[FILLED] = value;
         }
         me.own().words[DONE] = END;
     });
     EXPECT_TRUE(both.join());
 }
+
+INSTANTIATE_TEST_SUITE_P(one_sided, an_owner, testing::Values(2, 4096, 16384, 65536, 1000000),
+                         [](const auto &info) { return std::to_string(info.param); });
 
 /* The owner dies: what waits for it ends with an error, once; what is mapped stays readable. */
 TEST_P(mp_one_sided, a_killed_owner)
