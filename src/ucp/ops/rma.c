@@ -226,9 +226,9 @@ static int ucp_rma_is_for_messages(const ucp_worker_t *worker, uct_ep_t *lane)
            lane->ops->is_attentive(lane);
 }
 
-/* The next part, and how it goes. Of short ones a message and its answer take a fifth of a system
- * call's time where the peer listens, and long ones both sides copy at the same time; which is
- * faster is measured from UCP_LEARN_MIN on. has_answered: the peer listens, for certain. */
+/* The next part, and how it goes. A message and its answer may take a fifth of a system call's time
+ * where the peer listens, and of long ones both sides copy at the same time; which is faster is
+ * measured. has_answered: the peer listens, for certain. */
 static void ucp_rma_begin_part(ucp_request_t *req, int has_answered)
 {
     ucp_peer_t *peer = req->send.peer;
@@ -245,16 +245,13 @@ static void ucp_rma_begin_part(ucp_request_t *req, int has_answered)
     if (!has_answered && !ucp_rma_is_for_messages(req->worker, lane)) {
         return;
     }
-    req->send.by_message = 1;
-    if (length >= UCP_LEARN_MIN) {
-        req->held |= UCP_REQUEST_HOLDS_TURN;
-        req->send.part.length = length;
-        req->send.by_message  = ucp_proto_learned(peer->proto, (req->kind == UCP_REQUEST_PUT) ?
-                                                  UCP_LEARNED_PUT : UCP_LEARNED_GET,
-                                                  uct_ep_is_near(lane), length,
-                                                  &req->send.part.learn, &req->send.part.turn) ==
-                                UCP_WAY_MESSAGES;
-    }
+    req->held             |= UCP_REQUEST_HOLDS_TURN;
+    req->send.part.length  = ucs_max(length, UCP_LEARN_SHORT);
+    req->send.by_message   = ucp_proto_learned(peer->proto, (req->kind == UCP_REQUEST_PUT) ?
+                                               UCP_LEARNED_PUT : UCP_LEARNED_GET,
+                                               uct_ep_is_near(lane), length,
+                                               &req->send.part.learn, &req->send.part.turn) ==
+                             UCP_WAY_MESSAGES;
 }
 
 /* It has moved by the way that was meant for it, or goes on by another. */

@@ -12,14 +12,15 @@
 
 unsigned ucp_learn_octave(size_t length)
 {
-    const unsigned log2 = 63u - (unsigned)__builtin_clzll((uint64_t)(length / UCP_LEARN_MIN));
+    const uint64_t shorts = ucs_max(length / UCP_LEARN_SHORT, (size_t)1);
+    const unsigned log2   = 63u - (unsigned)__builtin_clzll(shorts);
 
     return ucs_min(log2, UCP_LEARN_OCTAVES - 1);
 }
 
 size_t ucp_learn_octave_min(unsigned octave)
 {
-    return UCP_LEARN_MIN << octave;
+    return (octave == 0) ? 0 : UCP_LEARN_SHORT << octave;
 }
 
 static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
@@ -33,12 +34,15 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
     ++octave->number;
 }
 
-/* All ways have been tried. Is another one to be used from now on? patience: at first. */
-static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, unsigned patience)
+/* All ways have been tried. Is another one to be used from now on? */
+static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t length)
 {
     const ucp_way_t own = octave->way;
     ucp_way_t best      = own;
+    const unsigned most = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
+    const size_t first  = ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
     int is_known        = 1;
+    unsigned patience;
     ucp_way_t way;
 
     for (way = 0; way < UCP_WAYS; ++way) {
@@ -51,8 +55,8 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, unsigned 
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
-    patience         = ucs_max(2u * octave->patience, is_known ? patience : 1u);
-    octave->patience = (uint8_t)ucs_min(patience, UCP_LEARN_SETTLED);
+    patience         = ucs_max(2u * octave->patience, is_known ? (unsigned)first : 1u);
+    octave->patience = (uint16_t)ucs_min(ucs_max(patience, 1u), most);
     octave->phase    = UCP_LEARN_IN_USE;
     octave->left     = octave->tried * octave->patience;
     octave->tried    = 0;
@@ -61,7 +65,7 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, unsigned 
 
 /* What follows the phase that has ended; returns whether another way is in use from now on. */
 static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t predicted,
-                           unsigned patience)
+                           size_t length)
 {
     unsigned way;
 
@@ -80,18 +84,17 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
             return 0;
         }
     }
-    return ucp_learn_settle(octave, ways, patience);
+    return ucp_learn_settle(octave, ways, length);
 }
 
 ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,
                            int *changed_p)
 {
-    const unsigned i           = ucp_learn_octave(length);
-    ucp_learn_octave_t *octave = &learn->octaves[i];
+    ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
 
     *changed_p = 0;
     if (ucs_unlikely(octave->left == 0)) {
-        *changed_p = ucp_learn_go_on(octave, ways, predicted, ucs_min(1u << i, UCP_LEARN_FIRST));
+        *changed_p = ucp_learn_go_on(octave, ways, predicted, length);
     }
     --octave->left;
     if (octave->phase != UCP_LEARN_TRIAL) {
@@ -117,6 +120,24 @@ static uint32_t ucp_learn_num_under_way(const ucp_learn_octave_t *octave)
     return count;
 }
 
+/* Has memory as long messages of this octave use been used by as many? */
+static int ucp_learn_is_warm(const ucp_learn_t *learn, unsigned octave)
+{
+    return learn->used[ucs_min(octave, UCP_LEARN_UNIT_OCTAVE)] >= UCP_LEARN_COLD;
+}
+
+static void ucp_learn_warm(ucp_learn_t *learn, unsigned octave, size_t length)
+{
+    unsigned i = ucs_min(octave, UCP_LEARN_UNIT_OCTAVE);
+
+    for (; !ucp_learn_is_warm(learn, i); --i) { /* shorter ones use a part of it */
+        learn->used[i] += (uint16_t)(1 + ucs_min(length / UCP_LEARN_UNIT, (size_t)UCP_LEARN_COLD));
+        if (i == 0) {
+            break;
+        }
+    }
+}
+
 static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
 {
     octave->is_open  = 1;
@@ -137,7 +158,11 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     turn->octave   = (uint8_t)i;
     turn->way      = (uint8_t)way;
     turn->number   = octave->number;
-    turn->is_timed = (octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way);
+    turn->is_timed = (octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way) &&
+                     ((way != UCP_WAY_MESSAGES) || ucp_learn_is_warm(learn, i));
+    if (way == UCP_WAY_MESSAGES) {
+        ucp_learn_warm(learn, i, length);
+    }
     if (!turn->is_timed) {
         octave->is_open = 0;
     } else {

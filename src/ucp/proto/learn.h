@@ -6,11 +6,12 @@
  * (a copy that both sides make waits for both). So the receivers of a worker time the announced
  * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
  * one of each other; the fastest one serves the next ones, and then all are tried anew: after as
- * many as the trials took, since what is used for the first time takes longer (rings' memory is not
- * there before), then after twice as many, and so on up to LEARN_SETTLED times. Longer messages
- * begin with up to LEARN_FIRST times, as they use more of it at once.
+ * many as the trials took, then after twice as many, and so on up to LEARN_SETTLED times. Longer
+ * messages begin with up to LEARN_FIRST times. Messages that use memory for the first time, which
+ * takes longer, are not timed (LEARN_COLD).
  *
  * Who puts or gets does the same with its own parts (ops/rma.h): copies, or messages to its peer.
+ * There short ones matter, too; those of less than 1 KiB are one octave, where each counts alike.
  *
  * A trial has RUNS runs. A run begins when a message of the trial has ended while none moves that
  * was asked for another way, or when nothing moves and no other message begins before the first one
@@ -30,15 +31,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define UCP_LEARN_MIN        ((size_t)8192) /* shorter ones go as predicted */
-#define UCP_LEARN_OCTAVES    12u            /* what is longer belongs to the last */
+#define UCP_LEARN_MIN        ((size_t)8192) /* shorter ones are not announced, only put and got */
+#define UCP_LEARN_OCTAVES    16u            /* what is longer belongs to the last */
+#define UCP_LEARN_SHORT      ((size_t)512)  /* all below twice that are an octave, each as long */
 #define UCP_LEARN_RUNS       4u
 #define UCP_LEARN_RUN_MIN    4u
 #define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
 #define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no third */
+#define UCP_LEARN_COLD       256u /* units of memory that messages use for the first time, and which
+                                     take longer, so that they are not timed: a ring's buffers */
+#define UCP_LEARN_UNIT       ((size_t)16384)
+#define UCP_LEARN_UNIT_OCTAVE 5u
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_FIRST      8u /* times as many messages as the first trials, before the next */
 #define UCP_LEARN_SETTLED    64u
+#define UCP_LEARN_SHORT_SETTLED 512u /* the same below UCP_LEARN_MIN, where the slower way takes
+                                        ten times as long */
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
 
 typedef enum {
@@ -74,13 +82,15 @@ typedef struct {
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
-    uint8_t  patience;       /* times as many messages as the trials have before the next ones; 0:
+    uint16_t patience;       /* times as many messages as the trials have before the next ones; 0:
                                 there have been none */
 } ucp_learn_octave_t;
 
 /* Of one set of lanes. Zero is its start. */
 typedef struct {
     ucp_learn_octave_t octaves[UCP_LEARN_OCTAVES];
+    uint16_t           used[UCP_LEARN_UNIT_OCTAVE + 1]; /* units of memory by messages of the octave
+                                                           or longer ones */
 } ucp_learn_t;
 
 /* One message under way. */
@@ -107,7 +117,7 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
 /* Are these the first trials of all? */
 int ucp_learn_is_first(const ucp_learn_t *learn, const ucp_learn_turn_t *turn);
 
-/* Octave of a length from UCP_LEARN_MIN on, and the least length of an octave. */
+/* Octave of a length, and the least length of an octave. */
 unsigned ucp_learn_octave(size_t length);
 size_t ucp_learn_octave_min(unsigned octave);
 

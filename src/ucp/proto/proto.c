@@ -296,12 +296,29 @@ static const char *ucp_proto_way_name(ucp_learned_t what, ucp_way_t way)
            (way == UCP_WAY_MESSAGES) ? "messages" : "copies";
 }
 
+/* What a way has reached in an octave of messages of `length` bytes. */
+static const char *ucp_proto_rate(const ucp_learn_octave_t *octave, ucp_way_t way, size_t length,
+                                  char text[24])
+{
+    const double bytes_per_ns = (double)octave->rate[way];
+
+    if (ucp_learn_octave(length) == 0) {
+        snprintf(text, 24, "%.2f M/s", bytes_per_ns / (double)UCP_LEARN_SHORT * 1e3);
+    } else {
+        snprintf(text, 24, "%.1f GB/s", bytes_per_ns);
+    }
+    return text;
+}
+
 static ucp_way_t ucp_proto_predict_way(const ucp_proto_config_t *config, ucp_learned_t what,
                                        size_t length)
 {
     const ucp_proto_id_t proto = ucp_proto_lookup(config->recv, length);
 
-    return ((what != UCP_LEARNED_ANNOUNCED) || (proto == UCP_PROTO_RNDV_GET)) ? UCP_WAY_READ :
+    if (what != UCP_LEARNED_ANNOUNCED) {
+        return (length < UCP_LEARN_MIN) ? UCP_WAY_MESSAGES : UCP_WAY_READ;
+    }
+    return (proto == UCP_PROTO_RNDV_GET) ? UCP_WAY_READ :
            (proto == UCP_PROTO_RNDV_BOTH) ? UCP_WAY_BOTH : UCP_WAY_MESSAGES;
 }
 
@@ -314,18 +331,19 @@ ucp_way_t ucp_proto_learned(ucp_proto_config_t *config, ucp_learned_t what, int 
     ucp_learn_t *learn               = &config->learn[what][is_near];
     const ucp_learn_octave_t *octave = &learn->octaves[ucp_learn_octave(length)];
     const ucp_way_t before           = octave->way;
+    char now_rate[24], rate[24];
     int is_changed;
     ucp_way_t way;
 
     way = ucp_learn_choose(learn, length, ways, predicted, &is_changed);
     if (ucs_unlikely(is_changed)) {
-        ucs_info("%s from %zu bytes on%s go by %s from now on: at %.1f GB/s, by %s at %.1f",
+        ucs_info("%s from %zu bytes on%s go by %s from now on: at %s, by %s at %s",
                  ucp_learned_names[what], ucp_learn_octave_min(ucp_learn_octave(length)),
                  is_near ? " of peers behind our cache" : "", ucp_proto_way_name(what, way),
-                 (double)octave->rate[way], ucp_proto_way_name(what, before),
-                 (double)octave->rate[before]);
+                 ucp_proto_rate(octave, way, length, now_rate), ucp_proto_way_name(what, before),
+                 ucp_proto_rate(octave, before, length, rate));
     }
-    ucp_learn_begin(learn, turn, length, way);
+    ucp_learn_begin(learn, turn, ucs_max(length, UCP_LEARN_SHORT), way);
     *learn_p = learn;
     return way;
 }
@@ -380,7 +398,7 @@ static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucp_lear
 {
     const char *subject = (what == UCP_LEARNED_ANNOUNCED) ? "" : ucp_learned_names[what];
     const ucp_learn_octave_t *octave;
-    char to[24], others[96];
+    char to[24], others[96], rate[24];
     ucp_way_t way;
     size_t length;
     unsigned i;
@@ -390,19 +408,21 @@ static void ucp_proto_explain_learned(const ucp_proto_config_t *config, ucp_lear
         length = 0;
         for (way = 0; way < UCP_WAYS; ++way) {
             if ((way != octave->way) && (octave->rate[way] > 0)) {
-                length += (size_t)snprintf(others + length, sizeof(others) - length,
-                                           ", %s %.1f GB/s", ucp_proto_way_name(what, way),
-                                           (double)octave->rate[way]);
+                length += (size_t)snprintf(others + length, sizeof(others) - length, ", %s %s",
+                                           ucp_proto_way_name(what, way),
+                                           ucp_proto_rate(octave, way, ucp_learn_octave_min(i),
+                                                          rate));
             }
         }
         if ((octave->rate[octave->way] > 0) && (length > 0)) {
             snprintf(to, sizeof(to), "%zu", ucp_learn_octave_min(i + 1) - 1);
-            ucs_report_text(report, "# %12zu..%s %s%s%s%s: measured %.1f GB/s%s\n",
+            ucs_report_text(report, "# %12zu..%s %s%s%s%s: measured %s%s\n",
                             ucp_learn_octave_min(i), (i + 1 < UCP_LEARN_OCTAVES) ? to : "inf",
                             subject, (subject[0] == '\0') ? "" : " by ",
                             ucp_proto_way_name(what, octave->way),
                             is_near ? " (peers behind one cache)" : "",
-                            (double)octave->rate[octave->way], others);
+                            ucp_proto_rate(octave, octave->way, ucp_learn_octave_min(i), rate),
+                            others);
         }
     }
 }

@@ -94,9 +94,9 @@ UCS_INLINE int ucp_proto_has_ways(const ucp_proto_config_t *config, size_t lengt
     return (config->ways != 0) && (length >= UCP_LEARN_MIN);
 }
 
-/* The way by which `length` bytes, UCP_LEARN_MIN at least, are to move, as learned or, first,
- * predicted; is_near: the peer is behind our cache. They begin to move: *learn_p and *turn are for
- * ucp_learn_end. */
+/* The way by which `length` bytes (announced: UCP_LEARN_MIN at least) are to move, as learned or,
+ * first, predicted; is_near: the peer is behind our cache. They begin to move: *learn_p and *turn
+ * are for ucp_learn_end, with a length of UCP_LEARN_SHORT at least. */
 ucp_way_t ucp_proto_learned(ucp_proto_config_t *config, ucp_learned_t what, int is_near,
                             size_t length, ucp_learn_t **learn_p, ucp_learn_turn_t *turn);
 

@@ -218,13 +218,35 @@ TEST_F(learning, follows_what_changes)
 /* What is slow at first, as memory that is touched for the first time is, is not taken for slow. */
 TEST_F(learning, a_cold_start_is_no_verdict)
 {
+    const unsigned cold = UCP_LEARN_COLD / 2; /* two units each */
+
     m_cost_ns[UCP_WAY_MESSAGES] = 9000;
-    for (unsigned sent = 0; sent < 128; sent += m_by[UCP_WAY_MESSAGES]) {
-        EXPECT_EQ(UCP_WAY_BOTH, settled(20000, 64));
+    for (unsigned i = 0; i < cold + (2 * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN); ++i) {
+        exchange(20000);
     }
+    EXPECT_EQ(cold, m_by[UCP_WAY_MESSAGES]);
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 8192));
-    EXPECT_GT(m_by[UCP_WAY_MESSAGES], 3072u);
+    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        exchange(20000);
+    }
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 64));
+    EXPECT_EQ(64u, m_by[UCP_WAY_MESSAGES]);
+    EXPECT_EQ(1, m_changes);
+
+    /* Shorter ones use no other memory, and longer ones the same. */
+    for (size_t length : {1000, 9000, 70000, 3 << 20}) {
+        m_cost_ns[UCP_WAY_MESSAGES] = 700;
+        std::fill(std::begin(m_by), std::end(m_by), 0);
+        for (unsigned i = 0; i < UCP_WAYS * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+            exchange(length);
+        }
+        EXPECT_EQ(UCP_WAY_MESSAGES, settled(length, 32)) << length;
+        EXPECT_EQ(32u, m_by[UCP_WAY_MESSAGES]) << length;
+    }
+    /* Those of a page do not warm what longer ones use. */
+    m_learn = {};
+    settled(4096, 4096);
+    EXPECT_LT(m_learn.used[ucp_learn_octave(9000)], UCP_LEARN_COLD);
 }
 
 /* A slow way is a loss that is bounded in bytes. */
@@ -244,10 +266,10 @@ TEST_F(learning, long_messages_are_tried_few_times)
 TEST_F(learning, a_first_verdict_does_not_last)
 {
     m_cost_ns[UCP_WAY_MESSAGES] = 9000;
-    settled(8 << 20, UCP_WAYS * UCP_LEARN_RUNS);
+    settled(8 << 20, (UCP_WAYS * UCP_LEARN_RUNS) + 1); /* one is cold */
     EXPECT_EQ(UCP_WAY_BOTH, exchange(8 << 20));
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    settled(8 << 20, (UCP_LEARN_FIRST + 1) * UCP_WAYS * UCP_LEARN_RUNS);
+    settled(8 << 20, (UCP_LEARN_FIRST + 1) * ((UCP_WAYS * UCP_LEARN_RUNS) + 1));
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(8 << 20, 64));
     EXPECT_EQ(64u, m_by[UCP_WAY_MESSAGES]);
 }
@@ -261,9 +283,12 @@ TEST_F(learning, octaves_are_learned_by_themselves)
     EXPECT_EQ(UCP_WAY_MESSAGES, choose(32767));
     EXPECT_EQ(UCP_WAY_BOTH, choose(32768)); /* nothing is known of these */
 
-    EXPECT_EQ(0u, ucp_learn_octave(8192));
-    EXPECT_EQ(0u, ucp_learn_octave(16383));
-    EXPECT_EQ(1u, ucp_learn_octave(16384));
+    EXPECT_EQ(0u, ucp_learn_octave(0));
+    EXPECT_EQ(0u, ucp_learn_octave(1023));
+    EXPECT_EQ(1u, ucp_learn_octave(1024));
+    EXPECT_EQ(4u, ucp_learn_octave(8192));
+    EXPECT_EQ(4u, ucp_learn_octave(16383));
+    EXPECT_EQ(5u, ucp_learn_octave(16384));
     EXPECT_EQ(UCP_LEARN_OCTAVES - 1, ucp_learn_octave(SIZE_MAX));
     for (unsigned i = 0; i < UCP_LEARN_OCTAVES; ++i) {
         EXPECT_EQ(i, ucp_learn_octave(ucp_learn_octave_min(i)));
@@ -279,8 +304,9 @@ TEST_F(learning, streams_are_measured_as_a_whole)
         std::fill(std::begin(m_by), std::end(m_by), 0);
         stream(20000, window, 2000);
         EXPECT_GT(m_by[UCP_WAY_MESSAGES], m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH]) << window;
-        EXPECT_NEAR(20000 / 700.0, m_learn.octaves[1].rate[UCP_WAY_MESSAGES], 3) << window;
-        EXPECT_NEAR(20000 / 2000.0, m_learn.octaves[1].rate[UCP_WAY_BOTH], 1) << window;
+        const auto &octave = m_learn.octaves[ucp_learn_octave(20000)];
+        EXPECT_NEAR(20000 / 700.0, octave.rate[UCP_WAY_MESSAGES], 3) << window;
+        EXPECT_NEAR(20000 / 2000.0, octave.rate[UCP_WAY_BOTH], 1) << window;
     }
 }
 
