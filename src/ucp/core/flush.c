@@ -110,14 +110,15 @@ void ucp_flush_work(ucp_request_t *req)
 }
 
 ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
-                                 const ucp_request_param_t *param, ucp_request_kind_t kind)
+                                 const ucp_request_param_t *param, ucp_request_kind_t kind,
+                                 int is_forced)
 {
     ucs_status_t status = UCS_OK;
     size_t remaining;
     ucp_request_t *req;
 
-    remaining = (ep != NULL) ? ep->num_requests + ep->peer->num_controls :
-                               worker->num_sends + worker->num_controls;
+    remaining = (ep == NULL) ? worker->num_sends + worker->num_controls :
+                is_forced    ? ep->num_requests : ep->num_requests + ep->peer->num_controls;
     if (kind == UCP_REQUEST_FLUSH) {
         remaining -= (ep != NULL) ? ep->num_handed : worker->num_handed;
     }
@@ -144,11 +145,11 @@ ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     req->flush.ep        = ep;
-    req->flush.peer      = (ep != NULL) ? ep->peer : NULL;
+    req->flush.peer      = ((ep != NULL) && !is_forced) ? ep->peer : NULL;
     req->flush.status    = (ep != NULL) ? ep->peer->status : UCS_OK;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
-    req->flush.is_last   = 0;
+    req->flush.is_last   = (uint8_t)is_forced;
     req->flush.is_rest   = 0;
     req->length          = 0;
     if (remaining == 0) {
@@ -168,7 +169,7 @@ ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_FLUSH);
+    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_FLUSH, 0);
     ucp_worker_unlock(worker);
     return ptr;
 }
@@ -178,7 +179,7 @@ ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_par
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    ptr = ucp_flush_start(worker, NULL, param, UCP_REQUEST_FLUSH);
+    ptr = ucp_flush_start(worker, NULL, param, UCP_REQUEST_FLUSH, 0);
     ucp_worker_unlock(worker);
     return ptr;
 }
@@ -228,20 +229,22 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
     ucp_worker_t *worker = ep->worker;
     uint32_t flags       = (param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ? param->flags : 0;
+    int is_forced        = (flags & UCP_EP_CLOSE_FLAG_FORCE) != 0;
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    if ((flags & UCP_EP_CLOSE_FLAG_FORCE) && (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
+    if (is_forced && (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     ep->is_closing = 1;
-    if (flags & UCP_EP_CLOSE_FLAG_FORCE) {
+    if (is_forced) {
         ucp_flush_cancel_sends(ep);
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
+        ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
     }
     ucp_stream_close(ep);
-    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE);
+    ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE, is_forced);
     if (UCS_PTR_IS_ERR(ptr)) {
         ep->is_closing = 0; /* no memory: the user may try again */
     }

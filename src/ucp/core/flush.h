@@ -4,9 +4,10 @@
  * never progress again, and the peer's requests end by them.
  *
  * A close ends when every send that was in flight on its endpoint at the time of the call has
- * ended, a flush (of an endpoint, or of the worker) when each has ended or waits for its receiver
- * only (ucp_ep_hand_over); what was handed to a transport is then at the peer. Sends posted later
- * do not delay them.
+ * ended (one by force has ended them all, and waits for no answers either), a flush (of an
+ * endpoint, or of the worker) when each has ended or waits for its receiver only
+ * (ucp_ep_hand_over); what was handed to a transport is then at the peer. Sends posted later do not
+ * delay them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -34,8 +35,11 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status);
 /* The end of a flush or close, from progress. */
 void ucp_flush_work(ucp_request_t *req);
 
-/* Starts a flush of ep (NULL: of the worker). Returns NULL, a request or an error pointer. */
+/* Starts a flush of ep (NULL: of the worker), or a close of it, which, is_forced, does not wait for
+ * the peer, but for copies that go on by themselves. Returns NULL, a request or an error pointer.
+ */
 ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
-                                 const ucp_request_param_t *param, ucp_request_kind_t kind);
+                                 const ucp_request_param_t *param, ucp_request_kind_t kind,
+                                 int is_forced);
 
 #endif

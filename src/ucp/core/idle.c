@@ -20,8 +20,8 @@
  * it, more than the calls of a turn take. */
 #define UCP_IDLE_LOST_NS 500000
 
-/* Calls of a shared turn take longer: the application is busy between them. */
-#define UCP_IDLE_BUSY_NS (UCP_IDLE_SHARED_CALLS * 2000)
+/* Each call of a shared turn takes longer: the application is busy between them. */
+#define UCP_IDLE_BUSY_NS 2000u
 
 /* Yields that let nobody run before the processor counts as ours again. */
 #define UCP_IDLE_ALONE_YIELDS 32
@@ -33,11 +33,21 @@ static ucp_idle_mode_t ucp_idle_mode(const ucp_worker_t *worker)
     return (ucp_idle_mode_t)worker->context->options.idle;
 }
 
+static int ucp_idle_has_other_workers(void)
+{
+    return atomic_load_explicit(&ucp_idle_workers, memory_order_relaxed) > 1;
+}
+
+static unsigned ucp_idle_shared_mask(void)
+{
+    return (ucp_idle_has_other_workers() ? UCP_IDLE_TURNS_CALLS : UCP_IDLE_SHARED_CALLS) - 1;
+}
+
 void ucp_idle_init(ucp_worker_t *worker)
 {
     ucp_idle_t *idle = &worker->idle;
 
-    idle->mask = (ucp_idle_mode(worker) >= UCP_IDLE_YIELD) ? UCP_IDLE_SHARED_CALLS - 1 :
+    idle->mask = (ucp_idle_mode(worker) >= UCP_IDLE_YIELD) ? ucp_idle_shared_mask() :
                  UCP_IDLE_ALONE_CALLS - 1;
     idle->last_ns = ucs_sys_clock_ns();
     idle->lost    = ucs_sys_lost_turns();
@@ -79,8 +89,7 @@ static int ucp_idle_is_crowded(const ucp_worker_t *worker)
  * does so, and what comes for another worker, which the application may progress in turn. */
 static int ucp_idle_has_other_waits(void)
 {
-    return (atomic_load_explicit(&ucp_idle_workers, memory_order_relaxed) > 1) ||
-           (ucp_mem_num_shared() > 0);
+    return ucp_idle_has_other_workers() || (ucp_mem_num_shared() > 0);
 }
 
 static int ucp_idle_may_sleep(const ucp_worker_t *worker)
@@ -99,7 +108,7 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
         (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
         return;
     }
-    idle->mask   = UCP_IDLE_SHARED_CALLS - 1;
+    idle->mask   = ucp_idle_shared_mask();
     idle->calls  = 0;
     idle->yields = 0;
 }
@@ -109,14 +118,17 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
     ucp_idle_t *idle         = &worker->idle;
     const uint64_t now       = ucs_sys_clock_ns();
     const uint64_t passed_ns = now - idle->last_ns;
-    const unsigned turn      = idle->calls / UCP_IDLE_SHARED_CALLS;
+    const unsigned turn      = idle->calls / (idle->mask + 1);
+    int is_busy;
 
     idle->last_ns = now;
     if (idle->mask == UCP_IDLE_ALONE_CALLS - 1) {
         ucp_idle_alone_turn(worker, passed_ns);
         return UCP_IDLE_NOTHING;
     }
-    if (passed_ns > UCP_IDLE_BUSY_NS) {
+    is_busy    = (passed_ns > UCP_IDLE_BUSY_NS * (idle->mask + 1));
+    idle->mask = ucp_idle_shared_mask(); /* another worker may have come or gone */
+    if (is_busy) {
         return UCP_IDLE_NOTHING;
     }
     if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) && ucp_idle_may_sleep(worker)) {

@@ -16,7 +16,9 @@
  *           they took so long that another thread may have run meanwhile, and the kernel says that
  *           one did, and there are more processes than processors: shared
  *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If the yields of many turns let nobody
- *           else run: alone
+ *           else run: alone. In a process with several workers it is UCP_IDLE_TURNS_CALLS: Open MPI
+ *           progresses that of its windows once in 100 calls for that of its messages, so that a
+ *           peer's atomic waited for 12 rounds of all processes
  *
  * Calls that come slowly show that the application does something useful between them, and are no
  * turn. No wake-up is lost: sleeping is what ucp_worker_arm and a poll of the descriptors are; who
@@ -44,6 +46,7 @@ typedef enum {
 
 #define UCP_IDLE_ALONE_CALLS  1024 /* powers of two */
 #define UCP_IDLE_SHARED_CALLS 8
+#define UCP_IDLE_TURNS_CALLS  128
 
 void ucp_idle_init(ucp_worker_t *worker);
 

@@ -11,6 +11,9 @@
 #define UCS_LOG_COMPONENT "mm"
 #include <ucs/debug/assert.h>
 
+/* An introduction, with the addresses of a few networks, has to go in one piece. */
+#define UCT_MM_SEG_SIZE_MIN 512
+
 const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("FIFO_SIZE", uint, uct_mm_config_t, fifo_size, "256",
                    "Lines of 64 bytes of a receive ring, of which each peer that sends gets one. "
@@ -25,7 +28,7 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("SEG_SIZE", memunits, uct_mm_config_t, seg_size, "auto",
                    "Longest message that is copied through a ring, in bytes; auto: as long as "
                    "FIFO_SIZE allows.",
-                   .min = UCT_MM_LINE_SIZE, .flags = UCS_CONFIG_ROW_AUTO),
+                   .min = UCT_MM_SEG_SIZE_MIN, .flags = UCS_CONFIG_ROW_AUTO),
     UCS_CONFIG_ROW("BUFFER_THRESH", memunits, uct_mm_config_t, buffer_thresh, "auto",
                    "Messages of that many bytes and more, headers included, go through buffers "
                    "beside the ring, which the first 4 peers of a receiver get where its shared "

@@ -242,6 +242,67 @@ TEST(stopped_peer, forced_close_ends_at_once)
         });
 }
 
+/* Nor for an answer that finds no room in its ring. */
+TEST(stopped_peer, forced_close_waits_for_no_answer)
+{
+    constexpr size_t LENGTH  = 1000000; /* announced, and read without its sender */
+    constexpr ucp_tag_t LONG = MESSAGES + 1;
+
+    run([](self &me) {
+            ucp_request_param_t param = {};
+            ucp_tag_recv_info_t info;
+            std::vector<uint8_t> buffer(LENGTH);
+            node n(me);
+            sends s;
+
+            n.publish();
+            companion c(n, n.connect(THIRD), true);
+            n.connect(STOPPED);
+            greet(n, STOPPED);
+            me.waits_for("the announcement");
+            n.until([&]() {
+                return ucp_tag_probe_nb(n.worker(), LONG, ~0ull, 0, &info) != nullptr;
+            });
+            wish(me, n, WISH_STOP);
+            const uint64_t last = 1;
+            for (unsigned i = 0; (s.in_flight() == 0) && (i < 100000); ++i) {
+                s.requests = {n.send(n.ep(STOPPED), &last, sizeof(last), MESSAGES)};
+            }
+            ASSERT_EQ(1u, s.in_flight());
+            auto *received = n.recv(buffer.data(), buffer.size(), LONG);
+            expect_others_go_on(n, c);
+
+            param.op_attr_mask       = UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags              = UCP_EP_CLOSE_FLAG_FORCE;
+            ucs_status_ptr_t closing = ucp_ep_close_nbx(n.ep(STOPPED), &param);
+            for (unsigned turns = 0; UCS_PTR_IS_PTR(closing) && (turns < 100); ++turns) {
+                n.progress();
+            }
+            EXPECT_TRUE(!UCS_PTR_IS_PTR(closing) || ucp_request_is_completed(closing));
+            EXPECT_EQ(UCS_OK, n.wait(closing));
+            for (ucs_status_ptr_t request : s.requests) {
+                n.wait(request);
+            }
+            wish(me, n, WISH_CONTINUE);
+            n.wait(received); /* well, if it could be read; else it ends with its sender */
+            expect_others_go_on(n, c);
+            c.end_first();
+            me.own().words[WORD_OVER] = 1;
+        },
+        [](self &me) {
+            std::vector<uint8_t> data(LENGTH);
+            node n(me);
+
+            n.publish();
+            n.connect(SENDER);
+            greet(n, SENDER);
+            auto *sent = n.send(n.ep(SENDER), data.data(), data.size(), LONG);
+            me.waits_for("the end of the sender");
+            n.until([&]() { return me.at(SENDER).words[WORD_OVER] != 0; });
+            n.wait(sent);
+        });
+}
+
 /* A flush waits for a peer that is stopped, and ends when it continues. */
 TEST(stopped_peer, flush_waits)
 {

@@ -581,7 +581,7 @@ TEST(mm_test, settings_that_make_no_sense)
                  {"UCX_MM_FIFO_RELEASE_FACTOR", "0.6"},
                  {"UCX_MM_FIFO_RELEASE_FACTOR", "nan"},
                  {"UCX_MM_FIFO_MAX_POLL", "0"},
-                 {"UCX_MM_SEG_SIZE", "16"},
+                 {"UCX_MM_SEG_SIZE", "64"},
                  {"UCX_MM_BACKING", "disk"},
                  {"UCX_MM_BACKING", ""},
                  {"UCX_MM_FIFO_HUGETLB", "perhaps"},
