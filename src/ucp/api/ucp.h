@@ -227,7 +227,8 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
  * is asked of the peer where none are left. With it, they end at once with UCS_ERR_CANCELED, their
  * callbacks included; a peer that was reading an announced message then may end its receive with
  * UCS_OK and what the memory holds by then. Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint
- * without error handling. A request that is freed in flight does not stop the closing. Threads: worker. */
+ * without error handling. A request that is freed in flight does not stop the closing. Threads:
+ * worker. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Starts a flush: it ends when all operations posted on the endpoint before it are finished, puts
