@@ -358,9 +358,11 @@ TEST_F(idle_wakes, messages_of_all_sizes_at_random_moments)
         }
     };
     g_is_patient = true;
+    ucp_test_hide_workers(1); /* each thread stands for a process */
     std::thread other([&]() { run(pair.receiver(), back, 77, false); });
     run(pair.sender(), pair.ep(), 78, true);
     other.join();
+    ucp_test_hide_workers(-1);
     g_is_patient = false;
     EXPECT_GT(g_sleeps, 0u);
 }
