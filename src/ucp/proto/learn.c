@@ -40,9 +40,8 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t le
     const ucp_way_t own = octave->way;
     ucp_way_t best      = own;
     const unsigned most = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
-    const size_t first  = ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
+    unsigned first      = (unsigned)ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
     int is_known        = 1;
-    unsigned patience;
     ucp_way_t way;
 
     for (way = 0; way < UCP_WAYS; ++way) {
@@ -55,8 +54,8 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t le
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
-    patience         = ucs_max(2u * octave->patience, is_known ? (unsigned)first : 1u);
-    octave->patience = (uint16_t)ucs_min(ucs_max(patience, 1u), most);
+    first            = is_known ? ucs_max(first, 1u) : 1u;
+    octave->patience = (uint16_t)ucs_min(ucs_max(2u * octave->patience, first), most);
     octave->phase    = UCP_LEARN_IN_USE;
     octave->left     = octave->tried * octave->patience;
     octave->tried    = 0;

@@ -313,11 +313,12 @@ static const char *ucp_proto_rate(const ucp_learn_octave_t *octave, ucp_way_t wa
 static ucp_way_t ucp_proto_predict_way(const ucp_proto_config_t *config, ucp_learned_t what,
                                        size_t length)
 {
-    const ucp_proto_id_t proto = ucp_proto_lookup(config->recv, length);
+    ucp_proto_id_t proto;
 
     if (what != UCP_LEARNED_ANNOUNCED) {
         return (length < UCP_LEARN_MIN) ? UCP_WAY_MESSAGES : UCP_WAY_READ;
     }
+    proto = ucp_proto_lookup(config->recv, length);
     return (proto == UCP_PROTO_RNDV_GET) ? UCP_WAY_READ :
            (proto == UCP_PROTO_RNDV_BOTH) ? UCP_WAY_BOTH : UCP_WAY_MESSAGES;
 }

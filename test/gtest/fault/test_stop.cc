@@ -150,6 +150,23 @@ void greet(node &n, unsigned index)
     EXPECT_EQ(UCS_OK, n.wait(n.recv(&byte, 1, MESSAGES)));
 }
 
+/* A forced close of the endpoint to the other ends at once, whatever that one does. */
+void force_close(node &n)
+{
+    ucp_request_param_t param = {};
+    unsigned turns            = 0;
+
+    param.op_attr_mask       = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags              = UCP_EP_CLOSE_FLAG_FORCE;
+    ucs_status_ptr_t closing = ucp_ep_close_nbx(n.ep(STOPPED), &param);
+    while (UCS_PTR_IS_PTR(closing) && !ucp_request_is_completed(closing) && (turns < 100)) {
+        n.progress();
+        ++turns;
+    }
+    EXPECT_LT(turns, 100u);
+    EXPECT_EQ(UCS_OK, n.wait(closing));
+}
+
 } // namespace
 
 TEST(stopped_peer, nothing_is_lost)
@@ -196,7 +213,6 @@ TEST(stopped_peer, nothing_is_lost)
 TEST(stopped_peer, forced_close_ends_at_once)
 {
     run([](self &me) {
-            ucp_request_param_t param = {};
             node n(me);
             sends s;
 
@@ -209,17 +225,7 @@ TEST(stopped_peer, forced_close_ends_at_once)
             expect_others_go_on(n, c);
             ASSERT_GT(s.in_flight(), 0u);
 
-            param.op_attr_mask        = UCP_OP_ATTR_FIELD_FLAGS;
-            param.flags               = UCP_EP_CLOSE_FLAG_FORCE;
-            ucs_status_ptr_t closing  = ucp_ep_close_nbx(n.ep(STOPPED), &param);
-            unsigned turns            = 0;
-            while (UCS_PTR_IS_PTR(closing) && !ucp_request_is_completed(closing) &&
-                   (turns < 100)) {
-                n.progress();
-                ++turns;
-            }
-            EXPECT_LT(turns, 100u);
-            EXPECT_EQ(UCS_OK, n.wait(closing));
+            force_close(n);
             EXPECT_EQ(0u, s.in_flight());
             for (ucs_status_ptr_t request : s.requests) {
                 const ucs_status_t status = n.wait(request);
@@ -249,7 +255,6 @@ TEST(stopped_peer, forced_close_waits_for_no_answer)
     constexpr ucp_tag_t LONG = MESSAGES + 1;
 
     run([](self &me) {
-            ucp_request_param_t param = {};
             ucp_tag_recv_info_t info;
             std::vector<uint8_t> buffer(LENGTH);
             node n(me);
@@ -272,14 +277,7 @@ TEST(stopped_peer, forced_close_waits_for_no_answer)
             auto *received = n.recv(buffer.data(), buffer.size(), LONG);
             expect_others_go_on(n, c);
 
-            param.op_attr_mask       = UCP_OP_ATTR_FIELD_FLAGS;
-            param.flags              = UCP_EP_CLOSE_FLAG_FORCE;
-            ucs_status_ptr_t closing = ucp_ep_close_nbx(n.ep(STOPPED), &param);
-            for (unsigned turns = 0; UCS_PTR_IS_PTR(closing) && (turns < 100); ++turns) {
-                n.progress();
-            }
-            EXPECT_TRUE(!UCS_PTR_IS_PTR(closing) || ucp_request_is_completed(closing));
-            EXPECT_EQ(UCS_OK, n.wait(closing));
+            force_close(n);
             for (ucs_status_ptr_t request : s.requests) {
                 n.wait(request);
             }
