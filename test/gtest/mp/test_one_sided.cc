@@ -344,7 +344,7 @@ TEST_P(an_owner, that_listens_now_and_then)
 
             rounds("an owner that listens", count);
             if (copies && (length <= 65536)) { /* which end inside the call */
-                const time_t until = time(nullptr) + 30; /* beside others it seldom runs just then */
+                const time_t until = time(nullptr) + 30; /* beside others it seldom runs */
                 while ((in_flight == 0) && (time(nullptr) < until)) {
                     n.progress(); /* the lane connects */
                     usleep(100);  /* it may run where we run */
