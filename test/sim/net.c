@@ -152,7 +152,7 @@ static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t leng
     if (sim_iface(uct_ep->iface)->host->is_dead || (conn->reset_ns != 0)) {
         return sim_message_void(length); /* nobody reads them any more */
     }
-    ucs_assert_always((conn != NULL) && (length <= sim_plan.am_max));
+    ucs_assert_always((conn != NULL) && (length <= ucs_max(sim_plan.am_max, sim_plan.long_max)));
     if (sim_faults_on) {
         if ((sim_now() >= conn->storm_ns) && sim_chance(sim_plan.storm)) {
             conn->storm_ns = sim_now() + sim_below(50 * (sim_plan.delay_ns + 1000));
@@ -684,6 +684,11 @@ static int sim_is_attentive(uct_ep_t *ep UCS_UNUSED)
     return sim_chance(sim_plan.attentive);
 }
 
+static size_t sim_long_max(uct_ep_t *ep UCS_UNUSED)
+{
+    return sim_plan.long_max;
+}
+
 static ucs_status_t sim_iface_open(uct_iface_t *iface)
 {
     sim_host_t *host = sim_net.hosts[sim_net.owner];
@@ -844,6 +849,9 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->ep.live.fence        = sim_fence;
     if (sim_plan.attentive > 0) {
         tl->ep.live.is_attentive = sim_is_attentive;
+    }
+    if (sim_plan.long_max > 0) {
+        tl->ep.live.long_max = sim_long_max;
     }
     if (sim_plan.has_sync) {
         tl->iface.sync_alloc  = sim_sync_alloc;

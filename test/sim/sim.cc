@@ -99,7 +99,8 @@ void draw_plan()
 {
     static const size_t lengths[]   = {64, 2000, 20000, 70000, 200000, 2000000};
     static const size_t am_maxes[]  = {512, 1024, 4096, 8192, 20000, SIM_AM_MAX};
-    static const char *const from[] = {"auto", "auto", "auto", "0", "1", "100", "5000", "inf"};
+    static const char *const from[] = {"auto", "auto", "auto", "0",  "1",
+                                       "100",  "5000", "inf",  "inf"};
     static const char *const how[]  = {"auto", "auto", "get_zcopy", "put_zcopy", "both", "am"};
     static const unsigned shares[]  = {0, 1, 1, 2};
     sim_plan_t &plan                = sim_plan;
@@ -145,22 +146,24 @@ void draw_plan()
     }
     plan.unexp_budget      = sim_chance(0.4) ? "500" : "64m";
     plan.attentive         = maybe(1);
+    plan.long_max          = sim_chance(0.5) ? sim_between(plan.am_max, SIM_AM_MAX) : 0;
 }
 
 void print_plan()
 {
     const sim_plan_t &plan = sim_plan;
 
-    printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu, capacity "
-           "%u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, storm "
-           "%.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, kill %.4f, "
-           "leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, get %d, "
-           "put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  tags %u, "
-           "messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, rndv "
-           "from %s by %s, attentive %.2f, %s\n",
+    printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu (%zu), "
+           "capacity %u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, "
+           "storm %.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, "
+           "kill %.4f, leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, "
+           "get %d, put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  "
+           "tags %u, messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, "
+           "rndv from %s by %s, attentive %.2f, %s\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
-           plan.length_max, plan.am_max, plan.capacity, (unsigned long long)plan.delay_ns,
-           plan.tail, (unsigned long long)plan.tail_ns, plan.instant_connect, plan.no_resource,
+           plan.length_max, plan.am_max, plan.long_max, plan.capacity,
+           (unsigned long long)plan.delay_ns, plan.tail, (unsigned long long)plan.tail_ns,
+           plan.instant_connect, plan.no_resource,
            plan.storm, plan.refuse_connection, plan.refuse_copy, plan.fail_copy, plan.fail_alloc,
            plan.kill, plan.leave, plan.callback_posts, plan.starve, plan.sleep, plan.has_sync,
            plan.has_get, plan.has_put, plan.has_map, plan.has_reg, plan.maps_reg, plan.fail_reg,

@@ -44,6 +44,7 @@ typedef struct {
     unsigned    ops_percent;      /* of the steps that post something */
     size_t      length_max;       /* of a message */
     size_t      am_max;           /* of a transport's message */
+    size_t      long_max;         /* of a long one, or 0 */
     unsigned    capacity;         /* messages in flight on a connection */
     uint64_t    delay_ns;         /* of each message at least */
     uint64_t    tail_ns;          /* of some at most */

@@ -122,7 +122,7 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
     int is_busy;
 
     idle->last_ns = now;
-    if (idle->mask == UCP_IDLE_ALONE_CALLS - 1) {
+    if (!ucp_idle_is_shared(worker)) {
         ucp_idle_alone_turn(worker, passed_ns);
         return UCP_IDLE_NOTHING;
     }

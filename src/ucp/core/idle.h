@@ -59,6 +59,12 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker);
 /* Chooses and does it: may give the processor away or sleep. Without a lock. */
 void ucp_idle_turn(ucp_worker_t *worker);
 
+/* Do more processes than processors want to run? As far as is known. */
+UCS_INLINE int ucp_idle_is_shared(const ucp_worker_t *worker)
+{
+    return worker->idle.mask != UCP_IDLE_ALONE_CALLS - 1;
+}
+
 /* Takes note of a progress that did `count` things; true if it was the last in vain of a turn. */
 UCS_INLINE int ucp_idle_is_turn(ucp_worker_t *worker, unsigned count)
 {

@@ -7,6 +7,7 @@
 #endif
 
 #include <ucp/core/device.h>
+#include <ucp/core/idle.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
@@ -104,15 +105,31 @@ void ucp_send_queue(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
+/* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It
+ * waits for nobody, while to announce it both sides have to run, twice the receiver's: with more
+ * processes than processors that takes longer. Else an announced message does not, whose parts are
+ * copied on both sides at the same time. */
+static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
+{
+    uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
+    const size_t thresh = req->worker->context->options.rndv_thresh;
+
+    return (lane->ops->long_max != NULL) && ucp_dt_is_contig(req->datatype) &&
+           (req->length <= UCP_WIRE_EAGER_MAX) && (size <= lane->ops->long_max(lane)) &&
+           ((thresh == UCS_CONFIG_AUTO_SIZE) ? ucp_idle_is_shared(req->worker) :
+                                               (req->length < thresh));
+}
+
 /* Whole or announced, by the length and by what the datatype allows. */
 static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_form_t form)
 {
     const ucp_proto_config_t *proto = req->send.peer->proto;
     ucs_status_t status;
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
-    int is_whole = fits && ((form == UCP_SEND_FORM_WHOLE) ||
-                            ((form == UCP_SEND_FORM_AUTO) &&
-                             (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER)));
+    int is_whole = (form == UCP_SEND_FORM_WHOLE) ? fits :
+                   (form == UCP_SEND_FORM_ANNOUNCED) ? 0 :
+                   fits ? (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) :
+                   ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra);
     int is_held  = is_whole && ucp_tag_must_announce(req);
 
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED) &&

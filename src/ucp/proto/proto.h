@@ -35,6 +35,7 @@ typedef struct {
     uct_limits_t get, put;   /* of the copy lane; max 0 without one */
     uct_limits_t write;      /* of the messaging lane, as get with has_reads; max 0 without */
     int          has_sync;   /* the messaging lane has common words */
+    int          has_long;   /* and long messages, as far as the peer has room for them */
     int          has_reads;  /* get is of the messaging lane, of memory that is registered for it */
     int          is_net;     /* the messaging lane is a network's */
     const char  *am_name;    /* transports, for the text */

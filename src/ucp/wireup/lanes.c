@@ -257,6 +257,7 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     /* One's own two sides take turns in one thread: sharing a copy gains nothing. */
     lanes->has_sync = (am->tl->kind != UCT_TL_KIND_SELF) && (am->tl->iface.sync_alloc != NULL) &&
                       (am->tl->ep.live.sync_map != NULL);
+    lanes->has_long = (am->tl->ep.live.long_max != NULL);
     am->tl->iface.limits(am, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &lanes->am);
     if ((peer->lane_tl[UCP_LANE_COPY] != UCP_NO_TL) && (peer->copy_state != UCP_COPY_NONE)) {
         copy             = worker->tls[peer->lane_tl[UCP_LANE_COPY]].iface;

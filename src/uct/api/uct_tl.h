@@ -333,6 +333,10 @@ struct uct_ep_ops {
     /* Do both sides run behind one cache, wherever the scheduler puts those of their threads that
      * have connected? NULL: not known. */
     int (*is_near)(uct_ep_t *ep);
+    /* Bytes of the longest message of am_short and am_short_iov, where that is more than the
+     * interface's limit. Nothing of such a message arrives before all of it is sent. 0, NULL: the
+     * limit. */
+    size_t (*long_max)(uct_ep_t *ep);
 };
 
 struct uct_iface {

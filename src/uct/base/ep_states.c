@@ -199,6 +199,7 @@ void uct_ep_make_waiting_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_waiting_sync_map : NULL;
     ops_p->is_attentive = NULL;
     ops_p->is_near      = NULL;
+    ops_p->long_max     = NULL;
 }
 
 void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
@@ -216,4 +217,5 @@ void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_failed_sync_map : NULL;
     ops_p->is_attentive = NULL;
     ops_p->is_near      = NULL;
+    ops_p->long_max     = NULL;
 }

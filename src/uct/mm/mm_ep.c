@@ -42,13 +42,12 @@ ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 
 /* The receiver may sleep. Publishing the last line once more, now in the order of S3, makes sure
  * that either it finds the line before it sleeps or we find that it sleeps. */
-static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep)
+static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep, uint32_t last)
 {
-    uct_mm_line_t *line = uct_mm_writer_last(&ep->writer);
+    uct_mm_line_t *line = uct_mm_writer_line(&ep->writer, last);
     uint32_t armed      = UCT_MM_WAKE_ARMED;
 
-    ucs_atomic_store_seq_cst(&line->seq, /* S3 */
-                             uct_mm_writer_seq(&ep->writer, ep->writer.pos - 1));
+    ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, last)); /* S3 */
     if ((ucs_atomic_load_seq_cst(ep->wake) == UCT_MM_WAKE_ARMED) && /* S3 */
         ucs_atomic_cas(ep->wake, &armed, UCT_MM_WAKE_AWAKE)) {
         uct_mm_connect_signal(ep->source.fd);
@@ -56,29 +55,31 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep)
     return UCS_OK;
 }
 
-/* After a message. The word's line is written when the receiver sleeps and wakes, not otherwise, so
- * this reads our own cache. */
-UCS_INLINE ucs_status_t uct_mm_ep_sent(uct_mm_ep_t *ep)
+/* After a message whose last line stood at `last`. The word's line is written when the receiver
+ * sleeps and wakes, not otherwise, so this reads our own cache. */
+UCS_INLINE ucs_status_t uct_mm_ep_sent(uct_mm_ep_t *ep, uint32_t last)
 {
     if (ucs_unlikely(ucs_atomic_load_relaxed(ep->wake) != UCT_MM_WAKE_NEVER)) {
-        return uct_mm_ep_wake(ep);
+        return uct_mm_ep_wake(ep, last);
     }
     return UCS_OK;
 }
 
-/* The end of a sending function: `status` is the ring's answer. */
-UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length)
+/* The end of a sending function: `status` is the ring's answer, `pos` where it stood before. */
+UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length,
+                                         uint32_t pos)
 {
     if (ucs_unlikely(status != UCS_OK)) {
         ep->wanted = uct_mm_writer_lines(&ep->writer, length);
         return status;
     }
-    return uct_mm_ep_sent(ep);
+    return uct_mm_ep_sent(ep, (length > ep->writer.buffer_size) ? pos : ep->writer.pos - 1);
 }
 
 UCS_INLINE void uct_mm_ep_check_length(const uct_mm_ep_t *ep, size_t length)
 {
-    ucs_assertv(length <= uct_mm_md(ep->super.iface->md)->message_max, "length %zu", length);
+    ucs_assertv(length <= ucs_max(uct_mm_md(ep->super.iface->md)->message_max,
+                                  ep->writer.long_max), "length %zu", length);
 }
 
 /* A message of several lines, or one that finds no credit at hand. */
@@ -86,11 +87,12 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_slow(uct_mm_ep_t *ep, unsign
                                                          uint64_t header, const void *payload,
                                                          size_t length)
 {
+    const uint32_t pos = ep->writer.pos;
     ucs_status_t status;
 
     uct_mm_ep_check_length(ep, sizeof(header) + length);
     status = uct_mm_writer_send_pair(&ep->writer, id, &header, sizeof(header), payload, length);
-    return uct_mm_ep_result(ep, status, sizeof(header) + length);
+    return uct_mm_ep_result(ep, status, sizeof(header) + length, pos);
 }
 
 ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, const void *payload,
@@ -104,7 +106,7 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
         (length <= UCT_MM_INLINE_MAX + UCT_MM_REST_DATA) &&
         uct_mm_writer_has_credit(&ep->writer, 2)) {
         uct_mm_writer_send_two(&ep->writer, id, header, payload, length);
-        return uct_mm_ep_sent(ep);
+        return uct_mm_ep_sent(ep, ep->writer.pos - 1);
     }
     if (ucs_unlikely((length > UCT_MM_INLINE_MAX) || !uct_mm_writer_has_credit(&ep->writer, 1))) {
         return uct_mm_ep_am_short_slow(ep, id, header, payload, length);
@@ -113,13 +115,14 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
     line = uct_mm_writer_line(&ep->writer, ep->writer.pos);
     uct_mm_copy_short(line->data + sizeof(header), payload, length);
     uct_mm_writer_publish_headed(&ep->writer, line, id, header, sizeof(header) + length);
-    return uct_mm_ep_sent(ep);
+    return uct_mm_ep_sent(ep, ep->writer.pos - 1);
 }
 
 ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_t *iov, unsigned n)
 {
-    uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
-    size_t length   = 0;
+    uct_mm_ep_t *ep    = uct_mm_ep(tl_ep);
+    const uint32_t pos = ep->writer.pos;
+    size_t length      = 0;
     ucs_status_t status;
     unsigned i;
 
@@ -134,7 +137,7 @@ ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_
     } else {
         status = uct_mm_writer_send_iov(&ep->writer, id, iov, n, length);
     }
-    return uct_mm_ep_result(ep, status, length);
+    return uct_mm_ep_result(ep, status, length, pos);
 }
 
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack, void *arg,
@@ -157,7 +160,7 @@ ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack
     status = uct_mm_writer_send_iov(&ep->writer, id, &iov, 1, iov.length);
     ucs_assert(status == UCS_OK);
     *length_p = iov.length;
-    return uct_mm_ep_result(ep, status, iov.length);
+    return uct_mm_ep_sent(ep, ep->writer.pos - 1);
 }
 
 ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)
@@ -185,6 +188,11 @@ ucs_status_t uct_mm_ep_sync_map(uct_ep_t *tl_ep, uint32_t index, ucs_atomic_u64_
     }
     *word_p = &uct_mm_ep(tl_ep)->main->sync[index].value;
     return UCS_OK;
+}
+
+size_t uct_mm_ep_long_max(uct_ep_t *tl_ep)
+{
+    return uct_mm_ep(tl_ep)->writer.long_max;
 }
 
 int uct_mm_ep_is_near(uct_ep_t *tl_ep)

@@ -477,7 +477,8 @@ const uct_tl_t uct_mm_tl = {
             .check        = uct_mm_ep_check,
             .sync_map     = uct_mm_ep_sync_map,
             .is_attentive = uct_mm_ep_is_attentive,
-            .is_near      = uct_mm_ep_is_near
+            .is_near      = uct_mm_ep_is_near,
+            .long_max     = uct_mm_ep_long_max
         }
     }
 };

@@ -94,6 +94,8 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->claim_ahead = uct_mm_writer_should_claim();
     writer->buffer_min  = SIZE_MAX;
     writer->single_min  = SIZE_MAX;
+    writer->buffer_size = SIZE_MAX;
+    writer->long_max    = 0;
     writer->side        = side;
     writer->turn        = side->turns;
     writer->unheard     = 0;
@@ -121,6 +123,8 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
     writer->num_ready   = 0;
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
+    writer->long_max    =
+        (writer->single_min <= uct_mm_ring_message_max(shape)) ? uct_mm_ring_long_max(shape) : 0;
     writer->answered    = 0;
     writer->unanswered  = 0;
 }
@@ -285,24 +289,27 @@ static void uct_mm_writer_ready_buffers(uct_mm_writer_t *writer, size_t length)
     writer->num_ready += UCT_MM_BUFFERS_READY;
 }
 
-/* The message goes into the next buffer. */
+/* The message goes into the next buffer, or several. */
 static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
                                               const uct_iov_t *iov, unsigned n, size_t length)
 {
-    const uint32_t index = writer->buffer_pos & writer->mask;
-    const uint32_t pos   = writer->pos;
+    const uint32_t pos = writer->pos;
     uct_mm_line_t *line;
+    uint32_t first, count;
     uint8_t *dest;
     unsigned i;
 
-    ucs_assert(length <= writer->buffer_size);
-    if (ucs_unlikely(!uct_mm_writer_has_room(writer, 1))) {
+    count = uct_mm_ring_take_buffers(writer->buffer_pos, writer->mask, writer->buffer_size, length,
+                                     &first);
+    ucs_assert(length <= ucs_max(writer->buffer_size, writer->long_max));
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
-    if (ucs_unlikely(index == writer->num_ready)) { /* on the first lap */
+    dest = writer->buffers + (first * writer->buffer_size);
+    while (ucs_unlikely(dest + length > /* on the first lap */
+                        writer->buffers + (writer->num_ready * writer->buffer_size))) {
         uct_mm_writer_ready_buffers(writer, length);
     }
-    dest = writer->buffers + (index * writer->buffer_size);
     for (i = 0; i < n; ++i) {
         if (iov[i].length > 0) { /* an empty entry may have no address */
             memcpy(dest, iov[i].buffer, iov[i].length);
@@ -312,9 +319,9 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     line = uct_mm_writer_line(writer, pos);
     ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
-    writer->pos      = pos + 1;
-    writer->unheard += length;
-    ++writer->buffer_pos;
+    writer->pos         = pos + count;
+    writer->buffer_pos += count;
+    writer->unheard    += length;
     return UCS_OK;
 }
 
@@ -345,13 +352,14 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
     uct_mm_line_t *line;
     uint64_t word;
 
-    ucs_assert((header_length <= UCT_MM_FIRST_DATA) && (count <= writer->lines_max));
+    ucs_assert(header_length <= UCT_MM_FIRST_DATA);
     if (uct_mm_writer_should_buffer(writer, total)) {
         const uct_iov_t iov[] = {{(void *)header, header_length, NULL},
                                  {(void *)payload, length, NULL}};
 
         return uct_mm_writer_send_buffer(writer, id, iov, 2, total);
     }
+    ucs_assert(count <= writer->lines_max);
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -390,10 +398,10 @@ ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const 
     uct_mm_cursor_t cursor = {.iov = iov, .src = NULL, .left = 0};
     uct_mm_line_t *line;
 
-    ucs_assert(count <= writer->lines_max);
     if (uct_mm_writer_should_buffer(writer, length)) {
         return uct_mm_writer_send_buffer(writer, id, iov, n, length);
     }
+    ucs_assert(count <= writer->lines_max);
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -482,6 +490,7 @@ void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, const void *buffers,
 {
     reader->buffers     = buffers;
     reader->buffer_size = uct_mm_ring_buffer_size(shape);
+    reader->long_max    = (uint32_t)uct_mm_ring_long_max(shape);
     reader->buffer_pos  = 0;
 }
 
@@ -588,20 +597,22 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
     return 1;
 }
 
-/* A message in the next buffer: copied unless its handler bears that the sender changes it
+/* A message in the next buffers: copied unless its handler bears that the sender changes it
  * meanwhile. */
 static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned id,
                                      void *dest, uint32_t length)
 {
-    const uint8_t *data =
-        reader->buffers + ((reader->buffer_pos & reader->mask) * reader->buffer_size);
+    uint32_t first;
+    const uint32_t count = uct_mm_ring_take_buffers(reader->buffer_pos, reader->mask,
+                                                    reader->buffer_size, length, &first);
+    const uint8_t *data  = reader->buffers + (first * reader->buffer_size);
 
     if (!iface->am[id].in_place) {
         data = memcpy(dest, data, length);
     }
     uct_iface_deliver(iface, id, data, length);
-    ++reader->buffer_pos;
-    uct_mm_reader_advance(reader);
+    reader->buffer_pos += count;
+    uct_mm_reader_advance(reader, count);
     return 1;
 }
 
@@ -615,8 +626,7 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
 
-    if (ucs_unlikely((message.length > reader->message_max) ||
-                     (is_buffered && (reader->buffers == NULL)))) {
+    if (ucs_unlikely(message.length > (is_buffered ? reader->long_max : reader->message_max))) {
         reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }
@@ -630,7 +640,7 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
     }
 
     memcpy(message.buffer, reader->line->data, UCT_MM_FIRST_DATA);
-    uct_mm_reader_advance(reader);
+    uct_mm_reader_advance(reader, 1);
     if (ucs_likely(uct_mm_reader_gather(reader, iface, &message))) {
         return 1;
     }

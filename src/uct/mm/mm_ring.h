@@ -13,7 +13,9 @@
  *
  * A ring may have buffers, as many as lines. A long message goes there as a whole, into the one
  * behind that of the last such message (both sides count), and its only line says so. The buffer is
- * free: so many such messages ago is at least so many lines ago.
+ * free: so many such messages ago is at least so many lines ago. A message that is longer than a
+ * buffer takes several that lie side by side, those before the first one if they are too few at the
+ * end, and as many lines: behind the one that says so they stay unwritten.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
@@ -55,6 +57,7 @@ BEGIN_C_DECLS
 #define UCT_MM_HEAD_BUFFER 0x80000000u /* in a first line's head: the data lies in the buffer */
 
 #define UCT_MM_BUFFER_AUTO (SIZE_MAX - 1)
+#define UCT_MM_LONG_BUFFERS 16 /* that a message takes at most */
 
 #define UCT_MM_RING_LINES_MIN 16
 #define UCT_MM_RING_LINES_MAX 65536
@@ -113,6 +116,33 @@ UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape)
     return (size_t)shape->lines * uct_mm_ring_buffer_size(shape);
 }
 
+/* Bytes of the longest message that goes there: so few buffers that there are always lines for
+ * them. */
+UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape)
+{
+    return ucs_min((size_t)shape->lines / 8, (size_t)UCT_MM_LONG_BUFFERS) *
+           uct_mm_ring_buffer_size(shape);
+}
+
+/* Buffers, and lines, that a message takes which is `pos` buffers behind the first of all, with
+ * those that it leaves out at the end; *first_p: where it lies. */
+UCS_INLINE uint32_t uct_mm_ring_take_buffers(uint32_t pos, uint32_t mask, size_t buffer_size,
+                                             size_t length, uint32_t *first_p)
+{
+    const uint32_t index = pos & mask;
+    uint32_t count       = 1;
+
+    *first_p = index;
+    if (ucs_unlikely(length > buffer_size)) {
+        count = (uint32_t)((length + buffer_size - 1) / buffer_size);
+        if (count > mask + 1 - index) {
+            *first_p  = 0;
+            count    += mask + 1 - index;
+        }
+    }
+    return count;
+}
+
 /* Has the kernel provide the pages of shared memory before they are touched. Not all kernels can;
  * it is all the same, but for the time that faults take. */
 void uct_mm_populate(void *address, size_t length);
@@ -140,7 +170,8 @@ typedef struct {
     int                    claim_ahead; /* fetch the next message's lines in advance */
     uint8_t               *buffers;
     size_t                 buffer_size;
-    uint32_t               buffer_pos;  /* messages that went there */
+    uint32_t               buffer_pos;  /* buffers that were taken */
+    size_t                 long_max;    /* bytes of the longest message there; 0: those of a ring */
     uint32_t               num_ready;   /* buffers whose memory was there before they were used */
     size_t                 buffer_min;  /* bytes from which on messages of a stream go there, */
     size_t                 single_min;  /* and single ones, too */
@@ -171,7 +202,7 @@ int uct_mm_writer_refresh(uct_mm_writer_t *writer, uint32_t count);
 int uct_mm_writer_wish(uct_mm_writer_t *writer, uint32_t count);
 
 /* Sends a header of at most UCT_MM_FIRST_DATA bytes and a payload, together at most
- * uct_mm_ring_message_max. UCS_ERR_NO_RESOURCE: no room, nothing was done. */
+ * uct_mm_ring_message_max, or writer->long_max. UCS_ERR_NO_RESOURCE: no room, nothing was done. */
 ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const void *header,
                                      size_t header_length, const void *payload, size_t length);
 
@@ -192,10 +223,14 @@ UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
            1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
 }
 
-/* Lines that a message takes at most: it may go through a buffer. */
+/* Lines that a message takes at most: it may go through buffers. */
 UCS_INLINE uint32_t uct_mm_writer_lines(const uct_mm_writer_t *writer, size_t length)
 {
-    return (length >= writer->single_min) ? 1 : uct_mm_ring_lines(length);
+    uint32_t first;
+
+    return (length < writer->single_min) ? uct_mm_ring_lines(length) :
+           uct_mm_ring_take_buffers(writer->buffer_pos, writer->mask, writer->buffer_size, length,
+                                    &first);
 }
 
 /* The same of any message of up to `max` bytes. */
@@ -224,12 +259,6 @@ UCS_INLINE uct_mm_line_t *uct_mm_writer_line(const uct_mm_writer_t *writer, uint
 UCS_INLINE uint32_t uct_mm_writer_seq(const uct_mm_writer_t *writer, uint32_t pos)
 {
     return (pos >> writer->shift) + 1;
-}
-
-/* The line that was published last. */
-UCS_INLINE uct_mm_line_t *uct_mm_writer_last(const uct_mm_writer_t *writer)
-{
-    return uct_mm_writer_line(writer, writer->pos - 1);
 }
 
 /* The first 8 bytes of a line. */
@@ -339,19 +368,20 @@ typedef struct {
     uint32_t               length;   /* of the message that is being gathered; 0: none is */
     uint32_t               id;
     uint32_t               message_max;
+    uint32_t               long_max;  /* of one in buffers; 0: there are none */
     unsigned               attention; /* UCT_MM_READER_... */
     uct_mm_line_t         *lines;
     uint8_t               *buffer;    /* of the message that is being gathered */
     uct_mm_ring_control_t *control;
     uct_mm_staging_t      *staging;
     uint64_t               received;  /* messages */
-    const uint8_t         *buffers;   /* NULL: none */
+    const uint8_t         *buffers;
     size_t                 buffer_size;
-    uint32_t               buffer_pos; /* messages that came there */
+    uint32_t               buffer_pos; /* buffers that were taken */
 } uct_mm_reader_t;
 
 /* Makes the ring empty and starts reading it. No writer may be active. staging's buffers must hold
- * the longest message. */
+ * uct_mm_ring_long_max bytes. */
 void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
                         uct_mm_staging_t *staging);
 
@@ -393,9 +423,9 @@ UCS_INLINE int uct_mm_reader_should_release(const uct_mm_reader_t *reader)
     return (reader->pos - reader->released) >= reader->quantum;
 }
 
-UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader)
+UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
 {
-    const uint32_t pos = reader->pos + 1;
+    const uint32_t pos = reader->pos + count;
 
     reader->pos  = pos;
     reader->line = &reader->lines[pos & reader->mask];
@@ -417,7 +447,7 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
             length = head >> UCT_MM_ID_BITS;
             if (ucs_likely(length <= UCT_MM_FIRST_DATA)) {
                 uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
-                uct_mm_reader_advance(reader);
+                uct_mm_reader_advance(reader, 1);
             } else if (!uct_mm_reader_long(reader, iface, head)) {
                 break;
             }

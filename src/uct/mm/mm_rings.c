@@ -86,8 +86,7 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     iface->main->magic = UCT_MM_MAIN_MAGIC;
     memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
     iface->sync_free = UINT64_MAX;
-    return uct_mm_staging_init(&iface->staging,
-                               uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
+    return uct_mm_staging_init(&iface->staging, uct_mm_ring_long_max(uct_mm_rings_shape(iface)));
 }
 
 void uct_mm_rings_cleanup(uct_mm_iface_t *iface)

@@ -275,6 +275,53 @@ TEST_F(idle, an_application_that_works_between_calls_keeps_its_processor)
     EXPECT_EQ(0u, g_sleeps);
 }
 
+/* How many of the lengths went whole: their sends ended though the receiver did nothing. */
+unsigned whole_ones(const settings &env, std::initializer_list<size_t> lengths, bool sync = false)
+{
+    pair pair({"idle", env, false, UCS_THREAD_MODE_SINGLE});
+    uint64_t out = 5, in = 0;
+    unsigned count = 0;
+
+    void *sent = pair.send(&out, sizeof(out), 1);
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&in, sizeof(in), 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    pair.settle();
+    for (size_t length : lengths) {
+        for (bool is_expected : {false, true}) {
+            const bytes data = pattern(length, length);
+            guarded dest(length);
+            void *recv = is_expected ? pair.receive(dest.data(), length, length) : nullptr;
+            sent       = pair.send(data.data(), length, length, sync);
+            count     += (sent == nullptr);
+            if (!is_expected) {
+                pair.settle(); /* it is kept */
+                recv = pair.receive(dest.data(), length, length);
+            }
+            EXPECT_EQ(UCS_OK, pair.wait(recv));
+            EXPECT_EQ(UCS_OK, pair.wait(sent));
+            EXPECT_EQ(-1, differs(dest.data(), length, length)) << length;
+            EXPECT_TRUE(dest.is_intact());
+        }
+    }
+    return count;
+}
+
+/* Announced messages wait for the receiver, who has no processor: long ones go whole, as far as
+ * there is room and the user has not said from where on they are announced. */
+TEST(idle_long, messages_wait_for_nobody_where_processors_are_shared)
+{
+    const std::pair<std::string, std::string> shared{"UCX_IDLE", "yield"},
+        alone{"UCX_IDLE", "poll"}, mm{"UCX_TLS", "mm"};
+
+    EXPECT_EQ(8u, whole_ones({mm, shared}, {12000, 20000, 65536, 131072}));
+    EXPECT_EQ(0u, whole_ones({mm, shared}, {131073, 1000000}));
+    EXPECT_EQ(0u, whole_ones({mm, alone}, {12000, 20000, 65536, 131072}));
+    EXPECT_EQ(0u, whole_ones({mm, shared}, {20000, 131072}, true)) << "synchronous ones do wait";
+    EXPECT_EQ(2u, whole_ones({mm, shared, {"UCX_RNDV_THRESH", "30000"}}, {29999, 30000, 131072}));
+    EXPECT_EQ(4u, whole_ones({mm, alone, {"UCX_RNDV_THRESH", "inf"}}, {29999, 131072, 131073}));
+    EXPECT_EQ(0u, whole_ones({mm, shared, {"UCX_MM_BUFFER_THRESH", "inf"}}, {12000, 131072}));
+}
+
 TEST_F(idle, modes)
 {
     const struct {
