@@ -11,8 +11,11 @@
 #include <ucp/core/wakeup.h>
 #include <ucs/sys/sys.h>
 
-/* Turns of yielding before the first sleep; the later ones alternate, to see who else runs. */
-#define UCP_IDLE_YIELDS 2
+/* Turns and time of yielding before the first sleep; the later turns alternate, to see who else
+ * runs. The time is that of a few yields of processes that take turns at one processor: to wake one
+ * that sleeps takes as long as ten of them, or fifty where its processor has begun to sleep too. */
+#define UCP_IDLE_YIELDS   2
+#define UCP_IDLE_YIELD_NS 30000u
 
 #define UCP_IDLE_SLEEP_MS 1
 
@@ -24,7 +27,7 @@
 #define UCP_IDLE_BUSY_NS 2000u
 
 /* Yields that let nobody run before the processor counts as ours again. */
-#define UCP_IDLE_ALONE_YIELDS 32
+#define UCP_IDLE_ALONE_YIELDS 256
 
 static _Atomic int ucp_idle_workers; /* of the process */
 
@@ -126,12 +129,16 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         ucp_idle_alone_turn(worker, passed_ns);
         return UCP_IDLE_NOTHING;
     }
+    if (turn <= 1) {
+        idle->since_ns = now;
+    }
     is_busy    = (passed_ns > UCP_IDLE_BUSY_NS * (idle->mask + 1));
     idle->mask = ucp_idle_shared_mask(); /* another worker may have come or gone */
     if (is_busy) {
         return UCP_IDLE_NOTHING;
     }
-    if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) && ucp_idle_may_sleep(worker)) {
+    if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) &&
+        (now - idle->since_ns > UCP_IDLE_YIELD_NS) && ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
     if (((++idle->yields % UCP_IDLE_ALONE_YIELDS) == 0) && !ucp_idle_was_shared(idle) &&

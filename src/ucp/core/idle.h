@@ -3,7 +3,8 @@
  * While there is a processor for everybody, nothing: whoever waits polls, and the next message is
  * seen at once. With more processes than processors a process that polls keeps another one from
  * running, often the one whose message it waits for. So it gives its processor away after a few
- * calls in vain (a turn), and when a few turns were in vain too, it sleeps until something comes.
+ * calls in vain (a turn), and when it has done so in vain for a while, it sleeps until something
+ * comes.
  *
  * Sleeping also puts the processes in order: the scheduler lets a process that was woken run after
  * the one that woke it, so that processes which take turns find themselves queued in the order in
@@ -59,7 +60,7 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker);
 /* Chooses and does it: may give the processor away or sleep. Without a lock. */
 void ucp_idle_turn(ucp_worker_t *worker);
 
-/* Do more processes than processors want to run? As far as is known. */
+/* Do more processes than processors want to run, as far as is known or UCX_IDLE says? */
 UCS_INLINE int ucp_idle_is_shared(const ucp_worker_t *worker)
 {
     return worker->idle.mask != UCP_IDLE_ALONE_CALLS - 1;

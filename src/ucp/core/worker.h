@@ -61,11 +61,12 @@ typedef struct ucp_sockets ucp_sockets_t;
 
 /* Progress in vain; see idle.h. */
 typedef struct {
-    unsigned calls;   /* in vain since the last that was not */
-    unsigned mask;    /* every mask + 1 of them are a turn: it is looked at what to do */
-    unsigned yields;  /* since the processor was shared the last time */
-    uint64_t last_ns; /* the last turn */
-    uint64_t lost;    /* ucs_sys_lost_turns when it was looked at last */
+    unsigned calls;    /* in vain since the last that was not */
+    unsigned mask;     /* every mask + 1 of them are a turn: it is looked at what to do */
+    unsigned yields;   /* since the processor was shared the last time */
+    uint64_t last_ns;  /* the last turn */
+    uint64_t since_ns; /* the first turn since a call that was not in vain */
+    uint64_t lost;     /* ucs_sys_lost_turns when it was looked at last */
 } ucp_idle_t;
 
 #define UCP_DEVICE_BLOCKS     64

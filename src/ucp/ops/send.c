@@ -126,10 +126,11 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     const ucp_proto_config_t *proto = req->send.peer->proto;
     ucs_status_t status;
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
-    int is_whole = (form == UCP_SEND_FORM_WHOLE) ? fits :
-                   (form == UCP_SEND_FORM_ANNOUNCED) ? 0 :
-                   fits ? (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) :
-                   ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra);
+    int is_whole = (form == UCP_SEND_FORM_ANNOUNCED) ? 0 :
+                   !fits ? ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length +
+                                                    extra) :
+                   (form == UCP_SEND_FORM_WHOLE) ||
+                   (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER);
     int is_held  = is_whole && ucp_tag_must_announce(req);
 
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED) &&

@@ -7,7 +7,7 @@
  *
  * Back-pressure: an announced send ends when it is read, and so tells that all before it was. Once
  * more than UCP_STREAM_BUDGET was sent since, everything is announced: a receiver that does not
- * read keeps no more than the budget and announcements.
+ * read keeps no more than the budget, the message that exceeds it and announcements.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

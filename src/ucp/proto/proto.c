@@ -486,7 +486,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucp_proto_explain_range(config, &config->send[i],
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
     }
-    if (lanes->has_long) {
+    if (lanes->has_long && (config->eager_max < UCP_WIRE_EAGER_MAX)) {
         ucs_report_text(report, "# %12zu..%d eager: to whoever has buffers for it, where processes "
                         "wait for processors or UCX_RNDV_THRESH says so\n", config->eager_max + 1,
                         UCP_WIRE_EAGER_MAX);

@@ -316,6 +316,10 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
             dest += iov[i].length;
         }
     }
+    for (i = 1; i < count; ++i) { /* nobody looks at them in this lap */
+        ucs_atomic_store_relaxed(&uct_mm_writer_line(writer, pos + i)->seq,
+                                 uct_mm_writer_seq(writer, pos + i));
+    }
     line = uct_mm_writer_line(writer, pos);
     ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */

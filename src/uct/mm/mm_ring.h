@@ -15,7 +15,8 @@
  * behind that of the last such message (both sides count), and its only line says so. The buffer is
  * free: so many such messages ago is at least so many lines ago. A message that is longer than a
  * buffer takes several that lie side by side, those before the first one if they are too few at the
- * end, and as many lines: behind the one that says so they stay unwritten.
+ * end, and as many lines: in those behind the one that says so only the number is new, so that
+ * none ever has that of a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
@@ -381,7 +382,7 @@ typedef struct {
 } uct_mm_reader_t;
 
 /* Makes the ring empty and starts reading it. No writer may be active. staging's buffers must hold
- * uct_mm_ring_long_max bytes. */
+ * uct_mm_ring_message_max bytes, or uct_mm_ring_long_max if it gets buffers. */
 void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
                         uct_mm_staging_t *staging);
 

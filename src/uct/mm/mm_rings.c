@@ -71,6 +71,17 @@ uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface)
     return ucs_list_head(&iface->blocks, uct_mm_block_t, list);
 }
 
+/* Can there be buffers beside the rings? Only if our rings have got the kind of memory that they
+ * take, so that there is nothing to try where it is forbidden. */
+static int uct_mm_buffers_may_be(const uct_mm_iface_t *iface)
+{
+    const uct_mm_md_t *md = uct_mm_md(iface->super.md);
+
+    return (md->shape.lines <= UCT_MM_BUFFERED_LINES) && (md->backings.hugetlb != UCS_YES) &&
+           (uct_mm_buffer_thresh(&md->super) != UCS_CONFIG_INF_SIZE) &&
+           (uct_mm_rings_main(iface)->segment->backing == UCT_MM_BACKING_MEMFD);
+}
+
 ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
 {
     uct_mm_block_t *block;
@@ -86,7 +97,9 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     iface->main->magic = UCT_MM_MAIN_MAGIC;
     memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
     iface->sync_free = UINT64_MAX;
-    return uct_mm_staging_init(&iface->staging, uct_mm_ring_long_max(uct_mm_rings_shape(iface)));
+    return uct_mm_staging_init(&iface->staging, uct_mm_buffers_may_be(iface) ?
+                               uct_mm_ring_long_max(uct_mm_rings_shape(iface)) :
+                               uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
 }
 
 void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
@@ -136,26 +149,20 @@ static int uct_mm_overcommit_is_strict(void)
 }
 
 /* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
- * a file system that may be full. Only if our rings have got that kind, so that there is nothing to
- * try where it is forbidden. */
+ * a file system that may be full. */
 static void uct_mm_buffers_create(uct_mm_iface_t *iface)
 {
     static const uct_mm_backing_list_t memfd = {
         .kinds = {UCT_MM_BACKING_MEMFD, UCT_MM_BACKING_NONE}, .hugetlb = UCS_NO
     };
-    const uct_mm_md_t *md            = uct_mm_md(iface->super.md);
-    const uct_mm_ring_shape_t *shape = &md->shape;
+    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
 
     iface->buffers_tried = 1;
-    if ((shape->lines > UCT_MM_BUFFERED_LINES) || (md->backings.hugetlb == UCS_YES) ||
-        (uct_mm_buffer_thresh(&md->super) == UCS_CONFIG_INF_SIZE) ||
-        (uct_mm_rings_main(iface)->segment->backing != UCT_MM_BACKING_MEMFD) ||
-        uct_mm_overcommit_is_strict()) {
-        return;
+    if (uct_mm_buffers_may_be(iface) && !uct_mm_overcommit_is_strict()) {
+        (void)uct_mm_segment_create(&memfd, NULL,
+                                    UCT_MM_BUFFERED_RINGS * uct_mm_ring_buffers_size(shape),
+                                    UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
     }
-    (void)uct_mm_segment_create(&memfd, NULL,
-                                UCT_MM_BUFFERED_RINGS * uct_mm_ring_buffers_size(shape),
-                                UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
 }
 
 /* For those that come first: with many peers each has less to say. */

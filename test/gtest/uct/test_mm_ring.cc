@@ -338,6 +338,26 @@ TEST(mm_ring, positions_wrap)
     }
 }
 
+/* Also those lines of a long message in which nothing stands: else one would have the number that
+ * the reader waits for, after 2^32 lines. */
+TEST(mm_ring, each_line_is_written_in_each_lap)
+{
+    ring_bench bench(64, 16, 64);
+    seeded_random rnd(6);
+    bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+
+    for (unsigned i = 0; i < 500; ++i) {
+        ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, {1, bytes(bench.longest() - (i % 3))}));
+        ++bench.side.turns;
+        while (bench.receive(16) != 0) {
+        }
+        for (uint32_t pos = bench.writer.pos - 64; (i > 64) && (pos != bench.writer.pos); ++pos) {
+            ASSERT_EQ(uct_mm_writer_seq(&bench.writer, pos),
+                      ucs_atomic_load_relaxed(&uct_mm_writer_line(&bench.writer, pos)->seq));
+        }
+    }
+}
+
 /* A sender that names a buffer where there are none, or more than one holds. */
 TEST(mm_ring, a_buffer_that_is_not_there)
 {
