@@ -157,6 +157,7 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
 {
     const uct_mm_md_t *md           = uct_mm_md(iface->super.md);
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
+    const uint32_t num_buffers      = welcome->num_buffers;
     uint64_t in_segment;
     unsigned i;
 
@@ -176,8 +177,10 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
     if ((in_segment > 0) &&
         ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) ||
          ((welcome->buffers_offset % UCT_MM_LINE_SIZE) != 0) ||
-         (welcome->buffers_offset > in_segment) ||
-         ((in_segment - welcome->buffers_offset) < uct_mm_ring_buffers_size(&shape)))) {
+         !ucs_is_pow2(num_buffers) || (num_buffers < UCT_MM_RING_LINES_MIN) ||
+         (num_buffers > shape.lines) || (welcome->buffers_offset > in_segment) ||
+         ((in_segment - welcome->buffers_offset) <
+          uct_mm_ring_buffers_size(&shape, num_buffers)))) {
         return 0;
     }
     in_segment = welcome->segments[welcome->num_segments - 1].length;
@@ -235,7 +238,7 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
-        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh);
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, welcome->num_buffers, thresh);
     }
     ep->wake = &ep->main->wake;
     return UCS_OK;

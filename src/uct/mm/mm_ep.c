@@ -65,15 +65,14 @@ UCS_INLINE ucs_status_t uct_mm_ep_sent(uct_mm_ep_t *ep, uint32_t last)
     return UCS_OK;
 }
 
-/* The end of a sending function: `status` is the ring's answer, `pos` where it stood before. */
-UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length,
-                                         uint32_t pos)
+/* The end of a sending function: `status` is the ring's answer. */
+UCS_INLINE ucs_status_t uct_mm_ep_result(uct_mm_ep_t *ep, ucs_status_t status, size_t length)
 {
     if (ucs_unlikely(status != UCS_OK)) {
         ep->wanted = uct_mm_writer_lines(&ep->writer, length);
         return status;
     }
-    return uct_mm_ep_sent(ep, (length > ep->writer.buffer_size) ? pos : ep->writer.pos - 1);
+    return uct_mm_ep_sent(ep, ep->writer.last);
 }
 
 UCS_INLINE void uct_mm_ep_check_length(const uct_mm_ep_t *ep, size_t length)
@@ -87,12 +86,11 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_slow(uct_mm_ep_t *ep, unsign
                                                          uint64_t header, const void *payload,
                                                          size_t length)
 {
-    const uint32_t pos = ep->writer.pos;
     ucs_status_t status;
 
     uct_mm_ep_check_length(ep, sizeof(header) + length);
     status = uct_mm_writer_send_pair(&ep->writer, id, &header, sizeof(header), payload, length);
-    return uct_mm_ep_result(ep, status, sizeof(header) + length, pos);
+    return uct_mm_ep_result(ep, status, sizeof(header) + length);
 }
 
 ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, const void *payload,
@@ -120,9 +118,8 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
 
 ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_t *iov, unsigned n)
 {
-    uct_mm_ep_t *ep    = uct_mm_ep(tl_ep);
-    const uint32_t pos = ep->writer.pos;
-    size_t length      = 0;
+    uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
+    size_t length   = 0;
     ucs_status_t status;
     unsigned i;
 
@@ -137,7 +134,7 @@ ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_
     } else {
         status = uct_mm_writer_send_iov(&ep->writer, id, iov, n, length);
     }
-    return uct_mm_ep_result(ep, status, length, pos);
+    return uct_mm_ep_result(ep, status, length);
 }
 
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack, void *arg,
@@ -160,7 +157,7 @@ ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack
     status = uct_mm_writer_send_iov(&ep->writer, id, &iov, 1, iov.length);
     ucs_assert(status == UCS_OK);
     *length_p = iov.length;
-    return uct_mm_ep_sent(ep, ep->writer.pos - 1);
+    return uct_mm_ep_sent(ep, ep->writer.last);
 }
 
 ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)

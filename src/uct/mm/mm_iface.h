@@ -36,7 +36,12 @@ BEGIN_C_DECLS
 
 #define UCT_MM_SYNC_WORDS     64 /* of an interface */
 #define UCT_MM_ATTENTIVE_NS   20000ul /* since a peer's last look at the clock */
-#define UCT_MM_BUFFERED_RINGS 4  /* of an interface have buffers: the first peers' */
+
+/* Rings of an interface that have buffers: the first peers' as many as lines, further ones', who
+ * have less to say each, fewer. */
+#define UCT_MM_BUFFERED_FIRST 4
+#define UCT_MM_BUFFERED_RINGS 64 /* as buffers_used has bits */
+#define UCT_MM_BUFFERS_FEW    32u /* buffers of a further one */
 
 /* ---- shared memory ---- */
 
@@ -160,7 +165,7 @@ typedef struct {
     uint8_t          *pack_buffer;
     ucs_list_link_t   blocks;
     uct_mm_segment_t *buffers;      /* of UCT_MM_BUFFERED_RINGS rings; NULL: none */
-    unsigned          buffers_used; /* bits */
+    uint64_t          buffers_used; /* bits */
     int               buffers_tried; /* to be made */
     ucs_list_link_t   greeting; /* accepted, nothing said yet */
     ucs_list_link_t   peers;
@@ -221,12 +226,9 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
-/* Offset of the buffers of a peer that has some, in iface->buffers. */
-UCS_INLINE size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface,
-                                              const uct_mm_peer_t *peer)
-{
-    return (size_t)peer->buffers * uct_mm_ring_buffers_size(&uct_mm_md(iface->super.md)->shape);
-}
+/* Offset in iface->buffers, and number, of the buffers of the ring that has the index-th ones. */
+size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index);
+uint32_t uct_mm_rings_buffers_count(const uct_mm_iface_t *iface, unsigned index);
 
 /* Segment of the first block: where uct_mm_main_t lies. */
 uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);

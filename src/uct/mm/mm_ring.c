@@ -94,8 +94,8 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->claim_ahead = uct_mm_writer_should_claim();
     writer->buffer_min  = SIZE_MAX;
     writer->single_min  = SIZE_MAX;
-    writer->buffer_size = SIZE_MAX;
     writer->long_max    = 0;
+    memset(&writer->buffers, 0, sizeof(writer->buffers));
     writer->side        = side;
     writer->turn        = side->turns;
     writer->unheard     = 0;
@@ -112,19 +112,29 @@ static size_t uct_mm_writer_single_min(void)
 #endif
 }
 
-void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
-                               const uct_mm_ring_shape_t *shape, size_t min)
+void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
+                         const uct_mm_ring_shape_t *shape, uint32_t count)
+{
+    ucs_assert(ucs_is_pow2(count) && (count >= UCT_MM_BUFFERS_READY) && (count <= shape->lines));
+    buffers->address = address;
+    buffers->size    = uct_mm_ring_buffer_size(shape);
+    buffers->mask    = count - 1;
+    buffers->stride  = shape->lines / count;
+    buffers->pos     = 0;
+}
+
+void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
+                               const uct_mm_ring_shape_t *shape, uint32_t count, size_t min)
 {
     const int is_auto = (min == UCT_MM_BUFFER_AUTO);
 
-    writer->buffers     = buffers;
-    writer->buffer_size = uct_mm_ring_buffer_size(shape);
-    writer->buffer_pos  = 0;
+    uct_mm_buffers_init(&writer->buffers, address, shape, count);
     writer->num_ready   = 0;
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
     writer->long_max    =
-        (writer->single_min <= uct_mm_ring_message_max(shape)) ? uct_mm_ring_long_max(shape) : 0;
+        (writer->single_min <= uct_mm_ring_message_max(shape)) ?
+        uct_mm_ring_long_max(shape, count) : 0;
     writer->answered    = 0;
     writer->unanswered  = 0;
 }
@@ -282,32 +292,48 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
  * messages leave most of it untouched. */
 static void uct_mm_writer_ready_buffers(uct_mm_writer_t *writer, size_t length)
 {
-    if (length >= writer->buffer_size / 2) {
-        uct_mm_populate(writer->buffers + (writer->num_ready * writer->buffer_size),
-                        UCT_MM_BUFFERS_READY * writer->buffer_size);
+    const size_t size = writer->buffers.size;
+
+    if (length >= size / 2) {
+        uct_mm_populate(writer->buffers.address + (writer->num_ready * size),
+                        UCT_MM_BUFFERS_READY * size);
     }
     writer->num_ready += UCT_MM_BUFFERS_READY;
+}
+
+/* The lines that a message takes and does not use have the numbers of a lap not too long ago. */
+UCS_INLINE void uct_mm_writer_fill(uct_mm_writer_t *writer, uint32_t pos, uint32_t count)
+{
+    uint32_t i, seq;
+
+    for (i = 1; i < count; ++i) {
+        seq = uct_mm_writer_seq(writer, pos + i);
+        if (ucs_unlikely((seq & (UCT_MM_FILL_LAPS - 1)) == 0)) {
+            ucs_atomic_store_relaxed(&uct_mm_writer_line(writer, pos + i)->seq, seq);
+        }
+    }
 }
 
 /* The message goes into the next buffer, or several. */
 static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
                                               const uct_iov_t *iov, unsigned n, size_t length)
 {
-    const uint32_t pos = writer->pos;
+    uct_mm_buffers_t *buffers = &writer->buffers;
+    const uint32_t pos        = writer->pos;
+    uint32_t first;
+    const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
+    const uint32_t lines = count * buffers->stride;
     uct_mm_line_t *line;
-    uint32_t first, count;
     uint8_t *dest;
     unsigned i;
 
-    count = uct_mm_ring_take_buffers(writer->buffer_pos, writer->mask, writer->buffer_size, length,
-                                     &first);
-    ucs_assert(length <= ucs_max(writer->buffer_size, writer->long_max));
-    if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
+    ucs_assert(length <= ucs_max(buffers->size, writer->long_max));
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, lines))) {
         return UCS_ERR_NO_RESOURCE;
     }
-    dest = writer->buffers + (first * writer->buffer_size);
+    dest = buffers->address + (first * buffers->size);
     while (ucs_unlikely(dest + length > /* on the first lap */
-                        writer->buffers + (writer->num_ready * writer->buffer_size))) {
+                        buffers->address + (writer->num_ready * buffers->size))) {
         uct_mm_writer_ready_buffers(writer, length);
     }
     for (i = 0; i < n; ++i) {
@@ -316,16 +342,14 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
             dest += iov[i].length;
         }
     }
-    for (i = 1; i < count; ++i) { /* nobody looks at them in this lap */
-        ucs_atomic_store_relaxed(&uct_mm_writer_line(writer, pos + i)->seq,
-                                 uct_mm_writer_seq(writer, pos + i));
-    }
+    uct_mm_writer_fill(writer, pos, lines);
     line = uct_mm_writer_line(writer, pos);
     ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
-    writer->pos         = pos + count;
-    writer->buffer_pos += count;
-    writer->unheard    += length;
+    writer->last     = pos;
+    writer->pos      = pos + lines;
+    writer->unheard += length;
+    buffers->pos    += count;
     return UCS_OK;
 }
 
@@ -378,6 +402,7 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
         uct_mm_copy_short(line->data + header_length, src, part);
         uct_mm_writer_publish_first(writer, line, id, total);
     }
+    writer->last = writer->pos + count - 2;
     if (length == part) {
         return UCS_OK;
     }
@@ -417,6 +442,7 @@ ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const 
         uct_mm_cursor_copy(&cursor, line->data, first);
     }
     uct_mm_writer_publish_first(writer, line, id, length);
+    writer->last = writer->pos + count - 2;
 
     if (count > 1) {
         uct_mm_writer_rest(writer, &cursor, length - first);
@@ -489,13 +515,11 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
     ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
 }
 
-void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, const void *buffers,
-                               const uct_mm_ring_shape_t *shape)
+void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
+                               const uct_mm_ring_shape_t *shape, uint32_t count)
 {
-    reader->buffers     = buffers;
-    reader->buffer_size = uct_mm_ring_buffer_size(shape);
-    reader->long_max    = (uint32_t)uct_mm_ring_long_max(shape);
-    reader->buffer_pos  = 0;
+    uct_mm_buffers_init(&reader->buffers, address, shape, count);
+    reader->long_max = (uint32_t)uct_mm_ring_long_max(shape, count);
 }
 
 void uct_mm_reader_silence(uct_mm_reader_t *reader)
@@ -606,17 +630,17 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
 static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned id,
                                      void *dest, uint32_t length)
 {
+    uct_mm_buffers_t *buffers = &reader->buffers;
     uint32_t first;
-    const uint32_t count = uct_mm_ring_take_buffers(reader->buffer_pos, reader->mask,
-                                                    reader->buffer_size, length, &first);
-    const uint8_t *data  = reader->buffers + (first * reader->buffer_size);
+    const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
+    const uint8_t *data  = buffers->address + (first * buffers->size);
 
     if (!iface->am[id].in_place) {
         data = memcpy(dest, data, length);
     }
     uct_iface_deliver(iface, id, data, length);
-    reader->buffer_pos += count;
-    uct_mm_reader_advance(reader, count);
+    buffers->pos += count;
+    uct_mm_reader_advance(reader, count * buffers->stride);
     return 1;
 }
 

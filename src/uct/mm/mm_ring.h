@@ -11,12 +11,13 @@
  *   first line    [u32 sequence][u32 length << 5 | id][56 bytes of data]
  *   further ones  [u32 sequence][60 bytes of data]
  *
- * A ring may have buffers, as many as lines. A long message goes there as a whole, into the one
- * behind that of the last such message (both sides count), and its only line says so. The buffer is
- * free: so many such messages ago is at least so many lines ago. A message that is longer than a
- * buffer takes several that lie side by side, those before the first one if they are too few at the
- * end, and as many lines: in those behind the one that says so only the number is new, so that
- * none ever has that of a lap long ago, which comes again after 2^32 lines.
+ * A ring may have buffers, as many as lines or fewer. A long message goes there as a whole, into
+ * the one behind that of the last such message (both sides count), and its first line says so. It
+ * takes its share of the lines, so the buffer is free: so many such messages ago is at least a lap
+ * of lines ago. A message that is longer than a buffer takes several that lie side by side, those
+ * before the first one if they are too few at the end. The lines behind the one that says so are
+ * not written, but for their number in one of UCT_MM_FILL_LAPS laps, so that none ever has that of
+ * a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | length << 5 | id]
  *
@@ -59,6 +60,7 @@ BEGIN_C_DECLS
 
 #define UCT_MM_BUFFER_AUTO (SIZE_MAX - 1)
 #define UCT_MM_LONG_BUFFERS 16 /* that a message takes at most */
+#define UCT_MM_FILL_LAPS 1024u /* power of two, fewer than there are numbers of laps */
 
 #define UCT_MM_RING_LINES_MIN 16
 #define UCT_MM_RING_LINES_MAX 65536
@@ -66,6 +68,8 @@ BEGIN_C_DECLS
 static_assert(((uint64_t)UCT_MM_RING_LINES_MAX * UCT_MM_REST_DATA) <
               (UCT_MM_HEAD_BUFFER >> UCT_MM_ID_BITS), "a length must fit below the flag");
 static_assert((1 << UCT_MM_ID_BITS) == UCT_AM_ID_MAX, "an id must fit its bits");
+static_assert(((uint64_t)UCT_MM_RING_LINES_MAX * UCT_MM_FILL_LAPS) <= (UINT64_C(1) << 30),
+              "a line's number must be new long before it comes again");
 
 typedef struct {
     UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t seq;
@@ -111,34 +115,47 @@ UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape)
     return ucs_align_up(uct_mm_ring_message_max(shape), UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
 }
 
-/* Bytes of the buffers of a ring. */
-UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape)
+/* Bytes of `count` buffers of a ring. */
+UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape, uint32_t count)
 {
-    return (size_t)shape->lines * uct_mm_ring_buffer_size(shape);
+    return (size_t)count * uct_mm_ring_buffer_size(shape);
 }
 
 /* Bytes of the longest message that goes there: so few buffers that there are always lines for
  * them. */
-UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape)
+UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, uint32_t count)
 {
-    return ucs_min((size_t)shape->lines / 8, (size_t)UCT_MM_LONG_BUFFERS) *
+    return ucs_min((size_t)count / 8, (size_t)UCT_MM_LONG_BUFFERS) *
            uct_mm_ring_buffer_size(shape);
 }
 
-/* Buffers, and lines, that a message takes which is `pos` buffers behind the first of all, with
- * those that it leaves out at the end; *first_p: where it lies. */
-UCS_INLINE uint32_t uct_mm_ring_take_buffers(uint32_t pos, uint32_t mask, size_t buffer_size,
-                                             size_t length, uint32_t *first_p)
+/* A ring's buffers, as one side sees them. */
+typedef struct {
+    uint8_t *address;
+    size_t   size;   /* bytes of each */
+    uint32_t mask;
+    uint32_t stride; /* lines that each takes */
+    uint32_t pos;    /* buffers that were taken */
+} uct_mm_buffers_t;
+
+/* count: a power of two, UCT_MM_RING_LINES_MIN to shape->lines */
+void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
+                         const uct_mm_ring_shape_t *shape, uint32_t count);
+
+/* Buffers that a message takes, with those that it leaves out at the end; *first_p: where it lies.
+ * It takes `stride` times as many lines. */
+UCS_INLINE uint32_t uct_mm_buffers_take(const uct_mm_buffers_t *buffers, size_t length,
+                                        uint32_t *first_p)
 {
-    const uint32_t index = pos & mask;
+    const uint32_t index = buffers->pos & buffers->mask;
     uint32_t count       = 1;
 
     *first_p = index;
-    if (ucs_unlikely(length > buffer_size)) {
-        count = (uint32_t)((length + buffer_size - 1) / buffer_size);
-        if (count > mask + 1 - index) {
+    if (ucs_unlikely(length > buffers->size)) {
+        count = (uint32_t)((length + buffers->size - 1) / buffers->size);
+        if (count > buffers->mask + 1 - index) {
             *first_p  = 0;
-            count    += mask + 1 - index;
+            count    += buffers->mask + 1 - index;
         }
     }
     return count;
@@ -162,6 +179,7 @@ typedef struct {
 typedef struct {
     uct_mm_line_t         *lines;
     uint32_t               pos;   /* line to be written next; counts on, modulo 2^32 */
+    uint32_t               last;  /* that was written of a message of more than two */
     uint32_t               limit; /* lines before this position are ours to write */
     uint32_t               mask;
     uint32_t               shift; /* log2 of the number of lines */
@@ -169,9 +187,7 @@ typedef struct {
     uint32_t               lines_max;   /* of a message */
     int                    at_once;     /* for ucs_arch_publish_16 */
     int                    claim_ahead; /* fetch the next message's lines in advance */
-    uint8_t               *buffers;
-    size_t                 buffer_size;
-    uint32_t               buffer_pos;  /* buffers that were taken */
+    uct_mm_buffers_t       buffers;
     size_t                 long_max;    /* bytes of the longest message there; 0: those of a ring */
     uint32_t               num_ready;   /* buffers whose memory was there before they were used */
     size_t                 buffer_min;  /* bytes from which on messages of a stream go there, */
@@ -190,8 +206,8 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
 /* Lets messages of `min` bytes and more (UCT_MM_BUFFER_AUTO: as suits this processor and what is
  * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
  * told of. */
-void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *buffers,
-                               const uct_mm_ring_shape_t *shape, size_t min);
+void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
+                               const uct_mm_ring_shape_t *shape, uint32_t count, size_t min);
 
 /* Looks at the read position again; true if `count` lines may be written now: not where much has
  * been sent without a turn of our side's progress, by which it hears that the receiver has enough.
@@ -230,14 +246,14 @@ UCS_INLINE uint32_t uct_mm_writer_lines(const uct_mm_writer_t *writer, size_t le
     uint32_t first;
 
     return (length < writer->single_min) ? uct_mm_ring_lines(length) :
-           uct_mm_ring_take_buffers(writer->buffer_pos, writer->mask, writer->buffer_size, length,
-                                    &first);
+           uct_mm_buffers_take(&writer->buffers, length, &first) * writer->buffers.stride;
 }
 
 /* The same of any message of up to `max` bytes. */
 UCS_INLINE uint32_t uct_mm_writer_lines_up_to(const uct_mm_writer_t *writer, size_t max)
 {
-    return uct_mm_ring_lines(ucs_min(max, writer->single_min - 1));
+    return ucs_max(uct_mm_ring_lines(ucs_min(max, writer->single_min - 1)),
+                   writer->buffers.stride);
 }
 
 /* By what was seen of the read position last. */
@@ -376,9 +392,7 @@ typedef struct {
     uct_mm_ring_control_t *control;
     uct_mm_staging_t      *staging;
     uint64_t               received;  /* messages */
-    const uint8_t         *buffers;
-    size_t                 buffer_size;
-    uint32_t               buffer_pos; /* buffers that were taken */
+    uct_mm_buffers_t       buffers;
 } uct_mm_reader_t;
 
 /* Makes the ring empty and starts reading it. No writer may be active. staging's buffers must hold
@@ -387,8 +401,8 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
                         uct_mm_staging_t *staging);
 
 /* The ring has buffers, see uct_mm_writer_use_buffers. After init. */
-void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, const void *buffers,
-                               const uct_mm_ring_shape_t *shape);
+void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
+                               const uct_mm_ring_shape_t *shape, uint32_t count);
 
 /* Drops a half-gathered message. */
 void uct_mm_reader_cleanup(uct_mm_reader_t *reader);
@@ -433,14 +447,18 @@ UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
     reader->seq  = (pos >> reader->shift) + 1;
 }
 
-/* Delivers to the handlers of `iface` at most `max` messages; the next line must be there. Returns
- * the number delivered, which is 0 while a message is not complete. */
+/* A message of that many bytes is enough for a turn. */
+#define UCT_MM_TURN_BYTES 1536u
+
+/* Delivers to the handlers of `iface` at most `max` messages, and none behind a long one, since it
+ * may be that nobody waits for the next yet; the next line must be there. Returns the number
+ * delivered, which is 0 while a message is not complete. */
 UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface,
                                           unsigned max)
 {
-    unsigned count = 0;
+    unsigned count  = 0;
+    uint32_t length = 0;
     uint32_t head;
-    uint32_t length;
 
     do {
         if (ucs_likely(reader->length == 0)) {
@@ -459,7 +477,7 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
         if (ucs_unlikely((reader->pos - reader->released) >= reader->due)) {
             uct_mm_reader_release(reader, reader->pos);
         }
-    } while ((count < max) && uct_mm_reader_ready(reader));
+    } while ((count < max) && uct_mm_reader_ready(reader) && (length < UCT_MM_TURN_BYTES));
 
     reader->received += count;
     return count;

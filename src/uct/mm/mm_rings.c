@@ -98,7 +98,8 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
     iface->sync_free = UINT64_MAX;
     return uct_mm_staging_init(&iface->staging, uct_mm_buffers_may_be(iface) ?
-                               uct_mm_ring_long_max(uct_mm_rings_shape(iface)) :
+                               uct_mm_ring_long_max(uct_mm_rings_shape(iface),
+                                                    uct_mm_rings_buffers_count(iface, 0)) :
                                uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
 }
 
@@ -148,6 +149,24 @@ static int uct_mm_overcommit_is_strict(void)
             UCS_OK) && (text[0] == '2');
 }
 
+uint32_t uct_mm_rings_buffers_count(const uct_mm_iface_t *iface, unsigned index)
+{
+    const uint32_t lines = uct_mm_rings_shape(iface)->lines;
+
+    return (index < UCT_MM_BUFFERED_FIRST) ? lines : ucs_min(lines, UCT_MM_BUFFERS_FEW);
+}
+
+size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index)
+{
+    size_t count = 0;
+    unsigned i;
+
+    for (i = 0; i < index; ++i) {
+        count += uct_mm_rings_buffers_count(iface, i);
+    }
+    return uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), (uint32_t)count);
+}
+
 /* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
  * a file system that may be full. */
 static void uct_mm_buffers_create(uct_mm_iface_t *iface)
@@ -155,38 +174,38 @@ static void uct_mm_buffers_create(uct_mm_iface_t *iface)
     static const uct_mm_backing_list_t memfd = {
         .kinds = {UCT_MM_BACKING_MEMFD, UCT_MM_BACKING_NONE}, .hugetlb = UCS_NO
     };
-    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
 
     iface->buffers_tried = 1;
     if (uct_mm_buffers_may_be(iface) && !uct_mm_overcommit_is_strict()) {
         (void)uct_mm_segment_create(&memfd, NULL,
-                                    UCT_MM_BUFFERED_RINGS * uct_mm_ring_buffers_size(shape),
+                                    uct_mm_rings_buffers_offset(iface, UCT_MM_BUFFERED_RINGS),
                                     UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
     }
 }
 
-/* For those that come first: with many peers each has less to say. */
 static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
-    const unsigned all = (1u << UCT_MM_BUFFERED_RINGS) - 1;
+    unsigned index;
 
     if (!iface->buffers_tried) {
         uct_mm_buffers_create(iface);
     }
     peer->buffers = -1;
-    if ((iface->buffers != NULL) && (iface->buffers_used != all)) {
-        peer->buffers         = __builtin_ctz(~iface->buffers_used);
-        iface->buffers_used  |= 1u << peer->buffers;
+    if ((iface->buffers != NULL) && (iface->buffers_used != UINT64_MAX)) {
+        index                = (unsigned)__builtin_ctzll(~iface->buffers_used);
+        peer->buffers        = (int)index;
+        iface->buffers_used |= 1ul << index;
         uct_mm_reader_use_buffers(&peer->reader, (uint8_t *)iface->buffers->address +
-                                  uct_mm_rings_buffers_offset(iface, peer),
-                                  uct_mm_rings_shape(iface));
+                                  uct_mm_rings_buffers_offset(iface, index),
+                                  uct_mm_rings_shape(iface),
+                                  uct_mm_rings_buffers_count(iface, index));
     }
 }
 
 static void uct_mm_buffers_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     if (peer->buffers >= 0) {
-        iface->buffers_used &= ~(1u << peer->buffers);
+        iface->buffers_used &= ~(1ul << peer->buffers);
         peer->buffers        = -1;
     }
 }

@@ -24,19 +24,23 @@ class ring_bench {
 public:
     using handler = std::function<void(unsigned id, const uint8_t *data, size_t length)>;
 
-    /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none */
-    explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX)
+    /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none.
+     * num_buffers: how many there are, 0: as many as lines */
+    explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX,
+                        uint32_t num_buffers = 0)
         : shape{lines, quantum}
     {
+        const uint32_t count = (num_buffers == 0) ? lines : num_buffers;
+
         memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
         memset(memory, 0, size());
-        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_long_max(&shape)));
+        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_long_max(&shape, count)));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
         uct_mm_writer_init(&writer, memory, &shape, &side);
         if (buffer_min != SIZE_MAX) {
-            buffers.resize(uct_mm_ring_buffers_size(&shape));
-            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape);
-            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
+            buffers.resize(uct_mm_ring_buffers_size(&shape, count));
+            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape, count);
+            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, count, buffer_min);
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
             m_contexts[id]        = {this, id};
@@ -251,11 +255,12 @@ TEST(mm_ring, random_messages_through_buffers)
 
     for (uint32_t lines : {16u, 32u, 256u}) {
         for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
-            ring_bench bench(lines, lines / 4, min);
+            const uint32_t count = rnd.one_in(2) ? lines : std::min(lines, 32u);
+            ring_bench bench(lines, lines / 4, min, count);
             random_traffic(bench, rnd, 4000);
             if (min < bench.message_max()) {
                 EXPECT_GT(bench.in_buffers, 100u) << lines << " lines, from " << min << " bytes";
-                EXPECT_GE(bench.longest(), std::min(lines / 8, 16u) * bench.message_max());
+                EXPECT_GE(bench.longest(), std::min(count / 8, 16u) * bench.message_max());
             } else if (min != UCT_MM_BUFFER_AUTO) {
                 EXPECT_EQ(bench.message_max(), bench.longest()) << "some would not fit anywhere";
             }
@@ -279,7 +284,7 @@ TEST(mm_ring, streams_go_through_buffers)
     };
 
     bench.on_message = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
-    uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape,
+    uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape, 256,
                               UCT_MM_BUFFER_AUTO);
     bench.writer.single_min = 3000;
     for (unsigned round = 0; round < 3; ++round) {
@@ -330,7 +335,7 @@ TEST(mm_ring, positions_wrap)
 
     for (size_t min : {SIZE_MAX, (size_t)200}) {
         for (uint32_t lines : {16u, 128u}) {
-            ring_bench bench(lines, lines / 4, min);
+            ring_bench bench(lines, lines / 4, min, rnd.one_in(2) ? 16 : lines);
             bench.move_to(0u - 5 * lines + 3);
             random_traffic(bench, rnd, 4000);
             EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
@@ -338,24 +343,52 @@ TEST(mm_ring, positions_wrap)
     }
 }
 
-/* Also those lines of a long message in which nothing stands: else one would have the number that
- * the reader waits for, after 2^32 lines. */
-TEST(mm_ring, each_line_is_written_in_each_lap)
+/* Also those lines of a long message in which nothing stands, in one lap of many: else one would
+ * have the number that the reader waits for, after 2^32 lines. */
+TEST(mm_ring, each_line_is_written_in_some_lap)
 {
-    ring_bench bench(64, 16, 64);
-    seeded_random rnd(6);
-    bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+    constexpr uint32_t LINES = 64, LAPS = UCT_MM_FILL_LAPS;
 
-    for (unsigned i = 0; i < 500; ++i) {
-        ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, {1, bytes(bench.longest() - (i % 3))}));
-        ++bench.side.turns;
-        while (bench.receive(16) != 0) {
+    for (uint32_t count : {16u, LINES}) {
+        ring_bench bench(LINES, 16, 64, count);
+        seeded_random rnd(6);
+        std::vector<uint32_t> laps;
+        bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+
+        bench.move_to((LAPS - 3) * LINES);
+        while (bench.writer.pos < (LAPS + 1) * LINES) {
+            const size_t length = rnd.one_in(2) ? bench.longest() : 65 + rnd.below(300);
+            ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, {1, bytes(length)}));
+            ++bench.side.turns;
+            while (bench.receive(16) != 0) {
+            }
         }
-        for (uint32_t pos = bench.writer.pos - 64; (i > 64) && (pos != bench.writer.pos); ++pos) {
-            ASSERT_EQ(uct_mm_writer_seq(&bench.writer, pos),
-                      ucs_atomic_load_relaxed(&uct_mm_writer_line(&bench.writer, pos)->seq));
+        for (uint32_t i = 0; i < LINES; ++i) {
+            EXPECT_GE(ucs_atomic_load_relaxed(&bench.writer.lines[i].seq), LAPS) << "line " << i;
         }
     }
+}
+
+/* Whoever waits for one message after the other finds the next in the ring: it is copied once. */
+TEST(mm_ring, a_long_message_ends_the_turn)
+{
+    ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO);
+    bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+    const auto send  = [&](size_t length) {
+        const bytes data(length);
+        const uct_iov_t iov = {const_cast<uint8_t *>(data.data()), length, nullptr};
+        ASSERT_EQ(UCS_OK, uct_mm_writer_send_iov(&bench.writer, 1, &iov, 1, length));
+    };
+
+    for (size_t length : {8, 1000, 2900, 2900, 2900, 2900, 2900, 10000, 8}) {
+        send(length);
+    }
+    EXPECT_EQ(3u, bench.receive(16));
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT_EQ(1u, bench.receive(16));
+    }
+    EXPECT_EQ(1u, bench.receive(16));
+    EXPECT_EQ(0u, bench.receive(16));
 }
 
 /* A sender that names a buffer where there are none, or more than one holds. */
@@ -365,7 +398,7 @@ TEST(mm_ring, a_buffer_that_is_not_there)
         ring_bench bench(16, 4, has_buffers ? 64 : SIZE_MAX);
         unsigned delivered = 0;
         bench.on_message   = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
-        const size_t length = has_buffers ? uct_mm_ring_long_max(&bench.shape) + 1 : 100;
+        const size_t length = has_buffers ? uct_mm_ring_long_max(&bench.shape, 16) + 1 : 100;
         uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
         ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(3, length));
         ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
@@ -395,10 +428,10 @@ TEST(mm_ring, short_copies_of_every_length)
 }
 
 /* Both ends at one address, so ThreadSanitizer sees each access. */
-void two_threads(size_t buffer_min)
+void two_threads(size_t buffer_min, uint32_t num_buffers = 0)
 {
     constexpr uint64_t NUM_MESSAGES = 30000;
-    ring_bench bench(64, 16, buffer_min);
+    ring_bench bench(64, 16, buffer_min, num_buffers);
     std::atomic<uint64_t> received{0};
 
     bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
@@ -441,6 +474,7 @@ TEST(mm_ring, two_threads)
 TEST(mm_ring, two_threads_and_buffers)
 {
     two_threads(300);
+    two_threads(300, 16);
 }
 
 /* A sender without credit that says so is told at once that there is some, or is signalled: no
