@@ -25,6 +25,7 @@ typedef enum {
     UCP_LANE_LAST = UCP_LANE_RAIL + UCT_RAILS_MAX
 } ucp_lane_role_t;
 
+#define UCP_SEND_ANSWER_MIN 4096 /* bytes of a message that is an answer, see ucp_send_is_unasked */
 #define UCP_CONTROL_MAX 56 /* bytes of a control message: each fits in one line of shared memory */
 
 /* A control message that waits for resources. */
@@ -53,6 +54,9 @@ struct ucp_peer {
     unsigned              num_fenced;   /* that wait for those before a fence */
     uint32_t              next_ordinal; /* of the next endpoint that the user makes */
     unsigned              num_internal; /* endpoints that the user did not make */
+    float                 whole_rate;   /* bytes per ns of long messages that went whole to it,
+                                         * lately; 0: not known */
+    unsigned              num_slow;     /* that would have gone so, had they been faster */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_status_t          put_status;  /* first error among the pieces of its put so far */
     uint64_t              put_mem_id;  /* where the next piece of that put goes */
@@ -63,6 +67,8 @@ struct ucp_peer {
     uint8_t               hello_received;
     uint8_t               is_held;      /* it was told to announce its tagged messages */
     uint8_t               is_holding;   /* it has told us so */
+    uint8_t               is_unanswered; /* no message of UCP_SEND_ANSWER_MIN bytes has come from it
+                                          * since the last one to it */
     uint8_t               is_heard;     /* it has introduced itself, or is connected to us */
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;

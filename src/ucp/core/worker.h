@@ -295,6 +295,13 @@ UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *addres
            (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 
+/* Does it wait for tagged messages, or copy some? */
+UCS_INLINE int ucp_worker_is_receiving(const ucp_worker_t *worker)
+{
+    return (worker->tag_match.num_selective + worker->tag_match.num_wild > 0) ||
+           !ucs_list_is_empty(&worker->work);
+}
+
 /* One step of each request on the list of work; returns the steps done. */
 unsigned ucp_worker_work(ucp_worker_t *worker);
 

@@ -18,6 +18,8 @@
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 
+#define UCP_SEND_SLOW_TURN 64u
+
 /* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
 static ucs_status_t ucp_send_attempt(ucp_request_t *req)
 {
@@ -105,19 +107,40 @@ void ucp_send_queue(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
+/* Does the receiver of a tagged message not just wait for it, for all that is known? It has sent
+ * nothing of that kind since the last message to it, or we wait for a message, too. */
+static int ucp_send_is_unasked(const ucp_request_t *req)
+{
+    return (req->kind == UCP_REQUEST_TAG_SEND) && (req->length <= UCP_PROTO_UNASKED_MAX) &&
+           (req->send.peer->is_unanswered || ucp_worker_is_receiving(req->worker));
+}
+
+/* Would it take its sender no longer than to wait for a receiver that is at something else? By how
+ * fast such messages went lately; once in a while one goes to see. */
+static int ucp_send_is_fast(const ucp_request_t *req)
+{
+    ucp_peer_t *peer = req->send.peer;
+
+    return ((float)req->length <= (UCP_PROTO_UNASKED_NS * peer->whole_rate)) ||
+           (peer->whole_rate == 0) || ((++peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
+}
+
 /* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It
- * waits for nobody, while to announce it both sides have to run, twice the receiver's: with more
- * processes than processors that takes longer. Else an announced message does not, whose parts are
- * copied on both sides at the same time. */
+ * waits for nobody, while to announce it both sides have to run, twice the receiver's: that takes
+ * longer with more processes than processors, and where the receiver is at something else (steps of
+ * collective operations, whose next ones wait for it). Where two only wait for each other an
+ * announced message takes less, whose parts are copied on both sides at the same time. */
 static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
 {
     uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
     const size_t thresh = req->worker->context->options.rndv_thresh;
 
-    return (lane->ops->long_max != NULL) && ucp_dt_is_contig(req->datatype) &&
-           (req->length <= UCP_WIRE_EAGER_MAX) && (size <= lane->ops->long_max(lane)) &&
-           ((thresh == UCS_CONFIG_AUTO_SIZE) ? ucp_idle_is_shared(req->worker) :
-                                               (req->length < thresh));
+    if ((lane->ops->long_max == NULL) || !ucp_dt_is_contig(req->datatype) ||
+        (req->length > UCP_WIRE_EAGER_MAX) || (size > lane->ops->long_max(lane))) {
+        return 0;
+    }
+    return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
+           ucp_idle_is_shared(req->worker) || (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
 }
 
 /* Whole or announced, by the length and by what the datatype allows. */
@@ -126,11 +149,10 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     const ucp_proto_config_t *proto = req->send.peer->proto;
     ucs_status_t status;
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
-    int is_whole = (form == UCP_SEND_FORM_ANNOUNCED) ? 0 :
-                   !fits ? ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length +
-                                                    extra) :
-                   (form == UCP_SEND_FORM_WHOLE) ||
-                   (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER);
+    int is_whole = (form != UCP_SEND_FORM_ANNOUNCED) &&
+                   ((fits && ((form == UCP_SEND_FORM_WHOLE) ||
+                              (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER))) ||
+                    ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra));
     int is_held  = is_whole && ucp_tag_must_announce(req);
 
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED) &&
@@ -143,6 +165,9 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
         } else {
             is_whole = 0;
         }
+    }
+    if (req->length >= UCP_SEND_ANSWER_MIN) {
+        req->send.peer->is_unanswered = 1;
     }
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;

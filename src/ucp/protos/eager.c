@@ -12,9 +12,11 @@
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCP_EAGER_SHORT 16 /* bytes that ucp_copy copies without a call */
+#define UCP_EAGER_SHORT 16   /* bytes that ucp_copy copies without a call */
+#define UCP_EAGER_LONG  8192 /* bytes from which on messages are timed */
 
 /* ---- sender ---- */
 
@@ -58,6 +60,26 @@ static ucs_status_t ucp_eager_send_sync(ucp_request_t *req, uct_ep_t *lane)
     return lane->ops->am_short_iov(lane, UCP_WIRE_EAGER_SYNC, iov, 2);
 }
 
+/* Notes how fast long messages are. One that is faster than lately tells more than a slower one,
+ * beside which something else happened. */
+static ucs_status_t ucp_eager_send_long(ucp_request_t *req, uct_ep_t *lane)
+{
+    ucp_peer_t *peer     = req->send.peer;
+    const uint64_t start = ucs_sys_clock_ns();
+    ucs_status_t status;
+    uint64_t ns;
+    float rate;
+
+    status = lane->ops->am_short(lane, UCP_WIRE_EAGER, req->info.sender_tag, req->buffer,
+                                 req->length);
+    if (status == UCS_OK) {
+        ns               = ucs_sys_clock_ns() - start;
+        rate             = (float)req->length / (float)ucs_max(ns, 1ul);
+        peer->whole_rate = ucs_max(rate, peer->whole_rate - ((peer->whole_rate - rate) / 8));
+    }
+    return status;
+}
+
 ucs_status_t ucp_eager_send(ucp_request_t *req)
 {
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
@@ -68,6 +90,9 @@ ucs_status_t ucp_eager_send(ucp_request_t *req)
     }
     if (!ucp_dt_is_contig(req->datatype)) {
         return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER, ucp_eager_pack, req, &length);
+    }
+    if (ucs_unlikely(req->length >= UCP_EAGER_LONG)) {
+        return ucp_eager_send_long(req, lane);
     }
     return lane->ops->am_short(lane, UCP_WIRE_EAGER, req->info.sender_tag, req->buffer,
                                req->length);
@@ -120,11 +145,18 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
 static UCS_NOINLINE void ucp_eager_handle_any(ucp_worker_t *worker, const void *data, size_t length)
 {
     ucp_request_t *req;
+    ucp_peer_t *peer;
     uint64_t tag;
 
     if (ucs_unlikely(length < sizeof(ucp_wire_eager_t)) &&
         !ucp_wire_accepts(UCP_WIRE_EAGER, length)) {
         return;
+    }
+    if (ucs_unlikely(length >= sizeof(ucp_wire_eager_t) + UCP_SEND_ANSWER_MIN)) {
+        peer = ucp_peer_of_connection(worker);
+        if (peer != NULL) {
+            peer->is_unanswered = 0;
+        }
     }
     memcpy(&tag, data, sizeof(tag));
     length -= sizeof(ucp_wire_eager_t);
@@ -182,8 +214,9 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
     if (peer == NULL) {
         return;
     }
-    length -= sizeof(head);
-    data    = (const char *)data + sizeof(head);
+    peer->is_unanswered = 0;
+    length             -= sizeof(head);
+    data                = (const char *)data + sizeof(head);
 
     req = ucp_tag_match_arrive(&worker->tag_match, head.tag);
     if (req == NULL) {

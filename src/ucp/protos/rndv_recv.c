@@ -25,6 +25,10 @@
 
 #define UCP_RNDV_GET_CHUNK ((size_t)512 * 1024)
 
+/* See ucp_rndv_is_common: bytes, and peers of a worker among whom it need not be so. */
+#define UCP_RNDV_COMMON_MAX ((size_t)512 * 1024)
+#define UCP_RNDV_FEW_PEERS  4
+
 /* How long nothing may come from a sender that was asked for messages. One that makes progress
  * needs a microsecond or some. */
 #define UCP_RNDV_CLAIM_WAIT_NS 20000u
@@ -109,6 +113,16 @@ static int ucp_rndv_has_word(ucp_request_t *req, ucp_peer_t *peer, const ucp_wir
            (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) == UCS_OK);
 }
 
+/* Is the message one of many that processes exchange at the same time? Each for itself would be
+ * faster with its neighbour's help, but all are done sooner where each copies what it receives (16
+ * processes in a ring, 32 processors of Emerald Rapids: 64 KiB in 7 instead of 14 us, 256 KiB in 23
+ * instead of 27 to 45; of 1 MiB it is no longer so). */
+static int ucp_rndv_is_common(const ucp_request_t *req, const ucp_wire_rts_t *rts)
+{
+    return (rts->flags & UCP_WIRE_RTS_EXCHANGE) && (req->recv.total <= UCP_RNDV_COMMON_MAX) &&
+           (ucs_hash_size(&req->worker->peers) > UCP_RNDV_FEW_PEERS);
+}
+
 /* Contiguous memory of the host at both ends, which either side can copy. Without a word that both
  * can claim by this side copies, and nothing is learned from it. */
 static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
@@ -119,6 +133,9 @@ static ucp_proto_id_t ucp_rndv_choose_way(ucp_request_t *req, ucp_peer_t *peer,
     ucp_proto_id_t proto       = ucp_proto_lookup(config->recv, req->recv.total);
     uct_ep_t *am               = peer->lanes[UCP_LANE_AM];
 
+    if (has_ways && ucp_rndv_is_common(req, rts)) {
+        return UCP_PROTO_RNDV_GET;
+    }
     if ((has_ways || (proto == UCP_PROTO_RNDV_BOTH)) && !ucp_rndv_has_word(req, peer, rts)) {
         return UCP_PROTO_RNDV_GET;
     }
@@ -483,7 +500,8 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
         return;
     }
 
-    req = ucp_tag_match_arrive(&worker->tag_match, rts.tag);
+    peer->is_unanswered = 0;
+    req                 = ucp_tag_match_arrive(&worker->tag_match, rts.tag);
     if (req != NULL) {
         ucp_rndv_recv_start(req, peer, &rts);
         return;

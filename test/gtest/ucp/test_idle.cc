@@ -318,11 +318,57 @@ TEST(idle_long, messages_wait_for_nobody_where_processors_are_shared)
 
     EXPECT_EQ(8u, whole_ones({mm, shared}, {12000, 20000, 65536, 131072}));
     EXPECT_EQ(0u, whole_ones({mm, shared}, {131073, 1000000}));
-    EXPECT_EQ(0u, whole_ones({mm, alone}, {12000, 20000, 65536, 131072}));
+    EXPECT_EQ(0u, whole_ones({mm, alone}, {32769, 65536, 131072}));
     EXPECT_EQ(0u, whole_ones({mm, shared}, {20000, 131072}, true)) << "synchronous ones do wait";
     EXPECT_EQ(2u, whole_ones({mm, shared, {"UCX_RNDV_THRESH", "30000"}}, {29999, 30000, 131072}));
     EXPECT_EQ(4u, whole_ones({mm, alone, {"UCX_RNDV_THRESH", "inf"}}, {29999, 131072, 131073}));
     EXPECT_EQ(0u, whole_ones({mm, shared, {"UCX_MM_BUFFER_THRESH", "inf"}}, {12000, 131072}));
+}
+
+/* With a processor for everybody: a message of middle length is announced to who waits for it, that
+ * is who has sent one since the last one to it, while no receive waits here. */
+TEST(idle_long, messages_to_who_does_not_wait)
+{
+    constexpr size_t LENGTH = 20000, MORE = 32769;
+    pair pair({"unasked", {{"UCX_TLS", "mm"}, {"UCX_IDLE", "poll"}}, false,
+               UCS_THREAD_MODE_SINGLE});
+    const ucp_request_param_t plain = {};
+    const bytes data = pattern(1, MORE);
+    bytes dest(MORE);
+    const auto is_whole = [&](bool back, size_t length) {
+        void *sent = ucp_tag_send_nbx(back ? pair.ep_back() : pair.ep(), data.data(), length, 1,
+                                      &plain);
+        worker &to = back ? pair.sender() : pair.receiver();
+        void *recv = ucp_tag_recv_nbx(to.handle(), dest.data(), length, 1, ~0ull, &plain);
+        EXPECT_EQ(UCS_OK, pair.wait(recv));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        return sent == nullptr;
+    };
+
+    (void)is_whole(false, 8);
+    (void)is_whole(true, 8);
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT_FALSE(is_whole(false, LENGTH));
+        EXPECT_FALSE(is_whole(true, LENGTH));
+    }
+    EXPECT_FALSE(is_whole(false, LENGTH));
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT_TRUE(is_whole(false, LENGTH)) << "one way";
+        (void)is_whole(true, 100); /* no answer */
+    }
+    EXPECT_FALSE(is_whole(false, MORE));
+    (void)is_whole(true, 5000);
+    EXPECT_FALSE(is_whole(false, LENGTH)) << "an answer that went whole";
+
+    (void)is_whole(true, LENGTH);
+    char other;
+    void *recv = ucp_tag_recv_nbx(pair.sender().handle(), &other, 1, 77, ~0ull, &plain);
+    EXPECT_TRUE(is_whole(false, LENGTH)) << "a receive waits";
+    void *sent = ucp_tag_send_nbx(pair.ep_back(), "x", 1, 77, &plain);
+    EXPECT_EQ(UCS_OK, pair.wait(recv));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    (void)is_whole(true, LENGTH);
+    EXPECT_FALSE(is_whole(false, LENGTH));
 }
 
 TEST_F(idle, modes)
