@@ -30,6 +30,8 @@ void uct_mm_disconnect(uct_ep_t *tl_ep)
     uct_mm_ep_t *ep       = uct_mm_ep(tl_ep);
 
     uct_mm_connect_ended(iface, ep);
+    iface->side.num_writers -= ep->is_writing;
+    ep->is_writing           = 0;
     uct_mm_socket_close(iface, &ep->source);
 }
 
@@ -151,6 +153,17 @@ void uct_mm_connect_end(uct_ep_t *tl_ep)
     }
 }
 
+/* Does the segment of buffers have so many of them from there on? */
+static int uct_mm_welcome_has_buffers(const uct_mm_welcome_t *welcome, uint64_t offset,
+                                      uint32_t count)
+{
+    const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
+    const uint64_t length           = welcome->buffers_length;
+
+    return ((offset % UCT_MM_LINE_SIZE) == 0) && (offset <= length) &&
+           ((length - offset) >= uct_mm_ring_buffers_size(&shape, count));
+}
+
 /* The numbers make sense; segments are checked when they are mapped. */
 static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_welcome_t *welcome,
                                    ssize_t length)
@@ -173,14 +186,12 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
         }
     }
 
-    in_segment = welcome->buffers_length;
-    if ((in_segment > 0) &&
-        ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) ||
-         ((welcome->buffers_offset % UCT_MM_LINE_SIZE) != 0) ||
-         !ucs_is_pow2(num_buffers) || (num_buffers < UCT_MM_RING_LINES_MIN) ||
-         (num_buffers > shape.lines) || (welcome->buffers_offset > in_segment) ||
-         ((in_segment - welcome->buffers_offset) <
-          uct_mm_ring_buffers_size(&shape, num_buffers)))) {
+    if ((welcome->buffers_length > 0) &&
+        ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) || !ucs_is_pow2(num_buffers) ||
+         (num_buffers < UCT_MM_RING_LINES_MIN) || (num_buffers > shape.lines) ||
+         !uct_mm_welcome_has_buffers(welcome, welcome->buffers_offset, num_buffers) ||
+         ((welcome->wide_offset > 0) &&
+          !uct_mm_welcome_has_buffers(welcome, welcome->wide_offset, shape.lines)))) {
         return 0;
     }
     in_segment = welcome->segments[welcome->num_segments - 1].length;
@@ -239,6 +250,10 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
         uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, welcome->num_buffers, thresh);
+        if (welcome->wide_offset > 0) {
+            uct_mm_writer_use_wide(&ep->writer, (uint8_t *)ep->segments[2]->address +
+                                   welcome->wide_offset, &shape);
+        }
     }
     ep->wake = &ep->main->wake;
     return UCS_OK;
@@ -290,6 +305,8 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
         return;
     }
     uct_mm_connect_ended(iface, ep);
+    ++iface->side.num_writers;
+    ep->is_writing = 1;
     ucs_sys_get_cpus(&own);
     ep->is_rival = uct_mm_is_rival(&own, &welcome.cpus);
     ep->is_near  = uct_mm_is_near(iface, &own, &welcome.cpus);

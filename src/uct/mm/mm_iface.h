@@ -37,11 +37,11 @@ BEGIN_C_DECLS
 #define UCT_MM_SYNC_WORDS     64 /* of an interface */
 #define UCT_MM_ATTENTIVE_NS   20000ul /* since a peer's last look at the clock */
 
-/* Rings of an interface that have buffers: the first peers' as many as lines, further ones', who
- * have less to say each, fewer. */
-#define UCT_MM_BUFFERED_FIRST 4
+/* Rings of an interface that have buffers, the first peers', and how many; the first of them have a
+ * wide area as well. */
 #define UCT_MM_BUFFERED_RINGS 64 /* as buffers_used has bits */
-#define UCT_MM_BUFFERS_FEW    32u /* buffers of a further one */
+#define UCT_MM_WIDE_RINGS     4
+#define UCT_MM_BUFFERS        32u
 
 /* ---- shared memory ---- */
 
@@ -185,6 +185,7 @@ typedef struct {
     uint8_t           is_rival;   /* the peer may run where we run */
     uint8_t           is_near;    /* behind the same cache, for certain */
     uint8_t           is_connecting; /* it is among iface->num_connecting */
+    uint8_t           is_writing;    /* and among iface->side.num_writers */
     uct_mm_main_t    *main;       /* of the peer */
     uct_mm_segment_t *segments[3]; /* the peer's first one, that of the ring if it is another, and
                                     * that of the buffers, if there are any */
@@ -226,9 +227,16 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
-/* Offset in iface->buffers, and number, of the buffers of the ring that has the index-th ones. */
+/* Offsets in iface->buffers of those of the ring that has the index-th ones, and of its wide area:
+ * they lie at the end. */
 size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index);
-uint32_t uct_mm_rings_buffers_count(const uct_mm_iface_t *iface, unsigned index);
+size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index);
+
+/* Buffers of a ring, but for the wide area. */
+UCS_INLINE uint32_t uct_mm_buffers_count(const uct_mm_ring_shape_t *shape)
+{
+    return ucs_min(shape->lines, UCT_MM_BUFFERS);
+}
 
 /* Segment of the first block: where uct_mm_main_t lies. */
 uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);

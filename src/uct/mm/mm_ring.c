@@ -96,6 +96,7 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
     writer->single_min  = SIZE_MAX;
     writer->long_max    = 0;
     memset(&writer->buffers, 0, sizeof(writer->buffers));
+    memset(&writer->wide, 0, sizeof(writer->wide));
     writer->side        = side;
     writer->turn        = side->turns;
     writer->unheard     = 0;
@@ -116,11 +117,13 @@ void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
                          const uct_mm_ring_shape_t *shape, uint32_t count)
 {
     ucs_assert(ucs_is_pow2(count) && (count >= UCT_MM_BUFFERS_READY) && (count <= shape->lines));
-    buffers->address = address;
-    buffers->size    = uct_mm_ring_buffer_size(shape);
-    buffers->mask    = count - 1;
-    buffers->stride  = shape->lines / count;
-    buffers->pos     = 0;
+    buffers->address   = address;
+    buffers->size      = uct_mm_ring_buffer_size(shape);
+    buffers->long_max  = uct_mm_ring_long_max(shape, count);
+    buffers->mask      = count - 1;
+    buffers->stride    = shape->lines / count;
+    buffers->pos       = 0;
+    buffers->num_ready = 0;
 }
 
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
@@ -129,14 +132,18 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
     const int is_auto = (min == UCT_MM_BUFFER_AUTO);
 
     uct_mm_buffers_init(&writer->buffers, address, shape, count);
-    writer->num_ready   = 0;
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
     writer->long_max    =
-        (writer->single_min <= uct_mm_ring_message_max(shape)) ?
-        uct_mm_ring_long_max(shape, count) : 0;
+        (writer->single_min <= uct_mm_ring_message_max(shape)) ? writer->buffers.long_max : 0;
     writer->answered    = 0;
     writer->unanswered  = 0;
+}
+
+void uct_mm_writer_use_wide(uct_mm_writer_t *writer, void *address,
+                            const uct_mm_ring_shape_t *shape)
+{
+    uct_mm_buffers_init(&writer->wide, address, shape, shape->lines);
 }
 
 /* A message between buffer_min and single_min: true if it belongs to a stream. */
@@ -290,15 +297,13 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
 
 /* The next buffers' memory at once takes the kernel half as long as when they are touched. Short
  * messages leave most of it untouched. */
-static void uct_mm_writer_ready_buffers(uct_mm_writer_t *writer, size_t length)
+static void uct_mm_buffers_ready(uct_mm_buffers_t *buffers, size_t length)
 {
-    const size_t size = writer->buffers.size;
-
-    if (length >= size / 2) {
-        uct_mm_populate(writer->buffers.address + (writer->num_ready * size),
-                        UCT_MM_BUFFERS_READY * size);
+    if (length >= buffers->size / 2) {
+        uct_mm_populate(buffers->address + (buffers->num_ready * buffers->size),
+                        UCT_MM_BUFFERS_READY * buffers->size);
     }
-    writer->num_ready += UCT_MM_BUFFERS_READY;
+    buffers->num_ready += UCT_MM_BUFFERS_READY;
 }
 
 /* The lines that a message takes and does not use have the numbers of a lap not too long ago. */
@@ -318,7 +323,8 @@ UCS_INLINE void uct_mm_writer_fill(uct_mm_writer_t *writer, uint32_t pos, uint32
 static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
                                               const uct_iov_t *iov, unsigned n, size_t length)
 {
-    uct_mm_buffers_t *buffers = &writer->buffers;
+    uct_mm_buffers_t *buffers = uct_mm_writer_area(writer);
+    const uint32_t area       = (buffers == &writer->wide) ? UCT_MM_HEAD_WIDE : 0;
     const uint32_t pos        = writer->pos;
     uint32_t first;
     const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
@@ -327,14 +333,14 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     uint8_t *dest;
     unsigned i;
 
-    ucs_assert(length <= ucs_max(buffers->size, writer->long_max));
+    ucs_assert(length <= buffers->long_max);
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, lines))) {
         return UCS_ERR_NO_RESOURCE;
     }
     dest = buffers->address + (first * buffers->size);
     while (ucs_unlikely(dest + length > /* on the first lap */
-                        buffers->address + (writer->num_ready * buffers->size))) {
-        uct_mm_writer_ready_buffers(writer, length);
+                        buffers->address + (buffers->num_ready * buffers->size))) {
+        uct_mm_buffers_ready(buffers, length);
     }
     for (i = 0; i < n; ++i) {
         if (iov[i].length > 0) { /* an empty entry may have no address */
@@ -344,7 +350,8 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     }
     uct_mm_writer_fill(writer, pos, lines);
     line = uct_mm_writer_line(writer, pos);
-    ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(id, length));
+    ucs_atomic_store_relaxed(&line->head,
+                             UCT_MM_HEAD_BUFFER | area | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
     writer->last     = pos;
     writer->pos      = pos + lines;
@@ -519,7 +526,12 @@ void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
                                const uct_mm_ring_shape_t *shape, uint32_t count)
 {
     uct_mm_buffers_init(&reader->buffers, address, shape, count);
-    reader->long_max = (uint32_t)uct_mm_ring_long_max(shape, count);
+}
+
+void uct_mm_reader_use_wide(uct_mm_reader_t *reader, void *address,
+                            const uct_mm_ring_shape_t *shape)
+{
+    uct_mm_buffers_init(&reader->wide, address, shape, shape->lines);
 }
 
 void uct_mm_reader_silence(uct_mm_reader_t *reader)
@@ -627,10 +639,9 @@ int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
 
 /* A message in the next buffers: copied unless its handler bears that the sender changes it
  * meanwhile. */
-static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface, unsigned id,
-                                     void *dest, uint32_t length)
+static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *buffers,
+                                     uct_iface_t *iface, unsigned id, void *dest, uint32_t length)
 {
-    uct_mm_buffers_t *buffers = &reader->buffers;
     uint32_t first;
     const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
     const uint8_t *data  = buffers->address + (first * buffers->size);
@@ -646,15 +657,16 @@ static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_iface_t *iface
 
 int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t head)
 {
-    const int is_buffered   = (head & UCT_MM_HEAD_BUFFER) != 0;
+    uct_mm_buffers_t *area  = !(head & UCT_MM_HEAD_BUFFER) ? NULL :
+                              (head & UCT_MM_HEAD_WIDE) ? &reader->wide : &reader->buffers;
     uct_mm_gather_t message = {
         .buffer = uct_mm_staging_look(reader->staging),
         .got    = UCT_MM_FIRST_DATA,
-        .length = (head & ~UCT_MM_HEAD_BUFFER) >> UCT_MM_ID_BITS,
+        .length = (head & ~(UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE)) >> UCT_MM_ID_BITS,
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
 
-    if (ucs_unlikely(message.length > (is_buffered ? reader->long_max : reader->message_max))) {
+    if (ucs_unlikely(message.length > ((area != NULL) ? area->long_max : reader->message_max))) {
         reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }
@@ -662,8 +674,8 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
         reader->attention |= UCT_MM_READER_NO_MEMORY; /* the line stays, for the next call */
         return 0;
     }
-    if (is_buffered) {
-        return uct_mm_reader_take_buffer(reader, iface, message.id, message.buffer,
+    if (area != NULL) {
+        return uct_mm_reader_take_buffer(reader, area, iface, message.id, message.buffer,
                                          message.length);
     }
 

@@ -99,7 +99,7 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     iface->sync_free = UINT64_MAX;
     return uct_mm_staging_init(&iface->staging, uct_mm_buffers_may_be(iface) ?
                                uct_mm_ring_long_max(uct_mm_rings_shape(iface),
-                                                    uct_mm_rings_buffers_count(iface, 0)) :
+                                                    uct_mm_rings_shape(iface)->lines) :
                                uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
 }
 
@@ -149,22 +149,19 @@ static int uct_mm_overcommit_is_strict(void)
             UCS_OK) && (text[0] == '2');
 }
 
-uint32_t uct_mm_rings_buffers_count(const uct_mm_iface_t *iface, unsigned index)
-{
-    const uint32_t lines = uct_mm_rings_shape(iface)->lines;
-
-    return (index < UCT_MM_BUFFERED_FIRST) ? lines : ucs_min(lines, UCT_MM_BUFFERS_FEW);
-}
-
 size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index)
 {
-    size_t count = 0;
-    unsigned i;
+    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
 
-    for (i = 0; i < index; ++i) {
-        count += uct_mm_rings_buffers_count(iface, i);
-    }
-    return uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), (uint32_t)count);
+    return index * uct_mm_ring_buffers_size(shape, uct_mm_buffers_count(shape));
+}
+
+size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index)
+{
+    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
+
+    return uct_mm_rings_buffers_offset(iface, UCT_MM_BUFFERED_RINGS) +
+           (index * uct_mm_ring_buffers_size(shape, shape->lines));
 }
 
 /* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
@@ -178,14 +175,16 @@ static void uct_mm_buffers_create(uct_mm_iface_t *iface)
     iface->buffers_tried = 1;
     if (uct_mm_buffers_may_be(iface) && !uct_mm_overcommit_is_strict()) {
         (void)uct_mm_segment_create(&memfd, NULL,
-                                    uct_mm_rings_buffers_offset(iface, UCT_MM_BUFFERED_RINGS),
+                                    uct_mm_rings_wide_offset(iface, UCT_MM_WIDE_RINGS),
                                     UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
     }
 }
 
 static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
+    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
     unsigned index;
+    uint8_t *start;
 
     if (!iface->buffers_tried) {
         uct_mm_buffers_create(iface);
@@ -195,10 +194,13 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         index                = (unsigned)__builtin_ctzll(~iface->buffers_used);
         peer->buffers        = (int)index;
         iface->buffers_used |= 1ul << index;
-        uct_mm_reader_use_buffers(&peer->reader, (uint8_t *)iface->buffers->address +
-                                  uct_mm_rings_buffers_offset(iface, index),
-                                  uct_mm_rings_shape(iface),
-                                  uct_mm_rings_buffers_count(iface, index));
+        start                = iface->buffers->address;
+        uct_mm_reader_use_buffers(&peer->reader, start + uct_mm_rings_buffers_offset(iface, index),
+                                  shape, uct_mm_buffers_count(shape));
+        if (index < UCT_MM_WIDE_RINGS) {
+            uct_mm_reader_use_wide(&peer->reader, start + uct_mm_rings_wide_offset(iface, index),
+                                   shape);
+        }
     }
 }
 

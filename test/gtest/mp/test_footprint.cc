@@ -17,7 +17,7 @@ using mp::self;
 namespace {
 
 constexpr size_t   SHARED_MAX    = 1u << 20; /* of an idle worker */
-constexpr size_t   BUFFERS_MAX   = 34u << 20; /* mapped for the buffers of its rings */
+constexpr size_t   BUFFERS_MAX   = 36u << 20; /* mapped for the buffers of its rings */
 constexpr size_t   PRIVATE_MAX   = 2u << 20;
 constexpr size_t   ADDRESS_MAX   = 64;
 constexpr size_t   ENDPOINT_MAX  = 2048;     /* bytes */

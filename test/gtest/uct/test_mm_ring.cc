@@ -25,7 +25,8 @@ public:
     using handler = std::function<void(unsigned id, const uint8_t *data, size_t length)>;
 
     /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none.
-     * num_buffers: how many there are, 0: as many as lines */
+     * num_buffers: how many there are beside those of a wide area, 0: as many as lines, and no such
+     * area */
     explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX,
                         uint32_t num_buffers = 0)
         : shape{lines, quantum}
@@ -34,13 +35,18 @@ public:
 
         memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
         memset(memory, 0, size());
-        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_long_max(&shape, count)));
+        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_long_max(&shape, lines)));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
         uct_mm_writer_init(&writer, memory, &shape, &side);
         if (buffer_min != SIZE_MAX) {
-            buffers.resize(uct_mm_ring_buffers_size(&shape, count));
+            const size_t size = uct_mm_ring_buffers_size(&shape, count);
+            buffers.resize(size + uct_mm_ring_buffers_size(&shape, lines));
             uct_mm_reader_use_buffers(&reader, buffers.data(), &shape, count);
             uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, count, buffer_min);
+            if (num_buffers != 0) {
+                uct_mm_reader_use_wide(&reader, buffers.data() + size, &shape);
+                uct_mm_writer_use_wide(&writer, buffers.data() + size, &shape);
+            }
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
             m_contexts[id]        = {this, id};
@@ -203,6 +209,9 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
     for (unsigned i = 0; i < steps; ++i) {
         ++bench.side.turns;
         bench.writer.at_once = ucs_arch_can_store_16() && rnd.one_in(2);
+        if (rnd.one_in(10)) {
+            bench.side.num_writers = rnd.below(3); /* the wide area from now on, or the other */
+        }
         if (rnd.one_in(2)) {
             const size_t length = random_length(rnd, bench.longest());
             const message m     = {static_cast<unsigned>(rnd.below(UCT_AM_ID_MAX)),
@@ -355,6 +364,7 @@ TEST(mm_ring, each_line_is_written_in_some_lap)
         std::vector<uint32_t> laps;
         bench.on_message = [](unsigned, const uint8_t *, size_t) {};
 
+        bench.side.num_writers = 2;
         bench.move_to((LAPS - 3) * LINES);
         while (bench.writer.pos < (LAPS + 1) * LINES) {
             const size_t length = rnd.one_in(2) ? bench.longest() : 65 + rnd.below(300);
@@ -428,10 +438,11 @@ TEST(mm_ring, short_copies_of_every_length)
 }
 
 /* Both ends at one address, so ThreadSanitizer sees each access. */
-void two_threads(size_t buffer_min, uint32_t num_buffers = 0)
+void two_threads(size_t buffer_min, uint32_t num_buffers = 0, uint32_t num_writers = 1)
 {
     constexpr uint64_t NUM_MESSAGES = 30000;
     ring_bench bench(64, 16, buffer_min, num_buffers);
+    bench.side.num_writers = num_writers;
     std::atomic<uint64_t> received{0};
 
     bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
@@ -474,7 +485,8 @@ TEST(mm_ring, two_threads)
 TEST(mm_ring, two_threads_and_buffers)
 {
     two_threads(300);
-    two_threads(300, 16);
+    two_threads(300, 16); /* by the wide area */
+    two_threads(300, 16, 2);
 }
 
 /* A sender without credit that says so is told at once that there is some, or is signalled: no
