@@ -16,9 +16,8 @@
  * count), and its first line says so. It takes its share of the lines, so the buffer is free: so
  * many such messages ago is at least a lap of lines ago. A message that is longer than a buffer
  * takes several that lie side by side, those before the first one if they are too few at the end.
- * The lines behind the one that says so are not written, but for their number in one of
- * UCT_MM_FILL_LAPS laps, so that none ever has that of a lap long ago, which comes again after 2^32
- * lines.
+ * The lines behind its first are not written, but for their number in one of UCT_MM_FILL_LAPS laps,
+ * so that none ever has that of a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE | length << 5 | id]
  *
@@ -250,11 +249,11 @@ UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
            1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
 }
 
-/* Where the next message of that kind goes. The wide area is used while this process sends to nobody
- * else: the place of a message has left both processors' own caches when it is written again, which
- * takes half the time on Zen 4. With more processes than two the caches that they share would not
- * hold so much (4 on 2 processors: 16 KiB to all in 25 us by the wide areas, in 13 by the others).
- */
+/* Where the next message of that kind goes. The wide area is used while this process sends to
+ * nobody else: the place of a message has left both processors' own caches when it is written
+ * again, which takes half the time on Zen 4. With more processes than two the caches that they
+ * share would not hold so much (4 on 2 processors: 16 KiB to all in 25 us by the wide areas, in 13
+ * by the others). */
 UCS_INLINE uct_mm_buffers_t *uct_mm_writer_area(uct_mm_writer_t *writer)
 {
     return ((writer->wide.long_max > 0) && (writer->side->num_writers <= 1)) ? &writer->wide :
