@@ -53,7 +53,8 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     if (peer == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    peer->worker = worker;
+    peer->worker     = worker;
+    peer->whole_rate = UCP_PEER_WHOLE_RATE;
     memcpy(peer->uid, uid, UCT_UID_LEN);
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->recvs);

@@ -25,7 +25,9 @@ typedef enum {
     UCP_LANE_LAST = UCP_LANE_RAIL + UCT_RAILS_MAX
 } ucp_lane_role_t;
 
-#define UCP_SEND_ANSWER_MIN 4096 /* bytes of a message that is an answer, see ucp_send_is_unasked */
+#define UCP_SEND_ANSWER_MIN 4096 /* bytes of a message that is an answer: ucp_send_is_unasked */
+#define UCP_PEER_WHOLE_RATE 32.0f /* before any has: so high that the first, for which the kernel
+                                     has to give memory, tell little */
 #define UCP_CONTROL_MAX 56 /* bytes of a control message: each fits in one line of shared memory */
 
 /* A control message that waits for resources. */
@@ -55,7 +57,7 @@ struct ucp_peer {
     uint32_t              next_ordinal; /* of the next endpoint that the user makes */
     unsigned              num_internal; /* endpoints that the user did not make */
     float                 whole_rate;   /* bytes per ns of long messages that went whole to it,
-                                         * lately; 0: not known */
+                                         * lately */
     unsigned              num_slow;     /* that would have gone so, had they been faster */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_status_t          put_status;  /* first error among the pieces of its put so far */
@@ -67,8 +69,8 @@ struct ucp_peer {
     uint8_t               hello_received;
     uint8_t               is_held;      /* it was told to announce its tagged messages */
     uint8_t               is_holding;   /* it has told us so */
-    uint8_t               is_unanswered; /* no message of UCP_SEND_ANSWER_MIN bytes has come from it
-                                          * since the last one to it */
+    uint8_t               is_unanswered; /* no tagged message of UCP_SEND_ANSWER_MIN bytes has come
+                                          * from it since the last one to it, see send.c */
     uint8_t               is_heard;     /* it has introduced itself, or is connected to us */
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;

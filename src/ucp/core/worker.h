@@ -295,7 +295,7 @@ UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *addres
            (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 
-/* Does it wait for tagged messages, or copy some? */
+/* Does it wait for tagged messages, or move something? */
 UCS_INLINE int ucp_worker_is_receiving(const ucp_worker_t *worker)
 {
     return (worker->tag_match.num_selective + worker->tag_match.num_wild > 0) ||

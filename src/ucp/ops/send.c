@@ -107,11 +107,13 @@ void ucp_send_queue(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
-/* Does the receiver of a tagged message not just wait for it, for all that is known? It has sent
- * nothing of that kind since the last message to it, or we wait for a message, too. */
+/* Does the receiver of a tagged message not just wait for it, for all that is known? No longer one
+ * has come from it since the last one to it (of those that the short path does not send), or we
+ * wait for a message, too. Synchronous ones wait for the receiver anyway. */
 static int ucp_send_is_unasked(const ucp_request_t *req)
 {
     return (req->kind == UCP_REQUEST_TAG_SEND) && (req->length <= UCP_PROTO_UNASKED_MAX) &&
+           !req->send.is_sync &&
            (req->send.peer->is_unanswered || ucp_worker_is_receiving(req->worker));
 }
 
@@ -122,7 +124,7 @@ static int ucp_send_is_fast(const ucp_request_t *req)
     ucp_peer_t *peer = req->send.peer;
 
     return ((float)req->length <= (UCP_PROTO_UNASKED_NS * peer->whole_rate)) ||
-           (peer->whole_rate == 0) || ((++peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
+           ((++peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
 }
 
 /* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It
@@ -166,7 +168,7 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
             is_whole = 0;
         }
     }
-    if (req->length >= UCP_SEND_ANSWER_MIN) {
+    if ((req->kind == UCP_REQUEST_TAG_SEND) && (req->length >= UCP_SEND_ANSWER_MIN)) {
         req->send.peer->is_unanswered = 1;
     }
     req->send.num_data  = 0;

@@ -103,7 +103,7 @@ enum {
     UCP_WIRE_RTS_KEY    = 256, /* address and sync_index are a key for reading the message */
     UCP_WIRE_RTS_RAILS  = 512, /* the keys of further devices follow; else the message has no more
                                   than UCP_WIRE_RTS_LEN bytes */
-    UCP_WIRE_RTS_EXCHANGE = 1024 /* the sender waits for messages, too */
+    UCP_WIRE_RTS_EXCHANGE = 1024 /* the sender waits for messages, too, or moves some */
 };
 
 typedef struct {

@@ -116,7 +116,6 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
             fds[num_fds++]         = iface->buffers->fd;
             welcome.buffers_length = iface->buffers->length;
             welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, (unsigned)peer->buffers);
-            welcome.num_buffers    = (uint16_t)uct_mm_buffers_count(shape);
             welcome.wide_offset    = (peer->buffers < UCT_MM_WIDE_RINGS) ?
                                      uct_mm_rings_wide_offset(iface, (unsigned)peer->buffers) : 0;
         }
@@ -287,14 +286,12 @@ static int uct_mm_peer_has_another(const uct_mm_iface_t *iface, const uct_mm_pee
     return 0;
 }
 
-/* All that a peer which is gone has left in its ring, where no more messages are than lines. */
-static unsigned uct_mm_gone_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+unsigned uct_mm_peer_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     const uint32_t lines = uct_mm_md(iface->super.md)->shape.lines;
     unsigned count       = 0;
     unsigned delivered;
 
-    peer->reader.attention = 0;
     while ((count < lines) && uct_mm_reader_ready(&peer->reader)) {
         *iface->super.params.sender = peer->uid;
         delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines - count);
@@ -315,8 +312,9 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
     int is_last;
 
     while (!ucs_list_is_empty(&iface->gone)) {
-        peer   = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
-        count += uct_mm_gone_drain(iface, peer);
+        peer                   = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
+        peer->reader.attention = 0;
+        count                 += uct_mm_peer_drain(iface, peer);
         if ((peer->reader.attention & UCT_MM_READER_NO_MEMORY) != 0) {
             break; /* there is more, for a later call */
         }

@@ -153,15 +153,14 @@ void uct_mm_connect_end(uct_ep_t *tl_ep)
     }
 }
 
-/* Does the segment of buffers have so many of them from there on? */
-static int uct_mm_welcome_has_buffers(const uct_mm_welcome_t *welcome, uint64_t offset,
-                                      uint32_t count)
+/* Does the segment of buffers have an area there? */
+static int uct_mm_welcome_has_area(const uct_mm_welcome_t *welcome, uint64_t offset, int is_wide)
 {
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
     const uint64_t length           = welcome->buffers_length;
 
     return ((offset % UCT_MM_LINE_SIZE) == 0) && (offset <= length) &&
-           ((length - offset) >= uct_mm_ring_buffers_size(&shape, count));
+           ((length - offset) >= uct_mm_ring_buffers_size(&shape, is_wide));
 }
 
 /* The numbers make sense; segments are checked when they are mapped. */
@@ -170,7 +169,6 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
 {
     const uct_mm_md_t *md           = uct_mm_md(iface->super.md);
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
-    const uint32_t num_buffers      = welcome->num_buffers;
     uint64_t in_segment;
     unsigned i;
 
@@ -187,11 +185,10 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
     }
 
     if ((welcome->buffers_length > 0) &&
-        ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) || !ucs_is_pow2(num_buffers) ||
-         (num_buffers < UCT_MM_RING_LINES_MIN) || (num_buffers > shape.lines) ||
-         !uct_mm_welcome_has_buffers(welcome, welcome->buffers_offset, num_buffers) ||
+        ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) ||
+         !uct_mm_welcome_has_area(welcome, welcome->buffers_offset, 0) ||
          ((welcome->wide_offset > 0) &&
-          !uct_mm_welcome_has_buffers(welcome, welcome->wide_offset, shape.lines)))) {
+          !uct_mm_welcome_has_area(welcome, welcome->wide_offset, 1)))) {
         return 0;
     }
     in_segment = welcome->segments[welcome->num_segments - 1].length;
@@ -249,7 +246,7 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
-        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, welcome->num_buffers, thresh);
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh);
         if (welcome->wide_offset > 0) {
             uct_mm_writer_use_wide(&ep->writer, (uint8_t *)ep->segments[2]->address +
                                    welcome->wide_offset, &shape);

@@ -37,11 +37,10 @@ BEGIN_C_DECLS
 #define UCT_MM_SYNC_WORDS     64 /* of an interface */
 #define UCT_MM_ATTENTIVE_NS   20000ul /* since a peer's last look at the clock */
 
-/* Rings of an interface that have buffers, the first peers', and how many; the first of them have a
- * wide area as well. */
+/* Rings of an interface that have buffers, the first peers'; the first of them have a wide area as
+ * well. */
 #define UCT_MM_BUFFERED_RINGS 64 /* as buffers_used has bits */
 #define UCT_MM_WIDE_RINGS     4
-#define UCT_MM_BUFFERS        32u
 
 /* ---- shared memory ---- */
 
@@ -232,12 +231,6 @@ void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index);
 size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index);
 
-/* Buffers of a ring, but for the wide area. */
-UCS_INLINE uint32_t uct_mm_buffers_count(const uct_mm_ring_shape_t *shape)
-{
-    return ucs_min(shape->lines, UCT_MM_BUFFERS);
-}
-
 /* Segment of the first block: where uct_mm_main_t lies. */
 uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);
 
@@ -276,6 +269,9 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_peer_break(uct_mm_peer_t *peer, int discard);
 int uct_mm_iface_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
 void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Delivers all that lies in a peer's ring, where no more messages are than lines; their number. */
+unsigned uct_mm_peer_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
 /* Delivers what the gone have left behind, then reports them. Calls peer_gone. */
 unsigned uct_mm_gone_report(uct_mm_iface_t *iface);

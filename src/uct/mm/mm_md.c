@@ -31,8 +31,8 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    .min = UCT_MM_SEG_SIZE_MIN, .flags = UCS_CONFIG_ROW_AUTO),
     UCS_CONFIG_ROW("BUFFER_THRESH", memunits, uct_mm_config_t, buffer_thresh, "auto",
                    "Messages of that many bytes and more, headers included, go through buffers "
-                   "beside the ring, which the first 4 peers of a receiver get where its shared "
-                   "memory is memfd and FIFO_SIZE at most 256: 3 MiB each, of which only what is "
+                   "beside the ring, which the first 64 peers of a receiver get where its shared "
+                   "memory is memfd and FIFO_SIZE at most 256: 360 KiB each, of which only what is "
                    "used takes memory. auto: 1 KiB, but single ones below 3 KiB not on Intel's "
                    "processors; inf: never.",
                    .min   = UCT_MM_LINE_SIZE,

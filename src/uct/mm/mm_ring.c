@@ -114,12 +114,13 @@ static size_t uct_mm_writer_single_min(void)
 }
 
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
-                         const uct_mm_ring_shape_t *shape, uint32_t count)
+                         const uct_mm_ring_shape_t *shape, int is_wide)
 {
-    ucs_assert(ucs_is_pow2(count) && (count >= UCT_MM_BUFFERS_READY) && (count <= shape->lines));
+    const uint32_t count = uct_mm_ring_buffers(shape, is_wide);
+
     buffers->address   = address;
-    buffers->size      = uct_mm_ring_buffer_size(shape);
-    buffers->long_max  = uct_mm_ring_long_max(shape, count);
+    buffers->size      = uct_mm_ring_buffer_size(shape, is_wide);
+    buffers->long_max  = uct_mm_ring_long_max(shape, is_wide);
     buffers->mask      = count - 1;
     buffers->stride    = shape->lines / count;
     buffers->pos       = 0;
@@ -127,11 +128,11 @@ void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
 }
 
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
-                               const uct_mm_ring_shape_t *shape, uint32_t count, size_t min)
+                               const uct_mm_ring_shape_t *shape, size_t min)
 {
     const int is_auto = (min == UCT_MM_BUFFER_AUTO);
 
-    uct_mm_buffers_init(&writer->buffers, address, shape, count);
+    uct_mm_buffers_init(&writer->buffers, address, shape, 0);
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
     writer->long_max    =
@@ -143,7 +144,7 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
 void uct_mm_writer_use_wide(uct_mm_writer_t *writer, void *address,
                             const uct_mm_ring_shape_t *shape)
 {
-    uct_mm_buffers_init(&writer->wide, address, shape, shape->lines);
+    uct_mm_buffers_init(&writer->wide, address, shape, 1);
 }
 
 /* A message between buffer_min and single_min: true if it belongs to a stream. */
@@ -295,11 +296,11 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
     }
 }
 
-/* The next buffers' memory at once takes the kernel half as long as when they are touched. Short
- * messages leave most of it untouched. */
+/* The next buffers' memory at once takes the kernel half as long as when they are touched. In the
+ * wide area short messages leave most of it untouched. */
 static void uct_mm_buffers_ready(uct_mm_buffers_t *buffers, size_t length)
 {
-    if (length >= buffers->size / 2) {
+    if ((buffers->stride > 1) || (length >= buffers->size / 2)) {
         uct_mm_populate(buffers->address + (buffers->num_ready * buffers->size),
                         UCT_MM_BUFFERS_READY * buffers->size);
     }
@@ -523,15 +524,15 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
 }
 
 void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
-                               const uct_mm_ring_shape_t *shape, uint32_t count)
+                               const uct_mm_ring_shape_t *shape)
 {
-    uct_mm_buffers_init(&reader->buffers, address, shape, count);
+    uct_mm_buffers_init(&reader->buffers, address, shape, 0);
 }
 
 void uct_mm_reader_use_wide(uct_mm_reader_t *reader, void *address,
                             const uct_mm_ring_shape_t *shape)
 {
-    uct_mm_buffers_init(&reader->wide, address, shape, shape->lines);
+    uct_mm_buffers_init(&reader->wide, address, shape, 1);
 }
 
 void uct_mm_reader_silence(uct_mm_reader_t *reader)
@@ -662,7 +663,7 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
     uct_mm_gather_t message = {
         .buffer = uct_mm_staging_look(reader->staging),
         .got    = UCT_MM_FIRST_DATA,
-        .length = (head & ~(UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE)) >> UCT_MM_ID_BITS,
+        .length = (head & ~UCT_MM_HEAD_FLAGS) >> UCT_MM_ID_BITS,
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
 

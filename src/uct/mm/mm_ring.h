@@ -11,13 +11,12 @@
  *   first line    [u32 sequence][u32 length << 5 | id][56 bytes of data]
  *   further ones  [u32 sequence][60 bytes of data]
  *
- * A ring may have buffers, in one area or two, each with as many as lines or fewer. A long message
- * goes there as a whole, into the one behind that of the last such message of the area (both sides
- * count), and its first line says so. It takes its share of the lines, so the buffer is free: so
- * many such messages ago is at least a lap of lines ago. A message that is longer than a buffer
- * takes several that lie side by side, those before the first one if they are too few at the end.
- * The lines behind its first are not written, but for their number in one of UCT_MM_FILL_LAPS laps,
- * so that none ever has that of a lap long ago, which comes again after 2^32 lines.
+ * A ring may have buffers, in one area or two. A long message goes there as a whole, into as many
+ * as it needs side by side, behind those of the last such message of the area (both sides count),
+ * or before all if they are too few at the end. Its first line says so, and it takes its share of
+ * the lines, so the buffers are free: so many buffers ago is at least a lap of lines ago. The lines
+ * behind its first are not written, but for their number in one of UCT_MM_FILL_LAPS laps, so that
+ * none ever has that of a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE | length << 5 | id]
  *
@@ -58,9 +57,10 @@ BEGIN_C_DECLS
 #define UCT_MM_ID_BITS    5
 #define UCT_MM_HEAD_BUFFER 0x80000000u /* in a first line's head: the data lies in a buffer, */
 #define UCT_MM_HEAD_WIDE   0x40000000u /* of the wide area */
+#define UCT_MM_HEAD_FLAGS  (UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE)
 
 #define UCT_MM_BUFFER_AUTO (SIZE_MAX - 1)
-#define UCT_MM_LONG_BUFFERS 16 /* that a message takes at most */
+#define UCT_MM_LONG_MESSAGES 16 /* of a ring, as long as which one in buffers is at most */
 #define UCT_MM_FILL_LAPS 1024u /* power of two, fewer than there are numbers of laps */
 
 #define UCT_MM_RING_LINES_MIN 16
@@ -109,26 +109,35 @@ UCS_INLINE size_t uct_mm_ring_message_max(const uct_mm_ring_shape_t *shape)
            ((size_t)(shape->lines - shape->quantum - 1) * UCT_MM_REST_DATA);
 }
 
-/* Bytes of a buffer: the longest message. An odd number of lines, so that buffers do not all begin
- * in the same sets of a cache. */
-UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape)
+/* Buffers of an area: of the wide one as many as lines. Powers of two. */
+UCS_INLINE uint32_t uct_mm_ring_buffers(const uct_mm_ring_shape_t *shape, int is_wide)
 {
-    return ucs_align_up(uct_mm_ring_message_max(shape), UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
+    return is_wide ? shape->lines : ucs_max(shape->lines / 2, (uint32_t)UCT_MM_RING_LINES_MIN);
 }
 
-/* Bytes of `count` buffers of a ring. */
-UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape, uint32_t count)
+/* Bytes of a buffer: the longest message of a ring in the wide area, else a quarter. An odd number
+ * of lines, so that buffers do not all begin in the same sets of a cache. */
+UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape, int is_wide)
 {
-    return (size_t)count * uct_mm_ring_buffer_size(shape);
+    return ucs_align_up(uct_mm_ring_message_max(shape) / (is_wide ? 1 : 4), UCT_MM_LINE_SIZE) |
+           UCT_MM_LINE_SIZE;
+}
+
+/* Bytes of an area. */
+UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape, int is_wide)
+{
+    return uct_mm_ring_buffers(shape, is_wide) * uct_mm_ring_buffer_size(shape, is_wide);
 }
 
 /* Bytes of the longest message that goes there: so few buffers that the lines for them, and for as
  * many that are left out, are no more than a message may take. */
-UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, uint32_t count)
+UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, int is_wide)
 {
-    const size_t most = ((size_t)count * (shape->lines - shape->quantum)) / (2 * shape->lines);
+    const size_t most = ((size_t)uct_mm_ring_buffers(shape, is_wide) *
+                         (shape->lines - shape->quantum)) / (2 * (size_t)shape->lines);
 
-    return ucs_min(most, (size_t)UCT_MM_LONG_BUFFERS) * uct_mm_ring_buffer_size(shape);
+    return ucs_min(most * uct_mm_ring_buffer_size(shape, is_wide),
+                   UCT_MM_LONG_MESSAGES * uct_mm_ring_message_max(shape));
 }
 
 /* An area of a ring's buffers, as one side sees it. */
@@ -142,9 +151,8 @@ typedef struct {
     uint32_t num_ready; /* whose memory was there before they were used; the writer's */
 } uct_mm_buffers_t;
 
-/* count: a power of two, UCT_MM_RING_LINES_MIN to shape->lines */
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
-                         const uct_mm_ring_shape_t *shape, uint32_t count);
+                         const uct_mm_ring_shape_t *shape, int is_wide);
 
 /* Buffers that a message takes, with those that it leaves out at the end; *first_p: where it lies.
  * It takes `stride` times as many lines. */
@@ -184,7 +192,8 @@ typedef struct {
 typedef struct {
     uct_mm_line_t         *lines;
     uint32_t               pos;   /* line to be written next; counts on, modulo 2^32 */
-    uint32_t               last;  /* that was written of a message of more than two */
+    uint32_t               last;  /* line that completed the last message but for short ones: in
+                                   * buffers its first, else its last */
     uint32_t               limit; /* lines before this position are ours to write */
     uint32_t               mask;
     uint32_t               shift; /* log2 of the number of lines */
@@ -212,9 +221,9 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
  * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
  * told of. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
-                               const uct_mm_ring_shape_t *shape, uint32_t count, size_t min);
+                               const uct_mm_ring_shape_t *shape, size_t min);
 
-/* There is a wide area, too: as many as lines. */
+/* There is a wide area, too. */
 void uct_mm_writer_use_wide(uct_mm_writer_t *writer, void *address,
                             const uct_mm_ring_shape_t *shape);
 
@@ -270,11 +279,19 @@ UCS_INLINE uint32_t uct_mm_writer_lines(uct_mm_writer_t *writer, size_t length)
            uct_mm_buffers_take(area, length, &first) * area->stride;
 }
 
-/* The same of any message of up to `max` bytes. */
+/* The same of any message of up to `max` bytes: one that is too long for the end of the area leaves
+ * out fewer buffers than it takes. */
 UCS_INLINE uint32_t uct_mm_writer_lines_up_to(const uct_mm_writer_t *writer, size_t max)
 {
-    return ucs_max(uct_mm_ring_lines(ucs_min(max, writer->single_min - 1)),
-                   writer->buffers.stride);
+    const uint32_t lines           = uct_mm_ring_lines(ucs_min(max, writer->single_min - 1));
+    const uct_mm_buffers_t *buffers = &writer->buffers; /* of the wide ones it takes one */
+    uint32_t count;
+
+    if (buffers->long_max == 0) {
+        return lines;
+    }
+    count = (uint32_t)((max + buffers->size - 1) / buffers->size);
+    return ucs_max(lines, ((2 * count) - 1) * buffers->stride);
 }
 
 /* By what was seen of the read position last. */
@@ -423,7 +440,7 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
 
 /* The ring has buffers, see uct_mm_writer_use_buffers. After init. */
 void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
-                               const uct_mm_ring_shape_t *shape, uint32_t count);
+                               const uct_mm_ring_shape_t *shape);
 void uct_mm_reader_use_wide(uct_mm_reader_t *reader, void *address,
                             const uct_mm_ring_shape_t *shape);
 
@@ -492,9 +509,13 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
                 uct_mm_reader_advance(reader, 1);
             } else if (!uct_mm_reader_long(reader, iface, head)) {
                 break;
+            } else {
+                length = (head & ~UCT_MM_HEAD_FLAGS) >> UCT_MM_ID_BITS;
             }
         } else if (!uct_mm_reader_resume(reader, iface)) {
             break;
+        } else {
+            length = UCT_MM_TURN_BYTES;
         }
         ++count;
         if (ucs_unlikely((reader->pos - reader->released) >= reader->due)) {

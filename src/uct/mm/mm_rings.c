@@ -98,8 +98,8 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
     iface->sync_free = UINT64_MAX;
     return uct_mm_staging_init(&iface->staging, uct_mm_buffers_may_be(iface) ?
-                               uct_mm_ring_long_max(uct_mm_rings_shape(iface),
-                                                    uct_mm_rings_shape(iface)->lines) :
+                               ucs_max(uct_mm_ring_long_max(uct_mm_rings_shape(iface), 0),
+                                       uct_mm_ring_long_max(uct_mm_rings_shape(iface), 1)) :
                                uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
 }
 
@@ -151,17 +151,13 @@ static int uct_mm_overcommit_is_strict(void)
 
 size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index)
 {
-    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
-
-    return index * uct_mm_ring_buffers_size(shape, uct_mm_buffers_count(shape));
+    return index * uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), 0);
 }
 
 size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index)
 {
-    const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
-
     return uct_mm_rings_buffers_offset(iface, UCT_MM_BUFFERED_RINGS) +
-           (index * uct_mm_ring_buffers_size(shape, shape->lines));
+           (index * uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), 1));
 }
 
 /* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
@@ -196,7 +192,7 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         iface->buffers_used |= 1ul << index;
         start                = iface->buffers->address;
         uct_mm_reader_use_buffers(&peer->reader, start + uct_mm_rings_buffers_offset(iface, index),
-                                  shape, uct_mm_buffers_count(shape));
+                                  shape);
         if (index < UCT_MM_WIDE_RINGS) {
             uct_mm_reader_use_wide(&peer->reader, start + uct_mm_rings_wide_offset(iface, index),
                                    shape);

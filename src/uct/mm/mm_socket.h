@@ -38,8 +38,7 @@ typedef struct {
 typedef struct {
     uct_socket_message_t  head;
     int32_t               status;       /* ucs_status_t; if not UCS_OK the rest is zero */
-    uint16_t              num_segments; /* the interface's first, then the ring's if another */
-    uint16_t              num_buffers;  /* of the ring */
+    uint32_t              num_segments; /* the interface's first, then the ring's if another */
     uint32_t              lines;        /* shape of the ring */
     uint32_t              quantum;
     uint64_t              offset;       /* of the ring in its segment, bytes */

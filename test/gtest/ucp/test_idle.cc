@@ -325,50 +325,99 @@ TEST(idle_long, messages_wait_for_nobody_where_processors_are_shared)
     EXPECT_EQ(0u, whole_ones({mm, shared, {"UCX_MM_BUFFER_THRESH", "inf"}}, {12000, 131072}));
 }
 
+/* Tagged messages either way, one after the other. */
+class middle_messages {
+public:
+    static constexpr size_t LENGTH = 20000, MORE = 32769;
+
+    middle_messages()
+        : m_pair({"middle", {{"UCX_TLS", "mm"}, {"UCX_IDLE", "poll"}}, false,
+                  UCS_THREAD_MODE_SINGLE}), m_data(pattern(1, MORE)), m_dest(MORE)
+    {
+        (void)is_whole(false, 8);
+        (void)is_whole(true, 8);
+    }
+
+    /* Sends one, which is received: was it sent whole, without a word of the receiver's? */
+    bool is_whole(bool back, size_t length)
+    {
+        worker &to                      = back ? m_pair.sender() : m_pair.receiver();
+        const ucp_ep_h ep               = back ? m_pair.ep_back() : m_pair.ep();
+        const ucp_request_param_t plain = {};
+        void *sent = ucp_tag_send_nbx(ep, m_data.data(), length, 1, &plain);
+        void *recv = ucp_tag_recv_nbx(to.handle(), m_dest.data(), length, 1, ~0ull, &plain);
+        EXPECT_EQ(UCS_OK, m_pair.wait(recv));
+        EXPECT_EQ(UCS_OK, m_pair.wait(sent));
+        EXPECT_EQ(0, memcmp(m_data.data(), m_dest.data(), length));
+        return sent == nullptr;
+    }
+
+    pair &both()
+    {
+        return m_pair;
+    }
+
+private:
+    pair m_pair;
+    const bytes m_data;
+    bytes m_dest;
+};
+
 /* With a processor for everybody: a message of middle length is announced to who waits for it, that
  * is who has sent one since the last one to it, while no receive waits here. */
-TEST(idle_long, messages_to_who_does_not_wait)
+TEST_F(idle, messages_to_who_does_not_wait)
 {
-    constexpr size_t LENGTH = 20000, MORE = 32769;
-    pair pair({"unasked", {{"UCX_TLS", "mm"}, {"UCX_IDLE", "poll"}}, false,
-               UCS_THREAD_MODE_SINGLE});
+    constexpr size_t LENGTH = middle_messages::LENGTH;
     const ucp_request_param_t plain = {};
-    const bytes data = pattern(1, MORE);
-    bytes dest(MORE);
-    const auto is_whole = [&](bool back, size_t length) {
-        void *sent = ucp_tag_send_nbx(back ? pair.ep_back() : pair.ep(), data.data(), length, 1,
-                                      &plain);
-        worker &to = back ? pair.sender() : pair.receiver();
-        void *recv = ucp_tag_recv_nbx(to.handle(), dest.data(), length, 1, ~0ull, &plain);
-        EXPECT_EQ(UCS_OK, pair.wait(recv));
-        EXPECT_EQ(UCS_OK, pair.wait(sent));
-        return sent == nullptr;
-    };
+    middle_messages m;
 
-    (void)is_whole(false, 8);
-    (void)is_whole(true, 8);
     for (unsigned i = 0; i < 5; ++i) {
-        EXPECT_FALSE(is_whole(false, LENGTH));
-        EXPECT_FALSE(is_whole(true, LENGTH));
+        EXPECT_FALSE(m.is_whole(false, LENGTH));
+        EXPECT_FALSE(m.is_whole(true, LENGTH));
     }
-    EXPECT_FALSE(is_whole(false, LENGTH));
+    EXPECT_FALSE(m.is_whole(false, LENGTH));
     for (unsigned i = 0; i < 5; ++i) {
-        EXPECT_TRUE(is_whole(false, LENGTH)) << "one way";
-        (void)is_whole(true, 100); /* no answer */
+        EXPECT_TRUE(m.is_whole(false, LENGTH)) << "one way";
+        (void)m.is_whole(true, 100); /* no answer */
     }
-    EXPECT_FALSE(is_whole(false, MORE));
-    (void)is_whole(true, 5000);
-    EXPECT_FALSE(is_whole(false, LENGTH)) << "an answer that went whole";
+    EXPECT_FALSE(m.is_whole(false, middle_messages::MORE));
+    (void)m.is_whole(true, 12000);
+    EXPECT_FALSE(m.is_whole(false, LENGTH)) << "an answer";
 
-    (void)is_whole(true, LENGTH);
+    (void)m.is_whole(true, LENGTH);
     char other;
-    void *recv = ucp_tag_recv_nbx(pair.sender().handle(), &other, 1, 77, ~0ull, &plain);
-    EXPECT_TRUE(is_whole(false, LENGTH)) << "a receive waits";
-    void *sent = ucp_tag_send_nbx(pair.ep_back(), "x", 1, 77, &plain);
-    EXPECT_EQ(UCS_OK, pair.wait(recv));
-    EXPECT_EQ(UCS_OK, pair.wait(sent));
-    (void)is_whole(true, LENGTH);
-    EXPECT_FALSE(is_whole(false, LENGTH));
+    void *recv = ucp_tag_recv_nbx(m.both().sender().handle(), &other, 1, 77, ~0ull, &plain);
+    EXPECT_TRUE(m.is_whole(false, LENGTH)) << "a receive waits";
+    void *sent = ucp_tag_send_nbx(m.both().ep_back(), "x", 1, 77, &plain);
+    EXPECT_EQ(UCS_OK, m.both().wait(recv));
+    EXPECT_EQ(UCS_OK, m.both().wait(sent));
+    (void)m.is_whole(true, LENGTH);
+    EXPECT_FALSE(m.is_whole(false, LENGTH));
+}
+
+/* Nor where the copy takes longer than to wait: those are tried again once in a while. */
+TEST_F(idle, slow_messages_to_who_does_not_wait)
+{
+    constexpr size_t LENGTH = middle_messages::LENGTH;
+    middle_messages m;
+    unsigned whole = 0;
+
+    (void)m.is_whole(false, LENGTH);
+    g_call_ns = 3000;
+    for (unsigned i = 0; i < 100; ++i) {
+        EXPECT_TRUE(m.is_whole(false, LENGTH)) << "fast enough";
+    }
+    g_call_ns = 10000;
+    for (unsigned i = 0; i < 300; ++i) {
+        whole += m.is_whole(false, LENGTH);
+    }
+    EXPECT_GE(whole, 4u);
+    EXPECT_LE(whole, 4u + 20);
+    g_call_ns = 1000;
+    for (unsigned i = 0; i < 64; ++i) {
+        (void)m.is_whole(false, LENGTH);
+    }
+    EXPECT_TRUE(m.is_whole(false, LENGTH)) << "it has got faster";
 }
 
 TEST_F(idle, modes)

@@ -555,7 +555,7 @@ TEST_F(asked_for_messages, whoever_comes_first_moves_it)
     pair pair(by_messages);
     greet(pair);
     for (int i = 0; i < 2000; ++i) {
-        message m(20000 + random.below(100000), i);
+        message m(40000 + random.below(100000), i);
         ASSERT_TRUE(m.post(pair));
         for (uint64_t turns = random.below(400); turns > 0; --turns) {
             pair.receiver().progress();

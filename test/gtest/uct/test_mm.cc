@@ -385,32 +385,46 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
     memcpy(where.address.data(), &name, sizeof(name));
     const auto fds      = sys_meter::descriptors().size();
     const auto mappings = sys_meter::shared_mappings().size();
+    constexpr size_t MEMORY = 4u << 20;
+    unsigned sent           = 0;
 
-    for (unsigned i = 0; i < 500; ++i) {
+    for (unsigned i = 0; i < 1500; ++i) {
         uct_ep_t *ep = m_worker.connect(where);
         ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(ep));
         const int fd = accept(listener, nullptr, nullptr);
         ASSERT_GE(fd, 0);
 
         uct_mm_welcome_t w = {};
-        w.head             = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_WELCOME};
-        w.num_segments     = rnd.below(4);
-        w.lines            = rnd.one_in(2) ? 128 : static_cast<uint32_t>(rnd.bits());
-        w.quantum          = rnd.one_in(2) ? 32 : static_cast<uint32_t>(rnd.bits());
-        w.offset           = rnd.one_in(2) ? 64 * rnd.below(2000) : rnd.bits();
+        w.head = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_WELCOME};
+        const bool is_good = rnd.one_in(2); /* but for where the buffers are to lie */
+        const auto anything = [&](uint64_t good) {
+            return (is_good || rnd.one_in(2)) ? good : rnd.bits();
+        };
+        w.num_segments = is_good ? 1 : rnd.below(4);
+        w.lines        = static_cast<uint32_t>(anything(256));
+        w.quantum      = static_cast<uint32_t>(anything(64));
+        w.offset       = anything(64 * rnd.below(is_good ? 700 : 2000));
         for (auto &segment : w.segments) {
-            segment.length  = rnd.one_in(2) ? 65536 : rnd.bits();
+            segment.length  = anything(MEMORY);
             segment.shmid   = static_cast<int32_t>(rnd.bits());
-            segment.backing = static_cast<uint32_t>(rnd.below(5));
+            segment.backing = is_good ? (uint32_t)UCT_MM_BACKING_MEMFD :
+                                        static_cast<uint32_t>(rnd.below(5));
         }
-        w.buffers_length  = rnd.one_in(2) ? 65536 : rnd.bits();
-        w.buffers_offset  = rnd.one_in(2) ? 64 * rnd.below(2000) : rnd.bits();
+        w.buffers_length  = rnd.one_in(4) ? rnd.bits() : MEMORY;
+        w.buffers_offset  = rnd.one_in(4) ? rnd.bits() : 64 * rnd.below(MEMORY / 64);
+        w.wide_offset     = rnd.one_in(4) ? rnd.bits() : 64 * rnd.below(MEMORY / 64);
         const size_t size = rnd.one_in(4) ? rnd.below(sizeof(w) + 1) : sizeof(w);
         int memory[UCT_SOCKET_FDS_MAX];
         const unsigned count = rnd.below(UCT_SOCKET_FDS_MAX + 1);
         for (unsigned k = 0; k < count; ++k) {
             memory[k] = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-            ASSERT_EQ(0, ftruncate(memory[k], 65536));
+            ASSERT_EQ(0, ftruncate(memory[k], MEMORY));
+            if (rnd.one_in(2)) { /* it begins as an interface's */
+                const uint64_t magic = UCT_MM_MAIN_MAGIC;
+                ASSERT_EQ(8, pwrite(memory[k], &magic, 8, 0));
+                ASSERT_EQ((ssize_t)UCT_UID_LEN,
+                          pwrite(memory[k], where.uid.data(), UCT_UID_LEN, 8));
+            }
             if (rnd.one_in(2)) {
                 ASSERT_EQ(0, fcntl(memory[k], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
             }
@@ -419,13 +433,23 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
         for (unsigned k = 0; k < count; ++k) {
             close(memory[k]);
         }
-        ASSERT_TRUE(run_until({&m_worker}, [&]() { return !m_worker.failed.empty(); }))
-            << "no such welcome is good: the segment does not begin as an interface's";
+        ASSERT_TRUE(run_until({&m_worker}, [&]() {
+            return !m_worker.failed.empty() || (ep->state == UCT_EP_LIVE);
+        }));
+        if (ep->state == UCT_EP_LIVE) { /* what is sent lies in that memory */
+            for (size_t message : {8, 3000, 11000, 100000}) {
+                if (message <= std::max<size_t>(8192, ep->ops->long_max(ep))) {
+                    EXPECT_EQ(UCS_OK, post(ep, way::SHORT, ID_DATA, bytes(message), 0));
+                    ++sent;
+                }
+            }
+        }
         m_worker.failed.clear();
         m_worker.close(ep);
         close(fd);
     }
     close(listener);
+    EXPECT_GT(sent, 50u) << "some are good";
     EXPECT_EQ(fds - 1, sys_meter::descriptors().size());
     EXPECT_EQ(mappings, sys_meter::shared_mappings().size());
 }

@@ -24,26 +24,25 @@ class ring_bench {
 public:
     using handler = std::function<void(unsigned id, const uint8_t *data, size_t length)>;
 
-    /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none.
-     * num_buffers: how many there are beside those of a wide area, 0: as many as lines, and no such
-     * area */
+    /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none. */
     explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX,
-                        uint32_t num_buffers = 0)
+                        bool has_wide = false)
         : shape{lines, quantum}
     {
-        const uint32_t count = (num_buffers == 0) ? lines : num_buffers;
+        const size_t long_max = std::max(uct_mm_ring_long_max(&shape, 0),
+                                         uct_mm_ring_long_max(&shape, 1));
 
         memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
         memset(memory, 0, size());
-        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, uct_mm_ring_long_max(&shape, lines)));
+        EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, long_max));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
         uct_mm_writer_init(&writer, memory, &shape, &side);
         if (buffer_min != SIZE_MAX) {
-            const size_t size = uct_mm_ring_buffers_size(&shape, count);
-            buffers.resize(size + uct_mm_ring_buffers_size(&shape, lines));
-            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape, count);
-            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, count, buffer_min);
-            if (num_buffers != 0) {
+            const size_t size = uct_mm_ring_buffers_size(&shape, 0);
+            buffers.resize(size + uct_mm_ring_buffers_size(&shape, 1));
+            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape);
+            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
+            if (has_wide) {
                 uct_mm_reader_use_wide(&reader, buffers.data() + size, &shape);
                 uct_mm_writer_use_wide(&writer, buffers.data() + size, &shape);
             }
@@ -217,8 +216,11 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
             const message m     = {static_cast<unsigned>(rnd.below(UCT_AM_ID_MAX)),
                                    pattern(number++, length)};
             const auto before   = bench.writer.pos;
+            const auto most     = uct_mm_writer_lines(&bench.writer, length);
             const auto status   = ring_send(&bench.writer, rnd, m);
             if (status == UCS_OK) {
+                ASSERT_LE(bench.writer.pos - before, std::max(most, 2u));
+                ASSERT_LE(most, uct_mm_writer_lines_up_to(&bench.writer, length));
                 model.push_back(m);
             } else {
                 ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
@@ -264,12 +266,11 @@ TEST(mm_ring, random_messages_through_buffers)
 
     for (uint32_t lines : {16u, 32u, 256u}) {
         for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
-            const uint32_t count = rnd.one_in(2) ? lines : std::min(lines, 32u);
-            ring_bench bench(lines, lines / 4, min, count);
+            ring_bench bench(lines, (lines / 4) << rnd.below(2), min, rnd.one_in(2));
             random_traffic(bench, rnd, 4000);
             if (min < bench.message_max()) {
                 EXPECT_GT(bench.in_buffers, 100u) << lines << " lines, from " << min << " bytes";
-                EXPECT_GE(bench.longest(), std::min(count / 8, 16u) * bench.message_max());
+                EXPECT_GE(bench.longest(), bench.message_max());
             } else if (min != UCT_MM_BUFFER_AUTO) {
                 EXPECT_EQ(bench.message_max(), bench.longest()) << "some would not fit anywhere";
             }
@@ -281,7 +282,7 @@ TEST(mm_ring, random_messages_through_buffers)
  * goes there if some went before it without one coming the other way. */
 TEST(mm_ring, streams_go_through_buffers)
 {
-    ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO);
+    ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO, true);
     const bytes data(2900);
     unsigned delivered = 0;
     auto lines         = [&](size_t length) {
@@ -293,7 +294,7 @@ TEST(mm_ring, streams_go_through_buffers)
     };
 
     bench.on_message = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
-    uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape, 256,
+    uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape,
                               UCT_MM_BUFFER_AUTO);
     bench.writer.single_min = 3000;
     for (unsigned round = 0; round < 3; ++round) {
@@ -344,7 +345,7 @@ TEST(mm_ring, positions_wrap)
 
     for (size_t min : {SIZE_MAX, (size_t)200}) {
         for (uint32_t lines : {16u, 128u}) {
-            ring_bench bench(lines, lines / 4, min, rnd.one_in(2) ? 16 : lines);
+            ring_bench bench(lines, lines / 4, min, rnd.one_in(2));
             bench.move_to(0u - 5 * lines + 3);
             random_traffic(bench, rnd, 4000);
             EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
@@ -358,13 +359,13 @@ TEST(mm_ring, each_line_is_written_in_some_lap)
 {
     constexpr uint32_t LINES = 64, LAPS = UCT_MM_FILL_LAPS;
 
-    for (uint32_t count : {16u, LINES}) {
-        ring_bench bench(LINES, 16, 64, count);
+    for (uint32_t num_writers : {1u, 2u}) {
+        ring_bench bench(LINES, 16, 64, true);
         seeded_random rnd(6);
         std::vector<uint32_t> laps;
         bench.on_message = [](unsigned, const uint8_t *, size_t) {};
 
-        bench.side.num_writers = 2;
+        bench.side.num_writers = num_writers;
         bench.move_to((LAPS - 3) * LINES);
         while (bench.writer.pos < (LAPS + 1) * LINES) {
             const size_t length = rnd.one_in(2) ? bench.longest() : 65 + rnd.below(300);
@@ -408,7 +409,7 @@ TEST(mm_ring, a_buffer_that_is_not_there)
         ring_bench bench(16, 4, has_buffers ? 64 : SIZE_MAX);
         unsigned delivered = 0;
         bench.on_message   = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
-        const size_t length = has_buffers ? uct_mm_ring_long_max(&bench.shape, 16) + 1 : 100;
+        const size_t length = has_buffers ? uct_mm_ring_long_max(&bench.shape, 0) + 1 : 100;
         uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
         ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(3, length));
         ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
@@ -438,10 +439,10 @@ TEST(mm_ring, short_copies_of_every_length)
 }
 
 /* Both ends at one address, so ThreadSanitizer sees each access. */
-void two_threads(size_t buffer_min, uint32_t num_buffers = 0, uint32_t num_writers = 1)
+void two_threads(size_t buffer_min, uint32_t num_writers = 1)
 {
     constexpr uint64_t NUM_MESSAGES = 30000;
-    ring_bench bench(64, 16, buffer_min, num_buffers);
+    ring_bench bench(64, 16, buffer_min, true);
     bench.side.num_writers = num_writers;
     std::atomic<uint64_t> received{0};
 
@@ -485,8 +486,7 @@ TEST(mm_ring, two_threads)
 TEST(mm_ring, two_threads_and_buffers)
 {
     two_threads(300);
-    two_threads(300, 16); /* by the wide area */
-    two_threads(300, 16, 2);
+    two_threads(300, 2); /* not by the wide area */
 }
 
 /* A sender without credit that says so is told at once that there is some, or is signalled: no
