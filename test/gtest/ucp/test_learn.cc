@@ -16,6 +16,7 @@ extern "C" {
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 
 using namespace ucp_test;
 
@@ -546,6 +547,44 @@ TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
         EXPECT_EQ(UCS_OK, m.sent.status) << i;
     }
     EXPECT_GT(taken, 0u);
+}
+
+/* What a sender that receives, too, announces to one of many peers is read by its receiver: nothing
+ * is tried, and so nothing is measured. */
+TEST_F(asked_for_messages, what_many_exchange_is_read)
+{
+    constexpr size_t LENGTH = 65536;
+    for (unsigned num_others : {0u, 5u}) {
+        for (bool is_receiving : {false, true}) {
+            pair pair({"exchanged", {{"UCX_TLS", "mm,cma"}}, false, UCS_THREAD_MODE_SINGLE});
+            greet(pair);
+            std::vector<std::unique_ptr<worker>> others;
+            for (unsigned i = 0; i < num_others; ++i) {
+                others.push_back(std::make_unique<worker>(pair.ctx()));
+                ASSERT_NE(nullptr, pair.receiver().connect(*others.back()));
+            }
+
+            char other                      = 0;
+            const ucp_request_param_t plain = {};
+            void *recv                      = nullptr;
+            if (is_receiving) {
+                recv = ucp_tag_recv_nbx(pair.sender().handle(), &other, 1, 77, ~0ull, &plain);
+            }
+            for (unsigned i = 0; i < 600; ++i) {
+                exchange(pair, pair.ep(), pair.receiver(), LENGTH);
+            }
+            const std::string text = printed([&](FILE *file) {
+                ucp_ep_print_info(pair.ep_back(), file);
+            });
+            EXPECT_EQ(is_receiving && (num_others > 0),
+                      text.find("measured") == std::string::npos) << text;
+            if (is_receiving) {
+                void *sent = ucp_tag_send_nbx(pair.ep_back(), "x", 1, 77, &plain);
+                EXPECT_EQ(UCS_OK, pair.wait(recv));
+                EXPECT_EQ(UCS_OK, pair.wait(sent));
+            }
+        }
+    }
 }
 
 /* A sender that comes while the receiver waits, or just after that, moves the message once. */

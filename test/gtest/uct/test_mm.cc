@@ -778,9 +778,9 @@ TEST(mm_test, many_workers_in_one_process)
 
 /* ------------------------------------------------------------------ sleeping */
 
-/* A sender that is out of credit sleeps until there is some. */
-/* Long ones too, that take several buffers. */
-TEST(mm_test, sleeping_for_credit)
+/* A sender that is out of credit sleeps until there is some. Long ones too, that take several
+ * buffers, of the wide area or, where it sends to others, too, of those that take more lines. */
+void sleep_for_credit(bool has_others)
 {
     constexpr unsigned ROUNDS = 300;
     const auto message        = [](uint64_t number) {
@@ -810,6 +810,13 @@ TEST(mm_test, sleeping_for_credit)
     const int fd   = w.tl->iface.event_fd(w.iface);
     ASSERT_EQ(UCS_OK, send({&w}, ep, way::SHORT, ID_DATA, message(0)));
     ++sent;
+    worker other(mm());
+    other.on_message(ID_DATA, [](const uint8_t *, size_t) {});
+    if (has_others) {
+        ASSERT_EQ(UCS_OK, send({&w, &other}, w.connect(other.where()), way::SHORT, ID_DATA,
+                               message(0)));
+        ASSERT_EQ(2u, uct_mm_iface(w.iface)->side.num_writers);
+    }
     ASSERT_GT(ep->ops->long_max(ep), 131072u + 64);
 
     while (sent < ROUNDS * 200) {
@@ -837,6 +844,12 @@ TEST(mm_test, sleeping_for_credit)
     EXPECT_GT(slept, 0u);
     EXPECT_EQ(sent, child.link().get_number());
     EXPECT_EQ(0, child.wait({&w}));
+}
+
+TEST(mm_test, sleeping_for_credit)
+{
+    sleep_for_credit(false);
+    sleep_for_credit(true);
 }
 
 /* ------------------------------------------------------------------ memory of others */
