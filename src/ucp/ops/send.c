@@ -18,7 +18,7 @@
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 
-#define UCP_SEND_SLOW_TURN 64u
+#define UCP_SEND_SLOW_TURN 64u /* one in so many is sent though it is slow, see ucp_send_is_fast */
 
 /* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
 static ucs_status_t ucp_send_attempt(ucp_request_t *req)

@@ -55,8 +55,8 @@ typedef struct {
 /* Tagged messages up to so many bytes go whole to who does not just wait for them (ops/send.c):
  * longer ones take more time in two copies than in one, whoever waits. Measured in collective
  * operations of 16 processes on 32 processors of Emerald Rapids: 16 KiB in half the time, 64 KiB
- * now in more, now in less. Nor do they where the sender's copy takes longer than this: between Zen
- * 4's processors without a common cache those of 32 KiB take 7 us, near ones 1 us. */
+ * now in more, now in less. Where the sender's copy takes longer than UNASKED_NS they are
+ * announced: between Zen 4's processors without a common cache 32 KiB take 7 us, near ones 1 us. */
 #define UCP_PROTO_UNASKED_MAX 32768
 #define UCP_PROTO_UNASKED_NS  4000.0f
 

@@ -286,12 +286,14 @@ static int uct_mm_peer_has_another(const uct_mm_iface_t *iface, const uct_mm_pee
     return 0;
 }
 
-unsigned uct_mm_peer_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+/* All that a peer which is gone has left in its ring, where no more messages are than lines. */
+static unsigned uct_mm_gone_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     const uint32_t lines = uct_mm_md(iface->super.md)->shape.lines;
     unsigned count       = 0;
     unsigned delivered;
 
+    peer->reader.attention = 0;
     while ((count < lines) && uct_mm_reader_ready(&peer->reader)) {
         *iface->super.params.sender = peer->uid;
         delivered = uct_mm_reader_receive(&peer->reader, &iface->super, lines - count);
@@ -312,9 +314,8 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface)
     int is_last;
 
     while (!ucs_list_is_empty(&iface->gone)) {
-        peer                   = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
-        peer->reader.attention = 0;
-        count                 += uct_mm_peer_drain(iface, peer);
+        peer   = ucs_list_head(&iface->gone, uct_mm_peer_t, list);
+        count += uct_mm_gone_drain(iface, peer);
         if ((peer->reader.attention & UCT_MM_READER_NO_MEMORY) != 0) {
             break; /* there is more, for a later call */
         }

@@ -248,8 +248,8 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
         uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh);
         if (welcome->wide_offset > 0) {
-            uct_mm_writer_use_wide(&ep->writer, (uint8_t *)ep->segments[2]->address +
-                                   welcome->wide_offset, &shape);
+            uct_mm_buffers_init(&ep->writer.wide, (uint8_t *)ep->segments[2]->address +
+                                welcome->wide_offset, &shape, 1);
         }
     }
     ep->wake = &ep->main->wake;

@@ -99,19 +99,19 @@ UCS_INLINE unsigned uct_mm_iface_poll_rings(uct_mm_iface_t *iface, const unsigne
 static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64_t now)
 {
     const int hurry      = (iface->next_poll_ns == 0); /* uct_mm_connect_hurry */
+    const uint32_t lines = uct_mm_md(iface->super.md)->shape.lines;
     unsigned count       = uct_mm_connect_poll(iface);
-    unsigned i;
+    unsigned rounds      = 0;
+    unsigned received;
 
-    if (!ucs_list_is_empty(&iface->super.failed)) {
-        /* What a peer sent before its end is delivered before that end is reported. */
-        for (i = 0; i < iface->num_rings; ++i) {
-            count += uct_mm_peer_drain(iface, iface->rings[i]);
-            if (ucs_unlikely(iface->rings[i]->reader.attention != 0)) {
-                uct_mm_iface_attend(iface->rings[i]);
-            }
-        }
-    } else if (iface->wake_since_ns != 0) { /* what it rang for is done together with the signal */
-        count += uct_mm_iface_poll_rings(iface, &iface->num_rings);
+    if (!ucs_list_is_empty(&iface->super.failed) || (iface->wake_since_ns != 0)) {
+        /* What a peer sent before its end, no more messages than lines, is delivered before that
+         * end is reported; what it rang for counts as done together with the signal. */
+        do {
+            received = uct_mm_iface_poll_rings(iface, &iface->num_rings);
+            count   += received;
+        } while ((received > 0) && !ucs_list_is_empty(&iface->super.failed) &&
+                 (++rounds < lines));
     }
     if (hurry || (count > 0)) {
         iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_EVENT_NS);

@@ -270,9 +270,6 @@ void uct_mm_peer_break(uct_mm_peer_t *peer, int discard);
 int uct_mm_iface_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
 void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 
-/* Delivers all that lies in a peer's ring, where no more messages are than lines; their number. */
-unsigned uct_mm_peer_drain(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
-
 /* Delivers what the gone have left behind, then reports them. Calls peer_gone. */
 unsigned uct_mm_gone_report(uct_mm_iface_t *iface);
 

@@ -141,12 +141,6 @@ void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
     writer->unanswered  = 0;
 }
 
-void uct_mm_writer_use_wide(uct_mm_writer_t *writer, void *address,
-                            const uct_mm_ring_shape_t *shape)
-{
-    uct_mm_buffers_init(&writer->wide, address, shape, 1);
-}
-
 /* A message between buffer_min and single_min: true if it belongs to a stream. */
 static int uct_mm_writer_streams(uct_mm_writer_t *writer)
 {
@@ -527,12 +521,6 @@ void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
                                const uct_mm_ring_shape_t *shape)
 {
     uct_mm_buffers_init(&reader->buffers, address, shape, 0);
-}
-
-void uct_mm_reader_use_wide(uct_mm_reader_t *reader, void *address,
-                            const uct_mm_ring_shape_t *shape)
-{
-    uct_mm_buffers_init(&reader->wide, address, shape, 1);
 }
 
 void uct_mm_reader_silence(uct_mm_reader_t *reader)

@@ -151,6 +151,8 @@ typedef struct {
     uint32_t num_ready; /* whose memory was there before they were used; the writer's */
 } uct_mm_buffers_t;
 
+/* An empty area in memory of uct_mm_ring_buffers_size bytes. A ring with buffers may have a wide
+ * area, too: both sides then do this to `wide`, once the buffers are in use. */
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
                          const uct_mm_ring_shape_t *shape, int is_wide);
 
@@ -222,10 +224,6 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
  * told of. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
                                const uct_mm_ring_shape_t *shape, size_t min);
-
-/* There is a wide area, too. */
-void uct_mm_writer_use_wide(uct_mm_writer_t *writer, void *address,
-                            const uct_mm_ring_shape_t *shape);
 
 /* Looks at the read position again; true if `count` lines may be written now: not where much has
  * been sent without a turn of our side's progress, by which it hears that the receiver has enough.
@@ -441,8 +439,6 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
 /* The ring has buffers, see uct_mm_writer_use_buffers. After init. */
 void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
                                const uct_mm_ring_shape_t *shape);
-void uct_mm_reader_use_wide(uct_mm_reader_t *reader, void *address,
-                            const uct_mm_ring_shape_t *shape);
 
 /* Drops a half-gathered message. */
 void uct_mm_reader_cleanup(uct_mm_reader_t *reader);

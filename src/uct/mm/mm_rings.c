@@ -98,8 +98,7 @@ ucs_status_t uct_mm_rings_init(uct_mm_iface_t *iface)
     memcpy(iface->main->uid, iface->super.params.uid, UCT_UID_LEN);
     iface->sync_free = UINT64_MAX;
     return uct_mm_staging_init(&iface->staging, uct_mm_buffers_may_be(iface) ?
-                               ucs_max(uct_mm_ring_long_max(uct_mm_rings_shape(iface), 0),
-                                       uct_mm_ring_long_max(uct_mm_rings_shape(iface), 1)) :
+                               uct_mm_ring_long_max(uct_mm_rings_shape(iface), 1) :
                                uct_mm_ring_message_max(uct_mm_rings_shape(iface)));
 }
 
@@ -194,8 +193,8 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         uct_mm_reader_use_buffers(&peer->reader, start + uct_mm_rings_buffers_offset(iface, index),
                                   shape);
         if (index < UCT_MM_WIDE_RINGS) {
-            uct_mm_reader_use_wide(&peer->reader, start + uct_mm_rings_wide_offset(iface, index),
-                                   shape);
+            uct_mm_buffers_init(&peer->reader.wide,
+                                start + uct_mm_rings_wide_offset(iface, index), shape, 1);
         }
     }
 }
