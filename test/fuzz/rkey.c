@@ -5,9 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "fuzz.h"
 

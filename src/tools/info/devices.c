@@ -3,9 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include "info.h"
 

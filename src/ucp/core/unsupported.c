@@ -5,9 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <ucp/api/device/ucp_host.h>
 #include <ucp/api/ucp.h>

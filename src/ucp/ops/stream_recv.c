@@ -6,9 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>

@@ -2,9 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <ucp/ops/tag_match.h>
 #include <ucs/debug/assert.h>

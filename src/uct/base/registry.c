@@ -4,9 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <uct/base/registry.h>
 #include <uct/hook/hook.h>

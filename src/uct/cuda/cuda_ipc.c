@@ -2,9 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -11,9 +11,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #include <uct/cuda/cuda_ipc.h>
 

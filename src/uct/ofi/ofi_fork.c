@@ -7,9 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 
 #ifdef HAVE_OFI
 

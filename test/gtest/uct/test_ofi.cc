@@ -8,9 +8,7 @@
 
 #include <seed.h>
 
-#ifdef HAVE_CONFIG_H
 #include "config.h"
-#endif
 #ifdef HAVE_OFI
 extern "C" {
 #include <ucs/sys/sys.h>
