@@ -807,11 +807,6 @@ static ucs_status_t sim_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *comp UC
     return UCS_OK;
 }
 
-static ucs_status_t sim_fence(uct_ep_t *ep UCS_UNUSED)
-{
-    return UCS_OK;
-}
-
 static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
 {
     memset(tl, 0, sizeof(*tl));
@@ -844,7 +839,6 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->ep.live.am_short_iov = sim_am_short_iov;
     tl->ep.live.am_bcopy     = sim_am_bcopy;
     tl->ep.live.flush        = sim_flush;
-    tl->ep.live.fence        = sim_fence;
     if (sim_plan.attentive > 0) {
         tl->ep.live.is_attentive = sim_is_attentive;
     }

@@ -290,11 +290,11 @@ typedef struct {
 
 /* ---- endpoint ---- */
 
-/* The operations of an endpoint in one state. `live` endpoints use the transport's table;
- * `connecting` and `failed` ones use tables of the base, so the hot path tests no flags. An
- * operation that is NULL in one table is NULL in all. While an endpoint waits for its connection
- * each operation starts it and returns UCS_ERR_NO_RESOURCE, but flush and fence return UCS_OK,
- * since nothing has been sent, and so does check, whose answer comes later. */
+/* The operations of an endpoint in one state. Live endpoints use the transport's table,
+ * others one of the base, so the hot path tests no flags. An operation that is NULL in one is NULL
+ * in both. While an endpoint waits for its connection each operation starts it and returns
+ * UCS_ERR_NO_RESOURCE, but flush returns UCS_OK, since nothing has been sent, and so does check,
+ * whose answer comes later. Once it has failed each returns why. */
 struct uct_ep_ops {
     /* Message of an 8-byte header and a payload; all copied before return. header is sent
      * little-endian. */
@@ -323,7 +323,6 @@ struct uct_ep_ops {
      * the peer (its memory is changed, messages lie in its queue and need no more help from here);
      * may be UCS_INPROGRESS. A put with a completion is complete at the peer with that. */
     ucs_status_t (*flush)(uct_ep_t *ep, uct_completion_t *comp);
-    ucs_status_t (*fence)(uct_ep_t *ep);
     /* Asks whether the peer lives; a dead one is reported through ep_failed. Never waits. */
     ucs_status_t (*check)(uct_ep_t *ep);
     /* The peer interface's sync word; UCS_ERR_NO_RESOURCE until connected. */
@@ -352,8 +351,7 @@ struct uct_iface {
     uct_am_handler_t   am[UCT_AM_ID_MAX]; /* never NULL: unset ids drop the message and count it */
     uct_iface_params_t params;
     ucs_list_link_t    eps;               /* every open endpoint */
-    uct_ep_ops_t       waiting_ops;       /* of idle and connecting endpoints, see uct_ep_ops */
-    uct_ep_ops_t       failed_ops;
+    uct_ep_ops_t       unready_ops;       /* of endpoints that are not live, see uct_ep_ops */
 };
 
 typedef enum {
@@ -471,7 +469,7 @@ void uct_ep_pending_purge(uct_ep_t *ep, uct_pending_purge_cb_t cb, void *arg);
 UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep);
 
 /* For transports: state changes. live: swaps in tl->ep.live and schedules the pending requests;
- * failed: swaps in the failing table and queues the report for progress. */
+ * failed: swaps in the table of the base and queues the report for progress. */
 void uct_ep_set_live(uct_ep_t *ep);
 void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status);
 /* For transports: from progress: reports failed endpoints, retries pending requests; returns

@@ -14,8 +14,7 @@
  * Released by ucs_sys_free. */
 void *uct_object_alloc(size_t size);
 
-/* Tables of the endpoints that are not live: an operation is there where `live` has one. */
-void uct_ep_make_waiting_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p);
-void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p);
+/* The table of endpoints that are not live: an operation is there where `live` has one. */
+void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p);
 
 #endif

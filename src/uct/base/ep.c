@@ -29,7 +29,7 @@ static uct_ep_t *uct_ep_alloc(uct_iface_t *iface, void *user)
     ep->iface = iface;
     ep->user  = user;
     ep->state = UCT_EP_IDLE;
-    ep->ops   = &iface->waiting_ops;
+    ep->ops   = &iface->unready_ops;
     ucs_arbiter_group_init(&iface->pending, &ep->pending);
     ucs_list_head_init(&ep->failed_list);
     return ep;
@@ -139,7 +139,7 @@ void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status)
     }
     ep->state  = UCT_EP_FAILED;
     ep->status = status;
-    ep->ops    = &ep->iface->failed_ops;
+    ep->ops    = &ep->iface->unready_ops;
     ucs_arbiter_group_deschedule(&ep->pending); /* until the failure has been reported */
     ucs_list_add_tail(&ep->iface->failed, &ep->failed_list);
     if (!ep->is_nowhere && (ep->iface->tl->ep.disconnect != NULL)) {

@@ -1,7 +1,7 @@
 /* Halyard: what operations do on endpoints that are not live.
  *
- * Waiting (idle or connecting): the first operation starts the connection; while that is under way
- * nothing can be sent. Failed: each operation returns why.
+ * Idle or connecting: the first operation starts the connection; while that is under way nothing
+ * can be sent. Failed: each operation returns why.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -9,210 +9,105 @@
 
 #include <uct/base/base.h>
 
-/* ------------------------------------------------------------------ waiting */
-
 /* UCS_OK: the endpoint is live now. Else what the operation has to return. */
-static ucs_status_t uct_ep_waiting_connect(uct_ep_t *ep)
+static ucs_status_t uct_ep_become_live(uct_ep_t *ep)
 {
     ucs_status_t status = uct_ep_connect(ep);
 
     return (status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-static ucs_status_t uct_ep_waiting_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
+static ucs_status_t uct_ep_unready_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
                                             const void *payload, size_t length)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->am_short(ep, id, header, payload, length) : status;
 }
 
-static ucs_status_t uct_ep_waiting_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
+static ucs_status_t uct_ep_unready_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
                                                 unsigned n)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->am_short_iov(ep, id, iov, n) : status;
 }
 
-static ucs_status_t uct_ep_waiting_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack,
+static ucs_status_t uct_ep_unready_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack,
                                             void *arg, size_t *length_p)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->am_bcopy(ep, id, pack, arg, length_p) : status;
 }
 
-static ucs_status_t uct_ep_waiting_put_short(uct_ep_t *ep, const void *buffer, size_t length,
+static ucs_status_t uct_ep_unready_put_short(uct_ep_t *ep, const void *buffer, size_t length,
                                              uint64_t remote_addr, uct_rkey_t *rkey)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->put_short(ep, buffer, length, remote_addr, rkey) : status;
 }
 
-static ucs_status_t uct_ep_waiting_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+static ucs_status_t uct_ep_unready_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                              uint64_t remote_addr, uct_rkey_t *rkey,
                                              uct_completion_t *comp)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->put_zcopy(ep, iov, n, remote_addr, rkey, comp) : status;
 }
 
-static ucs_status_t uct_ep_waiting_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
+static ucs_status_t uct_ep_unready_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                              uint64_t remote_addr, uct_rkey_t *rkey,
                                              uct_completion_t *comp)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->get_zcopy(ep, iov, n, remote_addr, rkey, comp) : status;
 }
 
-static ucs_status_t uct_ep_waiting_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
+static ucs_status_t uct_ep_unready_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
                                           uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
                                           uint64_t *result_p, uct_completion_t *comp)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->atomic(ep, op, size, value, compare, remote_addr, rkey,
                                                 result_p, comp) : status;
 }
 
-static ucs_status_t uct_ep_waiting_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)
+static ucs_status_t uct_ep_unready_flush(uct_ep_t *ep, uct_completion_t *comp UCS_UNUSED)
 {
-    return UCS_OK; /* nothing has been sent */
+    return (ep->state == UCT_EP_FAILED) ? ep->status : UCS_OK; /* nothing has been sent */
 }
 
-static ucs_status_t uct_ep_waiting_fence(uct_ep_t *ep UCS_UNUSED)
-{
-    return UCS_OK; /* nothing has been sent */
-}
-
-static ucs_status_t uct_ep_waiting_check(uct_ep_t *ep)
+static ucs_status_t uct_ep_unready_check(uct_ep_t *ep)
 {
     ucs_status_t status = uct_ep_connect(ep);
 
     return (status == UCS_INPROGRESS) ? UCS_OK : status;
 }
 
-static ucs_status_t uct_ep_waiting_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
+static ucs_status_t uct_ep_unready_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
 {
-    ucs_status_t status = uct_ep_waiting_connect(ep);
+    ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->sync_map(ep, index, word_p) : status;
 }
 
-/* ------------------------------------------------------------------ failed */
-
-static ucs_status_t uct_ep_failed_am_short(uct_ep_t *ep, unsigned id UCS_UNUSED,
-                                           uint64_t header UCS_UNUSED,
-                                           const void *payload UCS_UNUSED, size_t length UCS_UNUSED)
+void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
 {
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_am_short_iov(uct_ep_t *ep, unsigned id UCS_UNUSED,
-                                               const uct_iov_t *iov UCS_UNUSED,
-                                               unsigned n UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_am_bcopy(uct_ep_t *ep, unsigned id UCS_UNUSED,
-                                           uct_pack_cb_t pack UCS_UNUSED, void *arg UCS_UNUSED,
-                                           size_t *length_p UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_put_short(uct_ep_t *ep, const void *buffer UCS_UNUSED,
-                                            size_t length UCS_UNUSED,
-                                            uint64_t remote_addr UCS_UNUSED,
-                                            uct_rkey_t *rkey UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov UCS_UNUSED,
-                                            unsigned n UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
-                                            uct_rkey_t *rkey UCS_UNUSED,
-                                            uct_completion_t *comp UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov UCS_UNUSED,
-                                            unsigned n UCS_UNUSED, uint64_t remote_addr UCS_UNUSED,
-                                            uct_rkey_t *rkey UCS_UNUSED,
-                                            uct_completion_t *comp UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_atomic(uct_ep_t *ep, int op UCS_UNUSED, unsigned size UCS_UNUSED,
-                                         uint64_t value UCS_UNUSED, uint64_t compare UCS_UNUSED,
-                                         uint64_t remote_addr UCS_UNUSED,
-                                         uct_rkey_t *rkey UCS_UNUSED, uint64_t *result_p UCS_UNUSED,
-                                         uct_completion_t *comp UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_flush(uct_ep_t *ep, uct_completion_t *comp UCS_UNUSED)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_fence(uct_ep_t *ep)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_check(uct_ep_t *ep)
-{
-    return ep->status;
-}
-
-static ucs_status_t uct_ep_failed_sync_map(uct_ep_t *ep, uint32_t index UCS_UNUSED,
-                                           ucs_atomic_u64_t **word_p UCS_UNUSED)
-{
-    return ep->status;
-}
-
-/* ------------------------------------------------------------------ tables */
-
-void uct_ep_make_waiting_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
-{
-    ops_p->am_short     = (live->am_short != NULL) ? uct_ep_waiting_am_short : NULL;
-    ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_waiting_am_short_iov : NULL;
-    ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_waiting_am_bcopy : NULL;
-    ops_p->put_short    = (live->put_short != NULL) ? uct_ep_waiting_put_short : NULL;
-    ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_waiting_put_zcopy : NULL;
-    ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_waiting_get_zcopy : NULL;
-    ops_p->atomic       = (live->atomic != NULL) ? uct_ep_waiting_atomic : NULL;
-    ops_p->flush        = (live->flush != NULL) ? uct_ep_waiting_flush : NULL;
-    ops_p->fence        = (live->fence != NULL) ? uct_ep_waiting_fence : NULL;
-    ops_p->check        = (live->check != NULL) ? uct_ep_waiting_check : NULL;
-    ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_waiting_sync_map : NULL;
-    ops_p->is_attentive = NULL;
-    ops_p->is_near      = NULL;
-    ops_p->long_max     = NULL;
-}
-
-void uct_ep_make_failed_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
-{
-    ops_p->am_short     = (live->am_short != NULL) ? uct_ep_failed_am_short : NULL;
-    ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_failed_am_short_iov : NULL;
-    ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_failed_am_bcopy : NULL;
-    ops_p->put_short    = (live->put_short != NULL) ? uct_ep_failed_put_short : NULL;
-    ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_failed_put_zcopy : NULL;
-    ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_failed_get_zcopy : NULL;
-    ops_p->atomic       = (live->atomic != NULL) ? uct_ep_failed_atomic : NULL;
-    ops_p->flush        = (live->flush != NULL) ? uct_ep_failed_flush : NULL;
-    ops_p->fence        = (live->fence != NULL) ? uct_ep_failed_fence : NULL;
-    ops_p->check        = (live->check != NULL) ? uct_ep_failed_check : NULL;
-    ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_failed_sync_map : NULL;
+    ops_p->am_short     = (live->am_short != NULL) ? uct_ep_unready_am_short : NULL;
+    ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_unready_am_short_iov : NULL;
+    ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_unready_am_bcopy : NULL;
+    ops_p->put_short    = (live->put_short != NULL) ? uct_ep_unready_put_short : NULL;
+    ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_unready_put_zcopy : NULL;
+    ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_unready_get_zcopy : NULL;
+    ops_p->atomic       = (live->atomic != NULL) ? uct_ep_unready_atomic : NULL;
+    ops_p->flush        = (live->flush != NULL) ? uct_ep_unready_flush : NULL;
+    ops_p->check        = (live->check != NULL) ? uct_ep_unready_check : NULL;
+    ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_unready_sync_map : NULL;
     ops_p->is_attentive = NULL;
     ops_p->is_near      = NULL;
     ops_p->long_max     = NULL;

@@ -66,8 +66,7 @@ ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_
     ucs_arbiter_init(&iface->pending);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->failed);
-    uct_ep_make_waiting_ops(&tl->ep.live, &iface->waiting_ops);
-    uct_ep_make_failed_ops(&tl->ep.live, &iface->failed_ops);
+    uct_ep_make_unready_ops(&tl->ep.live, &iface->unready_ops);
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
         uct_iface_set_am(iface, id, NULL, NULL, 0);
     }

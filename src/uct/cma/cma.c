@@ -396,11 +396,6 @@ static ucs_status_t uct_cma_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *com
     return UCS_OK;
 }
 
-static ucs_status_t uct_cma_fence(uct_ep_t *ep UCS_UNUSED)
-{
-    return UCS_OK;
-}
-
 static ucs_status_t uct_cma_check(uct_ep_t *ep)
 {
     int error = uct_cma_prove(uct_cma_ep(ep));
@@ -436,7 +431,6 @@ const uct_tl_t uct_cma_tl = {
             .put_zcopy = uct_cma_put_zcopy,
             .get_zcopy = uct_cma_get_zcopy,
             .flush     = uct_cma_flush,
-            .fence     = uct_cma_fence,
             .check     = uct_cma_check
         }
     }

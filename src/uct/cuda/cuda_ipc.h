@@ -13,7 +13,7 @@
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
  *    quickly. UCS_ERR_NO_RESOURCE: the memory is being mapped, or the way there proved; try again.
  *    UCS_INPROGRESS: the completion comes from progress; when it is UCS_OK the bytes are at their
- *    place, so there is no flush and no fence.
+ *    place, so there is no flush.
  *    UCS_ERR_REJECTED: the same, for all memory of this owner and kind: it was tried and lost data.
  *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
  *    another key, and what was mapped for the old one is closed when the new one is used.

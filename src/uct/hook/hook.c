@@ -468,7 +468,6 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, ep.live, get_zcopy, uct_hook_ep_ops.get_zcopy);
     UCT_HOOK_WRAP(tl, ep.live, atomic, uct_hook_ep_ops.atomic);
     UCT_HOOK_WRAP(tl, ep.live, flush, uct_hook_ep_ops.flush);
-    UCT_HOOK_WRAP(tl, ep.live, fence, uct_hook_ep_ops.fence);
     UCT_HOOK_WRAP(tl, ep.live, check, uct_hook_ep_ops.check);
     UCT_HOOK_WRAP(tl, ep.live, sync_map, uct_hook_ep_ops.sync_map);
 }

@@ -256,16 +256,6 @@ static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
     return uct_hook_leave(hook, "flush", 0, status);
 }
 
-static ucs_status_t uct_hook_fence(uct_ep_t *ep)
-{
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    /* Messages would overtake what is delayed. */
-    ucs_status_t status = (hook->num_delayed != 0) ? UCS_ERR_NO_RESOURCE :
-                          hook->inner->ops->fence(hook->inner);
-
-    return uct_hook_leave(hook, "fence", 0, status);
-}
-
 static ucs_status_t uct_hook_check(uct_ep_t *ep)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
@@ -293,7 +283,6 @@ const uct_ep_ops_t uct_hook_ep_ops = {
     .get_zcopy    = uct_hook_get_zcopy,
     .atomic       = uct_hook_atomic,
     .flush        = uct_hook_flush,
-    .fence        = uct_hook_fence,
     .check        = uct_hook_check,
     .sync_map     = uct_hook_sync_map
 };

@@ -163,14 +163,6 @@ ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp 
     return UCS_OK; /* all that was accepted lies in the peer's memory */
 }
 
-ucs_status_t uct_mm_ep_fence(uct_ep_t *tl_ep)
-{
-    /* Lines are published in order by themselves. Stores of puts are ordered by an operation that
-     * both acquires and releases. */
-    (void)ucs_atomic_fetch_add(&uct_mm_iface(tl_ep->iface)->order, 1);
-    return UCS_OK;
-}
-
 ucs_status_t uct_mm_ep_check(uct_ep_t *tl_ep)
 {
     return uct_mm_connect_check(uct_mm_ep(tl_ep));

@@ -478,7 +478,6 @@ const uct_tl_t uct_mm_tl = {
             .get_zcopy    = uct_mm_ep_get_zcopy,
             .atomic       = uct_mm_ep_atomic,
             .flush        = uct_mm_ep_flush,
-            .fence        = uct_mm_ep_fence,
             .check        = uct_mm_ep_check,
             .sync_map     = uct_mm_ep_sync_map,
             .is_attentive = uct_mm_ep_is_attentive,

@@ -159,7 +159,6 @@ typedef struct {
     uct_mm_source_t   listen;
     uct_mm_main_t    *main;
     uint64_t          sync_free; /* bit set: word is free */
-    ucs_atomic_u64_t  order;     /* see uct_mm_ep_fence */
     uct_mm_staging_t  staging;
     uint8_t          *pack_buffer;
     ucs_list_link_t   blocks;
@@ -338,7 +337,6 @@ ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                                 size_t *length_p);
 ucs_status_t uct_mm_ep_flush(uct_ep_t *ep, uct_completion_t *comp);
-ucs_status_t uct_mm_ep_fence(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_check(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
 int uct_mm_ep_is_attentive(uct_ep_t *ep);

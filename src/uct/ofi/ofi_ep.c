@@ -196,11 +196,6 @@ static ucs_status_t uct_ofi_flush(uct_ep_t *ep, uct_completion_t *comp)
     return UCS_INPROGRESS;
 }
 
-static ucs_status_t uct_ofi_fence(uct_ep_t *ep UCS_UNUSED)
-{
-    return UCS_OK; /* messages are taken in order */
-}
-
 static ucs_status_t uct_ofi_ep_check(uct_ep_t *ep)
 {
     uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
@@ -371,7 +366,6 @@ const uct_tl_t uct_ofi_tl = {
             .get_zcopy    = uct_ofi_get_zcopy,
             .put_zcopy    = uct_ofi_put_zcopy,
             .flush        = uct_ofi_flush,
-            .fence        = uct_ofi_fence,
             .check        = uct_ofi_ep_check
         }
     }

@@ -425,11 +425,6 @@ static ucs_status_t uct_self_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *co
     return UCS_OK;
 }
 
-static ucs_status_t uct_self_fence(uct_ep_t *ep UCS_UNUSED)
-{
-    return UCS_OK;
-}
-
 static ucs_status_t uct_self_check(uct_ep_t *ep UCS_UNUSED)
 {
     return UCS_OK;
@@ -481,7 +476,6 @@ const uct_tl_t uct_self_tl = {
             .get_zcopy    = uct_self_get_zcopy,
             .atomic       = uct_self_atomic,
             .flush        = uct_self_flush,
-            .fence        = uct_self_fence,
             .check        = uct_self_check,
             .sync_map     = uct_self_sync_map
         }

@@ -410,7 +410,7 @@ TEST_P(am_test, handlers_send)
     EXPECT_TRUE(run_until(both(), [&]() { return pongs == NUM_PINGS; })) << pongs;
 }
 
-TEST_P(am_test, flush_and_fence_end)
+TEST_P(am_test, flush_ends)
 {
     uct_ep_t *ep  = a().connect(b().where());
     const way how = m_ways[0];
@@ -420,9 +420,6 @@ TEST_P(am_test, flush_and_fence_end)
         const bytes data = pattern(i, 24);
         m_expected[6].push_back(data);
         ASSERT_EQ(UCS_OK, send(both(), ep, how, 6, data));
-        if (m_tl->ep.live.fence != nullptr) {
-            ASSERT_EQ(UCS_OK, persist(both(), [&]() { return ep->ops->fence(ep); }));
-        }
         if (m_tl->ep.live.flush != nullptr) {
             ASSERT_EQ(UCS_OK, finish(both(), [&](uct_completion_t *comp) {
                 return ep->ops->flush(ep, comp);

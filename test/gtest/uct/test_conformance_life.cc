@@ -93,7 +93,6 @@ TEST_P(life_test, capabilities_are_the_same_in_every_state)
         EXPECT_EQ(live.get_zcopy != nullptr, ep->ops->get_zcopy != nullptr);
         EXPECT_EQ(live.atomic != nullptr, ep->ops->atomic != nullptr);
         EXPECT_EQ(live.flush != nullptr, ep->ops->flush != nullptr);
-        EXPECT_EQ(live.fence != nullptr, ep->ops->fence != nullptr);
         EXPECT_EQ(live.check != nullptr, ep->ops->check != nullptr);
         EXPECT_EQ(live.sync_map != nullptr, ep->ops->sync_map != nullptr);
     };
