@@ -1,5 +1,5 @@
 # Halyard: files by which other builds find an installation (configure makes them of their .in files),
-# manual pages, and completion for bash.
+# manual pages, completion for bash, and the command for gdb.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -22,3 +22,5 @@ bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = \
 	packaging/completion/ucx_info \
 	packaging/completion/ucx_perftest
+
+dist_pkgdata_DATA = contrib/halyard-gdb.py

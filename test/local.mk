@@ -27,4 +27,5 @@ include test/mp/local.mk
 include test/mpi/local.mk
 include test/ofi/local.mk
 include test/fuzz/local.mk
+include test/gdb/local.mk
 include test/sim/local.mk

@@ -210,7 +210,7 @@ void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t
 {
     ucp_request_t *req = ucp_request_of(request);
 
-    req->kind            = (uint8_t)kind;
+    req->kind            = kind;
     req->status          = status;
     req->length          = 0;
     req->info.sender_tag = 0;

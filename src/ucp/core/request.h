@@ -77,6 +77,29 @@ typedef enum {
     UCP_REQUEST_ATOMIC
 } ucp_request_kind_t;
 
+typedef enum {
+    UCP_SEND_EAGER, /* to be sent whole */
+    UCP_SEND_RTS,   /* to be announced */
+    UCP_SEND_SYNC,  /* sent whole; the peer's turn to say that it was matched */
+    UCP_SEND_WAIT,  /* announced; the peer's turn */
+    UCP_SEND_PUT,   /* on the work list: writing */
+    UCP_SEND_DATA,  /* sending pieces */
+    UCP_SEND_DEVICE, /* on the work list or copied: by the DEVICE lane */
+    UCP_SEND_STAGED, /* chunk by chunk through memory that the receiver reads */
+    UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
+    UCP_SEND_DONE   /* on the work list: to be completed from progress */
+} ucp_send_step_t;
+
+typedef enum {
+    UCP_RECV_POSTED,
+    UCP_RECV_GET,   /* on the work list: reading all */
+    UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
+    UCP_RECV_LEFT,  /* in worker->asked: the same, once nothing has come from the sender */
+    UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
+    UCP_RECV_READ,  /* on the work list or under way: by the lane for messages */
+    UCP_RECV_WAIT   /* the peer delivers the rest */
+} ucp_recv_step_t;
+
 /* A message that passes through chunks of a pool, two at a time, see device.h. */
 typedef struct {
     struct ucp_device_pool *pool;
@@ -123,7 +146,7 @@ typedef struct {
     };
     uint32_t          sync_index;
     uint8_t           num_data;
-    uint8_t           step;      /* ucp_send_step_t */
+    ucp_send_step_t   step : 8;
     uint8_t           is_both;   /* PUT, DATA: parts are claimed, none is left when it is 0 again */
     uint8_t           needs_ats; /* the end waits for ATS */
     uint8_t           is_sync;
@@ -158,36 +181,13 @@ typedef struct {
     uint32_t          num_data; /* the same: the sender's when it was looked at last */
     ucp_learn_turn_t  turn;
     ucp_learn_t      *learn;    /* where the turn is counted */
-    uint8_t           step;     /* ucp_recv_step_t */
+    ucp_recv_step_t   step : 8;
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
     uint8_t           is_part;  /* of a message that goes on after it */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint16_t          word;     /* in worker->asked: of the sender's interface */
 } ucp_recv_request_t;
-
-typedef enum {
-    UCP_SEND_EAGER, /* to be sent whole */
-    UCP_SEND_RTS,   /* to be announced */
-    UCP_SEND_SYNC,  /* sent whole; the peer's turn to say that it was matched */
-    UCP_SEND_WAIT,  /* announced; the peer's turn */
-    UCP_SEND_PUT,   /* on the work list: writing */
-    UCP_SEND_DATA,  /* sending pieces */
-    UCP_SEND_DEVICE, /* on the work list or copied: by the DEVICE lane */
-    UCP_SEND_STAGED, /* chunk by chunk through memory that the receiver reads */
-    UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
-    UCP_SEND_DONE   /* on the work list: to be completed from progress */
-} ucp_send_step_t;
-
-typedef enum {
-    UCP_RECV_POSTED,
-    UCP_RECV_GET,   /* on the work list: reading all */
-    UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
-    UCP_RECV_LEFT,  /* in worker->asked: the same, once nothing has come from the sender */
-    UCP_RECV_DEVICE, /* on the work list or copied: by the DEVICE lane */
-    UCP_RECV_READ,  /* on the work list or under way: by the lane for messages */
-    UCP_RECV_WAIT   /* the peer delivers the rest */
-} ucp_recv_step_t;
 
 /* Flush of one endpoint or of the worker; also the close that ends with it. */
 typedef struct {
@@ -211,7 +211,7 @@ typedef struct {
 struct ucp_request {
     _Atomic uint32_t    flags;
     ucs_status_t        status;
-    uint8_t             kind;
+    ucp_request_kind_t  kind : 8;
     uint16_t            held;
     union { /* callbacks of the _nb calls are called with one argument more than they take */
         ucp_send_nbx_callback_t         send;

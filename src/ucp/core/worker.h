@@ -253,7 +253,7 @@ UCS_INLINE ucp_request_t *ucp_request_get(ucp_worker_t *worker, const ucp_reques
     }
     atomic_store_explicit(&req->flags, flags, memory_order_relaxed);
     req->status = UCS_INPROGRESS;
-    req->kind   = (uint8_t)kind;
+    req->kind   = kind;
     req->held   = 0;
     req->worker = worker;
     return req;

@@ -37,7 +37,7 @@ typedef struct ucp_recv_desc {
     uint64_t        worker_id; /* who sent it, of kinds that are answered; it may be gone by then */
     uint64_t        request_id;
     uint32_t        session;   /* of that peer when it came */
-    uint8_t         kind;      /* ucp_tag_msg_kind_t */
+    ucp_tag_msg_kind_t kind : 8;
 } ucp_recv_desc_t;
 
 typedef struct {

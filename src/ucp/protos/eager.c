@@ -133,7 +133,7 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     desc->worker_id  = (peer != NULL) ? ucp_uid_id(peer->uid) : 0;
     desc->session    = (peer != NULL) ? peer->session : 0;
     desc->request_id = request_id;
-    desc->kind       = (uint8_t)kind;
+    desc->kind       = kind;
     memcpy(desc + 1, payload, length);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
     ucp_tag_budget_add(worker, ucs_mpool_obj_size(desc));
