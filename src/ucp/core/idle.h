@@ -13,9 +13,11 @@
  *
  * Who shares a processor is found out without a call on the path of messages:
  *
- *   alone   a turn is UCP_IDLE_ALONE_CALLS calls in vain, and does no more than read the clock. If
- *           they took so long that another thread may have run meanwhile, and the kernel says that
- *           one did, and there are more processes than processors: shared
+ *   alone   a turn is UCP_IDLE_ALONE_CALLS calls in vain, whatever came between them, and does no
+ *           more than read the clock. If they took so long that another thread may have run
+ *           meanwhile, and the kernel says that one did, and there are more processes than
+ *           processors: shared. An application that yields by itself, as MPI libraries do, seldom
+ *           makes many calls in vain one after the other
  *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If the yields of many turns let nobody
  *           else run: alone. In a process with several workers it is UCP_IDLE_TURNS_CALLS: Open MPI
  *           progresses that of its windows once in 100 calls for that of its messages, so that a
@@ -70,7 +72,9 @@ UCS_INLINE int ucp_idle_is_shared(const ucp_worker_t *worker)
 UCS_INLINE int ucp_idle_is_turn(ucp_worker_t *worker, unsigned count)
 {
     if (count > 0) {
-        worker->idle.calls = 0;
+        if (ucp_idle_is_shared(worker)) {
+            worker->idle.calls = 0;
+        }
         return 0;
     }
     return (++worker->idle.calls & worker->idle.mask) == 0;

@@ -61,7 +61,7 @@ typedef struct ucp_sockets ucp_sockets_t;
 
 /* Progress in vain; see idle.h. */
 typedef struct {
-    unsigned calls;    /* in vain since the last that was not */
+    unsigned calls;    /* in vain since the last that was not; alone: in all */
     unsigned mask;     /* every mask + 1 of them are a turn: it is looked at what to do */
     unsigned yields;   /* since the processor was shared the last time */
     uint64_t last_ns;  /* the last turn */

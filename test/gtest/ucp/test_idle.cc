@@ -278,6 +278,42 @@ TEST_F(idle, an_application_that_works_between_calls_keeps_its_processor)
     EXPECT_EQ(0u, g_sleeps);
 }
 
+/* The application gives its processor away by itself, after each call in vain, and gets messages
+ * now and then: it is seen to share its processor, without a yield of the library's. */
+TEST_F(idle, an_application_that_yields_by_itself_shares_its_processor)
+{
+    const bytes data = pattern(1, 65536);
+    guarded dest(data.size());
+
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    use_one_cpu();
+    meet(pair);
+    const ucp_request_param_t plain = {};
+    const auto is_whole = [&]() {
+        void *sent = ucp_tag_send_nbx(pair.ep_back(), data.data(), data.size(), 2, &plain);
+        void *received = ucp_tag_recv_nbx(pair.sender().handle(), dest.data(), data.size(), 2,
+                                          ~0ull, &plain);
+        const bool ended = (sent == nullptr);
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        return ended;
+    };
+    EXPECT_FALSE(is_whole()) << "nobody has run meanwhile";
+    for (unsigned i = 0; i < 200; ++i) {
+        uint64_t out = 5, in = 0;
+        void *received = pair.receive(&in, sizeof(in), 1);
+        EXPECT_EQ(UCS_OK, pair.wait(pair.send(&out, sizeof(out), 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        for (unsigned k = 0; k < 20; ++k) {
+            pair.receiver().progress();
+            g_now_ns += 5000;
+            ++g_lost;
+        }
+    }
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_TRUE(is_whole());
+}
+
 /* How many of the lengths went whole: their sends ended though the receiver did nothing. */
 unsigned whole_ones(const settings &env, std::initializer_list<size_t> lengths, bool sync = false)
 {
