@@ -85,7 +85,7 @@ static ucs_status_t ucp_dt_copy_piece(ucp_request_t *req, char *piece, char *pac
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && ucp_dt_on_device(req, piece)) {
         return ucp_device_copy(req->worker, dest, src, length);
     }
-    memcpy(dest, src, length);
+    ucs_arch_copy(dest, src, length);
     return UCS_OK;
 }
 
@@ -121,7 +121,7 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
     switch (req->datatype & UCP_DATATYPE_CLASS_MASK) {
     case UCP_DATATYPE_CONTIG:
         if (length > 0) {
-            memcpy(dest, (const char *)req->buffer + offset, length);
+            ucs_arch_copy(dest, (const char *)req->buffer + offset, length);
         }
         return length;
     case UCP_DATATYPE_IOV:
@@ -144,7 +144,7 @@ ucs_status_t ucp_dt_unpack(ucp_request_t *req, size_t offset, const void *src, s
     switch (req->datatype & UCP_DATATYPE_CLASS_MASK) {
     case UCP_DATATYPE_CONTIG:
         if (length > 0) {
-            memcpy((char *)req->buffer + offset, src, length);
+            ucs_arch_copy((char *)req->buffer + offset, src, length);
         }
         return UCS_OK;
     case UCP_DATATYPE_IOV:

@@ -9,6 +9,7 @@
 #define UCP_DT_DT_H
 
 #include <ucp/core/request.h>
+#include <ucs/arch/cpu.h>
 
 /* A generic datatype; the id is its address with class bits set. */
 typedef struct {
@@ -126,7 +127,7 @@ UCS_INLINE void ucp_copy(void *dest, const void *src, size_t length)
     } else if (length <= 16) {
         ucp_copy_16(dest, src, length);
     } else {
-        __builtin_memcpy(dest, src, length);
+        ucs_arch_copy(dest, src, length);
     }
 }
 

@@ -17,6 +17,7 @@
 
 #include <ucs/arch/atomic.h>
 #include <ucs/sys/compiler.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <ucs/arch/x86_64.h>
@@ -33,7 +34,8 @@ extern "C" {
 /* Instructions that both the processor and the operating system offer. */
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
-    UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1 /* the tick counter has a constant rate */
+    UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
+    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2  /* see ucs_arch_copy_long */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */
@@ -63,6 +65,24 @@ UCS_INLINE void ucs_arch_publish_16(void *dest, uint64_t first, uint64_t second,
 #endif
     ucs_atomic_store_relaxed(&words[1], second);
     ucs_atomic_store_release(&words[0], first);
+}
+
+/* Bytes from which on, and up to which, ucs_arch_copy is more than memcpy on some processors. The C
+ * library's copies by vector registers below the first itself (glibc: x86.rep_movsb_threshold). */
+#define UCS_ARCH_COPY_MIN ((size_t)2048)
+#define UCS_ARCH_COPY_MAX ((size_t)256 * 1024)
+
+/* The part of ucs_arch_copy for more than UCS_ARCH_COPY_MIN bytes. */
+void ucs_arch_copy_long(void *dest, const void *src, size_t length);
+
+/* memcpy of what another core has written, or will read. `length` may be 0. */
+UCS_INLINE void ucs_arch_copy(void *dest, const void *src, size_t length)
+{
+    if (length <= UCS_ARCH_COPY_MIN) {
+        memcpy(dest, src, length);
+    } else {
+        ucs_arch_copy_long(dest, src, length);
+    }
 }
 
 /* Bring the line at 'ptr' near, to write it (taking it from other cores). Never faults. */

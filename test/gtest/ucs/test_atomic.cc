@@ -8,7 +8,11 @@
 #include <ucs/arch/cpu.h>
 #include <ucs/sys/sys.h>
 
+#include <seed.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -155,6 +159,32 @@ TEST(arch, sixteen_bytes_are_published_together)
         EXPECT_EQ(3 * ROUNDS, ucs_atomic_load_relaxed(&shared.pair[1]));
     }
     EXPECT_GE(changes, 4u);
+}
+
+/* Around the lengths at which the way changes, at every alignment of either side: all bytes, and
+ * none beside them. */
+TEST(arch, copies)
+{
+    constexpr size_t GUARD = 160, MOST = UCS_ARCH_COPY_MAX + 300;
+    seeded_random random(71);
+    std::vector<uint8_t> src(MOST + GUARD), dest(MOST + (2 * GUARD));
+
+    for (uint8_t &byte : src) {
+        byte = static_cast<uint8_t>(random.bits());
+    }
+    for (unsigned i = 0; i < 3000; ++i) {
+        const size_t around = (i % 40 == 0) ? UCS_ARCH_COPY_MAX : UCS_ARCH_COPY_MIN;
+        const size_t length = (i % 3 == 0) ? random.below(UCS_ARCH_COPY_MIN + 2) :
+                              around - 130 + random.below(261);
+        const size_t from = random.below(GUARD), to = GUARD + random.below(64);
+        memset(dest.data(), 0xa5, to + length + GUARD);
+        ucs_arch_copy(dest.data() + to, src.data() + from, length);
+        ASSERT_EQ(0, memcmp(dest.data() + to, src.data() + from, length)) << length;
+        ASSERT_EQ(static_cast<long>(to), std::count(dest.begin(), dest.begin() + to, 0xa5));
+        ASSERT_EQ(static_cast<long>(GUARD),
+                  std::count(dest.begin() + to + length, dest.begin() + to + length + GUARD, 0xa5))
+            << length;
+    }
 }
 
 TEST(arch, prefetch_never_faults)
