@@ -119,7 +119,7 @@ UCS_INLINE void ucp_copy_16(char *dest, const char *src, size_t length)
     }
 }
 
-/* Copy of the bytes of a message; 8 bytes, the most frequent length, first. */
+/* Copy of the bytes of a message that has come; 8 bytes, the most frequent length, first. */
 UCS_INLINE void ucp_copy(void *dest, const void *src, size_t length)
 {
     if (ucs_likely(length == 8)) {
@@ -127,7 +127,7 @@ UCS_INLINE void ucp_copy(void *dest, const void *src, size_t length)
     } else if (length <= 16) {
         ucp_copy_16(dest, src, length);
     } else {
-        ucs_arch_copy(dest, src, length);
+        ucs_arch_copy_in(dest, src, length);
     }
 }
 

@@ -121,53 +121,90 @@ unsigned ucs_arch_cpu_flags(void)
 
 #if defined(__x86_64__)
 
-#define UCS_ARCH_COPY_STEP 128 /* bytes of one turn of the loop */
+#define UCS_ARCH_COPY_STEP  128  /* bytes of one turn of the loop */
+#define UCS_ARCH_COPY_AHEAD 2048 /* asked for before they are read */
 
-__attribute__((target("avx"))) UCS_INLINE __m256i ucs_arch_load_32(const char *src)
+#define UCS_ARCH_AVX __attribute__((target("avx")))
+
+UCS_ARCH_AVX UCS_INLINE void ucs_arch_copy_step(char *dest, const char *src)
 {
-    return _mm256_loadu_si256((const __m256i *)src);
+    const __m256i part0 = _mm256_loadu_si256((const __m256i *)src);
+    const __m256i part1 = _mm256_loadu_si256((const __m256i *)(src + 32));
+    const __m256i part2 = _mm256_loadu_si256((const __m256i *)(src + 64));
+    const __m256i part3 = _mm256_loadu_si256((const __m256i *)(src + 96));
+
+    _mm256_storeu_si256((__m256i *)dest, part0);
+    _mm256_storeu_si256((__m256i *)(dest + 32), part1);
+    _mm256_storeu_si256((__m256i *)(dest + 64), part2);
+    _mm256_storeu_si256((__m256i *)(dest + 96), part3);
 }
 
-/* The whole turns store at multiples of 32; the first bytes and the last, which the others may
- * overlap, come by stores of their own. At least UCS_ARCH_COPY_STEP bytes. */
-__attribute__((target("avx"))) static void ucs_arch_copy_avx(char *dest, const char *src,
-                                                             size_t length)
+/* Whole turns store at multiples of 32; the first bytes and the last, which the others may overlap,
+ * come by turns of their own. More than two of these. */
+UCS_ARCH_AVX UCS_INLINE void ucs_arch_copy_avx(char *dest, const char *src, size_t length,
+                                               size_t ahead)
 {
-    char *const last     = dest + length - UCS_ARCH_COPY_STEP;
-    const char *src_last = src + length - UCS_ARCH_COPY_STEP;
-    size_t skip          = 32 - ((uintptr_t)dest & 31);
-    __m256i part[4];
-    unsigned i;
+    char *const last           = dest + length - UCS_ARCH_COPY_STEP;
+    const char *const src_last = src + length - UCS_ARCH_COPY_STEP;
+    const size_t skip          = 32 - ((uintptr_t)dest & 31);
+    size_t i;
 
-    _mm256_storeu_si256((__m256i *)dest, ucs_arch_load_32(src));
+    for (i = 0; i < ucs_min(ahead, length); i += 64) {
+        __builtin_prefetch(src + i, 0, 2);
+    }
+    ucs_arch_copy_step(dest, src);
     for (dest += skip, src += skip; dest < last; dest += UCS_ARCH_COPY_STEP) {
-        for (i = 0; i < 4; ++i) {
-            part[i] = ucs_arch_load_32(src + (i * 32));
+        if ((ahead > 0) && (src + ahead < src_last)) {
+            __builtin_prefetch(src + ahead, 0, 2);
+            __builtin_prefetch(src + ahead + 64, 0, 2);
         }
-        for (i = 0; i < 4; ++i) {
-            _mm256_store_si256((__m256i *)(dest + (i * 32)), part[i]);
-        }
+        ucs_arch_copy_step(dest, src);
         src += UCS_ARCH_COPY_STEP;
     }
-    for (i = 0; i < 4; ++i) {
-        _mm256_storeu_si256((__m256i *)(last + (i * 32)), ucs_arch_load_32(src_last + (i * 32)));
-    }
+    ucs_arch_copy_step(last, src_last);
+}
+
+UCS_ARCH_AVX static void ucs_arch_copy_in_avx(char *dest, const char *src, size_t length)
+{
+    ucs_arch_copy_avx(dest, src, length, UCS_ARCH_COPY_AHEAD);
+}
+
+UCS_ARCH_AVX static void ucs_arch_copy_out_avx(char *dest, const char *src, size_t length)
+{
+    ucs_arch_copy_avx(dest, src, length, 0);
 }
 
 #endif
 
 /* Zen 3 and later say that they have a fast string instruction, so glibc before 2.40 uses it; for
- * lines that another core of the same cache holds it takes up to twice the time of vector registers
- * (measured on Zen 4; https://sourceware.org/bugzilla/show_bug.cgi?id=30994). On Intel's processors
- * it is the other way round: there it takes a third, as it asks for lines without reading them; so
- * it is on Zen 4 for what lies in no cache. */
-void ucs_arch_copy_long(void *dest, const void *src, size_t length)
+ * lines that another core holds it takes up to twice the time of vector registers (measured on
+ * Zen 4; https://sourceware.org/bugzilla/show_bug.cgi?id=30994). What another core has written is
+ * asked for ahead, which the processor by itself does within a page only. On Intel's processors it
+ * is the other way round: the string instruction takes a third of the time to write, as it asks for
+ * lines without reading them; so it is on Zen 4 for what lies in no cache. */
+static int ucs_arch_copies_by_avx(size_t length)
 {
-#if defined(__x86_64__)
     const unsigned flags = UCS_ARCH_CPU_FLAG_AMD | UCS_ARCH_CPU_FLAG_AVX;
 
-    if ((length <= UCS_ARCH_COPY_MAX) && ((ucs_arch_cpu_flags() & flags) == flags)) {
-        ucs_arch_copy_avx(dest, src, length);
+    return (length <= UCS_ARCH_COPY_MAX) && ((ucs_arch_cpu_flags() & flags) == flags);
+}
+
+void ucs_arch_copy_in_long(void *dest, const void *src, size_t length)
+{
+#if defined(__x86_64__)
+    if (ucs_arch_copies_by_avx(length)) {
+        ucs_arch_copy_in_avx(dest, src, length);
+        return;
+    }
+#endif
+    memcpy(dest, src, length);
+}
+
+void ucs_arch_copy_out_long(void *dest, const void *src, size_t length)
+{
+#if defined(__x86_64__)
+    if (ucs_arch_copies_by_avx(length)) {
+        ucs_arch_copy_out_avx(dest, src, length);
         return;
     }
 #endif

@@ -35,7 +35,7 @@ extern "C" {
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
     UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
-    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2  /* see ucs_arch_copy_long */
+    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2  /* see ucs_arch_copy_in_long */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */
@@ -67,21 +67,33 @@ UCS_INLINE void ucs_arch_publish_16(void *dest, uint64_t first, uint64_t second,
     ucs_atomic_store_release(&words[0], first);
 }
 
-/* Bytes from which on, and up to which, ucs_arch_copy is more than memcpy on some processors. The C
- * library's copies by vector registers below the first itself (glibc: x86.rep_movsb_threshold). */
+/* Bytes from which on, and up to which, the two copies below are more than memcpy on some
+ * processors. The C library copies by vector registers below the first itself (glibc:
+ * x86.rep_movsb_threshold). */
 #define UCS_ARCH_COPY_MIN ((size_t)2048)
 #define UCS_ARCH_COPY_MAX ((size_t)256 * 1024)
 
-/* The part of ucs_arch_copy for more than UCS_ARCH_COPY_MIN bytes. */
-void ucs_arch_copy_long(void *dest, const void *src, size_t length);
+/* The parts of these for more than UCS_ARCH_COPY_MIN bytes. */
+void ucs_arch_copy_in_long(void *dest, const void *src, size_t length);
+void ucs_arch_copy_out_long(void *dest, const void *src, size_t length);
 
-/* memcpy of what another core has written, or will read. `length` may be 0. */
-UCS_INLINE void ucs_arch_copy(void *dest, const void *src, size_t length)
+/* memcpy of what another core has written. `length` may be 0. */
+UCS_INLINE void ucs_arch_copy_in(void *dest, const void *src, size_t length)
 {
     if (length <= UCS_ARCH_COPY_MIN) {
         memcpy(dest, src, length);
     } else {
-        ucs_arch_copy_long(dest, src, length);
+        ucs_arch_copy_in_long(dest, src, length);
+    }
+}
+
+/* memcpy of what another core will read. */
+UCS_INLINE void ucs_arch_copy_out(void *dest, const void *src, size_t length)
+{
+    if (length <= UCS_ARCH_COPY_MIN) {
+        memcpy(dest, src, length);
+    } else {
+        ucs_arch_copy_out_long(dest, src, length);
     }
 }
 

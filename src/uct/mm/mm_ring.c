@@ -337,7 +337,7 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     }
     for (i = 0; i < n; ++i) {
         if (iov[i].length > 0) { /* an empty entry may have no address */
-            ucs_arch_copy(dest, iov[i].buffer, iov[i].length);
+            ucs_arch_copy_out(dest, iov[i].buffer, iov[i].length);
             dest += iov[i].length;
         }
     }
@@ -634,7 +634,7 @@ static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *
     const uint8_t *data  = buffers->address + (first * buffers->size);
 
     if (!iface->am[id].in_place) {
-        ucs_arch_copy(dest, data, length);
+        ucs_arch_copy_in(dest, data, length);
         data = dest;
     }
     uct_iface_deliver(iface, id, data, length);
