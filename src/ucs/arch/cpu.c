@@ -164,6 +164,23 @@ UCS_ARCH_AVX UCS_INLINE void ucs_arch_copy_avx(char *dest, const char *src, size
     ucs_arch_copy_step(last, src_last);
 }
 
+/* By stores that go to memory: who holds the lines loses them and is not asked for them. Stores
+ * that follow the copy do not overtake it. */
+UCS_ARCH_AVX static void ucs_arch_copy_far_avx(char *dest, const char *src, size_t length)
+{
+    const size_t skip = 64 - ((uintptr_t)dest & 63);
+    const char *src_end = src + length - UCS_ARCH_COPY_STEP;
+
+    ucs_arch_copy_step(dest, src);
+    for (dest += skip, src += skip; src < src_end; dest += 64, src += 64) {
+        _mm256_stream_si256((__m256i *)dest, _mm256_loadu_si256((const __m256i *)src));
+        _mm256_stream_si256((__m256i *)(dest + 32),
+                            _mm256_loadu_si256((const __m256i *)(src + 32)));
+    }
+    ucs_arch_copy_step(dest + (src_end - src), src_end);
+    _mm_sfence();
+}
+
 UCS_ARCH_AVX static void ucs_arch_copy_in_avx(char *dest, const char *src, size_t length)
 {
     ucs_arch_copy_avx(dest, src, length, UCS_ARCH_COPY_AHEAD);
@@ -205,6 +222,22 @@ void ucs_arch_copy_out_long(void *dest, const void *src, size_t length)
 #if defined(__x86_64__)
     if (ucs_arch_copies_by_avx(length)) {
         ucs_arch_copy_out_avx(dest, src, length);
+        return;
+    }
+#endif
+    memcpy(dest, src, length);
+}
+
+int ucs_arch_can_copy_far(void)
+{
+    return ucs_arch_copies_by_avx(UCS_ARCH_COPY_MIN);
+}
+
+void ucs_arch_copy_far(void *dest, const void *src, size_t length)
+{
+#if defined(__x86_64__)
+    if (ucs_arch_copies_by_avx(length)) {
+        ucs_arch_copy_far_avx(dest, src, length);
         return;
     }
 #endif

@@ -97,6 +97,13 @@ UCS_INLINE void ucs_arch_copy_out(void *dest, const void *src, size_t length)
     }
 }
 
+/* Is ucs_arch_copy_far another way than the above? */
+int ucs_arch_can_copy_far(void);
+
+/* The same for a core that shares no cache with this one: past the caches, so that their lines need
+ * not be taken from it. More than UCS_ARCH_COPY_MIN bytes. */
+void ucs_arch_copy_far(void *dest, const void *src, size_t length);
+
 /* Bring the line at 'ptr' near, to write it (taking it from other cores). Never faults. */
 UCS_INLINE void ucs_arch_prefetch_write(const void *ptr)
 {

@@ -213,6 +213,10 @@ typedef struct {
     size_t                 unheard;     /* and bytes that were sent since a turn */
     uint64_t               answered;    /* what side->received was lately */
     unsigned               unanswered;  /* messages from buffer_min to single_min sent since then */
+    uint8_t                can_be_far;  /* see uct_mm_writer_copy */
+    uint8_t                is_far;      /* copies go past the caches, as the usual way was slow */
+    uint8_t                num_slow;    /* looks at that way, one after the other */
+    uint8_t                num_copies;  /* since the last look */
 } uct_mm_writer_t;
 
 /* ring: memory of uct_mm_ring_size bytes whose sequence numbers and read position are zero. */

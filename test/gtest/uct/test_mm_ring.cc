@@ -5,6 +5,7 @@
  */
 #include "world.h"
 
+#include <ucs/sys/sys.h>
 #include <uct/mm/mm_ring.h>
 
 #include <seed.h>
@@ -210,6 +211,7 @@ void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
         bench.writer.at_once = ucs_arch_can_store_16() && rnd.one_in(2);
         if (rnd.one_in(10)) {
             bench.side.num_writers = rnd.below(3); /* the wide area from now on, or the other */
+            bench.writer.is_far    = rnd.below(2);
         }
         if (rnd.one_in(2)) {
             const size_t length = random_length(rnd, bench.longest());
@@ -314,6 +316,59 @@ TEST(mm_ring, streams_go_through_buffers)
     EXPECT_EQ(1u, uct_mm_writer_lines(&bench.writer, 3000));
     EXPECT_EQ(uct_mm_ring_lines(2999), uct_mm_writer_lines_up_to(&bench.writer, 10000));
     EXPECT_EQ(uct_mm_ring_lines(100), uct_mm_writer_lines_up_to(&bench.writer, 100));
+}
+
+uint64_t g_now_ns, g_copy_ns; /* between two looks at the clock */
+unsigned g_looks;
+
+/* Copies into buffers that take long go past the caches from then on, until one the usual way is
+ * fast again, which is tried now and then. */
+TEST(mm_ring, slow_copies_go_past_the_caches)
+{
+    ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO);
+    ucs_sys_ops_t ops = ucs_sys_real;
+    unsigned count    = 0;
+    auto send         = [&](unsigned messages, size_t length, uint64_t copy_ns) {
+        g_copy_ns = copy_ns;
+        g_looks   = 0;
+        for (unsigned i = 0; i < messages; ++i) {
+            const bytes data    = pattern(count, length);
+            const uct_iov_t iov = {const_cast<uint8_t *>(data.data()), length, nullptr};
+            bench.on_message    = [&](unsigned, const uint8_t *got, size_t got_length) {
+                EXPECT_TRUE(data == bytes(got, got + got_length));
+                ++count;
+            };
+            ++bench.side.turns;
+            EXPECT_EQ(UCS_OK, uct_mm_writer_send_iov(&bench.writer, 1, &iov, 1, length));
+            while (bench.receive(16) != 0) {
+            }
+        }
+    };
+
+    ops.clock_ns = []() { return ++g_looks, g_now_ns += g_copy_ns; };
+    ucs_sys_set(&ops);
+    EXPECT_EQ(ucs_arch_can_copy_far(), bench.writer.can_be_far);
+    bench.writer.can_be_far = 1;
+    send(100, 8192, 300);
+    EXPECT_FALSE(bench.writer.is_far);
+    EXPECT_GE(g_looks, 2u * 4);
+    EXPECT_LE(g_looks, 2u * 8) << "it is seldom looked";
+    send(100, 1500, 3000);
+    EXPECT_EQ(0u, g_looks) << "short ones are copied in little time anyway";
+    send(14, 8192, 3000);
+    EXPECT_FALSE(bench.writer.is_far) << "it may have been interrupted";
+    send(1, 8192, 300);
+    send(30, 8192, 3000);
+    EXPECT_TRUE(bench.writer.is_far);
+    send(200, 8192, 3000);
+    EXPECT_TRUE(bench.writer.is_far);
+    EXPECT_LE(g_looks, 2u * 4);
+    send(100, 8192, 300);
+    EXPECT_FALSE(bench.writer.is_far);
+    send(100, 131072, 3000);
+    EXPECT_FALSE(bench.writer.is_far) << "as many bytes take so long";
+    ucs_sys_set(nullptr);
+    EXPECT_EQ(100u + 100 + 14 + 1 + 30 + 200 + 100 + 100, count);
 }
 
 /* A sender whose progress is never called hears nothing of a receiver that has enough: it is
