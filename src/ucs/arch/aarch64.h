@@ -13,6 +13,11 @@ UCS_INLINE void ucs_arch_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 }
 
+UCS_INLINE void ucs_arch_demote(const void *ptr)
+{
+    (void)ptr;
+}
+
 UCS_INLINE uint64_t ucs_arch_read_tsc(void)
 {
     uint64_t ticks;

@@ -29,6 +29,8 @@
 
 #if defined(__x86_64__)
 
+#define UCS_ARCH_CPUID_CLDEMOTE (1u << 25) /* leaf 7, ecx */
+
 /* Register state that the operating system saves: XCR0. Only if CPUID says that it can be read. */
 static uint64_t ucs_arch_xcr0(void)
 {
@@ -50,6 +52,9 @@ static unsigned ucs_arch_detect_flags(void)
     if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_AVX) && (ecx & bit_OSXSAVE) &&
         ((ucs_arch_xcr0() & 0x06) == 0x06)) {
         flags |= UCS_ARCH_CPU_FLAG_AVX;
+    }
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ecx & UCS_ARCH_CPUID_CLDEMOTE)) {
+        flags |= UCS_ARCH_CPU_FLAG_CLDEMOTE;
     }
     if (__get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx)) {
         flags |= (edx & (1u << 8)) ? UCS_ARCH_CPU_FLAG_TSC_STABLE : 0;

@@ -5,6 +5,8 @@
  *     ucs_arch_cpu_relax()  a hint inside a loop that waits for another core; not a fence
  *     ucs_arch_read_tsc()   the tick counter: cheap, constant rate, equal on all cores of a node,
  *                           and neither ordered with the instructions around it nor a fence
+ *     ucs_arch_demote()     a hint that the line at an address, just written, will be read by
+ *                           another core: to the cache that both share
  * and may define UCS_ARCH_HAVE_STORE_16 with
  *     ucs_arch_store_16()   one store of 16 bytes, see ucs_arch_publish_16
  * and cpu.c the rest. The tick counter is for measuring. Time on which behaviour depends comes from
@@ -35,7 +37,8 @@ extern "C" {
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
     UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
-    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2  /* see ucs_arch_copy_in_long */
+    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* see ucs_arch_copy_in_long */
+    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 3  /* ucs_arch_demote does something */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */

@@ -14,6 +14,11 @@ UCS_INLINE void ucs_arch_cpu_relax(void)
     __asm__ volatile("" ::: "memory");
 }
 
+UCS_INLINE void ucs_arch_demote(const void *ptr)
+{
+    (void)ptr;
+}
+
 /* The clock itself: a tick is a nanosecond. */
 UCS_INLINE uint64_t ucs_arch_read_tsc(void)
 {

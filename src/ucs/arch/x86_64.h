@@ -19,6 +19,12 @@ UCS_INLINE uint64_t ucs_arch_read_tsc(void)
     return __builtin_ia32_rdtsc();
 }
 
+/* CLDEMOTE (%rax), in bytes since assemblers want an option to know it. */
+UCS_INLINE void ucs_arch_demote(const void *ptr)
+{
+    __asm__ volatile(".byte 0x0f, 0x1c, 0x00" ::"a"(ptr) : "memory");
+}
+
 /* ThreadSanitizer does not see what this publishes. */
 #if !UCS_HAVE_TSAN
 #define UCS_ARCH_HAVE_STORE_16

@@ -203,6 +203,7 @@ typedef struct {
     uint32_t               lines_max;   /* of a message */
     int                    at_once;     /* for ucs_arch_publish_16 */
     int                    claim_ahead; /* fetch the next message's lines in advance */
+    int                    can_demote;  /* ucs_arch_demote does something */
     uct_mm_buffers_t       buffers;
     uct_mm_buffers_t       wide;        /* if there is such an area */
     size_t                 long_max;    /* bytes of the longest message there; 0: those of a ring */
