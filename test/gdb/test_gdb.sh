@@ -2,7 +2,7 @@
 # Halyard: what contrib/halyard-gdb.py tells of a process that is stuck, and of its core file.
 #
 # Run by `make check`. Ends with "N passed, N failed, N skipped"; exit 1 if one failed, 77 if
-# there is no gdb, or it may not run a program here.
+# there is no gdb, it may not run a program here, or the build has no debugging information.
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
@@ -21,6 +21,9 @@ skip() # reason
 
 command -v gdb >/dev/null || skip "gdb is not installed"
 gdb -nx -batch -ex 'python print(1)' 2>/dev/null | grep -qx 1 || skip "this gdb has no python"
+
+readelf -S --wide "$HALYARD_LIBDIR/libucp.so.0" | grep -q '\.debug_info' ||
+    skip "the library was built without debugging information"
 
 debug() # arguments of gdb...
 {

@@ -67,7 +67,10 @@ compile() # mpi program
     if [ "$1" = openshmem ]; then
         compiler=oshcc folder=$here/../shmem define=-DCHECK_SHMEM
     fi
-    [ "$2" = device ] && memory="-I$here/../../src $here/../../src/tools/perf/cuda.c -ldl"
+    if [ "$2" = device ]; then # of what configure finds out it needs nothing
+        mkdir -p "$build/config" && : >"$build/config/config.h"
+        memory="-I$build/config -I$here/../../src $here/../../src/tools/perf/cuda.c -ldl"
+    fi
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
         "$folder/$2.c" "$here/check.c" $memory -o "$build/$2.$1"
 }

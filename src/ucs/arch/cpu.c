@@ -43,7 +43,7 @@ static uint64_t ucs_arch_xcr0(void)
 static unsigned ucs_arch_detect_flags(void)
 {
     unsigned flags = 0;
-    unsigned eax, ebx, ecx, edx;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0; /* gcc does not see that they are set */
 
     if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) && (ebx == signature_AMD_ebx)) {
         flags |= UCS_ARCH_CPU_FLAG_AMD;
