@@ -465,17 +465,19 @@ static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
 }
 
 /* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so
- * often, to find messages. */
+ * often, to find messages, and so it does to try again what found no room: a provider whose peer
+ * takes nothing may have no event to tell. */
 ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     struct itimerspec timer;
     uint64_t time_ns, unused;
+    int has_pending;
 
     if (iface->is_inherited) {
         return UCS_OK; /* nothing comes */
     }
-    if (uct_iface_has_work(tl_iface) || !ucs_list_is_empty(&iface->todo) ||
+    if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->todo) ||
         (iface->num_unposted > 0)) {
         return UCS_ERR_BUSY;
     }
@@ -486,7 +488,9 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->has_wait && uct_ofi_has_arrived(iface)) {
         return UCS_ERR_BUSY;
     }
-    time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked)) ? UCT_OFI_NO_WAIT_NS :
+    has_pending = !ucs_list_is_empty(&tl_iface->pending.ready);
+    time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked) || has_pending) ?
+              UCT_OFI_NO_WAIT_NS :
               (ucs_list_is_empty(&iface->peers) && (iface->num_lost == 0)) ?
               0 : uct_ofi_alive_interval(iface);
     memset(&timer, 0, sizeof(timer));
