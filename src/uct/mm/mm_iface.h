@@ -91,6 +91,7 @@ typedef struct {
     uct_mm_ring_shape_t   shape;
     uct_mm_backing_list_t backings;
     size_t                message_max; /* bytes of a message, header included */
+    uint32_t              node;        /* of the running kernel's identity, for remote keys */
 } uct_mm_md_t;
 
 /* ---- interface ---- */

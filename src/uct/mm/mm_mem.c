@@ -2,9 +2,11 @@
  *
  * Allocated memory is a segment of its own. A remote key tells whose it is and which: a peer opens
  * the owner's descriptor through /proc, and checks by device and inode that it has got the very
- * object that the key names. Where /proc does not lead there (another process namespace, a process
- * that cannot be looked into), it asks the owner's interface for the descriptor. Then each access
- * is a copy or an atomic instruction.
+ * object that the key names. Those are numbers of one kernel, whose identity the key has too: by
+ * keys of other nodes, which come over networks, nothing is mapped. Where /proc does not lead there
+ * (another process namespace, a process that cannot be looked into), it asks the owner's interface
+ * for the descriptor; always for files, of which /proc has others, too. Then each access is a copy
+ * or an atomic instruction.
  *
  * The mapping is made by the first use of a key and lasts as long as the key.
  *
@@ -25,7 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define UCT_MM_RKEY_VERSION 1
+#define UCT_MM_RKEY_VERSION 2
 
 /* A remote key on the wire, in the order of the machine: it is of use on this one only. */
 typedef struct {
@@ -34,8 +36,8 @@ typedef struct {
     uint16_t place;   /* of the socket: a tag */
     uint32_t pid;     /* of the owner, */
     int32_t  handle;  /* and its descriptor; System V: the segment's id */
-    uint32_t reserved;
-    uint64_t device;
+    uint32_t node;    /* part of the kernel's identity */
+    uint64_t device;  /* System V: the namespace of its ids */
     uint64_t inode;
     uint64_t base;    /* address in the owner */
     uint64_t length;  /* bytes */
@@ -130,6 +132,7 @@ size_t uct_mm_rkey_pack(uct_mem_t *tl_mem, void *buffer)
     memset(&packed, 0, sizeof(packed));
     packed.version = UCT_MM_RKEY_VERSION;
     packed.backing = (uint8_t)segment->backing;
+    packed.node    = uct_mm_md(tl_mem->md)->node;
     packed.pid     = (uint32_t)ucs_sys_getpid();
     packed.handle  = (segment->backing == UCT_MM_BACKING_SYSV) ? segment->shmid : segment->fd;
     packed.device  = segment->device;
@@ -157,10 +160,11 @@ ucs_status_t uct_mm_rkey_unpack(uct_md_t *tl_md, const void *buffer, size_t leng
     memcpy(&packed, buffer, sizeof(packed));
     if ((packed.version != UCT_MM_RKEY_VERSION) || (packed.length == 0) ||
         (packed.length > (UINT64_MAX - packed.base)) || (packed.pid > INT32_MAX) ||
-        (packed.handle < 0) || (packed.reserved != 0)) {
+        (packed.handle < 0)) {
         return UCS_ERR_INVALID_PARAM;
     }
-    if (!uct_mm_backing_list_has(&md->backings, (uct_mm_backing_t)packed.backing)) {
+    if ((packed.node != md->node) ||
+        !uct_mm_backing_list_has(&md->backings, (uct_mm_backing_t)packed.backing)) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -189,8 +193,8 @@ void uct_mm_rkey_release(uct_rkey_t *tl_rkey)
     ucs_sys_free(rkey);
 }
 
-/* A descriptor by way of /proc, or -1. It is looked at before it is opened, since it might be any
- * file of any process by now. */
+/* The descriptor of a memfd by way of /proc, or -1. It is looked at before it is opened, since it
+ * might be any file of any process by now, and afterwards: only a memfd has seals. */
 static int uct_mm_rkey_open_proc(const uct_mm_rkey_t *rkey)
 {
     char path[64];
@@ -250,7 +254,9 @@ static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
     } else if (rkey->packed.backing == UCT_MM_BACKING_SYSV) {
         status = uct_mm_rkey_attach(rkey, -1);
     } else {
-        fd     = uct_mm_rkey_open_proc(rkey);
+        if (rkey->packed.backing == UCT_MM_BACKING_MEMFD) {
+            fd = uct_mm_rkey_open_proc(rkey);
+        }
         if (fd >= 0) {
             status = uct_mm_rkey_attach(rkey, fd);
         } else {

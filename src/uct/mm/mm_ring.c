@@ -730,8 +730,9 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
         .length = (head & ~UCT_MM_HEAD_FLAGS) >> UCT_MM_ID_BITS,
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
+    const size_t longest    = (area != NULL) ? area->long_max : reader->message_max;
 
-    if (ucs_unlikely(message.length > ((area != NULL) ? area->long_max : reader->message_max))) {
+    if (ucs_unlikely((message.length > longest) || (longest == 0))) { /* 0: no such area */
         reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }

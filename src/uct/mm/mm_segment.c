@@ -266,6 +266,22 @@ static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address, unsigne
     return uct_mm_segment_fill_fd(segment, address, flags);
 }
 
+/* The ids of System V segments are unique in a namespace only. 0 where that is not known. */
+static uint64_t uct_mm_sysv_namespace(void)
+{
+    int fd = ucs_sys_open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC, 0);
+    struct stat st;
+
+    if (fd < 0) {
+        return 0;
+    }
+    if (ucs_sys_fstat(fd, &st) != 0) {
+        st.st_ino = 0;
+    }
+    ucs_sys_close(fd);
+    return st.st_ino;
+}
+
 static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address, unsigned flags)
 {
     const int remap = ((flags & UCT_MM_SEGMENT_FIXED) != 0) ? SHM_REMAP : 0;
@@ -283,7 +299,8 @@ static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address, unsigned
         errno = error;
         return -1;
     }
-    segment->inode = (uint64_t)segment->shmid;
+    segment->device = uct_mm_sysv_namespace();
+    segment->inode  = (uint64_t)segment->shmid;
     /* No call reserves the pages of a System V segment; shmget has accounted for them. */
     return 0;
 }
@@ -383,6 +400,7 @@ static ucs_status_t uct_mm_segment_check_sysv(uct_mm_segment_t *value)
         return UCS_ERR_INVALID_PARAM;
     }
     value->length = info.shm_segsz;
+    value->device = uct_mm_sysv_namespace();
     value->inode  = (uint64_t)value->shmid;
     return UCS_OK;
 }

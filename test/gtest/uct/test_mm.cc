@@ -535,6 +535,36 @@ TEST(mm_test, peers_of_other_settings)
     EXPECT_TRUE(run_until({&wide, &narrow}, [&]() { return came; }));
 }
 
+uint64_t g_boot_id;
+
+/* A key of another node may name by chance what this one has: numbers of segments are a kernel's. */
+TEST(mm_test, keys_of_other_nodes_are_not_mapped)
+{
+    ucs_sys_ops_t ops = ucs_sys_real;
+
+    ops.boot_id = [](ucs_sys_id128_t *id_p) { *id_p = {{g_boot_id, 0}}; };
+    ucs_sys_set(&ops);
+    for (const char *kind : {"memfd", "sysv"}) {
+        variable backing("UCX_MM_BACKING", kind);
+        g_boot_id = 1;
+        worker here(mm()), neighbour(mm());
+        g_boot_id = 2;
+        worker there(mm());
+        uct_mem_t *mem;
+        uct_rkey_t *rkey;
+        bytes packed(64);
+        ASSERT_EQ(UCS_OK, here.tl->md.alloc(here.md, nullptr, 10000, 0, &mem));
+        packed.resize(here.tl->md.rkey_pack(mem, packed.data()));
+        EXPECT_EQ(UCS_ERR_UNREACHABLE,
+                  there.tl->md.rkey_unpack(there.md, packed.data(), packed.size(), &rkey));
+        ASSERT_EQ(UCS_OK, neighbour.tl->md.rkey_unpack(neighbour.md, packed.data(), packed.size(),
+                                                       &rkey));
+        neighbour.tl->md.rkey_release(rkey);
+        here.tl->md.release(mem);
+    }
+    ucs_sys_set(nullptr);
+}
+
 /* ------------------------------------------------------------------ settings */
 
 class mm_backing_test : public testing::TestWithParam<const char *> {

@@ -459,13 +459,22 @@ TEST(mm_ring, a_long_message_ends_the_turn)
 /* A sender that names a buffer where there are none, or more than one holds. */
 TEST(mm_ring, a_buffer_that_is_not_there)
 {
-    for (bool has_buffers : {false, true}) {
-        ring_bench bench(16, 4, has_buffers ? 64 : SIZE_MAX);
+    const uct_mm_ring_shape_t shape = {16, 4};
+    const size_t too_long           = uct_mm_ring_long_max(&shape, 0) + 1;
+    const struct {
+        bool has_buffers;
+        uint32_t area;
+        size_t length;
+    } cases[] = {{false, 0, 100}, {false, 0, 0}, {true, 0, too_long},
+                 {true, UCT_MM_HEAD_WIDE, 0}, {true, UCT_MM_HEAD_WIDE, 100}};
+
+    for (const auto &c : cases) {
+        ring_bench bench(shape.lines, shape.quantum, c.has_buffers ? 64 : SIZE_MAX);
         unsigned delivered = 0;
         bench.on_message   = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
-        const size_t length = has_buffers ? uct_mm_ring_long_max(&bench.shape, 0) + 1 : 100;
         uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
-        ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | uct_mm_line_head(3, length));
+        ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | c.area |
+                                                  uct_mm_line_head(3, c.length));
         ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
         EXPECT_EQ(0u, bench.receive(1));
         EXPECT_EQ((unsigned)UCT_MM_READER_BROKEN, bench.reader.attention);
