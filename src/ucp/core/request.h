@@ -187,6 +187,8 @@ typedef struct {
     uint8_t           is_part;  /* of a message that goes on after it */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint16_t          word;     /* in worker->asked: of the sender's interface */
+    uint16_t          ends;     /* of the announcement, see UCP_WIRE_RTS_ENDS, */
+    uint8_t           has_ends; /* if it tells */
 } ucp_recv_request_t;
 
 /* Flush of one endpoint or of the worker; also the close that ends with it. */

@@ -88,6 +88,19 @@ static void ucp_worker_rouse(void *arg)
     ucp_wakeup_rouse(arg);
 }
 
+/* A worker reads its own messages by itself, and looks whether they are still there. */
+static void ucp_worker_count_early_ends(ucp_worker_tl_t *wtl)
+{
+    uct_iface_t *iface = wtl->iface;
+    uint32_t index;
+
+    wtl->early_ends = NULL;
+    if ((iface->tl->iface.sync_alloc != NULL) && (iface->tl->kind != UCT_TL_KIND_SELF) &&
+        (iface->tl->iface.sync_alloc(iface, &index, &wtl->early_ends) == UCS_OK)) {
+        ucs_assert(index == 0);
+    }
+}
+
 void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
 {
     const ucp_tl_resource_t *resource = &worker->context->tls[i];
@@ -130,6 +143,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         return;
     }
 
+    ucp_worker_count_early_ends(wtl);
     for (id = 1; (resource->rail == 0) && (id < UCP_WIRE_LAST); ++id) { /* rails have no messages */
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker,
                          ucp_wire_table[id].in_place);
@@ -427,6 +441,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
         ucp_peer_destroy((ucp_peer_t *)(uintptr_t)*value);
     }
     for (i = 0; i < worker->context->num_tls; ++i) {
+        if (worker->tls[i].early_ends != NULL) {
+            worker->tls[i].iface->tl->iface.sync_free(worker->tls[i].iface, 0);
+        }
         if (worker->tls[i].iface != NULL) {
             uct_iface_close(worker->tls[i].iface);
         }

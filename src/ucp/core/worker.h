@@ -39,6 +39,7 @@ struct ucp_am_handler; /* ops/am.h */
 
 typedef struct {
     uct_iface_t *iface; /* NULL: the transport did not open here */
+    _Atomic uint64_t *early_ends; /* its word 0, see UCP_WIRE_RTS_ENDS; NULL: it has none */
     size_t       addr_length;
     uint8_t      addr[UCP_ADDRESS_TL_MAX];
     int          is_tried;               /* opened, or not to be opened here */

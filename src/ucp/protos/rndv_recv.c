@@ -206,6 +206,8 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.received    = 0;
     req->recv.offset      = 0;
     req->recv.step        = UCP_RECV_WAIT;
+    req->recv.has_ends    = (rts->flags & UCP_WIRE_RTS_ENDS) != 0;
+    req->recv.ends        = (uint16_t)(rts->flags >> UCP_WIRE_RTS_ENDS_SHIFT);
     if (ucs_unlikely(peer == NULL)) { /* it died after its announcement */
         req->recv.result = UCS_ERR_CONNECTION_RESET;
         req->recv.total  = 0;
@@ -260,6 +262,21 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
 
 /* ---- reading ---- */
 
+/* Was the message still the sender's when it was read? No more than: none of its sender's has ended
+ * early since it was announced. A sender that ends one early counts it before its buffer changes,
+ * and says so by a message, which may lie unread behind others. */
+static int ucp_rndv_was_there(const ucp_request_t *req)
+{
+    uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
+    ucs_atomic_u64_t *ends;
+
+    if (!req->recv.has_ends || (am->ops->sync_map == NULL)) {
+        return 1;
+    }
+    return (am->ops->sync_map(am, 0, &ends) == UCS_OK) &&
+           ((uint16_t)ucs_atomic_load_acquire(ends) == req->recv.ends);
+}
+
 ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t length)
 {
     uct_ep_t *lane = req->recv.peer->lanes[UCP_LANE_COPY];
@@ -272,6 +289,8 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->recv.peer, status);
+    } else if (ucs_unlikely(!ucp_rndv_was_there(req))) {
+        status = UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
     return status;
 }

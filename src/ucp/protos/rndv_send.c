@@ -88,6 +88,11 @@ void ucp_rndv_put_sync_word(ucp_request_t *req)
     }
 }
 
+static ucp_worker_tl_t *ucp_rndv_send_tl(const ucp_peer_t *peer)
+{
+    return &peer->worker->tls[peer->lane_tl[UCP_LANE_AM]];
+}
+
 ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
 {
     uct_ep_t *lane     = req->send.peer->lanes[UCP_LANE_AM];
@@ -100,6 +105,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
     uct_iov_t iov[2]   = {{&rts, UCP_WIRE_RTS_LEN, NULL}};
     unsigned id        = UCP_WIRE_RTS;
     unsigned num_iov   = 1;
+    ucs_atomic_u64_t *ends;
     ucs_status_t status;
 
     if (ucp_dt_is_device(req->datatype)) {
@@ -114,6 +120,11 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
         ucp_rndv_read_announce(req, &rts);
+        ends = ucp_rndv_send_tl(req->send.peer)->early_ends;
+        if (ends != NULL) {
+            rts.flags |= UCP_WIRE_RTS_ENDS |
+                         ((uint32_t)ucs_atomic_load_relaxed(ends) << UCP_WIRE_RTS_ENDS_SHIFT);
+        }
     }
     iov[0].length = ucp_wire_rts_length(rts.flags);
     if (req->kind == UCP_REQUEST_AM_SEND) {
@@ -367,10 +378,16 @@ int ucp_rndv_is_delivered(const ucp_request_t *req)
 
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
 {
+    ucs_atomic_u64_t *ends;
+
     if (ucp_request_is_send(req) && !ucp_rndv_device_is_writing(req) &&
         ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
          (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE) ||
          (req->send.step == UCP_SEND_STAGED))) {
+        ends = ucp_rndv_send_tl(req->send.peer)->early_ends;
+        if (ends != NULL) { /* before the user changes the buffer: receivers may be reading it */
+            (void)ucs_atomic_fetch_add(ends, 1);
+        }
         ucp_rndv_tell_cancel(req->send.peer, req->send.id, status);
     }
 }

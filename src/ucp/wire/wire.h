@@ -103,8 +103,14 @@ enum {
     UCP_WIRE_RTS_KEY    = 256, /* address and sync_index are a key for reading the message */
     UCP_WIRE_RTS_RAILS  = 512, /* the keys of further devices follow; else the message has no more
                                   than UCP_WIRE_RTS_LEN bytes */
-    UCP_WIRE_RTS_EXCHANGE = 1024 /* the sender waits for messages, too, or moves some */
+    UCP_WIRE_RTS_EXCHANGE = 1024, /* the sender waits for messages, too, or moves some */
+    UCP_WIRE_RTS_ENDS     = 2048  /* the upper half of flags is that of what the word 0 of the
+                                     sender's interface counts: announced sends that ended early.
+                                     Who has read a message looks at it again: as long as it is the
+                                     same, what was read was the message */
 };
+
+#define UCP_WIRE_RTS_ENDS_SHIFT 16
 
 typedef struct {
     uint64_t tag;        /* AM_RTS: a ucp_wire_am_t; STREAM_RTS: as ep of ucp_wire_stream_t */

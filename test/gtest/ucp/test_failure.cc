@@ -380,16 +380,18 @@ TEST_P(cancelled_send, ends_the_receive)
 }
 
 /* An announcement that nobody has asked for vanishes; one that was taken by a probe ends the
- * receive. */
+ * receive, though its bytes could be read where they no longer are. */
 TEST_P(cancelled_send, takes_its_announcement_back)
 {
-    for (bool is_taken : {false, true}) {
-        environment environment(settings{{"UCX_TLS", "mm"}});
+    for (unsigned i = 0; i < 4; ++i) {
+        const bool is_taken = (i % 2 == 1);
+        environment environment(settings{{"UCX_TLS", (i < 2) ? "mm" : "mm,cma"},
+                                         {"UCX_RNDV_SCHEME", GetParam()}});
         context context;
         worker sender(context);
         worker receiver(context);
         ucp_ep_h ep      = sender.connect(receiver, UCP_ERR_HANDLING_MODE_PEER, no_failure);
-        const bytes data = pattern(1, 300000);
+        bytes data       = pattern(1, 300000);
         bytes buffer(data.size());
         ending sent, received;
         const ucp_request_param_t sparam = send_param(&sent);
@@ -411,6 +413,7 @@ TEST_P(cancelled_send, takes_its_announcement_back)
             receiver.progress();
         }
         ASSERT_EQ(UCS_ERR_CANCELED, sent.status);
+        std::fill(data.begin(), data.end(), 'X');
         if (is_taken) {
             ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_msg_recv_nbx(receiver.handle(), buffer.data(),
                                                             buffer.size(), message, &rparam)));
@@ -423,6 +426,54 @@ TEST_P(cancelled_send, takes_its_announcement_back)
         } else {
             EXPECT_EQ(nullptr, ucp_tag_probe_nb(receiver.handle(), 1, ~0ull, 0, &info));
         }
+        if (UCS_PTR_IS_PTR(request)) {
+            ucp_request_free(request);
+        }
+    }
+}
+
+/* The same where the sender's word has come, but lies behind other messages: the receiver reads
+ * before it hears of it. */
+TEST_P(cancelled_send, is_not_taken_for_sent)
+{
+    for (size_t length : {40000u, 300000u, 2000000u}) {
+        environment environment(settings{{"UCX_TLS", "mm,cma"}, {"UCX_RNDV_SCHEME", GetParam()}});
+        context context;
+        worker sender(context);
+        worker receiver(context);
+        ucp_ep_h ep  = sender.connect(receiver, UCP_ERR_HANDLING_MODE_PEER, no_failure);
+        ucp_ep_h ep2 = sender.connect(receiver, UCP_ERR_HANDLING_MODE_PEER, no_failure);
+        bytes data   = pattern(1, length);
+        bytes buffer(data.size()), other(2048);
+        ending first, sent, second, received;
+        const ucp_request_param_t fparam  = send_param(&first);
+        const ucp_request_param_t sparam  = send_param(&sent);
+        const ucp_request_param_t sparam2 = send_param(&second);
+        const ucp_request_param_t rparam  = receive_param(&received);
+
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(ep2, data.data(), 8, 3, &fparam)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(
+            ucp_tag_recv_nbx(receiver.handle(), buffer.data(), 8, 3, ~0ull, &rparam)));
+        while ((first.calls == 0) || (received.calls == 0)) {
+            receiver.progress();
+            sender.progress();
+        }
+        received = ending();
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(receiver.handle(), buffer.data(),
+                                                    buffer.size(), 1, ~0ull, &rparam)));
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), length, 1, &sparam)));
+        ASSERT_FALSE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(ep2, other.data(), other.size(), 2,
+                                                     &sparam2)));
+        sender.forget(ep);
+        void *request = ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE);
+        ASSERT_EQ(UCS_ERR_CANCELED, sent.status);
+        std::fill(data.begin(), data.end(), 'X');
+        for (int i = 0; (i < 200000) && (received.calls == 0); ++i) {
+            receiver.progress();
+            sender.progress();
+        }
+        EXPECT_EQ(1, received.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, received.status) << length;
         if (UCS_PTR_IS_PTR(request)) {
             ucp_request_free(request);
         }

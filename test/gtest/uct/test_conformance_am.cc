@@ -277,8 +277,8 @@ TEST_P(am_test, a_receiver_that_sleeps_pushes_back)
     }
 }
 
-/* Whose messages find no room, since the receiver does nothing, need not poll: it sleeps until there
- * may be room. */
+/* Whose messages find no room, since the receiver does nothing, need not poll: it sleeps until
+ * there may be room. */
 TEST_P(am_test, a_sender_without_room_sleeps)
 {
     uct_ep_t *ep  = a().connect(b().where());

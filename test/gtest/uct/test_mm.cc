@@ -537,7 +537,7 @@ TEST(mm_test, peers_of_other_settings)
 
 uint64_t g_boot_id;
 
-/* A key of another node may name by chance what this one has: numbers of segments are a kernel's. */
+/* A key of another node may name by chance what this one has: segments' numbers are a kernel's. */
 TEST(mm_test, keys_of_other_nodes_are_not_mapped)
 {
     ucs_sys_ops_t ops = ucs_sys_real;
