@@ -9,8 +9,9 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-static const char *const ucp_rndv_scheme_names[] = {"auto", "get_zcopy", "put_zcopy",
-                                                    "both", "am",        NULL};
+static const char *const ucp_rndv_scheme_names[] = {"auto",     "get_zcopy", "put_zcopy",
+                                                    "both",     "am",        "get_ppln",
+                                                    "put_ppln", "rkey_ptr",  NULL};
 
 static const char *const ucp_idle_names[] = {"auto", "poll", "yield", "sleep", NULL};
 
@@ -29,7 +30,8 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("RNDV_SCHEME", enum, rndv_scheme, "auto",
             "How announced messages move: the receiver reads (get_zcopy), the sender writes "
             "(put_zcopy), each copies "
-            "a part (both), or in pieces through messages (am).",
+            "a part (both), or in pieces through messages (am). get_ppln, put_ppln and rkey_ptr "
+            "are taken as get_zcopy, put_zcopy and auto.",
             .arg = ucp_rndv_scheme_names),
     UCP_ROW("PROTO_INFO", bool, proto_info, "n",
             "Print which protocol serves which sizes, and why the others do not, on first use."),

@@ -399,6 +399,21 @@ static void ucp_context_set_params(ucp_context_t *context, const ucp_params_t *p
     ucp_entity_name(context->name, (mask & UCP_PARAM_FIELD_NAME) ? params->name : NULL, context);
 }
 
+/* The scheme that a name of UCX's stands for. */
+static unsigned ucp_rndv_scheme_known(unsigned scheme)
+{
+    switch (scheme) {
+    case UCP_RNDV_SCHEME_GET_PPLN:
+        return UCP_RNDV_SCHEME_GET;
+    case UCP_RNDV_SCHEME_PUT_PPLN:
+        return UCP_RNDV_SCHEME_PUT;
+    case UCP_RNDV_SCHEME_RKEY_PTR:
+        return UCP_RNDV_SCHEME_AUTO;
+    default:
+        return scheme;
+    }
+}
+
 ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version,
                               const ucp_params_t *params, const ucp_config_t *config,
                               ucp_context_h *context_p)
@@ -434,6 +449,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
         ucs_sys_boot_id(&boot_id);
         context->node_id = boot_id.words[0] ^ boot_id.words[1];
         status           = ucs_config_copy(&context->options, &config->options, ucp_options_rows);
+        context->options.rndv_scheme = ucp_rndv_scheme_known(context->options.rndv_scheme);
     }
     if (status == UCS_OK) {
         status = ucp_context_open_tls(context, config);

@@ -81,8 +81,8 @@ ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
     };
     ucs_status_t status;
 
-    if (!(mask & UCP_AM_HANDLER_PARAM_FIELD_ID)) {
-        return UCS_ERR_INVALID_PARAM;
+    if (!(mask & UCP_AM_HANDLER_PARAM_FIELD_ID) || !(mask & UCP_AM_HANDLER_PARAM_FIELD_CB)) {
+        return UCS_ERR_INVALID_PARAM; /* to remove one, the callback is NULL */
     }
     ucp_worker_lock(worker);
     status = ucp_am_set_handler(worker, param->id, &handler);

@@ -45,9 +45,15 @@ void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
 
 /* ---- the peer's kernel ---- */
 
+/* By a reset: libfabric 1.17 keeps the descriptor of a connection that ends in order before it has
+ * asked for anything, for ever. */
 void uct_ofi_probe_end(uct_ofi_peer_t *peer)
 {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+
     if (peer->probe_fd >= 0) {
+        (void)ucs_sys_setsockopt(peer->probe_fd, SOL_SOCKET, SO_LINGER, &at_once,
+                                 sizeof(at_once));
         ucs_sys_close(peer->probe_fd);
         peer->probe_fd = -1;
     }

@@ -159,8 +159,8 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
         /* They end with FI_ETRUNC. */
         return "it loses messages that do not fit in the rest of a buffer for several";
     }
-    if (strcmp(name, "sm2") == 0) {
-        /* 2.5: SIGSEGV in fi_setopt(FI_OPT_MIN_MULTI_RECV). */
+    if ((strcmp(name, "sm2") == 0) || (strcmp(name, "shm") == 0)) {
+        /* 2.5, and shm of 1.17: SIGSEGV in fi_setopt(FI_OPT_MIN_MULTI_RECV). */
         return "it crashes when it is told the least room in a buffer for several messages";
     }
     return NULL;

@@ -531,6 +531,8 @@ TEST(ucp_config, modify_takes_every_key_of_clients)
         {"RNDV_SCHEME", "put_zcopy"},
         {"RNDV_SCHEME", "auto"},
         {"RNDV_SCHEME", "am"},
+        {"RNDV_SCHEME", "get_ppln"},
+        {"RNDV_SCHEME", "rkey_ptr"},
         {"MEMTYPE_REG_WHOLE_ALLOC_TYPES", "cuda"},
         {"HANDLE_ERRORS", "none"},
         {"LOG_LEVEL", "warn"},
