@@ -96,8 +96,9 @@ static void ucp_worker_count_early_ends(ucp_worker_tl_t *wtl)
 
     wtl->early_ends = NULL;
     if ((iface->tl->iface.sync_alloc != NULL) && (iface->tl->kind != UCT_TL_KIND_SELF) &&
-        (iface->tl->iface.sync_alloc(iface, &index, &wtl->early_ends) == UCS_OK)) {
-        ucs_assert(index == 0);
+        (iface->tl->iface.sync_alloc(iface, &index, &wtl->early_ends) == UCS_OK) && (index != 0)) {
+        iface->tl->iface.sync_free(iface, index); /* one that has lent words before */
+        wtl->early_ends = NULL;
     }
 }
 
@@ -444,6 +445,8 @@ void ucp_worker_destroy(ucp_worker_h worker)
         if (worker->tls[i].early_ends != NULL) {
             worker->tls[i].iface->tl->iface.sync_free(worker->tls[i].iface, 0);
         }
+    }
+    for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].iface != NULL) {
             uct_iface_close(worker->tls[i].iface);
         }
