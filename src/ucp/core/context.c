@@ -420,7 +420,6 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
 {
     ucp_config_t *own_config = NULL;
     ucp_context_t *context;
-    ucs_sys_id128_t boot_id;
     ucs_status_t status;
 
     if ((api_major_version != UCP_API_MAJOR) || (api_minor_version > UCP_API_MINOR)) {
@@ -446,8 +445,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     if (status == UCS_OK) {
         ucp_mem_table_init(context);
         ucp_context_set_params(context, params);
-        ucs_sys_boot_id(&boot_id);
-        context->node_id = boot_id.words[0] ^ boot_id.words[1];
+        context->node_id = ucs_sys_node_id();
         status           = ucs_config_copy(&context->options, &config->options, ucp_options_rows);
         context->options.rndv_scheme = ucp_rndv_scheme_known(context->options.rndv_scheme);
     }

@@ -85,11 +85,7 @@ static ucs_status_t ucp_dt_copy_piece(ucp_request_t *req, char *piece, char *pac
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && ucp_dt_on_device(req, piece)) {
         return ucp_device_copy(req->worker, dest, src, length);
     }
-    if (is_pack) {
-        ucs_arch_copy_out(dest, src, length);
-    } else {
-        ucs_arch_copy_in(dest, src, length);
-    }
+    ucs_arch_copy(is_pack ? UCS_ARCH_COPY_OUT : UCS_ARCH_COPY_IN, dest, src, length);
     return UCS_OK;
 }
 
@@ -125,7 +121,7 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
     switch (req->datatype & UCP_DATATYPE_CLASS_MASK) {
     case UCP_DATATYPE_CONTIG:
         if (length > 0) {
-            ucs_arch_copy_out(dest, (const char *)req->buffer + offset, length);
+            ucs_arch_copy(UCS_ARCH_COPY_OUT, dest, (const char *)req->buffer + offset, length);
         }
         return length;
     case UCP_DATATYPE_IOV:
@@ -148,7 +144,7 @@ ucs_status_t ucp_dt_unpack(ucp_request_t *req, size_t offset, const void *src, s
     switch (req->datatype & UCP_DATATYPE_CLASS_MASK) {
     case UCP_DATATYPE_CONTIG:
         if (length > 0) {
-            ucs_arch_copy_in((char *)req->buffer + offset, src, length);
+            ucs_arch_copy(UCS_ARCH_COPY_IN, (char *)req->buffer + offset, src, length);
         }
         return UCS_OK;
     case UCP_DATATYPE_IOV:

@@ -127,7 +127,7 @@ UCS_INLINE void ucp_copy(void *dest, const void *src, size_t length)
     } else if (length <= 16) {
         ucp_copy_16(dest, src, length);
     } else {
-        ucs_arch_copy_in(dest, src, length);
+        ucs_arch_copy(UCS_ARCH_COPY_IN, dest, src, length);
     }
 }
 

@@ -211,24 +211,21 @@ static int ucs_arch_copies_by_avx(size_t length)
     return (length <= UCS_ARCH_COPY_MAX) && ((ucs_arch_cpu_flags() & flags) == flags);
 }
 
-void ucs_arch_copy_in_long(void *dest, const void *src, size_t length)
+void ucs_arch_copy_long(ucs_arch_copy_t how, void *dest, const void *src, size_t length)
 {
 #if defined(__x86_64__)
     if (ucs_arch_copies_by_avx(length)) {
-        ucs_arch_copy_in_avx(dest, src, length);
+        if (how == UCS_ARCH_COPY_IN) {
+            ucs_arch_copy_in_avx(dest, src, length);
+        } else if (how == UCS_ARCH_COPY_OUT) {
+            ucs_arch_copy_out_avx(dest, src, length);
+        } else {
+            ucs_arch_copy_far_avx(dest, src, length);
+        }
         return;
     }
-#endif
-    memcpy(dest, src, length);
-}
-
-void ucs_arch_copy_out_long(void *dest, const void *src, size_t length)
-{
-#if defined(__x86_64__)
-    if (ucs_arch_copies_by_avx(length)) {
-        ucs_arch_copy_out_avx(dest, src, length);
-        return;
-    }
+#else
+    (void)how;
 #endif
     memcpy(dest, src, length);
 }
@@ -236,17 +233,6 @@ void ucs_arch_copy_out_long(void *dest, const void *src, size_t length)
 int ucs_arch_can_copy_far(void)
 {
     return ucs_arch_copies_by_avx(UCS_ARCH_COPY_MIN);
-}
-
-void ucs_arch_copy_far(void *dest, const void *src, size_t length)
-{
-#if defined(__x86_64__)
-    if (ucs_arch_copies_by_avx(length)) {
-        ucs_arch_copy_far_avx(dest, src, length);
-        return;
-    }
-#endif
-    memcpy(dest, src, length);
 }
 
 int ucs_arch_can_store_16(void)

@@ -37,7 +37,7 @@ extern "C" {
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
     UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
-    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* see ucs_arch_copy_in_long */
+    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* see ucs_arch_copy_long */
     UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 3  /* ucs_arch_demote does something */
 };
 
@@ -70,42 +70,34 @@ UCS_INLINE void ucs_arch_publish_16(void *dest, uint64_t first, uint64_t second,
     ucs_atomic_store_release(&words[0], first);
 }
 
-/* Bytes from which on, and up to which, the two copies below are more than memcpy on some
- * processors. The C library copies by vector registers below the first itself (glibc:
- * x86.rep_movsb_threshold). */
+/* Bytes from which on, and up to which, the copies below are more than memcpy on some processors.
+ * The C library copies by vector registers below the first itself (glibc: x86.rep_movsb_threshold).
+ */
 #define UCS_ARCH_COPY_MIN ((size_t)2048)
 #define UCS_ARCH_COPY_MAX ((size_t)256 * 1024)
 
-/* The parts of these for more than UCS_ARCH_COPY_MIN bytes. */
-void ucs_arch_copy_in_long(void *dest, const void *src, size_t length);
-void ucs_arch_copy_out_long(void *dest, const void *src, size_t length);
+typedef enum {
+    UCS_ARCH_COPY_IN,  /* of what another core has written */
+    UCS_ARCH_COPY_OUT, /* of what another core will read */
+    UCS_ARCH_COPY_FAR  /* the same where it shares no cache with this one: past the caches, so that
+                          their lines need not be taken from it */
+} ucs_arch_copy_t;
 
-/* memcpy of what another core has written. `length` may be 0. */
-UCS_INLINE void ucs_arch_copy_in(void *dest, const void *src, size_t length)
-{
-    if (length <= UCS_ARCH_COPY_MIN) {
-        memcpy(dest, src, length);
-    } else {
-        ucs_arch_copy_in_long(dest, src, length);
-    }
-}
+/* memcpy of more than UCS_ARCH_COPY_MIN bytes. */
+void ucs_arch_copy_long(ucs_arch_copy_t how, void *dest, const void *src, size_t length);
 
-/* memcpy of what another core will read. */
-UCS_INLINE void ucs_arch_copy_out(void *dest, const void *src, size_t length)
-{
-    if (length <= UCS_ARCH_COPY_MIN) {
-        memcpy(dest, src, length);
-    } else {
-        ucs_arch_copy_out_long(dest, src, length);
-    }
-}
-
-/* Is ucs_arch_copy_far another way than the above? */
+/* Is UCS_ARCH_COPY_FAR another way than the others? */
 int ucs_arch_can_copy_far(void);
 
-/* The same for a core that shares no cache with this one: past the caches, so that their lines need
- * not be taken from it. More than UCS_ARCH_COPY_MIN bytes. */
-void ucs_arch_copy_far(void *dest, const void *src, size_t length);
+/* memcpy; `length` may be 0. Short ones of all kinds are the same. */
+UCS_INLINE void ucs_arch_copy(ucs_arch_copy_t how, void *dest, const void *src, size_t length)
+{
+    if (length <= UCS_ARCH_COPY_MIN) {
+        memcpy(dest, src, length);
+    } else {
+        ucs_arch_copy_long(how, dest, src, length);
+    }
+}
 
 /* Bring the line at 'ptr' near, to write it (taking it from other cores). Never faults. */
 UCS_INLINE void ucs_arch_prefetch_write(const void *ptr)

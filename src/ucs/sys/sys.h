@@ -139,10 +139,19 @@ const ucs_sys_ops_t *ucs_sys_set(const ucs_sys_ops_t *ops);
 /* ------------------------------------------------------------------ facts about the machine */
 
 /* Identity of the running kernel: equal for all processes and containers of one boot of one node.
- * Where /proc does not tell, a hash of the host name. Read once. Never zero. */
+ * Where /proc does not tell, a hash of the host name. Read anew each time. Never zero. */
 UCS_INLINE void ucs_sys_boot_id(ucs_sys_id128_t *id_p)
 {
     ucs_sys->boot_id(id_p);
+}
+
+/* The same in 64 bits, by which nodes know each other. */
+UCS_INLINE uint64_t ucs_sys_node_id(void)
+{
+    ucs_sys_id128_t boot_id;
+
+    ucs_sys_boot_id(&boot_id);
+    return boot_id.words[0] ^ boot_id.words[1];
 }
 
 /* Host name, always terminated, cut to max bytes; "unknown" where it cannot be had. */

@@ -65,7 +65,6 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
 {
     const uct_mm_config_t *config = tl_md->config;
     uct_mm_md_t *md               = uct_mm_md(tl_md);
-    ucs_sys_id128_t boot_id;
     size_t ring_max;
 
     if (!(config->release_factor > 0) || (config->release_factor > 0.5)) {
@@ -78,8 +77,7 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
                  config->fifo_elem_size, UCT_MM_LINE_SIZE);
     }
 
-    ucs_sys_boot_id(&boot_id);
-    md->node          = (uint32_t)(boot_id.words[0] ^ boot_id.words[1]);
+    md->node          = (uint32_t)ucs_sys_node_id();
     md->shape.lines   = config->fifo_size;
     md->shape.quantum = ucs_max((uint32_t)(config->fifo_size * config->release_factor), 1u);
     ucs_assert(uct_mm_ring_shape_is_valid(&md->shape));

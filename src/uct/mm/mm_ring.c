@@ -338,17 +338,16 @@ UCS_INLINE void uct_mm_writer_fill(uct_mm_writer_t *writer, uint32_t pos, uint32
     }
 }
 
-UCS_INLINE void uct_mm_copy_iov(uint8_t *dest, const uct_iov_t *iov, unsigned n, int is_far)
+UCS_INLINE void uct_mm_copy_iov(uint8_t *dest, const uct_iov_t *iov, unsigned n,
+                                ucs_arch_copy_t how)
 {
     unsigned i;
 
     for (i = 0; i < n; ++i) {
-        if (is_far && (iov[i].length > UCS_ARCH_COPY_MIN)) {
-            ucs_arch_copy_far(dest, iov[i].buffer, iov[i].length);
-        } else if (iov[i].length > 0) { /* an empty entry may have no address */
-            ucs_arch_copy_out(dest, iov[i].buffer, iov[i].length);
+        if (iov[i].length > 0) { /* an empty entry may have no address */
+            ucs_arch_copy(how, dest, iov[i].buffer, iov[i].length);
+            dest += iov[i].length;
         }
-        dest += iov[i].length;
     }
 }
 
@@ -378,11 +377,11 @@ static void uct_mm_writer_copy(uct_mm_writer_t *writer, uint8_t *dest, const uct
 
     if ((length <= UCS_ARCH_COPY_MIN) || !writer->can_be_far ||
         ucs_likely(!uct_mm_writer_should_look(writer))) {
-        uct_mm_copy_iov(dest, iov, n, writer->is_far);
+        uct_mm_copy_iov(dest, iov, n, writer->is_far ? UCS_ARCH_COPY_FAR : UCS_ARCH_COPY_OUT);
         return;
     }
     start = ucs_sys_clock_ns();
-    uct_mm_copy_iov(dest, iov, n, 0);
+    uct_mm_copy_iov(dest, iov, n, UCS_ARCH_COPY_OUT);
     if ((ucs_sys_clock_ns() - start) * UCT_MM_SLOW_RATE < length) {
         writer->num_slow = 0;
         writer->is_far   = 0;
@@ -711,7 +710,7 @@ static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *
     const uint8_t *data  = buffers->address + (first * buffers->size);
 
     if (!iface->am[id].in_place) {
-        ucs_arch_copy_in(dest, data, length);
+        ucs_arch_copy(UCS_ARCH_COPY_IN, dest, data, length);
         data = dest;
     }
     uct_iface_deliver(iface, id, data, length);

@@ -299,6 +299,23 @@ void no_failure(void *, ucp_ep_h, ucs_status_t)
     ADD_FAILURE() << "an endpoint that is closed has no failure";
 }
 
+void connect_both_ways(worker &sender, ucp_ep_h ep, worker &receiver)
+{
+    const bytes data(8);
+    bytes buffer(8);
+    ending sent, received;
+    const ucp_request_param_t sparam = send_param(&sent);
+    const ucp_request_param_t rparam = receive_param(&received);
+
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(ep, data.data(), 8, 3, &sparam)));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(
+        ucp_tag_recv_nbx(receiver.handle(), buffer.data(), 8, 3, ~0ull, &rparam)));
+    while ((sent.calls == 0) || (received.calls == 0)) {
+        receiver.progress();
+        sender.progress();
+    }
+}
+
 /* Forced close at each step of the transfer: the receive ends, the next message is exact. */
 TEST_P(cancelled_send, ends_the_receive)
 {
@@ -320,16 +337,7 @@ TEST_P(cancelled_send, ends_the_receive)
         const ucp_request_param_t sparam2 = send_param(&next_sent);
         const ucp_request_param_t rparam2 = receive_param(&next_received);
 
-        ending first; /* both ways are connected */
-        const ucp_request_param_t fparam = send_param(&first);
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(ep2, data.data(), 8, 3, &fparam)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(
-            ucp_tag_recv_nbx(receiver.handle(), buffer.data(), 8, 3, ~0ull, &rparam)));
-        while ((first.calls == 0) || (received.calls == 0)) {
-            receiver.progress();
-            sender.progress();
-        }
-        received = ending();
+        connect_both_ways(sender, ep2, receiver);
 
         ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(receiver.handle(), buffer.data(),
                                                     buffer.size(), 1, ~0ull, &rparam)));
@@ -445,20 +453,12 @@ TEST_P(cancelled_send, is_not_taken_for_sent)
         ucp_ep_h ep2 = sender.connect(receiver, UCP_ERR_HANDLING_MODE_PEER, no_failure);
         bytes data   = pattern(1, length);
         bytes buffer(data.size()), other(2048);
-        ending first, sent, second, received;
-        const ucp_request_param_t fparam  = send_param(&first);
+        ending sent, second, received;
         const ucp_request_param_t sparam  = send_param(&sent);
         const ucp_request_param_t sparam2 = send_param(&second);
         const ucp_request_param_t rparam  = receive_param(&received);
 
-        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(ep2, data.data(), 8, 3, &fparam)));
-        ASSERT_TRUE(UCS_PTR_IS_PTR(
-            ucp_tag_recv_nbx(receiver.handle(), buffer.data(), 8, 3, ~0ull, &rparam)));
-        while ((first.calls == 0) || (received.calls == 0)) {
-            receiver.progress();
-            sender.progress();
-        }
-        received = ending();
+        connect_both_ways(sender, ep2, receiver);
         ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(receiver.handle(), buffer.data(),
                                                     buffer.size(), 1, ~0ull, &rparam)));
         ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), length, 1, &sparam)));

@@ -178,12 +178,9 @@ TEST(arch, copies)
                               around - 130 + random.below(261);
         const size_t from = random.below(GUARD), to = GUARD + random.below(64);
         memset(dest.data(), 0xa5, to + length + GUARD);
-        if ((i % 3 == 1) && (length > UCS_ARCH_COPY_MIN)) {
-            ucs_arch_copy_far(dest.data() + to, src.data() + from, length);
-        } else {
-            ((i % 2 == 0) ? ucs_arch_copy_in : ucs_arch_copy_out)(dest.data() + to,
-                                                                  src.data() + from, length);
-        }
+        ucs_arch_copy((i % 3 == 1) ? UCS_ARCH_COPY_FAR :
+                      (i % 2 == 0) ? UCS_ARCH_COPY_IN : UCS_ARCH_COPY_OUT,
+                      dest.data() + to, src.data() + from, length);
         ASSERT_EQ(0, memcmp(dest.data() + to, src.data() + from, length)) << length;
         ASSERT_EQ(static_cast<long>(to), std::count(dest.begin(), dest.begin() + to, 0xa5));
         ASSERT_EQ(static_cast<long>(GUARD),
