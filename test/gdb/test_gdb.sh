@@ -24,6 +24,8 @@ gdb -nx -batch -ex 'python print(1)' 2>/dev/null | grep -qx 1 || skip "this gdb 
 
 readelf -S --wide "$HALYARD_LIBDIR/libucp.so.0" | grep -q '\.debug_info' ||
     skip "the library was built without debugging information"
+! readelf -s --wide "$HALYARD_LIBDIR/libucp.so.0" | grep -qE ' __(asan|tsan)_' ||
+    skip "the core file of a build with a sanitizer holds all of its shadow memory"
 
 debug() # arguments of gdb...
 {
