@@ -212,6 +212,45 @@ static void accumulate_order(void)
     MPI_OK(MPI_Win_free(&win));
 }
 
+/* The old values are fetched, in memory that peers do not map. */
+static void replaced(int count)
+{
+    const size_t length = (size_t)count * sizeof(int64_t);
+    const int target    = next_rank();
+    int64_t *base = aligned_alloc(64, (length + 63) / 64 * 64), *out = malloc(length);
+    int64_t *in   = malloc(length);
+    int round, i;
+    MPI_Win win;
+
+    memset(base, 0, length);
+    MPI_OK(MPI_Win_create(base, length, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    for (round = 1; round <= 10 * ROUNDS; ++round) {
+        for (i = 0; i < count; ++i) {
+            out[i] = round;
+            in[i]  = -1;
+        }
+        MPI_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win));
+        MPI_OK(MPI_Get_accumulate(out, count, MPI_INT64_T, in, count, MPI_INT64_T, target, 0,
+                                  count, MPI_INT64_T, MPI_REPLACE, win));
+        MPI_OK(MPI_Win_unlock(target, win));
+        for (i = 0; (i < count) && (in[i] == round - 1); ++i) {
+        }
+        CHECK(i == count, "round %d: word %d of %d was %lld", round, i, count,
+              (long long)in[i < count ? i : 0]);
+    }
+    MPI_OK(MPI_Win_free(&win));
+    free(base);
+    free(out);
+    free(in);
+}
+
+static void replaced_values(void)
+{
+    replaced(1);
+    replaced(489);
+    replaced(5000);
+}
+
 /* What an operation on integers makes of two values; bits only for those that have them. */
 static int64_t integer_result(MPI_Op op, int64_t held, int64_t given)
 {
@@ -585,6 +624,7 @@ int main(int argc, char **argv)
         {"ticket_lock", ticket_lock},
         {"swap_counter", swap_counter},
         {"accumulate_order", accumulate_order},
+        {"replaced_values", replaced_values},
         {"operations", operations},
         {"requests", requests},
         {"large", large},

@@ -25,7 +25,7 @@ UCS_INLINE void ucp_rma_copy(void *dest, const void *src, size_t length)
     }
 }
 
-/* ---- fence ---- */
+/* ---- order ---- */
 
 /* Number of the oldest put, get or atomic to the peer in flight. */
 static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
@@ -43,6 +43,47 @@ static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
         }
     }
     return sn;
+}
+
+static int ucp_rma_conflicts(const ucp_request_t *req, const ucp_request_t *older)
+{
+    return (older->kind != req->kind) && (older->send.step != UCP_SEND_DONE) &&
+           (req->send.remote_addr < older->send.remote_addr + older->length) &&
+           (older->send.remote_addr < req->send.remote_addr + req->length);
+}
+
+/* Those below the result are to end before one that is posted now: what was posted before a fence,
+ * and what does another thing to the same memory, since ways differ in how long they take. Clients
+ * rely on that: Open MPI's MPI_Get_accumulate is a get and a put. 0: it need not wait. */
+static uint64_t ucp_rma_fence_of(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+    uint64_t fence         = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
+    const ucp_request_t *older;
+    const ucp_ep_t *ep;
+
+    if (ucp_rma_oldest(peer) >= fence) {
+        fence = 0;
+    }
+    if (peer->num_rma[req->kind - UCP_REQUEST_PUT] ==
+        peer->num_rma[0] + peer->num_rma[1] + peer->num_rma[2]) {
+        return fence; /* the usual case: one kind only */
+    }
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(older, &ep->requests, list) {
+            if (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older)) {
+                fence = ucs_max(fence, older->send.sn + 1);
+            }
+        }
+    }
+    return fence;
+}
+
+/* In flight to the peer, or (num is -1) not any more. */
+static void ucp_rma_count(const ucp_request_t *req, int num)
+{
+    ucp_rma_gate_add(req->send.peer, num);
+    req->send.peer->num_rma[req->kind - UCP_REQUEST_PUT] += (unsigned)num;
 }
 
 /* Those that nothing before their fence holds back any more go on from progress. */
@@ -66,7 +107,7 @@ void ucp_rma_ended(ucp_request_t *req)
 {
     ucp_peer_t *peer = req->send.peer;
 
-    ucp_rma_gate_add(peer, -1);
+    ucp_rma_count(req, -1);
     if (req->send.step == UCP_SEND_FENCED) {
         --peer->num_fenced;
     }
@@ -79,11 +120,11 @@ void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer)
 {
     unsigned is_fenced = (req->send.step == UCP_SEND_FENCED);
 
-    ucp_rma_gate_add(req->send.peer, -1);
+    ucp_rma_count(req, -1);
     req->send.peer->num_fenced -= is_fenced;
     req->send.peer              = peer;
     peer->num_fenced           += is_fenced;
-    ucp_rma_gate_add(peer, 1);
+    ucp_rma_count(req, 1);
 }
 
 ucs_status_t ucp_worker_fence(ucp_worker_h worker)
@@ -497,14 +538,14 @@ static ucs_status_t ucp_rma_check(const ucp_request_t *req, const ucp_rkey_t *rk
 
 /* What can be done inside the call. UCS_INPROGRESS: something is left. */
 static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rkey_class_t kind,
-                                    int is_fenced)
+                                    uint64_t fence_sn)
 {
     void *ptr;
 
     if (req->length == 0) {
         return UCS_OK;
     }
-    if (is_fenced) {
+    if (fence_sn != 0) {
         return UCS_INPROGRESS;
     }
     ucp_rkey_map(rkey);
@@ -521,9 +562,9 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
 }
 
 static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rkey_t *rkey,
-                                                const ucp_mem_t *own, int is_fenced, int is_done)
+                                                const ucp_mem_t *own, uint64_t fence_sn,
+                                                int is_done)
 {
-    ucp_peer_t *peer    = req->send.peer;
     ucs_status_t status = UCS_OK;
     int is_net;
 
@@ -534,7 +575,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
         return ucp_request_end_immediately(req, status);
     }
     ucp_ep_track(req->send.ep, req);
-    ucp_rma_gate_add(peer, 1);
+    ucp_rma_count(req, 1);
     if (is_done) {
         req->send.step = UCP_SEND_DONE;
         ucp_request_add_work(req);
@@ -542,10 +583,10 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
     }
     req->held |= UCP_REQUEST_HOLDS_ID;
     is_net     = ucp_rma_prepare_net(req, rkey, own);
-    if (is_fenced) {
+    if (fence_sn != 0) {
         req->send.step     = UCP_SEND_FENCED;
-        req->send.fence_sn = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
-        ++peer->num_fenced;
+        req->send.fence_sn = fence_sn;
+        ++req->send.peer->num_fenced;
     } else if (is_net || ucp_rma_copies(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);
@@ -566,7 +607,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
                                  (count == 8)  ? UCP_RKEY_AMO64 : UCP_RKEY_AMO32;
     ucs_status_t status;
     ucp_request_t *req;
-    int is_fenced;
+    uint64_t fence_sn;
 
     if (ep->peer->status != UCS_OK) {
         return UCS_STATUS_PTR(ep->peer->status);
@@ -595,16 +636,14 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
         req->send.atomic.compare = amo->compare;
         req->send.atomic.op      = amo->op;
     }
-    is_fenced = !ucp_rma_is_open(ep) &&
-                (ucp_rma_oldest(ep->peer) <
-                 atomic_load_explicit(&worker->fence_sn, memory_order_relaxed));
 
     status = ucp_dt_start(req, buffer, count, datatype, kind == UCP_REQUEST_PUT);
     if ((status == UCS_OK) && (req->length > 0)) {
         status = ucp_rma_check(req, rkey, remote_addr, param);
     }
+    fence_sn = ucp_rma_is_open(ep) ? 0 : ucp_rma_fence_of(req);
     if (status == UCS_OK) {
-        status = ucp_rma_attempt(req, rkey, key_class, is_fenced);
+        status = ucp_rma_attempt(req, rkey, key_class, fence_sn);
     }
     if ((status == UCS_INPROGRESS) && (mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) {
         status = UCS_ERR_NO_RESOURCE;
@@ -614,7 +653,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
         return ucp_request_end_immediately(req, status);
     }
     return ucp_rma_leave_in_flight(req, rkey, (mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL,
-                                   is_fenced, status == UCS_OK);
+                                   fence_sn, status == UCS_OK);
 }
 
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,

@@ -8,9 +8,10 @@
  * (ops/rma_target.c). Atomics are instructions of the processor on either side, so they agree
  * whichever way they come.
  *
- * States of a request (ucp_send_step_t): FENCED (waits for those posted before a fence) -> PUT
- * (copies, or the network's parts, either direction) -> DATA (its messages wait for resources) ->
- * WAIT (for the answer; then PUT again, if it was of a part).
+ * States of a request (ucp_send_step_t): FENCED (waits for those posted before a fence, and for
+ * another kind of operation on the same memory) -> PUT (copies, or the network's parts, either
+ * direction) -> DATA (its messages wait for resources) -> WAIT (for the answer; then PUT again, if
+ * it was of a part).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

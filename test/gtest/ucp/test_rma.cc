@@ -114,6 +114,39 @@ TEST_P(rma, fence_orders)
     }
 }
 
+/* Without a fence, too, a get sees what was there before a put of the same memory, and one behind
+ * it what it wrote; of other memory they need not wait for one another. */
+TEST_P(rma, conflicts_are_ordered)
+{
+    for (const size_t length : {size_t(8), size_t(489), size_t(40000), size_t(700000)}) {
+        remote remote(GetParam(), length);
+        bytes first(length), second(length), before(length), after(length);
+        const uint64_t one = 1;
+        const size_t part  = std::min(length, size_t(10000));
+
+        for (uint64_t round = 1; round < 6; ++round) {
+            uint64_t old = 0, newer = 0;
+            std::vector<ucs_status_ptr_t> requests;
+            fill(first.data(), length, round);
+            fill(second.data(), length, round + 1000);
+            memcpy(remote.data(), first.data(), length);
+            requests.push_back(remote.get(before.data(), length, 0));
+            requests.push_back(remote.put(second.data(), part, length - part));
+            requests.push_back(remote.get(after.data(), length, 0));
+            requests.push_back(remote.atomic(UCP_ATOMIC_OP_ADD, &one, 8, 0, &old));
+            requests.push_back(remote.get(&newer, 8, 0));
+            for (ucs_status_ptr_t request : requests) {
+                ASSERT_EQ(UCS_OK, remote.world().wait(request));
+            }
+            ASSERT_EQ(first, before);
+            memcpy(first.data() + length - part, second.data(), part);
+            ASSERT_EQ(first, after);
+            ASSERT_EQ(0, memcmp(&old, first.data(), 8));
+            ASSERT_EQ(old + 1, newer);
+        }
+    }
+}
+
 /* Nothing outside of the key is touched; what overflows is outside. */
 TEST_P(rma, out_of_range)
 {
