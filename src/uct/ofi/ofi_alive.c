@@ -59,18 +59,24 @@ void uct_ofi_probe_end(uct_ofi_peer_t *peer)
     }
 }
 
-/* Starts a connection to where the peer listens. It is closed again without a word. */
+/* Starts a connection to where the peer listens, from where the messages come: another way between
+ * the hosts proves nothing. It is closed again without a word. */
 static void uct_ofi_probe_start(uct_ofi_peer_t *peer)
 {
     const struct sockaddr *address = (const struct sockaddr *)peer->address;
+    const size_t own_length        = peer->iface->address_length - sizeof(uct_ofi_address_t);
+    struct sockaddr_storage own    = {0};
     int fd;
 
     fd = ucs_sys_socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return; /* tried again by the next look */
     }
-    if ((ucs_sys_connect(fd, address, peer->address_length) != 0) && (errno != EINPROGRESS) &&
-        (errno != ECONNREFUSED)) {
+    memcpy(&own, peer->iface->address + sizeof(uct_ofi_address_t), own_length);
+    ((struct sockaddr_in *)&own)->sin_port = 0; /* of in6 too */
+    if ((ucs_sys_bind(fd, (struct sockaddr *)&own, (socklen_t)own_length) != 0) ||
+        ((ucs_sys_connect(fd, address, peer->address_length) != 0) && (errno != EINPROGRESS) &&
+         (errno != ECONNREFUSED))) {
         ucs_debug("asking the kernel of a silent peer: %m");
         ucs_sys_close(fd);
         return;
@@ -196,8 +202,10 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
  * with all that it says what it has taken: that it says something is asked for. */
 static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
 {
-    int is_untaken = (peer->tx_state >= UCT_OFI_TX_OPEN) && (peer->tx_taken != peer->tx_count) &&
-                     (peer->tx_taken == peer->tx_looked);
+    int is_opening = (peer->tx_state == UCT_OFI_TX_OPENING);
+    int is_untaken = is_opening ||
+                     ((peer->tx_state >= UCT_OFI_TX_OPEN) && (peer->tx_taken != peer->tx_count) &&
+                      (peer->tx_taken == peer->tx_looked));
 
     if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
         peer->num_gaps  = 0;
@@ -209,8 +217,10 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
         peer->num_untaken = 0;
         peer->tx_looked   = peer->tx_taken;
     } else {
-        /* What the provider still holds, such as the question, is not lost behind what it holds. */
-        peer->num_untaken += peer->is_heard && (peer->num_under_way == peer->num_rmas);
+        /* What the provider still holds, such as the question, is not lost behind what it holds; an
+         * introduction is the first. */
+        peer->num_untaken += peer->is_heard &&
+                             (is_opening || (peer->num_under_way == peer->num_rmas));
     }
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
     return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :

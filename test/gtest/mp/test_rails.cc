@@ -306,4 +306,28 @@ TEST_F(rails, the_second_leads_nowhere)
     EXPECT_EQ(0u, m_members.log_lines()) << m_members.log();
 }
 
+/* The way from one's device to the other's is dead, one by another device between the same hosts is
+ * not: the question whether the peer lives takes the way of the messages, so that they end. */
+TEST_F(rails, another_way_proves_nothing)
+{
+    m_hosts.set_apart(1, 1);
+    start_all([](self &me) {
+        setenv("UCX_NET_DEVICES", (me.index() == 0) ? "eth1" : "eth0", 1);
+        std::vector<uint8_t> data(1000);
+        node n(me);
+
+        n.publish();
+        ucp_ep_h ep              = n.connect(1 - me.index());
+        ucs_status_ptr_t request = n.send(ep, data.data(), data.size(), 1);
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * mp::TIMEOUT_S));
+        EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, n.errors(ep).status);
+        if (UCS_PTR_IS_PTR(request)) {
+            ucp_request_free(request);
+        }
+        n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+        n.barrier(); /* one that ends tells of it */
+    });
+    EXPECT_TRUE(m_members.join());
+}
+
 } // namespace

@@ -30,6 +30,11 @@ protected:
         if (!is_present(m_tl)) {
             GTEST_SKIP() << "no libfabric here";
         }
+        begin();
+    }
+
+    void begin()
+    {
         m_a = std::make_unique<worker>(m_tl);
         m_b = std::make_unique<worker>(m_tl);
         ASSERT_EQ(UCS_OK, m_a->status());
@@ -258,6 +263,26 @@ TEST_F(ofi_late, a_lost_farewell_is_said_again)
     ++peer->tx_count;
     m_there = m_a->connect(m_b->where());
     exchange();
+}
+
+/* Who says much, and hears nothing: its introductions come, and are never answered. */
+TEST_F(ofi_late, a_direction_that_does_not_open)
+{
+    log_levels quiet("fatal");
+    setenv("UCX_OFI_TIMEOUT", "50ms", 1);
+    begin();
+    unsetenv("UCX_OFI_TIMEOUT");
+    m_a->close(m_there);
+    EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 1; }));
+    const uct_ofi_peer_t *peer = uct_ofi_peer_find(uct_ofi_iface(m_a->iface), m_b->uid.data());
+    const uint32_t number = peer->rx_base, serial = peer->serial;
+    m_there = m_a->connect(m_b->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_there));
+    EXPECT_TRUE(run_until({m_a.get()}, [&]() {
+        say_to_a(UCT_OFI_HELLO, number, serial);
+        return m_a->failed.size() == 1;
+    }));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, m_a->failed.at(0).second);
 }
 
 /* ---- everything late ---- */
