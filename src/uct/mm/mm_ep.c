@@ -39,16 +39,18 @@ ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 }
 
 /* The receiver may sleep. Publishing the last line once more, now in the order of S3, makes sure
- * that either it finds the line before it sleeps or we find that it sleeps. */
+ * that either it finds the line before it sleeps or we find that it sleeps. Whoever takes the word
+ * back has signalled before: one that is stopped in between keeps nobody asleep. */
 static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep, uint32_t last)
 {
     uct_mm_line_t *line = uct_mm_writer_line(&ep->writer, last);
-    uint32_t armed      = UCT_MM_WAKE_ARMED;
+    uint32_t word;
 
     ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, last)); /* S3 */
-    if ((ucs_atomic_load_seq_cst(ep->wake) == UCT_MM_WAKE_ARMED) && /* S3 */
-        ucs_atomic_cas(ep->wake, &armed, UCT_MM_WAKE_AWAKE)) {
+    word = ucs_atomic_load_seq_cst(ep->wake);                                   /* S3 */
+    if ((word % UCT_MM_WAKE_SLEEP) == UCT_MM_WAKE_ARMED) {
         uct_mm_connect_signal(ep->source.fd);
+        (void)ucs_atomic_cas(ep->wake, &word, UCT_MM_WAKE_AWAKE);
     }
     return UCS_OK;
 }

@@ -213,7 +213,8 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY; /* once in the interface's life */
     }
 
-    ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_ARMED); /* S3 */
+    ucs_atomic_store_seq_cst(&iface->main->wake, /* S3 */
+                             (++iface->num_sleeps * UCT_MM_WAKE_SLEEP) + UCT_MM_WAKE_ARMED);
     if (!uct_mm_iface_arm_readers(iface) || !uct_mm_iface_arm_senders(iface)) {
         ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_AWAKE);
         return UCS_ERR_BUSY;

@@ -44,13 +44,14 @@ BEGIN_C_DECLS
 
 /* ---- shared memory ---- */
 
-#define UCT_MM_MAIN_MAGIC 0x326d6d4879616c48ull
+#define UCT_MM_MAIN_MAGIC 0x336d6d4879616c48ull
 
 /* Whether the owner of an interface has to be signalled. */
 typedef enum {
     UCT_MM_WAKE_NEVER, /* it has never slept: senders need not order anything */
     UCT_MM_WAKE_AWAKE, /* it may sleep: senders look at this word after each message */
-    UCT_MM_WAKE_ARMED  /* it sleeps or is about to: the sender that takes this back signals it */
+    UCT_MM_WAKE_ARMED, /* it sleeps or is about to: a sender signals it and takes this back */
+    UCT_MM_WAKE_SLEEP = 4 /* ARMED has so much more each time: who comes late takes no other back */
 } uct_mm_wake_t;
 
 typedef struct {
@@ -151,6 +152,7 @@ typedef struct {
     uint64_t          next_poll_ns;  /* of the sockets */
     uint64_t          eager_until_ns;
     uint64_t          wake_since_ns; /* when senders were told that we may sleep; 0: never */
+    uint32_t          num_sleeps;
     unsigned          looks;
     unsigned          num_connecting;
     int               epoll_fd;

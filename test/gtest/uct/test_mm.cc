@@ -882,6 +882,59 @@ TEST(mm_test, sleeping_for_credit)
     sleep_for_credit(true);
 }
 
+/* What a sender does amid its signal, as if it had been stopped there. */
+std::function<void()> g_amid_signal;
+
+ssize_t sendmsg_amid(int fd, const struct msghdr *message, int flags)
+{
+    const std::function<void()> func = g_amid_signal;
+
+    g_amid_signal = nullptr;
+    if (func) {
+        func();
+        return ssize_t(message->msg_iov->iov_len); /* it never comes to the call */
+    }
+    return ucs_sys_real.sendmsg(fd, message, flags);
+}
+
+/* Who has found that the receiver sleeps, and is stopped before its signal, keeps it from nobody
+ * else's; whoever comes late disturbs no later sleep. */
+TEST(mm_test, a_sender_stopped_amid_its_signal)
+{
+    worker receiver(mm()), first(mm()), second(mm());
+    const std::vector<worker *> all = {&receiver, &first, &second};
+    uct_ep_t *from_first  = first.connect(receiver.where());
+    uct_ep_t *from_second = second.connect(receiver.where());
+    struct pollfd event   = {mm()->iface.event_fd(receiver.iface), POLLIN, 0};
+    const bytes data      = pattern(1, 8);
+    ucs_sys_ops_t table   = ucs_sys_real;
+    unsigned received     = 0;
+
+    table.sendmsg = sendmsg_amid;
+    receiver.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+    ASSERT_EQ(UCS_OK, send(all, from_first, way::SHORT, ID_DATA, data));
+    ASSERT_EQ(UCS_OK, send(all, from_second, way::SHORT, ID_DATA, data));
+    const auto sleep = [&](unsigned expected) {
+        return run_until({&receiver}, [&]() {
+            return (received == expected) && (mm()->iface.event_arm(receiver.iface) == UCS_OK) &&
+                   (poll(&event, 1, 0) == 0);
+        });
+    };
+    ASSERT_TRUE(sleep(2));
+    ucs_sys_set(&table);
+    g_amid_signal = [&]() {
+        EXPECT_EQ(UCS_OK, post(from_second, way::SHORT, ID_DATA, data, 0));
+        EXPECT_EQ(1, poll(&event, 1, 0));
+        EXPECT_TRUE(sleep(4));
+    };
+    EXPECT_EQ(UCS_OK, post(from_first, way::SHORT, ID_DATA, data, 0));
+    EXPECT_FALSE(g_amid_signal);
+    EXPECT_EQ(UCS_OK, post(from_second, way::SHORT, ID_DATA, data, 0));
+    EXPECT_EQ(1, poll(&event, 1, 0));
+    EXPECT_TRUE(sleep(5));
+    ucs_sys_set(nullptr);
+}
+
 /* ------------------------------------------------------------------ memory of others */
 
 /* Where /proc does not lead to the owner's descriptor, the owner is asked for it. */
