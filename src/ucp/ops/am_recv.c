@@ -600,60 +600,60 @@ static ucs_status_ptr_t ucp_am_recv_kept(ucp_request_t *req, ucp_kept_t *kept,
 {
     ucs_status_t status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), kept->length);
 
-    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-        ucp_am_take(kept);
-        ucp_request_complete(req, status); /* the user may free it in the callback */
-        return ucp_request_handle(req);
-    }
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
         *param->recv_info.length = kept->length;
     }
-    if (status == UCS_OK) {
-        ucp_am_take(kept);
+    ucp_am_take(kept);
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
+        ucp_request_complete(req, status); /* the user may free it in the callback */
+        return ucp_request_handle(req);
     }
     return ucp_request_end_immediately(req, status);
 }
 
-ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
-                                      size_t count, const ucp_request_param_t *param)
+static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t *kept,
+                                                void *buffer, size_t count,
+                                                const ucp_request_param_t *param)
 {
-    ucp_kept_t *kept = ucp_kept_of(data_desc);
-    ucs_status_ptr_t ptr;
-    ucs_status_t status;
     ucp_request_t *req;
+    ucs_status_t status;
     ucp_wire_rts_t rts;
     uint32_t session;
 
-    ucp_worker_lock(worker);
     if (kept->is_taken) {
-        ptr = UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
-        goto out;
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
     }
     req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
     if (req == NULL) {
-        ptr = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-        goto out;
+        ucp_am_give_back(worker, kept);
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
     if (status != UCS_OK) {
-        ptr = ucp_request_end_immediately(req, status);
-        goto out;
+        ucp_am_give_back(worker, kept);
+        return ucp_request_end_immediately(req, status);
     }
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
         req->user_info = param->recv_info.length;
         ucp_request_set_flags(req, UCP_REQUEST_INFO);
     }
-
-    if (kept->kind == UCP_KEPT_RTS) {
-        memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
-        session = kept->session;
-        ucp_am_take(kept);
-        ucp_rndv_recv_start(req, ucp_peer_of_kept(worker, rts.worker_id, session), &rts);
-        ptr = ucp_request_handle(req);
-    } else {
-        ptr = ucp_am_recv_kept(req, kept, param);
+    if (kept->kind != UCP_KEPT_RTS) {
+        return ucp_am_recv_kept(req, kept, param);
     }
-out:
+    memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
+    session = kept->session;
+    ucp_am_take(kept);
+    ucp_rndv_recv_start(req, ucp_peer_of_kept(worker, rts.worker_id, session), &rts);
+    return ucp_request_handle(req);
+}
+
+ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
+                                      size_t count, const ucp_request_param_t *param)
+{
+    ucs_status_ptr_t ptr;
+
+    ucp_worker_lock(worker);
+    ptr = ucp_am_recv_data_locked(worker, ucp_kept_of(data_desc), buffer, count, param);
     ucp_worker_unlock(worker);
     return ptr;
 }
