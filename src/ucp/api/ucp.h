@@ -87,7 +87,7 @@ const char *ucp_get_version_string(void);
 /* Creates a context; programs call it through ucp_init.
  * api_major_version, api_minor_version: of the headers the program was built with. The library
  * warns where it offers less, and goes on.
- * params: the field features is required. Strings are copied.
+ * params: the field features says what will be used; without any a warning. Strings are copied.
  * config: NULL means that the environment is read as by ucp_config_read(NULL, NULL, ...). May be
  * released or changed after the call.
  * context_p: a new object, the caller's, for ucp_cleanup.

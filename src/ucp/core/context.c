@@ -427,9 +427,8 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
             "the program was built for version %u.%u of the interface, this library offers %u.%u",
             api_major_version, api_minor_version, UCP_API_MAJOR, UCP_API_MINOR);
     }
-    if (!(params->field_mask & UCP_PARAM_FIELD_FEATURES)) {
-        ucs_error("ucp_init: features are not set");
-        return UCS_ERR_INVALID_PARAM;
+    if (!(params->field_mask & UCP_PARAM_FIELD_FEATURES) || (params->features == 0)) {
+        ucs_warn("ucp_init: the program asks for no features");
     }
 
     if (config == NULL) {
