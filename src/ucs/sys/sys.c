@@ -125,14 +125,65 @@ static void *ucs_sys_real_memalign(size_t alignment, size_t size)
     return ptr;
 }
 
+/* Not in the place of a standard descriptor that the program has closed: what is printed there
+ * would go into shared memory, or to a peer. */
+static int ucs_sys_own_fd(int fd)
+{
+    int other;
+
+    if ((fd < 0) || (fd > STDERR_FILENO)) {
+        return fd;
+    }
+    other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(fd);
+    return other;
+}
+
+static int ucs_sys_real_memfd_create(const char *name, unsigned flags)
+{
+    return ucs_sys_own_fd(memfd_create(name, flags));
+}
+
+static int ucs_sys_real_shm_open(const char *name, int flags, mode_t mode)
+{
+    return ucs_sys_own_fd(shm_open(name, flags, mode));
+}
+
 static int ucs_sys_real_open(const char *path, int flags, mode_t mode)
 {
-    return open(path, flags, mode);
+    return ucs_sys_own_fd(open(path, flags, mode));
+}
+
+static int ucs_sys_real_socket(int domain, int type, int protocol)
+{
+    return ucs_sys_own_fd(socket(domain, type, protocol));
+}
+
+static int ucs_sys_real_accept4(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags)
+{
+    return ucs_sys_own_fd(accept4(fd, addr, addrlen, flags));
+}
+
+static int ucs_sys_real_epoll_create1(int flags)
+{
+    return ucs_sys_own_fd(epoll_create1(flags));
+}
+
+static int ucs_sys_real_eventfd(unsigned initial, int flags)
+{
+    return ucs_sys_own_fd(eventfd(initial, flags));
+}
+
+static int ucs_sys_real_timerfd_create(int clock, int flags)
+{
+    return ucs_sys_own_fd(timerfd_create(clock, flags));
 }
 
 static int ucs_sys_real_fcntl(int fd, int cmd, long arg)
 {
-    return fcntl(fd, cmd, arg);
+    const int new_fd = fcntl(fd, cmd, arg);
+
+    return (cmd == F_DUPFD_CLOEXEC) ? ucs_sys_own_fd(new_fd) : new_fd;
 }
 
 /* Beyond the process's file size limit the kernel does not only refuse, it kills by SIGXFSZ. */
@@ -209,7 +260,7 @@ static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
 
 static int ucs_sys_real_pidfd_open(pid_t pid, unsigned flags)
 {
-    return (int)syscall(SYS_pidfd_open, pid, flags);
+    return ucs_sys_own_fd((int)syscall(SYS_pidfd_open, pid, flags));
 }
 
 static int ucs_sys_real_pidfd_getfd(int pidfd, int fd, unsigned flags)
@@ -237,10 +288,10 @@ const ucs_sys_ops_t ucs_sys_real = {
     .mmap              = mmap,
     .munmap            = munmap,
     .madvise           = madvise,
-    .memfd_create      = memfd_create,
+    .memfd_create      = ucs_sys_real_memfd_create,
     .ftruncate         = ucs_sys_real_ftruncate,
     .fallocate         = ucs_sys_real_fallocate,
-    .shm_open          = shm_open,
+    .shm_open          = ucs_sys_real_shm_open,
     .shm_unlink        = shm_unlink,
     .shmget            = shmget,
     .shmat             = shmat,
@@ -255,11 +306,11 @@ const ucs_sys_ops_t ucs_sys_real = {
     .fcntl             = ucs_sys_real_fcntl,
     .unlink            = unlink,
     .rename            = rename,
-    .socket            = socket,
+    .socket            = ucs_sys_real_socket,
     .bind              = bind,
     .listen            = listen,
     .connect           = connect,
-    .accept4           = accept4,
+    .accept4           = ucs_sys_real_accept4,
     .shutdown          = shutdown,
     .getsockname       = getsockname,
     .getsockopt        = getsockopt,
@@ -267,11 +318,11 @@ const ucs_sys_ops_t ucs_sys_real = {
     .sendmsg           = sendmsg,
     .recvmsg           = recvmsg,
     .poll              = poll,
-    .epoll_create1     = epoll_create1,
+    .epoll_create1     = ucs_sys_real_epoll_create1,
     .epoll_ctl         = epoll_ctl,
     .epoll_wait        = epoll_wait,
-    .eventfd           = eventfd,
-    .timerfd_create    = timerfd_create,
+    .eventfd           = ucs_sys_real_eventfd,
+    .timerfd_create    = ucs_sys_real_timerfd_create,
     .timerfd_settime   = timerfd_settime,
     .dlopen            = dlopen,
     .dlsym             = dlsym,

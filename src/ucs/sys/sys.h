@@ -45,7 +45,8 @@ typedef struct {
     uint64_t words[2];
 } ucs_sys_id128_t;
 
-/* The table. Every entry must be set. A replacement may forward to ucs_sys_real. */
+/* The table. Every entry must be set. A replacement may forward to ucs_sys_real, whose new
+ * descriptors never are the standard ones, even where the program has closed those. */
 typedef struct {
     /* time, chance, identity */
     uint64_t (*clock_ns)(void);

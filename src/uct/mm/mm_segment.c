@@ -224,20 +224,6 @@ static int uct_mm_segment_fill_fd(uct_mm_segment_t *segment, void *address, unsi
     return -1;
 }
 
-/* Not in the place of a standard descriptor that the program has closed: what is printed there
- * would go into the segment. */
-static int uct_mm_segment_own_fd(int fd)
-{
-    int other;
-
-    if ((fd < 0) || (fd > STDERR_FILENO)) {
-        return fd;
-    }
-    other = ucs_sys_fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    ucs_sys_close(fd);
-    return other;
-}
-
 static int uct_mm_memfd_create_pages(uct_mm_segment_t *segment, void *address, unsigned flags,
                                      unsigned memfd_flags)
 {
@@ -246,7 +232,6 @@ static int uct_mm_memfd_create_pages(uct_mm_segment_t *segment, void *address, u
     if ((segment->fd < 0) && (errno == EINVAL)) { /* a kernel before 6.3 */
         segment->fd = ucs_sys_memfd_create("halyard", memfd_flags);
     }
-    segment->fd = uct_mm_segment_own_fd(segment->fd);
     return (segment->fd < 0) ? -1 : uct_mm_segment_fill_fd(segment, address, flags);
 }
 
@@ -279,10 +264,6 @@ static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address, unsigne
         return -1;
     }
     ucs_sys_shm_unlink(name);
-    segment->fd = uct_mm_segment_own_fd(segment->fd);
-    if (segment->fd < 0) {
-        return -1;
-    }
     return uct_mm_segment_fill_fd(segment, address, flags);
 }
 

@@ -18,9 +18,11 @@
 #include <sched.h>
 #include <set>
 #include <string>
+#include <sys/eventfd.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -52,6 +54,37 @@ protected:
         ucs_fault_clear(nullptr);
     }
 };
+
+/* What a program prints after it has closed its standard descriptors goes nowhere, and not to
+ * where we talk to others. */
+TEST_F(sys, never_the_standard_descriptors)
+{
+    EXPECT_TRUE(in_child([] {
+        const std::function<int()> calls[] = {
+            [] { return ucs_sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0); },
+            [] { return ucs_sys_memfd_create("test", MFD_CLOEXEC); },
+            [] { return ucs_sys_shm_open("/halyard-test-sys", O_CREAT | O_RDWR, 0600); },
+            [] { return ucs_sys_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); },
+            [] { return ucs_sys_epoll_create1(EPOLL_CLOEXEC); },
+            [] { return ucs_sys_eventfd(0, EFD_CLOEXEC); },
+            [] { return ucs_sys_fcntl(ucs_sys_eventfd(0, EFD_CLOEXEC), F_DUPFD_CLOEXEC, 0); },
+            [] { return ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC); },
+        };
+        close(0);
+        close(1);
+        close(2);
+        int wrong = 0;
+        for (const auto &call : calls) {
+            const int fd = call();
+            wrong       += (fd <= 2) || (fcntl(fd, F_GETFD) != FD_CLOEXEC);
+        }
+        for (int fd = 0; fd <= 2; ++fd) {
+            wrong += (fcntl(fd, F_GETFD) >= 0);
+        }
+        ucs_sys_shm_unlink("/halyard-test-sys");
+        return wrong == 0;
+    }));
+}
 
 uint64_t g_fake_now;
 
