@@ -57,6 +57,7 @@
 typedef struct {
     ucs_config_allow_list_t providers;
     ucs_config_allow_list_t devices;
+    ucs_config_names_array_t families; /* the first one comes first */
     int                     has_rma;
     uint64_t                timeout_ns;
     unsigned                rx_buffers;

@@ -25,6 +25,10 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
                    "(eth0, mlx5_0 or mlx5_0:1), or ^names for all but these. UCX_OFI_DEVICES means "
                    "the same where this is not set.",
                    .flags = UCS_CONFIG_ROW_EMPTY, .prefix = "NET_,OFI_"),
+    UCS_CONFIG_ROW("AF_PRIO", list, uct_ofi_config_t, families, "inet,inet6",
+                   "Which of a device's addresses is used, of IPv4 (inet) or IPv6 (inet6): the "
+                   "same on all hosts. Another first where some of them have that form only.",
+                   .prefix = "TCP_,OFI_"),
     UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
                    "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",

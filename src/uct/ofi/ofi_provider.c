@@ -187,6 +187,11 @@ static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_
     return uct_ofi_is_link_local(info) ? "its address has no meaning to another host" : NULL;
 }
 
+static int uct_ofi_prefers_ipv6(const uct_ofi_config_t *config)
+{
+    return (config->families.count > 0) && (strcmp(config->families.names[0], "inet6") == 0);
+}
+
 /* Sets the rank of an offer, and the reason why it is not higher. is_multi: the offer is to take
  * several messages into one buffer. */
 static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib, int is_multi,
@@ -227,8 +232,9 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
         (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
         each->rank += 2;
     }
-    if ((info->addr_format == FI_SOCKADDR_IN6) || (info->addr_format == FI_SOCKADDR_IB)) {
-        --each->rank; /* the older form is preferred, as by other libraries */
+    if (info->addr_format == (uct_ofi_prefers_ipv6(config) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6) ||
+        (info->addr_format == FI_SOCKADDR_IB)) {
+        --each->rank;
     }
     if (uct_ofi_is_node_only(info)) {
         each->rank  /= 8000; /* 0: where there is nothing else */
@@ -584,6 +590,14 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
         (head.checksum != uct_ofi_checksum(&head, *raw_p))) {
         snprintf(reason, UCT_REASON_MAX, "the peer's address is not one of ofi");
         return UCS_ERR_INVALID_ADDR;
+    }
+    if ((head.protocol == iface->info->ep_attr->protocol) &&
+        (((head.format == FI_SOCKADDR_IN) && (iface->info->addr_format == FI_SOCKADDR_IN6)) ||
+         ((head.format == FI_SOCKADDR_IN6) && (iface->info->addr_format == FI_SOCKADDR_IN)))) {
+        snprintf(reason, UCT_REASON_MAX, "the peer's address is one of IPv%u, ours of IPv%u: "
+                 "UCX_TCP_AF_PRIO on all hosts chooses", (head.format == FI_SOCKADDR_IN) ? 4 : 6,
+                 (head.format == FI_SOCKADDR_IN) ? 6 : 4);
+        return UCS_ERR_UNREACHABLE;
     }
     if ((head.protocol != iface->info->ep_attr->protocol) ||
         (head.format != iface->info->addr_format)) {

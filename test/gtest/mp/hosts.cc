@@ -200,6 +200,11 @@ void hosts::join(unsigned host) const
     }
 }
 
+void hosts::add_ipv4(unsigned host) const
+{
+    EXPECT_TRUE(run(host, "ip addr add 10.210.0." + std::to_string(host + 1) + "/24 dev eth0"));
+}
+
 void hosts::set_link(unsigned host, bool is_up, unsigned device) const
 {
     EXPECT_TRUE(run(m_network.hosts,

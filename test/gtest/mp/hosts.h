@@ -43,6 +43,9 @@ public:
     /* Address of a host. */
     std::string address(unsigned host) const;
 
+    /* Gives a host of IPv6 an address of IPv4 as well. */
+    void add_ipv4(unsigned host) const;
+
     /* Plugs a host's cable in or out. */
     void set_link(unsigned host, bool is_up, unsigned device = 0) const;
 

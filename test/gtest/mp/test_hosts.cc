@@ -294,6 +294,31 @@ TEST_P(between_hosts, a_killed_process)
     EXPECT_TRUE(m_members.join());
 }
 
+/* One host has both kinds of addresses, the other has one: they meet where the user says which. */
+TEST_F(between_hosts_ipv6, another_host_has_both)
+{
+    m_hosts.add_ipv4(0);
+    setenv("UCX_TCP_AF_PRIO", "inet6,inet", 1);
+    start_all(messages_of_all_sizes);
+    EXPECT_TRUE(m_members.join());
+    unsetenv("UCX_TCP_AF_PRIO");
+    start_all([](self &me) {
+        const mp::slot &other  = me.at(1 - me.index());
+        ucp_ep_params_t params = {};
+        ucp_ep_h ep;
+        node n(me);
+
+        n.publish();
+        n.until([&]() { return other.address_serial == 2; });
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address    = reinterpret_cast<const ucp_address_t *>(other.address);
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, ucp_ep_create(n.worker(), &params, &ep));
+        n.barrier();
+    });
+    EXPECT_TRUE(m_members.join());
+    EXPECT_NE(std::string::npos, m_members.log().find("UCX_TCP_AF_PRIO on all hosts chooses"));
+}
+
 /* The port that the provider listens on, of a worker whose address stands on the board: where its
  * address of IPv6 is, behind the port and 4 more bytes. */
 uint16_t port_of(const mp::slot &slot, const std::string &address)
