@@ -27,6 +27,8 @@ ucs_report_t *ucs_report_begin(FILE *stream, ucs_report_t *storage)
         return ucs_report_shared;
     }
     ucs_report_init(storage, stream, 0);
+    /* glibc answers "C" with a constant object: nothing is allocated, nothing to free */
+    storage->locale = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     whole = open_memstream(&storage->text, &storage->length);
     if (whole != NULL) {
         storage->stream = whole;
@@ -41,6 +43,7 @@ void ucs_report_end(ucs_report_t *report, FILE *stream)
         (void)fwrite(report->text, 1, report->length, stream);
         free(report->text);
     }
+    (void)uselocale(report->locale);
 }
 
 /* Length of the valid UTF-8 sequence at text, 0 if it is none (RFC 3629). */

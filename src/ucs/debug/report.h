@@ -11,6 +11,7 @@
 
 #include <ucs/sys/compiler.h>
 #include <ucs/sys/compiler_def.h>
+#include <locale.h>
 #include <stdio.h>
 
 BEGIN_C_DECLS
@@ -32,6 +33,7 @@ typedef struct {
     }           levels[UCS_REPORT_DEPTH + 1];
     char       *text;   /* of ucs_report_begin */
     size_t      length;
+    locale_t    locale; /* the thread's before it; 0: not changed */
 } ucs_report_t;
 
 /* The report to which this process adds what it prints to that report's stream; NULL: none. Set by
@@ -41,7 +43,7 @@ extern ucs_report_t *ucs_report_shared;
 void ucs_report_init(ucs_report_t *report, FILE *stream, int is_json);
 
 /* The shared report if it is this stream's, else one of text in `storage`, which `end` writes to
- * the stream all at once. */
+ * the stream all at once. In between numbers have a point, whatever the program's locale says. */
 ucs_report_t *ucs_report_begin(FILE *stream, ucs_report_t *storage);
 void ucs_report_end(ucs_report_t *report, FILE *stream);
 

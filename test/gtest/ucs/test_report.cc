@@ -8,6 +8,7 @@
 #include <ucp/world.h>
 #include <ucs/debug/report.h>
 
+#include <clocale>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -51,6 +52,25 @@ void say_everything(ucs_report_t *report)
     ucs_report_open(report, "empty", '[');
     ucs_report_close(report);
     ucs_report_data(report, "hidden", "%lu", 1ul);
+}
+
+/* What the library prints by itself looks the same in every program, whose locale stays. */
+TEST(report, numbers_do_not_depend_on_the_locale)
+{
+    const char *name = nullptr;
+    for (const char *candidate : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR", "nl_NL.UTF-8"}) {
+        name = (name != nullptr) ? name : setlocale(LC_ALL, candidate);
+    }
+    if (name == nullptr) {
+        GTEST_SKIP() << "no locale with a decimal comma is installed";
+    }
+    EXPECT_EQ("1.50", printed([](FILE *stream) {
+                  ucs_report_t storage, *report = ucs_report_begin(stream, &storage);
+                  ucs_report_text(report, "%.2f", 1.5);
+                  ucs_report_end(report, stream);
+              }));
+    EXPECT_EQ("1,50", printed([](FILE *stream) { fprintf(stream, "%.2f", 1.5); }));
+    setlocale(LC_ALL, "C");
 }
 
 TEST(report, one_row_is_a_line_and_an_object)
