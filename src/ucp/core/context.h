@@ -18,10 +18,16 @@
 
 #define UCP_TL_MAX 16 /* transports of one context */
 
+/* Bytes from which messages are announced, UCS_CONFIG_AUTO_SIZE for those that cost says. */
+typedef struct {
+    size_t intra; /* to peers that shared memory reaches */
+    size_t inter; /* over a network */
+} ucp_thresholds_t;
+
 /* Options; src/ucp/core/config.c has their table. */
 typedef struct {
     ucs_config_allow_list_t tls;
-    size_t                  rndv_thresh;
+    ucp_thresholds_t        rndv_thresh;
     unsigned                rndv_scheme;      /* ucp_rndv_scheme_t */
     int                     proto_info;
     unsigned                tm_buckets;

@@ -133,7 +133,7 @@ static int ucp_send_is_fast(const ucp_request_t *req)
 static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
 {
     uct_ep_t *lane      = req->send.peer->lanes[UCP_LANE_AM];
-    const size_t thresh = req->worker->context->options.rndv_thresh;
+    const size_t thresh = req->send.peer->proto->rndv_thresh;
 
     if ((lane->ops->long_max == NULL) || !ucp_dt_is_contig(req->datatype) ||
         (req->length > UCP_WIRE_EAGER_MAX) || (size > lane->ops->long_max(lane))) {

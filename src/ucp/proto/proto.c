@@ -157,16 +157,14 @@ static size_t ucp_proto_next_size(size_t size)
 }
 
 /* The size up to which eager is used where the user has said so; SIZE_MAX - 1 (auto) otherwise. */
-static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, const ucp_options_t *options,
-                                     size_t length)
+static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, size_t length)
 {
-    return (options->rndv_thresh != UCS_CONFIG_AUTO_SIZE) && (length < options->rndv_thresh) &&
+    return (config->rndv_thresh != UCS_CONFIG_AUTO_SIZE) && (length < config->rndv_thresh) &&
            (length <= config->eager_max);
 }
 
-static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const ucp_options_t *options,
-                                 const uint8_t *usable, ucp_proto_id_t first,
-                                 ucp_proto_range_t *ranges)
+static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const uint8_t *usable,
+                                 ucp_proto_id_t first, ucp_proto_range_t *ranges)
 {
     unsigned count = 0;
     size_t size, next;
@@ -175,9 +173,9 @@ static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const ucp_opt
         int forced           = 0;
         ucp_proto_id_t proto = ucp_proto_best(config, usable, first, size);
 
-        if ((first == UCP_PROTO_EAGER) && (options->rndv_thresh != UCS_CONFIG_AUTO_SIZE)) {
+        if ((first == UCP_PROTO_EAGER) && (config->rndv_thresh != UCS_CONFIG_AUTO_SIZE)) {
             forced = 1;
-            proto  = ucp_proto_is_eager_forced(config, options, size) ?
+            proto  = ucp_proto_is_eager_forced(config, size) ?
                      UCP_PROTO_EAGER : ucp_proto_best(config, usable, UCP_PROTO_RNDV_GET, size);
         }
         next = ucp_proto_next_size(size);
@@ -187,8 +185,8 @@ static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const ucp_opt
         } else if (size == config->eager_max) {
             next = config->eager_max + 1;
         }
-        if ((size < options->rndv_thresh) && (next > options->rndv_thresh)) {
-            next = options->rndv_thresh;
+        if ((size < config->rndv_thresh) && (next > config->rndv_thresh)) {
+            next = config->rndv_thresh;
         }
 
         if ((count > 0) && ((ranges[count - 1].proto == proto) || (count == UCP_PROTO_RANGES))) {
@@ -253,6 +251,8 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     ucp_proto_id_t proto;
     const char *reason;
 
+    config->rndv_thresh = config->lanes.is_net ? options->rndv_thresh.inter :
+                                                 options->rndv_thresh.intra;
     config->eager_max =
         ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
@@ -265,8 +265,8 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
         snprintf(config->reason[proto], UCT_REASON_MAX, "%s", (reason == NULL) ? "" : reason);
     }
 
-    config->num_send = ucp_proto_ranges(config, options, usable, UCP_PROTO_EAGER, config->send);
-    config->num_recv = ucp_proto_ranges(config, options, usable, UCP_PROTO_RNDV_GET, config->recv);
+    config->num_send = ucp_proto_ranges(config, usable, UCP_PROTO_EAGER, config->send);
+    config->num_recv = ucp_proto_ranges(config, usable, UCP_PROTO_RNDV_GET, config->recv);
     config->ways =
         (config->lanes.has_sync && usable[UCP_PROTO_RNDV_GET] && usable[UCP_PROTO_RNDV_AM]) ?
         (1u << UCP_WAY_READ) | ((unsigned)usable[UCP_PROTO_RNDV_BOTH] << UCP_WAY_BOTH) |

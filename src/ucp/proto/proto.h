@@ -73,6 +73,7 @@ typedef struct {
     ucp_proto_lanes_t lanes;
     unsigned          tl[3 + UCT_RAILS_MAX]; /* key: transport of each lane, UINT_MAX for none */
     size_t            eager_max;      /* bytes of payload that one message can carry */
+    size_t            rndv_thresh;    /* the user's, of this kind of peers, or automatic */
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */

@@ -64,7 +64,7 @@ ucp_proto_lanes_t lanes(size_t am_max, bool has_copy, bool has_sync)
 ucp_options_t options(size_t threshold = AUTO, ucp_rndv_scheme_t scheme = UCP_RNDV_SCHEME_AUTO)
 {
     ucp_options_t options = {};
-    options.rndv_thresh   = threshold;
+    options.rndv_thresh   = {threshold, threshold};
     options.rndv_scheme   = scheme;
     return options;
 }
@@ -192,6 +192,21 @@ TEST_P(proto, choice)
     ASSERT_NO_FATAL_FAILURE(check(config));
     EXPECT_EQ(row.send, table(config.send, config.num_send)) << row.name;
     EXPECT_EQ(row.recv, table(config.recv, config.num_recv)) << row.name;
+}
+
+/* Of two thresholds the one of the peer's kind counts. */
+TEST(proto_selection, thresholds_of_the_node_and_of_networks)
+{
+    ucp_options_t both = options();
+    both.rndv_thresh   = {1001, 65};
+    for (const int is_net : {0, 1}) {
+        ucp_proto_lanes_t way           = lanes(8192, false, false);
+        way.is_net                      = is_net;
+        const ucp_proto_config_t config = fill(way, both);
+        EXPECT_EQ(is_net ? 65u : 1001u, config.rndv_thresh);
+        EXPECT_EQ(is_net ? "eager!..64 rndv/am!..inf" : "eager!..1000 rndv/am!..inf",
+                  table(config.send, config.num_send));
+    }
 }
 
 /* ---- properties ---- */
