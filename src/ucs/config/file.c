@@ -167,6 +167,19 @@ static char *ucs_config_file_strip(char *text)
     return text;
 }
 
+/* Cut off a comment behind a value: a ';' that follows a blank begins it, as in UCX's files. */
+static void ucs_config_file_cut_comment(char *text)
+{
+    char *c;
+
+    for (c = strchr(text, ';'); c != NULL; c = strchr(c + 1, ';')) {
+        if ((c > text) && ((c[-1] == ' ') || (c[-1] == '\t'))) {
+            *c = '\0';
+            return;
+        }
+    }
+}
+
 static int ucs_config_file_is_key(const char *key)
 {
     size_t length = strlen(key);
@@ -184,7 +197,7 @@ ucs_config_file_line(const char *name, unsigned number, char *line, int *in_sect
     char *key, *equals;
 
     key = ucs_config_file_strip(line);
-    if ((*key == '\0') || (*key == '#')) {
+    if ((*key == '\0') || (*key == '#') || (*key == ';')) {
         return UCS_OK;
     }
 
@@ -200,7 +213,7 @@ ucs_config_file_line(const char *name, unsigned number, char *line, int *in_sect
         return UCS_OK;
     }
 
-    equals = strchr(key, '=');
+    equals = strpbrk(key, "=:");
     if (equals != NULL) {
         *equals = '\0';
         key     = ucs_config_file_strip(key);
@@ -216,6 +229,7 @@ ucs_config_file_line(const char *name, unsigned number, char *line, int *in_sect
         return UCS_ERR_NO_MEMORY;
     }
 
+    ucs_config_file_cut_comment(equals + 1);
     entry->value = ucs_config_file_strip(equals + 1);
     snprintf(entry->place, sizeof(entry->place), "%.80s:%u", name, number);
     return UCS_OK;

@@ -65,7 +65,8 @@ static int ucs_config_is_blank(char c)
     return (c == ' ') || (c == '\t');
 }
 
-/* One name of a list: blanks around it do not count. Returns what follows the comma, or NULL. */
+/* One name of a list: blanks around it do not count, nor a backslash in front of it, by which
+ * UCX's users say that they mean no alias. Returns what follows the comma, or NULL. */
 static const char *ucs_config_list_next(const char *text, const char **name_p, size_t *length_p)
 {
     size_t length     = strcspn(text, ",");
@@ -75,6 +76,10 @@ static const char *ucs_config_list_next(const char *text, const char **name_p, s
         --length;
     }
     while ((length > 0) && ucs_config_is_blank(*text)) {
+        ++text;
+        --length;
+    }
+    if ((length > 1) && (*text == '\\')) {
         ++text;
         --length;
     }

@@ -54,7 +54,8 @@ static const char *const ucs_config_foreign[] = {
     "SOCKADDR_TLS_PRIORITY", "SOCKADDR_AUX_TLS", "SOCKADDR_CM_ENABLE", "SA_DATA_VERSION",
     "LISTENER_BACKLOG", "KEEPALIVE_INTERVAL", "KEEPALIVE_NUM_EPS", "RESOLVE_REMOTE_EP_ID",
     "DYNAMIC_TL_SWITCH_INTERVAL", "DYNAMIC_TL_PROGRESS_FACTOR", "ADAPTIVE_PROGRESS",
-    "USE_MT_MUTEX", "SEG_SIZE", "MAX_WORKER_NAME", "MAX_WORKER_ADDRESS_NAME", "MAX_PRIORITY_EPS",
+    "USE_MT_MUTEX", "SEG_SIZE", "RKEY_PTR_SEG_SIZE", "RX_MPOOL_SIZES", "RNDV_MEMTYPE_DIRECT_SIZE",
+    "MAX_WORKER_NAME", "MAX_WORKER_ADDRESS_NAME", "MAX_PRIORITY_EPS",
     "CONNECT_ALL_TO_ALL", "EXTRA_OP_ATTR_FLAGS", "PREFER_OFFLOAD", "WIREUP_VIA_AM_LANE",
     "NODE_LOCAL_ID", "AM_PERF_DIFF", "DISTANCE_BW",
     /* logging, debugging, statistics, loading */
@@ -66,7 +67,8 @@ static const char *const ucs_config_foreign[] = {
     /* set by module files, build recipes and tools, for themselves */
     "HOME", "ROOT", "DIR", "BASE", "PREFIX", "PATH", "INC", "INCLUDE*", "LIB*", "CFLAGS",
     "LDFLAGS", "VERSION", "INSTALL_*", "PERF_*", "GTEST_*",
-    /* knobs of UCX's shared memory without a counterpart here */
+    /* knobs of all its transports, and of its shared memory, without a counterpart here */
+    "ALLOC", "*FAILURE", "*MAX_NUM_EPS", "SM_*",
     "POSIX_ALLOC", "POSIX_LATENCY", "POSIX_BW", "POSIX_MAX_SHORT", "POSIX_MAX_BCOPY",
     "POSIX_RX_MAX_BUFS", "POSIX_RX_BUFS_GROW", "POSIX_ERROR_HANDLING", "POSIX_USE_PROC_LINK",
     "POSIX_DIR", "POSIX_HUGETLB_MODE", "POSIX_RX_QUEUE_LEN", "POSIX_SEND_OVERHEAD",
@@ -78,6 +80,7 @@ static const char *const ucs_config_foreign[] = {
     "MM_SEND_OVERHEAD",
     "CMA_ALLOC", "CMA_LATENCY", "CMA_BW", "CMA_MAX_SHORT", "CMA_MAX_BCOPY", "CMA_TX_QUOTA",
     "CMA_OVERHEAD", "CMA_SEG_SIZE", "CMA_TX_MAX_BUFS", "CMA_TX_BUFS_GROW", "CMA_MAX_IOV",
+    "CMA_MEMORY_INVALIDATE",
     "SELF_ALLOC", "SELF_LATENCY", "SELF_BW", "SELF_MAX_SHORT", "SELF_MAX_BCOPY",
     "SELF_SEG_SIZE", "SELF_OVERHEAD", "SELF_NUM_DEVICES",
     NULL

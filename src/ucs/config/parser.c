@@ -128,11 +128,11 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
     }
 }
 
-/* One line about a wrong value, with the cure. */
+/* One line about a wrong value, with the cure; `used`: the field that takes its place, or NULL. */
 static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_found_t *found,
-                                ucs_status_t status, int use_default)
+                                ucs_status_t status, const void *used)
 {
-    char quote[UCS_CONFIG_QUOTE_MAX], form[512], cure[256] = "";
+    char quote[UCS_CONFIG_QUOTE_MAX], form[512], cure[256] = "", value[128];
     const char *const *words = (row->type->words != NULL) ? row->type->words(row) : NULL;
     const char *nearest;
 
@@ -147,13 +147,14 @@ static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_fo
     if (nearest != NULL) {
         snprintf(cure, sizeof(cure), "; did you mean '%s'?", nearest);
     }
-    if (use_default) {
-        ucs_config_append(cure, sizeof(cure), "; the default is used: ", row->dflt);
+    if (used != NULL) {
+        row->type->print(value, sizeof(value), used, row);
+        ucs_config_append(cure, sizeof(cure), "; used instead: ", value);
     }
 
-    ucs_log(use_default ? UCS_LOG_LEVEL_WARN : UCS_LOG_LEVEL_ERROR,
+    ucs_log((used != NULL) ? UCS_LOG_LEVEL_WARN : UCS_LOG_LEVEL_ERROR,
             "%s='%s' (%s) is %s: expected %s%s", found->name, quote, found->place,
-            (status == UCS_ERR_OUT_OF_RANGE) ? "out of range" : "not valid", form, cure);
+            (status == UCS_ERR_INVALID_PARAM) ? "not valid" : "out of range", form, cure);
 }
 
 /* ------------------------------------------------------------------ parsing one value */
@@ -315,25 +316,23 @@ static ucs_status_t ucs_config_fill_row(void *opts, const ucs_config_row_t *row,
 {
     ucs_config_found_t found;
     ucs_config_field_t field;
-    ucs_status_t status;
-    int use_default;
+    ucs_status_t status, used;
 
     ucs_config_find(source, row, &found);
-    status = ucs_config_parse(row, found.text, &field);
+    status = used = ucs_config_parse(row, found.text, &field);
+    if (UCS_STATUS_IS_ERR(status) && (status != UCS_ERR_NO_MEMORY) &&
+        (source->flags & UCS_CONFIG_FILL_DEFAULT) && (found.text != row->dflt)) {
+        used = ucs_config_parse(row, row->dflt, &field);
+    }
     if (status != UCS_OK) {
-        use_default = (source->flags & UCS_CONFIG_FILL_DEFAULT) && (found.text != row->dflt) &&
-                      (status != UCS_ERR_NO_MEMORY);
-        ucs_config_complain(row, &found, status, use_default);
-        if (use_default) {
-            status = ucs_config_parse(row, row->dflt, &field);
-        }
+        ucs_config_complain(row, &found, status, UCS_STATUS_IS_ERR(used) ? NULL : &field);
+    }
+    if (UCS_STATUS_IS_ERR(used)) {
+        return used;
     }
 
-    if (status == UCS_OK) {
-        memcpy(ucs_config_field(opts, row), &field, row->type->size);
-    }
-
-    return status;
+    memcpy(ucs_config_field(opts, row), &field, row->type->size);
+    return UCS_OK;
 }
 
 /* Release the fields of rows[0 .. count - 1]. */
@@ -417,7 +416,9 @@ ucs_status_t ucs_config_set(void *opts, const ucs_config_row_t *rows, const char
     status = ucs_config_parse(row, value, &field);
     if (status != UCS_OK) {
         ucs_str_copy(found.name, sizeof(found.name), name);
-        ucs_config_complain(row, &found, status, 0);
+        ucs_config_complain(row, &found, status, UCS_STATUS_IS_ERR(status) ? NULL : &field);
+    }
+    if (UCS_STATUS_IS_ERR(status)) {
         return status;
     }
 

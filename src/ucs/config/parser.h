@@ -19,7 +19,8 @@
  * first, which is the one shown. A set-user-id process does not look at the environment or files.
  *
  * Values come from users and are hostile: anything is either accepted or refused with one line that
- * names variable, value, expected form and the nearest valid word; nothing crashes.
+ * names variable, value, expected form and the nearest valid word; nothing crashes. A number beyond
+ * the row's bounds, which may suit UCX, is replaced by the nearest one within, with a warning.
  *
  * All functions: any thread, not two at once on one structure; nothing blocks but for files.
  *
@@ -48,7 +49,9 @@ BEGIN_C_DECLS
 #define UCS_CONFIG_LIST_MAX 256
 
 /* Words for numbers that are no number, where a row allows them: "inf" is the largest value of the
- * field's type, "auto" the largest but one; for `double` and bandwidth they are these. */
+ * field's type, "auto" the largest but one; for `double` and bandwidth they are these. Users of UCX
+ * write them for whole numbers of any kind: other rows read "auto" as their default, and "inf" as
+ * their largest value where they have one. */
 #define UCS_CONFIG_INF_SIZE     SIZE_MAX
 #define UCS_CONFIG_AUTO_SIZE    (SIZE_MAX - 1)
 #define UCS_CONFIG_INF_U64      UINT64_MAX
@@ -73,8 +76,9 @@ typedef struct ucs_config_type {
     const char *name;
     size_t     size;
 
-    /* Turn text into a field. UCS_ERR_INVALID_PARAM: not of the expected form;
-     * UCS_ERR_OUT_OF_RANGE: of the form, but outside the row's bounds; UCS_ERR_NO_MEMORY. */
+    /* Turn text into a field. UCS_INPROGRESS: outside the row's bounds, the field is the nearest
+     * value within; UCS_ERR_INVALID_PARAM: not of the expected form; UCS_ERR_OUT_OF_RANGE: of the
+     * form, but more than the type or a list can hold; UCS_ERR_NO_MEMORY. */
     ucs_status_t (*parse)(const char *text, void *field, const ucs_config_row_t *row);
 
     /* Turn a field into text that parses to the same. Cut at `max` bytes, always terminated. */

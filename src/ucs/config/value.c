@@ -45,7 +45,7 @@ static const ucs_config_word_t ucs_config_ternary_words[] = {
 
 static int ucs_config_is_bool(const ucs_config_row_t *row)
 {
-    return row->type == &ucs_config_type_bool;
+    return row->type != &ucs_config_type_ternary; /* types made of bool too */
 }
 
 static const ucs_config_word_t *ucs_config_words(const ucs_config_row_t *row)
@@ -142,24 +142,40 @@ static void ucs_config_enum_describe(char *buf, size_t max, const ucs_config_row
 
 /* ------------------------------------------------------------------ numbers */
 
-/* Whether a value obeys the row's bounds. */
-static ucs_status_t ucs_config_check_bounds(uint64_t value, const ucs_config_row_t *row)
+/* Put the nearest value that obeys the row's bounds in the place of one that does not. Rows of
+ * powers of two have such bounds, at least 1. */
+static ucs_status_t ucs_config_bound(uint64_t *value_p, const ucs_config_row_t *row)
 {
-    if ((value < row->min) || ((row->max != 0) && (value > row->max)) ||
-        ((row->flags & UCS_CONFIG_ROW_POW2) && !ucs_is_pow2(value))) {
-        return UCS_ERR_OUT_OF_RANGE;
+    const uint64_t given = *value_p;
+    uint64_t value       = ucs_max(given, row->min), below;
+
+    if (row->max != 0) {
+        value = ucs_min(value, row->max);
+    }
+    if ((row->flags & UCS_CONFIG_ROW_POW2) && !ucs_is_pow2(value)) {
+        below = 1ull << (63 - __builtin_clzll(value));
+        value = (value - below <= below / 2) ? below : 2 * below;
     }
 
-    return UCS_OK;
+    *value_p = value;
+    return (value == given) ? UCS_OK : UCS_INPROGRESS;
 }
 
-/* "inf" is `largest`, "auto" one less, where the row allows them. Not zero if it was one of them.
- * */
+/* The default in place of an "auto" which means nothing else in that row. */
+static const char *ucs_config_resolve_auto(const char *text, const ucs_config_row_t *row)
+{
+    return (!strcasecmp(text, UCS_CONFIG_WORD_AUTO) && !(row->flags & UCS_CONFIG_ROW_AUTO) &&
+            (row->dflt != NULL)) ? row->dflt : text;
+}
+
+/* "inf" is `largest`, "auto" one less, where the row allows them; "inf" the row's largest value
+ * where it does not. Not zero if it was one of them. */
 static int ucs_config_parse_special(const char *text, const ucs_config_row_t *row,
                                     uint64_t largest, uint64_t *value_p)
 {
-    if ((row->flags & UCS_CONFIG_ROW_INF) && !strcasecmp(text, UCS_CONFIG_WORD_INF)) {
-        *value_p = largest;
+    if (((row->flags & UCS_CONFIG_ROW_INF) || (row->max != 0)) &&
+        !strcasecmp(text, UCS_CONFIG_WORD_INF)) {
+        *value_p = (row->flags & UCS_CONFIG_ROW_INF) ? largest : row->max;
         return 1;
     }
     if ((row->flags & UCS_CONFIG_ROW_AUTO) && !strcasecmp(text, UCS_CONFIG_WORD_AUTO)) {
@@ -192,6 +208,7 @@ static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_u
     double real    = 0;
     const char *end, *real_end;
 
+    text = ucs_config_resolve_auto(text, row);
     if (ucs_config_parse_special(text, row, largest, value_p)) {
         return UCS_OK;
     }
@@ -221,12 +238,12 @@ static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_u
         value = (uint64_t)real;
     }
 
-    if (value >= largest - 1) {
+    if ((value >= largest - 1) && (row->max == 0)) {
         return UCS_ERR_OUT_OF_RANGE;
     }
 
     *value_p = value;
-    return ucs_config_check_bounds(value, row);
+    return ucs_config_bound(value_p, row);
 }
 
 /* The largest unit that divides the value, which is shown in full. */
@@ -309,7 +326,7 @@ ucs_config_uint_parse(const char *text, void *field, const ucs_config_row_t *row
     uint64_t value      = 0;
     ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT_MAX, &value);
 
-    if (status == UCS_OK) {
+    if (!UCS_STATUS_IS_ERR(status)) {
         *(unsigned *)field = (unsigned)value;
     }
 
@@ -333,7 +350,7 @@ ucs_config_u64_parse(const char *text, void *field, const ucs_config_row_t *row)
     uint64_t value      = 0;
     ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT64_MAX, &value);
 
-    if (status == UCS_OK) {
+    if (!UCS_STATUS_IS_ERR(status)) {
         *(uint64_t *)field = value;
     }
 
@@ -365,7 +382,7 @@ ucs_config_memunits_parse(const char *text, void *field, const ucs_config_row_t 
     ucs_status_t status;
 
     status = ucs_config_parse_scaled(text, ucs_config_memory_units, row, SIZE_MAX, &value);
-    if (status == UCS_OK) {
+    if (!UCS_STATUS_IS_ERR(status)) {
         *(size_t *)field = (size_t)value;
     }
 
@@ -398,7 +415,7 @@ ucs_config_time_parse(const char *text, void *field, const ucs_config_row_t *row
     ucs_status_t status = ucs_config_parse_scaled(text, ucs_config_time_units, row, UINT64_MAX,
                                                   &value);
 
-    if (status == UCS_OK) {
+    if (!UCS_STATUS_IS_ERR(status)) {
         *(uint64_t *)field = value;
     }
 
@@ -510,6 +527,7 @@ ucs_config_bandwidth_parse(const char *text, void *field, const ucs_config_row_t
     double value, factor;
     const char *end;
 
+    text = ucs_config_resolve_auto(text, row);
     if (!strcasecmp(text, UCS_CONFIG_WORD_INF) || !strcasecmp(text, UCS_CONFIG_WORD_AUTO)) {
         return ucs_config_double_parse(text, field, row);
     }
@@ -525,13 +543,12 @@ ucs_config_bandwidth_parse(const char *text, void *field, const ucs_config_row_t
     }
 
     value *= factor;
-    if (!isfinite(value) || (value < (double)row->min) ||
-        ((row->max != 0) && (value > (double)row->max))) {
+    if (!isfinite(value)) {
         return UCS_ERR_OUT_OF_RANGE;
     }
 
-    *(double *)field = value;
-    return UCS_OK;
+    *(double *)field = fmax(value, (double)row->min);
+    return (*(double *)field == value) ? UCS_OK : UCS_INPROGRESS;
 }
 
 /* The largest unit in which the value survives being read again. */

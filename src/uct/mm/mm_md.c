@@ -8,6 +8,7 @@
 
 #define UCS_LOG_COMPONENT "mm"
 #include <ucs/debug/assert.h>
+#include <ucs/sys/string.h>
 
 /* An introduction, with the addresses of a few networks, has to go in one piece. */
 #define UCT_MM_SEG_SIZE_MIN 512
@@ -26,7 +27,7 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("SEG_SIZE", memunits, uct_mm_config_t, seg_size, "auto",
                    "Longest message that is copied through a ring, in bytes; auto: as long as "
                    "FIFO_SIZE allows.",
-                   .min = UCT_MM_SEG_SIZE_MIN, .flags = UCS_CONFIG_ROW_AUTO),
+                   .min = UCT_MM_SEG_SIZE_MIN, .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("BUFFER_THRESH", memunits, uct_mm_config_t, buffer_thresh, "auto",
                    "Messages of that many bytes and more, headers included, go through buffers "
                    "beside the ring, which the first 64 peers of a receiver get where its shared "
@@ -36,8 +37,8 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    .min   = UCT_MM_LINE_SIZE,
                    .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("FIFO_RELEASE_FACTOR", double, uct_mm_config_t, release_factor, "0.25",
-                   "Part of a ring after which the receiver gives lines back to the sender, above "
-                   "0 and at most 0.5. Messages can take the rest of the ring."),
+                   "Part of a ring after which the receiver gives lines back to the sender; above "
+                   "0.5 it is taken as that. Messages can take the rest of the ring.", .max = 1),
     UCS_CONFIG_ROW("FIFO_HUGETLB", ternary, uct_mm_config_t, hugetlb, "no",
                    "Huge pages for rings: yes (fail without them), no, try."),
     UCS_CONFIG_ROW("FIFO_MAX_POLL", uint, uct_mm_config_t, max_poll, "16",
@@ -65,12 +66,14 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
 {
     const uct_mm_config_t *config = tl_md->config;
     uct_mm_md_t *md               = uct_mm_md(tl_md);
+    const double release_factor   = ucs_min(config->release_factor, 0.5);
+    char given[UCS_STR_DOUBLE_MAX];
     size_t ring_max;
 
-    if (!(config->release_factor > 0) || (config->release_factor > 0.5)) {
-        ucs_error("UCX_MM_FIFO_RELEASE_FACTOR=%g: expected a number above 0 and at most 0.5",
-                  config->release_factor);
-        return UCS_ERR_INVALID_PARAM;
+    if (release_factor != config->release_factor) {
+        ucs_str_print_double(given, sizeof(given), config->release_factor);
+        ucs_warn("UCX_MM_FIFO_RELEASE_FACTOR=%s is out of range: expected a number from 0 to 0.5; "
+                 "used instead: 0.5", given);
     }
     if (config->fifo_elem_size != UCT_MM_LINE_SIZE) {
         ucs_info("UCX_MM_FIFO_ELEM_SIZE=%u has no effect: elements are lines of %u bytes",
@@ -79,7 +82,7 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
 
     md->node          = (uint32_t)ucs_sys_node_id();
     md->shape.lines   = config->fifo_size;
-    md->shape.quantum = ucs_max((uint32_t)(config->fifo_size * config->release_factor), 1u);
+    md->shape.quantum = ucs_max((uint32_t)(config->fifo_size * release_factor), 1u);
     ucs_assert(uct_mm_ring_shape_is_valid(&md->shape));
 
     ring_max        = uct_mm_ring_message_max(&md->shape);

@@ -622,9 +622,15 @@ TEST(ucp_config, a_wrong_value_earns_one_line)
         const char *name, *value, *hint;
     } rows[] = {{"UCX_RNDV_SCHEME", "get_zcop", "get_zcopy"},
                 {"UCX_RNDV_THRESH", "much", "UCX_RNDV_THRESH"},
-                {"UCX_MM_FIFO_SIZE", "100", "power of"},
-                {"UCX_MM_FIFO_SIZE", "7", "UCX_MM_FIFO_SIZE"},
-                {"UCX_PROTO_INFO", "perhaps", "UCX_PROTO_INFO"},
+                {"UCX_RNDV_THRESH", "intra:64k,16k", "intra:64K,inter:16K"},
+                {"UCX_RNDV_THRESH", "intra:64k,inter:", "intra:64K,inter:16K"},
+                {"UCX_RNDV_THRESH", "node:64k", "intra:64K,inter:16K"},
+                {"UCX_RNDV_THRESH", "intra:64k,", "intra:64K,inter:16K"},
+                {"UCX_MM_FIFO_SIZE", "100", "power of two; used instead: 128"},
+                {"UCX_MM_FIFO_SIZE", "7", "power of two; used instead: 16"},
+                {"UCX_MM_FIFO_RELEASE_FACTOR", "0.75", "; used instead: 0.5"},
+                {"UCX_SYSV_SEG_SIZE", "64", "; used instead: 512"},
+                {"UCX_PROTO_INFO", "perhaps", "y, n, used"},
                 {"UCX_SELF_SEG_SIZE", "-1", "UCX_SELF_SEG_SIZE"}};
     for (const auto &row : rows) {
         const child_result result = in_child({{row.name, row.value}}, try_init);
@@ -634,6 +640,42 @@ TEST(ucp_config, a_wrong_value_earns_one_line)
         EXPECT_NE(std::string::npos, result.lines[0].find(row.value)) << result.lines[0];
         EXPECT_NE(std::string::npos, result.lines[0].find(row.hint)) << result.lines[0];
     }
+}
+
+/* What UCX takes beside what our own users know. */
+TEST(ucp_config, values_of_users_of_ucx)
+{
+    static const struct {
+        const char *name, *value, *shown;
+    } rows[] = {{"RNDV_THRESH", "intra:64k,inter:16k", "intra:64K,inter:16K"},
+                {"RNDV_THRESH", "inter:inf,intra:auto", "intra:auto,inter:inf"},
+                {"RNDV_THRESH", "intra:0", "intra:0,inter:auto"},
+                {"RNDV_THRESH", "inter:1m", "intra:auto,inter:1M"},
+                {"RNDV_THRESH", "8k,inter:4k", "intra:8K,inter:4K"},
+                {"RNDV_THRESH", "intra:8k,inter:8192", "8K"},
+                {"PROTO_INFO", "used", "y"},
+                {"PROTO_INFO", "*tag*gpu*", "y"},
+                {"PROTO_INFO", "n", "n"},
+                {"PROTO_INFO", "yes", "y"},
+                {"TLS", "\\mm,\\self", "mm,self"},
+                {"MM_FIFO_MAX_POLL", "auto", "16"},
+                {"SYSV_FIFO_MAX_POLL", "inf", "65536"},
+                {"POSIX_SEG_SIZE", "inf", "inf"},
+                {"SM_BW", "2GBs", "2GBs"},
+                {"MM_BW", "auto", "5.5GBs"}};
+    log_catcher log;
+    ucp_config_t *config;
+    ASSERT_EQ(UCS_OK, ucp_config_read(nullptr, nullptr, &config));
+    for (const auto &row : rows) {
+        EXPECT_EQ(UCS_OK, ucp_config_modify(config, row.name, row.value)) << row.value;
+        std::string name = row.name;
+        for (const std::string other : {"POSIX_", "SYSV_", "SM_"}) {
+            name = (name.find(other) == 0) ? "MM_" + name.substr(other.size()) : name;
+        }
+        EXPECT_EQ(row.shown, value_of(config, name)) << row.value;
+        EXPECT_TRUE(log.take().empty()) << row.value;
+    }
+    ucp_config_release(config);
 }
 
 TEST(ucp_config, lists_that_leave_no_transport)

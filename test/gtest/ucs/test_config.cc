@@ -44,6 +44,7 @@ struct opts {
     size_t seg;
     uint64_t time;
     double bandwidth;
+    double min_bandwidth;
     char *text;
     unsigned mode;
     ucs_config_names_array_t list;
@@ -69,6 +70,7 @@ const ucs_config_row_t rows[] = {
     UCS_CONFIG_ROW("TIME", time, opts, time, "1.5ms", "A time.", .flags = UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("BANDWIDTH", bandwidth, opts, bandwidth, "12GBs", "A rate.",
                    .flags = UCS_CONFIG_ROW_AUTO),
+    UCS_CONFIG_ROW("MIN_BANDWIDTH", bandwidth, opts, min_bandwidth, "5MBs", "A rate.", .min = 1),
     UCS_CONFIG_ROW("TEXT", string, opts, text, "some text", "Any text."),
     UCS_CONFIG_ROW("MODE", enum, opts, mode, "auto", "What to do.", .arg = mode_names),
     UCS_CONFIG_ROW("LIST", list, opts, list, "", "Names.", .flags = UCS_CONFIG_ROW_HIDDEN),
@@ -193,6 +195,20 @@ protected:
         EXPECT_TRUE(g_log.empty());
     }
 
+    /* Out of range: the nearest value takes its place, and one line says so. */
+    void adjusts(const char *name, const char *value, const char *shown)
+    {
+        EXPECT_EQ(UCS_OK, set(name, value)) << name << "=" << value;
+        EXPECT_EQ(shown, get(name)) << name << "=" << value;
+        ASSERT_EQ(1u, g_log.size()) << name << "=" << value;
+        EXPECT_NE(std::string::npos,
+                  g_log[0].find(std::string("CT_") + name + "='" + value + "'")) << g_log[0];
+        EXPECT_NE(std::string::npos, g_log[0].find("out of range: expected ")) << g_log[0];
+        EXPECT_NE(std::string::npos, g_log[0].find(std::string("; used instead: ") + shown))
+            << g_log[0];
+        g_log.clear();
+    }
+
     /* The value is refused with one line that names variable, value and expected form. */
     void refuses(const char *name, const std::string &value, ucs_status_t expected)
     {
@@ -300,11 +316,16 @@ TEST_F(config, numbers)
     for (unsigned slots = 16; slots <= 65536; slots *= 2) {
         accepts("SLOTS", std::to_string(slots).c_str(), std::to_string(slots).c_str());
     }
-    for (const char *bad : {"0", "1", "8", "131072", "255", "257", "100"}) {
-        refuses("SLOTS", bad, UCS_ERR_OUT_OF_RANGE);
+    const struct {
+        const char *given, *nearest;
+    } slots[] = {{"0", "16"}, {"1", "16"}, {"8", "16"}, {"17", "16"}, {"24", "16"}, {"25", "32"},
+                 {"100", "128"}, {"255", "256"}, {"257", "256"}, {"65535", "65536"},
+                 {"65537", "65536"}, {"131072", "65536"}, {"4294967296", "65536"}};
+    for (const auto &s : slots) {
+        adjusts("SLOTS", s.given, s.nearest);
     }
-    refuses("SLOTS", "inf", UCS_ERR_INVALID_PARAM);
-    refuses("SLOTS", "auto", UCS_ERR_INVALID_PARAM);
+    accepts("SLOTS", "inf", "65536");
+    accepts("SLOTS", "auto", "256");
 
     accepts("LARGE", "18446744073709551613", "18446744073709551613");
     refuses("LARGE", "18446744073709551616", UCS_ERR_OUT_OF_RANGE);
@@ -344,9 +365,11 @@ TEST_F(config, sizes_times_rates)
     }
     accepts("SEG", "64", "64");
     accepts("SEG", "1M", "1M");
-    refuses("SEG", "63", UCS_ERR_OUT_OF_RANGE);
-    refuses("SEG", "1025k", UCS_ERR_OUT_OF_RANGE);
-    refuses("SEG", "inf", UCS_ERR_INVALID_PARAM);
+    adjusts("SEG", "63", "64");
+    adjusts("SEG", "0", "64");
+    adjusts("SEG", "1025k", "1M");
+    accepts("SEG", "inf", "1M");
+    accepts("SEG", "auto", "8256");
 
     accepts("TIME", "3s", "3s");
     accepts("TIME", "3", "3s");
@@ -357,7 +380,8 @@ TEST_F(config, sizes_times_rates)
     accepts("TIME", "120s", "2min");
     accepts("TIME", "0", "0ns");
     accepts("TIME", "inf", "inf");
-    for (const char *bad : {"", "s", "-1s", "3h", "3 s", "auto", "1sec"}) {
+    accepts("TIME", "auto", "1500us");
+    for (const char *bad : {"", "s", "-1s", "3h", "3 s", "1sec"}) {
         refuses("TIME", bad, UCS_ERR_INVALID_PARAM);
     }
     refuses("TIME", "1e12s", UCS_ERR_OUT_OF_RANGE);
@@ -370,6 +394,8 @@ TEST_F(config, sizes_times_rates)
     accepts("BANDWIDTH", "8kb/s", "1kBs");
     accepts("BANDWIDTH", "auto", "auto");
     EXPECT_EQ(UCS_CONFIG_AUTO_DOUBLE, m_opts.bandwidth);
+    accepts("MIN_BANDWIDTH", "auto", "5MBs");
+    adjusts("MIN_BANDWIDTH", "0MBs", "1Bs");
     for (const char *bad : {"", "10", "10G", "10GB", "-1GBs", "10GBss", "GBs", "inf", "10Gs"}) {
         refuses("BANDWIDTH", bad, UCS_ERR_INVALID_PARAM);
     }
@@ -409,6 +435,7 @@ TEST_F(config, texts_and_lists)
     accepts("TLS", "mm,cma", "mm,cma");
     EXPECT_TRUE(ucs_config_allow_list_has(&m_opts.tls, "cma"));
     EXPECT_FALSE(ucs_config_allow_list_has(&m_opts.tls, "self"));
+    accepts("TLS", "\\mm, \\cma", "mm,cma"); /* UCX: no alias of that name is meant */
     accepts("TLS", "^mm, cuda_*", "^mm,cuda_*");
     EXPECT_FALSE(ucs_config_allow_list_has(&m_opts.tls, "mm"));
     EXPECT_FALSE(ucs_config_allow_list_has(&m_opts.tls, "cuda_ipc"));
@@ -428,9 +455,9 @@ TEST_F(config, messages_name_the_cure)
         {"MODE", "xyzzy", "one of eager, rndv, auto"},
         {"YES", "yse", "did you mean 'yes'?"},
         {"SIZE", "autp", "did you mean 'auto'?"},
-        {"SLOTS", "100", "from 16 to 65536, a power of two"},
-        {"SLOTS", "100", "out of range"},
-        {"SEG", "1", "from 64 to 1M"},
+        {"SLOTS", "x", "from 16 to 65536, a power of two"},
+        {"COUNT", "4294967296", "out of range"},
+        {"SEG", "x", "from 64 to 1M"},
         {"COUNT", "x", ", or inf, or auto"},
         {"TLS", "a,^b", "one '^', in front of all"},
         {"TEXT", "a\nb", "'a?b'"},
@@ -566,17 +593,25 @@ TEST_F(config, many_variables_in_the_environment)
 TEST_F(config, wrong_value_fails_or_leaves_the_default)
 {
     setenv("UCX_CT_SLOTS", "100", 1);
-    setenv("UCX_CT_TEXT", "kept", 1);
-    EXPECT_EQ(UCS_ERR_OUT_OF_RANGE, fill());
+    ASSERT_EQ(UCS_OK, fill());
+    EXPECT_EQ(128u, m_opts.slots);
     ASSERT_EQ(1u, g_log.size());
     EXPECT_NE(std::string::npos, g_log[0].find("UCX_CT_SLOTS='100' (environment)"));
+    EXPECT_NE(std::string::npos, g_log[0].find("used instead: 128"));
+
+    g_log.clear();
+    setenv("UCX_CT_SLOTS", "many", 1);
+    setenv("UCX_CT_TEXT", "kept", 1);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill());
+    ASSERT_EQ(1u, g_log.size());
+    EXPECT_NE(std::string::npos, g_log[0].find("UCX_CT_SLOTS='many' (environment)"));
 
     g_log.clear();
     ASSERT_EQ(UCS_OK, fill(nullptr, UCS_CONFIG_FILL_DEFAULT));
     EXPECT_EQ(256u, m_opts.slots);
     EXPECT_STREQ("kept", m_opts.text);
     ASSERT_EQ(1u, g_log.size());
-    EXPECT_NE(std::string::npos, g_log[0].find("the default is used: 256"));
+    EXPECT_NE(std::string::npos, g_log[0].find("used instead: 256"));
 
     unsetenv("UCX_CT_SLOTS");
     g_log.clear();
@@ -781,6 +816,23 @@ TEST_F(config_file, later_files_override_earlier_ones)
     EXPECT_STREQ("rndv", ucs_config_file_get("UCX_CT_MODE", nullptr));
 }
 
+/* As UCX reads such files, libinih's way; but for sections. */
+TEST_F(config_file, comments_and_colons)
+{
+    write_file("/cwd/ucx.conf", "; a comment\n;UCX_CT_SLOTS=16\n  ; another\n"
+                                "UCX_CT_SLOTS=64 ; behind a value\nUCX_CT_MODE: rndv\t;\n"
+                                "UCX_CT_TEXT=tcp;ofi_rxm\nUCX_CT_NUMBER=7;\n");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill());
+    ASSERT_EQ(1u, g_log.size());
+    EXPECT_NE(std::string::npos, g_log[0].find("UCX_CT_NUMBER='7;'")) << g_log[0];
+
+    g_log.clear();
+    ASSERT_EQ(UCS_OK, fill(nullptr, UCS_CONFIG_FILL_DEFAULT));
+    EXPECT_EQ(64u, m_opts.slots);
+    EXPECT_EQ(1u, m_opts.mode);
+    EXPECT_STREQ("tcp;ofi_rxm", m_opts.text);
+}
+
 TEST_F(config_file, who_may_write_must_be_trusted)
 {
     setenv("UCX_CONFIG_DIR", (m_dir + "/conf").c_str(), 1);
@@ -887,7 +939,7 @@ TEST_F(config_file, odd_files)
 TEST_F(config_file, hostile_files_do_not_crash)
 {
     seeded_random rnd(21);
-    const std::string alphabet = "UCX_CT_SLOTS=MODE 1\n\n\r\t#[]\\\"=\x01\xff";
+    const std::string alphabet = "UCX_CT_SLOTS=MODE 1\n\n\r\t#;:[]\\\"=\x01\xff";
     for (int i = 0; i < 3000; ++i) {
         std::string text(rnd.below(400), ' ');
         for (char &c : text) {
@@ -990,6 +1042,8 @@ TEST_F(config, unknown_variables_get_one_warning)
     for (const char *key :
          {"HANDLE_ERRORS", "CM_REUSEADDR", "MEMTYPE_COPY_ENABLE", "ZCOPY_THRESH", "RNDV_THRESH",
           "RNDV_SCHEME", "MAX_RMA_RAILS", "IB_PCI_RELAXED_ORDERING", "RC_FENCE",
+          "RNDV_MEMTYPE_DIRECT_SIZE", "RKEY_PTR_SEG_SIZE", "RX_MPOOL_SIZES", "ALLOC", "FAILURE",
+          "CMA_MEMORY_INVALIDATE", "CMA_FAILURE", "POSIX_MAX_NUM_EPS", "MAX_NUM_EPS", "SM_ALLOC",
           "RC_GDA_NUM_CHANNELS", "MAX_HCA_PER_GPU", "RNDV_PIPELINE_ERROR_HANDLING",
           "ADDRESS_VERSION", "MAX_COMPONENT_MDS", "MEMTYPE_REG_WHOLE_ALLOC_TYPES"}) {
         EXPECT_TRUE(ucs_config_name_is_foreign(key)) << key;

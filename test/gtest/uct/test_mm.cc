@@ -627,15 +627,11 @@ TEST(mm_test, settings_that_make_no_sense)
 {
     const struct {
         const char *name, *value;
-    } wrong[] = {{"UCX_MM_FIFO_SIZE", "100"},
-                 {"UCX_MM_FIFO_SIZE", "8"},
-                 {"UCX_MM_FIFO_SIZE", "131072"},
-                 {"UCX_MM_FIFO_ELEM_SIZE", "32"},
-                 {"UCX_MM_FIFO_RELEASE_FACTOR", "0"},
-                 {"UCX_MM_FIFO_RELEASE_FACTOR", "0.6"},
+    } wrong[] = {{"UCX_MM_FIFO_SIZE", "many"},
+                 {"UCX_MM_FIFO_RELEASE_FACTOR", "-0.1"},
+                 {"UCX_MM_FIFO_RELEASE_FACTOR", "1.1"},
                  {"UCX_MM_FIFO_RELEASE_FACTOR", "nan"},
-                 {"UCX_MM_FIFO_MAX_POLL", "0"},
-                 {"UCX_MM_SEG_SIZE", "64"},
+                 {"UCX_MM_FIFO_MAX_POLL", "-1"},
                  {"UCX_MM_BACKING", "disk"},
                  {"UCX_MM_BACKING", ""},
                  {"UCX_MM_FIFO_HUGETLB", "perhaps"},
@@ -648,6 +644,41 @@ TEST(mm_test, settings_that_make_no_sense)
         uct_md_t *md = nullptr;
         EXPECT_NE(UCS_OK, uct_md_open(mm(), nullptr, &md)) << w.name << "=" << w.value;
         EXPECT_EQ(nullptr, md);
+    }
+}
+
+/* What suits UCX and not us: the nearest that does is used, and messages go. */
+TEST(mm_test, settings_of_users_of_ucx)
+{
+    const struct {
+        const char *name, *value;
+    } rows[] = {{"UCX_POSIX_FIFO_SIZE", "8"},
+                {"UCX_MM_FIFO_SIZE", "100"},
+                {"UCX_SYSV_FIFO_SIZE", "1048576"},
+                {"UCX_MM_FIFO_ELEM_SIZE", "32"},
+                {"UCX_MM_FIFO_RELEASE_FACTOR", "0"},
+                {"UCX_POSIX_FIFO_RELEASE_FACTOR", "0.75"},
+                {"UCX_MM_FIFO_MAX_POLL", "0"},
+                {"UCX_SYSV_FIFO_MAX_POLL", "auto"},
+                {"UCX_POSIX_FIFO_MAX_POLL", "inf"},
+                {"UCX_POSIX_SEG_SIZE", "64"},
+                {"UCX_MM_SEG_SIZE", "inf"},
+                {"UCX_MM_BW", "auto"}};
+
+    log_levels quiet("error");
+    for (const auto &row : rows) {
+        variable v(row.name, row.value);
+        worker a(mm()), b(mm());
+        ASSERT_EQ(UCS_OK, a.status()) << row.name << "=" << row.value;
+        ASSERT_EQ(UCS_OK, b.status());
+        unsigned received = 0;
+        b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+        uct_ep_t *ep = a.connect(b.where());
+        for (unsigned i = 0; i < 100; ++i) {
+            ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(i, 100)));
+        }
+        EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 100; }))
+            << row.name << "=" << row.value;
     }
 }
 

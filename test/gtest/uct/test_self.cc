@@ -51,7 +51,15 @@ TEST_F(self_test, segment_size_is_an_option)
     }
 
     log_levels quiet("fatal");
-    for (const char *wrong : {"1000", "32", "1g", "-1", "", "x"}) {
+    const std::pair<const char *, size_t> others[] = {{"1000", 1024}, {"32", 64}, {"1g", 16 << 20},
+                                                      {"8256", 8192}, {"inf", 16 << 20}};
+    for (const auto &[given, nearest] : others) {
+        setenv("UCX_SELF_SEG_SIZE", given, 1);
+        worker w(uct_tl_find("self"));
+        ASSERT_EQ(UCS_OK, w.status()) << given;
+        EXPECT_EQ(nearest, w.limits(UCT_OP_AM_BCOPY).max) << given;
+    }
+    for (const char *wrong : {"-1", "", "x"}) {
         setenv("UCX_SELF_SEG_SIZE", wrong, 1);
         worker w(uct_tl_find("self"));
         EXPECT_NE(UCS_OK, w.status()) << wrong;
