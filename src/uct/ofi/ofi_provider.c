@@ -481,6 +481,88 @@ static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface, const uct_ofi_li
     return UCS_OK;
 }
 
+/* ---- names that do not exist ---- */
+
+static const char *uct_ofi_name_of(const struct fi_info *info, int is_device)
+{
+    return is_device ? info->domain_attr->name : info->fabric_attr->prov_name;
+}
+
+/* Does any offer have what element i of the user's list names? */
+static int uct_ofi_has_name(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
+                            const struct fi_info *list, int is_device, unsigned i)
+{
+    uct_ofi_config_t one            = *config;
+    ucs_config_names_array_t *array = is_device ? &one.devices.array : &one.providers.array;
+    const struct fi_info *info;
+    int is_found = 0;
+
+    array->names += i;
+    array->count  = 1;
+    for (info = list; (info != NULL) && !is_found; info = info->next) {
+        is_found = (is_device ? uct_ofi_device_find(&one, uct_ofi_name_of(info, 1)) :
+                    uct_ofi_list_find(lib, &one.providers, uct_ofi_name_of(info, 0))) >= 0;
+    }
+    return is_found;
+}
+
+/* Warns of names to use that no offer has, with those that there are. */
+static void uct_ofi_check_list(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
+                               const struct fi_info *list, int is_device)
+{
+    const ucs_config_allow_list_t *names = is_device ? &config->devices : &config->providers;
+    const struct fi_info *info, *other;
+    ucs_string_buffer_t there;
+    unsigned i;
+
+    ucs_string_buffer_init(&there);
+    for (info = list; info != NULL; info = info->next) {
+        for (other = list; (other != info) && (strcmp(uct_ofi_name_of(other, is_device),
+                                                      uct_ofi_name_of(info, is_device)) != 0);
+             other = other->next) {
+        }
+        if (other == info) {
+            ucs_string_buffer_appendf(&there, " %s", uct_ofi_name_of(info, is_device));
+        }
+    }
+    for (i = 0; (names->mode == UCS_CONFIG_ALLOW_LIST_ALLOW) && (i < names->array.count); ++i) {
+        if (!uct_ofi_has_name(config, lib, list, is_device, i)) {
+            ucs_warn("%s: there is no '%s'; there are:%s",
+                     is_device ? "UCX_NET_DEVICES" : "UCX_OFI_PROVIDER", names->array.names[i],
+                     (list != NULL) ? ucs_string_buffer_cstr(&there) : " none");
+        }
+    }
+    ucs_string_buffer_cleanup(&there);
+}
+
+/* Once a context: do the devices and providers exist that the user names? */
+static void uct_ofi_check_names(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+{
+    const uct_ofi_offer_t *poorest = &uct_ofi_offers[ucs_array_size(uct_ofi_offers) - 1];
+    const uct_ofi_config_t *config = uct_ofi_config(iface);
+    uct_ofi_md_t *md               = uct_ofi_md(iface->super.md);
+    struct fi_info *list           = NULL;
+    struct fi_info *hints;
+    int is_checked;
+
+    pthread_mutex_lock(&md->lock);
+    is_checked     = md->is_checked;
+    md->is_checked = 1;
+    pthread_mutex_unlock(&md->lock);
+    if (is_checked || ((config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW) &&
+                       (config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW))) {
+        return;
+    }
+    hints = uct_ofi_hints(lib, poorest);
+    if (hints != NULL) {
+        (void)lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+        lib->freeinfo(hints);
+        uct_ofi_check_list(config, lib, list, 0);
+        uct_ofi_check_list(config, lib, list, 1);
+        lib->freeinfo(list);
+    }
+}
+
 ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
     const char *line, *end, *reason;
@@ -489,6 +571,7 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
     if (iface->super.params.lead != NULL) {
         return uct_ofi_rail_choose(iface, lib);
     }
+    uct_ofi_check_names(iface, lib);
     for (i = 0; (i < ucs_array_size(uct_ofi_offers)) && (iface->info == NULL); ++i) {
         iface->info     = uct_ofi_best(iface, lib, &uct_ofi_offers[i]);
         iface->is_multi = (uct_ofi_offers[i].caps & FI_MULTI_RECV) != 0;

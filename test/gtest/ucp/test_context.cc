@@ -642,6 +642,54 @@ TEST(ucp_config, a_wrong_value_earns_one_line)
     }
 }
 
+/* Status of a context whose two workers have looked for networks. */
+int try_networks()
+{
+    ucp_context_h context;
+    ucp_params_t params;
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features   = UCP_FEATURE_TAG;
+    if (ucp_init(&params, nullptr, &context) != UCS_OK) {
+        return 1;
+    }
+    for (unsigned i = 0; i < 2; ++i) {
+        ucp_worker_h worker;
+        ucp_worker_params_t worker_params;
+        ucp_address_t *address;
+        size_t length;
+        worker_params.field_mask = 0;
+        if ((ucp_worker_create(context, &worker_params, &worker) != UCS_OK) ||
+            (ucp_worker_get_address(worker, &address, &length) != UCS_OK)) {
+            return 2;
+        }
+        ucp_worker_release_address(worker, address);
+        ucp_worker_destroy(worker);
+    }
+    ucp_cleanup(context);
+    return 0;
+}
+
+TEST(ucp_config, networks_that_do_not_exist_are_told_once)
+{
+    static const struct {
+        const char *name, *value, *told; /* "": nothing */
+    } rows[] = {{"UCX_NET_DEVICES", "nonesuch0", "'nonesuch0'; there are: "},
+                {"UCX_OFI_DEVICES", "*,nonesuch0:1", "'nonesuch0:1'; there are: "},
+                {"UCX_OFI_PROVIDER", "nonesuch", "'nonesuch'; there are: "},
+                {"UCX_NET_DEVICES", "^nonesuch0", ""},
+                {"UCX_NET_DEVICES", "*", ""}};
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "no libfabric";
+    }
+    for (const auto &row : rows) {
+        const child_result result = in_child({{"UCX_TLS", "self,ofi"}, {"UCX_NET_ADDRESS", "y"},
+                                              {row.name, row.value}}, try_networks);
+        EXPECT_EQ(0, result.exit_code) << row.value << all_lines(result);
+        ASSERT_EQ((row.told[0] != '\0') ? 1u : 0u, result.lines.size()) << all_lines(result);
+        EXPECT_NE(std::string::npos, all_lines(result).find(row.told)) << all_lines(result);
+    }
+}
+
 /* What UCX takes beside what our own users know. */
 TEST(ucp_config, values_of_users_of_ucx)
 {
