@@ -64,6 +64,18 @@ expect 0 '^#        allowed: [0-9]+ of [0-9]+ processors \([0-9]' -s
 expect 0 '^#        boot id: [0-9a-f]{32} ' -s
 expect 0 '^#   node 0 .* 10' -T
 UCX_RNDV_THRESH=7777 expect 0 '^UCX_RNDV_THRESH=7777$' -c
+UCX_RNDV_THRESH=intra:64k,inter:16k expect 0 '^UCX_RNDV_THRESH=intra:64K,inter:16K$' -c
+UCX_POSIX_FIFO_SIZE=8 expect 0 "UCX_POSIX_FIFO_SIZE='8' .*; used instead: 16$" -c
+
+# README tells of every variable.
+expect 0 '^UCX_TLS=all$' -c
+readme=$(dirname "$0")/../../README.md
+for name in $(sed -n 's/^\(UCX_[A-Z_]*\)=.*/\1/p' <<<"$out"); do
+    if ! grep -q "\`$name\`" "$readme"; then
+        failed=$((failed + 1))
+        echo "FAILED: README does not tell of $name"
+    fi
+done
 UCX_RNDV_THRESH=7777 expect 0 '^UCX_RNDV_THRESH=7777$' -C
 UCX_RNDV_SCHEME=am expect 0 '^# UCX_RNDV_THRESH=auto$' -C
 expect 0 '^# expected: ' -f
