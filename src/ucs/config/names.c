@@ -34,7 +34,7 @@ static const char *const ucs_config_foreign[] = {
     /* networks that Halyard reaches by libfabric, devices, or what it does not reach */
     "IB_*", "RC_*", "DC_*", "UD_*", "MLX5_*", "GGA_*", "SRD_*", "EFA_*", "RDMA_CM_*", "RDMACM_*",
     "SOCKCM_*", "TCP_*", "TCPCM_*", "CM_*", "UGNI_*", "SCOPY_*", "KNEM_*", "XPMEM_*", "ROCM_*",
-    "GDR_COPY_*", "ZE_*", "GAUDI_*", "CUDA_*", "MAX_HCA_PER_GPU",
+    "GDR_COPY_*", "ZE_*", "GAUDI_*", "CUDA_*", "MAX_HCA_PER_GPU", "REVERSE_SL",
     "NET_DEVICES", "SHM_DEVICES", "ACC_DEVICES", "SELF_DEVICES",
     /* how UCX finds, allocates and registers memory */
     "MEM_*", "MEMTYPE_*", "RCACHE_*", "REG_*", "GVA_*", "DMABUF_*", "MPOOL_FIFO", "ALLOC_PRIO",
@@ -44,7 +44,7 @@ static const char *const ucs_config_foreign[] = {
     "PROTO_INFO_DIR", "PROTO_OVERHEAD", "PROTOS", "SELECT_DISTANCE_MD", "BCOPY_BW", "BCOPY_THRESH",
     "ZCOPY_THRESH", "RNDV_THRESH", "RNDV_SCHEME", "RNDV_SEND_NBR_THRESH", "RNDV_THRESH_FALLBACK",
     "RNDV_PERF_DIFF", "RNDV_FRAG_SIZE", "RNDV_FRAG_ALLOC_COUNT", "RNDV_FRAG_MEM_TYPE",
-    "RNDV_FRAG_MEM_TYPES", "RNDV_FRAG_WORKER", "RNDV_PIPELINE_SEND_THRESH",
+    "FRAG_MEM_TYPE", "RNDV_FRAG_MEM_TYPES", "RNDV_FRAG_WORKER", "RNDV_PIPELINE_SEND_THRESH",
     "RNDV_PIPELINE_SHM_ENABLE", "RNDV_PIPELINE_ERROR_HANDLING", "RNDV_PUT_FORCE_FLUSH",
     "RNDV_ALIGN_THRESH", "RNDV_MAX_*", "RNDV_MIN_*", "MULTI_LANE_MAX_RATIO", "MULTI_PATH_RATIO",
     "MAX_EAGER_LANES", "MAX_EAGER_RAILS", "MAX_RNDV_LANES", "MAX_RMA_LANES",
@@ -68,7 +68,7 @@ static const char *const ucs_config_foreign[] = {
     "HOME", "ROOT", "DIR", "BASE", "PREFIX", "PATH", "INC", "INCLUDE*", "LIB*", "CFLAGS",
     "LDFLAGS", "VERSION", "INSTALL_*", "PERF_*", "GTEST_*",
     /* knobs of all its transports, and of its shared memory, without a counterpart here */
-    "ALLOC", "*FAILURE", "*MAX_NUM_EPS", "SM_*",
+    "ALLOC", "*FAILURE", "*MAX_NUM_EPS", "*_RECV_OVERHEAD", "SM_*",
     "POSIX_ALLOC", "POSIX_LATENCY", "POSIX_BW", "POSIX_MAX_SHORT", "POSIX_MAX_BCOPY",
     "POSIX_RX_MAX_BUFS", "POSIX_RX_BUFS_GROW", "POSIX_ERROR_HANDLING", "POSIX_USE_PROC_LINK",
     "POSIX_DIR", "POSIX_HUGETLB_MODE", "POSIX_RX_QUEUE_LEN", "POSIX_SEND_OVERHEAD",
