@@ -111,6 +111,19 @@ else
     echo "skipped: -P inter (no network that libfabric finds)"
 fi
 
+# What cannot be written is an error, with the reason.
+for arguments in -h -v -c "-d -t mm" "-w -e" "-e --json"; do
+    out=$(timeout 60 "$BINARY" $arguments 2>&1 >/dev/full)$?
+    out+=$(timeout 60 "$BINARY" $arguments 2>&1 >&-)$?
+    if [ "$out" = "ucx_info: cannot write results to standard output: No space left on device1$(
+            )ucx_info: cannot write results to standard output: Bad file descriptor1" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: ucx_info $arguments to a full and to a closed standard output: $out"
+    fi
+done
+
 # The document is JSON and, beside the text of the same arguments, makes true what is asserted; exit
 # code and stderr are those of the text.
 same() # code assertion arguments...

@@ -301,6 +301,24 @@ perf --compare "$dir/missing.json" "$dir/table.json"
 check "--compare names a missing file" grep -q missing.json "$dir/err"
 perf --self -t tag_lat -s 8 -n 100 -q --json "$dir/no/such/folder.json"
 check "a file that cannot be written is an error" test $code -eq 1 -a "$(grep -c folder.json "$dir/err")" -ge 1
+refuses_output() { # NAME REASON: what was printed is lost, and that is said
+    check "$1: exit $code" test $code -eq 1 -a \
+        "$(grep -c "cannot write results to standard output: $2" "$dir/err")" -eq 1
+}
+for arguments in -h "-l -t tag_lat -s 8 -n 100 -q" "-l -t tag_lat -s 8 -n 100 -q --json -" \
+                 "--self -t tag_lat -s 8 -n 100 -q"; do
+    # shellcheck disable=SC2086
+    timeout $LIMIT_S "$BINARY" $arguments >/dev/full 2>"$dir/err"
+    code=$? refuses_output "$arguments, standard output is full" "No space left on device"
+    # shellcheck disable=SC2086
+    timeout $LIMIT_S "$BINARY" $arguments >&- 2>"$dir/err"
+    code=$? refuses_output "$arguments, standard output is closed" "Bad file descriptor"
+done
+for form in json csv md; do
+    perf -l -t tag_lat -s 8 -n 100 -q --$form /dev/full
+    check "--$form to a full disk: exit $code" test $code -eq 1 -a \
+        "$(grep -c 'cannot write /dev/full: No space left on device' "$dir/err")" -eq 1
+done
 if command -v gnuplot >/dev/null; then
     perf --self -t tag_lat -s 8:1k -n 200 -q --plot "$dir/it's.svg"
     check "--plot draws" test $code -eq 0 -a "$(grep -c '<svg' "$dir/it's.svg")" -ge 1

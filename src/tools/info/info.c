@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "info.h"
+#include "tools/stdout.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -210,6 +211,17 @@ static int info_refuse(int letter)
     return 0;
 }
 
+/* Returns 0 where something of the output got lost, having said so. */
+static int info_written(void)
+{
+    const char *problem = tool_write_problem(stdout);
+
+    if (problem != NULL) {
+        fprintf(stderr, "ucx_info: cannot write results to standard output: %s\n", problem);
+    }
+    return problem == NULL;
+}
+
 /* Returns 0 where the arguments make no sense, having said so. */
 static int info_parse(int argc, char **argv, info_options_t *options)
 {
@@ -248,7 +260,7 @@ static int info_parse(int argc, char **argv, info_options_t *options)
             break;
         case 'h':
             fputs(info_help, stdout);
-            _exit(fflush(stdout) == 0 ? 0 : EXIT_FAILED);
+            _exit(info_written() ? 0 : EXIT_FAILED);
         default:
             return info_refuse(letter);
         }
@@ -518,8 +530,8 @@ static int info_show(ucs_report_t *report, const info_options_t *options)
         ucs_report_close(report);
     }
     ucs_report_close(report);
-    return (status != UCS_OK) ? EXIT_USAGE :
-           ((done && (fflush(stdout) == 0)) ? 0 : EXIT_FAILED);
+    done = info_written() && done;
+    return (status != UCS_OK) ? EXIT_USAGE : (done ? 0 : EXIT_FAILED);
 }
 
 int main(int argc, char **argv)
@@ -528,6 +540,7 @@ int main(int argc, char **argv)
                               .err_mode = UCP_ERR_HANDLING_MODE_NONE, .num_eps = 1, .num_ppn = 1};
     ucs_report_t report;
 
+    tool_stdout_keep();
     if (!info_parse(argc, argv, &options)) {
         return EXIT_USAGE;
     }

@@ -180,5 +180,5 @@ int perf_compare(const perf_options_t *options)
     }
     free(a);
     free(b);
-    return (worse == 0) ? PERF_EXIT_OK : PERF_EXIT_FAILED;
+    return ((perf_stdout_check() == 0) && (worse == 0)) ? PERF_EXIT_OK : PERF_EXIT_FAILED;
 }

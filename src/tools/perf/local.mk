@@ -3,6 +3,7 @@
 
 bin_PROGRAMS += ucx_perftest
 ucx_perftest_SOURCES = \
+	src/tools/stdout.h \
 	src/tools/perf/audit.c \
 	src/tools/perf/batch.c \
 	src/tools/perf/clock.c \

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "run.h"
+#include "tools/stdout.h"
 #include "watch.h"
 
 #include <stdio.h>
@@ -17,8 +18,10 @@ int main(int argc, char **argv)
 {
     static perf_options_t options;
     perf_ranks_t ranks;
-    int status = perf_options_parse(argc, argv, &options);
+    int status;
 
+    tool_stdout_keep();
+    status = perf_options_parse(argc, argv, &options);
     if (status != PERF_EXIT_OK) {
         return status;
     }
@@ -32,7 +35,7 @@ int main(int argc, char **argv)
     switch (options.mode) {
     case PERF_MODE_HELP:
         perf_options_help(stdout);
-        return PERF_EXIT_OK;
+        return (perf_stdout_check() == 0) ? PERF_EXIT_OK : PERF_EXIT_FAILED;
     case PERF_MODE_COMPARE:
         return perf_compare(&options);
     case PERF_MODE_SELF:

@@ -48,7 +48,7 @@ static void put_row(const perf_report_t *report, const perf_result_t *result, FI
     }
 }
 
-int perf_md_write(const perf_report_t *report, FILE *file)
+void perf_md_write(const perf_report_t *report, FILE *file)
 {
     const perf_options_t *options = report->options;
     unsigned i;
@@ -73,5 +73,4 @@ int perf_md_write(const perf_report_t *report, FILE *file)
     for (i = 0; i < (unsigned)report->record.env_count; ++i) {
         put_code(file, "environment", report->record.env[i]);
     }
-    return ferror(file) ? -1 : 0;
 }

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "report.h"
+#include "tools/stdout.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -50,33 +51,42 @@ void perf_result_finish(perf_result_t *result)
     }
 }
 
-/* Opens the file, lets `write` fill it, and reports a full disk as well as a wrong path. */
-static int write_file(const perf_report_t *report, const char *name,
-                      int (*write)(const perf_report_t*, FILE*))
+int perf_stdout_check(void)
 {
-    int status;
+    const char *problem = tool_write_problem(stdout);
+
+    if (problem != NULL) {
+        perf_error("cannot write results to standard output: %s", problem);
+    }
+    return (problem != NULL) ? -1 : 0;
+}
+
+/* Opens the file, lets `write` fill it, and reports a full disk as well as a wrong path; standard
+ * output is checked when all is written. */
+static int write_file(const perf_report_t *report, const char *name,
+                      void (*write)(const perf_report_t*, FILE*))
+{
+    const char *problem;
     FILE *file;
 
     if (strcmp(name, "-") == 0) {
-        status = write(report, stdout);
-        return ((fflush(stdout) == 0) && (status == 0)) ? 0 : -1;
+        write(report, stdout);
+        return 0;
     }
     file = fopen(name, "w");
     if (file == NULL) {
-        perf_error("cannot write %s: %s", name, strerror(errno));
-        return -1;
+        problem = strerror(errno);
+    } else {
+        write(report, file);
+        problem = tool_write_problem(file);
+        if ((fclose(file) != 0) && (problem == NULL)) {
+            problem = strerror(errno);
+        }
     }
-    status = write(report, file);
-    if (ferror(file)) {
-        status = -1;
+    if (problem != NULL) {
+        perf_error("cannot write %s: %s", name, problem);
     }
-    if (fclose(file) != 0) {
-        status = -1;
-    }
-    if (status != 0) {
-        perf_error("cannot write %s: %s", name, strerror(errno));
-    }
-    return status;
+    return (problem != NULL) ? -1 : 0;
 }
 
 int perf_report_write(const perf_report_t *report)
@@ -99,5 +109,5 @@ int perf_report_write(const perf_report_t *report)
     if ((options->plot != NULL) && (perf_plot_write(report, options->plot) != 0)) {
         status = -1;
     }
-    return status;
+    return (perf_stdout_check() == 0) ? status : -1;
 }

@@ -78,7 +78,11 @@ perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kin
 /* Derives bandwidth, rate and ratios from the times. */
 void perf_result_finish(perf_result_t *result);
 
-/* Writes --json, --csv, --md, --plot and -v as the options ask. Returns 0, or -1 after an error. */
+/* Returns 0, or -1 after an error message if something that was printed did not get there. */
+int perf_stdout_check(void);
+
+/* Writes --json, --csv, --md, --plot and -v as the options ask, and checks standard output. Returns
+ * 0, or -1 after an error message. */
 int perf_report_write(const perf_report_t *report);
 
 /* output_text.c */
@@ -92,10 +96,12 @@ char *perf_text_size(uint64_t size, char text[24]);     /* 64, 8K, 1M */
 char *perf_text_us(double us, char text[24]);
 char *perf_text_count(double value, int thousands, char text[32]);
 
-/* output_csv.c, output_md.c, output_json.c, plot.c: 0, or -1 after an error message */
-int perf_csv_write(const perf_report_t *report, FILE *file);
-int perf_md_write(const perf_report_t *report, FILE *file);
-int perf_json_write(const perf_report_t *report, FILE *file);
+/* output_csv.c, output_md.c, output_json.c: the caller looks for errors of the file */
+void perf_csv_write(const perf_report_t *report, FILE *file);
+void perf_md_write(const perf_report_t *report, FILE *file);
+void perf_json_write(const perf_report_t *report, FILE *file);
+
+/* plot.c: 0, or -1 after an error message */
 int perf_plot_write(const perf_report_t *report, const char *name);
 
 /* compare.c: table of ratios of two JSON files. Returns an exit code. */
