@@ -329,7 +329,21 @@ mkdir "$dir/empty"
 PATH=$dir/empty LD_LIBRARY_PATH=${LD_LIBRARY_PATH-} "$BINARY" --self -t tag_lat -s 8 -n 100 -q \
     --plot "$dir/x.svg" >"$dir/out" 2>"$dir/err"
 code=$?
-check "--plot without gnuplot" test $code -eq 1 -a "$(grep -c 'gnuplot is not installed' "$dir/err")" -eq 1
+check "--plot without gnuplot is noticed before anything is measured" test $code -eq 1 -a \
+    ! -s "$dir/out" -a "$(grep -c 'gnuplot is not installed' "$dir/err")" -eq 1
+mkdir "$dir/tools"
+printf '#!/bin/sh\ngrep -q multiplot && echo a picture\n' >"$dir/tools/gnuplot"
+chmod +x "$dir/tools/gnuplot"
+PATH=$dir/tools:$PATH perf -l -t tag_lat -s 8 -n 100 -q --plot "$dir/drawn.svg"
+check "--plot writes what gnuplot draws" test $code -eq 0 -a "$(cat "$dir/drawn.svg")" = "a picture"
+ln -s /dev/full "$dir/full.svg"
+PATH=$dir/tools:$PATH perf -l -t tag_lat -s 8 -n 100 -q --plot "$dir/full.svg"
+check "--plot to a full disk: exit $code" test $code -eq 1 -a \
+    "$(grep -c 'cannot write .*full.svg: No space left on device' "$dir/err")" -eq 1
+echo 'exit 1' >>"$dir/tools/gnuplot"
+PATH=$dir/tools:$PATH perf -l -t tag_lat -s 8 -n 100 -q --plot "$dir/drawn.svg"
+check "--plot by a gnuplot that fails: exit $code" test $code -eq 1 -a \
+    "$(grep -c 'gnuplot failed' "$dir/err")" -eq 1
 
 # ---- client and server ----
 serve() { # ARGUMENTS: starts a server on a fresh port

@@ -1,6 +1,6 @@
 /* Halyard: a picture of the results, drawn by gnuplot.
  *
- * The data travel in the script itself on gnuplot's standard input: no temporary files.
+ * The data travel in the script itself, which is a file in memory: nothing is left behind.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,11 +14,10 @@
 #include "report.h"
 #include "watch.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 
 #define SERIES_MAX 32
 
@@ -118,10 +117,9 @@ static void put_script(FILE *script, const perf_report_t *report, const char *na
     }
     snprintf(title, sizeof(title), "libucp %.60s, %.120s", report->record.library,
              report->record.cpu);
-    fprintf(script, "set terminal %s size 1000,%d\nset output ", is_svg ? "svg" : "png",
+    fprintf(script, "set terminal %s size 1000,%d\n", is_svg ? "svg" : "png",
             ((panels[0] > 0) && (panels[1] > 0)) ? 1000 : 560);
-    put_quoted(script, name);
-    fprintf(script, "\nset multiplot layout %d,1 title ", ((panels[0] > 0) && (panels[1] > 0)) ?
+    fprintf(script, "set multiplot layout %d,1 title ", ((panels[0] > 0) && (panels[1] > 0)) ?
             2 : 1);
     put_quoted(script, title);
     fputs(" noenhanced\nset key left top noenhanced\nset grid\nset logscale x 2\n"
@@ -134,32 +132,51 @@ static void put_script(FILE *script, const perf_report_t *report, const char *na
     fputs("unset multiplot\n", script);
 }
 
-int perf_plot_write(const perf_report_t *report, const char *name)
+int perf_plot_check(const perf_options_t *options)
 {
-    struct sigaction ignore, before;
-    FILE *script;
-    int status;
+    if ((options->plot == NULL) || (system("command -v gnuplot > /dev/null") == 0)) {
+        return 0;
+    }
+    perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the figures",
+               options->plot);
+    return -1;
+}
 
-    script = popen("command -v gnuplot > /dev/null || exit 127; exec gnuplot -", "we");
-    if (script == NULL) {
-        perf_error("cannot start gnuplot: %s", strerror(errno));
+/* What gnuplot draws goes to the file through us: it does not look whether its writes succeed. */
+static int draw(int script_fd, FILE *picture)
+{
+    char command[64], bytes[4096];
+    size_t count;
+    FILE *drawn;
+
+    snprintf(command, sizeof(command), "exec gnuplot - < /proc/self/fd/%d", script_fd);
+    drawn = popen(command, "re");
+    if (drawn == NULL) {
         return -1;
     }
-    /* A gnuplot that is not there closes the pipe under us. */
-    memset(&ignore, 0, sizeof(ignore));
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &ignore, &before);
-    put_script(script, report, name);
-    status = pclose(script);
-    sigaction(SIGPIPE, &before, NULL);
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 127)) {
-        perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the "
-                   "figures", name);
+    while ((count = fread(bytes, 1, sizeof(bytes), drawn)) > 0) {
+        (void)fwrite(bytes, 1, count, picture);
+    }
+    return pclose(drawn);
+}
+
+int perf_plot_write(const perf_report_t *report, const char *name)
+{
+    FILE *picture = perf_file_open(name);
+    int status    = -1;
+    FILE *script;
+
+    if (picture == NULL) {
         return -1;
+    }
+    script = fdopen(memfd_create("gnuplot", 0), "w");
+    if (script != NULL) {
+        put_script(script, report, name);
+        status = (fflush(script) == 0) ? draw(fileno(script), picture) : -1;
+        fclose(script);
     }
     if (status != 0) {
         perf_error("--plot %s: gnuplot failed", name);
-        return -1;
     }
-    return 0;
+    return ((perf_file_close(picture, name) == 0) && (status == 0)) ? 0 : -1;
 }

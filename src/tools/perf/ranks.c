@@ -164,7 +164,8 @@ int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks)
     }
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet || (ranks->rank != 0));
-    if ((bind_rank(options, ranks, &session) != 0) ||
+    if (((ranks->rank == 0) && (perf_plot_check(options) != 0)) ||
+        (bind_rank(options, ranks, &session) != 0) ||
         (meet(options, ranks, &session.channel) != 0)) {
         return PERF_EXIT_FAILED;
     }

@@ -70,7 +70,8 @@ int perf_client_main(const perf_options_t *options)
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
-    if (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0) {
+    if ((perf_plot_check(options) != 0) ||
+        (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0)) {
         return PERF_EXIT_FAILED;
     }
     report.options = options;
@@ -106,6 +107,9 @@ int perf_loopback_main(const perf_options_t *options)
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
+    if (perf_plot_check(options) != 0) {
+        return PERF_EXIT_FAILED;
+    }
     if (options->cpu_count > 1) {
         memcpy(cpus, options->cpus, sizeof(cpus));
     }

@@ -61,32 +61,45 @@ int perf_stdout_check(void)
     return (problem != NULL) ? -1 : 0;
 }
 
-/* Opens the file, lets `write` fill it, and reports a full disk as well as a wrong path; standard
- * output is checked when all is written. */
+FILE *perf_file_open(const char *name)
+{
+    FILE *file = fopen(name, "w");
+
+    if (file == NULL) {
+        perf_error("cannot write %s: %s", name, strerror(errno));
+    }
+    return file;
+}
+
+int perf_file_close(FILE *file, const char *name)
+{
+    const char *problem = tool_write_problem(file);
+
+    if ((fclose(file) != 0) && (problem == NULL)) {
+        problem = strerror(errno);
+    }
+    if (problem != NULL) {
+        perf_error("cannot write %s: %s", name, problem);
+    }
+    return (problem != NULL) ? -1 : 0;
+}
+
+/* Lets `write` fill the file; standard output is checked when all is written. */
 static int write_file(const perf_report_t *report, const char *name,
                       void (*write)(const perf_report_t*, FILE*))
 {
-    const char *problem;
     FILE *file;
 
     if (strcmp(name, "-") == 0) {
         write(report, stdout);
         return 0;
     }
-    file = fopen(name, "w");
+    file = perf_file_open(name);
     if (file == NULL) {
-        problem = strerror(errno);
-    } else {
-        write(report, file);
-        problem = tool_write_problem(file);
-        if ((fclose(file) != 0) && (problem == NULL)) {
-            problem = strerror(errno);
-        }
+        return -1;
     }
-    if (problem != NULL) {
-        perf_error("cannot write %s: %s", name, problem);
-    }
-    return (problem != NULL) ? -1 : 0;
+    write(report, file);
+    return perf_file_close(file, name);
 }
 
 int perf_report_write(const perf_report_t *report)

@@ -101,7 +101,13 @@ void perf_csv_write(const perf_report_t *report, FILE *file);
 void perf_md_write(const perf_report_t *report, FILE *file);
 void perf_json_write(const perf_report_t *report, FILE *file);
 
-/* plot.c: 0, or -1 after an error message */
+/* A file for results. Both say what went wrong, as a wrong path or a full disk: NULL, -1. */
+FILE *perf_file_open(const char *name);
+int perf_file_close(FILE *file, const char *name);
+
+/* plot.c: 0, or -1 after an error message. The check is for the beginning: is gnuplot there, if it
+ * is to draw? */
+int perf_plot_check(const perf_options_t *options);
 int perf_plot_write(const perf_report_t *report, const char *name);
 
 /* compare.c: table of ratios of two JSON files. Returns an exit code. */

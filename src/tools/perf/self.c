@@ -317,6 +317,9 @@ int perf_self_main(const perf_options_t *options)
     int status;
 
     perf_note_quiet(options->quiet);
+    if (perf_plot_check(options) != 0) {
+        return PERF_EXIT_FAILED;
+    }
     pair.shared = perf_shared_map();
     if (pair.shared == NULL) {
         return PERF_EXIT_FAILED;
