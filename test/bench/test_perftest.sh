@@ -83,6 +83,9 @@ refuses "polls of devices"       "polls its buffers"          --self -t ucp_put_
 refuses "wrong wait mode"        "option -E"                  -t tag_lat -E nap
 refuses "wrong port"             "option -p"                  -p 70000
 refuses "wrong picture"          "--plot"                     --self --plot x.gif
+refuses "two outputs in one"     "-v and --csv write to the same" --self -v --csv -
+refuses "two outputs in one"     "(standard output)"          --self --csv - --json -
+refuses "two outputs in one"     "(x.svg)"                    --self --json x.svg --plot x.svg
 refuses "client without a test"  "which test"                 localhost
 refuses "two hosts"              "unexpected word"            -t tag_lat a b
 refuses "host with --self"       "exclude each other"         --self host

@@ -700,6 +700,30 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
     return take_words(options_p, argc, argv);
 }
 
+/* Two outputs in one file, or on standard output, are neither. */
+static int check_outputs(const perf_options_t *options)
+{
+    const struct {
+        const char *option, *file;
+    } outputs[] = {{"-v", options->csv_stdout ? "-" : NULL}, {"--csv", options->csv},
+                   {"--md", options->md}, {"--json", options->json}, {"--plot", options->plot}};
+    unsigned i, k;
+
+    for (i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
+        for (k = 0; k < i; ++k) {
+            if ((outputs[i].file != NULL) && (outputs[k].file != NULL) &&
+                (strcmp(outputs[i].file, outputs[k].file) == 0)) {
+                perf_error("options %s and %s write to the same place (%s): name another file for "
+                           "one of them", outputs[k].option, outputs[i].option,
+                           (strcmp(outputs[i].file, "-") == 0) ? "standard output" :
+                                                                 outputs[i].file);
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Fills in what was not said, and checks the whole. */
 static int complete(perf_options_t *options)
 {
@@ -724,6 +748,9 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
 
     set_defaults(argc, argv, options_p);
     status = parse_words(argc, argv, options_p);
+    if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
+        status = check_outputs(options_p);
+    }
     if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
         status = (options_p->batch != NULL) ? perf_batch_read(options_p) : complete(options_p);
     }
