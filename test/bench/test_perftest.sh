@@ -269,6 +269,12 @@ assert set(data["results"][0]["percentiles"]) == {"50", "90", "99", "99.9"}
 assert any("quote \" backslash \\ tab \t byte" in v for v in data["record"]["environment"])
 assert data["record"]["library"] and data["record"]["cpu"] and data["record"]["kernel"]
 ' "$dir/odd.json"
+    for case in "--self -c 0,0:0,0" "-l -c 0,0:0,0" "--self -c 0,0 -T 2:0,0" "--self -T 2:null"; do
+        # shellcheck disable=SC2086
+        perf ${case%:*} -t tag_lat -s 8 -n 100 -q --json -
+        check "${case%:*}: the record says ${case##*:}" test $code -eq 0 -a "${case##*:}" = "$(
+            sed -n 's/^ *"bound_to": "*\([^"]*\)"*,$/\1/p' "$dir/out")"
+    done
     check "JSON of the table" python3 -c '
 import json, sys
 data = json.load(open(sys.argv[1]))
@@ -321,6 +327,13 @@ for form in json csv md; do
     perf -l -t tag_lat -s 8 -n 100 -q --$form /dev/full
     check "--$form to a full disk: exit $code" test $code -eq 1 -a \
         "$(grep -c 'cannot write /dev/full: No space left on device' "$dir/err")" -eq 1
+done
+for arguments in "--self -c 0,9999" "--self -c 0,9999 -T 2" "-l -c 9999,0" "localhost -c 9999" \
+                 "localhost -c 0,9999 -T 2"; do
+    # shellcheck disable=SC2086
+    perf $arguments -t tag_lat -s 8 -n 100 -q
+    check "$arguments: exit $code" test $code -eq 1 -a ! -s "$dir/out" -a \
+        "$(grep -c 'cannot bind to processor 9999: Invalid' "$dir/err")" -eq 1
 done
 if command -v gnuplot >/dev/null; then
     perf --self -t tag_lat -s 8:1k -n 200 -q --plot "$dir/it's.svg"

@@ -7,6 +7,7 @@
 
 #include "report.h"
 
+#include <math.h>
 #include <string.h>
 #include <ucs/debug/report.h>
 
@@ -15,11 +16,15 @@ static void put_record(ucs_report_t *json, const perf_record_t *record)
     int i;
 
     ucs_report_open(json, "record", '{');
-    ucs_report_row(json,
-                   "date library library_file cpu online_cpus bound_to governor kernel command",
-                   "%s%s%s%s%d%s%s%s%s", record->date, record->library, record->library_file,
-                   record->cpu, record->online_cpus, record->cpus, record->governor,
-                   record->kernel, record->command);
+    ucs_report_row(json, "date library library_file cpu online_cpus", "%s%s%s%s%d", record->date,
+                   record->library, record->library_file, record->cpu, record->online_cpus);
+    if (record->cpus[0] != '\0') {
+        ucs_report_row(json, "bound_to", "%s", record->cpus);
+    } else {
+        ucs_report_row(json, "bound_to", "%f", NAN); /* null */
+    }
+    ucs_report_row(json, "governor kernel command", "%s%s%s", record->governor, record->kernel,
+                   record->command);
     ucs_report_open(json, "environment", '[');
     for (i = 0; i < record->env_count; ++i) {
         ucs_report_row(json, "=", "%s", record->env[i]);

@@ -92,6 +92,19 @@ int perf_pin_to(int cpu)
     return (sched_setaffinity(0, sizeof(set), &set) == 0) ? 0 : errno;
 }
 
+int perf_pin_try(int cpu)
+{
+    cpu_set_t before;
+    int error;
+
+    if (sched_getaffinity(0, sizeof(before), &before) != 0) {
+        return errno;
+    }
+    error = perf_pin_to(cpu);
+    (void)sched_setaffinity(0, sizeof(before), &before);
+    return error;
+}
+
 int perf_pin_allowed(void)
 {
     cpu_set_t allowed;

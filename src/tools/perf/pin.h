@@ -17,6 +17,9 @@ int perf_pin_same_core(int a, int b);
 /* Binds the calling thread to one processor. Returns 0, or the errno. */
 int perf_pin_to(int cpu);
 
+/* Whether it could be bound to that processor: the same, but it stays where it was. */
+int perf_pin_try(int cpu);
+
 /* How many processors the calling thread may use. */
 int perf_pin_allowed(void);
 

@@ -20,17 +20,14 @@ int perf_bind(const int *cpus, int count, perf_session_t *session)
 {
     int error, i;
 
-    for (i = 0; i < count; ++i) {
-        session->cpus[i] = cpus[i];
-    }
     session->cpu_count = count;
-    if (count == 0) {
-        return 0;
-    }
-    error = perf_pin_to(cpus[0]);
-    if (error != 0) {
-        perf_error("cannot bind to processor %d: %s", cpus[0], strerror(error));
-        return -1;
+    for (i = count - 1; i >= 0; --i) { /* all are tried; this thread stays on the first */
+        session->cpus[i] = cpus[i];
+        error            = perf_pin_to(cpus[i]);
+        if (error != 0) {
+            perf_error("cannot bind to processor %d: %s", cpus[i], strerror(error));
+            return -1;
+        }
     }
     return 0;
 }
@@ -65,13 +62,15 @@ int perf_server_main(const perf_options_t *options)
 
 int perf_client_main(const perf_options_t *options)
 {
+    const unsigned count = (options->cpu_count < options->threads) ? options->cpu_count :
+                                                                     options->threads;
     static perf_session_t session;
     static perf_report_t report;
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
     if ((perf_plot_check(options) != 0) ||
-        (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0)) {
+        (perf_bind(options->cpus, (int)count, &session) != 0)) {
         return PERF_EXIT_FAILED;
     }
     report.options = options;
@@ -80,7 +79,7 @@ int perf_client_main(const perf_options_t *options)
                          (int)options->timeout_s * 1000, &session.channel) != 0) {
         return PERF_EXIT_FAILED;
     }
-    perf_record_fill(&report.record, options, options->cpus, (int)options->cpu_count);
+    perf_record_fill(&report.record, options, session.cpus, session.cpu_count);
     return perf_lead(&session, &report);
 }
 

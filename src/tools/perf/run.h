@@ -39,7 +39,7 @@ int perf_server_main(const perf_options_t *options);
 int perf_client_main(const perf_options_t *options);
 
 /* remote.c: binds this thread to the first of these processors; those that it starts take turns
- * among all. `count` may be 0. Returns 0, or -1 after an error message. */
+ * among all. All are tried. `count` may be 0. Returns 0, or -1 after an error message. */
 int perf_bind(const int *cpus, int count, perf_session_t *session);
 
 /* remote.c: both sides as threads of this process. Returns an exit code. */

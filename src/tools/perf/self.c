@@ -44,19 +44,23 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
     static perf_session_t session;
     static perf_report_t report;
     const perf_options_t *options = pair->options;
-    int i;
+    unsigned i;
 
     session.channel = *channel;
     session.shared  = pair->shared;
-    for (i = 0; (i < (int)options->cpu_count) && (options->threads > 1); ++i) {
+    for (i = 0; (options->threads > 1) && (i < options->cpu_count) && (i < options->threads); ++i) {
         session.cpus[i]   = options->cpus[i];
-        session.cpu_count = i + 1;
+        session.cpu_count = (int)i + 1;
     }
     if (!leader) {
         return perf_follow(&session);
     }
     report.options = options;
-    perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
+    if (session.cpu_count > 0) {
+        perf_record_fill(&report.record, options, session.cpus, session.cpu_count);
+    } else {
+        perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
+    }
     perf_startup_gather(pair->shared->startup, pair->startup_count, &report);
     return perf_lead(&session, &report);
 }
@@ -85,8 +89,9 @@ static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
     if (pair->bound > 0) {
         error = perf_pin_to(pair->shared->cpus[index]);
         if (error != 0) {
-            perf_note("note: cannot bind to processor %d: %s", pair->shared->cpus[index],
-                      strerror(error));
+            perf_error("cannot bind to processor %d: %s", pair->shared->cpus[index],
+                       strerror(error));
+            return PERF_EXIT_FAILED;
         }
     }
     /* The limits need both ids. */
@@ -278,18 +283,36 @@ static int run_pair(const pair_t *pair)
     return watch_children(pair);
 }
 
-/* Chooses processors and says what it could not do. */
-static void choose_cpus(pair_t *pair)
+/* The processors that -c names. Returns 0, or -1 after an error message where one cannot be bound
+ * to: figures of others are not what was asked for. */
+static int take_cpus(const perf_options_t *options)
+{
+    unsigned i;
+    int error;
+
+    for (i = 0; i < options->cpu_count; ++i) {
+        error = perf_pin_try(options->cpus[i]);
+        if (error != 0) {
+            perf_error("cannot bind to processor %d: %s", options->cpus[i], strerror(error));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Chooses processors and says what it could not do. Returns 0, or -1 after an error message. */
+static int choose_cpus(pair_t *pair)
 {
     const perf_options_t *options = pair->options;
     int *cpus                     = pair->shared->cpus;
 
+    if (take_cpus(options) != 0) {
+        return -1;
+    }
     if (options->threads > 1) {
         /* The threads bind themselves when -c names processors for them. */
-        pair->bound = 0;
-        cpus[0]     = 0;
-        cpus[1]     = 1;
-        return;
+        cpus[1] = 1;
+        return 0;
     }
     if (options->cpu_count >= 2) {
         cpus[0]     = options->cpus[0];
@@ -297,17 +320,21 @@ static void choose_cpus(pair_t *pair)
         pair->bound = 2;
     } else {
         pair->bound = perf_pin_choose(cpus);
+        if ((perf_pin_try(cpus[0]) != 0) || (perf_pin_try(cpus[1]) != 0)) {
+            pair->bound = 0;
+        }
     }
     if (pair->bound == 0) {
         cpus[0] = 0;
         cpus[1] = 1;
-        perf_note("note: the allowed processors are not known: the processes are not bound");
+        perf_note("note: the processes cannot be bound to processors here, and are not");
     } else if ((pair->bound == 1) || (cpus[0] == cpus[1])) {
         perf_note("note: both processes share processor %d: the figures are those of the "
                   "scheduler, not of the machine", cpus[0]);
     } else if (perf_pin_same_core(cpus[0], cpus[1])) {
         perf_note("note: processors %d and %d are threads of one core", cpus[0], cpus[1]);
     }
+    return 0;
 }
 
 int perf_self_main(const perf_options_t *options)
@@ -324,7 +351,9 @@ int perf_self_main(const perf_options_t *options)
     if (pair.shared == NULL) {
         return PERF_EXIT_FAILED;
     }
-    choose_cpus(&pair);
+    if (choose_cpus(&pair) != 0) {
+        return PERF_EXIT_FAILED;
+    }
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
