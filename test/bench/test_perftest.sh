@@ -394,15 +394,36 @@ perf localhost -p $((port + 5)) -t tag_lat -q --timeout 2
 check "no server: a clear error" test $code -eq 1 -a "$(grep -c 'cannot connect' "$dir/err")" -eq 1
 perf -p $((port + 6)) -q --timeout 1
 check "no client within --timeout" test $code -eq 1 -a "$(grep -c 'no client' "$dir/err")" -eq 1
+strange() { # TEXT: connects to the server, says that, closes after a moment
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf "$1" >&3 && sleep 0.3) 2>/dev/null
+}
 serve -q
 sleep 0.5
-if (exec 3<>"/dev/tcp/localhost/$port" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && sleep 0.5) 2>/dev/null; then
-    served
-    check "a stranger's greeting is refused" grep -q "unknown greeting" "$dir/server.err"
+if strange ''; then
+    strange 'GET / HTTP/1.0\r\n\r\n'
+    strange 'hello'
+    (exec 3<>"/dev/tcp/127.0.0.1/$port"; sleep 6) &
+    silent=$!
+    sleep 0.3
+    perf localhost -p $port -t tag_lat -s 8 -n 100 -q -f
+    check "a client of a server that strangers have met: exit $code" test $code -eq 0
+    check "that server ends with 0" served
+    check "it has said what it met" test "$(grep -c 'still waiting' "$dir/server.err")" -eq 4 -a \
+        "$(grep -c 'unknown greeting' "$dir/server.err")" -eq 2 -a \
+        "$(grep -c 'closed the connection' "$dir/server.err")" -eq 1 -a \
+        "$(grep -c 'sent no greeting' "$dir/server.err")" -eq 1
+    kill $silent 2>/dev/null
+    serve -q --timeout 2
+    sleep 0.5
+    (exec 3<>"/dev/tcp/127.0.0.1/$port"; sleep 6) &
+    silent=$!
+    check "a silent stranger does not stretch --timeout" eval '! served'
+    check "nor hides that no client came" grep -q 'no client came within 2 s' "$dir/server.err"
+    kill $silent 2>/dev/null
 else
     kill "$server" 2>/dev/null
     served
-    skip "a stranger's greeting" "no /dev/tcp"
+    skip "strangers at a server" "no /dev/tcp"
 fi
 
 # ---- memory of devices, by the driver of the tests ----

@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -29,6 +30,11 @@
 #define CONNECT_RETRY_MS 5000
 #define CONNECT_RETRY_US 100000
 #define PROGRESS_SPIN_NS 10e6
+#define GREETING_MAX_NS  3e9
+
+#define NOT_THIS_TOOL    "the other end (%s) is not this ucx_perftest: %s"
+#define UNKNOWN_GREETING "it sent an unknown greeting (another program on that port, UCX's own " \
+                         "ucx_perftest, or a machine of other byte order?)"
 
 typedef struct frame {
     uint32_t magic;
@@ -131,16 +137,42 @@ static void name_address(const struct sockaddr *address, socklen_t length, char 
     }
 }
 
-int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel_t *channel_p)
+/* Why the other end is no ucx_perftest, which greets at once; NULL: it is. Takes nothing out. */
+static const char *find_stranger(int fd, double end_ns)
+{
+    double us            = fmin(end_ns - perf_now_ns(), GREETING_MAX_NS) / 1e3;
+    struct timeval limit = {.tv_sec = (time_t)(us / 1e6), .tv_usec = (suseconds_t)fmod(us, 1e6)};
+    ssize_t done         = -1;
+    frame_t frame;
+
+    if (us < 1) { /* the kernel takes 0 for no limit */
+        limit = (struct timeval) {.tv_usec = 1};
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0) {
+        done = recv(fd, &frame, sizeof(frame), MSG_PEEK | MSG_WAITALL);
+    }
+    if (done < 0) {
+        return (errno == EAGAIN) ? "it sent no greeting" : strerror(errno);
+    }
+    if (done == 0) {
+        return "it closed the connection";
+    }
+    return ((done == sizeof(frame)) && (frame.magic == FRAME_MAGIC)) ? NULL : UNKNOWN_GREETING;
+}
+
+/* Returns the descriptor of the next connection, or -1 after an error message. */
+static int accept_next(int listen_fd, unsigned wait_s, double end_ns, char *name, size_t size)
 {
     struct pollfd waiting = {.fd = listen_fd, .events = POLLIN};
     struct sockaddr_storage address;
     socklen_t length = sizeof(address);
-    char name[96];
+    double left_ns;
     int ready, fd;
 
     do {
-        ready = poll(&waiting, 1, (wait_s > 0) ? (int)(wait_s * 1000) : -1);
+        left_ns = end_ns - perf_now_ns();
+        ready   = (left_ns > 0) ?
+                  poll(&waiting, 1, isfinite(left_ns) ? (int)(left_ns / 1e6) + 1 : -1) : 0;
     } while ((ready < 0) && (errno == EINTR));
     if (ready == 0) {
         perf_error("no client came within %u s", wait_s);
@@ -151,10 +183,31 @@ int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel
         perf_error("accept: %s", strerror(errno));
         return -1;
     }
-    set_nodelay(fd);
-    name_address((struct sockaddr*)&address, length, name, sizeof(name));
-    perf_oob_wrap(fd, name, timeout_ms, channel_p);
-    return 0;
+    name_address((struct sockaddr*)&address, length, name, size);
+    return fd;
+}
+
+int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel_t *channel_p)
+{
+    const double end_ns = (wait_s > 0) ? perf_now_ns() + wait_s * 1e9 : INFINITY;
+    char name[sizeof(channel_p->peer)];
+    const char *problem;
+    int fd;
+
+    for (;;) {
+        fd = accept_next(listen_fd, wait_s, end_ns, name, sizeof(name));
+        if (fd < 0) {
+            return -1;
+        }
+        problem = find_stranger(fd, end_ns);
+        if (problem == NULL) {
+            set_nodelay(fd);
+            perf_oob_wrap(fd, name, timeout_ms, channel_p);
+            return 0;
+        }
+        perf_error(NOT_THIS_TOOL "; still waiting for a client", name, problem);
+        close(fd);
+    }
 }
 
 /* One attempt at one address, bounded. Returns a descriptor, or -1 with errno. */
@@ -401,9 +454,7 @@ int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, si
         return -1;
     }
     if (frame.magic != FRAME_MAGIC) {
-        perf_error("the other end (%s) is not this ucx_perftest: it sent an unknown greeting "
-                   "(another program on that port, UCX's own ucx_perftest, or a machine of other "
-                   "byte order?)", channel->peer);
+        perf_error(NOT_THIS_TOOL, channel->peer, UNKNOWN_GREETING);
         return -1;
     }
     if (frame.type == PERF_OOB_ERROR) {

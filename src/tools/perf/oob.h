@@ -47,7 +47,8 @@ int perf_oob_connect_local(const char *name, int timeout_ms, perf_channel_t *cha
 /* 1 if the other end of a local channel belongs to this user. */
 int perf_oob_is_own_user(const perf_channel_t *channel);
 
-/* Waits for one client (wait_s seconds; 0 = without limit) and closes nothing. */
+/* Waits for one client (wait_s seconds; 0 = without limit). Who connects and is none, as a port
+ * scanner, is told of on stderr and left. Closes nothing else. */
 int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel_t *channel_p);
 
 /* Connects to a server; a refused connection is tried again for some seconds, since the server
