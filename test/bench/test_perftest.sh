@@ -388,8 +388,23 @@ check "audit between client and server" audited 2
 check "server of an audit ends with 0" served
 serve -6
 perf ::1 -p $port -t tag_lat -s 8 -n 500 -f -q
-if [ $code -eq 0 ]; then check "IPv6" served; else kill "$server" 2>/dev/null; served; skip "IPv6" "no ::1"; fi
+if [ $code -eq 0 ]; then
+    check "IPv6" served
+    perf ::1 -p $((port + 5)) -t tag_lat -q --timeout 1
+    check "no server of IPv6: what to do" grep -q 'Without -6 it takes IPv4 only' "$dir/err"
+    serve -6
+    perf 127.0.0.1 -p $port -t tag_lat -s 8 -n 500 -f -q
+    check "a client of IPv4 at a server of IPv6: exit $code" test $code -eq 0
+    check "that server ends with 0" served
+else
+    kill "$server" 2>/dev/null
+    served
+    skip "IPv6" "no ::1"
+fi
 
+perf -6 127.0.0.1 -p $port -t tag_lat -q
+check "IPv6 to an IPv4 address: what to do" test $code -eq 1 -a \
+    "$(grep -c "host '127.0.0.1' has addresses of IPv4 only: leave out -6" "$dir/err")" -eq 1
 perf localhost -p $((port + 5)) -t tag_lat -q --timeout 2
 check "no server: a clear error" test $code -eq 1 -a "$(grep -c 'cannot connect' "$dir/err")" -eq 1
 perf -p $((port + 6)) -q --timeout 1

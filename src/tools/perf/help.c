@@ -61,7 +61,7 @@ void perf_options_help(FILE *file)
           "  --timeout S    most seconds that one stage may take  [30]\n"
           "\nWhere:\n"
           "  -p PORT        TCP port of the server  [13337]\n"
-          "  -6             IPv6; a client that is given an IPv6 address takes it by itself\n"
+          "  -6             IPv6, and IPv4 at a server; an IPv6 address is taken without it\n"
           "  -P 0|1         0: server and client even under mpirun  [1]\n"
           "\nOutput:\n"
           "  -f             only final numbers\n"

@@ -69,16 +69,19 @@ static void set_nodelay(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+/* Returns a descriptor, or -1 with errno. */
 static int listen_on(const struct sockaddr *address, socklen_t length)
 {
-    int on = 1;
+    int on = 1, off = 0;
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0) {
-        perf_error("socket: %s", strerror(errno));
         return -1;
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (address->sa_family == AF_INET6) { /* clients of IPv4 too, whatever the system's default */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
     if ((bind(fd, address, length) == 0) && (listen(fd, 1) == 0)) {
         return fd;
     }
@@ -97,7 +100,8 @@ int perf_oob_listen(unsigned port, int ipv6)
     int fd = listen_on(address, ipv6 ? sizeof(address6) : sizeof(address4));
 
     if (fd < 0) {
-        perf_error("cannot listen on port %u: %s (another port: -p)", port, strerror(errno));
+        perf_error("cannot listen on port %u: %s (%s)", port, strerror(errno),
+                   (errno == EAFNOSUPPORT) ? "without -6: IPv4" : "another port: -p");
     }
     return fd;
 }
@@ -263,20 +267,51 @@ static int connect_any(const struct addrinfo *list, int retry_ms, int timeout_ms
     }
 }
 
-int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
-                     perf_channel_t *channel_p)
+/* The host's addresses of this family. NULL after an error message, which knows of the other. */
+static struct addrinfo *resolve(const char *host, unsigned port, int family)
 {
-    int is_address6       = (strchr(host, ':') != NULL); /* no name has one */
-    struct addrinfo hints = {.ai_family   = (ipv6 || is_address6) ? AF_INET6 : AF_INET,
-                             .ai_socktype = SOCK_STREAM};
-    char service[16], name[96];
+    struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list;
-    int status, error, fd;
+    char service[16];
+    int status;
 
     snprintf(service, sizeof(service), "%u", port);
     status = getaddrinfo(host, service, &hints, &list);
-    if (status != 0) {
+    if (status == 0) {
+        return list;
+    }
+    hints.ai_family = (family == AF_INET6) ? AF_INET : AF_INET6;
+    if (getaddrinfo(host, service, &hints, &list) == 0) {
+        freeaddrinfo(list);
+        perf_error("host '%s' has addresses of %s", host, (family == AF_INET6) ?
+                   "IPv4 only: leave out -6" : "IPv6 only: give both sides -6");
+    } else {
         perf_error("cannot resolve host '%s': %s", host, gai_strerror(status));
+    }
+    return NULL;
+}
+
+/* What the user can do where no connection came about. */
+static const char *connect_hint(int error, int ipv6)
+{
+    if (error != ECONNREFUSED) {
+        return ipv6 ? "by IPv6; for IPv4 give its name, or its address of IPv4, without -6" :
+                      "by IPv4; for IPv6 give both sides -6";
+    }
+    return ipv6 ? "is `ucx_perftest -6` waiting there? Without -6 it takes IPv4 only" :
+                  "is `ucx_perftest` waiting there?";
+}
+
+int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
+                     perf_channel_t *channel_p)
+{
+    struct addrinfo *list;
+    char name[96];
+    int error, fd;
+
+    ipv6 |= (strchr(host, ':') != NULL); /* no name has one */
+    list  = resolve(host, port, ipv6 ? AF_INET6 : AF_INET);
+    if (list == NULL) {
         return -1;
     }
     fd    = connect_any(list, (timeout_ms < CONNECT_RETRY_MS) ? timeout_ms : CONNECT_RETRY_MS,
@@ -284,8 +319,8 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
     error = errno;
     freeaddrinfo(list);
     if (fd < 0) {
-        perf_error("cannot connect to %s port %u: %s (is `ucx_perftest` waiting there?)", host,
-                   port, strerror(error));
+        perf_error("cannot connect to %s port %u: %s (%s)", host, port, strerror(error),
+                   connect_hint(error, ipv6));
         return -1;
     }
     snprintf(name, sizeof(name), "%s port %u", host, port);
