@@ -48,18 +48,25 @@ static char *read_file(const char *name, size_t *length_p)
     return text;
 }
 
-/* Called for each value of the file, with its path such as "results.3.us". */
-static void take_value(void *arg, const char *path, const perf_json_value_t *value)
+/* Called for each value of the file, with its path such as "results.3.us"; text: of a string. */
+static void take_value(void *arg, const char *path, const char *text, double number)
 {
+    static const struct {
+        const char *name;
+        size_t      field;
+    } numbers[] = {{"size", offsetof(entry_t, size)},       {"window", offsetof(entry_t, window)},
+                   {"threads", offsetof(entry_t, threads)}, {"us", offsetof(entry_t, us)},
+                   {"ratio", offsetof(entry_t, ratio)}};
     results_t *results = arg;
     unsigned long index;
     entry_t *entry;
     char *field;
+    unsigned i;
 
-    if ((strcmp(path, "format") == 0) && (value->type == PERF_JSON_STRING)) {
-        results->known_format = strcmp(value->text, "halyard-perftest-1") == 0;
-    } else if ((strcmp(path, "record.library") == 0) && (value->type == PERF_JSON_STRING)) {
-        snprintf(results->library, sizeof(results->library), "%s", value->text);
+    if ((strcmp(path, "format") == 0) && (text != NULL)) {
+        results->known_format = strcmp(text, "halyard-perftest-1") == 0;
+    } else if ((strcmp(path, "record.library") == 0) && (text != NULL)) {
+        snprintf(results->library, sizeof(results->library), "%s", text);
     }
     if (strncmp(path, "results.", 8) != 0) {
         return;
@@ -73,21 +80,12 @@ static void take_value(void *arg, const char *path, const perf_json_value_t *val
     while (results->count <= index) {
         results->entries[results->count++] = (entry_t) {.us = NAN, .ratio = NAN};
     }
-    if (value->type == PERF_JSON_STRING) {
-        if (strcmp(field, "test") == 0) {
-            snprintf(entry->test, sizeof(entry->test), "%s", value->text);
-        }
-    } else if (value->type == PERF_JSON_NUMBER) {
-        if (strcmp(field, "size") == 0) {
-            entry->size = value->number;
-        } else if (strcmp(field, "window") == 0) {
-            entry->window = value->number;
-        } else if (strcmp(field, "threads") == 0) {
-            entry->threads = value->number;
-        } else if (strcmp(field, "us") == 0) {
-            entry->us = value->number;
-        } else if (strcmp(field, "ratio") == 0) {
-            entry->ratio = value->number;
+    if ((text != NULL) && (strcmp(field, "test") == 0)) {
+        snprintf(entry->test, sizeof(entry->test), "%s", text);
+    }
+    for (i = 0; (text == NULL) && (i < sizeof(numbers) / sizeof(numbers[0])); ++i) {
+        if (strcmp(field, numbers[i].name) == 0) {
+            *(double *)((char *)entry + numbers[i].field) = number;
         }
     }
 }

@@ -130,48 +130,28 @@ static void path_pop(parser_t *parser, size_t before)
     parser->path[before] = '\0';
 }
 
-static const char *parse_object(parser_t *parser)
+/* An object or an array; the opening bracket is taken already. */
+static const char *parse_members(parser_t *parser, int is_object)
 {
+    const char end = is_object ? '}' : ']';
+    unsigned index = 0;
     const char *problem;
     char name[TEXT_MAX];
     size_t before;
 
-    if (take(parser, '}')) {
-        return NULL;
-    }
-    do {
-        if (!take(parser, '"')) {
-            return "an object's name is missing";
-        }
-        problem = parse_string(parser, name);
-        if (problem != NULL) {
-            return problem;
-        }
-        if (!take(parser, ':')) {
-            return "a colon is missing";
-        }
-        before  = path_push(parser, name);
-        problem = parse_value(parser);
-        path_pop(parser, before);
-        if (problem != NULL) {
-            return problem;
-        }
-    } while (take(parser, ','));
-    return take(parser, '}') ? NULL : "an object does not end";
-}
-
-static const char *parse_array(parser_t *parser)
-{
-    unsigned index = 0;
-    const char *problem;
-    char name[16];
-    size_t before;
-
-    if (take(parser, ']')) {
+    if (take(parser, end)) {
         return NULL;
     }
     do {
         snprintf(name, sizeof(name), "%u", index++);
+        problem = !is_object ? NULL : take(parser, '"') ? parse_string(parser, name) :
+                                                         "an object's name is missing";
+        if ((problem == NULL) && is_object && !take(parser, ':')) {
+            problem = "a colon is missing";
+        }
+        if (problem != NULL) {
+            return problem;
+        }
         before  = path_push(parser, name);
         problem = parse_value(parser);
         path_pop(parser, before);
@@ -179,57 +159,36 @@ static const char *parse_array(parser_t *parser)
             return problem;
         }
     } while (take(parser, ','));
-    return take(parser, ']') ? NULL : "an array does not end";
+    return take(parser, end) ? NULL : "an object or array does not end";
 }
 
-static const char *parse_number(parser_t *parser)
+/* A number, which is told of, or one of the words. */
+static const char *parse_word(parser_t *parser)
 {
-    perf_json_value_t value = {.type = PERF_JSON_NUMBER};
     char text[64], *end;
     size_t length = 0;
+    double number;
 
     while ((parser->next < parser->end) && (length + 1 < sizeof(text)) &&
-           (*parser->next != '\0') && (strchr("+-.eE0123456789", *parser->next) != NULL)) {
+           (isalnum((unsigned char)*parser->next) ||
+            ((*parser->next != '\0') && (strchr("+-.", *parser->next) != NULL)))) {
         text[length++] = *parser->next++;
     }
     text[length] = '\0';
-    value.number = strtod(text, &end);
-    if ((length == 0) || (*end != '\0')) {
+    if ((strcmp(text, "null") == 0) || (strcmp(text, "true") == 0) ||
+        (strcmp(text, "false") == 0)) {
+        return NULL;
+    }
+    number = strtod(text, &end);
+    if ((length != strspn(text, "+-.eE0123456789")) || (end == text) || (*end != '\0')) {
         return "a value is none that JSON knows";
     }
-    parser->callback(parser->arg, parser->path, &value);
+    parser->callback(parser->arg, parser->path, NULL, number);
     return NULL;
-}
-
-static const char *parse_word(parser_t *parser)
-{
-    static const struct {
-        const char       *word;
-        perf_json_type_t  type;
-        double            number;
-    } words[] = {{"null", PERF_JSON_NULL, 0}, {"true", PERF_JSON_BOOL, 1},
-                 {"false", PERF_JSON_BOOL, 0}};
-    perf_json_value_t value;
-    size_t length;
-    unsigned i;
-
-    for (i = 0; i < 3; ++i) {
-        length = strlen(words[i].word);
-        if (((size_t)(parser->end - parser->next) >= length) &&
-            (memcmp(parser->next, words[i].word, length) == 0)) {
-            parser->next += length;
-            value         = (perf_json_value_t) {.type   = words[i].type,
-                                                 .number = words[i].number};
-            parser->callback(parser->arg, parser->path, &value);
-            return NULL;
-        }
-    }
-    return parse_number(parser);
 }
 
 static const char *parse_value(parser_t *parser)
 {
-    perf_json_value_t value = {.type = PERF_JSON_STRING};
     const char *problem;
     char text[TEXT_MAX];
 
@@ -237,14 +196,13 @@ static const char *parse_value(parser_t *parser)
         return "it is nested too deeply";
     }
     if (take(parser, '{')) {
-        problem = parse_object(parser);
+        problem = parse_members(parser, 1);
     } else if (take(parser, '[')) {
-        problem = parse_array(parser);
+        problem = parse_members(parser, 0);
     } else if (take(parser, '"')) {
         problem = parse_string(parser, text);
         if (problem == NULL) {
-            value.text = text;
-            parser->callback(parser->arg, parser->path, &value);
+            parser->callback(parser->arg, parser->path, text, 0);
         }
     } else {
         problem = parse_word(parser);

@@ -8,23 +8,11 @@
 
 #include <stddef.h>
 
-typedef enum perf_json_type {
-    PERF_JSON_NULL,
-    PERF_JSON_BOOL,
-    PERF_JSON_NUMBER,
-    PERF_JSON_STRING
-} perf_json_type_t;
+/* A string, cut at 511 bytes and valid during the call, or with text NULL a number. */
+typedef void (*perf_json_cb_t)(void *arg, const char *path, const char *text, double number);
 
-typedef struct perf_json_value {
-    perf_json_type_t type;
-    double           number; /* number, or 0 and 1 of a bool */
-    const char      *text;   /* string, cut at 511 bytes; valid during the call */
-} perf_json_value_t;
-
-typedef void (*perf_json_cb_t)(void *arg, const char *path, const perf_json_value_t *value);
-
-/* Calls back for each value that is neither object nor array. Its path is the names and indices
- * that lead to it, joined by dots. Nesting is bounded. Returns NULL, or what is wrong. */
+/* Calls back for each string and number. Its path is the names and indices that lead to it, joined
+ * by dots. Nesting is bounded. Returns NULL, or what is wrong. */
 const char *perf_json_parse(const char *text, size_t length, perf_json_cb_t callback, void *arg);
 
 #endif
