@@ -18,59 +18,7 @@
 /* The table's message rate is taken with this size whatever -s says. */
 #define PERF_SIZE_LEAST 8
 
-enum {
-    OPTION_SELF = 256,
-    OPTION_JSON,
-    OPTION_CSV,
-    OPTION_MD,
-    OPTION_PLOT,
-    OPTION_COMPARE,
-    OPTION_TOLERANCE,
-    OPTION_QUICK,
-    OPTION_ROUNDS,
-    OPTION_TIMEOUT,
-    OPTION_SEED,
-    OPTION_DEVICE
-};
-
-static const struct option long_options[] = {
-    {"self", no_argument, NULL, OPTION_SELF},
-    {"json", required_argument, NULL, OPTION_JSON},
-    {"csv", required_argument, NULL, OPTION_CSV},
-    {"md", required_argument, NULL, OPTION_MD},
-    {"plot", required_argument, NULL, OPTION_PLOT},
-    {"compare", required_argument, NULL, OPTION_COMPARE},
-    {"tolerance", required_argument, NULL, OPTION_TOLERANCE},
-    {"quick", no_argument, NULL, OPTION_QUICK},
-    {"rounds", required_argument, NULL, OPTION_ROUNDS},
-    {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-    {"seed", required_argument, NULL, OPTION_SEED},
-    {"device", required_argument, NULL, OPTION_DEVICE},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0}
-};
-
-/* Letters of UCX's tool that are refused, and why. */
-static const struct {
-    char        letter;
-    const char *reason;
-} refused_letters[] = {
-    {'d', "devices of transports are chosen by UCX_NET_DEVICES"},
-    {'x', "transports are chosen by UCX_TLS"},
-    {'W', "it belongs to uct-level tests; the window of a ucp test is -O"},
-    {'A', "it belongs to uct-level tests"},
-    {'i', "scatter-gather with gaps is not measured; -D iov sends four pieces without"},
-    {'a', "GPUs are chosen by --device"},
-    {'g', "no daemon moves data for this tool"},
-    {'G', "no daemon moves data for this tool"},
-    {'K', "nothing here corresponds to it"},
-    {'L', "it belongs to GPU kernels"},
-    {'F', "it belongs to GPU kernels"},
-    {'Y', "it belongs to GPU kernels"},
-};
-
-static const char short_options[] = ":t:s:n:w:c:O:m:D:p:6fvNqhT:M:VUCeE:R:H:I"
-                                    "d:x:W:A:b:i:loBzyr:P:KagGLFYX";
+#define TIMEOUT_S 30 /* of --timeout, where it is not given */
 
 static int usage_error(void)
 {
@@ -147,76 +95,80 @@ static int parse_percents(perf_options_t *options, const char *text)
     return 0;
 }
 
-/* "SEND" or "SEND,RECV" of two words; bits[0], bits[1] are set where the second word stands. */
-static int parse_pair(char option, const char *text, const char *first, const char *second,
-                      uint32_t send_bit, uint32_t recv_bit, uint32_t *flags)
+/* Which of the words "A", or each of "A,B" where two may be, is; one is both. Returns how many they
+ * are, or -1 after an error message. */
+static int find_words(const char *option, const char *const *words, unsigned count,
+                      const char *text, int most, unsigned found[2])
 {
-    const char *comma = strchr(text, ',');
-    size_t length     = (comma != NULL) ? (size_t)(comma - text) : strlen(text);
-    const char *parts[2] = {text, (comma != NULL) ? comma + 1 : NULL};
-    size_t lengths[2] = {length, (comma != NULL) ? strlen(comma + 1) : 0};
-    int i;
+    char known[256] = "";
+    int parts       = 0;
+    size_t length;
+    unsigned i;
 
-    *flags &= ~(send_bit | recv_bit);
-    for (i = 0; (i < 2) && (parts[i] != NULL); ++i) {
-        if ((second != NULL) && (lengths[i] == strlen(second)) &&
-            (strncmp(parts[i], second, lengths[i]) == 0)) {
-            *flags |= (i == 0) ? send_bit : recv_bit;
-        } else if ((lengths[i] != strlen(first)) ||
-                   (strncmp(parts[i], first, lengths[i]) != 0)) {
-            perf_error("option -%c: '%.*s' is not supported; possible: %s%s%s", option,
-                       (int)lengths[i], parts[i], first, (second != NULL) ? ", " : "",
-                       (second != NULL) ? second : "");
+    do {
+        length = (parts + 1 < most) ? strcspn(text, ",") : strlen(text);
+        for (i = 0; (i < count) && ((strlen(words[i]) != length) ||
+                                    (strncmp(words[i], text, length) != 0)); ++i) {
+        }
+        if (i == count) {
+            for (i = 0; i < count; ++i) {
+                strncat(known, (i > 0) ? ", " : "", sizeof(known) - strlen(known) - 1);
+                strncat(known, words[i], sizeof(known) - strlen(known) - 1);
+            }
+            perf_error("option %s: '%.*s' is not supported; possible: %s", option, (int)length,
+                       text, known);
             return -1;
         }
+        found[0] = (parts == 0) ? i : found[0];
+        found[1] = i;
+        text    += length;
+        ++parts;
+    } while (*text++ == ',');
+    return parts;
+}
+
+/* "SEND" or "SEND,RECV". */
+static int parse_pieces(perf_options_t *options, const char *text)
+{
+    static const char *const words[] = {"contig", "iov"};
+    unsigned kinds[2];
+    int count = find_words("-D", words, 2, text, 2, kinds);
+
+    options->flags &= ~(uint32_t)(PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV);
+    if (count > 0) {
+        options->flags |= (kinds[0] ? PERF_FLAG_SEND_IOV : 0) |
+                          (((count == 2) && kinds[1]) ? PERF_FLAG_RECV_IOV : 0);
     }
-    return 0;
+    return (count < 0) ? -1 : 0;
 }
 
 /* One name for both sides, or one for each. */
 static int parse_memory(perf_options_t *options, const char *text)
 {
-    const char *comma     = strchr(text, ',');
-    const char *parts[2]  = {text, (comma != NULL) ? comma + 1 : text};
-    size_t lengths[2]     = {(comma != NULL) ? (size_t)(comma - text) : strlen(text), 0};
-    unsigned kind, i;
+    unsigned kinds[2] = {0, 0};
+    int count         = find_words("-m", perf_memory_names, PERF_MEMORY_COUNT, text, 2, kinds);
 
-    lengths[1] = (comma != NULL) ? strlen(comma + 1) : lengths[0];
-    for (i = 0; i < 2; ++i) {
-        for (kind = 0; kind < PERF_MEMORY_COUNT; ++kind) {
-            if ((strlen(perf_memory_names[kind]) == lengths[i]) &&
-                (strncmp(perf_memory_names[kind], parts[i], lengths[i]) == 0)) {
-                break;
-            }
-        }
-        if (kind == PERF_MEMORY_COUNT) {
-            perf_error("option -m: memory of kind '%.*s' is not known (-h lists those that are)",
-                       (int)lengths[i], parts[i]);
-            return -1;
-        }
-        options->memory[i] = (uint8_t)kind;
-    }
-    return 0;
+    options->memory[0] = (uint8_t)kinds[0];
+    options->memory[1] = (uint8_t)kinds[1];
+    return (count < 0) ? -1 : 0;
 }
 
 static int parse_devices(perf_options_t *options, const char *text)
 {
-    const unsigned wanted = (strchr(text, ',') != NULL) ? 2 : 1;
-    const char *next      = text;
-    char *end             = NULL;
-    long number;
-    unsigned i;
+    const char *next = text;
+    char *end        = NULL;
+    long number      = -1;
+    int i;
 
-    for (i = 0; (i < wanted) && ((i == 0) || (*end == ',')); ++i) {
+    for (i = 0; (i < 2) && ((i == 0) || (*end == ',')); ++i, next = end + 1) {
         number = strtol(next, &end, 10);
         if ((end == next) || (number < 0) || (number > 127)) {
             break;
         }
         options->device[0] = (i == 0) ? (int8_t)number : options->device[0];
         options->device[1] = (int8_t)number;
-        next               = end + 1;
     }
-    if ((i != wanted) || (*end != '\0')) {
+    if ((end == next) || (number < 0) || (number > 127) || (*end != '\0')) {
         perf_error("option --device wants numbers of GPUs such as 0 or 0,1, not '%s'", text);
         return -1;
     }
@@ -226,63 +178,57 @@ static int parse_devices(perf_options_t *options, const char *text)
 
 static int parse_thread_mode(perf_options_t *options, const char *text)
 {
-    static const struct {
-        const char       *name;
-        ucs_thread_mode_t mode;
-    } modes[] = {{"single", UCS_THREAD_MODE_SINGLE},
-                 {"serialized", UCS_THREAD_MODE_SERIALIZED},
-                 {"multi", UCS_THREAD_MODE_MULTI}};
-    unsigned i;
+    static const char *const words[] = {[UCS_THREAD_MODE_SINGLE]     = "single",
+                                        [UCS_THREAD_MODE_SERIALIZED] = "serialized",
+                                        [UCS_THREAD_MODE_MULTI]      = "multi"};
+    unsigned modes[2] = {0, 0};
+    int count         = find_words("-M", words, 3, text, 1, modes);
 
-    for (i = 0; i < 3; ++i) {
-        if (strcmp(modes[i].name, text) == 0) {
-            options->thread_mode = modes[i].mode;
-            return 0;
-        }
-    }
-    perf_error("option -M wants single, serialized or multi, not '%s'", text);
-    return -1;
+    options->thread_mode = modes[0];
+    return (count < 0) ? -1 : 0;
 }
 
 static int parse_wait(perf_options_t *options, const char *text)
 {
+    static const char *const words[] = {"poll", "sleep"};
+    unsigned kinds[2] = {0, 0};
+    int count         = find_words("-E", words, 2, text, 1, kinds);
+
     options->flags &= ~(uint32_t)PERF_FLAG_SLEEP;
-    if (strcmp(text, "sleep") == 0) {
-        options->flags |= PERF_FLAG_SLEEP;
-    } else if (strcmp(text, "poll") != 0) {
-        perf_error("option -E wants poll or sleep, not '%s'", text);
+    options->flags |= kinds[0] ? PERF_FLAG_SLEEP : 0;
+    return (count < 0) ? -1 : 0;
+}
+
+/* The other ways of UCX's tool are not measured. */
+static int parse_stream(perf_options_t *options, const char *text)
+{
+    static const char *const words[] = {"recv"};
+    unsigned ways[2];
+
+    (void)options;
+    return (find_words("-r", words, 1, text, 1, ways) < 0) ? -1 : 0;
+}
+
+static int parse_sizes(perf_options_t *options, const char *text)
+{
+    return perf_sizes_parse(text, options->sizes, PERF_SIZES_MAX, &options->size_count);
+}
+
+static int parse_batch(perf_options_t *options, const char *name)
+{
+    if (options->batch != NULL) {
+        perf_error("option -b: one batch file at most");
         return -1;
     }
+    options->batch = name;
     return 0;
 }
 
-static int parse_u32(const char *option, const char *text, uint64_t min, uint64_t max,
-                     unsigned *value_p)
+static int parse_compare(perf_options_t *options, const char *name)
 {
-    uint64_t value;
-
-    if (perf_number_parse(option, text, min, max, &value) != 0) {
-        return -1;
-    }
-    *value_p = (unsigned)value;
+    options->mode       = PERF_MODE_COMPARE;
+    options->compare[0] = name;
     return 0;
-}
-
-static int parse_file(const char *option, const char *name, const char **file_p)
-{
-    if (name[0] == '\0') {
-        perf_error("option %s wants a file name", option);
-        return -1;
-    }
-    *file_p = name;
-    return 0;
-}
-
-static int parse_output(perf_options_t *options, const char *option, const char *name,
-                        const char **file_p)
-{
-    options->no_text |= (strcmp(name, "-") == 0);
-    return parse_file(option, name, file_p);
 }
 
 static int parse_plot(perf_options_t *options, const char *name)
@@ -310,12 +256,179 @@ static int parse_tolerance(perf_options_t *options, const char *text)
     return 0;
 }
 
-/* UCX's newer tool takes a word after -e, the older one none. */
-static int parse_error_mode(perf_options_t *options, int argc, char **argv)
-{
-    const char *word = (optind < argc) ? argv[optind] : "";
+/* What an option does. From KIND_U32 on it takes a value. */
+typedef enum option_kind {
+    KIND_REFUSED, /* UCX's tool has it; text: why this one has not */
+    KIND_SET,     /* the field, an int, becomes min */
+    KIND_FLAG,    /* the flag min is set */
+    KIND_U32,     /* a number from min to max */
+    KIND_U64,
+    KIND_FILE,
+    KIND_PARSED   /* by a function */
+} option_kind_t;
 
-    options->flags |= PERF_FLAG_ERR_PEER;
+typedef struct option_row {
+    char          letter; /* 0: none */
+    const char   *name;   /* NULL: none */
+    option_kind_t kind;
+    size_t        field;
+    uint64_t      min, max;
+    const char   *text;
+    int         (*parse)(perf_options_t *options, const char *value);
+} option_row_t;
+
+#define FIELD(_field) offsetof(perf_options_t, _field)
+#define REFUSED(_letter, _text) {_letter, NULL, KIND_REFUSED, 0, 0, 0, _text, NULL}
+#define SET(_letter, _name, _field, _value) \
+    {_letter, _name, KIND_SET, FIELD(_field), _value, 0, NULL, NULL}
+#define FLAG(_letter, _flag) {_letter, NULL, KIND_FLAG, FIELD(flags), _flag, 0, NULL, NULL}
+#define NUMBER(_letter, _name, _kind, _field, _min, _max) \
+    {_letter, _name, _kind, FIELD(_field), _min, _max, NULL, NULL}
+#define FILE_NAME(_name, _field) {0, _name, KIND_FILE, FIELD(_field), 0, 0, NULL, NULL}
+#define PARSED(_letter, _name, _parse) {_letter, _name, KIND_PARSED, 0, 0, 0, NULL, _parse}
+
+static const option_row_t rows[] = {
+    SET('h', "help", mode, PERF_MODE_HELP),
+    SET('l', NULL, mode, PERF_MODE_LOOPBACK),
+    SET(0, "self", mode, PERF_MODE_SELF),
+    PARSED(0, "compare", parse_compare),
+    PARSED('t', NULL, parse_test),
+    PARSED('b', NULL, parse_batch),
+    PARSED('s', NULL, parse_sizes),
+    NUMBER('n', NULL, KIND_U64, iters, 1, UINT64_C(1) << 40),
+    NUMBER('w', NULL, KIND_U64, warmup, 0, UINT64_C(1) << 32),
+    NUMBER('O', NULL, KIND_U32, window, 1, PERF_WINDOW_MAX),
+    NUMBER('H', NULL, KIND_U32, am_header, 0, 4096),
+    NUMBER('T', NULL, KIND_U32, threads, 1, PERF_THREADS_MAX),
+    PARSED('M', NULL, parse_thread_mode),
+    PARSED('c', NULL, parse_cpus),
+    PARSED('D', NULL, parse_pieces),
+    PARSED('m', NULL, parse_memory),
+    PARSED(0, "device", parse_devices),
+    PARSED('E', NULL, parse_wait),
+    PARSED('R', NULL, parse_percents),
+    PARSED('r', NULL, parse_stream),
+    FLAG('e', PERF_FLAG_ERR_PEER),
+    FLAG('V', PERF_FLAG_VALIDATE),
+    FLAG('U', PERF_FLAG_UNEXPECTED),
+    FLAG('C', PERF_FLAG_WILDCARD),
+    FLAG('I', PERF_FLAG_WAKEUP),
+    FLAG('z', PERF_FLAG_MEMH),
+    FLAG('B', PERF_FLAG_NONBLOCK),
+    FLAG('o', PERF_FLAG_PASSIVE),
+    FLAG('y', PERF_FLAG_AM_COPY),
+    NUMBER(0, "seed", KIND_U64, seed, 0, UINT64_MAX),
+    SET(0, "quick", quick, 1),
+    NUMBER(0, "rounds", KIND_U32, rounds, 1, PERF_ROUNDS_MAX),
+    NUMBER(0, "timeout", KIND_U32, timeout_s, 1, 86400),
+    NUMBER('p', NULL, KIND_U32, port, 1, 65535),
+    NUMBER('P', NULL, KIND_U32, use_ranks, 0, 1),
+    SET('6', NULL, ipv6, 1),
+    SET('f', NULL, final_only, 1),
+    SET('v', NULL, csv_stdout, 1),
+    SET('N', NULL, numeric, 1),
+    SET('X', NULL, explain, 1),
+    SET('q', NULL, quiet, 1),
+    FILE_NAME("json", json),
+    FILE_NAME("csv", csv),
+    FILE_NAME("md", md),
+    PARSED(0, "plot", parse_plot),
+    PARSED(0, "tolerance", parse_tolerance),
+    REFUSED('d', "devices of transports are chosen by UCX_NET_DEVICES"),
+    REFUSED('x', "transports are chosen by UCX_TLS"),
+    REFUSED('W', "it belongs to uct-level tests; the window of a ucp test is -O"),
+    REFUSED('A', "it belongs to uct-level tests"),
+    REFUSED('i', "scatter-gather with gaps is not measured; -D iov sends four pieces without"),
+    REFUSED('a', "GPUs are chosen by --device"),
+    REFUSED('g', "no daemon moves data for this tool"),
+    REFUSED('G', "no daemon moves data for this tool"),
+    REFUSED('K', "nothing here corresponds to it"),
+    REFUSED('L', "it belongs to GPU kernels"),
+    REFUSED('F', "it belongs to GPU kernels"),
+    REFUSED('Y', "it belongs to GPU kernels"),
+};
+
+#define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
+#define ROW_NAMED 256 /* what getopt_long() says for the first row, by its name */
+
+/* The rows in the forms that getopt_long() takes. */
+static void list_rows(char letters[2 * ROW_COUNT + 2], struct option names[ROW_COUNT + 1])
+{
+    size_t i;
+
+    *letters++ = ':';
+    for (i = 0; i < ROW_COUNT; ++i) {
+        if (rows[i].letter != 0) {
+            *letters++ = rows[i].letter;
+            *letters   = ':';
+            letters   += (rows[i].kind >= KIND_U32);
+        }
+        if (rows[i].name != NULL) {
+            *names++ = (struct option) {.name    = rows[i].name,
+                                        .has_arg = (rows[i].kind >= KIND_U32),
+                                        .val     = ROW_NAMED + (int)i};
+        }
+    }
+    *letters = '\0';
+    *names   = (struct option) {.name = NULL};
+}
+
+static const option_row_t *find_row(int option)
+{
+    const option_row_t *row = rows;
+
+    while ((option < ROW_NAMED) && (row->letter != option)) {
+        ++row;
+    }
+    return (option < ROW_NAMED) ? row : &rows[option - ROW_NAMED];
+}
+
+static int apply_row(perf_options_t *options, const option_row_t *row, const char *value)
+{
+    const char letter[] = {'-', row->letter, '\0'};
+    void *field         = (char *)options + row->field;
+    uint64_t number;
+    char option[16];
+
+    snprintf(option, sizeof(option), "%s%s", (row->letter != 0) ? letter : "--",
+             (row->letter != 0) ? "" : row->name);
+    switch (row->kind) {
+    case KIND_REFUSED:
+        perf_error("option %s is not available: %s", option, row->text);
+        return -1;
+    case KIND_SET:
+        *(int *)field = (int)row->min;
+        return 0;
+    case KIND_FLAG:
+        options->flags |= (uint32_t)row->min;
+        return 0;
+    case KIND_U32:
+    case KIND_U64:
+        if (perf_number_parse(option, value, row->min, row->max, &number) != 0) {
+            return -1;
+        }
+        if (row->kind == KIND_U32) {
+            *(unsigned *)field = (unsigned)number;
+        } else {
+            *(uint64_t *)field = number;
+        }
+        return 0;
+    case KIND_FILE:
+        if (value[0] == '\0') {
+            perf_error("option %s wants a file name", option);
+            return -1;
+        }
+        *(const char **)field = value;
+        return 0;
+    case KIND_PARSED:
+        return row->parse(options, value);
+    }
+    return -1;
+}
+
+/* UCX's newer tool takes a word after -e, the older one none. */
+static int take_error_mode(perf_options_t *options, const char *word)
+{
     if (strcmp(word, "failover") == 0) {
         perf_error("option -e: failover is not supported: no other lane takes over from a failed "
                    "one; possible: none, peer");
@@ -326,154 +439,6 @@ static int parse_error_mode(perf_options_t *options, int argc, char **argv)
     }
     optind += (strcmp(word, "none") == 0) || (strcmp(word, "peer") == 0);
     return 0;
-}
-
-static int refuse_letter(int letter)
-{
-    unsigned i;
-
-    for (i = 0; i < sizeof(refused_letters) / sizeof(refused_letters[0]); ++i) {
-        if (refused_letters[i].letter == letter) {
-            perf_error("option -%c is not available: %s", letter, refused_letters[i].reason);
-            return -1;
-        }
-    }
-    return -1;
-}
-
-static int parse_long(perf_options_t *options, int option, const char *value)
-{
-    switch (option) {
-    case OPTION_SELF:
-        options->mode = PERF_MODE_SELF;
-        return 0;
-    case OPTION_JSON:
-        return parse_output(options, "--json", value, &options->json);
-    case OPTION_CSV:
-        return parse_output(options, "--csv", value, &options->csv);
-    case OPTION_MD:
-        return parse_output(options, "--md", value, &options->md);
-    case OPTION_PLOT:
-        return parse_plot(options, value);
-    case OPTION_COMPARE:
-        options->mode = PERF_MODE_COMPARE;
-        return parse_file("--compare", value, &options->compare[0]);
-    case OPTION_TOLERANCE:
-        return parse_tolerance(options, value);
-    case OPTION_QUICK:
-        options->quick = 1;
-        return 0;
-    case OPTION_ROUNDS:
-        return parse_u32("--rounds", value, 1, PERF_ROUNDS_MAX, &options->rounds);
-    case OPTION_TIMEOUT:
-        options->timeout_given = 1;
-        return parse_u32("--timeout", value, 1, 86400, &options->timeout_s);
-    case OPTION_DEVICE:
-        return parse_devices(options, value);
-    case OPTION_SEED:
-        return perf_number_parse("--seed", value, 0, UINT64_MAX, &options->seed);
-    default:
-        return -1;
-    }
-}
-
-static int parse_short(perf_options_t *options, int option, const char *value)
-{
-    switch (option) {
-    case 't':
-        return parse_test(options, value);
-    case 's':
-        return perf_sizes_parse(value, options->sizes, PERF_SIZES_MAX, &options->size_count);
-    case 'n':
-        return perf_number_parse("-n", value, 1, UINT64_C(1) << 40, &options->iters);
-    case 'w':
-        return perf_number_parse("-w", value, 0, UINT64_C(1) << 32, &options->warmup);
-    case 'c':
-        return parse_cpus(options, value);
-    case 'O':
-        return parse_u32("-O", value, 1, PERF_WINDOW_MAX, &options->window);
-    case 'm':
-        return parse_memory(options, value);
-    case 'D':
-        return parse_pair('D', value, "contig", "iov", PERF_FLAG_SEND_IOV, PERF_FLAG_RECV_IOV,
-                          &options->flags);
-    case 'p':
-        return parse_u32("-p", value, 1, 65535, &options->port);
-    case 'T':
-        return parse_u32("-T", value, 1, PERF_THREADS_MAX, &options->threads);
-    case 'M':
-        return parse_thread_mode(options, value);
-    case 'E':
-        return parse_wait(options, value);
-    case 'R':
-        return parse_percents(options, value);
-    case 'P':
-        return parse_u32("-P", value, 0, 1, &options->use_ranks);
-    case 'b':
-        if (options->batch != NULL) {
-            perf_error("option -b: one batch file at most");
-            return -1;
-        }
-        return parse_file("-b", value, &options->batch);
-    case 'r':
-        if (strcmp(value, "recv") == 0) {
-            return 0;
-        }
-        perf_error("option -r: '%s' is not measured; possible: recv", value);
-        return -1;
-    case 'H':
-        return parse_u32("-H", value, 0, 4096, &options->am_header);
-    default:
-        return refuse_letter(option);
-    }
-}
-
-/* Letters that take no value. Returns 0 if it was one. */
-static int parse_switch(perf_options_t *options, int option)
-{
-    static const struct {
-        char     letter;
-        uint32_t flag;
-    } flags[] = {{'V', PERF_FLAG_VALIDATE}, {'U', PERF_FLAG_UNEXPECTED}, {'C', PERF_FLAG_WILDCARD},
-                 {'I', PERF_FLAG_WAKEUP},   {'z', PERF_FLAG_MEMH},       {'B', PERF_FLAG_NONBLOCK},
-                 {'o', PERF_FLAG_PASSIVE},  {'y', PERF_FLAG_AM_COPY}};
-    unsigned i;
-
-    switch (option) {
-    case '6':
-        options->ipv6 = 1;
-        return 0;
-    case 'f':
-        options->final_only = 1;
-        return 0;
-    case 'v':
-        options->csv_stdout = 1;
-        return 0;
-    case 'N':
-        options->numeric = 1;
-        return 0;
-    case 'q':
-        options->quiet = 1;
-        return 0;
-    case 'h':
-        options->mode = PERF_MODE_HELP;
-        return 0;
-    case 'l':
-        options->mode = PERF_MODE_LOOPBACK;
-        return 0;
-    case 'X':
-        options->explain = 1;
-        return 0;
-    default:
-        break;
-    }
-    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); ++i) {
-        if (flags[i].letter == option) {
-            options->flags |= flags[i].flag;
-            return 0;
-        }
-    }
-    return -1;
 }
 
 static void set_defaults(int argc, char **argv, perf_options_t *options_p)
@@ -490,7 +455,6 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
                                    .seed          = 1,
                                    .device        = {-1, -1},
                                    .percent_count = 4,
-                                   .timeout_s     = 30,
                                    .tolerance     = 1.1,
                                    .argc          = argc,
                                    .argv          = argv};
@@ -661,13 +625,17 @@ static int fill_params(perf_options_t *options)
  * after an error message. */
 static int parse_words(int argc, char **argv, perf_options_t *options_p)
 {
-    int option, status;
+    char letters[2 * ROW_COUNT + 2];
+    struct option names[ROW_COUNT + 1];
+    const option_row_t *row;
+    int option;
 
+    list_rows(letters, names);
     optind = 0; /* GNU: start anew */
     opterr = 0;
-    while ((option = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, letters, names, NULL)) != -1) {
         if (option == '?') {
-            if ((optopt != 0) && (optopt < 256)) {
+            if ((optopt != 0) && (optopt < ROW_NAMED)) {
                 perf_error("unknown option -%c", optopt);
             } else {
                 perf_error("unknown option, or a value it does not take: %s", argv[optind - 1]);
@@ -678,30 +646,21 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
             perf_error("option %s wants a value", argv[optind - 1]);
             return -1;
         }
-        if (option == 'e') {
-            if (parse_error_mode(options_p, argc, argv) != 0) {
-                return -1;
-            }
-            continue;
-        }
-        if (parse_switch(options_p, option) == 0) {
-            if (options_p->mode == PERF_MODE_HELP) {
-                return 0;
-            }
-            continue;
-        }
-        status = (option >= OPTION_SELF) ? parse_long(options_p, option, optarg) :
-                                           parse_short(options_p, option, optarg);
-        if (status != 0) {
+        row = find_row(option);
+        if ((apply_row(options_p, row, optarg) != 0) ||
+            ((row->letter == 'e') &&
+             (take_error_mode(options_p, (optind < argc) ? argv[optind] : "") != 0))) {
             return -1;
         }
+        if (options_p->mode == PERF_MODE_HELP) {
+            return 0;
+        }
     }
-    options_p->no_text |= options_p->csv_stdout;
     return take_words(options_p, argc, argv);
 }
 
-/* Two outputs in one file, or on standard output, are neither. */
-static int check_outputs(const perf_options_t *options)
+/* Two outputs in one file, or on standard output, are neither; the table gives way to one there. */
+static int check_outputs(perf_options_t *options)
 {
     const struct {
         const char *option, *file;
@@ -710,6 +669,7 @@ static int check_outputs(const perf_options_t *options)
     unsigned i, k;
 
     for (i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
+        options->no_text |= (outputs[i].file != NULL) && (strcmp(outputs[i].file, "-") == 0);
         for (k = 0; k < i; ++k) {
             if ((outputs[i].file != NULL) && (outputs[k].file != NULL) &&
                 (strcmp(outputs[i].file, outputs[k].file) == 0)) {
@@ -748,6 +708,8 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
 
     set_defaults(argc, argv, options_p);
     status = parse_words(argc, argv, options_p);
+    options_p->timeout_given = (options_p->timeout_s != 0);
+    options_p->timeout_s     = options_p->timeout_given ? options_p->timeout_s : TIMEOUT_S;
     if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
         status = check_outputs(options_p);
     }
