@@ -59,7 +59,7 @@ done
 # A process that holds the namespaces of a host. Host 2 is the switch and keeps the boot id.
 hold() # host
 {
-    unshare --net --mount --uts bash -c '
+    unshare --net --mount --uts --ipc bash -c '
         mount --make-rprivate /
         if [ "$2" != 2 ]; then
             echo "00000000-0000-4000-9000-00000000000$2" >"$1/boot$2"
@@ -79,7 +79,7 @@ on() # host command...
     local pid
     pid=$(cat "$work/pid$1")
     shift
-    nsenter -t "$pid" -n -m -u "$@"
+    nsenter -t "$pid" -n -m -u -i "$@"
 }
 
 wire()
@@ -105,7 +105,7 @@ cat >"$work/agent" <<END
 while [ "\${1#-}" != "\$1" ]; do shift; done
 host=\$1
 shift
-exec nsenter -t "\$(cat $work/pid\$((\${host##*.} - 1)))" -n -m -u bash -c "\$*"
+exec nsenter -t "\$(cat $work/pid\$((\${host##*.} - 1)))" -n -m -u -i bash -c "\$*"
 END
 chmod +x "$work/agent"
 
