@@ -730,8 +730,10 @@ int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t hea
         .id     = head & (UCT_AM_ID_MAX - 1)
     };
     const size_t longest    = (area != NULL) ? area->long_max : reader->message_max;
+    const size_t shortest   = (area != NULL) ? 0 : UCT_MM_FIRST_DATA + 1; /* else one line is all */
 
-    if (ucs_unlikely((message.length > longest) || (longest == 0))) { /* 0: no such area */
+    if (ucs_unlikely((message.length > longest) || (message.length < shortest) ||
+                     (longest == 0))) { /* 0: no such area */
         reader->attention |= UCT_MM_READER_BROKEN;
         return 0;
     }

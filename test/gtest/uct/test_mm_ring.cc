@@ -456,7 +456,8 @@ TEST(mm_ring, a_long_message_ends_the_turn)
     EXPECT_EQ(0u, bench.receive(16));
 }
 
-/* A sender that names a buffer where there are none, or more than one holds. */
+/* A sender that names a buffer where there are none, or more than one holds, or says that a message
+ * is wide that ends in its first line. */
 TEST(mm_ring, a_buffer_that_is_not_there)
 {
     const uct_mm_ring_shape_t shape = {16, 4};
@@ -465,15 +466,18 @@ TEST(mm_ring, a_buffer_that_is_not_there)
         bool has_buffers;
         uint32_t area;
         size_t length;
+        uint32_t kind = UCT_MM_HEAD_BUFFER;
     } cases[] = {{false, 0, 100}, {false, 0, 0}, {true, 0, too_long},
-                 {true, UCT_MM_HEAD_WIDE, 0}, {true, UCT_MM_HEAD_WIDE, 100}};
+                 {true, UCT_MM_HEAD_WIDE, 0}, {true, UCT_MM_HEAD_WIDE, 100},
+                 {true, UCT_MM_HEAD_WIDE, 10, 0}, {false, UCT_MM_HEAD_WIDE, 0, 0},
+                 {false, UCT_MM_HEAD_WIDE, UCT_MM_FIRST_DATA, 0}};
 
     for (const auto &c : cases) {
         ring_bench bench(shape.lines, shape.quantum, c.has_buffers ? 64 : SIZE_MAX);
         unsigned delivered = 0;
         bench.on_message   = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
         uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
-        ucs_atomic_store_relaxed(&line->head, UCT_MM_HEAD_BUFFER | c.area |
+        ucs_atomic_store_relaxed(&line->head, c.kind | c.area |
                                                   uct_mm_line_head(3, c.length));
         ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
         EXPECT_EQ(0u, bench.receive(1));
@@ -648,6 +652,7 @@ TEST(mm_ring, memory_full_of_anything)
                                              UCT_MM_HEAD_BUFFER |
                                              (rnd.one_in(4) ? UCT_MM_HEAD_WIDE : 0) |
                                              static_cast<uint32_t>(rnd.below(250000)) :
+                                             (rnd.one_in(8) ? UCT_MM_HEAD_WIDE : 0) |
                                              static_cast<uint32_t>(rnd.below(60000)));
                 }
             }
