@@ -17,17 +17,20 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <link.h>
 #include <string.h>
 #include <stdatomic.h>
 
-#define UCT_CUDA_LIBRARY "libcuda.so.1"
+#define UCT_CUDA_LIBRARY      "libcuda.so.1"
+#define UCT_CUDA_LIBRARY_STEM 10 /* characters that all names of its file begin with */
 
 /* ------------------------------------------------------------------ the library */
 
 /* Pair R14/A14: whoever sees the pointer sees the table filled. */
-static _Atomic(const uct_cuda_driver_t *) uct_cuda_loaded;
-static pthread_mutex_t uct_cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(uct_cuda_driver_t *) uct_cuda_loaded;
+
+/* Libraries that this process had ever loaded when the driver was looked for in vain. */
+static _Atomic unsigned long long uct_cuda_looked;
 
 typedef struct {
     const char *symbol;
@@ -58,43 +61,74 @@ int uct_cuda_is_possible(void)
     return uct_cuda_driver() != NULL;
 }
 
-/* The lock is held. */
-static const uct_cuda_driver_t *uct_cuda_load(void)
+typedef struct {
+    unsigned long long loaded;   /* libraries, ever */
+    int                is_found; /* the driver among them */
+} uct_cuda_look_t;
+
+/* Not zero: no need to look at more of them. */
+static int uct_cuda_look_at(struct dl_phdr_info *info, size_t size UCS_UNUSED, void *arg)
 {
-    static uct_cuda_driver_t table;
+    uct_cuda_look_t *look = arg;
+    const char *slash     = strrchr(info->dlpi_name, '/');
+    const char *name      = (slash == NULL) ? info->dlpi_name : slash + 1;
+
+    look->loaded   = info->dlpi_adds;
+    look->is_found = (strncmp(name, UCT_CUDA_LIBRARY, UCT_CUDA_LIBRARY_STEM) == 0);
+    return look->is_found || (look->loaded == ucs_atomic_load_relaxed(&uct_cuda_looked));
+}
+
+/* NULL: it is not there, or not whole. */
+static uct_cuda_driver_t *uct_cuda_load(void)
+{
+    uct_cuda_driver_t *table;
     void *library, *function;
     unsigned i;
 
     /* The library stays loaded: its functions may be in use anywhere. */
     library = ucs_sys_dlopen(UCT_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
-    if (library == NULL) {
+    table   = (library == NULL) ? NULL : ucs_sys_calloc(1, sizeof(*table));
+    if (table == NULL) {
         return NULL;
     }
     for (i = 0; i < ucs_array_size(uct_cuda_symbols); ++i) {
         function = ucs_sys_dlsym(library, uct_cuda_symbols[i].symbol);
         if ((function == NULL) && uct_cuda_symbols[i].is_required) {
             ucs_diag_once("the CUDA driver is not used: it has no %s", uct_cuda_symbols[i].symbol);
+            ucs_sys_free(table);
             return NULL;
         }
-        memcpy((char *)&table + uct_cuda_symbols[i].offset, &function, sizeof(function));
+        memcpy((char *)table + uct_cuda_symbols[i].offset, &function, sizeof(function));
     }
-    return &table;
+    return table;
+}
+
+/* Messages must not wait for somebody's dlopen, which may take long or wait for them itself: the
+ * list of what is loaded is looked at first, which takes none of its locks. */
+static const uct_cuda_driver_t *uct_cuda_find(void)
+{
+    uct_cuda_driver_t *driver = NULL;
+    uct_cuda_driver_t *first  = NULL;
+    uct_cuda_look_t look      = {0, 0};
+
+    dl_iterate_phdr(uct_cuda_look_at, &look);
+    if (look.is_found) {
+        driver = uct_cuda_load();
+    }
+    if (driver == NULL) {
+        ucs_atomic_store_relaxed(&uct_cuda_looked, look.loaded);
+    } else if (!ucs_atomic_cas(&uct_cuda_loaded, &first, driver)) { /* R14 */
+        ucs_sys_free(driver); /* another thread was faster */
+        driver = first;
+    }
+    return driver;
 }
 
 const uct_cuda_driver_t *uct_cuda_driver(void)
 {
     const uct_cuda_driver_t *driver = ucs_atomic_load_acquire(&uct_cuda_loaded); /* A14 */
 
-    if (ucs_unlikely(driver == NULL)) {
-        pthread_mutex_lock(&uct_cuda_lock);
-        driver = ucs_atomic_load_relaxed(&uct_cuda_loaded);
-        if (driver == NULL) {
-            driver = uct_cuda_load();
-            ucs_atomic_store_release(&uct_cuda_loaded, driver); /* R14 */
-        }
-        pthread_mutex_unlock(&uct_cuda_lock);
-    }
-    return driver;
+    return ucs_likely(driver != NULL) ? driver : uct_cuda_find();
 }
 
 ucs_status_t uct_cuda_failed(const uct_cuda_driver_t *driver, int level, const char *call,

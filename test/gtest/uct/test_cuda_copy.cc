@@ -7,9 +7,14 @@
 #include <seed.h>
 #include <ucs/sys/sys.h>
 
+extern "C" {
+#include <uct/cuda/cuda_driver.h>
+}
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <dlfcn.h>
 #include <thread>
 #include <unistd.h>
 
@@ -110,6 +115,34 @@ TEST(cuda_copy, the_program_initialises_cuda_later_or_never)
         EXPECT_EQ(0, info.device);
         cuda.free(m);
         EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+unsigned g_opens;
+
+void *counted_dlopen(const char *name, int flags)
+{
+    ++g_opens;
+    return ucs_sys_real.dlopen(name, flags);
+}
+
+/* Messages do not wait for the loader's lock, which a program may hold for long. */
+TEST(cuda_copy, the_loader_is_asked_for_what_is_there_only)
+{
+    in_process([]() {
+        ucs_sys_ops_t table = ucs_sys_real;
+        table.dlopen        = counted_dlopen;
+        ucs_sys_set(&table);
+        EXPECT_EQ(nullptr, uct_cuda_driver());
+        ASSERT_NE(nullptr, dlopen("libutil.so.1", RTLD_NOW));
+        EXPECT_EQ(nullptr, uct_cuda_driver());
+        EXPECT_EQ(nullptr, uct_cuda_driver());
+        EXPECT_EQ(0u, g_opens);
+        cuda_program cuda;
+        EXPECT_NE(nullptr, uct_cuda_driver());
+        EXPECT_NE(nullptr, uct_cuda_driver());
+        EXPECT_EQ(1u, g_opens);
+        ucs_sys_set(nullptr);
     });
 }
 
