@@ -149,6 +149,7 @@ static ucs_status_t uct_cma_iface_open(uct_iface_t *tl_iface)
     uct_cma_iface_t *iface = uct_cma_iface(tl_iface);
 
     pthread_once(&uct_cma_once, uct_cma_draw_secret);
+    uct_cma_make_mark(iface->identity.mark, ucs_sys_getpid(), (uintptr_t)&iface->identity);
     memcpy(iface->identity.uid, tl_iface->params.uid, UCT_UID_LEN);
     iface->identity.secret = uct_cma_secret;
     return UCS_OK;
@@ -244,16 +245,20 @@ static int uct_cma_prove(uct_cma_ep_t *ep)
 {
     const int is_here           = (ep->pid == ucs_sys_getpid());
     uct_cma_identity_t identity = {.secret = uct_cma_secret};
-    const size_t length         = is_here ? sizeof(identity) : sizeof(identity.uid);
+    const size_t length         = is_here ? sizeof(identity) :
+                                            offsetof(uct_cma_identity_t, secret);
     struct iovec local          = {&identity, length};
     struct iovec remote         = {(void *)(uintptr_t)ep->cookie, length};
+    uint64_t mark[2];
     ssize_t ret;
 
+    uct_cma_make_mark(mark, ep->pid, ep->cookie);
     ret = ucs_sys_process_vm_readv(ep->pid, &local, 1, &remote, 1, 0);
     if (ret < 0) {
         return errno;
     }
     return (((size_t)ret == length) && (identity.secret == uct_cma_secret) &&
+            (memcmp(identity.mark, mark, sizeof(mark)) == 0) &&
             (memcmp(identity.uid, ep->super.peer_uid, sizeof(identity.uid)) == 0)) ? 0 : ESRCH;
 }
 

@@ -40,11 +40,22 @@ typedef struct {
     double   bytes_per_ns;
 } uct_cma_md_t;
 
-/* What an address leads to. */
+/* What an address leads to. The uid is what a peer says of itself, and may stand anywhere: that the
+ * place is an identity at all is told by the mark, which is made of the address. */
 typedef struct {
+    uint64_t mark[2];
     uint8_t  uid[UCT_UID_LEN];
     uint64_t secret; /* of the process */
 } uct_cma_identity_t;
+
+/* Steps of splitmix64 (Steele, Lea, Flood 2014): no place has its own mark by chance. */
+UCS_INLINE void uct_cma_make_mark(uint64_t mark[2], pid_t pid, uint64_t cookie)
+{
+    mark[0]  = (cookie ^ ((uint64_t)pid << 32)) + 0x9e3779b97f4a7c15ull;
+    mark[0]  = (mark[0] ^ (mark[0] >> 30)) * 0xbf58476d1ce4e5b9ull;
+    mark[1]  = (mark[0] ^ (mark[0] >> 27)) * 0x94d049bb133111ebull;
+    mark[1] ^= mark[1] >> 31;
+}
 
 typedef struct {
     uct_iface_t        super;

@@ -77,6 +77,11 @@ uint64_t address_of(const void *ptr)
     return reinterpret_cast<uintptr_t>(ptr);
 }
 
+uct_cma_iface_t *iface_of(const worker &w)
+{
+    return reinterpret_cast<uct_cma_iface_t *>(w.iface);
+}
+
 TEST_F(cma_test, costs_are_measured_and_plausible)
 {
     const uct_limits_t limits = m_a.limits(UCT_OP_GET_ZCOPY);
@@ -157,24 +162,41 @@ TEST_F(cma_test, memory_that_is_not_there)
 TEST_F(cma_test, another_process_under_the_same_pid)
 {
     EXPECT_EQ(UCS_OK, get(m_here, 8, address_of(m_there)));
-    reinterpret_cast<uct_cma_iface_t *>(m_b.iface)->identity.uid[0] ^= 1;
+    iface_of(m_b)->identity.uid[0] ^= 1;
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, get(m_here, 8, 64));
     expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+
+/* A peer that names another place than that of its identity. */
+contact elsewhere(contact peer, const void *place)
+{
+    const uint64_t address = address_of(place);
+
+    EXPECT_EQ(sizeof(uint32_t) + sizeof(address), peer.address.size());
+    memcpy(peer.address.data() + sizeof(uint32_t), &address, sizeof(address));
+    return peer;
 }
 
 /* A peer names this process, and a place where it knows its own identity to be, for it has sent it
  * there: what it then had us write to it we would write to ourselves. */
 TEST_F(cma_test, our_own_process_under_another_name)
 {
-    contact peer = m_b.where();
-    uint8_t message[64]  = {};
-    const uint64_t place = address_of(message);
+    uct_cma_identity_t forged = {};
 
-    std::copy(peer.uid.begin(), peer.uid.end(), message);
-    ASSERT_EQ(sizeof(uint32_t) + sizeof(place), peer.address.size());
-    memcpy(peer.address.data() + sizeof(uint32_t), &place, sizeof(place));
+    uct_cma_make_mark(forged.mark, getpid(), address_of(&forged));
+    memcpy(forged.uid, m_b.uid.data(), sizeof(forged.uid));
+    m_ep = m_a.connect(elsewhere(m_b.where(), &forged));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(m_here, 8, address_of(m_there)));
+    expect_failed(UCS_ERR_UNREACHABLE);
+}
 
-    m_ep = m_a.connect(peer);
+/* A place where the bytes of an identity stand by chance, or by a peer's choice of its own: in
+ * another program, too. */
+TEST_F(cma_test, a_place_that_is_no_identity)
+{
+    const uct_cma_identity_t copy = iface_of(m_b)->identity;
+
+    m_ep = m_a.connect(elsewhere(m_b.where(), &copy));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, get(m_here, 8, address_of(m_there)));
     expect_failed(UCS_ERR_UNREACHABLE);
 }
