@@ -16,15 +16,18 @@ void ucp_mem_table_init(ucp_context_t *context)
 {
     pthread_rwlock_init(&context->mem_lock, NULL);
     ucs_ptr_map_init(&context->mems);
+    ucs_ptr_map_hide(&context->mems);
 }
 
-const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length)
+const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length,
+                              unsigned access)
 {
     const ucp_mem_t *mem;
 
     pthread_rwlock_rdlock(&context->mem_lock);
     mem = ucs_ptr_map_get(&context->mems, id);
-    if ((mem != NULL) && ucp_mem_covers(mem, address, length)) {
+    if ((mem != NULL) && ucp_mem_covers(mem, address, length) && !(access & ~mem->access) &&
+        atomic_load_explicit(&mem->is_packed, memory_order_relaxed)) {
         return mem;
     }
     pthread_rwlock_unlock(&context->mem_lock);
@@ -137,6 +140,15 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
     return status;
 }
 
+static unsigned ucp_mem_access(const ucp_mem_map_params_t *params)
+{
+    if (!(params->field_mask & UCP_MEM_MAP_PARAM_FIELD_PROT)) {
+        return UCP_MEM_READ | UCP_MEM_WRITE;
+    }
+    return ((params->prot & UCP_MEM_MAP_PROT_REMOTE_READ) ? UCP_MEM_READ : 0) |
+           ((params->prot & UCP_MEM_MAP_PROT_REMOTE_WRITE) ? UCP_MEM_WRITE : 0);
+}
+
 /* Looks at what the memory is, whatever the user has said. */
 static void ucp_mem_detect(ucp_mem_t *mem)
 {
@@ -195,6 +207,7 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
     mem->address = address;
     mem->length  = length;
     mem->type    = UCS_MEMORY_TYPE_HOST;
+    mem->access  = ucp_mem_access(params);
     if (!(flags & UCP_MEM_MAP_ALLOCATE)) {
         ucp_mem_detect(mem);
     } else if ((mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) &&

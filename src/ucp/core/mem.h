@@ -13,12 +13,18 @@
 
 #include <ucp/core/context.h>
 
+/* What peers may do; in packed keys inverted, as what they may not. */
+#define UCP_MEM_READ  1u
+#define UCP_MEM_WRITE 2u
+
 typedef struct ucp_mem {
     ucp_context_t *context;
     void          *address;          /* as the user knows it */
     size_t         length;           /* bytes */
     ucs_memory_type_t type;          /* HOST: this processor may touch it */
     uint64_t       id;               /* in context->mems */
+    unsigned       access;           /* UCP_MEM_xx */
+    _Atomic int    is_packed;        /* a key was made: peers may ask for it */
     _Atomic int    is_shared;        /* of the host, and peers may have its key */
     uct_mem_t     *tls[UCP_TL_MAX];  /* parallel to context->tls; NULL: that one needs nothing */
 } ucp_mem_t;
@@ -28,10 +34,11 @@ void ucp_mem_table_init(ucp_context_t *context);
 /* Ends all registrations that the user has left. */
 void ucp_mem_table_cleanup(ucp_context_t *context);
 
-/* The registration under `id` if it covers all of address..+length; then the table is held, for a
- * short access, until ucp_mem_drop. Else NULL. Any values: they come from peers. */
-const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address,
-                              size_t length);
+/* The registration under `id` if it has a key, covers all of address..+length and peers may access
+ * it so; then the table is held, for a short access, until ucp_mem_drop. Else NULL. Any values:
+ * they come from peers. */
+const ucp_mem_t *ucp_mem_hold(ucp_context_t *context, uint64_t id, uint64_t address, size_t length,
+                              unsigned access);
 void ucp_mem_drop(ucp_context_t *context);
 
 /* Memories of the host that this process shares with peers, by keys handed out or by mapping: what

@@ -52,7 +52,7 @@ static size_t ucp_rkey_pack_bytes(const ucp_mem_t *mem, uint8_t *buffer)
     buffer[0] = UCP_RKEY_VERSION;
     buffer[1] = (uint8_t)total;
     buffer[2] = (uint8_t)mem->type;
-    buffer[3] = 0;
+    buffer[3] = (uint8_t)(~mem->access & (UCP_MEM_READ | UCP_MEM_WRITE));
     memcpy(buffer + 4, fields, sizeof(fields));
     return total;
 }
@@ -72,6 +72,7 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t *params,
     }
     *buffer_size_p = ucp_rkey_pack_bytes(memh, buffer);
     *buffer_p      = buffer;
+    atomic_store_explicit(&memh->is_packed, 1, memory_order_relaxed);
     if ((memh->type == UCS_MEMORY_TYPE_HOST) &&
         !atomic_exchange_explicit(&memh->is_shared, 1, memory_order_relaxed)) {
         ucp_mem_count_shared(1);
@@ -106,7 +107,7 @@ static void ucp_rkey_set_mapped(ucp_rkey_t *rkey, void *ptr)
     unsigned kind;
 
     rkey->ptr = ptr;
-    for (kind = 0; kind < UCP_RKEY_CLASSES; ++kind) {
+    for (kind = 0; (kind < UCP_RKEY_CLASSES) && (rkey->forbidden == 0); ++kind) {
         if (rkey->worker->context->features & ucp_rkey_features[kind]) {
             atomic_store_explicit(&rkey->mapped[kind], rkey->length, memory_order_release); /* R1 */
         }
@@ -204,14 +205,15 @@ static ucs_status_t ucp_rkey_unpack_bytes(ucp_context_t *context, ucp_rkey_t *rk
     uint64_t fields[3];
 
     if ((bytes[0] != UCP_RKEY_VERSION) || (total < UCP_RKEY_HEADER) ||
-        (bytes[2] >= UCS_MEMORY_TYPE_LAST) || (bytes[3] != 0)) {
+        (bytes[2] >= UCS_MEMORY_TYPE_LAST) || (bytes[3] > (UCP_MEM_READ | UCP_MEM_WRITE))) {
         return UCS_ERR_INVALID_PARAM;
     }
     memcpy(fields, bytes + 4, sizeof(fields));
     rkey->is_device = (bytes[2] != UCS_MEMORY_TYPE_HOST);
-    rkey->mem_id = fields[0];
-    rkey->base   = fields[1];
-    rkey->length = fields[2];
+    rkey->forbidden = bytes[3];
+    rkey->mem_id    = fields[0];
+    rkey->base      = fields[1];
+    rkey->length    = fields[2];
     if (rkey->length > UINT64_MAX - rkey->base) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -232,7 +234,7 @@ static ucs_status_t ucp_rkey_unpack_bytes(ucp_context_t *context, ucp_rkey_t *rk
 /* Our own memory is reached as it is, if the key names a registration of ours. */
 static ucs_status_t ucp_rkey_set_own(ucp_context_t *context, ucp_rkey_t *rkey)
 {
-    const ucp_mem_t *mem = ucp_mem_hold(context, rkey->mem_id, rkey->base, rkey->length);
+    const ucp_mem_t *mem = ucp_mem_hold(context, rkey->mem_id, rkey->base, rkey->length, 0);
 
     if (mem == NULL) {
         return UCS_ERR_UNREACHABLE;

@@ -43,6 +43,7 @@ typedef struct ucp_rkey {
     uint8_t       *net;      /* entries of networks of the packed key (copies); NULL: none */
     size_t         net_length; /* bytes of them */
     uint8_t        is_device; /* not to be touched by processors */
+    uint8_t        forbidden; /* UCP_MEM_xx */
     uint8_t        is_plain;  /* a peer's memory that is mapped: see ucp_mem_num_shared */
 } ucp_rkey_t;
 

@@ -522,11 +522,18 @@ static ucs_status_t ucp_rma_check(const ucp_request_t *req, const ucp_rkey_t *rk
                                   uint64_t remote_addr, const ucp_request_param_t *param)
 {
     const ucp_mem_t *mem = (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL;
+    unsigned needed      = (req->kind == UCP_REQUEST_PUT) ? UCP_MEM_WRITE :
+                           (req->kind == UCP_REQUEST_GET) ? UCP_MEM_READ :
+                                                            UCP_MEM_READ | UCP_MEM_WRITE;
 
     if (!ucp_rkey_covers(rkey, remote_addr, req->length)) {
         ucs_debug("%zu bytes at 0x%lx are not inside the remote key", req->length,
                   (unsigned long)remote_addr);
         return UCS_ERR_OUT_OF_RANGE;
+    }
+    if (rkey->forbidden & needed) {
+        ucs_debug("the remote key is not for that: its memory was mapped without the access");
+        return UCS_ERR_INVALID_ADDR;
     }
     if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC) && ucp_dt_is_contig(req->datatype) &&
         ((mem->context != req->worker->context) ||

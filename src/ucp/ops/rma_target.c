@@ -16,8 +16,8 @@
 
 static ucs_status_t ucp_rma_refuse(uint64_t address, size_t length)
 {
-    ucs_diag("a peer asked for %zu bytes at 0x%lx, which are not registered", length,
-             (unsigned long)address);
+    ucs_diag("a peer asked for %zu bytes at 0x%lx, which are not registered, or not for that",
+             length, (unsigned long)address);
     return UCS_ERR_INVALID_ADDR;
 }
 
@@ -48,7 +48,7 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     if (peer == NULL) {
         return;
     }
-    mem  = ucp_mem_hold(worker->context, put.mem_id, put.address, length);
+    mem  = ucp_mem_hold(worker->context, put.mem_id, put.address, length, UCP_MEM_WRITE);
     data = (const char *)data + sizeof(put);
     if (mem != NULL) {
         if (ucs_likely(mem->type == UCS_MEMORY_TYPE_HOST)) {
@@ -133,7 +133,7 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
         iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
         iov[1] = (uct_iov_t){(void *)(uintptr_t)get->address, ucs_min(get->length, piece_max),
                              NULL};
-        mem    = ucp_mem_hold(context, get->mem_id, get->address, iov[1].length);
+        mem    = ucp_mem_hold(context, get->mem_id, get->address, iov[1].length, UCP_MEM_READ);
         if (mem == NULL) {
             end.status = ucp_rma_refuse(get->address, iov[1].length);
             iov[0]     = (uct_iov_t){&end, sizeof(end), NULL};
@@ -196,7 +196,8 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
     if (peer == NULL) {
         return;
     }
-    mem = ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size);
+    mem = ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size,
+                        UCP_MEM_READ | UCP_MEM_WRITE);
     if (mem != NULL) {
         status = ucp_rma_apply_atomic(worker, mem, &atomic, &old);
         ucp_mem_drop(worker->context);

@@ -24,6 +24,12 @@ void ucs_ptr_map_init(ucs_ptr_map_t *map)
     map->num_entries = 0;
     map->free_head   = UCS_PTR_MAP_NO_INDEX;
     map->count       = 0;
+    map->is_hidden   = 0;
+}
+
+void ucs_ptr_map_hide(ucs_ptr_map_t *map)
+{
+    map->is_hidden = 1;
 }
 
 void ucs_ptr_map_cleanup(ucs_ptr_map_t *map)
@@ -37,7 +43,7 @@ static ucs_status_t ucs_ptr_map_grow(ucs_ptr_map_t *map)
 {
     uint32_t num_entries = ucs_max(map->num_entries * 2, (uint32_t)UCS_PTR_MAP_ENTRIES_MIN);
     ucs_ptr_map_entry_t *entries;
-    uint32_t i;
+    uint32_t first, i;
 
     if (map->num_entries == UCS_PTR_MAP_ENTRIES_MAX) {
         return UCS_ERR_EXCEEDS_LIMIT;
@@ -50,8 +56,9 @@ static ucs_status_t ucs_ptr_map_grow(ucs_ptr_map_t *map)
     }
 
     for (i = map->num_entries; i < num_entries; ++i) {
-        /* Generations start at 1, so that id 0 never exists. */
-        entries[i].id  = ucs_ptr_map_id(1, (i + 1 < num_entries) ? i + 1 : map->free_head);
+        /* Not 0, so that id 0 never exists; half of them, at least, are to come. */
+        first          = map->is_hidden ? (uint32_t)(ucs_sys_random64() >> 33) | 1 : 1;
+        entries[i].id  = ucs_ptr_map_id(first, (i + 1 < num_entries) ? i + 1 : map->free_head);
         entries[i].ptr = NULL;
     }
     map->free_head   = map->num_entries;

@@ -3,8 +3,8 @@
  * An id is an index into a table (low 32 bits) and the generation of that table entry (high 32
  * bits). An entry's generation changes with each use, so an id that is stale or made up finds
  * nothing. No id is ever given out twice: an entry whose generations are used up is retired. 0 is
- * no id. Ids can be guessed; who takes one from a peer checks as well that what it finds belongs
- * to that peer. Not thread-safe.
+ * no id. Ids can be guessed, unless ucs_ptr_map_hide was called; who takes one from a peer checks
+ * as well that what it finds belongs to that peer. Not thread-safe.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -28,10 +28,14 @@ typedef struct {
     uint32_t num_entries;
     uint32_t free_head; /* index of the first free entry, or UINT32_MAX */
     size_t count;       /* ids in use */
+    int is_hidden;
 } ucs_ptr_map_t;
 
 /* Make an empty map; allocates nothing and cannot fail. */
 void ucs_ptr_map_init(ucs_ptr_map_t *map);
+
+/* Of an empty map: its entries begin with random generations. */
+void ucs_ptr_map_hide(ucs_ptr_map_t *map);
 
 /* Free the memory. The pointers are the caller's; the map must not be used again. */
 void ucs_ptr_map_cleanup(ucs_ptr_map_t *map);

@@ -8,7 +8,8 @@
 
 namespace ucp_test {
 
-mapping::mapping(const context &context, size_t length, void *data) : m_context(context.handle())
+mapping::mapping(const context &context, size_t length, void *data, unsigned prot) :
+    m_context(context.handle())
 {
     ucp_mem_map_params_t params;
     ucp_mem_attr_t attr;
@@ -19,6 +20,10 @@ mapping::mapping(const context &context, size_t length, void *data) : m_context(
     params.address    = data;
     params.length     = length;
     params.flags      = (data == nullptr) ? UCP_MEM_MAP_ALLOCATE : 0;
+    if (prot != PROT_ALL) {
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_PROT;
+        params.prot        = prot;
+    }
     EXPECT_EQ(UCS_OK, ucp_mem_map(m_context, &params, &m_handle));
     if (m_handle != nullptr) {
         attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
@@ -110,10 +115,10 @@ std::string way_name(const testing::TestParamInfo<way> &info)
     return info.param.world.name;
 }
 
-remote::remote(const way &way, size_t length) :
+remote::remote(const way &way, size_t length, unsigned prot) :
     m_pair(way.world, {RMA_FEATURES, 0, nullptr, nullptr}), m_bytes(way.is_allocated ? 0 : length),
     m_mapping(std::make_unique<mapping>(m_pair.ctx(), length,
-                                        way.is_allocated ? nullptr : m_bytes.data())),
+                                        way.is_allocated ? nullptr : m_bytes.data(), prot)),
     m_key(std::make_unique<key>(m_pair.ep(), m_mapping->packed()))
 {
     EXPECT_EQ(UCS_OK, m_key->status());

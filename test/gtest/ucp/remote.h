@@ -13,10 +13,12 @@ namespace ucp_test {
 constexpr uint64_t RMA_FEATURES = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
                                   UCP_FEATURE_TAG;
 
+constexpr unsigned PROT_ALL = ~0u; /* nothing said */
+
 /* Registered memory: of the library where `data` is NULL, else of the user. */
 class mapping {
 public:
-    mapping(const context &context, size_t length, void *data = nullptr);
+    mapping(const context &context, size_t length, void *data = nullptr, unsigned prot = PROT_ALL);
     ~mapping();
     mapping(const mapping &)            = delete;
     mapping &operator=(const mapping &) = delete;
@@ -82,7 +84,7 @@ inline void PrintTo(const way &value, std::ostream *out)
 /* Two workers, or one, with memory of the receiver that the sender has a key of. */
 class remote {
 public:
-    explicit remote(const way &way, size_t length = 1 << 20);
+    explicit remote(const way &way, size_t length = 1 << 20, unsigned prot = PROT_ALL);
 
     pair &world()
     {

@@ -173,6 +173,45 @@ TEST_P(rma, out_of_range)
     EXPECT_EQ(nullptr, remote.get(nullptr, 0, 0));
 }
 
+/* Peers do to memory what its owner has allowed, and by messages nothing else even where they
+ * change the key. */
+TEST_P(rma, access_that_was_not_given)
+{
+    constexpr unsigned LOCAL = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE;
+    const uint64_t ones      = ~0ull;
+
+    for (unsigned i = 0; i < 4; ++i) {
+        const bool reads    = (i % 2) != 0;
+        const bool writes   = (i / 2) != 0;
+        const unsigned prot = (reads ? UCP_MEM_MAP_PROT_REMOTE_READ : 0) |
+                              (writes ? UCP_MEM_MAP_PROT_REMOTE_WRITE : 0);
+        remote remote(GetParam(), 4096, prot | LOCAL);
+        bytes data(4096, 0x77), back(4096);
+        memset(remote.data(), 0x11, 4096);
+
+        EXPECT_EQ(reads ? UCS_OK : UCS_ERR_INVALID_ADDR,
+                  remote.world().wait(remote.get(back.data(), 4096, 0)));
+        EXPECT_EQ(reads ? 0x11 : 0, back[4095]);
+        EXPECT_EQ(writes ? UCS_OK : UCS_ERR_INVALID_ADDR,
+                  remote.world().wait(remote.put(data.data(), 4096, 0)));
+        EXPECT_EQ((reads && writes) ? UCS_OK : UCS_ERR_INVALID_ADDR,
+                  remote.world().wait(remote.atomic(UCP_ATOMIC_OP_AND, &ones, 8, 0, nullptr)));
+        EXPECT_EQ(UCS_OK, remote.flush());
+        EXPECT_EQ(writes ? 4096 : 0, std::count(remote.data(), remote.data() + 4096, 0x77));
+
+        bytes forged = remote.memory().packed();
+        forged[3]    = 0;
+        const key changed(remote.world().ep(), forged);
+        if (!writes && (GetParam().world.name.compare(0, 8, "messages") == 0)) {
+            const ucp_request_param_t none = {};
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                      remote.world().wait(ucp_put_nbx(remote.world().ep(), data.data(), 8,
+                                                      remote.address(), changed.get(), &none)));
+        }
+        EXPECT_EQ(writes ? 4096 : 0, std::count(remote.data(), remote.data() + 4096, 0x77));
+    }
+}
+
 TEST_P(rma, no_immediate_completion)
 {
     remote remote(GetParam());
