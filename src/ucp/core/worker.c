@@ -387,13 +387,18 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
 {
     ucp_tag_match_t *tm = &worker->tag_match;
     ucp_recv_desc_t *desc;
+    ucp_request_t *req;
 
     while ((desc = ucp_tag_match_search(tm, 0, 0, 1)) != NULL) {
         ucp_worker_data_put(desc);
     }
     ucp_tag_match_drop_expected(tm);
     while (!ucs_list_is_empty(&worker->work)) {
-        ucp_request_release_held(ucs_list_head(&worker->work, ucp_request_t, work_list));
+        req = ucs_list_head(&worker->work, ucp_request_t, work_list);
+        if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_BOTH)) {
+            (void)ucp_rndv_claim_rest(req); /* the sender is to write no more into the buffer */
+        }
+        ucp_request_release_held(req);
     }
 }
 
@@ -424,6 +429,11 @@ void ucp_worker_destroy(ucp_worker_h worker)
     unsigned i;
 
     worker->is_ending = 1;
+    for (i = 0; i < worker->context->num_tls; ++i) { /* all announced messages end now */
+        if (worker->tls[i].early_ends != NULL) {
+            (void)ucs_atomic_fetch_add(worker->tls[i].early_ends, 1);
+        }
+    }
     ucs_fork_watch_remove(&worker->fork);
     ucp_sockets_cleanup(worker);
     ucp_worker_drain_controls(worker);

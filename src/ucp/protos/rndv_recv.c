@@ -32,6 +32,7 @@
 #define UCP_RNDV_CLAIM_WAIT_NS 20000u
 #define UCP_RNDV_FIRST_WAIT_NS 200000u
 #define UCP_RNDV_LOOKS         8u /* calls of progress to one look at the clock for it */
+#define UCP_RNDV_CONNECT_NS    2000000u /* for a connection, which takes some 10 us if it listens */
 
 void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
@@ -204,6 +205,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.result      = ((length > req->length) && !req->recv.is_part) ?
                             UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
     req->recv.received    = 0;
+    req->recv.until_ns    = 0;
     req->recv.offset      = 0;
     req->recv.step        = UCP_RECV_WAIT;
     req->recv.has_ends    = (rts->flags & UCP_WIRE_RTS_ENDS) != 0;
@@ -287,10 +289,11 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
         return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
     }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
-    if (ucs_unlikely(status != UCS_OK)) {
+    if (ucs_unlikely(!ucp_rndv_was_there(req))) {
+        return UCS_ERR_CANCELED; /* maybe: its sender is asked */
+    }
+    if (ucs_unlikely(status != UCS_OK) && (status != UCS_ERR_INVALID_ADDR)) { /* of this memory */
         ucp_peer_copy_failed(req->recv.peer, status);
-    } else if (ucs_unlikely(!ucp_rndv_was_there(req))) {
-        status = UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
     return status;
 }
@@ -342,12 +345,29 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
     ucp_rndv_recv_read_all(req);
 }
 
+size_t ucp_rndv_claim_rest(ucp_request_t *req)
+{
+    uint32_t num_grains = ucp_rndv_grains(req->recv.total);
+    size_t end          = 0;
+    uint32_t count, first;
+    int turns;
+
+    /* Halves are left over each time: no more turns than bits, unless the peer plays. */
+    for (turns = 0; turns < 32; ++turns) {
+        count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first);
+        if (count == 0) {
+            break;
+        }
+        end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
+    }
+    return end;
+}
+
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
 {
     uint32_t num_grains = ucp_rndv_grains(req->recv.total);
     size_t offset, end;
     uint32_t count, first;
-    int turns;
 
     count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
                            &first);
@@ -359,27 +379,43 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     offset = first * UCP_RNDV_GRAIN;
     end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
-        /* What nobody has claimed follows the part that failed: ask for both in one. Halves are
-         * left over each time, so there are no more turns than bits, unless the peer plays. */
-        for (turns = 0; turns < 32; ++turns) {
-            count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first);
-            if (count == 0) {
-                break;
-            }
-            end = ucs_max(end, ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN));
-        }
+        /* What nobody has claimed follows the part that failed: ask for both in one. */
+        end = ucs_max(end, ucp_rndv_claim_rest(req));
         ucp_rndv_ask_for_rest(req, offset, end - offset);
         return;
     }
     ucp_request_add_work(req);
 }
 
+/* Who has sent nothing yet is not connected, and cannot see the word that says whether the message
+ * was there: in some microseconds it can, unless the sender is at something else. */
+static int ucp_rndv_is_connecting(ucp_request_t *req)
+{
+    uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
+    uint64_t now_ns;
+
+    if (!req->recv.has_ends || (am->ops->sync_map == NULL) ||
+        (uct_ep_connect(am) != UCS_INPROGRESS)) {
+        return 0;
+    }
+    now_ns = ucs_sys_clock_ns();
+    if (req->recv.until_ns == 0) {
+        req->recv.until_ns = now_ns + UCP_RNDV_CONNECT_NS;
+    }
+    return now_ns < req->recv.until_ns;
+}
+
 void ucp_rndv_recv_work(ucp_request_t *req)
 {
-    if (((req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) &&
-        ucs_unlikely(ucp_rndv_source_is_gone(req))) {
-        ucp_request_complete(req, UCS_ERR_CONNECTION_RESET);
-        return;
+    if ((req->recv.step == UCP_RECV_GET) || (req->recv.step == UCP_RECV_BOTH)) {
+        if (ucs_unlikely(ucp_rndv_source_is_gone(req))) {
+            ucp_request_complete(req, UCS_ERR_CONNECTION_RESET);
+            return;
+        }
+        if (ucs_unlikely(ucp_rndv_is_connecting(req))) {
+            ucp_request_add_work(req);
+            return;
+        }
     }
     switch (req->recv.step) {
     case UCP_RECV_GET:

@@ -204,9 +204,25 @@ static int ucs_sys_real_ftruncate(int fd, off_t length)
     return ucs_sys_exceeds_file_limit(length) ? -1 : ftruncate(fd, length);
 }
 
+/* In parts, again and again: kernels such as 6.1 give memory files up at any signal. */
 static int ucs_sys_real_fallocate(int fd, int mode, off_t offset, off_t length)
 {
-    return ucs_sys_exceeds_file_limit(offset + length) ? -1 : fallocate(fd, mode, offset, length);
+    const off_t end = offset + length;
+    unsigned tries  = 1000;
+    off_t part;
+
+    if (ucs_sys_exceeds_file_limit(end)) {
+        return -1;
+    }
+    do {
+        part = ucs_min(end - offset, (off_t)1 << 20);
+        if (fallocate(fd, mode, offset, part) == 0) {
+            offset += part;
+        } else if ((errno != EINTR) || (--tries == 0)) {
+            return -1;
+        }
+    } while (offset < end);
+    return 0;
 }
 
 /* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" to its 128 bits; not zero if it was one. */

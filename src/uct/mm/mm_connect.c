@@ -213,7 +213,8 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
         fd   = -1;
         if (wire->backing != UCT_MM_BACKING_SYSV) {
             if (used == num_fds) {
-                return UCS_ERR_EXCEEDS_LIMIT; /* the kernel had no descriptor for us */
+                ucs_warn("no file descriptor is left to map the memory of a peer (ulimit -n)");
+                return UCS_ERR_EXCEEDS_LIMIT;
             }
             fd = fds[used++];
         }

@@ -480,6 +480,81 @@ TEST_P(cancelled_send, is_not_taken_for_sent)
     }
 }
 
+/* An announced message that has come to be known to a receiver which looks at nothing else yet. */
+struct announced {
+    announced(const char *scheme, size_t length) :
+        env(settings{{"UCX_TLS", "mm,cma"}, {"UCX_RNDV_SCHEME", scheme}}), sender(ctx),
+        receiver(ctx), data(pattern(1, length)), buffer(length)
+    {
+        const ucp_request_param_t param = send_param(&sent);
+        const ucp_ep_h ep = sender.connect(receiver, UCP_ERR_HANDLING_MODE_PEER, ignore);
+        ucp_tag_recv_info_t info;
+
+        connect_both_ways(sender, ep, receiver);
+        EXPECT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), length, 1, &param)));
+        while (ucp_tag_probe_nb(receiver.handle(), 1, ~0ull, 0, &info) == nullptr) {
+            sender.progress();
+            receiver.progress();
+        }
+    }
+
+    void receive()
+    {
+        const ucp_request_param_t param = receive_param(&received);
+        EXPECT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(receiver.handle(), buffer.data(),
+                                                    buffer.size(), 1, ~0ull, &param)));
+    }
+
+    static void ignore(void *, ucp_ep_h, ucs_status_t)
+    {
+    }
+
+    log_catcher log;
+    environment env;
+    context ctx;
+    worker sender, receiver;
+    bytes data, buffer;
+    ending sent, received;
+};
+
+/* The sender's worker is destroyed with it, and its memory used for something else. */
+TEST_P(cancelled_send, by_the_end_of_its_worker)
+{
+    for (size_t length : {40000u, 300000u, 2000000u}) {
+        announced message(GetParam(), length);
+
+        message.sender.destroy();
+        std::fill(message.data.begin(), message.data.end(), 'X');
+        message.receive();
+        for (int i = 0; (i < 200000) && (message.received.calls == 0); ++i) {
+            message.receiver.progress();
+        }
+        EXPECT_EQ(1, message.received.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, message.received.status) << length;
+    }
+}
+
+/* The receiver's is, and the sender makes progress only then: it writes nowhere. A sender that has
+ * been asked to write all of it (put_zcopy) cannot be kept from it. */
+TEST_P(cancelled_send, by_the_end_of_its_receiver)
+{
+    if (strcmp(GetParam(), "put_zcopy") == 0) {
+        GTEST_SKIP() << "the sender has been asked to write";
+    }
+    for (size_t length : {40000u, 300000u, 2000000u}) {
+        announced message(GetParam(), length);
+
+        message.receive();
+        message.receiver.destroy();
+        std::fill(message.buffer.begin(), message.buffer.end(), 'Y');
+        for (int i = 0; (i < 200000) && (message.sent.calls == 0); ++i) {
+            message.sender.progress();
+        }
+        EXPECT_EQ(1, message.sent.calls);
+        EXPECT_EQ(ptrdiff_t(length), std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
+    }
+}
+
 /* ---- who breaks the rules ---- */
 
 TEST(introduction, by_the_identity_of_another_ends_the_connection)
