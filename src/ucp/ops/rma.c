@@ -130,8 +130,8 @@ void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer)
 ucs_status_t ucp_worker_fence(ucp_worker_h worker)
 {
     ucp_worker_lock(worker);
-    /* The exchange also orders the loads and stores of the direct way around it. */
-    (void)ucs_atomic_exchange(&worker->fence_sn, worker->send_sn);
+    atomic_store_explicit(&worker->fence_sn, worker->send_sn, memory_order_relaxed);
+    ucs_arch_full_fence(); /* orders the loads and stores of the direct way around it */
     ucp_worker_unlock(worker);
     return UCS_OK;
 }

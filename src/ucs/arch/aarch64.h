@@ -13,6 +13,11 @@ UCS_INLINE void ucs_arch_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 }
 
+UCS_INLINE void ucs_arch_full_fence(void)
+{
+    __asm__ volatile("dmb ish" ::: "memory");
+}
+
 UCS_INLINE void ucs_arch_demote(const void *ptr)
 {
     (void)ptr;

@@ -5,6 +5,8 @@
  *     ucs_arch_cpu_relax()  a hint inside a loop that waits for another core; not a fence
  *     ucs_arch_read_tsc()   the tick counter: cheap, constant rate, equal on all cores of a node,
  *                           and neither ordered with the instructions around it nor a fence
+ *     ucs_arch_full_fence() no load or store passes it, in either direction, as other processes see
+ *                           it (a read-modify-write does not do that everywhere)
  *     ucs_arch_demote()     a hint that the line at an address, just written, will be read by
  *                           another core: to the cache that both share
  * and may define UCS_ARCH_HAVE_STORE_16 with

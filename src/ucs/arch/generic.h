@@ -14,6 +14,11 @@ UCS_INLINE void ucs_arch_cpu_relax(void)
     __asm__ volatile("" ::: "memory");
 }
 
+UCS_INLINE void ucs_arch_full_fence(void)
+{
+    __sync_synchronize();
+}
+
 UCS_INLINE void ucs_arch_demote(const void *ptr)
 {
     (void)ptr;

@@ -14,6 +14,11 @@ UCS_INLINE void ucs_arch_cpu_relax(void)
     __builtin_ia32_pause();
 }
 
+UCS_INLINE void ucs_arch_full_fence(void)
+{
+    _mm_mfence();
+}
+
 UCS_INLINE uint64_t ucs_arch_read_tsc(void)
 {
     return __builtin_ia32_rdtsc();
