@@ -3,7 +3,8 @@
  * In C the types are C11 _Atomic and the operations those of <stdatomic.h>; in C++, where that
  * header does not exist before C++23, they are std::atomic, of the same size and representation, so
  * that the tests can look at the same memory. There are no stand-alone fences: ThreadSanitizer does
- * not see them, and no algorithm here needs one. All types are lock-free and may lie in memory
+ * not see them, and no algorithm here needs one (ucp_worker_fence is about the user's memory: see
+ * ucs_arch_full_fence). All types are lock-free and may lie in memory
  * shared by processes; zero bytes are the value 0.
  *
  * At each use a comment names the pair: an acquire "A3" reads what the release "R3" published.
