@@ -29,7 +29,7 @@ s/^        if (req->send.is_sync) {/        if (req->send.is_sync \&\& !SIM_PLAN
 # 13: the words that both sides claim by are not given back
 s/if (held & UCP_REQUEST_HOLDS_SYNC) {/if ((held \& UCP_REQUEST_HOLDS_SYNC) \&\& !SIM_PLANTED(13)) {/
 # 14: a fence holds nothing back
-s/is_fenced = !ucp_rma_is_open(ep) &&/is_fenced = !SIM_PLANTED(14) \&\& !ucp_rma_is_open(ep) \&\&/
+s/if (ucp_rma_oldest(peer) >= fence) {/if (SIM_PLANTED(14) || (ucp_rma_oldest(peer) >= fence)) {/
 # 15: a byte is skipped between the parts of what was announced on a stream
 s/^    chunk->offset         += (status == UCS_OK) ? total : 0;/    chunk->offset += (status != UCS_OK) ? 0 : total + (SIM_PLANTED(15) \&\& (chunk->offset + total < announced->rts.length));/
 # 16: who closes a stream does not tell the sender of what was announced

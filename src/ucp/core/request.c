@@ -159,6 +159,9 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
 
     ucs_assert(!(flags & UCP_REQUEST_COMPLETED));
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
+    if (ucs_unlikely(req->worker->is_ending)) { /* what these lead to may be gone */
+        flags &= ~(uint32_t)(UCP_REQUEST_CALLBACK | UCP_REQUEST_INFO);
+    }
     if (req->held != 0) {
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {
             ucp_device_end_later(req, status);

@@ -9,8 +9,10 @@
 #include <ucs/debug/fault.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace ucp_test;
 
@@ -553,6 +555,42 @@ TEST_P(cancelled_send, by_the_end_of_its_receiver)
         EXPECT_EQ(1, message.sent.calls);
         EXPECT_EQ(ptrdiff_t(length), std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
     }
+}
+
+/* What ends while a worker is destroyed, because an answer has to leave, ends without a word. */
+TEST(destroyed_worker, calls_nobody_back)
+{
+    environment env(settings{{"UCX_TLS", "mm"}});
+    context ctx;
+    worker other(ctx), self(ctx);
+    const ucp_ep_h to_self  = other.connect(self), to_other = self.connect(other);
+    bytes data(8), buffer(8);
+    ending sync, sent;
+    const ucp_request_param_t none = {}, param = send_param(&sent), sync_param = send_param(&sync);
+    std::atomic<bool> is_over(false);
+    ucp_tag_recv_info_t info;
+
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(to_self, data.data(), 8, 1, &sync_param)));
+    std::thread thread([&]() {
+        while (!is_over) {
+            other.progress();
+        }
+    });
+    while (ucp_tag_probe_nb(self.handle(), 1, ~0ull, 0, &info) == nullptr) {
+        self.progress();
+    }
+    EXPECT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(to_other, data.data(), 8, 2, &param)));
+    EXPECT_TRUE(UCS_PTR_IS_PTR(
+        ucp_tag_recv_nbx(self.handle(), buffer.data(), 8, 1, ~0ull, &none)) ||
+        (ucp_test_num_controls(self.handle()) > 0));
+    self.destroy();
+    is_over = true;
+    thread.join();
+    for (int i = 0; (i < 200000) && (sync.calls == 0); ++i) {
+        other.progress();
+    }
+    EXPECT_EQ(0, sent.calls);
+    EXPECT_EQ(1, sync.calls); /* the answer has left */
 }
 
 /* ---- who breaks the rules ---- */
