@@ -153,7 +153,9 @@ static const char *find_stranger(int fd, double end_ns)
         limit = (struct timeval) {.tv_usec = 1};
     }
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0) {
-        done = recv(fd, &frame, sizeof(frame), MSG_PEEK | MSG_WAITALL);
+        do { /* stopped and continued, it begins anew */
+            done = recv(fd, &frame, sizeof(frame), MSG_PEEK | MSG_WAITALL);
+        } while ((done < 0) && (errno == EINTR));
     }
     if (done < 0) {
         return (errno == EAGAIN) ? "it sent no greeting" : strerror(errno);

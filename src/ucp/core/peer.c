@@ -250,8 +250,8 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
 
 void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status)
 {
-    if (peer->copy_state == UCP_COPY_NONE) {
-        return;
+    if ((peer->copy_state == UCP_COPY_NONE) || (status == UCS_ERR_INVALID_ADDR)) {
+        return; /* the latter is said of one memory only */
     }
     peer->copy_state = UCP_COPY_NONE;
     ucs_diag("single copies to a peer by %s are refused (%s): messages are used instead",
@@ -358,6 +358,7 @@ void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
         } else if (all || (req->recv.step == UCP_RECV_GET) ||
                    (req->recv.step == UCP_RECV_BOTH) || (req->recv.step == UCP_RECV_LEFT) ||
                    (req->recv.step == UCP_RECV_DEVICE) || (req->recv.step == UCP_RECV_READ)) {
+            ucp_rndv_stop_sender(req);
             ucp_request_complete(req, status);
         } else {
             ucs_list_del(&req->list);

@@ -53,7 +53,10 @@ struct ucp_peer {
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
                                          * is in flight, and the peer lives */
-    unsigned              num_rma[3];   /* puts, gets, atomics in flight */
+    struct {
+        unsigned          num;
+        uint64_t          start, end;   /* all of their memory lies between */
+    }                     rma[3];       /* puts, gets, atomics in flight */
     unsigned              num_fenced;   /* of them, that wait for others */
     uint32_t              next_ordinal; /* of the next endpoint that the user makes */
     unsigned              num_internal; /* endpoints that the user did not make */

@@ -395,9 +395,7 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
     ucp_tag_match_drop_expected(tm);
     while (!ucs_list_is_empty(&worker->work)) {
         req = ucs_list_head(&worker->work, ucp_request_t, work_list);
-        if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_BOTH)) {
-            (void)ucp_rndv_claim_rest(req); /* the sender is to write no more into the buffer */
-        }
+        ucp_rndv_stop_sender(req);
         ucp_request_release_held(req);
     }
 }

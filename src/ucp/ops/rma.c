@@ -45,11 +45,33 @@ static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
     return sn;
 }
 
+static int ucp_rma_overlaps(const ucp_request_t *req, uint64_t start, uint64_t end)
+{
+    return (req->send.remote_addr < end) && (start < req->send.remote_addr + req->length);
+}
+
+/* Those of one kind go in order, unless one waits. */
 static int ucp_rma_conflicts(const ucp_request_t *req, const ucp_request_t *older)
 {
-    return (older->kind != req->kind) && (older->send.step != UCP_SEND_DONE) &&
-           (req->send.remote_addr < older->send.remote_addr + older->length) &&
-           (older->send.remote_addr < req->send.remote_addr + req->length);
+    return ((older->kind != req->kind) || (older->send.step == UCP_SEND_FENCED)) &&
+           (older->send.step != UCP_SEND_DONE) &&
+           ucp_rma_overlaps(req, older->send.remote_addr,
+                            older->send.remote_addr + older->length);
+}
+
+/* Not zero: one in flight may stand in the way. */
+static int ucp_rma_may_conflict(const ucp_request_t *req, const ucp_peer_t *peer)
+{
+    const unsigned own = req->kind - UCP_REQUEST_PUT;
+    unsigned i;
+
+    for (i = 0; i < ucs_array_size(peer->rma); ++i) {
+        if ((peer->rma[i].num > 0) && ((i != own) || (peer->num_fenced > 0)) &&
+            ucp_rma_overlaps(req, peer->rma[i].start, peer->rma[i].end)) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Those below the result are to end before one that is posted now: what was posted before a fence,
@@ -65,9 +87,8 @@ static uint64_t ucp_rma_fence_of(const ucp_request_t *req)
     if (ucp_rma_oldest(peer) >= fence) {
         fence = 0;
     }
-    if (peer->num_rma[req->kind - UCP_REQUEST_PUT] ==
-        peer->num_rma[0] + peer->num_rma[1] + peer->num_rma[2]) {
-        return fence; /* the usual case: one kind only */
+    if (!ucp_rma_may_conflict(req, peer)) {
+        return fence;
     }
     ucs_list_for_each(ep, &peer->eps, peer_list) {
         ucs_list_for_each(older, &ep->requests, list) {
@@ -82,8 +103,18 @@ static uint64_t ucp_rma_fence_of(const ucp_request_t *req)
 /* In flight to the peer, or (num is -1) not any more. */
 static void ucp_rma_count(const ucp_request_t *req, int num)
 {
-    ucp_rma_gate_add(req->send.peer, num);
-    req->send.peer->num_rma[req->kind - UCP_REQUEST_PUT] += (unsigned)num;
+    ucp_peer_t *peer   = req->send.peer;
+    unsigned i         = req->kind - UCP_REQUEST_PUT;
+    uint64_t start     = req->send.remote_addr;
+    const int is_first = (peer->rma[i].num == 0);
+
+    ucp_rma_gate_add(peer, num);
+    peer->rma[i].num += (unsigned)num;
+    if (num > 0) {
+        peer->rma[i].start = is_first ? start : ucs_min(peer->rma[i].start, start);
+        peer->rma[i].end   = is_first ? start + req->length :
+                                        ucs_max(peer->rma[i].end, start + req->length);
+    }
 }
 
 /* Those that nothing before their fence holds back any more go on from progress. */
@@ -337,9 +368,7 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
         }
     } else if (status != UCS_ERR_NO_RESOURCE) {
         ucp_rma_end_part(req, 0);
-        if (status != UCS_ERR_INVALID_ADDR) { /* that is said of this memory only */
-            ucp_peer_copy_failed(req->send.peer, status);
-        }
+        ucp_peer_copy_failed(req->send.peer, status);
         return UCS_ERR_UNSUPPORTED;
     }
     return (req->send.offset == req->length) ? UCS_OK : UCS_INPROGRESS;

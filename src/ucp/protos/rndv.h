@@ -65,8 +65,8 @@ void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);
 void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags);
 void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
 
-/* Step BOTH: keeps the sender from what nobody has claimed yet. Returns where that ended, or 0. */
-size_t ucp_rndv_claim_rest(ucp_request_t *req);
+/* A receive that ends early, whose sender may live: it is to write no more into the buffer. */
+void ucp_rndv_stop_sender(ucp_request_t *req);
 void ucp_rndv_recv_check_end(ucp_request_t *req);
 /* `length` bytes have been read: counted, but never beyond the message, since a peer may have
  * claimed them by FIN. All that was to be read has been: the sender is told, and the end if all is

@@ -292,7 +292,7 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
     if (ucs_unlikely(!ucp_rndv_was_there(req))) {
         return UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
-    if (ucs_unlikely(status != UCS_OK) && (status != UCS_ERR_INVALID_ADDR)) { /* of this memory */
+    if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->recv.peer, status);
     }
     return status;
@@ -345,7 +345,8 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
     ucp_rndv_recv_read_all(req);
 }
 
-size_t ucp_rndv_claim_rest(ucp_request_t *req)
+/* Keeps the sender from what nobody has claimed yet. Returns where that ended, or 0. */
+static size_t ucp_rndv_claim_rest(ucp_request_t *req)
 {
     uint32_t num_grains = ucp_rndv_grains(req->recv.total);
     size_t end          = 0;
@@ -361,6 +362,13 @@ size_t ucp_rndv_claim_rest(ucp_request_t *req)
         end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
     }
     return end;
+}
+
+void ucp_rndv_stop_sender(ucp_request_t *req)
+{
+    if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_BOTH)) {
+        (void)ucp_rndv_claim_rest(req);
+    }
 }
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)

@@ -95,12 +95,15 @@ ucs_status_t ucs_ptr_map_put(ucs_ptr_map_t *map, void *ptr, uint64_t *id_p)
 void *ucs_ptr_map_del(ucs_ptr_map_t *map, uint64_t id)
 {
     void *ptr           = ucs_ptr_map_get(map, id);
-    uint32_t generation = (uint32_t)(id >> 32) + 1;
+    uint32_t generation = (uint32_t)(id >> 32);
     ucs_ptr_map_entry_t *entry;
+    uint32_t step;
 
     if (ptr == NULL) {
         return NULL;
     }
+    step       = map->is_hidden ? (uint32_t)(ucs_sys_random64() >> 48) + 1 : 1;
+    generation = (generation > UINT32_MAX - step) ? 0 : generation + step;
 
     entry      = &map->entries[(uint32_t)id];
     entry->ptr = NULL;

@@ -34,7 +34,7 @@ typedef struct {
 /* Make an empty map; allocates nothing and cannot fail. */
 void ucs_ptr_map_init(ucs_ptr_map_t *map);
 
-/* Of an empty map: its entries begin with random generations. */
+/* Of an empty map: its entries begin with random generations, and go on by random steps. */
 void ucs_ptr_map_hide(ucs_ptr_map_t *map);
 
 /* Free the memory. The pointers are the caller's; the map must not be used again. */

@@ -125,6 +125,8 @@ static void *ucs_sys_real_memalign(size_t alignment, size_t size)
     return ptr;
 }
 
+#define UCS_SYS_EINTR_MAX 1000 /* times in a row that a signal may come in between */
+
 /* Not in the place of a standard descriptor that the program has closed: what is printed there
  * would go into shared memory, or to a peer. */
 static int ucs_sys_own_fd(int fd)
@@ -162,6 +164,26 @@ static int ucs_sys_real_socket(int domain, int type, int protocol)
 static int ucs_sys_real_accept4(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags)
 {
     return ucs_sys_own_fd(accept4(fd, addr, addrlen, flags));
+}
+
+static ssize_t ucs_sys_real_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    const ssize_t length = recvmsg(fd, msg, flags);
+    struct cmsghdr *cmsg = (length < 0) ? NULL : CMSG_FIRSTHDR(msg);
+    size_t at;
+    int got;
+
+    for (; cmsg != NULL; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+        if ((cmsg->cmsg_level != SOL_SOCKET) || (cmsg->cmsg_type != SCM_RIGHTS)) {
+            continue;
+        }
+        for (at = 0; at + sizeof(got) <= cmsg->cmsg_len - CMSG_LEN(0); at += sizeof(got)) {
+            memcpy(&got, CMSG_DATA(cmsg) + at, sizeof(got));
+            got = ucs_sys_own_fd(got);
+            memcpy(CMSG_DATA(cmsg) + at, &got, sizeof(got));
+        }
+    }
+    return length;
 }
 
 static int ucs_sys_real_epoll_create1(int flags)
@@ -208,7 +230,7 @@ static int ucs_sys_real_ftruncate(int fd, off_t length)
 static int ucs_sys_real_fallocate(int fd, int mode, off_t offset, off_t length)
 {
     const off_t end = offset + length;
-    unsigned tries  = 1000;
+    unsigned tries  = UCS_SYS_EINTR_MAX;
     off_t part;
 
     if (ucs_sys_exceeds_file_limit(end)) {
@@ -218,6 +240,7 @@ static int ucs_sys_real_fallocate(int fd, int mode, off_t offset, off_t length)
         part = ucs_min(end - offset, (off_t)1 << 20);
         if (fallocate(fd, mode, offset, part) == 0) {
             offset += part;
+            tries   = UCS_SYS_EINTR_MAX;
         } else if ((errno != EINTR) || (--tries == 0)) {
             return -1;
         }
@@ -281,7 +304,7 @@ static int ucs_sys_real_pidfd_open(pid_t pid, unsigned flags)
 
 static int ucs_sys_real_pidfd_getfd(int pidfd, int fd, unsigned flags)
 {
-    return (int)syscall(SYS_pidfd_getfd, pidfd, fd, flags);
+    return ucs_sys_own_fd((int)syscall(SYS_pidfd_getfd, pidfd, fd, flags));
 }
 
 const ucs_sys_ops_t ucs_sys_real = {
@@ -332,7 +355,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .getsockopt        = getsockopt,
     .setsockopt        = setsockopt,
     .sendmsg           = sendmsg,
-    .recvmsg           = recvmsg,
+    .recvmsg           = ucs_sys_real_recvmsg,
     .poll              = poll,
     .epoll_create1     = ucs_sys_real_epoll_create1,
     .epoll_ctl         = epoll_ctl,

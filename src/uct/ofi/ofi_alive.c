@@ -66,12 +66,15 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer)
     const struct sockaddr *address = (const struct sockaddr *)peer->address;
     const size_t own_length        = peer->iface->address_length - sizeof(uct_ofi_address_t);
     struct sockaddr_storage own    = {0};
+    const int on                   = 1;
     int fd;
 
     fd = ucs_sys_socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return; /* tried again by the next look */
     }
+    /* Else each would take a port from all others, wherever they lead. */
+    (void)ucs_sys_setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
     memcpy(&own, peer->iface->address + sizeof(uct_ofi_address_t), own_length);
     ((struct sockaddr_in *)&own)->sin_port = 0; /* of in6 too */
     if ((ucs_sys_bind(fd, (struct sockaddr *)&own, (socklen_t)own_length) != 0) ||

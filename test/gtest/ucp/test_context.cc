@@ -676,6 +676,8 @@ TEST(ucp_config, networks_that_do_not_exist_are_told_once)
     } rows[] = {{"UCX_NET_DEVICES", "nonesuch0", "'nonesuch0'; there are: "},
                 {"UCX_OFI_DEVICES", "*,nonesuch0:1", "'nonesuch0:1'; there are: "},
                 {"UCX_OFI_PROVIDER", "nonesuch", "'nonesuch'; there are: "},
+                {"UCX_TCP_AF_PRIO", "ipv6,inet", "'ipv6'; there are: "},
+                {"UCX_TCP_AF_PRIO", "INET6,inet", ""},
                 {"UCX_NET_DEVICES", "^nonesuch0", ""},
                 {"UCX_NET_DEVICES", "*", ""}};
     if (!is_present("ofi")) {

@@ -147,6 +147,28 @@ TEST_P(rma, conflicts_are_ordered)
     }
 }
 
+/* What waits for another kind is not overtaken by its own, once that has ended. */
+TEST_P(rma, what_waits_is_not_overtaken)
+{
+    constexpr size_t LENGTH = 700000, PART = 10000;
+
+    for (unsigned round = 0; round < 5; ++round) {
+        remote remote(GetParam(), LENGTH);
+        bytes first(PART, 1), second(PART, 2), back(LENGTH);
+        memset(remote.data(), 0, LENGTH);
+
+        const ucs_status_ptr_t get = remote.get(back.data(), LENGTH, 0);
+        const ucs_status_ptr_t one = remote.put(first.data(), PART, LENGTH - PART);
+        ASSERT_EQ(UCS_OK, remote.world().wait(get));
+        const ucs_status_ptr_t two = remote.put(second.data(), PART, LENGTH - PART);
+        ASSERT_EQ(UCS_OK, remote.world().wait(one));
+        ASSERT_EQ(UCS_OK, remote.world().wait(two));
+        ASSERT_EQ(UCS_OK, remote.flush());
+        ASSERT_EQ(second, bytes(remote.data() + LENGTH - PART, remote.data() + LENGTH));
+        ASSERT_EQ(bytes(LENGTH), back);
+    }
+}
+
 /* Nothing outside of the key is touched; what overflows is outside. */
 TEST_P(rma, out_of_range)
 {

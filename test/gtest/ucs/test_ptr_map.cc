@@ -136,6 +136,32 @@ TEST_F(ptr_map_test, entry_retires_when_generations_are_used_up)
     compare();
 }
 
+/* Who knows the ids of some entries, and what they were before, does not know the others'. */
+TEST_F(ptr_map_test, hidden_ids)
+{
+    std::set<uint32_t> generations, steps;
+    int value = 0;
+    ucs_ptr_map_t map;
+
+    ucs_ptr_map_init(&map);
+    ucs_ptr_map_hide(&map);
+    for (unsigned i = 0; i < 100; ++i) {
+        uint64_t id, next;
+        ASSERT_EQ(UCS_OK, ucs_ptr_map_put(&map, &value, &id));
+        EXPECT_EQ(&value, ucs_ptr_map_del(&map, id));
+        ASSERT_EQ(UCS_OK, ucs_ptr_map_put(&map, &value, &next));
+        EXPECT_EQ(uint32_t(id), uint32_t(next));
+        EXPECT_LT(id, next);
+        EXPECT_EQ(nullptr, ucs_ptr_map_get(&map, id));
+        EXPECT_EQ(&value, ucs_ptr_map_get(&map, next));
+        generations.insert(uint32_t(id >> 32));
+        steps.insert(uint32_t((next - id) >> 32));
+    }
+    EXPECT_GT(generations.size(), 98u);
+    EXPECT_GT(steps.size(), 90u);
+    ucs_ptr_map_cleanup(&map);
+}
+
 TEST_F(ptr_map_test, delete_during_walk)
 {
     for (uint64_t i = 0; i < 100; ++i) {
