@@ -250,7 +250,7 @@ TEST(client_server, on_two_hosts_of_ipv6)
 /* Each time the server may see the end of the connection before what was sent earlier. */
 TEST(client_server, on_two_hosts_again_and_again)
 {
-    on_two_hosts(AF_INET, 40);
+    on_two_hosts(AF_INET, 20);
 }
 
 /* All of it before the server looks at anything: sends, a close, and the end of the process. */

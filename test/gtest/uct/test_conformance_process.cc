@@ -210,7 +210,7 @@ TEST_P(process_am_test, many_to_one)
 TEST_P(process_am_test, killed_while_sending)
 {
     seeded_random rnd(5);
-    const unsigned num_kills = (m_tl->kind == UCT_TL_KIND_NET) ? 4 : 12; /* noticed late there */
+    const unsigned num_kills = (m_tl->kind == UCT_TL_KIND_NET) ? 2 : 12; /* noticed late there */
     peer_process other([this](channel &parent) { echo(m_tl, parent); });
 
     worker w(m_tl);
