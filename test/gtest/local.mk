@@ -75,6 +75,7 @@ gtest_sources = \
 	test/gtest/ucp/test_wakeup.cc \
 	test/gtest/ucp/world.cc \
 	test/gtest/ucp/world.h \
+	test/gtest/ucs/comma_locale.h \
 	test/gtest/ucs/test_arbiter.cc \
 	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \

@@ -38,6 +38,7 @@ sim_planted_from = \
 	src/ucp/core/wakeup.c \
 	src/ucp/ops/am_recv.c \
 	src/ucp/ops/rma.c \
+	src/ucp/ops/rma_order.c \
 	src/ucp/ops/rma_target.c \
 	src/ucp/ops/send.c \
 	src/ucp/ops/stream_recv.c \
@@ -55,6 +56,7 @@ sim_planted_sources = \
 	test/sim/planted_sources/provisional.c \
 	test/sim/planted_sources/request.c \
 	test/sim/planted_sources/rma.c \
+	test/sim/planted_sources/rma_order.c \
 	test/sim/planted_sources/rma_target.c \
 	test/sim/planted_sources/rndv_recv.c \
 	test/sim/planted_sources/rndv_send.c \

@@ -47,6 +47,14 @@ UCS_INLINE void ucp_rma_gate_add(ucp_peer_t *peer, int num)
                           (unsigned)num, memory_order_relaxed);
 }
 
+/* Those below the result are to end before one that is posted now: what was posted before a fence,
+ * and what does another thing to the same memory, since ways differ in how long they take. Clients
+ * rely on that: Open MPI's MPI_Get_accumulate is a get and a put. 0: it need not wait. */
+uint64_t ucp_rma_fence_of(const ucp_request_t *req);
+
+/* In flight to the peer (num is 1), or (-1) not any more. */
+void ucp_rma_count(const ucp_request_t *req, int num);
+
 /* A request that waits for its peer to be known gets the real one. */
 void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer);
 

@@ -2,6 +2,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "comma_locale.h"
+
 #include <gtest/gtest.h>
 
 #include <seed.h>
@@ -564,11 +566,7 @@ TEST(string, numbers)
 
 TEST(string, numbers_do_not_depend_on_the_locale)
 {
-    const char *name = nullptr;
-    for (const char *candidate : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR", "nl_NL.UTF-8"}) {
-        name = (name != nullptr) ? name : setlocale(LC_ALL, candidate);
-    }
-    if (name == nullptr) {
+    if (!set_comma_locale()) {
         GTEST_SKIP() << "no locale with a decimal comma is installed";
     }
     double real;

@@ -1,0 +1,143 @@
+/* Halyard: puts, gets and atomics: which of those to one peer wait for one another.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "config.h"
+
+#include <ucp/ops/rma.h>
+
+/* Number of the oldest put, get or atomic to the peer in flight. */
+static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
+{
+    uint64_t sn = UINT64_MAX;
+    const ucp_request_t *req;
+    const ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(req, &ep->requests, list) {
+            if (ucp_request_is_rma(req)) {
+                sn = ucs_min(sn, req->send.sn);
+                break; /* they are in order */
+            }
+        }
+    }
+    return sn;
+}
+
+static int ucp_rma_overlaps(const ucp_request_t *req, uint64_t start, uint64_t end)
+{
+    return (req->send.remote_addr < end) && (start < req->send.remote_addr + req->length);
+}
+
+/* Those of one kind go in order, unless one waits. */
+static int ucp_rma_conflicts(const ucp_request_t *req, const ucp_request_t *older)
+{
+    return ((older->kind != req->kind) || (older->send.step == UCP_SEND_FENCED)) &&
+           (older->send.step != UCP_SEND_DONE) &&
+           ucp_rma_overlaps(req, older->send.remote_addr,
+                            older->send.remote_addr + older->length);
+}
+
+/* Not zero: one in flight may stand in the way. */
+static int ucp_rma_may_conflict(const ucp_request_t *req, const ucp_peer_t *peer)
+{
+    const unsigned own = req->kind - UCP_REQUEST_PUT;
+    unsigned i;
+
+    for (i = 0; i < ucs_array_size(peer->rma); ++i) {
+        if ((peer->rma[i].num > 0) && ((i != own) || (peer->num_fenced > 0)) &&
+            ucp_rma_overlaps(req, peer->rma[i].start, peer->rma[i].end)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+uint64_t ucp_rma_fence_of(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+    uint64_t fence         = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
+    const ucp_request_t *older;
+    const ucp_ep_t *ep;
+
+    if (ucp_rma_oldest(peer) >= fence) {
+        fence = 0;
+    }
+    if (!ucp_rma_may_conflict(req, peer)) {
+        return fence;
+    }
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(older, &ep->requests, list) {
+            if (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older)) {
+                fence = ucs_max(fence, older->send.sn + 1);
+            }
+        }
+    }
+    return fence;
+}
+
+void ucp_rma_count(const ucp_request_t *req, int num)
+{
+    ucp_peer_t *peer   = req->send.peer;
+    unsigned i         = req->kind - UCP_REQUEST_PUT;
+    uint64_t start     = req->send.remote_addr;
+    const int is_first = (peer->rma[i].num == 0);
+
+    ucp_rma_gate_add(peer, num);
+    peer->rma[i].num += (unsigned)num;
+    if (num > 0) {
+        peer->rma[i].start = is_first ? start : ucs_min(peer->rma[i].start, start);
+        peer->rma[i].end   = is_first ? start + req->length :
+                                        ucs_max(peer->rma[i].end, start + req->length);
+    }
+}
+
+/* Those that nothing before their fence holds back any more go on from progress. */
+static UCS_NOINLINE void ucp_rma_release_fenced(ucp_peer_t *peer)
+{
+    uint64_t oldest = ucp_rma_oldest(peer);
+    ucp_request_t *req;
+    ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(req, &ep->requests, list) {
+            if (ucp_request_is_rma(req) && (req->send.step == UCP_SEND_FENCED) &&
+                (req->send.fence_sn <= oldest) && !(req->held & UCP_REQUEST_HOLDS_WORK)) {
+                ucp_request_add_work(req);
+            }
+        }
+    }
+}
+
+void ucp_rma_ended(ucp_request_t *req)
+{
+    ucp_peer_t *peer = req->send.peer;
+
+    ucp_rma_count(req, -1);
+    if (req->send.step == UCP_SEND_FENCED) {
+        --peer->num_fenced;
+    }
+    if (ucs_unlikely(peer->num_fenced > 0)) {
+        ucp_rma_release_fenced(peer);
+    }
+}
+
+void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer)
+{
+    unsigned is_fenced = (req->send.step == UCP_SEND_FENCED);
+
+    ucp_rma_count(req, -1);
+    req->send.peer->num_fenced -= is_fenced;
+    req->send.peer              = peer;
+    peer->num_fenced           += is_fenced;
+    ucp_rma_count(req, 1);
+}
+
+ucs_status_t ucp_worker_fence(ucp_worker_h worker)
+{
+    ucp_worker_lock(worker);
+    atomic_store_explicit(&worker->fence_sn, worker->send_sn, memory_order_relaxed);
+    ucs_arch_full_fence(); /* orders the loads and stores of the direct way around it */
+    ucp_worker_unlock(worker);
+    return UCS_OK;
+}
