@@ -13,7 +13,8 @@
 #             and a short selection of Debian packages
 #   --fuzz    clang, the fuzz targets with libFuzzer and AddressSanitizer, HALYARD_FUZZ_SECONDS each
 #             (default 60; 10 in --all)
-#   --dist    release archive, built and installed from itself; a program built against it
+#   --dist    release archive, built and installed from itself; a program built against it; Debian
+#             packages made of it
 #   --all     all of these
 #
 # Installs the Debian packages that are missing (root or sudo) unless --no-packages is given.
@@ -340,6 +341,10 @@ stage_dist()
             ./hello_static"; then
         count 1 0 0
     fi
+    say "dist: Debian packages"
+    step "dist: Debian packages" deb.log "$root/contrib/build-deb.sh" --no-packages \
+         --build "$build_root/deb" --archive "$(echo "$PWD"/halyard-*.tar.gz)" &&
+        limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
 }
 
 while [ $# -gt 0 ]; do
@@ -369,6 +374,7 @@ for stage in $stages; do
         clang) purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps wheels" ;;
         fuzz)  purposes="$purposes build fuzz" ;;
+        dist)  purposes="$purposes build test deb" ;;
         *)     purposes="$purposes build test" ;;
     esac
 done

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 EXTRA_DIST += .ci/run .clang-format \
+	contrib/build-deb.sh \
 	contrib/check-apps.sh \
+	contrib/check-deb.sh \
 	contrib/check-wheels.sh \
 	contrib/check-style.allow \
 	contrib/check-style.sh \

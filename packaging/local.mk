@@ -1,5 +1,5 @@
 # Halyard: files by which other builds find an installation (configure makes them of their .in files),
-# manual pages, completion for bash, and the command for gdb.
+# manual pages, completion for bash, what Debian packages are made by, and the command for gdb.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -22,5 +22,16 @@ bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = \
 	packaging/completion/ucx_info \
 	packaging/completion/ucx_perftest
+
+EXTRA_DIST += \
+	packaging/debian/control \
+	packaging/debian/halyard-utils.install \
+	packaging/debian/libhalyard-dev.install \
+	packaging/debian/libhalyard0.docs \
+	packaging/debian/libhalyard0.install \
+	packaging/debian/libhalyard0.lintian-overrides \
+	packaging/debian/rules \
+	packaging/debian/source/format \
+	packaging/debian/tests/control
 
 dist_pkgdata_DATA = contrib/halyard-gdb.py
