@@ -14,16 +14,29 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd) || exit 2
 seconds=$2
 shift 2
+
+fuzz() # TARGET
+{
+    local work=$build/fuzz/$1
+    mkdir -p "$work/corpus"
+    "$build/test/fuzz/fuzz_$1" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=900 \
+        -max_len=4096 -artifact_prefix="$work/" -print_final_stats=1 "$work/corpus" \
+        "$root/test/fuzz/corpus/$1" >"$work/log" 2>&1
+}
+
+# The next two wait for those before them: each target keeps one processor busy.
+targets=(${@:-address rkey messages conn config})
 passed=0
 failed=0
-
-for target in "${@:-address rkey messages conn config}"; do
-    for name in $target; do
+declare -A pid
+for ((i = 0; i < ${#targets[@]}; i += 2)); do
+    for name in "${targets[@]:i:2}"; do
+        fuzz "$name" &
+        pid[$name]=$!
+    done
+    for name in "${targets[@]:i:2}"; do
         work=$build/fuzz/$name
-        mkdir -p "$work/corpus"
-        if "$build/test/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=900 \
-               -max_len=4096 -artifact_prefix="$work/" -print_final_stats=1 "$work/corpus" \
-               "$root/test/fuzz/corpus/$name" >"$work/log" 2>&1; then
+        if wait "${pid[$name]}"; then
             echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log") runs," \
                  "$(find "$work/corpus" -type f | wc -l) new inputs"
             passed=$((passed + 1))
