@@ -341,6 +341,19 @@ stage_dist()
             ./hello_static"; then
         count 1 0 0
     fi
+    if step "dist: configure-release by a recipe for UCX" release.log bash -c "
+            set -o pipefail; mkdir -p release && cd release &&
+            '$root/contrib/configure-release' \
+                --enable-mt --enable-cma --enable-optimizations --enable-compiler-opt=3 \
+                --enable-examples --disable-assertions --disable-backtrace-detail --disable-debug \
+                --disable-doxygen-doc --disable-logging --disable-params-check --disable-stats \
+                --with-avx --with-dc --with-dm --with-ib-hw-tm --with-mlx5-dv --with-rc \
+                --with-rdmacm --with-sse41 --with-sse42 --with-ud --with-verbs --without-bfd \
+                --without-cuda --without-fuse3 --without-gdrcopy --without-gga --without-go \
+                --without-java --without-knem --without-mad --without-march --without-rocm \
+                --without-xpmem --without-ze 2>&1 | tee log && ! grep 'unrecognized' log"; then
+        count 1 0 0
+    fi
     say "dist: Debian packages"
     step "dist: Debian packages" deb.log "$root/contrib/build-deb.sh" --no-packages \
          --build "$build_root/deb" --archive "$(echo "$PWD"/halyard-*.tar.gz)" &&

@@ -9,6 +9,7 @@ EXTRA_DIST += .ci/run .clang-format \
 	contrib/check-style.allow \
 	contrib/check-style.sh \
 	contrib/check.sh \
+	contrib/configure-release \
 	contrib/gpu-check.sh \
 	contrib/lsan.supp \
 	contrib/packages.sh \
