@@ -249,7 +249,8 @@ struct uct_ofi_peer {
     uint8_t            is_hello_said; /* the peer may have opened this direction */
     uint8_t            is_bye_said;   /* and counted; it may have to be said again */
     uint8_t            is_unwanted;   /* what it has opened is to end */
-    uint8_t            is_heard;      /* it has said something since it was looked at last */
+    uint8_t            is_heard;      /* it has given a sign of life since it was looked at last, */
+    uint8_t            has_spoken;    /* and that was a message: its process makes progress */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            uid[UCT_UID_LEN];

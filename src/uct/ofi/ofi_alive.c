@@ -202,7 +202,8 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
 }
 
 /* Says what the network has lost on the way to or from a peer that is there, or NULL. A peer tells
- * with all that it says what it has taken: that it says something is asked for. */
+ * with all that it says what it has taken: that it says something is asked for. Who says nothing
+ * may only compute, though its memory can be read. */
 static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
 {
     int is_opening = (peer->tx_state == UCT_OFI_TX_OPENING);
@@ -222,7 +223,7 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
     } else {
         /* What the provider still holds, such as the question, is not lost behind what it holds; an
          * introduction is the first. */
-        peer->num_untaken += peer->is_heard &&
+        peer->num_untaken += peer->has_spoken &&
                              (is_opening || (peer->num_under_way == peer->num_rmas));
     }
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
@@ -273,7 +274,8 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if (peer->is_unwanted && peer->rx_open) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_DROP);
         }
-        peer->is_heard = 0;
+        peer->is_heard   = 0;
+        peer->has_spoken = 0;
     }
 }
 

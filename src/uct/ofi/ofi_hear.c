@@ -26,6 +26,13 @@ void uct_ofi_peer_heard(uct_ofi_peer_t *peer)
     }
 }
 
+/* By a message: providers may serve reads of its memory while its process does nothing. */
+static void uct_ofi_peer_spoke(uct_ofi_peer_t *peer)
+{
+    peer->has_spoken = 1;
+    uct_ofi_peer_heard(peer);
+}
+
 static void uct_ofi_tx_closed(uct_ofi_peer_t *peer)
 {
     peer->tx_state    = UCT_OFI_TX_IDLE;
@@ -165,7 +172,7 @@ static void uct_ofi_rejected(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
         uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
     } else if ((peer->serial == 0) || ((int32_t)(head->serial - peer->serial) >= 0)) {
         if (uct_ofi_forgotten(peer)) {
-            uct_ofi_peer_heard(peer);
+            uct_ofi_peer_spoke(peer);
         }
     } /* else: it knows us again */
 }
@@ -227,7 +234,7 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
     if (peer->tx_state < UCT_OFI_TX_OPEN) {
         peer->token = intro->token; /* else it has been told by who answered to our name for it */
     }
-    uct_ofi_peer_heard(peer);
+    uct_ofi_peer_spoke(peer);
 }
 
 /* The peer's interface is closed. */
@@ -357,7 +364,7 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
                             (head.type == UCT_OFI_WELCOME) ? intro.answer : 0)) {
         return;
     }
-    uct_ofi_peer_heard(peer);
+    uct_ofi_peer_spoke(peer);
     uct_ofi_taken(peer, head.taken);
     switch (head.type) {
     case UCT_OFI_DATA:

@@ -231,6 +231,58 @@ TEST_F(ofi, a_lost_last_message_is_noticed)
     EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
 }
 
+/* Who computes takes no message, though its memory can be read meanwhile where the provider serves
+ * that by itself: nothing is lost. */
+TEST_F(ofi, reads_from_who_computes)
+{
+    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
+    worker a(m_tl), b(m_tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    bytes source = pattern(7, 4096), target(4096);
+    uint8_t packed[UCT_RKEY_MAX];
+    uct_rkey_t *rkey;
+    uct_mem_t *mem, *local = nullptr;
+    unsigned received = 0, reads = 0;
+
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    if (m_tl->iface.reg(b.iface, source.data(), source.size(), 1, &mem) != UCS_OK) {
+        GTEST_SKIP() << "nothing is read by itself here";
+    }
+    (void)m_tl->md.rkey_pack(mem, packed);
+    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
+    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+    ASSERT_EQ(UCS_OK, send({&a}, ep, way::SHORT, 1, pattern(1, 8)));
+
+    const uint64_t end_ns = ucs_sys_clock_ns() + 2000000000ul; /* ten time-outs */
+    while (a.failed.empty() && (ucs_sys_clock_ns() < end_ns)) {
+        struct fi_cq_data_entry none;
+        uct_iov_t iov = {target.data(), target.size(), local};
+        completion comp;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  ep->ops->get_zcopy(ep, &iov, 1, reinterpret_cast<uintptr_t>(source.data()), rkey,
+                                     &comp.base));
+        ASSERT_TRUE(run_until({&a}, [&]() {
+            (void)fi_cq_read(uct_ofi_iface(b.iface)->cq, &none, 0); /* b's provider serves it */
+            return comp.calls == 1;
+        }));
+        ASSERT_EQ(UCS_OK, comp.base.status);
+        ++reads;
+    }
+    EXPECT_GT(reads, 10u);
+    EXPECT_TRUE(a.failed.empty());
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+    m_tl->md.rkey_release(rkey);
+    m_tl->md.release(mem);
+    if (local != nullptr) {
+        m_tl->md.release(local);
+    }
+}
+
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
  * read. */
 TEST_F(ofi, refused_registrations_and_keys)
