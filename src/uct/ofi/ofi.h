@@ -15,7 +15,9 @@
  * process that has died is noticed by the provider's error, a restarted one by its other identity.
  * One that does not answer, because it computes or because its host is gone, is told from the dead
  * by its kernel, where the provider is TCP: a connection to its listening socket is accepted
- * without the process. No answer of either for UCX_OFI_TIMEOUT is the end of the peer.
+ * without the process. Since such a socket has room for so many only, most questions go to a port
+ * where nobody listens, which is refused while the host is there. No answer of any of these for
+ * UCX_OFI_TIMEOUT is the end of the peer.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -238,11 +240,12 @@ struct uct_ofi_peer {
     uint64_t           pause_ns;      /* until when nothing is said again; 0: now */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
     ucs_status_t       status;        /* UCS_OK, or why it failed */
+    unsigned           num_probes;    /* answered since it was heard last */
     uint8_t            num_stuck;     /* looks at which it was there, and no read had ended */
     uint8_t            num_untaken;   /* the same, and a message had not been taken */
     uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
     uint8_t            num_lost;      /* messages, since it was heard last */
-    uint8_t            num_probes;    /* answered since it was heard last */
+    uint8_t            is_aside;      /* that connection leads where nobody listens */
     uint8_t            rx_open;       /* it has introduced itself */
     uint8_t            rx_was_open;   /* it has, since its serial number is known */
     uint8_t            rx_discard;

@@ -18,6 +18,7 @@
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
+#define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
@@ -59,17 +60,21 @@ void uct_ofi_probe_end(uct_ofi_peer_t *peer)
     }
 }
 
-/* Starts a connection to where the peer listens, from where the messages come: another way between
- * the hosts proves nothing. It is closed again without a word. */
-static void uct_ofi_probe_start(uct_ofi_peer_t *peer)
+/* Starts a connection to where the peer listens, or aside of that, from where the messages come:
+ * another way between the hosts proves nothing. It is closed again without a word. */
+static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
 {
-    const struct sockaddr *address = (const struct sockaddr *)peer->address;
     const size_t own_length        = peer->iface->address_length - sizeof(uct_ofi_address_t);
     struct sockaddr_storage own    = {0};
+    struct sockaddr_storage remote = {0};
     const int on                   = 1;
     int fd;
 
-    fd = ucs_sys_socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    memcpy(&remote, peer->address, peer->address_length);
+    if (is_aside) {
+        ((struct sockaddr_in *)&remote)->sin_port = htons(UCT_OFI_PORT_ASIDE); /* of in6 too */
+    }
+    fd = ucs_sys_socket(remote.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return; /* tried again by the next look */
     }
@@ -78,16 +83,18 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer)
     memcpy(&own, peer->iface->address + sizeof(uct_ofi_address_t), own_length);
     ((struct sockaddr_in *)&own)->sin_port = 0; /* of in6 too */
     if ((ucs_sys_bind(fd, (struct sockaddr *)&own, (socklen_t)own_length) != 0) ||
-        ((ucs_sys_connect(fd, address, peer->address_length) != 0) && (errno != EINPROGRESS) &&
-         (errno != ECONNREFUSED))) {
+        ((ucs_sys_connect(fd, (struct sockaddr *)&remote, peer->address_length) != 0) &&
+         (errno != EINPROGRESS) && (errno != ECONNREFUSED))) {
         ucs_debug("asking the kernel of a silent peer: %m");
         ucs_sys_close(fd);
         return;
     }
     peer->probe_fd = fd;
+    peer->is_aside = (uint8_t)is_aside;
 }
 
-/* UCS_OK: the peer's process is there; UCS_INPROGRESS: no answer yet; else it is not. */
+/* UCS_OK: the peer's process is there, or (aside) its host; UCS_INPROGRESS: no answer yet; else it
+ * is not. */
 static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
 {
     struct pollfd event = {peer->probe_fd, POLLOUT, 0};
@@ -101,9 +108,20 @@ static ucs_status_t uct_ofi_probe_result(uct_ofi_peer_t *peer)
         error = errno;
     }
     uct_ofi_probe_end(peer);
-    return (error == 0) ? UCS_OK :
-           ((error == ECONNREFUSED) || (error == ECONNRESET)) ? UCS_ERR_CONNECTION_RESET :
-           UCS_INPROGRESS;
+    if ((error == ECONNREFUSED) || (error == ECONNRESET)) {
+        return peer->is_aside ? UCS_OK : UCS_ERR_CONNECTION_RESET;
+    }
+    return (error == 0) ? UCS_OK : UCS_INPROGRESS;
+}
+
+/* Where the peer listens the kernel keeps each question, closed or not, until the process accepts
+ * it; once its queue is full it drops what comes, as a host does that is gone. So it is asked there
+ * ever more seldom, but when the provider takes no words for the peer: it may have lost its
+ * connection, which it does not tell when the process has died. */
+static int uct_ofi_probe_is_aside(const uct_ofi_peer_t *peer)
+{
+    return ((peer->num_probes & (peer->num_probes - 1)) != 0) && /* not 0, 1, 2, 4, 8, ... */
+           ((peer->say == 0) || (peer->num_under_way > 0));
 }
 
 /* ---- connections to a host that is out of reach ---- */
@@ -163,17 +181,22 @@ static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
 static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t timeout_ns)
 {
     uint64_t waited_ns  = now_ns - peer->asked_ns;
-    uint64_t patient_ns = ucs_min((timeout_ns / 5) << peer->num_probes, (timeout_ns * 4) / 10);
+    uint64_t patient_ns = (timeout_ns * ((peer->num_probes == 0) ? 2 : 4)) / 10;
     ucs_status_t status = UCS_INPROGRESS;
 
     if (peer->probe_fd >= 0) {
         status = uct_ofi_probe_result(peer);
+        if ((status == UCS_INPROGRESS) && (waited_ns >= ((timeout_ns * 6) / 10)) &&
+            (peer->is_aside == uct_ofi_probe_is_aside(peer))) {
+            uct_ofi_probe_end(peer); /* a queue that is full, or a wall before the other port */
+            uct_ofi_probe_start(peer, !peer->is_aside);
+        }
     } else if (peer->iface->is_tcp && (waited_ns >= patient_ns)) {
-        uct_ofi_probe_start(peer);
+        uct_ofi_probe_start(peer, uct_ofi_probe_is_aside(peer));
     }
     if (status == UCS_OK) {
         peer->asked_ns    = now_ns; /* it is there, and busy with something else */
-        peer->num_probes += (peer->num_probes < 1);
+        ++peer->num_probes;
         if (peer->num_under_way == peer->num_rmas) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_PING); /* the question may have been lost */
         }
@@ -195,7 +218,7 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
         return;
     }
     if (peer->probe_fd < 0) {
-        uct_ofi_probe_start(peer);
+        uct_ofi_probe_start(peer, 0);
     } else {
         uct_ofi_alive_judge(peer, ucs_sys_clock_ns(), uct_ofi_config(iface)->timeout_ns);
     }

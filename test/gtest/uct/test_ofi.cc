@@ -283,6 +283,47 @@ TEST_F(ofi, reads_from_who_computes)
     }
 }
 
+/* A process that computes accepts no connections, so its kernel has soon no room for more of those
+ * by which it is asked whether it lives: it is not given up. */
+TEST_F(ofi, who_computes_for_long_is_not_given_up)
+{
+    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
+    worker a(m_tl), b(m_tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "nobody's kernel is asked";
+    }
+    unsigned received = 0;
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+
+    struct sockaddr_in6 own;
+    const bytes address = b.where().address;
+    unsigned found      = 0;
+    for (int fd = 0; fd < 1024; ++fd) {
+        socklen_t length = sizeof(own), int_length = sizeof(int);
+        int listens      = 0;
+        if ((getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_length) == 0) && listens &&
+            (getsockname(fd, reinterpret_cast<struct sockaddr *>(&own), &length) == 0) &&
+            (memcmp(&own, address.data() + HEAD, 4) == 0)) { /* family and port */
+            ASSERT_EQ(0, listen(fd, 1)); /* room for two; else it would take hours, or many */
+            ++found;
+        }
+    }
+    ASSERT_EQ(1u, found);
+    const uint64_t end_ns = ucs_sys_clock_ns() + 2000000000ul; /* ten time-outs */
+    EXPECT_TRUE(run_until({&a}, [&]() {
+        return !a.failed.empty() || (ucs_sys_clock_ns() > end_ns);
+    }));
+    ASSERT_TRUE(a.failed.empty());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(1, 100)));
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+}
+
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
  * read. */
 TEST_F(ofi, refused_registrations_and_keys)
