@@ -123,6 +123,7 @@ typedef struct {
     uct_iface_t         super;
     struct fi_info     *info;
     struct fi_info     *rails[UCT_RAILS_MAX]; /* other devices like it, for further interfaces */
+    ucs_list_link_t     siblings;   /* ring of a lead and its further interfaces, no head */
     ucs_string_buffer_t choice;     /* which that is, and why not another */
     struct fid_fabric  *fabric;
     struct fid_domain  *domain;

@@ -443,17 +443,36 @@ int uct_ofi_event_fd(uct_iface_t *tl_iface)
     return iface->epoll_fd;
 }
 
+/* Keeps an event for the interface whose descriptor this is; 0: no provider's. */
+static int uct_ofi_keep_event(uct_ofi_iface_t *iface, int fd)
+{
+    ucs_list_link_t *link = &iface->siblings;
+    uct_ofi_iface_t *sibling;
+
+    do {
+        sibling = ucs_container_of(link, uct_ofi_iface_t, siblings);
+        if (sibling->cq_fd == fd) {
+            sibling->has_event = 1;
+            return 1;
+        }
+        link = link->next;
+    } while (link != &iface->siblings);
+    return 0;
+}
+
 /* Is there something that no new event would tell of? What has happened until now is taken out of
- * the set, so the next progress has to look for it, since the provider does not. */
+ * the set, so the next progress has to look for it, since the provider does not; in the set of a
+ * worker that is what has happened to siblings too, which may have been armed before. */
 static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
 {
     struct fid *fid = &iface->cq->fid;
     struct epoll_event events[UCT_OFI_EVENTS];
+    int is_siblings = 0;
     int i, num_events, ret;
 
     num_events = ucs_sys_epoll_wait(iface->epoll_fd, events, UCT_OFI_EVENTS, 0);
     for (i = 0; i < num_events; ++i) {
-        iface->has_event |= (events[i].data.fd == iface->cq_fd);
+        is_siblings |= uct_ofi_keep_event(iface, events[i].data.fd);
     }
     uct_ofi_enter(iface);
     ret = fi_trywait(iface->fabric, &fid, 1);
@@ -461,7 +480,7 @@ static int uct_ofi_has_arrived(uct_ofi_iface_t *iface)
     if (ret != 0) {
         iface->has_event = 1;
     }
-    return iface->has_event;
+    return iface->has_event || is_siblings;
 }
 
 /* The timer wakes a worker to ask silent peers; where the provider has no descriptor it does so
@@ -645,6 +664,10 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     pthread_mutex_init(&iface->lock, NULL);
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->lost);
+    ucs_list_head_init(&iface->siblings);
+    if (iface->super.params.lead != NULL) {
+        ucs_list_add_tail(&uct_ofi_iface(iface->super.params.lead)->siblings, &iface->siblings);
+    }
     uct_ofi_fork_add(iface);
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
@@ -728,6 +751,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     unsigned i;
 
     ucs_fork_watch_remove(&iface->fork);
+    ucs_list_del(&iface->siblings);
     uct_ofi_rma_leave(iface);
     iface->is_closing = 1;
     if ((iface->address_length > 0) && !iface->is_inherited) {

@@ -22,6 +22,8 @@ extern "C" {
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -322,6 +324,75 @@ TEST_F(ofi, who_computes_for_long_is_not_given_up)
     ASSERT_TRUE(a.failed.empty());
     ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(1, 100)));
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+}
+
+/* Who arms one of a worker's interfaces takes what has happened to all of them out of its set: that
+ * is not forgotten. */
+TEST_F(ofi, a_set_of_two_interfaces)
+{
+    faulty_provider provider(5);
+    provider.says.devices = 2;
+    setenv("UCX_NET_DEVICES", "fake0,fake1", 1);
+    auto senders = std::vector<std::unique_ptr<worker>>(2);
+    for (auto &sender : senders) {
+        sender = std::make_unique<worker>(m_tl);
+        ASSERT_EQ(UCS_OK, sender->status());
+    }
+    uct_iface_params_t params = {};
+    uct_iface_t *ifaces[2]    = {};
+    unsigned received         = 0;
+    struct pollfd set         = {epoll_create1(EPOLL_CLOEXEC), POLLIN, 0};
+    uct_md_t *md;
+
+    params.ep_failed = [](void *, uct_ep_t *, ucs_status_t) {};
+    params.num_rails = 1;
+    params.uid[0]    = static_cast<uint8_t>(senders[0]->uid[0] + 1);
+    ASSERT_EQ(UCS_OK, uct_md_open(m_tl, nullptr, &md));
+    ASSERT_EQ(UCS_OK, uct_iface_open(md, &params, &ifaces[0]));
+    params.lead = ifaces[0];
+    ASSERT_EQ(UCS_OK, uct_iface_open(md, &params, &ifaces[1]));
+    unsetenv("UCX_NET_DEVICES");
+
+    uct_ep_t *eps[2];
+    const auto progress = [&]() {
+        uct_iface_progress(ifaces[0]);
+        uct_iface_progress(ifaces[1]);
+    };
+    for (unsigned i = 0; i < 2; ++i) {
+        contact where = {{}, bytes(UINT8_MAX)};
+        std::copy(params.uid, params.uid + UCT_UID_LEN, where.uid.begin());
+        where.address.resize(m_tl->iface.get_address(ifaces[i], where.address.data()));
+        uct_iface_set_am(ifaces[i], 1, [](void *arg, const void *, size_t) {
+            ++*static_cast<unsigned *>(arg);
+        }, &received, 0);
+        ASSERT_EQ(UCS_OK, m_tl->iface.event_join(ifaces[i], set.fd));
+        eps[i] = senders[i]->connect(where);
+        EXPECT_TRUE(run_until({senders[i].get()}, [&]() {
+            progress();
+            return post(eps[i], way::SHORT, 1, pattern(i, 8), 0) == UCS_OK;
+        }));
+    }
+    EXPECT_TRUE(run_until({senders[0].get(), senders[1].get()}, [&]() {
+        progress();
+        return received == 2;
+    }));
+    for (unsigned i = 0; i < 2; ++i) {
+        SCOPED_TRACE(i);
+        const auto arm = [&](unsigned k) { return m_tl->iface.event_arm(ifaces[k]); };
+        EXPECT_TRUE(run_until({senders[0].get(), senders[1].get()}, [&]() {
+            progress();
+            return (arm(0) == UCS_OK) && (arm(1) == UCS_OK) && (poll(&set, 1, 0) == 0);
+        }));
+        ASSERT_EQ(UCS_OK, post(eps[i], way::SHORT, 1, pattern(i, 8), 0));
+        EXPECT_TRUE(run_until({senders[i].get()}, [&]() { return poll(&set, 1, 10) == 1; }));
+        EXPECT_TRUE((arm(1 - i) != UCS_OK) || (poll(&set, 1, 0) == 1));
+        EXPECT_TRUE((arm(i) != UCS_OK) || (poll(&set, 1, 0) == 1));
+    }
+    senders.clear();
+    uct_iface_close(ifaces[1]);
+    uct_iface_close(ifaces[0]);
+    uct_md_close(md);
+    close(set.fd);
 }
 
 /* Keys of other lengths than ours are none, and nothing is registered where the provider does not
