@@ -473,9 +473,9 @@ void uct_ofi_gone(uct_ofi_peer_t *peer);
 void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const uint8_t *raw,
                     int is_here);
 
-/* The end of the interface: says farewell to all, 0: the provider does not take it all now; frees
- * all, once the provider has sent that. */
-int uct_ofi_peers_leave(uct_ofi_iface_t *iface);
+/* The end of the interface: says farewell to all, and waits until that and all before it has left,
+ * but not for ever; frees all. */
+void uct_ofi_peers_leave(uct_ofi_iface_t *iface);
 void uct_ofi_peers_free(uct_ofi_iface_t *iface);
 
 /* As in uct_iface_ops_t. */
@@ -504,6 +504,10 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer);
 
 /* The peer has to answer from now on; by something else than its answer to a PING, perhaps. */
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
+
+/* Where the provider is TCP: has our kernel messages that a peer has not taken and that its kernel
+ * has not got yet? Looks through the descriptors of the process. */
+int uct_ofi_is_delivering(const uct_ofi_iface_t *iface);
 
 /* Gives up the question to the peer's kernel, if there is one. */
 void uct_ofi_probe_end(uct_ofi_peer_t *peer);

@@ -9,12 +9,14 @@
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for */
+#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for... */
+#define UCT_OFI_FDS_GAP  1024  /* ...until so many are closed, where that must not take long */
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
@@ -143,37 +145,88 @@ int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address)
              ((const struct sockaddr_in *)address)->sin_addr.s_addr));
 }
 
-/* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
- * host came back: ends the connections by which the provider still has something of ours. It has no
- * call for that, but ends its operations when its connection ends: of our sockets those to where
- * the peer listens, and those from its host to where we do, unless other processes live there. */
-static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
+/* To whom a socket of the process leads; 0: it leads to nobody of the interface's network. */
+static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
+{
+    socklen_t length = (socklen_t)(iface->address_length - sizeof(uct_ofi_address_t));
+
+    return ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &length) == 0;
+}
+
+/* Is it a connection of the provider's with the peer: one to where that listens, or (with_accepted)
+ * one from its host to where we do? */
+static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
+                                 const struct sockaddr_storage *remote, int with_accepted)
 {
     const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
-    struct sockaddr_storage local, remote;
+    struct sockaddr_storage local;
+    socklen_t length = sizeof(local);
+
+    return uct_ofi_is_same_host(remote, peer->address) &&
+           ((uct_ofi_port(remote) == uct_ofi_port(peer->address)) ||
+            (with_accepted &&
+             (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
+             (uct_ofi_port(&local) == uct_ofi_port(own))));
+}
+
+/* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
+ * host came back: ends the connections by which the provider still has something of ours. It has no
+ * call for that, but ends its operations when its connection ends. Those from the peer's host only
+ * if no other processes live there. */
+static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
+{
+    struct sockaddr_storage remote;
     unsigned count = 0;
-    socklen_t length;
     int fd;
 
     if (!peer->iface->is_tcp || (peer->num_under_way == 0)) {
         return;
     }
     for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
-        length = peer->address_length; /* exactly, or it is an error */
-        if ((ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &remote, &length) != 0) ||
-            !uct_ofi_is_same_host(&remote, peer->address)) {
-            continue;
-        }
-        length = sizeof(local);
-        if ((uct_ofi_port(&remote) == uct_ofi_port(peer->address)) ||
-            (!is_host_there &&
-             (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
-             (uct_ofi_port(&local) == uct_ofi_port(own)))) {
+        if (uct_ofi_remote(peer->iface, fd, &remote) &&
+            uct_ofi_is_connection(peer, fd, &remote, !is_host_there)) {
             (void)ucs_sys_shutdown(fd, SHUT_RDWR);
             ++count;
         }
     }
     ucs_debug("%u connections to a host that is out of reach are ended", count);
+}
+
+/* Has the kernel at the other end got all that was written to a socket? */
+static int uct_ofi_is_delivered(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t length     = sizeof(info);
+
+    return (ucs_sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) ||
+           ((info.tcpi_unacked == 0) && (info.tcpi_notsent_bytes == 0));
+}
+
+int uct_ofi_is_delivering(const uct_ofi_iface_t *iface)
+{
+    struct sockaddr_storage remote;
+    const uct_ofi_peer_t *peer;
+    unsigned num_closed = 0; /* in a row */
+    int is_untaken      = 0;
+    int fd;
+
+    ucs_list_for_each(peer, &iface->peers, list) {
+        is_untaken |= (peer->tx_taken != peer->tx_count);
+    }
+    for (fd = 0; is_untaken && (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
+        if (!uct_ofi_remote(iface, fd, &remote)) {
+            num_closed = (errno == EBADF) ? num_closed + 1 : 0;
+            continue;
+        }
+        num_closed = 0;
+        ucs_list_for_each(peer, &iface->peers, list) {
+            if ((peer->tx_taken != peer->tx_count) &&
+                uct_ofi_is_connection(peer, fd, &remote, 1) && !uct_ofi_is_delivered(fd)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
 }
 
 /* ---- looking ---- */

@@ -21,8 +21,6 @@
 #define UCT_OFI_VAIN_MASK  7      /* by every eighth call, */
 #define UCT_OFI_VAIN_NS    20000  /* if that much time has passed */
 #define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
-/* Longest that closing waits for the last messages to leave. */
-#define UCT_OFI_DRAIN_NS 100000000ul
 /* Sleep of a worker that the provider cannot wake, or not for what it waits for. */
 #define UCT_OFI_NO_WAIT_NS 1000000ul
 
@@ -747,7 +745,6 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     const uct_ofi_lib_t *lib;
-    uint64_t end_ns;
     unsigned i;
 
     ucs_fork_watch_remove(&iface->fork);
@@ -755,11 +752,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_rma_leave(iface);
     iface->is_closing = 1;
     if ((iface->address_length > 0) && !iface->is_inherited) {
-        end_ns = ucs_sys_clock_ns() + UCT_OFI_DRAIN_NS;
-        while ((!uct_ofi_peers_leave(iface) || (iface->num_under_way > 0)) &&
-               (ucs_sys_clock_ns() < end_ns)) {
-            uct_ofi_poll(iface);
-        }
+        uct_ofi_peers_leave(iface);
     }
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);

@@ -14,7 +14,11 @@
 #define UCS_LOG_COMPONENT "ofi"
 #include <string.h>
 #include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
+
+/* Longest that closing waits for the provider to send the last messages, other than over TCP. */
+#define UCT_OFI_DRAIN_NS 100000000ul
 
 /* Kinds that are said by the head alone or by an introduction, in the order of saying. */
 static const uint8_t uct_ofi_says[] = {UCT_OFI_HELLO, UCT_OFI_WELCOME, UCT_OFI_BYE,
@@ -477,7 +481,8 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
 
 /* ---- the end ---- */
 
-int uct_ofi_peers_leave(uct_ofi_iface_t *iface)
+/* 0: the provider does not take it all now. */
+static int uct_ofi_say_farewell(uct_ofi_iface_t *iface)
 {
     uct_ofi_peer_t *peer, *next;
     unsigned unused = 0;
@@ -497,6 +502,41 @@ int uct_ofi_peers_leave(uct_ofi_iface_t *iface)
         peer->tx_state = UCT_OFI_TX_IDLE;
     }
     return is_all;
+}
+
+/* Does a peer that is there still have to get a part of what was sent to it over TCP? */
+static int uct_ofi_owes(const uct_ofi_iface_t *iface)
+{
+    const uct_ofi_peer_t *peer;
+
+    if (!iface->is_tcp) {
+        return 0;
+    }
+    ucs_list_for_each(peer, &iface->peers, list) {
+        if (peer->num_under_way > peer->num_rmas) {
+            return 1;
+        }
+    }
+    return uct_ofi_is_delivering(iface);
+}
+
+/* What the peer's kernel has it delivers. What ours still has it forgets, once the provider's
+ * sockets are closed, as soon as the peer answers anything: so that has to leave before. Who takes
+ * nothing, because it computes, has as long for it as for an answer. */
+void uct_ofi_peers_leave(uct_ofi_iface_t *iface)
+{
+    uint64_t now_ns        = ucs_sys_clock_ns();
+    const uint64_t end_ns  = now_ns + UCT_OFI_DRAIN_NS;
+    const uint64_t late_ns = now_ns + uct_ofi_config(iface)->timeout_ns;
+
+    while (((!uct_ofi_say_farewell(iface) || (iface->num_under_way > 0)) && (now_ns < end_ns)) ||
+           ((now_ns < late_ns) && uct_ofi_owes(iface))) {
+        uct_ofi_poll(iface);
+        now_ns = ucs_sys_clock_ns();
+    }
+    if ((now_ns >= late_ns) && uct_ofi_owes(iface)) {
+        ucs_diag("a network is closed before its peers have got all that was sent");
+    }
 }
 
 void uct_ofi_peers_free(uct_ofi_iface_t *iface)

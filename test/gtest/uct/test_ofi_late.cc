@@ -16,7 +16,9 @@ extern "C" {
 #include <uct/ofi/ofi.h>
 }
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace uct_test;
 
@@ -93,6 +95,29 @@ protected:
     uct_ep_t *m_there = nullptr, *m_back = nullptr;
     unsigned m_received = 0;
 };
+
+/* What was sent to who computes arrives though the sender leaves meanwhile, and though it is more
+ * than the receiver's kernel holds. */
+TEST_F(ofi_late, messages_of_who_has_left)
+{
+    unsigned sent = m_received;
+
+    for (unsigned tries = 0; tries < 1000; ++tries) {
+        if (post(m_there, way::SHORT, 1, pattern(sent, 16384), 0) == UCS_OK) {
+            ++sent;
+            tries = 0;
+        }
+        m_a->progress();
+    }
+    std::thread other([&]() {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500)); /* computes */
+        EXPECT_TRUE(run_until({m_b.get()}, [&]() { return m_received == sent; }, 5));
+    });
+    m_a.reset();
+    other.join();
+    EXPECT_EQ(sent, m_received);
+    EXPECT_TRUE(run_until({m_b.get()}, [&]() { return m_b->gone.size() == 1; }));
+}
 
 /* What b has said before it gave a up and began anew is not taken for what it says now. */
 TEST_F(ofi_late, words_of_an_earlier_connection)
