@@ -8,11 +8,13 @@
 #ifdef HAVE_OFI
 
 #include "faulty_provider.h"
+#include "peer_process.h"
 #include "world.h"
 
 #include <seed.h>
 
 extern "C" {
+#include <ucs/sys/sys.h>
 #include <uct/ofi/ofi.h>
 }
 
@@ -448,6 +450,45 @@ TEST(ofi_again, two_that_live_can_meet)
             return (a.received > at_a) && (b.received > at_b);
         })) << "round " << round;
     }
+}
+
+/* The death of who has computed for long is noticed as soon as anybody's. */
+TEST(ofi_silent, death_of_who_computed)
+{
+    const uct_tl_t *tl = uct_tl_find("ofi");
+
+    if (!is_present(tl)) {
+        GTEST_SKIP() << "no libfabric here";
+    }
+    setenv("UCX_OFI_TIMEOUT", "500ms", 1);
+    peer_process peer([&](channel &parent) {
+        worker b(tl);
+        bool received = false;
+        b.on_message(1, [&](const uint8_t *, size_t) { received = true; });
+        parent.put_contact(b.where());
+        EXPECT_TRUE(run_until({&b}, [&]() { return received; }));
+        parent.put_number(1);
+        (void)parent.get_number(); /* computes */
+    });
+    worker a(tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "nobody's kernel is asked";
+    }
+    uct_ep_t *ep = a.connect(peer.link().get_contact());
+    ASSERT_EQ(UCS_OK, send({&a}, ep, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_EQ(1u, peer.link().get_number());
+
+    const uct_ofi_peer_t *known = uct_ofi_ep(ep)->peer;
+    ASSERT_TRUE(run_until({&a}, [&]() {
+        return !a.failed.empty() || (known->num_probes > 16); /* at 32 it is asked there again */
+    }));
+    ASSERT_TRUE(a.failed.empty());
+    peer.kill_now();
+    const uint64_t start_ns = ucs_sys_clock_ns();
+    EXPECT_TRUE(run_until({&a}, [&]() { return !a.failed.empty(); }));
+    EXPECT_LT(ucs_sys_clock_ns() - start_ns, 2000000000ul); /* four time-outs */
 }
 
 } // namespace
