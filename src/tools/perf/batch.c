@@ -68,8 +68,7 @@ int perf_batch_read(perf_options_t *options)
     const char *start;
 
     if (file == NULL) {
-        perf_error("cannot read %s: %s", options->batch, strerror(errno));
-        return -1;
+        return perf_error("cannot read %s: %s", options->batch, strerror(errno));
     }
     while (getline(&text, &size, file) > 0) {
         ++number;

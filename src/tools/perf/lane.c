@@ -16,12 +16,13 @@
 
 #define SLEEP_MAX_MS 1000
 
-void perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what)
+ucs_status_t perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what)
 {
     if (lane->status == UCS_OK) {
         lane->status = status;
         snprintf(lane->problem, sizeof(lane->problem), "%s: %s", what, ucs_status_string(status));
     }
+    return lane->status;
 }
 
 void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset)

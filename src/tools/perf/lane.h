@@ -150,8 +150,8 @@ typedef struct perf_lane {
     uint64_t            remote_address;
 } perf_lane_t;
 
-/* Notes the first failure, with what was being done. */
-void perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what);
+/* Notes the first failure, with what was being done. Returns the lane's status. */
+ucs_status_t perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *what);
 
 /* A message's contents were wrong: notes where. */
 void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);

@@ -269,18 +269,16 @@ static ucs_status_t ofi_open(perf_lane_t *lane)
     }
     if ((lane->params->flags & unknown) || (lane->params->threads > 1) ||
         (lane->params->max_size == 0)) {
-        perf_lane_fail(lane, UCS_ERR_INVALID_PARAM, "a plain loop on libfabric has no such option");
-        return lane->status;
+        return perf_lane_fail(lane, UCS_ERR_INVALID_PARAM,
+                              "a plain loop on libfabric has no such option");
     }
     lane->ofi = calloc(1, sizeof(*lane->ofi));
     if (lane->ofi == NULL) {
-        perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
-        return lane->status;
+        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
     }
     lane->ofi->lib = uct_ofi_lib_open(&reason);
     if (lane->ofi->lib == NULL) {
-        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, reason);
-        return lane->status;
+        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, reason);
     }
     ofi_exchange(lane, ofi_open_objects(lane));
     return lane->status;
@@ -344,8 +342,7 @@ ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_t
 {
     (void)step;
     (void)time_p;
-    perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
-    return lane->status;
+    return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
 }
 
 ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)

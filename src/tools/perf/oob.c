@@ -181,13 +181,11 @@ static int accept_next(int listen_fd, unsigned wait_s, double end_ns, char *name
                   poll(&waiting, 1, isfinite(left_ns) ? (int)(left_ns / 1e6) + 1 : -1) : 0;
     } while ((ready < 0) && (errno == EINTR));
     if (ready == 0) {
-        perf_error("no client came within %u s", wait_s);
-        return -1;
+        return perf_error("no client came within %u s", wait_s);
     }
     fd = accept4(listen_fd, (struct sockaddr*)&address, &length, SOCK_CLOEXEC);
     if (fd < 0) {
-        perf_error("accept: %s", strerror(errno));
-        return -1;
+        return perf_error("accept: %s", strerror(errno));
     }
     name_address((struct sockaddr*)&address, length, name, size);
     return fd;
@@ -321,9 +319,8 @@ int perf_oob_connect(const char *host, unsigned port, int ipv6, int timeout_ms,
     error = errno;
     freeaddrinfo(list);
     if (fd < 0) {
-        perf_error("cannot connect to %s port %u: %s (%s)", host, port, strerror(error),
-                   connect_hint(error, ipv6));
-        return -1;
+        return perf_error("cannot connect to %s port %u: %s (%s)", host, port, strerror(error),
+                          connect_hint(error, ipv6));
     }
     snprintf(name, sizeof(name), "%s port %u", host, port);
     perf_oob_wrap(fd, name, timeout_ms, channel_p);
@@ -339,9 +336,8 @@ int perf_oob_connect_local(const char *name, int timeout_ms, perf_channel_t *cha
     info.ai_addrlen = local_address(name, &address);
     fd              = connect_any(&info, timeout_ms, timeout_ms);
     if (fd < 0) {
-        perf_error("nobody listens on the local socket %s: %s", address.sun_path + 1,
-                   strerror(errno));
-        return -1;
+        return perf_error("nobody listens on the local socket %s: %s", address.sun_path + 1,
+                          strerror(errno));
     }
     perf_oob_wrap(fd, address.sun_path + 1, timeout_ms, channel_p);
     return 0;
@@ -478,8 +474,7 @@ static int recv_error_text(perf_channel_t *channel, size_t length, double end_ns
             text[i] = '?';
         }
     }
-    perf_error("the peer (%s) gave up: %s", channel->peer, text);
-    return -1;
+    return perf_error("the peer (%s) gave up: %s", channel->peer, text);
 }
 
 int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, size_t *length_p)
@@ -491,17 +486,15 @@ int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, si
         return -1;
     }
     if (frame.magic != FRAME_MAGIC) {
-        perf_error(NOT_THIS_TOOL, channel->peer, UNKNOWN_GREETING);
-        return -1;
+        return perf_error(NOT_THIS_TOOL, channel->peer, UNKNOWN_GREETING);
     }
     if (frame.type == PERF_OOB_ERROR) {
         return recv_error_text(channel, frame.length, end_ns);
     }
     if (frame.length > capacity) {
-        perf_error("the peer (%s) sent a message of type %u with %u bytes, at most %zu fit: "
-                   "different versions of ucx_perftest?", channel->peer, frame.type, frame.length,
-                   capacity);
-        return -1;
+        return perf_error("the peer (%s) sent a message of type %u with %u bytes, at most %zu fit: "
+                          "different versions of ucx_perftest?", channel->peer, frame.type,
+                          frame.length, capacity);
     }
     if (recv_all(channel, buffer, frame.length, end_ns) != 0) {
         return -1;
@@ -519,10 +512,9 @@ int perf_oob_recv(perf_channel_t *channel, perf_oob_type_t type, void *buffer, s
         return -1;
     }
     if ((found != (int)type) || (got != length)) {
-        perf_error("the peer (%s) sent message type %d with %zu bytes where type %d with %zu was "
-                   "due: different versions of ucx_perftest?", channel->peer, found, got,
-                   (int)type, length);
-        return -1;
+        return perf_error("the peer (%s) sent message type %d with %zu bytes where type %d with "
+                          "%zu was due: different versions of ucx_perftest?", channel->peer,
+                          found, got, (int)type, length);
     }
     return 0;
 }

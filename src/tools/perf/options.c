@@ -45,31 +45,39 @@ static int parse_test(perf_options_t *options, const char *name)
     }
     instead = perf_op_uct_name(name);
     if (instead != NULL) {
-        perf_error("test '%s' runs at uct level, which this tool does not measure; the same at "
-                   "ucp level is -t %s", name, instead);
-    } else {
-        perf_error("unknown test '%s'", name);
+        return perf_error("test '%s' runs at uct level, which this tool does not measure; the "
+                          "same at ucp level is -t %s", name, instead);
     }
-    return -1;
+    return perf_error("unknown test '%s'", name);
+}
+
+/* Up to `most` numbers from 0 to `max`, such as "0,1". Returns how many they are, or -1. */
+static int parse_numbers(const char *text, long max, int most, int *numbers)
+{
+    int count = 0;
+    long number;
+    char *end;
+
+    for (;; text = end + 1) {
+        number = strtol(text, &end, 10);
+        if ((end == text) || (number < 0) || (number > max) || (count == most)) {
+            return -1;
+        }
+        numbers[count++] = (int)number;
+        if (*end != ',') {
+            return (*end == '\0') ? count : -1;
+        }
+    }
 }
 
 static int parse_cpus(perf_options_t *options, const char *text)
 {
-    const char *next = text;
-    char *end;
-    long cpu;
+    int count = parse_numbers(text, 65535, PERF_CPUS_MAX, options->cpus);
 
-    options->cpu_count = 0;
-    do {
-        cpu = strtol(next, &end, 10);
-        if ((end == next) || (cpu < 0) || (cpu > 65535) ||
-            ((*end != ',') && (*end != '\0')) || (options->cpu_count == PERF_CPUS_MAX)) {
-            perf_error("option -c wants processor numbers such as 0,1, not '%s'", text);
-            return -1;
-        }
-        options->cpus[options->cpu_count++] = (int)cpu;
-        next                                = end + 1;
-    } while (*end == ',');
+    if (count < 0) {
+        return perf_error("option -c wants processor numbers such as 0,1, not '%s'", text);
+    }
+    options->cpu_count = (unsigned)count;
     return 0;
 }
 
@@ -85,9 +93,8 @@ static int parse_percents(perf_options_t *options, const char *text)
         if ((end == next) || !(value > 0) || (value > 100) ||
             ((*end != ',') && (*end != '\0')) ||
             (options->percent_count == PERF_PERCENTS_MAX)) {
-            perf_error("option -R wants up to %d percentiles such as 50,99,99.9, not '%s'",
-                       PERF_PERCENTS_MAX, text);
-            return -1;
+            return perf_error("option -R wants up to %d percentiles such as 50,99,99.9, not '%s'",
+                              PERF_PERCENTS_MAX, text);
         }
         options->percents[options->percent_count++] = value;
         next                                        = end + 1;
@@ -98,7 +105,7 @@ static int parse_percents(perf_options_t *options, const char *text)
 /* Which of the words "A", or each of "A,B" where two may be, is; one is both. Returns how many they
  * are, or -1 after an error message. */
 static int find_words(const char *option, const char *const *words, unsigned count,
-                      const char *text, int most, unsigned found[2])
+                      const char *text, int most, unsigned *found)
 {
     char known[256] = "";
     int parts       = 0;
@@ -115,31 +122,33 @@ static int find_words(const char *option, const char *const *words, unsigned cou
                 strncat(known, (i > 0) ? ", " : "", sizeof(known) - strlen(known) - 1);
                 strncat(known, words[i], sizeof(known) - strlen(known) - 1);
             }
-            perf_error("option %s: '%.*s' is not supported; possible: %s", option, (int)length,
-                       text, known);
-            return -1;
+            return perf_error("option %s: '%.*s' is not supported; possible: %s", option,
+                              (int)length, text, known);
         }
-        found[0] = (parts == 0) ? i : found[0];
-        found[1] = i;
-        text    += length;
-        ++parts;
+        found[parts++] = i;
+        text          += length;
     } while (*text++ == ',');
+    if (parts < most) {
+        found[1] = found[0];
+    }
     return parts;
+}
+
+static void set_flag(perf_options_t *options, uint32_t flag, int is_set)
+{
+    options->flags = is_set ? (options->flags | flag) : (options->flags & ~flag);
 }
 
 /* "SEND" or "SEND,RECV". */
 static int parse_pieces(perf_options_t *options, const char *text)
 {
     static const char *const words[] = {"contig", "iov"};
-    unsigned kinds[2];
-    int count = find_words("-D", words, 2, text, 2, kinds);
+    unsigned kinds[2] = {0, 0};
+    int count         = find_words("-D", words, 2, text, 2, kinds);
 
-    options->flags &= ~(uint32_t)(PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV);
-    if (count > 0) {
-        options->flags |= (kinds[0] ? PERF_FLAG_SEND_IOV : 0) |
-                          (((count == 2) && kinds[1]) ? PERF_FLAG_RECV_IOV : 0);
-    }
-    return (count < 0) ? -1 : 0;
+    set_flag(options, PERF_FLAG_SEND_IOV, kinds[0] == 1);
+    set_flag(options, PERF_FLAG_RECV_IOV, (count == 2) && (kinds[1] == 1));
+    return count;
 }
 
 /* One name for both sides, or one for each. */
@@ -150,29 +159,20 @@ static int parse_memory(perf_options_t *options, const char *text)
 
     options->memory[0] = (uint8_t)kinds[0];
     options->memory[1] = (uint8_t)kinds[1];
-    return (count < 0) ? -1 : 0;
+    return count;
 }
 
 static int parse_devices(perf_options_t *options, const char *text)
 {
-    const char *next = text;
-    char *end        = NULL;
-    long number      = -1;
-    int i;
+    int numbers[2];
+    int count = parse_numbers(text, 127, 2, numbers);
 
-    for (i = 0; (i < 2) && ((i == 0) || (*end == ',')); ++i, next = end + 1) {
-        number = strtol(next, &end, 10);
-        if ((end == next) || (number < 0) || (number > 127)) {
-            break;
-        }
-        options->device[0] = (i == 0) ? (int8_t)number : options->device[0];
-        options->device[1] = (int8_t)number;
+    if (count < 0) {
+        return perf_error("option --device wants numbers of GPUs such as 0 or 0,1, not '%s'", text);
     }
-    if ((end == next) || (number < 0) || (number > 127) || (*end != '\0')) {
-        perf_error("option --device wants numbers of GPUs such as 0 or 0,1, not '%s'", text);
-        return -1;
-    }
-    options->flags |= PERF_FLAG_DEVICE;
+    options->device[0] = (int8_t)numbers[0];
+    options->device[1] = (int8_t)numbers[count - 1];
+    set_flag(options, PERF_FLAG_DEVICE, 1);
     return 0;
 }
 
@@ -181,44 +181,34 @@ static int parse_thread_mode(perf_options_t *options, const char *text)
     static const char *const words[] = {[UCS_THREAD_MODE_SINGLE]     = "single",
                                         [UCS_THREAD_MODE_SERIALIZED] = "serialized",
                                         [UCS_THREAD_MODE_MULTI]      = "multi"};
-    unsigned modes[2] = {0, 0};
-    int count         = find_words("-M", words, 3, text, 1, modes);
 
-    options->thread_mode = modes[0];
-    return (count < 0) ? -1 : 0;
+    return find_words("-M", words, 3, text, 1, &options->thread_mode);
 }
 
 static int parse_wait(perf_options_t *options, const char *text)
 {
     static const char *const words[] = {"poll", "sleep"};
-    unsigned kinds[2] = {0, 0};
-    int count         = find_words("-E", words, 2, text, 1, kinds);
+    unsigned kind = 0;
+    int count     = find_words("-E", words, 2, text, 1, &kind);
 
-    options->flags &= ~(uint32_t)PERF_FLAG_SLEEP;
-    options->flags |= kinds[0] ? PERF_FLAG_SLEEP : 0;
-    return (count < 0) ? -1 : 0;
+    set_flag(options, PERF_FLAG_SLEEP, kind == 1);
+    return count;
 }
 
 /* The other ways of UCX's tool are not measured. */
 static int parse_stream(perf_options_t *options, const char *text)
 {
     static const char *const words[] = {"recv"};
-    unsigned ways[2];
+    unsigned way;
 
     (void)options;
-    return (find_words("-r", words, 1, text, 1, ways) < 0) ? -1 : 0;
-}
-
-static int parse_sizes(perf_options_t *options, const char *text)
-{
-    return perf_sizes_parse(text, options->sizes, PERF_SIZES_MAX, &options->size_count);
+    return find_words("-r", words, 1, text, 1, &way);
 }
 
 static int parse_batch(perf_options_t *options, const char *name)
 {
     if (options->batch != NULL) {
-        perf_error("option -b: one batch file at most");
-        return -1;
+        return perf_error("option -b: one batch file at most");
     }
     options->batch = name;
     return 0;
@@ -237,8 +227,8 @@ static int parse_plot(perf_options_t *options, const char *name)
 
     if ((length < 5) || ((strcmp(name + length - 4, ".svg") != 0) &&
                          (strcmp(name + length - 4, ".png") != 0))) {
-        perf_error("option --plot wants a file name that ends in .svg or .png, not '%s'", name);
-        return -1;
+        return perf_error("option --plot wants a file name that ends in .svg or .png, not '%s'",
+                          name);
     }
     options->plot = name;
     return 0;
@@ -250,8 +240,7 @@ static int parse_tolerance(perf_options_t *options, const char *text)
 
     options->tolerance = strtod(text, &end);
     if ((end == text) || (*end != '\0') || !(options->tolerance > 0)) {
-        perf_error("option --tolerance wants a ratio such as 1.1, not '%s'", text);
-        return -1;
+        return perf_error("option --tolerance wants a ratio such as 1.1, not '%s'", text);
     }
     return 0;
 }
@@ -274,7 +263,7 @@ typedef struct option_row {
     size_t        field;
     uint64_t      min, max;
     const char   *text;
-    int         (*parse)(perf_options_t *options, const char *value);
+    int         (*parse)(perf_options_t *options, const char *value); /* -1: it said an error */
 } option_row_t;
 
 #define FIELD(_field) offsetof(perf_options_t, _field)
@@ -294,7 +283,7 @@ static const option_row_t rows[] = {
     PARSED(0, "compare", parse_compare),
     PARSED('t', NULL, parse_test),
     PARSED('b', NULL, parse_batch),
-    PARSED('s', NULL, parse_sizes),
+    PARSED('s', NULL, perf_sizes_parse),
     NUMBER('n', NULL, KIND_U64, iters, 1, UINT64_C(1) << 40),
     NUMBER('w', NULL, KIND_U64, warmup, 0, UINT64_C(1) << 32),
     NUMBER('O', NULL, KIND_U32, window, 1, PERF_WINDOW_MAX),
@@ -394,13 +383,12 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
              (row->letter != 0) ? "" : row->name);
     switch (row->kind) {
     case KIND_REFUSED:
-        perf_error("option %s is not available: %s", option, row->text);
-        return -1;
+        return perf_error("option %s is not available: %s", option, row->text);
     case KIND_SET:
         *(int *)field = (int)row->min;
         return 0;
     case KIND_FLAG:
-        options->flags |= (uint32_t)row->min;
+        set_flag(options, (uint32_t)row->min, 1);
         return 0;
     case KIND_U32:
     case KIND_U64:
@@ -415,8 +403,7 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
         return 0;
     case KIND_FILE:
         if (value[0] == '\0') {
-            perf_error("option %s wants a file name", option);
-            return -1;
+            return perf_error("option %s wants a file name", option);
         }
         *(const char **)field = value;
         return 0;
@@ -430,12 +417,11 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
 static int take_error_mode(perf_options_t *options, const char *word)
 {
     if (strcmp(word, "failover") == 0) {
-        perf_error("option -e: failover is not supported: no other lane takes over from a failed "
-                   "one; possible: none, peer");
-        return -1;
+        return perf_error("option -e: failover is not supported: no other lane takes over from a "
+                          "failed one; possible: none, peer");
     }
     if (strcmp(word, "none") == 0) {
-        options->flags &= ~(uint32_t)PERF_FLAG_ERR_PEER;
+        set_flag(options, PERF_FLAG_ERR_PEER, 0);
     }
     optind += (strcmp(word, "none") == 0) || (strcmp(word, "peer") == 0);
     return 0;
@@ -468,10 +454,9 @@ static int check_sizes(const perf_options_t *options, const perf_op_t *op)
     for (i = 0; i < options->size_count; ++i) {
         if ((options->sizes[i] < op->size_min) ||
             ((op->size_max != 0) && (options->sizes[i] != 4) && (options->sizes[i] != 8))) {
-            perf_error("test %s cannot run with %llu bytes (%s)", op->name,
-                       (unsigned long long)options->sizes[i],
-                       (op->size_max != 0) ? "4 or 8" : "at least 1");
-            return -1;
+            return perf_error("test %s cannot run with %llu bytes (%s)", op->name,
+                              (unsigned long long)options->sizes[i],
+                              (op->size_max != 0) ? "4 or 8" : "at least 1");
         }
     }
     return 0;
@@ -484,64 +469,55 @@ static int check_options(const perf_options_t *options)
 
     if (((options->mode == PERF_MODE_CLIENT) || (options->mode == PERF_MODE_LOOPBACK)) &&
         (op == NULL)) {
-        perf_error("which test? Name it with -t");
-        return -1;
+        return perf_error("which test? Name it with -t");
     }
     if (((options->mode == PERF_MODE_SELF) || (options->mode == PERF_MODE_LOOPBACK)) &&
         (options->cpu_count == 1)) {
-        perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
-        return -1;
+        return perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
     }
     if (((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) {
         if ((options->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
             (options->threads > 1)) {
-            perf_error("options -V, -U and -T go with one test (-t), not with a table");
-            return -1;
+            return perf_error("options -V, -U and -T go with one test (-t), not with a table");
         }
     }
     if (options->limits_only && (op != NULL)) {
-        perf_error("-t limits and -t %s exclude each other", options->audit ? "audit" : op->name);
-        return -1;
+        return perf_error("-t limits and -t %s exclude each other",
+                          options->audit ? "audit" : op->name);
     }
     if (options->audit && ((op->features & UCP_FEATURE_RMA) ||
                            (options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
-        perf_error("-t audit: protocols can be forced for contiguous messages only");
-        return -1;
+        return perf_error("-t audit: protocols can be forced for contiguous messages only");
     }
     if (op == NULL) {
         return 0;
     }
     if (perf_op_refusal(op, options->memory) != NULL) {
-        perf_error("test %s cannot run with -m %s,%s: %s", op->name,
-                   perf_memory_names[options->memory[0]], perf_memory_names[options->memory[1]],
-                   perf_op_refusal(op, options->memory));
-        return -1;
+        return perf_error("test %s cannot run with -m %s,%s: %s", op->name,
+                          perf_memory_names[options->memory[0]],
+                          perf_memory_names[options->memory[1]],
+                          perf_op_refusal(op, options->memory));
     }
     if ((options->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
-        perf_error("option -V: test %s moves no messages that a receiver could check", op->name);
-        return -1;
+        return perf_error("option -V: test %s moves no messages that a receiver could check",
+                          op->name);
     }
     if ((options->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
         !(op->features & UCP_FEATURE_TAG)) {
-        perf_error("options -U and -C belong to tag tests, not to %s", op->name);
-        return -1;
+        return perf_error("options -U and -C belong to tag tests, not to %s", op->name);
     }
     if ((options->flags & PERF_FLAG_UNEXPECTED) && (op->run == perf_tag_exchange)) {
-        perf_error("option -U: %s receives before it sends", op->name);
-        return -1;
+        return perf_error("option -U: %s receives before it sends", op->name);
     }
     if ((options->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
-        perf_error("option -o belongs to one-sided tests, not to %s", op->name);
-        return -1;
+        return perf_error("option -o belongs to one-sided tests, not to %s", op->name);
     }
     if ((options->flags & PERF_FLAG_AM_COPY) && !(op->features & UCP_FEATURE_AM)) {
-        perf_error("option -y belongs to active messages, not to %s", op->name);
-        return -1;
+        return perf_error("option -y belongs to active messages, not to %s", op->name);
     }
     if ((options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
         (op->features & UCP_FEATURE_RMA)) {
-        perf_error("option -D: %s takes contiguous memory only", op->name);
-        return -1;
+        return perf_error("option -D: %s takes contiguous memory only", op->name);
     }
     return check_sizes(options, op);
 }
@@ -551,8 +527,7 @@ static int take_words(perf_options_t *options, int argc, char **argv)
 {
     if (options->mode == PERF_MODE_COMPARE) {
         if (optind + 1 != argc) {
-            perf_error("--compare wants two files: --compare A.json B.json");
-            return -1;
+            return perf_error("--compare wants two files: --compare A.json B.json");
         }
         options->compare[1] = argv[optind];
         return 0;
@@ -561,12 +536,10 @@ static int take_words(perf_options_t *options, int argc, char **argv)
         return 0;
     }
     if (optind + 1 < argc) {
-        perf_error("unexpected word '%s' (one host name at most)", argv[optind + 1]);
-        return -1;
+        return perf_error("unexpected word '%s' (one host name at most)", argv[optind + 1]);
     }
     if ((options->mode == PERF_MODE_SELF) || (options->mode == PERF_MODE_LOOPBACK)) {
-        perf_error("a host name ('%s') and --self or -l exclude each other", argv[optind]);
-        return -1;
+        return perf_error("a host name ('%s') and --self or -l exclude each other", argv[optind]);
     }
     options->host = argv[optind];
     if (options->mode == PERF_MODE_SERVER) {
@@ -607,11 +580,10 @@ static int fill_params(perf_options_t *options)
     wanted = params_p->max_size + PERF_GUARD_AND_REPLY;
     most   = PERF_MEMORY_MAX / 2 / params_p->threads;
     if (wanted > most) {
-        perf_error("%u threads with messages of %llu bytes need more than the %llu MiB that "
-                   "buffers may take", params_p->threads,
-                   (unsigned long long)params_p->max_size,
-                   (unsigned long long)(PERF_MEMORY_MAX >> 20));
-        return -1;
+        return perf_error("%u threads with messages of %llu bytes need more than the %llu MiB that "
+                          "buffers may take", params_p->threads,
+                          (unsigned long long)params_p->max_size,
+                          (unsigned long long)(PERF_MEMORY_MAX >> 20));
     }
     if (options->flags & PERF_FLAG_VALIDATE) {
         /* Each message of a window keeps its own place until it is checked. */
@@ -635,19 +607,16 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
     opterr = 0;
     while ((option = getopt_long(argc, argv, letters, names, NULL)) != -1) {
         if (option == '?') {
-            if ((optopt != 0) && (optopt < ROW_NAMED)) {
-                perf_error("unknown option -%c", optopt);
-            } else {
-                perf_error("unknown option, or a value it does not take: %s", argv[optind - 1]);
-            }
-            return -1;
+            return ((optopt != 0) && (optopt < ROW_NAMED)) ?
+                   perf_error("unknown option -%c", optopt) :
+                   perf_error("unknown option, or a value it does not take: %s",
+                              argv[optind - 1]);
         }
         if (option == ':') {
-            perf_error("option %s wants a value", argv[optind - 1]);
-            return -1;
+            return perf_error("option %s wants a value", argv[optind - 1]);
         }
         row = find_row(option);
-        if ((apply_row(options_p, row, optarg) != 0) ||
+        if ((apply_row(options_p, row, optarg) < 0) ||
             ((row->letter == 'e') &&
              (take_error_mode(options_p, (optind < argc) ? argv[optind] : "") != 0))) {
             return -1;
@@ -673,11 +642,10 @@ static int check_outputs(perf_options_t *options)
         for (k = 0; k < i; ++k) {
             if ((outputs[i].file != NULL) && (outputs[k].file != NULL) &&
                 (strcmp(outputs[i].file, outputs[k].file) == 0)) {
-                perf_error("options %s and %s write to the same place (%s): name another file for "
-                           "one of them", outputs[k].option, outputs[i].option,
-                           (strcmp(outputs[i].file, "-") == 0) ? "standard output" :
-                                                                 outputs[i].file);
-                return -1;
+                return perf_error("options %s and %s write to the same place (%s): name another "
+                                  "file for one of them", outputs[k].option, outputs[i].option,
+                                  (strcmp(outputs[i].file, "-") == 0) ? "standard output" :
+                                                                        outputs[i].file);
             }
         }
     }
@@ -691,8 +659,7 @@ static int complete(perf_options_t *options)
         options->op = perf_op_find("tag_lat");
     }
     if (options->size_count == 0) {
-        (void)perf_sizes_parse(perf_sizes_default(options), options->sizes, PERF_SIZES_MAX,
-                               &options->size_count);
+        (void)perf_sizes_parse(options, perf_sizes_default(options));
     }
     return (check_options(options) == 0) ? fill_params(options) : -1;
 }
@@ -711,10 +678,9 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
     options_p->timeout_given = (options_p->timeout_s != 0);
     options_p->timeout_s     = options_p->timeout_given ? options_p->timeout_s : TIMEOUT_S;
     if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
-        status = check_outputs(options_p);
-    }
-    if ((status == 0) && (options_p->mode != PERF_MODE_HELP)) {
-        status = (options_p->batch != NULL) ? perf_batch_read(options_p) : complete(options_p);
+        status = (check_outputs(options_p) != 0) ? -1 :
+                 (options_p->batch != NULL)      ? perf_batch_read(options_p) :
+                                                   complete(options_p);
     }
     return (status == 0) ? PERF_EXIT_OK : usage_error();
 }

@@ -94,9 +94,9 @@ int perf_batch_read(perf_options_t *options);
 /* Prints the help text. */
 void perf_options_help(FILE *file);
 
-/* sizes.c: a list of sizes with units and ranges: "8,64,1k" or "8:1m" (powers of two between).
- * Returns 0, or -1 after an error message. */
-int perf_sizes_parse(const char *text, uint64_t *sizes_p, unsigned capacity, unsigned *count_p);
+/* sizes.c: options->sizes from a list with units and ranges: "8,64,1k" or "8:1m" (powers of two
+ * between). Returns 0, or -1 after an error message. */
+int perf_sizes_parse(perf_options_t *options, const char *text);
 
 /* The sizes that are taken where -s names none. */
 const char *perf_sizes_default(const perf_options_t *options);

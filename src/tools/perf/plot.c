@@ -137,9 +137,8 @@ int perf_plot_check(const perf_options_t *options)
     if ((options->plot == NULL) || (system("command -v gnuplot > /dev/null") == 0)) {
         return 0;
     }
-    perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the figures",
-               options->plot);
-    return -1;
+    return perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the "
+                      "figures", options->plot);
 }
 
 /* What gnuplot draws goes to the file through us: it does not look whether its writes succeed. */

@@ -97,15 +97,14 @@ static int check(const perf_options_t *options, const perf_ranks_t *ranks)
         return -1;
     }
     if (ranks->size != 2) {
-        perf_error("a test has two ranks (mpirun -n 2), not %d; with -P 0 each is a server or a "
-                   "client", ranks->size);
-    } else if (is_split && (options->host == NULL)) {
-        perf_error("the ranks are on several hosts: name the host of rank 0, as in `mpirun -n 2 "
-                   "ucx_perftest -t tag_lat HOST`");
-    } else {
-        perf_error("which test? Name it with -t, in both ranks");
+        return perf_error("a test has two ranks (mpirun -n 2), not %d; with -P 0 each is a server "
+                          "or a client", ranks->size);
     }
-    return -1;
+    if (is_split && (options->host == NULL)) {
+        return perf_error("the ranks are on several hosts: name the host of rank 0, as in `mpirun "
+                          "-n 2 ucx_perftest -t tag_lat HOST`");
+    }
+    return perf_error("which test? Name it with -t, in both ranks");
 }
 
 /* Processors: those of -c, else as --self chooses them from what the launcher allows. */
@@ -148,8 +147,7 @@ static int meet(const perf_options_t *options, const perf_ranks_t *ranks, perf_c
         perf_error("where the ranks are on several hosts, name the host of rank 0");
     }
     if ((status == 0) && (options->host == NULL) && !perf_oob_is_own_user(channel)) {
-        perf_error("the local socket of this job belongs to another user");
-        return -1;
+        return perf_error("the local socket of this job belongs to another user");
     }
     return status;
 }

@@ -25,8 +25,7 @@ int perf_bind(const int *cpus, int count, perf_session_t *session)
         session->cpus[i] = cpus[i];
         error            = perf_pin_to(cpus[i]);
         if (error != 0) {
-            perf_error("cannot bind to processor %d: %s", cpus[i], strerror(error));
-            return -1;
+            return perf_error("cannot bind to processor %d: %s", cpus[i], strerror(error));
         }
     }
     return 0;

@@ -55,10 +55,8 @@ int perf_stdout_check(void)
 {
     const char *problem = tool_write_problem(stdout);
 
-    if (problem != NULL) {
-        perf_error("cannot write results to standard output: %s", problem);
-    }
-    return (problem != NULL) ? -1 : 0;
+    return (problem == NULL) ? 0 : perf_error("cannot write results to standard output: %s",
+                                              problem);
 }
 
 FILE *perf_file_open(const char *name)
@@ -78,10 +76,7 @@ int perf_file_close(FILE *file, const char *name)
     if ((fclose(file) != 0) && (problem == NULL)) {
         problem = strerror(errno);
     }
-    if (problem != NULL) {
-        perf_error("cannot write %s: %s", name, problem);
-    }
-    return (problem != NULL) ? -1 : 0;
+    return (problem == NULL) ? 0 : perf_error("cannot write %s: %s", name, problem);
 }
 
 /* Lets `write` fill the file; standard output is checked when all is written. */

@@ -78,8 +78,7 @@ static int take_percentiles(perf_session_t *session, const perf_options_t *optio
     }
     all = malloc((total + 1) * sizeof(*all));
     if (all == NULL) {
-        perf_error("no memory for %zu samples", total);
-        return -1;
+        return perf_error("no memory for %zu samples", total);
     }
     for (i = 0; i < session->params.threads; ++i) {
         for (k = 0; k < session->lanes[i].sample_count; ++k) {

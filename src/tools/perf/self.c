@@ -293,8 +293,7 @@ static int take_cpus(const perf_options_t *options)
     for (i = 0; i < options->cpu_count; ++i) {
         error = perf_pin_try(options->cpus[i]);
         if (error != 0) {
-            perf_error("cannot bind to processor %d: %s", options->cpus[i], strerror(error));
-            return -1;
+            return perf_error("cannot bind to processor %d: %s", options->cpus[i], strerror(error));
         }
     }
     return 0;

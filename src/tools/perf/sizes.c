@@ -23,9 +23,8 @@ int perf_number_parse(const char *option, const char *text, uint64_t min, uint64
     value = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || (*end != '\0') || (errno != 0) || (value < min) ||
         (value > max)) {
-        perf_error("option %s wants a number from %llu to %llu, not '%s'", option,
-                   (unsigned long long)min, (unsigned long long)max, text);
-        return -1;
+        return perf_error("option %s wants a number from %llu to %llu, not '%s'", option,
+                          (unsigned long long)min, (unsigned long long)max, text);
     }
     *value_p = value;
     return 0;
@@ -64,36 +63,30 @@ static int size_parse(const char **text_p, uint64_t *size_p)
     return 0;
 }
 
-static int sizes_add(uint64_t size, uint64_t *sizes, unsigned capacity, unsigned *count)
+static int sizes_add(perf_options_t *options, uint64_t size)
 {
-    if (*count >= capacity) {
-        perf_error("option -s: more than %u sizes", capacity);
-        return -1;
+    if (options->size_count == PERF_SIZES_MAX) {
+        return perf_error("option -s: more than %u sizes", PERF_SIZES_MAX);
     }
     if (size > PERF_MESSAGE_MAX) {
-        perf_error("option -s: a message has at most %llu bytes here (buffers are bounded), not "
-                   "%llu", (unsigned long long)PERF_MESSAGE_MAX, (unsigned long long)size);
-        return -1;
+        return perf_error("option -s: a message has at most %llu bytes here (buffers are "
+                          "bounded), not %llu", (unsigned long long)PERF_MESSAGE_MAX,
+                          (unsigned long long)size);
     }
-    sizes[(*count)++] = size;
+    options->sizes[options->size_count++] = size;
     return 0;
 }
 
 /* Both ends, and the powers of two between them. */
-static int sizes_add_range(uint64_t from, uint64_t to, uint64_t *sizes, unsigned capacity,
-                           unsigned *count)
+static int sizes_add_range(perf_options_t *options, uint64_t from, uint64_t to)
 {
     uint64_t size = from, next;
 
     if (from > to) {
-        perf_error("option -s: the range %llu:%llu runs downwards", (unsigned long long)from,
-                   (unsigned long long)to);
-        return -1;
+        return perf_error("option -s: the range %llu:%llu runs downwards",
+                          (unsigned long long)from, (unsigned long long)to);
     }
-    for (;;) {
-        if (sizes_add(size, sizes, capacity, count) != 0) {
-            return -1;
-        }
+    while (sizes_add(options, size) == 0) {
         if (size == to) {
             return 0;
         }
@@ -101,41 +94,35 @@ static int sizes_add_range(uint64_t from, uint64_t to, uint64_t *sizes, unsigned
         }
         size = (next < to) ? next : to;
     }
+    return -1;
 }
 
-int perf_sizes_parse(const char *text, uint64_t *sizes_p, unsigned capacity, unsigned *count_p)
+int perf_sizes_parse(perf_options_t *options, const char *text)
 {
     const char *next = text;
     uint64_t from, to;
-    int status;
 
-    *count_p = 0;
-    for (;;) {
-        if (size_parse(&next, &from) != 0) {
-            break;
-        }
+    options->size_count = 0;
+    while (size_parse(&next, &from) == 0) {
+        to = from;
         if (*next == ':') {
             ++next;
             if (size_parse(&next, &to) != 0) {
                 break;
             }
-            status = sizes_add_range(from, to, sizes_p, capacity, count_p);
-        } else {
-            status = sizes_add(from, sizes_p, capacity, count_p);
         }
-        if (status != 0) {
+        if (sizes_add_range(options, from, to) != 0) {
             return -1;
         }
         if (*next == '\0') {
             return 0;
         }
-        if (*next != ',') {
+        if (*next++ != ',') {
             break;
         }
-        ++next;
     }
-    perf_error("option -s wants sizes such as 8,64,1k or a range such as 8:1m, not '%s'", text);
-    return -1;
+    return perf_error("option -s wants sizes such as 8,64,1k or a range such as 8:1m, not '%s'",
+                      text);
 }
 
 const char *perf_sizes_default(const perf_options_t *options)

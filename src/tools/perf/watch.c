@@ -95,13 +95,14 @@ static void print_line(const char *prefix, const char *format, va_list args)
     fprintf(stderr, "ucx_perftest: %s%s\n", prefix, line);
 }
 
-void perf_error(const char *format, ...)
+int perf_error(const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
     print_line("error: ", format, args);
     va_end(args);
+    return -1;
 }
 
 void perf_note(const char *format, ...)

@@ -43,8 +43,10 @@ const char *perf_watch_where(void);
 /* Lifts the time limit until the next stage (a server that waits for a client). */
 void perf_watch_pause(void);
 
-/* Prints "ucx_perftest: <text>" to stderr as one line. */
-void perf_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints "ucx_perftest: <text>" to stderr as one line. Returns -1. */
+int perf_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for what is no error, unless silenced. */
 void perf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Silences perf_note() of this thread (-q). */
