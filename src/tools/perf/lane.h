@@ -213,21 +213,26 @@ static inline unsigned perf_lane_progress(perf_lane_t *lane)
                                                     ucp_worker_progress(lane->worker);
 }
 
+/* A turn of a loop that waits; *spins are those before it that found nothing. Not UCS_OK: the lane
+ * was asked whether to go on, and has failed. */
+static inline ucs_status_t perf_lane_turn(perf_lane_t *lane, unsigned *spins)
+{
+    if (perf_lane_progress(lane) != 0) {
+        *spins = 0;
+    } else if (__builtin_expect(++*spins >= lane->spin_max, 0)) {
+        *spins = 0;
+        return perf_lane_idle(lane);
+    }
+    return UCS_OK;
+}
+
 /* Progresses until *counter has reached `target`. Counters only grow. */
 static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *counter,
                                           uint64_t target)
 {
     unsigned spins = 0;
 
-    while (*counter < target) {
-        if (perf_lane_progress(lane) != 0) {
-            spins = 0;
-        } else if (__builtin_expect(++spins >= lane->spin_max, 0)) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                break;
-            }
-        }
+    while ((*counter < target) && (perf_lane_turn(lane, &spins) == UCS_OK)) {
     }
     return lane->status;
 }

@@ -48,13 +48,14 @@ ucs_status_t perf_limit_barrier(perf_lane_t *lane)
 
 /* ---- the bounced line ---- */
 
-static ucs_status_t line_rounds(perf_lane_t *lane, uint64_t n)
+static ucs_status_t line_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
 {
     _Atomic uint64_t *mine   = &perf_limit_side(lane, 1)->bounce.value;
     _Atomic uint64_t *theirs = &perf_limit_side(lane, 0)->bounce.value;
     uint64_t value           = lane->line_seq;
     const uint64_t end       = value + n;
 
+    (void)step;
     if (lane->leader) {
         while (value != end) {
             atomic_store_explicit(mine, ++value, memory_order_release); /* R1 */
@@ -75,34 +76,32 @@ static ucs_status_t line_rounds(perf_lane_t *lane, uint64_t n)
 }
 
 ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                              perf_limit_rounds_t rounds)
+                              perf_limit_rounds_t rounds, unsigned messages)
 {
-    ucs_status_t status;
+    ucs_status_t status = rounds(lane, step, step->warmup);
     double start_ns;
 
-    status = perf_limit_barrier(lane);
-    if (status == UCS_OK) {
-        status = rounds(lane, step, step->warmup);
-    }
     if (status != UCS_OK) {
         return status;
     }
     start_ns         = perf_now_ns();
     status           = rounds(lane, step, step->iters);
     time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = 2 * step->iters;
+    time_p->messages = messages * step->iters;
     return status;
 }
 
-static ucs_status_t line_run(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
+ucs_status_t perf_limit_timed_both(perf_lane_t *lane, const perf_step_t *step,
+                                   perf_time_t *time_p, perf_limit_rounds_t rounds)
 {
-    (void)step;
-    return line_rounds(lane, n);
+    ucs_status_t status = perf_limit_barrier(lane);
+
+    return (status == UCS_OK) ? perf_limit_timed(lane, step, time_p, rounds, 2) : status;
 }
 
 ucs_status_t perf_limit_line(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return perf_limit_timed(lane, step, time_p, line_run);
+    return perf_limit_timed_both(lane, step, time_p, line_rounds);
 }
 
 /* ---- the bare ring ---- */
@@ -177,11 +176,8 @@ static inline ucs_status_t ring_take(perf_lane_t *lane, const ring_t *ring, uint
     size_t size, first;
 
     while (atomic_load_explicit(&header->flag, memory_order_acquire) != number + 1) { /* A2 */
-        if (__builtin_expect(++spins >= PERF_LIMIT_SPINS, 0)) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                return lane->status;
-            }
+        if (perf_limit_spin(lane, &spins) != UCS_OK) {
+            return lane->status;
         }
     }
     size  = header->length;
@@ -218,7 +214,7 @@ ucs_status_t perf_limit_ring(perf_lane_t *lane, const perf_step_t *step, perf_ti
     ucs_status_t status = ring_clear(lane, step->size, SLOT_GAP);
 
     lane->ring_seq = 0;
-    return (status == UCS_OK) ? perf_limit_timed(lane, step, time_p, ring_rounds) : status;
+    return (status == UCS_OK) ? perf_limit_timed_both(lane, step, time_p, ring_rounds) : status;
 }
 
 /* ---- the same ring, one direction ---- */
@@ -233,11 +229,8 @@ static ucs_status_t ring_stream_send(perf_lane_t *lane, const perf_step_t *step,
     for (i = 0; i < total; ++i) {
         while (i >= allowed) {
             allowed = atomic_load_explicit(credit, memory_order_acquire) + ring.count; /* A3 */
-            if ((i >= allowed) && (++spins >= PERF_LIMIT_SPINS)) {
-                spins = 0;
-                if (perf_lane_idle(lane) != UCS_OK) {
-                    return lane->status;
-                }
+            if ((i >= allowed) && (perf_limit_spin(lane, &spins) != UCS_OK)) {
+                return lane->status;
             }
         }
         ring_put(&ring, (uint32_t)i, lane->send_buffer, step->size);

@@ -22,9 +22,23 @@ perf_side_t *perf_limit_side(perf_lane_t *lane, int own);
 /* Both sides have come here. Spins, bounded by perf_lane_idle(). */
 ucs_status_t perf_limit_barrier(perf_lane_t *lane);
 
-/* Barrier, warm-up, then the timed rounds: 2 messages a round. */
+/* Warm-up, then the timed rounds, each of so many messages. */
 ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                              perf_limit_rounds_t rounds);
+                              perf_limit_rounds_t rounds, unsigned messages);
+
+/* The same of both sides, from a barrier on, with a message each way a round. */
+ucs_status_t perf_limit_timed_both(perf_lane_t *lane, const perf_step_t *step,
+                                   perf_time_t *time_p, perf_limit_rounds_t rounds);
+
+/* After a poll that found nothing, *spins of them in a row: not UCS_OK if the lane has failed. */
+static inline ucs_status_t perf_limit_spin(perf_lane_t *lane, unsigned *spins)
+{
+    if (__builtin_expect(++*spins < PERF_LIMIT_SPINS, 1)) {
+        return UCS_OK;
+    }
+    *spins = 0;
+    return perf_lane_idle(lane);
+}
 
 /* Polls a line until it holds `value` or more (acquire); what a line holds only grows. */
 static inline ucs_status_t perf_limit_poll(perf_lane_t *lane, _Atomic uint64_t *line,
@@ -33,11 +47,8 @@ static inline ucs_status_t perf_limit_poll(perf_lane_t *lane, _Atomic uint64_t *
     unsigned spins = 0;
 
     while (atomic_load_explicit(line, memory_order_acquire) < value) {
-        if (__builtin_expect(++spins >= PERF_LIMIT_SPINS, 0)) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                return lane->status;
-            }
+        if (perf_limit_spin(lane, &spins) != UCS_OK) {
+            return lane->status;
         }
     }
     return UCS_OK;

@@ -174,7 +174,7 @@ static ucs_status_t copy_run(perf_lane_t *lane, const perf_step_t *step, perf_ti
         lane->refused = 1;
         return UCS_OK;
     }
-    return perf_limit_timed(lane, step, time_p, rounds);
+    return perf_limit_timed_both(lane, step, time_p, rounds);
 }
 
 ucs_status_t perf_limit_reader(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)

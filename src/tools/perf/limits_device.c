@@ -177,29 +177,14 @@ static ucs_status_t batches(perf_lane_t *lane, const perf_step_t *step, uint64_t
     return lane->status;
 }
 
-static ucs_status_t timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                          perf_limit_rounds_t rounds)
-{
-    double start_ns;
-
-    if (!is_ready(lane) || (rounds(lane, step, step->warmup) != UCS_OK)) {
-        return lane->status;
-    }
-    start_ns = perf_now_ns();
-    (void)rounds(lane, step, step->iters);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = step->iters;
-    return lane->status;
-}
-
 ucs_status_t perf_limit_device_copy(perf_lane_t *lane, const perf_step_t *step,
                                     perf_time_t *time_p)
 {
-    return timed(lane, step, time_p, copies);
+    return is_ready(lane) ? perf_limit_timed(lane, step, time_p, copies, 1) : lane->status;
 }
 
 ucs_status_t perf_limit_device_batch(perf_lane_t *lane, const perf_step_t *step,
                                      perf_time_t *time_p)
 {
-    return timed(lane, step, time_p, batches);
+    return is_ready(lane) ? perf_limit_timed(lane, step, time_p, batches, 1) : lane->status;
 }

@@ -221,12 +221,7 @@ PERF_INLINE ucs_status_t perf_window_send(perf_lane_t *lane, const perf_step_t *
         for (; sent < allowed; ++sent) {
             flow->send(lane, &layout);
         }
-        if (perf_lane_progress(lane) != 0) {
-            spins = 0;
-        } else if (++spins >= lane->spin_max) {
-            spins = 0;
-            perf_lane_idle(lane);
-        }
+        (void)perf_lane_turn(lane, &spins);
     }
     return perf_lane_wait_sent(lane);
 }
@@ -261,12 +256,7 @@ PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *
         if ((done >= total) || (lane->status != UCS_OK)) {
             return perf_lane_wait_sent(lane);
         }
-        if (perf_lane_progress(lane) != 0) {
-            spins = 0;
-        } else if (++spins >= lane->spin_max) {
-            spins = 0;
-            perf_lane_idle(lane);
-        }
+        (void)perf_lane_turn(lane, &spins);
     }
 }
 

@@ -45,16 +45,10 @@ static void tag_post_probed(perf_lane_t *lane, const perf_layout_t *layout)
     ucp_tag_message_h message;
     unsigned spins = 0;
 
-    for (;;) {
-        message = ucp_tag_probe_nb(lane->worker, DATA_TAG, lane->recv_mask, 1, &info);
-        if (message != NULL) {
-            break;
-        }
-        if ((ucp_worker_progress(lane->worker) == 0) && (++spins >= lane->spin_max)) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                return;
-            }
+    while ((message = ucp_tag_probe_nb(lane->worker, DATA_TAG, lane->recv_mask, 1, &info)) ==
+           NULL) {
+        if (perf_lane_turn(lane, &spins) != UCS_OK) {
+            return;
         }
     }
     perf_lane_received(lane,

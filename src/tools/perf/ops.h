@@ -19,13 +19,12 @@ typedef enum perf_kind {
 
 /* Runs the calling side's half of a step. Loops are bounded by perf_lane_idle(). On success the
  * timing side stores its result in *time_p. */
-typedef ucs_status_t (*perf_run_t)(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p);
+typedef ucs_status_t perf_run_t(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 
 typedef struct perf_op {
     const char *name;
     const char *what;
-    perf_run_t  run;
+    perf_run_t *run;
     perf_kind_t kind;
     uint64_t    features;       /* UCP_FEATURE_* */
     uint64_t    size_min;
@@ -77,54 +76,33 @@ const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2]);
 const char *perf_op_uct_name(const char *name);
 
 /* limits.c, limits_copy.c */
-ucs_status_t perf_limit_line(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_limit_ring(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_limit_ring_stream(perf_lane_t *lane, const perf_step_t *step,
-                                    perf_time_t *time_p);
-ucs_status_t perf_limit_memcpy(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_limit_reader(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_limit_both(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+perf_run_t perf_limit_line, perf_limit_ring, perf_limit_ring_stream, perf_limit_memcpy;
+perf_run_t perf_limit_reader, perf_limit_both;
 
 /* limits_device.c */
-ucs_status_t perf_limit_device_copy(perf_lane_t *lane, const perf_step_t *step,
-                                    perf_time_t *time_p);
-ucs_status_t perf_limit_device_batch(perf_lane_t *lane, const perf_step_t *step,
-                                     perf_time_t *time_p);
+perf_run_t perf_limit_device_copy, perf_limit_device_batch;
 
 /* loops_tag.c */
-ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p);
-ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_tag_exchange(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
-                                  perf_time_t *time_p);
+perf_run_t perf_tag_latency, perf_tag_sync_latency, perf_tag_stream, perf_tag_sync_stream;
+perf_run_t perf_tag_exchange;
 
 /* loops_am.c */
-ucs_status_t perf_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+perf_run_t perf_am_latency, perf_am_stream;
 
 /* Registers the lane's active message handler. */
 ucs_status_t perf_am_prepare(perf_lane_t *lane);
 
 /* loops_bytes.c: UCX's "stream" interface */
-ucs_status_t perf_bytes_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+perf_run_t perf_bytes_latency, perf_bytes_stream;
 
 /* Sets the lane's receives up for streams. */
 void perf_bytes_prepare(perf_lane_t *lane);
 
 /* loops_ofi.c */
-ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+perf_run_t perf_ofi_latency, perf_ofi_stream;
 
 /* loops_rma.c */
-ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_put_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_atomic_add(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_atomic_fadd(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_atomic_swap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
-ucs_status_t perf_atomic_cswap(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
+perf_run_t perf_put_latency, perf_put_stream, perf_get;
+perf_run_t perf_atomic_add, perf_atomic_fadd, perf_atomic_swap, perf_atomic_cswap;
 
 #endif
