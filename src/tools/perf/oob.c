@@ -381,53 +381,27 @@ static int wait_ready(perf_channel_t *channel, short events, double end_ns)
     return (ready > 0) ? 0 : -1;
 }
 
-static void report_lost(perf_channel_t *channel, const char *reason)
-{
-    perf_error("the peer (%s) is gone: %s, at: %s", channel->peer, reason, perf_watch_where());
-}
-
-static int send_all(perf_channel_t *channel, const void *data, size_t length, double end_ns)
-{
-    const uint8_t *next = data;
-    ssize_t done;
-
-    while (length > 0) {
-        done = send(channel->fd, next, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (done > 0) {
-            next   += done;
-            length -= (size_t)done;
-        } else if ((errno == EAGAIN) || (errno == EINTR)) {
-            if (wait_ready(channel, POLLOUT, end_ns) != 0) {
-                return -1;
-            }
-        } else {
-            report_lost(channel, strerror(errno));
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static int recv_all(perf_channel_t *channel, void *data, size_t length, double end_ns)
+/* Sends or receives all of it until end_ns; what is sent is only read. */
+static int move_all(perf_channel_t *channel, int is_send, void *data, size_t length,
+                    double end_ns)
 {
     uint8_t *next = data;
     ssize_t done;
 
     while (length > 0) {
-        done = recv(channel->fd, next, length, MSG_DONTWAIT);
+        done = is_send ? send(channel->fd, next, length, MSG_NOSIGNAL | MSG_DONTWAIT) :
+                         recv(channel->fd, next, length, MSG_DONTWAIT);
         if (done > 0) {
             next   += done;
             length -= (size_t)done;
-        } else if (done == 0) {
-            report_lost(channel, "it closed the connection");
-            return -1;
-        } else if ((errno == EAGAIN) || (errno == EINTR)) {
-            if (wait_ready(channel, POLLIN, end_ns) != 0) {
+        } else if ((done < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
+            if (wait_ready(channel, is_send ? POLLOUT : POLLIN, end_ns) != 0) {
                 return -1;
             }
         } else {
-            report_lost(channel, strerror(errno));
-            return -1;
+            return perf_error("the peer (%s) is gone: %s, at: %s", channel->peer,
+                              (done == 0) ? "it closed the connection" : strerror(errno),
+                              perf_watch_where());
         }
     }
     return 0;
@@ -439,10 +413,10 @@ int perf_oob_send(perf_channel_t *channel, perf_oob_type_t type, const void *pay
     frame_t frame = {.magic = FRAME_MAGIC, .type = type, .length = (uint32_t)length};
     double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
 
-    if (send_all(channel, &frame, sizeof(frame), end_ns) != 0) {
+    if (move_all(channel, 1, &frame, sizeof(frame), end_ns) != 0) {
         return -1;
     }
-    return send_all(channel, payload, length, end_ns);
+    return move_all(channel, 1, (void*)(uintptr_t)payload, length, end_ns);
 }
 
 void perf_oob_send_error(perf_channel_t *channel, const char *text)
@@ -465,7 +439,7 @@ static int recv_error_text(perf_channel_t *channel, size_t length, double end_ns
     if (length >= sizeof(text)) {
         length = sizeof(text) - 1;
     }
-    if (recv_all(channel, text, length, end_ns) != 0) {
+    if (move_all(channel, 0, text, length, end_ns) != 0) {
         return -1;
     }
     text[length] = '\0';
@@ -482,7 +456,7 @@ int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, si
     double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
     frame_t frame;
 
-    if (recv_all(channel, &frame, sizeof(frame), end_ns) != 0) {
+    if (move_all(channel, 0, &frame, sizeof(frame), end_ns) != 0) {
         return -1;
     }
     if (frame.magic != FRAME_MAGIC) {
@@ -496,7 +470,7 @@ int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, si
                           "different versions of ucx_perftest?", channel->peer, frame.type,
                           frame.length, capacity);
     }
-    if (recv_all(channel, buffer, frame.length, end_ns) != 0) {
+    if (move_all(channel, 0, buffer, frame.length, end_ns) != 0) {
         return -1;
     }
     *length_p = frame.length;

@@ -155,7 +155,6 @@ static int meet(const perf_options_t *options, const perf_ranks_t *ranks, perf_c
 int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks)
 {
     static perf_session_t session;
-    static perf_report_t report;
 
     if (check(options, ranks) != 0) {
         return PERF_EXIT_USAGE;
@@ -167,10 +166,7 @@ int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks)
         (meet(options, ranks, &session.channel) != 0)) {
         return PERF_EXIT_FAILED;
     }
-    if (ranks->rank != 0) {
-        return perf_follow(&session);
-    }
-    report.options = options;
-    perf_record_fill(&report.record, options, session.cpus, session.cpu_count);
-    return perf_lead(&session, &report);
+    return (ranks->rank != 0) ?
+           perf_follow(&session) :
+           perf_lead(&session, options, session.cpus, session.cpu_count);
 }

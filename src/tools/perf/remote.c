@@ -64,7 +64,6 @@ int perf_client_main(const perf_options_t *options)
     const unsigned count = (options->cpu_count < options->threads) ? options->cpu_count :
                                                                      options->threads;
     static perf_session_t session;
-    static perf_report_t report;
 
     perf_watch_init(NULL, options->timeout_s + 2);
     perf_note_quiet(options->quiet);
@@ -72,14 +71,12 @@ int perf_client_main(const perf_options_t *options)
         (perf_bind(options->cpus, (int)count, &session) != 0)) {
         return PERF_EXIT_FAILED;
     }
-    report.options = options;
     perf_watch_stage("connecting to %s", options->host);
     if (perf_oob_connect(options->host, options->port, options->ipv6,
                          (int)options->timeout_s * 1000, &session.channel) != 0) {
         return PERF_EXIT_FAILED;
     }
-    perf_record_fill(&report.record, options, session.cpus, session.cpu_count);
-    return perf_lead(&session, &report);
+    return perf_lead(&session, options, session.cpus, session.cpu_count);
 }
 
 /* The side of -l that serves. */
@@ -98,7 +95,6 @@ static void *follow(void *arg)
 int perf_loopback_main(const perf_options_t *options)
 {
     static perf_session_t sessions[2];
-    static perf_report_t report;
     int code = PERF_EXIT_FAILED;
     int cpus[2], ends[2], i;
     pthread_t thread;
@@ -128,10 +124,8 @@ int perf_loopback_main(const perf_options_t *options)
         perf_error("cannot start a thread");
         return PERF_EXIT_FAILED;
     }
-    report.options = options;
-    perf_record_fill(&report.record, options, cpus, 2 * sessions[0].cpu_count);
     if (perf_bind(sessions[0].cpus, sessions[0].cpu_count, &sessions[0]) == 0) {
-        code = perf_lead(&sessions[0], &report);
+        code = perf_lead(&sessions[0], options, cpus, 2 * sessions[0].cpu_count);
     }
     perf_oob_close(&sessions[0].channel);
     pthread_join(thread, NULL);

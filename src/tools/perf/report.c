@@ -22,20 +22,11 @@ perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kin
         perf_error("more than %d results", PERF_RESULTS_MAX);
         return NULL;
     }
-    result = &report->results[report->count++];
-    memset(result, 0, sizeof(*result));
+    result  = &report->results[report->count++];
+    *result = (perf_result_t) {.kind = kind, .size = size, .threads = 1, .us = NAN,
+                               .us_best = NAN, .bandwidth = NAN, .rate = NAN, .limit_us = NAN,
+                               .limit_best = NAN, .ratio = NAN, .ratio_best = NAN};
     strncpy(result->test, test, sizeof(result->test) - 1);
-    result->kind      = kind;
-    result->size      = size;
-    result->threads   = 1;
-    result->us        = NAN;
-    result->us_best   = NAN;
-    result->bandwidth = NAN;
-    result->rate      = NAN;
-    result->limit_us  = NAN;
-    result->limit_best = NAN;
-    result->ratio     = NAN;
-    result->ratio_best = NAN;
     return result;
 }
 
@@ -79,43 +70,46 @@ int perf_file_close(FILE *file, const char *name)
     return (problem == NULL) ? 0 : perf_error("cannot write %s: %s", name, problem);
 }
 
-/* Lets `write` fill the file; standard output is checked when all is written. */
-static int write_file(const perf_report_t *report, const char *name,
-                      void (*write)(const perf_report_t*, FILE*))
+/* One form of the results; standard output is checked when all is written. */
+typedef struct output {
+    const char *name; /* NULL: not wanted; "-": standard output */
+    void      (*write)(const perf_report_t *report, FILE *file);
+} output_t;
+
+static int write_output(const perf_report_t *report, const output_t *output)
 {
     FILE *file;
 
-    if (strcmp(name, "-") == 0) {
-        write(report, stdout);
+    if (output->name == NULL) {
         return 0;
     }
-    file = perf_file_open(name);
+    if (strcmp(output->name, "-") == 0) {
+        output->write(report, stdout);
+        return 0;
+    }
+    file = perf_file_open(output->name);
     if (file == NULL) {
         return -1;
     }
-    write(report, file);
-    return perf_file_close(file, name);
+    output->write(report, file);
+    return perf_file_close(file, output->name);
 }
 
 int perf_report_write(const perf_report_t *report)
 {
     const perf_options_t *options = report->options;
-    int status                    = 0;
+    const output_t outputs[]      = {{options->csv_stdout ? "-" : NULL, perf_csv_write},
+                                     {options->csv, perf_csv_write},
+                                     {options->md, perf_md_write},
+                                     {options->json, perf_json_write}};
+    int status = 0;
+    unsigned i;
 
-    if (options->csv_stdout && (write_file(report, "-", perf_csv_write) != 0)) {
-        status = -1;
+    for (i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
+        status |= write_output(report, &outputs[i]);
     }
-    if ((options->csv != NULL) && (write_file(report, options->csv, perf_csv_write) != 0)) {
-        status = -1;
-    }
-    if ((options->md != NULL) && (write_file(report, options->md, perf_md_write) != 0)) {
-        status = -1;
-    }
-    if ((options->json != NULL) && (write_file(report, options->json, perf_json_write) != 0)) {
-        status = -1;
-    }
-    if ((options->plot != NULL) && (perf_plot_write(report, options->plot) != 0)) {
-        status = -1;
+    if (options->plot != NULL) {
+        status |= perf_plot_write(report, options->plot);
     }
     return (perf_stdout_check() == 0) ? status : -1;
 }

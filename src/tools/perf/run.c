@@ -239,31 +239,35 @@ static int exit_code(const perf_session_t *session, int status)
     return ((status != 0) || (session->status != UCS_OK)) ? PERF_EXIT_FAILED : PERF_EXIT_OK;
 }
 
-int perf_lead(perf_session_t *session, perf_report_t *report)
+int perf_lead(perf_session_t *session, const perf_options_t *all, const int *cpus, int count)
 {
-    const perf_options_t *all     = report->options;
+    static perf_report_t report;
     const perf_options_t *options = (all->batch != NULL) ? all->next : all;
     int status                    = 0;
 
+    perf_record_fill(&report.record, all, cpus, count);
+    if (session->shared != NULL) {
+        perf_startup_gather(session->shared->startup, &report);
+    }
     session->leader = 1;
     for (; (options != NULL) && (status == 0); options = options->next) {
-        report->options = options;
+        report.options  = options;
         session->params = options->params;
         if (options->next != NULL) {
             session->params.flags |= PERF_FLAG_MORE;
         }
         status = perf_session_open(session);
         if (status == 0) {
-            status = run_session(session, report);
+            status = run_session(session, &report);
         }
         perf_session_close(session, status == 0);
     }
-    report->options = all;
+    report.options = all;
     if (status == 0) {
         if (!all->no_text) {
-            perf_startup_print(report);
+            perf_startup_print(&report);
         }
-        if ((perf_report_write(report) != 0) || (report->worse > 0)) {
+        if ((perf_report_write(&report) != 0) || (report.worse > 0)) {
             status = -1;
         }
     }

@@ -24,9 +24,10 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report);
 uint64_t perf_run_calibrate(perf_session_t *session, const perf_step_t *what, double target_ns,
                             uint64_t tries_max);
 
-/* All that the leader does on an open channel: opens the session, runs what report->options say,
- * writes the files, closes. Returns an exit code. */
-int perf_lead(perf_session_t *session, perf_report_t *report);
+/* All that the leader does on an open channel: opens the session, runs what the options say, writes
+ * the files, closes. cpus[] are the processors of the test; count 0: it is not bound. Once in a
+ * process. Returns an exit code. */
+int perf_lead(perf_session_t *session, const perf_options_t *options, const int *cpus, int count);
 
 /* The same of the follower. */
 int perf_follow(perf_session_t *session);
@@ -64,8 +65,8 @@ int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks);
  * measures either memory (`memory` = 1) or time. Returns 0, or -1 after an error message. */
 int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_startup_t *startup_p);
 
-/* Medians of the valid runs; prints them unless told to be quiet. */
-void perf_startup_gather(const perf_startup_t *runs, unsigned count, perf_report_t *report);
+/* Medians of the valid ones among PERF_STARTUP_RUNS_MAX runs; prints them. */
+void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report);
 void perf_startup_print(const perf_report_t *report);
 
 #endif

@@ -36,13 +36,11 @@ typedef struct pair {
     perf_shared_t        *shared;
     int                   bound;     /* processors chosen: 2, 1 shared, 0 none */
     int                   startup;   /* index of the start-up run; -1: the test itself */
-    unsigned              startup_count;
 } pair_t;
 
 static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
 {
     static perf_session_t session;
-    static perf_report_t report;
     const perf_options_t *options = pair->options;
     unsigned i;
 
@@ -55,14 +53,9 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
     if (!leader) {
         return perf_follow(&session);
     }
-    report.options = options;
-    if (session.cpu_count > 0) {
-        perf_record_fill(&report.record, options, session.cpus, session.cpu_count);
-    } else {
-        perf_record_fill(&report.record, options, pair->shared->cpus, pair->bound);
-    }
-    perf_startup_gather(pair->shared->startup, pair->startup_count, &report);
-    return perf_lead(&session, &report);
+    return (session.cpu_count > 0) ?
+           perf_lead(&session, options, session.cpus, session.cpu_count) :
+           perf_lead(&session, options, pair->shared->cpus, pair->bound);
 }
 
 static int uses_device(const perf_options_t *options, int side)
@@ -340,29 +333,26 @@ int perf_self_main(const perf_options_t *options)
 {
     pair_t pair = {.options = options, .startup = -1};
     sigset_t child_signal;
-    int status;
+    int status, runs;
 
     perf_note_quiet(options->quiet);
     if (perf_plot_check(options) != 0) {
         return PERF_EXIT_FAILED;
     }
     pair.shared = perf_shared_map();
-    if (pair.shared == NULL) {
-        return PERF_EXIT_FAILED;
-    }
-    if (choose_cpus(&pair) != 0) {
+    if ((pair.shared == NULL) || (choose_cpus(&pair) != 0)) {
         return PERF_EXIT_FAILED;
     }
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
     if ((options->op < 0) && !options->limits_only && (options->batch == NULL)) {
-        pair.startup_count = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
+        runs = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
         if (uses_device(options, 0) || uses_device(options, 1)) {
             /* Starting a device's driver takes a second. */
-            pair.startup_count = options->quick ? 0 : STARTUP_RUNS_QUICK;
+            runs = options->quick ? 0 : STARTUP_RUNS_QUICK;
         }
-        for (pair.startup = 0; pair.startup < (int)pair.startup_count; ++pair.startup) {
+        for (pair.startup = 0; pair.startup < runs; ++pair.startup) {
             status = run_pair(&pair);
             if (status != PERF_EXIT_OK) {
                 perf_error("start-up run failed");

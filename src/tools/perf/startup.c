@@ -238,7 +238,6 @@ static int create_more(perf_startup_t *startup)
 static void progress_until_message(void)
 {
     double end_ns = perf_now_ns() + WAIT_MAX_NS;
-
     unsigned i;
 
     while ((perf_oob_poll(state.channel) == 0) && (perf_now_ns() < end_ns)) {
@@ -317,11 +316,8 @@ static int start(int memory, perf_startup_t *startup)
         return -1;
     }
     startup->ep_first_ns = perf_now_ns() - before_ep_ns;
-    if (state.leader) {
-        if ((send_one() != 0) || (recv_one() != 0)) {
-            return -1;
-        }
-    } else if ((recv_one() != 0) || (send_one() != 0)) {
+    if ((state.leader && (send_one() != 0)) || (recv_one() != 0) ||
+        (!state.leader && (send_one() != 0))) {
         return -1;
     }
     startup->first_ns      = perf_now_ns() - start_ns;
@@ -369,14 +365,13 @@ int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_start
 }
 
 /* Median of one field over the runs that measured it. */
-static double median_of(const perf_startup_t *runs, unsigned count, uint32_t memory,
-                        size_t offset)
+static double median_of(const perf_startup_t *runs, uint32_t memory, size_t offset)
 {
     double values[PERF_STARTUP_RUNS_MAX];
     size_t used = 0;
     unsigned i;
 
-    for (i = 0; i < count; ++i) {
+    for (i = 0; i < PERF_STARTUP_RUNS_MAX; ++i) {
         if (runs[i].valid && (runs[i].memory == memory)) {
             memcpy(&values[used++], (const char*)&runs[i] + offset, sizeof(double));
         }
@@ -384,21 +379,19 @@ static double median_of(const perf_startup_t *runs, unsigned count, uint32_t mem
     return perf_median(values, used);
 }
 
-void perf_startup_gather(const perf_startup_t *runs, unsigned count, perf_report_t *report)
+void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report)
 {
     perf_startup_t *startup = &report->startup;
     unsigned i;
 
-    memset(startup, 0, sizeof(*startup));
-    report->startup_runs = 0;
-    for (i = 0; i < count; ++i) {
+    for (i = 0; i < PERF_STARTUP_RUNS_MAX; ++i) {
         report->startup_runs += runs[i].valid;
     }
     if (report->startup_runs == 0) {
         return;
     }
 #define MEDIAN(_field, _memory) \
-    startup->_field = median_of(runs, count, _memory, offsetof(perf_startup_t, _field))
+    startup->_field = median_of(runs, _memory, offsetof(perf_startup_t, _field))
     MEDIAN(init_ns, 0);
     MEDIAN(first_ns, 0);
     MEDIAN(ep_first_ns, 0);
