@@ -57,22 +57,26 @@ static void print_head(const perf_rounds_t *table)
                          : "");
 }
 
-static void print_bandwidth(const perf_result_t *stream)
+static void print_gbps(const perf_rounds_t *table, const perf_cell_t *cell)
 {
-    double limit = (double)stream->size / stream->limit_us / 1e3;
+    print_ratio((table->size > 0) ? (double)table->size / us_of(cell) / 1e3 : NAN, 8);
+}
 
-    if (stream->size == 0) {
-        printf("%8s %7s", "-", "-");
-    } else {
-        printf("%8.2f", stream->bandwidth / 1e9);
-        if (isfinite(limit)) {
-            printf(" %7.2f", limit);
-        } else {
-            printf(" %7s", "-");
-        }
-    }
-    print_ratio(stream->ratio, 7);
-    print_ratio(stream->ratio_best, 6);
+/* The tests' half of a row, each test beside its limit; cells that are NULL were not measured. */
+static void print_tests(const perf_rounds_t *table, const perf_cell_t *latency,
+                        const perf_cell_t *latency_limit, const perf_cell_t *stream,
+                        const perf_cell_t *stream_limit)
+{
+    print_us(us_of(latency), 8);
+    print_us(us_of(latency_limit), 8);
+    printf("  %-6s", latency_limit->result->test);
+    print_ratio((latency != NULL) ? latency->result->ratio : NAN, 7);
+    print_ratio((latency != NULL) ? latency->result->ratio_best : NAN, 6);
+    printf(" |");
+    print_gbps(table, stream);
+    print_gbps(table, stream_limit);
+    print_ratio((stream != NULL) ? stream->result->ratio : NAN, 7);
+    print_ratio((stream != NULL) ? stream->result->ratio_best : NAN, 6);
 }
 
 static int run_row(perf_rounds_t *table)
@@ -81,7 +85,7 @@ static int run_row(perf_rounds_t *table)
     const int tests      = !table->report->options->limits_only;
     const int small      = size <= PERF_RING_MESSAGE_MAX;
     perf_cell_t *line, *ring = NULL, *copy = NULL, *reader = NULL, *both = NULL;
-    perf_cell_t *stream_limit = NULL, *latency = NULL, *stream = NULL;
+    perf_cell_t *stream_limit = NULL, *latency = NULL, *stream = NULL, *latency_limit;
     char text[24];
 
     line   = perf_cell_add(table, PERF_OP_LINE, 0, "line");
@@ -95,9 +99,11 @@ static int run_row(perf_rounds_t *table)
     if (perf_rounds_run(table) != 0) {
         return -1;
     }
+    latency_limit = (size <= LINE_BYTES_MAX) ? line : small ? ring : both;
+    stream_limit  = small ? stream_limit : both;
     if (tests) {
-        perf_cell_judge(table, latency, (size <= LINE_BYTES_MAX) ? line : small ? ring : both);
-        perf_cell_judge(table, stream, small ? stream_limit : both);
+        perf_cell_judge(table, latency, latency_limit);
+        perf_cell_judge(table, stream, stream_limit);
     }
     perf_text_progress_end();
     if (table->report->options->no_text) {
@@ -111,40 +117,11 @@ static int run_row(perf_rounds_t *table)
     print_us(us_of(both), 8);
     printf(" |");
     if (tests) {
-        print_us(latency->result->us, 8);
-        print_us(latency->result->limit_us, 8);
-        printf("  %-6s", latency->result->limit);
-        print_ratio(latency->result->ratio, 7);
-        print_ratio(latency->result->ratio_best, 6);
-        printf(" |");
-        print_bandwidth(stream->result);
+        print_tests(table, latency, latency_limit, stream, stream_limit);
     }
     printf("%s\n", table->unreliable ? " *" : "");
     fflush(stdout);
     return 0;
-}
-
-/* The tests' half of a row; limits alone where there are no tests. */
-static void print_device_row(const perf_rounds_t *table, const perf_cell_t *latency,
-                             const perf_cell_t *copy, const perf_cell_t *stream,
-                             const perf_cell_t *batch)
-{
-    const double mb = (double)table->size / 1e3;
-    char text[24];
-
-    printf("%8s |", perf_text_size(table->size, text));
-    print_us(us_of(latency), 8);
-    print_us(us_of(copy), 8);
-    printf("  %-6s", "copy");
-    print_ratio((latency != NULL) ? latency->result->ratio : NAN, 7);
-    print_ratio((latency != NULL) ? latency->result->ratio_best : NAN, 6);
-    printf(" |");
-    print_ratio(mb / us_of(stream), 8);
-    print_ratio(mb / us_of(batch), 8);
-    print_ratio((stream != NULL) ? stream->result->ratio : NAN, 7);
-    print_ratio((stream != NULL) ? stream->result->ratio_best : NAN, 6);
-    printf("%s\n", table->unreliable ? " *" : "");
-    fflush(stdout);
 }
 
 static int run_device_row(perf_rounds_t *table)
@@ -152,6 +129,7 @@ static int run_device_row(perf_rounds_t *table)
     const int tests   = !table->report->options->limits_only;
     const int streams = (table->size >= STREAM_BYTES_MIN) && (table->size <= STREAM_BYTES_MAX);
     perf_cell_t *latency = NULL, *batch = NULL, *stream = NULL, *copy;
+    char text[24];
 
     copy = perf_cell_add(table, PERF_OP_COPY, 0, "copy");
     if (tests) {
@@ -174,7 +152,10 @@ static int run_device_row(perf_rounds_t *table)
     }
     perf_text_progress_end();
     if (!table->report->options->no_text) {
-        print_device_row(table, latency, copy, stream, batch);
+        printf("%8s |", perf_text_size(table->size, text));
+        print_tests(table, latency, copy, stream, batch);
+        printf("%s\n", table->unreliable ? " *" : "");
+        fflush(stdout);
     }
     return 0;
 }
