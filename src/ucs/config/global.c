@@ -40,29 +40,6 @@ ucs_config_levels_parse(const char *text, void *field, const ucs_config_row_t *r
     return (status == UCS_OK) ? ucs_config_type_string.parse(text, field, row) : status;
 }
 
-static void
-ucs_config_levels_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
-{
-    ucs_config_type_string.print(buf, max, field, row);
-}
-
-static ucs_status_t ucs_config_levels_copy(void *dest, const void *src)
-{
-    return ucs_config_type_string.copy(dest, src);
-}
-
-static void ucs_config_levels_release(void *field)
-{
-    ucs_config_type_string.release(field);
-}
-
-static void
-ucs_config_levels_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a level (fatal, error, warn, diag, info, debug, trace, req, data, "
-                           "async, func, poll), or levels of parts: warn,mm=debug");
-}
-
 static const char *const *ucs_config_levels_words(const ucs_config_row_t *row UCS_UNUSED)
 {
     return ucs_log_level_words;
@@ -72,10 +49,11 @@ static const ucs_config_type_t ucs_config_type_levels = {
     .name     = "levels",
     .size     = sizeof(char *),
     .parse    = ucs_config_levels_parse,
-    .print    = ucs_config_levels_print,
-    .copy     = ucs_config_levels_copy,
-    .release  = ucs_config_levels_release,
-    .describe = ucs_config_levels_describe,
+    .print    = ucs_config_string_print,
+    .copy     = ucs_config_string_copy,
+    .release  = ucs_config_string_release,
+    .form     = "a level (fatal, error, warn, diag, info, debug, trace, req, data, async, func, "
+                "poll), or levels of parts: warn,mm=debug",
     .words    = ucs_config_levels_words
 };
 

@@ -31,31 +31,25 @@ static ucs_status_t ucs_config_string_parse(const char *text, void *field,
     return UCS_OK;
 }
 
-static void ucs_config_string_print(char *buf, size_t max, const void *field,
-                                    const ucs_config_row_t *row UCS_UNUSED)
+void ucs_config_string_print(char *buf, size_t max, const void *field,
+                             const ucs_config_row_t *row UCS_UNUSED)
 {
     const char *text = *(char *const *)field;
 
     ucs_str_copy(buf, max, (text != NULL) ? text : "");
 }
 
-static ucs_status_t ucs_config_string_copy(void *dest, const void *src)
+ucs_status_t ucs_config_string_copy(void *dest, const void *src)
 {
     const char *text = *(char *const *)src;
 
     return ucs_config_string_parse((text != NULL) ? text : "", dest, NULL);
 }
 
-static void ucs_config_string_release(void *field)
+void ucs_config_string_release(void *field)
 {
     ucs_sys_free(*(char **)field);
     *(char **)field = NULL;
-}
-
-static void ucs_config_string_describe(char *buf, size_t max,
-                                       const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "text");
 }
 
 /* ------------------------------------------------------------------ list */
@@ -204,11 +198,6 @@ static void ucs_config_list_release(void *field)
     array->count = 0;
 }
 
-static void ucs_config_list_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "names separated by commas");
-}
-
 /* ------------------------------------------------------------------ allow and deny list */
 
 /* A list that contradicts itself: "all" beside other names, or '^' elsewhere than at the front. */
@@ -297,13 +286,6 @@ static void ucs_config_allow_release(void *field)
     list->mode = UCS_CONFIG_ALLOW_LIST_ALLOW_ALL;
 }
 
-static void ucs_config_allow_describe(char *buf, size_t max,
-                                      const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "'all', names to allow 'a,b', or names to leave out '^a,b' (one '^', in "
-                           "front of all)");
-}
-
 int ucs_config_allow_list_has(const ucs_config_allow_list_t *list, const char *name)
 {
     unsigned i;
@@ -326,7 +308,7 @@ const ucs_config_type_t ucs_config_type_string = {
     .print    = ucs_config_string_print,
     .copy     = ucs_config_string_copy,
     .release  = ucs_config_string_release,
-    .describe = ucs_config_string_describe
+    .form     = "text"
 };
 
 const ucs_config_type_t ucs_config_type_list = {
@@ -336,7 +318,7 @@ const ucs_config_type_t ucs_config_type_list = {
     .print    = ucs_config_list_print,
     .copy     = ucs_config_list_copy,
     .release  = ucs_config_list_release,
-    .describe = ucs_config_list_describe
+    .form     = "names separated by commas"
 };
 
 const ucs_config_type_t ucs_config_type_allow = {
@@ -346,5 +328,6 @@ const ucs_config_type_t ucs_config_type_allow = {
     .print    = ucs_config_allow_print,
     .copy     = ucs_config_allow_copy,
     .release  = ucs_config_allow_release,
-    .describe = ucs_config_allow_describe
+    .form     = "'all', names to allow 'a,b', or names to leave out '^a,b' (one '^', in "
+                "front of all)"
 };

@@ -109,7 +109,11 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
 {
     const char *const *words;
 
-    row->type->describe(buf, max, row);
+    if (row->type->describe != NULL) {
+        row->type->describe(buf, max, row);
+    } else {
+        ucs_str_copy(buf, max, row->type->form);
+    }
     if ((row->min != 0) && (row->max != 0)) {
         ucs_config_append_bound(row, buf, max, ", from ", row->min);
         ucs_config_append_bound(row, buf, max, " to ", row->max);

@@ -90,7 +90,9 @@ typedef struct ucs_config_type {
     /* Release what the field owns. NULL: nothing. */
     void (*release)(void *field);
 
-    /* Say the expected form in a few words, bounds not included. */
+    /* The expected form in a few words, bounds not included; `describe` where it depends on the row
+     * (else NULL). */
+    const char *form;
     void (*describe)(char *buf, size_t max, const ucs_config_row_t *row);
 
     /* Words that are valid, NULL-terminated; NULL where there are none, or too many to tell. */
@@ -146,6 +148,11 @@ extern const ucs_config_type_t ucs_config_type_enum;      /* unsigned: index int
 extern const ucs_config_type_t ucs_config_type_list;      /* ucs_config_names_array_t: "a,b", "" */
 extern const ucs_config_type_t ucs_config_type_allow;     /* ucs_config_allow_list_t: "all", "a,b",
                                                            * "^a,b" */
+
+/* Parts of the type of strings, for types of strings that mean something. */
+void ucs_config_string_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row);
+ucs_status_t ucs_config_string_copy(void *dest, const void *src);
+void ucs_config_string_release(void *field);
 
 /* What ucs_config_fill does about a wrong value; bits. */
 enum {

@@ -81,11 +81,6 @@ ucs_config_word_print(char *buf, size_t max, const void *field, const ucs_config
     ucs_str_copy(buf, max, (words->word != NULL) ? words->word : "?");
 }
 
-static void ucs_config_word_describe(char *buf, size_t max, const ucs_config_row_t *row)
-{
-    ucs_str_copy(buf, max, ucs_config_is_bool(row) ? "y or n" : "y, n, try or auto");
-}
-
 static const char *const *ucs_config_word_names(const ucs_config_row_t *row)
 {
     static const char *const names[] = {"yes", "no", "try", "auto", "on", "off", NULL};
@@ -198,8 +193,10 @@ static uint64_t ucs_config_find_unit(const ucs_config_unit_t *units, const char 
     return 0;
 }
 
+static const ucs_config_unit_t ucs_config_no_units[] = {{"", 1}, {NULL, 0}};
+
 /* number[unit] into [0, largest - 2]. Whole numbers are exact over the whole range; a number with a
- * fraction is rounded to the nearest. `units` NULL: no unit and no fraction. */
+ * fraction is rounded to the nearest, where there are units. */
 static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_unit_t *units,
                                             const ucs_config_row_t *row, uint64_t largest,
                                             uint64_t *value_p)
@@ -218,7 +215,7 @@ static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_u
         return UCS_ERR_INVALID_PARAM;
     }
 
-    factor = (units != NULL) ? ucs_config_find_unit(units, real_end) : (*real_end == '\0');
+    factor = ucs_config_find_unit(units, real_end);
     if (factor == 0) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -228,7 +225,7 @@ static ucs_status_t ucs_config_parse_scaled(const char *text, const ucs_config_u
         if (__builtin_mul_overflow(value, factor, &value)) {
             return UCS_ERR_OUT_OF_RANGE;
         }
-    } else if (units == NULL) {
+    } else if (units == ucs_config_no_units) {
         return (end == NULL) ? UCS_ERR_OUT_OF_RANGE : UCS_ERR_INVALID_PARAM;
     } else {
         real = real * (double)factor + 0.5;
@@ -288,8 +285,6 @@ static const char *const *ucs_config_number_names(const ucs_config_row_t *row)
     }
 }
 
-static const ucs_config_unit_t ucs_config_no_units[] = {{"", 1}, {NULL, 0}};
-
 static ucs_status_t ucs_config_int_parse(const char *text, void *field,
                                          const ucs_config_row_t *row UCS_UNUSED)
 {
@@ -315,55 +310,6 @@ static void ucs_config_int_print(char *buf, size_t max, const void *field,
     snprintf(buf, max, "%d", *(const int *)field);
 }
 
-static void ucs_config_int_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a whole number");
-}
-
-static ucs_status_t
-ucs_config_uint_parse(const char *text, void *field, const ucs_config_row_t *row)
-{
-    uint64_t value      = 0;
-    ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT_MAX, &value);
-
-    if (!UCS_STATUS_IS_ERR(status)) {
-        *(unsigned *)field = (unsigned)value;
-    }
-
-    return status;
-}
-
-static void
-ucs_config_uint_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
-{
-    ucs_config_print_scaled(buf, max, *(const unsigned *)field, UINT_MAX, ucs_config_no_units, row);
-}
-
-static void ucs_config_uint_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a whole number, not negative");
-}
-
-static ucs_status_t
-ucs_config_u64_parse(const char *text, void *field, const ucs_config_row_t *row)
-{
-    uint64_t value      = 0;
-    ucs_status_t status = ucs_config_parse_scaled(text, NULL, row, UINT64_MAX, &value);
-
-    if (!UCS_STATUS_IS_ERR(status)) {
-        *(uint64_t *)field = value;
-    }
-
-    return status;
-}
-
-static void
-ucs_config_u64_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
-{
-    ucs_config_print_scaled(buf, max, *(const uint64_t *)field, UINT64_MAX, ucs_config_no_units,
-                            row);
-}
-
 /* ------------------------------------------------------------------ bytes and time */
 
 static const ucs_config_unit_t ucs_config_memory_units[] = {
@@ -375,64 +321,36 @@ static const ucs_config_unit_t ucs_config_memory_units[] = {
     {NULL, 0}
 };
 
-static ucs_status_t
-ucs_config_memunits_parse(const char *text, void *field, const ucs_config_row_t *row)
-{
-    uint64_t value = 0;
-    ucs_status_t status;
-
-    status = ucs_config_parse_scaled(text, ucs_config_memory_units, row, SIZE_MAX, &value);
-    if (!UCS_STATUS_IS_ERR(status)) {
-        *(size_t *)field = (size_t)value;
-    }
-
-    return status;
-}
-
-static void
-ucs_config_memunits_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
-{
-    ucs_config_print_scaled(buf, max, *(const size_t *)field, SIZE_MAX, ucs_config_memory_units,
-                            row);
-}
-
-static void
-ucs_config_memunits_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "bytes, such as 4096, 8K, 1.5MB or 2g (units of 1024)");
-}
-
 /* Seconds when no unit is given. */
 static const ucs_config_unit_t ucs_config_time_units[] = {
     {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"", 1000000000},
     {"min", 60000000000ull}, {NULL, 0}
 };
 
-static ucs_status_t
-ucs_config_time_parse(const char *text, void *field, const ucs_config_row_t *row)
-{
-    uint64_t value      = 0;
-    ucs_status_t status = ucs_config_parse_scaled(text, ucs_config_time_units, row, UINT64_MAX,
-                                                  &value);
-
-    if (!UCS_STATUS_IS_ERR(status)) {
-        *(uint64_t *)field = value;
+/* Reading and showing of a type of whole numbers. */
+#define UCS_CONFIG_SCALED(_name, _field, _largest, _units) \
+    static ucs_status_t \
+    ucs_config_##_name##_parse(const char *text, void *field, const ucs_config_row_t *row) \
+    { \
+        uint64_t value      = 0; \
+        ucs_status_t status = ucs_config_parse_scaled(text, _units, row, _largest, &value); \
+        \
+        if (!UCS_STATUS_IS_ERR(status)) { \
+            *(_field *)field = (_field)value; \
+        } \
+        return status; \
+    } \
+    \
+    static void ucs_config_##_name##_print(char *buf, size_t max, const void *field, \
+                                           const ucs_config_row_t *row) \
+    { \
+        ucs_config_print_scaled(buf, max, *(const _field *)field, _largest, _units, row); \
     }
 
-    return status;
-}
-
-static void
-ucs_config_time_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
-{
-    ucs_config_print_scaled(buf, max, *(const uint64_t *)field, UINT64_MAX, ucs_config_time_units,
-                            row);
-}
-
-static void ucs_config_time_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a time, such as 3s, 1.5ms, 10us or 500ns");
-}
+UCS_CONFIG_SCALED(uint, unsigned, UINT_MAX, ucs_config_no_units)
+UCS_CONFIG_SCALED(u64, uint64_t, UINT64_MAX, ucs_config_no_units)
+UCS_CONFIG_SCALED(memunits, size_t, SIZE_MAX, ucs_config_memory_units)
+UCS_CONFIG_SCALED(time, uint64_t, UINT64_MAX, ucs_config_time_units)
 
 /* ------------------------------------------------------------------ real numbers */
 
@@ -486,12 +404,6 @@ ucs_config_double_print(char *buf, size_t max, const void *field, const ucs_conf
     if (!ucs_config_print_real_word(buf, max, *(const double *)field, row)) {
         ucs_str_print_double(buf, max, *(const double *)field);
     }
-}
-
-static void
-ucs_config_double_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a number");
 }
 
 /* [kMGT](B|b)(s|ps|/s) as a factor to bytes per second; 0 if it is none of these. */
@@ -576,12 +488,6 @@ ucs_config_bandwidth_print(char *buf, size_t max, const void *field, const ucs_c
     }
 }
 
-static void
-ucs_config_bandwidth_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "a rate, such as 10GBs (bytes) or 800Mbps (bits)");
-}
-
 /* ------------------------------------------------------------------ the types */
 
 const ucs_config_type_t ucs_config_type_bool = {
@@ -589,7 +495,7 @@ const ucs_config_type_t ucs_config_type_bool = {
     .size     = sizeof(int),
     .parse    = ucs_config_word_parse,
     .print    = ucs_config_word_print,
-    .describe = ucs_config_word_describe,
+    .form     = "y or n",
     .words    = ucs_config_word_names
 };
 
@@ -598,7 +504,7 @@ const ucs_config_type_t ucs_config_type_ternary = {
     .size     = sizeof(int),
     .parse    = ucs_config_word_parse,
     .print    = ucs_config_word_print,
-    .describe = ucs_config_word_describe,
+    .form     = "y, n, try or auto",
     .words    = ucs_config_word_names
 };
 
@@ -607,7 +513,7 @@ const ucs_config_type_t ucs_config_type_int = {
     .size     = sizeof(int),
     .parse    = ucs_config_int_parse,
     .print    = ucs_config_int_print,
-    .describe = ucs_config_int_describe
+    .form     = "a whole number"
 };
 
 const ucs_config_type_t ucs_config_type_uint = {
@@ -615,7 +521,7 @@ const ucs_config_type_t ucs_config_type_uint = {
     .size     = sizeof(unsigned),
     .parse    = ucs_config_uint_parse,
     .print    = ucs_config_uint_print,
-    .describe = ucs_config_uint_describe,
+    .form     = "a whole number, not negative",
     .words    = ucs_config_number_names
 };
 
@@ -624,7 +530,7 @@ const ucs_config_type_t ucs_config_type_u64 = {
     .size     = sizeof(uint64_t),
     .parse    = ucs_config_u64_parse,
     .print    = ucs_config_u64_print,
-    .describe = ucs_config_uint_describe,
+    .form     = "a whole number, not negative",
     .words    = ucs_config_number_names
 };
 
@@ -633,7 +539,7 @@ const ucs_config_type_t ucs_config_type_double = {
     .size     = sizeof(double),
     .parse    = ucs_config_double_parse,
     .print    = ucs_config_double_print,
-    .describe = ucs_config_double_describe,
+    .form     = "a number",
     .words    = ucs_config_number_names
 };
 
@@ -642,7 +548,7 @@ const ucs_config_type_t ucs_config_type_memunits = {
     .size     = sizeof(size_t),
     .parse    = ucs_config_memunits_parse,
     .print    = ucs_config_memunits_print,
-    .describe = ucs_config_memunits_describe,
+    .form     = "bytes, such as 4096, 8K, 1.5MB or 2g (units of 1024)",
     .words    = ucs_config_number_names
 };
 
@@ -679,7 +585,7 @@ const ucs_config_type_t ucs_config_type_time = {
     .size     = sizeof(uint64_t),
     .parse    = ucs_config_time_parse,
     .print    = ucs_config_time_print,
-    .describe = ucs_config_time_describe,
+    .form     = "a time, such as 3s, 1.5ms, 10us or 500ns",
     .words    = ucs_config_number_names
 };
 
@@ -688,7 +594,7 @@ const ucs_config_type_t ucs_config_type_bandwidth = {
     .size     = sizeof(double),
     .parse    = ucs_config_bandwidth_parse,
     .print    = ucs_config_bandwidth_print,
-    .describe = ucs_config_bandwidth_describe,
+    .form     = "a rate, such as 10GBs (bytes) or 800Mbps (bits)",
     .words    = ucs_config_number_names
 };
 
