@@ -230,13 +230,20 @@ long ucs_env_number(const char *name)
     return ((*end == '\0') && (number >= 0)) ? number : -1;
 }
 
-uint64_t ucs_str_hash(const char *text)
+uint64_t ucs_hash_bytes(const void *data, size_t length, uint64_t seed)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
+    const unsigned char *bytes = data;
+    uint64_t hash              = 0xcbf29ce484222325ull ^ seed;
+    size_t i;
 
-    for (; *text != '\0'; ++text) {
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    for (i = 0; i < length; ++i) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3ull;
     }
 
     return hash;
+}
+
+uint64_t ucs_str_hash(const char *text)
+{
+    return ucs_hash_bytes(text, strlen(text), 0);
 }

@@ -50,7 +50,8 @@ int ucs_str_match(const char *pattern, const char *text);
  * as for programs with more rights than who started them. */
 long ucs_env_number(const char *name);
 
-/* FNV-1a hash of a string: for tables and identities, not against malice. */
+/* FNV-1a hash: for tables and identities, not against malice. That of a string has the seed 0. */
+uint64_t ucs_hash_bytes(const void *data, size_t length, uint64_t seed);
 uint64_t ucs_str_hash(const char *text);
 
 END_C_DECLS

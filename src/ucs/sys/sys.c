@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #endif
 
+#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ctype.h>
 #include <dlfcn.h>
@@ -31,42 +32,27 @@
 
 /* ------------------------------------------------------------------ the real table */
 
-static uint64_t ucs_sys_real_clock_ns(void)
+static uint64_t ucs_sys_read_clock(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t ucs_sys_real_clock_ns(void)
+{
+    return ucs_sys_read_clock(CLOCK_MONOTONIC);
 }
 
 static uint64_t ucs_sys_real_clock_coarse_ns(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+    return ucs_sys_read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 static uint64_t ucs_sys_real_wall_clock_ns(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
-/* FNV-1a: for identities only, where it mixes a few dozen bytes well enough. */
-static uint64_t ucs_sys_hash(const void *data, size_t length, uint64_t seed)
-{
-    const unsigned char *bytes = data;
-    uint64_t hash              = 0xcbf29ce484222325ull ^ seed;
-    size_t i;
-
-    for (i = 0; i < length; ++i) {
-        hash = (hash ^ bytes[i]) * 0x100000001b3ull;
-    }
-
-    return hash;
+    return ucs_sys_read_clock(CLOCK_REALTIME);
 }
 
 static uint64_t ucs_sys_real_random64(void)
@@ -91,7 +77,7 @@ static uint64_t ucs_sys_real_random64(void)
     weak.clock_ns = ucs_sys_real_clock_ns();
     weak.thread   = (uint64_t)gettid();
     weak.count    = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-    return ucs_sys_hash(&weak, sizeof(weak), 0);
+    return ucs_hash_bytes(&weak, sizeof(weak), 0);
 }
 
 static uint64_t ucs_sys_real_lost_turns(void)
@@ -141,30 +127,35 @@ static int ucs_sys_own_fd(int fd)
     return other;
 }
 
-static int ucs_sys_real_memfd_create(const char *name, unsigned flags)
-{
-    return ucs_sys_own_fd(memfd_create(name, flags));
-}
+/* The C library has these since 2.36 only. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 
-static int ucs_sys_real_shm_open(const char *name, int flags, mode_t mode)
-{
-    return ucs_sys_own_fd(shm_open(name, flags, mode));
-}
+/* A call whose new descriptor is made one of our own. */
+#define UCS_SYS_REAL_OPEN(_name, _params, _call) \
+    static int ucs_sys_real_##_name _params \
+    { \
+        return ucs_sys_own_fd(_call); \
+    }
 
-static int ucs_sys_real_open(const char *path, int flags, mode_t mode)
-{
-    return ucs_sys_own_fd(open(path, flags, mode));
-}
-
-static int ucs_sys_real_socket(int domain, int type, int protocol)
-{
-    return ucs_sys_own_fd(socket(domain, type, protocol));
-}
-
-static int ucs_sys_real_accept4(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags)
-{
-    return ucs_sys_own_fd(accept4(fd, addr, addrlen, flags));
-}
+UCS_SYS_REAL_OPEN(memfd_create, (const char *name, unsigned flags), memfd_create(name, flags))
+UCS_SYS_REAL_OPEN(shm_open, (const char *name, int flags, mode_t mode),
+                  shm_open(name, flags, mode))
+UCS_SYS_REAL_OPEN(open, (const char *path, int flags, mode_t mode), open(path, flags, mode))
+UCS_SYS_REAL_OPEN(socket, (int domain, int type, int protocol), socket(domain, type, protocol))
+UCS_SYS_REAL_OPEN(accept4, (int fd, struct sockaddr *addr, socklen_t *addrlen, int flags),
+                  accept4(fd, addr, addrlen, flags))
+UCS_SYS_REAL_OPEN(epoll_create1, (int flags), epoll_create1(flags))
+UCS_SYS_REAL_OPEN(eventfd, (unsigned initial, int flags), eventfd(initial, flags))
+UCS_SYS_REAL_OPEN(timerfd_create, (int clock, int flags), timerfd_create(clock, flags))
+UCS_SYS_REAL_OPEN(pidfd_open, (pid_t pid, unsigned flags),
+                  (int)syscall(SYS_pidfd_open, pid, flags))
+UCS_SYS_REAL_OPEN(pidfd_getfd, (int pidfd, int fd, unsigned flags),
+                  (int)syscall(SYS_pidfd_getfd, pidfd, fd, flags))
 
 static ssize_t ucs_sys_real_recvmsg(int fd, struct msghdr *msg, int flags)
 {
@@ -184,21 +175,6 @@ static ssize_t ucs_sys_real_recvmsg(int fd, struct msghdr *msg, int flags)
         }
     }
     return length;
-}
-
-static int ucs_sys_real_epoll_create1(int flags)
-{
-    return ucs_sys_own_fd(epoll_create1(flags));
-}
-
-static int ucs_sys_real_eventfd(unsigned initial, int flags)
-{
-    return ucs_sys_own_fd(eventfd(initial, flags));
-}
-
-static int ucs_sys_real_timerfd_create(int clock, int flags)
-{
-    return ucs_sys_own_fd(timerfd_create(clock, flags));
 }
 
 static int ucs_sys_real_fcntl(int fd, int cmd, long arg)
@@ -285,26 +261,8 @@ static void ucs_sys_real_boot_id(ucs_sys_id128_t *id_p)
     }
 
     ucs_sys_hostname(text, sizeof(text));
-    id_p->words[0] = ucs_sys_hash(text, strlen(text), 1) | 1;
-    id_p->words[1] = ucs_sys_hash(text, strlen(text), 2);
-}
-
-/* The C library has these since 2.36 only. */
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
-
-static int ucs_sys_real_pidfd_open(pid_t pid, unsigned flags)
-{
-    return ucs_sys_own_fd((int)syscall(SYS_pidfd_open, pid, flags));
-}
-
-static int ucs_sys_real_pidfd_getfd(int pidfd, int fd, unsigned flags)
-{
-    return ucs_sys_own_fd((int)syscall(SYS_pidfd_getfd, pidfd, fd, flags));
+    id_p->words[0] = ucs_hash_bytes(text, strlen(text), 1) | 1;
+    id_p->words[1] = ucs_hash_bytes(text, strlen(text), 2);
 }
 
 const ucs_sys_ops_t ucs_sys_real = {
@@ -460,17 +418,7 @@ ucs_status_t ucs_sys_read_file(const char *path, char *buf, size_t max, size_t *
 
 size_t ucs_sys_page_size(void)
 {
-    static size_t page_size;
-    size_t value = __atomic_load_n(&page_size, __ATOMIC_RELAXED);
-    long ret;
-
-    if (value == 0) {
-        ret   = sysconf(_SC_PAGESIZE);
-        value = (ret > 0) ? (size_t)ret : 4096;
-        __atomic_store_n(&page_size, value, __ATOMIC_RELAXED);
-    }
-
-    return value;
+    return (size_t)sysconf(_SC_PAGESIZE); /* which the C library knows since the program began */
 }
 
 void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus)

@@ -2,7 +2,7 @@
  *
  * Everything that ucs, uct and ucp ask of the machine goes through the table `ucs_sys`, so that a
  * test or a simulator can put many workers under virtual time and make any call fail, with the
- * product's code unchanged. Callers use the inline functions below, never the table itself: they
+ * product's code unchanged. Callers use the inline functions, never the table itself: they
  * consult the fault points (<ucs/debug/fault.h>) first. The name of a fault point is the name of
  * the call without its prefix ("mmap", "malloc", ...).
  *
@@ -45,88 +45,132 @@ typedef struct {
     uint64_t words[2];
 } ucs_sys_id128_t;
 
+/* All calls, a row each: what it returns, its name, parameters and arguments; then, of those that a
+ * fault point can fail, what they return there, and errno. Each row makes an entry of the table and
+ * the function ucs_sys_<name>, which looks at the fault point and calls that entry. */
+#define UCS_SYS_CALLS(_sure, _call) \
+    /* Monotonic time in ns; the origin is arbitrary but the same for all processes of a node. */ \
+    _sure(uint64_t, clock_ns, (void), ()) \
+    /* The same as of the kernel's last tick, 10 ms ago at most; a third of what the tick counter \
+     * of the processor costs. */ \
+    _sure(uint64_t, clock_coarse_ns, (void), ()) \
+    /* Time since 1970 in ns, which may jump: for people to read, never to measure with. */ \
+    _sure(uint64_t, wall_clock_ns, (void), ()) \
+    /* 64 unguessable bits from the kernel; right after fork too. A system call: for ids, cookies \
+     * and seeds, not for the data path. */ \
+    _sure(uint64_t, random64, (void), ()) \
+    _sure(pid_t, getpid, (void), ()) \
+    _sure(uid_t, geteuid, (void), ()) \
+    /* Identity of the running kernel: equal for all processes and containers of one boot of one \
+     * node. Where /proc does not tell, a hash of the host name. Read anew each time. Never \
+     * zero. */ \
+    _sure(void, boot_id, (ucs_sys_id128_t *id_p), (id_p)) \
+    _sure(int, gethostname, (char *name, size_t max), (name, max)) \
+    _sure(int, sched_yield, (void), ()) \
+    /* How often the calling thread has lost its processor to another one although it could have \
+     * gone on; a sched_yield that let another one run counts. 0 where the system does not \
+     * tell. */ \
+    _sure(uint64_t, lost_turns, (void), ()) \
+    /* Blocks for at least that time, signals notwithstanding. */ \
+    _sure(void, sleep_ns, (uint64_t duration_ns), (duration_ns)) \
+    \
+    /* private memory; alignment: a power of two and a multiple of sizeof(void *) */ \
+    _call(void *, malloc, (size_t size), (size), NULL, ENOMEM) \
+    _call(void *, calloc, (size_t count, size_t size), (count, size), NULL, ENOMEM) \
+    _call(void *, realloc, (void *ptr, size_t size), (ptr, size), NULL, ENOMEM) \
+    _call(void *, memalign, (size_t alignment, size_t size), (alignment, size), NULL, ENOMEM) \
+    _sure(void, free, (void *ptr), (ptr)) \
+    \
+    /* mappings and shared memory; ftruncate and fallocate give EFBIG where RLIMIT_FSIZE is \
+     * exceeded, without the signal */ \
+    _call(void *, mmap, \
+          (void *addr, size_t length, int prot, int flags, int fd, off_t offset), \
+          (addr, length, prot, flags, fd, offset), MAP_FAILED, ENOMEM) \
+    _sure(int, munmap, (void *addr, size_t length), (addr, length)) \
+    _call(int, madvise, (void *addr, size_t length, int advice), (addr, length, advice), -1, \
+          EINVAL) \
+    _call(int, memfd_create, (const char *name, unsigned flags), (name, flags), -1, EMFILE) \
+    _call(int, ftruncate, (int fd, off_t length), (fd, length), -1, EFBIG) \
+    _call(int, fallocate, (int fd, int mode, off_t offset, off_t length), \
+          (fd, mode, offset, length), -1, ENOSPC) \
+    _call(int, shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode), -1, \
+          EMFILE) \
+    _sure(int, shm_unlink, (const char *name), (name)) \
+    _call(int, shmget, (key_t key, size_t size, int flags), (key, size, flags), -1, ENOSPC) \
+    _call(void *, shmat, (int shmid, const void *addr, int flags), (shmid, addr, flags), \
+          MAP_FAILED, ENOMEM) \
+    _sure(int, shmdt, (const void *addr), (addr)) \
+    _call(int, shmctl, (int shmid, int cmd, struct shmid_ds *buf), (shmid, cmd, buf), -1, EPERM) \
+    \
+    /* files and descriptors; the mode of open matters with O_CREAT only; fcntl: commands with an \
+     * integer argument only (F_ADD_SEALS, F_SETFL, F_DUPFD_CLOEXEC, ...) */ \
+    _call(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1, EMFILE) \
+    _sure(int, close, (int fd), (fd)) \
+    _call(ssize_t, read, (int fd, void *buf, size_t count), (fd, buf, count), -1, EIO) \
+    _call(ssize_t, write, (int fd, const void *buf, size_t count), (fd, buf, count), -1, EIO) \
+    _call(int, fstat, (int fd, struct stat *stat_p), (fd, stat_p), -1, EIO) \
+    _call(int, fchmod, (int fd, mode_t mode), (fd, mode), -1, EPERM) \
+    _call(int, fcntl, (int fd, int cmd, long arg), (fd, cmd, arg), -1, EPERM) \
+    _sure(int, unlink, (const char *path), (path)) \
+    _sure(int, rename, (const char *from, const char *to), (from, to)) \
+    \
+    /* sockets and events; timerfd_settime cannot fail with a descriptor and times that are \
+     * right */ \
+    _call(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1, EMFILE) \
+    _call(int, bind, (int fd, const struct sockaddr *addr, socklen_t addrlen), \
+          (fd, addr, addrlen), -1, EADDRINUSE) \
+    _call(int, listen, (int fd, int backlog), (fd, backlog), -1, EADDRINUSE) \
+    _call(int, connect, (int fd, const struct sockaddr *addr, socklen_t addrlen), \
+          (fd, addr, addrlen), -1, ECONNREFUSED) \
+    _call(int, accept4, (int fd, struct sockaddr *addr, socklen_t *addrlen, int flags), \
+          (fd, addr, addrlen, flags), -1, EMFILE) \
+    _sure(int, shutdown, (int fd, int how), (fd, how)) \
+    _call(int, getsockname, (int fd, struct sockaddr *addr, socklen_t *addrlen), \
+          (fd, addr, addrlen), -1, ENOBUFS) \
+    _call(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *length), \
+          (fd, level, name, value, length), -1, ENOPROTOOPT) \
+    _call(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t length), \
+          (fd, level, name, value, length), -1, ENOPROTOOPT) \
+    _call(ssize_t, sendmsg, (int fd, const struct msghdr *msg, int flags), (fd, msg, flags), -1, \
+          ECONNRESET) \
+    _call(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags), -1, \
+          ECONNRESET) \
+    _call(int, poll, (struct pollfd *fds, nfds_t count, int timeout_ms), \
+          (fds, count, timeout_ms), -1, ENOMEM) \
+    _call(int, epoll_create1, (int flags), (flags), -1, EMFILE) \
+    _call(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *event), \
+          (epfd, op, fd, event), -1, ENOSPC) \
+    _call(int, epoll_wait, (int epfd, struct epoll_event *events, int max, int timeout_ms), \
+          (epfd, events, max, timeout_ms), -1, EINTR) \
+    _call(int, eventfd, (unsigned initial, int flags), (initial, flags), -1, EMFILE) \
+    _call(int, timerfd_create, (int clock, int flags), (clock, flags), -1, EMFILE) \
+    _sure(int, timerfd_settime, \
+          (int fd, int flags, const struct itimerspec *value, struct itimerspec *old), \
+          (fd, flags, value, old)) \
+    \
+    /* libraries; what dlerror says is of no use after a fault point */ \
+    _call(void *, dlopen, (const char *name, int flags), (name, flags), NULL, ENOENT) \
+    _call(void *, dlsym, (void *library, const char *symbol), (library, symbol), NULL, ENOENT) \
+    \
+    /* another process's descriptors, of which pidfd_getfd makes copies, and memory; that process \
+     * must let us look into it */ \
+    _call(int, pidfd_open, (pid_t pid, unsigned flags), (pid, flags), -1, EPERM) \
+    _call(int, pidfd_getfd, (int pidfd, int fd, unsigned flags), (pidfd, fd, flags), -1, EPERM) \
+    _call(ssize_t, process_vm_readv, \
+          (pid_t pid, const struct iovec *local, unsigned long local_count, \
+           const struct iovec *remote, unsigned long remote_count, unsigned long flags), \
+          (pid, local, local_count, remote, remote_count, flags), -1, EPERM) \
+    _call(ssize_t, process_vm_writev, \
+          (pid_t pid, const struct iovec *local, unsigned long local_count, \
+           const struct iovec *remote, unsigned long remote_count, unsigned long flags), \
+          (pid, local, local_count, remote, remote_count, flags), -1, EPERM)
+
+#define UCS_SYS_ENTRY(_type, _name, _params, ...) _type (*_name) _params;
+
 /* The table. Every entry must be set. A replacement may forward to ucs_sys_real, whose new
  * descriptors never are the standard ones, even where the program has closed those. */
 typedef struct {
-    /* time, chance, identity */
-    uint64_t (*clock_ns)(void);
-    uint64_t (*clock_coarse_ns)(void);
-    uint64_t (*wall_clock_ns)(void);
-    uint64_t (*random64)(void);
-    pid_t    (*getpid)(void);
-    uid_t    (*geteuid)(void);
-    void     (*boot_id)(ucs_sys_id128_t *id_p);
-    int      (*gethostname)(char *name, size_t max);
-    int      (*sched_yield)(void);
-    uint64_t (*lost_turns)(void);
-    void     (*sleep_ns)(uint64_t duration_ns);
-
-    /* private memory */
-    void     *(*malloc)(size_t size);
-    void     *(*calloc)(size_t count, size_t size);
-    void     *(*realloc)(void *ptr, size_t size);
-    void     *(*memalign)(size_t alignment, size_t size);
-    void     (*free)(void *ptr);
-
-    /* mappings and shared memory */
-    void     *(*mmap)(void *addr, size_t length, int prot, int flags, int fd, off_t offset);
-    int      (*munmap)(void *addr, size_t length);
-    int      (*madvise)(void *addr, size_t length, int advice);
-    int      (*memfd_create)(const char *name, unsigned flags);
-    int      (*ftruncate)(int fd, off_t length);
-    int      (*fallocate)(int fd, int mode, off_t offset, off_t length);
-    int      (*shm_open)(const char *name, int flags, mode_t mode);
-    int      (*shm_unlink)(const char *name);
-    int      (*shmget)(key_t key, size_t size, int flags);
-    void     *(*shmat)(int shmid, const void *addr, int flags);
-    int      (*shmdt)(const void *addr);
-    int      (*shmctl)(int shmid, int cmd, struct shmid_ds *buf);
-
-    /* files and descriptors */
-    int      (*open)(const char *path, int flags, mode_t mode);
-    int      (*close)(int fd);
-    ssize_t  (*read)(int fd, void *buf, size_t count);
-    ssize_t  (*write)(int fd, const void *buf, size_t count);
-    int      (*fstat)(int fd, struct stat *stat_p);
-    int      (*fchmod)(int fd, mode_t mode);
-    int      (*fcntl)(int fd, int cmd, long arg);
-    int      (*unlink)(const char *path);
-    int      (*rename)(const char *from, const char *to);
-
-    /* sockets and events */
-    int      (*socket)(int domain, int type, int protocol);
-    int      (*bind)(int fd, const struct sockaddr *addr, socklen_t addrlen);
-    int      (*listen)(int fd, int backlog);
-    int      (*connect)(int fd, const struct sockaddr *addr, socklen_t addrlen);
-    int      (*accept4)(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags);
-    int      (*shutdown)(int fd, int how);
-    int      (*getsockname)(int fd, struct sockaddr *addr, socklen_t *addrlen);
-    int      (*getsockopt)(int fd, int level, int name, void *value, socklen_t *length);
-    int      (*setsockopt)(int fd, int level, int name, const void *value, socklen_t length);
-    ssize_t  (*sendmsg)(int fd, const struct msghdr *msg, int flags);
-    ssize_t  (*recvmsg)(int fd, struct msghdr *msg, int flags);
-    int      (*poll)(struct pollfd *fds, nfds_t count, int timeout_ms);
-    int      (*epoll_create1)(int flags);
-    int      (*epoll_ctl)(int epfd, int op, int fd, struct epoll_event *event);
-    int      (*epoll_wait)(int epfd, struct epoll_event *events, int max, int timeout_ms);
-    int      (*eventfd)(unsigned initial, int flags);
-    int      (*timerfd_create)(int clock, int flags);
-    int      (*timerfd_settime)(int fd, int flags, const struct itimerspec *value,
-                                struct itimerspec *old);
-
-    /* libraries */
-    void     *(*dlopen)(const char *name, int flags);
-    void     *(*dlsym)(void *library, const char *symbol);
-
-    /* another process's descriptors and memory */
-    int      (*pidfd_open)(pid_t pid, unsigned flags);
-    int      (*pidfd_getfd)(int pidfd, int fd, unsigned flags);
-    ssize_t  (*process_vm_readv)(pid_t pid, const struct iovec *local, unsigned long local_count,
-                                 const struct iovec *remote, unsigned long remote_count,
-                                 unsigned long flags);
-    ssize_t  (*process_vm_writev)(pid_t pid, const struct iovec *local, unsigned long local_count,
-                                  const struct iovec *remote, unsigned long remote_count,
-                                  unsigned long flags);
+    UCS_SYS_CALLS(UCS_SYS_ENTRY, UCS_SYS_ENTRY)
 } ucs_sys_ops_t;
 
 /* The table in force, and the real one. */
@@ -137,16 +181,22 @@ extern const ucs_sys_ops_t ucs_sys_real;
  * thread is inside Halyard; memory obtained from one table must be released by the same. */
 const ucs_sys_ops_t *ucs_sys_set(const ucs_sys_ops_t *ops);
 
+#define UCS_SYS_SURE_FUNCTION(_type, _name, _params, _args) \
+    UCS_INLINE _type ucs_sys_##_name _params \
+    { \
+        return ucs_sys->_name _args; \
+    }
+#define UCS_SYS_CALL_FUNCTION(_type, _name, _params, _args, _failure, _errno) \
+    UCS_INLINE _type ucs_sys_##_name _params \
+    { \
+        return ucs_fault_hit(#_name, _errno) ? _failure : ucs_sys->_name _args; \
+    }
+
+UCS_SYS_CALLS(UCS_SYS_SURE_FUNCTION, UCS_SYS_CALL_FUNCTION)
+
 /* ------------------------------------------------------------------ facts about the machine */
 
-/* Identity of the running kernel: equal for all processes and containers of one boot of one node.
- * Where /proc does not tell, a hash of the host name. Read anew each time. Never zero. */
-UCS_INLINE void ucs_sys_boot_id(ucs_sys_id128_t *id_p)
-{
-    ucs_sys->boot_id(id_p);
-}
-
-/* The same in 64 bits, by which nodes know each other. */
+/* The boot's identity in 64 bits, by which nodes know each other. */
 UCS_INLINE uint64_t ucs_sys_node_id(void)
 {
     ucs_sys_id128_t boot_id;
@@ -188,44 +238,6 @@ void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus);
  * UCS_ERR_EXCEEDS_LIMIT where the file is larger (buf then holds its beginning). No logging. */
 ucs_status_t ucs_sys_read_file(const char *path, char *buf, size_t max, size_t *length_p);
 
-/* ------------------------------------------------------------------ time, chance, identity */
-
-/* Monotonic time in ns; the origin is arbitrary but the same for all processes of a node. */
-UCS_INLINE uint64_t ucs_sys_clock_ns(void)
-{
-    return ucs_sys->clock_ns();
-}
-
-/* The same as of the kernel's last tick, 10 ms ago at most; a third of what the tick counter of the
- * processor costs. */
-UCS_INLINE uint64_t ucs_sys_clock_coarse_ns(void)
-{
-    return ucs_sys->clock_coarse_ns();
-}
-
-/* Time since 1970 in ns, which may jump: for people to read, never to measure with. */
-UCS_INLINE uint64_t ucs_sys_wall_clock_ns(void)
-{
-    return ucs_sys->wall_clock_ns();
-}
-
-/* 64 unguessable bits from the kernel; right after fork too. A system call: for ids, cookies and
- * seeds, not for the data path. */
-UCS_INLINE uint64_t ucs_sys_random64(void)
-{
-    return ucs_sys->random64();
-}
-
-UCS_INLINE pid_t ucs_sys_getpid(void)
-{
-    return ucs_sys->getpid();
-}
-
-UCS_INLINE uid_t ucs_sys_geteuid(void)
-{
-    return ucs_sys->geteuid();
-}
-
 /* Not 0 if the process has but one thread for certain, so that it can do without locks until it
  * starts another itself. */
 UCS_INLINE int ucs_sys_is_single_threaded(void)
@@ -237,305 +249,9 @@ UCS_INLINE int ucs_sys_is_single_threaded(void)
 #endif
 }
 
-UCS_INLINE void ucs_sys_sched_yield(void)
-{
-    ucs_sys->sched_yield();
-}
-
-/* How often the calling thread has lost its processor to another one although it could have gone
- * on; a sched_yield that let another one run counts. 0 where the system does not tell. */
-UCS_INLINE uint64_t ucs_sys_lost_turns(void)
-{
-    return ucs_sys->lost_turns();
-}
-
-/* Blocks for at least that time, signals notwithstanding. */
-UCS_INLINE void ucs_sys_sleep_ns(uint64_t duration_ns)
-{
-    ucs_sys->sleep_ns(duration_ns);
-}
-
-/* ------------------------------------------------------------------ private memory */
-
-UCS_INLINE void *ucs_sys_malloc(size_t size)
-{
-    return ucs_fault_hit("malloc", ENOMEM) ? NULL : ucs_sys->malloc(size);
-}
-
-UCS_INLINE void *ucs_sys_calloc(size_t count, size_t size)
-{
-    return ucs_fault_hit("calloc", ENOMEM) ? NULL : ucs_sys->calloc(count, size);
-}
-
-UCS_INLINE void *ucs_sys_realloc(void *ptr, size_t size)
-{
-    return ucs_fault_hit("realloc", ENOMEM) ? NULL : ucs_sys->realloc(ptr, size);
-}
-
-/* `alignment` is a power of two and a multiple of sizeof(void *). NULL and errno on failure. */
-UCS_INLINE void *ucs_sys_memalign(size_t alignment, size_t size)
-{
-    return ucs_fault_hit("memalign", ENOMEM) ? NULL : ucs_sys->memalign(alignment, size);
-}
-
-/* Releases what any of the four above returned; NULL is allowed. */
-UCS_INLINE void ucs_sys_free(void *ptr)
-{
-    ucs_sys->free(ptr);
-}
-
 /* Copy of a string (of at most max bytes of it), from ucs_sys_malloc; NULL without memory. */
 char *ucs_sys_strdup(const char *str);
 char *ucs_sys_strndup(const char *str, size_t max);
-
-/* ------------------------------------------------------------------ mappings, shared memory */
-
-UCS_INLINE void *ucs_sys_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
-{
-    return ucs_fault_hit("mmap", ENOMEM) ? MAP_FAILED :
-           ucs_sys->mmap(addr, length, prot, flags, fd, offset);
-}
-
-UCS_INLINE int ucs_sys_munmap(void *addr, size_t length)
-{
-    return ucs_sys->munmap(addr, length);
-}
-
-UCS_INLINE int ucs_sys_madvise(void *addr, size_t length, int advice)
-{
-    return ucs_fault_hit("madvise", EINVAL) ? -1 : ucs_sys->madvise(addr, length, advice);
-}
-
-UCS_INLINE int ucs_sys_memfd_create(const char *name, unsigned flags)
-{
-    return ucs_fault_hit("memfd_create", EMFILE) ? -1 : ucs_sys->memfd_create(name, flags);
-}
-
-/* This one and fallocate give EFBIG where RLIMIT_FSIZE is exceeded, without the signal. */
-UCS_INLINE int ucs_sys_ftruncate(int fd, off_t length)
-{
-    return ucs_fault_hit("ftruncate", EFBIG) ? -1 : ucs_sys->ftruncate(fd, length);
-}
-
-UCS_INLINE int ucs_sys_fallocate(int fd, int mode, off_t offset, off_t length)
-{
-    return ucs_fault_hit("fallocate", ENOSPC) ? -1 : ucs_sys->fallocate(fd, mode, offset, length);
-}
-
-UCS_INLINE int ucs_sys_shm_open(const char *name, int flags, mode_t mode)
-{
-    return ucs_fault_hit("shm_open", EMFILE) ? -1 : ucs_sys->shm_open(name, flags, mode);
-}
-
-UCS_INLINE int ucs_sys_shm_unlink(const char *name)
-{
-    return ucs_sys->shm_unlink(name);
-}
-
-UCS_INLINE int ucs_sys_shmget(key_t key, size_t size, int flags)
-{
-    return ucs_fault_hit("shmget", ENOSPC) ? -1 : ucs_sys->shmget(key, size, flags);
-}
-
-UCS_INLINE void *ucs_sys_shmat(int shmid, const void *addr, int flags)
-{
-    return ucs_fault_hit("shmat", ENOMEM) ? MAP_FAILED : ucs_sys->shmat(shmid, addr, flags);
-}
-
-UCS_INLINE int ucs_sys_shmdt(const void *addr)
-{
-    return ucs_sys->shmdt(addr);
-}
-
-UCS_INLINE int ucs_sys_shmctl(int shmid, int cmd, struct shmid_ds *buf)
-{
-    return ucs_fault_hit("shmctl", EPERM) ? -1 : ucs_sys->shmctl(shmid, cmd, buf);
-}
-
-/* ------------------------------------------------------------------ files and descriptors */
-
-/* `mode` matters with O_CREAT only. */
-UCS_INLINE int ucs_sys_open(const char *path, int flags, mode_t mode)
-{
-    return ucs_fault_hit("open", EMFILE) ? -1 : ucs_sys->open(path, flags, mode);
-}
-
-UCS_INLINE int ucs_sys_close(int fd)
-{
-    return ucs_sys->close(fd);
-}
-
-UCS_INLINE ssize_t ucs_sys_read(int fd, void *buf, size_t count)
-{
-    return ucs_fault_hit("read", EIO) ? -1 : ucs_sys->read(fd, buf, count);
-}
-
-UCS_INLINE ssize_t ucs_sys_write(int fd, const void *buf, size_t count)
-{
-    return ucs_fault_hit("write", EIO) ? -1 : ucs_sys->write(fd, buf, count);
-}
-
-UCS_INLINE int ucs_sys_fstat(int fd, struct stat *stat_p)
-{
-    return ucs_fault_hit("fstat", EIO) ? -1 : ucs_sys->fstat(fd, stat_p);
-}
-
-UCS_INLINE int ucs_sys_fchmod(int fd, mode_t mode)
-{
-    return ucs_fault_hit("fchmod", EPERM) ? -1 : ucs_sys->fchmod(fd, mode);
-}
-
-/* Commands with an integer argument only (F_ADD_SEALS, F_SETFL, F_DUPFD_CLOEXEC, ...). */
-UCS_INLINE int ucs_sys_fcntl(int fd, int cmd, long arg)
-{
-    return ucs_fault_hit("fcntl", EPERM) ? -1 : ucs_sys->fcntl(fd, cmd, arg);
-}
-
-UCS_INLINE int ucs_sys_unlink(const char *path)
-{
-    return ucs_sys->unlink(path);
-}
-
-/* ------------------------------------------------------------------ sockets and events */
-
-UCS_INLINE int ucs_sys_socket(int domain, int type, int protocol)
-{
-    return ucs_fault_hit("socket", EMFILE) ? -1 : ucs_sys->socket(domain, type, protocol);
-}
-
-UCS_INLINE int ucs_sys_bind(int fd, const struct sockaddr *addr, socklen_t addrlen)
-{
-    return ucs_fault_hit("bind", EADDRINUSE) ? -1 : ucs_sys->bind(fd, addr, addrlen);
-}
-
-UCS_INLINE int ucs_sys_listen(int fd, int backlog)
-{
-    return ucs_fault_hit("listen", EADDRINUSE) ? -1 : ucs_sys->listen(fd, backlog);
-}
-
-UCS_INLINE int ucs_sys_connect(int fd, const struct sockaddr *addr, socklen_t addrlen)
-{
-    return ucs_fault_hit("connect", ECONNREFUSED) ? -1 : ucs_sys->connect(fd, addr, addrlen);
-}
-
-UCS_INLINE int ucs_sys_accept4(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags)
-{
-    return ucs_fault_hit("accept4", EMFILE) ? -1 : ucs_sys->accept4(fd, addr, addrlen, flags);
-}
-
-UCS_INLINE int ucs_sys_shutdown(int fd, int how)
-{
-    return ucs_sys->shutdown(fd, how);
-}
-
-UCS_INLINE int ucs_sys_getsockname(int fd, struct sockaddr *addr, socklen_t *addrlen)
-{
-    return ucs_fault_hit("getsockname", ENOBUFS) ? -1 : ucs_sys->getsockname(fd, addr, addrlen);
-}
-
-UCS_INLINE int ucs_sys_getsockopt(int fd, int level, int name, void *value, socklen_t *length)
-{
-    return ucs_fault_hit("getsockopt", ENOPROTOOPT) ? -1 :
-           ucs_sys->getsockopt(fd, level, name, value, length);
-}
-
-UCS_INLINE int ucs_sys_setsockopt(int fd, int level, int name, const void *value, socklen_t length)
-{
-    return ucs_fault_hit("setsockopt", ENOPROTOOPT) ? -1 :
-           ucs_sys->setsockopt(fd, level, name, value, length);
-}
-
-UCS_INLINE ssize_t ucs_sys_sendmsg(int fd, const struct msghdr *msg, int flags)
-{
-    return ucs_fault_hit("sendmsg", ECONNRESET) ? -1 : ucs_sys->sendmsg(fd, msg, flags);
-}
-
-UCS_INLINE ssize_t ucs_sys_recvmsg(int fd, struct msghdr *msg, int flags)
-{
-    return ucs_fault_hit("recvmsg", ECONNRESET) ? -1 : ucs_sys->recvmsg(fd, msg, flags);
-}
-
-UCS_INLINE int ucs_sys_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
-{
-    return ucs_fault_hit("poll", ENOMEM) ? -1 : ucs_sys->poll(fds, count, timeout_ms);
-}
-
-UCS_INLINE int ucs_sys_epoll_create1(int flags)
-{
-    return ucs_fault_hit("epoll_create1", EMFILE) ? -1 : ucs_sys->epoll_create1(flags);
-}
-
-UCS_INLINE int ucs_sys_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
-{
-    return ucs_fault_hit("epoll_ctl", ENOSPC) ? -1 : ucs_sys->epoll_ctl(epfd, op, fd, event);
-}
-
-UCS_INLINE int ucs_sys_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout_ms)
-{
-    return ucs_fault_hit("epoll_wait", EINTR) ? -1 :
-           ucs_sys->epoll_wait(epfd, events, max, timeout_ms);
-}
-
-UCS_INLINE int ucs_sys_eventfd(unsigned initial, int flags)
-{
-    return ucs_fault_hit("eventfd", EMFILE) ? -1 : ucs_sys->eventfd(initial, flags);
-}
-
-UCS_INLINE int ucs_sys_timerfd_create(int clock, int flags)
-{
-    return ucs_fault_hit("timerfd_create", EMFILE) ? -1 : ucs_sys->timerfd_create(clock, flags);
-}
-
-/* Cannot fail with a descriptor and times that are right, so it has no fault point. */
-UCS_INLINE int ucs_sys_timerfd_settime(int fd, int flags, const struct itimerspec *value,
-                                       struct itimerspec *old)
-{
-    return ucs_sys->timerfd_settime(fd, flags, value, old);
-}
-
-/* ------------------------------------------------------------------ libraries */
-
-/* NULL where the library is not there; what dlerror says then is of no use after a fault point. */
-UCS_INLINE void *ucs_sys_dlopen(const char *name, int flags)
-{
-    return ucs_fault_hit("dlopen", ENOENT) ? NULL : ucs_sys->dlopen(name, flags);
-}
-
-UCS_INLINE void *ucs_sys_dlsym(void *library, const char *symbol)
-{
-    return ucs_fault_hit("dlsym", ENOENT) ? NULL : ucs_sys->dlsym(library, symbol);
-}
-
-/* ------------------------------------------------------------------ another process's memory */
-
-UCS_INLINE int ucs_sys_pidfd_open(pid_t pid, unsigned flags)
-{
-    return ucs_fault_hit("pidfd_open", EPERM) ? -1 : ucs_sys->pidfd_open(pid, flags);
-}
-
-/* A copy of another process's descriptor; that process must let us look into it. */
-UCS_INLINE int ucs_sys_pidfd_getfd(int pidfd, int fd, unsigned flags)
-{
-    return ucs_fault_hit("pidfd_getfd", EPERM) ? -1 : ucs_sys->pidfd_getfd(pidfd, fd, flags);
-}
-
-UCS_INLINE ssize_t
-ucs_sys_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
-                         const struct iovec *remote, unsigned long remote_count,
-                         unsigned long flags)
-{
-    return ucs_fault_hit("process_vm_readv", EPERM) ? -1 :
-           ucs_sys->process_vm_readv(pid, local, local_count, remote, remote_count, flags);
-}
-
-UCS_INLINE ssize_t
-ucs_sys_process_vm_writev(pid_t pid, const struct iovec *local, unsigned long local_count,
-                          const struct iovec *remote, unsigned long remote_count,
-                          unsigned long flags)
-{
-    return ucs_fault_hit("process_vm_writev", EPERM) ? -1 :
-           ucs_sys->process_vm_writev(pid, local, local_count, remote, remote_count, flags);
-}
 
 END_C_DECLS
 
