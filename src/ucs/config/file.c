@@ -17,9 +17,8 @@
 #include <ucs/config/file.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
-#include <ucs/sys/string.h>
+#include <ucs/sys/module.h>
 #include <ucs/sys/sys.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -392,36 +391,15 @@ static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t tr
     return status;
 }
 
-static void ucs_config_file_read_in(const char *folder, const char *below,
-                                    ucs_config_trust_t trust, ucs_config_notes_t *notes)
+static void ucs_config_file_read_in(const char *folder, ucs_config_trust_t trust,
+                                    ucs_config_notes_t *notes)
 {
     char path[PATH_MAX];
 
     if ((folder != NULL) && (folder[0] != '\0') &&
-        (snprintf(path, sizeof(path), "%s%s/" UCS_CONFIG_FILE_NAME, folder, below) <
-         (int)sizeof(path))) {
+        (snprintf(path, sizeof(path), "%s/" UCS_CONFIG_FILE_NAME, folder) < (int)sizeof(path))) {
         (void)ucs_config_file_read(path, trust, notes);
     }
-}
-
-/* The folder of the library, or of the program where it is linked statically. */
-static int ucs_config_file_library_folder(char *folder, size_t max)
-{
-    Dl_info info;
-    char *slash;
-
-    if ((dladdr((void *)(uintptr_t)ucs_config_file_library_folder, &info) == 0) ||
-        (info.dli_fname == NULL) || !ucs_str_copy(folder, max, info.dli_fname)) {
-        return 0;
-    }
-
-    slash = strrchr(folder, '/');
-    if (slash == NULL) {
-        return 0;
-    }
-
-    *slash = '\0';
-    return 1;
 }
 
 /* All files of the list, once. Errors were logged and leave what could be read. The mutex is held.
@@ -435,14 +413,14 @@ static void ucs_config_file_search(ucs_config_notes_t *notes)
     }
 
     ucs_config_files.searched = 1;
-    ucs_config_file_read_in(UCX_CONFIG_DIR, "", UCS_CONFIG_TRUST_ROOT, notes);
-    if (ucs_config_file_library_folder(folder, sizeof(folder))) {
-        ucs_config_file_read_in(folder, "/../etc/ucx", UCS_CONFIG_TRUST_ROOT, notes);
+    ucs_config_file_read_in(UCX_CONFIG_DIR, UCS_CONFIG_TRUST_ROOT, notes);
+    if (ucs_module_own_folder(folder, sizeof(folder), "/../etc/ucx")) {
+        ucs_config_file_read_in(folder, UCS_CONFIG_TRUST_ROOT, notes);
     }
     if (!getauxval(AT_SECURE)) {
-        ucs_config_file_read_in(getenv("HOME"), "", UCS_CONFIG_TRUST_ROOT, notes);
-        ucs_config_file_read_in(getenv("UCX_CONFIG_DIR"), "", UCS_CONFIG_TRUST_ROOT, notes);
-        ucs_config_file_read_in(".", "", UCS_CONFIG_TRUST_OWN, notes);
+        ucs_config_file_read_in(getenv("HOME"), UCS_CONFIG_TRUST_ROOT, notes);
+        ucs_config_file_read_in(getenv("UCX_CONFIG_DIR"), UCS_CONFIG_TRUST_ROOT, notes);
+        ucs_config_file_read_in(".", UCS_CONFIG_TRUST_OWN, notes);
     }
 }
 

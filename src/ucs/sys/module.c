@@ -46,8 +46,7 @@ static int ucs_module_is_name(const char *name, size_t max)
     return (length > 0) && (length < max) && (name[length] == '\0');
 }
 
-/* The folder ucx/ beside the object that holds this function. */
-static int ucs_module_own_folder(char *folder, size_t max)
+int ucs_module_own_folder(char *folder, size_t max, const char *below)
 {
     Dl_info info;
     char *slash;
@@ -58,7 +57,7 @@ static int ucs_module_own_folder(char *folder, size_t max)
     }
 
     slash = strrchr(folder, '/');
-    return (slash != NULL) && ucs_str_copy(slash, max - (size_t)(slash - folder), "/ucx");
+    return (slash != NULL) && ucs_str_copy(slash, max - (size_t)(slash - folder), below);
 }
 
 /* The module's file in one folder; not zero if it can be read. */
@@ -78,7 +77,7 @@ static int ucs_module_find(ucs_module_info_t *info, const char *configured)
         return ucs_module_try_folder(info, configured);
     }
 
-    return (ucs_module_own_folder(folder, sizeof(folder)) &&
+    return (ucs_module_own_folder(folder, sizeof(folder), "/ucx") &&
             ucs_module_try_folder(info, folder)) ||
            ucs_module_try_folder(info, UCX_MODULE_DIR);
 }

@@ -14,6 +14,7 @@
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
+#include <stddef.h>
 
 BEGIN_C_DECLS
 
@@ -39,6 +40,10 @@ ucs_status_t ucs_module_load(const char *layer, const char *name, void **handle_
 
 /* A symbol of a loaded module, NULL if it has none of that name. */
 void *ucs_module_symbol(void *handle, const char *symbol);
+
+/* The path of a folder: `below` ("/...") that of the library, or of the program where it is linked
+ * statically. Not zero if it is known and fits. */
+int ucs_module_own_folder(char *folder, size_t max, const char *below);
 
 /* The i-th module that was asked for. UCS_ERR_NO_ELEM behind the last. */
 ucs_status_t ucs_module_query(unsigned i, ucs_module_info_t *info_p);

@@ -42,6 +42,20 @@ static struct {
 
 static pthread_once_t ucs_topo_once = PTHREAD_ONCE_INIT;
 
+/* Where a node is in the table; -1: nowhere. */
+static int ucs_topo_index(int number)
+{
+    unsigned i;
+
+    for (i = 0; i < ucs_topo.count; ++i) {
+        if (ucs_topo.nodes[i].number == number) {
+            return (int)i;
+        }
+    }
+
+    return -1;
+}
+
 #ifdef HAVE_HWLOC
 
 /* The functions of hwloc 2 that are used, by the names they have there. */
@@ -101,19 +115,6 @@ static void *ucs_topo_hwloc_open(ucs_topo_hwloc_t *hwloc)
     }
 
     return handle;
-}
-
-static int ucs_topo_index(int number)
-{
-    unsigned i;
-
-    for (i = 0; i < ucs_topo.count; ++i) {
-        if (ucs_topo.nodes[i].number == number) {
-            return (int)i;
-        }
-    }
-
-    return -1;
 }
 
 static void ucs_topo_copy_distances(const ucs_topo_hwloc_t *hwloc, hwloc_topology_t topology)
@@ -269,15 +270,12 @@ int ucs_topo_process_node(void)
 
 ucs_status_t ucs_topo_distance(int node_a, int node_b, unsigned *distance_p)
 {
-    unsigned count = ucs_topo_num_nodes();
-    unsigned a, b;
+    int a, b;
 
-    for (a = 0; (a < count) && (ucs_topo.nodes[a].number != node_a); ++a) {
-    }
-    for (b = 0; (b < count) && (ucs_topo.nodes[b].number != node_b); ++b) {
-    }
-
-    if ((a == count) || (b == count)) {
+    (void)ucs_topo_num_nodes(); /* fills the table */
+    a = ucs_topo_index(node_a);
+    b = ucs_topo_index(node_b);
+    if ((a < 0) || (b < 0)) {
         return UCS_ERR_NO_ELEM;
     }
 
