@@ -431,13 +431,15 @@ PERF_INLINE ucs_status_t perf_exchange(perf_lane_t *lane, const perf_step_t *ste
     return status;
 }
 
+/* With the mode's bits, and those that the options ask for. */
 PERF_INLINE ucs_status_t perf_window_modes(perf_lane_t *lane, const perf_step_t *step,
-                                           perf_time_t *time_p, const perf_flow_t *flow)
+                                           perf_time_t *time_p, const perf_flow_t *flow,
+                                           unsigned mode)
 {
     if (lane->params->flags & PERF_FLAG_VALIDATE) {
-        return perf_window(lane, step, time_p, flow, PERF_MODE_CHECK);
+        return perf_window(lane, step, time_p, flow, mode | PERF_MODE_CHECK);
     }
-    return perf_window(lane, step, time_p, flow, 0);
+    return perf_window(lane, step, time_p, flow, mode);
 }
 
 #endif

@@ -148,5 +148,5 @@ ucs_status_t perf_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_ti
 
 ucs_status_t perf_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return perf_window_modes(lane, step, time_p, &am_flow);
+    return perf_window_modes(lane, step, time_p, &am_flow, 0);
 }

@@ -76,5 +76,5 @@ ucs_status_t perf_bytes_latency(perf_lane_t *lane, const perf_step_t *step, perf
 
 ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return perf_window_modes(lane, step, time_p, &bytes_flow);
+    return perf_window_modes(lane, step, time_p, &bytes_flow, 0);
 }

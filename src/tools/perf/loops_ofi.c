@@ -321,7 +321,7 @@ ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_t
 
 ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return (ofi_open(lane) == UCS_OK) ? perf_window_modes(lane, step, time_p, &ofi_flow) :
+    return (ofi_open(lane) == UCS_OK) ? perf_window_modes(lane, step, time_p, &ofi_flow, 0) :
                                         lane->status;
 }
 

@@ -95,31 +95,21 @@ ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
     return perf_pingpong_modes(lane, step, time_p, &tag_sync_flow);
 }
 
-/* Modes of a window whose messages are probed for. */
-PERF_INLINE ucs_status_t tag_probed_window(perf_lane_t *lane, const perf_step_t *step,
-                                           perf_time_t *time_p, const perf_flow_t *flow)
-{
-    if (lane->params->flags & PERF_FLAG_VALIDATE) {
-        return perf_window(lane, step, time_p, flow, PERF_MODE_BATCH | PERF_MODE_CHECK);
-    }
-    return perf_window(lane, step, time_p, flow, PERF_MODE_BATCH);
-}
-
 ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
     if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return tag_probed_window(lane, step, time_p, &tag_probed_flow);
+        return perf_window_modes(lane, step, time_p, &tag_probed_flow, PERF_MODE_BATCH);
     }
-    return perf_window_modes(lane, step, time_p, &tag_flow);
+    return perf_window_modes(lane, step, time_p, &tag_flow, 0);
 }
 
 ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
                                   perf_time_t *time_p)
 {
     if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return tag_probed_window(lane, step, time_p, &tag_sync_probed_flow);
+        return perf_window_modes(lane, step, time_p, &tag_sync_probed_flow, PERF_MODE_BATCH);
     }
-    return perf_window_modes(lane, step, time_p, &tag_sync_flow);
+    return perf_window_modes(lane, step, time_p, &tag_sync_flow, 0);
 }
 
 ucs_status_t perf_tag_exchange(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)

@@ -112,16 +112,6 @@ static void print_process(const perf_shared_t *shared, int index, const char *st
             shared->watch[index].stage);
 }
 
-static void describe_end(int status, char *text, size_t size)
-{
-    if (WIFSIGNALED(status)) {
-        snprintf(text, size, "was ended by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    } else {
-        snprintf(text, size, "ended with exit code %d", WEXITSTATUS(status));
-    }
-}
-
 typedef struct monitor {
     int      alive[2];
     int      status[2]; /* as of waitpid() */
@@ -144,7 +134,8 @@ static void reap(const pair_t *pair, monitor_t *monitor)
         }
         monitor->alive[i] = 0;
         if (WIFSIGNALED(monitor->status[i])) {
-            describe_end(monitor->status[i], text, sizeof(text));
+            snprintf(text, sizeof(text), "was ended by signal %d (%s)",
+                     WTERMSIG(monitor->status[i]), strsignal(WTERMSIG(monitor->status[i])));
             print_process(pair->shared, i, text);
         }
         if ((monitor->status[i] != 0) && (monitor->failed_ns == 0)) {
