@@ -46,15 +46,15 @@ static const char *const *ucs_config_levels_words(const ucs_config_row_t *row UC
 }
 
 static const ucs_config_type_t ucs_config_type_levels = {
-    .name     = "levels",
-    .size     = sizeof(char *),
-    .parse    = ucs_config_levels_parse,
-    .print    = ucs_config_string_print,
-    .copy     = ucs_config_string_copy,
-    .release  = ucs_config_string_release,
-    .form     = "a level (fatal, error, warn, diag, info, debug, trace, req, data, async, func, "
-                "poll), or levels of parts: warn,mm=debug",
-    .words    = ucs_config_levels_words
+    .name    = "levels",
+    .size    = sizeof(char *),
+    .parse   = ucs_config_levels_parse,
+    .print   = ucs_config_string_print,
+    .copy    = ucs_config_string_copy,
+    .release = ucs_config_string_release,
+    .form    = "a level (fatal, error, warn, diag, info, debug, trace, req, data, async, func, "
+               "poll), or levels of parts: warn,mm=debug",
+    .words   = ucs_config_levels_words
 };
 
 const ucs_config_row_t ucs_global_rows[] = {

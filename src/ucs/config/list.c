@@ -302,32 +302,32 @@ int ucs_config_allow_list_has(const ucs_config_allow_list_t *list, const char *n
 /* ------------------------------------------------------------------ the types */
 
 const ucs_config_type_t ucs_config_type_string = {
-    .name     = "string",
-    .size     = sizeof(char *),
-    .parse    = ucs_config_string_parse,
-    .print    = ucs_config_string_print,
-    .copy     = ucs_config_string_copy,
-    .release  = ucs_config_string_release,
-    .form     = "text"
+    .name    = "string",
+    .size    = sizeof(char *),
+    .parse   = ucs_config_string_parse,
+    .print   = ucs_config_string_print,
+    .copy    = ucs_config_string_copy,
+    .release = ucs_config_string_release,
+    .form    = "text"
 };
 
 const ucs_config_type_t ucs_config_type_list = {
-    .name     = "list",
-    .size     = sizeof(ucs_config_names_array_t),
-    .parse    = ucs_config_list_parse,
-    .print    = ucs_config_list_print,
-    .copy     = ucs_config_list_copy,
-    .release  = ucs_config_list_release,
-    .form     = "names separated by commas"
+    .name    = "list",
+    .size    = sizeof(ucs_config_names_array_t),
+    .parse   = ucs_config_list_parse,
+    .print   = ucs_config_list_print,
+    .copy    = ucs_config_list_copy,
+    .release = ucs_config_list_release,
+    .form    = "names separated by commas"
 };
 
 const ucs_config_type_t ucs_config_type_allow = {
-    .name     = "allow",
-    .size     = sizeof(ucs_config_allow_list_t),
-    .parse    = ucs_config_allow_parse,
-    .print    = ucs_config_allow_print,
-    .copy     = ucs_config_allow_copy,
-    .release  = ucs_config_allow_release,
-    .form     = "'all', names to allow 'a,b', or names to leave out '^a,b' (one '^', in "
-                "front of all)"
+    .name    = "allow",
+    .size    = sizeof(ucs_config_allow_list_t),
+    .parse   = ucs_config_allow_parse,
+    .print   = ucs_config_allow_print,
+    .copy    = ucs_config_allow_copy,
+    .release = ucs_config_allow_release,
+    .form    = "'all', names to allow 'a,b', or names to leave out '^a,b' (one '^', in "
+               "front of all)"
 };

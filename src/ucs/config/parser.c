@@ -339,25 +339,14 @@ static ucs_status_t ucs_config_fill_row(void *opts, const ucs_config_row_t *row,
     return UCS_OK;
 }
 
-/* Release the fields of rows[0 .. count - 1]. */
+/* Release the fields of the first `count` rows, or of all. */
 static void ucs_config_release_rows(void *opts, const ucs_config_row_t *rows, size_t count)
 {
     size_t i;
 
-    for (i = 0; i < count; ++i) {
+    for (i = 0; (i < count) && (rows[i].name != NULL); ++i) {
         ucs_config_release_field(&rows[i], ucs_config_field(opts, &rows[i]));
     }
-}
-
-static size_t ucs_config_count_rows(const ucs_config_row_t *rows)
-{
-    size_t count = 0;
-
-    while (rows[count].name != NULL) {
-        ++count;
-    }
-
-    return count;
 }
 
 ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const char *env_prefix,
@@ -470,7 +459,7 @@ ucs_status_t ucs_config_copy(void *dest, const void *src, const ucs_config_row_t
 
 void ucs_config_release(void *opts, const ucs_config_row_t *rows)
 {
-    ucs_config_release_rows(opts, rows, ucs_config_count_rows(rows));
+    ucs_config_release_rows(opts, rows, SIZE_MAX);
 }
 
 /* ------------------------------------------------------------------ print */

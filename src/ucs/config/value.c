@@ -491,66 +491,41 @@ ucs_config_bandwidth_print(char *buf, size_t max, const void *field, const ucs_c
 /* ------------------------------------------------------------------ the types */
 
 const ucs_config_type_t ucs_config_type_bool = {
-    .name     = "bool",
-    .size     = sizeof(int),
-    .parse    = ucs_config_word_parse,
-    .print    = ucs_config_word_print,
-    .form     = "y or n",
-    .words    = ucs_config_word_names
+    .name  = "bool",
+    .size  = sizeof(int),
+    .parse = ucs_config_word_parse,
+    .print = ucs_config_word_print,
+    .form  = "y or n",
+    .words = ucs_config_word_names
 };
 
 const ucs_config_type_t ucs_config_type_ternary = {
-    .name     = "ternary",
-    .size     = sizeof(int),
-    .parse    = ucs_config_word_parse,
-    .print    = ucs_config_word_print,
-    .form     = "y, n, try or auto",
-    .words    = ucs_config_word_names
+    .name  = "ternary",
+    .size  = sizeof(int),
+    .parse = ucs_config_word_parse,
+    .print = ucs_config_word_print,
+    .form  = "y, n, try or auto",
+    .words = ucs_config_word_names
 };
 
-const ucs_config_type_t ucs_config_type_int = {
-    .name     = "int",
-    .size     = sizeof(int),
-    .parse    = ucs_config_int_parse,
-    .print    = ucs_config_int_print,
-    .form     = "a whole number"
-};
+/* A type of numbers, read and shown by the functions of its name. */
+#define UCS_CONFIG_NUMBER_TYPE(_name, _field, _form) \
+    const ucs_config_type_t ucs_config_type_##_name = { \
+        .name  = #_name, \
+        .size  = sizeof(_field), \
+        .parse = ucs_config_##_name##_parse, \
+        .print = ucs_config_##_name##_print, \
+        .form  = (_form), \
+        .words = ucs_config_number_names \
+    }
 
-const ucs_config_type_t ucs_config_type_uint = {
-    .name     = "uint",
-    .size     = sizeof(unsigned),
-    .parse    = ucs_config_uint_parse,
-    .print    = ucs_config_uint_print,
-    .form     = "a whole number, not negative",
-    .words    = ucs_config_number_names
-};
-
-const ucs_config_type_t ucs_config_type_u64 = {
-    .name     = "u64",
-    .size     = sizeof(uint64_t),
-    .parse    = ucs_config_u64_parse,
-    .print    = ucs_config_u64_print,
-    .form     = "a whole number, not negative",
-    .words    = ucs_config_number_names
-};
-
-const ucs_config_type_t ucs_config_type_double = {
-    .name     = "double",
-    .size     = sizeof(double),
-    .parse    = ucs_config_double_parse,
-    .print    = ucs_config_double_print,
-    .form     = "a number",
-    .words    = ucs_config_number_names
-};
-
-const ucs_config_type_t ucs_config_type_memunits = {
-    .name     = "memunits",
-    .size     = sizeof(size_t),
-    .parse    = ucs_config_memunits_parse,
-    .print    = ucs_config_memunits_print,
-    .form     = "bytes, such as 4096, 8K, 1.5MB or 2g (units of 1024)",
-    .words    = ucs_config_number_names
-};
+UCS_CONFIG_NUMBER_TYPE(int, int, "a whole number");
+UCS_CONFIG_NUMBER_TYPE(uint, unsigned, "a whole number, not negative");
+UCS_CONFIG_NUMBER_TYPE(u64, uint64_t, "a whole number, not negative");
+UCS_CONFIG_NUMBER_TYPE(double, double, "a number");
+UCS_CONFIG_NUMBER_TYPE(memunits, size_t, "bytes, such as 4096, 8K, 1.5MB or 2g (units of 1024)");
+UCS_CONFIG_NUMBER_TYPE(time, uint64_t, "a time, such as 3s, 1.5ms, 10us or 500ns");
+UCS_CONFIG_NUMBER_TYPE(bandwidth, double, "a rate, such as 10GBs (bytes) or 800Mbps (bits)");
 
 ucs_status_t ucs_config_parse_memory(const char *text, size_t *length_p, ucs_memory_type_t *type_p)
 {
@@ -579,24 +554,6 @@ ucs_status_t ucs_config_parse_memory(const char *text, size_t *length_p, ucs_mem
     }
     return status;
 }
-
-const ucs_config_type_t ucs_config_type_time = {
-    .name     = "time",
-    .size     = sizeof(uint64_t),
-    .parse    = ucs_config_time_parse,
-    .print    = ucs_config_time_print,
-    .form     = "a time, such as 3s, 1.5ms, 10us or 500ns",
-    .words    = ucs_config_number_names
-};
-
-const ucs_config_type_t ucs_config_type_bandwidth = {
-    .name     = "bandwidth",
-    .size     = sizeof(double),
-    .parse    = ucs_config_bandwidth_parse,
-    .print    = ucs_config_bandwidth_print,
-    .form     = "a rate, such as 10GBs (bytes) or 800Mbps (bits)",
-    .words    = ucs_config_number_names
-};
 
 const ucs_config_type_t ucs_config_type_enum = {
     .name     = "enum",
