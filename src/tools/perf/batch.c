@@ -35,26 +35,22 @@ static perf_options_t *parse_line(const perf_options_t *all, char *text)
         perf_error("no memory for a batch file");
         return NULL;
     }
-    for (words[0] = strtok_r(text, " \t\r\n", &rest); words[count] != NULL;
+    for (words[0] = strtok_r(text, " \t\r\n", &rest);
+         (words[count] != NULL) && (++count < WORDS_MAX);
          words[count] = strtok_r(NULL, " \t\r\n", &rest)) {
-        if (++count == WORDS_MAX) {
-            perf_error("more than %d words", WORDS_MAX - 1);
-            free(test);
-            return NULL;
-        }
     }
     *test       = *all;
     test->label = words[0];
-    if (perf_options_parse_test(count, words, test) != 0) {
-        free(test);
-        return NULL;
-    }
-    if ((test->op < 0) || !is_about_test(test, all)) {
+    if (count == WORDS_MAX) {
+        perf_error("more than %d words", WORDS_MAX - 1);
+    } else if (perf_options_parse_test(count, words, test) == 0) {
+        if ((test->op >= 0) && is_about_test(test, all)) {
+            return test;
+        }
         perf_error("a test needs -t, and options that say what to measure");
-        free(test);
-        return NULL;
     }
-    return test;
+    free(test);
+    return NULL;
 }
 
 int perf_batch_read(perf_options_t *options)
