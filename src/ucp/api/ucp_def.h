@@ -273,7 +273,8 @@ enum ucp_ep_params_flags_field {
 
 /* What a failed peer means for the endpoint. */
 typedef enum {
-    UCP_ERR_HANDLING_MODE_NONE,     /* requests fail, nobody is told */
+    UCP_ERR_HANDLING_MODE_NONE,     /* requests fail; only endpoints that were made by a socket
+                                       address or a connection request call the handler */
     UCP_ERR_HANDLING_MODE_PEER,     /* requests fail, then the handler is called */
     UCP_ERR_HANDLING_MODE_FAILOVER  /* as PEER, but other lanes to the peer are tried first */
 } ucp_err_handling_mode_t;

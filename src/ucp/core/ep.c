@@ -389,6 +389,14 @@ void ucp_ep_free(ucp_ep_t *ep)
 
 /* ---- failure ---- */
 
+/* Is the end of the endpoint told to the user? One made by a socket address has a connection of its
+ * own whose end is seen in every mode. */
+static int ucp_ep_has_handler(const ucp_ep_t *ep)
+{
+    return (ep->err_cb != NULL) &&
+           ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) || (ep->conn != NULL));
+}
+
 void ucp_ep_report_failure(ucp_ep_t *ep)
 {
     if (ep->is_reported || ep->is_closing) {
@@ -398,7 +406,7 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
     if (ep->is_internal) {
         return;
     }
-    if ((ep->err_cb == NULL) || (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
+    if (!ucp_ep_has_handler(ep)) {
         ucs_diag("endpoint '%s': %s, and it has no error handler", ep->name,
                  ucs_status_string(ep->peer->status));
         return;

@@ -47,6 +47,37 @@ TEST_P(listener_failure, reject)
     EXPECT_EQ(1, failed.calls);
 }
 
+/* Programs that leave the mode at its default wait for their handlers too. */
+TEST_P(listener_failure, handlers_are_called_in_mode_none)
+{
+    auto server                = serve();
+    const auto without_a_mode = [](ucp_ep_params_t params, failure *failed) {
+        add_handler(params, failed);
+        params.field_mask &= ~static_cast<uint64_t>(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
+        return params;
+    };
+    failure rejected;
+    create(client(), without_a_mode(client_params(server->where(), nullptr), &rejected));
+    until([&] { return !server->requests.empty(); });
+    EXPECT_EQ(UCS_OK, ucp_listener_reject(server->handle(), server->take()));
+    until([&] { return rejected.calls > 0; });
+    EXPECT_EQ(UCS_ERR_REJECTED, rejected.status);
+
+    failure closed;
+    ucp_ep_h to_host = connect(server->where());
+    until([&] { return !server->requests.empty(); });
+    ucp_ep_params_t params = {};
+    params.field_mask      = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+    params.conn_request    = server->take();
+    ucp_ep_h back          = create(host(), without_a_mode(params, &closed));
+    exchange(to_host, back);
+    close_now(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return closed.calls > 0; });
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, closed.status);
+    EXPECT_EQ(back, closed.ep);
+    EXPECT_EQ(1, rejected.calls);
+}
+
 TEST_P(listener_failure, nobody_listens)
 {
     auto server         = serve();
