@@ -50,11 +50,16 @@ static size_t ucp_stream_fill(ucp_request_t *req, const void *data, size_t lengt
     return length;
 }
 
-/* recv.offset: bytes of an element, or SIZE_MAX where the whole buffer is wanted. */
+/* Would the receive end with so many bytes? recv.offset: bytes of an element, or SIZE_MAX where the
+ * whole buffer is wanted. */
+static int ucp_stream_is_enough(const ucp_request_t *req, size_t received)
+{
+    return (received >= req->length) || ((received > 0) && (received % req->recv.offset == 0));
+}
+
 static int ucp_stream_is_done(const ucp_request_t *req)
 {
-    return (req->recv.received == req->length) ||
-           ((req->recv.received > 0) && (req->recv.received % req->recv.offset == 0));
+    return ucp_stream_is_enough(req, req->recv.received);
 }
 
 static void ucp_stream_set_done(ucp_request_t *req, ucs_list_link_t *done)
@@ -519,6 +524,23 @@ static ucs_status_t ucp_stream_end_status(const ucp_ep_t *ep)
                                            UCS_OK;
 }
 
+/* Is what has come enough for a receive that may not wait? */
+static int ucp_stream_recv_can_end(ucp_ep_t *ep, const ucp_request_t *req)
+{
+    size_t there = 0;
+    ucp_kept_t *chunk;
+
+    if (ucs_list_is_empty(&ep->stream.recvs)) {
+        ucs_list_for_each(chunk, &ep->stream.chunks, list) {
+            if (chunk->kind == UCP_KEPT_RTS) {
+                break;
+            }
+            there += chunk->length - chunk->offset;
+        }
+    }
+    return ucp_stream_is_enough(req, there);
+}
+
 /* Takes what is there; 1: the receive has all that it waits for. */
 static int ucp_stream_recv_arrived(ucp_ep_t *ep, ucp_request_t *req)
 {
@@ -541,9 +563,11 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
                                               const ucp_request_param_t *param)
 {
     ucs_status_t status = UCS_OK;
+    int may_take        = !(param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) ||
+                          ucp_stream_recv_can_end(ep, req);
     ucs_list_link_t done;
 
-    if (ucp_stream_recv_arrived(ep, req)) {
+    if (may_take && ucp_stream_recv_arrived(ep, req)) {
         *length_p = req->info.length = req->recv.received;
         if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
             ucp_request_complete(req, req->recv.result); /* the user may free it in the callback */
@@ -553,6 +577,9 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
     }
     if (ucs_list_is_empty(&ep->stream.chunks)) {
         status = ucp_stream_end_status(ep);
+    }
+    if ((status == UCS_OK) && !may_take) {
+        status = UCS_ERR_NO_RESOURCE;
     }
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);

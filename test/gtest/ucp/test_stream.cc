@@ -93,6 +93,43 @@ TEST_P(stream, messages_of_all_sizes)
     expect_clean(pair);
 }
 
+/* A receive that may not wait takes nothing unless it ends at once. */
+TEST_P(stream, receives_that_may_not_wait)
+{
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep         = reader(pair, GetParam());
+    const bytes data          = pattern(3, 12);
+    bytes buffer(12);
+    ucp_request_param_t param = {};
+    size_t length             = 0;
+    param.op_attr_mask        = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags               = UCP_STREAM_RECV_FLAG_WAITALL;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              UCS_PTR_RAW_STATUS(ucp_stream_recv_nbx(ep, buffer.data(), 12, &length, &param)));
+    const ucs_status_ptr_t first = send(pair.ep(), data.data(), 8);
+    pair.progress();
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              UCS_PTR_RAW_STATUS(ucp_stream_recv_nbx(ep, buffer.data(), 12, &length, &param)));
+    const ucs_status_ptr_t second = send(pair.ep(), data.data() + 8, 4);
+    if (announces_all(GetParam())) { /* the bytes are with the sender yet */
+        pair.progress();
+        EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+                  UCS_PTR_RAW_STATUS(ucp_stream_recv_nbx(ep, buffer.data(), 12, &length, &param)));
+        ending end;
+        receive(ep, buffer.data(), 12, true, &end);
+        pair.progress_until([&]() { return end.calls > 0; });
+    } else {
+        pair.progress_until([&]() {
+            return ucp_stream_recv_nbx(ep, buffer.data(), 12, &length, &param) == nullptr;
+        });
+        EXPECT_EQ(12u, length);
+    }
+    EXPECT_EQ(data, buffer);
+    EXPECT_EQ(UCS_OK, pair.wait(first));
+    EXPECT_EQ(UCS_OK, pair.wait(second));
+    expect_clean(pair);
+}
+
 /* Random cuts on both sides: what is read is what was written, by receives with and without
  * WAITALL, several posted at once, by pieces in place, of contiguous and scattered memory. */
 TEST_P(stream, random_traffic)
