@@ -214,7 +214,7 @@ typedef struct ucp_worker_params {
     uint64_t          flags;         /* ucp_worker_flags_t */
     const char        *name;         /* for messages; copied */
     size_t            am_alignment;  /* of active message data passed to callbacks, in bytes, a
-                                      * power of two */
+                                      * power of two; 0 as 1: none */
     uint64_t          client_id;     /* passed to servers that this worker connects to */
 } ucp_worker_params_t;
 

@@ -229,8 +229,10 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
     worker->client_id     = (mask & UCP_WORKER_PARAM_FIELD_CLIENT_ID) ? params->client_id : 0;
     worker->user_event_fd = (mask & UCP_WORKER_PARAM_FIELD_EVENT_FD) ? params->event_fd : -1;
     worker->user_data     = (mask & UCP_WORKER_PARAM_FIELD_USER_DATA) ? params->user_data : NULL;
-    worker->am_alignment  = (mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) ? params->am_alignment :
-                            1;
+    worker->am_alignment  = 1;
+    if ((mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) && (params->am_alignment != 0)) {
+        worker->am_alignment = params->am_alignment;
+    }
     worker->am_header_max = UCP_AM_HEADER_MAX;
     ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL,
                     worker);
@@ -320,7 +322,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     unsigned i;
 
     if ((params->field_mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) &&
-        ((params->am_alignment == 0) || (params->am_alignment & (params->am_alignment - 1)))) {
+        (params->am_alignment & (params->am_alignment - 1))) {
         return UCS_ERR_INVALID_PARAM;
     }
     worker =

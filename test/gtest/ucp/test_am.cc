@@ -852,14 +852,14 @@ TEST(am_shortage, every_allocation_may_fail)
 TEST(am_alignment, is_kept)
 {
     context context(am_options());
-    for (size_t alignment : {1ul, 8ul, 64ul, 4096ul}) {
+    for (size_t alignment : {0ul, 1ul, 8ul, 64ul, 4096ul}) {
         ucp_worker_params_t params;
         ucp_worker_h handle;
         params.field_mask   = UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
         params.am_alignment = alignment;
         ASSERT_EQ(UCS_OK, ucp_worker_create(context.handle(), &params, &handle));
         size_t count = 0;
-        std::pair<size_t, size_t *> expected(alignment, &count);
+        std::pair<size_t, size_t *> expected(std::max(alignment, size_t{1}), &count);
         ucp_am_handler_param_t param;
         param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                            UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
