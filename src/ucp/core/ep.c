@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define UCP_EP_WATCHES      8    /* endpoints that are connected at a time */
+#define UCP_EP_CLOSED_MAX   64   /* closed ones whose memory a worker keeps */
 #define UCP_EP_INTERNAL_MAX 1024 /* endpoints of one peer that the user did not make */
 
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)
@@ -158,6 +159,32 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     ep->ordinal = ordinal;
     ep->pair    = ordinal ^ (ordinal >> 31); /* see UCP_WIRE_CONN_ORDINAL */
     ucp_ep_set_limits(ep);
+}
+
+/* Down to so many. */
+static void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
+{
+    ucp_ep_t *ep;
+
+    while (worker->num_closed_eps > max_left) {
+        ep = ucs_list_head(&worker->closed_eps, ucp_ep_t, list);
+        ucs_list_del(&ep->list);
+        --worker->num_closed_eps;
+        ucs_sys_free(ep);
+    }
+}
+
+void ucp_ep_forget_all_closed(ucp_worker_t *worker)
+{
+    ucp_ep_forget_closed(worker, 0);
+}
+
+/* Keeps the memory of an endpoint that is no more: there are programs that close one again. */
+static void ucp_ep_bury(ucp_ep_t *ep)
+{
+    ucs_list_add_tail(&ep->worker->closed_eps, &ep->list);
+    ++ep->worker->num_closed_eps;
+    ucp_ep_forget_closed(ep->worker, UCP_EP_CLOSED_MAX);
 }
 
 /* A new endpoint, without a peer yet; NULL without memory. */
@@ -357,7 +384,7 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
         ucp_stream_purge(ep, status);
     }
     if ((--ep->num_purges == 0) && ep->is_freed) {
-        ucs_sys_free(ep);
+        ucp_ep_bury(ep);
     }
 }
 
@@ -382,7 +409,7 @@ void ucp_ep_free(ucp_ep_t *ep)
     }
     ep->is_freed = 1;
     if (ep->num_purges == 0) {
-        ucs_sys_free(ep);
+        ucp_ep_bury(ep);
     }
     ucp_peer_retire(peer);
 }

@@ -37,7 +37,7 @@ typedef struct ucp_ep {
     uint8_t                  has_user_data; /* which err_arg then is */
     uint8_t                  is_closing;
     uint8_t                  is_reported;   /* the error handler has run, or is due */
-    uint8_t                  is_freed;      /* amid a purge, which frees it at its end */
+    uint8_t                  is_freed;      /* closed; amid a purge its end frees it */
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
     ucp_peer_t              *left[3];       /* former peers, kept for as long as the endpoint */
     unsigned                 num_left;
@@ -108,7 +108,11 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 /* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
 
-/* Frees an endpoint; its requests have ended. Its memory stays while it is being purged. */
+/* Frees an endpoint; its requests have ended. Its memory stays while it is being purged, and for as
+ * long as it is among the last that the worker has freed. */
 void ucp_ep_free(ucp_ep_t *ep);
+
+/* Frees that memory; the worker ends. */
+void ucp_ep_forget_all_closed(ucp_worker_t *worker);
 
 #endif

@@ -4,7 +4,9 @@
  */
 #include "config.h"
 
+#define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucs/debug/log.h>
 
 static void ucp_flush_end(ucp_request_t *req, ucs_status_t status)
 {
@@ -231,6 +233,11 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
+    if (ep->is_freed) {
+        ucs_diag("endpoint '%s' was closed before", ep->name);
+        ucp_worker_unlock(worker);
+        return UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED);
+    }
     if (is_forced && (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);

@@ -258,6 +258,7 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->work);
     ucs_list_head_init(&worker->asked);
     ucs_list_head_init(&worker->eps);
+    ucs_list_head_init(&worker->closed_eps);
     ucs_list_head_init(&worker->failed_eps);
     ucs_list_head_init(&worker->watches);
     ucs_list_head_init(&worker->successors);
@@ -465,6 +466,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucp_kept_drop(&worker->kept); /* copies of devices into them have ended */
     ucp_device_cleanup(worker);
     ucp_idle_count_workers(-1);
+    ucp_ep_forget_all_closed(worker);
     ucs_hash_cleanup(&worker->peers);
     ucs_ptr_map_cleanup(&worker->ids);
     for (i = 0; i < UCP_DATA_POOLS; ++i) {

@@ -139,6 +139,8 @@ typedef struct ucp_worker {
 
     ucs_hash_t         peers;              /* worker id -> ucp_peer_t */
     ucs_list_link_t    eps;                /* the user's endpoints */
+    ucs_list_link_t    closed_eps;         /* memory of the last ones that were closed */
+    unsigned           num_closed_eps;
     ucs_list_link_t    failed_eps;         /* error handlers to be called from progress */
     ucs_list_link_t    watches;            /* endpoints to be connected, see ucp_ep_run_watches */
     ucs_list_link_t    successors;         /* endpoints that wait, see provisional.h */

@@ -450,6 +450,26 @@ TEST_P(ep, blocking_destroy)
     EXPECT_EQ(3u, got);
 }
 
+/* Programs do so: it is told, and does no harm. */
+TEST_P(ep, closed_again)
+{
+    pair pair(GetParam());
+    std::vector<ucp_ep_h> eps;
+    for (int i = 0; i < 100; ++i) { /* more than are remembered: all memory is given back */
+        eps.push_back(pair.sender().connect(pair.receiver()));
+        pair.sender().forget(eps.back());
+        EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(eps.back(), UCP_EP_CLOSE_MODE_FLUSH)));
+    }
+    ucp_ep_destroy(eps.back());
+    EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED),
+              ucp_ep_close_nb(eps.back(), UCP_EP_CLOSE_MODE_FLUSH));
+    uint64_t value = 3, got = 0;
+    void *sent = pair.send(&value, 8, 1);
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, 8, 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(3u, got);
+}
+
 TEST_P(ep, forced_close_needs_error_handling)
 {
     pair pair(GetParam());
