@@ -17,7 +17,8 @@
 #include <string.h>
 
 #define UCP_EP_WATCHES      8    /* endpoints that are connected at a time */
-#define UCP_EP_CLOSED_MAX   64   /* closed ones whose memory a worker keeps */
+/* closed ones whose memory a worker keeps, unless uses of it are to be found */
+#define UCP_EP_CLOSED_MAX   (UCS_HAVE_ASAN ? 0u : 64u)
 #define UCP_EP_INTERNAL_MAX 1024 /* endpoints of one peer that the user did not make */
 
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req)

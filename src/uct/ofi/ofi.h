@@ -16,8 +16,9 @@
  * One that does not answer, because it computes or because its host is gone, is told from the dead
  * by its kernel, where the provider is TCP: a connection to its listening socket is accepted
  * without the process. Since such a socket has room for so many only, most questions go to a port
- * where nobody listens, which is refused while the host is there. No answer of any of these for
- * UCX_OFI_TIMEOUT is the end of the peer.
+ * where nobody listens, which is refused while the host is there. Elsewhere by its network card:
+ * questions are sent so that they end when the peer's endpoint has them (FI_TRANSMIT_COMPLETE,
+ * fi_cq(3)). No answer of any of these for UCX_OFI_TIMEOUT is the end of the peer.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -94,6 +95,7 @@ typedef struct {
     fi_addr_t        addr;   /* ...that is here */
     size_t           length;
     char            *buffer;
+    uint8_t          is_question; /* its end is to say that the peer's endpoint has it */
 } uct_ofi_send_t;
 
 typedef struct {
@@ -255,6 +257,7 @@ struct uct_ofi_peer {
     uint8_t            is_unwanted;   /* what it has opened is to end */
     uint8_t            is_heard;      /* it has given a sign of life since it was looked at last, */
     uint8_t            has_spoken;    /* and that was a message: its process makes progress */
+    uint8_t            is_reached;    /* its endpoint has got a question since it was asked last */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            uid[UCT_UID_LEN];

@@ -25,7 +25,8 @@
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
     if (peer->asked_ns == 0) {
-        peer->asked_ns = ucs_sys_clock_ns();
+        peer->asked_ns   = ucs_sys_clock_ns();
+        peer->is_reached = 0;
     }
     uct_ofi_peer_say(peer, what);
 }
@@ -244,11 +245,16 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
             uct_ofi_probe_end(peer); /* a queue that is full, or a wall before the other port */
             uct_ofi_probe_start(peer, !peer->is_aside);
         }
-    } else if (peer->iface->is_tcp && (waited_ns >= patient_ns)) {
+    } else if (waited_ns < patient_ns) {
+        return;
+    } else if (peer->iface->is_tcp) {
         uct_ofi_probe_start(peer, uct_ofi_probe_is_aside(peer));
+    } else if (peer->is_reached) {
+        status = UCS_OK;
     }
     if (status == UCS_OK) {
-        peer->asked_ns    = now_ns; /* it is there, and busy with something else */
+        peer->asked_ns   = now_ns; /* it is there, and busy with something else */
+        peer->is_reached = 0;
         ++peer->num_probes;
         if (peer->num_under_way == peer->num_rmas) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_PING); /* the question may have been lost */

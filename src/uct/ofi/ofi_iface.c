@@ -47,6 +47,7 @@ uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *p
         ++iface->num_used;
     }
     --iface->num_free;
+    send->is_question = 0;
     return send;
 }
 
@@ -74,14 +75,33 @@ void uct_ofi_op_ended(uct_ofi_peer_t *peer)
     }
 }
 
+static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
+{
+    struct iovec iov  = {send->buffer, send->length};
+    struct fi_msg msg = {.msg_iov   = &iov,
+                         .desc      = (iface->desc != NULL) ? &iface->desc : NULL,
+                         .iov_count = 1,
+                         .addr      = send->addr,
+                         .context   = &send->super.context};
+    ssize_t ret       = fi_sendmsg(iface->ep, &msg, FI_TRANSMIT_COMPLETE);
+
+    send->is_question = (ret == 0) || (ret == -FI_EAGAIN); /* else not by this provider */
+    return ret;
+}
+
 ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
     uct_ofi_peer_t *peer = send->peer;
-    ssize_t ret;
+    ssize_t ret          = 0;
 
     uct_ofi_enter(iface);
-    ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
-                  &send->super.context);
+    if (ucs_unlikely(send->is_question)) {
+        ret = uct_ofi_send_question(iface, send);
+    }
+    if (ucs_likely(!send->is_question)) {
+        ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
+                      &send->super.context);
+    }
     uct_ofi_leave(iface);
     if (ucs_likely(ret == 0)) {
         send->super.is_posted = 1;
@@ -159,6 +179,8 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     if (ucs_unlikely(error != 0)) {
         ucs_debug("a message was not sent: libfabric's error %d", error);
         uct_ofi_peer_unsent(peer, (const uct_ofi_head_t *)send->buffer);
+    } else {
+        peer->is_reached |= send->is_question;
     }
     uct_ofi_op_ended(peer);
 }

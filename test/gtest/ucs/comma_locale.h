@@ -6,6 +6,7 @@
 #define TEST_GTEST_UCS_COMMA_LOCALE_H
 
 #include <clocale>
+#include <initializer_list>
 
 /* Sets the first of some that is installed; false: none is. The caller sets "C" again. */
 inline bool set_comma_locale()

@@ -326,6 +326,36 @@ TEST_F(ofi, who_computes_for_long_is_not_given_up)
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
 }
 
+/* Where nobody's kernel can be asked, who computes is there as long as the provider says that its
+ * endpoint has our questions; when it does not say so any more, it is not. */
+TEST_F(ofi, who_computes_is_there_as_the_provider_says)
+{
+    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
+    worker a(m_tl), b(m_tl);
+    unsetenv("UCX_OFI_TIMEOUT");
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    unsigned received = 0;
+    uct_ofi_iface(a.iface)->is_tcp = 0;
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+
+    const uint64_t end_ns = ucs_sys_clock_ns() + 2000000000ul; /* ten time-outs */
+    EXPECT_TRUE(run_until({&a}, [&]() {
+        struct fi_cq_data_entry none;
+        (void)fi_cq_read(uct_ofi_iface(b.iface)->cq, &none, 0); /* what a network card does */
+        return !a.failed.empty() || (ucs_sys_clock_ns() > end_ns);
+    }));
+    ASSERT_TRUE(a.failed.empty());
+    EXPECT_GT(uct_ofi_ep(ep)->peer->num_probes, 4u);
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(1, 100)));
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+    EXPECT_TRUE(run_until({&a}, [&]() { return !a.failed.empty(); }));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, a.failed.at(0).second);
+}
+
 /* Who arms one of a worker's interfaces takes what has happened to all of them out of its set: that
  * is not forgotten. */
 TEST_F(ofi, a_set_of_two_interfaces)
