@@ -33,7 +33,7 @@ int perf_line_fit_solve(const perf_line_fit_t *fit, double *ns_p, double *bytes_
     const double det = (fit->w * fit->xx) - (fit->x * fit->x);
     double base, slope;
 
-    if ((fit->count < 2) || !(det > 0)) {
+    if ((fit->count < 2) || !(det > 1e-9 * fit->w * fit->xx)) { /* one size: 0, but for rounding */
         return -1;
     }
     base  = ((fit->y * fit->xx) - (fit->x * fit->xy)) / det;
