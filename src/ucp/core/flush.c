@@ -233,7 +233,7 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    if (ep->is_freed) {
+    if (ep->is_closing || ep->is_freed) {
         ucs_diag("endpoint '%s' was closed before", ep->name);
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED);

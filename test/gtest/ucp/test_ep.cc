@@ -473,6 +473,35 @@ TEST_P(ep, closed_again)
     EXPECT_EQ(3u, got);
 }
 
+/* So it is while the close waits for what was sent, and amid one that waits for nothing. */
+TEST_P(ep, closed_again_before_it_is_closed)
+{
+    pair pair(GetParam());
+    const bytes data = pattern(1, LONG_LENGTH);
+    bytes buffer(LONG_LENGTH);
+    const void *again = UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED);
+    void *sent        = pair.send(data.data(), data.size(), 1, true);
+    pair.sender().forget(pair.ep());
+    void *close = ucp_disconnect_nb(pair.ep());
+    ASSERT_TRUE(UCS_PTR_IS_PTR(close));
+    EXPECT_EQ(again, ucp_ep_close_nb(pair.ep(), UCP_EP_CLOSE_MODE_FLUSH));
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(buffer.data(), buffer.size(), 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(UCS_OK, pair.wait(close));
+
+    ucp_ep_h second = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER);
+    ending cancelled;
+    const ucp_request_param_t param = send_param(&cancelled);
+    cancelled.action                = [&]() {
+        EXPECT_EQ(again, ucp_ep_close_nb(second, UCP_EP_CLOSE_MODE_FORCE));
+    };
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(second, data.data(), 8, 1, &param)));
+    pair.sender().forget(second);
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(second, UCP_EP_CLOSE_MODE_FORCE)));
+    EXPECT_EQ(1, cancelled.calls);
+    pair.settle();
+}
+
 TEST_P(ep, forced_close_needs_error_handling)
 {
     pair pair(GetParam());
