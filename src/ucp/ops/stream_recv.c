@@ -524,21 +524,30 @@ static ucs_status_t ucp_stream_end_status(const ucp_ep_t *ep)
                                            UCS_OK;
 }
 
-/* Is what has come enough for a receive that may not wait? */
+/* Is what has come enough for a receive that may not wait? If not, what is announced is fetched for
+ * the next one. */
 static int ucp_stream_recv_can_end(ucp_ep_t *ep, const ucp_request_t *req)
 {
     size_t there = 0;
     ucp_kept_t *chunk;
 
-    if (ucs_list_is_empty(&ep->stream.recvs)) {
-        ucs_list_for_each(chunk, &ep->stream.chunks, list) {
-            if (chunk->kind == UCP_KEPT_RTS) {
-                break;
-            }
-            there += chunk->length - chunk->offset;
-        }
+    if (!ucs_list_is_empty(&ep->stream.recvs)) {
+        return req->length == 0;
     }
-    return ucp_stream_is_enough(req, there);
+    ucs_list_for_each(chunk, &ep->stream.chunks, list) {
+        if (chunk->kind == UCP_KEPT_RTS) {
+            break;
+        }
+        there += chunk->length - chunk->offset;
+    }
+    if (ucp_stream_is_enough(req, there)) {
+        return 1;
+    }
+    if ((&chunk->list != &ep->stream.chunks) &&
+        !((ucp_stream_rts_t *)ucp_kept_data(chunk))->is_fetching) {
+        (void)ucp_stream_fetch(ep, chunk, NULL); /* without memory the next one tries again */
+    }
+    return 0;
 }
 
 /* Takes what is there; 1: the receive has all that it waits for. */
@@ -575,7 +584,7 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
         }
         return ucp_request_end_immediately(req, req->recv.result);
     }
-    if (ucs_list_is_empty(&ep->stream.chunks)) {
+    if (!may_take || ucs_list_is_empty(&ep->stream.chunks)) {
         status = ucp_stream_end_status(ep);
     }
     if ((status == UCS_OK) && !may_take) {
