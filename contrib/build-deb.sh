@@ -55,11 +55,16 @@ step() # what log command...
     fi
 }
 
+# A tree that is configured in place can be configured nowhere else.
 make_archive()
 {
-    [ -x "$root/configure" ] || (cd "$root" && ./autogen.sh)
-    mkdir -p "$build/archive" && cd "$build/archive"
-    "$root/configure" && make dist
+    [ -x "$root/configure" ] || (cd "$root" && ./autogen.sh) || return
+    mkdir -p "$build/archive" && cd "$build/archive" || return
+    if [ -e "$root/config.status" ]; then
+        make -C "$root" dist && mv "$(ls -t "$root"/halyard-*.tar.gz | head -n 1)" .
+    else
+        "$root/configure" && make dist
+    fi
 }
 
 [ $packages = no ] || "$root/contrib/packages.sh" build deb
@@ -71,7 +76,7 @@ fi
 version=$(basename "$archive" .tar.gz)
 version=${version#halyard-}
 cd "$build"
-rm -rf "halyard-$version" ./*.deb
+rm -rf "halyard-$version" ./libhalyard*.deb ./halyard-*.deb
 tar -xf "$archive"
 cd "halyard-$version"
 cp -r packaging/debian debian
