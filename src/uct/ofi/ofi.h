@@ -249,6 +249,7 @@ struct uct_ofi_peer {
     uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
     uint8_t            num_lost;      /* messages, since it was heard last */
     uint8_t            is_aside;      /* that connection leads where nobody listens */
+    uint8_t            is_second;     /* it is tried because the other port did not answer */
     uint8_t            rx_open;       /* it has introduced itself */
     uint8_t            rx_was_open;   /* it has, since its serial number is known */
     uint8_t            rx_discard;

@@ -92,8 +92,9 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
         ucs_sys_close(fd);
         return;
     }
-    peer->probe_fd = fd;
-    peer->is_aside = (uint8_t)is_aside;
+    peer->probe_fd  = fd;
+    peer->is_aside  = (uint8_t)is_aside;
+    peer->is_second = 0;
 }
 
 /* UCS_OK: the peer's process is there, or (aside) its host; UCS_INPROGRESS: no answer yet; else it
@@ -241,9 +242,10 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     if (peer->probe_fd >= 0) {
         status = uct_ofi_probe_result(peer);
         if ((status == UCS_INPROGRESS) && (waited_ns >= ((timeout_ns * 6) / 10)) &&
-            (peer->is_aside == uct_ofi_probe_is_aside(peer))) {
+            !peer->is_second) {
             uct_ofi_probe_end(peer); /* a queue that is full, or a wall before the other port */
             uct_ofi_probe_start(peer, !peer->is_aside);
+            peer->is_second = 1;
         }
     } else if (waited_ns < patient_ns) {
         return;
