@@ -39,7 +39,7 @@ lacks() # pattern
 
 expect 2 '^usage: ucx_info'
 expect 2 'self, intra or inter' -e -P mars
-expect 2 'letters of t r a s m x d w e \+' -e -u q
+expect 2 'letters of t r a s m x d w, with e and' -e -u q
 expect 2 'letters of' -e -u e
 expect 2 'a number above 0' -p -n 0
 expect 2 'a number above 0' -p -N many
@@ -53,7 +53,11 @@ done
 expect 2 '^ucx_info: option -A is not available: ' -A 127.0.0.1
 expect 2 'there is none of this name; there are self mm cma' -d -t nothing
 expect 2 'names of transports' -d -t a,all
-expect 2 '^usage: ucx_info' -v stray
+expect 2 "^ucx_info: unexpected word 'stray'" -v stray
+expect 2 '^Try `ucx_info -h`' -v --stray
+lacks '^usage'
+expect 1 '^ucx_info: -F NOTHING: no setting has this in its name; .* with -a' -F NOTHING
+expect 1 '^ucx_info: -F NOTHING: no setting has this in its name$' -a -F NOTHING
 expect 0 '^usage: ucx_info' -h
 expect 0 '^# Library version: [0-9]+\.' -v
 expect 0 '^# Library path: /.*/libucp\.so\.0' -v

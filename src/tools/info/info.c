@@ -173,7 +173,7 @@ static int info_parse_argument(int letter, const char *text, info_options_t *opt
         is_good  = info_mem_parse(text, options);
         break;
     case 'u':
-        expected = "letters of t r a s m x d w e +";
+        expected = "letters of t r a s m x d w, with e and + among them,";
         is_good  = info_features_parse(text, options);
         break;
     case 'n':
@@ -196,6 +196,12 @@ static int info_parse_argument(int letter, const char *text, info_options_t *opt
     return is_good;
 }
 
+/* A mistake is seen best where the list of all options does not follow it. */
+static void info_point_to_help(void)
+{
+    fputs("Try `ucx_info -h`, or `man ucx_info`.\n", stderr);
+}
+
 static int info_refuse(int letter)
 {
     size_t i;
@@ -207,7 +213,7 @@ static int info_refuse(int letter)
             return 0;
         }
     }
-    fputs(info_help, stderr);
+    info_point_to_help(); /* getopt has said what is wrong */
     return 0;
 }
 
@@ -265,8 +271,12 @@ static int info_parse(int argc, char **argv, info_options_t *options)
             return info_refuse(letter);
         }
     }
-    if ((optind < argc) ||
-        !(options->version || options->build || options->system || options->topology ||
+    if (optind < argc) {
+        fprintf(stderr, "ucx_info: unexpected word '%s'\n", argv[optind]);
+        info_point_to_help();
+        return 0;
+    }
+    if (!(options->version || options->build || options->system || options->topology ||
           options->devices || options->print || options->context || options->worker ||
           options->endpoint || options->doctor || (options->mem != NULL))) {
         fputs(info_help, stderr);
@@ -393,8 +403,12 @@ static int info_settings(const ucp_config_t *config, const info_options_t *optio
         ucp_config_print(config, stdout, NULL, options->print & ~UCS_CONFIG_PRINT_HEADER);
     }
     ucs_report_close(report);
-    return (options->filter == NULL) ||
-           info_check((report->shown > 0) ? UCS_OK : UCS_ERR_NO_ELEM, options->filter);
+    if ((options->filter == NULL) || (report->shown > 0)) {
+        return 1;
+    }
+    fprintf(stderr, "ucx_info: -F %s: no setting has this in its name%s\n", options->filter,
+            (options->print & UCS_CONFIG_PRINT_HIDDEN) ? "" : "; those for experts are with -a");
+    return 0;
 }
 
 static int info_memory(ucp_context_h context, const info_options_t *options)
