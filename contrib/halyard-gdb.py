@@ -286,6 +286,9 @@ class State:
 
 def workers():
     """All that the process has, found by the list of what a fork takes away."""
+    if gdb.selected_inferior().pid == 0:
+        raise gdb.GdbError('no process and no core file here: if ptrace was refused, run gdb as '
+                           'root, or set /proc/sys/kernel/yama/ptrace_scope to 0')
     head = gdb.lookup_static_symbol('ucs_fork_watches')
     if head is None:
         raise gdb.GdbError('no library of Halyard with debugging information in this process')

@@ -87,6 +87,8 @@ state_is_told "a core file"
 debug -x "$script" -ex 'halyard many' -ex halyard /bin/true
 expect "a wrong argument" 'usage: halyard'
 debug -x "$script" -ex halyard /bin/true
+expect "no process" 'no process and no core file here: if ptrace was refused'
+debug -x "$script" -ex starti -ex halyard /bin/true
 expect "another program" 'no library of Halyard with debugging information'
 
 echo "$passed passed, $failed failed, 0 skipped"
