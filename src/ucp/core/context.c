@@ -374,8 +374,8 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
     }
 
     if (num_useful == 0) {
-        ucs_error("UCX_TLS lets no transport in that this machine has; it has self, mm (alias "
-                  "shm), cma and ofi (alias net)");
+        ucs_error("no transport opens that UCX_TLS lets in; there are self, mm (alias shm), cma "
+                  "and ofi (alias net); `ucx_info -d` shows which open here");
         return UCS_ERR_NO_DEVICE;
     }
     ucp_context_check_tls(&context->options.tls);

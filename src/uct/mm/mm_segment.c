@@ -53,13 +53,14 @@ ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
         }
         if ((kind == UCT_MM_BACKING_LAST) || (count == UCT_MM_BACKING_LAST - 1)) {
             ucs_error("UCX_MM_BACKING: '%s' is not accepted; expected up to three of memfd, posix, "
-                      "sysv", names->names[i]);
+                      "sysv; without them mm is not used", names->names[i]);
             return UCS_ERR_INVALID_PARAM;
         }
         backings->kinds[count++] = (uct_mm_backing_t)kind;
     }
     if (count == 0) {
-        ucs_error("UCX_MM_BACKING is empty; expected some of memfd, posix, sysv");
+        ucs_error("UCX_MM_BACKING is empty; expected some of memfd, posix, sysv; without them mm "
+                  "is not used");
         return UCS_ERR_INVALID_PARAM;
     }
 
