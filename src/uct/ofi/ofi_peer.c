@@ -514,7 +514,7 @@ static int uct_ofi_owes(const uct_ofi_iface_t *iface)
         return 0;
     }
     ucs_list_for_each(peer, &iface->peers, list) {
-        if (peer->num_under_way > peer->num_rmas) {
+        if (peer->is_known && (peer->num_under_way > peer->num_rmas)) {
             return 1;
         }
     }
