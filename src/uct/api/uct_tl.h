@@ -521,6 +521,18 @@ UCS_INLINE int uct_ep_is_near(uct_ep_t *ep)
     return (ep->ops->is_near != NULL) && ep->ops->is_near(ep);
 }
 
+/* Bytes of all entries. */
+UCS_INLINE size_t uct_iov_length(const uct_iov_t *iov, unsigned n)
+{
+    size_t length = 0;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        length += iov[i].length;
+    }
+    return length;
+}
+
 UCS_INLINE void uct_completion_update(uct_completion_t *comp, ucs_status_t status)
 {
     if (ucs_unlikely(status != UCS_OK) && (comp->status == UCS_OK)) {

@@ -67,17 +67,6 @@ static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t l
     return status;
 }
 
-static size_t uct_hook_iov_length(const uct_iov_t *iov, unsigned n)
-{
-    size_t length = 0;
-    unsigned i;
-
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
-    }
-    return length;
-}
-
 /* ------------------------------------------------------------------ messages */
 
 static ucs_status_t uct_hook_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
@@ -101,7 +90,7 @@ static ucs_status_t uct_hook_am_short_iov(uct_ep_t *ep, unsigned id, const uct_i
     if (status == UCS_OK) {
         status = hook->inner->ops->am_short_iov(hook->inner, id, iov, n);
     }
-    return uct_hook_leave(hook, "am_short_iov", uct_hook_iov_length(iov, n), status);
+    return uct_hook_leave(hook, "am_short_iov", uct_iov_length(iov, n), status);
 }
 
 static ucs_status_t uct_hook_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
@@ -136,9 +125,11 @@ static int uct_hook_is_delayed(const uct_hook_ep_t *ep, const uct_completion_t *
     return (uct_hook_iface(ep->super.iface)->kind == UCT_HOOK_DELAY) && (comp != NULL);
 }
 
-static ucs_status_t uct_hook_delay_copy(uct_hook_ep_t *ep, uct_hook_delayed_kind_t kind,
-                                        const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
-                                        uct_rkey_t *rkey, uct_completion_t *comp)
+/* Has an operation happen later. Copies have entries; atomic: NULL, but for that operation. */
+static ucs_status_t uct_hook_delay(uct_hook_ep_t *ep, uct_hook_delayed_kind_t kind,
+                                   const uct_iov_t *iov, unsigned n,
+                                   const uct_hook_atomic_t *atomic, uint64_t remote_addr,
+                                   uct_rkey_t *rkey, uct_completion_t *comp)
 {
     uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
     uct_hook_delayed_t *delayed = uct_hook_delayed_make(iface, kind, n * sizeof(*iov));
@@ -148,6 +139,9 @@ static ucs_status_t uct_hook_delay_copy(uct_hook_ep_t *ep, uct_hook_delayed_kind
     }
     if (n != 0) {
         memcpy(delayed->data, iov, n * sizeof(*iov));
+    }
+    if (atomic != NULL) {
+        delayed->atomic = *atomic;
     }
     delayed->ep          = ep;
     delayed->length      = n;
@@ -167,10 +161,10 @@ static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay_copy(hook, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
+                 uct_hook_delay(hook, UCT_HOOK_PUT, iov, n, NULL, remote_addr, rkey, comp) :
                  hook->inner->ops->put_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
     }
-    return uct_hook_leave(hook, "put_zcopy", uct_hook_iov_length(iov, n), status);
+    return uct_hook_leave(hook, "put_zcopy", uct_iov_length(iov, n), status);
 }
 
 static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
@@ -182,29 +176,10 @@ static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay_copy(hook, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
+                 uct_hook_delay(hook, UCT_HOOK_GET, iov, n, NULL, remote_addr, rkey, comp) :
                  hook->inner->ops->get_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
     }
-    return uct_hook_leave(hook, "get_zcopy", uct_hook_iov_length(iov, n), status);
-}
-
-static ucs_status_t uct_hook_delay_atomic(uct_hook_ep_t *ep, const uct_hook_atomic_t *atomic,
-                                          uint64_t remote_addr, uct_rkey_t *rkey,
-                                          uct_completion_t *comp)
-{
-    uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
-    uct_hook_delayed_t *delayed = uct_hook_delayed_make(iface, UCT_HOOK_ATOMIC, 0);
-
-    if (delayed == NULL) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    delayed->ep          = ep;
-    delayed->atomic      = *atomic;
-    delayed->remote_addr = remote_addr;
-    delayed->rkey        = rkey;
-    delayed->comp        = comp;
-    uct_hook_delayed_add(iface, delayed);
-    return UCS_INPROGRESS;
+    return uct_hook_leave(hook, "get_zcopy", uct_iov_length(iov, n), status);
 }
 
 static ucs_status_t uct_hook_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
@@ -217,7 +192,7 @@ static ucs_status_t uct_hook_atomic(uct_ep_t *ep, int op, unsigned size, uint64_
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay_atomic(hook, &atomic, remote_addr, rkey, comp) :
+                 uct_hook_delay(hook, UCT_HOOK_ATOMIC, NULL, 0, &atomic, remote_addr, rkey, comp) :
                  hook->inner->ops->atomic(hook->inner, op, size, value, compare, remote_addr, rkey,
                                           result_p, comp);
     }
@@ -226,32 +201,15 @@ static ucs_status_t uct_hook_atomic(uct_ep_t *ep, int op, unsigned size, uint64_
 
 /* ------------------------------------------------------------------ order and state */
 
-static ucs_status_t uct_hook_delay_flush(uct_hook_ep_t *ep, uct_completion_t *comp)
-{
-    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
-    uct_hook_delayed_t *delayed;
-
-    if (comp == NULL) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    delayed = uct_hook_delayed_make(iface, UCT_HOOK_FLUSH, 0);
-    if (delayed == NULL) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    delayed->ep   = ep;
-    delayed->comp = comp;
-    uct_hook_delayed_add(iface, delayed);
-    return UCS_INPROGRESS;
-}
-
 static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
     ucs_status_t status = uct_hook_enter(hook);
 
     if (status == UCS_OK) {
-        status = (hook->num_delayed != 0) ? uct_hook_delay_flush(hook, comp) :
-                 hook->inner->ops->flush(hook->inner, comp);
+        status = (hook->num_delayed == 0) ? hook->inner->ops->flush(hook->inner, comp) :
+                 (comp == NULL)           ? UCS_ERR_NO_RESOURCE :
+                 uct_hook_delay(hook, UCT_HOOK_FLUSH, NULL, 0, NULL, 0, NULL, comp);
     }
     return uct_hook_leave(hook, "flush", 0, status);
 }

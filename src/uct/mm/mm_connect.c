@@ -309,10 +309,10 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     uct_ep_set_live(&ep->super);
 }
 
-ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep)
+ucs_status_t uct_mm_connect_check(uct_ep_t *ep)
 {
-    if (uct_mm_socket_is_ended(ep->source.fd)) {
-        uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
+    if (uct_mm_socket_is_ended(uct_mm_ep(ep)->source.fd)) {
+        uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
     }
     return UCS_OK; /* the report comes from progress */
 }

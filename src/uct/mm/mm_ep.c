@@ -119,13 +119,9 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
 ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_t *iov, unsigned n)
 {
     uct_mm_ep_t *ep = uct_mm_ep(tl_ep);
-    size_t length   = 0;
+    size_t length   = uct_iov_length(iov, n);
     ucs_status_t status;
-    unsigned i;
 
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
-    }
     uct_mm_ep_check_length(ep, length);
 
     if (ucs_likely((n == 2) && (iov[0].length <= UCT_MM_FIRST_DATA))) {
@@ -163,11 +159,6 @@ ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack
 ucs_status_t uct_mm_ep_flush(uct_ep_t *tl_ep UCS_UNUSED, uct_completion_t *comp UCS_UNUSED)
 {
     return UCS_OK; /* all that was accepted lies in the peer's memory */
-}
-
-ucs_status_t uct_mm_ep_check(uct_ep_t *tl_ep)
-{
-    return uct_mm_connect_check(uct_mm_ep(tl_ep));
 }
 
 ucs_status_t uct_mm_ep_sync_map(uct_ep_t *tl_ep, uint32_t index, ucs_atomic_u64_t **word_p)

@@ -157,7 +157,7 @@ typedef struct {
     unsigned          num_connecting;
     int               epoll_fd;
     int               spare_fd; /* given up when descriptors run out, to refuse a peer in words */
-    uint16_t          net;      /* uct_mm_connect_net */
+    uint16_t          net;      /* tag of the network namespace, 0 if unknown */
     uct_descriptor_door_t door; /* the listening socket: its name and its place */
     uct_mm_source_t   listen;
     uct_mm_main_t    *main;
@@ -257,9 +257,6 @@ unsigned uct_mm_connect_poll(uct_mm_iface_t *iface);
 /* Has the sockets looked at by the next progress. */
 void uct_mm_connect_hurry(uct_mm_iface_t *iface);
 
-/* Tag of this process's network namespace, 0 if unknown. */
-uint16_t uct_mm_connect_net(void);
-
 /* ---- mm_accept.c: the receiving end ---- */
 
 /* Events of the listening socket and of an accepted one; return things done. */
@@ -281,9 +278,7 @@ unsigned uct_mm_gone_report(uct_mm_iface_t *iface);
 ucs_status_t uct_mm_connect_start(uct_ep_t *ep);
 void uct_mm_disconnect(uct_ep_t *ep);
 void uct_mm_connect_end(uct_ep_t *ep);
-
-/* Fails the endpoint if its connection has ended. */
-ucs_status_t uct_mm_connect_check(uct_mm_ep_t *ep);
+ucs_status_t uct_mm_connect_check(uct_ep_t *ep);
 
 unsigned uct_mm_ep_event(uct_mm_iface_t *iface, uct_mm_ep_t *ep);
 
@@ -340,7 +335,6 @@ ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                                 size_t *length_p);
 ucs_status_t uct_mm_ep_flush(uct_ep_t *ep, uct_completion_t *comp);
-ucs_status_t uct_mm_ep_check(uct_ep_t *ep);
 ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p);
 int uct_mm_ep_is_attentive(uct_ep_t *ep);
 int uct_mm_ep_is_near(uct_ep_t *ep);

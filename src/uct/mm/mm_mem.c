@@ -324,57 +324,38 @@ ucs_status_t uct_mm_ep_put_short(uct_ep_t *ep UCS_UNUSED, const void *buffer, si
     return UCS_OK;
 }
 
-static size_t uct_mm_iov_length(const uct_iov_t *iov, unsigned n)
+UCS_INLINE ucs_status_t uct_mm_copy(const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
+                                    uct_rkey_t *rkey, int is_put)
 {
-    size_t length = 0;
+    ucs_status_t status;
     unsigned i;
+    void *ptr;
 
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
+    status = uct_mm_rkey_resolve(rkey, remote_addr, uct_iov_length(iov, n), &ptr);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
     }
-    return length;
+    for (i = 0; i < n; ++i) {
+        if (iov[i].length > 0) {
+            memcpy(is_put ? ptr : iov[i].buffer, is_put ? iov[i].buffer : ptr, iov[i].length);
+            ptr = (uint8_t *)ptr + iov[i].length;
+        }
+    }
+    return UCS_OK;
 }
 
 ucs_status_t uct_mm_ep_put_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, unsigned n,
                                  uint64_t remote_addr, uct_rkey_t *rkey,
                                  uct_completion_t *comp UCS_UNUSED)
 {
-    ucs_status_t status;
-    unsigned i;
-    void *ptr;
-
-    status = uct_mm_rkey_resolve(rkey, remote_addr, uct_mm_iov_length(iov, n), &ptr);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-    for (i = 0; i < n; ++i) {
-        if (iov[i].length > 0) {
-            memcpy(ptr, iov[i].buffer, iov[i].length);
-            ptr = (uint8_t *)ptr + iov[i].length;
-        }
-    }
-    return UCS_OK;
+    return uct_mm_copy(iov, n, remote_addr, rkey, 1);
 }
 
 ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, unsigned n,
                                  uint64_t remote_addr, uct_rkey_t *rkey,
                                  uct_completion_t *comp UCS_UNUSED)
 {
-    ucs_status_t status;
-    unsigned i;
-    void *ptr;
-
-    status = uct_mm_rkey_resolve(rkey, remote_addr, uct_mm_iov_length(iov, n), &ptr);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-    for (i = 0; i < n; ++i) {
-        if (iov[i].length > 0) {
-            memcpy(iov[i].buffer, ptr, iov[i].length);
-            ptr = (uint8_t *)ptr + iov[i].length;
-        }
-    }
-    return UCS_OK;
+    return uct_mm_copy(iov, n, remote_addr, rkey, 0);
 }
 
 ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep UCS_UNUSED, int op, unsigned size, uint64_t value,

@@ -42,11 +42,6 @@ static uint16_t uct_mm_tag_of(const char *path, int flags)
     return (uint16_t)mix;
 }
 
-uint16_t uct_mm_connect_net(void)
-{
-    return uct_mm_tag_of("/proc/self/ns/net", 0);
-}
-
 /* Tag of the directory of the configuration, 0 if there is none. */
 static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
 {
@@ -84,7 +79,7 @@ static int uct_mm_listen_open(uct_mm_iface_t *iface)
 {
     const uct_mm_md_t *md = uct_mm_md(iface->super.md);
 
-    iface->net   = uct_mm_connect_net();
+    iface->net        = uct_mm_tag_of("/proc/self/ns/net", 0);
     iface->door.place = uct_mm_dir_tag(md);
     if (iface->door.place != 0) {
         iface->listen.fd = uct_mm_listen_in(iface, iface->door.place);

@@ -110,13 +110,10 @@ static ucs_status_t uct_self_am_short_iov(uct_ep_t *ep, unsigned id, const uct_i
                                           unsigned n)
 {
     uct_self_iface_t *iface = uct_self_iface(ep->iface);
-    size_t length           = 0;
+    size_t length           = uct_iov_length(iov, n);
     char *dest;
     unsigned i;
 
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
-    }
     ucs_assert(length <= uct_self_seg_size(iface));
 
     dest = uct_self_reserve(iface, length);
