@@ -19,17 +19,15 @@ void *uct_object_alloc(size_t size)
     return object;
 }
 
-static int uct_tl_has_config(const uct_tl_t *tl)
-{
-    return (tl->config_rows != NULL) && (tl->config_size != 0);
-}
-
-ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **config_p)
+/* A transport's configuration: a copy of another one, or (NULL) what the user has set. NULL where
+ * it has no options. */
+static ucs_status_t uct_config_make(const uct_tl_t *tl, const void *other, const char *app_prefix,
+                                    void **config_p)
 {
     ucs_status_t status;
     void *config;
 
-    if (!uct_tl_has_config(tl)) {
+    if ((tl->config_rows == NULL) || (tl->config_size == 0)) {
         *config_p = NULL;
         return UCS_OK;
     }
@@ -40,7 +38,8 @@ ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = ucs_config_fill(config, tl->config_rows, UCS_CONFIG_PREFIX, app_prefix,
+    status = (other != NULL) ? ucs_config_copy(config, other, tl->config_rows) :
+             ucs_config_fill(config, tl->config_rows, UCS_CONFIG_PREFIX, app_prefix,
                              tl->config_prefix, 0);
     if (status != UCS_OK) {
         ucs_sys_free(config);
@@ -51,39 +50,17 @@ ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **
     return UCS_OK;
 }
 
+ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **config_p)
+{
+    return uct_config_make(tl, NULL, app_prefix, config_p);
+}
+
 void uct_config_release(const uct_tl_t *tl, void *config)
 {
     if (config != NULL) {
         ucs_config_release(config, tl->config_rows);
         ucs_sys_free(config);
     }
-}
-
-static ucs_status_t uct_config_copy(const uct_tl_t *tl, const void *config, void **copy_p)
-{
-    ucs_status_t status;
-    void *copy;
-
-    copy = ucs_sys_calloc(1, tl->config_size);
-    if (copy == NULL) {
-        ucs_error("no memory for the configuration of transport %s", tl->name);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    status = ucs_config_copy(copy, config, tl->config_rows);
-    if (status != UCS_OK) {
-        ucs_sys_free(copy);
-        return status;
-    }
-
-    *copy_p = copy;
-    return UCS_OK;
-}
-
-static void uct_md_free(uct_md_t *md)
-{
-    uct_config_release(md->tl, md->config);
-    ucs_sys_free(md);
 }
 
 ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p)
@@ -100,8 +77,7 @@ ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p
     }
 
     md->tl = tl;
-    status = ((config != NULL) && uct_tl_has_config(tl)) ?
-             uct_config_copy(tl, config, &md->config) : uct_config_read(tl, NULL, &md->config);
+    status = uct_config_make(tl, config, NULL, &md->config);
     if (status != UCS_OK) {
         ucs_sys_free(md);
         return status;
@@ -122,5 +98,6 @@ void uct_md_close(uct_md_t *md)
     if (md->tl->md.close != NULL) {
         md->tl->md.close(md);
     }
-    uct_md_free(md);
+    uct_config_release(md->tl, md->config);
+    ucs_sys_free(md);
 }
