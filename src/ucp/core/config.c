@@ -86,25 +86,19 @@ ucp_thresholds_print(char *buf, size_t max, const void *field, const ucs_config_
     }
 }
 
-static void
-ucp_thresholds_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "bytes, such as 8192 or 8K, or those of the node and of the network, "
-                           "such as intra:64K,inter:16K; each");
-}
-
 static const char *const *ucp_thresholds_words(const ucs_config_row_t *row)
 {
     return ucs_config_type_memunits.words(row);
 }
 
 static const ucs_config_type_t ucs_config_type_thresholds = {
-    .name     = "thresholds",
-    .size     = sizeof(ucp_thresholds_t),
-    .parse    = ucp_thresholds_parse,
-    .print    = ucp_thresholds_print,
-    .describe = ucp_thresholds_describe,
-    .words    = ucp_thresholds_words
+    .name  = "thresholds",
+    .size  = sizeof(ucp_thresholds_t),
+    .parse = ucp_thresholds_parse,
+    .print = ucp_thresholds_print,
+    .form  = "bytes, such as 8192 or 8K, or those of the node and of the network, such as "
+             "intra:64K,inter:16K; each",
+    .words = ucp_thresholds_words
 };
 
 /* ---- the type of PROTO_INFO: a switch, with what UCX has beside y and n ---- */
@@ -123,17 +117,12 @@ static void ucp_info_print(char *buf, size_t max, const void *field, const ucs_c
     ucs_config_type_bool.print(buf, max, field, row);
 }
 
-static void ucp_info_describe(char *buf, size_t max, const ucs_config_row_t *row UCS_UNUSED)
-{
-    ucs_str_copy(buf, max, "y, n, used, or a pattern such as *tag*");
-}
-
 static const ucs_config_type_t ucs_config_type_info = {
-    .name     = "info",
-    .size     = sizeof(int),
-    .parse    = ucp_info_parse,
-    .print    = ucp_info_print,
-    .describe = ucp_info_describe
+    .name  = "info",
+    .size  = sizeof(int),
+    .parse = ucp_info_parse,
+    .print = ucp_info_print,
+    .form  = "y, n, used, or a pattern such as *tag*"
 };
 
 /* ---- the table ---- */
