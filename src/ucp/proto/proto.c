@@ -28,43 +28,37 @@ const char *const ucp_proto_names[UCP_PROTO_LAST] = {
 
 /* One row: may it be used (else why not), and what does it cost. */
 typedef struct {
-    const char *(*applies)(const ucp_proto_config_t *config, const ucp_options_t *options);
+    const char *(*applies)(const ucp_proto_config_t *config);
     double (*time_ns)(const ucp_proto_config_t *config, double length);
     ucp_rndv_scheme_t scheme; /* the option's value that asks for it; AUTO: not a rendezvous */
 } ucp_proto_row_t;
-
-static double ucp_proto_message_ns(const ucp_proto_config_t *config, double length)
-{
-    const uct_limits_t *am = &config->lanes.am;
-
-    return am->overhead_ns + am->latency_ns + (length / am->bytes_per_ns);
-}
 
 static double ucp_proto_copy_ns(const uct_limits_t *limits, double length)
 {
     return limits->overhead_ns + limits->latency_ns + (length / limits->bytes_per_ns);
 }
 
-static const char *ucp_proto_always(const ucp_proto_config_t *config UCS_UNUSED,
-                                    const ucp_options_t *options UCS_UNUSED)
+static double ucp_proto_message_ns(const ucp_proto_config_t *config, double length)
+{
+    return ucp_proto_copy_ns(&config->lanes.am, length);
+}
+
+static const char *ucp_proto_always(const ucp_proto_config_t *config UCS_UNUSED)
 {
     return NULL;
 }
 
-static const char *ucp_proto_has_get(const ucp_proto_config_t *config,
-                                     const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_get(const ucp_proto_config_t *config)
 {
     return (config->lanes.get.max > 0) ? NULL : config->lanes.copy_reason;
 }
 
-static const char *ucp_proto_has_put(const ucp_proto_config_t *config,
-                                     const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_put(const ucp_proto_config_t *config)
 {
     return (config->lanes.put.max > 0) ? NULL : config->lanes.copy_reason;
 }
 
-static const char *ucp_proto_has_both(const ucp_proto_config_t *config,
-                                      const ucp_options_t *options UCS_UNUSED)
+static const char *ucp_proto_has_both(const ucp_proto_config_t *config)
 {
     if ((config->lanes.get.max == 0) || (config->lanes.put.max == 0)) {
         return config->lanes.copy_reason;
@@ -256,7 +250,7 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
     config->eager_max =
         ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
-        reason = ucp_proto_rows[proto].applies(config, options);
+        reason = ucp_proto_rows[proto].applies(config);
         if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) &&
             (proto != UCP_PROTO_EAGER) && (options->rndv_scheme != ucp_proto_rows[proto].scheme)) {
             reason = "switched off by UCX_RNDV_SCHEME";
