@@ -206,13 +206,9 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void *buffer, size_t count,
                                 ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_FLAGS,
-        .flags        = flags,
-        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
 
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags         = flags;
     return ucp_am_send_nbx(ep, id, NULL, 0, buffer, count, &param);
 }

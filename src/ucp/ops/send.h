@@ -25,6 +25,16 @@ UCS_INLINE size_t ucp_send_short_length(const ucp_request_param_t *param, size_t
            SIZE_MAX : ucp_dt_contig_length(param, count);
 }
 
+/* The parameters of the older forms. */
+UCS_INLINE ucp_request_param_t ucp_send_nb_param(ucp_datatype_t datatype, ucp_send_callback_t cb)
+{
+    return (ucp_request_param_t){
+        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
+        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
+        .datatype     = datatype
+    };
+}
+
 /* What the call returns whose message the short path has taken, or failed to send. The user's
  * memory for a request, if there is any, knows it too: clients ask that. */
 UCS_INLINE ucs_status_ptr_t ucp_send_short_end(const ucp_request_param_t *param,

@@ -134,11 +134,7 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void *buffer, size_t coun
                                     ucp_datatype_t datatype, ucp_send_callback_t cb,
                                     unsigned flags UCS_UNUSED)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
-        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
 
     return ucp_stream_send_nbx(ep, buffer, count, &param);
 }

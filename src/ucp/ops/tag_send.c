@@ -79,11 +79,7 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
 ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
-        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
 
     return ucp_tag_send_nbx(ep, buffer, count, tag, &param);
 }
@@ -92,11 +88,7 @@ ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t co
                                       ucp_datatype_t datatype, ucp_tag_t tag,
                                       ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
-        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
 
     return ucp_tag_send_sync_nbx(ep, buffer, count, tag, &param);
 }
