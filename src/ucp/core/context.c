@@ -391,8 +391,6 @@ static void ucp_context_set_params(ucp_context_t *context, const ucp_params_t *p
     context->request_init = (mask & UCP_PARAM_FIELD_REQUEST_INIT) ? params->request_init : NULL;
     context->request_cleanup =
         (mask & UCP_PARAM_FIELD_REQUEST_CLEANUP) ? params->request_cleanup : NULL;
-    context->estimated_num_eps =
-        (mask & UCP_PARAM_FIELD_ESTIMATED_NUM_EPS) ? params->estimated_num_eps : 1;
     /* Only providers of networks have to know: locking is decided by each worker's thread mode, and
      * what workers share is always safe. */
     context->is_shared = (mask & UCP_PARAM_FIELD_MT_WORKERS_SHARED) && params->mt_workers_shared;

@@ -84,9 +84,7 @@ typedef struct ucp_context {
     size_t            user_request_size;
     ucp_request_init_callback_t    request_init;
     ucp_request_cleanup_callback_t request_cleanup;
-    ucs_thread_mode_t thread_mode;
     int               is_shared;          /* by workers of different threads */
-    size_t            estimated_num_eps;
     char              name[UCP_ENTITY_NAME_MAX];
     ucp_tl_resource_t tls[UCP_TL_MAX];
     unsigned          num_tls;

@@ -220,8 +220,7 @@ static ucp_ep_t *ucp_ep_find(ucp_peer_t *peer, uint32_t ordinal)
     return NULL;
 }
 
-/* A peer that has so many endpoints here that nobody made cannot tell them apart any more. */
-static ucp_ep_t *ucp_ep_any_reply(ucp_peer_t *peer)
+ucp_ep_t *ucp_ep_handed_out(const ucp_peer_t *peer)
 {
     ucp_ep_t *ep;
 
@@ -257,7 +256,8 @@ ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use)
     }
     if (ep == NULL) {
         if (peer->num_internal >= UCP_EP_INTERNAL_MAX) {
-            return (use == UCP_EP_PAIRED_REPLY) ? ucp_ep_any_reply(peer) : NULL;
+            /* who has so many that nobody made cannot tell them apart any more */
+            return (use == UCP_EP_PAIRED_REPLY) ? ucp_ep_handed_out(peer) : NULL;
         }
         ep = ucp_ep_new(peer->worker);
         if (ep == NULL) {

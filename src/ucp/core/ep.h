@@ -62,6 +62,9 @@ int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal);
  * NULL: no memory; for a stream also where the user had it and has closed it. */
 ucp_ep_t *ucp_ep_paired(ucp_peer_t *peer, uint32_t ordinal, ucp_ep_paired_t use);
 
+/* One that the user was given with a message, to answer on; NULL: there is none. */
+ucp_ep_t *ucp_ep_handed_out(const ucp_peer_t *peer);
+
 /* Sets what the endpoint may send at once, by the state of its peer. */
 void ucp_ep_set_limits(ucp_ep_t *ep);
 

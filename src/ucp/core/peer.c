@@ -481,19 +481,6 @@ static int ucp_peer_has_used_ep(const ucp_peer_t *peer)
     return 0;
 }
 
-/* Has the user seen an endpoint that it did not make, and may it answer on it? */
-static int ucp_peer_is_answerable(const ucp_peer_t *peer)
-{
-    ucp_ep_t *ep;
-
-    ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if (ep->is_handed_out) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
     return (peer->num_left > 0) || ucp_peer_has_used_ep(peer) ||
@@ -531,7 +518,7 @@ void ucp_peers_reap(ucp_worker_t *worker)
     while (!ucs_list_is_empty(&worker->retired)) {
         peer = ucs_list_head(&worker->retired, ucp_peer_t, retired);
         ucs_list_del(&peer->retired);
-        if (!ucp_peer_is_answerable(peer)) {
+        if (ucp_ep_handed_out(peer) == NULL) { /* the user cannot answer to it */
             ucp_peer_reap(peer);
             continue;
         }

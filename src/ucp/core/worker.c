@@ -221,8 +221,6 @@ void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface)
 static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_t *params)
 {
     uint64_t mask = params->field_mask;
-    uint64_t part;
-    unsigned i;
 
     worker->thread_mode   = (mask & UCP_WORKER_PARAM_FIELD_THREAD_MODE) ? params->thread_mode :
                             UCS_THREAD_MODE_SINGLE;
@@ -236,10 +234,7 @@ static void ucp_worker_set_params(ucp_worker_t *worker, const ucp_worker_params_
     worker->am_header_max = UCP_AM_HEADER_MAX;
     ucp_entity_name(worker->name, (mask & UCP_WORKER_PARAM_FIELD_NAME) ? params->name : NULL,
                     worker);
-    for (i = 0; i < UCT_UID_LEN; i += sizeof(part)) {
-        part = ucs_sys_random64();
-        memcpy(worker->uid + i, &part, sizeof(part));
-    }
+    ucp_peer_make_up_uid(worker->uid);
 }
 
 static void ucp_worker_init_lock(ucp_worker_t *worker)
@@ -501,7 +496,7 @@ unsigned ucp_worker_work(ucp_worker_t *worker)
         } else if (ucp_request_is_rma(req)) {
             ucp_rma_work(req);
         } else if (req->kind == UCP_REQUEST_PUT_LIST) {
-            ucp_rma_list_work(req);
+            ucp_request_complete(req, req->put_list.status);
         } else {
             ucp_flush_work(req);
         }

@@ -69,9 +69,6 @@ ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffe
 ucs_status_ptr_t ucp_rma_list_post(ucp_ep_t *ep, const void *buffer, size_t count,
                                    const ucp_request_param_t *param);
 
-/* One of which nothing was left in flight, but which is not to end inside the call. */
-void ucp_rma_list_work(ucp_request_t *req);
-
 /* Sends the messages of a request (step DATA). UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rma_send(ucp_request_t *req);
 

@@ -124,11 +124,6 @@ static void ucp_rma_list_entry_ended(void *request UCS_UNUSED, ucs_status_t stat
     }
 }
 
-void ucp_rma_list_work(ucp_request_t *req)
-{
-    ucp_request_complete(req, req->put_list.status);
-}
-
 /* Posts the entries. no_immediate: the last one is in flight afterwards even where it is done, so
  * that flushes wait for the list's callback as for any other. */
 static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const ucp_rma_list_t *list,
@@ -182,7 +177,7 @@ static ucs_status_ptr_t ucp_rma_list_post_locked(ucp_ep_t *ep, const ucp_rma_lis
     if (--req->put_list.remaining > 0) {
         return ucp_request_handle(req);
     }
-    if ((req->put_list.status == UCS_OK) && no_immediate) { /* an empty list */
+    if ((req->put_list.status == UCS_OK) && no_immediate) { /* an empty list: from progress */
         ucp_request_add_work(req);
         return ucp_request_handle(req);
     }

@@ -118,9 +118,6 @@ void ucp_sockets_keep_spare(ucp_sockets_t *sockets);
 /* Whether the sockets have events or endpoints are about to fail: progress is due. */
 int ucp_sockets_have_work(ucp_worker_t *worker);
 
-/* The descriptor of the set, -1 without one. */
-int ucp_sockets_fd(const ucp_worker_t *worker);
-
 /* In a forked child: closes its copies, without a word; connections end with its next progress. */
 void ucp_sockets_disown(ucp_sockets_t *sockets);
 

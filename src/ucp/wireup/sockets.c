@@ -168,15 +168,14 @@ void ucp_sockets_keep_spare(ucp_sockets_t *sockets)
     }
 }
 
-int ucp_sockets_fd(const ucp_worker_t *worker)
-{
-    return (worker->sockets != NULL) ? ucs_event_set_fd(worker->sockets->set) : -1;
-}
-
 int ucp_sockets_have_work(ucp_worker_t *worker)
 {
-    struct pollfd pfd = {.fd = ucp_sockets_fd(worker), .events = POLLIN};
+    struct pollfd pfd = {.events = POLLIN};
 
+    if (worker->sockets == NULL) {
+        return 0;
+    }
+    pfd.fd = ucs_event_set_fd(worker->sockets->set);
     if ((pfd.fd < 0) || ((ucs_sys_poll(&pfd, 1, 0) <= 0) &&
                          ucs_list_is_empty(&worker->sockets->lost))) {
         return 0;
