@@ -60,19 +60,39 @@ static int ucp_tl_name_is(const char *name, const uct_tl_t *tl)
     return 0;
 }
 
+/* The forms of mm that are transports of UCX's: a list of what is not wanted may name one of them,
+ * which leaves the others. */
+enum {
+    UCP_TL_FORM_POSIX = 1,
+    UCP_TL_FORM_SYSV  = 2,
+    UCP_TL_FORMS      = UCP_TL_FORM_POSIX | UCP_TL_FORM_SYSV
+};
+
+static unsigned ucp_tl_form(const char *name)
+{
+    return (strcmp(name, "posix") == 0) ? UCP_TL_FORM_POSIX :
+           (strcmp(name, "sysv") == 0)  ? UCP_TL_FORM_SYSV : 0;
+}
+
 int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
 {
-    unsigned i;
+    const int is_negated = (tls->mode == UCS_CONFIG_ALLOW_LIST_NEGATE);
+    unsigned forms       = 0;
+    unsigned form, i;
 
     if (tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) {
         return 1;
     }
     for (i = 0; i < tls->array.count; ++i) {
         if (ucp_tl_name_is(tls->array.names[i], tl)) {
-            return tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW;
+            form   = is_negated ? ucp_tl_form(tls->array.names[i]) : 0;
+            forms |= form;
+            if ((form == 0) || (forms == UCP_TL_FORMS)) {
+                return !is_negated;
+            }
         }
     }
-    return tls->mode == UCS_CONFIG_ALLOW_LIST_NEGATE;
+    return is_negated;
 }
 
 void ucp_entity_name(char name[UCP_ENTITY_NAME_MAX], const char *user_name, const void *object)

@@ -793,7 +793,9 @@ TEST(ucp_config, names_that_users_of_ucx_write)
         {"all", "self mm cma ofi"}, {"shm", "self mm cma"},   {"sm", "self mm cma"},
         {"sm,self", "self mm cma"}, {"posix", "self mm"},     {"posix,sysv,cma", "self mm cma"},
         {"mm", "self mm"},          {"self", "self"},         {"^cma", "self mm ofi"},
-        {"^posix", "self cma ofi"}, {"rc,sm", "self mm cma"}, {"tcp,mm,self", "self mm ofi"},
+        {"^posix", "self mm cma ofi"}, {"^sysv", "self mm cma ofi"},
+        {"^posix,sysv", "self cma ofi"}, {"^sysv,mm", "self cma ofi"},
+        {"rc,sm", "self mm cma"},   {"tcp,mm,self", "self mm ofi"},
         {"memfd", "self mm"},       {"loopback", "self"},     {"^shm", "self ofi"},
         {"net,self", "self ofi"},   {"ofi,sm", "self mm cma ofi"}};
     for (const auto &row : rows) {
