@@ -416,8 +416,22 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
     }
 }
 
+/* Has the user not waited for all that it has sent? */
+static int ucp_worker_is_abandoned(const ucp_worker_t *worker)
+{
+    const ucp_ep_t *ep;
+
+    ucs_list_for_each(ep, &worker->eps, list) {
+        if (!ucs_list_is_empty(&ep->requests)) {
+            return 1;
+        }
+    }
+    return !ucs_list_is_empty(&worker->flushes);
+}
+
 void ucp_worker_destroy(ucp_worker_h worker)
 {
+    const int is_abandoned = ucp_worker_is_abandoned(worker);
     uint64_t *value;
     uint64_t key;
     ucp_ep_t *ep, *next;
@@ -454,6 +468,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     }
     for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].iface != NULL) {
+            worker->tls[i].iface->is_abandoned = is_abandoned;
             uct_iface_close(worker->tls[i].iface);
         }
     }

@@ -352,6 +352,8 @@ struct uct_iface {
     uct_iface_params_t params;
     ucs_list_link_t    eps;               /* every open endpoint */
     uct_ep_ops_t       unready_ops;       /* of endpoints that are not live, see uct_ep_ops */
+    int                is_abandoned;      /* set before it is closed by who has not waited for what
+                                             is under way: closing does not wait for it either */
 };
 
 typedef enum {

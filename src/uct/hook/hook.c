@@ -229,6 +229,7 @@ static void uct_hook_iface_close(uct_iface_t *iface)
     uct_hook_delayed_t *delayed;
 
     if (hook->inner != NULL) {
+        hook->inner->is_abandoned = iface->is_abandoned;
         uct_iface_close(hook->inner);
     }
     while (!ucs_list_is_empty(&hook->delayed)) {

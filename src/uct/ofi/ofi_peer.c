@@ -528,14 +528,15 @@ void uct_ofi_peers_leave(uct_ofi_iface_t *iface)
 {
     uint64_t now_ns        = ucs_sys_clock_ns();
     const uint64_t end_ns  = now_ns + UCT_OFI_DRAIN_NS;
-    const uint64_t late_ns = now_ns + uct_ofi_config(iface)->timeout_ns;
+    const uint64_t late_ns = now_ns + (iface->super.is_abandoned ?
+                                       0 : uct_ofi_config(iface)->timeout_ns);
 
     while (((!uct_ofi_say_farewell(iface) || (iface->num_under_way > 0)) && (now_ns < end_ns)) ||
            ((now_ns < late_ns) && uct_ofi_owes(iface))) {
         uct_ofi_poll(iface);
         now_ns = ucs_sys_clock_ns();
     }
-    if ((now_ns >= late_ns) && uct_ofi_owes(iface)) {
+    if (!iface->super.is_abandoned && (now_ns >= late_ns) && uct_ofi_owes(iface)) {
         ucs_diag("a network is closed before its peers have got all that was sent");
     }
 }

@@ -964,6 +964,7 @@ TEST_P(ep, receiver_destroyed_amid_long_messages)
     }
     for (int stage = 0; stage < 10; ++stage) {
         environment environment(GetParam().env);
+        environment.set({{"UCX_OFI_TIMEOUT", "500ms"}}); /* the end waits for so long */
         context context;
         worker sender(context, GetParam().mode);
         auto receiver    = std::make_unique<worker>(context, GetParam().mode);
