@@ -32,7 +32,8 @@ readonly OFI_HOOKS='*fault_ofi*:*delay_ofi*:*trace_ofi*'
 # Tests that take long because they make many processes, wait for time to pass, or move gigabytes.
 readonly LONG_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*:*mp_traffic.*'\
 ':*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:client_server.*'\
-':*process_*_test.*:*between_hosts*:rails.*:*_trouble.*:*mp_cuda*:'$OFI_HOOKS
+':*process_*_test.*:*between_hosts*:rails.*:*_trouble.*:*mp_cuda*:ofi.who_computes_*:ofi_silent.*'\
+':ofi.reads_from_who_computes:'$OFI_HOOKS
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 build_root=$root/build-check
@@ -228,7 +229,8 @@ stage_asan()
     GTEST_FILTER+=':kill_one.*/both:kill_one.*/am:kill_am_stream.*/am:kill_am_stream.*/both'
     # What waits for time to pass for the most part.
     GTEST_FILTER+=':*a_proof_that_does_not_end:*a_busy_process_is_not_dead*:rails.*'
-    GTEST_FILTER+=':client_server.on_two_hosts_again_and_again'
+    GTEST_FILTER+=':client_server.on_two_hosts_again_and_again:ofi.who_computes_*:ofi_silent.*'
+    GTEST_FILTER+=':ofi.reads_from_who_computes'
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan CC=gcc CXX=g++ --disable-static --enable-assert --enable-asan && run_tests asan
