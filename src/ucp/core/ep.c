@@ -162,8 +162,7 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     ucp_ep_set_limits(ep);
 }
 
-/* Down to so many. */
-static void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
+void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
 {
     ucp_ep_t *ep;
 
@@ -173,11 +172,6 @@ static void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
         --worker->num_closed_eps;
         ucs_sys_free(ep);
     }
-}
-
-void ucp_ep_forget_all_closed(ucp_worker_t *worker)
-{
-    ucp_ep_forget_closed(worker, 0);
 }
 
 /* Keeps the memory of an endpoint that is no more: there are programs that close one again. */

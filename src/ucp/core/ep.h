@@ -115,7 +115,7 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
  * long as it is among the last that the worker has freed. */
 void ucp_ep_free(ucp_ep_t *ep);
 
-/* Frees that memory; the worker ends. */
-void ucp_ep_forget_all_closed(ucp_worker_t *worker);
+/* Frees that memory, but for that of so many. */
+void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left);
 
 #endif

@@ -476,7 +476,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucp_kept_drop(&worker->kept); /* copies of devices into them have ended */
     ucp_device_cleanup(worker);
     ucp_idle_count_workers(-1);
-    ucp_ep_forget_all_closed(worker);
+    ucp_ep_forget_closed(worker, 0);
     ucs_hash_cleanup(&worker->peers);
     ucs_ptr_map_cleanup(&worker->ids);
     for (i = 0; i < UCP_DATA_POOLS; ++i) {
