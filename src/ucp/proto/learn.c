@@ -52,6 +52,9 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t le
         ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
         octave->way = (uint8_t)best;
     }
+    octave->usual    = 0;
+    octave->num_slow = 0;
+    octave->max_slow = (octave->way != own) ? 0 : octave->max_slow;
     first            = is_known ? ucs_max(first, 1u) : 1u;
     octave->patience = (uint16_t)ucs_min(ucs_max(2u * octave->patience, first), most);
     octave->phase    = UCP_LEARN_IN_USE;
@@ -147,6 +150,33 @@ static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
     octave->first    = octave->serial;
 }
 
+static int ucp_learn_should_watch(const ucp_learn_octave_t *octave, ucp_way_t way)
+{
+    return (octave->phase == UCP_LEARN_IN_USE) && (way == octave->way) &&
+           ((octave->left % UCP_LEARN_WATCHED) == 0) && (ucp_learn_num_under_way(octave) == 0);
+}
+
+/* A message that began alone while a way was in use has ended. */
+static void ucp_learn_watch(ucp_learn_octave_t *octave, const ucp_learn_turn_t *turn, size_t length)
+{
+    const unsigned most = ucs_max(octave->max_slow, UCP_LEARN_SLOW_MIN);
+    float rate;
+
+    if ((length == 0) || (octave->phase != UCP_LEARN_IN_USE) ||
+        (turn->number != octave->number) || (turn->serial + 1 != octave->serial)) {
+        return;
+    }
+    rate = (float)length / (float)ucs_max(ucs_sys_clock_ns() - octave->since_ns, 1u);
+    if (rate >= UCP_LEARN_FAR_SLOWER * octave->usual) {
+        octave->usual   += (rate - octave->usual) / ((octave->usual > 0) ? 8 : 1);
+        octave->num_slow = 0;
+    } else if (++octave->num_slow >= most) {
+        octave->left     = 0;
+        octave->patience = 1; /* what was found last belongs to the past */
+        octave->max_slow = (uint16_t)ucs_min(2 * most, UCP_LEARN_SLOW_MAX);
+    }
+}
+
 void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, ucp_way_t way)
 {
     const unsigned i           = ucp_learn_octave(length);
@@ -155,12 +185,16 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     turn->octave   = (uint8_t)i;
     turn->way      = (uint8_t)way;
     turn->number   = octave->number;
+    turn->serial   = octave->serial;
     turn->is_timed = (octave->phase == UCP_LEARN_TRIAL) && (octave->trial == way) &&
                      ((way != UCP_WAY_MESSAGES) || ucp_learn_is_warm(learn, i));
+    turn->is_alone = ucp_learn_should_watch(octave, way);
     if (way == UCP_WAY_MESSAGES) {
         ucp_learn_warm(learn, i, length);
     }
-    if (!turn->is_timed) {
+    if (turn->is_alone) {
+        octave->since_ns = ucs_sys_clock_ns();
+    } else if (!turn->is_timed) {
         octave->is_open = 0;
     } else {
         if (ucp_learn_num_under_way(octave) == 0) {
@@ -171,8 +205,8 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
             }
         }
         octave->begun += length;
-        turn->serial   = octave->serial++;
     }
+    ++octave->serial;
     ++octave->under_way[way];
 }
 
@@ -195,6 +229,10 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
     uint64_t now_ns;
 
     --octave->under_way[turn->way];
+    if (turn->is_alone) {
+        ucp_learn_watch(octave, turn, length);
+        return;
+    }
     if (!turn->is_timed || (octave->phase != UCP_LEARN_TRIAL) ||
         (turn->number != octave->number) || (octave->runs == UCP_LEARN_RUNS)) {
         return;

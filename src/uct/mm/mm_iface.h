@@ -141,6 +141,7 @@ typedef struct {
     uint32_t          look_turn; /* of progress, which looks at the clock */
     unsigned          interval;  /* turns between two looks */
     unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
+    unsigned          next_hot;  /* where the next progress begins */
     unsigned          num_rings; /* the others a few at a time */
     unsigned          cold_next;
     unsigned          max_poll;

@@ -427,6 +427,7 @@ typedef struct {
     uint32_t               id;
     uint32_t               message_max;
     unsigned               attention; /* UCT_MM_READER_... */
+    int                    has_enough; /* the last message was enough for a turn */
     uct_mm_line_t         *lines;
     uint8_t               *buffer;    /* of the message that is being gathered */
     uct_mm_ring_control_t *control;
@@ -524,7 +525,8 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
         }
     } while ((count < max) && uct_mm_reader_ready(reader) && (length < UCT_MM_TURN_BYTES));
 
-    reader->received += count;
+    reader->received  += count;
+    reader->has_enough = (length >= UCT_MM_TURN_BYTES);
     return count;
 }
 

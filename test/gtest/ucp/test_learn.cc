@@ -187,7 +187,7 @@ TEST_F(learning, begins_as_predicted_and_tries_the_others_seldom)
     for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
         EXPECT_EQ(UCP_WAY_BOTH, exchange(65536));
     }
-    const ucp_learn_turn_t turn = {0, static_cast<uint8_t>(ucp_learn_octave(65536)), 0, 0, 0};
+    const ucp_learn_turn_t turn = {0, static_cast<uint8_t>(ucp_learn_octave(65536)), 0, 0, 0, 0};
     EXPECT_TRUE(ucp_learn_is_first(&m_learn, &turn));
     m_cost_ns[UCP_WAY_MESSAGES] = 6000;
     EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 20000));
@@ -214,6 +214,36 @@ TEST_F(learning, follows_what_changes)
     m_cost_ns[UCP_WAY_MESSAGES] = 8000;
     EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 8192));
     EXPECT_EQ(2, m_changes);
+}
+
+/* Messages until most go another way. */
+TEST_F(learning, follows_at_once_what_becomes_far_slower)
+{
+    const unsigned trials = UCP_WAYS * UCP_LEARN_RUNS * (UCP_LEARN_RUN_MIN + 1);
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536, 60000));
+    m_cost_ns[UCP_WAY_MESSAGES] = 4000;
+    settled(65536, ((UCP_LEARN_SLOW_MIN + 1) * UCP_LEARN_WATCHED) + trials);
+    EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 200));
+    EXPECT_GE(m_by[UCP_WAY_BOTH], 190u);
+    EXPECT_EQ(2, m_changes);
+}
+
+/* Where all ways have become slower, or some messages only are, trials again and again are no help:
+ * a few times, and then more and more seldom. */
+TEST_F(learning, what_no_way_is_better_for_is_not_tried_all_the_time)
+{
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536, 60000));
+    for (unsigned i = 0; i < 400; ++i) {
+        const uint64_t factor = (i % 2) ? 3 : 1;
+        m_cost_ns[UCP_WAY_READ]     = 2500 * factor;
+        m_cost_ns[UCP_WAY_BOTH]     = 2000 * factor;
+        m_cost_ns[UCP_WAY_MESSAGES] = 700 * factor;
+        settled(65536, 300);
+        EXPECT_LT(m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH], (i > 40) ? 100u : 300u) << i;
+    }
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536, 20000));
+    EXPECT_LT(m_by[UCP_WAY_READ] + m_by[UCP_WAY_BOTH], 20000u / 50);
+    EXPECT_EQ(1, m_changes);
 }
 
 /* What is slow at first, as memory that is touched for the first time is, is not taken for slow. */

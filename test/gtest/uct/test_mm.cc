@@ -793,6 +793,43 @@ TEST(mm_test, peers_behind_one_cache)
     ucs_sys_set(nullptr);
 }
 
+/* Long messages come one a turn, since the next may not be waited for yet, from each sender in
+ * turn; short ones all at once. */
+TEST(mm_test, long_messages_come_one_a_turn)
+{
+    constexpr unsigned NUM = 4;
+    worker receiver(mm());
+    std::vector<std::unique_ptr<worker>> senders;
+    std::vector<uct_ep_t *> eps;
+    std::vector<unsigned> from;
+
+    receiver.on_message(ID_DATA, [&](const uint8_t *data, size_t) { from.push_back(data[0]); });
+    for (unsigned i = 0; i < NUM; ++i) {
+        senders.push_back(std::make_unique<worker>(mm()));
+        eps.push_back(senders[i]->connect(receiver.where()));
+        ASSERT_EQ(UCS_OK, send({senders[i].get(), &receiver}, eps[i], way::SHORT, ID_DATA,
+                               bytes(8, uint8_t(i))));
+    }
+    ASSERT_TRUE(run_until({&receiver}, [&]() { return from.size() == NUM; }));
+
+    for (size_t length : {size_t(8), size_t(4096)}) {
+        from.clear();
+        for (unsigned round = 0; round < 2; ++round) {
+            for (unsigned i = 0; i < NUM; ++i) {
+                ASSERT_EQ(UCS_OK, post(eps[i], way::SHORT, ID_DATA,
+                                       bytes(length, uint8_t(i)), 0));
+            }
+        }
+        for (unsigned turns = 0; from.size() < 2 * NUM; ++turns) {
+            ASSERT_LT(turns, 2 * NUM);
+            EXPECT_EQ((length == 8) ? 2 * NUM : 1, receiver.progress());
+        }
+        for (unsigned i = 0; (length > 8) && (i < NUM); ++i) {
+            EXPECT_EQ(1, std::count(from.begin(), from.begin() + NUM, i)) << i;
+        }
+    }
+}
+
 /* More peers than are looked at each time: all are heard. */
 TEST(mm_test, many_workers_in_one_process)
 {
