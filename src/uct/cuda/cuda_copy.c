@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     uct_mem_t    super;
     uct_cu_ctx_t ctx; /* it was allocated in */
+    uint64_t     id;  /* of the allocation */
     unsigned     how; /* UCT_MEM_ALLOC_xx */
     int          is_registered;
 } uct_cuda_copy_mem_t;
@@ -134,6 +135,14 @@ static ucs_status_t uct_cuda_copy_make(const uct_cuda_driver_t *driver, uct_cuda
            uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "allocation of device memory", result);
 }
 
+/* The number of the allocation at an address; 0: there is none, or it cannot be told. */
+static uint64_t uct_cuda_copy_mem_id(const uct_cuda_driver_t *driver, const void *address)
+{
+    uct_cuda_place_t place;
+
+    return (uct_cuda_place_query(driver, address, &place) == UCS_OK) ? place.id : 0;
+}
+
 static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t length,
                                             unsigned flags, uct_mem_t **mem_p)
 {
@@ -177,7 +186,8 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
         ucs_sys_free(mem);
         return status;
     }
-    *mem_p = &mem->super;
+    mem->id = uct_cuda_copy_mem_id(driver, mem->super.address);
+    *mem_p  = &mem->super;
     return UCS_OK;
 }
 
@@ -192,8 +202,10 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
         ucs_sys_free(mem);
         return;
     }
-    /* Memory of a context that is gone went with it. */
-    if (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK) {
+    /* Memory of a context that is gone went with it. After a reset of the device the program may
+     * have other memory there, in a context at the same address. */
+    if ((uct_cuda_copy_mem_id(driver, tl_mem->address) == mem->id) &&
+        (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK)) {
         if (mem->how != UCT_MEM_ALLOC_PINNED) {
             result = driver->cuMemFree((uintptr_t)tl_mem->address);
         } else if (mem->is_registered) {

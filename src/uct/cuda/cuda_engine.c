@@ -361,6 +361,23 @@ static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ queues */
 
+/* The primary context has its address again after the program has reset the device, but nothing of
+ * what was made in it before. On error nothing is entered. */
+static ucs_status_t uct_cuda_queue_enter(const uct_cuda_queue_t *queue, uct_cuda_scope_t *scope)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+    uint64_t ctx_id                 = 0;
+    ucs_status_t status;
+
+    status = uct_cuda_enter(scope, driver, queue->ctx);
+    if ((status == UCS_OK) && ((uct_cuda_context_id(driver, queue->ctx, &ctx_id) != UCS_OK) ||
+                               (ctx_id != queue->ctx_id))) {
+        uct_cuda_leave(scope);
+        return UCS_ERR_IO_ERROR;
+    }
+    return status;
+}
+
 /* The context is gone, and with it all that was made in it. */
 static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t status)
 {
@@ -386,7 +403,7 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
         ucs_queue_is_empty(&queue->staged)) {
         return;
     }
-    status = uct_cuda_enter(&scope, queue->engine->driver, queue->ctx);
+    status = uct_cuda_queue_enter(queue, &scope);
     if (ucs_unlikely(status != UCS_OK)) {
         uct_cuda_queue_die(queue, status);
         return;
@@ -410,7 +427,7 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
     int is_alive;
     unsigned i;
 
-    is_alive = !queue->is_dead && (uct_cuda_enter(&scope, driver, queue->ctx) == UCS_OK);
+    is_alive = !queue->is_dead && (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
     uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive);
     uct_cuda_bounce_cleanup(driver, &queue->now, is_alive);
     if (is_alive) {

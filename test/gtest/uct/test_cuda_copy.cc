@@ -470,6 +470,65 @@ TEST_F(fake_cuda, a_context_goes)
     });
 }
 
+/* The same by a reset of the device: the primary context, at its old address, and its streams are
+ * new, and so is memory at the address of what was allocated. */
+TEST_F(fake_cuda, a_device_is_reset)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        bytes data = pattern(12, 300000);
+        uct_mem_info_t info;
+
+        cuda.init();
+        const uct_cu_ctx_t ctx = cuda.use_primary();
+        for (unsigned round = 0; round < 4; ++round) {
+            worker w(copy_tl());
+            std::deque<completion> comps(4);
+            uct_mem_t *mem[3];
+            for (unsigned i = 0; i < 3; ++i) {
+                const unsigned flags[] = {UCT_MEM_ALLOC_DEVICE, UCT_MEM_ALLOC_MANAGED,
+                                          UCT_MEM_ALLOC_PINNED};
+                ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 5000, flags[i], &mem[i]));
+            }
+            const auto old = cuda.make(kind::DEVICE, data.size());
+            EXPECT_EQ(UCS_OK, copy(w, old.address, data.data(), data.size(), true));
+            EXPECT_EQ(UCS_OK, copy(w, old.address, data.data(), data.size(), false));
+            for (size_t i = 0; (i < comps.size()) && (round % 2); ++i) {
+                EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, old.address, data.data(),
+                                                           data.size(), &comps[i].base));
+            }
+            EXPECT_EQ(0, cuda.call("cuDevicePrimaryCtxRelease_v2", 0));
+            ASSERT_EQ(ctx, cuda.use_primary());
+            std::vector<cuda_program::memory> others;
+            for (unsigned i = 0; i < 8; ++i) {
+                others.push_back(cuda.make(kind::DEVICE, 5000));
+            }
+            const auto place = std::find_if(others.begin(), others.end(), [&](const auto &other) {
+                return other.address == mem[0]->address;
+            });
+            ASSERT_NE(others.end(), place) << "this is about an address that is used again";
+            for (uct_mem_t *m : mem) {
+                w.tl->md.release(m);
+            }
+            ASSERT_EQ(UCS_OK, query(w, place->address, &info));
+            EXPECT_EQ(UCS_MEMORY_TYPE_CUDA, info.type) << "the program's memory was freed";
+            EXPECT_TRUE(run_until({&w}, [&]() {
+                return (round % 2 == 0) ||
+                       std::all_of(comps.begin(), comps.end(),
+                                   [](const completion &c) { return c.calls != 0; });
+            }));
+            if (round < 2) { /* else the streams are gone when the interface is closed */
+                EXPECT_EQ(UCS_OK, copy(w, place->address, data.data(), 5000, true));
+            }
+            for (const auto &other : others) {
+                cuda.free(other);
+            }
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 /* Each call of the driver fails once, in turn: copies end, with an error or without, and the next
  * ones succeed. */
 TEST_F(fake_cuda, each_call_of_the_driver_fails)
