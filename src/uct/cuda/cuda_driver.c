@@ -150,21 +150,37 @@ ucs_status_t uct_cuda_failed(const uct_cuda_driver_t *driver, int level, const c
 
 /* ------------------------------------------------------------------ contexts */
 
-ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
-                            uct_cu_ctx_t ctx)
+ucs_status_t uct_cuda_relax(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver)
 {
     int result;
 
     scope->driver = driver;
     scope->mode   = UCT_CU_CAPTURE_RELAXED;
     result        = driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
-    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
-        return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuThreadExchangeStreamCaptureMode",
-                               result);
+    return ucs_likely(result == UCT_CU_SUCCESS) ? UCS_OK :
+           uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuThreadExchangeStreamCaptureMode",
+                           result);
+}
+
+void uct_cuda_restore(const uct_cuda_scope_t *scope)
+{
+    int mode = scope->mode;
+
+    scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
+                            uct_cu_ctx_t ctx)
+{
+    ucs_status_t status = uct_cuda_relax(scope, driver);
+    int result;
+
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
     }
     result = driver->cuCtxPushCurrent(ctx);
     if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
-        driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
+        uct_cuda_restore(scope);
         return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuCtxPushCurrent", result);
     }
     return UCS_OK;
@@ -172,11 +188,10 @@ ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *dr
 
 void uct_cuda_leave(const uct_cuda_scope_t *scope)
 {
-    int mode = scope->mode;
     uct_cu_ctx_t ctx;
 
     scope->driver->cuCtxPopCurrent(&ctx);
-    scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    uct_cuda_restore(scope);
 }
 
 /* The primary context's address stays the same while anybody uses it, so it need not be held. */
@@ -252,17 +267,17 @@ static UCS_COLD void uct_cuda_place_set_sync(const uct_cuda_driver_t *driver, co
                                              uint64_t id)
 {
     static _Atomic uint64_t tried[64];
-    int mode         = UCT_CU_CAPTURE_RELAXED;
     unsigned is_sync = 1;
+    uct_cuda_scope_t scope;
 
     if (atomic_exchange_explicit(&tried[id % ucs_array_size(tried)], id, memory_order_relaxed) ==
         id) {
         return;
     }
-    if (driver->cuThreadExchangeStreamCaptureMode(&mode) == UCT_CU_SUCCESS) {
+    if (uct_cuda_relax(&scope, driver) == UCS_OK) {
         (void)driver->cuPointerSetAttribute(&is_sync, UCT_CU_POINTER_SYNC_MEMOPS,
                                             (uintptr_t)address);
-        driver->cuThreadExchangeStreamCaptureMode(&mode);
+        uct_cuda_restore(&scope);
     }
 }
 

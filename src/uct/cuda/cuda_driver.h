@@ -7,7 +7,8 @@
  * Rules for all of src/uct/cuda: no cuInit; no context is made or kept alive; no call that waits
  * for the device; never the default stream; no flag of the program's objects is changed. Calls that
  * need a context stand between uct_cuda_enter and uct_cuda_leave, which leave the caller's stack of
- * contexts as it was and make the calls legal while another thread captures a graph.
+ * contexts as it was and make the calls legal while another thread captures a graph; those that
+ * need none, between uct_cuda_relax and uct_cuda_restore.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -234,7 +235,13 @@ typedef struct {
     int                      mode; /* the thread's own capture mode */
 } uct_cuda_scope_t;
 
-/* Makes ctx current. On error (the context is gone) nothing is changed and leave is not called. */
+/* Makes calls legal while another thread captures a graph, which they would spoil. On error nothing
+ * is changed and restore is not called. May stand within each other. */
+ucs_status_t uct_cuda_relax(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver);
+void uct_cuda_restore(const uct_cuda_scope_t *scope);
+
+/* The same, and makes ctx current. On error (the context is gone) nothing is changed and leave is
+ * not called. */
 ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
                             uct_cu_ctx_t ctx);
 void uct_cuda_leave(const uct_cuda_scope_t *scope);

@@ -210,6 +210,7 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
                                         uct_cuda_export_t **export_p)
 {
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
+    uct_cuda_scope_t scope;
 
     if (ucs_unlikely(export == NULL)) {
         uct_cuda_exports_trim(md, driver);
@@ -221,7 +222,10 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
             ucs_sys_free(export);
             return UCS_ERR_NO_MEMORY;
         }
-        uct_cuda_export_fill(md, driver, export, handle_types);
+        if (uct_cuda_relax(&scope, driver) == UCS_OK) {
+            uct_cuda_export_fill(md, driver, export, handle_types);
+            uct_cuda_restore(&scope);
+        }
         ucs_list_head_init(&export->list);
         ++md->num_exports;
     }

@@ -179,11 +179,19 @@ int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapp
 int uct_cuda_pool_close(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
                         uct_cuda_pool_t *pool, uct_cu_ptr_t ptr)
 {
-    int freed = (ptr == 0) ? UCT_CU_SUCCESS : driver->cuMemFree(ptr);
-    int result;
+    int freed = UCT_CU_SUCCESS;
+    uct_cuda_scope_t scope;
+    int result, is_relaxed;
 
+    is_relaxed = (uct_cuda_relax(&scope, driver) == UCS_OK);
+    if (ptr != 0) {
+        freed = driver->cuMemFree(ptr);
+    }
     pthread_mutex_lock(&md->pool_lock);
     result = uct_cuda_pool_put(driver, pool);
     pthread_mutex_unlock(&md->pool_lock);
+    if (is_relaxed) {
+        uct_cuda_restore(&scope);
+    }
     return (freed != UCT_CU_SUCCESS) ? freed : result;
 }

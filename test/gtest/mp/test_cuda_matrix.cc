@@ -747,6 +747,19 @@ TEST(mp_cuda, graph_capture_elsewhere)
                                       LENGTHS[i]);
                 }
             });
+            for (perf_memory_t kind : {PERF_MEMORY_VMM, PERF_MEMORY_VMM_PIECES, PERF_MEMORY_POOL,
+                                       PERF_MEMORY_MANAGED, PERF_MEMORY_ASYNC}) {
+                SCOPED_TRACE(perf_memory_names[kind]);
+                gpu_buffer out(g, kind, LARGE), in(g, kind, LARGE);
+                ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+                out.put(LARGE, LARGE + me.index());
+                in.put(LARGE, 0);
+                amid_capture(g, [&]() {
+                    side.exchange_tag(out.place(LARGE), in.place(LARGE), LARGE);
+                });
+                in.expect(LARGE, LARGE + !me.index());
+                side.n().barrier();
+            }
         }
         for (size_t i = 0; i < ins.size(); ++i) {
             ins[i]->expect(LENGTHS[i], LENGTHS[i] + !me.index());
