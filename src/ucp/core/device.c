@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/arch/cpu.h>
@@ -391,6 +392,14 @@ void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status)
     }
 }
 
+/* The end of a copy is found by progress, and no event announces it. */
+static void ucp_device_hold_copy(ucp_request_t *req, uct_iface_t *iface)
+{
+    req->held |= UCP_REQUEST_HOLDS_COPY;
+    ucp_worker_activate(req->worker, iface);
+    ucp_wakeup_rouse(req->worker);
+}
+
 ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
                                  size_t offset, size_t length, uint64_t remote_addr,
                                  ucp_device_then_cb_t then)
@@ -418,8 +427,7 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
     status = is_put ? lane->ops->put_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp) :
                       lane->ops->get_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
-        req->held |= UCP_REQUEST_HOLDS_COPY;
-        ucp_worker_activate(req->worker, lane->iface);
+        ucp_device_hold_copy(req, lane->iface);
     } else if (ucs_unlikely(status == UCS_ERR_REJECTED)) {
         ucp_device_refuse(peer, status);
     }
@@ -436,8 +444,7 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
     req->copy.then = then;
     status         = iface->tl->iface.copy(iface, dest, src, length, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
-        req->held |= UCP_REQUEST_HOLDS_COPY;
-        ucp_worker_activate(req->worker, iface);
+        ucp_device_hold_copy(req, iface);
     }
     return (status == UCS_OK) ? UCS_ERR_IO_ERROR : status;
 }

@@ -9,6 +9,8 @@
 
 #include <ucs/sys/sys.h>
 
+#include <poll.h>
+
 using mp::gpu;
 using mp::gpu_buffer;
 using mp::node;
@@ -254,6 +256,61 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
                 }
             }
             ucp_request_free(put);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* A copy that is begun once the worker is armed keeps its descriptor readable: who sleeps there,
+ * another thread perhaps, makes the progress by which it ends. */
+TEST(mp_cuda_owner, copies_wake_who_sleeps)
+{
+    constexpr size_t LENGTH = 60000;
+    processes all(2);
+
+    NEED_GPU();
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        shared_memory memory(n, me.index(), buffer, LENGTH);
+        ucp_request_param_t param = {};
+
+        for (int which = 0; which < 3; ++which) { /* the first time the way there is proved */
+            SCOPED_TRACE(which);
+            n.barrier();
+            if (me.index() == 0) {
+                void *send = n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG);
+                n.barrier();
+                EXPECT_EQ(UCS_OK, n.wait(send));
+                continue;
+            }
+            ucp_tag_recv_info_t info;
+            ucp_rkey_h rkey = memory.key(n.ep(0));
+            struct pollfd sleeper = {-1, POLLIN, 0};
+            EXPECT_EQ(UCS_OK, ucp_worker_get_efd(n.worker(), &sleeper.fd));
+            n.until([&]() {
+                return ucp_tag_probe_nb(n.worker(), TAG, UINT64_MAX, 0, &info) != nullptr;
+            });
+            for (int op = 0; op < 3; ++op) {
+                me.waits_for("copy %d to end", op);
+                n.until([&]() { return ucp_worker_arm(n.worker()) != UCS_ERR_BUSY; });
+                void *request =
+                    (op == 0) ? ucp_put_nbx(n.ep(0), buffer.place(LENGTH), LENGTH,
+                                            memory.address(), rkey, &param) :
+                    (op == 1) ? ucp_get_nbx(n.ep(0), buffer.place(LENGTH), LENGTH,
+                                            memory.address(), rkey, &param) :
+                                n.recv(buffer.place(LENGTH), LENGTH, TAG);
+                ASSERT_TRUE(UCS_PTR_IS_PTR(request)) << op;
+                EXPECT_TRUE((which == 0) || (poll(&sleeper, 1, 0) == 1)) << op;
+                EXPECT_EQ(UCS_OK, n.wait(request));
+            }
+            ucp_rkey_destroy(rkey);
+            n.barrier();
         }
         n.barrier();
     });
