@@ -334,6 +334,7 @@ static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length
     ucp_stream_complete(&done);
 }
 
+/* Not one that is being fetched: that fetch tells how it ends, once no device copies for it. */
 static ucp_kept_t *ucp_stream_find_announced(ucp_ep_t *ep, uint64_t send_id)
 {
     ucp_stream_rts_t *announced;
@@ -341,7 +342,8 @@ static ucp_kept_t *ucp_stream_find_announced(ucp_ep_t *ep, uint64_t send_id)
 
     ucs_list_for_each(chunk, &ep->stream.chunks, list) {
         announced = ucp_kept_data(chunk);
-        if ((chunk->kind == UCP_KEPT_RTS) && (announced->rts.request_id == send_id)) {
+        if ((chunk->kind == UCP_KEPT_RTS) && (announced->rts.request_id == send_id) &&
+            !announced->is_fetching) {
             return chunk;
         }
     }

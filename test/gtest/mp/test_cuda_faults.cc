@@ -7,6 +7,7 @@
 #include "gpu.h"
 #include "seed.h"
 
+#include <ucp/internals.h>
 #include <ucs/sys/sys.h>
 
 #include <poll.h>
@@ -311,6 +312,68 @@ TEST(mp_cuda_owner, copies_wake_who_sleeps)
             }
             ucp_rkey_destroy(rkey);
             n.barrier();
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* The sender of a stream gives a message up while the receiver's device reads it, and says so
+ * twice, as it does where it is asked for more in between. */
+TEST(mp_cuda_owner, a_stream_is_given_up_twice)
+{
+    constexpr size_t LENGTH   = 300000;
+    constexpr unsigned CANCEL = 9; /* UCP_WIRE_CANCEL */
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto set                  = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto foreign              = gpu::function<uint64_t()>("fakecuda_foreign");
+        ucp_request_param_t param = {};
+        size_t length;
+
+        for (int round = 0; round < 2; ++round) { /* the first time it arrives */
+            SCOPED_TRACE(round);
+            n.barrier();
+            if (me.index() == 0) {
+                void *send = ucp_stream_send_nbx(n.ep(1), buffer.place(LENGTH), LENGTH, &param);
+                ASSERT_TRUE(UCS_PTR_IS_PTR(send));
+                struct {
+                    uint64_t send_id;
+                    int32_t status, reserved;
+                } cancel = {ucp_test_request_id(send, nullptr), UCS_ERR_CANCELED, 0};
+                n.barrier();
+                for (int i = 0; i < 2 * round; ++i) {
+                    EXPECT_EQ(UCS_OK, ucp_test_inject(n.ep(1), CANCEL, &cancel, sizeof(cancel)));
+                }
+                n.barrier();
+                EXPECT_EQ((round == 0) ? UCS_OK : UCS_ERR_CONNECTION_RESET, n.wait(send));
+                continue;
+            }
+            const uint64_t before = foreign();
+            set("stuck", round);
+            param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags        = UCP_STREAM_RECV_FLAG_WAITALL;
+            void *recv = ucp_stream_recv_nbx(n.ep(0), buffer.place(LENGTH), LENGTH, &length,
+                                             &param);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(recv));
+            me.waits_for("a copy of a stream to begin");
+            n.until([&]() { return foreign() > before; });
+            n.barrier();
+            n.barrier();
+            for (int i = 0; i < 1000; ++i) {
+                n.progress();
+            }
+            EXPECT_TRUE((round == 0) || (ucp_request_check_status(recv) == UCS_INPROGRESS));
+            set("stuck", 0);
+            EXPECT_EQ((round == 0) ? UCS_OK : UCS_ERR_CONNECTION_RESET, n.wait(recv));
         }
         n.barrier();
     });
