@@ -12,7 +12,12 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
 #include <ucs/debug/log.h>
+#include <pthread.h>
 #include <string.h>
+
+/* Held from the reading to the writing of what atomics change on a device: another worker, of
+ * another thread, may be asked to change the same memory. */
+static pthread_mutex_t ucp_rma_device_atomics = PTHREAD_MUTEX_INITIALIZER;
 
 static ucs_status_t ucp_rma_refuse(uint64_t address, size_t length)
 {
@@ -154,28 +159,26 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
 }
 
 /* Memory of a device is changed by this side only, so that what peers do to it agrees. */
-static ucs_status_t ucp_rma_apply_atomic(ucp_worker_t *worker, const ucp_mem_t *mem,
-                                         const ucp_wire_atomic_t *atomic, uint64_t *old_p)
+static ucs_status_t ucp_rma_apply_on_device(ucp_worker_t *worker, const ucp_wire_atomic_t *atomic,
+                                            uint64_t *old_p)
 {
-    void *target        = (void *)(uintptr_t)atomic->address;
-    ucs_status_t status = UCS_OK;
+    void *target = (void *)(uintptr_t)atomic->address;
+    ucs_status_t status;
     uint64_t copy;
 
-    if (ucs_unlikely(mem->type != UCS_MEMORY_TYPE_HOST)) {
-        if (((atomic->size != 4) && (atomic->size != 8)) ||
-            (atomic->address % atomic->size != 0)) {
-            return UCS_ERR_INVALID_PARAM;
-        }
-        status = ucp_device_copy(worker, &copy, target, atomic->size);
-        target = &copy;
+    if (((atomic->size != 4) && (atomic->size != 8)) || (atomic->address % atomic->size != 0)) {
+        return UCS_ERR_INVALID_PARAM;
     }
-    if (status == UCS_OK) { /* checks operation, size and alignment */
-        status = uct_atomic_apply(target, (int)atomic->op, atomic->size, atomic->value,
+    pthread_mutex_lock(&ucp_rma_device_atomics);
+    status = ucp_device_copy(worker, &copy, target, atomic->size);
+    if (status == UCS_OK) {
+        status = uct_atomic_apply(&copy, (int)atomic->op, atomic->size, atomic->value,
                                   atomic->compare, old_p);
     }
-    if ((status == UCS_OK) && (target == &copy)) {
-        status = ucp_device_copy(worker, (void *)(uintptr_t)atomic->address, &copy, atomic->size);
+    if (status == UCS_OK) {
+        status = ucp_device_copy(worker, target, &copy, atomic->size);
     }
+    pthread_mutex_unlock(&ucp_rma_device_atomics);
     return status;
 }
 
@@ -199,7 +202,10 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
     mem = ucp_mem_hold(worker->context, atomic.mem_id, atomic.address, atomic.size,
                         UCP_MEM_READ | UCP_MEM_WRITE);
     if (mem != NULL) {
-        status = ucp_rma_apply_atomic(worker, mem, &atomic, &old);
+        status = (mem->type != UCS_MEMORY_TYPE_HOST) ?
+                 ucp_rma_apply_on_device(worker, &atomic, &old) :
+                 uct_atomic_apply((void *)(uintptr_t)atomic.address, (int)atomic.op, atomic.size,
+                                  atomic.value, atomic.compare, &old);
         ucp_mem_drop(worker->context);
     } else {
         status = ucp_rma_refuse(atomic.address, atomic.size);

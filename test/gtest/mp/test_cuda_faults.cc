@@ -10,7 +10,10 @@
 #include <ucp/internals.h>
 #include <ucs/sys/sys.h>
 
+#include <atomic>
 #include <poll.h>
+#include <sched.h>
+#include <thread>
 
 using mp::gpu;
 using mp::gpu_buffer;
@@ -314,6 +317,102 @@ TEST(mp_cuda_owner, copies_wake_who_sleeps)
             n.barrier();
         }
         n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+namespace {
+
+/* Adds one to the word `rounds` times, by a worker of its own, while the owner's worker, too, is
+ * progressed by a thread of its own. */
+void add_by_own_worker(ucp_context_h context, uint64_t address, const void *packed, int rounds)
+{
+    ucp_worker_params_t worker_params = {};
+    ucp_worker_h workers[2]           = {}; /* who asks, the owner */
+    std::atomic<bool> is_done(false);
+    ucp_address_t *name = nullptr;
+    size_t length       = 0;
+    ucp_rkey_h rkey     = nullptr;
+    ucp_ep_h ep         = nullptr;
+
+    for (ucp_worker_h &worker : workers) {
+        ASSERT_EQ(UCS_OK, ucp_worker_create(context, &worker_params, &worker));
+    }
+    ASSERT_EQ(UCS_OK, ucp_worker_get_address(workers[1], &name, &length));
+    ucp_ep_params_t ep_params = {};
+    ep_params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    ep_params.address         = name;
+    ASSERT_EQ(UCS_OK, ucp_ep_create(workers[0], &ep_params, &ep));
+    ucp_worker_release_address(workers[1], name);
+    ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(ep, packed, &rkey));
+
+    std::thread owner([&]() {
+        while (!is_done) {
+            if (ucp_worker_progress(workers[1]) == 0) {
+                sched_yield();
+            }
+        }
+    });
+    for (int i = 0; i < rounds; ++i) {
+        uint64_t old;
+        EXPECT_EQ(UCS_OK, ucp_atomic_fadd64(ep, 1, address, rkey, &old));
+    }
+    is_done = true;
+    owner.join();
+    ucp_rkey_destroy(rkey);
+    ucp_ep_destroy(ep);
+    ucp_worker_destroy(workers[0]);
+    ucp_worker_destroy(workers[1]);
+}
+
+} // namespace
+
+/* Atomics on one word of a device that several workers of its owner are asked for: none is lost. */
+TEST(mp_cuda_owner, atomics_by_several_workers)
+{
+    constexpr int THREADS = 3, ROUNDS = 20, LONG = 200;
+    processes all(1);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &) {
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        gpu::function<void(const char *, int)>("fakecuda_set")("ticks", LONG);
+        ucp_context_h context = nullptr;
+        ucp_params_t params   = {};
+        params.field_mask     = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+        params.features       = UCP_FEATURE_AMO64;
+        params.mt_workers_shared = 1;
+        ASSERT_EQ(UCS_OK, ucp_init(&params, nullptr, &context));
+        for (perf_memory_t kind : {PERF_MEMORY_CUDA, PERF_MEMORY_MANAGED}) {
+            ucp_mem_map_params_t map = {};
+            ucp_mem_h mem            = nullptr;
+            void *packed             = nullptr;
+            uint64_t sum             = 0;
+            size_t size;
+            void *word = perf_memory_alloc(g.device(), kind, 4096);
+            ASSERT_NE(nullptr, word) << g.problem();
+            g.copy(word, &sum, sizeof(sum));
+            map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            map.address    = word;
+            map.length     = 4096;
+            ASSERT_EQ(UCS_OK, ucp_mem_map(context, &map, &mem));
+            ASSERT_EQ(UCS_OK, ucp_rkey_pack(context, mem, &packed, &size));
+            std::vector<std::thread> threads;
+            for (int i = 0; i < THREADS; ++i) {
+                threads.emplace_back(add_by_own_worker, context,
+                                     reinterpret_cast<uintptr_t>(word), packed, ROUNDS);
+            }
+            for (std::thread &thread : threads) {
+                thread.join();
+            }
+            g.copy(&sum, word, sizeof(sum));
+            EXPECT_EQ(THREADS * ROUNDS, static_cast<int>(sum)) << perf_memory_names[kind];
+            ucp_rkey_buffer_release(packed);
+            EXPECT_EQ(UCS_OK, ucp_mem_unmap(context, mem));
+            perf_memory_release(g.device(), kind, word, 4096);
+        }
+        ucp_cleanup(context);
     });
     EXPECT_TRUE(all.join());
 }
