@@ -78,6 +78,7 @@ std::map<int, int> piece_types;   /* kinds of handles, by descriptor */
 std::map<int, bool> piece_foreign;
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
+std::set<const void *> known; /* contexts, those that have ended too */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
@@ -534,6 +535,7 @@ int cuCtxCreate_v2(uct_cu_ctx_t *ctx_p, unsigned, int device)
     ENTER(cuCtxCreate)
     *ctx_p = new CUctx_st{device, ++last_id, 0};
     alive.insert(*ctx_p);
+    known.insert(*ctx_p);
     stack.push_back(*ctx_p);
     return 0;
 }
@@ -570,10 +572,11 @@ int cuCtxGetCurrent(uct_cu_ctx_t *ctx_p)
     return 0;
 }
 
+/* One that has ended can be made current; what is done in it then fails. */
 int cuCtxPushCurrent_v2(uct_cu_ctx_t ctx)
 {
     ENTER(cuCtxPushCurrent)
-    if (!alive.count(ctx)) {
+    if (!known.count(ctx)) {
         return UCT_CU_INVALID_CONTEXT;
     }
     stack.push_back(ctx);
@@ -663,6 +666,7 @@ int cuDevicePrimaryCtxRetain(uct_cu_ctx_t *ctx_p, int device)
         primary[device].device = device;
         primary[device].id     = ++last_id;
         alive.insert(*ctx_p);
+        known.insert(*ctx_p);
     }
     return 0;
 }
@@ -1150,6 +1154,9 @@ int cuEventCreate(uct_cu_event_t *event_p, unsigned)
 int cuEventDestroy_v2(uct_cu_event_t event)
 {
     ENTER(cuEventDestroy)
+    if (!alive.count(event) || !alive.count(event->ctx)) {
+        return misuse("an event that went with its context", UCT_CU_CONTEXT_IS_DESTROYED);
+    }
     alive.erase(event);
     delete event;
     return 0;
