@@ -240,6 +240,16 @@ static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_bounc
     return bounce->is_stuck;
 }
 
+/* Has the registration gone with its context? Then no device reaches the buffer. */
+static int uct_cuda_bounce_is_free(const uct_cuda_driver_t *driver, const uct_cuda_bounce_t *bounce)
+{
+    uct_cuda_place_t place;
+
+    return bounce->is_registered &&
+           (uct_cuda_place_query(driver, bounce->buffer, &place) == UCS_OK) &&
+           (place.kind == UCT_CUDA_PAGEABLE);
+}
+
 static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
                                     int is_alive)
 {
@@ -260,7 +270,8 @@ static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bo
         driver->cuMemHostUnregister(bounce->buffer);
     }
     /* A device that may still write keeps the memory. */
-    if ((bounce->buffer != NULL) && is_idle) {
+    if ((bounce->buffer != NULL) &&
+        (is_idle || (!is_alive && uct_cuda_bounce_is_free(driver, bounce)))) {
         ucs_sys_munmap(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE);
     }
     memset(bounce, 0, sizeof(*bounce));
@@ -392,6 +403,12 @@ static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t st
     uct_cuda_copies_end(queue->engine, &queue->staged, status);
 }
 
+static int uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
+{
+    return (queue->num_batches == 0) && ucs_queue_is_empty(&queue->waiting) &&
+           ucs_queue_is_empty(&queue->staged);
+}
+
 /* Lets a queue do what it can: without `poll`, what costs no look at the device. */
 static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
 {
@@ -399,8 +416,7 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
-    if ((queue->num_batches == 0) && ucs_queue_is_empty(&queue->waiting) &&
-        ucs_queue_is_empty(&queue->staged)) {
+    if (uct_cuda_queue_is_idle(queue)) {
         return;
     }
     status = uct_cuda_queue_enter(queue, &scope);
@@ -443,6 +459,21 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
     ucs_sys_free(queue);
 }
 
+/* Frees those whose context has gone while nothing was under way, which nobody would notice. */
+static void uct_cuda_engine_sweep(uct_cuda_engine_t *engine)
+{
+    uct_cuda_queue_t *queue, *tmp;
+    uct_cuda_scope_t scope;
+
+    ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
+        if (uct_cuda_queue_enter(queue, &scope) == UCS_OK) {
+            uct_cuda_leave(&scope);
+        } else if (uct_cuda_queue_is_idle(queue)) {
+            uct_cuda_queue_free(queue);
+        }
+    }
+}
+
 static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, uct_cu_ctx_t ctx,
                                                      uint64_t ctx_id, uct_cuda_queue_t **queue_p)
 {
@@ -452,6 +483,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, 
     unsigned i;
     int result;
 
+    uct_cuda_engine_sweep(engine);
     queue = ucs_sys_calloc(1, sizeof(*queue));
     if (queue == NULL) {
         return UCS_ERR_NO_MEMORY;

@@ -65,6 +65,16 @@ ucs_memory_type_t type_of(kind what)
            (what == kind::MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_HOST;
 }
 
+long resident_pages()
+{
+    long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    EXPECT_EQ(2, fscanf(file, "%ld %ld", &size, &resident));
+    fclose(file);
+    return resident;
+}
+
 /* Tests that change what the driver does. */
 class fake_cuda : public testing::Test {
 protected:
@@ -465,6 +475,37 @@ TEST_F(fake_cuda, a_context_goes)
             }));
             EXPECT_TRUE(UCS_STATUS_IS_ERR(comps[3].base.status));
             EXPECT_EQ(0u, cuda.depth());
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* Programs may go on for long with one context after the other: nothing is kept for those that have
+ * gone. */
+TEST(cuda_copy, contexts_come_and_go)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        worker w(copy_tl());
+        bytes data = pattern(10, 300000), back(data.size());
+        long pages = 0;
+
+        cuda.init();
+        const uct_cu_ctx_t base = cuda.use_primary();
+        const auto first        = cuda.make(kind::DEVICE, 100);
+        for (unsigned round = 0; round < 20; ++round) {
+            const uct_cu_ctx_t ctx = cuda.create_context();
+            const auto device      = cuda.make(kind::DEVICE, data.size());
+            EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), false));
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, back.size(), true));
+            EXPECT_EQ(data, back);
+            cuda.destroy_context(ctx);
+            cuda.set_current(base);
+            EXPECT_EQ(UCS_OK, copy(w, first.address, data.data(), 100, true));
+            const long now = resident_pages();
+            pages          = (round == 4) ? now : pages;
+            EXPECT_TRUE((round < 4) || (now < pages + 500)) << round << ": " << now - pages;
         }
         EXPECT_EQ(0u, cuda.misuses());
     });
