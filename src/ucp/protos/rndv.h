@@ -65,6 +65,12 @@ void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);
 void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigned flags);
 void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
 
+/* Receiver: was the message still the sender's when it was read? No more than: none of its sender's
+ * has ended early since it was announced. A sender that ends one early counts it before its buffer
+ * changes, and says so by a message, which may lie unread behind others. unseen: the answer where
+ * we are not connected to it yet, and cannot see the count. */
+int ucp_rndv_was_there(const ucp_request_t *req, int unseen);
+
 /* A receive that ends early, whose sender may live: it is to write no more into the buffer. */
 void ucp_rndv_stop_sender(ucp_request_t *req);
 void ucp_rndv_recv_check_end(ucp_request_t *req);

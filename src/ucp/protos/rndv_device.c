@@ -290,6 +290,10 @@ static void ucp_rndv_device_got(ucp_request_t *req, ucs_status_t status)
         ucp_rndv_device_give_up(req, status);
         return;
     }
+    if (ucs_unlikely(!ucp_rndv_was_there(req, 1))) {
+        ucp_rndv_ask_for_rest(req, 0, req->recv.total); /* its sender says whether it is gone */
+        return;
+    }
     req->recv.received = req->recv.total;
     ucp_rndv_recv_read_all(req);
 }

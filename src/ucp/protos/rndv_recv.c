@@ -264,10 +264,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
 
 /* ---- reading ---- */
 
-/* Was the message still the sender's when it was read? No more than: none of its sender's has ended
- * early since it was announced. A sender that ends one early counts it before its buffer changes,
- * and says so by a message, which may lie unread behind others. */
-static int ucp_rndv_was_there(const ucp_request_t *req)
+int ucp_rndv_was_there(const ucp_request_t *req, int unseen)
 {
     uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
     ucs_atomic_u64_t *ends;
@@ -275,7 +272,7 @@ static int ucp_rndv_was_there(const ucp_request_t *req)
     if (!req->recv.has_ends || (am->ops->sync_map == NULL)) {
         return 1;
     }
-    return (am->ops->sync_map(am, 0, &ends) == UCS_OK) &&
+    return (am->ops->sync_map(am, 0, &ends) != UCS_OK) ? unseen :
            ((uint16_t)ucs_atomic_load_acquire(ends) == req->recv.ends);
 }
 
@@ -289,7 +286,7 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
         return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
     }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
-    if (ucs_unlikely(!ucp_rndv_was_there(req))) {
+    if (ucs_unlikely(!ucp_rndv_was_there(req, 0))) {
         return UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
     if (ucs_unlikely(status != UCS_OK)) {

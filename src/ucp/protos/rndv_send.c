@@ -120,11 +120,11 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
         ucp_rndv_read_announce(req, &rts);
-        ends = ucp_rndv_send_tl(req->send.peer)->early_ends;
-        if (ends != NULL) {
-            rts.flags |= UCP_WIRE_RTS_ENDS |
-                         ((uint32_t)ucs_atomic_load_relaxed(ends) << UCP_WIRE_RTS_ENDS_SHIFT);
-        }
+    }
+    ends = ucp_rndv_send_tl(req->send.peer)->early_ends;
+    if ((ends != NULL) && (rts.flags & (UCP_WIRE_RTS_CONTIG | UCP_WIRE_RTS_WRITES))) {
+        rts.flags |= UCP_WIRE_RTS_ENDS |
+                     ((uint32_t)ucs_atomic_load_relaxed(ends) << UCP_WIRE_RTS_ENDS_SHIFT);
     }
     iov[0].length = ucp_wire_rts_length(rts.flags);
     if (req->kind == UCP_REQUEST_AM_SEND) {

@@ -479,6 +479,82 @@ TEST(mp_cuda_owner, a_stream_is_given_up_twice)
     EXPECT_TRUE(all.join());
 }
 
+/* A send is given up while the receiver reads it, and its memory used for something else. The word
+ * of it lies behind other messages; the receive does not end well with other bytes all the same. */
+static void give_up_while_read(perf_memory_t kind)
+{
+    constexpr size_t LENGTH = 300000, OTHERS = 8, OTHER_LENGTH = 2000;
+    processes all(2);
+
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer buffer(g, (me.index() == 0) ? kind : PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto set     = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto foreign = gpu::function<uint64_t()>("fakecuda_foreign");
+        std::vector<uint8_t> other(OTHER_LENGTH);
+
+        for (int round = 0; round < 3; ++round) { /* the last time it is given up */
+            SCOPED_TRACE(round);
+            buffer.put(LENGTH, (me.index() == 0) ? round + 1 : 0);
+            n.barrier();
+            if (me.index() == 0) {
+                void *send = n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG);
+                if (round < 2) {
+                    EXPECT_EQ(UCS_OK, n.wait(send));
+                    continue;
+                }
+                me.waits_for("the receiver to read");
+                n.until([&]() { return me.at(1).words[0] == 1; });
+                std::vector<void *> sends;
+                for (size_t i = 0; i < OTHERS; ++i) {
+                    sends.push_back(n.send(n.ep(1), other.data(), other.size(), TAG + 1));
+                }
+                n.close(n.ep(1), UCP_EP_CLOSE_FLAG_FORCE);
+                EXPECT_EQ(UCS_ERR_CANCELED, n.wait(send));
+                for (void *request : sends) {
+                    (void)n.wait(request);
+                }
+                buffer.put(LENGTH, 77);
+                me.own().words[0] = 1;
+                n.until([&]() { return me.at(1).words[0] == 2; });
+                continue;
+            }
+            const uint64_t before = foreign();
+            set("stuck", (round < 2) ? 0 : 1);
+            void *recv = n.recv(buffer.place(LENGTH), LENGTH, TAG);
+            if (round < 2) {
+                EXPECT_EQ(UCS_OK, n.wait(recv));
+                buffer.expect(LENGTH, round + 1);
+                continue;
+            }
+            n.until([&]() { return foreign() > before; });
+            me.own().words[0] = 1;
+            while (me.at(0).words[0] != 1) { /* and at something else */
+                sched_yield();
+            }
+            set("stuck", 0);
+            me.waits_for("the end of what was given up");
+            EXPECT_EQ(UCS_ERR_CONNECTION_RESET, n.wait(recv));
+            me.own().words[0] = 2;
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
+TEST(mp_cuda_owner, a_send_is_given_up_while_it_is_read)
+{
+    NEED_FAKE_GPU();
+    for (perf_memory_t kind : {PERF_MEMORY_CUDA, PERF_MEMORY_ASYNC}) {
+        SCOPED_TRACE(perf_memory_names[kind]);
+        give_up_while_read(kind);
+    }
+}
+
 /* Copies to and from the other process do not end, from the first: the workers go on, and messages
  * come by way of the host. */
 TEST(mp_cuda_owner, a_proof_that_does_not_end)
