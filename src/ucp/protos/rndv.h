@@ -67,9 +67,11 @@ void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length);
 
 /* Receiver: was the message still the sender's when it was read? No more than: none of its sender's
  * has ended early since it was announced. A sender that ends one early counts it before its buffer
- * changes, and says so by a message, which may lie unread behind others. unseen: the answer where
- * we are not connected to it yet, and cannot see the count. */
-int ucp_rndv_was_there(const ucp_request_t *req, int unseen);
+ * changes, and says so by a message, which may lie unread behind others. Who has sent nothing yet
+ * is not connected, and cannot see the count: in some microseconds it can, unless the sender is at
+ * something else (is_connecting: try again later). */
+int ucp_rndv_was_there(const ucp_request_t *req);
+int ucp_rndv_is_connecting(ucp_request_t *req);
 
 /* A receive that ends early, whose sender may live: it is to write no more into the buffer. */
 void ucp_rndv_stop_sender(ucp_request_t *req);

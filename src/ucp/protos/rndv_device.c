@@ -290,7 +290,7 @@ static void ucp_rndv_device_got(ucp_request_t *req, ucs_status_t status)
         ucp_rndv_device_give_up(req, status);
         return;
     }
-    if (ucs_unlikely(!ucp_rndv_was_there(req, 1))) {
+    if (ucs_unlikely(!ucp_rndv_was_there(req))) {
         ucp_rndv_ask_for_rest(req, 0, req->recv.total); /* its sender says whether it is gone */
         return;
     }
@@ -325,6 +325,10 @@ static void ucp_rndv_device_go_on(ucp_request_t *req, ucs_status_t status)
 
 void ucp_rndv_device_get(ucp_request_t *req)
 {
+    if (ucs_unlikely(ucp_rndv_is_connecting(req))) {
+        ucp_request_add_work(req);
+        return;
+    }
     ucp_rndv_device_go_on(req, ucp_rndv_device_read(req));
 }
 

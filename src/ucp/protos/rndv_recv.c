@@ -264,7 +264,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
 
 /* ---- reading ---- */
 
-int ucp_rndv_was_there(const ucp_request_t *req, int unseen)
+int ucp_rndv_was_there(const ucp_request_t *req)
 {
     uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
     ucs_atomic_u64_t *ends;
@@ -272,7 +272,7 @@ int ucp_rndv_was_there(const ucp_request_t *req, int unseen)
     if (!req->recv.has_ends || (am->ops->sync_map == NULL)) {
         return 1;
     }
-    return (am->ops->sync_map(am, 0, &ends) != UCS_OK) ? unseen :
+    return (am->ops->sync_map(am, 0, &ends) == UCS_OK) &&
            ((uint16_t)ucs_atomic_load_acquire(ends) == req->recv.ends);
 }
 
@@ -286,7 +286,7 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
         return UCS_ERR_UNSUPPORTED; /* refused meanwhile, to another request */
     }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
-    if (ucs_unlikely(!ucp_rndv_was_there(req, 0))) {
+    if (ucs_unlikely(!ucp_rndv_was_there(req))) {
         return UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
     if (ucs_unlikely(status != UCS_OK)) {
@@ -392,9 +392,7 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     ucp_request_add_work(req);
 }
 
-/* Who has sent nothing yet is not connected, and cannot see the word that says whether the message
- * was there: in some microseconds it can, unless the sender is at something else. */
-static int ucp_rndv_is_connecting(ucp_request_t *req)
+int ucp_rndv_is_connecting(ucp_request_t *req)
 {
     uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
     uint64_t now_ns;

@@ -196,7 +196,7 @@ static void ucp_rndv_frag_answer(ucp_request_t *req, ucs_status_t status)
 
 static void ucp_rndv_frag_read(ucp_request_t *req, ucs_status_t status)
 {
-    if ((status == UCS_OK) && !ucp_rndv_was_there(req, 1)) {
+    if ((status == UCS_OK) && !ucp_rndv_was_there(req)) {
         status = UCS_ERR_CANCELED; /* the chunk may have been another message's by then */
     }
     if (status == UCS_OK) {
