@@ -12,48 +12,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 build=$root/build-deb
 archive=
 packages=yes
 
-usage()
-{
-    sed -n '2,11s/^# \{0,1\}//p' "$0"
-    exit "$1"
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --build)       [ $# -ge 2 ] || usage 2
-                       build=$2
-                       shift ;;
-        --archive)     [ $# -ge 2 ] || usage 2
-                       archive=$(realpath "$2")
-                       shift ;;
-        --no-packages) packages=no ;;
-        -h|--help)     usage 0 ;;
-        *)             echo "build-deb.sh: unknown option '$1'" >&2
-                       usage 2 ;;
-    esac
-    shift
-done
+options "--build build=" "--archive archive=" "--no-packages packages=no" -- "$@"
+[ -z "$archive" ] || archive=$(realpath "$archive")
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-
-# Runs a step quietly; shows the end of its output only if it fails.
-step() # what log command...
-{
-    local what=$1 log=$build/$2
-    shift 2
-    echo "$what"
-    if ! "$@" >"$log" 2>&1; then
-        tail -n 30 "$log" >&2
-        echo "build-deb.sh: failed: $what (all output: $log)" >&2
-        exit 1
-    fi
-}
 
 # A tree that is configured in place can be configured nowhere else.
 make_archive()
@@ -70,7 +38,7 @@ make_archive()
 [ $packages = no ] || "$root/contrib/packages.sh" build deb
 if [ -z "$archive" ]; then
     rm -rf "$build/archive"
-    step "archive" archive.log make_archive
+    quiet_step "archive" "$build/archive.log" make_archive
     archive=$(echo "$build"/archive/halyard-*.tar.gz)
 fi
 version=$(basename "$archive" .tar.gz)
@@ -88,5 +56,5 @@ halyard ($version) unstable; urgency=medium
 
  -- The Halyard authors <authors@halyard.invalid>  $(date -R ${SOURCE_DATE_EPOCH:+-d @$SOURCE_DATE_EPOCH})
 EOF
-step "packages" packages.log dpkg-buildpackage --build=binary --no-sign --jobs="$jobs"
+quiet_step "packages" "$build/packages.log" dpkg-buildpackage --build=binary --no-sign --jobs="$jobs"
 ls -l "$build"/*.deb

@@ -23,7 +23,8 @@ readonly SCALAPACK_SHORT="xdqr"
 readonly NETPIPE_MAX=1000000
 readonly RERUNS=5 # of what fails over ours and not over Debian's UCX
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 multiarch=$(gcc -print-multiarch 2>/dev/null || echo x86_64-linux-gnu)
 debian_lib=/usr/lib/$multiarch
 lib=
@@ -33,36 +34,11 @@ short=
 compare=
 packages=yes
 limit_s=180
-passed=0
-failed=0
-skipped=0
 ratios=()
 
-usage()
-{
-    sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
-    exit 2
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --lib|--build|--only|--limit)
-            [ $# -ge 2 ] || usage
-            case $1 in
-                --lib)   lib=$2 ;;
-                --build) build=$2 ;;
-                --only)  apps=$2 ;;
-                --limit) limit_s=$2 ;;
-            esac
-            shift ;;
-        --short)       short=yes ;;
-        --compare)     compare=yes ;;
-        --no-packages) packages=no ;;
-        *)             usage ;;
-    esac
-    shift
-done
-[ -n "$lib" ] || usage
+options "--lib lib=" "--build build=" "--only apps=" "--limit limit_s=" "--short short=yes" \
+        "--compare compare=yes" "--no-packages packages=no" -- "$@"
+[ -n "$lib" ] || usage 2
 if ! [ -e "$lib/libucp.so.0" ]; then
     echo "check-apps.sh: no libucp.so.0 in $lib" >&2
     echo "0 passed, 1 failed, 0 skipped"

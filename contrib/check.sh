@@ -35,32 +35,18 @@ readonly LONG_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*:*m
 ':*process_*_test.*:*between_hosts*:rails.*:*_trouble.*:*mp_cuda*:ofi.who_computes_*:ofi_silent.*'\
 ':ofi.reads_from_who_computes:'$OFI_HOOKS
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 build_root=$root/build-check
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 packages=yes
 stages=
-passed=0
-failed=0
-skipped=0
+all=
+known=()
 failures=()
-
-usage()
-{
-    sed -n '3,24s/^# \{0,1\}//p' "$0"
-    exit "$1"
-}
 
 say()
 {
     printf '[%4d s] %s\n' $SECONDS "$*"
-}
-
-count() # passed failed skipped
-{
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
 }
 
 fail() # what
@@ -196,7 +182,6 @@ run_tests() # stage wrapper...
 
 stage_style()
 {
-    mkdir -p "$build_root"
     "$root/contrib/run-limited.sh" 300 "$root/contrib/check-style.sh" "$root" \
         >"$build_root/style.log" 2>&1
     count_log style "$build_root/style.log" $?
@@ -362,24 +347,16 @@ stage_dist()
         limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
 }
 
-while [ $# -gt 0 ]; do
-    case $1 in
-        --style|--gcc|--clang|--asan|--tsan|--mpi|--fuzz|--dist) stages="$stages ${1#--}" ;;
-        --all)         stages="style gcc mpi dist asan tsan clang fuzz"
-                       HALYARD_FUZZ_SECONDS=${HALYARD_FUZZ_SECONDS:-10} ;;
-        --build)       [ $# -ge 2 ] || usage 2
-                       build_root=$(mkdir -p "$2" && cd "$2" && pwd) || exit 2
-                       shift ;;
-        --jobs)        [ $# -ge 2 ] || usage 2
-                       jobs=$2
-                       shift ;;
-        --no-packages) packages=no ;;
-        -h|--help)     usage 0 ;;
-        *)             echo "check.sh: unknown option '$1'" >&2
-                       usage 2 ;;
-    esac
-    shift
+for stage in style gcc clang asan tsan mpi fuzz dist; do
+    known+=("--$stage stages+= $stage")
 done
+options "${known[@]}" "--all all=yes" "--build build_root=" "--jobs jobs=" \
+        "--no-packages packages=no" -- "$@"
+if [ -n "$all" ]; then
+    stages="style gcc mpi dist asan tsan clang fuzz"
+    HALYARD_FUZZ_SECONDS=${HALYARD_FUZZ_SECONDS:-10}
+fi
+build_root=$(mkdir -p "$build_root" && cd "$build_root" && pwd) || exit 2
 stages=${stages:-style gcc}
 
 purposes=
@@ -397,7 +374,6 @@ echo "Halyard: checking in $build_root; stages:" $stages
 if [ $packages = yes ]; then
     "$root/contrib/packages.sh" $purposes || exit 1
 fi
-mkdir -p "$build_root" || exit 1
 
 for stage in $stages; do
     "stage_$stage"

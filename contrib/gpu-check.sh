@@ -22,48 +22,23 @@ readonly HOST_LIMIT_S=400
 readonly PERF_LIMIT_S=90
 readonly MPI_LIMIT_S=120
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 build=$root/build-gpu
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4)
 parts=build,test,perf,mpi
 filter='*cuda*:*device*'
-passed=0
-failed=0
-skipped=0
 part=
 table=()
 failures=()
 
-usage()
-{
-    sed -n '3,15s/^# \{0,1\}//p' "$0"
-    exit "$1"
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --only)    parts=${2:?}; shift ;;
-        --build)   build=$(mkdir -p "${2:?}" && cd "$2" && pwd) || exit 2; shift ;;
-        --jobs)    jobs=${2:?}; shift ;;
-        --filter)  filter=${2:?}; shift ;;
-        -h|--help) usage 0 ;;
-        *)         echo "gpu-check.sh: unknown option '$1'" >&2; usage 2 ;;
-    esac
-    shift
-done
+options "--only parts=" "--build build=" "--jobs jobs=" "--filter filter=" -- "$@"
+build=$(mkdir -p "$build" && cd "$build" && pwd) || exit 2
 logs=$build/gpu-logs
 mkdir -p "$logs" || exit 2
 
 say()
 {
     printf '\n[%4d s] %s\n' $SECONDS "$*"
-}
-
-count() # passed failed skipped
-{
-    passed=$((passed + $1))
-    failed=$((failed + $2))
-    skipped=$((skipped + $3))
 }
 
 # The counts of a part, once it is over.

@@ -14,4 +14,5 @@ EXTRA_DIST += .ci/run .clang-format \
 	contrib/lsan.supp \
 	contrib/packages.sh \
 	contrib/quickstart.sh \
-	contrib/run-limited.sh
+	contrib/run-limited.sh \
+	contrib/script-parts.sh

@@ -11,49 +11,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/script-parts.sh"
+
 build=$root/build
 prefix=
 packages=yes
 
-usage()
-{
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
-    exit "$1"
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --build)       [ $# -ge 2 ] || usage 2
-                       build=$2
-                       shift ;;
-        --prefix)      [ $# -ge 2 ] || usage 2
-                       prefix=$2
-                       shift ;;
-        --no-packages) packages=no ;;
-        -h|--help)     usage 0 ;;
-        *)             echo "quickstart.sh: unknown option '$1'" >&2
-                       usage 2 ;;
-    esac
-    shift
-done
+options "--build build=" "--prefix prefix=" "--no-packages packages=no" -- "$@"
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
 prefix=${prefix:-$build/install}
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-
-# Runs a step quietly; shows the end of its output only if it fails.
-step() # what log command...
-{
-    local what=$1 log=$2
-    shift 2
-    echo "$what"
-    if ! "$@" >"$log" 2>&1; then
-        tail -n 30 "$log" >&2
-        echo "quickstart.sh: failed: $what (all output: $log)" >&2
-        exit 1
-    fi
-}
 
 if [ $packages = yes ]; then
     echo "[1/4] Debian packages"
@@ -61,14 +28,14 @@ if [ $packages = yes ]; then
 fi
 
 if [ ! -x "$root/configure" ]; then
-    step "[2/4] Making configure" "$build/autogen.log" "$root/autogen.sh"
+    quiet_step "[2/4] Making configure" "$build/autogen.log" "$root/autogen.sh"
 fi
 cd "$build"
-step "[2/4] Configuring in $build" configure.log "$root/configure" --prefix="$prefix"
+quiet_step "[2/4] Configuring in $build" "$build/configure.log" "$root/configure" --prefix="$prefix"
 sed -n '/will be built with:/,/gnuplot/p' configure.log
 
-step "[3/4] Building with $jobs jobs" build.log make -j"$jobs"
-step "      Installing in $prefix" install.log make install
+quiet_step "[3/4] Building with $jobs jobs" "$build/build.log" make -j"$jobs"
+quiet_step "      Installing in $prefix" "$build/install.log" make install
 
 echo "[4/4] Measuring: ucx_perftest --self"
 echo
