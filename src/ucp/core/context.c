@@ -367,6 +367,7 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
 {
     const uct_tl_t *const *tls;
     unsigned num_useful = 0;
+    ucs_status_t status;
     size_t count, i;
 
     tls = uct_tl_list(&count);
@@ -385,7 +386,11 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
                 continue;
             }
         }
-        if (ucp_context_add_tl(context, tl, 0, tl_config, context->tl_reason[i]) != UCS_OK) {
+        status = ucp_context_add_tl(context, tl, 0, tl_config, context->tl_reason[i]);
+        if ((status == UCS_ERR_INVALID_PARAM) || (status == UCS_ERR_OUT_OF_RANGE)) {
+            return status; /* an option of a wrapper's, as those of the others were read before */
+        }
+        if (status != UCS_OK) {
             continue;
         }
         num_useful += (tl->kind != UCT_TL_KIND_SELF) ||

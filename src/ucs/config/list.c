@@ -144,10 +144,51 @@ static ucs_status_t ucs_config_list_make(const char *text, ucs_config_names_arra
     return UCS_OK;
 }
 
-static ucs_status_t ucs_config_list_parse(const char *text, void *field,
-                                          const ucs_config_row_t *row UCS_UNUSED)
+static void ucs_config_list_release(void *field)
 {
-    return ucs_config_list_make(text, field);
+    ucs_config_names_array_t *array = field;
+
+    ucs_sys_free(array->names);
+    array->names = NULL;
+    array->count = 0;
+}
+
+static const char *const *ucs_config_list_words(const ucs_config_row_t *row)
+{
+    return row->arg;
+}
+
+/* Where the row has words: some of them. */
+static int ucs_config_list_is_sound(const ucs_config_names_array_t *array,
+                                    const ucs_config_row_t *row)
+{
+    const char *const *word;
+    unsigned i;
+
+    for (i = 0; (row->arg != NULL) && (i < array->count); ++i) {
+        for (word = row->arg; (*word != NULL) && (strcasecmp(*word, array->names[i]) != 0);
+             ++word) {
+        }
+        if (*word == NULL) {
+            return 0;
+        }
+    }
+
+    return (row->arg == NULL) || (array->count > 0);
+}
+
+static ucs_status_t
+ucs_config_list_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    ucs_config_names_array_t *array = field;
+    ucs_status_t status             = ucs_config_list_make(text, array);
+
+    if ((status == UCS_OK) && !ucs_config_list_is_sound(array, row)) {
+        ucs_config_list_release(array);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return status;
 }
 
 static void ucs_config_list_print(char *buf, size_t max, const void *field,
@@ -187,15 +228,6 @@ static ucs_status_t ucs_config_list_copy(void *dest, const void *src)
 
     *(ucs_config_names_array_t *)dest = made;
     return UCS_OK;
-}
-
-static void ucs_config_list_release(void *field)
-{
-    ucs_config_names_array_t *array = field;
-
-    ucs_sys_free(array->names);
-    array->names = NULL;
-    array->count = 0;
 }
 
 /* ------------------------------------------------------------------ allow and deny list */
@@ -318,7 +350,8 @@ const ucs_config_type_t ucs_config_type_list = {
     .print   = ucs_config_list_print,
     .copy    = ucs_config_list_copy,
     .release = ucs_config_list_release,
-    .form    = "names separated by commas"
+    .form    = "names separated by commas",
+    .words   = ucs_config_list_words
 };
 
 const ucs_config_type_t ucs_config_type_allow = {

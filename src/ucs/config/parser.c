@@ -18,6 +18,7 @@
 #include <ucs/sys/sys.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -109,10 +110,9 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
 {
     const char *const *words;
 
-    if (row->type->describe != NULL) {
-        row->type->describe(buf, max, row);
-    } else {
-        ucs_str_copy(buf, max, row->type->form);
+    ucs_str_copy(buf, max, row->type->form);
+    for (words = row->arg; (words != NULL) && (*words != NULL); ++words) {
+        ucs_config_append(buf, max, (words == row->arg) ? ": " : ", ", *words);
     }
     if ((row->min != 0) && (row->max != 0)) {
         ucs_config_append_bound(row, buf, max, ", from ", row->min);
@@ -132,6 +132,24 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
     }
 }
 
+/* The word meant by the first name of a text, mostly the only one, that is like one; or NULL. */
+static const char *ucs_config_meant(const char *text, const char *const *words)
+{
+    char names[UCS_CONFIG_QUOTE_MAX], *rest;
+    const char *name, *nearest;
+
+    ucs_str_copy(names, sizeof(names), text);
+    for (name = strtok_r(names, ", \t", &rest); name != NULL;
+         name = strtok_r(NULL, ", \t", &rest)) {
+        nearest = ucs_str_nearest(name, words);
+        if ((nearest != NULL) && (strcasecmp(nearest, name) != 0)) {
+            return nearest;
+        }
+    }
+
+    return NULL;
+}
+
 /* One line about a wrong value, with the cure; `used`: the field that takes its place, or NULL. */
 static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_found_t *found,
                                 ucs_status_t status, const void *used)
@@ -147,7 +165,7 @@ static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_fo
 
     ucs_config_sanitize(found->text, quote, sizeof(quote));
     ucs_config_describe(row, form, sizeof(form));
-    nearest = ucs_str_nearest(quote, words);
+    nearest = ucs_config_meant(quote, words);
     if (nearest != NULL) {
         snprintf(cure, sizeof(cure), "; did you mean '%s'?", nearest);
     }

@@ -90,10 +90,8 @@ typedef struct ucs_config_type {
     /* Release what the field owns. NULL: nothing. */
     void (*release)(void *field);
 
-    /* The expected form in a few words, bounds not included; `describe` where it depends on the row
-     * (else NULL). */
+    /* The expected form in a few words; the names of the row's `arg` and its bounds follow. */
     const char *form;
-    void (*describe)(char *buf, size_t max, const ucs_config_row_t *row);
 
     /* Words that are valid, NULL-terminated; NULL where there are none, or too many to tell. */
     const char *const *(*words)(const ucs_config_row_t *row);
@@ -106,7 +104,8 @@ struct ucs_config_row {
     size_t                  offset;
     size_t                  size;    /* of the field; must be the type's */
     const ucs_config_type_t *type;
-    const void              *arg;    /* enum: NULL-terminated array of names */
+    const void              *arg;    /* NULL-terminated array of names. enum: the values; list:
+                                      * what it may hold, one at least (NULL: anything) */
     uint64_t                min;     /* bounds of unsigned types, in the field's unit; */
     uint64_t                max;     /* 0: none */
     unsigned                flags;   /* UCS_CONFIG_ROW_... */

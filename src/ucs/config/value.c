@@ -122,19 +122,6 @@ ucs_config_enum_print(char *buf, size_t max, const void *field, const ucs_config
     ucs_str_copy(buf, max, (names[i] != NULL) ? names[i] : "?");
 }
 
-static void ucs_config_enum_describe(char *buf, size_t max, const ucs_config_row_t *row)
-{
-    const char *const *names = row->arg;
-    size_t length            = 0;
-    unsigned i;
-
-    ucs_str_copy(buf, max, "one of ");
-    for (i = 0; names[i] != NULL; ++i) {
-        length = strlen(buf);
-        snprintf(buf + length, max - length, "%s%s", (i > 0) ? ", " : "", names[i]);
-    }
-}
-
 /* ------------------------------------------------------------------ numbers */
 
 /* Put the nearest value that obeys the row's bounds in the place of one that does not. Rows of
@@ -556,10 +543,10 @@ ucs_status_t ucs_config_parse_memory(const char *text, size_t *length_p, ucs_mem
 }
 
 const ucs_config_type_t ucs_config_type_enum = {
-    .name     = "enum",
-    .size     = sizeof(unsigned),
-    .parse    = ucs_config_enum_parse,
-    .print    = ucs_config_enum_print,
-    .describe = ucs_config_enum_describe,
-    .words    = ucs_config_enum_names
+    .name  = "enum",
+    .size  = sizeof(unsigned),
+    .parse = ucs_config_enum_parse,
+    .print = ucs_config_enum_print,
+    .form  = "one of",
+    .words = ucs_config_enum_names
 };

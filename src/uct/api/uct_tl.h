@@ -432,7 +432,8 @@ ucs_status_t uct_config_read(const uct_tl_t *tl, const char *app_prefix, void **
 void uct_config_release(const uct_tl_t *tl, void *config);
 
 /* Memory domain. config: a block filled by uct_config_read for this transport (copied), or NULL
- * for the environment. */
+ * for the environment. UCS_ERR_INVALID_PARAM, _OUT_OF_RANGE (logged): an option has a wrong value;
+ * other errors: the transport cannot be used here. */
 ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p);
 void uct_md_close(uct_md_t *md);
 

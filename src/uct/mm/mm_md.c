@@ -46,7 +46,8 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    .min = 1, .max = UCT_MM_RING_LINES_MAX),
     UCS_CONFIG_ROW("BACKING", list, uct_mm_config_t, backing, "memfd,posix,sysv",
                    "Kinds of shared memory, tried in this order; also those that are accepted from "
-                   "peers."),
+                   "peers.",
+                   .arg = uct_mm_backing_names + UCT_MM_BACKING_MEMFD),
     UCS_CONFIG_ROW("LATENCY", time, uct_mm_config_t, latency_ns, "130ns",
                    "Time of a line's way from processor to processor, by which protocols are "
                    "chosen; ucx_perftest -t audit measures it."),
@@ -94,6 +95,7 @@ ucs_status_t uct_mm_md_open(uct_md_t *tl_md)
         }
         md->message_max = ucs_min(config->seg_size, ring_max);
     }
-    return uct_mm_backing_list_init(&config->backing, (ucs_ternary_auto_value_t)config->hugetlb,
-                                    &md->backings);
+    uct_mm_backing_list_init(&config->backing, (ucs_ternary_auto_value_t)config->hugetlb,
+                             &md->backings);
+    return UCS_OK;
 }

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
 #include <unistd.h>
@@ -38,37 +39,6 @@ static ucs_list_link_t uct_mm_table      = {&uct_mm_table, &uct_mm_table};
 
 /* ------------------------------------------------------------------ configuration */
 
-ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
-                                      ucs_ternary_auto_value_t hugetlb,
-                                      uct_mm_backing_list_t *backings)
-{
-    unsigned count = 0;
-    unsigned i, kind;
-
-    for (i = 0; i < names->count; ++i) {
-        for (kind = UCT_MM_BACKING_MEMFD; kind < UCT_MM_BACKING_LAST; ++kind) {
-            if (strcmp(names->names[i], uct_mm_backing_names[kind]) == 0) {
-                break;
-            }
-        }
-        if ((kind == UCT_MM_BACKING_LAST) || (count == UCT_MM_BACKING_LAST - 1)) {
-            ucs_error("UCX_MM_BACKING: '%s' is not accepted; expected up to three of memfd, posix, "
-                      "sysv; without them mm is not used", names->names[i]);
-            return UCS_ERR_INVALID_PARAM;
-        }
-        backings->kinds[count++] = (uct_mm_backing_t)kind;
-    }
-    if (count == 0) {
-        ucs_error("UCX_MM_BACKING is empty; expected some of memfd, posix, sysv; without them mm "
-                  "is not used");
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    backings->kinds[count] = UCT_MM_BACKING_NONE;
-    backings->hugetlb      = hugetlb;
-    return UCS_OK;
-}
-
 int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backing_t backing)
 {
     unsigned i;
@@ -79,6 +49,25 @@ int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backin
         }
     }
     return 0;
+}
+
+void uct_mm_backing_list_init(const ucs_config_names_array_t *names,
+                              ucs_ternary_auto_value_t hugetlb, uct_mm_backing_list_t *backings)
+{
+    unsigned count = 0;
+    unsigned i, kind;
+
+    backings->kinds[0] = UCT_MM_BACKING_NONE;
+    backings->hugetlb  = hugetlb;
+    for (i = 0; i < names->count; ++i) {
+        for (kind = UCT_MM_BACKING_MEMFD; strcasecmp(names->names[i], uct_mm_backing_names[kind]);
+             ++kind) {
+        }
+        if (!uct_mm_backing_list_has(backings, (uct_mm_backing_t)kind)) {
+            backings->kinds[count++] = (uct_mm_backing_t)kind;
+            backings->kinds[count]   = UCT_MM_BACKING_NONE;
+        }
+    }
 }
 
 /* ------------------------------------------------------------------ the table of mappings */

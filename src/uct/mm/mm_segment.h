@@ -55,11 +55,9 @@ typedef struct {
     uint64_t         inode;
 } uct_mm_segment_t;
 
-/* Words of a configuration list into `backings`. UCS_ERR_INVALID_PARAM (logged): an unknown word,
- * or none. */
-ucs_status_t uct_mm_backing_list_init(const ucs_config_names_array_t *names,
-                                      ucs_ternary_auto_value_t hugetlb,
-                                      uct_mm_backing_list_t *backings);
+/* Words of a configuration list, which are known ones, into `backings`. */
+void uct_mm_backing_list_init(const ucs_config_names_array_t *names,
+                              ucs_ternary_auto_value_t hugetlb, uct_mm_backing_list_t *backings);
 
 int uct_mm_backing_list_has(const uct_mm_backing_list_t *backings, uct_mm_backing_t backing);
 

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <uct/ofi/ofi_devices.h>
 
+static const char *const uct_ofi_families[] = {"inet", "inet6", NULL};
+
 static const ucs_config_row_t uct_ofi_config_rows[] = {
     UCS_CONFIG_ROW("PROVIDER", allow, uct_ofi_config_t, providers, "all",
                    "Providers of libfabric to use, the first that works (net,tcp;ofi_rxm), or "
@@ -28,7 +30,7 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
     UCS_CONFIG_ROW("AF_PRIO", list, uct_ofi_config_t, families, "inet,inet6",
                    "Which of a device's addresses is used, of IPv4 (inet) or IPv6 (inet6): the "
                    "same on all hosts. Another first where some of them have that form only.",
-                   .prefix = "TCP_,OFI_"),
+                   .arg = uct_ofi_families, .prefix = "TCP_,OFI_"),
     UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
                    "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",

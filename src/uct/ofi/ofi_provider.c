@@ -189,7 +189,7 @@ static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_
 
 static int uct_ofi_prefers_ipv6(const uct_ofi_config_t *config)
 {
-    return (config->families.count > 0) && (strcasecmp(config->families.names[0], "inet6") == 0);
+    return strcasecmp(config->families.names[0], "inet6") == 0;
 }
 
 /* Sets the rank of an offer, and the reason why it is not higher. is_multi: the offer is to take
@@ -547,19 +547,11 @@ static void uct_ofi_check_names(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib
     struct fi_info *list           = NULL;
     struct fi_info *hints;
     int is_checked;
-    unsigned i;
 
     pthread_mutex_lock(&md->lock);
     is_checked     = md->is_checked;
     md->is_checked = 1;
     pthread_mutex_unlock(&md->lock);
-    for (i = 0; !is_checked && (i < config->families.count); ++i) {
-        if ((strcasecmp(config->families.names[i], "inet") != 0) &&
-            (strcasecmp(config->families.names[i], "inet6") != 0)) {
-            ucs_warn("UCX_TCP_AF_PRIO: there is no '%s'; there are: inet inet6",
-                     config->families.names[i]);
-        }
-    }
     if (is_checked || ((config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW) &&
                        (config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return;

@@ -48,6 +48,7 @@ struct opts {
     char *text;
     unsigned mode;
     ucs_config_names_array_t list;
+    ucs_config_names_array_t parts;
     ucs_config_allow_list_t tls;
 };
 
@@ -74,6 +75,7 @@ const ucs_config_row_t rows[] = {
     UCS_CONFIG_ROW("TEXT", string, opts, text, "some text", "Any text."),
     UCS_CONFIG_ROW("MODE", enum, opts, mode, "auto", "What to do.", .arg = mode_names),
     UCS_CONFIG_ROW("LIST", list, opts, list, "", "Names.", .flags = UCS_CONFIG_ROW_HIDDEN),
+    UCS_CONFIG_ROW("PARTS", list, opts, parts, "auto", "Some of these names.", .arg = mode_names),
     UCS_CONFIG_ROW("TLS", allow, opts, tls, "all", "Names to allow."),
     UCS_CONFIG_ROW_END
 };
@@ -452,7 +454,9 @@ TEST_F(config, messages_name_the_cure)
         const char *name, *value, *part;
     } cases[] = {
         {"MODE", "eagr", "did you mean 'eager'?"},
-        {"MODE", "xyzzy", "one of eager, rndv, auto"},
+        {"MODE", "xyzzy", "one of: eager, rndv, auto"},
+        {"PARTS", "rndv,eagr", "by commas: eager, rndv, auto; did you mean 'eager'?"},
+        {"PARTS", "", "by commas: eager, rndv, auto"},
         {"YES", "yse", "did you mean 'yes'?"},
         {"SIZE", "autp", "did you mean 'auto'?"},
         {"SLOTS", "x", "from 16 to 65536, a power of two"},
@@ -630,7 +634,7 @@ TEST_F(config, no_memory_is_a_status)
     ASSERT_EQ(UCS_OK, ucs_fault_set("malloc", "0"));
     ASSERT_EQ(UCS_OK, fill());
     ASSERT_EQ(UCS_OK, ucs_fault_query("malloc", &calls, nullptr));
-    EXPECT_EQ(3u, calls);
+    EXPECT_EQ(4u, calls);
     for (uint64_t k = 1; k <= calls; ++k) {
         ASSERT_EQ(UCS_OK, ucs_fault_set("malloc", std::to_string(k).c_str()));
         EXPECT_EQ(UCS_ERR_NO_MEMORY, fill());
