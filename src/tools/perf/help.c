@@ -58,7 +58,7 @@ void perf_options_help(FILE *file)
           "  --seed N       seed of the contents  [1]\n"
           "  --quick        fewer sizes and rounds\n"
           "  --rounds N     rounds of each size of the table  [21; --quick: 7]\n"
-          "  --timeout S    most seconds that one stage may take  [30]\n"
+          "  --timeout S    seconds without progress after which it gives up  [30]\n"
           "\nWhere:\n"
           "  -p PORT        TCP port of the server  [13337]\n"
           "  -6             IPv6, and IPv4 at a server; an IPv6 address is taken without it\n"

@@ -29,6 +29,9 @@ typedef enum perf_oob_type {
 /* Largest payload accepted from a peer. */
 #define PERF_OOB_PAYLOAD_MAX 65536
 
+/* For timeout_ms, where a time limit or a monitor watches both ends (watch.h). */
+#define PERF_OOB_WATCHED_MS (24 * 3600 * 1000)
+
 typedef struct perf_channel {
     int   fd;
     int   timeout_ms; /* bound of each wait */

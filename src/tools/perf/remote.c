@@ -99,7 +99,7 @@ int perf_loopback_main(const perf_options_t *options)
     int cpus[2], ends[2], i;
     pthread_t thread;
 
-    perf_watch_init(NULL, options->timeout_s + 2);
+    perf_watch_init(NULL, options->timeout_s);
     perf_note_quiet(options->quiet);
     if (perf_plot_check(options) != 0) {
         return PERF_EXIT_FAILED;
@@ -112,8 +112,7 @@ int perf_loopback_main(const perf_options_t *options)
         return PERF_EXIT_FAILED;
     }
     for (i = 0; i < 2; ++i) {
-        perf_oob_wrap(ends[i], "the other thread", (int)options->timeout_s * 1000,
-                      &sessions[i].channel);
+        perf_oob_wrap(ends[i], "the other thread", PERF_OOB_WATCHED_MS, &sessions[i].channel);
         if ((options->threads == 1) &&
             ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0))) {
             sessions[i].cpus[0]   = cpus[i];

@@ -138,8 +138,6 @@ int perf_rounds_run(perf_rounds_t *rounds)
     char size[24];
     int left = 1;
 
-    perf_watch_stage("table, %llu B, finding the number of iterations",
-                     (unsigned long long)rounds->size);
     for (i = 0; i < rounds->cell_count; ++i) {
         if ((cells[i].result == NULL) || (cell_calibrate(rounds, &cells[i]) != 0)) {
             return -1;

@@ -36,30 +36,39 @@ static double iteration_ns(const perf_session_t *session, const perf_op_t *op,
 uint64_t perf_run_calibrate(perf_session_t *session, const perf_step_t *what, double target_ns,
                             uint64_t tries_max)
 {
-    perf_step_t step      = *what;
-    double fastest_ns     = INFINITY;
-    unsigned enough       = 0, i;
-    uint64_t wanted       = 1;
+    perf_step_t step  = *what;
+    double fastest_ns = INFINITY, ns;
+    unsigned enough   = 0, i;
+    uint64_t wanted   = 1;
+    int is_slow       = 0;
     perf_measure_t measure;
 
     step.warmup = 1;
     step.iters  = 1;
     /* The first tries hold the cost of starting, so never trust more than a tenfold step; any of
-     * them may be hit by the scheduler, so never believe a slow one alone. */
+     * them may be hit by the scheduler, so never believe a slow one alone. Where others use the
+     * machine all are: no more is tried than that takes its time. */
     for (i = 0; (i < CALIBRATION_STEPS) && (enough < 3); ++i) {
+        perf_watch_stage("%s, %llu B, finding the number of iterations", perf_ops[step.op].name,
+                         (unsigned long long)step.size);
         if (perf_session_step(session, &step, &measure) != 0) {
             return 0;
         }
         if (measure.refused) {
             return 1;
         }
-        fastest_ns = fmin(fastest_ns, fmax(iteration_ns(session, &perf_ops[step.op], &measure), 1));
+        ns         = fmax(iteration_ns(session, &perf_ops[step.op], &measure), 1);
+        fastest_ns = fmin(fastest_ns, ns);
         wanted     = (uint64_t)(target_ns / fastest_ns);
-        if ((wanted <= step.iters * 10) || (step.iters * 10 > tries_max)) {
+        is_slow    = ns * (double)step.iters > target_ns / 2;
+        if ((wanted <= step.iters * 10) || (step.iters * 10 > tries_max) || is_slow) {
             ++enough;
         } else {
             step.iters *= 10;
         }
+    }
+    if (is_slow && (wanted > step.iters * 10)) {
+        wanted = step.iters * 10;
     }
     return (wanted < 1) ? 1 : (wanted > ITERS_MAX) ? ITERS_MAX : wanted;
 }
@@ -157,8 +166,6 @@ static int run_size(perf_session_t *session, perf_report_t *report, uint64_t siz
     perf_result_t *result;
     uint64_t fitting, iters, part;
 
-    perf_watch_stage("%s, %llu B, finding the number of iterations", op->name,
-                     (unsigned long long)size);
     fitting = perf_run_calibrate(session, &step, target_ns,
                                  (options->iters != 0) ? options->iters / 10 : UINT64_MAX);
     result  = perf_report_add(report, (options->label != NULL) ? options->label : op->name,
@@ -169,7 +176,7 @@ static int run_size(perf_session_t *session, perf_report_t *report, uint64_t siz
     iters       = (options->iters != 0) ? options->iters : fitting;
     part        = (fitting < iters) ? fitting : iters;
     part        = (part + PARTS - 1) / PARTS;
-    if (iters < 1000) {
+    if ((iters < 1000) && (iters <= fitting)) {
         /* So few come in one part: the start of each part is not free. */
         part = iters;
     }

@@ -75,10 +75,10 @@ static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
     if (getppid() != parent) {
         return PERF_EXIT_FAILED;
     }
-    perf_watch_init(&pair->shared->watch[index], 0);
+    perf_watch_init(&pair->shared->watch[index], pair->options->timeout_s);
     perf_note_quiet(pair->options->quiet || (pair->startup >= 0) || (index == 1));
     snprintf(name, sizeof(name), "process %d", index == 0 ? 1 : 0);
-    perf_oob_wrap(fd, name, (int)pair->options->timeout_s * 1000, &channel);
+    perf_oob_wrap(fd, name, PERF_OOB_WATCHED_MS, &channel);
     if (pair->bound > 0) {
         error = perf_pin_to(pair->shared->cpus[index]);
         if (error != 0) {
@@ -144,11 +144,11 @@ static void reap(const pair_t *pair, monitor_t *monitor)
     }
 }
 
-/* 1 when a child has named no new stage for too long. */
+/* 1 when for too long none of the children has come any further: one may wait for the other. */
 static int is_stuck(const pair_t *pair, monitor_t *monitor)
 {
     double now_ns = perf_now_ns();
-    int stuck     = 0, i;
+    int stuck     = 1, i;
     uint64_t beat;
 
     for (i = 0; i < 2; ++i) {
@@ -157,7 +157,7 @@ static int is_stuck(const pair_t *pair, monitor_t *monitor)
             monitor->beat[i]    = beat;
             monitor->beat_ns[i] = now_ns;
         }
-        stuck |= monitor->alive[i] &&
+        stuck &= !monitor->alive[i] ||
                  (now_ns - monitor->beat_ns[i] > (pair->options->timeout_s + 2) * 1e9);
     }
     return stuck;

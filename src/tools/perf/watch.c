@@ -17,6 +17,10 @@ static _Thread_local perf_watch_slot_t *given_slot = NULL;
 static _Thread_local int notes_quiet               = 0;
 static unsigned stage_limit_s                      = 0;
 
+/* What the counter showed when the time limit began. */
+static const volatile uint64_t *_Atomic watched = NULL;
+static _Atomic uint64_t watched_before          = 0;
+
 static perf_watch_slot_t *current_slot(void)
 {
     return (given_slot != NULL) ? given_slot : &own_slot;
@@ -38,9 +42,26 @@ static void write_text(const char *text)
     }
 }
 
+static void beat(void)
+{
+    atomic_fetch_add_explicit(&current_slot()->beat, 1, memory_order_relaxed);
+    alarm(stage_limit_s);
+}
+
 static void on_alarm(int signal_number)
 {
+    const volatile uint64_t *counter = watched;
+    const uint64_t count             = (counter != NULL) ? *counter : watched_before;
+
     (void)signal_number;
+    if (count != watched_before) {
+        watched_before = count;
+        beat();
+        return;
+    }
+    if (given_slot != NULL) {
+        return;
+    }
     write_text("ucx_perftest: error: time limit of a stage exceeded (--timeout); this process stood"
                " at: ");
     write_text(current_slot()->stage);
@@ -54,11 +75,10 @@ void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s)
 
     given_slot    = slot;
     stage_limit_s = timeout_s;
-    if (timeout_s > 0) {
-        memset(&action, 0, sizeof(action));
-        action.sa_handler = on_alarm;
-        sigaction(SIGALRM, &action, NULL);
-    }
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = on_alarm;
+    action.sa_flags   = SA_RESTART;
+    sigaction(SIGALRM, &action, NULL);
 }
 
 void perf_watch_stage(const char *format, ...)
@@ -68,17 +88,18 @@ void perf_watch_stage(const char *format, ...)
     va_start(args, format);
     vsnprintf(current_slot()->stage, sizeof(own_slot.stage) - 1, format, args);
     va_end(args);
-    atomic_fetch_add_explicit(&current_slot()->beat, 1, memory_order_relaxed);
-    if (stage_limit_s > 0) {
-        alarm(stage_limit_s);
-    }
+    beat();
+}
+
+void perf_watch_counter(const uint64_t *counter)
+{
+    watched_before = (counter != NULL) ? *counter : 0;
+    watched        = counter;
 }
 
 void perf_watch_pause(void)
 {
-    if (stage_limit_s > 0) {
-        alarm(0);
-    }
+    alarm(0);
 }
 
 const char *perf_watch_where(void)

@@ -2,7 +2,8 @@
  *
  * Each process names its stage in a slot. With --self the slots lie in shared memory and the
  * monitoring parent reads them (self.c); otherwise an alarm signal prints the own slot and ends
- * the process. Nothing runs in between, so nothing disturbs what is measured.
+ * the process. Nothing runs in between, so nothing disturbs what is measured. A stage may be long
+ * because others use the machine: its time begins anew where messages have come meanwhile.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -28,14 +29,17 @@ typedef struct perf_watch_slot {
     char             stage[120]; /* always NUL-terminated text; the last byte stays 0 */
 } perf_watch_slot_t;
 
-/* Uses `slot` (owned by the caller, alive for the rest of the process; NULL: an own one). With
- * timeout_s > 0 the process ends with PERF_EXIT_TIMEOUT when a stage lasts longer than that many
- * seconds; 0 leaves the time to a monitor. Call once, from the main thread. */
+/* Uses `slot`, of which a monitor looks whether it still beats (owned by the caller, alive for the
+ * rest of the process), or (NULL) one of its own: then the process ends with PERF_EXIT_TIMEOUT when
+ * nothing happens in a stage for timeout_s seconds. Call once, from the main thread. */
 void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s);
 
 /* Names the stage that begins in this thread and restarts the time limit of the process. Only a
  * thread that leads or follows a session has stages. */
 void perf_watch_stage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A counter that grows with what a stage does; NULL: there is none now. It stays until then. */
+void perf_watch_counter(const uint64_t *counter);
 
 /* The stage's text, for error messages. */
 const char *perf_watch_where(void);
