@@ -448,15 +448,18 @@ const char *ucs_config_file_get(const char *key, const char **place_p)
     return entry->value;
 }
 
-const char *ucs_config_file_key(size_t i)
+const char *ucs_config_file_key(size_t i, const char **place_p)
 {
     ucs_config_notes_t notes;
-    const char *key;
+    const char *key = NULL;
 
     notes.count = 0;
     pthread_mutex_lock(&ucs_config_files.mutex);
     ucs_config_file_search(&notes);
-    key = (i < ucs_config_files.count) ? ucs_config_files.entries[i]->key : NULL;
+    if (i < ucs_config_files.count) {
+        key      = ucs_config_files.entries[i]->key;
+        *place_p = ucs_config_files.entries[i]->place;
+    }
     pthread_mutex_unlock(&ucs_config_files.mutex);
     ucs_config_say_notes(&notes);
     return key;

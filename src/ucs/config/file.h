@@ -29,8 +29,9 @@ BEGIN_C_DECLS
  * block on them. Any thread. */
 const char *ucs_config_file_get(const char *key, const char **place_p);
 
-/* The i-th variable of the files; NULL behind the last. The order is that of reading. */
-const char *ucs_config_file_key(size_t i);
+/* The i-th variable of the files, and its place as above; NULL behind the last. The order is that
+ * of reading. */
+const char *ucs_config_file_key(size_t i, const char **place_p);
 
 /* Read one more file, as if it were the last of the list above, whoever owns it.
  * UCS_ERR_NO_ELEM: it is not there (not logged). UCS_ERR_INVALID_PARAM, UCS_ERR_EXCEEDS_LIMIT,

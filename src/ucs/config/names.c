@@ -294,11 +294,12 @@ static int ucs_config_mark_warned(const char *name)
     return first;
 }
 
-/* Judge one variable; warn if nobody knows it. */
-static void ucs_config_check_name(const char *full_name, ucs_config_unknown_t *unknown)
+/* Judge one variable, of the environment or (place) of a file; warn if nobody knows it. */
+static void
+ucs_config_check_name(const char *full_name, const char *place, ucs_config_unknown_t *unknown)
 {
     const char *name = ucs_config_own_part(full_name, unknown->app_prefix);
-    char shown[UCS_CONFIG_NAME_MAX], nearest[UCS_CONFIG_NAME_MAX];
+    char shown[2 * UCS_CONFIG_NAME_MAX], nearest[UCS_CONFIG_NAME_MAX];
     size_t length;
 
     if ((name == NULL) || ucs_config_name_is_used(name)) {
@@ -319,7 +320,11 @@ static void ucs_config_check_name(const char *full_name, ucs_config_unknown_t *u
         return;
     }
 
-    ucs_config_sanitize(full_name, shown, sizeof(shown));
+    ucs_config_sanitize(full_name, shown, UCS_CONFIG_NAME_MAX);
+    if (place != NULL) {
+        length = strlen(shown);
+        snprintf(shown + length, sizeof(shown) - length, " (%s)", place);
+    }
     if (++unknown->found > UCS_CONFIG_WARN_LINES) {
         length = strlen(unknown->rest);
         snprintf(unknown->rest + length, sizeof(unknown->rest) - length, " %s%s%s%s", shown,
@@ -347,14 +352,14 @@ static void ucs_config_check_environment(ucs_config_unknown_t *unknown)
     for (entry = environ; *entry != NULL; ++entry) {
         length = strcspn(*entry, "=");
         snprintf(name, sizeof(name), "%.*s", (int)ucs_min(length, sizeof(name) - 1), *entry);
-        ucs_config_check_name(name, unknown);
+        ucs_config_check_name(name, NULL, unknown);
     }
 }
 
 unsigned ucs_config_warn_unknown(const char *app_prefix)
 {
     ucs_config_unknown_t unknown = {.app_prefix = app_prefix, .found = 0, .rest = ""};
-    const char *key;
+    const char *key, *place;
     size_t i;
 
     if (!ucs_global_opts()->warn_unused_env_vars) {
@@ -362,8 +367,8 @@ unsigned ucs_config_warn_unknown(const char *app_prefix)
     }
 
     ucs_config_check_environment(&unknown);
-    for (i = 0; (key = ucs_config_file_key(i)) != NULL; ++i) {
-        ucs_config_check_name(key, &unknown);
+    for (i = 0; (key = ucs_config_file_key(i, &place)) != NULL; ++i) {
+        ucs_config_check_name(key, place, &unknown);
     }
 
     if (unknown.found > UCS_CONFIG_WARN_LINES) {

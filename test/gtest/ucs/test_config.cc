@@ -811,8 +811,8 @@ TEST_F(config_file, later_files_override_earlier_ones)
     EXPECT_STREQ("rndv", ucs_config_file_get("UCX_CT_MODE", &place));
     EXPECT_EQ(m_dir + "/conf/ucx.conf:2", place);
     EXPECT_EQ(nullptr, ucs_config_file_get("UCX_CT_NONE", nullptr));
-    EXPECT_STREQ("UCX_CT_SLOTS", ucs_config_file_key(0));
-    EXPECT_EQ(nullptr, ucs_config_file_key(3));
+    EXPECT_STREQ("UCX_CT_SLOTS", ucs_config_file_key(0, &place));
+    EXPECT_EQ(nullptr, ucs_config_file_key(3, &place));
     EXPECT_TRUE(g_log.empty());
 
     /* read once */
@@ -1023,7 +1023,8 @@ TEST_F(config, unknown_variables_get_one_warning)
     EXPECT_NE(std::string::npos, all.find("UCX_CT_SLTOS is not known and has no effect; did you "
                                           "mean UCX_CT_SLOTS?"));
     EXPECT_NE(std::string::npos, all.find("APP_UCX_WHATEVER_THAT_IS is not known"));
-    EXPECT_NE(std::string::npos, all.find("did you mean UCX_CT_NUMBER?"));
+    EXPECT_NE(std::string::npos, all.find("UCX_CT_NUMBR (conf:1) is not known and has no effect; "
+                                          "did you mean UCX_CT_NUMBER?"));
 
     /* only once in the life of the process */
     g_log.clear();
