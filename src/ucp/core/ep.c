@@ -451,7 +451,7 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
         ep = ucs_list_head(&due, ucp_ep_t, failed_list);
         ucs_list_del(&ep->failed_list);
         ++count;
-        if (!ep->is_closing) {
+        if (!ep->is_closing && ucp_ep_has_handler(ep)) { /* another may have taken it away */
             ep->err_cb(ep->err_arg, ep, ep->peer->status); /* may close the endpoint */
         }
     }

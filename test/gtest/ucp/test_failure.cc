@@ -593,6 +593,47 @@ TEST(destroyed_worker, calls_nobody_back)
     EXPECT_EQ(1, sync.calls); /* the answer has left */
 }
 
+/* Both endpoints to a peer that has gone fail; the handler of the first takes away the other's. */
+struct two_endpoints {
+    ucp_ep_h eps[2];
+    ucp_ep_params_t change;
+    int calls;
+};
+
+void take_the_other_away(void *arg, ucp_ep_h ep, ucs_status_t)
+{
+    auto *self = static_cast<two_endpoints *>(arg);
+
+    ++self->calls;
+    EXPECT_EQ(nullptr, ucp_ep_modify_nb(self->eps[ep == self->eps[0]], &self->change));
+}
+
+TEST(error_handler, is_not_called_once_taken_away)
+{
+    environment env(settings{{"UCX_TLS", "mm"}});
+    for (const uint64_t field : {UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                                 UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE}) {
+        context ctx;
+        worker self(ctx), other(ctx);
+        two_endpoints two     = {};
+        two.change.field_mask = field;
+        two.change.err_mode   = UCP_ERR_HANDLING_MODE_NONE;
+        for (ucp_ep_h &ep : two.eps) {
+            ep = self.connect(other, UCP_ERR_HANDLING_MODE_PEER, take_the_other_away, &two);
+        }
+        for (int i = 0; i < 10000; ++i) {
+            self.progress();
+            other.progress();
+        }
+        other.destroy();
+        for (int i = 0; (i < 200000) && (two.calls == 0); ++i) {
+            self.progress();
+        }
+        self.progress();
+        EXPECT_EQ(1, two.calls);
+    }
+}
+
 /* ---- who breaks the rules ---- */
 
 TEST(introduction, by_the_identity_of_another_ends_the_connection)
