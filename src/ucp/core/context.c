@@ -17,23 +17,33 @@
 #define UCP_VERSION_RELEASE 0
 #define UCP_VERSION_STRING  "1.23.0"
 
+/* The forms of mm that are transports of UCX's; bits. */
+enum {
+    UCP_TL_FORM_POSIX = 1,
+    UCP_TL_FORM_SYSV  = 2,
+    UCP_TL_FORMS      = UCP_TL_FORM_POSIX | UCP_TL_FORM_SYSV
+};
+
 /* Other names of transports in UCX_TLS. */
-static const struct {
+typedef struct {
     const char   *alias;
     const char   *tl;   /* one transport, or NULL: all of these kinds */
+    unsigned      form; /* not 0: a list of what is not wanted leaves the other forms in use */
     uct_tl_kind_t kind1, kind2;
-} ucp_tl_aliases[] = {
-    {"shm",      NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_COPY},
-    {"sm",       NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_COPY},
-    {"mm",       NULL, UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
-    {"posix",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
-    {"sysv",     "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
-    {"memfd",    "mm", UCT_TL_KIND_SHM,  UCT_TL_KIND_SHM},
-    {"loopback", NULL, UCT_TL_KIND_SELF, UCT_TL_KIND_SELF},
-    {"net",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET},
-    {"tcp",      NULL, UCT_TL_KIND_NET,  UCT_TL_KIND_NET},
-    {"cuda",     NULL, UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE},
-    {"gpu",      NULL, UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE}
+} ucp_tl_alias_t;
+
+static const ucp_tl_alias_t ucp_tl_aliases[] = {
+    {"shm",      NULL, 0,                 UCT_TL_KIND_SHM,    UCT_TL_KIND_COPY},
+    {"sm",       NULL, 0,                 UCT_TL_KIND_SHM,    UCT_TL_KIND_COPY},
+    {"mm",       NULL, 0,                 UCT_TL_KIND_SHM,    UCT_TL_KIND_SHM},
+    {"posix",    "mm", UCP_TL_FORM_POSIX, UCT_TL_KIND_SHM,    UCT_TL_KIND_SHM},
+    {"sysv",     "mm", UCP_TL_FORM_SYSV,  UCT_TL_KIND_SHM,    UCT_TL_KIND_SHM},
+    {"memfd",    "mm", 0,                 UCT_TL_KIND_SHM,    UCT_TL_KIND_SHM},
+    {"loopback", NULL, 0,                 UCT_TL_KIND_SELF,   UCT_TL_KIND_SELF},
+    {"net",      NULL, 0,                 UCT_TL_KIND_NET,    UCT_TL_KIND_NET},
+    {"tcp",      NULL, 0,                 UCT_TL_KIND_NET,    UCT_TL_KIND_NET},
+    {"cuda",     NULL, 0,                 UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE},
+    {"gpu",      NULL, 0,                 UCT_TL_KIND_DEVICE, UCT_TL_KIND_DEVICE}
 };
 
 /* The transport that wrapped forms such as "fault:mm" are about. */
@@ -44,40 +54,35 @@ static const char *ucp_tl_base_name(const char *name)
     return (colon == NULL) ? name : colon + 1;
 }
 
-static int ucp_tl_name_is(const char *name, const uct_tl_t *tl)
+static const ucp_tl_alias_t *ucp_tl_alias(const char *name)
 {
     size_t i;
+
+    for (i = 0; i < ucs_array_size(ucp_tl_aliases); ++i) {
+        if (strcmp(name, ucp_tl_aliases[i].alias) == 0) {
+            return &ucp_tl_aliases[i];
+        }
+    }
+    return NULL;
+}
+
+static int ucp_tl_name_is(const char *name, const uct_tl_t *tl)
+{
+    const ucp_tl_alias_t *alias = ucp_tl_alias(name);
 
     if ((strcmp(name, tl->name) == 0) || (strcmp(name, "all") == 0)) {
         return 1;
     }
-    for (i = 0; i < ucs_array_size(ucp_tl_aliases); ++i) {
-        if (strcmp(name, ucp_tl_aliases[i].alias) == 0) {
-            return (ucp_tl_aliases[i].tl != NULL) ? (strcmp(ucp_tl_aliases[i].tl, tl->name) == 0) :
-                   ((tl->kind == ucp_tl_aliases[i].kind1) || (tl->kind == ucp_tl_aliases[i].kind2));
-        }
-    }
-    return 0;
-}
-
-/* The forms of mm that are transports of UCX's: a list of what is not wanted may name one of them,
- * which leaves the others. */
-enum {
-    UCP_TL_FORM_POSIX = 1,
-    UCP_TL_FORM_SYSV  = 2,
-    UCP_TL_FORMS      = UCP_TL_FORM_POSIX | UCP_TL_FORM_SYSV
-};
-
-static unsigned ucp_tl_form(const char *name)
-{
-    return (strcmp(name, "posix") == 0) ? UCP_TL_FORM_POSIX :
-           (strcmp(name, "sysv") == 0)  ? UCP_TL_FORM_SYSV : 0;
+    return (alias != NULL) &&
+           ((alias->tl != NULL) ? (strcmp(alias->tl, tl->name) == 0) :
+                                  ((tl->kind == alias->kind1) || (tl->kind == alias->kind2)));
 }
 
 int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
 {
     const int is_negated = (tls->mode == UCS_CONFIG_ALLOW_LIST_NEGATE);
     unsigned forms       = 0;
+    const ucp_tl_alias_t *alias;
     unsigned form, i;
 
     if (tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) {
@@ -85,7 +90,8 @@ int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *t
     }
     for (i = 0; i < tls->array.count; ++i) {
         if (ucp_tl_name_is(tls->array.names[i], tl)) {
-            form   = is_negated ? ucp_tl_form(tls->array.names[i]) : 0;
+            alias  = ucp_tl_alias(tls->array.names[i]);
+            form   = (is_negated && (alias != NULL)) ? alias->form : 0;
             forms |= form;
             if ((form == 0) || (forms == UCP_TL_FORMS)) {
                 return !is_negated;

@@ -47,20 +47,25 @@ void ucp_lock_acquire_slow(ucp_lock_t *lock)
 
 /* ---- memory for messages ---- */
 
-static ucs_status_t ucp_worker_pools_init(ucp_worker_t *worker, unsigned *num_p)
+static ucs_status_t ucp_worker_pools_init(ucp_worker_t *worker)
 {
+    ucs_mpool_params_t control_params = {
+        .name = "control messages", .elem_size = sizeof(ucp_control_t), .elems_per_chunk = 32
+    };
     ucs_mpool_params_t params = {.name = "unexpected messages", .alignment = 16};
     ucs_status_t status;
+    unsigned i;
 
-    for (*num_p = 0; *num_p < UCP_DATA_POOLS; ++*num_p) {
-        params.elem_size       = ucp_data_pool_sizes[*num_p] + sizeof(ucp_recv_desc_t);
-        params.elems_per_chunk = (unsigned)ucs_max(65536 / params.elem_size, (size_t)8);
-        status                 = ucs_mpool_init(&worker->data_pools[*num_p], &params);
-        if (status != UCS_OK) {
-            return status;
-        }
+    status = ucp_request_pool_init(worker);
+    if (status == UCS_OK) {
+        status = ucs_mpool_init(&worker->controls, &control_params);
     }
-    return UCS_OK;
+    for (i = 0; (status == UCS_OK) && (i < UCP_DATA_POOLS); ++i) {
+        params.elem_size       = ucp_data_pool_sizes[i] + sizeof(ucp_recv_desc_t);
+        params.elems_per_chunk = (unsigned)ucs_max(65536 / params.elem_size, (size_t)8);
+        status                 = ucs_mpool_init(&worker->data_pools[i], &params);
+    }
+    return status;
 }
 
 void *ucp_worker_data_get(ucp_worker_t *worker, size_t size)
@@ -306,16 +311,27 @@ static void ucp_worker_open_tls(ucp_worker_t *worker)
     }
 }
 
+/* The memory that a worker is made of, as much of it as there is. */
+static void ucp_worker_free(ucp_worker_t *worker)
+{
+    unsigned i;
+
+    for (i = 0; i < UCP_DATA_POOLS; ++i) {
+        ucs_mpool_cleanup(&worker->data_pools[i], 0);
+    }
+    ucs_mpool_cleanup(&worker->controls, 0);
+    ucp_request_pool_cleanup(worker);
+    ucp_tag_match_cleanup(&worker->tag_match);
+    ucs_sys_free(worker->am_handlers);
+    pthread_mutex_destroy(&worker->lock.mutex);
+    ucs_sys_free(worker);
+}
+
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker_p)
 {
-    ucs_mpool_params_t control_params = {
-        .name = "control messages", .elem_size = sizeof(ucp_control_t), .elems_per_chunk = 32
-    };
-    unsigned num_pools = 0;
     ucp_worker_t *worker;
     ucs_status_t status;
-    unsigned i;
 
     if ((params->field_mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) &&
         (params->am_alignment & (params->am_alignment - 1))) {
@@ -334,20 +350,12 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucp_worker_init_empty(worker);
 
     status = ucp_tag_match_init(&worker->tag_match, context->options.tm_buckets);
-    if (status != UCS_OK) {
-        goto err_free;
+    if (status == UCS_OK) {
+        status = ucp_worker_pools_init(worker);
     }
-    status = ucp_request_pool_init(worker);
     if (status != UCS_OK) {
-        goto err_tag_match;
-    }
-    status = ucs_mpool_init(&worker->controls, &control_params);
-    if (status != UCS_OK) {
-        goto err_requests;
-    }
-    status = ucp_worker_pools_init(worker, &num_pools);
-    if (status != UCS_OK) {
-        goto err_pools;
+        ucp_worker_free(worker);
+        return status;
     }
 
     worker->lock.enabled = (worker->thread_mode == UCS_THREAD_MODE_MULTI);
@@ -365,19 +373,6 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucs_fork_watch_add(&worker->fork, ucp_worker_in_child);
     *worker_p = worker;
     return UCS_OK;
-
-err_pools:
-    for (i = 0; i < num_pools; ++i) {
-        ucs_mpool_cleanup(&worker->data_pools[i], 0);
-    }
-    ucs_mpool_cleanup(&worker->controls, 0);
-err_requests:
-    ucp_request_pool_cleanup(worker);
-err_tag_match:
-    ucp_tag_match_cleanup(&worker->tag_match);
-err_free:
-    ucs_sys_free(worker);
-    return status;
 }
 
 /* What is left when the user destroys a worker ends without a word to the user. */
@@ -479,15 +474,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucp_ep_forget_closed(worker, 0);
     ucs_hash_cleanup(&worker->peers);
     ucs_ptr_map_cleanup(&worker->ids);
-    for (i = 0; i < UCP_DATA_POOLS; ++i) {
-        ucs_mpool_cleanup(&worker->data_pools[i], 0);
-    }
-    ucs_mpool_cleanup(&worker->controls, 0);
-    ucp_request_pool_cleanup(worker);
-    ucp_tag_match_cleanup(&worker->tag_match);
-    ucs_sys_free(worker->am_handlers);
-    pthread_mutex_destroy(&worker->lock.mutex);
-    ucs_sys_free(worker);
+    ucp_worker_free(worker);
 }
 
 /* ---- progress ---- */

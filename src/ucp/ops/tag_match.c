@@ -36,8 +36,6 @@ ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets)
     tm->expected   = ucp_tag_match_buckets_alloc((size_t)1 << log2);
     tm->unexpected = ucp_tag_match_buckets_alloc((size_t)1 << log2);
     if ((tm->expected == NULL) || (tm->unexpected == NULL)) {
-        ucs_sys_free(tm->expected);
-        ucs_sys_free(tm->unexpected);
         return UCS_ERR_NO_MEMORY;
     }
 

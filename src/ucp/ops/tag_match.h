@@ -54,6 +54,7 @@ typedef struct {
     uint64_t         sn;
 } ucp_tag_match_t;
 
+/* *tm is zero. It is to be cleaned up in any case. */
 ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets);
 void ucp_tag_match_cleanup(ucp_tag_match_t *tm);
 

@@ -190,9 +190,10 @@ typedef struct {
 
 ucp_test_match_t *ucp_test_match_create(unsigned num_buckets)
 {
-    ucp_test_match_t *match = malloc(sizeof(*match));
+    ucp_test_match_t *match = calloc(1, sizeof(*match));
 
     if ((match != NULL) && (ucp_tag_match_init(&match->table, num_buckets) != UCS_OK)) {
+        ucp_tag_match_cleanup(&match->table);
         free(match);
         return NULL;
     }
