@@ -152,7 +152,8 @@ audited() {
     marked=$(rows | grep -c '!')
     [ "$(rows | wc -l)" -eq "$1" ] && grep -q "^$marked of $1 sizes: " "$dir/out" &&
         [ "$code" -eq $((marked > 0)) ] &&
-        rows | awk '{ if ((/!/ != 0) != ($3 != $12)) bad = 1 } END { exit bad }'
+        rows | awk '{ if ((/!/ != 0) != ($3 != $12) || ($13 == "=") != ($3 == $12)) bad = 1 }
+                    END { exit bad }'
 }
 perf --self -t audit -s 8,64k,1m --quick --rounds 3 -q --tolerance 0.001
 check "audit counts the sizes at which another protocol is faster" audited 3
@@ -163,6 +164,7 @@ else
         "$(rows | awk '{ print ($6 != "-") ($7 != "-") ($8 != "-") ($9 != "-") ($10 != "-") }' |
            paste -sd' ')" = "11111 01111 01111"
 fi
+check "audit says what it compares" grep -q 'more than 0.001 times as long as the best' "$dir/out"
 check "audit says what the library says about its choice" grep -q 'eager: predicted' "$dir/out"
 perf --self -t audit -s 8,8k --quick --rounds 3 -q --tolerance 1000000
 sed -n '/^UCX_[A-Z]*_[A-Z]*=/p' "$dir/out" >"$dir/costs"

@@ -85,12 +85,13 @@ static void print_head(const perf_rounds_t *rounds)
     for (i = PERF_VARIANT_AUTO + 1; i < PERF_VARIANT_COUNT; ++i) {
         printf(" %9s", perf_variants[i].name);
     }
-    printf(" | %-10s %7s\n", "best", "behind");
+    printf(" | %-10s %6s\n", "best", "ratio");
 }
 
-/* best: the fastest forced protocol; PERF_VARIANT_AUTO if none could be forced. */
+/* best: the fastest forced protocol; PERF_VARIANT_AUTO if none could be forced. is_best: it is the
+ * one chosen. */
 static void print_row(const perf_rounds_t *rounds, perf_cell_t *const *cells, const char *chosen,
-                      unsigned best, int is_worse)
+                      unsigned best, int is_best, int is_worse)
 {
     char size[24], text[24];
     unsigned i;
@@ -101,10 +102,12 @@ static void print_row(const perf_rounds_t *rounds, perf_cell_t *const *cells, co
         printf(" %9s", (cells[i] != NULL) ? perf_text_us(cells[i]->result->us, text) : "-");
     }
     if (best == PERF_VARIANT_AUTO) {
-        printf(" | %-10s %7s", "-", "-");
+        printf(" | %-10s %6s", "-", "-");
+    } else if (is_best) {
+        printf(" | %-10s %6s", perf_variants[best].name, "=");
     } else {
-        printf(" | %-10s %+5.0f %%", perf_variants[best].name,
-               100 * (cells[PERF_VARIANT_AUTO]->result->ratio - 1));
+        printf(" | %-10s %6.2f", perf_variants[best].name,
+               cells[PERF_VARIANT_AUTO]->result->ratio);
     }
     printf("%s%s\n", is_worse ? " !" : "", rounds->unreliable ? " *" : "");
     fflush(stdout);
@@ -117,7 +120,7 @@ static int run_size(perf_rounds_t *rounds, perf_line_fit_t fits[PERF_VARIANT_COU
     perf_cell_t *cells[PERF_VARIANT_COUNT] = {NULL};
     unsigned best = PERF_VARIANT_AUTO, i;
     char chosen[PROTO_MAX], proto[PROTO_MAX], test[24];
-    int is_worse;
+    int is_best, is_worse;
 
     for (i = 0; i < PERF_VARIANT_COUNT; ++i) {
         find_proto(rounds->session, i, rounds->size, proto);
@@ -151,12 +154,13 @@ static int run_size(perf_rounds_t *rounds, perf_line_fit_t fits[PERF_VARIANT_COU
         perf_cell_judge(rounds, cells[PERF_VARIANT_AUTO], cells[best]);
     }
     /* Where the choice is the best one, a difference is chance: it is the same code. */
-    is_worse = (best != PERF_VARIANT_AUTO) && (strcmp(chosen, perf_variants[best].name) != 0) &&
+    is_best  = (best != PERF_VARIANT_AUTO) && (strcmp(chosen, perf_variants[best].name) == 0);
+    is_worse = (best != PERF_VARIANT_AUTO) && !is_best &&
                (cells[PERF_VARIANT_AUTO]->result->ratio > options->tolerance);
     rounds->report->worse += (unsigned)is_worse;
     perf_text_progress_end();
     if (!options->no_text) {
-        print_row(rounds, cells, chosen, best, is_worse);
+        print_row(rounds, cells, chosen, best, is_best, is_worse);
     }
     return 0;
 }
@@ -181,8 +185,8 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report)
         }
     }
     if (with_words) {
-        printf("\n%s.\nbehind: median over the rounds of the automatic choice's time against the "
-               "best one's in the same round.\n", report->statistic);
+        printf("\n%s.\nratio: the automatic choice's time to that of the best protocol in the same "
+               "round, median; =: it is the best; !: more than --tolerance.\n", report->statistic);
         ucp_ep_print_info(session->lanes[PERF_VARIANT_AUTO].ep, stdout);
         if (perf_ops[options->op].kind == PERF_KIND_LATENCY) {
             print_costs(session, fits);
@@ -193,8 +197,8 @@ int perf_run_audit(perf_session_t *session, perf_report_t *report)
         }
     }
     if (!options->no_text) {
-        printf("%u of %u sizes: another protocol is more than %.0f %% faster than the automatic "
-               "choice\n", report->worse, options->size_count, 100 * (options->tolerance - 1));
+        printf("%u of %u sizes: the automatic choice takes more than %g times as long as the best "
+               "protocol\n", report->worse, options->size_count, options->tolerance);
     }
     return 0;
 }
