@@ -67,7 +67,7 @@ refuses() { # NAME PATTERN ARGUMENTS: exit 2, one clear line
 }
 
 # ---- command line ----
-refuses "unknown test"           "unknown test 'foo'"         -t foo
+refuses "unknown test"           "'tag_latt' is not supported; possible: .*tag_lat, .*audit" -t tag_latt
 refuses "uct test"               "ucp_am_lat"                 -t am_lat
 refuses "unknown letter"         "unknown option -Z"          -Z
 refuses "unknown word"           "--zork"                     --zork

@@ -20,35 +20,13 @@
 
 #define TIMEOUT_S 30 /* of --timeout, where it is not given */
 
+/* Names that -t takes. */
+#define TEST_NAMES_MAX 32
+
 static int usage_error(void)
 {
     fputs("Try `ucx_perftest -h`, or `ucx_perftest --self`.\n", stderr);
     return PERF_EXIT_USAGE;
-}
-
-static int parse_test(perf_options_t *options, const char *name)
-{
-    const char *instead;
-
-    if (strcmp(name, "limits") == 0) {
-        options->limits_only = 1;
-        options->mode        = PERF_MODE_SELF;
-        return 0;
-    }
-    if (strcmp(name, "audit") == 0) {
-        options->audit = 1;
-        return 0;
-    }
-    options->op = perf_op_find(name);
-    if (options->op >= 0) {
-        return 0;
-    }
-    instead = perf_op_uct_name(name);
-    if (instead != NULL) {
-        return perf_error("test '%s' runs at uct level, which this tool does not measure; the "
-                          "same at ucp level is -t %s", name, instead);
-    }
-    return perf_error("unknown test '%s'", name);
 }
 
 /* Up to `most` numbers from 0 to `max`, such as "0,1". Returns how many they are, or -1. */
@@ -107,7 +85,7 @@ static int parse_percents(perf_options_t *options, const char *text)
 static int find_words(const char *option, const char *const *words, unsigned count,
                       const char *text, int most, unsigned *found)
 {
-    char known[256] = "";
+    char known[512] = "";
     int parts       = 0;
     size_t length;
     unsigned i;
@@ -132,6 +110,37 @@ static int find_words(const char *option, const char *const *words, unsigned cou
         found[1] = found[0];
     }
     return parts;
+}
+
+static int parse_test(perf_options_t *options, const char *name)
+{
+    const char *names[TEST_NAMES_MAX], *instead;
+    unsigned count = 0, i, found;
+
+    if (strcmp(name, "limits") == 0) {
+        options->limits_only = 1;
+        options->mode        = PERF_MODE_SELF;
+        return 0;
+    }
+    if (strcmp(name, "audit") == 0) {
+        options->audit = 1;
+        return 0;
+    }
+    options->op = perf_op_find(name);
+    if (options->op >= 0) {
+        return 0;
+    }
+    instead = perf_op_uct_name(name);
+    if (instead != NULL) {
+        return perf_error("test '%s' runs at uct level, which this tool does not measure; the "
+                          "same at ucp level is -t %s", name, instead);
+    }
+    for (i = PERF_OP_TESTS; (i < perf_op_count) && (count + 2 < TEST_NAMES_MAX); ++i) {
+        names[count++] = perf_ops[i].name;
+    }
+    names[count++] = "limits";
+    names[count++] = "audit";
+    return find_words("-t", names, count, name, 1, &found);
 }
 
 static void set_flag(perf_options_t *options, uint32_t flag, int is_set)
