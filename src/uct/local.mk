@@ -64,6 +64,7 @@ libuct_sources = \
 	src/uct/ofi/ofi_devices.h \
 	src/uct/ofi/ofi_provider.c \
 	src/uct/ofi/ofi_rma.c \
+	src/uct/ofi/ofi_send.c \
 	src/uct/ofi/ofi_wire.h \
 	src/uct/self/self.c \
 	src/uct/self/self.h \

@@ -43,7 +43,6 @@
                                      they announce long ones, which we do faster */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
-#define UCT_OFI_SENDS       64ul   /* buffers of messages under way */
 #define UCT_OFI_RMAS        64ul   /* reads and writes under way */
 #define UCT_OFI_RMA_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
 #define UCT_OFI_DEVICES_MAX 64     /* equal ones among which processes are spread */
@@ -53,7 +52,6 @@
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
-#define UCT_OFI_RAIL_SENDS  8ul    /* buffers of messages under way of such an interface: */
 #define UCT_OFI_RAIL_SIZE  (2 * UCT_OFI_BUFFER_SIZE) /* bytes of a receive buffer of an interface
                                                          that carries no messages of its user's */
 
@@ -95,6 +93,7 @@ typedef struct {
     fi_addr_t        addr;   /* ...that is here */
     size_t           length;
     char            *buffer;
+    void            *desc;   /* of its registration */
     uint8_t          is_question; /* its end is to say that the peer's endpoint has it */
 } uct_ofi_send_t;
 
@@ -133,14 +132,16 @@ typedef struct {
     struct fid_cq      *cq;
     struct fid_ep      *ep;
     struct fid_mr      *mr;         /* of memory; NULL where the provider asks for none */
-    void               *desc;       /* its descriptor */
-    char               *memory;     /* of all buffers */
+    char               *memory;     /* of receive buffers */
     char               *scratch;    /* for a message that came misaligned */
     size_t              memory_size;
-    uct_ofi_send_t     *sends;
-    unsigned            num_sends;  /* in all */
-    unsigned            num_used;   /* that have ever been in use */
-    unsigned            num_free;
+    ucs_list_link_t     blocks;     /* of buffers to send from; these are... */
+    unsigned            num_sends;  /* ...as many as may be in use, */
+    unsigned            num_data;   /* as data may take, */
+    unsigned            num_shared; /* and as peers have more than one of; */
+    unsigned            num_made;   /* that there are, */
+    unsigned            num_used;   /* that have ever been in use, */
+    unsigned            num_busy;   /* and are */
     unsigned            num_under_way;
     unsigned            num_strangers;
     ucs_queue_head_t     free_sends;
@@ -356,11 +357,18 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
 /* Writes iface->address. */
 ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
 
-/* ---- ofi_iface.c: sending and the completion queue ---- */
+/* ---- ofi_send.c ---- */
 
-/* A buffer to send from, or NULL. A peer may hold as many as are left for the others; NULL stands
- * for strangers. */
-uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer);
+/* Makes the first buffers, the others as they are needed. Returns libfabric's error, or 0. */
+int uct_ofi_sends_open(uct_ofi_iface_t *iface);
+
+/* The end of the buffers' registrations, and theirs. */
+void uct_ofi_sends_deregister(uct_ofi_iface_t *iface);
+void uct_ofi_sends_close(uct_ofi_iface_t *iface);
+
+/* A buffer to send from, or NULL: not now. is_data: for bytes of the user's. peer: NULL stands for
+ * strangers. */
+uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer, int is_data);
 void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
 
 /* Gives a filled buffer to the provider; the buffer comes back by itself. UCS_ERR_NO_RESOURCE: not
@@ -370,6 +378,8 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
 /* The provider has taken an operation for the peer; it has given it back. */
 void uct_ofi_op_started(uct_ofi_peer_t *peer);
 void uct_ofi_op_ended(uct_ofi_peer_t *peer);
+
+/* ---- ofi_iface.c ---- */
 
 /* Takes buffers back of which a part was never told of, when whatever was under way into them has
  * ended: after the time-out of peers. Called now and then. */
@@ -387,6 +397,13 @@ ucs_status_t uct_ofi_event_join(uct_iface_t *iface, int epoll_fd);
 ucs_status_t uct_ofi_event_arm(uct_iface_t *iface);
 
 /* ---- ofi_rma.c ---- */
+
+/* Registers the interface's own buffers, where the provider asks for that, else *mr_p is NULL.
+ * Returns libfabric's error, or 0. */
+int uct_ofi_register_own(uct_ofi_iface_t *iface, void *memory, size_t size, struct fid_mr **mr_p);
+
+/* The end of a registration; NULL is none. */
+void uct_ofi_deregister(uct_ofi_iface_t *iface, struct fid_mr **mr_p);
 
 /* After the buffers; the interface may have no reads. */
 ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface);

@@ -275,7 +275,7 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
     uct_ofi_iface_t *iface = peer->iface;
 
     if (!iface->is_tcp || !peer->is_known || (peer->asked_ns == 0) || (peer->num_probes > 0) ||
-        (peer->num_under_way > 0) || (iface->num_free == 0)) {
+        (peer->num_under_way > 0) || (iface->num_busy == iface->num_sends)) {
         return;
     }
     if (peer->probe_fd < 0) {

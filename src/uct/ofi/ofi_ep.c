@@ -145,7 +145,7 @@ static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_io
         uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
         return uct_ofi_send_value(peer, message, id, length);
     }
-    send = uct_ofi_send_get(peer->iface, peer);
+    send = uct_ofi_send_get(peer->iface, peer, 1);
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -165,7 +165,7 @@ static ucs_status_t uct_ofi_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pa
                                      size_t *length_p)
 {
     uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
-    uct_ofi_send_t *send = uct_ofi_may_send(peer) ? uct_ofi_send_get(peer->iface, peer) : NULL;
+    uct_ofi_send_t *send = uct_ofi_may_send(peer) ? uct_ofi_send_get(peer->iface, peer, 1) : NULL;
     ucs_status_t status;
     size_t length;
 

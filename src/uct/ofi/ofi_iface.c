@@ -28,105 +28,10 @@
 
 /* ---- buffers ---- */
 
-uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer)
-{
-    ucs_queue_elem_t *elem;
-    uct_ofi_send_t *send;
-
-    /* Who takes nothing must not hold what others need. */
-    if (ucs_unlikely(((peer != NULL) ? peer->num_under_way - peer->num_rmas : 0) >=
-                     iface->num_free)) {
-        return NULL;
-    }
-    elem = ucs_queue_pull(&iface->free_sends);
-    if (elem != NULL) {
-        send = ucs_container_of(elem, uct_ofi_send_t, queue);
-    } else {
-        send         = &iface->sends[iface->num_used];
-        send->buffer = iface->memory + (iface->num_used * UCT_OFI_BUFFER_SIZE);
-        ++iface->num_used;
-    }
-    --iface->num_free;
-    send->is_question = 0;
-    return send;
-}
-
-void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
-{
-    ++iface->num_free;
-    ucs_queue_push_head(&iface->free_sends, &send->queue);
-}
-
-void uct_ofi_op_started(uct_ofi_peer_t *peer)
-{
-    uct_ofi_iface_t *iface = peer->iface;
-
-    iface->num_vain = 0;
-    ++iface->num_under_way;
-    ++peer->num_under_way;
-}
-
-void uct_ofi_op_ended(uct_ofi_peer_t *peer)
-{
-    --peer->iface->num_under_way;
-    --peer->num_under_way;
-    if (ucs_unlikely((peer->num_under_way == 0) && (peer->tx_state == UCT_OFI_TX_IDLE))) {
-        uct_ofi_peer_say(peer, 0); /* this may have been what it was kept for */
-    }
-}
-
-static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
-{
-    struct iovec iov  = {send->buffer, send->length};
-    struct fi_msg msg = {.msg_iov   = &iov,
-                         .desc      = (iface->desc != NULL) ? &iface->desc : NULL,
-                         .iov_count = 1,
-                         .addr      = send->addr,
-                         .context   = &send->super.context};
-    ssize_t ret       = fi_sendmsg(iface->ep, &msg, FI_TRANSMIT_COMPLETE);
-
-    send->is_question = (ret == 0) || (ret == -FI_EAGAIN); /* else not by this provider */
-    return ret;
-}
-
-ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
-{
-    uct_ofi_peer_t *peer = send->peer;
-    ssize_t ret          = 0;
-
-    uct_ofi_enter(iface);
-    if (ucs_unlikely(send->is_question)) {
-        ret = uct_ofi_send_question(iface, send);
-    }
-    if (ucs_likely(!send->is_question)) {
-        ret = fi_send(iface->ep, send->buffer, send->length, iface->desc, send->addr,
-                      &send->super.context);
-    }
-    uct_ofi_leave(iface);
-    if (ucs_likely(ret == 0)) {
-        send->super.is_posted = 1;
-        if (ucs_likely(peer != NULL)) {
-            uct_ofi_op_started(peer);
-        } else {
-            ++iface->num_under_way;
-        }
-        return UCS_OK;
-    }
-    if (ret == -FI_EAGAIN) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    ucs_debug("fi_send: error %zd", ret);
-    uct_ofi_send_put(iface, send);
-    if (peer == NULL) {
-        return UCS_ERR_UNREACHABLE;
-    }
-    uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
-    return peer->status;
-}
-
 /* Gives the receive buffers to the provider that it does not have. */
 static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
 {
+    void *desc = (iface->mr != NULL) ? fi_mr_desc(iface->mr) : NULL;
     uct_ofi_receive_t *receive;
     struct fi_msg msg;
     struct iovec iov;
@@ -141,7 +46,7 @@ static void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         }
         iov = (struct iovec){receive->buffer, iface->receive_size};
         msg = (struct fi_msg){.msg_iov   = &iov,
-                              .desc      = (iface->desc != NULL) ? &iface->desc : NULL,
+                              .desc      = (desc != NULL) ? &desc : NULL,
                               .iov_count = 1,
                               .addr      = FI_ADDR_UNSPEC,
                               .context   = &receive->super.context};
@@ -603,35 +508,14 @@ static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface, const uct_ofi_l
     return uct_ofi_check(ret, lib, "fi_enable");
 }
 
-static ucs_status_t uct_ofi_register(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
-{
-    int mode = iface->info->domain_attr->mr_mode;
-    int ret;
-
-    if (!(mode & FI_MR_LOCAL)) {
-        return UCS_OK;
-    }
-    ret = fi_mr_reg(iface->domain, iface->memory, iface->memory_size, FI_SEND | FI_RECV, 0, 1, 0,
-                    &iface->mr, NULL);
-    if ((ret == 0) && (mode & FI_MR_ENDPOINT)) {
-        ret = fi_mr_bind(iface->mr, &iface->ep->fid, 0);
-        ret = (ret == 0) ? fi_mr_enable(iface->mr) : ret;
-    }
-    if (ret == 0) {
-        iface->desc = fi_mr_desc(iface->mr);
-    }
-    return uct_ofi_check(ret, lib, "fi_mr_reg");
-}
-
-/* Buffers in one block: those to send from, one to align in, those to receive into. */
-static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+/* Buffers in one block: one to align in, those to receive into. */
+static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
     int is_rail                    = (iface->super.params.lead != NULL);
     size_t rx_size                 = is_rail ? UCT_OFI_RAIL_SIZE : config->rx_size;
     size_t total                   = is_rail ? 2 * rx_size : config->rx_buffers * rx_size;
     unsigned num_receives;
-    ucs_status_t status;
     char *next;
     unsigned i;
 
@@ -640,21 +524,15 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
                           ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
     iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
                                             iface->info->rx_attr->size);
-    /* A short queue has room for reads too. */
-    iface->num_sends    = (unsigned)ucs_min(is_rail ? UCT_OFI_RAIL_SENDS : UCT_OFI_SENDS,
-                                            iface->info->tx_attr->size -
-                                                (iface->info->tx_attr->size / 4));
-    iface->num_free     = iface->num_sends;
     iface->num_spares   = iface->is_multi ? UCT_OFI_SPARES * iface->num_receives : 0;
     iface->num_unposted = iface->num_receives;
     num_receives        = iface->num_receives + iface->num_spares;
-    iface->sends        = ucs_sys_calloc(iface->num_sends, sizeof(*iface->sends));
     iface->receives     = ucs_sys_calloc(num_receives, sizeof(*iface->receives));
-    if ((iface->sends == NULL) || (iface->receives == NULL)) {
+    if (iface->receives == NULL) {
         ucs_error("no memory for the buffers of a network");
         return UCS_ERR_NO_MEMORY;
     }
-    iface->memory_size = ucs_align_up((iface->num_sends + 1) * UCT_OFI_BUFFER_SIZE, 4096) +
+    iface->memory_size = ucs_align_up(UCT_OFI_BUFFER_SIZE, 4096) +
                          (num_receives * iface->receive_size);
     /* Touched as it is used. */
     iface->memory = ucs_sys_mmap(NULL, iface->memory_size, PROT_READ | PROT_WRITE,
@@ -664,14 +542,14 @@ static ucs_status_t uct_ofi_open_buffers(uct_ofi_iface_t *iface, const uct_ofi_l
         ucs_error("no memory for the buffers of a network: %m");
         return UCS_ERR_NO_MEMORY;
     }
-    iface->scratch = iface->memory + (iface->num_sends * UCT_OFI_BUFFER_SIZE);
-    status         = uct_ofi_register(iface, lib);
+    iface->scratch = iface->memory;
     next           = iface->memory + iface->memory_size - (num_receives * iface->receive_size);
     for (i = 0; i < num_receives; ++i, next += iface->receive_size) {
         iface->receives[i].buffer     = next;
         iface->receives[i].super.kind = UCT_OFI_OP_RECEIVE;
     }
-    return status;
+    return uct_ofi_check(uct_ofi_register_own(iface, iface->memory, iface->memory_size,
+                                              &iface->mr), lib, "fi_mr_reg");
 }
 
 ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
@@ -691,6 +569,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     uct_ofi_fork_add(iface);
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
+    ucs_list_head_init(&iface->blocks);
     ucs_queue_head_init(&iface->free_sends);
     ucs_queue_head_init(&iface->free_rmas);
     ucs_string_buffer_init(&iface->choice);
@@ -713,7 +592,10 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
         status = uct_ofi_address_make(iface, lib);
     }
     if (status == UCS_OK) {
-        status = uct_ofi_open_buffers(iface, lib);
+        status = uct_ofi_open_receives(iface, lib);
+    }
+    if (status == UCS_OK) {
+        status = uct_ofi_check(uct_ofi_sends_open(iface), lib, "buffers to send from");
     }
     if (status == UCS_OK) {
         status = uct_ofi_rma_open(iface);
@@ -734,12 +616,11 @@ static void uct_ofi_close_fid(const uct_ofi_iface_t *iface, struct fid *fid)
     }
 }
 
-static void uct_ofi_close_mr(uct_ofi_iface_t *iface)
+/* Of what the interface keeps for itself. */
+static void uct_ofi_deregister_own(uct_ofi_iface_t *iface)
 {
-    if (iface->mr != NULL) {
-        uct_ofi_close_fid(iface, &iface->mr->fid);
-        iface->mr = NULL;
-    }
+    uct_ofi_deregister(iface, &iface->mr);
+    uct_ofi_sends_deregister(iface);
 }
 
 /* Memory that is in use stays registered until the endpoint has ended, where the provider ends one
@@ -756,7 +637,7 @@ static void uct_ofi_close_ep(uct_ofi_iface_t *iface)
     uct_ofi_leave(iface);
     if (ret == -FI_EBUSY) {
         uct_ofi_mems_close(iface);
-        uct_ofi_close_mr(iface);
+        uct_ofi_deregister_own(iface);
         uct_ofi_close_fid(iface, &iface->ep->fid);
     } else if (ret != 0) {
         ucs_debug("fi_close of an endpoint: error %d", ret);
@@ -780,7 +661,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_events_close(iface);
     uct_ofi_close_ep(iface);
     uct_ofi_rma_close(iface);
-    uct_ofi_close_mr(iface);
+    uct_ofi_deregister_own(iface);
     if (iface->av != NULL) {
         uct_ofi_close_fid(iface, &iface->av->fid);
     }
@@ -802,9 +683,9 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     if (iface->memory != NULL) {
         ucs_sys_munmap(iface->memory, iface->memory_size);
     }
+    uct_ofi_sends_close(iface);
     pthread_mutex_destroy(&iface->lock);
     ucs_string_buffer_cleanup(&iface->choice);
-    ucs_sys_free(iface->sends);
     ucs_sys_free(iface->receives);
     ucs_hash_cleanup(&iface->by_uid);
     ucs_ptr_map_cleanup(&iface->by_token);

@@ -317,7 +317,7 @@ static uint32_t uct_ofi_say_number(const uct_ofi_peer_t *peer, unsigned type)
 static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
 {
     uct_ofi_iface_t *iface = peer->iface;
-    uct_ofi_send_t *send   = uct_ofi_send_get(iface, peer);
+    uct_ofi_send_t *send   = uct_ofi_send_get(iface, peer, 0);
     uct_ofi_intro_t *intro;
     ucs_status_t status;
 
@@ -354,7 +354,7 @@ void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const 
     uct_ofi_intro_t *intro;
     uct_ofi_send_t *send;
 
-    send = (iface->num_strangers < UCT_OFI_STRANGERS) ? uct_ofi_send_get(iface, NULL) : NULL;
+    send = (iface->num_strangers < UCT_OFI_STRANGERS) ? uct_ofi_send_get(iface, NULL, 0) : NULL;
     if (send == NULL) {
         return;
     }

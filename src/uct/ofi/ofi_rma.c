@@ -1,5 +1,5 @@
-/* Halyard: ofi: reads and writes of a peer's memory, where the provider has them, and the keys for
- * it. A write ends when the bytes lie at the peer (FI_DELIVERY_COMPLETE).
+/* Halyard: ofi: registered memory; reads and writes of a peer's memory, where the provider has
+ * them, and the keys for it. A write ends when the bytes lie at the peer (FI_DELIVERY_COMPLETE).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -60,25 +60,60 @@ static void uct_ofi_kept_add(uct_ofi_mem_t *mem, int num)
                               memory_order_relaxed);
 }
 
-/* With the domain's lock. */
-static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
+void uct_ofi_deregister(uct_ofi_iface_t *iface, struct fid_mr **mr_p)
 {
     int ret;
 
+    if ((*mr_p != NULL) && !iface->is_inherited) {
+        uct_ofi_enter(iface);
+        ret = fi_close(&(*mr_p)->fid);
+        uct_ofi_leave(iface);
+        if (ret != 0) {
+            ucs_debug("fi_close of registered memory: error %d", ret);
+        }
+    }
+    *mr_p = NULL;
+}
+
+/* Returns libfabric's error, or 0. */
+static int uct_ofi_register(uct_ofi_iface_t *iface, void *address, size_t length, uint64_t access,
+                            struct fid_mr **mr_p)
+{
+    /* Where the provider makes no key of its own; one that is in use already is an error. */
+    const uint64_t key = (uint32_t)ucs_sys_random64();
+    int ret;
+
+    uct_ofi_enter(iface);
+    ret = fi_mr_reg(iface->domain, address, length, access, 0, key, 0, mr_p, NULL);
+    if (ret != 0) {
+        *mr_p = NULL;
+    } else if (iface->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
+        ret = fi_mr_bind(*mr_p, &iface->ep->fid, 0);
+        ret = (ret == 0) ? fi_mr_enable(*mr_p) : ret;
+    }
+    uct_ofi_leave(iface);
+    if (ret != 0) {
+        uct_ofi_deregister(iface, mr_p);
+    }
+    return ret;
+}
+
+int uct_ofi_register_own(uct_ofi_iface_t *iface, void *memory, size_t size, struct fid_mr **mr_p)
+{
+    *mr_p = NULL;
+    return (iface->info->domain_attr->mr_mode & FI_MR_LOCAL) ?
+           uct_ofi_register(iface, memory, size, FI_SEND | FI_RECV, mr_p) : 0;
+}
+
+/* With the domain's lock. */
+static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
+{
     if (mem->iface == NULL) {
         return;
     }
     ucs_list_del(&mem->list);
     uct_ofi_kept_add(mem, -1);
-    if ((mem->mr != NULL) && !mem->iface->is_inherited) {
-        uct_ofi_enter(mem->iface);
-        ret = fi_close(&mem->mr->fid);
-        uct_ofi_leave(mem->iface);
-        if (ret != 0) {
-            ucs_debug("fi_close of registered memory: error %d", ret);
-        }
-    }
-    mem->mr    = NULL;
+    uct_ofi_deregister(mem->iface, &mem->mr);
     mem->iface = NULL;
 }
 
@@ -86,7 +121,6 @@ static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
 static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size_t length,
                                      uint64_t access, uct_ofi_mem_t **mem_p)
 {
-    int mode = iface->info->domain_attr->mr_mode;
     uct_ofi_mem_t *mem;
     uint64_t key;
     int ret;
@@ -100,17 +134,7 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
     uct_ofi_kept_add(mem, 1);
-    /* Where the provider makes no key of its own; one that is in use already is an error. */
-    key = (uint32_t)ucs_sys_random64();
-    uct_ofi_enter(iface);
-    ret = fi_mr_reg(iface->domain, address, length, access, 0, key, 0, &mem->mr, NULL);
-    if (ret != 0) {
-        mem->mr = NULL;
-    } else if (mode & FI_MR_ENDPOINT) {
-        ret = fi_mr_bind(mem->mr, &iface->ep->fid, 0);
-        ret = (ret == 0) ? fi_mr_enable(mem->mr) : ret;
-    }
-    uct_ofi_leave(iface);
+    ret      = uct_ofi_register(iface, address, length, access, &mem->mr);
     key      = (ret == 0) ? fi_mr_key(mem->mr) : 0;
     mem->key = (uint32_t)key;
     if ((ret != 0) || ((access & FI_REMOTE_READ) && (key != mem->key))) {

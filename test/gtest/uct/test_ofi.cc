@@ -623,6 +623,58 @@ TEST_F(ofi, connections_whose_words_get_lost)
     EXPECT_LT(0u, provider.seen.farewells);
 }
 
+/* Peers that take nothing hold nobody up: others get messages of any length, or, where the
+ * provider's queue is too short for that, short ones at least; words are said; nothing is lost. */
+TEST_F(ofi, who_takes_nothing_holds_nobody_up)
+{
+    for (size_t queue : {0, 16}) {
+        faulty_provider provider(49);
+        provider.says.queue = queue;
+        worker a(m_tl), b(m_tl), c(m_tl);
+        std::vector<std::unique_ptr<worker>> idle;
+        std::vector<worker *> all = {&a, &b, &c};
+        unsigned at_idle = 0, at_a = 0, at_b = 0, sent = 0;
+
+        ASSERT_EQ(UCS_OK, a.status());
+        if (!uct_ofi_iface(a.iface)->is_tcp) {
+            GTEST_SKIP() << "who takes nothing is not told from who is gone";
+        }
+        a.on_message(1, [&](const uint8_t *, size_t) { ++at_a; });
+        b.on_message(1, [&](const uint8_t *, size_t) { ++at_b; });
+        for (unsigned i = 0; i < 10; ++i) {
+            idle.push_back(std::make_unique<worker>(m_tl));
+            all.push_back(idle.back().get());
+            idle.back()->on_message(1, [&](const uint8_t *, size_t) { ++at_idle; });
+            uct_ep_t *ep = a.connect(idle.back()->where());
+            ASSERT_EQ(UCS_OK, send(all, ep, way::SHORT, 1, pattern(0, 8)));
+            ASSERT_TRUE(run_until(all, [&]() { return at_idle == i + 1; }));
+        }
+        for (auto &each : idle) { /* until the sockets are full, and nothing goes any more */
+            uct_ep_t *ep = a.connect(each->where());
+            ASSERT_EQ(UCS_OK, send({&a}, ep, way::SHORT, 1, pattern(0, 8)));
+            ++sent;
+            for (unsigned vain = 0; vain < 1000; ++vain) {
+                if (post(ep, way::BCOPY, 1, pattern(0, 60000), 0) == UCS_OK) {
+                    ++sent;
+                    vain = 0;
+                }
+                a.progress();
+            }
+        }
+        uct_ep_t *to_b = a.connect(b.where()), *to_a = c.connect(a.where());
+        for (unsigned i = 0; i < 2 * UCT_OFI_WINDOW; ++i) { /* so each side has to say something */
+            ASSERT_EQ(UCS_OK, send({&a, &b, &c}, to_a, way::SHORT, 1, pattern(i, 8))) << i;
+            ASSERT_EQ(UCS_OK, send({&a, &b, &c}, to_b, way::SHORT, 1,
+                                   pattern(i, (queue == 0) ? 60000 : 8))) << i;
+        }
+        EXPECT_TRUE(run_until({&a, &b, &c}, [&]() {
+            return (at_a == 2 * UCT_OFI_WINDOW) && (at_b == 2 * UCT_OFI_WINDOW);
+        }));
+        EXPECT_TRUE(a.failed.empty());
+        EXPECT_TRUE(run_until(all, [&]() { return at_idle == idle.size() + sent; }));
+    }
+}
+
 /* Who leaves while the provider takes nothing says so once it does. */
 TEST_F(ofi, a_farewell_in_a_storm)
 {
