@@ -379,7 +379,10 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send);
 void uct_ofi_op_started(uct_ofi_peer_t *peer);
 void uct_ofi_op_ended(uct_ofi_peer_t *peer);
 
-/* ---- ofi_iface.c ---- */
+/* ---- ofi_cq.c ---- */
+
+/* Gives the receive buffers to the provider that it does not have. */
+void uct_ofi_receives_post(uct_ofi_iface_t *iface);
 
 /* Takes buffers back of which a part was never told of, when whatever was under way into them has
  * ended: after the time-out of peers. Called now and then. */
@@ -387,6 +390,8 @@ void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 
 /* Takes what the provider has; returns the number of things done. */
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface);
+
+/* ---- ofi_iface.c ---- */
 
 /* As in uct_iface_ops_t. */
 ucs_status_t uct_ofi_iface_open(uct_iface_t *iface);
