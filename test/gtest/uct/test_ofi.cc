@@ -45,6 +45,38 @@ protected:
     const uct_tl_t *m_tl = uct_tl_find("ofi");
 };
 
+/* Workers that are opened while the object lives wait so long for silent peers. */
+class patience {
+public:
+    explicit patience(const char *timeout) : m_usual(getenv("UCX_OFI_TIMEOUT"))
+    {
+        setenv("UCX_OFI_TIMEOUT", timeout, 1);
+    }
+
+    ~patience()
+    {
+        setenv("UCX_OFI_TIMEOUT", m_usual.c_str(), 1);
+    }
+
+    patience(const patience &)            = delete;
+    patience &operator=(const patience &) = delete;
+
+private:
+    const std::string m_usual;
+};
+
+/* Two of them. */
+struct patient_pair {
+    patient_pair(const uct_tl_t *tl, const char *timeout) : so_long(timeout), a(tl), b(tl)
+    {
+        EXPECT_EQ(UCS_OK, a.status());
+        EXPECT_EQ(UCS_OK, b.status());
+    }
+
+    const patience so_long;
+    worker a, b;
+};
+
 /* The place of the provider's own address in ours. */
 constexpr size_t HEAD = 16;
 
@@ -162,11 +194,8 @@ TEST_F(ofi, reads_of_odd_places)
 TEST_F(ofi, a_lost_read_ends)
 {
     log_levels quiet("fatal");
-    setenv("UCX_OFI_TIMEOUT", "50ms", 1);
-    worker a(m_tl), b(m_tl);
-    unsetenv("UCX_OFI_TIMEOUT");
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
+    patient_pair both(m_tl, "50ms");
+    worker &a = both.a, &b = both.b;
     bytes source = pattern(7, 1u << 20), target(1u << 20);
     uint8_t packed[UCT_RKEY_MAX];
     uct_rkey_t *rkey;
@@ -211,11 +240,8 @@ TEST_F(ofi, a_lost_read_ends)
 TEST_F(ofi, a_lost_last_message_is_noticed)
 {
     log_levels quiet("fatal");
-    setenv("UCX_OFI_TIMEOUT", "50ms", 1);
-    worker a(m_tl), b(m_tl);
-    unsetenv("UCX_OFI_TIMEOUT");
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
+    patient_pair both(m_tl, "50ms");
+    worker &a = both.a, &b = both.b;
     unsigned received = 0;
 
     b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
@@ -237,11 +263,8 @@ TEST_F(ofi, a_lost_last_message_is_noticed)
  * that by itself: nothing is lost. */
 TEST_F(ofi, reads_from_who_computes)
 {
-    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
-    worker a(m_tl), b(m_tl);
-    unsetenv("UCX_OFI_TIMEOUT");
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b;
     bytes source = pattern(7, 4096), target(4096);
     uint8_t packed[UCT_RKEY_MAX];
     uct_rkey_t *rkey;
@@ -289,11 +312,8 @@ TEST_F(ofi, reads_from_who_computes)
  * by which it is asked whether it lives: it is not given up. */
 TEST_F(ofi, who_computes_for_long_is_not_given_up)
 {
-    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
-    worker a(m_tl), b(m_tl);
-    unsetenv("UCX_OFI_TIMEOUT");
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b;
     if (!uct_ofi_iface(a.iface)->is_tcp) {
         GTEST_SKIP() << "nobody's kernel is asked";
     }
@@ -336,11 +356,8 @@ TEST_F(ofi, who_computes_for_long_is_not_given_up)
  * endpoint has our questions; when it does not say so any more, it is not. */
 TEST_F(ofi, who_computes_is_there_as_the_provider_says)
 {
-    setenv("UCX_OFI_TIMEOUT", "200ms", 1);
-    worker a(m_tl), b(m_tl);
-    unsetenv("UCX_OFI_TIMEOUT");
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b;
     unsigned received = 0;
     uct_ofi_iface(a.iface)->is_tcp = 0;
     b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
@@ -678,11 +695,13 @@ TEST_F(ofi, who_takes_nothing_holds_nobody_up)
 /* Who leaves while the provider takes nothing says so once it does. */
 TEST_F(ofi, a_farewell_in_a_storm)
 {
-    setenv("UCX_OFI_TIMEOUT", "1000s", 1); /* nobody asks */
     faulty_provider provider(45);
-    auto a = std::make_unique<worker>(m_tl);
+    std::unique_ptr<worker> a;
     worker b(m_tl);
-    setenv("UCX_OFI_TIMEOUT", "2s", 1);
+    {
+        const patience endless("1000s"); /* it asks nobody */
+        a = std::make_unique<worker>(m_tl);
+    }
     ASSERT_EQ(UCS_OK, a->status());
     ASSERT_EQ(UCS_OK, b.status());
     unsigned received = 0;
@@ -702,10 +721,9 @@ TEST_F(ofi, a_farewell_in_a_storm)
  * to them: others take their place, so that those who live are heard. */
 TEST_F(ofi, spoiled_buffers_are_replaced)
 {
-    setenv("UCX_OFI_TIMEOUT", "1000s", 1); /* none is taken back meanwhile */
+    const patience endless("1000s"); /* none is taken back meanwhile */
     faulty_provider provider(47);
     worker a(m_tl), b(m_tl), c(m_tl);
-    setenv("UCX_OFI_TIMEOUT", "2s", 1);
     ASSERT_EQ(UCS_OK, a.status());
     ASSERT_EQ(UCS_OK, b.status());
     ASSERT_EQ(UCS_OK, c.status());
