@@ -436,6 +436,17 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     uct_cuda_leave(&scope);
 }
 
+/* Has the context gone? That is seen by the buffers that were registered there, if there are any:
+ * whoever asks the driver for the number of a context that has been destroyed, or enters it, may
+ * end there (a segmentation fault after some of them, driver 580). */
+static int uct_cuda_queue_has_gone(const uct_cuda_queue_t *queue)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+
+    return uct_cuda_bounce_is_free(driver, &queue->bounce) ||
+           uct_cuda_bounce_is_free(driver, &queue->now);
+}
+
 static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
@@ -443,7 +454,8 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
     int is_alive;
     unsigned i;
 
-    is_alive = !queue->is_dead && (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
+    is_alive = !queue->is_dead && !uct_cuda_queue_has_gone(queue) &&
+               (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
     uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive);
     uct_cuda_bounce_cleanup(driver, &queue->now, is_alive);
     if (is_alive) {
@@ -463,12 +475,9 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 static void uct_cuda_engine_sweep(uct_cuda_engine_t *engine)
 {
     uct_cuda_queue_t *queue, *tmp;
-    uct_cuda_scope_t scope;
 
     ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
-        if (uct_cuda_queue_enter(queue, &scope) == UCS_OK) {
-            uct_cuda_leave(&scope);
-        } else if (uct_cuda_queue_is_idle(queue)) {
+        if (uct_cuda_queue_is_idle(queue) && uct_cuda_queue_has_gone(queue)) {
             uct_cuda_queue_free(queue);
         }
     }
