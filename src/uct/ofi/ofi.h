@@ -43,6 +43,7 @@
                                      they announce long ones, which we do faster */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
+#define UCT_OFI_QUEUE       768ul  /* entries of the queue to send that a provider is asked for */
 #define UCT_OFI_RMAS        64ul   /* reads and writes under way */
 #define UCT_OFI_RMA_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
 #define UCT_OFI_DEVICES_MAX 64     /* equal ones among which processes are spread */

@@ -395,7 +395,14 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
     return copy;
 }
 
-/* The same provider, device and form of address, with reads of a peer's memory; or NULL. */
+static int uct_ofi_is_same_offer(const struct fi_info *a, const struct fi_info *b)
+{
+    return (strcmp(a->fabric_attr->prov_name, b->fabric_attr->prov_name) == 0) &&
+           (strcmp(a->domain_attr->name, b->domain_attr->name) == 0) &&
+           (a->addr_format == b->addr_format);
+}
+
+/* The same offer with reads of a peer's memory, or NULL. */
 static struct fi_info *uct_ofi_find_reads(const struct fi_info *own, struct fi_info *list)
 {
     struct fi_info *info;
@@ -403,9 +410,7 @@ static struct fi_info *uct_ofi_find_reads(const struct fi_info *own, struct fi_i
     for (info = list; info != NULL; info = info->next) {
         if ((info->caps & FI_READ) && (info->caps & FI_REMOTE_READ) &&
             (info->domain_attr->mr_key_size >= sizeof(uint32_t)) &&
-            (strcmp(info->fabric_attr->prov_name, own->fabric_attr->prov_name) == 0) &&
-            (strcmp(info->domain_attr->name, own->domain_attr->name) == 0) &&
-            (info->addr_format == own->addr_format)) {
+            uct_ofi_is_same_offer(info, own)) {
             break;
         }
     }
@@ -458,6 +463,28 @@ static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_
            "without writes of memory: it does not tell when the bytes lie there "
            "(FI_DELIVERY_COMPLETE)" :
            "without reads and writes of memory: it has none";
+}
+
+/* Makes the queue as long as our buffers need, if the provider can: some offer less than they have
+ * when they are asked. */
+static void uct_ofi_lengthen_queue(struct fi_info *own, const uct_ofi_lib_t *lib)
+{
+    struct fi_info *list  = NULL;
+    struct fi_info *hints = (own->tx_attr->size < UCT_OFI_QUEUE) ? lib->dupinfo(own) : NULL;
+    const struct fi_info *info;
+
+    if (hints == NULL) {
+        return;
+    }
+    hints->tx_attr->size = UCT_OFI_QUEUE;
+    (void)lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+    for (info = list; info != NULL; info = info->next) {
+        if (uct_ofi_is_same_offer(info, own)) {
+            own->tx_attr->size = ucs_max(own->tx_attr->size, info->tx_attr->size);
+        }
+    }
+    lib->freeinfo(list);
+    lib->freeinfo(hints);
 }
 
 /* A further interface uses what its lead has found. */
@@ -584,6 +611,7 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
         if (reason != NULL) {
             ucs_string_buffer_appendf(&iface->choice, "%s\n", reason);
         }
+        uct_ofi_lengthen_queue(iface->info, lib);
     }
     line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
     for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {

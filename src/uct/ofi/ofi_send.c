@@ -19,7 +19,7 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_SENDS      64u  /* buffers that peers have more than one of */
-#define UCT_OFI_SENDS_MAX  512u /* in all, where the provider's queue has room */
+#define UCT_OFI_SENDS_MAX  512u /* in all, of 64 MiB, where the provider's queue has room */
 #define UCT_OFI_BLOCK_SIZE 8u   /* buffers that are made at a time */
 #define UCT_OFI_BLOCK_HEAD ucs_align_up(sizeof(uct_ofi_block_t), 4096)
 
