@@ -305,7 +305,8 @@ TEST_F(ofi_rma, gets_by_two_devices_that_break)
 {
     constexpr size_t SIZE = 6 << 20, LONG = 1 << 20;
     const way two         = {{"two devices",
-                              {{"UCX_TLS", "ofi"}, {"UCX_NET_DEVICES", "fake0,fake1"}},
+                              {{"UCX_TLS", "ofi"}, {"UCX_OFI_PROVIDER", "net"},
+                               {"UCX_NET_DEVICES", "fake0,fake1"}},
                               false, UCS_THREAD_MODE_SINGLE}, false, false};
 
     for (unsigned kind = 0; kind < 3; ++kind) {
