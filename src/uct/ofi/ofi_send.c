@@ -23,15 +23,17 @@
 #define UCT_OFI_BLOCK_SIZE 8u   /* buffers that are made at a time */
 #define UCT_OFI_BLOCK_HEAD ucs_align_up(sizeof(uct_ofi_block_t), 4096)
 
-/* Buffers, behind this. */
+/* Buffers, behind this, in pages of their own: those of registered memory may be missing in a child
+ * that was forked, which still takes apart what it has inherited. */
 typedef struct {
     ucs_list_link_t list; /* in iface->blocks */
     struct fid_mr  *mr;   /* NULL where the provider asks for none */
     uct_ofi_send_t  sends[UCT_OFI_BLOCK_SIZE];
 } uct_ofi_block_t;
 
-static const size_t uct_ofi_block_bytes = UCT_OFI_BLOCK_HEAD +
-                                          (UCT_OFI_BLOCK_SIZE * UCT_OFI_BUFFER_SIZE);
+static const size_t uct_ofi_block_buffers = UCT_OFI_BLOCK_SIZE * UCT_OFI_BUFFER_SIZE;
+static const size_t uct_ofi_block_bytes   = UCT_OFI_BLOCK_HEAD +
+                                            (UCT_OFI_BLOCK_SIZE * UCT_OFI_BUFFER_SIZE);
 
 /* ---- buffers ---- */
 
@@ -47,7 +49,8 @@ static int uct_ofi_block_add(uct_ofi_iface_t *iface)
     if (block == MAP_FAILED) {
         return -FI_ENOMEM;
     }
-    ret = uct_ofi_register_own(iface, block, uct_ofi_block_bytes, &block->mr);
+    ret = uct_ofi_register_own(iface, (char *)block + UCT_OFI_BLOCK_HEAD, uct_ofi_block_buffers,
+                               &block->mr);
     if (ret != 0) {
         ucs_sys_munmap(block, uct_ofi_block_bytes);
         return ret;

@@ -20,6 +20,8 @@ extern "C" {
 #include <map>
 #include <random>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace uct_test {
@@ -221,6 +223,19 @@ int mr_control(struct fid *fid, int, void *)
     return is_to_fail() ? -FI_ENOMEM : 0;
 }
 
+/* As libraries of network devices do with ofi's own buffers, so that these stay where the device
+ * finds them: a forked child has none of these pages. */
+void keep_from_children(const registration &memory)
+{
+    if ((memory.access & (FI_SEND | FI_RECV)) == (FI_SEND | FI_RECV)) {
+        const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+        const uintptr_t base = memory.base & ~(page - 1);
+
+        EXPECT_EQ(0, madvise(reinterpret_cast<void *>(base), memory.base + memory.length - base,
+                             MADV_DONTFORK));
+    }
+}
+
 int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, uint64_t offset,
            uint64_t key, uint64_t flags, struct fid_mr **mr_p, void *context)
 {
@@ -249,6 +264,7 @@ int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, 
         struct fi_ops &ops   = memory.ops.put(&(*mr_p)->fid.ops);
         ops.close            = mr_close;
         if (n.needs_memory) {
+            keep_from_children(memory);
             ops.bind          = mr_bind;
             ops.control       = mr_control;
             (*mr_p)->mem_desc = &memory;

@@ -98,11 +98,11 @@ TEST_F(ofi, who_connects_and_leaves_is_forgotten)
     EXPECT_TRUE(a.failed.empty());
 }
 
-/* A child that does with what it has inherited what programs do at their end: the parent and its
- * peers go on. */
-TEST_F(ofi, a_forked_child_disturbs_nobody)
+/* A child does with what it has inherited what programs do at their end: the parent and its peers
+ * go on. */
+void fork_amid_messages(const uct_tl_t *tl)
 {
-    auto a = std::make_unique<worker>(m_tl), b = std::make_unique<worker>(m_tl);
+    auto a = std::make_unique<worker>(tl), b = std::make_unique<worker>(tl);
     ASSERT_EQ(UCS_OK, a->status());
     ASSERT_EQ(UCS_OK, b->status());
     unsigned received = 0;
@@ -128,7 +128,22 @@ TEST_F(ofi, a_forked_child_disturbs_nobody)
     EXPECT_TRUE(b->gone.empty());
 }
 
+TEST_F(ofi, a_forked_child_disturbs_nobody)
+{
+    fork_amid_messages(m_tl);
+}
+
 #ifdef HAVE_OFI
+
+/* The same where the library of the network's devices keeps registered memory from the child. */
+TEST_F(ofi, a_forked_child_has_no_registered_memory)
+{
+    faulty_provider provider(50);
+
+    provider.says.registered = true;
+    fork_amid_messages(m_tl);
+    EXPECT_LT(0u, provider.seen.registered);
+}
 
 /* Reads of any length to and from any address: the bytes asked for, and no other. */
 TEST_F(ofi, reads_of_odd_places)
