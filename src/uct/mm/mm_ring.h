@@ -427,7 +427,7 @@ typedef struct {
     uint32_t               id;
     uint32_t               message_max;
     unsigned               attention; /* UCT_MM_READER_... */
-    int                    has_enough; /* the last message was enough for a turn */
+    int                    has_enough; /* a message was delivered that is enough for a turn */
     uct_mm_line_t         *lines;
     uint8_t               *buffer;    /* of the message that is being gathered */
     uct_mm_ring_control_t *control;
@@ -512,6 +512,7 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
                 uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
                 uct_mm_reader_advance(reader, 1);
             } else if (!uct_mm_reader_long(reader, iface, head)) {
+                length = 0;
                 break;
             } else {
                 length = (head & ~UCT_MM_HEAD_FLAGS) >> UCT_MM_ID_BITS;

@@ -456,6 +456,28 @@ TEST(mm_ring, a_long_message_ends_the_turn)
     EXPECT_EQ(0u, bench.receive(16));
 }
 
+/* A sender that stops after a long message's first line, whose head may say anything, takes no turn
+ * from the others; the message does once it has come. */
+TEST(mm_ring, what_has_not_come_ends_no_turn)
+{
+    for (const size_t min : {SIZE_MAX, size_t(64)}) {
+        ring_bench bench(256, 64, min);
+        bench.on_message    = [](unsigned, const uint8_t *, size_t) {};
+        uct_mm_line_t *line = uct_mm_writer_line(&bench.writer, 0);
+        ucs_atomic_store_relaxed(&line->head, uct_mm_line_head(3, 4000));
+        ucs_atomic_store_release(&line->seq, uct_mm_writer_seq(&bench.writer, 0));
+        EXPECT_EQ(0u, bench.receive(16));
+        EXPECT_FALSE(bench.reader.has_enough);
+        EXPECT_EQ(0u, bench.receive(16));
+        for (uint32_t i = 1; i < uct_mm_ring_lines(4000); ++i) {
+            ucs_atomic_store_release(&uct_mm_writer_line(&bench.writer, i)->seq,
+                                     uct_mm_writer_seq(&bench.writer, i));
+        }
+        EXPECT_EQ(1u, bench.receive(16));
+        EXPECT_TRUE(bench.reader.has_enough);
+    }
+}
+
 /* A sender that names a buffer where there are none, or more than one holds, or says that a message
  * is wide that ends in its first line. */
 TEST(mm_ring, a_buffer_that_is_not_there)
