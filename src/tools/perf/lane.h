@@ -93,7 +93,8 @@ typedef struct perf_time {
 
 typedef struct perf_lane {
     /* Hot: what the loops and callbacks touch. */
-    uint64_t            recv_done;   /* receives completed since the lane was made */
+    uint64_t            recv_done;   /* receives completed since the lane was made; puts, gets
+                                      * and atomics, which nothing is received for, too */
     uint64_t            send_done;   /* sends that completed by callback */
     uint64_t            send_posted; /* sends that did not complete at once */
     ucs_status_t        status;      /* first failure; sticky */

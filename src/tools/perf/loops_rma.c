@@ -88,6 +88,7 @@ static ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint6
         if (perf_lane_wait_sent(lane) != UCS_OK) {
             return lane->status;
         }
+        ++lane->recv_done;
         if (samples && (lane->sample_count < PERF_SAMPLES_MAX)) {
             lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
         }
@@ -158,6 +159,7 @@ PERF_INLINE ucs_status_t one_sided_rounds(perf_lane_t *lane, const perf_step_t *
         if (lane->status != UCS_OK) {
             return lane->status;
         }
+        ++lane->recv_done;
     }
     return rma_flush(lane);
 }

@@ -253,7 +253,7 @@ static void run_lanes(perf_session_t *session, const perf_step_t *step, perf_out
 
     memset(outcome, 0, sizeof(*outcome));
     session->channel.progress = NULL; /* each lane's worker is its thread's */
-    perf_watch_counter(&lanes[0].recv_done);
+    perf_watch_counter(session->leader, &lanes[0].recv_done);
     for (i = 0; i < count; ++i) {
         runs[i] = (lane_run_t) {.session = session, .lane = &lanes[i], .step = step};
         if (i > 0) {
@@ -278,7 +278,7 @@ static void run_lanes(perf_session_t *session, const perf_step_t *step, perf_out
         outcome->messages += runs[i].time.messages;
         outcome->refused  |= (uint32_t)runs[i].lane->refused;
     }
-    perf_watch_counter(NULL);
+    perf_watch_counter(session->leader, NULL);
     session->channel.progress = progress_workers;
     outcome->disturbed        = preemptions() != before;
 }

@@ -17,9 +17,10 @@ static _Thread_local perf_watch_slot_t *given_slot = NULL;
 static _Thread_local int notes_quiet               = 0;
 static unsigned stage_limit_s                      = 0;
 
-/* What the counter showed when the time limit began. */
-static const volatile uint64_t *_Atomic watched = NULL;
-static _Atomic uint64_t watched_before          = 0;
+/* The counters of the follower and of the leader, of which -l has both in one process; what they
+ * showed together when the time limit began. */
+static const volatile uint64_t *_Atomic watched[2] = {NULL, NULL};
+static _Atomic uint64_t watched_before             = 0;
 
 static perf_watch_slot_t *current_slot(void)
 {
@@ -48,10 +49,22 @@ static void beat(void)
     alarm(stage_limit_s);
 }
 
+static uint64_t watched_now(void)
+{
+    const volatile uint64_t *counter;
+    uint64_t count = 0;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        counter = watched[i];
+        count  += (counter != NULL) ? *counter : 0;
+    }
+    return count;
+}
+
 static void on_alarm(int signal_number)
 {
-    const volatile uint64_t *counter = watched;
-    const uint64_t count             = (counter != NULL) ? *counter : watched_before;
+    const uint64_t count = watched_now();
 
     (void)signal_number;
     if (count != watched_before) {
@@ -91,10 +104,10 @@ void perf_watch_stage(const char *format, ...)
     beat();
 }
 
-void perf_watch_counter(const uint64_t *counter)
+void perf_watch_counter(int is_leader, const uint64_t *counter)
 {
-    watched_before = (counter != NULL) ? *counter : 0;
-    watched        = counter;
+    watched[is_leader != 0] = counter;
+    watched_before          = watched_now();
 }
 
 void perf_watch_pause(void)

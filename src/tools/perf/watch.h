@@ -38,8 +38,9 @@ void perf_watch_init(perf_watch_slot_t *slot, unsigned timeout_s);
  * thread that leads or follows a session has stages. */
 void perf_watch_stage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A counter that grows with what a stage does; NULL: there is none now. It stays until then. */
-void perf_watch_counter(const uint64_t *counter);
+/* A counter that grows with what a stage does, of the leader or the follower of a session; NULL:
+ * there is none now. It stays until then. */
+void perf_watch_counter(int is_leader, const uint64_t *counter);
 
 /* The stage's text, for error messages. */
 const char *perf_watch_where(void);
