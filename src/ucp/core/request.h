@@ -177,8 +177,8 @@ typedef struct {
     size_t            total;    /* bytes that will be received */
     size_t            received;
     _Atomic uint64_t *sync_word; /* both, left: claims */
-    uint64_t          until_ns; /* in worker->asked: has the sender begun by then? GET, BOTH: are we
-                                 * connected by then? */
+    uint64_t          until_ns; /* in worker->asked: has the sender begun by then? GET, BOTH,
+                                 * DEVICE: are we connected by then? */
     uint32_t          num_data; /* the same: the sender's when it was looked at last */
     ucp_learn_turn_t  turn;
     ucp_learn_t      *learn;    /* where the turn is counted */
