@@ -912,7 +912,7 @@ TEST(mm_test, many_workers_in_one_process)
  * buffers, of the wide area or, where it sends to others, too, of those that take more lines. */
 void sleep_for_credit(bool has_others)
 {
-    constexpr unsigned ROUNDS = 300;
+    constexpr unsigned ROUNDS = 60;
     const auto message        = [](uint64_t number) {
         return numbered(number, (number % 7 == 3) ? 40000 : 8);
     };
