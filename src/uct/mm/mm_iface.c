@@ -84,7 +84,7 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     *iface->super.params.sender = peer->uid;
     count = uct_mm_reader_receive(reader, &iface->super, max);
     iface->side.received += count;
-    if (count < max) {
+    if ((count < max) && !reader->has_enough) { /* a look in vain */
         reader->in_a_row = 0;
     }
     if (ucs_unlikely(peer->reader.attention != 0)) {
