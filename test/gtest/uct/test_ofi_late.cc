@@ -311,7 +311,7 @@ TEST_F(ofi_late, a_lost_farewell_is_said_again)
 TEST_F(ofi_late, a_direction_that_does_not_open)
 {
     log_levels quiet("fatal");
-    const patience little("50ms");
+    const environment little(settings{{"UCX_OFI_TIMEOUT", "50ms"}});
     begin();
     m_a->close(m_there);
     EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 1; }));
@@ -430,7 +430,7 @@ TEST(ofi_again, two_that_live_can_meet)
     for (unsigned round = 0; (round < 20) && !HasFailure(); ++round) {
         std::vector<bytes> said;
         faulty_provider provider(rnd.bits());
-        const patience little("200ms");
+        const environment little(settings{{"UCX_OFI_TIMEOUT", "200ms"}});
         chance_side a(tl), b(tl);
         ASSERT_EQ(UCS_OK, a.self.status());
         ASSERT_EQ(UCS_OK, b.self.status());
@@ -473,7 +473,7 @@ TEST(ofi_silent, death_of_who_computed)
     if (!is_present(tl)) {
         GTEST_SKIP() << "no libfabric here";
     }
-    const patience little("500ms");
+    const environment little(settings{{"UCX_OFI_TIMEOUT", "500ms"}});
     peer_process peer([&](channel &parent) {
         worker b(tl);
         bool received = false;

@@ -219,29 +219,6 @@ log_levels::~log_levels()
     ucs_log_set_levels((text != nullptr) ? text : "warn");
 }
 
-/* ---- time-outs ---- */
-
-static const char *usual_patience()
-{
-    const char *text = getenv("UCX_OFI_TIMEOUT");
-
-    return (text != nullptr) ? text : "";
-}
-
-patience::patience(const char *timeout) : m_usual(usual_patience())
-{
-    setenv("UCX_OFI_TIMEOUT", timeout, 1);
-}
-
-patience::~patience()
-{
-    if (m_usual.empty()) {
-        unsetenv("UCX_OFI_TIMEOUT");
-    } else {
-        setenv("UCX_OFI_TIMEOUT", m_usual.c_str(), 1);
-    }
-}
-
 /* ---- driving ---- */
 
 bool run_until(const std::vector<worker *> &workers, const std::function<bool()> &condition,

@@ -124,18 +124,6 @@ public:
     log_levels &operator=(const log_levels &) = delete;
 };
 
-/* Workers of networks that are opened while the object lives wait so long for silent peers. */
-class patience {
-public:
-    explicit patience(const char *timeout);
-    ~patience();
-    patience(const patience &) = delete;
-    patience &operator=(const patience &) = delete;
-
-private:
-    const std::string m_usual; /* "": as is set nowhere */
-};
-
 /* Seconds, as a time limit and not as a measurement: when it is over the test has failed. */
 constexpr int LIMIT_S = 20;
 
