@@ -246,6 +246,13 @@ ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t c
     return UCS_OK;
 }
 
+int uct_cuda_context_is(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t id)
+{
+    uint64_t now = 0;
+
+    return (uct_cuda_context_id(driver, ctx, &now) == UCS_OK) && (now == id);
+}
+
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid)
 {
     int result = UCT_CU_INVALID_VALUE;

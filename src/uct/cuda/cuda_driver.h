@@ -304,6 +304,9 @@ ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device
  * UCS_ERR_IO_ERROR: the context is gone. */
 ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p);
 
+/* Is it still the context with that number? */
+int uct_cuda_context_is(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t id);
+
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid);
 
 END_C_DECLS

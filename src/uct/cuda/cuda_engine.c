@@ -377,12 +377,9 @@ static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
 static ucs_status_t uct_cuda_queue_enter(const uct_cuda_queue_t *queue, uct_cuda_scope_t *scope)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
-    uint64_t ctx_id                 = 0;
-    ucs_status_t status;
+    ucs_status_t status             = uct_cuda_enter(scope, driver, queue->ctx);
 
-    status = uct_cuda_enter(scope, driver, queue->ctx);
-    if ((status == UCS_OK) && ((uct_cuda_context_id(driver, queue->ctx, &ctx_id) != UCS_OK) ||
-                               (ctx_id != queue->ctx_id))) {
+    if ((status == UCS_OK) && !uct_cuda_context_is(driver, queue->ctx, queue->ctx_id)) {
         uct_cuda_leave(scope);
         return UCS_ERR_IO_ERROR;
     }

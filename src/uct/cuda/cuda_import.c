@@ -119,10 +119,7 @@ static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapp
 int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
                                  const uct_cuda_mapping_t *mapping)
 {
-    uint64_t ctx_id = 0;
-
-    return (uct_cuda_context_id(driver, mapping->ctx, &ctx_id) == UCS_OK) &&
-           (ctx_id == mapping->ctx_id);
+    return uct_cuda_context_is(driver, mapping->ctx, mapping->ctx_id);
 }
 
 /* Pieces and what comes from pools belong to no context, so they outlive that in which they were
