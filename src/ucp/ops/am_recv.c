@@ -595,15 +595,14 @@ void ucp_am_cancelled(ucp_peer_t *peer, uint64_t send_id)
     }
 }
 
-static ucs_status_ptr_t ucp_am_recv_kept(ucp_request_t *req, ucp_kept_t *kept,
-                                         const ucp_request_param_t *param)
+/* A receive that ends inside its call, with `length` bytes. */
+static ucs_status_ptr_t ucp_am_recv_end(ucp_request_t *req, ucs_status_t status, size_t length,
+                                        const ucp_request_param_t *param)
 {
-    ucs_status_t status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), kept->length);
-
+    req->info.length = length;
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        *param->recv_info.length = kept->length;
+        *param->recv_info.length = length;
     }
-    ucp_am_take(kept);
     if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
         ucp_request_complete(req, status); /* the user may free it in the callback */
         return ucp_request_handle(req);
@@ -619,6 +618,7 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     ucs_status_t status;
     ucp_wire_rts_t rts;
     uint32_t session;
+    size_t length;
 
     if (kept->is_taken) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
@@ -638,7 +638,14 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
         ucp_request_set_flags(req, UCP_REQUEST_INFO);
     }
     if (kept->kind != UCP_KEPT_RTS) {
-        return ucp_am_recv_kept(req, kept, param);
+        length = kept->length;
+        status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), length);
+        ucp_am_take(kept);
+        return ucp_am_recv_end(req, status, length, param);
+    }
+    if (req->length == 0) { /* the way to say that the message is not wanted */
+        ucp_am_give_back(worker, kept);
+        return ucp_am_recv_end(req, UCS_OK, 0, param);
     }
     memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
     session = kept->session;

@@ -317,6 +317,37 @@ TEST_P(am, receiving_kept_data_at_once)
     expect_clean(pair);
 }
 
+/* Asking for no byte of announced data discards it, and both sides end well (as with UCX 1.22),
+ * inside the call or by a request. */
+TEST_P(am, nothing_of_announced_data)
+{
+    for (uint32_t flags : {0u, (uint32_t)UCP_OP_ATTR_FLAG_NO_IMM_CMPL}) {
+        pair pair(GetParam(), am_options());
+        listener handler;
+        handler.action = [](const message &) { return UCS_INPROGRESS; };
+        handler.listen(pair.receiver(), ID);
+        const bytes data            = pattern(5, 1000);
+        const ucs_status_ptr_t sent = send(pair.ep(), NOTHING, data, UCP_AM_SEND_FLAG_RNDV);
+        pair.progress_until([&]() { return handler.messages.size() == 1; });
+
+        ending end;
+        size_t length             = 7;
+        ucp_request_param_t param = send_param(&end, UCP_OP_ATTR_FIELD_RECV_INFO | flags);
+        param.cb.recv_am          = on_data;
+        param.recv_info.length    = &length;
+        const ucs_status_ptr_t got =
+            ucp_am_recv_data_nbx(pair.receiver().handle(), handler.messages[0].pointer, nullptr, 0,
+                                 &param);
+        EXPECT_EQ(flags != 0, UCS_PTR_IS_PTR(got));
+        EXPECT_FALSE(UCS_PTR_IS_ERR(got));
+        EXPECT_EQ((flags != 0) ? 1u : 0u, end.calls);
+        EXPECT_EQ((flags != 0) ? UCS_OK : UCS_INPROGRESS, end.status);
+        EXPECT_EQ(0u, length);
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        expect_clean(pair);
+    }
+}
+
 /* A receive of announced data that is too short. */
 TEST_P(am, truncated_descriptors)
 {
