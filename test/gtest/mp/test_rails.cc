@@ -35,14 +35,10 @@ protected:
     void SetUp() override
     {
         joined_hosts::SetUp();
-        setenv("UCX_NET_DEVICES", "eth0,eth1", 1);
+        m_environment.set({{"UCX_NET_DEVICES", "eth0,eth1"}});
     }
 
-    void TearDown() override
-    {
-        unsetenv("UCX_NET_DEVICES");
-        unsetenv("UCX_MAX_RNDV_RAILS");
-    }
+    ucp_test::environment m_environment;
 };
 
 /* Bytes that a device of the calling process's host has received. */
@@ -240,7 +236,7 @@ TEST_F(rails, one_where_none_is_named)
 
 TEST_F(rails, one_where_the_user_says_so)
 {
-    setenv("UCX_MAX_RNDV_RAILS", "1", 1);
+    m_environment.set({{"UCX_MAX_RNDV_RAILS", "1"}});
     start_all(use_one);
     EXPECT_TRUE(m_members.join());
 }

@@ -5,6 +5,7 @@
 #include "peer_process.h"
 
 #include <seed.h>
+#include <ucp/world.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/cma/cma.h>
@@ -95,11 +96,8 @@ TEST_F(cma_test, costs_are_measured_and_plausible)
 
 TEST_F(cma_test, costs_that_were_measured)
 {
-    setenv("UCX_CMA_OVERHEAD", "2.5us", 1);
-    setenv("UCX_CMA_BW", "7GBs", 1);
+    const ucp_test::environment costs({{"UCX_CMA_OVERHEAD", "2.5us"}, {"UCX_CMA_BW", "7GBs"}});
     const uct_limits_t limits = worker(uct_tl_find("cma")).limits(UCT_OP_PUT_ZCOPY);
-    unsetenv("UCX_CMA_OVERHEAD");
-    unsetenv("UCX_CMA_BW");
 
     EXPECT_DOUBLE_EQ(2500, limits.overhead_ns);
     EXPECT_DOUBLE_EQ(7, limits.bytes_per_ns);

@@ -4,10 +4,10 @@
  */
 #include "world.h"
 
+#include <ucp/world.h>
 #include <ucs/debug/log.h>
 
 #include <cstdarg>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -15,20 +15,11 @@ using namespace uct_test;
 
 namespace {
 
-/* Variables of the environment that go when the test goes. */
 class hook_test : public testing::Test {
 protected:
-    ~hook_test() override
-    {
-        for (const auto &name : m_names) {
-            unsetenv(name.c_str());
-        }
-    }
-
     void set(const std::string &name, const std::string &value)
     {
-        m_names.push_back("UCX_HOOK_" + name);
-        setenv(m_names.back().c_str(), value.c_str(), 1);
+        m_environment.set({{"UCX_HOOK_" + name, value}});
     }
 
     void open(const char *name)
@@ -50,7 +41,7 @@ protected:
 
     std::unique_ptr<worker> m_worker;
     uct_ep_t *m_ep = nullptr;
-    std::vector<std::string> m_names;
+    ucp_test::environment m_environment;
 };
 
 TEST_F(hook_test, fault_refuses_as_often_as_told_and_repeats_itself)

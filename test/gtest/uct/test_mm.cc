@@ -7,13 +7,13 @@
 #include "sys_meter.h"
 
 #include <seed.h>
+#include <ucp/world.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_iface.h>
 #include <uct/mm/mm_socket.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 using namespace uct_test;
+using ucp_test::environment;
+using ucp_test::settings;
 
 namespace {
 
@@ -33,26 +35,6 @@ const uct_tl_t *mm()
 {
     return uct_tl_find("mm");
 }
-
-/* An environment variable while the object lives. */
-class variable {
-public:
-    variable(const char *name, const char *value) : m_name(name)
-    {
-        setenv(name, value, 1);
-    }
-
-    ~variable()
-    {
-        unsetenv(m_name);
-    }
-
-    variable(const variable &) = delete;
-    variable &operator=(const variable &) = delete;
-
-private:
-    const char *m_name;
-};
 
 bytes numbered(uint64_t number, size_t length)
 {
@@ -514,7 +496,7 @@ TEST(mm_test, peers_of_other_settings)
 {
     log_levels quiet("fatal");
     worker wide(mm());
-    variable size("UCX_MM_FIFO_SIZE", "32"); /* read when a domain is opened */
+    const environment size(settings{{"UCX_MM_FIFO_SIZE", "32"}}); /* read when a domain is opened */
     worker narrow(mm());
     EXPECT_EQ(56u + 23 * 60, narrow.limits(UCT_OP_AM_SHORT).max);
 
@@ -545,7 +527,7 @@ TEST(mm_test, keys_of_other_nodes_are_not_mapped)
     ops.boot_id = [](ucs_sys_id128_t *id_p) { *id_p = {{g_boot_id, 0}}; };
     ucs_sys_set(&ops);
     for (const char *kind : {"memfd", "sysv"}) {
-        variable backing("UCX_MM_BACKING", kind);
+        const environment backing(settings{{"UCX_MM_BACKING", kind}});
         g_boot_id = 1;
         worker here(mm()), neighbour(mm());
         g_boot_id = 2;
@@ -574,7 +556,7 @@ class mm_backing_test : public testing::TestWithParam<const char *> {
 TEST_P(mm_backing_test, carries_messages_and_memory)
 {
     constexpr uint64_t NUM_MESSAGES = 2000;
-    variable backing("UCX_MM_BACKING", GetParam());
+    const environment backing(settings{{"UCX_MM_BACKING", GetParam()}});
     peer_process child([](channel &parent) {
         worker w(mm());
         ASSERT_EQ(UCS_OK, w.status());
@@ -640,7 +622,7 @@ TEST(mm_test, settings_that_make_no_sense)
 
     log_levels quiet("fatal");
     for (const auto &w : wrong) {
-        variable v(w.name, w.value);
+        const environment v(settings{{w.name, w.value}});
         uct_md_t *md = nullptr;
         EXPECT_NE(UCS_OK, uct_md_open(mm(), nullptr, &md)) << w.name << "=" << w.value;
         EXPECT_EQ(nullptr, md);
@@ -667,7 +649,7 @@ TEST(mm_test, settings_of_users_of_ucx)
 
     log_levels quiet("error");
     for (const auto &row : rows) {
-        variable v(row.name, row.value);
+        const environment v(settings{{row.name, row.value}});
         worker a(mm()), b(mm());
         ASSERT_EQ(UCS_OK, a.status()) << row.name << "=" << row.value;
         ASSERT_EQ(UCS_OK, b.status());
@@ -684,8 +666,7 @@ TEST(mm_test, settings_of_users_of_ucx)
 
 TEST(mm_test, costs_that_were_measured)
 {
-    variable latency("UCX_MM_LATENCY", "240ns");
-    variable bandwidth("UCX_POSIX_BW", "3300MBs");
+    const environment costs({{"UCX_MM_LATENCY", "240ns"}, {"UCX_POSIX_BW", "3300MBs"}});
     const uct_limits_t limits = worker(mm()).limits(UCT_OP_AM_SHORT);
 
     EXPECT_DOUBLE_EQ(240, limits.latency_ns);
@@ -698,11 +679,11 @@ TEST(mm_test, settings_of_other_names_and_sizes)
 
     for (const char *size : {"16", "64", "4096"}) {
         for (const char *factor : {"0.01", "0.5"}) {
-            variable fifo_size("UCX_POSIX_FIFO_SIZE", size); /* as users of UCX know it */
-            variable release("UCX_MM_FIFO_RELEASE_FACTOR", factor);
-            variable elem_size("UCX_MM_FIFO_ELEM_SIZE", "128");
-            variable huge("UCX_MM_FIFO_HUGETLB", "try");
-            variable seg_size("UCX_MM_SEG_SIZE", "8256");
+            const environment sizes({{"UCX_POSIX_FIFO_SIZE", size}, /* as users of UCX know it */
+                                     {"UCX_MM_FIFO_RELEASE_FACTOR", factor},
+                                     {"UCX_MM_FIFO_ELEM_SIZE", "128"},
+                                     {"UCX_MM_FIFO_HUGETLB", "try"},
+                                     {"UCX_MM_SEG_SIZE", "8256"}});
             worker a(mm()), b(mm());
             ASSERT_EQ(UCS_OK, a.status());
             ASSERT_EQ(UCS_OK, b.status());

@@ -5,10 +5,10 @@
 #include "world.h"
 
 #include <seed.h>
+#include <ucp/world.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -16,21 +16,15 @@
 #include <thread>
 
 using namespace uct_test;
+using ucp_test::environment;
+using ucp_test::settings;
 
 namespace {
 
-class self_test : public testing::Test {
-protected:
-    ~self_test() override
-    {
-        unsetenv("UCX_SELF_SEG_SIZE");
-    }
-};
-
-TEST_F(self_test, segment_size_is_an_option)
+TEST(self_test, segment_size_is_an_option)
 {
     for (size_t size : {64u, 1024u, 65536u, 1u << 20}) {
-        setenv("UCX_SELF_SEG_SIZE", std::to_string(size).c_str(), 1);
+        const environment seg_size(settings{{"UCX_SELF_SEG_SIZE", std::to_string(size)}});
         worker w(uct_tl_find("self"));
         ASSERT_EQ(UCS_OK, w.status());
         EXPECT_EQ(size, w.limits(UCT_OP_AM_BCOPY).max);
@@ -54,19 +48,19 @@ TEST_F(self_test, segment_size_is_an_option)
     const std::pair<const char *, size_t> others[] = {{"1000", 1024}, {"32", 64}, {"1g", 16 << 20},
                                                       {"8256", 8192}, {"inf", 16 << 20}};
     for (const auto &[given, nearest] : others) {
-        setenv("UCX_SELF_SEG_SIZE", given, 1);
+        const environment seg_size(settings{{"UCX_SELF_SEG_SIZE", given}});
         worker w(uct_tl_find("self"));
         ASSERT_EQ(UCS_OK, w.status()) << given;
         EXPECT_EQ(nearest, w.limits(UCT_OP_AM_BCOPY).max) << given;
     }
     for (const char *wrong : {"-1", "", "x"}) {
-        setenv("UCX_SELF_SEG_SIZE", wrong, 1);
+        const environment seg_size(settings{{"UCX_SELF_SEG_SIZE", wrong}});
         worker w(uct_tl_find("self"));
         EXPECT_NE(UCS_OK, w.status()) << wrong;
     }
 }
 
-TEST_F(self_test, the_ring_is_made_when_it_is_needed)
+TEST(self_test, the_ring_is_made_when_it_is_needed)
 {
     worker w(uct_tl_find("self"));
     size_t shared, before, after;
@@ -82,7 +76,7 @@ TEST_F(self_test, the_ring_is_made_when_it_is_needed)
 }
 
 /* A handler that always answers itself does not keep progress from returning. */
-TEST_F(self_test, an_endless_conversation_leaves_progress)
+TEST(self_test, an_endless_conversation_leaves_progress)
 {
     worker w(uct_tl_find("self"));
     unsigned count = 0;
@@ -103,7 +97,7 @@ TEST_F(self_test, an_endless_conversation_leaves_progress)
 }
 
 /* What was sent before a connection has ended is delivered, or is not, and then its end is told. */
-TEST_F(self_test, a_dropped_connection)
+TEST(self_test, a_dropped_connection)
 {
     worker w(uct_tl_find("self"));
     unsigned count = 0;
@@ -135,7 +129,7 @@ TEST_F(self_test, a_dropped_connection)
     }
 }
 
-TEST_F(self_test, any_memory_without_key)
+TEST(self_test, any_memory_without_key)
 {
     worker w(uct_tl_find("self"));
     uint64_t target = 0, value = 77;
@@ -148,7 +142,7 @@ TEST_F(self_test, any_memory_without_key)
     EXPECT_EQ(77u, target);
 }
 
-TEST_F(self_test, keys_of_another_domain_are_refused)
+TEST(self_test, keys_of_another_domain_are_refused)
 {
     worker a(uct_tl_find("self")), b(uct_tl_find("self"));
     uint64_t target  = 0;
@@ -166,7 +160,7 @@ TEST_F(self_test, keys_of_another_domain_are_refused)
 }
 
 /* A thread sleeps on the descriptor while another one sends, both under one lock. */
-TEST_F(self_test, a_sleeping_thread_is_woken)
+TEST(self_test, a_sleeping_thread_is_woken)
 {
     constexpr unsigned NUM_MESSAGES = 2000;
     worker w(uct_tl_find("self"), true);
