@@ -96,13 +96,14 @@ private:
 };
 
 /* Room for one message in memory of a kind, with guards around it that nothing may touch. Made of
- * nothing where the driver lacks the kind. */
+ * nothing where the driver lacks the kind or the device is not open. */
 class gpu_buffer {
 public:
     gpu_buffer(gpu &g, perf_memory_t kind, size_t length_max) :
         m_gpu(g), m_kind(kind),
         m_size(perf_memory_extent(kind, length_max + OFFSET_MAX + (2 * GUARD))),
-        m_memory(static_cast<uint8_t *>(perf_memory_alloc(g.device(), kind, m_size))),
+        m_memory(static_cast<uint8_t *>(
+            g.is_open() ? perf_memory_alloc(g.device(), kind, m_size) : nullptr)),
         m_mirror(length_max + (2 * GUARD))
     {
     }

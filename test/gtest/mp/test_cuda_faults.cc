@@ -48,6 +48,20 @@ void refuse(const char *name, uint64_t k)
     fail(name, k, RESULT, 0);
 }
 
+/* What a process has in most of these tests: a device, ways to all others, and a buffer, which is
+ * made if all is. */
+struct holder {
+    holder(self &me, unsigned side, perf_memory_t kind, size_t length) :
+        g(side), n(me), buffer(g, kind, length)
+    {
+        n.connect_all();
+    }
+
+    gpu        g;
+    node       n;
+    gpu_buffer buffer;
+};
+
 /* Memory of process 0's device, that process 1 may write. */
 class shared_memory {
 public:
@@ -110,11 +124,7 @@ TEST_P(mp_cuda_faults, end_what_they_hit)
 
     NEED_FAKE_GPU();
     all.start_all([&](self &me) {
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, w.kinds[me.index()], w.length);
+        auto [g, n, buffer] = holder(me, me.index(), w.kinds[me.index()], w.length);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         uint8_t *place = buffer.place(w.length);
 
@@ -169,11 +179,7 @@ TEST(mp_cuda_owner, refusals_are_told)
     NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         setenv("UCX_TLS", "mm,cuda_copy", 1); /* no other way */
-        gpu g(0);
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer target(g, PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, target] = holder(me, 0, PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(target.is_made()) << g.problem();
         std::vector<uint8_t> local(LENGTH);
         ucp_request_param_t param = {};
@@ -221,11 +227,7 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
 
     NEED_FAKE_GPU();
     all.start_all([&](self &me) {
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         shared_memory memory(n, me.index(), buffer, LENGTH);
         auto set = gpu::function<void(const char *, int)>("fakecuda_set");
@@ -275,11 +277,7 @@ TEST(mp_cuda_owner, copies_wake_who_sleeps)
 
     NEED_GPU();
     all.start_all([&](self &me) {
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         shared_memory memory(n, me.index(), buffer, LENGTH);
         ucp_request_param_t param = {};
@@ -297,12 +295,12 @@ TEST(mp_cuda_owner, copies_wake_who_sleeps)
             ucp_rkey_h rkey = memory.key(n.ep(0));
             struct pollfd sleeper = {-1, POLLIN, 0};
             EXPECT_EQ(UCS_OK, ucp_worker_get_efd(n.worker(), &sleeper.fd));
-            n.until([&]() {
+            n.until([&, &n = n]() {
                 return ucp_tag_probe_nb(n.worker(), TAG, UINT64_MAX, 0, &info) != nullptr;
             });
             for (int op = 0; op < 3; ++op) {
                 me.waits_for("copy %d to end", op);
-                n.until([&]() { return ucp_worker_arm(n.worker()) != UCS_ERR_BUSY; });
+                n.until([&n = n]() { return ucp_worker_arm(n.worker()) != UCS_ERR_BUSY; });
                 void *request =
                     (op == 0) ? ucp_put_nbx(n.ep(0), buffer.place(LENGTH), LENGTH,
                                             memory.address(), rkey, &param) :
@@ -427,11 +425,7 @@ TEST(mp_cuda_owner, a_stream_is_given_up_twice)
 
     NEED_FAKE_GPU();
     all.start_all([&](self &me) {
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         auto set                  = gpu::function<void(const char *, int)>("fakecuda_set");
         auto foreign              = gpu::function<uint64_t()>("fakecuda_foreign");
@@ -487,11 +481,8 @@ static void give_up_while_read(perf_memory_t kind)
     processes all(2);
 
     all.start_all([&](self &me) {
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, (me.index() == 0) ? kind : PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, buffer] = holder(me, me.index(),
+                                    (me.index() == 0) ? kind : PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         auto set     = gpu::function<void(const char *, int)>("fakecuda_set");
         auto foreign = gpu::function<uint64_t()>("fakecuda_foreign");
@@ -565,11 +556,7 @@ TEST(mp_cuda_owner, a_proof_that_does_not_end)
     NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         setenv("UCX_LOG_LEVEL", "error", 1);
-        gpu g(me.index());
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
-        gpu_buffer buffer(g, PERF_MEMORY_CUDA, LENGTH);
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         uint64_t word = 0;
 
@@ -622,12 +609,8 @@ TEST(mp_cuda_owner, a_copy_that_does_not_end)
     all.start_all([&](self &me) {
         setenv("UCX_TLS", "mm,cuda_copy", 1); /* no other way */
         setenv("UCX_LOG_LEVEL", "fatal", 1);
-        gpu g(0);
-        ASSERT_TRUE(g.is_open()) << g.problem();
-        node n(me);
-        n.connect_all();
         const perf_memory_t kind = (me.index() == 0) ? PERF_MEMORY_HOST : PERF_MEMORY_CUDA;
-        gpu_buffer buffer(g, kind, LENGTH);
+        auto [g, n, buffer] = holder(me, 0, kind, LENGTH);
         ASSERT_TRUE(buffer.is_made()) << g.problem();
         auto set = gpu::function<void(const char *, int)>("fakecuda_set");
         ucs_status_t status;
