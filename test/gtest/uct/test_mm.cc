@@ -6,6 +6,7 @@
 #include "peer_process.h"
 #include "sys_meter.h"
 
+#include <mp/snapshot.h>
 #include <seed.h>
 #include <ucp/world.h>
 #include <ucs/debug/fault.h>
@@ -15,7 +16,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
 #include <numeric>
 #include <poll.h>
@@ -87,22 +87,6 @@ private:
     }
 }
 
-std::vector<std::string> names_of_ours(const char *path)
-{
-    std::vector<std::string> names;
-    DIR *dir = opendir(path);
-
-    if (dir != nullptr) {
-        while (const dirent *entry = readdir(dir)) {
-            if (strstr(entry->d_name, "halyard") != nullptr) {
-                names.push_back(entry->d_name);
-            }
-        }
-        closedir(dir);
-    }
-    return names;
-}
-
 /* ------------------------------------------------------------------ death */
 
 /* Senders are killed at any moment, amid messages too: what had arrived is whole and in order, the
@@ -139,7 +123,7 @@ TEST(mm_test, killed_senders_leave_no_trace)
         ASSERT_EQ(shared, shared_now);
     }
     EXPECT_EQ(ROUNDS, w.gone.size());
-    EXPECT_TRUE(names_of_ours("/dev/shm").empty());
+    EXPECT_EQ(std::set<std::string>(), mp::leftovers({}));
     survivor.kill_now();
 }
 
@@ -595,7 +579,7 @@ TEST_P(mm_backing_test, carries_messages_and_memory)
     EXPECT_EQ(NUM_MESSAGES, check.received());
     EXPECT_EQ(pattern(77, 5000), bytes(static_cast<uint8_t *>(mem->address) + 100,
                                        static_cast<uint8_t *>(mem->address) + 5100));
-    EXPECT_TRUE(names_of_ours("/dev/shm").empty());
+    EXPECT_EQ(std::set<std::string>(), mp::leftovers({}));
     w.tl->md.release(mem);
     EXPECT_EQ(0, child.wait({&w}));
 }

@@ -6,14 +6,13 @@
 #include "sys_meter.h"
 #include "world.h"
 
+#include <mp/snapshot.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_segment.h>
 
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
-#include <fstream>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -36,22 +35,7 @@ uct_mm_backing_list_t backing_list(std::initializer_list<uct_mm_backing_t> kinds
     return list;
 }
 
-std::vector<std::string> names_in(const char *path)
-{
-    std::vector<std::string> names;
-    DIR *dir = opendir(path);
-
-    if (dir != nullptr) {
-        while (const dirent *entry = readdir(dir)) {
-            names.push_back(entry->d_name);
-        }
-        closedir(dir);
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
-/* Segments of System V that are not marked for removal: nattch may be anything. */
+/* This process's segments of System V that are not marked for removal: nattch may be anything. */
 size_t sysv_segments_to_stay()
 {
     struct shm_info info;
@@ -60,7 +44,8 @@ size_t sysv_segments_to_stay()
 
     for (int i = 0; i <= highest; ++i) {
         shmid_ds ds;
-        if ((shmctl(i, SHM_STAT, &ds) >= 0) && ((ds.shm_perm.mode & SHM_DEST) == 0)) {
+        if ((shmctl(i, SHM_STAT, &ds) >= 0) && (ds.shm_cpid == getpid()) &&
+            ((ds.shm_perm.mode & SHM_DEST) == 0)) {
             ++count;
         }
     }
@@ -73,7 +58,6 @@ class mm_segment : public testing::TestWithParam<uct_mm_backing_t> {
 TEST_P(mm_segment, is_zeroed_private_and_nameless)
 {
     const auto list     = backing_list({GetParam()});
-    const auto dev_shm  = names_in("/dev/shm");
     const auto fds      = sys_meter::descriptors().size();
     const auto mappings = sys_meter::shared_mappings().size();
     const auto sysv     = sysv_segments_to_stay();
@@ -86,7 +70,7 @@ TEST_P(mm_segment, is_zeroed_private_and_nameless)
         ASSERT_EQ(0, static_cast<uint8_t *>(segment->address)[i]);
     }
     memset(segment->address, 0xff, segment->length);
-    EXPECT_EQ(dev_shm, names_in("/dev/shm"));
+    EXPECT_EQ(std::set<std::string>(), mp::leftovers({}));
     EXPECT_EQ(sysv, sysv_segments_to_stay());
 
     if (segment->fd >= 0) {
