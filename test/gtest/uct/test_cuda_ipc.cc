@@ -7,6 +7,7 @@
 
 #include <seed.h>
 #include <ucs/debug/fault.h>
+#include <ucs/sys/sys.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -20,6 +21,20 @@ using namespace uct_test;
 using kind = cuda_program::kind;
 
 namespace {
+
+constexpr uint64_t TIME_LIMIT_S = 3; /* more than the library gives a proof or an answer */
+
+/* For this process time passes at once. */
+void let_pass(uint64_t seconds)
+{
+    static uint64_t passed_ns;
+    static ucs_sys_ops_t ops;
+
+    passed_ns   += seconds * 1000000000;
+    ops          = ucs_sys_real;
+    ops.clock_ns = []() { return ucs_sys_real.clock_ns() + passed_ns; };
+    ucs_sys_set(&ops);
+}
 
 const uct_tl_t *ipc_tl()
 {
@@ -643,6 +658,7 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
                                                                     &comp.base));
             }
             if (is_final) {
+                let_pass(TIME_LIMIT_S);
                 EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
             }
             u.signal_owner(SIGCONT);
@@ -668,11 +684,17 @@ TEST(cuda_ipc, descriptors_that_another_worker_has_to_be_asked_for)
         log_levels quiet("fatal");
         ipc_user u;
         const auto local = u.cuda.make(kind::DEVICE, 1000);
+        uct_iov_t iov    = {local.address, 1000, nullptr};
+        completion comp;
 
         u.link().put_number('i');
         u.allocate(1000, 'p');
         ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+        EXPECT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
+                                                            &comp.base));
+        let_pass(TIME_LIMIT_S);
         EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
+        EXPECT_EQ(0, comp.calls);
         u.open_door();
         EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
         u.key_again(0, 1000);
@@ -1129,6 +1151,7 @@ TEST_F(fake_cuda_ipc, a_proof_that_does_not_end)
                     ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote,
                                                                         u.rkey, &comp.base));
                 }
+                let_pass(TIME_LIMIT_S);
                 EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000)) << order;
                 u.allocate(1000, order);
                 EXPECT_EQ(UCS_ERR_UNREACHABLE, u.ep->ops->put_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
