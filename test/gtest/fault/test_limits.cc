@@ -353,7 +353,9 @@ TEST(limits, each_kind_of_call_fails)
 /* Some calls fail at random. */
 TEST(limits, calls_fail_at_random)
 {
-    for (unsigned seed = 1; (seed <= 100) && !HasFailure(); ++seed) {
+    const unsigned seeds = static_cast<unsigned>(100 / mp::slowness());
+
+    for (unsigned seed = 1; (seed <= seeds) && !HasFailure(); ++seed) {
         run("*:p0.02:seed" + std::to_string(seed), LOG_LINES_ALL); /* of some hundred */
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "world.h"
 
+#include <mp/processes.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_ring.h>
 
@@ -194,8 +195,9 @@ ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const messag
     return uct_mm_writer_send_iov(writer, m.id, iov.data(), iov.size(), m.data.size());
 }
 
-void random_traffic(ring_bench &bench, seeded_random &rnd, unsigned steps)
+void random_traffic(ring_bench &bench, seeded_random &rnd)
 {
+    const auto steps = static_cast<unsigned>(4000 / mp::slowness());
     std::deque<message> model;
     uint64_t number = 0, refused = 0, received = 0;
 
@@ -257,7 +259,7 @@ TEST(mm_ring, random_messages_arrive_as_they_were)
     for (uint32_t lines : {16u, 32u, 128u, 1024u}) {
         for (uint32_t quantum : {1u, 3u, lines / 4, lines / 2}) {
             ring_bench bench(lines, quantum);
-            random_traffic(bench, rnd, 4000);
+            random_traffic(bench, rnd);
         }
     }
 }
@@ -269,9 +271,10 @@ TEST(mm_ring, random_messages_through_buffers)
     for (uint32_t lines : {16u, 32u, 256u}) {
         for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
             ring_bench bench(lines, (lines / 4) << rnd.below(2), min, rnd.one_in(2));
-            random_traffic(bench, rnd, 4000);
+            random_traffic(bench, rnd);
             if (min < bench.message_max()) {
-                EXPECT_GT(bench.in_buffers, 100u) << lines << " lines, from " << min << " bytes";
+                EXPECT_GT(bench.in_buffers, 100 / mp::slowness())
+                    << lines << " lines, from " << min << " bytes";
                 EXPECT_GE(bench.longest(), ((lines == 256) ? 8 : 1) * bench.message_max());
             } else if (min != UCT_MM_BUFFER_AUTO) {
                 EXPECT_EQ(bench.message_max(), bench.longest()) << "some would not fit anywhere";
@@ -401,8 +404,8 @@ TEST(mm_ring, positions_wrap)
     for (size_t min : {SIZE_MAX, (size_t)200}) {
         for (uint32_t lines : {16u, 128u}) {
             ring_bench bench(lines, lines / 4, min, rnd.one_in(2));
-            bench.move_to(0u - 5 * lines + 3);
-            random_traffic(bench, rnd, 4000);
+            bench.move_to(0u - 2 * lines + 3);
+            random_traffic(bench, rnd);
             EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
         }
     }
@@ -530,7 +533,7 @@ TEST(mm_ring, short_copies_of_every_length)
 /* Both ends at one address, so ThreadSanitizer sees each access. */
 void two_threads(size_t buffer_min, uint32_t num_writers = 1)
 {
-    constexpr uint64_t NUM_MESSAGES = 30000;
+    const auto num_messages = static_cast<uint64_t>(30000 / mp::slowness());
     ring_bench bench(64, 16, buffer_min, true);
     bench.side.num_writers = num_writers;
     std::atomic<uint64_t> received{0};
@@ -544,7 +547,7 @@ void two_threads(size_t buffer_min, uint32_t num_writers = 1)
     };
     std::thread sender([&]() {
         seeded_random rnd(4);
-        for (uint64_t number = 0; number < NUM_MESSAGES; ++number) {
+        for (uint64_t number = 0; number < num_messages; ++number) {
             const message m = {static_cast<unsigned>(number % UCT_AM_ID_MAX),
                                pattern(number, (number * 7919) % (bench.longest() + 1))};
             while (ring_send(&bench.writer, rnd, m) != UCS_OK) {
@@ -553,7 +556,7 @@ void two_threads(size_t buffer_min, uint32_t num_writers = 1)
             }
         }
     });
-    while (received.load(std::memory_order_relaxed) < NUM_MESSAGES) {
+    while (received.load(std::memory_order_relaxed) < num_messages) {
         if (bench.receive(16) == 0) {
             std::this_thread::yield();
         }

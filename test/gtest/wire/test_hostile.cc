@@ -527,7 +527,7 @@ std::vector<bytes> worker_addresses(seeded_random &random, victim &victim, const
  * the message says, as they may in a hostile process. */
 TEST_P(hostile, messages_to_handlers)
 {
-    const uint64_t end = (mp::slowness() > 1) ? 803 : 806;
+    const uint64_t end = (mp::slowness() > 1) ? 802 : 806;
 
     for (uint64_t seed = 801; seed < end; ++seed) {
         seeded_random random(seed);
