@@ -26,14 +26,20 @@ set -u
 readonly BUILD_LIMIT_S=1200
 readonly TESTS_LIMIT_S=1500
 
+# Tests of several processes, or of much memory, that need all processors for themselves.
+readonly PAIR_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:*mp_traffic.*:*namespace*'\
+':*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:*process_*_test.*:*mp_cuda*'
+
+# The same of the tests that are programs and scripts.
+readonly PAIR_SCRIPTS='^examples/|^test/bench/test_perftest|^test/mp/|^test/gdb/'
+
 # Tests of hooks around a network.
 readonly OFI_HOOKS='*fault_ofi*:*delay_ofi*:*trace_ofi*'
 
-# Tests that take long because they make many processes, wait for time to pass, or move gigabytes.
-readonly LONG_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:limits.*:*mp_traffic.*'\
-':*namespace*:*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:client_server.*'\
-':*process_*_test.*:*between_hosts*:rails.*:*_trouble.*:*mp_cuda*:ofi.who_computes_*:ofi_silent.*'\
-':ofi.reads_from_who_computes:'$OFI_HOOKS
+# All that take long: those, and what makes many processes one after another or waits for time to
+# pass.
+readonly LONG_TESTS=$PAIR_TESTS':limits.*:client_server.*:*between_hosts*:rails.*:*_trouble.*'\
+':ofi.who_computes_*:ofi_silent.*:ofi.reads_from_who_computes:'$OFI_HOOKS
 
 . "$(dirname "$0")/script-parts.sh"
 
@@ -144,26 +150,62 @@ build() # stage configure-arguments...
          GTEST_PRECOMPILED="-include test/gtest/precompiled.h" || return 1
 }
 
+# Runs unit tests.
+run_gtest() # log filter wrapper...
+{
+    local log=$1
+    local -x GTEST_FILTER=$2
+    shift 2
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" test/gtest/gtest >"$log" 2>&1
+}
+
+# Those that need one processor run in two shards at once, the others after these. A stage says in
+# $suites and $left_out which ones it has (all where it does not), as patterns.
+run_unit_tests() # stage wrapper...
+{
+    local stage=$1 without=${left_out:-} shard shards=()
+    shift
+    for shard in 0 1; do
+        GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$shard \
+            run_gtest gtest-$shard.log "${suites:-*}-$PAIR_TESTS:$without" "$@" &
+        shards+=($!)
+    done
+    for shard in 0 1; do
+        wait "${shards[shard]}"
+        count_log "$stage: unit tests, shard $shard" "$PWD/gtest-$shard.log" $?
+    done
+    if [ "$without" != "$LONG_TESTS" ]; then
+        run_gtest gtest-pairs.log "$PAIR_TESTS-$without" "$@"
+        count_log "$stage: unit tests of all processors" "$PWD/gtest-pairs.log" $?
+    fi
+}
+
 run_tests() # stage wrapper...
 {
     local stage=$1 trs log rc tests
     shift
     find . -name '*.trs' -delete
-    tests=$(make -s print-tests)
+    tests=$(make -s print-tests | tr ' ' '\n')
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|bench|sim|fuzz)/') ;;
-        clang) tests=$(printf '%s\n' $tests | grep -vE '^test/(abi|bench)/|^test/sim/planted') ;;
-        *)     tests=$(printf '%s\n' $tests | grep -vE '^test/abi/|^test/sim/planted') ;;
+        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz)/' <<<"$tests") ;;
+        clang) tests=$(grep -vE '^test/(abi|bench)/|^test/sim/planted' <<<"$tests") ;;
+        *)     tests=$(grep -vE '^test/abi/|^test/sim/planted' <<<"$tests") ;;
     esac
-    if [ -z "${tests// /}" ]; then
+    if [ -z "$tests" ]; then
         fail "$stage: no tests were built"
         return 1
     fi
     say "$stage: testing"
-    # One at a time: most of them need all processors for themselves.
+    if grep -q '^test/gtest/' <<<"$tests"; then
+        run_unit_tests "$stage" "$@"
+        tests=$(grep -v '^test/gtest/' <<<"$tests")
+    fi
+    # First those that need one processor each, then those that need all for themselves.
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$jobs" -k check \
+        TESTS="$(grep -vE "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >tests.log 2>&1
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j1 -k check \
-        TESTS="$(echo $tests)" >tests.log 2>&1
+        TESTS="$(grep -E "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >>tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
         trs=$log.trs
@@ -195,7 +237,7 @@ stage_gcc()
 # Debian 12's valgrind, which one test runs, cannot read all of DWARF 5 as clang writes it.
 stage_clang()
 {
-    local -x GTEST_FILTER="*:-$LONG_TESTS"
+    local left_out=$LONG_TESTS
     build clang CC=clang CXX=clang++ --disable-static --enable-assert \
           CFLAGS="-O2 -g -gdwarf-4" && run_tests clang
 }
@@ -208,14 +250,14 @@ stage_asan()
     # What is kept from use makes each fork of the tests slower: less of it than by default.
     ASAN_OPTIONS+=:quarantine_size_mb=32
     # Other protocols and providers on the same way, more processes: the gcc build has them too.
-    local -x GTEST_FILTER='*:-*copy_refused.*ENOSYS*:*copy_refused.*zcopy*:*copy_refused.*/both*'
-    GTEST_FILTER+=':*kill_*.*zcopy*:*mp_traffic.*/5_*:*mp_traffic.*/8_*:*beyond_4gib*'
-    GTEST_FILTER+=":*between_hosts*ofi_rx*:$OFI_HOOKS"
-    GTEST_FILTER+=':kill_one.*/both:kill_one.*/am:kill_am_stream.*/am:kill_am_stream.*/both'
+    local left_out='*copy_refused.*ENOSYS*:*copy_refused.*zcopy*:*copy_refused.*/both*'
+    left_out+=':*kill_*.*zcopy*:*mp_traffic.*/5_*:*mp_traffic.*/8_*:*beyond_4gib*'
+    left_out+=":*between_hosts*ofi_rx*:$OFI_HOOKS"
+    left_out+=':kill_one.*/both:kill_one.*/am:kill_am_stream.*/am:kill_am_stream.*/both'
     # What waits for time to pass for the most part.
-    GTEST_FILTER+=':*a_proof_that_does_not_end:*a_busy_process_is_not_dead*:rails.*'
-    GTEST_FILTER+=':client_server.on_two_hosts_again_and_again:ofi.who_computes_*:ofi_silent.*'
-    GTEST_FILTER+=':ofi.reads_from_who_computes'
+    left_out+=':mp_cuda_owner.a_proof_that_does_not_end:*a_busy_process_is_not_dead*:rails.*'
+    left_out+=':client_server.on_two_hosts_again_and_again:ofi.who_computes_*:ofi_silent.*'
+    left_out+=':ofi.reads_from_who_computes'
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan CC=gcc CXX=g++ --disable-static --enable-assert --enable-asan && run_tests asan
@@ -235,8 +277,8 @@ stage_tsan()
 {
     local wrapper= test
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
-    local -x GTEST_FILTER
-    GTEST_FILTER="$(suites_with_threads)-$LONG_TESTS"
+    local suites left_out=$LONG_TESTS
+    suites=$(suites_with_threads)
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
     build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan || return
     echo 'int main(void) { return 0; }' >probe.c
