@@ -254,13 +254,15 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     } else if (peer->is_reached) {
         status = UCS_OK;
     }
+    if (((status == UCS_OK) || !peer->iface->is_tcp) && (peer->num_under_way == peer->num_rmas)) {
+        /* The question may have been lost, or was no introduction, and came to who has forgotten
+         * us. */
+        uct_ofi_peer_say(peer, UCT_OFI_SAY_PING);
+    }
     if (status == UCS_OK) {
         peer->asked_ns   = now_ns; /* it is there, and busy with something else */
         peer->is_reached = 0;
         ++peer->num_probes;
-        if (peer->num_under_way == peer->num_rmas) {
-            uct_ofi_peer_say(peer, UCT_OFI_SAY_PING); /* the question may have been lost */
-        }
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
