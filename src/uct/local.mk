@@ -52,6 +52,7 @@ libuct_sources = \
 	src/uct/mm/mm_socket.c \
 	src/uct/mm/mm_socket.h \
 	src/uct/ofi/ofi.h \
+	src/uct/ofi/ofi_addr.c \
 	src/uct/ofi/ofi_alive.c \
 	src/uct/ofi/ofi_cq.c \
 	src/uct/ofi/ofi_ep.c \

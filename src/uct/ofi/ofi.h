@@ -86,12 +86,22 @@ typedef struct {
     int                is_posted; /* to the provider */
 } uct_ofi_op_t;
 
+/* An address that the provider knows. */
+typedef struct {
+    fi_addr_t addr;      /* its name for it */
+    uint64_t  key;       /* ours */
+    unsigned  num_users;
+    uint8_t   length;    /* of the provider's own form: */
+    /* aligned: where the provider is TCP a socket address */
+    UCS_ALIGNED(8) uint8_t raw[UCT_OFI_ADDRESS_MAX];
+} uct_ofi_addr_t;
+
 /* A buffer of messages under way. */
 typedef struct {
     uct_ofi_op_t     super;
     ucs_queue_elem_t queue;  /* free, or waits to be sent */
     uct_ofi_peer_t  *peer;   /* NULL: a refusal to a stranger... */
-    fi_addr_t        addr;   /* ...that is here */
+    uct_ofi_addr_t  *where;  /* ...that is here */
     size_t           length;
     char            *buffer;
     void            *desc;   /* of its registration */
@@ -177,6 +187,7 @@ typedef struct {
     uint32_t            num_serials; /* given to peers so far */
     ucs_hash_t          by_uid;     /* first 8 bytes of the identity -> peer */
     ucs_ptr_map_t       by_token;
+    ucs_hash_t          addrs;      /* uct_ofi_addr_t by their keys */
     ucs_list_link_t     peers;
     ucs_list_link_t     lost;       /* peers that have failed and are not freed yet */
     ucs_list_link_t     todo;       /* peers that have something to say, or that may be freed */
@@ -217,7 +228,7 @@ struct uct_ofi_peer {
     ucs_list_link_t    list;          /* in iface->peers, or in iface->lost once it has failed */
     ucs_list_link_t    todo;          /* in iface->todo, iface->blocked, or alone */
     ucs_list_link_t    eps;
-    fi_addr_t          addr;
+    uct_ofi_addr_t    *where;
     uint64_t           own_token;     /* names the peer in what it sends us */
     uint64_t           token;         /* names us in what we send */
     uint32_t           own_serial;    /* of this object in what we send, */
@@ -264,9 +275,6 @@ struct uct_ofi_peer {
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            uid[UCT_UID_LEN];
-    uint8_t            address_length; /* of the provider's own */
-    /* aligned: where the provider is TCP a socket address */
-    UCS_ALIGNED(8) uint8_t address[UCT_OFI_ADDRESS_MAX];
 };
 
 typedef struct {
@@ -317,24 +325,6 @@ UCS_INLINE void uct_ofi_leave(uct_ofi_iface_t *iface)
     }
 }
 
-/* Makes an address known to the provider, and forgets it. 0: the provider does not know it. */
-UCS_INLINE int uct_ofi_addr_add(uct_ofi_iface_t *iface, const void *raw, fi_addr_t *addr_p)
-{
-    int count;
-
-    uct_ofi_enter(iface);
-    count = fi_av_insert(iface->av, raw, 1, addr_p, 0, NULL);
-    uct_ofi_leave(iface);
-    return count == 1;
-}
-
-UCS_INLINE void uct_ofi_addr_remove(uct_ofi_iface_t *iface, fi_addr_t *addr)
-{
-    uct_ofi_enter(iface);
-    (void)fi_av_remove(iface->av, addr, 1, 0);
-    uct_ofi_leave(iface);
-}
-
 UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
 {
     return ucs_container_of(ep, uct_ofi_ep_t, super);
@@ -357,6 +347,18 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
 
 /* Writes iface->address. */
 ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
+
+/* ---- ofi_addr.c ---- */
+
+/* Makes an address known to the provider for one user more. NULL: the provider does not know it, or
+ * no memory. */
+uct_ofi_addr_t *uct_ofi_addr_get(uct_ofi_iface_t *iface, const void *raw, size_t length);
+
+/* One user less; behind the last one the provider forgets it. */
+void uct_ofi_addr_put(uct_ofi_iface_t *iface, uct_ofi_addr_t *where);
+
+/* The end of all, behind the endpoint's: the provider has forgotten them. */
+void uct_ofi_addrs_close(uct_ofi_iface_t *iface);
 
 /* ---- ofi_send.c ---- */
 

@@ -73,7 +73,7 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
     const int on                   = 1;
     int fd;
 
-    memcpy(&remote, peer->address, peer->address_length);
+    memcpy(&remote, peer->where->raw, peer->where->length);
     if (is_aside) {
         ((struct sockaddr_in *)&remote)->sin_port = htons(UCT_OFI_PORT_ASIDE); /* of in6 too */
     }
@@ -86,7 +86,7 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
     memcpy(&own, peer->iface->address + sizeof(uct_ofi_address_t), own_length);
     ((struct sockaddr_in *)&own)->sin_port = 0; /* of in6 too */
     if ((ucs_sys_bind(fd, (struct sockaddr *)&own, (socklen_t)own_length) != 0) ||
-        ((ucs_sys_connect(fd, (struct sockaddr *)&remote, peer->address_length) != 0) &&
+        ((ucs_sys_connect(fd, (struct sockaddr *)&remote, peer->where->length) != 0) &&
          (errno != EINPROGRESS) && (errno != ECONNREFUSED))) {
         ucs_debug("asking the kernel of a silent peer: %m");
         ucs_sys_close(fd);
@@ -164,8 +164,8 @@ static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
     struct sockaddr_storage local;
     socklen_t length = sizeof(local);
 
-    return uct_ofi_is_same_host(remote, peer->address) &&
-           ((uct_ofi_port(remote) == uct_ofi_port(peer->address)) ||
+    return uct_ofi_is_same_host(remote, peer->where->raw) &&
+           ((uct_ofi_port(remote) == uct_ofi_port(peer->where->raw)) ||
             (with_accepted &&
              (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
              (uct_ofi_port(&local) == uct_ofi_port(own))));

@@ -79,7 +79,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     send->super.is_posted = 0;
     uct_ofi_send_put(iface, send);
     if (ucs_unlikely(peer == NULL)) {
-        uct_ofi_addr_remove(iface, &send->addr);
+        uct_ofi_addr_put(iface, send->where);
         --iface->num_under_way;
         --iface->num_strangers;
         return;

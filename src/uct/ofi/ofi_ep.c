@@ -77,7 +77,7 @@ static ucs_status_t uct_ofi_send_value(uct_ofi_peer_t *peer, char *message, unsi
 
     length = uct_ofi_frame(peer, message, id, length);
     uct_ofi_enter(iface);
-    ret = fi_inject(iface->ep, message, length, peer->addr);
+    ret = fi_inject(iface->ep, message, length, peer->where->addr);
     uct_ofi_leave(iface);
     if (ucs_likely(ret == 0)) {
         iface->num_vain = 0;
@@ -100,7 +100,7 @@ static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *se
     ucs_status_t status;
 
     send->peer   = peer;
-    send->addr   = peer->addr;
+    send->where  = peer->where;
     send->length = uct_ofi_frame(peer, send->buffer, id, length);
     status       = uct_ofi_send_post(peer->iface, send);
     if (ucs_unlikely(status == UCS_ERR_NO_RESOURCE)) {

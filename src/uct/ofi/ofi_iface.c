@@ -383,6 +383,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->kept_mems);
     ucs_hash_init(&iface->by_uid);
     ucs_ptr_map_init(&iface->by_token);
+    ucs_hash_init(&iface->addrs);
     iface->secret     = ucs_sys_random64();
     iface->poll_ticks = (uint64_t)(UCT_OFI_VAIN_NS * 1e-9 * ucs_arch_tsc_hz());
 
@@ -494,6 +495,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     ucs_sys_free(iface->receives);
     ucs_hash_cleanup(&iface->by_uid);
     ucs_ptr_map_cleanup(&iface->by_token);
+    uct_ofi_addrs_close(iface);
 }
 
 #endif

@@ -70,8 +70,8 @@ static void uct_ofi_peer_free(uct_ofi_peer_t *peer)
     ucs_list_del(&peer->todo);
     uct_ofi_probe_end(peer);
     uct_ofi_drop_early(peer);
-    if ((peer->addr != FI_ADDR_UNSPEC) && !peer->iface->is_inherited) {
-        uct_ofi_addr_remove(peer->iface, &peer->addr);
+    if (peer->where != NULL) {
+        uct_ofi_addr_put(peer->iface, peer->where);
     }
     ucs_sys_free(peer);
 }
@@ -92,12 +92,9 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
     }
     peer->iface      = iface;
     peer->probe_fd   = -1;
-    peer->addr       = FI_ADDR_UNSPEC;
     peer->own_serial = ++iface->num_serials;
     peer->own_serial += (peer->own_serial == 0);
     memcpy(peer->uid, uid, UCT_UID_LEN);
-    memcpy(peer->address, raw, raw_length);
-    peer->address_length = (uint8_t)raw_length;
     ucs_list_head_init(&peer->list);
     ucs_list_head_init(&peer->todo);
     ucs_list_head_init(&peer->eps);
@@ -114,9 +111,9 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
             peer->own_token = 0;
         }
     }
-    if ((status == UCS_OK) && !uct_ofi_addr_add(iface, raw, &peer->addr)) {
-        peer->addr = FI_ADDR_UNSPEC;
-        status     = UCS_ERR_UNREACHABLE;
+    if (status == UCS_OK) {
+        peer->where = uct_ofi_addr_get(iface, raw, raw_length);
+        status      = (peer->where != NULL) ? UCS_OK : UCS_ERR_UNREACHABLE;
     }
     if (status != UCS_OK) {
         uct_ofi_peer_free(peer);
@@ -326,7 +323,7 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
     }
     intro        = (uct_ofi_intro_t *)send->buffer;
     send->peer   = peer;
-    send->addr   = peer->addr;
+    send->where  = peer->where;
     send->length = sizeof(intro->head);
     send->is_question = (type == UCT_OFI_PING) && !iface->is_tcp;
     uct_ofi_peer_head(peer, &intro->head, type, 0, 0);
@@ -358,7 +355,9 @@ void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const 
     if (send == NULL) {
         return;
     }
-    if (!uct_ofi_addr_add(iface, raw, &send->addr)) {
+    send->where = uct_ofi_addr_get(iface, raw,
+                                   asked->address_length - sizeof(uct_ofi_address_t));
+    if (send->where == NULL) {
         uct_ofi_send_put(iface, send);
         return;
     }
@@ -378,7 +377,7 @@ void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const 
         uct_ofi_send_put(iface, send);
         /* fallthrough */
     default:
-        uct_ofi_addr_remove(iface, &send->addr);
+        uct_ofi_addr_put(iface, send->where);
         break;
     }
 }

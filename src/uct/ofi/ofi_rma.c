@@ -340,12 +340,13 @@ static void uct_ofi_rma_op_end(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, ucs_st
 static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
 {
     uct_ofi_peer_t *peer = op->peer;
+    fi_addr_t addr       = peer->where->addr;
     struct iovec iov     = {op->buffer, op->length};
     struct fi_rma_iov rma_iov = {op->remote_addr, op->length, op->key};
     struct fi_msg_rma msg     = {.msg_iov       = &iov,
                                  .desc          = &op->desc,
                                  .iov_count     = 1,
-                                 .addr          = peer->addr,
+                                 .addr          = addr,
                                  .rma_iov       = &rma_iov,
                                  .rma_iov_count = 1,
                                  .context       = &op->super.context};
@@ -354,7 +355,7 @@ static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
     uct_ofi_enter(peer->iface);
     ret = op->is_write ?
           fi_writemsg(peer->iface->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) :
-          fi_read(peer->iface->ep, op->buffer, op->length, op->desc, peer->addr, op->remote_addr,
+          fi_read(peer->iface->ep, op->buffer, op->length, op->desc, addr, op->remote_addr,
                   op->key, &op->super.context);
     uct_ofi_leave(peer->iface);
     if (ucs_likely(ret == 0)) {

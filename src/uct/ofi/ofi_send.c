@@ -162,7 +162,7 @@ static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *sen
     struct fi_msg msg = {.msg_iov   = &iov,
                          .desc      = (send->desc != NULL) ? &send->desc : NULL,
                          .iov_count = 1,
-                         .addr      = send->addr,
+                         .addr      = send->where->addr,
                          .context   = &send->super.context};
     ssize_t ret       = fi_sendmsg(iface->ep, &msg, FI_TRANSMIT_COMPLETE);
 
@@ -180,7 +180,7 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
         ret = uct_ofi_send_question(iface, send);
     }
     if (ucs_likely(!send->is_question)) {
-        ret = fi_send(iface->ep, send->buffer, send->length, send->desc, send->addr,
+        ret = fi_send(iface->ep, send->buffer, send->length, send->desc, send->where->addr,
                       &send->super.context);
     }
     uct_ofi_leave(iface);

@@ -338,7 +338,7 @@ TEST_P(ofi_late, a_direction_that_does_not_open)
     EXPECT_EQ(UCS_ERR_IO_ERROR, m_a->failed.at(0).second);
 }
 
-INSTANTIATE_TEST_SUITE_P(, ofi_late, testing::Values("net", "sockets"),
+INSTANTIATE_TEST_SUITE_P(, ofi_late, testing::Values("net", "sockets", "udp;ofi_rxd"),
                          [](const testing::TestParamInfo<const char *> &info) {
                              const std::string name = info.param;
                              return name.substr(name.find('_') + 1);
