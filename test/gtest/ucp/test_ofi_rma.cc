@@ -12,6 +12,7 @@
 #include <seed.h>
 #include <ucp/remote.h>
 #include <uct/faulty_provider.h>
+#include <uct/world.h>
 
 #include <atomic>
 #include <chrono>
@@ -162,6 +163,9 @@ protected:
         if (!is_present("ofi")) {
             GTEST_SKIP() << "no libfabric here";
         }
+        if (!uct_test::has_network_reads()) {
+            GTEST_SKIP() << "the network has no reads and writes, or they are not used";
+        }
     }
 
     log_catcher m_log;
@@ -256,6 +260,9 @@ protected:
     {
         if (!is_present("ofi")) {
             GTEST_SKIP() << "no libfabric here";
+        }
+        if (!uct_test::has_network_reads()) {
+            GTEST_SKIP() << "the network has no reads and writes, or they are not used";
         }
     }
 

@@ -28,6 +28,17 @@ protected:
         return fd;
     }
 
+    /* Is the descriptor readable each millisecond, whatever comes? */
+    static bool is_polled()
+    {
+        for (const auto &each : GetParam().env) {
+            if (each.first == "UCX_TLS") {
+                return ucp_test::is_polled(each.second);
+            }
+        }
+        return false;
+    }
+
     static bool is_readable(int fd, int timeout_ms = 0)
     {
         struct pollfd event = {fd, POLLIN, 0};
@@ -93,6 +104,9 @@ TEST_P(wakeup, one_descriptor_for_life)
 
 TEST_P(wakeup, quiet_while_nothing_comes)
 {
+    if (is_polled()) {
+        GTEST_SKIP() << "the provider has no descriptor: a clock wakes";
+    }
     pair pair(GetParam());
     const int fd = fd_of(pair.receiver());
     pair.settle();
@@ -117,7 +131,7 @@ TEST_P(wakeup, a_message_wakes)
             void *received = posted ? pair.receive(buffer.data(), length, 1) : nullptr;
             pair.settle();
             ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
-            ASSERT_FALSE(is_readable(fd));
+            ASSERT_TRUE(is_polled() || !is_readable(fd));
             void *sent = pair.send(data.data(), length, 1);
             /* The sender may have to progress, and the receiver in between. */
             const auto end = [&]() {
@@ -221,6 +235,9 @@ TEST(wakeup_failure, an_endpoint_to_a_dead_peer_wakes)
 
 TEST_P(wakeup, arm_is_busy_when_there_is_work)
 {
+    if (is_polled()) {
+        GTEST_SKIP() << "the provider does not tell without progress";
+    }
     pair pair(GetParam());
     uint64_t value = 1, got = 0;
     fd_of(pair.receiver());
@@ -342,7 +359,7 @@ TEST_P(wakeup, random_races)
     }
     pair pair(GetParam());
     ucp_ep_h back       = pair.ep_back();
-    constexpr int COUNT = 1500;
+    const int COUNT     = is_polled() ? 50 : 1500;
     std::atomic<int> num_wrong{0};
     const auto run = [&](worker &self, ucp_ep_h ep, uint64_t seed, bool begins) {
         std::mt19937_64 random(seed);
@@ -519,7 +536,7 @@ TEST_P(wakeup_habits, arms_once)
     ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
     ASSERT_NO_FATAL_FAILURE(talk(pair, fd_of(pair.receiver()), 50));
     ASSERT_NO_FATAL_FAILURE(progress_and_arm(pair.receiver()));
-    EXPECT_FALSE(is_readable(fd_of(pair.receiver()), 30)) << "quiet once it is armed";
+    EXPECT_TRUE(is_polled() || !is_readable(fd_of(pair.receiver()), 30)) << "quiet once armed";
 }
 
 /* Event loops have a set of theirs around that of a library around ours; the kernel allows five. */

@@ -101,6 +101,18 @@ bool is_present(const char *name)
     return true;
 }
 
+bool is_polled(const std::string &tls)
+{
+    const char *provider = getenv("UCX_OFI_PROVIDER");
+
+    for (const char *each : {"sockets", "udp;ofi_rxd", "shm"}) {
+        if ((provider != nullptr) && (strcmp(provider, each) == 0)) {
+            return tls.find("ofi") != std::string::npos;
+        }
+    }
+    return false;
+}
+
 std::vector<variant> all_variants()
 {
     const auto SINGLE = UCS_THREAD_MODE_SINGLE;
@@ -404,10 +416,16 @@ void pair::progress_until(const std::function<bool()> &condition)
 
 void pair::settle()
 {
-    /* Longer than a connection takes, and than any delay of a hook. */
-    for (unsigned idle = 0; idle < 200; ++idle) {
+    /* Longer than a connection takes, and than any delay of a hook; of a provider that the user
+     * names, which may have threads that connect, or sleep between looks at a socket. */
+    const auto quiet = std::chrono::milliseconds((getenv("UCX_OFI_PROVIDER") != nullptr) ? 50 : 0);
+    auto last        = std::chrono::steady_clock::now();
+
+    for (unsigned idle = 0;
+         (idle < 200) || (std::chrono::steady_clock::now() - last < quiet); ++idle) {
         if (progress() > 0) {
             idle = 0;
+            last = std::chrono::steady_clock::now();
         }
     }
 }

@@ -66,6 +66,10 @@ struct variant {
 /* Was the library built with what a transport needs? */
 bool is_present(const char *transport);
 
+/* Are these transports (in the form of UCX_TLS) over a provider that the user names and that has no
+ * descriptor to sleep on? Who sleeps then looks for messages each millisecond. */
+bool is_polled(const std::string &tls);
+
 std::vector<variant> all_variants();
 /* A few that differ most, for tests that take long. */
 std::vector<variant> some_variants();

@@ -81,6 +81,9 @@ TEST_F(ofi, who_connects_and_leaves_is_forgotten)
     if (address.size() != HEAD + sizeof(where)) {
         GTEST_SKIP() << "no provider with addresses of IPv4";
     }
+    if (strncmp(b.iface->choice, "udp", 3) == 0) {
+        GTEST_SKIP() << "nobody connects to where datagrams go";
+    }
     memcpy(&where, address.data() + HEAD, sizeof(where));
     const auto before = sys_meter::descriptors();
     for (unsigned i = 0; i < 300; ++i) {

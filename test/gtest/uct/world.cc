@@ -50,6 +50,13 @@ bool is_present(const uct_tl_t *tl)
     return status != UCS_ERR_NO_DEVICE;
 }
 
+bool has_network_reads()
+{
+    const worker any(uct_tl_find("ofi"));
+
+    return (any.status() == UCS_OK) && (any.limits(UCT_OP_GET_ZCOPY).max > 0);
+}
+
 bool has_messages(const uct_tl_t *tl)
 {
     return (tl->ep.live.am_short != nullptr) || (tl->ep.live.am_bcopy != nullptr);

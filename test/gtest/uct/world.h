@@ -41,6 +41,9 @@ bool is_present(const uct_tl_t *tl);
 
 bool has_messages(const uct_tl_t *tl);
 
+/* Does the network that is used read the memory of a peer by itself? Some providers do not. */
+bool has_network_reads();
+
 /* Bytes that depend on a number, so that a byte of another message or place is seen. */
 bytes pattern(uint64_t number, size_t length);
 
