@@ -105,7 +105,7 @@ typedef struct {
     size_t           length;
     char            *buffer;
     void            *desc;   /* of its registration */
-    uint8_t          is_question; /* its end is to say that the peer's endpoint has it */
+    uint8_t          is_question; /* its end says, but over TCP, that the peer's endpoint has it */
 } uct_ofi_send_t;
 
 typedef struct {
@@ -271,7 +271,7 @@ struct uct_ofi_peer {
     uint8_t            is_unwanted;   /* what it has opened is to end */
     uint8_t            is_heard;      /* it has given a sign of life since it was looked at last, */
     uint8_t            has_spoken;    /* and that was a message: its process makes progress */
-    uint8_t            is_reached;    /* its endpoint has got a question since it was asked last */
+    uint8_t            is_reached;    /* a question has ended since it was asked last */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            uid[UCT_UID_LEN];

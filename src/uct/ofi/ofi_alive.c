@@ -307,10 +307,12 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
         peer->num_untaken = 0;
         peer->tx_looked   = peer->tx_taken;
     } else {
-        /* What the provider still holds, such as the question, is not lost behind what it holds; an
-         * introduction is the first. */
+        /* What the provider still holds may wait behind more of that, unless a later question has
+         * got through: `tcp;ofi_rxm` keeps a long message for ever whose connection breaks while it
+         * is fetched. An introduction is the first. */
         peer->num_untaken += peer->has_spoken &&
-                             (is_opening || (peer->num_under_way == peer->num_rmas));
+                             (is_opening || peer->is_reached ||
+                              (peer->num_under_way == peer->num_rmas));
     }
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
     return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :

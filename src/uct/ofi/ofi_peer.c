@@ -325,7 +325,7 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
     send->peer   = peer;
     send->where  = peer->where;
     send->length = sizeof(intro->head);
-    send->is_question = (type == UCT_OFI_PING) && !iface->is_tcp;
+    send->is_question = (type == UCT_OFI_PING);
     uct_ofi_peer_head(peer, &intro->head, type, 0, 0);
     intro->head.number = uct_ofi_say_number(peer, type);
     if ((type == UCT_OFI_HELLO) || (type == UCT_OFI_WELCOME) || (type == UCT_OFI_PING)) {

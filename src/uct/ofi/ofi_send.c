@@ -172,14 +172,15 @@ static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *sen
 
 ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
+    const int is_told    = ucs_unlikely(send->is_question) && !iface->is_tcp;
     uct_ofi_peer_t *peer = send->peer;
     ssize_t ret          = 0;
 
     uct_ofi_enter(iface);
-    if (ucs_unlikely(send->is_question)) {
+    if (ucs_unlikely(is_told)) {
         ret = uct_ofi_send_question(iface, send);
     }
-    if (ucs_likely(!send->is_question)) {
+    if (ucs_likely(!is_told || !send->is_question)) {
         ret = fi_send(iface->ep, send->buffer, send->length, send->desc, send->where->addr,
                       &send->super.context);
     }

@@ -358,9 +358,9 @@ bool is_prey(const nic &n, const void *buffer)
     return !g.self->faults.spare || ((type < UCT_OFI_REJECT) && (n.num_lost < LOST_MAX));
 }
 
-bool is_farewell(const void *buffer)
+bool is(unsigned type, const void *buffer)
 {
-    return static_cast<const uct_ofi_head_t *>(buffer)->type == UCT_OFI_BYE;
+    return static_cast<const uct_ofi_head_t *>(buffer)->type == type;
 }
 
 void note(const void *buffer, size_t length)
@@ -381,9 +381,14 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
         return -FI_EAGAIN;
     }
     const registration *memory = check_memory(n, desc, buffer, length, FI_SEND);
-    const bool is_lost         = is_prey(n, buffer) && chance(g.self->faults.swallow);
-    const bool is_belied       = !is_lost && is_prey(n, buffer) && chance(g.self->faults.belie);
-    const fate end             = is_lost ? fate::LOST : is_belied ? fate::BELIED : fate::GOOD;
+    if (is(UCT_OFI_DATA, buffer) && chance(g.self->faults.keep)) {
+        started(n, kind::SEND, fate::LOST, context, memory);
+        ++g.self->seen.kept;
+        return 0;
+    }
+    const bool is_lost   = is_prey(n, buffer) && chance(g.self->faults.swallow);
+    const bool is_belied = !is_lost && is_prey(n, buffer) && chance(g.self->faults.belie);
+    const fate end       = is_lost ? fate::LOST : is_belied ? fate::BELIED : fate::GOOD;
     const ssize_t ret = is_lost ? 0 : n.msg->send(ep, buffer, length, real_desc(memory, desc),
                                                   dest, context);
     if (ret == 0) {
@@ -391,7 +396,7 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
         note(buffer, length);
         ++g.self->seen.messages;
         n.num_lost += is_lost || is_belied;
-        g.self->seen.farewells += (is_lost || is_belied) && is_farewell(buffer);
+        g.self->seen.farewells += (is_lost || is_belied) && is(UCT_OFI_BYE, buffer);
         if (is_lost) {
             swallow(n, context, FI_SEND | FI_MSG);
         }

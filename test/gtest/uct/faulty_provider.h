@@ -27,6 +27,7 @@ public:
         unsigned belie   = 0; /* messages, reads and writes that are done, and called errors */
         unsigned cut     = 0; /* reads and writes that break off in the middle, with an error */
         unsigned spoil   = 0; /* messages that come, but only the error is told */
+        unsigned keep    = 0; /* messages with data that are not sent and do not end */
         unsigned repeat  = 0; /* errors that are told twice */
         bool deaf        = false; /* nothing is told of what comes and what has ended */
         bool spare       = false; /* messages that ofi does not say again are sent well */
@@ -43,8 +44,8 @@ public:
 
     /* What has happened. */
     struct counts {
-        size_t again, held, refused, swallowed, belied, cut, spoiled, repeated, reads, writes,
-            messages, registered, farewells; /* of those swallowed and belied */
+        size_t again, held, refused, swallowed, belied, cut, spoiled, kept, repeated, reads,
+            writes, messages, registered, farewells; /* of those swallowed and belied */
     };
 
     explicit faulty_provider(uint64_t seed);

@@ -647,6 +647,33 @@ TEST_F(ofi, connections_whose_words_get_lost)
     EXPECT_LT(0u, provider.seen.farewells);
 }
 
+/* A provider that keeps a message for ever, though later ones get through, has lost it, even where
+ * none comes behind it that would tell the receiver so. */
+TEST_F(ofi, a_message_that_the_provider_keeps)
+{
+    const environment patience(settings{{"UCX_OFI_TIMEOUT", "100ms"}});
+    faulty_provider provider(50);
+    worker a(m_tl), b(m_tl);
+    ucp_test::log_catcher log;
+    unsigned received = 0;
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::BCOPY, 1, pattern(0, 60000)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+    provider.faults.keep = 1;
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::BCOPY, 1, pattern(1, 60000)));
+    provider.faults.keep = 0;
+    EXPECT_EQ(1u, provider.seen.kept);
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return !a.failed.empty(); }));
+    const auto lines = log.take();
+    ASSERT_EQ(1u, lines.size());
+    EXPECT_NE(std::string::npos, lines[0].find("has lost a message to a peer that is there"));
+    EXPECT_EQ(1u, received);
+}
+
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
  * provider's queue is too short for that, short ones at least; words are said; nothing is lost. */
 TEST_F(ofi, who_takes_nothing_holds_nobody_up)
