@@ -20,7 +20,7 @@ if [ "${1:-}" = -v ]; then
     verbose=1
     shift
 fi
-libs=$(cd "${1:-.libs}" 2>/dev/null && pwd)
+libs=$(cd "${1:-.libs}" 2>/dev/null && pwd -P)
 examples=${UCX_EXAMPLES:-/usr/share/doc/libucx-dev/examples}
 cc=${CC:-gcc}
 readonly LIMIT_S=40

@@ -600,8 +600,9 @@ TEST_P(am, messages_without_handler)
     EXPECT_EQ(UCS_OK, pair.wait(send(pair.ep(), NOTHING, ONE, UCP_AM_SEND_FLAG_EAGER)));
     pair.settle();
     EXPECT_EQ(1u, handler.messages.size());
-    for (const std::string &line : take_log()) { /* equal lines in a row are not all written */
-        EXPECT_NE(std::string::npos, line.find("has no handler")) << line;
+    for (const std::string &line : take_log()) { /* equal lines in a row are counted */
+        EXPECT_TRUE((line.find("has no handler") != std::string::npos) ||
+                    (line.find("more times and was not shown") != std::string::npos)) << line;
     }
     param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_CB;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
