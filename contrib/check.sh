@@ -188,9 +188,9 @@ run_tests() # stage wrapper...
     tests=$(make -s print-tests | tr ' ' '\n')
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz)/' <<<"$tests") ;;
-        clang) tests=$(grep -vE '^test/(abi|bench)/|^test/sim/planted' <<<"$tests") ;;
-        *)     tests=$(grep -vE '^test/abi/|^test/sim/planted' <<<"$tests") ;;
+        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz|packaging)/' <<<"$tests") ;;
+        clang) tests=$(grep -vE '^test/(abi|bench|packaging)/|^test/sim/planted' <<<"$tests") ;;
+        *)     tests=$(grep -vE '^test/(abi|packaging)/|^test/sim/planted' <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
         fail "$stage: no tests were built"

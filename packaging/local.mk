@@ -1,5 +1,6 @@
 # Halyard: files by which other builds find an installation (configure makes them of their .in files),
-# manual pages, completion for bash, what Debian packages are made by, and the command for gdb.
+# manual pages, completion for bash, what packages of Debian, conda and Spack are made by, and
+# the command for gdb.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -24,6 +25,7 @@ dist_bashcompletion_DATA = \
 	packaging/completion/ucx_perftest
 
 EXTRA_DIST += \
+	packaging/conda/meta.yaml \
 	packaging/debian/control \
 	packaging/debian/halyard-utils.install \
 	packaging/debian/libhalyard-dev.install \
@@ -32,6 +34,7 @@ EXTRA_DIST += \
 	packaging/debian/libhalyard0.lintian-overrides \
 	packaging/debian/rules \
 	packaging/debian/source/format \
-	packaging/debian/tests/control
+	packaging/debian/tests/control \
+	packaging/spack/package.py
 
 dist_pkgdata_DATA = contrib/halyard-gdb.py

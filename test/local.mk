@@ -28,4 +28,5 @@ include test/mpi/local.mk
 include test/ofi/local.mk
 include test/fuzz/local.mk
 include test/gdb/local.mk
+include test/packaging/local.mk
 include test/sim/local.mk
