@@ -1,6 +1,6 @@
 # Halyard: files by which other builds find an installation (configure makes them of their .in files),
-# manual pages, completion for bash, what packages of Debian, conda and Spack are made by, and
-# the command for gdb.
+# manual pages, completion for bash, what packages of Debian, conda and Spack are made by, the command
+# for gdb, and the dissector for Wireshark.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -38,3 +38,20 @@ EXTRA_DIST += \
 	packaging/spack/package.py
 
 dist_pkgdata_DATA = contrib/halyard-gdb.py
+
+# The tables of the dissector are those of the headers.
+wireshark_layouts = \
+	$(top_srcdir)/src/ucs/type/status.h \
+	$(top_srcdir)/src/uct/api/uct_tl.h \
+	$(top_srcdir)/src/ucp/wire/wire.h \
+	$(top_srcdir)/src/ucp/wire/wire.c \
+	$(top_srcdir)/src/uct/ofi/ofi_wire.h
+wireshark_sources = packaging/wireshark/layouts.awk packaging/wireshark/halyard.lua.in
+pkgdata_DATA = halyard.lua
+CLEANFILES  += halyard.lua
+EXTRA_DIST  += $(wireshark_sources)
+
+halyard.lua: $(wireshark_sources) $(wireshark_layouts)
+	$(AM_V_GEN)$(AWK) -f $(top_srcdir)/packaging/wireshark/layouts.awk $(wireshark_layouts) \
+	  $(top_srcdir)/packaging/wireshark/halyard.lua.in >$@.part
+	$(AM_V_at)mv $@.part $@

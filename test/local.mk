@@ -30,3 +30,4 @@ include test/fuzz/local.mk
 include test/gdb/local.mk
 include test/packaging/local.mk
 include test/sim/local.mk
+include test/wireshark/local.mk
