@@ -54,6 +54,7 @@ expect 2 '^ucx_info: option -A is not available: ' -A 127.0.0.1
 expect 2 'there is none of this name; there are self mm cma' -d -t nothing
 expect 2 'names of transports' -d -t a,all
 expect 2 "^ucx_info: unexpected word 'stray'" -v stray
+expect 0 '^# Library version: ' --version
 expect 2 '^Try `ucx_info -h`' -v --stray
 lacks '^usage'
 expect 1 '^ucx_info: -F NOTHING: no setting has this in its name; .* with -a' -F NOTHING

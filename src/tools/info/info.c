@@ -50,7 +50,7 @@ typedef struct {
 static const char info_help[] =
     "usage: ucx_info OPTIONS\n"
     "What to show:\n"
-    "  -v               version\n"
+    "  -v, --version    version\n"
     "  -b               how the library was built\n"
     "  -s               system: processors, memory, pages, identity of the node\n"
     "  -T               NUMA nodes and their distances\n"
@@ -232,6 +232,7 @@ static int info_written(void)
 static int info_parse(int argc, char **argv, info_options_t *options)
 {
     static const struct option words[] = {{"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'v'},
                                           {"doctor", no_argument, NULL, OPTION_DOCTOR},
                                           {"json", no_argument, NULL, OPTION_JSON},
                                           {NULL, 0, NULL, 0}};
