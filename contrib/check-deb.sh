@@ -48,6 +48,10 @@ for page in ucx_info ucx_perftest; do
     check "manual page of $page" test -s "$root/usr/share/man/man1/$page.1.gz"
 done
 
+for page in "$source"/docs/*.md; do
+    check "docs/${page##*/}" test -s "$root/usr/share/doc/halyard/docs/${page##*/}"
+done
+
 # What apt would do: UCX's packages go, nothing else does.
 if dpkg-query -W -f '${Status}\n' libucx0 2>/dev/null | grep -q '^install ok installed'; then
     removed() {

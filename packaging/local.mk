@@ -1,6 +1,6 @@
 # Halyard: files by which other builds find an installation (configure makes them of their .in files),
-# manual pages, completion for bash, what packages of Debian, conda and Spack are made by, the command
-# for gdb, and the dissector for Wireshark.
+# manual pages, the pages of docs/, completion for bash, what packages of Debian, conda and Spack are
+# made by, the command for gdb, and the dissector for Wireshark.
 # SPDX-License-Identifier: BSD-3-Clause
 
 pkgconfigdir = $(libdir)/pkgconfig
@@ -18,6 +18,21 @@ cmake_DATA = \
 dist_man_MANS = \
 	packaging/man/ucx_info.1 \
 	packaging/man/ucx_perftest.1
+
+# The pages keep their place beside what they lead to.
+dist_doc_DATA = ARCHITECTURE.md NEWS PERFORMANCE.md README.md
+pagesdir      = $(docdir)/docs
+dist_pages_DATA = \
+	docs/containers.md \
+	docs/cuda.md \
+	docs/debug.md \
+	docs/errors.md \
+	docs/mpich.md \
+	docs/openmpi.md \
+	docs/openshmem.md \
+	docs/security.md \
+	docs/slurm.md \
+	docs/tune.md
 
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = \
