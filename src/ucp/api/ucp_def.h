@@ -276,7 +276,7 @@ typedef enum {
     UCP_ERR_HANDLING_MODE_NONE,     /* requests fail; only endpoints that were made by a socket
                                        address or a connection request call the handler */
     UCP_ERR_HANDLING_MODE_PEER,     /* requests fail, then the handler is called */
-    UCP_ERR_HANDLING_MODE_FAILOVER  /* as PEER, but other lanes to the peer are tried first */
+    UCP_ERR_HANDLING_MODE_FAILOVER  /* as PEER: no other lane takes over */
 } ucp_err_handling_mode_t;
 
 typedef struct ucp_err_handler {
