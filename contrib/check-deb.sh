@@ -7,19 +7,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
+. "$(dirname "$0")/script-parts.sh"
+
 cd "${1:?a folder with packages}" || exit 2
 readonly LIMIT_S=60
-passed=0 failed=0 skipped=0
-check() { # NAME COMMAND
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
 
 root=$PWD/root
 source=halyard-$(dpkg-deb -f libhalyard0_*.deb Version) # older ones may lie beside it

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Halyard: what the scripts of this folder share: arguments, counts, steps. They source it.
+# Halyard: what scripts share: arguments, counts, checks, steps. They source it.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 
@@ -49,6 +49,19 @@ count() # passed failed skipped
     passed=$((passed + $1))
     failed=$((failed + $2))
     skipped=$((skipped + $3))
+}
+
+# A check is a command that succeeds.
+check() # what command...
+{
+    local what=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+    fi
 }
 
 # Runs a step quietly; where it fails, shows the end of its output and ends the script.

@@ -10,19 +10,7 @@ set -u
 
 readonly FOLDER=$(realpath "${1:-.}")
 readonly SOURCE=${2:-${HALYARD_SRCDIR:-$(dirname "$0")/../..}}
-passed=0 failed=0 skipped=0
-
-check() # what command...
-{
-    local what=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-    fi
-}
+. "$SOURCE/contrib/script-parts.sh"
 
 # What completion offers after the last word but one, for the last word.
 complete_words() # tool words...

@@ -11,19 +11,7 @@ set -u
 cd "${1:-${HALYARD_SRCDIR:-$(dirname "$0")/../..}}" || exit 2
 readonly SPACK=packaging/spack/package.py
 readonly CONDA=packaging/conda/meta.yaml
-passed=0 failed=0 skipped=0
-
-check() # what command...
-{
-    local what=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-    fi
-}
+. contrib/script-parts.sh
 
 # An option that configure has and that does something; --enable-x as well where it has --disable-x.
 has_effect() # option
