@@ -156,6 +156,12 @@ void uct_ofi_op_ended(uct_ofi_peer_t *peer)
     }
 }
 
+static ssize_t uct_ofi_send_plain(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
+{
+    return fi_send(iface->ep, send->buffer, send->length, send->desc, send->where->addr,
+                   &send->super.context);
+}
+
 static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
     struct iovec iov  = {send->buffer, send->length};
@@ -166,23 +172,23 @@ static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *sen
                          .context   = &send->super.context};
     ssize_t ret       = fi_sendmsg(iface->ep, &msg, FI_TRANSMIT_COMPLETE);
 
-    send->is_question = (ret == 0) || (ret == -FI_EAGAIN); /* else not by this provider */
-    return ret;
+    if ((ret == 0) || (ret == -FI_EAGAIN)) {
+        return ret;
+    }
+    send->is_question = 0; /* not by this provider */
+    return uct_ofi_send_plain(iface, send);
 }
 
 ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
-    const int is_told    = ucs_unlikely(send->is_question) && !iface->is_tcp;
     uct_ofi_peer_t *peer = send->peer;
-    ssize_t ret          = 0;
+    ssize_t ret;
 
     uct_ofi_enter(iface);
-    if (ucs_unlikely(is_told)) {
+    if (ucs_unlikely(send->is_question) && !iface->is_tcp) {
         ret = uct_ofi_send_question(iface, send);
-    }
-    if (ucs_likely(!is_told || !send->is_question)) {
-        ret = fi_send(iface->ep, send->buffer, send->length, send->desc, send->where->addr,
-                      &send->super.context);
+    } else {
+        ret = uct_ofi_send_plain(iface, send);
     }
     uct_ofi_leave(iface);
     if (ucs_likely(ret == 0)) {
