@@ -238,6 +238,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
 static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
 {
     ucp_stream_t *stream = &ep->stream;
+    ucs_status_t status;
     ucp_kept_t *chunk;
     ucp_request_t *req;
 
@@ -248,10 +249,11 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
             if (((ucp_stream_rts_t *)ucp_kept_data(chunk))->is_fetching) {
                 break;
             }
-            req->recv.result = ucp_stream_fetch(ep, chunk, req);
-            if (req->recv.result == UCS_OK) {
+            status = ucp_stream_fetch(ep, chunk, req);
+            if (status == UCS_OK) {
                 break;
             }
+            req->recv.result = status;
             ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
             continue;
         }

@@ -307,6 +307,34 @@ TEST_P(datatype, unpack_that_fails)
     }
 }
 
+/* Bytes that come later, announced or not, do not make up for those that were not taken. */
+TEST_P(datatype, unpack_that_fails_in_a_stream)
+{
+    context_options options;
+    options.features = UCP_FEATURE_STREAM;
+    pair pair(GetParam(), options);
+    const ucp_ep_h ep = GetParam().is_self ? pair.ep() : pair.ep_back();
+    const bytes data  = pattern(1, 192 + 60000);
+    bytes buffer(data.size());
+    recorder type;
+    ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS |
+                                                        UCP_OP_ATTR_FIELD_DATATYPE);
+    const ucp_request_param_t plain = send_param(nullptr);
+    size_t received                 = 0;
+
+    type.fail_unpack_at(0, UCS_ERR_MESSAGE_TRUNCATED);
+    param.flags    = UCP_STREAM_RECV_FLAG_WAITALL;
+    param.datatype = type.id();
+    void *request  = ucp_stream_recv_nbx(ep, buffer.data(), buffer.size(), &received, &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    ASSERT_EQ(UCS_OK, pair.wait(ucp_stream_send_nbx(pair.ep(), data.data(), 192, &plain)));
+    pair.settle();
+    type.fail_unpack_at(data.size(), UCS_OK);
+    ASSERT_EQ(UCS_OK, pair.wait(ucp_stream_send_nbx(pair.ep(), data.data() + 192, 60000, &plain)));
+    EXPECT_EQ(UCS_ERR_MESSAGE_TRUNCATED, pair.wait(request));
+    EXPECT_EQ(1, type.finishes());
+}
+
 /* As the MPI libraries do: the last use of a freed type ends in finish, which destroys it. */
 TEST_P(datatype, destroyed_inside_finish)
 {
