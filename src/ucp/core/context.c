@@ -396,6 +396,9 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
         if ((status == UCS_ERR_INVALID_PARAM) || (status == UCS_ERR_OUT_OF_RANGE)) {
             return status; /* an option of a wrapper's, as those of the others were read before */
         }
+        if ((status == UCS_ERR_NO_MEMORY) && (tl->md.mem_query != NULL)) {
+            return status; /* memory of devices would be taken for the host's */
+        }
         if (status != UCS_OK) {
             continue;
         }

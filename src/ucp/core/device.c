@@ -42,7 +42,7 @@ static uintptr_t ucp_device_heap_start(void)
     return (pos == NULL) ? 0 : (uintptr_t)strtoull(pos, NULL, 10);
 }
 
-void ucp_device_init(ucp_worker_t *worker)
+ucs_status_t ucp_device_init(ucp_worker_t *worker)
 {
     ucp_device_t *device = &worker->device;
     ucp_context_t *context = worker->context;
@@ -52,15 +52,21 @@ void ucp_device_init(ucp_worker_t *worker)
     worker->host_length = SIZE_MAX;
     for (i = 0; i < context->num_tls; ++i) {
         if ((context->tls[i].tl->md.mem_query != NULL) &&
-            (context->tls[i].tl->iface.copy != NULL) && (worker->tls[i].iface != NULL)) {
+            (context->tls[i].tl->iface.copy != NULL)) {
+            if (worker->tls[i].iface == NULL) { /* which opens wherever there is memory */
+                ucs_error("memory of devices could not be told from the host's: %s",
+                          worker->tls[i].reason);
+                return UCS_ERR_NO_MEMORY;
+            }
             device->md          = context->tls[i].md;
             device->iface       = worker->tls[i].iface;
             worker->host_base   = ucp_device_heap_start();
             worker->host_length = 0;
             device->trust       = (uint64_t)(UCP_DEVICE_TRUST_NS * 1e-9 * ucs_arch_tsc_hz());
-            return;
+            break;
         }
     }
+    return UCS_OK;
 }
 
 static void ucp_device_free_window(ucp_device_window_t *window)
@@ -466,17 +472,17 @@ static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *
 
 static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, int device)
 {
-    const unsigned how      = (device == UCP_DEVICE_HOST) ? UCT_MEM_ALLOC_PINNED :
-                                                            UCT_MEM_ALLOC_DEVICE;
+    const int is_host       = (device == UCP_DEVICE_HOST);
+    const size_t chunk      = is_host ? UCP_DEVICE_HOST_CHUNK : UCP_DEVICE_CHUNK;
     ucp_device_pool_t *pool = ucs_sys_calloc(1, sizeof(*pool));
     uct_mem_info_t info = {0};
 
     if (pool == NULL) {
         return NULL;
     }
-    pool->chunk = (device == UCP_DEVICE_HOST) ? UCP_DEVICE_HOST_CHUNK : UCP_DEVICE_CHUNK;
-    if (own->md->tl->md.alloc(own->md, like, pool->chunk * UCP_DEVICE_CHUNKS, how, &pool->mem) !=
-        UCS_OK) {
+    if (own->md->tl->md.alloc(own->md, like, chunk * UCP_DEVICE_CHUNKS,
+                              is_host ? UCT_MEM_ALLOC_PINNED : UCT_MEM_ALLOC_DEVICE,
+                              &pool->mem) != UCS_OK) {
         ucs_sys_free(pool);
         return NULL;
     }
@@ -484,6 +490,7 @@ static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, in
         pool->id        = info.id;
         pool->is_pinned = info.is_pinned;
     }
+    pool->chunk  = pool->mem->length / UCP_DEVICE_CHUNKS;
     pool->device = device;
     pool->next   = own->pools;
     own->pools   = pool;

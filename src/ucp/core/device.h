@@ -43,8 +43,9 @@ struct ucp_device_keys {
     uct_rkey_t *heard[UCP_DEVICE_SLOTS];
 };
 
-/* Finds the transport that knows device memory, if there is one, and the heap. */
-void ucp_device_init(ucp_worker_t *worker);
+/* Finds the transport that knows device memory, if there is one, and the heap. UCS_ERR_NO_MEMORY
+ * (logged): there is one, but this worker could not open it. */
+ucs_status_t ucp_device_init(ucp_worker_t *worker);
 void ucp_device_cleanup(ucp_worker_t *worker);
 
 /* True if the address is on a device; then *info_p tells about it (id 0: the driver does not). Any

@@ -363,9 +363,11 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
     ucp_worker_gate_set(worker, UCP_GATE_NO_IFACE | (worker->lock.enabled ? UCP_GATE_LOCKED : 0));
 
     ucp_worker_open_tls(worker);
-    ucp_device_init(worker);
+    status = ucp_device_init(worker);
     /* Now, so that any thread may signal without a look at what another one opens. */
-    status = (context->features & UCP_FEATURE_WAKEUP) ? ucp_wakeup_open(worker) : UCS_OK;
+    if ((status == UCS_OK) && (context->features & UCP_FEATURE_WAKEUP)) {
+        status = ucp_wakeup_open(worker);
+    }
     if (status != UCS_OK) {
         ucp_worker_destroy(worker);
         return status;
