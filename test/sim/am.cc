@@ -40,7 +40,7 @@ void receive_data(worker &w, uint64_t number, void *data)
 
     o.message = number;
     o.length  = the_world->messages[number].length;
-    o.buf     = buffer_new(w, o.length);
+    o.buf     = buffer_anywhere(w, o.length);
     param_choose(o, &param);
     layout_choose(o, &param, &dest, &count);
     {
@@ -48,9 +48,6 @@ void receive_data(worker &w, uint64_t number, void *data)
         ptr = ucp_am_recv_data_nbx(w.handle, data, dest, count, &param);
     }
     o.received = (ptr == nullptr) ? o.length : o.received;
-    if (UCS_PTR_IS_ERR(ptr)) {
-        ucp_am_data_release(w.handle, data); /* still ours */
-    }
     op_posted(o, ptr);
 }
 

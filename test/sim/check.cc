@@ -163,7 +163,7 @@ void op_end(op &o, ucs_status_t status)
         sim_fail("operation %llu: its memory cannot be unmapped", (unsigned long long)o.sn);
     }
     if (o.buf != nullptr) {
-        o.buf->in_use       = false;
+        buffer_end(*o.buf);
         o.buf->rightly_gone = (status != UCS_OK) && (status != UCS_ERR_MESSAGE_TRUNCATED);
         if (!buffer_is_intact(*o.buf)) {
             sim_fail("operation %llu writes outside of its buffer", (unsigned long long)o.sn);

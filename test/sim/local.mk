@@ -6,6 +6,7 @@ sim_sources = \
 	test/sim/blocking.cc \
 	test/sim/check.cc \
 	test/sim/clients.cc \
+	test/sim/devices.c \
 	test/sim/net.c \
 	test/sim/net_memory.c \
 	test/sim/ops.cc \
@@ -45,8 +46,10 @@ sim_planted_from = \
 	src/ucp/ops/tag_budget.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
+	src/ucp/protos/rndv_piped.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
+	src/ucp/protos/rndv_staged.c \
 	src/ucp/wireup/conn.c
 sim_planted_sources = \
 	test/sim/planted_sources/am_recv.c \
@@ -58,8 +61,10 @@ sim_planted_sources = \
 	test/sim/planted_sources/rma.c \
 	test/sim/planted_sources/rma_order.c \
 	test/sim/planted_sources/rma_target.c \
+	test/sim/planted_sources/rndv_piped.c \
 	test/sim/planted_sources/rndv_recv.c \
 	test/sim/planted_sources/rndv_send.c \
+	test/sim/planted_sources/rndv_staged.c \
 	test/sim/planted_sources/send.c \
 	test/sim/planted_sources/stream_recv.c \
 	test/sim/planted_sources/tag_budget.c \

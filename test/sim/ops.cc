@@ -123,7 +123,7 @@ void memh_choose(op &o, ucp_request_param_t *param)
     }
     memset(&params, 0xee, sizeof(params));
     params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-    params.address    = o.buf->data;
+    params.address    = o.buf->place;
     params.length     = o.length;
     if (ucp_mem_map(o.owner->context, &params, &o.memh) != UCS_OK) {
         if (!o.owner->lacked_memory && (sim_plan.fail_reg == 0)) {
@@ -144,10 +144,16 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
                                                      generic_packed_size, generic_pack,
                                                      generic_unpack,      generic_finish};
 
-    *buffer_p = o.buf->data;
+    *buffer_p = o.buf->place;
     *count_p  = o.length;
     if (sim_chance(0.1)) {
         memh_choose(o, param);
+    }
+    if ((sim_plan.on_device > 0) && sim_chance(0.2)) { /* right or wrong */
+        static const ucs_memory_type_t types[] = {UCS_MEMORY_TYPE_HOST, UCS_MEMORY_TYPE_CUDA,
+                                                  UCS_MEMORY_TYPE_UNKNOWN};
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+        param->memory_type   = types[sim_below(3)];
     }
     if (sim_chance(0.7)) {
         return;
@@ -166,7 +172,7 @@ void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *c
         for (size_t i = 0; i < count; ++i) {
             const size_t left   = o.length - offset;
             const size_t length = (i + 1 == count) ? left : sim_below(left + 1);
-            o.iov.push_back({o.buf->data + offset, length});
+            o.iov.push_back({o.buf->place + offset, length});
             offset += length;
         }
         param->datatype = ucp_dt_make_iov();
@@ -380,7 +386,7 @@ void post_send_kind(worker &w, endpoint *e, bool is_sync, bool is_am)
                          sim_below(MASK_USER + 1);
     o.ep                = e;
     o.length            = length_random();
-    o.buf               = buffer_new(w, o.length);
+    o.buf               = buffer_anywhere(w, o.length);
     o.message           = number;
     o.is_sync           = is_sync;
     the_world->bytes   += o.length;
@@ -476,7 +482,7 @@ void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h m
     o.tag       = tag;
     o.mask      = mask;
     o.length    = room;
-    o.buf       = buffer_new(w, o.length);
+    o.buf       = buffer_anywhere(w, o.length);
     o.message   = number;
     o.is_probed = (message != nullptr);
     param_choose(o, &param);

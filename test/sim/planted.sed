@@ -54,3 +54,9 @@ s/^        if (peer->is_held) {/        if (peer->is_held \&\& !SIM_PLANTED(24))
 s/^        status = iface->tl->iface.event_arm(iface);/&\n        status = SIM_PLANTED(25) ? UCS_OK : status;/
 # 26: who has got all by messages that could have been copies does not say so
 s/^        ucp_rndv_send_ats(req, UCS_OK);/        if (!SIM_PLANTED(26)) ucp_rndv_send_ats(req, UCS_OK);/
+# 27: a request that ends early does not wait for the device that still copies for it
+s/^        if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {/        if ((req->held \& UCP_REQUEST_HOLDS_COPY) \&\& !SIM_PLANTED(27)) {/
+# 28: a receive ends while the device still empties its last chunk
+s/^    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {/    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) \&\& (SIM_PLANTED(28) || (chunks->far == UCP_DEVICE_NO_CHUNK))) {/
+# 29: a chunk that its receiver could not read counts as read
+s/^    if (end.status != UCS_OK) {/    if ((end.status != UCS_OK) \&\& !SIM_PLANTED(29)) {/

@@ -312,7 +312,7 @@ void rma_posted(op &o, ucs_status_ptr_t ptr)
                 std::find(o.counter->ops.begin(), o.counter->ops.end(), &o));
             o.counter = nullptr;
         }
-        settle_op(o, true);
+        settle_op(o, !o.owner->lacked_memory); /* a device may still be at it */
     }
     op_posted(o, ptr);
 }
@@ -328,8 +328,8 @@ void post_without_request(op &o, uint64_t address, ucp_rkey_h key)
                                                             UCP_ATOMIC_POST_OP_XOR;
     {
         posting guard(o);
-        status = (o.what == kind::PUT) ? ucp_put_nbi(ep, o.buf->data, o.length, address, key) :
-                 (o.what == kind::GET) ? ucp_get_nbi(ep, o.buf->data, o.length, address, key) :
+        status = (o.what == kind::PUT) ? ucp_put_nbi(ep, o.buf->place, o.length, address, key) :
+                 (o.what == kind::GET) ? ucp_get_nbi(ep, o.buf->place, o.length, address, key) :
                                          ucp_atomic_post(ep, post_code, o.operand, o.length,
                                                          address, key);
     }
@@ -356,8 +356,8 @@ void post_copy(worker &w, kind what)
     }
     op &o             = *posted;
     uint8_t *shadow   = r->shadow.data() + o.offset;
-    const uint64_t address = reinterpret_cast<uintptr_t>(r->data) + o.offset;
-    o.buf             = buffer_new(w, o.length);
+    const uint64_t address = reinterpret_cast<uintptr_t>(r->place) + o.offset;
+    o.buf             = buffer_anywhere(w, o.length);
     the_world->bytes += o.length;
     if (what == kind::PUT) {
         o.before.assign(shadow, shadow + o.length);
@@ -374,8 +374,8 @@ void post_copy(worker &w, kind what)
     if (sim_chance(0.1) && can_block(w, e)) {
         call_blocking(o, [&]() {
             return (what == kind::PUT) ?
-                       ucp_put(e->handle, o.buf->data, o.length, address, key) :
-                       ucp_get(e->handle, o.buf->data, o.length, address, key);
+                       ucp_put(e->handle, o.buf->place, o.length, address, key) :
+                       ucp_get(e->handle, o.buf->place, o.length, address, key);
         });
         return;
     }
@@ -561,10 +561,13 @@ void post_region(worker &w)
     params.flags      = (allocates ? UCP_MEM_MAP_ALLOCATE : 0) |
                    (sim_chance(0.3) ? UCP_MEM_MAP_NONBLOCK : 0);
     if (!allocates) {
-        r->buf             = buffer_new(w, r->length);
-        r->data            = r->buf->data;
+        r->buf             = buffer_anywhere(w, r->length);
+        r->buf->is_region  = true;
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
-        params.address     = r->data;
+        params.address     = r->buf->place;
+    } else if (sim_chance(sim_plan.on_device)) {
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+        params.memory_type = sim_chance(0.5) ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_CUDA_MANAGED;
     }
     const ucs_status_t status = ucp_mem_map(w.context, &params, &r->handle);
     sim_event("region", w.number, r->length, (uint64_t)-status);
@@ -576,10 +579,11 @@ void post_region(worker &w)
     }
     attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
     if ((ucp_mem_query(r->handle, &attr) != UCS_OK) || (attr.length < r->length) ||
-        (!allocates && (attr.address != r->data))) {
+        (!allocates && (attr.address != r->buf->place))) {
         sim_fail("worker %u mapped %zu bytes and has %zu", w.number, r->length, attr.length);
     }
-    r->data    = static_cast<uint8_t *>(attr.address);
+    r->place   = static_cast<uint8_t *>(attr.address);
+    r->data    = static_cast<uint8_t *>(sim_device_storage(r->place));
     r->is_open = true;
     fill(r->data, r->length, NUMBER + the_world->ops.size());
     r->shadow.assign(r->data, r->data + r->length);
@@ -635,7 +639,7 @@ void post_atomic(worker &w)
         return;
     }
     op &o                  = *posted;
-    const uint64_t address = reinterpret_cast<uintptr_t>(r->data) + o.offset;
+    const uint64_t address = reinterpret_cast<uintptr_t>(r->place) + o.offset;
     if ((o.code != UCP_ATOMIC_OP_SWAP) && (o.code != UCP_ATOMIC_OP_CSWAP) && sim_chance(0.1)) {
         o.expected.clear();
         sim_event("post nbi", o.sn, o.offset, o.length);
@@ -682,7 +686,7 @@ void post_out_of_range(worker &w)
         return;
     }
     param.op_attr_mask     = 0;
-    const uint64_t address = reinterpret_cast<uintptr_t>(r->data) +
+    const uint64_t address = reinterpret_cast<uintptr_t>(r->place) +
                              (sim_chance(0.5) ? r->length - sim_below(8) : -sim_between(1, 8));
     const ucs_status_ptr_t ptr = sim_chance(0.5) ?
                                  ucp_get_nbx(e->handle, &bytes, 8, address, key, &param) :
@@ -693,7 +697,7 @@ void post_out_of_range(worker &w)
     if (!w.regions.empty() && w.regions.front()->is_open) { /* a handle of other memory */
         param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
         param.memh         = w.regions.front()->handle;
-        if (!UCS_PTR_IS_ERR(ucp_get_nbx(e->handle, &bytes, 8, reinterpret_cast<uintptr_t>(r->data),
+        if (!UCS_PTR_IS_ERR(ucp_get_nbx(e->handle, &bytes, 8, reinterpret_cast<uintptr_t>(r->place),
                                         key, &param))) {
             sim_fail("worker %u gets with a handle of other memory", w.number);
         }

@@ -38,6 +38,7 @@ struct region {
     worker *owner;
     ucp_mem_h handle = nullptr;
     uint8_t *data    = nullptr;
+    uint8_t *place   = nullptr; /* as of a buffer */
     size_t length    = 0;
     bool is_open     = false; /* registered */
     bool is_unmapped = false;

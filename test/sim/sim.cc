@@ -103,6 +103,8 @@ void draw_plan()
                                        "100",  "5000", "inf",  "inf"};
     static const char *const how[]  = {"auto", "auto", "get_zcopy", "put_zcopy", "both", "am"};
     static const unsigned shares[]  = {0, 1, 1, 2};
+    static const double parts[]     = {0.3, 0.7, 1};
+    static const size_t rooms[]     = {1u << 14, 1u << 17, 1u << 25};
     sim_plan_t &plan                = sim_plan;
 
     plan                   = {};
@@ -146,6 +148,12 @@ void draw_plan()
     }
     plan.unexp_budget      = sim_chance(0.4) ? "500" : "64m";
     plan.attentive         = maybe(1);
+    plan.on_device         = sim_chance(0.5) ? 0 : pick(parts);
+    plan.fail_device       = maybe(0.05);
+    plan.shown             = pick(parts);
+    plan.num_devices       = (unsigned)sim_between(1, 2);
+    plan.device_room       = pick(rooms);
+    plan.has_sync         |= (plan.on_device > 0); /* as the real ones: words tell of ends */
     plan.long_max          = sim_chance(0.5) ? sim_between(plan.am_max, SIM_AM_MAX) : 0;
 }
 
@@ -159,7 +167,8 @@ void print_plan()
            "kill %.4f, leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, "
            "get %d, put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  "
            "tags %u, messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, "
-           "rndv from %s by %s, attentive %.2f, %s\n",
+           "rndv from %s by %s, attentive %.2f, %s\n  on %u devices %.1f, shown %.1f, room %zu, "
+           "fail %.3f\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.long_max, plan.capacity,
            (unsigned long long)plan.delay_ns, plan.tail, (unsigned long long)plan.tail_ns,
@@ -171,7 +180,8 @@ void print_plan()
            plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.share[SIM_SOCKETS],
            plan.own_self,
            plan.copy_bytes_per_ns, plan.rndv_thresh, plan.rndv_scheme,
-           plan.attentive, plan.is_multi ? "MULTI" : "SINGLE");
+           plan.attentive, plan.is_multi ? "MULTI" : "SINGLE", plan.num_devices,
+           plan.on_device, plan.shown, plan.device_room, plan.fail_device);
 }
 
 /* ---- one run ---- */
@@ -398,6 +408,7 @@ uint64_t run(uint64_t seed, bool trace)
     sim_net_reset();
     sim_tcp_reset();
     sim_memory_reset();
+    sim_devices_reset();
     sim::world_free_buffers();
     the_world = nullptr;
     return sim_events_hash();
@@ -410,11 +421,14 @@ void warm_up()
 
     sim_seed(0);
     draw_plan();
+    sim_plan.on_device = 1; /* those that know them open too */
     sim_net_prepare();
     the_world = &world;
     sim::worker_leave(*sim::worker_make());
     sim_net_reset();
     sim_memory_reset();
+    sim_devices_reset();
+    sim_devices_reset();
     sim::world_free_buffers();
 }
 

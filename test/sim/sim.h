@@ -77,6 +77,11 @@ typedef struct {
     unsigned    share[SIM_FAMILIES]; /* of the operations, by family */
     const char *unexp_budget;
     double      attentive;        /* a peer says that it listens; 0: it cannot say */
+    double      on_device;        /* a buffer lies on a device; 0: there is none */
+    double      fail_device;      /* a copy within a process */
+    double      shown;            /* other processes can reach what lies on a device */
+    unsigned    num_devices;
+    size_t      device_room;      /* bytes on a device to stage by, at most */
 } sim_plan_t;
 
 extern sim_plan_t sim_plan;
@@ -135,15 +140,39 @@ void sim_tcp_reset(void);
 void sim_memory_prepare(uct_tl_t *tl, int can_alloc, int can_reg, int can_map);
 void sim_memory_reset(void);
 
+/* ---- devices (devices.c) ---- */
+
+typedef enum {
+    SIM_SHOWN,   /* on a device; other processes can reach it */
+    SIM_HIDDEN,  /* on a device; nobody else can */
+    SIM_MANAGED, /* the same, of another kind */
+    SIM_PINNED   /* the host's, which devices reach */
+} sim_device_kind_t;
+
+/* Memory of the user's; *storage_p: where its bytes are for the user, until the end of the run. */
+void *sim_device_alloc(sim_device_kind_t kind, int device, size_t length, void **storage_p);
+void sim_device_free(void *address);
+/* The storage of any address; that itself where it is the host's. */
+void *sim_device_storage(void *address);
+/* Makes the two transports: of a process's own memory, and to that of others. */
+void sim_devices_prepare(uct_tl_t *own, uct_tl_t *ipc);
+/* As sim_net_next_ns. */
+uint64_t sim_devices_next_ns(void);
+void sim_devices_check_end(void);
+void sim_devices_reset(void);
+
 /* ---- the node ---- */
 
 /* Whose interfaces are opened next: ifaces of the worker `number` (never used twice in a run). */
 void sim_net_set_owner(unsigned number);
+unsigned sim_net_owner(void);
 void sim_net_reset(void);
 /* The worker is dead from now on: nothing of it runs any more, its peers hear of it. */
 void sim_net_kill(unsigned number);
 /* Has the worker its interface for messages? */
 int sim_net_is_open(unsigned number);
+/* Has it been killed? */
+int sim_net_is_dead(unsigned number);
 /* After the plan is drawn and before any context: makes the transports. */
 void sim_net_prepare(void);
 /* Is there something to see for an interface that has been armed? */
@@ -159,6 +188,14 @@ int sim_net_was_refused(unsigned from, unsigned to);
 /* May [address, address + length) of worker `number` be read or written by a peer now? Answered by
  * the world: 1 yes; 0: not there any more, rightly so; it reports what is wrong itself. */
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write);
+/* The same of a copy that could begin. */
+int sim_world_may_go_on(unsigned number, uint64_t address, size_t length, int is_write);
+
+/* May the worker itself, or a device for it, read and write there? As above, but a request does not
+ * end before its device's copy. */
+int sim_world_may_touch(unsigned number, const void *address, size_t length);
+/* Has the operation that it was for ended? */
+int sim_world_is_given_back(unsigned number, const void *address, size_t length);
 
 /* The worker `number` makes progress: where it is inside a blocking call, it is another's turn. */
 void sim_world_turn(unsigned number);

@@ -94,6 +94,9 @@ void check_receive(op &o)
         /* with what it was filled with so far */
         o.ep->is_cut = o.ep->is_cut || o.is_whole || (o.unit > 1);
     }
+    if ((o.status != UCS_OK) && o.owner->lacked_memory && (sim_plan.fail_device > 0)) {
+        o.ep->is_cut = true; /* a device did not take some of them */
+    }
     if ((o.status != UCS_OK) && !(o.is_cancelled && (o.status == UCS_ERR_CANCELED)) &&
         !may_end(*o.ep)) {
         sim_fail("stream receive %llu fails for no reason: %s", (unsigned long long)o.sn,
@@ -161,7 +164,7 @@ void post_stream_send(worker &w)
     op &o             = op_new(w, kind::STREAM_SEND);
     o.ep              = e;
     o.length          = length_random();
-    o.buf             = buffer_new(w, o.length);
+    o.buf             = buffer_anywhere(w, o.length);
     o.offset          = e->sent;
     the_world->bytes += o.length;
     fill(o.buf->data, o.length, stream_number(*e), e->sent);
@@ -194,7 +197,7 @@ void post_stream_receive(worker &w)
     op &o      = op_new(w, kind::STREAM_RECEIVE);
     o.ep       = e;
     o.length   = length_random();
-    o.buf      = buffer_new(w, o.length);
+    o.buf      = buffer_anywhere(w, o.length);
     o.is_whole = sim_chance(0.3);
     param_choose(o, &param);
     layout_choose(o, &param, &data, &count);

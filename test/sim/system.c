@@ -259,7 +259,7 @@ void sim_system_install(void)
 
     ops               = ucs_sys_real;
     ops.clock_ns      = sim_clock_ns;
-    ops.clock_coarse_ns = sim_clock_ns;
+    ops.clock_coarse_ns = sim_now; /* nobody waits by it */
     ops.wall_clock_ns = sim_clock_ns;
     ops.random64      = sim_random;
     ops.sched_yield   = sim_sched_yield;

@@ -69,21 +69,60 @@ bool is_filled(const uint8_t *data, size_t length, uint64_t number, uint64_t off
     return true;
 }
 
-buffer *buffer_new(worker &owner, size_t length)
+namespace {
+
+/* place: where the library finds what lies in memory. */
+buffer *buffer_add(worker &owner, size_t length, uint8_t *place, uint8_t *memory)
 {
     auto buf = std::make_unique<buffer>();
 
+    memset(memory, GUARD_BYTE, GUARD);
+    memset(memory + GUARD + length, GUARD_BYTE, GUARD);
+    buf->data         = memory + GUARD;
+    buf->place        = place + GUARD;
+    buf->length       = length;
+    buf->in_use       = true;
+    buf->is_on_device = (place != memory);
+    owner.buffers.push_back(std::move(buf));
+    return owner.buffers.back().get();
+}
+
+} // namespace
+
+buffer *buffer_new(worker &owner, size_t length)
+{
     auto *memory = static_cast<uint8_t *>(malloc(length + (2 * GUARD)));
     if (memory == nullptr) {
         abort();
     }
-    memset(memory, GUARD_BYTE, GUARD);
-    memset(memory + GUARD + length, GUARD_BYTE, GUARD);
-    buf->data   = memory + GUARD;
-    buf->length = length;
-    buf->in_use = true;
-    owner.buffers.push_back(std::move(buf));
-    return owner.buffers.back().get();
+    buffer *buf  = buffer_add(owner, length, memory, memory);
+    buf->is_heap = true;
+    return buf;
+}
+
+buffer *buffer_anywhere(worker &owner, size_t length)
+{
+    void *storage;
+
+    if (!sim_chance(sim_plan.on_device)) {
+        return buffer_new(owner, length);
+    }
+    const auto kind   = sim_chance(sim_plan.shown) ?
+                            SIM_SHOWN :
+                            static_cast<sim_device_kind_t>(sim_between(SIM_HIDDEN, SIM_PINNED));
+    const auto device = (int)((owner.number + (sim_chance(0.2) ? 1 : 0)) % sim_plan.num_devices);
+    void *place       = sim_device_alloc(kind, device, length + (2 * GUARD), &storage);
+    return buffer_add(owner, length, static_cast<uint8_t *>(place),
+                      static_cast<uint8_t *>(storage));
+}
+
+void buffer_end(buffer &buf)
+{
+    buf.in_use = false;
+    if (buf.is_on_device && sim_chance(0.5)) {
+        sim_device_free(buf.place);
+        buf.is_on_device = false;
+    }
 }
 
 bool buffer_is_intact(const buffer &buf)
@@ -403,7 +442,9 @@ void world_free_buffers()
 {
     for (const auto &w : the_world->workers) {
         for (const auto &buf : w->buffers) {
-            free(buf->data - GUARD);
+            if (buf->is_heap) {
+                free(buf->data - GUARD);
+            }
         }
     }
 }
@@ -488,6 +529,27 @@ void worker_poll(worker &w)
     }
 }
 
+namespace {
+
+/* The buffer that an access is of, or NULL. */
+const buffer *buffer_at(const worker &w, uintptr_t address, size_t length)
+{
+    for (const auto &buf : w.buffers) {
+        const auto start = reinterpret_cast<uintptr_t>(buf->data);
+        if ((address < start) || (address >= start + std::max<size_t>(buf->length, 1))) {
+            continue;
+        }
+        if (length > buf->length - (address - start)) {
+            sim_fail("%zu bytes beyond the end of a buffer of worker %u",
+                     length - (buf->length - (address - start)), w.number);
+        }
+        return buf.get();
+    }
+    return nullptr;
+}
+
+} // namespace
+
 } // namespace sim
 
 /* ---- asked by the transports and the system ---- */
@@ -499,27 +561,43 @@ void sim_world_lacks_memory(void)
 
 int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_write)
 {
-    const sim::worker &w = *sim::the_world->workers[number];
-    const int answer     = sim::rma_may_copy(w, address, length, is_write != 0);
+    const int answer = sim::rma_may_copy(*sim::the_world->workers[number], address, length,
+                                         is_write != 0);
 
-    if (answer >= 0) {
-        return answer;
+    return (answer >= 0) ? answer : sim_world_may_go_on(number, address, length, is_write);
+}
+
+int sim_world_may_go_on(unsigned number, uint64_t address, size_t length, int is_write)
+{
+    const sim::buffer *buf = sim::buffer_at(*sim::the_world->workers[number], address, length);
+
+    if (buf == nullptr) {
+        return 1; /* the library's own: an active message that its handler wants whole */
     }
-    for (const auto &buf : w.buffers) {
-        const auto start = reinterpret_cast<uintptr_t>(buf->data);
-        if ((address < start) || (address >= start + std::max<size_t>(buf->length, 1))) {
-            continue;
-        }
-        if (length > buf->length - (address - start)) {
-            sim_fail("a peer %s beyond the end of a buffer of worker %u",
-                     is_write ? "writes" : "reads", number);
-            return 0;
-        }
-        if (!buf->in_use && !buf->rightly_gone) {
-            sim_fail("a peer %s a buffer of worker %u after its operation has ended",
-                     is_write ? "writes" : "reads", number);
-        }
-        return buf->in_use;
+    if (!buf->in_use && !buf->rightly_gone) {
+        sim_fail("a peer %s a buffer of worker %u after its operation has ended",
+                 is_write ? "writes" : "reads", number);
     }
-    return 1; /* the library's own: an active message that its handler wants whole */
+    return buf->in_use;
+}
+
+int sim_world_is_given_back(unsigned number, const void *address, size_t length)
+{
+    const sim::buffer *buf = sim::buffer_at(*sim::the_world->workers[number],
+                                            reinterpret_cast<uintptr_t>(address), length);
+    return (buf != nullptr) && !buf->in_use && !buf->is_region;
+}
+
+int sim_world_may_touch(unsigned number, const void *address, size_t length)
+{
+    const sim::worker &w   = *sim::the_world->workers[number];
+    const sim::buffer *buf = sim::buffer_at(w, reinterpret_cast<uintptr_t>(address), length);
+
+    if ((buf == nullptr) || buf->in_use) {
+        return 1;
+    }
+    if ((w.state == sim::life::ALIVE) && !(buf->rightly_gone && w.lacked_memory)) {
+        sim_fail("a device touches a buffer of worker %u after its operation has ended", number);
+    }
+    return 0;
 }

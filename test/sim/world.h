@@ -28,14 +28,22 @@ struct word;
 
 /* Memory of the user's: a peer may touch it while it is in use. */
 struct buffer {
-    uint8_t *data = nullptr;
+    uint8_t *data  = nullptr;
+    uint8_t *place = nullptr; /* what the library is told: `data`, or an address on a device */
     size_t length = 0;
     bool in_use   = false;
+    bool is_on_device = false; /* and was not freed */
+    bool is_heap      = false;
+    bool is_region    = false; /* no operation's */
     bool rightly_gone = false; /* its operation ended by an error: a late copy is refused */
 };
 
 /* Guards stand around it; it lives until the end of the run. */
 buffer *buffer_new(worker &owner, size_t length);
+/* The same, now and then on a device. */
+buffer *buffer_anywhere(worker &owner, size_t length);
+/* Its operation has ended: what is on a device may be freed. */
+void buffer_end(buffer &buf);
 bool buffer_is_intact(const buffer &buf);
 
 /* Bytes that depend on a number; those from `offset` on. */
