@@ -124,7 +124,7 @@ typedef struct perf_lane {
     perf_channel_t      *channel;    /* NULL except in lane 0 */
     _Atomic int         *stop;       /* raised when the leader of a one-sided step has ended */
     uint32_t            *samples;    /* leader: ticks of each iteration */
-    uint64_t             sample_count;
+    uint64_t             sample_count; /* of the timed part */
     struct perf_layout  *layouts;    /* two a message in flight, for checked runs */
     size_t               slots;      /* places in the buffers for messages in flight */
     size_t               stride;     /* bytes from one place to the next */
@@ -214,17 +214,23 @@ static inline unsigned perf_lane_progress(perf_lane_t *lane)
                                                     ucp_worker_progress(lane->worker);
 }
 
-/* A turn of a loop that waits; *spins are those before it that found nothing. Not UCS_OK: the lane
- * was asked whether to go on, and has failed. */
-static inline ucs_status_t perf_lane_turn(perf_lane_t *lane, unsigned *spins)
+/* Behind a turn of a loop that waits, in which `found` things were done; *spins are the turns in a
+ * row that found nothing. Not UCS_OK: the lane was asked whether to go on, and has failed. */
+static inline ucs_status_t perf_lane_pause(perf_lane_t *lane, unsigned found, unsigned *spins)
 {
-    if (perf_lane_progress(lane) != 0) {
+    if (found != 0) {
         *spins = 0;
     } else if (__builtin_expect(++*spins >= lane->spin_max, 0)) {
         *spins = 0;
         return perf_lane_idle(lane);
     }
     return UCS_OK;
+}
+
+/* Such a turn. */
+static inline ucs_status_t perf_lane_turn(perf_lane_t *lane, unsigned *spins)
+{
+    return perf_lane_pause(lane, perf_lane_progress(lane), spins);
 }
 
 /* Progresses until *counter has reached `target`. Counters only grow. */
@@ -250,6 +256,41 @@ static inline ucs_status_t perf_lane_wait_sent(perf_lane_t *lane)
         return lane->status;
     }
     return perf_lane_wait(lane, &lane->send_done, lane->send_posted);
+}
+
+#define PERF_INLINE static inline __attribute__((always_inline))
+
+/* Runs the iterations of a step from `first` to before `end`; arg: what else the loop needs. */
+typedef ucs_status_t (*perf_part_t)(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                    uint64_t end, const void *arg);
+
+/* A step's warm-up, then its timed part, of so many messages an iteration. With a function that is
+ * inlined and a constant arg it is a loop of its own. */
+PERF_INLINE ucs_status_t perf_lane_timed(perf_lane_t *lane, const perf_step_t *step,
+                                         perf_time_t *time_p, perf_part_t part, const void *arg,
+                                         unsigned messages)
+{
+    const uint64_t end  = step->warmup + step->iters;
+    ucs_status_t status = part(lane, step, 0, step->warmup, arg);
+    double start_ns;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    lane->sample_count = 0;
+    start_ns           = perf_now_ns();
+    status             = part(lane, step, step->warmup, end, arg);
+    time_p->ns         = perf_now_ns() - start_ns;
+    time_p->messages   = messages * step->iters;
+    return status;
+}
+
+/* Keeps the time of an iteration that began at `start`. */
+static inline void perf_lane_sample(perf_lane_t *lane, uint64_t start)
+{
+    if (lane->sample_count < PERF_SAMPLES_MAX) {
+        lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
+    }
 }
 
 #endif

@@ -48,14 +48,16 @@ ucs_status_t perf_limit_barrier(perf_lane_t *lane)
 
 /* ---- the bounced line ---- */
 
-static ucs_status_t line_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
+static ucs_status_t line_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                uint64_t last, const void *arg)
 {
     _Atomic uint64_t *mine   = &perf_limit_side(lane, 1)->bounce.value;
     _Atomic uint64_t *theirs = &perf_limit_side(lane, 0)->bounce.value;
     uint64_t value           = lane->line_seq;
-    const uint64_t end       = value + n;
+    const uint64_t end       = value + (last - first);
 
     (void)step;
+    (void)arg;
     if (lane->leader) {
         while (value != end) {
             atomic_store_explicit(mine, ++value, memory_order_release); /* R1 */
@@ -75,33 +77,9 @@ static ucs_status_t line_rounds(perf_lane_t *lane, const perf_step_t *step, uint
     return lane->status;
 }
 
-ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                              perf_limit_rounds_t rounds, unsigned messages)
-{
-    ucs_status_t status = rounds(lane, step, step->warmup);
-    double start_ns;
-
-    if (status != UCS_OK) {
-        return status;
-    }
-    start_ns         = perf_now_ns();
-    status           = rounds(lane, step, step->iters);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = messages * step->iters;
-    return status;
-}
-
-ucs_status_t perf_limit_timed_both(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p, perf_limit_rounds_t rounds)
-{
-    ucs_status_t status = perf_limit_barrier(lane);
-
-    return (status == UCS_OK) ? perf_limit_timed(lane, step, time_p, rounds, 2) : status;
-}
-
 ucs_status_t perf_limit_line(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return perf_limit_timed_both(lane, step, time_p, line_rounds);
+    return perf_limit_timed(lane, step, time_p, line_rounds, NULL);
 }
 
 /* ---- the bare ring ---- */
@@ -189,13 +167,14 @@ static inline ucs_status_t ring_take(perf_lane_t *lane, const ring_t *ring, uint
     return UCS_OK;
 }
 
-static ucs_status_t ring_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
+static ucs_status_t ring_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                uint64_t end, const void *arg)
 {
     ring_t mine   = ring_of(lane, 1, step->size, SLOT_GAP);
     ring_t theirs = ring_of(lane, 0, step->size, SLOT_GAP);
-    uint64_t i;
 
-    for (i = 0; i < n; ++i, ++lane->ring_seq) {
+    (void)arg;
+    for (; first < end; ++first, ++lane->ring_seq) {
         if (lane->leader) {
             ring_put(&mine, lane->ring_seq, lane->send_buffer, step->size);
         }
@@ -214,7 +193,7 @@ ucs_status_t perf_limit_ring(perf_lane_t *lane, const perf_step_t *step, perf_ti
     ucs_status_t status = ring_clear(lane, step->size, SLOT_GAP);
 
     lane->ring_seq = 0;
-    return (status == UCS_OK) ? perf_limit_timed_both(lane, step, time_p, ring_rounds) : status;
+    return (status == UCS_OK) ? perf_limit_timed(lane, step, time_p, ring_rounds, NULL) : status;
 }
 
 /* ---- the same ring, one direction ---- */

@@ -12,23 +12,20 @@
 /* Polls that found nothing before perf_lane_idle() is asked whether to go on. */
 #define PERF_LIMIT_SPINS (1u << 14)
 
-/* Half a step: n one-way messages each way. */
-typedef ucs_status_t (*perf_limit_rounds_t)(perf_lane_t *lane, const perf_step_t *step,
-                                            uint64_t n);
-
 /* The lines that the lane's own side (own = 1) or the other side writes. */
 perf_side_t *perf_limit_side(perf_lane_t *lane, int own);
 
 /* Both sides have come here. Spins, bounded by perf_lane_idle(). */
 ucs_status_t perf_limit_barrier(perf_lane_t *lane);
 
-/* Warm-up, then the timed rounds, each of so many messages. */
-ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                              perf_limit_rounds_t rounds, unsigned messages);
+/* perf_lane_timed() of both sides from a barrier on, with a message each way an iteration. */
+PERF_INLINE ucs_status_t perf_limit_timed(perf_lane_t *lane, const perf_step_t *step,
+                                          perf_time_t *time_p, perf_part_t part, const void *arg)
+{
+    const ucs_status_t status = perf_limit_barrier(lane);
 
-/* The same of both sides, from a barrier on, with a message each way a round. */
-ucs_status_t perf_limit_timed_both(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p, perf_limit_rounds_t rounds);
+    return (status == UCS_OK) ? perf_lane_timed(lane, step, time_p, part, arg, 2) : status;
+}
 
 /* After a poll that found nothing, *spins of them in a row: not UCS_OK if the lane has failed. */
 static inline ucs_status_t perf_limit_spin(perf_lane_t *lane, unsigned *spins)

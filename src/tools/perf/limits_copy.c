@@ -120,14 +120,16 @@ static ucs_status_t both_recv(perf_lane_t *lane, perf_side_t *mine, perf_side_t 
 }
 
 /* Turn 0 goes from the leader to the follower, turn 1 back. */
-static ucs_status_t copy_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n, int both)
+static ucs_status_t copy_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                uint64_t end, const void *arg)
 {
+    const int both    = *(const int *)arg;
     perf_side_t *mine = perf_limit_side(lane, 1), *theirs = perf_limit_side(lane, 0);
     ucs_status_t status = UCS_OK;
     uint64_t i;
     int turn;
 
-    for (i = 0; (i < 2 * n) && (status == UCS_OK); ++i) {
+    for (i = 2 * first; (i < 2 * end) && (status == UCS_OK); ++i) {
         turn = (int)(i & 1);
         ++lane->copy_seq;
         if (turn == !lane->leader) {
@@ -141,20 +143,10 @@ static ucs_status_t copy_rounds(perf_lane_t *lane, const perf_step_t *step, uint
     return status;
 }
 
-static ucs_status_t reader_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
-{
-    return copy_rounds(lane, step, n, 0);
-}
-
-static ucs_status_t both_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
-{
-    return copy_rounds(lane, step, n, 1);
-}
-
 /* Both sides find out beforehand that the kernel refuses: one that found out in the middle would
  * leave the other waiting. */
 static ucs_status_t copy_run(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                             perf_limit_rounds_t rounds)
+                             int both)
 {
     perf_side_t *mine = perf_limit_side(lane, 1), *theirs = perf_limit_side(lane, 0);
     uint64_t refused_by_me;
@@ -174,15 +166,15 @@ static ucs_status_t copy_run(perf_lane_t *lane, const perf_step_t *step, perf_ti
         lane->refused = 1;
         return UCS_OK;
     }
-    return perf_limit_timed_both(lane, step, time_p, rounds);
+    return perf_limit_timed(lane, step, time_p, copy_rounds, &both);
 }
 
 ucs_status_t perf_limit_reader(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return copy_run(lane, step, time_p, reader_rounds);
+    return copy_run(lane, step, time_p, 0);
 }
 
 ucs_status_t perf_limit_both(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    return copy_run(lane, step, time_p, both_rounds);
+    return copy_run(lane, step, time_p, 1);
 }

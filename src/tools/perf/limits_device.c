@@ -141,16 +141,17 @@ static int is_ready(perf_lane_t *lane)
     return 1;
 }
 
-static ucs_status_t copies(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
+static ucs_status_t copies(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                           uint64_t end, const void *arg)
 {
     /* Between host and device each direction has its own time, and a ping-pong goes both ways. */
     const int turns = perf_memory_is_host((perf_memory_t)lane->params->memory[0]) ||
                       perf_memory_is_host((perf_memory_t)lane->params->memory[1]);
-    uint64_t i;
     int back;
 
-    for (i = 0; i < n; ++i) {
-        back = turns && (i & 1);
+    (void)arg;
+    for (; first < end; ++first) {
+        back = turns && (first & 1);
         if (perf_device_copy_poll(lane->device, back ? lane->limit_from : lane->limit_to,
                                   back ? lane->limit_to : lane->limit_from, step->size) != 0) {
             perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
@@ -160,14 +161,16 @@ static ucs_status_t copies(perf_lane_t *lane, const perf_step_t *step, uint64_t 
     return lane->status;
 }
 
-static ucs_status_t batches(perf_lane_t *lane, const perf_step_t *step, uint64_t n)
+static ucs_status_t batches(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                            uint64_t end, const void *arg)
 {
     const unsigned most = (step->window < PERF_DEVICE_BATCH_MAX) ? step->window :
                                                                    PERF_DEVICE_BATCH_MAX;
     unsigned count;
 
-    for (; n > 0; n -= count) {
-        count = (n < most) ? (unsigned)n : most;
+    (void)arg;
+    for (; first < end; first += count) {
+        count = (end - first < most) ? (unsigned)(end - first) : most;
         if (perf_device_batch_poll(lane->device, lane->limit_to, lane->limit_from, step->size,
                                    count) != 0) {
             perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
@@ -180,11 +183,11 @@ static ucs_status_t batches(perf_lane_t *lane, const perf_step_t *step, uint64_t
 ucs_status_t perf_limit_device_copy(perf_lane_t *lane, const perf_step_t *step,
                                     perf_time_t *time_p)
 {
-    return is_ready(lane) ? perf_limit_timed(lane, step, time_p, copies, 1) : lane->status;
+    return is_ready(lane) ? perf_lane_timed(lane, step, time_p, copies, NULL, 1) : lane->status;
 }
 
 ucs_status_t perf_limit_device_batch(perf_lane_t *lane, const perf_step_t *step,
                                      perf_time_t *time_p)
 {
-    return is_ready(lane) ? perf_limit_timed(lane, step, time_p, batches, 1) : lane->status;
+    return is_ready(lane) ? perf_lane_timed(lane, step, time_p, batches, NULL, 1) : lane->status;
 }

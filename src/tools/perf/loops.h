@@ -22,14 +22,18 @@ enum {
     PERF_MODE_BATCH   = 1 << 2  /* window by window */
 };
 
-#define PERF_INLINE static inline __attribute__((always_inline))
-
 typedef struct perf_flow {
     void (*send)(perf_lane_t *lane, const perf_layout_t *layout);
     void (*post)(perf_lane_t *lane, const perf_layout_t *layout); /* receive of a message */
     void (*ack)(perf_lane_t *lane);
     void (*post_ack)(perf_lane_t *lane);
 } perf_flow_t;
+
+/* What a loop is made for: always a constant. */
+typedef struct perf_way {
+    const perf_flow_t *flow;
+    unsigned           mode; /* PERF_MODE_* */
+} perf_way_t;
 
 /* Places in a buffer for as many messages of this size as fit and as the window wants. */
 static inline void perf_slots_set(perf_lane_t *lane, uint64_t size, unsigned window)
@@ -86,34 +90,34 @@ static inline void perf_message_guard(perf_lane_t *lane, uint8_t *buffer, const 
     }
 }
 
-/* n round trips of the leader. The receive is posted while the message is on its way. */
+/* Round trips of the leader. The receive is posted while the message is on its way. */
 PERF_INLINE ucs_status_t perf_pingpong_leader(perf_lane_t *lane, const perf_step_t *step,
-                                              uint64_t first, uint64_t n, const perf_flow_t *flow,
-                                              unsigned mode)
+                                              uint64_t first, uint64_t end, const void *arg)
 {
+    const perf_way_t *way = arg;
     uint64_t target = lane->recv_done, start = 0, i;
     perf_layout_t send, recv;
 
     perf_lane_layout(lane, 1, lane->send_buffer, step->size, &send);
     perf_lane_layout(lane, 0, lane->recv_buffer, step->size, &recv);
-    for (i = 0; i < n; ++i) {
-        if (mode & PERF_MODE_CHECK) {
-            perf_message_fill(lane, lane->send_buffer, step, first + i);
+    for (i = first; i < end; ++i) {
+        if (way->mode & PERF_MODE_CHECK) {
+            perf_message_fill(lane, lane->send_buffer, step, i);
         }
-        if (mode & PERF_MODE_SAMPLES) {
+        if (way->mode & PERF_MODE_SAMPLES) {
             start = perf_ticks();
         }
-        flow->send(lane, &send);
-        flow->post(lane, &recv);
+        way->flow->send(lane, &send);
+        way->flow->post(lane, &recv);
         if ((perf_lane_wait_received(lane, ++target) != UCS_OK) ||
             (perf_lane_wait_sent(lane) != UCS_OK)) {
             return lane->status;
         }
-        if ((mode & PERF_MODE_SAMPLES) && (lane->sample_count < PERF_SAMPLES_MAX)) {
-            lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
+        if (way->mode & PERF_MODE_SAMPLES) {
+            perf_lane_sample(lane, start);
         }
-        if (mode & PERF_MODE_CHECK) {
-            perf_message_check(lane, lane->recv_buffer, step, first + i);
+        if (way->mode & PERF_MODE_CHECK) {
+            perf_message_check(lane, lane->recv_buffer, step, i);
         }
     }
     return lane->status;
@@ -121,26 +125,25 @@ PERF_INLINE ucs_status_t perf_pingpong_leader(perf_lane_t *lane, const perf_step
 
 /* n round trips of the follower, whose receive is always posted before the message comes. */
 PERF_INLINE ucs_status_t perf_pingpong_follower(perf_lane_t *lane, const perf_step_t *step,
-                                                uint64_t first, uint64_t n,
-                                                const perf_flow_t *flow, unsigned mode)
+                                                uint64_t n, const perf_way_t *way)
 {
     uint64_t target = lane->recv_done, i;
     perf_layout_t send, recv;
 
     perf_lane_layout(lane, 1, lane->send_buffer, step->size, &send);
     perf_lane_layout(lane, 0, lane->recv_buffer, step->size, &recv);
-    flow->post(lane, &recv);
+    way->flow->post(lane, &recv);
     for (i = 0; i < n; ++i) {
         if (perf_lane_wait_received(lane, ++target) != UCS_OK) {
             return lane->status;
         }
-        if (mode & PERF_MODE_CHECK) {
-            perf_message_check(lane, lane->recv_buffer, step, first + i);
-            perf_message_fill(lane, lane->send_buffer, step, first + i);
+        if (way->mode & PERF_MODE_CHECK) {
+            perf_message_check(lane, lane->recv_buffer, step, i);
+            perf_message_fill(lane, lane->send_buffer, step, i);
         }
-        flow->send(lane, &send);
+        way->flow->send(lane, &send);
         if (i + 1 < n) {
-            flow->post(lane, &recv);
+            way->flow->post(lane, &recv);
         }
         if (perf_lane_wait_sent(lane) != UCS_OK) {
             return lane->status;
@@ -149,44 +152,30 @@ PERF_INLINE ucs_status_t perf_pingpong_follower(perf_lane_t *lane, const perf_st
     return lane->status;
 }
 
-/* Ping-pong: warm-up, then the timed part. */
 PERF_INLINE ucs_status_t perf_pingpong(perf_lane_t *lane, const perf_step_t *step,
                                        perf_time_t *time_p, const perf_flow_t *flow,
                                        unsigned mode)
 {
-    ucs_status_t status;
-    double start_ns;
+    const perf_way_t way = {flow, mode};
 
     perf_slots_set(lane, step->size, 1);
     perf_message_guard(lane, lane->recv_buffer, step);
-    if (!lane->leader) {
-        return perf_pingpong_follower(lane, step, 0, step->warmup + step->iters, flow, mode);
-    }
-    status = perf_pingpong_leader(lane, step, 0, step->warmup, flow,
-                                  mode & ~(unsigned)PERF_MODE_SAMPLES);
-    if (status != UCS_OK) {
-        return status;
-    }
-    start_ns = perf_now_ns();
-    status   = perf_pingpong_leader(lane, step, step->warmup, step->iters, flow, mode);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = 2 * step->iters;
-    return status;
+    return lane->leader ? perf_lane_timed(lane, step, time_p, perf_pingpong_leader, &way, 2) :
+                          perf_pingpong_follower(lane, step, step->warmup + step->iters, &way);
 }
 
-/* Chooses among the three modes a ping-pong has. */
+/* Chooses among the modes a ping-pong has. */
 PERF_INLINE ucs_status_t perf_pingpong_modes(perf_lane_t *lane, const perf_step_t *step,
                                              perf_time_t *time_p, const perf_flow_t *flow)
 {
+    const int samples = (step->flags & PERF_STEP_SAMPLES) != 0;
+
     if (lane->params->flags & PERF_FLAG_VALIDATE) {
         return perf_pingpong(lane, step, time_p, flow,
-                             PERF_MODE_CHECK |
-                             ((step->flags & PERF_STEP_SAMPLES) ? PERF_MODE_SAMPLES : 0));
+                             PERF_MODE_CHECK | (samples ? PERF_MODE_SAMPLES : 0));
     }
-    if (step->flags & PERF_STEP_SAMPLES) {
-        return perf_pingpong(lane, step, time_p, flow, PERF_MODE_SAMPLES);
-    }
-    return perf_pingpong(lane, step, time_p, flow, 0);
+    return samples ? perf_pingpong(lane, step, time_p, flow, PERF_MODE_SAMPLES) :
+                     perf_pingpong(lane, step, time_p, flow, 0);
 }
 
 /* Messages between two acknowledgements: half a window, so that the sender, which may be one
@@ -260,68 +249,54 @@ PERF_INLINE ucs_status_t perf_window_recv(perf_lane_t *lane, const perf_step_t *
     }
 }
 
-/* Sender of the messages from `number` to before `end`, window by window. */
-PERF_INLINE ucs_status_t perf_batch_send(perf_lane_t *lane, const perf_step_t *step,
-                                         uint64_t number, uint64_t end, const perf_flow_t *flow,
-                                         unsigned mode)
+/* The messages from `first` to before `end`, window by window: this side sends them, receives them,
+ * or does both. Who only receives acknowledges each window; of both, a side sends its next window
+ * when it has received the other's. Notes when the last that is not answered came, checked if asked
+ * for. */
+PERF_INLINE ucs_status_t perf_batch(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                    uint64_t end, const perf_way_t *way, int sends, int receives,
+                                    double *end_ns_p)
 {
-    uint64_t target = lane->recv_done, in_batch, i;
-    uint8_t *place;
+    const int check      = (way->mode & PERF_MODE_CHECK) != 0;
+    const size_t stride  = lane->stride;
+    perf_layout_t *leave = lane->layouts + step->window;
+    uint64_t target      = lane->recv_done, in_batch, i;
 
-    while (number < end) {
-        in_batch = (end - number < lane->slots) ? end - number : lane->slots;
-        flow->post_ack(lane);
-        for (i = 0; i < in_batch; ++i) {
-            place = lane->send_buffer + i * lane->stride;
-            if (mode & PERF_MODE_CHECK) {
-                perf_message_fill(lane, place, step, number + i);
-            }
-            perf_lane_layout(lane, 1, place, step->size, &lane->layouts[i]);
-            flow->send(lane, &lane->layouts[i]);
+    for (; first < end; first += in_batch) {
+        in_batch = (end - first < lane->slots) ? end - first : lane->slots;
+        target  += receives ? in_batch : 1;
+        if (!receives) {
+            way->flow->post_ack(lane);
         }
-        number += in_batch;
-        if ((perf_lane_wait_received(lane, ++target) != UCS_OK) ||
+        for (i = 0; receives && (i < in_batch); ++i) {
+            if (check) {
+                perf_message_guard(lane, lane->recv_buffer + i * stride, step);
+            }
+            perf_lane_layout(lane, 0, lane->recv_buffer + i * stride, step->size,
+                             &lane->layouts[i]);
+            way->flow->post(lane, &lane->layouts[i]);
+        }
+        for (i = 0; sends && (i < in_batch); ++i) {
+            if (check) {
+                perf_message_fill(lane, lane->send_buffer + i * stride, step, first + i);
+            }
+            perf_lane_layout(lane, 1, lane->send_buffer + i * stride, step->size, &leave[i]);
+            way->flow->send(lane, &leave[i]);
+        }
+        if ((perf_lane_wait_received(lane, target) != UCS_OK) ||
             (perf_lane_wait_sent(lane) != UCS_OK)) {
             return lane->status;
         }
-    }
-    return lane->status;
-}
-
-/* Receiver of the same. Notes when the last came, checked if asked for. */
-PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *step,
-                                         uint64_t number, uint64_t end, const perf_flow_t *flow,
-                                         unsigned mode, double *end_ns_p)
-{
-    uint64_t target = lane->recv_done, in_batch, i;
-    uint8_t *place;
-
-    while (number < end) {
-        in_batch = (end - number < lane->slots) ? end - number : lane->slots;
-        target  += in_batch;
-        for (i = 0; i < in_batch; ++i) {
-            place = lane->recv_buffer + i * lane->stride;
-            if (mode & PERF_MODE_CHECK) {
-                perf_message_guard(lane, place, step);
-            }
-            perf_lane_layout(lane, 0, place, step->size, &lane->layouts[i]);
-            flow->post(lane, &lane->layouts[i]);
+        for (i = 0; check && receives && (i < in_batch); ++i) {
+            perf_message_check(lane, lane->recv_buffer + i * stride, step, first + i);
         }
-        if (perf_lane_wait_received(lane, target) != UCS_OK) {
-            return lane->status;
-        }
-        for (i = 0; (mode & PERF_MODE_CHECK) && (i < in_batch); ++i) {
-            perf_message_check(lane, lane->recv_buffer + i * lane->stride, step, number + i);
-        }
-        number       += in_batch;
-        *end_ns_p     = perf_now_ns();
-        lane->am_next = 0;
-        flow->ack(lane);
-        if (perf_lane_wait_sent(lane) != UCS_OK) {
-            return lane->status;
+        if (!sends) {
+            *end_ns_p     = perf_now_ns();
+            lane->am_next = 0;
+            way->flow->ack(lane);
         }
     }
-    return lane->status;
+    return perf_lane_wait_sent(lane);
 }
 
 /* The messages from `first` to before `end` in one direction. The receiver's time runs from its
@@ -329,19 +304,19 @@ PERF_INLINE ucs_status_t perf_batch_recv(perf_lane_t *lane, const perf_step_t *s
  * messages only, even where a library moves all of a window at once and ends them together. */
 PERF_INLINE ucs_status_t perf_window_part(perf_lane_t *lane, const perf_step_t *step,
                                           uint64_t first, uint64_t end, perf_time_t *time_p,
-                                          const perf_flow_t *flow, unsigned mode)
+                                          const perf_way_t *way)
 {
-    const int batch       = (mode & (PERF_MODE_CHECK | PERF_MODE_BATCH)) != 0;
+    const int batch       = (way->mode & (PERF_MODE_CHECK | PERF_MODE_BATCH)) != 0;
     const double start_ns = perf_now_ns();
     double end_ns         = start_ns;
     ucs_status_t status;
 
     if (!lane->leader) {
-        status = batch ? perf_batch_recv(lane, step, first, end, flow, mode, &end_ns) :
-                         perf_window_recv(lane, step, end - first, flow, &end_ns);
+        status = batch ? perf_batch(lane, step, first, end, way, 0, 1, &end_ns) :
+                         perf_window_recv(lane, step, end - first, way->flow, &end_ns);
     } else {
-        status = batch ? perf_batch_send(lane, step, first, end, flow, mode) :
-                         perf_window_send(lane, step, end - first, flow);
+        status = batch ? perf_batch(lane, step, first, end, way, 1, 0, NULL) :
+                         perf_window_send(lane, step, end - first, way->flow);
         end_ns = perf_now_ns();
     }
     time_p->ns       = end_ns - start_ns;
@@ -350,96 +325,62 @@ PERF_INLINE ucs_status_t perf_window_part(perf_lane_t *lane, const perf_step_t *
 }
 
 /* One direction: the leader sends, the follower receives and times. Even without warm-up one
- * message goes first: it brings both sides to the start of the timed part together. */
+ * message goes first: it brings both sides to the start of the timed part together. mode: the bits
+ * that the options do not ask for. */
 PERF_INLINE ucs_status_t perf_window(perf_lane_t *lane, const perf_step_t *step,
                                      perf_time_t *time_p, const perf_flow_t *flow, unsigned mode)
 {
     const uint64_t warmup = (step->warmup > 0) ? step->warmup : 1;
+    const perf_way_t way  = {flow, mode};
     ucs_status_t status;
 
     perf_slots_set(lane, step->size, step->window);
-    status = perf_window_part(lane, step, 0, warmup, time_p, flow, mode);
+    status = perf_window_part(lane, step, 0, warmup, time_p, &way);
     if (status == UCS_OK) {
-        status = perf_window_part(lane, step, warmup, warmup + step->iters, time_p, flow, mode);
+        status = perf_window_part(lane, step, warmup, warmup + step->iters, time_p, &way);
     }
     return status;
 }
 
-/* Both directions at once, window by window: a side sends its next window when it has received the
- * other's. An acknowledgement each ends it: what a side owes the other for the last window may wait
- * in its queue, and is gone when the acknowledgement behind it is. */
-PERF_INLINE ucs_status_t perf_exchange_part(perf_lane_t *lane, const perf_step_t *step,
-                                            uint64_t number, uint64_t end,
-                                            const perf_flow_t *flow, unsigned mode)
+PERF_INLINE ucs_status_t perf_window_modes(perf_lane_t *lane, const perf_step_t *step,
+                                           perf_time_t *time_p, const perf_flow_t *flow,
+                                           unsigned mode)
 {
-    const int check      = (mode & PERF_MODE_CHECK) != 0;
-    const size_t most    = check ? lane->slots : step->window;
-    const size_t stride  = check ? lane->stride : 0;
-    perf_layout_t *sends = lane->layouts + step->window;
-    uint64_t target      = lane->recv_done, in_batch, i;
+    return (lane->params->flags & PERF_FLAG_VALIDATE) ?
+           perf_window(lane, step, time_p, flow, mode | PERF_MODE_CHECK) :
+           perf_window(lane, step, time_p, flow, mode);
+}
 
-    while (number < end) {
-        in_batch = (end - number < most) ? end - number : most;
-        for (i = 0; i < in_batch; ++i) {
-            if (check) {
-                perf_message_guard(lane, lane->recv_buffer + i * stride, step);
-            }
-            perf_lane_layout(lane, 0, lane->recv_buffer + i * stride, step->size,
-                             &lane->layouts[i]);
-            flow->post(lane, &lane->layouts[i]);
-        }
-        for (i = 0; i < in_batch; ++i) {
-            if (check) {
-                perf_message_fill(lane, lane->send_buffer + i * stride, step, number + i);
-            }
-            perf_lane_layout(lane, 1, lane->send_buffer + i * stride, step->size, &sends[i]);
-            flow->send(lane, &sends[i]);
-        }
-        target += in_batch;
-        if ((perf_lane_wait_received(lane, target) != UCS_OK) ||
-            (perf_lane_wait_sent(lane) != UCS_OK)) {
-            return lane->status;
-        }
-        for (i = 0; check && (i < in_batch); ++i) {
-            perf_message_check(lane, lane->recv_buffer + i * stride, step, number + i);
-        }
-        number += in_batch;
+/* Both directions at once. An acknowledgement each ends it: what a side owes the other for the last
+ * window may wait in its queue, and is gone when the acknowledgement behind it is. */
+PERF_INLINE ucs_status_t perf_exchange_part(perf_lane_t *lane, const perf_step_t *step,
+                                            uint64_t first, uint64_t end, const void *arg)
+{
+    const perf_way_t *way = arg;
+    uint64_t target;
+
+    if (perf_batch(lane, step, first, end, way, 1, 1, NULL) != UCS_OK) {
+        return lane->status;
     }
-    flow->post_ack(lane);
-    flow->ack(lane);
-    return (perf_lane_wait_received(lane, target + 1) == UCS_OK) ? perf_lane_wait_sent(lane) :
-                                                                   lane->status;
+    target = lane->recv_done + 1;
+    way->flow->post_ack(lane);
+    way->flow->ack(lane);
+    return (perf_lane_wait_received(lane, target) == UCS_OK) ? perf_lane_wait_sent(lane) :
+                                                               lane->status;
 }
 
 PERF_INLINE ucs_status_t perf_exchange(perf_lane_t *lane, const perf_step_t *step,
                                        perf_time_t *time_p, const perf_flow_t *flow,
                                        unsigned mode)
 {
-    const uint64_t warmup = (step->warmup > 0) ? step->warmup : 1;
-    ucs_status_t status;
-    double start_ns;
+    const perf_way_t way = {flow, mode};
 
     perf_slots_set(lane, step->size, step->window);
-    status = perf_exchange_part(lane, step, 0, warmup, flow, mode);
-    if (status != UCS_OK) {
-        return status;
+    if (!(mode & PERF_MODE_CHECK)) { /* all from one place and to one */
+        lane->slots  = step->window;
+        lane->stride = 0;
     }
-    start_ns         = perf_now_ns();
-    status           = perf_exchange_part(lane, step, warmup, warmup + step->iters, flow, mode);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = 2 * step->iters;
-    return status;
-}
-
-/* With the mode's bits, and those that the options ask for. */
-PERF_INLINE ucs_status_t perf_window_modes(perf_lane_t *lane, const perf_step_t *step,
-                                           perf_time_t *time_p, const perf_flow_t *flow,
-                                           unsigned mode)
-{
-    if (lane->params->flags & PERF_FLAG_VALIDATE) {
-        return perf_window(lane, step, time_p, flow, mode | PERF_MODE_CHECK);
-    }
-    return perf_window(lane, step, time_p, flow, mode);
+    return perf_lane_timed(lane, step, time_p, perf_exchange_part, &way, 2);
 }
 
 #endif

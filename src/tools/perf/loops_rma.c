@@ -28,14 +28,8 @@ PERF_INLINE ucs_status_t put_watch(perf_lane_t *lane, size_t size, uint8_t value
     _Atomic uint8_t *last = (_Atomic uint8_t*)(lane->recv_buffer + size - 1);
     unsigned spins        = 0;
 
-    while (atomic_load_explicit(last, memory_order_acquire) != value) {
-        ucp_worker_progress(lane->worker);
-        if (++spins >= lane->spin_max) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                break;
-            }
-        }
+    while ((atomic_load_explicit(last, memory_order_acquire) != value) &&
+           (perf_lane_turn(lane, &spins) == UCS_OK)) {
     }
     return lane->status;
 }
@@ -58,14 +52,15 @@ static void put_check(perf_lane_t *lane, const perf_step_t *step, uint64_t numbe
 }
 
 static ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
-                               uint64_t n)
+                               uint64_t end, const void *arg)
 {
     const int check   = (lane->params->flags & PERF_FLAG_VALIDATE) != 0;
     const int samples = lane->leader && (step->flags & PERF_STEP_SAMPLES);
     uint64_t start    = 0, i;
     int turn;
 
-    for (i = first; i < first + n; ++i) {
+    (void)arg;
+    for (i = first; i < end; ++i) {
         if (samples) {
             start = perf_ticks();
         }
@@ -89,8 +84,8 @@ static ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint6
             return lane->status;
         }
         ++lane->recv_done;
-        if (samples && (lane->sample_count < PERF_SAMPLES_MAX)) {
-            lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
+        if (samples) {
+            perf_lane_sample(lane, start);
         }
     }
     return lane->status;
@@ -104,17 +99,8 @@ static ucs_status_t rma_flush(perf_lane_t *lane)
 
 ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    ucs_status_t status;
-    double start_ns;
+    ucs_status_t status = perf_lane_timed(lane, step, time_p, put_rounds, NULL, 2);
 
-    status = put_rounds(lane, step, 0, step->warmup);
-    if (status != UCS_OK) {
-        return status;
-    }
-    start_ns         = perf_now_ns();
-    status           = put_rounds(lane, step, step->warmup, step->iters);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = 2 * step->iters;
     return (status == UCS_OK) ? rma_flush(lane) : status;
 }
 
@@ -127,13 +113,8 @@ static ucs_status_t one_sided_follow(perf_lane_t *lane)
 
     lane->is_served = 1;
     while (!atomic_load_explicit(lane->stop, memory_order_acquire)) {
-        if (!is_passive && (ucp_worker_progress(lane->worker) != 0)) {
-            spins = 0;
-        } else if (++spins >= lane->spin_max) {
-            spins = 0;
-            if (perf_lane_idle(lane) != UCS_OK) {
-                break;
-            }
+        if (perf_lane_pause(lane, is_passive ? 0 : perf_lane_progress(lane), &spins) != UCS_OK) {
+            break;
         }
         if ((lane->channel != NULL) && (++polls % STOP_CHECK_POLLS == 0) &&
             (perf_oob_poll(lane->channel) != 0)) {
@@ -143,16 +124,20 @@ static ucs_status_t one_sided_follow(perf_lane_t *lane)
     return lane->status;
 }
 
-typedef ucs_status_ptr_t (*one_sided_post_t)(perf_lane_t *lane, const perf_step_t *step);
+/* One kind of operation: always a constant. */
+typedef struct one_sided {
+    ucs_status_ptr_t (*post)(perf_lane_t *lane, const perf_step_t *step);
+    const char        *what;
+} one_sided_t;
 
 /* Keeps up to a window of operations in flight, then flushes. */
-PERF_INLINE ucs_status_t one_sided_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t n,
-                                          one_sided_post_t post, const char *what)
+PERF_INLINE ucs_status_t one_sided_rounds(perf_lane_t *lane, const perf_step_t *step,
+                                          uint64_t first, uint64_t end, const void *arg)
 {
-    uint64_t i;
+    const one_sided_t *op = arg;
 
-    for (i = 0; i < n; ++i) {
-        perf_lane_sent(lane, post(lane, step), what);
+    for (; first < end; ++first) {
+        perf_lane_sent(lane, op->post(lane, step), op->what);
         if (lane->send_posted - lane->send_done >= step->window) {
             perf_lane_wait(lane, &lane->send_done, lane->send_posted - step->window + 1);
         }
@@ -165,23 +150,10 @@ PERF_INLINE ucs_status_t one_sided_rounds(perf_lane_t *lane, const perf_step_t *
 }
 
 PERF_INLINE ucs_status_t one_sided(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p, one_sided_post_t post, const char *what)
+                                   perf_time_t *time_p, const one_sided_t *op)
 {
-    ucs_status_t status;
-    double start_ns;
-
-    if (!lane->leader) {
-        return one_sided_follow(lane);
-    }
-    status = one_sided_rounds(lane, step, step->warmup, post, what);
-    if (status != UCS_OK) {
-        return status;
-    }
-    start_ns         = perf_now_ns();
-    status           = one_sided_rounds(lane, step, step->iters, post, what);
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = step->iters;
-    return status;
+    return lane->leader ? perf_lane_timed(lane, step, time_p, one_sided_rounds, op, 1) :
+                          one_sided_follow(lane);
 }
 
 PERF_INLINE ucs_status_ptr_t post_put(perf_lane_t *lane, const perf_step_t *step)
@@ -213,29 +185,25 @@ PERF_INLINE ucs_status_ptr_t post_atomic(perf_lane_t *lane, const perf_step_t *s
                              &param);
 }
 
-ucs_status_t perf_put_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_put, "ucp_put_nbx");
-}
+/* The test of what posts one operation of a kind. */
+#define DEFINE_TEST(_name, _post, _what) \
+    ucs_status_t perf_##_name(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p) \
+    { \
+        static const one_sided_t op = {_post, _what}; \
+        \
+        return one_sided(lane, step, time_p, &op); \
+    }
 
-ucs_status_t perf_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return one_sided(lane, step, time_p, post_get, "ucp_get_nbx");
-}
-
-/* What posts one operation of a kind, and the loop of that kind. */
 #define DEFINE_ATOMIC(_name, _op, _fetch, _what) \
     PERF_INLINE ucs_status_ptr_t post_##_name(perf_lane_t *lane, const perf_step_t *step) \
     { \
         return post_atomic(lane, step, UCP_ATOMIC_OP_##_op, _fetch); \
     } \
     \
-    ucs_status_t perf_atomic_##_name(perf_lane_t *lane, const perf_step_t *step, \
-                                     perf_time_t *time_p) \
-    { \
-        return one_sided(lane, step, time_p, post_##_name, "ucp_atomic_op_nbx (" _what ")"); \
-    }
+    DEFINE_TEST(atomic_##_name, post_##_name, "ucp_atomic_op_nbx (" _what ")")
 
+DEFINE_TEST(put_stream, post_put, "ucp_put_nbx")
+DEFINE_TEST(get, post_get, "ucp_get_nbx")
 DEFINE_ATOMIC(add, ADD, 0, "add")
 DEFINE_ATOMIC(fadd, ADD, 1, "fetch and add")
 DEFINE_ATOMIC(swap, SWAP, 1, "swap")

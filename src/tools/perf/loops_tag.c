@@ -78,44 +78,30 @@ static const perf_flow_t tag_probed_flow = {tag_send, tag_post_probed, tag_ack, 
 static const perf_flow_t tag_sync_probed_flow = {tag_send_sync, tag_post_probed, tag_ack,
                                                  tag_post_ack};
 
-ucs_status_t perf_tag_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return perf_pingpong_modes(lane, step, time_p, &tag_probed_flow);
+/* A test with the flow of plain receives or, with -U, of probed ones. */
+#define DEFINE_TESTS(_name, _flow, _probed_flow) \
+    ucs_status_t perf_##_name##_latency(perf_lane_t *lane, const perf_step_t *step, \
+                                        perf_time_t *time_p) \
+    { \
+        return (lane->params->flags & PERF_FLAG_UNEXPECTED) ? \
+               perf_pingpong_modes(lane, step, time_p, &_probed_flow) : \
+               perf_pingpong_modes(lane, step, time_p, &_flow); \
+    } \
+    \
+    ucs_status_t perf_##_name##_stream(perf_lane_t *lane, const perf_step_t *step, \
+                                       perf_time_t *time_p) \
+    { \
+        return (lane->params->flags & PERF_FLAG_UNEXPECTED) ? \
+               perf_window_modes(lane, step, time_p, &_probed_flow, PERF_MODE_BATCH) : \
+               perf_window_modes(lane, step, time_p, &_flow, 0); \
     }
-    return perf_pingpong_modes(lane, step, time_p, &tag_flow);
-}
 
-ucs_status_t perf_tag_sync_latency(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p)
-{
-    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return perf_pingpong_modes(lane, step, time_p, &tag_sync_probed_flow);
-    }
-    return perf_pingpong_modes(lane, step, time_p, &tag_sync_flow);
-}
-
-ucs_status_t perf_tag_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return perf_window_modes(lane, step, time_p, &tag_probed_flow, PERF_MODE_BATCH);
-    }
-    return perf_window_modes(lane, step, time_p, &tag_flow, 0);
-}
-
-ucs_status_t perf_tag_sync_stream(perf_lane_t *lane, const perf_step_t *step,
-                                  perf_time_t *time_p)
-{
-    if (lane->params->flags & PERF_FLAG_UNEXPECTED) {
-        return perf_window_modes(lane, step, time_p, &tag_sync_probed_flow, PERF_MODE_BATCH);
-    }
-    return perf_window_modes(lane, step, time_p, &tag_sync_flow, 0);
-}
+DEFINE_TESTS(tag, tag_flow, tag_probed_flow)
+DEFINE_TESTS(tag_sync, tag_sync_flow, tag_sync_probed_flow)
 
 ucs_status_t perf_tag_exchange(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    if (lane->params->flags & PERF_FLAG_VALIDATE) {
-        return perf_exchange(lane, step, time_p, &tag_flow, PERF_MODE_CHECK);
-    }
-    return perf_exchange(lane, step, time_p, &tag_flow, 0);
+    return (lane->params->flags & PERF_FLAG_VALIDATE) ?
+           perf_exchange(lane, step, time_p, &tag_flow, PERF_MODE_CHECK) :
+           perf_exchange(lane, step, time_p, &tag_flow, 0);
 }

@@ -229,8 +229,7 @@ static void *run_lane(void *arg)
     if ((session->cpu_count > 0) && (session->params.threads > 1)) {
         (void)perf_pin_to(session->cpus[run->lane->index % (unsigned)session->cpu_count]);
     }
-    run->lane->sample_count = 0;
-    run->lane->refused      = 0;
+    run->lane->refused = 0;
     (void)perf_ops[run->step->op].run(run->lane, run->step, &run->time);
     return NULL;
 }
