@@ -77,8 +77,8 @@ int perf_batch_read(perf_options_t *options)
             perf_error("in line %u of %s", number, options->batch);
             break;
         }
-        if ((*next)->threads > options->threads) {
-            options->threads = (*next)->threads;
+        if ((*next)->params.threads > options->params.threads) {
+            options->params.threads = (*next)->params.threads;
         }
         next = &(*next)->next;
         text = NULL; /* its words are in use */

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES_MAX (16u << 20)
-
 typedef struct entry {
     char   test[24];
     double size, window, threads;
@@ -30,20 +28,21 @@ typedef struct results {
     char    library[64];
 } results_t;
 
-static char *read_file(const char *name, size_t *length_p)
+/* What the file holds up to a NUL, which no JSON has; the caller frees it. NULL after an error
+ * message. */
+static char *read_file(const char *name)
 {
-    FILE *file = fopen(name, "r");
-    char *text = NULL;
+    FILE *file  = fopen(name, "r");
+    char *text  = NULL;
+    size_t size = 0;
 
-    if (file != NULL) {
-        text = malloc(FILE_BYTES_MAX);
-        if (text != NULL) {
-            *length_p = fread(text, 1, FILE_BYTES_MAX, file);
-        }
-        fclose(file);
-    }
-    if (text == NULL) {
+    if ((file == NULL) || (getdelim(&text, &size, '\0', file) < 0)) {
         perf_error("cannot read %s", name);
+        free(text);
+        text = NULL;
+    }
+    if (file != NULL) {
+        fclose(file);
     }
     return text;
 }
@@ -93,8 +92,7 @@ static void take_value(void *arg, const char *path, const char *text, double num
 static results_t *load(const char *name)
 {
     results_t *results = calloc(1, sizeof(*results));
-    size_t length      = 0;
-    char *text         = read_file(name, &length);
+    char *text         = read_file(name);
     const char *problem;
 
     if ((results == NULL) || (text == NULL)) {
@@ -102,7 +100,7 @@ static results_t *load(const char *name)
         free(text);
         return NULL;
     }
-    problem = perf_json_parse(text, length, take_value, results);
+    problem = perf_json_parse(text, take_value, results);
     free(text);
     if ((problem == NULL) && !results->known_format) {
         problem = "it is not a result of `ucx_perftest --json`";

@@ -41,69 +41,27 @@ typedef struct cu_pool_prop {
 _Static_assert(sizeof(cu_pool_prop_t) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(uct_cu_ipc_handle_t) == PERF_DEVICE_HANDLE_SIZE, "CUipcMemHandle");
 
-/* _call(required, name, symbol, parameters) */
+/* What the library does not call, in the form of UCT_CUDA_CALLS. */
 #define CUDA_CALLS(_call) \
-    _call(1, init, "cuInit", (unsigned flags)) \
-    _call(0, driver_version, "cuDriverGetVersion", (int *version)) \
-    _call(0, error_name, "cuGetErrorName", (int result, const char **name)) \
-    _call(1, device_count, "cuDeviceGetCount", (int *count)) \
-    _call(0, device_get, "cuDeviceGet", (int *device, int ordinal)) \
-    _call(0, device_name, "cuDeviceGetName", (char *name, int size, int device)) \
-    _call(1, ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx, int device)) \
-    _call(1, ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
-    _call(1, ctx_set, "cuCtxSetCurrent", (void *ctx)) \
-    _call(1, stream_create, "cuStreamCreate", (void **stream, unsigned flags)) \
-    _call(1, stream_destroy, "cuStreamDestroy_v2", (void *stream)) \
-    _call(1, stream_query, "cuStreamQuery", (void *stream)) \
-    _call(1, stream_wait, "cuStreamSynchronize", (void *stream)) \
-    _call(1, copy, "cuMemcpyAsync", \
-          (uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t size, void *stream)) \
-    _call(0, batch, "cuMemcpyBatchAsync_v2", \
-          (uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *sizes, size_t count, \
-           uct_cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
-           void *stream)) \
-    _call(0, batch_v1, "cuMemcpyBatchAsync", \
-          (uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *sizes, size_t count, \
-           uct_cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
-           size_t *failed, void *stream)) \
-    _call(1, alloc, "cuMemAlloc_v2", (uct_cu_ptr_t *memory, size_t size)) \
-    _call(1, release, "cuMemFree_v2", (uct_cu_ptr_t memory)) \
-    _call(0, info, "cuMemGetInfo_v2", (size_t *unused, size_t *total)) \
-    _call(0, alloc_managed, "cuMemAllocManaged", \
-          (uct_cu_ptr_t *memory, size_t size, unsigned flags)) \
-    _call(0, alloc_host, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags)) \
-    _call(0, release_host, "cuMemFreeHost", (void *memory)) \
-    _call(0, host_register, "cuMemHostRegister_v2", \
-          (void *memory, size_t size, unsigned flags)) \
-    _call(0, host_unregister, "cuMemHostUnregister", (void *memory)) \
-    _call(0, alloc_async, "cuMemAllocAsync", (uct_cu_ptr_t *memory, size_t size, void *stream)) \
-    _call(0, pool_create, "cuMemPoolCreate", (void **pool, const cu_pool_prop_t *prop)) \
-    _call(0, pool_destroy, "cuMemPoolDestroy", (void *pool)) \
-    _call(0, alloc_pool, "cuMemAllocFromPoolAsync", \
-          (uct_cu_ptr_t *memory, size_t size, void *pool, void *stream)) \
-    _call(0, vmm_create, "cuMemCreate", \
-          (uct_cu_piece_t *handle, size_t size, const uct_cu_piece_properties_t *prop, \
-           unsigned long long flags)) \
-    _call(0, vmm_release, "cuMemRelease", (uct_cu_piece_t handle)) \
-    _call(0, vmm_reserve, "cuMemAddressReserve", \
-          (uct_cu_ptr_t *memory, size_t size, size_t alignment, uct_cu_ptr_t address, \
-           unsigned long long flags)) \
-    _call(0, vmm_unreserve, "cuMemAddressFree", (uct_cu_ptr_t memory, size_t size)) \
-    _call(0, vmm_map, "cuMemMap", \
-          (uct_cu_ptr_t memory, size_t size, size_t offset, uct_cu_piece_t handle, \
-           unsigned long long flags)) \
-    _call(0, vmm_unmap, "cuMemUnmap", (uct_cu_ptr_t memory, size_t size)) \
-    _call(0, vmm_access, "cuMemSetAccess", \
-          (uct_cu_ptr_t memory, size_t size, const uct_cu_access_t *access, size_t count)) \
-    _call(1, ipc_get, "cuIpcGetMemHandle", (uct_cu_ipc_handle_t *handle, uct_cu_ptr_t memory)) \
-    _call(1, ipc_open, "cuIpcOpenMemHandle_v2", \
-          (uct_cu_ptr_t *memory, uct_cu_ipc_handle_t handle, unsigned flags)) \
-    _call(1, ipc_close, "cuIpcCloseMemHandle", (uct_cu_ptr_t memory))
-
-#define CALL_FIELD(_required, _name, _symbol, _parameters) int (*_name) _parameters;
+    _call(1, cuInit, "cuInit", (unsigned flags)) \
+    _call(0, cuDriverGetVersion, "cuDriverGetVersion", (int *version)) \
+    _call(0, cuDeviceGet, "cuDeviceGet", (int *device, int ordinal)) \
+    _call(0, cuDeviceGetName, "cuDeviceGetName", (char *name, int size, int device)) \
+    _call(1, cuCtxSetCurrent, "cuCtxSetCurrent", (uct_cu_ctx_t ctx)) \
+    _call(1, cuStreamSynchronize, "cuStreamSynchronize", (uct_cu_stream_t stream)) \
+    _call(0, cuMemGetInfo, "cuMemGetInfo_v2", (size_t *unused, size_t *total)) \
+    _call(0, cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags)) \
+    _call(0, cuMemFreeHost, "cuMemFreeHost", (void *memory)) \
+    _call(0, cuMemAllocAsync, "cuMemAllocAsync", \
+          (uct_cu_ptr_t *memory, size_t size, uct_cu_stream_t stream)) \
+    _call(0, cuMemPoolCreate, "cuMemPoolCreate", \
+          (uct_cu_pool_t *pool, const cu_pool_prop_t *prop)) \
+    _call(0, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
+          (uct_cu_ptr_t *memory, size_t size, uct_cu_pool_t pool, uct_cu_stream_t stream))
 
 static struct {
-    CUDA_CALLS(CALL_FIELD)
+    UCT_CUDA_CALLS(UCT_CUDA_CALL_FIELD)
+    CUDA_CALLS(UCT_CUDA_CALL_FIELD)
 } cu;
 
 #define CALL_SYMBOL(_required, _name, _symbol, _parameters) \
@@ -113,7 +71,7 @@ static const struct {
     const char *symbol;
     void      **field;
     int         required;
-} symbols[] = {CUDA_CALLS(CALL_SYMBOL)};
+} symbols[] = {UCT_CUDA_CALLS(CALL_SYMBOL) CUDA_CALLS(CALL_SYMBOL)};
 
 const char *const perf_memory_names[PERF_MEMORY_COUNT] = {
     [PERF_MEMORY_HOST] = "host",
@@ -149,7 +107,7 @@ static int check(perf_device_t *device, int result, const char *call)
     if (result == UCT_CU_SUCCESS) {
         return 0;
     }
-    if ((cu.error_name == NULL) || (cu.error_name(result, &name) != UCT_CU_SUCCESS) ||
+    if ((cu.cuGetErrorName == NULL) || (cu.cuGetErrorName(result, &name) != UCT_CU_SUCCESS) ||
         (name == NULL)) {
         name = "unknown";
     }
@@ -198,7 +156,7 @@ int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
     if (load_problem[0] != '\0') {
         return fail(device, "%s", load_problem);
     }
-    if ((CALL(device, init, 0) != 0) || (CALL(device, device_count, &device->count) != 0)) {
+    if ((CALL(device, cuInit, 0) != 0) || (CALL(device, cuDeviceGetCount, &device->count) != 0)) {
         return -1;
     }
     if (device->count == 0) {
@@ -209,15 +167,15 @@ int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
         return fail(device, "no device %d: there are %d", device->ordinal, device->count);
     }
     device->number = device->ordinal;
-    (void)CALL(device, driver_version, &device->driver);
-    (void)CALL(device, device_get, &device->number, device->ordinal);
-    (void)CALL(device, device_name, device->name, (int)sizeof(device->name), device->number);
-    if (CALL(device, ctx_retain, &device->ctx, device->number) != 0) {
+    (void)CALL(device, cuDriverGetVersion, &device->driver);
+    (void)CALL(device, cuDeviceGet, &device->number, device->ordinal);
+    (void)CALL(device, cuDeviceGetName, device->name, (int)sizeof(device->name), device->number);
+    if (CALL(device, cuDevicePrimaryCtxRetain, &device->ctx, device->number) != 0) {
         return -1;
     }
     device->is_open = 1;
     if ((perf_device_enter(device) != 0) ||
-        (CALL(device, stream_create, &device->stream, UCT_CU_STREAM_NON_BLOCKING) != 0)) {
+        (CALL(device, cuStreamCreate, &device->stream, UCT_CU_STREAM_NON_BLOCKING) != 0)) {
         device->stream = NULL;
         perf_device_close(device);
         return -1;
@@ -230,28 +188,28 @@ void perf_device_close(perf_device_t *device)
     if (!device->is_open) {
         return;
     }
-    (void)cu.ctx_set(device->ctx);
+    (void)cu.cuCtxSetCurrent(device->ctx);
     if (device->pool != NULL) {
-        (void)cu.pool_destroy(device->pool);
+        (void)cu.cuMemPoolDestroy(device->pool);
     }
     if (device->stream != NULL) {
-        (void)cu.stream_destroy(device->stream);
+        (void)cu.cuStreamDestroy(device->stream);
     }
-    (void)cu.ctx_set(NULL);
-    (void)cu.ctx_release(device->number);
+    (void)cu.cuCtxSetCurrent(NULL);
+    (void)cu.cuDevicePrimaryCtxRelease(device->number);
     device->is_open = 0;
 }
 
 int perf_device_enter(perf_device_t *device)
 {
-    return CALL(device, ctx_set, device->ctx);
+    return CALL(device, cuCtxSetCurrent, device->ctx);
 }
 
 int perf_device_free_bytes(perf_device_t *device, size_t *free_p)
 {
     size_t total;
 
-    return (perf_device_enter(device) == 0) ? CALL(device, info, free_p, &total) : -1;
+    return (perf_device_enter(device) == 0) ? CALL(device, cuMemGetInfo, free_p, &total) : -1;
 }
 
 /* ---- memory ---- */
@@ -300,7 +258,7 @@ static void *alloc_registered(perf_device_t *device, size_t size)
 {
     void *memory = alloc_host(device, size);
 
-    if ((memory != NULL) && (CALL(device, host_register, memory, size, 0) != 0)) {
+    if ((memory != NULL) && (CALL(device, cuMemHostRegister, memory, size, 0) != 0)) {
         munmap(memory, size);
         return NULL;
     }
@@ -314,11 +272,11 @@ static int vmm_piece(perf_device_t *device, perf_memory_t kind, uct_cu_ptr_t pla
     uct_cu_piece_t handle;
     int status;
 
-    if (CALL(device, vmm_create, &handle, size, &prop, 0) != 0) {
+    if (CALL(device, cuMemCreate, &handle, size, &prop, 0) != 0) {
         return -1;
     }
-    status = CALL(device, vmm_map, place, size, 0, handle, 0);
-    (void)cu.vmm_release(handle);
+    status = CALL(device, cuMemMap, place, size, 0, handle, 0);
+    (void)cu.cuMemRelease(handle);
     return status;
 }
 
@@ -334,9 +292,9 @@ static void vmm_release(perf_device_t *device, perf_memory_t kind, uct_cu_ptr_t 
     const size_t piece = vmm_piece_size(kind, size);
 
     for (; mapped > 0; mapped -= piece) {
-        (void)CALL(device, vmm_unmap, memory + mapped - piece, piece);
+        (void)CALL(device, cuMemUnmap, memory + mapped - piece, piece);
     }
-    (void)CALL(device, vmm_unreserve, memory, size);
+    (void)CALL(device, cuMemAddressFree, memory, size);
 }
 
 static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
@@ -346,13 +304,13 @@ static void *alloc_vmm(perf_device_t *device, perf_memory_t kind, size_t size)
     size_t mapped      = 0;
     uct_cu_ptr_t memory;
 
-    if (CALL(device, vmm_reserve, &memory, size, 0, 0, 0) != 0) {
+    if (CALL(device, cuMemAddressReserve, &memory, size, 0, 0, 0) != 0) {
         return NULL;
     }
     while ((mapped < size) && (vmm_piece(device, kind, memory + mapped, piece) == 0)) {
         mapped += piece;
     }
-    if ((mapped == size) && (CALL(device, vmm_access, memory, size, &access, 1) == 0)) {
+    if ((mapped == size) && (CALL(device, cuMemSetAccess, memory, size, &access, 1) == 0)) {
         return (void*)(uintptr_t)memory;
     }
     vmm_release(device, kind, memory, size, mapped);
@@ -363,11 +321,11 @@ static int alloc_pool(perf_device_t *device, uct_cu_ptr_t *memory, size_t size)
 {
     cu_pool_prop_t prop = {.type = 1, .handle_types = 1, .location = {1, device->number}};
 
-    if ((device->pool == NULL) && (CALL(device, pool_create, &device->pool, &prop) != 0)) {
+    if ((device->pool == NULL) && (CALL(device, cuMemPoolCreate, &device->pool, &prop) != 0)) {
         device->pool = NULL;
         return -1;
     }
-    return CALL(device, alloc_pool, memory, size, device->pool, device->stream);
+    return CALL(device, cuMemAllocFromPoolAsync, memory, size, device->pool, device->stream);
 }
 
 void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
@@ -385,26 +343,26 @@ void *perf_memory_alloc(perf_device_t *device, perf_memory_t kind, size_t size)
     }
     switch (kind) {
     case PERF_MEMORY_CUDA:
-        status = CALL(device, alloc, &memory, size);
+        status = CALL(device, cuMemAlloc, &memory, size);
         break;
     case PERF_MEMORY_MANAGED:
-        status = CALL(device, alloc_managed, &memory, size, UCT_CU_ATTACH_GLOBAL);
+        status = CALL(device, cuMemAllocManaged, &memory, size, UCT_CU_ATTACH_GLOBAL);
         break;
     case PERF_MEMORY_ASYNC:
-        status = CALL(device, alloc_async, &memory, size, device->stream);
+        status = CALL(device, cuMemAllocAsync, &memory, size, device->stream);
         break;
     case PERF_MEMORY_POOL:
         status = alloc_pool(device, &memory, size);
         break;
     case PERF_MEMORY_PINNED:
-        status = CALL(device, alloc_host, &host, size, 0);
+        status = CALL(device, cuMemHostAlloc, &host, size, 0);
         return (status == 0) ? host : NULL;
     case PERF_MEMORY_REGISTERED:
         return alloc_registered(device, size);
     default:
         return alloc_vmm(device, kind, size);
     }
-    if ((status != 0) || (CALL(device, stream_wait, device->stream) != 0)) {
+    if ((status != 0) || (CALL(device, cuStreamSynchronize, device->stream) != 0)) {
         return NULL;
     }
     return (void*)(uintptr_t)memory;
@@ -425,13 +383,13 @@ void perf_memory_release(perf_device_t *device, perf_memory_t kind, void *memory
     case PERF_MEMORY_MANAGED:
     case PERF_MEMORY_ASYNC:
     case PERF_MEMORY_POOL:
-        (void)cu.release(as_cu(memory));
+        (void)cu.cuMemFree(as_cu(memory));
         break;
     case PERF_MEMORY_PINNED:
-        (void)cu.release_host(memory);
+        (void)cu.cuMemFreeHost(memory);
         break;
     case PERF_MEMORY_REGISTERED:
-        (void)cu.host_unregister(memory);
+        (void)cu.cuMemHostUnregister(memory);
         munmap(memory, size);
         break;
     default:
@@ -447,10 +405,10 @@ int perf_memory_copy(perf_device_t *device, void *dest, const void *src, size_t 
         return 0;
     }
     if ((perf_device_enter(device) != 0) ||
-        (CALL(device, copy, as_cu(dest), as_cu(src), size, device->stream) != 0)) {
+        (CALL(device, cuMemcpyAsync, as_cu(dest), as_cu(src), size, device->stream) != 0)) {
         return -1;
     }
-    return CALL(device, stream_wait, device->stream);
+    return CALL(device, cuStreamSynchronize, device->stream);
 }
 
 int perf_memory_set(perf_device_t *device, perf_memory_t kind, void *dest, int byte, size_t size)
@@ -479,7 +437,7 @@ int perf_device_export(perf_device_t *device, void *memory,
 {
     uct_cu_ipc_handle_t made;
 
-    if (CALL(device, ipc_get, &made, as_cu(memory)) != 0) {
+    if (CALL(device, cuIpcGetMemHandle, &made, as_cu(memory)) != 0) {
         return -1;
     }
     memcpy(handle, made.data, sizeof(made.data));
@@ -493,14 +451,14 @@ void *perf_device_import(perf_device_t *device, const uint8_t handle[PERF_DEVICE
 
     memcpy(given.data, handle, sizeof(given.data));
     return ((perf_device_enter(device) == 0) &&
-            (CALL(device, ipc_open, &memory, given, UCT_CU_IPC_LAZY_PEER) == 0)) ?
+            (CALL(device, cuIpcOpenMemHandle, &memory, given, UCT_CU_IPC_LAZY_PEER) == 0)) ?
            (void*)(uintptr_t)memory : NULL;
 }
 
 void perf_device_forget(perf_device_t *device, void *imported)
 {
     if (perf_device_enter(device) == 0) {
-        (void)cu.ipc_close(as_cu(imported));
+        (void)cu.cuIpcCloseMemHandle(as_cu(imported));
     }
 }
 
@@ -509,14 +467,14 @@ static int poll_stream(perf_device_t *device)
     int result;
 
     do {
-        result = cu.stream_query(device->stream);
+        result = cu.cuStreamQuery(device->stream);
     } while (result == UCT_CU_NOT_READY);
     return check(device, result, "cuStreamQuery");
 }
 
 int perf_device_copy_poll(perf_device_t *device, void *dest, const void *src, size_t size)
 {
-    int result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
+    int result = cu.cuMemcpyAsync(as_cu(dest), as_cu(src), size, device->stream);
 
     return (result == UCT_CU_SUCCESS) ? poll_stream(device) :
                                         check(device, result, "cuMemcpyAsync");
@@ -536,13 +494,13 @@ static int submit_batch(perf_device_t *device, void *dest, const void *src, size
         srcs[i]  = as_cu(src);
         sizes[i] = size;
     }
-    if (cu.batch != NULL) {
-        return cu.batch(dests, srcs, sizes, count, &attributes, &index, 1, device->stream) ==
-               UCT_CU_SUCCESS;
+    if (cu.cuMemcpyBatchAsync != NULL) {
+        return cu.cuMemcpyBatchAsync(dests, srcs, sizes, count, &attributes, &index, 1,
+                                     device->stream) == UCT_CU_SUCCESS;
     }
-    return (cu.batch_v1 != NULL) &&
-           (cu.batch_v1(dests, srcs, sizes, count, &attributes, &index, 1, &failed,
-                        device->stream) == UCT_CU_SUCCESS);
+    return (cu.cuMemcpyBatchAsync1 != NULL) &&
+           (cu.cuMemcpyBatchAsync1(dests, srcs, sizes, count, &attributes, &index, 1, &failed,
+                                   device->stream) == UCT_CU_SUCCESS);
 }
 
 int perf_device_batch_poll(perf_device_t *device, void *dest, const void *src, size_t size,
@@ -553,7 +511,7 @@ int perf_device_batch_poll(perf_device_t *device, void *dest, const void *src, s
     if (device->has_no_batch || !submit_batch(device, dest, src, size, count)) {
         device->has_no_batch = 1;
         for (; (count > 0) && (result == UCT_CU_SUCCESS); --count) {
-            result = cu.copy(as_cu(dest), as_cu(src), size, device->stream);
+            result = cu.cuMemcpyAsync(as_cu(dest), as_cu(src), size, device->stream);
         }
     }
     return (result == UCT_CU_SUCCESS) ? poll_stream(device) :

@@ -45,9 +45,9 @@ typedef struct perf_device {
     int   count;  /* devices that this process sees */
     int   driver; /* its version: 13000 is 13.0 */
     int   has_no_batch; /* cuMemcpyBatchAsync is missing: copies go one by one */
-    void *ctx;
-    void *stream;
-    void *pool;   /* of PERF_MEMORY_POOL, made when first wanted */
+    struct CUctx_st           *ctx;
+    struct CUstream_st        *stream;
+    struct CUmemPoolHandle_st *pool; /* of PERF_MEMORY_POOL, made when first wanted */
     char  name[64];
     char  problem[120];
 } perf_device_t;

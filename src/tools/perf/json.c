@@ -1,6 +1,7 @@
 /* Halyard: a small reader of JSON.
  *
- * Input is hostile: every access is checked against the end, nesting and path are bounded.
+ * Input is hostile: nesting, path and strings are bounded, and nothing is read behind the NUL that
+ * ends the text, which no other byte of a document is.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -19,11 +20,10 @@
 #define TEXT_MAX 512
 
 typedef struct parser {
-    const char    *next, *end;
+    const char    *next;
     perf_json_cb_t callback;
     void          *arg;
     char           path[PATH_MAX_BYTES];
-    size_t         path_length;
     unsigned       depth;
 } parser_t;
 
@@ -31,17 +31,14 @@ static const char *parse_value(parser_t *parser);
 
 static void skip_space(parser_t *parser)
 {
-    while ((parser->next < parser->end) && (strchr(" \t\r\n", *parser->next) != NULL) &&
-           (*parser->next != '\0')) {
-        ++parser->next;
-    }
+    parser->next += strspn(parser->next, " \t\r\n");
 }
 
 /* 1 and moves on, if the next character is this one. */
 static int take(parser_t *parser, char wanted)
 {
     skip_space(parser);
-    if ((parser->next < parser->end) && (*parser->next == wanted)) {
+    if (*parser->next == wanted) {
         ++parser->next;
         return 1;
     }
@@ -52,31 +49,22 @@ static int take(parser_t *parser, char wanted)
 static const char *parse_escape(parser_t *parser, char *out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    unsigned code            = 0, i;
-    const char *found;
+    const char *found        = memchr(from, *parser->next, sizeof(from) - 1);
+    unsigned long code;
+    char digits[5] = "";
 
-    if (parser->next >= parser->end) {
-        return "a string does not end";
-    }
-    if (*parser->next != 'u') {
-        found = (*parser->next != '\0') ? strchr(from, *parser->next) : NULL;
-        if (found == NULL) {
-            return "a string has an unknown escape";
-        }
-        *out = to[found - from];
+    if (found != NULL) {
         ++parser->next;
+        *out = to[found - from];
         return NULL;
     }
-    ++parser->next;
-    for (i = 0; i < 4; ++i, ++parser->next) {
-        if ((parser->next >= parser->end) || !isxdigit((unsigned char)*parser->next)) {
-            return "a string has an unknown escape";
-        }
-        code = code * 16 + (unsigned)(isdigit((unsigned char)*parser->next) ?
-                                      *parser->next - '0' :
-                                      tolower((unsigned char)*parser->next) - 'a' + 10);
+    strncpy(digits, parser->next + (*parser->next == 'u'), 4);
+    if ((*parser->next != 'u') || (strspn(digits, "0123456789abcdefABCDEF") != 4)) {
+        return "a string has an unknown escape";
     }
-    *out = ((code >= ' ') && (code < 0x7f)) ? (char)code : '?';
+    parser->next += 5;
+    code          = strtoul(digits, NULL, 16);
+    *out          = ((code >= ' ') && (code < 0x7f)) ? (char)code : '?';
     return NULL;
 }
 
@@ -87,102 +75,89 @@ static const char *parse_string(parser_t *parser, char text[TEXT_MAX])
     const char *problem;
     char byte;
 
-    for (;;) {
-        if (parser->next >= parser->end) {
+    while ((byte = *parser->next) != '"') {
+        if (byte == '\0') {
             return "a string does not end";
         }
-        byte = *parser->next++;
-        if (byte == '"') {
-            text[length] = '\0';
-            return NULL;
-        }
-        if (byte == '\\') {
-            problem = parse_escape(parser, &byte);
-            if (problem != NULL) {
-                return problem;
-            }
+        ++parser->next;
+        problem = (byte == '\\') ? parse_escape(parser, &byte) : NULL;
+        if (problem != NULL) {
+            return problem;
         }
         if (length + 1 < TEXT_MAX) {
             text[length++] = byte;
         }
     }
+    ++parser->next;
+    text[length] = '\0';
+    return NULL;
 }
 
-/* Appends to the path; returns the length to go back to. */
-static size_t path_push(parser_t *parser, const char *name)
+/* A value that has a name, or a number in an array. */
+static const char *parse_member(parser_t *parser, const char *name)
 {
-    size_t before = parser->path_length;
-    int n;
+    const size_t before = strlen(parser->path);
+    const char *problem;
 
-    n = snprintf(parser->path + before, sizeof(parser->path) - before, "%s%s",
-                 (before > 0) ? "." : "", name);
-    if ((n > 0) && ((size_t)n < sizeof(parser->path) - before)) {
-        parser->path_length += (size_t)n;
-    } else {
-        parser->path_length = sizeof(parser->path) - 1;
-    }
-    return before;
-}
-
-static void path_pop(parser_t *parser, size_t before)
-{
-    parser->path_length  = before;
+    snprintf(parser->path + before, sizeof(parser->path) - before, "%s%s",
+             (before > 0) ? "." : "", name);
+    problem              = parse_value(parser);
     parser->path[before] = '\0';
+    return problem;
 }
 
 /* An object or an array; the opening bracket is taken already. */
 static const char *parse_members(parser_t *parser, int is_object)
 {
-    const char end = is_object ? '}' : ']';
-    unsigned index = 0;
-    const char *problem;
+    const char end      = is_object ? '}' : ']';
+    const char *problem = NULL;
+    unsigned index      = 0;
     char name[TEXT_MAX];
-    size_t before;
 
     if (take(parser, end)) {
         return NULL;
     }
     do {
         snprintf(name, sizeof(name), "%u", index++);
-        problem = !is_object ? NULL : take(parser, '"') ? parse_string(parser, name) :
-                                                         "an object's name is missing";
-        if ((problem == NULL) && is_object && !take(parser, ':')) {
-            problem = "a colon is missing";
+        if (is_object) {
+            problem = take(parser, '"') ? parse_string(parser, name) : "an object's name is missing";
+            if ((problem == NULL) && !take(parser, ':')) {
+                problem = "a colon is missing";
+            }
         }
-        if (problem != NULL) {
-            return problem;
+        if (problem == NULL) {
+            problem = parse_member(parser, name);
         }
-        before  = path_push(parser, name);
-        problem = parse_value(parser);
-        path_pop(parser, before);
-        if (problem != NULL) {
-            return problem;
-        }
-    } while (take(parser, ','));
-    return take(parser, end) ? NULL : "an object or array does not end";
+    } while ((problem == NULL) && take(parser, ','));
+    return (problem != NULL) ? problem :
+           take(parser, end) ? NULL : "an object or array does not end";
 }
 
 /* A number, which is told of, or one of the words. */
 static const char *parse_word(parser_t *parser)
 {
-    char text[64], *end;
-    size_t length = 0;
+    static const char *const words[] = {"null", "true", "false"};
+    size_t length                    = 0;
     double number;
+    char *end;
+    unsigned i;
 
-    while ((parser->next < parser->end) && (length + 1 < sizeof(text)) &&
-           (isalnum((unsigned char)*parser->next) ||
-            ((*parser->next != '\0') && (strchr("+-.", *parser->next) != NULL)))) {
-        text[length++] = *parser->next++;
+    while (isalnum((unsigned char)parser->next[length]) ||
+           ((parser->next[length] != '\0') && (strchr("+-.", parser->next[length]) != NULL))) {
+        ++length;
     }
-    text[length] = '\0';
-    if ((strcmp(text, "null") == 0) || (strcmp(text, "true") == 0) ||
-        (strcmp(text, "false") == 0)) {
-        return NULL;
+    for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
+        if ((length == strlen(words[i])) && (strncmp(parser->next, words[i], length) == 0)) {
+            parser->next += length;
+            return NULL;
+        }
     }
-    number = strtod(text, &end);
-    if ((length != strspn(text, "+-.eE0123456789")) || (end == text) || (*end != '\0')) {
+    number = strtod(parser->next, &end);
+    if ((length == 0) || (length != strspn(parser->next, "+-.eE0123456789")) ||
+        (end != parser->next + length)) {
         return "a value is none that JSON knows";
     }
+    parser->next = end;
     parser->callback(parser->arg, parser->path, NULL, number);
     return NULL;
 }
@@ -211,15 +186,12 @@ static const char *parse_value(parser_t *parser)
     return problem;
 }
 
-const char *perf_json_parse(const char *text, size_t length, perf_json_cb_t callback, void *arg)
+const char *perf_json_parse(const char *text, perf_json_cb_t callback, void *arg)
 {
-    parser_t parser = {.next = text, .end = text + length, .callback = callback, .arg = arg};
-    const char *problem;
+    parser_t parser     = {.next = text, .callback = callback, .arg = arg};
+    const char *problem = parse_value(&parser);
 
-    problem = parse_value(&parser);
-    if (problem != NULL) {
-        return problem;
-    }
     skip_space(&parser);
-    return (parser.next == parser.end) ? NULL : "something follows its end";
+    return (problem != NULL)       ? problem :
+           (*parser.next == '\0') ? NULL : "something follows its end";
 }

@@ -145,7 +145,7 @@ static int parse_test(perf_options_t *options, const char *name)
 
 static void set_flag(perf_options_t *options, uint32_t flag, int is_set)
 {
-    options->flags = is_set ? (options->flags | flag) : (options->flags & ~flag);
+    options->params.flags = (options->params.flags & ~flag) | (is_set ? flag : 0);
 }
 
 /* "SEND" or "SEND,RECV". */
@@ -166,8 +166,8 @@ static int parse_memory(perf_options_t *options, const char *text)
     unsigned kinds[2] = {0, 0};
     int count         = find_words("-m", perf_memory_names, PERF_MEMORY_COUNT, text, 2, kinds);
 
-    options->memory[0] = (uint8_t)kinds[0];
-    options->memory[1] = (uint8_t)kinds[1];
+    options->params.memory[0] = (uint8_t)kinds[0];
+    options->params.memory[1] = (uint8_t)kinds[1];
     return count;
 }
 
@@ -179,8 +179,8 @@ static int parse_devices(perf_options_t *options, const char *text)
     if (count < 0) {
         return perf_error("option --device wants numbers of GPUs such as 0 or 0,1, not '%s'", text);
     }
-    options->device[0] = (int8_t)numbers[0];
-    options->device[1] = (int8_t)numbers[count - 1];
+    options->params.device[0] = (int8_t)numbers[0];
+    options->params.device[1] = (int8_t)numbers[count - 1];
     set_flag(options, PERF_FLAG_DEVICE, 1);
     return 0;
 }
@@ -191,7 +191,7 @@ static int parse_thread_mode(perf_options_t *options, const char *text)
                                         [UCS_THREAD_MODE_SERIALIZED] = "serialized",
                                         [UCS_THREAD_MODE_MULTI]      = "multi"};
 
-    return find_words("-M", words, 3, text, 1, &options->thread_mode);
+    return find_words("-M", words, 3, text, 1, &options->params.thread_mode);
 }
 
 static int parse_wait(perf_options_t *options, const char *text)
@@ -279,7 +279,7 @@ typedef struct option_row {
 #define REFUSED(_letter, _text) {_letter, NULL, KIND_REFUSED, 0, 0, 0, _text, NULL}
 #define SET(_letter, _name, _field, _value) \
     {_letter, _name, KIND_SET, FIELD(_field), _value, 0, NULL, NULL}
-#define FLAG(_letter, _flag) {_letter, NULL, KIND_FLAG, FIELD(flags), _flag, 0, NULL, NULL}
+#define FLAG(_letter, _flag) {_letter, NULL, KIND_FLAG, FIELD(params.flags), _flag, 0, NULL, NULL}
 #define NUMBER(_letter, _name, _kind, _field, _min, _max) \
     {_letter, _name, _kind, FIELD(_field), _min, _max, NULL, NULL}
 #define FILE_NAME(_name, _field) {0, _name, KIND_FILE, FIELD(_field), 0, 0, NULL, NULL}
@@ -295,9 +295,9 @@ static const option_row_t rows[] = {
     PARSED('s', NULL, perf_sizes_parse),
     NUMBER('n', NULL, KIND_U64, iters, 1, UINT64_C(1) << 40),
     NUMBER('w', NULL, KIND_U64, warmup, 0, UINT64_C(1) << 32),
-    NUMBER('O', NULL, KIND_U32, window, 1, PERF_WINDOW_MAX),
-    NUMBER('H', NULL, KIND_U32, am_header, 0, 4096),
-    NUMBER('T', NULL, KIND_U32, threads, 1, PERF_THREADS_MAX),
+    NUMBER('O', NULL, KIND_U32, params.window, 1, PERF_WINDOW_MAX),
+    NUMBER('H', NULL, KIND_U32, params.am_header, 0, 4096),
+    NUMBER('T', NULL, KIND_U32, params.threads, 1, PERF_THREADS_MAX),
     PARSED('M', NULL, parse_thread_mode),
     PARSED('c', NULL, parse_cpus),
     PARSED('D', NULL, parse_pieces),
@@ -315,7 +315,7 @@ static const option_row_t rows[] = {
     FLAG('B', PERF_FLAG_NONBLOCK),
     FLAG('o', PERF_FLAG_PASSIVE),
     FLAG('y', PERF_FLAG_AM_COPY),
-    NUMBER(0, "seed", KIND_U64, seed, 0, UINT64_MAX),
+    NUMBER(0, "seed", KIND_U64, params.seed, 0, UINT64_MAX),
     SET(0, "quick", quick, 1),
     NUMBER(0, "rounds", KIND_U32, rounds, 1, PERF_ROUNDS_MAX),
     NUMBER(0, "timeout", KIND_U32, timeout_s, 1, 86400),
@@ -445,10 +445,11 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
                                    .port          = 13337,
                                    .use_ranks     = 1,
                                    .warmup        = UINT64_MAX,
-                                   .threads       = 1,
-                                   .thread_mode   = UCS_THREAD_MODE_SINGLE,
-                                   .seed          = 1,
-                                   .device        = {-1, -1},
+                                   .params        = {.threads     = 1,
+                                                     .thread_mode = UCS_THREAD_MODE_SINGLE,
+                                                     .variants    = 1,
+                                                     .seed        = 1,
+                                                     .device      = {-1, -1}},
                                    .percent_count = 4,
                                    .tolerance     = 1.1,
                                    .argc          = argc,
@@ -474,7 +475,8 @@ static int check_sizes(const perf_options_t *options, const perf_op_t *op)
 /* What may not stand together, and what must. */
 static int check_options(const perf_options_t *options)
 {
-    const perf_op_t *op = (options->op >= 0) ? &perf_ops[options->op] : NULL;
+    const perf_op_t *op          = (options->op >= 0) ? &perf_ops[options->op] : NULL;
+    const perf_params_t *params  = &options->params;
 
     if (((options->mode == PERF_MODE_CLIENT) || (options->mode == PERF_MODE_LOOPBACK)) &&
         (op == NULL)) {
@@ -485,8 +487,8 @@ static int check_options(const perf_options_t *options)
         return perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
     }
     if (((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) {
-        if ((options->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
-            (options->threads > 1)) {
+        if ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
+            (params->threads > 1)) {
             return perf_error("options -V, -U and -T go with one test (-t), not with a table");
         }
     }
@@ -495,36 +497,36 @@ static int check_options(const perf_options_t *options)
                           options->audit ? "audit" : op->name);
     }
     if (options->audit && ((op->features & UCP_FEATURE_RMA) ||
-                           (options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
+                           (params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
         return perf_error("-t audit: protocols can be forced for contiguous messages only");
     }
     if (op == NULL) {
         return 0;
     }
-    if (perf_op_refusal(op, options->memory) != NULL) {
+    if (perf_op_refusal(op, params->memory) != NULL) {
         return perf_error("test %s cannot run with -m %s,%s: %s", op->name,
-                          perf_memory_names[options->memory[0]],
-                          perf_memory_names[options->memory[1]],
-                          perf_op_refusal(op, options->memory));
+                          perf_memory_names[params->memory[0]],
+                          perf_memory_names[params->memory[1]],
+                          perf_op_refusal(op, params->memory));
     }
-    if ((options->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
+    if ((params->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
         return perf_error("option -V: test %s moves no messages that a receiver could check",
                           op->name);
     }
-    if ((options->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
+    if ((params->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
         !(op->features & UCP_FEATURE_TAG)) {
         return perf_error("options -U and -C belong to tag tests, not to %s", op->name);
     }
-    if ((options->flags & PERF_FLAG_UNEXPECTED) && (op->run == perf_tag_exchange)) {
+    if ((params->flags & PERF_FLAG_UNEXPECTED) && (op->run == perf_tag_exchange)) {
         return perf_error("option -U: %s receives before it sends", op->name);
     }
-    if ((options->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
+    if ((params->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
         return perf_error("option -o belongs to one-sided tests, not to %s", op->name);
     }
-    if ((options->flags & PERF_FLAG_AM_COPY) && !(op->features & UCP_FEATURE_AM)) {
+    if ((params->flags & PERF_FLAG_AM_COPY) && !(op->features & UCP_FEATURE_AM)) {
         return perf_error("option -y belongs to active messages, not to %s", op->name);
     }
-    if ((options->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
+    if ((params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
         (op->features & UCP_FEATURE_RMA)) {
         return perf_error("option -D: %s takes contiguous memory only", op->name);
     }
@@ -557,7 +559,7 @@ static int take_words(perf_options_t *options, int argc, char **argv)
     return 0;
 }
 
-/* What both sides must agree on. Fails when the sizes do not fit. */
+/* The rest of what both sides must agree on. Fails when the sizes do not fit. */
 static int fill_params(perf_options_t *options)
 {
     const perf_op_t *row    = &perf_ops[(options->op >= 0) ? options->op : perf_op_find("tag_bw")];
@@ -565,26 +567,19 @@ static int fill_params(perf_options_t *options)
     uint64_t wanted, most;
     unsigned i;
 
-    memset(params_p, 0, sizeof(*params_p));
     strncpy(params_p->test, options->limits_only ? "limits" : row->name,
             sizeof(params_p->test) - 1);
-    params_p->flags       = options->flags;
-    params_p->threads     = options->threads;
-    params_p->variants    = options->audit ? PERF_VARIANT_COUNT : 1;
-    params_p->thread_mode = options->thread_mode;
-    params_p->am_header   = options->am_header;
-    params_p->seed        = options->seed;
-    memcpy(params_p->memory, options->memory, sizeof(params_p->memory));
-    memcpy(params_p->device, options->device, sizeof(params_p->device));
-    params_p->window      = (options->window != 0) ? options->window :
-                            (row->window != 0)     ? row->window : 1;
+    if (options->audit) {
+        params_p->variants = PERF_VARIANT_COUNT;
+    }
+    if (params_p->window == 0) { /* not named */
+        params_p->window = (row->window != 0) ? row->window : 1;
+    }
+    params_p->max_size = PERF_SIZE_LEAST;
     for (i = 0; i < options->size_count; ++i) {
         if (options->sizes[i] > params_p->max_size) {
             params_p->max_size = options->sizes[i];
         }
-    }
-    if (params_p->max_size < PERF_SIZE_LEAST) {
-        params_p->max_size = PERF_SIZE_LEAST;
     }
     wanted = params_p->max_size + PERF_GUARD_AND_REPLY;
     most   = PERF_MEMORY_MAX / 2 / params_p->threads;
@@ -594,7 +589,7 @@ static int fill_params(perf_options_t *options)
                           (unsigned long long)params_p->max_size,
                           (unsigned long long)(PERF_MEMORY_MAX >> 20));
     }
-    if (options->flags & PERF_FLAG_VALIDATE) {
+    if (params_p->flags & PERF_FLAG_VALIDATE) {
         /* Each message of a window keeps its own place until it is checked. */
         wanted *= params_p->window;
     }

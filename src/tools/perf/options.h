@@ -39,14 +39,6 @@ typedef struct perf_options {
     unsigned size_count;
     uint64_t iters;          /* 0: as many as the time allows */
     uint64_t warmup;         /* UINT64_MAX: chosen */
-    unsigned window;         /* 0: the test's own */
-    unsigned threads;
-    unsigned thread_mode;    /* ucs_thread_mode_t */
-    unsigned am_header;
-    uint32_t flags;          /* PERF_FLAG_* */
-    uint64_t seed;
-    uint8_t  memory[2];      /* perf_memory_t of the leader's side and of the other */
-    int8_t   device[2];      /* ordinals; -1: chosen */
     int      cpus[PERF_CPUS_MAX];
     unsigned cpu_count;
 
@@ -70,7 +62,7 @@ typedef struct perf_options {
     const char *compare[2];
     double      tolerance;   /* --compare, audit: a ratio above this is worse */
 
-    perf_params_t params;    /* what both sides must agree on, of the above */
+    perf_params_t params;    /* what both sides must agree on */
 
     int    argc;             /* for the record */
     char **argv;

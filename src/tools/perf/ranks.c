@@ -113,7 +113,7 @@ static int bind_rank(const perf_options_t *options, const perf_ranks_t *ranks,
 {
     int cpus[2];
 
-    if (options->threads > 1) {
+    if (options->params.threads > 1) {
         return perf_bind(options->cpus, (int)options->cpu_count, session);
     }
     if (options->cpu_count > 0) {

@@ -61,8 +61,8 @@ int perf_server_main(const perf_options_t *options)
 
 int perf_client_main(const perf_options_t *options)
 {
-    const unsigned count = (options->cpu_count < options->threads) ? options->cpu_count :
-                                                                     options->threads;
+    const unsigned count = (options->cpu_count < options->params.threads) ? options->cpu_count :
+                                                                     options->params.threads;
     static perf_session_t session;
 
     perf_watch_init(NULL, options->timeout_s + 2);
@@ -113,7 +113,7 @@ int perf_loopback_main(const perf_options_t *options)
     }
     for (i = 0; i < 2; ++i) {
         perf_oob_wrap(ends[i], "the other thread", PERF_OOB_WATCHED_MS, &sessions[i].channel);
-        if ((options->threads == 1) &&
+        if ((options->params.threads == 1) &&
             ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0))) {
             sessions[i].cpus[0]   = cpus[i];
             sessions[i].cpu_count = 1;

@@ -42,13 +42,13 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
 {
     static perf_session_t session;
     const perf_options_t *options = pair->options;
-    unsigned i;
 
     session.channel = *channel;
     session.shared  = pair->shared;
-    for (i = 0; (options->threads > 1) && (i < options->cpu_count) && (i < options->threads); ++i) {
-        session.cpus[i]   = options->cpus[i];
-        session.cpu_count = (int)i + 1;
+    if (options->params.threads > 1) {
+        session.cpu_count = (int)((options->cpu_count < options->params.threads) ?
+                                  options->cpu_count : options->params.threads);
+        memcpy(session.cpus, options->cpus, sizeof(session.cpus));
     }
     if (!leader) {
         return perf_follow(&session);
@@ -60,7 +60,8 @@ static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
 
 static int uses_device(const perf_options_t *options, int side)
 {
-    return (options->memory[side] != PERF_MEMORY_HOST) || (options->flags & PERF_FLAG_DEVICE);
+    return (options->params.memory[side] != PERF_MEMORY_HOST) ||
+           (options->params.flags & PERF_FLAG_DEVICE);
 }
 
 /* A child: bound, watched, gone when the parent is gone. */
@@ -93,7 +94,8 @@ static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
     }
     if (pair->startup >= 0) {
         if (uses_device(pair->options, index) &&
-            (perf_device_open(&device, pair->options->device[index], (unsigned)index) != 0)) {
+            (perf_device_open(&device, pair->options->params.device[index],
+                              (unsigned)index) != 0)) {
             perf_error("%s", device.problem);
             return PERF_EXIT_FAILED;
         }
@@ -292,7 +294,7 @@ static int choose_cpus(pair_t *pair)
     if (take_cpus(options) != 0) {
         return -1;
     }
-    if (options->threads > 1) {
+    if (options->params.threads > 1) {
         /* The threads bind themselves when -c names processors for them. */
         cpus[1] = 1;
         return 0;

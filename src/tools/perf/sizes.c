@@ -130,7 +130,7 @@ const char *perf_sizes_default(const perf_options_t *options)
     if ((options->op >= 0) && !options->audit) {
         return "8";
     }
-    if (!options->audit && perf_memory_any_device(options->memory)) {
+    if (!options->audit && perf_memory_any_device(options->params.memory)) {
         return "8,64,1k,8k,64k,256k,1m,4m,16m";
     }
     return options->quick ? "8,64,1k,8k,64k,1m" :

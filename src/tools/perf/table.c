@@ -19,6 +19,11 @@
 #define STREAM_BYTES_MAX (UINT64_C(4) << 20)
 #define MOVED_FACTOR   1.5 /* between two sizes, of the bounced line */
 
+static int is_on_device(const perf_rounds_t *table)
+{
+    return perf_memory_any_device(table->session->params.memory);
+}
+
 static double us_of(const perf_cell_t *cell)
 {
     return (cell != NULL) ? cell->result->us : NAN;
@@ -44,7 +49,7 @@ static void print_head(const perf_rounds_t *table)
 {
     const int tests = !table->report->options->limits_only;
 
-    if (perf_memory_any_device(table->session->params.memory)) {
+    if (is_on_device(table)) {
         printf("\n%8s |%s\n%8s |%s\n", "",
                " tag latency, us                     | tag bandwidth, GB/s", "size",
                "  libucp   limit  of      ratio  best |  libucp   limit  ratio  best");
@@ -79,129 +84,125 @@ static void print_tests(const perf_rounds_t *table, const perf_cell_t *latency,
     print_ratio((stream != NULL) ? stream->result->ratio_best : NAN, 6);
 }
 
+/* What a table measures at a size, in this order. */
+enum { LINE, RING, COPY, LATENCY, MEMCPY, READER, BOTH, RING_STREAM, BATCH, STREAM, CELL_COUNT };
+
+static const struct {
+    unsigned    cell;
+    int         on_device; /* of which table */
+    const char *name;
+    uint64_t    size_min, size_max;
+} cell_rows[] = {
+    {LINE, 0, "line", 0, UINT64_MAX},
+    {RING, 0, "ring", 0, PERF_RING_MESSAGE_MAX},
+    {LATENCY, 0, "tag_lat", 0, UINT64_MAX},
+    {MEMCPY, 0, "memcpy", 1, UINT64_MAX},
+    {READER, 0, "reader", COPY_BYTES_MIN, UINT64_MAX},
+    {BOTH, 0, "both", COPY_BYTES_MIN, UINT64_MAX},
+    {RING_STREAM, 0, "ring stream", 0, PERF_RING_MESSAGE_MAX},
+    {STREAM, 0, "tag_bw", 0, UINT64_MAX},
+    {COPY, 1, "copy", 0, UINT64_MAX},
+    {LATENCY, 1, "tag_lat", 0, UINT64_MAX},
+    {BATCH, 1, "batch", STREAM_BYTES_MIN, STREAM_BYTES_MAX},
+    {STREAM, 1, "tag_bw", STREAM_BYTES_MIN, STREAM_BYTES_MAX},
+};
+
+static perf_cell_t *add_cell(perf_rounds_t *table, const char *name)
+{
+    unsigned op = 0;
+
+    while (strcmp(perf_ops[op].name, name) != 0) {
+        ++op;
+    }
+    return perf_cell_add(table, op, 0, name);
+}
+
+/* Adds this size's cells, NULL where there is none, and runs them. */
+static int run_cells(perf_rounds_t *table, perf_cell_t *cells[CELL_COUNT])
+{
+    const int on_device = is_on_device(table);
+    const int tests     = !table->report->options->limits_only;
+    unsigned i;
+
+    for (i = 0; i < sizeof(cell_rows) / sizeof(cell_rows[0]); ++i) {
+        if ((cell_rows[i].on_device == on_device) && (table->size >= cell_rows[i].size_min) &&
+            (table->size <= cell_rows[i].size_max) &&
+            (tests || ((cell_rows[i].cell != LATENCY) && (cell_rows[i].cell != STREAM)))) {
+            cells[cell_rows[i].cell] = add_cell(table, cell_rows[i].name);
+        }
+    }
+    return perf_rounds_run(table);
+}
+
 static int run_row(perf_rounds_t *table)
 {
-    const uint64_t size  = table->size;
-    const int tests      = !table->report->options->limits_only;
-    const int small      = size <= PERF_RING_MESSAGE_MAX;
-    perf_cell_t *line, *ring = NULL, *copy = NULL, *reader = NULL, *both = NULL;
-    perf_cell_t *stream_limit = NULL, *latency = NULL, *stream = NULL, *latency_limit;
+    static const unsigned limits[] = {LINE, RING, MEMCPY, READER, BOTH};
+    const int on_device            = is_on_device(table);
+    perf_cell_t *cells[CELL_COUNT] = {NULL}, *latency_limit, *stream_limit;
     char text[24];
+    unsigned i;
 
-    line   = perf_cell_add(table, PERF_OP_LINE, 0, "line");
-    ring   = small ? perf_cell_add(table, PERF_OP_RING, 0, "ring") : NULL;
-    latency = tests ? perf_cell_add(table, (unsigned)perf_op_find("tag_lat"), 0, "tag_lat") : NULL;
-    copy   = (size > 0) ? perf_cell_add(table, PERF_OP_MEMCPY, 0, "memcpy") : NULL;
-    reader = (size >= COPY_BYTES_MIN) ? perf_cell_add(table, PERF_OP_READER, 0, "reader") : NULL;
-    both   = (size >= COPY_BYTES_MIN) ? perf_cell_add(table, PERF_OP_BOTH, 0, "both") : NULL;
-    stream_limit = small ? perf_cell_add(table, PERF_OP_RING_STREAM, 0, "ring stream") : NULL;
-    stream = tests ? perf_cell_add(table, (unsigned)perf_op_find("tag_bw"), 0, "tag_bw") : NULL;
-    if (perf_rounds_run(table) != 0) {
+    if (run_cells(table, cells) != 0) {
         return -1;
     }
-    latency_limit = (size <= LINE_BYTES_MAX) ? line : small ? ring : both;
-    stream_limit  = small ? stream_limit : both;
-    if (tests) {
-        perf_cell_judge(table, latency, latency_limit);
-        perf_cell_judge(table, stream, stream_limit);
+    latency_limit = on_device                       ? cells[COPY] :
+                    (table->size <= LINE_BYTES_MAX) ? cells[LINE] :
+                    (cells[RING] != NULL)           ? cells[RING] : cells[BOTH];
+    stream_limit  = on_device                      ? cells[BATCH] :
+                    (cells[RING_STREAM] != NULL)   ? cells[RING_STREAM] : cells[BOTH];
+    if (cells[LATENCY] != NULL) {
+        perf_cell_judge(table, cells[LATENCY], latency_limit);
+    }
+    if (cells[STREAM] != NULL) {
+        perf_cell_judge(table, cells[STREAM], stream_limit);
     }
     perf_text_progress_end();
     if (table->report->options->no_text) {
         return 0;
     }
-    printf("%8s |", perf_text_size(size, text));
-    print_us(us_of(line), 7);
-    print_us(us_of(ring), 8);
-    print_us(us_of(copy), 8);
-    print_us(us_of(reader), 8);
-    print_us(us_of(both), 8);
-    printf(" |");
-    if (tests) {
-        print_tests(table, latency, latency_limit, stream, stream_limit);
+    printf("%8s |", perf_text_size(table->size, text));
+    for (i = 0; !on_device && (i < sizeof(limits) / sizeof(limits[0])); ++i) {
+        print_us(us_of(cells[limits[i]]), (i == 0) ? 7 : 8);
+    }
+    if (!on_device) {
+        printf(" |");
+    }
+    if (on_device || (cells[LATENCY] != NULL)) {
+        print_tests(table, cells[LATENCY], latency_limit, cells[STREAM], stream_limit);
     }
     printf("%s\n", table->unreliable ? " *" : "");
     fflush(stdout);
     return 0;
 }
 
-static int run_device_row(perf_rounds_t *table)
-{
-    const int tests   = !table->report->options->limits_only;
-    const int streams = (table->size >= STREAM_BYTES_MIN) && (table->size <= STREAM_BYTES_MAX);
-    perf_cell_t *latency = NULL, *batch = NULL, *stream = NULL, *copy;
-    char text[24];
-
-    copy = perf_cell_add(table, PERF_OP_COPY, 0, "copy");
-    if (tests) {
-        latency = perf_cell_add(table, (unsigned)perf_op_find("tag_lat"), 0, "tag_lat");
-    }
-    if (streams) {
-        batch = perf_cell_add(table, PERF_OP_BATCH, 0, "batch");
-    }
-    if (tests && streams) {
-        stream = perf_cell_add(table, (unsigned)perf_op_find("tag_bw"), 0, "tag_bw");
-    }
-    if (perf_rounds_run(table) != 0) {
-        return -1;
-    }
-    if (latency != NULL) {
-        perf_cell_judge(table, latency, copy);
-    }
-    if (stream != NULL) {
-        perf_cell_judge(table, stream, batch);
-    }
-    perf_text_progress_end();
-    if (!table->report->options->no_text) {
-        printf("%8s |", perf_text_size(table->size, text));
-        print_tests(table, latency, copy, stream, batch);
-        printf("%s\n", table->unreliable ? " *" : "");
-        fflush(stdout);
-    }
-    return 0;
-}
-
-static int run_device_rate(perf_rounds_t *table)
-{
-    perf_cell_t *batch, *rate;
-
-    perf_rounds_begin(table, 8);
-    batch = perf_cell_add(table, PERF_OP_BATCH, 0, "batch");
-    rate  = perf_cell_add(table, (unsigned)perf_op_find("tag_rate"), 0, "tag_rate");
-    if (perf_rounds_run(table) != 0) {
-        return -1;
-    }
-    perf_cell_judge(table, rate, batch);
-    perf_text_progress_end();
-    if (!table->report->options->no_text) {
-        printf("\ntag rate, 8 B, window %u: %.3f million messages a second; the driver copies "
-               "%.3f million (ratio %.2f)\n", rate->step.window, rate->result->rate / 1e6,
-               batch->result->rate / 1e6, rate->result->ratio);
-    }
-    return 0;
-}
-
-/* Message rate of 8 bytes, in messages for each bounced cache line. */
+/* Message rate of 8 bytes; in the memory of processors in messages for each bounced cache line. */
 static int run_rate(perf_rounds_t *table)
 {
     static double ratios[PERF_ATTEMPTS_MAX];
-    perf_cell_t *line, *stream_limit, *rate;
-    double per_line;
+    const int on_device = is_on_device(table);
+    perf_cell_t *line, *limit, *rate;
 
     perf_rounds_begin(table, 8);
-    line         = perf_cell_add(table, PERF_OP_LINE, 0, "line");
-    stream_limit = perf_cell_add(table, PERF_OP_RING_STREAM, 0, "ring stream");
-    rate         = perf_cell_add(table, (unsigned)perf_op_find("tag_rate"), 0, "tag_rate");
+    line  = on_device ? NULL : add_cell(table, "line");
+    limit = add_cell(table, on_device ? "batch" : "ring stream");
+    rate  = add_cell(table, "tag_rate");
     if (perf_rounds_run(table) != 0) {
         return -1;
     }
-    perf_cell_judge(table, rate, stream_limit);
-    per_line = perf_median(ratios, perf_cell_values(table, line, rate, ratios));
+    perf_cell_judge(table, rate, limit);
     perf_text_progress_end();
-    if (!table->report->options->no_text) {
-        printf("\ntag rate, 8 B, window %u: %.2f million messages a second, %.2f in the time of a "
-               "bounced line (best round: %.2f);\n  the bare ring streams %.1f million\n",
-               rate->step.window, rate->result->rate / 1e6, per_line,
-               line->result->us_best / rate->result->us_best, stream_limit->result->rate / 1e6);
+    if (table->report->options->no_text) {
+        return 0;
+    }
+    printf("\ntag rate, 8 B, window %u: ", rate->step.window);
+    if (on_device) {
+        printf("%.3f million messages a second; the driver copies %.3f million (ratio %.2f)\n",
+               rate->result->rate / 1e6, limit->result->rate / 1e6, rate->result->ratio);
+    } else {
+        printf("%.2f million messages a second, %.2f in the time of a bounced line (best round: "
+               "%.2f);\n  the bare ring streams %.1f million\n", rate->result->rate / 1e6,
+               perf_median(ratios, perf_cell_values(table, line, rate, ratios)),
+               line->result->us_best / rate->result->us_best, limit->result->rate / 1e6);
     }
     return 0;
 }
@@ -263,7 +264,6 @@ static void explain(const perf_rounds_t *table)
 int perf_run_table(perf_session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = report->options;
-    const int on_device           = perf_memory_any_device(session->params.memory);
     perf_rounds_t table;
     unsigned i;
 
@@ -273,17 +273,16 @@ int perf_run_table(perf_session_t *session, perf_report_t *report)
     }
     for (i = 0; i < options->size_count; ++i) {
         perf_rounds_begin(&table, options->sizes[i]);
-        if ((on_device ? run_device_row(&table) : run_row(&table)) != 0) {
+        if (run_row(&table) != 0) {
             perf_text_progress_end();
             return -1;
         }
     }
-    if (!options->limits_only &&
-        ((on_device ? run_device_rate(&table) : run_rate(&table)) != 0)) {
+    if (!options->limits_only && (run_rate(&table) != 0)) {
         return -1;
     }
     if (!options->no_text && !options->final_only) {
-        if (on_device) {
+        if (is_on_device(&table)) {
             explain_device(&table);
         } else {
             explain(&table);
