@@ -120,7 +120,8 @@ static const char *parse_members(parser_t *parser, int is_object)
     do {
         snprintf(name, sizeof(name), "%u", index++);
         if (is_object) {
-            problem = take(parser, '"') ? parse_string(parser, name) : "an object's name is missing";
+            problem = take(parser, '"') ? parse_string(parser, name) :
+                                          "an object's name is missing";
             if ((problem == NULL) && !take(parser, ':')) {
                 problem = "a colon is missing";
             }

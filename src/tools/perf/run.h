@@ -60,10 +60,11 @@ int perf_ranks_find(perf_ranks_t *ranks_p);
 /* Rank 0 leads, rank 1 follows. Returns an exit code. */
 int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks);
 
-/* startup.c: one side of one start-up run; the leader stores what it found at *startup_p. Must be
- * the first use of the library in this process. Reading the memory map takes time, so a run
- * measures either memory (`memory` = 1) or time. Returns 0, or -1 after an error message. */
-int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_startup_t *startup_p);
+/* startup.c: one side of one start-up run, by a session that has channel, shared and leader; the
+ * leader stores what it found at *startup_p. Must be the first use of the library in this process.
+ * Reading the memory map takes time, so a run measures either memory (`memory` = 1) or time.
+ * Returns 0, or -1 after an error message. */
+int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startup_p);
 
 /* Medians of the valid ones among PERF_STARTUP_RUNS_MAX runs; prints them. */
 void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report);

@@ -38,24 +38,21 @@ typedef struct pair {
     int                   startup;   /* index of the start-up run; -1: the test itself */
 } pair_t;
 
-static int run_session(const pair_t *pair, perf_channel_t *channel, int leader)
+static int run_session(const pair_t *pair, perf_session_t *session)
 {
-    static perf_session_t session;
     const perf_options_t *options = pair->options;
 
-    session.channel = *channel;
-    session.shared  = pair->shared;
     if (options->params.threads > 1) {
-        session.cpu_count = (int)((options->cpu_count < options->params.threads) ?
-                                  options->cpu_count : options->params.threads);
-        memcpy(session.cpus, options->cpus, sizeof(session.cpus));
+        session->cpu_count = (int)((options->cpu_count < options->params.threads) ?
+                                   options->cpu_count : options->params.threads);
+        memcpy(session->cpus, options->cpus, sizeof(session->cpus));
     }
-    if (!leader) {
-        return perf_follow(&session);
+    if (!session->leader) {
+        return perf_follow(session);
     }
-    return (session.cpu_count > 0) ?
-           perf_lead(&session, options, session.cpus, session.cpu_count) :
-           perf_lead(&session, options, pair->shared->cpus, pair->bound);
+    return (session->cpu_count > 0) ?
+           perf_lead(session, options, session->cpus, session->cpu_count) :
+           perf_lead(session, options, pair->shared->cpus, pair->bound);
 }
 
 static int uses_device(const perf_options_t *options, int side)
@@ -64,13 +61,24 @@ static int uses_device(const perf_options_t *options, int side)
            (options->params.flags & PERF_FLAG_DEVICE);
 }
 
+static int run_startup(const pair_t *pair, perf_session_t *session, int index)
+{
+    const perf_options_t *options = pair->options;
+
+    if (uses_device(options, index) &&
+        (perf_device_open(&session->device, options->params.device[index], (unsigned)index) != 0)) {
+        perf_error("%s", session->device.problem);
+        return PERF_EXIT_FAILED;
+    }
+    return (perf_startup_run(session, !uses_device(options, 0) && (pair->startup % 2),
+                             &pair->shared->startup[pair->startup]) == 0) ?
+           PERF_EXIT_OK : PERF_EXIT_FAILED;
+}
+
 /* A child: bound, watched, gone when the parent is gone. */
 static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
 {
-    static perf_device_t device;
-    perf_channel_t channel;
-    char name[48];
-    int error;
+    static perf_session_t session;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
@@ -78,33 +86,19 @@ static int child_main(const pair_t *pair, int index, int fd, pid_t parent)
     }
     perf_watch_init(&pair->shared->watch[index], pair->options->timeout_s);
     perf_note_quiet(pair->options->quiet || (pair->startup >= 0) || (index == 1));
-    snprintf(name, sizeof(name), "process %d", index == 0 ? 1 : 0);
-    perf_oob_wrap(fd, name, PERF_OOB_WATCHED_MS, &channel);
+    session.shared = pair->shared;
+    session.leader = (index == 0);
+    perf_oob_wrap(fd, (index == 0) ? "process 1" : "process 0", PERF_OOB_WATCHED_MS,
+                  &session.channel);
     if (pair->bound > 0) {
-        error = perf_pin_to(pair->shared->cpus[index]);
-        if (error != 0) {
-            perf_error("cannot bind to processor %d: %s", pair->shared->cpus[index],
-                       strerror(error));
-            return PERF_EXIT_FAILED;
-        }
+        (void)perf_pin_to(pair->shared->cpus[index]); /* the parent has tried it */
     }
     /* The limits need both ids. */
     while (!atomic_load_explicit(&pair->shared->go, memory_order_acquire)) {
         usleep(GO_POLL_US);
     }
-    if (pair->startup >= 0) {
-        if (uses_device(pair->options, index) &&
-            (perf_device_open(&device, pair->options->params.device[index],
-                              (unsigned)index) != 0)) {
-            perf_error("%s", device.problem);
-            return PERF_EXIT_FAILED;
-        }
-        return (perf_startup_run(&channel, index == 0,
-                                 !uses_device(pair->options, 0) && (pair->startup % 2),
-                                 &pair->shared->startup[pair->startup]) == 0) ?
-               PERF_EXIT_OK : PERF_EXIT_FAILED;
-    }
-    return run_session(pair, &channel, index == 0);
+    return (pair->startup >= 0) ? run_startup(pair, &session, index) :
+                                  run_session(pair, &session);
 }
 
 static void print_process(const perf_shared_t *shared, int index, const char *state)

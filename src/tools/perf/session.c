@@ -158,7 +158,7 @@ static const perf_op_t *exchange_params(perf_session_t *session)
     return &perf_ops[op];
 }
 
-static int ready_both_ways(perf_session_t *session)
+int perf_session_ready(perf_session_t *session)
 {
     if ((perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) != 0) ||
         (perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) != 0)) {
@@ -181,6 +181,12 @@ static void progress_workers(void *arg)
     }
 }
 
+void perf_session_progress(perf_session_t *session)
+{
+    session->channel.progress = progress_workers;
+    session->channel.arg      = session;
+}
+
 int perf_session_open(perf_session_t *session)
 {
     const perf_op_t *op;
@@ -201,9 +207,8 @@ int perf_session_open(perf_session_t *session)
     if (perf_setup_connect(session) != 0) {
         return lost(session);
     }
-    session->channel.progress = progress_workers;
-    session->channel.arg      = session;
-    if (ready_both_ways(session) != 0) {
+    perf_session_progress(session);
+    if (perf_session_ready(session) != 0) {
         return -1;
     }
     perf_setup_device_connect(session);
@@ -456,9 +461,7 @@ void perf_session_close(perf_session_t *session, int orderly)
             (void)perf_oob_send(&session->channel, PERF_OOB_BYE, NULL, 0);
         }
         perf_setup_disconnect(session);
-        if (perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) == 0) {
-            (void)perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0);
-        }
+        (void)perf_session_ready(session);
         session->channel.progress = NULL;
         perf_watch_stage("destroying the worker");
         perf_setup_destroy(session);

@@ -76,6 +76,25 @@ int perf_setup_connect(perf_session_t *session);
 void perf_setup_disconnect(perf_session_t *session);
 void perf_setup_destroy(perf_session_t *session);
 
+/* The steps of it, for startup.c too. Return 0, or -1 as above. */
+int perf_setup_lanes(perf_session_t *session, unsigned count); /* cleared */
+int perf_setup_context(perf_session_t *session, unsigned variant);
+
+/* A lane's worker, and what all lanes have; context NULL: there is none. */
+int perf_setup_worker(perf_session_t *session, unsigned lane, ucp_context_h context);
+
+/* Sends the address of the lane's worker and the key to its memory; receives the other side's, to
+ * be freed by the caller (NULL: an error); connects a lane to it. */
+int perf_setup_send_address(perf_session_t *session, perf_lane_t *lane);
+uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p);
+int perf_setup_endpoint(perf_session_t *session, perf_lane_t *lane, const uint8_t *message);
+
+/* Both sides have come here. Returns 0, or -1 as above. */
+int perf_session_ready(perf_session_t *session);
+
+/* Has the channel progress all workers while it waits. */
+void perf_session_progress(perf_session_t *session);
+
 /* limits_device.c: opens the side's device and makes the memory that the limits of devices copy;
  * takes hold of the other side's once that is ready, and lets go of it before that is released. */
 int perf_setup_device(perf_session_t *session);

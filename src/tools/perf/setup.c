@@ -49,7 +49,7 @@ static ucs_status_t modify_config(ucp_config_t *config, const perf_variant_t *va
     return status;
 }
 
-static int create_context(perf_session_t *session, unsigned index)
+int perf_setup_context(perf_session_t *session, unsigned index)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -167,17 +167,22 @@ static int allocate_remote(perf_session_t *session, perf_lane_t *lane)
     return 0;
 }
 
-/* -z: what is not registered yet. */
+/* -z: registers what is not yet, and passes the handles. */
 static int register_buffers(perf_session_t *session, perf_lane_t *lane)
 {
     if (!(session->params.flags & PERF_FLAG_MEMH) || (lane->context == NULL)) {
         return 0;
     }
-    if (map_memory(session, lane, lane->send_buffer, &lane->send_memh) != 0) {
+    if ((map_memory(session, lane, lane->send_buffer, &lane->send_memh) != 0) ||
+        ((lane->recv_memh == NULL) &&
+         (map_memory(session, lane, lane->recv_buffer, &lane->recv_memh) != 0))) {
         return -1;
     }
-    return (lane->recv_memh != NULL) ? 0 :
-           map_memory(session, lane, lane->recv_buffer, &lane->recv_memh);
+    lane->send_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    lane->send_param.memh          = lane->send_memh;
+    lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    lane->recv_param.memh          = lane->recv_memh;
+    return 0;
 }
 
 static int create_buffers(perf_session_t *session, perf_lane_t *lane)
@@ -236,12 +241,6 @@ static void prepare_params(perf_session_t *session, perf_lane_t *lane)
         lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         lane->recv_param.datatype      = ucp_dt_make_iov();
     }
-    if (flags & PERF_FLAG_MEMH) {
-        lane->send_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        lane->send_param.memh          = lane->send_memh;
-        lane->recv_param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-        lane->recv_param.memh          = lane->recv_memh;
-    }
 }
 
 /* 1 if threads that poll may keep others of the test from running. */
@@ -257,13 +256,12 @@ static int has_too_few_processors(const perf_session_t *session)
                            (session->shared->cpus[0] == session->shared->cpus[1]);
 }
 
-static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned index)
+int perf_setup_worker(perf_session_t *session, unsigned index, ucp_context_h context)
 {
     perf_lane_t *lane = &session->lanes[index];
-    ucs_status_t status;
 
     lane->index    = index;
-    lane->context  = session->contexts[index / session->params.threads];
+    lane->context  = context;
     lane->leader   = session->leader;
     lane->params   = &session->params;
     lane->shared   = session->shared;
@@ -274,14 +272,24 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
     lane->crowded  = has_too_few_processors(session);
     /* Where nothing is bound, the scheduler may put both sides on one processor for a while. */
     lane->yield    = lane->crowded || ((session->shared == NULL) && (session->cpu_count == 0));
-    if ((lane->context != NULL) && (create_worker(session, lane) != 0)) {
+    prepare_params(session, lane);
+    if ((context != NULL) && (create_worker(session, lane) != 0)) {
         return -1;
     }
     lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->crowded ? SPINS_CROWDED : SPINS_POLLING;
-    if ((create_buffers(session, lane) != 0) || (register_buffers(session, lane) != 0)) {
+    return 0;
+}
+
+static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned index)
+{
+    perf_lane_t *lane = &session->lanes[index];
+    ucs_status_t status;
+
+    if ((perf_setup_worker(session, index, session->contexts[index / session->params.threads]) !=
+         0) ||
+        (create_buffers(session, lane) != 0) || (register_buffers(session, lane) != 0)) {
         return -1;
     }
-    prepare_params(session, lane);
     if (op->features & UCP_FEATURE_STREAM) {
         perf_bytes_prepare(lane);
     }
@@ -294,25 +302,31 @@ static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned in
     return 0;
 }
 
-int perf_setup_create(perf_session_t *session, const perf_op_t *op)
+int perf_setup_lanes(perf_session_t *session, unsigned count)
 {
-    const unsigned lanes = session->params.threads * session->params.variants;
-    const size_t bytes   = (lanes * sizeof(perf_lane_t) + 127) / 128 * 128;
-    unsigned i;
+    const size_t bytes = (count * sizeof(perf_lane_t) + 127) / 128 * 128;
 
-    session->features = op->features;
-    if (perf_setup_device(session) != 0) {
-        return -1;
-    }
     /* Lanes are written by different threads: whole lines each. */
     session->lanes = aligned_alloc(128, bytes);
     if (session->lanes == NULL) {
         return perf_session_fail(session, UCS_ERR_NO_MEMORY, "lanes");
     }
     memset(session->lanes, 0, bytes);
-    session->lane_count = lanes;
+    session->lane_count = count;
+    return 0;
+}
+
+int perf_setup_create(perf_session_t *session, const perf_op_t *op)
+{
+    const unsigned lanes = session->params.threads * session->params.variants;
+    unsigned i;
+
+    session->features = op->features;
+    if ((perf_setup_device(session) != 0) || (perf_setup_lanes(session, lanes) != 0)) {
+        return -1;
+    }
     for (i = 0; (op->features != 0) && (i < session->params.variants); ++i) {
-        if (create_context(session, i) != 0) {
+        if (perf_setup_context(session, i) != 0) {
             return -1;
         }
     }
@@ -324,8 +338,7 @@ int perf_setup_create(perf_session_t *session, const perf_op_t *op)
     return 0;
 }
 
-/* Sends this lane's worker address, and the key to its memory. */
-static int send_address(perf_session_t *session, perf_lane_t *lane)
+int perf_setup_send_address(perf_session_t *session, perf_lane_t *lane)
 {
     uint8_t *message     = NULL;
     void *rkey           = NULL;
@@ -378,14 +391,43 @@ static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     perf_lane_fail(arg, status, "the endpoint failed");
 }
 
-static int create_endpoint(perf_session_t *session, perf_lane_t *lane, const void *address)
+uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p)
+{
+    uint8_t *message = malloc(PERF_OOB_PAYLOAD_MAX);
+    size_t length    = 0;
+    address_head_t head;
+
+    if (message == NULL) {
+        perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
+        return NULL;
+    }
+    if (perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length) !=
+        PERF_OOB_ADDRESS) {
+        session->status = UCS_ERR_CONNECTION_RESET;
+        free(message);
+        return NULL;
+    }
+    memcpy(&head, message, sizeof(head));
+    if ((length < sizeof(head)) || (head.address_length == 0) ||
+        ((uint64_t)head.address_length + head.rkey_length != length - sizeof(head))) {
+        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the peer's worker address");
+        free(message);
+        return NULL;
+    }
+    *address_length_p = head.address_length;
+    return message;
+}
+
+int perf_setup_endpoint(perf_session_t *session, perf_lane_t *lane, const uint8_t *message)
 {
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                              .address    = address,
                               .err_mode   = UCP_ERR_HANDLING_MODE_NONE};
+    address_head_t head;
     ucs_status_t status;
 
+    memcpy(&head, message, sizeof(head));
+    params.address = (const ucp_address_t*)(message + sizeof(head));
     if (session->params.flags & PERF_FLAG_ERR_PEER) {
         params.field_mask      |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
         params.err_mode         = UCP_ERR_HANDLING_MODE_PEER;
@@ -397,61 +439,35 @@ static int create_endpoint(perf_session_t *session, perf_lane_t *lane, const voi
         lane->ep = NULL;
         return perf_session_fail(session, status, "ucp_ep_create");
     }
-    return 0;
-}
-
-static int recv_address(perf_session_t *session, perf_lane_t *lane)
-{
-    uint8_t *message = malloc(PERF_OOB_PAYLOAD_MAX);
-    size_t length    = 0;
-    int result       = -1;
-    address_head_t head;
-    ucs_status_t status;
-
-    if (message == NULL) {
-        return perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
-    }
-    if (perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length) !=
-        PERF_OOB_ADDRESS) {
-        session->status = UCS_ERR_CONNECTION_RESET;
-        goto out;
-    }
-    memcpy(&head, message, sizeof(head));
-    if ((length < sizeof(head)) || (head.address_length == 0) ||
-        ((uint64_t)head.address_length + head.rkey_length != length - sizeof(head))) {
-        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the peer's worker address");
-        goto out;
-    }
-    if (create_endpoint(session, lane, message + sizeof(head)) != 0) {
-        goto out;
-    }
     if (is_one_sided(session)) {
         status = ucp_ep_rkey_unpack(lane->ep, message + sizeof(head) + head.address_length,
                                     &lane->rkey);
         if (status != UCS_OK) {
             lane->rkey = NULL;
-            perf_session_fail(session, status, "ucp_ep_rkey_unpack");
-            goto out;
+            return perf_session_fail(session, status, "ucp_ep_rkey_unpack");
         }
         lane->remote_address = head.remote_address;
     }
-    result = 0;
-out:
-    free(message);
-    return result;
+    return 0;
 }
 
 int perf_setup_connect(perf_session_t *session)
 {
+    uint8_t *message;
+    size_t length;
     unsigned i;
+    int status = 0;
 
-    for (i = 0; (session->contexts[0] != NULL) && (i < session->lane_count); ++i) {
-        if ((send_address(session, &session->lanes[i]) != 0) ||
-            (recv_address(session, &session->lanes[i]) != 0)) {
+    for (i = 0; (session->contexts[0] != NULL) && (i < session->lane_count) && (status == 0); ++i) {
+        if (perf_setup_send_address(session, &session->lanes[i]) != 0) {
             return -1;
         }
+        message = perf_setup_recv_address(session, &length);
+        status  = (message != NULL) ?
+                  perf_setup_endpoint(session, &session->lanes[i], message) : -1;
+        free(message);
     }
-    return 0;
+    return status;
 }
 
 /* Closes the endpoint, bounded; the peer closes its own at the same time. */

@@ -20,37 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDPOINTS     32 /* each to a worker of its own in the peer process */
-#define STARTUP_TAG   7
-#define WAIT_MAX_NS   10e9
-#define CLOCK_POLLS   1024
+#define ENDPOINTS   32 /* each to a worker of its own in the peer process */
+#define STARTUP_TAG 7
 
 typedef struct memory {
     double shared_mapped, shared_resident, private_mapped, private_resident; /* bytes */
 } memory_t;
-
-typedef struct startup {
-    perf_channel_t *channel;
-    int             leader;
-    ucp_context_h   context;
-    ucp_worker_h    worker;
-    ucp_ep_h        ep;
-    ucp_ep_h        more[ENDPOINTS];         /* leader */
-    void           *addresses[ENDPOINTS];    /* leader: of the peer's other workers */
-    ucp_worker_h    workers[ENDPOINTS];      /* follower: those workers */
-    uint8_t         address[PERF_OOB_PAYLOAD_MAX]; /* the peer's */
-    size_t          own_address_length;
-} startup_t;
-
-/* Too large for a stack. */
-static startup_t state;
-
-static int failed(ucs_status_t status, const char *what)
-{
-    perf_error("start-up: %s: %s", what, ucs_status_string(status));
-    perf_oob_send_error(state.channel, what);
-    return -1;
-}
 
 static int read_memory(memory_t *memory_p)
 {
@@ -82,118 +57,37 @@ static int read_memory(memory_t *memory_p)
     return 0;
 }
 
-static int create_worker(ucp_worker_h *worker_p)
+/* The first message, from the leader, and the answer. */
+static int exchange(perf_session_t *session)
 {
-    ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                  .thread_mode = UCS_THREAD_MODE_SINGLE};
-    ucs_status_t status        = ucp_worker_create(state.context, &params, worker_p);
+    perf_lane_t *lane = &session->lanes[0];
+    uint64_t sent = 1, received;
+    int turn;
 
-    return (status == UCS_OK) ? 0 : failed(status, "ucp_worker_create");
-}
-
-static int create_context(double *init_ns_p)
-{
-    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
-    double start_ns     = perf_now_ns();
-    ucp_config_t *config;
-    ucs_status_t status;
-
-    status = ucp_config_read(NULL, NULL, &config);
-    if (status != UCS_OK) {
-        return failed(status, "ucp_config_read");
-    }
-    status = ucp_init(&params, config, &state.context);
-    ucp_config_release(config);
-    if (status != UCS_OK) {
-        return failed(status, "ucp_init");
-    }
-    *init_ns_p = perf_now_ns() - start_ns;
-    return 0;
-}
-
-static int send_address(ucp_worker_h worker)
-{
-    ucp_address_t *address;
-    ucs_status_t status;
-    size_t length;
-    int result;
-
-    status = ucp_worker_get_address(worker, &address, &length);
-    if (status != UCS_OK) {
-        return failed(status, "ucp_worker_get_address");
-    }
-    state.own_address_length = length;
-    result = perf_oob_send(state.channel, PERF_OOB_ADDRESS, address, length);
-    ucp_worker_release_address(worker, address);
-    return result;
-}
-
-/* Receives an address into state.address. */
-static int recv_address(size_t *length_p)
-{
-    return (perf_oob_recv_any(state.channel, state.address, sizeof(state.address), length_p) ==
-            PERF_OOB_ADDRESS) ? 0 : -1;
-}
-
-static int create_endpoint(const void *address, ucp_ep_h *ep_p)
-{
-    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
-                              .address    = (const ucp_address_t*)address};
-    ucs_status_t status    = ucp_ep_create(state.worker, &params, ep_p);
-
-    return (status == UCS_OK) ? 0 : failed(status, "ucp_ep_create");
-}
-
-/* Progresses until the request is done, bounded. Frees it. */
-static int finish(ucs_status_ptr_t request, const char *what)
-{
-    double end_ns  = perf_now_ns() + WAIT_MAX_NS;
-    unsigned polls = 0;
-    ucs_status_t status;
-
-    if (request == NULL) {
-        return 0;
-    }
-    if (UCS_PTR_IS_ERR(request)) {
-        return failed(UCS_PTR_STATUS(request), what);
-    }
-    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
-        ucp_worker_progress(state.worker);
-        if ((++polls % CLOCK_POLLS == 0) &&
-            (perf_oob_is_closed(state.channel) || (perf_now_ns() > end_ns))) {
-            return failed(UCS_ERR_TIMED_OUT, what);
+    for (turn = 0; (turn < 2) && (lane->status == UCS_OK); ++turn) {
+        if (turn == !session->leader) {
+            perf_lane_sent(lane, ucp_tag_send_nbx(lane->ep, &sent, sizeof(sent), STARTUP_TAG,
+                                                  &lane->send_param), "the first send");
+            (void)perf_lane_wait_sent(lane);
+        } else {
+            perf_lane_received(lane, ucp_tag_recv_nbx(lane->worker, &received, sizeof(received),
+                                                      STARTUP_TAG, UINT64_MAX, &lane->recv_param),
+                               "the first receive");
+            (void)perf_lane_wait_received(lane, 1);
         }
     }
-    ucp_request_free(request);
-    return (status == UCS_OK) ? 0 : failed(status, what);
-}
-
-static int send_one(void)
-{
-    static const uint64_t value  = 1;
-    ucp_request_param_t param    = {.op_attr_mask = 0};
-
-    return finish(ucp_tag_send_nbx(state.ep, &value, sizeof(value), STARTUP_TAG, &param),
-                  "the first send");
-}
-
-static int recv_one(void)
-{
-    ucp_request_param_t param = {.op_attr_mask = 0};
-    uint64_t value;
-
-    return finish(ucp_tag_recv_nbx(state.worker, &value, sizeof(value), STARTUP_TAG, UINT64_MAX,
-                                   &param),
-                  "the first receive");
+    return (lane->status == UCS_OK) ? 0 :
+           perf_session_fail(session, lane->status, "start-up: %s", lane->problem);
 }
 
 /* Follower: more workers, to which the leader makes endpoints. */
-static int offer_workers(void)
+static int offer_workers(perf_session_t *session)
 {
     unsigned i;
 
-    for (i = 0; i < ENDPOINTS; ++i) {
-        if ((create_worker(&state.workers[i]) != 0) || (send_address(state.workers[i]) != 0)) {
+    for (i = 1; i <= ENDPOINTS; ++i) {
+        if ((perf_setup_worker(session, i, session->contexts[0]) != 0) ||
+            (perf_setup_send_address(session, &session->lanes[i]) != 0)) {
             return -1;
         }
     }
@@ -201,97 +95,63 @@ static int offer_workers(void)
 }
 
 /* Leader: endpoints beyond the first one, each to another worker. */
-static int create_more(perf_startup_t *startup)
+static int create_more(perf_session_t *session, perf_startup_t *startup)
 {
+    uint8_t *messages[ENDPOINTS + 1];
     memory_t before, after;
     double start_ns;
     size_t length;
     unsigned i;
     int known;
 
-    for (i = 0; i < ENDPOINTS; ++i) {
-        if (recv_address(&length) != 0) {
+    for (i = 1; i <= ENDPOINTS; ++i) {
+        session->lanes[i].worker = session->lanes[0].worker;
+        messages[i]              = perf_setup_recv_address(session, &length);
+        if (messages[i] == NULL) {
             return -1;
         }
-        state.addresses[i] = malloc(length);
-        if (state.addresses[i] == NULL) {
-            return failed(UCS_ERR_NO_MEMORY, "addresses");
-        }
-        memcpy(state.addresses[i], state.address, length);
     }
     known    = read_memory(&before);
     start_ns = perf_now_ns();
-    for (i = 0; i < ENDPOINTS; ++i) {
-        if (create_endpoint(state.addresses[i], &state.more[i]) != 0) {
+    for (i = 1; i <= ENDPOINTS; ++i) {
+        if (perf_setup_endpoint(session, &session->lanes[i], messages[i]) != 0) {
             return -1;
         }
     }
     startup->ep_each_ns    = (perf_now_ns() - start_ns) / ENDPOINTS;
     known                 |= read_memory(&after);
-    startup->endpoints     = ENDPOINTS;
     startup->ep_each_bytes = (known == 0) ? (after.private_resident - before.private_resident +
                                              after.shared_resident - before.shared_resident) /
                                             ENDPOINTS : NAN;
+    for (i = 1; i <= ENDPOINTS; ++i) {
+        free(messages[i]);
+    }
     return 0;
 }
 
-static void progress_until_message(void)
-{
-    double end_ns = perf_now_ns() + WAIT_MAX_NS;
-    unsigned i;
-
-    while ((perf_oob_poll(state.channel) == 0) && (perf_now_ns() < end_ns)) {
-        ucp_worker_progress(state.worker);
-        for (i = 0; (i < ENDPOINTS) && (state.workers[i] != NULL); ++i) {
-            ucp_worker_progress(state.workers[i]);
-        }
-    }
-}
-
-static int close_endpoint(ucp_ep_h ep)
-{
-    ucp_request_param_t param = {.op_attr_mask = 0};
-
-    return finish(ucp_ep_close_nbx(ep, &param), "closing an endpoint");
-}
-
-static int part(void)
+static int part(perf_session_t *session)
 {
     unsigned i;
 
-    if (state.leader) {
-        for (i = 0; i < ENDPOINTS; ++i) {
-            if (close_endpoint(state.more[i]) != 0) {
-                return -1;
-            }
-        }
-    }
-    if ((close_endpoint(state.ep) != 0) ||
-        (perf_oob_send(state.channel, PERF_OOB_READY, NULL, 0) != 0)) {
+    perf_setup_disconnect(session);
+    if (perf_session_ready(session) != 0) {
         return -1;
     }
-    progress_until_message();
-    if (perf_oob_recv(state.channel, PERF_OOB_READY, NULL, 0) != 0) {
-        return -1;
+    for (i = 1; session->leader && (i <= ENDPOINTS); ++i) {
+        session->lanes[i].worker = NULL; /* it is the first lane's */
     }
-    for (i = 0; i < ENDPOINTS; ++i) {
-        free(state.addresses[i]);
-        if (state.workers[i] != NULL) {
-            ucp_worker_destroy(state.workers[i]);
-        }
-    }
-    ucp_worker_destroy(state.worker);
-    ucp_cleanup(state.context);
+    perf_setup_destroy(session);
     return 0;
 }
 
 /* From nothing to the first message. */
-static int start(int memory, perf_startup_t *startup)
+static int start(perf_session_t *session, int memory, perf_startup_t *startup)
 {
     memory_t before, after;
     double start_ns, before_ep_ns;
+    int known = -1, status;
+    uint8_t *message;
     size_t length;
-    int known = -1;
 
     if (memory) {
         /* The first reading makes room for itself. */
@@ -299,7 +159,11 @@ static int start(int memory, perf_startup_t *startup)
         known = read_memory(&before);
     }
     start_ns = perf_now_ns();
-    if ((create_context(&startup->init_ns) != 0) || (create_worker(&state.worker) != 0)) {
+    if (perf_setup_context(session, 0) != 0) {
+        return -1;
+    }
+    startup->init_ns = perf_now_ns() - start_ns;
+    if (perf_setup_worker(session, 0, session->contexts[0]) != 0) {
         return -1;
     }
     if (memory && (known == 0) && (read_memory(&after) == 0)) {
@@ -308,56 +172,51 @@ static int start(int memory, perf_startup_t *startup)
         startup->private_mapped   = after.private_mapped - before.private_mapped;
         startup->private_resident = after.private_resident - before.private_resident;
     }
-    if ((send_address(state.worker) != 0) || (recv_address(&length) != 0)) {
+    if (perf_setup_send_address(session, &session->lanes[0]) != 0) {
         return -1;
     }
-    before_ep_ns = perf_now_ns();
-    if (create_endpoint(state.address, &state.ep) != 0) {
+    message = perf_setup_recv_address(session, &length);
+    if (message == NULL) {
         return -1;
     }
+    before_ep_ns         = perf_now_ns();
+    status               = perf_setup_endpoint(session, &session->lanes[0], message);
     startup->ep_first_ns = perf_now_ns() - before_ep_ns;
-    if ((state.leader && (send_one() != 0)) || (recv_one() != 0) ||
-        (!state.leader && (send_one() != 0))) {
+    free(message);
+    if ((status != 0) || (exchange(session) != 0)) {
         return -1;
     }
     startup->first_ns      = perf_now_ns() - start_ns;
-    startup->address_bytes = (double)state.own_address_length;
+    startup->address_bytes = (double)length;
     return 0;
 }
 
-int perf_startup_run(perf_channel_t *channel, int leader, int memory, perf_startup_t *startup_p)
+int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startup_p)
 {
     perf_startup_t startup = {.memory = (uint32_t)memory};
+    int status;
 
-    memset(&state, 0, sizeof(state));
-    state.channel = channel;
-    state.leader  = leader;
+    session->features = UCP_FEATURE_TAG;
+    session->params   = (perf_params_t) {.threads = 1};
     perf_watch_stage("start-up: first message");
-    if ((perf_oob_send(channel, PERF_OOB_READY, NULL, 0) != 0) ||
-        (perf_oob_recv(channel, PERF_OOB_READY, NULL, 0) != 0) ||
-        (start(memory, &startup) != 0)) {
+    if ((perf_session_ready(session) != 0) || (perf_setup_lanes(session, 1 + ENDPOINTS) != 0) ||
+        (start(session, memory, &startup) != 0)) {
         return -1;
     }
     perf_watch_stage("start-up: %d endpoints", ENDPOINTS);
-    if (leader) {
-        if ((create_more(&startup) != 0) ||
-            (perf_oob_send(channel, PERF_OOB_STOP, NULL, 0) != 0)) {
-            return -1;
-        }
+    perf_session_progress(session);
+    if (session->leader) {
+        status = (create_more(session, &startup) != 0) ? -1 :
+                 perf_oob_send(&session->channel, PERF_OOB_STOP, NULL, 0);
     } else {
-        if (offer_workers() != 0) {
-            return -1;
-        }
-        progress_until_message();
-        if (perf_oob_recv(channel, PERF_OOB_STOP, NULL, 0) != 0) {
-            return -1;
-        }
+        status = (offer_workers(session) != 0) ? -1 :
+                 perf_oob_recv(&session->channel, PERF_OOB_STOP, NULL, 0);
     }
     perf_watch_stage("start-up: closing");
-    if (part() != 0) {
+    if ((status != 0) || (part(session) != 0)) {
         return -1;
     }
-    if (leader) {
+    if (session->leader) {
         startup.valid = 1;
         *startup_p    = startup;
     }
