@@ -259,22 +259,18 @@ ucs_status_t perf_limit_ring_stream(perf_lane_t *lane, const perf_step_t *step,
 
 /* ---- memcpy ---- */
 
-ucs_status_t perf_limit_memcpy(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+static ucs_status_t memcpy_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                  uint64_t end, const void *arg)
 {
-    double start_ns = 0;
-    uint64_t i;
-
-    if (!lane->leader) {
-        return UCS_OK;
-    }
-    for (i = 0; i < step->warmup + step->iters; ++i) {
-        if (i == step->warmup) {
-            start_ns = perf_now_ns();
-        }
+    (void)arg;
+    for (; first < end; ++first) {
         memcpy(lane->recv_buffer, lane->send_buffer, step->size);
         __asm__ volatile("" : : "r"(lane->recv_buffer) : "memory");
     }
-    time_p->ns       = perf_now_ns() - start_ns;
-    time_p->messages = step->iters;
     return UCS_OK;
+}
+
+ucs_status_t perf_limit_memcpy(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return lane->leader ? perf_lane_timed(lane, step, time_p, memcpy_rounds, NULL, 1) : UCS_OK;
 }

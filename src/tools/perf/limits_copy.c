@@ -54,27 +54,6 @@ static ucs_status_t remote_copy(perf_lane_t *lane, int is_write, uint8_t *local,
     return UCS_OK;
 }
 
-static ucs_status_t reader_send(perf_lane_t *lane, perf_side_t *mine, perf_side_t *theirs,
-                                uint64_t number)
-{
-    announce(&mine->rts, number, lane->send_buffer);
-    return perf_limit_poll(lane, &theirs->taken.value, number); /* A4 */
-}
-
-static ucs_status_t reader_recv(perf_lane_t *lane, perf_side_t *mine, perf_side_t *theirs,
-                                uint64_t number, size_t size)
-{
-    ucs_status_t status = perf_limit_poll(lane, &theirs->rts.value, number); /* A1 */
-
-    if (status == UCS_OK) {
-        status = remote_copy(lane, 0, lane->recv_buffer, theirs->rts.argument, size);
-    }
-    if (status == UCS_OK) {
-        atomic_store_explicit(&mine->taken.value, number, memory_order_release); /* R4 */
-    }
-    return status;
-}
-
 /* The first half ends at a page when there are several, else at a line. */
 static size_t first_half(size_t size)
 {
@@ -83,62 +62,54 @@ static size_t first_half(size_t size)
     return (size / 2 + unit - 1) / unit * unit;
 }
 
-static ucs_status_t both_send(perf_lane_t *lane, perf_side_t *mine, perf_side_t *theirs,
-                              uint64_t number, size_t size)
+static ucs_status_t copy_send(perf_lane_t *lane, uint64_t number, size_t size, int both)
 {
+    perf_side_t *mine = perf_limit_side(lane, 1), *theirs = perf_limit_side(lane, 0);
     const size_t half = first_half(size);
-    ucs_status_t status;
 
     announce(&mine->rts, number, lane->send_buffer);
-    status = perf_limit_poll(lane, &theirs->cts.value, number); /* A2 */
-    if (status == UCS_OK) {
-        status = remote_copy(lane, 1, lane->send_buffer + half, theirs->cts.argument + half,
-                             size - half);
+    if (both) {
+        if ((perf_limit_poll(lane, &theirs->cts.value, number) != UCS_OK) || /* A2 */
+            (remote_copy(lane, 1, lane->send_buffer + half, theirs->cts.argument + half,
+                         size - half) != UCS_OK)) {
+            return lane->status;
+        }
+        atomic_store_explicit(&mine->sent.value, number, memory_order_release); /* R3 */
     }
-    if (status != UCS_OK) {
-        return status;
-    }
-    atomic_store_explicit(&mine->sent.value, number, memory_order_release); /* R3 */
-    return perf_limit_poll(lane, &theirs->taken.value, number);             /* A4 */
+    return perf_limit_poll(lane, &theirs->taken.value, number); /* A4 */
 }
 
-static ucs_status_t both_recv(perf_lane_t *lane, perf_side_t *mine, perf_side_t *theirs,
-                              uint64_t number, size_t size)
+static ucs_status_t copy_recv(perf_lane_t *lane, uint64_t number, size_t size, int both)
 {
-    ucs_status_t status = perf_limit_poll(lane, &theirs->rts.value, number); /* A1 */
+    perf_side_t *mine = perf_limit_side(lane, 1), *theirs = perf_limit_side(lane, 0);
 
-    if (status != UCS_OK) {
-        return status;
+    if (perf_limit_poll(lane, &theirs->rts.value, number) != UCS_OK) { /* A1 */
+        return lane->status;
     }
-    announce(&mine->cts, number, lane->recv_buffer);
-    status = remote_copy(lane, 0, lane->recv_buffer, theirs->rts.argument, first_half(size));
-    if (status != UCS_OK) {
-        return status;
+    if (both) {
+        announce(&mine->cts, number, lane->recv_buffer);
     }
-    atomic_store_explicit(&mine->taken.value, number, memory_order_release); /* R4 */
-    return perf_limit_poll(lane, &theirs->sent.value, number);               /* A3 */
+    if (remote_copy(lane, 0, lane->recv_buffer, theirs->rts.argument,
+                    both ? first_half(size) : size) != UCS_OK) {
+        return lane->status;
+    }
+    atomic_store_explicit(&mine->taken.value, number, memory_order_release);    /* R4 */
+    return both ? perf_limit_poll(lane, &theirs->sent.value, number) : UCS_OK; /* A3 */
 }
 
 /* Turn 0 goes from the leader to the follower, turn 1 back. */
 static ucs_status_t copy_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
                                 uint64_t end, const void *arg)
 {
-    const int both    = *(const int *)arg;
-    perf_side_t *mine = perf_limit_side(lane, 1), *theirs = perf_limit_side(lane, 0);
+    const int both      = *(const int *)arg;
     ucs_status_t status = UCS_OK;
     uint64_t i;
-    int turn;
 
     for (i = 2 * first; (i < 2 * end) && (status == UCS_OK); ++i) {
-        turn = (int)(i & 1);
         ++lane->copy_seq;
-        if (turn == !lane->leader) {
-            status = both ? both_send(lane, mine, theirs, lane->copy_seq, step->size) :
-                            reader_send(lane, mine, theirs, lane->copy_seq);
-        } else {
-            status = both ? both_recv(lane, mine, theirs, lane->copy_seq, step->size) :
-                            reader_recv(lane, mine, theirs, lane->copy_seq, step->size);
-        }
+        status = ((i & 1) == !lane->leader) ?
+                 copy_send(lane, lane->copy_seq, step->size, both) :
+                 copy_recv(lane, lane->copy_seq, step->size, both);
     }
     return status;
 }
