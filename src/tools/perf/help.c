@@ -7,10 +7,19 @@
 
 #include "options.h"
 
-void perf_options_help(FILE *file)
+static void list_tests(FILE *file)
 {
     unsigned i;
 
+    for (i = 0; i < perf_op_count; ++i) {
+        if (perf_ops[i].kind != PERF_KIND_LIMIT) {
+            fprintf(file, "  %-14s %s\n", perf_ops[i].name, perf_ops[i].what);
+        }
+    }
+}
+
+void perf_options_help(FILE *file)
+{
     fputs("Usage: ucx_perftest --self [options]          both processes here: one table\n"
           "       ucx_perftest [options]                 server: waits for a client\n"
           "       ucx_perftest HOST -t TEST [options]    client\n"
@@ -22,9 +31,7 @@ void perf_options_help(FILE *file)
           "  audit          the automatic choice of protocol beside each forced one, for tag_lat "
           "or\n                 for the test that a second -t names\n",
           file);
-    for (i = PERF_OP_TESTS; i < perf_op_count; ++i) {
-        fprintf(file, "  %-14s %s\n", perf_ops[i].name, perf_ops[i].what);
-    }
+    list_tests(file);
     fputs("\nWhat to measure:\n"
           "  -t TEST        test; with --self the default is the table of limits and tag tests\n"
           "  -s SIZES       message sizes: 8,64,1k or 8:1m (powers of two between)  [8]\n"

@@ -81,15 +81,21 @@ void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size)
     }
 }
 
+static void complete(void *request, ucs_status_t status, perf_lane_t *lane, uint64_t *counter,
+                     const char *what)
+{
+    ++*counter;
+    if (status != UCS_OK) {
+        perf_lane_fail(lane, status, what);
+    }
+    ucp_request_free(request);
+}
+
 void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data)
 {
     perf_lane_t *lane = user_data;
 
-    ++lane->send_done;
-    if (status != UCS_OK) {
-        perf_lane_fail(lane, status, "a send completed");
-    }
-    ucp_request_free(request);
+    complete(request, status, lane, &lane->send_done, "a send completed");
 }
 
 void perf_lane_recv_cb(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
@@ -98,11 +104,15 @@ void perf_lane_recv_cb(void *request, ucs_status_t status, const ucp_tag_recv_in
     perf_lane_t *lane = user_data;
 
     (void)info;
-    ++lane->recv_done;
-    if (status != UCS_OK) {
-        perf_lane_fail(lane, status, "a receive completed");
-    }
-    ucp_request_free(request);
+    complete(request, status, lane, &lane->recv_done, "a receive completed");
+}
+
+void perf_lane_data_cb(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    perf_lane_t *lane = user_data;
+
+    (void)length;
+    complete(request, status, lane, &lane->recv_done, "a receive of data completed");
 }
 
 void perf_lane_layout(perf_lane_t *lane, int is_send, void *buffer, size_t size,

@@ -169,6 +169,7 @@ void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size);
 void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data);
 void perf_lane_recv_cb(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
                        void *user_data);
+void perf_lane_data_cb(void *request, ucs_status_t status, size_t length, void *user_data);
 
 /* Buffer, count and datatype of a message of `size` bytes at `buffer` as the parameters want it:
  * contiguous, or four pieces described in iov[]. */

@@ -14,8 +14,6 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/cuda.c \
 	src/tools/perf/device.h \
 	src/tools/perf/help.c \
-	src/tools/perf/json.c \
-	src/tools/perf/json.h \
 	src/tools/perf/lane.c \
 	src/tools/perf/lane.h \
 	src/tools/perf/limits.c \
@@ -35,9 +33,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/ops.h \
 	src/tools/perf/options.c \
 	src/tools/perf/options.h \
-	src/tools/perf/output_csv.c \
-	src/tools/perf/output_json.c \
-	src/tools/perf/output_md.c \
+	src/tools/perf/output_files.c \
 	src/tools/perf/output_text.c \
 	src/tools/perf/pin.c \
 	src/tools/perf/pin.h \

@@ -17,18 +17,6 @@
 #define AM_DATA_ID 1
 #define AM_ACK_ID  2
 
-static void am_data_cb(void *request, ucs_status_t status, size_t length, void *user_data)
-{
-    perf_lane_t *lane = user_data;
-
-    (void)length;
-    ++lane->recv_done;
-    if (status != UCS_OK) {
-        perf_lane_fail(lane, status, "ucp_am_recv_data_nbx completed");
-    }
-    ucp_request_free(request);
-}
-
 /* Where a message goes: with -V each of a window has a place of its own. */
 static uint8_t *am_place(perf_lane_t *lane, size_t length)
 {
@@ -106,7 +94,7 @@ ucs_status_t perf_am_prepare(perf_lane_t *lane)
 
     lane->am_param            = lane->recv_param;
     lane->am_param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_DATATYPE;
-    lane->am_param.cb.recv_am = am_data_cb;
+    lane->am_param.cb.recv_am = perf_lane_data_cb;
     lane->am_next             = 0;
     return (status == UCS_OK) ? am_register(lane, AM_ACK_ID, am_on_ack) : status;
 }

@@ -10,27 +10,17 @@
 #include "loops.h"
 #include "ops.h"
 
-static void bytes_recv_cb(void *request, ucs_status_t status, size_t length, void *user_data)
+static void bytes_param(ucp_request_param_t *param)
 {
-    perf_lane_t *lane = user_data;
-
-    (void)length;
-    ++lane->recv_done;
-    if (status != UCS_OK) {
-        perf_lane_fail(lane, status, "ucp_stream_recv_nbx completed");
-    }
-    ucp_request_free(request);
+    param->op_attr_mask  |= UCP_OP_ATTR_FIELD_FLAGS;
+    param->flags          = UCP_STREAM_RECV_FLAG_WAITALL;
+    param->cb.recv_stream = perf_lane_data_cb;
 }
 
 void perf_bytes_prepare(perf_lane_t *lane)
 {
-    lane->recv_param.op_attr_mask  |= UCP_OP_ATTR_FIELD_FLAGS;
-    lane->recv_param.flags          = UCP_STREAM_RECV_FLAG_WAITALL;
-    lane->recv_param.cb.recv_stream = bytes_recv_cb;
-
-    lane->ack_recv_param.op_attr_mask  |= UCP_OP_ATTR_FIELD_FLAGS;
-    lane->ack_recv_param.flags          = UCP_STREAM_RECV_FLAG_WAITALL;
-    lane->ack_recv_param.cb.recv_stream = bytes_recv_cb;
+    bytes_param(&lane->recv_param);
+    bytes_param(&lane->ack_recv_param);
 }
 
 PERF_INLINE void bytes_send(perf_lane_t *lane, const perf_layout_t *layout)

@@ -18,19 +18,24 @@ int main(int argc, char **argv)
 {
     static perf_options_t options;
     perf_ranks_t ranks;
-    int status;
+    int status, is_local, is_remote;
 
     tool_stdout_keep();
     status = perf_options_parse(argc, argv, &options);
     if (status != PERF_EXIT_OK) {
         return status;
     }
-    if (((options.mode == PERF_MODE_SERVER) || (options.mode == PERF_MODE_CLIENT)) &&
-        options.use_ranks && perf_ranks_find(&ranks)) {
+    is_local  = (options.mode == PERF_MODE_SELF) || (options.mode == PERF_MODE_LOOPBACK);
+    is_remote = (options.mode == PERF_MODE_SERVER) || (options.mode == PERF_MODE_CLIENT);
+    perf_note_quiet(options.quiet);
+    if (is_remote && options.use_ranks && perf_ranks_find(&ranks)) {
         return perf_ranks_main(&options, &ranks);
     }
-    if ((options.mode == PERF_MODE_SELF) || (options.mode == PERF_MODE_LOOPBACK)) {
+    if (is_local) {
         (void)setenv("UCX_NET_ADDRESS", "n", 0); /* nobody here is on another host */
+    }
+    if ((is_local || (options.mode == PERF_MODE_CLIENT)) && (perf_plot_check(&options) != 0)) {
+        return PERF_EXIT_FAILED;
     }
     switch (options.mode) {
     case PERF_MODE_HELP:

@@ -141,22 +141,26 @@ static void name_address(const struct sockaddr *address, socklen_t length, char 
     }
 }
 
+/* Bounds how long accept and recv wait (SO_RCVTIMEO), or connect (SO_SNDTIMEO); not by INFINITY. */
+static void set_limit(int fd, int option, double ns)
+{
+    const double us            = isfinite(ns) ? fmax(ns / 1e3, 1) : 0; /* 0: no limit */
+    const struct timeval limit = {.tv_sec  = (time_t)(us / 1e6),
+                                  .tv_usec = (suseconds_t)fmod(us, 1e6)};
+
+    (void)setsockopt(fd, SOL_SOCKET, option, &limit, sizeof(limit));
+}
+
 /* Why the other end is no ucx_perftest, which greets at once; NULL: it is. Takes nothing out. */
 static const char *find_stranger(int fd, double end_ns)
 {
-    double us            = fmin(end_ns - perf_now_ns(), GREETING_MAX_NS) / 1e3;
-    struct timeval limit = {.tv_sec = (time_t)(us / 1e6), .tv_usec = (suseconds_t)fmod(us, 1e6)};
-    ssize_t done         = -1;
     frame_t frame;
+    ssize_t done;
 
-    if (us < 1) { /* the kernel takes 0 for no limit */
-        limit = (struct timeval) {.tv_usec = 1};
-    }
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0) {
-        do { /* stopped and continued, it begins anew */
-            done = recv(fd, &frame, sizeof(frame), MSG_PEEK | MSG_WAITALL);
-        } while ((done < 0) && (errno == EINTR));
-    }
+    do { /* stopped and continued, it begins anew */
+        set_limit(fd, SO_RCVTIMEO, fmin(end_ns - perf_now_ns(), GREETING_MAX_NS));
+        done = recv(fd, &frame, sizeof(frame), MSG_PEEK | MSG_WAITALL);
+    } while ((done < 0) && (errno == EINTR));
     if (done < 0) {
         return (errno == EAGAIN) ? "it sent no greeting" : strerror(errno);
     }
@@ -169,23 +173,18 @@ static const char *find_stranger(int fd, double end_ns)
 /* Returns the descriptor of the next connection, or -1 after an error message. */
 static int accept_next(int listen_fd, unsigned wait_s, double end_ns, char *name, size_t size)
 {
-    struct pollfd waiting = {.fd = listen_fd, .events = POLLIN};
     struct sockaddr_storage address;
-    socklen_t length = sizeof(address);
-    double left_ns;
-    int ready, fd;
+    socklen_t length;
+    int fd;
 
     do {
-        left_ns = end_ns - perf_now_ns();
-        ready   = (left_ns > 0) ?
-                  poll(&waiting, 1, isfinite(left_ns) ? (int)(left_ns / 1e6) + 1 : -1) : 0;
-    } while ((ready < 0) && (errno == EINTR));
-    if (ready == 0) {
-        return perf_error("no client came within %u s", wait_s);
-    }
-    fd = accept4(listen_fd, (struct sockaddr*)&address, &length, SOCK_CLOEXEC);
+        length = sizeof(address);
+        set_limit(listen_fd, SO_RCVTIMEO, end_ns - perf_now_ns());
+        fd = accept4(listen_fd, (struct sockaddr*)&address, &length, SOCK_CLOEXEC);
+    } while ((fd < 0) && (errno == EINTR));
     if (fd < 0) {
-        return perf_error("accept: %s", strerror(errno));
+        return (errno == EAGAIN) ? perf_error("no client came within %u s", wait_s) :
+                                   perf_error("accept: %s", strerror(errno));
     }
     name_address((struct sockaddr*)&address, length, name, size);
     return fd;
@@ -217,32 +216,21 @@ int perf_oob_accept(int listen_fd, unsigned wait_s, int timeout_ms, perf_channel
 /* One attempt at one address, bounded. Returns a descriptor, or -1 with errno. */
 static int connect_once(const struct addrinfo *info, int timeout_ms)
 {
-    struct pollfd waiting = {.events = POLLOUT};
-    int error             = 0;
-    socklen_t length      = sizeof(error);
-    int fd;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int error;
 
-    fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return -1;
     }
-    if ((connect(fd, info->ai_addr, info->ai_addrlen) != 0) && (errno != EINPROGRESS)) {
-        error = errno;
-    } else {
-        waiting.fd = fd;
-        if (poll(&waiting, 1, timeout_ms) != 1) {
-            error = ETIMEDOUT;
-        } else {
-            (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-        }
+    set_limit(fd, SO_SNDTIMEO, timeout_ms * 1e6);
+    if (connect(fd, info->ai_addr, info->ai_addrlen) == 0) {
+        set_nodelay(fd);
+        return fd;
     }
-    if (error != 0) {
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    set_nodelay(fd);
-    return fd;
+    error = (errno == EINPROGRESS) ? ETIMEDOUT : errno;
+    close(fd);
+    errno = error;
+    return -1;
 }
 
 /* Tries the addresses in turn, and again for a while as long as nobody listens there. Returns a

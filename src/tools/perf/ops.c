@@ -6,80 +6,63 @@
 #include "config.h"
 
 #include "ops.h"
+#include "shared.h"
 
 #include <string.h>
 
-#define LIMIT(_name, _what, _run) \
-    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_LIMIT}
-
-#define ATOMICS (UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_RMA)
+#define LIMIT(_name, _what, _run, ...) \
+    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_LIMIT, __VA_ARGS__}
+#define LATENCY(_name, _what, _run, _features, ...) \
+    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_LATENCY, \
+     .features = _features, __VA_ARGS__}
+#define STREAM(_name, _what, _run, _features, ...) \
+    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_BANDWIDTH, \
+     .features = _features, .window = 64, .follower_times = 1, __VA_ARGS__}
+#define ONE_SIDED(_name, _what, _run, _window) \
+    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_BANDWIDTH, \
+     .features = UCP_FEATURE_RMA, .size_min = 1, .window = _window, .one_sided = 1}
+#define ATOMIC(_name, _what, _run, _window) \
+    {.name = _name, .what = _what, .run = _run, .kind = PERF_KIND_RATE, \
+     .features = UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_RMA, .size_min = 4, \
+     .size_max = 8, .window = _window, .one_sided = 1}
 
 const perf_op_t perf_ops[] = {
-    [PERF_OP_LINE]        = LIMIT("line", "a cache line bounced between two cores",
-                                  perf_limit_line),
-    [PERF_OP_RING]        = LIMIT("ring", "a message through a bare slot ring", perf_limit_ring),
-    [PERF_OP_RING_STREAM] = {.name = "ring stream", .what = "messages streamed through that ring",
-                             .run = perf_limit_ring_stream, .kind = PERF_KIND_LIMIT,
-                             .follower_times = 1},
-    [PERF_OP_MEMCPY]      = LIMIT("memcpy", "memcpy by one core, the other idle",
-                                  perf_limit_memcpy),
-    [PERF_OP_READER]      = LIMIT("reader", "process_vm_readv by the receiver",
-                                  perf_limit_reader),
-    [PERF_OP_BOTH]        = LIMIT("both", "both processes copy half each", perf_limit_both),
-    [PERF_OP_COPY]        = LIMIT("copy", "one copy by the driver, polled for",
-                                  perf_limit_device_copy),
-    [PERF_OP_BATCH]       = {.name = "batch", .what = "copies by one call of the driver",
-                             .run = perf_limit_device_batch, .kind = PERF_KIND_LIMIT,
-                             .window = 64},
+    LIMIT("line", "a cache line bounced between two cores", perf_limit_line),
+    LIMIT("ring", "a message through a bare slot ring", perf_limit_ring,
+          .size_max = PERF_RING_MESSAGE_MAX),
+    LIMIT("ring stream", "messages streamed through that ring", perf_limit_ring_stream,
+          .size_max = PERF_RING_MESSAGE_MAX, .follower_times = 1),
+    LIMIT("memcpy", "memcpy by one core, the other idle", perf_limit_memcpy),
+    LIMIT("reader", "process_vm_readv by the receiver", perf_limit_reader),
+    LIMIT("both", "both processes copy half each", perf_limit_both),
+    LIMIT("copy", "one copy by the driver, polled for", perf_limit_device_copy),
+    LIMIT("batch", "copies by one call of the driver", perf_limit_device_batch, .window = 64),
 
-    [PERF_OP_TESTS] =
-    {.name = "tag_lat", .what = "tag matching latency", .run = perf_tag_latency,
-     .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_TAG},
-    {.name = "tag_bw", .what = "tag matching bandwidth", .run = perf_tag_stream,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_TAG, .window = 64, .follower_times = 1},
+    LATENCY("tag_lat", "tag matching latency", perf_tag_latency, UCP_FEATURE_TAG),
+    STREAM("tag_bw", "tag matching bandwidth", perf_tag_stream, UCP_FEATURE_TAG),
     {.name = "tag_rate", .what = "tag matching message rate", .run = perf_tag_stream,
      .kind = PERF_KIND_RATE, .features = UCP_FEATURE_TAG, .window = 64, .follower_times = 1},
     {.name = "tag_bi_bw", .what = "tag matching bandwidth of both directions at once",
      .run = perf_tag_exchange, .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_TAG,
      .window = 64},
-    {.name = "tag_sync_lat", .what = "synchronous tag latency", .run = perf_tag_sync_latency,
-     .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_TAG},
-    {.name = "tag_sync_bw", .what = "synchronous tag bandwidth", .run = perf_tag_sync_stream,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_TAG, .window = 64, .follower_times = 1},
-    {.name = "ucp_am_lat", .what = "active message latency", .run = perf_am_latency,
-     .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_AM},
-    {.name = "ucp_am_bw", .what = "active message bandwidth", .run = perf_am_stream,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_AM, .window = 64, .follower_times = 1},
-    {.name = "stream_lat", .what = "stream latency", .run = perf_bytes_latency,
-     .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_STREAM, .size_min = 1},
-    {.name = "stream_bw", .what = "stream bandwidth", .run = perf_bytes_stream,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_STREAM, .size_min = 1, .window = 64,
-     .follower_times = 1},
-    {.name = "ucp_put_lat", .what = "put latency", .run = perf_put_latency,
-     .kind = PERF_KIND_LATENCY, .features = UCP_FEATURE_RMA, .size_min = 1},
-    {.name = "ucp_put_bw", .what = "put bandwidth, flushed", .run = perf_put_stream,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_RMA, .size_min = 1, .window = 64,
-     .one_sided = 1},
-    {.name = "ucp_get", .what = "get latency, bandwidth with -O", .run = perf_get,
-     .kind = PERF_KIND_BANDWIDTH, .features = UCP_FEATURE_RMA, .size_min = 1, .window = 1,
-     .one_sided = 1},
-    {.name = "ucp_add", .what = "atomic add rate", .run = perf_atomic_add,
-     .kind = PERF_KIND_RATE, .features = ATOMICS, .size_min = 4, .size_max = 8, .window = 64,
-     .one_sided = 1},
-    {.name = "ucp_fadd", .what = "atomic fetch-and-add", .run = perf_atomic_fadd,
-     .kind = PERF_KIND_RATE, .features = ATOMICS, .size_min = 4, .size_max = 8, .window = 1,
-     .one_sided = 1},
-    {.name = "ucp_swap", .what = "atomic swap", .run = perf_atomic_swap,
-     .kind = PERF_KIND_RATE, .features = ATOMICS, .size_min = 4, .size_max = 8, .window = 1,
-     .one_sided = 1},
-    {.name = "ucp_cswap", .what = "atomic compare-and-swap", .run = perf_atomic_cswap,
-     .kind = PERF_KIND_RATE, .features = ATOMICS, .size_min = 4, .size_max = 8, .window = 1,
-     .one_sided = 1},
-    {.name = "ofi_lat", .what = "latency of libfabric without the library",
-     .run = perf_ofi_latency, .kind = PERF_KIND_LATENCY, .size_min = 1},
-    {.name = "ofi_bw", .what = "bandwidth of libfabric without the library",
-     .run = perf_ofi_stream, .kind = PERF_KIND_BANDWIDTH, .size_min = 1, .window = 64,
-     .follower_times = 1},
+    LATENCY("tag_sync_lat", "synchronous tag latency", perf_tag_sync_latency, UCP_FEATURE_TAG),
+    STREAM("tag_sync_bw", "synchronous tag bandwidth", perf_tag_sync_stream, UCP_FEATURE_TAG),
+    LATENCY("ucp_am_lat", "active message latency", perf_am_latency, UCP_FEATURE_AM),
+    STREAM("ucp_am_bw", "active message bandwidth", perf_am_stream, UCP_FEATURE_AM),
+    LATENCY("stream_lat", "stream latency", perf_bytes_latency, UCP_FEATURE_STREAM,
+            .size_min = 1),
+    STREAM("stream_bw", "stream bandwidth", perf_bytes_stream, UCP_FEATURE_STREAM, .size_min = 1),
+    LATENCY("ucp_put_lat", "put latency", perf_put_latency, UCP_FEATURE_RMA, .size_min = 1),
+    ONE_SIDED("ucp_put_bw", "put bandwidth, flushed", perf_put_stream, 64),
+    ONE_SIDED("ucp_get", "get latency, bandwidth with -O", perf_get, 1),
+    ATOMIC("ucp_add", "atomic add rate", perf_atomic_add, 64),
+    ATOMIC("ucp_fadd", "atomic fetch-and-add", perf_atomic_fadd, 1),
+    ATOMIC("ucp_swap", "atomic swap", perf_atomic_swap, 1),
+    ATOMIC("ucp_cswap", "atomic compare-and-swap", perf_atomic_cswap, 1),
+    LATENCY("ofi_lat", "latency of libfabric without the library", perf_ofi_latency, 0,
+            .size_min = 1),
+    STREAM("ofi_bw", "bandwidth of libfabric without the library", perf_ofi_stream, 0,
+           .size_min = 1),
 };
 
 /* Announced from 2 bytes, so that acknowledgements, of 0 or 1, are the same in all. */
@@ -98,12 +81,19 @@ int perf_op_find(const char *name)
 {
     unsigned i;
 
-    for (i = PERF_OP_TESTS; i < perf_op_count; ++i) {
+    for (i = 0; i < perf_op_count; ++i) {
         if (strcmp(perf_ops[i].name, name) == 0) {
             return (int)i;
         }
     }
     return -1;
+}
+
+int perf_op_find_test(const char *name)
+{
+    const int op = perf_op_find(name);
+
+    return ((op >= 0) && (perf_ops[op].kind != PERF_KIND_LIMIT)) ? op : -1;
 }
 
 const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2])

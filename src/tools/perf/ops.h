@@ -28,7 +28,7 @@ typedef struct perf_op {
     perf_kind_t kind;
     uint64_t    features;       /* UCP_FEATURE_* */
     uint64_t    size_min;
-    uint64_t    size_max;       /* 0: any */
+    uint64_t    size_max;       /* 0: any; of atomics: 4 and 8 it is */
     unsigned    window;         /* default for -O; 0: has none */
     int         follower_times; /* the receiver's clock counts, not the sender's */
     int         one_sided;      /* the follower only progresses until the leader is done */
@@ -50,24 +50,12 @@ enum {
 
 extern const perf_variant_t perf_variants[PERF_VARIANT_COUNT];
 
-/* The limits come first, in this order. */
-enum {
-    PERF_OP_LINE,
-    PERF_OP_RING,
-    PERF_OP_RING_STREAM,
-    PERF_OP_MEMCPY,
-    PERF_OP_READER,
-    PERF_OP_BOTH,
-    PERF_OP_COPY,
-    PERF_OP_BATCH,
-    PERF_OP_TESTS /* first of the library's tests */
-};
-
 extern const perf_op_t perf_ops[];
 extern const unsigned perf_op_count;
 
-/* Index of the test of that name, or -1. Limits are not found. */
+/* Index of the row of that name, or -1; of the test, where limits do not count. */
 int perf_op_find(const char *name);
+int perf_op_find_test(const char *name);
 
 /* Why an op cannot run with these kinds of memory (perf_params_t.memory); NULL: it can. */
 const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2]);

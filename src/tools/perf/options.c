@@ -126,7 +126,7 @@ static int parse_test(perf_options_t *options, const char *name)
         options->audit = 1;
         return 0;
     }
-    options->op = perf_op_find(name);
+    options->op = perf_op_find_test(name);
     if (options->op >= 0) {
         return 0;
     }
@@ -135,8 +135,10 @@ static int parse_test(perf_options_t *options, const char *name)
         return perf_error("test '%s' runs at uct level, which this tool does not measure; the "
                           "same at ucp level is -t %s", name, instead);
     }
-    for (i = PERF_OP_TESTS; (i < perf_op_count) && (count + 2 < TEST_NAMES_MAX); ++i) {
-        names[count++] = perf_ops[i].name;
+    for (i = 0; (i < perf_op_count) && (count + 2 < TEST_NAMES_MAX); ++i) {
+        if (perf_ops[i].kind != PERF_KIND_LIMIT) {
+            names[count++] = perf_ops[i].name;
+        }
     }
     names[count++] = "limits";
     names[count++] = "audit";

@@ -13,10 +13,12 @@
 #endif
 
 #include "pin.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 
 /* A number from /sys/devices/system/cpu/cpuN/topology, -1 when it cannot be read. */
 static int topology_read(int cpu, const char *name)
@@ -103,6 +105,20 @@ int perf_pin_try(int cpu)
     error = perf_pin_to(cpu);
     (void)sched_setaffinity(0, sizeof(before), &before);
     return error;
+}
+
+int perf_pin_check(const int *cpus, unsigned count)
+{
+    unsigned i;
+    int error;
+
+    for (i = 0; i < count; ++i) {
+        error = perf_pin_try(cpus[i]);
+        if (error != 0) {
+            return perf_error("cannot bind to processor %d: %s", cpus[i], strerror(error));
+        }
+    }
+    return 0;
 }
 
 int perf_pin_allowed(void)

@@ -20,6 +20,9 @@ int perf_pin_to(int cpu);
 /* Whether it could be bound to that processor: the same, but it stays where it was. */
 int perf_pin_try(int cpu);
 
+/* Says which of these the calling thread cannot be bound to. Returns 0: it can to all; else -1. */
+int perf_pin_check(const int *cpus, unsigned count);
+
 /* How many processors the calling thread may use. */
 int perf_pin_allowed(void);
 

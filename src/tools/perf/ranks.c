@@ -114,7 +114,7 @@ static int bind_rank(const perf_options_t *options, const perf_ranks_t *ranks,
     int cpus[2];
 
     if (options->params.threads > 1) {
-        return perf_bind(options->cpus, (int)options->cpu_count, session);
+        return perf_bind(options->cpus, options->cpu_count, session);
     }
     if (options->cpu_count > 0) {
         return perf_bind(&options->cpus[(unsigned)ranks->rank % options->cpu_count], 1, session);

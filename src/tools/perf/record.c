@@ -86,7 +86,7 @@ static void join_command(const perf_options_t *options, char *text, size_t size)
 }
 
 void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, const int *cpus,
-                      int count)
+                      unsigned count)
 {
     time_t now = time(NULL);
     struct utsname system_name;
@@ -94,7 +94,7 @@ void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, co
     struct tm utc;
     Dl_info info;
     size_t used = 0;
-    int i;
+    unsigned i;
 
     memset(record_p, 0, sizeof(*record_p));
     if (gmtime_r(&now, &utc) != NULL) {

@@ -16,17 +16,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int perf_bind(const int *cpus, int count, perf_session_t *session)
+int perf_bind(const int *cpus, unsigned count, perf_session_t *session)
 {
-    int error, i;
-
+    if (perf_pin_check(cpus, count) != 0) {
+        return -1;
+    }
     session->cpu_count = count;
-    for (i = count - 1; i >= 0; --i) { /* all are tried; this thread stays on the first */
-        session->cpus[i] = cpus[i];
-        error            = perf_pin_to(cpus[i]);
-        if (error != 0) {
-            return perf_error("cannot bind to processor %d: %s", cpus[i], strerror(error));
-        }
+    memmove(session->cpus, cpus, count * sizeof(*cpus));
+    if (count > 0) {
+        (void)perf_pin_to(cpus[0]);
     }
     return 0;
 }
@@ -38,8 +36,7 @@ int perf_server_main(const perf_options_t *options)
     int listen_fd, status;
 
     perf_watch_init(NULL, options->timeout_s + 2);
-    perf_note_quiet(options->quiet);
-    if (perf_bind(options->cpus, (int)options->cpu_count, &session) != 0) {
+    if (perf_bind(options->cpus, options->cpu_count, &session) != 0) {
         return PERF_EXIT_FAILED;
     }
     listen_fd = perf_oob_listen(options->port, options->ipv6);
@@ -66,9 +63,7 @@ int perf_client_main(const perf_options_t *options)
     static perf_session_t session;
 
     perf_watch_init(NULL, options->timeout_s + 2);
-    perf_note_quiet(options->quiet);
-    if ((perf_plot_check(options) != 0) ||
-        (perf_bind(options->cpus, (int)count, &session) != 0)) {
+    if (perf_bind(options->cpus, count, &session) != 0) {
         return PERF_EXIT_FAILED;
     }
     perf_watch_stage("connecting to %s", options->host);
@@ -100,10 +95,6 @@ int perf_loopback_main(const perf_options_t *options)
     pthread_t thread;
 
     perf_watch_init(NULL, options->timeout_s);
-    perf_note_quiet(options->quiet);
-    if (perf_plot_check(options) != 0) {
-        return PERF_EXIT_FAILED;
-    }
     if (options->cpu_count > 1) {
         memcpy(cpus, options->cpus, sizeof(cpus));
     }

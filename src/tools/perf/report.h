@@ -69,7 +69,7 @@ typedef struct perf_report {
 
 /* record.c: fills the record; cpus[] are those in use, count 0 when not bound. */
 void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, const int *cpus,
-                      int count);
+                      unsigned count);
 
 /* Appends a cleared result and returns it; NULL when full. */
 perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kind_t kind,
@@ -96,7 +96,7 @@ char *perf_text_size(uint64_t size, char text[24]);     /* 64, 8K, 1M */
 char *perf_text_us(double us, char text[24]);
 char *perf_text_count(double value, int thousands, char text[32]);
 
-/* output_csv.c, output_md.c, output_json.c: the caller looks for errors of the file */
+/* output_files.c: the caller looks for errors of the file */
 void perf_csv_write(const perf_report_t *report, FILE *file);
 void perf_md_write(const perf_report_t *report, FILE *file);
 void perf_json_write(const perf_report_t *report, FILE *file);

@@ -122,8 +122,8 @@ static void cell_finish(perf_rounds_t *rounds, perf_cell_t *cell)
     cell->result->iterations = cell->step.iters;
     cell->result->disturbed  = rounds->attempts - cell->good;
     cell->result->rounds     = perf_cell_values(rounds, cell, NULL, values);
-    cell->result->us_best    = perf_minimum(values, cell->result->rounds);
     cell->result->us         = perf_median(values, cell->result->rounds);
+    cell->result->us_best    = values[0];
     cell->result->unreliable = 2 * cell->good < rounds->wanted;
     rounds->unreliable      |= cell->result->unreliable;
     rounds->any_unreliable  |= cell->result->unreliable;

@@ -246,7 +246,8 @@ static int exit_code(const perf_session_t *session, int status)
     return ((status != 0) || (session->status != UCS_OK)) ? PERF_EXIT_FAILED : PERF_EXIT_OK;
 }
 
-int perf_lead(perf_session_t *session, const perf_options_t *all, const int *cpus, int count)
+int perf_lead(perf_session_t *session, const perf_options_t *all, const int *cpus,
+              unsigned count)
 {
     static perf_report_t report;
     const perf_options_t *options = (all->batch != NULL) ? all->next : all;

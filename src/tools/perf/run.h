@@ -27,7 +27,8 @@ uint64_t perf_run_calibrate(perf_session_t *session, const perf_step_t *what, do
 /* All that the leader does on an open channel: opens the session, runs what the options say, writes
  * the files, closes. cpus[] are the processors of the test; count 0: it is not bound. Once in a
  * process. Returns an exit code. */
-int perf_lead(perf_session_t *session, const perf_options_t *options, const int *cpus, int count);
+int perf_lead(perf_session_t *session, const perf_options_t *options, const int *cpus,
+              unsigned count);
 
 /* The same of the follower. */
 int perf_follow(perf_session_t *session);
@@ -41,7 +42,7 @@ int perf_client_main(const perf_options_t *options);
 
 /* remote.c: binds this thread to the first of these processors; those that it starts take turns
  * among all. All are tried. `count` may be 0. Returns 0, or -1 after an error message. */
-int perf_bind(const int *cpus, int count, perf_session_t *session);
+int perf_bind(const int *cpus, unsigned count, perf_session_t *session);
 
 /* remote.c: both sides as threads of this process. Returns an exit code. */
 int perf_loopback_main(const perf_options_t *options);

@@ -43,8 +43,8 @@ static int run_session(const pair_t *pair, perf_session_t *session)
     const perf_options_t *options = pair->options;
 
     if (options->params.threads > 1) {
-        session->cpu_count = (int)((options->cpu_count < options->params.threads) ?
-                                   options->cpu_count : options->params.threads);
+        session->cpu_count = (options->cpu_count < options->params.threads) ?
+                             options->cpu_count : options->params.threads;
         memcpy(session->cpus, options->cpus, sizeof(session->cpus));
     }
     if (!session->leader) {
@@ -52,7 +52,7 @@ static int run_session(const pair_t *pair, perf_session_t *session)
     }
     return (session->cpu_count > 0) ?
            perf_lead(session, options, session->cpus, session->cpu_count) :
-           perf_lead(session, options, pair->shared->cpus, pair->bound);
+           perf_lead(session, options, pair->shared->cpus, (unsigned)pair->bound);
 }
 
 static int uses_device(const perf_options_t *options, int side)
@@ -111,8 +111,8 @@ static void print_process(const perf_shared_t *shared, int index, const char *st
 typedef struct monitor {
     int      alive[2];
     int      status[2]; /* as of waitpid() */
-    uint64_t beat[2];
-    double   beat_ns[2];
+    uint64_t beats;     /* of both */
+    double   beat_ns;   /* when the last came */
     double   failed_ns; /* when the first child failed; 0: none */
 } monitor_t;
 
@@ -143,31 +143,33 @@ static void reap(const pair_t *pair, monitor_t *monitor)
 /* 1 when for too long none of the children has come any further: one may wait for the other. */
 static int is_stuck(const pair_t *pair, monitor_t *monitor)
 {
-    double now_ns = perf_now_ns();
-    int stuck     = 1, i;
-    uint64_t beat;
+    const perf_watch_slot_t *watch = pair->shared->watch;
+    const double now_ns            = perf_now_ns();
+    const uint64_t beats           = atomic_load_explicit(&watch[0].beat, memory_order_relaxed) +
+                                     atomic_load_explicit(&watch[1].beat, memory_order_relaxed);
 
-    for (i = 0; i < 2; ++i) {
-        beat = atomic_load_explicit(&pair->shared->watch[i].beat, memory_order_relaxed);
-        if ((beat != monitor->beat[i]) || (monitor->beat_ns[i] == 0)) {
-            monitor->beat[i]    = beat;
-            monitor->beat_ns[i] = now_ns;
-        }
-        stuck &= !monitor->alive[i] ||
-                 (now_ns - monitor->beat_ns[i] > (pair->options->timeout_s + 2) * 1e9);
+    if ((beats != monitor->beats) || (monitor->beat_ns == 0)) {
+        monitor->beats   = beats;
+        monitor->beat_ns = now_ns;
     }
-    return stuck;
+    return now_ns - monitor->beat_ns > (pair->options->timeout_s + 2) * 1e9;
 }
 
-static void end_children(const pair_t *pair, monitor_t *monitor)
+/* Says in which state each child is (NULL: nothing of the ended), and ends it. */
+static void end_children(const pair_t *pair, monitor_t *monitor, const char *alive,
+                         const char *ended)
 {
     int i;
 
     for (i = 0; i < 2; ++i) {
+        if (monitor->alive[i] || (ended != NULL)) {
+            print_process(pair->shared, i, monitor->alive[i] ? alive : ended);
+        }
+    }
+    for (i = 0; i < 2; ++i) {
         if (monitor->alive[i]) {
             kill(pair->shared->pids[i], SIGKILL);
             waitpid(pair->shared->pids[i], &monitor->status[i], 0);
-            monitor->alive[i] = 0;
         }
     }
 }
@@ -192,7 +194,6 @@ static int watch_children(const pair_t *pair)
     monitor_t monitor         = {.alive = {1, 1}};
     struct timespec one_second = {.tv_sec = 1};
     sigset_t child_signal;
-    int i;
 
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
@@ -202,20 +203,12 @@ static int watch_children(const pair_t *pair)
             break;
         }
         if ((monitor.failed_ns != 0) && (perf_now_ns() - monitor.failed_ns > LINGER_NS)) {
-            for (i = 0; i < 2; ++i) {
-                if (monitor.alive[i]) {
-                    print_process(pair->shared, i, "still ran and was ended");
-                }
-            }
-            end_children(pair, &monitor);
+            end_children(pair, &monitor, "still ran and was ended", NULL);
             break;
         }
         if (is_stuck(pair, &monitor)) {
             perf_error("no progress for %u s (--timeout)", pair->options->timeout_s);
-            for (i = 0; i < 2; ++i) {
-                print_process(pair->shared, i, monitor.alive[i] ? "stood" : "had ended");
-            }
-            end_children(pair, &monitor);
+            end_children(pair, &monitor, "stood", "had ended");
             return PERF_EXIT_TIMEOUT;
         }
         (void)sigtimedwait(&child_signal, NULL, &one_second);
@@ -263,29 +256,14 @@ static int run_pair(const pair_t *pair)
     return watch_children(pair);
 }
 
-/* The processors that -c names. Returns 0, or -1 after an error message where one cannot be bound
- * to: figures of others are not what was asked for. */
-static int take_cpus(const perf_options_t *options)
-{
-    unsigned i;
-    int error;
-
-    for (i = 0; i < options->cpu_count; ++i) {
-        error = perf_pin_try(options->cpus[i]);
-        if (error != 0) {
-            return perf_error("cannot bind to processor %d: %s", options->cpus[i], strerror(error));
-        }
-    }
-    return 0;
-}
-
 /* Chooses processors and says what it could not do. Returns 0, or -1 after an error message. */
 static int choose_cpus(pair_t *pair)
 {
     const perf_options_t *options = pair->options;
     int *cpus                     = pair->shared->cpus;
 
-    if (take_cpus(options) != 0) {
+    /* Figures of other processors are not what was asked for. */
+    if (perf_pin_check(options->cpus, options->cpu_count) != 0) {
         return -1;
     }
     if (options->params.threads > 1) {
@@ -322,10 +300,6 @@ int perf_self_main(const perf_options_t *options)
     sigset_t child_signal;
     int status, runs;
 
-    perf_note_quiet(options->quiet);
-    if (perf_plot_check(options) != 0) {
-        return PERF_EXIT_FAILED;
-    }
     pair.shared = perf_shared_map();
     if ((pair.shared == NULL) || (choose_cpus(&pair) != 0)) {
         return PERF_EXIT_FAILED;

@@ -144,7 +144,7 @@ static const perf_op_t *exchange_params(perf_session_t *session)
     if (strcmp(params->test, limits_op.name) == 0) {
         return &limits_op;
     }
-    op = perf_op_find(params->test);
+    op = perf_op_find_test(params->test);
     if (op < 0) {
         perf_session_fail(session, UCS_ERR_INVALID_PARAM, "unknown test '%s'", params->test);
         return NULL;
@@ -232,7 +232,7 @@ static void *run_lane(void *arg)
     perf_session_t *session = run->session;
 
     if ((session->cpu_count > 0) && (session->params.threads > 1)) {
-        (void)perf_pin_to(session->cpus[run->lane->index % (unsigned)session->cpu_count]);
+        (void)perf_pin_to(session->cpus[run->lane->index % session->cpu_count]);
     }
     run->lane->refused = 0;
     (void)perf_ops[run->step->op].run(run->lane, run->step, &run->time);
@@ -385,9 +385,7 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
         return 0;
     }
     if (op->kind == PERF_KIND_LIMIT) {
-        return (session->shared != NULL) &&
-               (((step->op != PERF_OP_RING) && (step->op != PERF_OP_RING_STREAM)) ||
-                (step->size <= PERF_RING_MESSAGE_MAX));
+        return (session->shared != NULL) && ((op->size_max == 0) || (step->size <= op->size_max));
     }
     return ((session->contexts[0] != NULL) || (op->features == 0)) &&
            ((op->features & ~session->features) == 0) &&

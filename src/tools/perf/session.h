@@ -32,7 +32,7 @@ typedef struct perf_session {
     perf_shared_t  *shared;    /* NULL between machines */
     int             leader;
     int             cpus[PERF_CPUS_MAX]; /* lane i runs on cpus[i % cpu_count] */
-    int             cpu_count;           /* 0: not pinned by the lane */
+    unsigned        cpu_count;           /* 0: not pinned by the lane */
     uint64_t        features;  /* UCP_FEATURE_* of the context */
     ucp_context_h   contexts[PERF_VARIANT_COUNT]; /* NULL where the library is not used */
     perf_lane_t    *lanes;     /* params.threads for each variant */

@@ -1,4 +1,4 @@
-/* Halyard: median, minimum and percentiles.
+/* Halyard: median and percentiles.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -31,19 +31,6 @@ double perf_median(double *values, size_t n)
     }
     qsort(values, n, sizeof(*values), compare_double);
     return (n % 2) ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-double perf_minimum(const double *values, size_t n)
-{
-    double best = NAN;
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        if (!(best <= values[i])) {
-            best = values[i];
-        }
-    }
-    return best;
 }
 
 void perf_sort_samples(uint32_t *samples, size_t n)

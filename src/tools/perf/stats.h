@@ -9,11 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Median of n values; sorts them in place. NaN when n is 0. */
+/* Median of n values; sorts them in place, smallest first. NaN when n is 0. */
 double perf_median(double *values, size_t n);
-
-/* Smallest of n values; NaN when n is 0. */
-double perf_minimum(const double *values, size_t n);
 
 /* Sorts n samples in place; afterwards perf_percentile() can be asked. */
 void perf_sort_samples(uint32_t *samples, size_t n);

@@ -109,12 +109,7 @@ static const struct {
 
 static perf_cell_t *add_cell(perf_rounds_t *table, const char *name)
 {
-    unsigned op = 0;
-
-    while (strcmp(perf_ops[op].name, name) != 0) {
-        ++op;
-    }
-    return perf_cell_add(table, op, 0, name);
+    return perf_cell_add(table, (unsigned)perf_op_find(name), 0, name);
 }
 
 /* Adds this size's cells, NULL where there is none, and runs them. */

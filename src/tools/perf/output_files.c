@@ -1,4 +1,4 @@
-/* Halyard: results, start-up and run record as one JSON object (RFC 8259).
+/* Halyard: results in files: as comma-separated values, as a Markdown table, as JSON (RFC 8259).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -10,6 +10,121 @@
 #include <math.h>
 #include <string.h>
 #include <ucs/debug/report.h>
+
+/* ---- one line a result ---- */
+
+/* A number, or nothing where there is none. */
+static void put_number(FILE *file, double value)
+{
+    if (isfinite(value)) {
+        fprintf(file, ",%.6g", value);
+    } else {
+        fputc(',', file);
+    }
+}
+
+void perf_csv_write(const perf_report_t *report, FILE *file)
+{
+    const perf_options_t *options = report->options;
+    const perf_result_t *result;
+    unsigned i, k;
+
+    fputs("test,size,window,threads,iterations,rounds,disturbed,us,us_best", file);
+    for (k = 0; k < options->percent_count; ++k) {
+        fprintf(file, ",p%g_us", options->percents[k]);
+    }
+    fputs(",bandwidth_MBps,rate_mps,limit,limit_us,limit_us_best,ratio,ratio_best,validated\n",
+          file);
+    for (i = 0; i < report->count; ++i) {
+        result = &report->results[i];
+        fprintf(file, "%s,%llu,%u,%u,%llu,%u,%u", result->test,
+                (unsigned long long)result->size, result->window, result->threads,
+                (unsigned long long)result->iterations, result->rounds, result->disturbed);
+        put_number(file, result->us);
+        put_number(file, result->us_best);
+        for (k = 0; k < options->percent_count; ++k) {
+            put_number(file, (k < result->percent_count) ? result->percent_us[k] : NAN);
+        }
+        put_number(file, result->bandwidth / 1e6);
+        put_number(file, result->rate);
+        fprintf(file, ",%s", result->limit);
+        put_number(file, result->limit_us);
+        put_number(file, result->limit_best);
+        put_number(file, result->ratio);
+        put_number(file, result->ratio_best);
+        fprintf(file, ",%d\n", result->validated);
+    }
+}
+
+/* ---- a table of GitHub's form, for reports and issues ---- */
+
+/* Text that is not ours, as code: nothing in it is taken for Markdown. */
+static void put_code(FILE *file, const char *what, const char *text)
+{
+    fprintf(file, "- %s: `` ", what);
+    for (; *text != '\0'; ++text) {
+        fputc(((unsigned char)*text < ' ') || (*text == '`') ? '?' : *text, file);
+    }
+    fputs(" ``\n", file);
+}
+
+static void put_us(FILE *file, double us)
+{
+    char text[24];
+
+    fprintf(file, " %s |", perf_text_us(us, text));
+}
+
+static void put_row(const perf_report_t *report, const perf_result_t *result, FILE *file)
+{
+    const perf_options_t *options = report->options;
+    char text[32];
+    unsigned k;
+
+    fprintf(file, "| %s | %s |", result->test, perf_text_size(result->size, text));
+    put_us(file, result->us);
+    for (k = 0; k < options->percent_count; ++k) {
+        put_us(file, (k < result->percent_count) ? result->percent_us[k] : NAN);
+    }
+    fprintf(file, " %s |", perf_text_count(result->bandwidth / 1e6, options->numeric, text));
+    fprintf(file, " %s | %s |", perf_text_count(result->rate, options->numeric, text),
+            result->limit);
+    put_us(file, result->limit_us);
+    if (isfinite(result->ratio)) {
+        fprintf(file, " %.2f |\n", result->ratio);
+    } else {
+        fputs(" |\n", file);
+    }
+}
+
+void perf_md_write(const perf_report_t *report, FILE *file)
+{
+    const perf_options_t *options = report->options;
+    unsigned i;
+
+    fputs("| test | size | us |", file);
+    for (i = 0; i < options->percent_count; ++i) {
+        fprintf(file, " %g %% |", options->percents[i]);
+    }
+    fputs(" MB/s | messages/s | limit | us | ratio |\n|---|--:|--:|", file);
+    for (i = 0; i < options->percent_count; ++i) {
+        fputs("--:|", file);
+    }
+    fputs("--:|--:|---|--:|--:|\n", file);
+    for (i = 0; i < report->count; ++i) {
+        put_row(report, &report->results[i], file);
+    }
+    fputc('\n', file);
+    put_code(file, "processor", report->record.cpu);
+    put_code(file, "kernel", report->record.kernel);
+    put_code(file, "library", report->record.library);
+    put_code(file, "command", report->record.command);
+    for (i = 0; i < (unsigned)report->record.env_count; ++i) {
+        put_code(file, "environment", report->record.env[i]);
+    }
+}
+
+/* ---- one object: results, start-up and run record ---- */
 
 static void put_record(ucs_report_t *json, const perf_record_t *record)
 {
