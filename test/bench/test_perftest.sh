@@ -589,6 +589,24 @@ kill -KILL "$(children $client)"
 wait $client 2>/dev/null
 served
 check "the server notices a dead client" grep -q "is gone" "$dir/server.err"
+# Only the library tells the second thread, and only with error handling.
+for transport in all net; do
+    export UCX_TLS=$transport
+    perf --self -t tag_lat -s 8 -n 10 -f -q
+    [ $code -eq 0 ] || { skip "a dead server over $transport" "$(head -1 "$dir/err")"; continue; }
+    serve -q
+    timeout $LIMIT_S "$BINARY" localhost -p $port -t tag_lat -T 2 -n 1000000000 -q \
+        >"$dir/out" 2>"$dir/err" &
+    client=$!
+    await computing $client 1
+    kill -KILL "$(children $server)"
+    wait $client 2>/dev/null
+    code=$?
+    check "a dead server ends the client at once over $transport: exit $code" test $code -eq 1 -a \
+        "$(grep -cE 'is gone: .*, at: tag_lat' "$dir/err")" -eq 1
+    served 2>/dev/null
+done
+unset UCX_TLS
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

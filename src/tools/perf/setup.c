@@ -384,7 +384,7 @@ out:
     return result;
 }
 
-/* The library tells that the peer is lost (-e). */
+/* The library tells that the peer is lost (not with -e none). */
 static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
