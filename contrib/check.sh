@@ -188,9 +188,9 @@ run_tests() # stage wrapper...
     tests=$(make -s print-tests | tr ' ' '\n')
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz|packaging)/' <<<"$tests") ;;
+        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz|packaging|wireshark)/' <<<"$tests") ;;
         clang) tests=$(grep -vE '^test/(abi|bench|packaging)/|^test/sim/planted' <<<"$tests") ;;
-        *)     tests=$(grep -vE '^test/(abi|packaging)/|^test/sim/planted' <<<"$tests") ;;
+        *)     tests=$(grep -vE '^test/(abi|packaging|wireshark)/|^test/sim/planted' <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
         fail "$stage: no tests were built"
@@ -352,7 +352,7 @@ stage_dist()
     # Without those that take long, which the gcc stage has (the archive is to be whole), and
     # those that need GoogleTest, without which the archive's check is configured.
     tests=$(make -s print-tests | tr ' ' '\n' |
-            grep -vE 'gtest/|test_perftest|planted|cuda_pingpong')
+            grep -vE 'gtest/|test_perftest|test_dissector|planted|cuda_pingpong')
     step "dist: make distcheck" distcheck.log make -j"$jobs" distcheck TESTS="$(echo $tests)" &&
         count 1 0 0
     if step "dist: example against the installed library" example.log bash -c "
