@@ -266,8 +266,9 @@ TEST_F(rails, a_cable_of_the_second_is_cut)
         for (unsigned rounds = 0; rounds < 5; ++rounds) { /* after the cut */
             exchange(n, me.index(), 2 * LONG, ++tag);
             me.own().words[STAGE] = tag;
+            me.own().words[LAST]  = me.at(0).words[LOST].load();
             n.barrier();
-            rounds = (me.at(0).words[LOST] != 0) ? rounds : 0;
+            rounds = (me.at(0).words[LAST] != 0) ? rounds : 0; /* both see what the first saw */
             n.barrier();
         }
         leave(n, 1 - me.index());
