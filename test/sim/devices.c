@@ -34,7 +34,6 @@ typedef struct {
     sim_device_kind_t kind;
     int               device;
     int               is_freed;
-    int               is_library; /* allocated through the transport */
 } sim_piece_t;
 
 typedef struct {
@@ -178,8 +177,7 @@ void sim_device_free(void *address)
     sim_device_mark(piece, 0);
 }
 
-/* Where the bytes are. */
-static char *sim_device_view(const void *address)
+char *sim_device_storage(const void *address)
 {
     const sim_piece_t *piece = sim_piece_find(address);
 
@@ -189,11 +187,6 @@ static char *sim_device_view(const void *address)
     }
     return (piece == NULL) ? (char *)(uintptr_t)address :
            piece->storage + ((uintptr_t)address - piece->address);
-}
-
-void *sim_device_storage(void *address)
-{
-    return sim_device_view(address);
 }
 
 static ucs_status_t sim_device_query(uct_md_t *md UCS_UNUSED, const void *address,
@@ -257,7 +250,6 @@ static ucs_status_t sim_device_mem_alloc(uct_md_t *md, void *like, size_t length
         sim_device_free(address);
         return status;
     }
-    sim_piece_find(address)->is_library = 1;
     ++sim_devices.num_library;
     return UCS_OK;
 }
@@ -458,8 +450,8 @@ static ucs_status_t sim_device_copy(uct_iface_t *iface, void *dest, const void *
                                .comp   = comp,
                                .self   = number,
                                .peer   = number,
-                               .local  = sim_device_view(dest),
-                               .remote = sim_device_view(src),
+                               .local  = sim_device_storage(dest),
+                               .remote = sim_device_storage(src),
                                .length = length};
     const int fails         = sim_device_fails();
 
@@ -536,7 +528,7 @@ static ucs_status_t sim_device_transfer(uct_ep_t *ep, const uct_iov_t *iov, unsi
         return may;
     }
     transfer.length = iov->length;
-    transfer.local  = sim_device_view(iov->buffer);
+    transfer.local  = sim_device_storage(iov->buffer);
     transfer.remote = piece->storage + offset;
     transfer.status = (sim_faults_on && sim_chance(sim_plan.fail_copy)) ? UCS_ERR_IO_ERROR : UCS_OK;
     sim_transfer_start(&transfer);

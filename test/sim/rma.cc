@@ -583,7 +583,7 @@ void post_region(worker &w)
         sim_fail("worker %u mapped %zu bytes and has %zu", w.number, r->length, attr.length);
     }
     r->place   = static_cast<uint8_t *>(attr.address);
-    r->data    = static_cast<uint8_t *>(sim_device_storage(r->place));
+    r->data    = reinterpret_cast<uint8_t *>(sim_device_storage(r->place));
     r->is_open = true;
     fill(r->data, r->length, NUMBER + the_world->ops.size());
     r->shadow.assign(r->data, r->data + r->length);

@@ -153,7 +153,7 @@ typedef enum {
 void *sim_device_alloc(sim_device_kind_t kind, int device, size_t length, void **storage_p);
 void sim_device_free(void *address);
 /* The storage of any address; that itself where it is the host's. */
-void *sim_device_storage(void *address);
+char *sim_device_storage(const void *address);
 /* Makes the two transports: of a process's own memory, and to that of others. */
 void sim_devices_prepare(uct_tl_t *own, uct_tl_t *ipc);
 /* As sim_net_next_ns. */
