@@ -67,6 +67,13 @@ static void print_gbps(const perf_rounds_t *table, const perf_cell_t *cell)
     print_ratio((table->size > 0) ? (double)table->size / us_of(cell) / 1e3 : NAN, 8);
 }
 
+/* A test's time in parts of its limit's: the usual one, the best one. */
+static void print_ratios(const perf_cell_t *cell)
+{
+    print_ratio((cell != NULL) ? cell->result->ratio : NAN, 7);
+    print_ratio((cell != NULL) ? cell->result->ratio_best : NAN, 6);
+}
+
 /* The tests' half of a row, each test beside its limit; cells that are NULL were not measured. */
 static void print_tests(const perf_rounds_t *table, const perf_cell_t *latency,
                         const perf_cell_t *latency_limit, const perf_cell_t *stream,
@@ -75,13 +82,11 @@ static void print_tests(const perf_rounds_t *table, const perf_cell_t *latency,
     print_us(us_of(latency), 8);
     print_us(us_of(latency_limit), 8);
     printf("  %-6s", latency_limit->result->test);
-    print_ratio((latency != NULL) ? latency->result->ratio : NAN, 7);
-    print_ratio((latency != NULL) ? latency->result->ratio_best : NAN, 6);
+    print_ratios(latency);
     printf(" |");
     print_gbps(table, stream);
     print_gbps(table, stream_limit);
-    print_ratio((stream != NULL) ? stream->result->ratio : NAN, 7);
-    print_ratio((stream != NULL) ? stream->result->ratio_best : NAN, 6);
+    print_ratios(stream);
 }
 
 /* What a table measures at a size, in this order. */
