@@ -42,11 +42,6 @@ typedef struct {
 } sim_device_mem_t;
 
 typedef struct {
-    uct_rkey_t super;
-    unsigned   piece;
-} sim_device_rkey_t;
-
-typedef struct {
     uct_iface_t super;
     unsigned    number; /* of its worker */
 } sim_device_iface_t;
@@ -289,44 +284,19 @@ static void sim_device_dereg(uct_mem_t *mem)
 
 static size_t sim_device_pack(uct_mem_t *mem, void *buffer)
 {
-    uint32_t words[2] = {ucs_container_of(mem, sim_device_mem_t, super)->piece, SIM_DEVICE_KEY};
-
-    memcpy(buffer, words, sizeof(words));
-    return sizeof(words);
+    return sim_number_pack(buffer, ucs_container_of(mem, sim_device_mem_t, super)->piece,
+                           SIM_DEVICE_KEY);
 }
 
 static ucs_status_t sim_device_unpack(uct_md_t *md, const void *buffer, size_t length,
                                       uct_rkey_t **rkey_p)
 {
-    sim_device_rkey_t *rkey;
-    uint32_t words[2];
-
-    if (length != sizeof(words)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    memcpy(words, buffer, sizeof(words));
-    if ((words[1] != SIM_DEVICE_KEY) || (words[0] >= sim_devices.num_pieces)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    rkey = ucs_sys_calloc(1, sizeof(*rkey));
-    if (rkey == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    rkey->super.md = md;
-    rkey->piece    = words[0];
-    *rkey_p        = &rkey->super;
-    return UCS_OK;
+    return sim_rkey_unpack(md, buffer, length, SIM_DEVICE_KEY, sim_devices.num_pieces, rkey_p);
 }
 
 static int sim_device_is_on(uct_rkey_t *rkey, int device)
 {
-    return sim_devices.pieces[ucs_container_of(rkey, sim_device_rkey_t, super)->piece].device ==
-           device;
-}
-
-static void sim_device_drop(uct_rkey_t *rkey)
-{
-    ucs_sys_free(ucs_container_of(rkey, sim_device_rkey_t, super));
+    return sim_devices.pieces[ucs_container_of(rkey, sim_rkey_t, super)->index].device == device;
 }
 
 /* ---- copies ---- */
@@ -505,8 +475,8 @@ static ucs_status_t sim_device_transfer(uct_ep_t *ep, const uct_iov_t *iov, unsi
 {
     const unsigned self      = ucs_container_of(ep->iface, sim_device_iface_t, super)->number;
     const unsigned peer      = ucs_container_of(ep, sim_device_ep_t, super)->peer;
-    const sim_piece_t *piece = &sim_devices.pieces[ucs_container_of(rkey, sim_device_rkey_t,
-                                                                    super)->piece];
+    const sim_piece_t *piece = &sim_devices.pieces[ucs_container_of(rkey, sim_rkey_t,
+                                                                    super)->index];
     const uint64_t offset    = remote_addr - piece->address;
     const ucs_status_t may   = sim_device_may_start(self, peer);
     sim_transfer_t transfer  = {.iface  = ep->iface,
@@ -618,10 +588,8 @@ static void sim_device_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t
 
 static size_t sim_device_get_address(uct_iface_t *iface, void *buffer)
 {
-    uint32_t words[2] = {ucs_container_of(iface, sim_device_iface_t, super)->number, SIM_IPC_PEER};
-
-    memcpy(buffer, words, sizeof(words));
-    return sizeof(words);
+    return sim_number_pack(buffer, ucs_container_of(iface, sim_device_iface_t, super)->number,
+                           SIM_IPC_PEER);
 }
 
 static int sim_device_is_reachable(uct_iface_t *iface, const void *address, size_t length,
@@ -637,40 +605,20 @@ static int sim_device_is_reachable(uct_iface_t *iface, const void *address, size
     return 0;
 }
 
-static void sim_device_memory_used(uct_iface_t *iface UCS_UNUSED, size_t *shared_p,
-                                   size_t *private_p)
-{
-    *shared_p  = 0;
-    *private_p = sizeof(sim_device_iface_t);
-}
-
 static ucs_status_t sim_device_ep_init(uct_ep_t *ep, const void *address, size_t length)
 {
-    uint32_t words[2];
-
-    if (length != sizeof(words)) {
-        return UCS_ERR_INVALID_ADDR;
-    }
-    memcpy(words, address, sizeof(words));
-    ucs_container_of(ep, sim_device_ep_t, super)->peer = words[0];
-    return (words[1] == SIM_IPC_PEER) ? UCS_OK : UCS_ERR_INVALID_ADDR;
+    return sim_number_unpack(address, length, SIM_IPC_PEER, UINT32_MAX,
+                             &ucs_container_of(ep, sim_device_ep_t, super)->peer);
 }
 
 static void sim_device_tl_base(uct_tl_t *tl, const char *name)
 {
-    memset(tl, 0, sizeof(*tl));
-    snprintf(tl->name, sizeof(tl->name), "%s", name);
-    tl->help              = "simulated";
-    tl->kind              = UCT_TL_KIND_DEVICE;
-    tl->md_size           = sizeof(uct_md_t);
-    tl->iface_size        = sizeof(sim_device_iface_t);
-    tl->ep_size           = sizeof(sim_device_ep_t);
-    tl->iface.open        = sim_device_iface_open;
-    tl->iface.close       = sim_device_iface_close;
-    tl->iface.limits      = sim_device_limits;
-    tl->iface.progress    = sim_device_progress;
-    tl->iface.event_arm   = sim_device_arm;
-    tl->iface.memory_used = sim_device_memory_used;
+    sim_tl_init(tl, name, UCT_TL_KIND_DEVICE, sizeof(sim_device_iface_t), sizeof(sim_device_ep_t));
+    tl->iface.open      = sim_device_iface_open;
+    tl->iface.close     = sim_device_iface_close;
+    tl->iface.limits    = sim_device_limits;
+    tl->iface.progress  = sim_device_progress;
+    tl->iface.event_arm = sim_device_arm;
 }
 
 void sim_devices_prepare(uct_tl_t *own, uct_tl_t *ipc)
@@ -687,7 +635,7 @@ void sim_devices_prepare(uct_tl_t *own, uct_tl_t *ipc)
     ipc->md.rkey_pack       = sim_device_pack;
     ipc->md.rkey_unpack     = sim_device_unpack;
     ipc->md.rkey_is_on      = sim_device_is_on;
-    ipc->md.rkey_release    = sim_device_drop;
+    ipc->md.rkey_release    = sim_rkey_release;
     ipc->iface.get_address  = sim_device_get_address;
     ipc->iface.is_reachable = sim_device_is_reachable;
     ipc->ep.init            = sim_device_ep_init;

@@ -23,6 +23,7 @@
 #define SIM_HOSTS_MAX   256
 #define SIM_CONNS_MAX   4096
 #define SIM_ADDRESS_LEN 8
+#define SIM_PEER        0x5133
 
 typedef struct sim_message {
     struct sim_message *next;
@@ -681,6 +682,75 @@ static ucs_status_t sim_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t 
     return UCS_OK;
 }
 
+/* ---- what the transports share ---- */
+
+size_t sim_number_pack(void *buffer, uint32_t number, uint32_t kind)
+{
+    uint32_t words[2] = {number, kind};
+
+    memcpy(buffer, words, sizeof(words));
+    return sizeof(words);
+}
+
+ucs_status_t sim_number_unpack(const void *buffer, size_t length, uint32_t kind, uint32_t end,
+                               uint32_t *number_p)
+{
+    uint32_t words[2];
+
+    if (length != sizeof(words)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    memcpy(words, buffer, sizeof(words));
+    if ((words[1] != kind) || (words[0] >= end)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    *number_p = words[0];
+    return UCS_OK;
+}
+
+ucs_status_t sim_rkey_unpack(uct_md_t *md, const void *buffer, size_t length, uint32_t kind,
+                             uint32_t end, uct_rkey_t **rkey_p)
+{
+    sim_rkey_t *rkey;
+    uint32_t index;
+
+    if (sim_number_unpack(buffer, length, kind, end, &index) != UCS_OK) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    rkey = ucs_sys_calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    rkey->super.md = md;
+    rkey->index    = index;
+    *rkey_p        = &rkey->super;
+    return UCS_OK;
+}
+
+void sim_rkey_release(uct_rkey_t *rkey)
+{
+    ucs_sys_free(ucs_container_of(rkey, sim_rkey_t, super));
+}
+
+static void sim_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
+{
+    *shared_p  = 0;
+    *private_p = iface->tl->iface_size;
+}
+
+void sim_tl_init(uct_tl_t *tl, const char *name, uct_tl_kind_t kind, size_t iface_size,
+                 size_t ep_size)
+{
+    memset(tl, 0, sizeof(*tl));
+    snprintf(tl->name, sizeof(tl->name), "%s", name);
+    tl->help              = "simulated";
+    tl->kind              = kind;
+    tl->md_size           = sizeof(uct_md_t);
+    tl->iface_size        = iface_size;
+    tl->ep_size           = ep_size;
+    tl->iface.memory_used = sim_memory_used;
+}
+
 /* ---- interfaces and endpoints ---- */
 
 static int sim_is_attentive(uct_ep_t *ep UCS_UNUSED)
@@ -771,10 +841,7 @@ static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory
 
 static size_t sim_get_address(uct_iface_t *iface, void *buffer)
 {
-    uint32_t words[2] = {sim_iface(iface)->host->number, 0x5133};
-
-    memcpy(buffer, words, sizeof(words));
-    return sizeof(words);
+    return sim_number_pack(buffer, sim_iface(iface)->host->number, SIM_PEER);
 }
 
 static int sim_is_reachable(uct_iface_t *iface UCS_UNUSED, const void *address UCS_UNUSED,
@@ -787,24 +854,12 @@ static int sim_is_reachable(uct_iface_t *iface UCS_UNUSED, const void *address U
     return 0;
 }
 
-static void sim_memory_used(uct_iface_t *iface UCS_UNUSED, size_t *shared_p, size_t *private_p)
-{
-    *shared_p  = 0;
-    *private_p = sizeof(sim_iface_t);
-}
-
 static ucs_status_t sim_ep_init(uct_ep_t *ep, const void *address, size_t length)
 {
-    uint32_t words[2];
-
-    if (length != sizeof(words)) {
+    if ((sim_number_unpack(address, length, SIM_PEER, SIM_HOSTS_MAX, &sim_ep(ep)->peer) !=
+         UCS_OK) || (sim_net.hosts[sim_ep(ep)->peer] == NULL)) {
         return UCS_ERR_INVALID_ADDR;
     }
-    memcpy(words, address, sizeof(words));
-    if ((words[1] != 0x5133) || (words[0] >= SIM_HOSTS_MAX) || (sim_net.hosts[words[0]] == NULL)) {
-        return UCS_ERR_INVALID_ADDR;
-    }
-    sim_ep(ep)->peer = words[0];
     return UCS_OK;
 }
 
@@ -815,19 +870,12 @@ static ucs_status_t sim_flush(uct_ep_t *ep UCS_UNUSED, uct_completion_t *comp UC
 
 static void sim_tl_base(uct_tl_t *tl, const char *name, uct_tl_kind_t kind)
 {
-    memset(tl, 0, sizeof(*tl));
-    snprintf(tl->name, sizeof(tl->name), "%s", name);
-    tl->help               = "simulated";
-    tl->kind               = kind;
-    tl->md_size            = sizeof(uct_md_t);
-    tl->iface_size         = sizeof(sim_iface_t);
-    tl->ep_size            = sizeof(sim_ep_t);
+    sim_tl_init(tl, name, kind, sizeof(sim_iface_t), sizeof(sim_ep_t));
     tl->iface.open         = sim_iface_open;
     tl->iface.close        = sim_iface_close;
     tl->iface.limits       = sim_limits;
     tl->iface.get_address  = sim_get_address;
     tl->iface.is_reachable = sim_is_reachable;
-    tl->iface.memory_used  = sim_memory_used;
     tl->ep.init            = sim_ep_init;
     tl->ep.disconnect      = sim_ep_disconnect;
     tl->ep.close           = sim_ep_close;

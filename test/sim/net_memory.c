@@ -21,11 +21,6 @@ typedef struct {
     uint32_t  index;
 } sim_mem_t;
 
-typedef struct {
-    uct_rkey_t super;
-    uint32_t   index;
-} sim_rkey_t;
-
 static struct {
     char  *block;   /* where it was allocated, else NULL */
     char  *address;
@@ -90,33 +85,14 @@ static void sim_memory_release(uct_mem_t *uct_mem)
 
 static size_t sim_memory_pack(uct_mem_t *uct_mem, void *buffer)
 {
-    uint32_t words[2] = {ucs_container_of(uct_mem, sim_mem_t, super)->index, SIM_KEY_MAGIC};
-
-    memcpy(buffer, words, sizeof(words));
-    return sizeof(words);
+    return sim_number_pack(buffer, ucs_container_of(uct_mem, sim_mem_t, super)->index,
+                           SIM_KEY_MAGIC);
 }
 
 static ucs_status_t sim_memory_unpack(uct_md_t *md, const void *buffer, size_t length,
                                       uct_rkey_t **rkey_p)
 {
-    sim_rkey_t *rkey;
-    uint32_t words[2];
-
-    if (length != sizeof(words)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    memcpy(words, buffer, sizeof(words));
-    if ((words[1] != SIM_KEY_MAGIC) || (words[0] >= sim_num_memories)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    rkey = ucs_sys_calloc(1, sizeof(*rkey));
-    if (rkey == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    rkey->super.md = md;
-    rkey->index    = words[0];
-    *rkey_p        = &rkey->super;
-    return UCS_OK;
+    return sim_rkey_unpack(md, buffer, length, SIM_KEY_MAGIC, sim_num_memories, rkey_p);
 }
 
 static ucs_status_t sim_memory_map(uct_rkey_t *rkey, uint64_t remote, size_t length, void **ptr_p)
@@ -140,11 +116,6 @@ static ucs_status_t sim_memory_map(uct_rkey_t *rkey, uint64_t remote, size_t len
     return UCS_OK;
 }
 
-static void sim_memory_unmap(uct_rkey_t *rkey)
-{
-    ucs_sys_free(ucs_container_of(rkey, sim_rkey_t, super));
-}
-
 void sim_memory_prepare(uct_tl_t *tl, int can_alloc, int can_reg, int can_map)
 {
     tl->md.alloc   = can_alloc ? sim_memory_alloc : NULL;
@@ -154,7 +125,7 @@ void sim_memory_prepare(uct_tl_t *tl, int can_alloc, int can_reg, int can_map)
         tl->md.rkey_pack    = sim_memory_pack;
         tl->md.rkey_unpack  = sim_memory_unpack;
         tl->md.rkey_ptr     = sim_memory_map;
-        tl->md.rkey_release = sim_memory_unmap;
+        tl->md.rkey_release = sim_rkey_release;
     }
 }
 

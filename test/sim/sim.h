@@ -134,6 +134,26 @@ int sim_tcp_is_ready(int fd);
 /* At the end of a run: all is closed. */
 void sim_tcp_reset(void);
 
+/* ---- what the transports share ---- */
+
+typedef struct {
+    uct_rkey_t super;
+    uint32_t   index; /* of the memory that it names */
+} sim_rkey_t;
+
+/* A number in a message or address, with what kind of thing it numbers; at least 8 bytes. */
+size_t sim_number_pack(void *buffer, uint32_t number, uint32_t kind);
+/* UCS_ERR_INVALID_PARAM: it is no number of this kind below `end`. */
+ucs_status_t sim_number_unpack(const void *buffer, size_t length, uint32_t kind, uint32_t end,
+                               uint32_t *number_p);
+/* A key that is such a number. */
+ucs_status_t sim_rkey_unpack(uct_md_t *md, const void *buffer, size_t length, uint32_t kind,
+                             uint32_t end, uct_rkey_t **rkey_p);
+void sim_rkey_release(uct_rkey_t *rkey);
+/* Clears a transport and fills in what all have. */
+void sim_tl_init(uct_tl_t *tl, const char *name, uct_tl_kind_t kind, size_t iface_size,
+                 size_t ep_size);
+
 /* ---- memory ---- */
 
 /* Gives a transport the operations of a memory domain. */
