@@ -62,6 +62,7 @@ gtest_sources = \
 	test/gtest/ucp/test_mem.cc \
 	test/gtest/ucp/test_ofi_faults.cc \
 	test/gtest/ucp/test_ofi_rma.cc \
+	test/gtest/ucp/test_ofi_zcopy.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \

@@ -8,6 +8,7 @@ sim_sources = \
 	test/sim/clients.cc \
 	test/sim/devices.c \
 	test/sim/net.c \
+	test/sim/net_lent.c \
 	test/sim/net_memory.c \
 	test/sim/ops.cc \
 	test/sim/rma.cc \

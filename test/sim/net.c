@@ -28,6 +28,7 @@
 typedef struct sim_message {
     struct sim_message *next;
     uint64_t            time_ns;
+    sim_lent_t         *lent;    /* not NULL: not all of it has left its sender */
     uint32_t            id;
     uint32_t            length;
     uint64_t            data[];
@@ -177,16 +178,37 @@ static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t leng
     return message;
 }
 
-static void sim_message_drop_first(sim_conn_t *conn)
+static void sim_message_drop(sim_conn_t *conn, sim_message_t **link)
 {
-    sim_message_t *message = conn->first;
+    sim_message_t *message = *link;
 
-    conn->first = message->next;
-    if (conn->first == NULL) {
-        conn->end = &conn->first;
+    *link = message->next;
+    if (*link == NULL) {
+        conn->end = link;
     }
     --conn->num_messages;
+    if (message->lent != NULL) {
+        sim_lent_lose(message->lent, conn->reset_ns);
+    }
     free(message);
+}
+
+static void sim_message_drop_first(sim_conn_t *conn)
+{
+    sim_message_drop(conn, &conn->first);
+}
+
+/* Its sender dies: what has not left it is lost, with all behind it. */
+static void sim_conn_cut_off(sim_conn_t *conn)
+{
+    sim_message_t **link = &conn->first;
+
+    while ((*link != NULL) && ((*link)->lent == NULL)) {
+        link = &(*link)->next;
+    }
+    while (*link != NULL) {
+        sim_message_drop(conn, link);
+    }
 }
 
 static ucs_status_t sim_am_short(uct_ep_t *ep, unsigned id, uint64_t header, const void *payload,
@@ -240,6 +262,29 @@ static ucs_status_t sim_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, 
     message->length = (uint32_t)length;
     *length_p       = length;
     return UCS_OK;
+}
+
+static ucs_status_t sim_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
+                                 uct_completion_t *comp)
+{
+    const sim_conn_t *conn = sim_ep(ep)->conn;
+    const int is_in_vain   = sim_iface(ep->iface)->host->is_dead || (conn->reset_ns != 0);
+    sim_message_t *message;
+    char *dest;
+    unsigned i;
+
+    message = sim_message_add(ep, id, uct_iov_length(iov, n));
+    if (message == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (is_in_vain) {
+        return UCS_OK;
+    }
+    for (i = 0, dest = (char *)message->data; i + 1 < n; dest += iov[i++].length) {
+        memcpy(dest, iov[i].buffer, iov[i].length);
+    }
+    sim_lent_start(conn->source->number, &message->lent, dest, &iov[n - 1], comp);
+    return UCS_INPROGRESS;
 }
 
 /* ---- connections ---- */
@@ -412,12 +457,17 @@ static int sim_conn_is_called(const sim_conn_t *conn)
     return (conn->state == SIM_CONN_CALLING) && (conn->ep != NULL) && (conn->time_ns <= sim_now());
 }
 
+static int sim_message_is_there(const sim_message_t *message)
+{
+    return (message->time_ns <= sim_now()) && (message->lent == NULL);
+}
+
 /* Has the target's side something to see? */
 static int sim_conn_target_is_due(const sim_conn_t *conn)
 {
     return !conn->is_forgotten &&
            (sim_conn_is_called(conn) ||
-            ((conn->first != NULL) ? (conn->first->time_ns <= sim_now()) :
+            ((conn->first != NULL) ? sim_message_is_there(conn->first) :
                                      ((conn->ends_ns != 0) && (conn->ends_ns <= sim_now()))));
 }
 
@@ -442,7 +492,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
         conn->is_accepted = 1;
         return 1;
     }
-    while ((conn->first != NULL) && (conn->first->time_ns <= sim_now()) && (count < budget)) {
+    while ((conn->first != NULL) && sim_message_is_there(conn->first) && (count < budget)) {
         sim_event("delivered", (conn->source->number << 8) | conn->target->number, conn->first->id,
                   conn->first->length);
         sim_event_message(conn->first->id, conn->first->data, conn->first->length);
@@ -486,6 +536,7 @@ static unsigned sim_progress(uct_iface_t *iface)
     if (host->is_dead) {
         return uct_iface_progress_base(iface);
     }
+    count += is_self ? 0 : sim_lent_progress(host->number, sim_now());
     n     = host->num_in;
     first = (n > 1) ? (unsigned)sim_below(n) : 0;
     for (i = 0; i < n; ++i) {
@@ -509,6 +560,9 @@ static int sim_iface_is_due(const sim_iface_t *iface)
         if ((conn->is_self == is_self) && sim_conn_source_is_due(conn)) {
             return 1;
         }
+    }
+    if (!host->is_dead && !is_self && sim_lent_is_due(host->number)) {
+        return 1;
     }
     for (i = 0; (i < host->num_in) && !host->is_dead; ++i) {
         conn = sim_net.conns[host->conns_in[i]];
@@ -804,6 +858,9 @@ static void sim_iface_close(uct_iface_t *iface)
         ucs_sys_close(sim_iface(iface)->event_fd);
     }
     --sim_net.num_ifaces;
+    if (iface->tl->kind == UCT_TL_KIND_SHM) {
+        (void)sim_lent_progress(host->number, UINT64_MAX);
+    }
     if ((iface->tl->kind == UCT_TL_KIND_SHM) && !host->is_dead) {
         sim_event("iface closes", host->number, 0, 0);
         if (host->sync_used != 0) {
@@ -820,7 +877,8 @@ static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory
                        uct_limits_t *limits_p)
 {
     int is_copy = (op == UCT_OP_PUT_ZCOPY) || (op == UCT_OP_GET_ZCOPY);
-    int is_am   = (op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY);
+    int is_am   = (op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY) ||
+                  ((op == UCT_OP_AM_ZCOPY) && (iface->tl->ep.live.am_zcopy != NULL));
 
     memset(limits_p, 0, sizeof(*limits_p));
     limits_p->align = 1;
@@ -831,6 +889,7 @@ static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory
         return;
     }
     limits_p->max          = is_am ? sim_plan.am_max : SIZE_MAX;
+    limits_p->min          = (op == UCT_OP_AM_ZCOPY) ? sim_plan.zcopy_min : 0;
     limits_p->iov_max      = 16;
     limits_p->overhead_ns  = is_am ? 50 : 400;
     limits_p->latency_ns   = is_am ? 100 : 0;
@@ -892,6 +951,9 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->ep.live.am_short     = sim_am_short;
     tl->ep.live.am_short_iov = sim_am_short_iov;
     tl->ep.live.am_bcopy     = sim_am_bcopy;
+    if ((sim_plan.zcopy_min > 0) && (tl->kind != UCT_TL_KIND_SELF)) {
+        tl->ep.live.am_zcopy = sim_am_zcopy;
+    }
     tl->ep.live.flush        = sim_flush;
     if (sim_plan.attentive > 0) {
         tl->ep.live.is_attentive = sim_is_attentive;
@@ -981,6 +1043,7 @@ void sim_net_kill(unsigned number)
     sim_tcp_kill(number);
     for (i = 0; i < host->num_out; ++i) {
         conn = sim_net.conns[host->conns_out[i]];
+        sim_conn_cut_off(conn);
         if (conn->ep != NULL) {
             sim_conn_detach(conn);
         }
@@ -990,16 +1053,17 @@ void sim_net_kill(unsigned number)
 
 uint64_t sim_net_next_ns(void)
 {
-    uint64_t next_ns = ucs_min(sim_tcp_next_ns(), sim_devices_next_ns());
+    uint64_t next_ns = ucs_min(ucs_min(sim_tcp_next_ns(), sim_devices_next_ns()),
+                               sim_lent_next_ns());
     sim_conn_t *conn;
     unsigned i;
 
     for (i = 0; i < sim_net.num_conns; ++i) {
         conn = sim_net.conns[i];
         if (!conn->is_forgotten) {
-            if (conn->first != NULL) {
+            if ((conn->first != NULL) && (conn->first->lent == NULL)) {
                 next_ns = ucs_min(next_ns, conn->first->time_ns);
-            } else if (conn->ends_ns != 0) {
+            } else if ((conn->first == NULL) && (conn->ends_ns != 0)) {
                 next_ns = ucs_min(next_ns, conn->ends_ns);
             }
         }
@@ -1028,6 +1092,7 @@ void sim_net_check_end(void)
         sim_fail("%u sync words are still held", sim_net.num_syncs);
     }
     sim_devices_check_end();
+    sim_lent_check_end();
 }
 
 void sim_net_reset(void)

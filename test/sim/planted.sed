@@ -60,3 +60,5 @@ s/^        if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {/        if ((
 s/^    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {/    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) \&\& (SIM_PLANTED(28) || (chunks->far == UCP_DEVICE_NO_CHUNK))) {/
 # 29: a chunk that its receiver could not read counts as read
 s/^    if (end.status != UCS_OK) {/    if ((end.status != UCS_OK) \&\& !SIM_PLANTED(29)) {/
+# 30: a message that is sent from where it lies ends before it has left
+s/^        req->send.step = UCP_SEND_ZCOPY;/        req->send.step = SIM_PLANTED(30) ? UCP_SEND_EAGER : UCP_SEND_ZCOPY;/

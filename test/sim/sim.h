@@ -44,6 +44,7 @@ typedef struct {
     unsigned    ops_percent;      /* of the steps that post something */
     size_t      length_max;       /* of a message */
     size_t      am_max;           /* of a transport's message */
+    size_t      zcopy_min;        /* bytes from which one is sent from where it lies, or 0 */
     size_t      long_max;         /* of a long one, or 0 */
     unsigned    capacity;         /* messages in flight on a connection */
     uint64_t    delay_ns;         /* of each message at least */
@@ -154,6 +155,22 @@ void sim_rkey_release(uct_rkey_t *rkey);
 void sim_tl_init(uct_tl_t *tl, const char *name, uct_tl_kind_t kind, size_t iface_size,
                  size_t ep_size);
 
+/* ---- messages that are sent from where they lie (net_lent.c) ---- */
+
+typedef struct sim_lent sim_lent_t;
+
+/* The sender's bytes go to dest later; *owner is not NULL until then. */
+void sim_lent_start(unsigned number, sim_lent_t **owner, void *dest, const uct_iov_t *iov,
+                    uct_completion_t *comp);
+/* The message is gone: the sender's memory comes back with an error, at time_ns or later. */
+void sim_lent_lose(sim_lent_t *lent, uint64_t time_ns);
+/* What the sender's progress does at that time. */
+unsigned sim_lent_progress(unsigned number, uint64_t until_ns);
+int sim_lent_is_due(unsigned number);
+/* As sim_net_next_ns. */
+uint64_t sim_lent_next_ns(void);
+void sim_lent_check_end(void);
+
 /* ---- memory ---- */
 
 /* Gives a transport the operations of a memory domain. */
@@ -211,8 +228,8 @@ int sim_world_may_copy(unsigned number, uint64_t address, size_t length, int is_
 /* The same of a copy that could begin. */
 int sim_world_may_go_on(unsigned number, uint64_t address, size_t length, int is_write);
 
-/* May the worker itself, or a device for it, read and write there? As above, but a request does not
- * end before its device's copy. */
+/* May the worker itself, a device or its network for it, read and write there? As above, but a
+ * request does not end before their copy. */
 int sim_world_may_touch(unsigned number, const void *address, size_t length);
 /* Has the operation that it was for ended? */
 int sim_world_is_given_back(unsigned number, const void *address, size_t length);

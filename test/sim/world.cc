@@ -364,6 +364,11 @@ void abandon_ops(worker &w)
             o->is_abandoned = true;
         }
     }
+}
+
+/* Their owner has no use for them any more, whatever became of the operations. */
+void take_buffers_back(worker &w)
+{
     for (const auto &buf : w.buffers) {
         buf->rightly_gone = buf->rightly_gone || buf->in_use;
         buf->in_use       = false;
@@ -415,6 +420,7 @@ void worker_leave(worker &w)
     w.port  = 0;
     w.state = life::LEFT;
     worker_release(w);
+    take_buffers_back(w);
 }
 
 void worker_kill(worker &w)
@@ -424,6 +430,7 @@ void worker_kill(worker &w)
     w.state = life::DEAD;
     w.port  = 0;
     abandon_ops(w);
+    take_buffers_back(w);
 }
 
 void worker_bury(worker &w)
@@ -597,7 +604,7 @@ int sim_world_may_touch(unsigned number, const void *address, size_t length)
         return 1;
     }
     if ((w.state == sim::life::ALIVE) && !(buf->rightly_gone && w.lacked_memory)) {
-        sim_fail("a device touches a buffer of worker %u after its operation has ended", number);
+        sim_fail("a buffer of worker %u is touched after its operation has ended", number);
     }
     return 0;
 }

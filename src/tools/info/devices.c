@@ -65,6 +65,7 @@ static void info_operations(ucs_report_t *report, uct_iface_t *iface)
 {
     static const char *const names[UCT_OP_LAST] = {
         [UCT_OP_AM_SHORT]  = "am_short",  [UCT_OP_AM_BCOPY]  = "am_bcopy",
+        [UCT_OP_AM_ZCOPY]  = "am_zcopy",
         [UCT_OP_PUT_SHORT] = "put_short", [UCT_OP_PUT_ZCOPY] = "put_zcopy",
         [UCT_OP_GET_ZCOPY] = "get_zcopy", [UCT_OP_ATOMIC]    = "atomic"
     };

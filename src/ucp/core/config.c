@@ -141,6 +141,11 @@ const ucs_config_row_t ucp_options_rows[] = {
             "intra:SIZE,inter:SIZE, or one of the two: to peers that shared memory reaches, and "
             "over networks.",
             .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
+    UCP_ROW("ZCOPY_THRESH", memunits, zcopy_thresh, "auto",
+            "Bytes from which a message that is sent at once is sent from where it lies, where the "
+            "transport can (networks over TCP), and ends when it has left; shorter ones are "
+            "copied first. auto: from where that takes less time; inf: never.",
+            .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCP_ROW("RNDV_SCHEME", enum, rndv_scheme, "auto",
             "How announced messages move: the receiver reads (get_zcopy), the sender writes "
             "(put_zcopy), each copies "

@@ -28,6 +28,7 @@ typedef struct {
 typedef struct {
     ucs_config_allow_list_t tls;
     ucp_thresholds_t        rndv_thresh;
+    size_t                  zcopy_thresh;     /* bytes, or UCS_CONFIG_AUTO_SIZE */
     unsigned                rndv_scheme;      /* ucp_rndv_scheme_t */
     int                     proto_info;
     unsigned                tm_buckets;

@@ -134,7 +134,7 @@ void ucp_ep_set_limits(ucp_ep_t *ep)
 
     /* The first message goes the long way, behind HELLO. */
     if ((first->proto == UCP_PROTO_EAGER) && peer->hello_sent && (peer->status == UCS_OK)) {
-        limit = ucs_min(first->max, peer->proto->eager_max) + 1;
+        limit = ucs_min(ucs_min(first->max, peer->proto->eager_max) + 1, peer->proto->zcopy_min);
         if (peer->is_holding) {
             limit = ucs_min(limit, (size_t)UCP_TAG_TINY + 1);
         }

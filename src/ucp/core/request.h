@@ -80,6 +80,7 @@ typedef enum {
 typedef enum {
     UCP_SEND_EAGER, /* to be sent whole */
     UCP_SEND_RTS,   /* to be announced */
+    UCP_SEND_ZCOPY, /* sent whole, but the buffer is still in use */
     UCP_SEND_SYNC,  /* sent whole; the peer's turn to say that it was matched */
     UCP_SEND_WAIT,  /* announced; the peer's turn */
     UCP_SEND_PUT,   /* on the work list: writing */
@@ -150,6 +151,7 @@ typedef struct {
     uint8_t           is_both;   /* PUT, DATA: parts are claimed, none is left when it is 0 again */
     uint8_t           needs_ats; /* the end waits for ATS */
     uint8_t           is_sync;
+    uint8_t           is_zcopy;  /* EAGER: is not copied */
     uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
     uint8_t           copies_header; /* the user's header may be gone after the call */
     uint8_t           is_counted;    /* stream: among what is not read */

@@ -27,8 +27,10 @@ UCS_INLINE size_t ucp_am_put_head(uint64_t *dest, uint64_t word, const ucp_worke
     return is_reply ? sizeof(ucp_wire_am_reply_t) : sizeof(ucp_wire_am_t);
 }
 
-static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, uint64_t word, int is_reply,
-                                       const void *header, const void *buffer, size_t length)
+/* req: NULL where none is needed. */
+static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, ucp_request_t *req, uint64_t word,
+                                       int is_reply, const void *header, const void *buffer,
+                                       size_t length)
 {
     static const uint64_t zeros = 0;
     size_t header_length        = ucp_wire_am_head(word).header_length;
@@ -44,13 +46,13 @@ static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, uint64_t word, int is_reply
         }
         iov[0] = (uct_iov_t){head, head_length + ucs_align_up(header_length, 8), NULL};
         iov[1] = (uct_iov_t){(void *)buffer, length, NULL};
-        return ep->am->ops->am_short_iov(ep->am, id, iov, 2);
+        return ucp_send_iov(req, ep->am, id, iov, 2);
     }
     iov[0] = (uct_iov_t){head, head_length, NULL};
     iov[1] = (uct_iov_t){(void *)header, header_length, NULL};
     iov[2] = (uct_iov_t){(void *)&zeros, ucs_align_up(header_length, 8) - header_length, NULL};
     iov[3] = (uct_iov_t){(void *)buffer, length, NULL};
-    return ep->am->ops->am_short_iov(ep->am, id, iov, 4);
+    return ucp_send_iov(req, ep->am, id, iov, 4);
 }
 
 uint64_t ucp_am_word(const ucp_request_t *req)
@@ -86,7 +88,7 @@ ucs_status_t ucp_am_send_eager(ucp_request_t *req)
     size_t length;
 
     if (ucp_dt_is_contig(req->datatype)) {
-        return ucp_am_send_pieces(req->send.ep, ucp_am_word(req), is_reply, req->send.header,
+        return ucp_am_send_pieces(req->send.ep, req, ucp_am_word(req), is_reply, req->send.header,
                                   req->buffer, req->length);
     }
     return lane->ops->am_bcopy(lane, is_reply ? UCP_WIRE_AM_REPLY : UCP_WIRE_AM, ucp_am_pack, req,
@@ -139,7 +141,7 @@ UCS_INLINE ucs_status_t ucp_am_send_short(ucp_ep_t *ep, size_t limit, unsigned i
             return ep->am->ops->am_short(ep->am, UCP_WIRE_AM, id, buffer, length);
         }
         if (length + UCP_AM_SMALL_HEADER < limit) {
-            return ucp_am_send_pieces(ep, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
+            return ucp_am_send_pieces(ep, NULL, ucp_wire_am_word((uint16_t)id, header_length, 0), 0,
                                       header, buffer, length);
         }
     }

@@ -18,6 +18,22 @@
 
 #define UCP_SEND_SLOW_TURN 64u /* one in so many is sent though it is slow, see ucp_send_is_fast */
 
+ucs_status_t ucp_send_zcopy(ucp_request_t *req, uct_ep_t *lane, unsigned id, const uct_iov_t *iov,
+                            unsigned n)
+{
+    ucs_status_t status;
+
+    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
+    req->copy.then = ucp_request_complete;
+    status         = lane->ops->am_zcopy(lane, id, iov, n, &req->copy.comp);
+    if (status == UCS_INPROGRESS) {
+        req->held     |= UCP_REQUEST_HOLDS_COPY;
+        req->send.step = UCP_SEND_ZCOPY;
+        status         = UCS_OK;
+    }
+    return status;
+}
+
 /* Makes one attempt at what the request's step says. UCS_ERR_NO_RESOURCE: nothing happened. */
 static ucs_status_t ucp_send_attempt(ucp_request_t *req)
 {
@@ -86,7 +102,7 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
         ucp_request_complete(req, status);
     } else if (is_announced) {
         ucp_ep_hand_over(req);
-    } else if (is_eager) {
+    } else if (is_eager && (req->send.step == UCP_SEND_EAGER)) {
         if (req->send.is_sync) {
             req->send.step = UCP_SEND_SYNC;
             ucp_ep_hand_over(req);
@@ -169,6 +185,8 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     if ((req->kind == UCP_REQUEST_TAG_SEND) && (req->length >= UCP_SEND_ANSWER_MIN)) {
         req->send.peer->is_unanswered = 1;
     }
+    req->send.is_zcopy  = is_whole && (req->length >= proto->zcopy_min) && !req->send.is_sync &&
+                          ucp_dt_is_contig(req->datatype) && !(req->held & UCP_REQUEST_HOLDS_STAGE);
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;
     req->send.step      = is_whole ? UCP_SEND_EAGER : UCP_SEND_RTS;
@@ -242,6 +260,7 @@ ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *p
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
+    req->send.is_zcopy &= !(mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL);
 
     status = uct_ep_has_pending(ep->am) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
     if (status == UCS_ERR_NO_RESOURCE) {

@@ -52,6 +52,18 @@ ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
                                 const ucp_request_param_t *param, ucp_request_kind_t kind,
                                 ucs_status_ptr_t *error_p);
 
+/* Sends a whole message, of which the last entry is the request's buffer. */
+ucs_status_t ucp_send_zcopy(ucp_request_t *req, uct_ep_t *lane, unsigned id, const uct_iov_t *iov,
+                            unsigned n);
+
+/* The same where there may be no request. */
+UCS_INLINE ucs_status_t ucp_send_iov(ucp_request_t *req, uct_ep_t *lane, unsigned id,
+                                     const uct_iov_t *iov, unsigned n)
+{
+    return ((req != NULL) && req->send.is_zcopy) ? ucp_send_zcopy(req, lane, id, iov, n) :
+                                                   lane->ops->am_short_iov(lane, id, iov, n);
+}
+
 /* Sends or queues. extra: bytes that the whole message has besides its first 8 and its payload.
  * Returns what the call returns. */
 ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *param, size_t extra,

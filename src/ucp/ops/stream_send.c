@@ -35,7 +35,7 @@ void ucp_stream_count(ucp_request_t *req)
         return;
     }
     req->send.is_counted = 1;
-    if (req->send.step == UCP_SEND_EAGER) {
+    if ((req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_ZCOPY)) {
         ucp_stream_add_unread(ep, req->length);
     } else {
         req->send.unread = ep->stream.since;
@@ -48,12 +48,13 @@ void ucp_stream_ended(ucp_request_t *req)
     req->send.ep->stream.unread -= req->send.unread;
 }
 
-static ucs_status_t ucp_stream_send_contig(ucp_ep_t *ep, const void *buffer, size_t length)
+static ucs_status_t ucp_stream_send_contig(ucp_ep_t *ep, ucp_request_t *req, const void *buffer,
+                                           size_t length)
 {
     ucp_wire_stream_t head = ucp_stream_head(ep);
     uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
 
-    return ep->am->ops->am_short_iov(ep->am, UCP_WIRE_STREAM, iov, 2);
+    return ucp_send_iov(req, ep->am, UCP_WIRE_STREAM, iov, 2);
 }
 
 static size_t ucp_stream_pack(void *dest, void *arg, size_t max)
@@ -72,7 +73,7 @@ ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
     size_t length;
 
     status = ucp_dt_is_contig(req->datatype) ?
-             ucp_stream_send_contig(req->send.ep, req->buffer, req->length) :
+             ucp_stream_send_contig(req->send.ep, req, req->buffer, req->length) :
              lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
     if (status == UCS_OK) {
         ucp_stream_count(req);
@@ -119,7 +120,7 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t cou
         ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
         ucs_likely(!uct_ep_has_pending(ep->am)) &&
         ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
-        status = ucp_stream_send_contig(ep, buffer, length);
+        status = ucp_stream_send_contig(ep, NULL, buffer, length);
         if (ucs_likely(status == UCS_OK)) {
             ucp_stream_add_unread(ep, length);
         }

@@ -249,6 +249,9 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
                                                  options->rndv_thresh.intra;
     config->eager_max =
         ucs_min(config->lanes.am.max - sizeof(ucp_wire_eager_t), (size_t)UCP_WIRE_EAGER_MAX);
+    config->zcopy_min = (config->lanes.zcopy.max == 0) ? SIZE_MAX :
+                        (options->zcopy_thresh != UCS_CONFIG_AUTO_SIZE) ?
+                        ucs_max(options->zcopy_thresh, (size_t)1) : config->lanes.zcopy.min;
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         reason = ucp_proto_rows[proto].applies(config);
         if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) &&
@@ -460,6 +463,10 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
                     lanes->am_name, (lanes->copy_name == NULL) ? "none" : lanes->copy_name);
     ucs_report_open(report, "lanes", '[');
     ucp_proto_explain_lane(report, "messages", lanes->am_name, &lanes->am);
+    if (config->zcopy_min < SIZE_MAX) {
+        ucs_report_data(report, "role transport min max", "%s%s%zu%zu", "messages not copied",
+                        lanes->am_name, config->zcopy_min, lanes->zcopy.max);
+    }
     ucp_proto_explain_lane(report, "reads", lanes->copy_name, &lanes->get);
     ucp_proto_explain_lane(report, "writes", lanes->copy_name,
                            lanes->has_reads ? &lanes->write : &lanes->put);
@@ -477,6 +484,10 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
     for (i = 0; i < config->num_send; ++i) {
         ucp_proto_explain_range(config, &config->send[i],
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
+    }
+    if (config->zcopy_min <= config->eager_max) {
+        ucs_report_text(report, "# %12s from %zu bytes on from where they lie: not copied first\n",
+                        ucp_proto_names[UCP_PROTO_EAGER], config->zcopy_min);
     }
     if (lanes->has_long && (config->eager_max < UCP_WIRE_EAGER_MAX)) {
         ucs_report_text(report, "# %12s up to %d bytes to whoever has buffers for it, where "

@@ -32,6 +32,7 @@ typedef enum {
 /* What the choice depends on. */
 typedef struct {
     uct_limits_t am;         /* am_short: contiguous messages */
+    uct_limits_t zcopy;      /* the same from where they lie; max 0: no */
     uct_limits_t get, put;   /* of the copy lane; max 0 without one */
     uct_limits_t write;      /* of the messaging lane, as get with has_reads; max 0 without */
     int          has_sync;   /* the messaging lane has common words */
@@ -73,6 +74,7 @@ typedef struct {
     ucp_proto_lanes_t lanes;
     unsigned          tl[3 + UCT_RAILS_MAX]; /* key: transport of each lane, UINT_MAX for none */
     size_t            eager_max;      /* bytes of payload that one message can carry */
+    size_t            zcopy_min;      /* from which it is not copied before; SIZE_MAX: never */
     size_t            rndv_thresh;    /* the user's, of this kind of peers, or automatic */
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */

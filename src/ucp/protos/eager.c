@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/dt/dt.h>
+#include <ucp/ops/send.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
@@ -88,6 +89,12 @@ ucs_status_t ucp_eager_send(ucp_request_t *req)
     }
     if (!ucp_dt_is_contig(req->datatype)) {
         return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER, ucp_eager_pack, req, &length);
+    }
+    if (req->send.is_zcopy) {
+        ucp_wire_eager_t head = {req->info.sender_tag};
+        uct_iov_t iov[2] = {{&head, sizeof(head), NULL}, {req->buffer, req->length, NULL}};
+
+        return ucp_send_zcopy(req, lane, UCP_WIRE_EAGER, iov, 2);
     }
     if (ucs_unlikely(req->length >= UCP_EAGER_LONG)) {
         return ucp_eager_send_long(req, lane);

@@ -257,6 +257,9 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
                       (am->tl->ep.live.sync_map != NULL);
     lanes->has_long = (am->tl->ep.live.long_max != NULL);
     am->tl->iface.limits(am, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &lanes->am);
+    if (am->tl->ep.live.am_zcopy != NULL) {
+        am->tl->iface.limits(am, UCT_OP_AM_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->zcopy);
+    }
     if ((peer->lane_tl[UCP_LANE_COPY] != UCP_NO_TL) && (peer->copy_state != UCP_COPY_NONE)) {
         copy             = worker->tls[peer->lane_tl[UCP_LANE_COPY]].iface;
         lanes->copy_name = copy->tl->name;

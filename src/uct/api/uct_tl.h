@@ -62,10 +62,12 @@ typedef enum {
 } uct_tl_kind_t;
 
 /* Operations whose limits and costs are asked for. The limits of AM_SHORT hold for the whole
- * message: am_short's 8-byte header and its payload together, the sum of am_short_iov's entries. */
+ * message: am_short's 8-byte header and its payload together, the sum of am_short_iov's entries;
+ * so do those of AM_ZCOPY, whose least size is that from which it takes less time than to copy. */
 typedef enum {
     UCT_OP_AM_SHORT,
     UCT_OP_AM_BCOPY,
+    UCT_OP_AM_ZCOPY,
     UCT_OP_PUT_SHORT,
     UCT_OP_PUT_ZCOPY,
     UCT_OP_GET_ZCOPY,
@@ -170,6 +172,8 @@ struct uct_mem { /* base of a transport's registration or allocation */
 struct uct_rkey { /* base of a transport's unpacked remote key */
     uct_md_t *md;
 };
+
+#define UCT_AM_ZCOPY_HEAD_MAX 256 /* bytes, see am_zcopy */
 
 #define UCT_RAILS_MAX 3 /* further interfaces of a transport, see uct_iface_params_t */
 
@@ -306,6 +310,12 @@ struct uct_ep_ops {
      * sent. */
     ucs_status_t (*am_bcopy)(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                              size_t *length_p);
+    /* Message gathered from iov[0..n), of which the last entry is the payload and is not copied:
+     * UCS_OK, or UCS_INPROGRESS until comp is called, before which it must not change. The others
+     * are copied before return, at most UCT_AM_ZCOPY_HEAD_MAX bytes in all. comp has an error only
+     * where the endpoint has failed, too. */
+    ucs_status_t (*am_zcopy)(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
+                             uct_completion_t *comp);
     ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
                               uct_rkey_t *rkey);
     /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory

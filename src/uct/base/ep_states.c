@@ -41,6 +41,14 @@ static ucs_status_t uct_ep_unready_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_
     return (status == UCS_OK) ? ep->ops->am_bcopy(ep, id, pack, arg, length_p) : status;
 }
 
+static ucs_status_t uct_ep_unready_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
+                                            unsigned n, uct_completion_t *comp)
+{
+    ucs_status_t status = uct_ep_become_live(ep);
+
+    return (status == UCS_OK) ? ep->ops->am_zcopy(ep, id, iov, n, comp) : status;
+}
+
 static ucs_status_t uct_ep_unready_put_short(uct_ep_t *ep, const void *buffer, size_t length,
                                              uint64_t remote_addr, uct_rkey_t *rkey)
 {
@@ -101,6 +109,7 @@ void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->am_short     = (live->am_short != NULL) ? uct_ep_unready_am_short : NULL;
     ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_unready_am_short_iov : NULL;
     ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_unready_am_bcopy : NULL;
+    ops_p->am_zcopy     = (live->am_zcopy != NULL) ? uct_ep_unready_am_zcopy : NULL;
     ops_p->put_short    = (live->put_short != NULL) ? uct_ep_unready_put_short : NULL;
     ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_unready_put_zcopy : NULL;
     ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_unready_get_zcopy : NULL;

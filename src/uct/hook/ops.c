@@ -105,6 +105,19 @@ static ucs_status_t uct_hook_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t p
     return uct_hook_leave(hook, "am_bcopy", (status == UCS_OK) ? *length_p : 0, status);
 }
 
+/* Messages are delayed where they arrive. */
+static ucs_status_t uct_hook_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
+                                      uct_completion_t *comp)
+{
+    uct_hook_ep_t *hook = uct_hook_ep(ep);
+    ucs_status_t status = uct_hook_enter(hook);
+
+    if (status == UCS_OK) {
+        status = hook->inner->ops->am_zcopy(hook->inner, id, iov, n, comp);
+    }
+    return uct_hook_leave(hook, "am_zcopy", uct_iov_length(iov, n), status);
+}
+
 /* ------------------------------------------------------------------ memory */
 
 static ucs_status_t uct_hook_put_short(uct_ep_t *ep, const void *buffer, size_t length,
@@ -236,6 +249,7 @@ const uct_ep_ops_t uct_hook_ep_ops = {
     .am_short     = uct_hook_am_short,
     .am_short_iov = uct_hook_am_short_iov,
     .am_bcopy     = uct_hook_am_bcopy,
+    .am_zcopy     = uct_hook_am_zcopy,
     .put_short    = uct_hook_put_short,
     .put_zcopy    = uct_hook_put_zcopy,
     .get_zcopy    = uct_hook_get_zcopy,

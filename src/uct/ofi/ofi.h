@@ -43,6 +43,7 @@
                                      they announce long ones, which we do faster */
 #define UCT_OFI_BUFFER_SIZE (UCT_OFI_MESSAGE_MAX + sizeof(uct_ofi_head_t))
 #define UCT_OFI_SHORT_MAX   512ul  /* longest message that is sent by value, with our header */
+#define UCT_OFI_GATHER_MIN  16384  /* bytes that are not copied */
 #define UCT_OFI_QUEUE       768ul  /* entries of the queue to send that a provider is asked for */
 #define UCT_OFI_RMAS        64ul   /* reads and writes under way */
 #define UCT_OFI_RMA_MAX    ((size_t)4 << 20)  /* bytes of one: answers come between them */
@@ -105,6 +106,8 @@ typedef struct {
     size_t           length;
     char            *buffer;
     void            *desc;   /* of its registration */
+    uct_completion_t *comp;  /* not NULL: the buffer has `length` bytes of head and 8 of padding, */
+    struct iovec     payload; /* between which this memory of the user's is sent */
     uint8_t          is_question; /* its end says, but over TCP, that the peer's endpoint has it */
 } uct_ofi_send_t;
 
@@ -161,6 +164,7 @@ typedef struct {
     unsigned            num_free_rmas;
     ucs_queue_head_t    free_rmas;
     int                 has_writes;
+    int                 has_gather; /* messages can be sent from the user's memory */
     pthread_mutex_t     lock;       /* of the provider's objects, where threads share them */
     ucs_list_link_t     md_list;    /* in the domain's ifaces, or alone */
     ucs_list_link_t     mems;       /* uct_ofi_mem_t, of operations, */
@@ -330,6 +334,12 @@ UCS_INLINE uct_ofi_ep_t *uct_ofi_ep(uct_ep_t *ep)
     return ucs_container_of(ep, uct_ofi_ep_t, super);
 }
 
+/* Bytes of zeros behind a message. */
+UCS_INLINE size_t uct_ofi_pad(size_t length)
+{
+    return -length % 8;
+}
+
 /* ---- ofi_provider.c ---- */
 
 /* Opens libfabric, once a process. UCS_ERR_NO_DEVICE: it is not there; logged. Any thread. */
@@ -368,6 +378,9 @@ int uct_ofi_sends_open(uct_ofi_iface_t *iface);
 /* The end of the buffers' registrations, and theirs. */
 void uct_ofi_sends_deregister(uct_ofi_iface_t *iface);
 void uct_ofi_sends_close(uct_ofi_iface_t *iface);
+
+/* Ends what is sent from the user's memory; the provider must not use that any more. */
+void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
 /* A buffer to send from, or NULL: not now. is_data: for bytes of the user's. peer: NULL stands for
  * strangers. */

@@ -74,7 +74,8 @@ void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns)
 
 static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int error)
 {
-    uct_ofi_peer_t *peer = send->peer;
+    uct_ofi_peer_t *peer   = send->peer;
+    uct_completion_t *comp = send->comp;
 
     send->super.is_posted = 0;
     uct_ofi_send_put(iface, send);
@@ -91,6 +92,9 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
         peer->is_reached |= send->is_question;
     }
     uct_ofi_op_ended(peer);
+    if (comp != NULL) {
+        uct_completion_update(comp, (error == 0) ? UCS_OK : peer->status);
+    }
 }
 
 /* Takes a buffer back, unless it takes many messages and more are to come. */

@@ -54,11 +54,6 @@ static int uct_ofi_may_send(const uct_ofi_peer_t *peer)
            ucs_queue_is_empty(&peer->unsent);
 }
 
-static size_t uct_ofi_pad(size_t length)
-{
-    return -length % 8;
-}
-
 /* Fills the head and the padding of a message whose payload lies behind the head. */
 static size_t uct_ofi_frame(uct_ofi_peer_t *peer, char *message, unsigned id, size_t length)
 {
@@ -112,16 +107,19 @@ static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *se
     return status;
 }
 
-static void uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
+/* Returns the bytes gathered. */
+static size_t uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
 {
+    size_t length = 0;
     unsigned i;
 
     for (i = 0; i < n; ++i) {
         if (iov[i].length != 0) {
-            memcpy(dest, iov[i].buffer, iov[i].length);
-            dest += iov[i].length;
+            memcpy(dest + length, iov[i].buffer, iov[i].length);
+            length += iov[i].length;
         }
     }
+    return length;
 }
 
 static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
@@ -142,14 +140,14 @@ static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_io
     if ((length + uct_ofi_pad(length) + sizeof(uct_ofi_head_t)) <= peer->iface->short_max) {
         UCS_ALIGNED(8) char message[UCT_OFI_SHORT_MAX];
 
-        uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
+        (void)uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
         return uct_ofi_send_value(peer, message, id, length);
     }
     send = uct_ofi_send_get(peer->iface, peer, 1);
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
+    (void)uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
     return uct_ofi_send_buffer(peer, send, id, length);
 }
 
@@ -179,6 +177,34 @@ static ucs_status_t uct_ofi_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pa
         *length_p = length;
     }
     return status;
+}
+
+static ucs_status_t uct_ofi_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
+                                     uct_completion_t *comp)
+{
+    uct_ofi_peer_t *peer     = uct_ofi_ep(ep)->peer;
+    const uct_iov_t *payload = &iov[n - 1];
+    uct_ofi_send_t *send = uct_ofi_may_send(peer) ? uct_ofi_send_get(peer->iface, peer, 1) : NULL;
+    ucs_status_t status;
+
+    if (ucs_unlikely(send == NULL)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    send->peer    = peer;
+    send->where   = peer->where;
+    send->comp    = comp;
+    send->length  = uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
+    send->length += sizeof(uct_ofi_head_t);
+    send->payload = (struct iovec){payload->buffer, payload->length};
+    uct_ofi_peer_head(peer, (uct_ofi_head_t *)send->buffer, UCT_OFI_DATA, id,
+                      uct_ofi_pad(send->length + payload->length));
+    memset(send->buffer + send->length, 0, 8);
+    status = uct_ofi_send_post(peer->iface, send);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        uct_ofi_send_put(peer->iface, send);
+    }
+    peer->tx_count += (status == UCS_OK);
+    return (status == UCS_OK) ? UCS_INPROGRESS : status;
 }
 
 static ucs_status_t uct_ofi_flush(uct_ep_t *ep, uct_completion_t *comp)
@@ -267,8 +293,9 @@ static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t
         limits_p->latency_ns   = 10000;
         limits_p->bytes_per_ns = 10;
     }
-    if ((memory == UCS_MEMORY_TYPE_HOST) &&
-        ((op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY))) {
+    if ((memory == UCS_MEMORY_TYPE_HOST) && ((op == UCT_OP_AM_SHORT) || (op == UCT_OP_AM_BCOPY) ||
+                                             ((op == UCT_OP_AM_ZCOPY) && iface->has_gather))) {
+        limits_p->min     = (op == UCT_OP_AM_ZCOPY) ? UCT_OFI_GATHER_MIN : 0;
         limits_p->max     = iface->message_max;
         limits_p->iov_max = UINT16_MAX;
         /* The provider net over loopback, on a server of 2023. */
@@ -369,6 +396,7 @@ const uct_tl_t uct_ofi_tl = {
             .am_short     = uct_ofi_am_short,
             .am_short_iov = uct_ofi_am_short_iov,
             .am_bcopy     = uct_ofi_am_bcopy,
+            .am_zcopy     = uct_ofi_am_zcopy,
             .get_zcopy    = uct_ofi_get_zcopy,
             .put_zcopy    = uct_ofi_put_zcopy,
             .flush        = uct_ofi_flush,

@@ -76,6 +76,7 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
     }
     if (ucs_unlikely(iface->is_inherited)) {
         uct_ofi_rma_abandon(iface, UCS_ERR_CONNECTION_RESET);
+        uct_ofi_sends_abandon(iface, UCS_ERR_CONNECTION_RESET);
         return uct_iface_progress_base(tl_iface);
     }
     if (uct_ofi_is_turn(iface)) {
@@ -466,6 +467,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
     uct_ofi_close_ep(iface);
+    uct_ofi_sends_abandon(iface, UCS_ERR_CANCELED);
     uct_ofi_rma_close(iface);
     uct_ofi_deregister_own(iface);
     if (iface->av != NULL) {

@@ -80,6 +80,23 @@ void uct_ofi_sends_deregister(uct_ofi_iface_t *iface)
     }
 }
 
+void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
+{
+    uct_completion_t *comp;
+    uct_ofi_block_t *block;
+    unsigned i;
+
+    ucs_list_for_each(block, &iface->blocks, list) {
+        for (i = 0; i < UCT_OFI_BLOCK_SIZE; ++i) {
+            comp = block->sends[i].super.is_posted ? block->sends[i].comp : NULL;
+            if (comp != NULL) {
+                block->sends[i].comp = NULL;
+                uct_completion_update(comp, status);
+            }
+        }
+    }
+}
+
 void uct_ofi_sends_close(uct_ofi_iface_t *iface)
 {
     uct_ofi_block_t *block;
@@ -126,6 +143,7 @@ uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *p
     if (send != NULL) {
         ++iface->num_busy;
         send->is_question = 0;
+        send->comp        = NULL;
     }
     return send;
 }
@@ -162,6 +180,17 @@ static ssize_t uct_ofi_send_plain(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
                    &send->super.context);
 }
 
+static ssize_t uct_ofi_send_gathered(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
+{
+    const struct iovec iov[] = {{send->buffer, send->length},
+                                send->payload,
+                                {send->buffer + send->length,
+                                 uct_ofi_pad(send->length + send->payload.iov_len)}};
+
+    return fi_sendv(iface->ep, iov, NULL, (iov[2].iov_len > 0) ? 3 : 2, send->where->addr,
+                    &send->super.context);
+}
+
 static ssize_t uct_ofi_send_question(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
     struct iovec iov  = {send->buffer, send->length};
@@ -187,6 +216,8 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     uct_ofi_enter(iface);
     if (ucs_unlikely(send->is_question) && !iface->is_tcp) {
         ret = uct_ofi_send_question(iface, send);
+    } else if (send->comp != NULL) {
+        ret = uct_ofi_send_gathered(iface, send);
     } else {
         ret = uct_ofi_send_plain(iface, send);
     }

@@ -163,7 +163,7 @@ protected:
         if (!is_present("ofi")) {
             GTEST_SKIP() << "no libfabric here";
         }
-        if (!uct_test::has_network_reads()) {
+        if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
             GTEST_SKIP() << "the network has no reads and writes, or they are not used";
         }
     }
@@ -261,7 +261,7 @@ protected:
         if (!is_present("ofi")) {
             GTEST_SKIP() << "no libfabric here";
         }
-        if (!uct_test::has_network_reads()) {
+        if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
             GTEST_SKIP() << "the network has no reads and writes, or they are not used";
         }
     }

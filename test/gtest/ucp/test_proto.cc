@@ -331,6 +331,32 @@ TEST(proto_selection, explanation)
     EXPECT_NE(std::string::npos, all.find("copier"));
 }
 
+TEST(proto_selection, messages_that_are_not_copied)
+{
+    ucp_proto_lanes_t net = lanes(8192, true, false);
+    ucp_options_t options = ::options();
+
+    EXPECT_EQ(SIZE_MAX, fill(net, options).zcopy_min);
+    EXPECT_EQ(std::string::npos, explained(fill(net, options), false).find("where they lie"));
+    net.zcopy     = net.am;
+    net.zcopy.min = 3000;
+    for (const size_t size : {size_t(3000), size_t(100), size_t(9000)}) {
+        options.zcopy_thresh = (size == 3000) ? UCS_CONFIG_AUTO_SIZE : size;
+        const ucp_proto_config_t config = fill(net, options);
+        const std::string number        = std::to_string(size);
+        EXPECT_EQ(size, config.zcopy_min);
+        EXPECT_EQ(size > config.eager_max,
+                  explained(config, false).find("\n#        eager from " + number +
+                                                " bytes on from where they lie") ==
+                      std::string::npos);
+        EXPECT_NE(std::string::npos,
+                  explained(config, true).find("{\"role\": \"messages not copied\", "
+                                               "\"transport\": \"ring\", \"min\": " + number));
+    }
+    options.zcopy_thresh = UCS_CONFIG_INF_SIZE;
+    EXPECT_EQ(SIZE_MAX, fill(net, options).zcopy_min);
+}
+
 /* Devices, those that are not used with their reasons, and what is neither. */
 TEST(proto_selection, devices_in_both_forms)
 {

@@ -104,7 +104,7 @@ struct nic {
     patch<struct fi_ops_cq> cq_ops;
     patch<struct fi_ops_msg> msg;
     patch<struct fi_ops_rma> rma;
-    size_t tx_size = 0, rx_size = 0, cq_size = 0, inject_size = 0;
+    size_t tx_size = 0, rx_size = 0, cq_size = 0, inject_size = 0, iov_limit = 0;
     bool needs_memory = false, is_virtual = false;
     std::unordered_map<void *, operation> posted;
     size_t num_transmits = 0, num_receives = 0;
@@ -372,15 +372,11 @@ void note(const void *buffer, size_t length)
     }
 }
 
-ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t dest,
-                void *context)
+/* buffer: what begins with a head; send: has the real provider do it. */
+template <typename F>
+ssize_t send_by(nic &n, const registration *memory, const void *buffer, size_t length,
+                void *context, F send)
 {
-    nic &n = of(ep);
-
-    if (is_storm(n)) {
-        return -FI_EAGAIN;
-    }
-    const registration *memory = check_memory(n, desc, buffer, length, FI_SEND);
     if (is(UCT_OFI_DATA, buffer) && chance(g.self->faults.keep)) {
         started(n, kind::SEND, fate::LOST, context, memory);
         ++g.self->seen.kept;
@@ -389,8 +385,7 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
     const bool is_lost   = is_prey(n, buffer) && chance(g.self->faults.swallow);
     const bool is_belied = !is_lost && is_prey(n, buffer) && chance(g.self->faults.belie);
     const fate end       = is_lost ? fate::LOST : is_belied ? fate::BELIED : fate::GOOD;
-    const ssize_t ret = is_lost ? 0 : n.msg->send(ep, buffer, length, real_desc(memory, desc),
-                                                  dest, context);
+    const ssize_t ret = is_lost ? 0 : send();
     if (ret == 0) {
         started(n, kind::SEND, end, context, memory);
         note(buffer, length);
@@ -402,6 +397,37 @@ ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc
         }
     }
     return ret;
+}
+
+ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t dest,
+                void *context)
+{
+    nic &n = of(ep);
+
+    if (is_storm(n)) {
+        return -FI_EAGAIN;
+    }
+    const registration *memory = check_memory(n, desc, buffer, length, FI_SEND);
+    return send_by(n, memory, buffer, length, context, [&]() {
+        return n.msg->send(ep, buffer, length, real_desc(memory, desc), dest, context);
+    });
+}
+
+/* From memory that is not registered, so where that need not be. */
+ssize_t ep_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+                 fi_addr_t dest, void *context)
+{
+    nic &n = of(ep);
+
+    EXPECT_LE(count, n.iov_limit);
+    EXPECT_FALSE(n.needs_memory);
+    if (is_storm(n)) {
+        return -FI_EAGAIN;
+    }
+    ++g.self->seen.gathered;
+    return send_by(n, nullptr, iov[0].iov_base, iov[0].iov_len, context, [&]() {
+        return n.msg->sendv(ep, iov, desc, count, dest, context);
+    });
 }
 
 ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_t dest)
@@ -700,6 +726,7 @@ int ep_control(struct fid *fid, int command, void *arg)
     if ((command == FI_ENABLE) && (ret == 0)) {
         struct fi_ops_msg &msg = n.msg.put(&n.ep->msg);
         msg.send               = ep_send;
+        msg.sendv              = ep_sendv;
         msg.inject             = ep_inject;
         msg.recvmsg            = ep_recvmsg;
         if (n.ep->rma != nullptr) {
@@ -804,6 +831,7 @@ int domain_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_
         n.tx_size          = info->tx_attr->size;
         n.rx_size          = info->rx_attr->size;
         n.inject_size      = info->tx_attr->inject_size;
+        n.iov_limit        = info->tx_attr->iov_limit;
         struct fi_ops &ops = n.ep_fid.put(&n.ep->fid.ops);
         ops.close          = ep_close;
         ops.control        = ep_control;

@@ -45,7 +45,7 @@ public:
     /* What has happened. */
     struct counts {
         size_t again, held, refused, swallowed, belied, cut, spoiled, kept, repeated, reads,
-            writes, messages, registered, farewells; /* of those swallowed and belied */
+            writes, messages, gathered, registered, farewells; /* of those swallowed and belied */
     };
 
     explicit faulty_provider(uint64_t seed);

@@ -50,11 +50,11 @@ bool is_present(const uct_tl_t *tl)
     return status != UCS_ERR_NO_DEVICE;
 }
 
-bool has_network_reads()
+bool network_has(uct_op_t op)
 {
     const worker any(uct_tl_find("ofi"));
 
-    return (any.status() == UCS_OK) && (any.limits(UCT_OP_GET_ZCOPY).max > 0);
+    return (any.status() == UCS_OK) && (any.limits(op).max > 0);
 }
 
 bool has_messages(const uct_tl_t *tl)
@@ -289,6 +289,8 @@ bool has_way(const uct_tl_t *tl, way how)
         return tl->ep.live.am_short != nullptr;
     case way::SHORT_IOV:
         return tl->ep.live.am_short_iov != nullptr;
+    case way::ZCOPY:
+        return tl->ep.live.am_zcopy != nullptr;
     default:
         return tl->ep.live.am_bcopy != nullptr;
     }
@@ -296,7 +298,8 @@ bool has_way(const uct_tl_t *tl, way how)
 
 size_t way_max(const worker &from, way how)
 {
-    return from.limits((how == way::BCOPY) ? UCT_OP_AM_BCOPY : UCT_OP_AM_SHORT).max;
+    return from.limits((how == way::BCOPY) ? UCT_OP_AM_BCOPY :
+                       (how == way::ZCOPY) ? UCT_OP_AM_ZCOPY : UCT_OP_AM_SHORT).max;
 }
 
 /* Cuts data into at most four entries, empty ones among them. */
@@ -326,6 +329,36 @@ static size_t pack_bytes(void *dest, void *arg, size_t max)
     return data->size();
 }
 
+/* Memory that is nobody's but the operation's, from its start to its completion. */
+struct lent {
+    uct_completion_t comp;
+    bytes            data;
+};
+
+static void give_back(uct_completion_t *comp)
+{
+    delete reinterpret_cast<lent *>(comp);
+}
+
+static ucs_status_t post_lent(uct_ep_t *ep, unsigned id, const bytes &data, uint64_t seed)
+{
+    const size_t head_length = std::min<size_t>(data.size(), seed % (UCT_AM_ZCOPY_HEAD_MAX + 1));
+    const bytes head(data.begin(), data.begin() + static_cast<ptrdiff_t>(head_length));
+    auto *payload = new lent{{give_back, 1, UCS_OK}, {}};
+    auto iov      = cut(head.data(), head.size(), seed);
+
+    payload->data.assign(data.begin() + static_cast<ptrdiff_t>(head_length), data.end());
+    iov.push_back({payload->data.data(), payload->data.size(), nullptr});
+    const ucs_status_t status = ep->ops->am_zcopy(ep, id, iov.data(),
+                                                  static_cast<unsigned>(iov.size()),
+                                                  &payload->comp);
+    if (status != UCS_INPROGRESS) {
+        delete payload;
+        return status;
+    }
+    return UCS_OK;
+}
+
 ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_t seed)
 {
     uint64_t header;
@@ -341,6 +374,8 @@ ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_
         const auto iov = cut(data.data(), data.size(), seed);
         return ep->ops->am_short_iov(ep, id, iov.data(), static_cast<unsigned>(iov.size()));
     }
+    case way::ZCOPY:
+        return post_lent(ep, id, data, seed);
     default:
         status = ep->ops->am_bcopy(ep, id, pack_bytes, const_cast<bytes *>(&data), &length);
         if (status == UCS_OK) {

@@ -41,8 +41,9 @@ bool is_present(const uct_tl_t *tl);
 
 bool has_messages(const uct_tl_t *tl);
 
-/* Does the network that is used read the memory of a peer by itself? Some providers do not. */
-bool has_network_reads();
+/* Can the network that is used do that by itself? Not all providers read the memory of a peer, or
+ * send from where a message lies. */
+bool network_has(uct_op_t op);
 
 /* Bytes that depend on a number, so that a byte of another message or place is seen. */
 bytes pattern(uint64_t number, size_t length);
@@ -142,8 +143,8 @@ ucs_status_t finish(const std::vector<worker *> &workers,
                     const std::function<ucs_status_t(uct_completion_t *)> &op);
 
 /* The three ways of sending a message. */
-enum class way { SHORT, SHORT_IOV, BCOPY };
-constexpr way WAYS[] = {way::SHORT, way::SHORT_IOV, way::BCOPY};
+enum class way { SHORT, SHORT_IOV, BCOPY, ZCOPY };
+constexpr way WAYS[] = {way::SHORT, way::SHORT_IOV, way::BCOPY, way::ZCOPY};
 
 bool has_way(const uct_tl_t *tl, way how);
 size_t way_max(const worker &from, way how);
