@@ -339,11 +339,13 @@ static void ucp_rndv_put_step(ucp_request_t *req)
 
     req->send.put_bytes += length;
     req->send.offset    += length;
-    if (!req->send.is_both && (req->send.offset == req->send.end)) {
+    if (req->send.is_both) {
+        ucp_rndv_send_fin(req); /* the receiver may have the rest, and no turn of ours may follow */
+    } else if (req->send.offset == req->send.end) {
         ucp_rndv_put_end(req);
-    } else {
-        ucp_request_add_work(req);
+        return;
     }
+    ucp_request_add_work(req);
 }
 
 void ucp_rndv_send_work(ucp_request_t *req)

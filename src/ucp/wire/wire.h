@@ -9,8 +9,8 @@
  *   get   it reads the sender's buffer, then ATS; over a network by the key in the announcement
  *   put   RTR with its buffer's address; the sender writes, then FIN
  *   both  RTR, then both sides claim parts through a word in common memory, the receiver from the
- *         front, the sender from the back; FIN says how much the sender wrote, ATS that the
- *         receiver has read
+ *         front, the sender from the back; a FIN follows each part that the sender wrote, ATS says
+ *         that the receiver has read
  *         With CLAIM the sender sends what it claims as DATA, and the receiver begins to claim only
  *         when nothing comes from the sender for a while; ATS says that it has all
  *   data  RTR; the sender sends DATA messages
