@@ -10,6 +10,7 @@
 #define UCS_LOG_COMPONENT "cma"
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -69,28 +70,31 @@ static uct_cma_ep_t *uct_cma_ep(uct_ep_t *ep)
 
 /* ------------------------------------------------------------------ memory domain */
 
-/* Time of the quickest of some reads of one's own memory; 0: the clock stood still. Negative: the
- * call failed, errno is set. */
-static double uct_cma_time_read(char *dest, char *src, size_t length)
+/* Times a read of one's own memory; *best_ns: the least so far. 0: it failed, errno is set. */
+static int uct_cma_time_read(char *dest, char *src, size_t length, double *best_ns)
 {
     struct iovec local  = {dest, length};
     struct iovec remote = {src, length};
-    pid_t pid           = ucs_sys_getpid();
-    double best         = 0;
-    uint64_t start, time;
-    ssize_t ret;
-    int i;
+    uint64_t start      = ucs_sys_clock_ns();
+    ssize_t ret         = ucs_sys_process_vm_readv(ucs_sys_getpid(), &local, 1, &remote, 1, 0);
 
-    for (i = 0; i < UCT_CMA_PROBE_TIMES; ++i) {
-        start = ucs_sys_clock_ns();
-        ret   = ucs_sys_process_vm_readv(pid, &local, 1, &remote, 1, 0);
-        time  = ucs_sys_clock_ns() - start;
-        if (ret < 0) {
-            return -1;
-        }
-        best = ((i == 0) || ((double)time < best)) ? (double)time : best;
+    *best_ns = ucs_min(*best_ns, (double)(ucs_sys_clock_ns() - start));
+    return ret >= 0;
+}
+
+/* Times of short and of long reads, in turn: what disturbs those of one length only would make the
+ * difference wrong, and that is the rate. */
+static int uct_cma_probe(char *buffer, double *small_ns, double *large_ns)
+{
+    int i, works = 1;
+
+    *small_ns = *large_ns = INFINITY;
+    for (i = 0; works && (i < UCT_CMA_PROBE_TIMES); ++i) {
+        works = uct_cma_time_read(buffer, buffer + UCT_CMA_PROBE_SIZE, 8, small_ns) &&
+                uct_cma_time_read(buffer, buffer + UCT_CMA_PROBE_SIZE, UCT_CMA_PROBE_SIZE,
+                                  large_ns);
     }
-    return best;
+    return works;
 }
 
 /* Takes about 20 us. */
@@ -116,10 +120,7 @@ static ucs_status_t uct_cma_md_open(uct_md_t *md)
     }
 
     memset(buffer, 1, 2 * UCT_CMA_PROBE_SIZE); /* page faults are not part of the cost */
-    small = uct_cma_time_read(buffer, buffer + UCT_CMA_PROBE_SIZE, 8);
-    large = (small < 0) ? small :
-            uct_cma_time_read(buffer, buffer + UCT_CMA_PROBE_SIZE, UCT_CMA_PROBE_SIZE);
-    if (large < 0) {
+    if (!uct_cma_probe(buffer, &small, &large)) {
         cma_md->error = errno;
         ucs_debug("process_vm_readv does not work here: %m");
     } else if ((small > 0) && (large > small)) {
