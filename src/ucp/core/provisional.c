@@ -57,7 +57,8 @@ void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer)
         if (ucp_request_is_rma(req)) {
             ucp_rma_set_peer(req, peer);
         }
-        req->send.peer = peer;
+        req->send.peer     = peer;
+        req->send.is_zcopy = 0; /* the real lane may be another transport's */
     }
     uct_ep_pending_purge(ep->am, ucp_provisional_requeue, peer);
     ucp_ep_set_peer(ep, peer);

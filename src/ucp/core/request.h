@@ -52,7 +52,7 @@ enum {
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
     UCP_REQUEST_HOLDS_HEADER  = 1 << 8, /* send.header: a copy that is the library's */
     UCP_REQUEST_HOLDS_STAGE   = 1 << 9, /* buffer: a copy that is the library's */
-    UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a copy of a device is under way: the last to end */
+    UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a device or network still uses the buffer: ends last */
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */

@@ -173,8 +173,6 @@ struct uct_rkey { /* base of a transport's unpacked remote key */
     uct_md_t *md;
 };
 
-#define UCT_AM_ZCOPY_HEAD_MAX 256 /* bytes, see am_zcopy */
-
 #define UCT_RAILS_MAX 3 /* further interfaces of a transport, see uct_iface_params_t */
 
 #define UCT_MEM_ALLOC_FIXED   1u /* exactly at the address given */
@@ -312,8 +310,7 @@ struct uct_ep_ops {
                              size_t *length_p);
     /* Message gathered from iov[0..n), of which the last entry is the payload and is not copied:
      * UCS_OK, or UCS_INPROGRESS until comp is called, before which it must not change. The others
-     * are copied before return, at most UCT_AM_ZCOPY_HEAD_MAX bytes in all. comp has an error only
-     * where the endpoint has failed, too. */
+     * are copied before return. comp has an error only where the endpoint has failed, too. */
     ucs_status_t (*am_zcopy)(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
                              uct_completion_t *comp);
     ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,

@@ -106,8 +106,8 @@ typedef struct {
     size_t           length;
     char            *buffer;
     void            *desc;   /* of its registration */
-    uct_completion_t *comp;  /* not NULL: the buffer has `length` bytes of head and 8 of padding, */
-    struct iovec     payload; /* between which this memory of the user's is sent */
+    uct_completion_t *comp;   /* not NULL: the buffer has `length` bytes of head, then padding, */
+    struct iovec      payload; /* and this memory of the user's is sent between them */
     uint8_t          is_question; /* its end says, but over TCP, that the peer's endpoint has it */
 } uct_ofi_send_t;
 

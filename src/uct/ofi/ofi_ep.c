@@ -186,6 +186,7 @@ static ucs_status_t uct_ofi_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t 
     const uct_iov_t *payload = &iov[n - 1];
     uct_ofi_send_t *send = uct_ofi_may_send(peer) ? uct_ofi_send_get(peer->iface, peer, 1) : NULL;
     ucs_status_t status;
+    size_t pad;
 
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
@@ -196,9 +197,9 @@ static ucs_status_t uct_ofi_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t 
     send->length  = uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
     send->length += sizeof(uct_ofi_head_t);
     send->payload = (struct iovec){payload->buffer, payload->length};
-    uct_ofi_peer_head(peer, (uct_ofi_head_t *)send->buffer, UCT_OFI_DATA, id,
-                      uct_ofi_pad(send->length + payload->length));
-    memset(send->buffer + send->length, 0, 8);
+    pad           = uct_ofi_pad(send->length + payload->length);
+    uct_ofi_peer_head(peer, (uct_ofi_head_t *)send->buffer, UCT_OFI_DATA, id, pad);
+    memset(send->buffer + send->length, 0, pad);
     status = uct_ofi_send_post(peer->iface, send);
     if (status == UCS_ERR_NO_RESOURCE) {
         uct_ofi_send_put(peer->iface, send);

@@ -7,7 +7,7 @@
 
 #ifdef HAVE_OFI
 
-#include <ucp/world.h>
+#include <ucp/server.h>
 #include <uct/faulty_provider.h>
 #include <uct/world.h>
 
@@ -228,6 +228,48 @@ TEST_F(ofi_zcopy, streams)
         EXPECT_EQ(-1, differs(in.data() + (i * LENGTH), LENGTH, i));
     }
     EXPECT_EQ(before + 3, m_provider->seen.gathered);
+}
+
+/* What waits for a server's answer goes by another transport then, where the server is oneself. */
+TEST_F(ofi_zcopy, to_oneself_once_the_server_has_answered)
+{
+    m_pair.reset();
+    m_environment.set({{"UCX_TLS", "ofi"}, {"UCX_SELF_SEG_SIZE", "256k"}});
+    const context here(context_options{FEATURES, 0, nullptr, nullptr});
+    worker w(here);
+    server_test::server server(w, server_test::address(AF_INET));
+    ASSERT_EQ(UCS_OK, server.status);
+    (void)w.address(); /* opens the network */
+    const server_test::address where = server.where();
+    ucp_ep_params_t params           = {};
+    ucp_ep_h client, answer = nullptr;
+    ending sent, received;
+    bytes out, in(LENGTH);
+
+    params.field_mask       = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
+    params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    params.sockaddr.addr    = where.get();
+    params.sockaddr.addrlen = where.length();
+    ASSERT_EQ(UCS_OK, ucp_ep_create(w.handle(), &params, &client));
+    start(client, &out, 4, &sent);
+    const ucp_request_param_t param = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(w.handle(), in.data(), LENGTH, 4, ~0ull, &param)));
+    const auto give_up = std::chrono::steady_clock::now() + server_test::PATIENCE;
+    while (((sent.calls == 0) || (received.calls == 0)) &&
+           (std::chrono::steady_clock::now() < give_up)) {
+        w.progress();
+        if (!server.requests.empty()) {
+            params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+            params.conn_request = server.take();
+            ASSERT_EQ(UCS_OK, ucp_ep_create(w.handle(), &params, &answer));
+        }
+    }
+    EXPECT_EQ(UCS_OK, sent.status);
+    EXPECT_EQ(UCS_OK, received.status);
+    EXPECT_EQ(-1, differs(in.data(), LENGTH, 4));
+    server.destroy();
+    w.destroy();
+    m_log.take();
 }
 
 /* A connection is lost while messages are under way: each send ends once, and its memory is not

@@ -342,7 +342,8 @@ static void give_back(uct_completion_t *comp)
 
 static ucs_status_t post_lent(uct_ep_t *ep, unsigned id, const bytes &data, uint64_t seed)
 {
-    const size_t head_length = std::min<size_t>(data.size(), seed % (UCT_AM_ZCOPY_HEAD_MAX + 1));
+    const size_t head_length = (seed % 5 == 0) ? seed % (data.size() + 1) :
+                                                 std::min<size_t>(data.size(), seed % 100);
     const bytes head(data.begin(), data.begin() + static_cast<ptrdiff_t>(head_length));
     auto *payload = new lent{{give_back, 1, UCS_OK}, {}};
     auto iov      = cut(head.data(), head.size(), seed);
