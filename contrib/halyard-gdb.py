@@ -36,6 +36,7 @@ KINDS = {
 SEND_STEPS = {
     'UCP_SEND_EAGER': 'waits for room on its lane',
     'UCP_SEND_RTS': 'waits for room on its lane, to be announced',
+    'UCP_SEND_ZCOPY': 'is sent from where it lies',
     'UCP_SEND_SYNC': 'sent; waits until the receiver has matched it',
     'UCP_SEND_WAIT': 'announced; waits for the receiver to take it',
     'UCP_SEND_PUT': 'is written to the receiver',
