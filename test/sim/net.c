@@ -226,25 +226,28 @@ static ucs_status_t sim_am_short(uct_ep_t *ep, unsigned id, uint64_t header, con
     return UCS_OK;
 }
 
-static ucs_status_t sim_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n)
+/* Returns where what follows belongs. */
+static char *sim_message_gather(sim_message_t *message, const uct_iov_t *iov, unsigned n)
 {
-    size_t length = 0;
-    sim_message_t *message;
-    char *dest;
+    char *dest = (char *)message->data;
     unsigned i;
 
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
-    }
-    message = sim_message_add(ep, id, length);
-    if (message == NULL) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    for (i = 0, dest = (char *)message->data; i < n; dest += iov[i++].length) {
+    for (i = 0; i < n; dest += iov[i++].length) {
         if (iov[i].length > 0) {
             memcpy(dest, iov[i].buffer, iov[i].length);
         }
     }
+    return dest;
+}
+
+static ucs_status_t sim_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n)
+{
+    sim_message_t *message = sim_message_add(ep, id, uct_iov_length(iov, n));
+
+    if (message == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    (void)sim_message_gather(message, iov, n);
     return UCS_OK;
 }
 
@@ -269,21 +272,16 @@ static ucs_status_t sim_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov
 {
     const sim_conn_t *conn = sim_ep(ep)->conn;
     const int is_in_vain   = sim_iface(ep->iface)->host->is_dead || (conn->reset_ns != 0);
-    sim_message_t *message;
-    char *dest;
-    unsigned i;
+    sim_message_t *message = sim_message_add(ep, id, uct_iov_length(iov, n));
 
-    message = sim_message_add(ep, id, uct_iov_length(iov, n));
     if (message == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }
     if (is_in_vain) {
         return UCS_OK;
     }
-    for (i = 0, dest = (char *)message->data; i + 1 < n; dest += iov[i++].length) {
-        memcpy(dest, iov[i].buffer, iov[i].length);
-    }
-    sim_lent_start(conn->source->number, &message->lent, dest, &iov[n - 1], comp);
+    sim_lent_start(conn->source->number, &message->lent,
+                   sim_message_gather(message, iov, n - 1), &iov[n - 1], comp);
     return UCS_INPROGRESS;
 }
 

@@ -134,7 +134,7 @@ void ucp_ep_set_limits(ucp_ep_t *ep)
 
     /* The first message goes the long way, behind HELLO. */
     if ((first->proto == UCP_PROTO_EAGER) && peer->hello_sent && (peer->status == UCS_OK)) {
-        limit = ucs_min(ucs_min(first->max, peer->proto->eager_max) + 1, peer->proto->zcopy_min);
+        limit = ucs_min(ucs_min(first->max, peer->proto->eager_max) + 1, ucp_ep_zcopy_min(ep));
         if (peer->is_holding) {
             limit = ucs_min(limit, (size_t)UCP_TAG_TINY + 1);
         }
@@ -467,6 +467,9 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
 
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) {
         ep->err_mode = params->err_mode;
+        if (ep->peer != NULL) {
+            ucp_ep_set_limits(ep);
+        }
     }
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLER) {
         ep->err_cb = params->err_handler.cb;

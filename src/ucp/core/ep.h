@@ -68,6 +68,14 @@ ucp_ep_t *ucp_ep_handed_out(const ucp_peer_t *peer);
 /* Sets what the endpoint may send at once, by the state of its peer. */
 void ucp_ep_set_limits(ucp_ep_t *ep);
 
+/* Bytes from which whole messages are sent from where they lie. Not on an endpoint that can be
+ * closed by force: that must not wait for a receiver which lives and takes nothing, as the network
+ * would. */
+UCS_INLINE size_t ucp_ep_zcopy_min(const ucp_ep_t *ep)
+{
+    return (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE) ? ep->peer->proto->zcopy_min : SIZE_MAX;
+}
+
 /* The peer has come back and knows nothing of what was before: its endpoints are new ones, which
  * pair with those that the user has made since it left and will make. */
 void ucp_ep_pair_anew(ucp_peer_t *peer);

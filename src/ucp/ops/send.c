@@ -159,13 +159,12 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
            ucp_idle_is_shared(req->worker) || (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
 }
 
-/* Is a whole message sent from where it lies? Not where an endpoint can be closed by force: that
- * must not wait for a receiver which lives and takes nothing, as the network would. */
-static int ucp_send_is_zcopy(const ucp_request_t *req)
+/* Is a whole message sent from where it lies? */
+static int ucp_send_is_zcopy(const ucp_request_t *req, uint32_t mask)
 {
-    return (req->length >= req->send.peer->proto->zcopy_min) &&
-           (req->send.ep->err_mode == UCP_ERR_HANDLING_MODE_NONE) && !req->send.is_sync &&
-           ucp_dt_is_contig(req->datatype) && !(req->held & UCP_REQUEST_HOLDS_STAGE);
+    return (req->length >= ucp_ep_zcopy_min(req->send.ep)) && !req->send.is_sync &&
+           ucp_dt_is_contig(req->datatype) && !(req->held & UCP_REQUEST_HOLDS_STAGE) &&
+           !(mask & (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FLAG_FAST_CMPL));
 }
 
 /* Whole or announced, by the length and by what the datatype allows. */
@@ -194,7 +193,6 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     if ((req->kind == UCP_REQUEST_TAG_SEND) && (req->length >= UCP_SEND_ANSWER_MIN)) {
         req->send.peer->is_unanswered = 1;
     }
-    req->send.is_zcopy  = is_whole && ucp_send_is_zcopy(req);
     req->send.num_data  = 0;
     req->send.needs_ats = req->send.is_sync;
     req->send.step      = is_whole ? UCP_SEND_EAGER : UCP_SEND_RTS;
@@ -268,9 +266,7 @@ ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *p
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
-    if (mask & (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FLAG_FAST_CMPL)) {
-        req->send.is_zcopy = 0;
-    }
+    req->send.is_zcopy = (req->send.step == UCP_SEND_EAGER) && ucp_send_is_zcopy(req, mask);
 
     status = uct_ep_has_pending(ep->am) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
     if (status == UCS_ERR_NO_RESOURCE) {

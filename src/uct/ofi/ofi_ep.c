@@ -107,47 +107,40 @@ static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *se
     return status;
 }
 
-/* Returns the bytes gathered. */
-static size_t uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
+static void uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
 {
-    size_t length = 0;
     unsigned i;
 
     for (i = 0; i < n; ++i) {
         if (iov[i].length != 0) {
-            memcpy(dest + length, iov[i].buffer, iov[i].length);
-            length += iov[i].length;
+            memcpy(dest, iov[i].buffer, iov[i].length);
+            dest += iov[i].length;
         }
     }
-    return length;
 }
 
 static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
                                          unsigned n)
 {
     uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
-    size_t length        = 0;
+    const size_t length  = uct_iov_length(iov, n);
     uct_ofi_send_t *send;
-    unsigned i;
 
     if (ucs_unlikely(!uct_ofi_may_send(peer))) {
         return UCS_ERR_NO_RESOURCE;
-    }
-    for (i = 0; i < n; ++i) {
-        length += iov[i].length;
     }
     ucs_assert(length <= peer->iface->message_max);
     if ((length + uct_ofi_pad(length) + sizeof(uct_ofi_head_t)) <= peer->iface->short_max) {
         UCS_ALIGNED(8) char message[UCT_OFI_SHORT_MAX];
 
-        (void)uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
+        uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
         return uct_ofi_send_value(peer, message, id, length);
     }
     send = uct_ofi_send_get(peer->iface, peer, 1);
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    (void)uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
+    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
     return uct_ofi_send_buffer(peer, send, id, length);
 }
 
@@ -194,9 +187,9 @@ static ucs_status_t uct_ofi_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t 
     send->peer    = peer;
     send->where   = peer->where;
     send->comp    = comp;
-    send->length  = uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
-    send->length += sizeof(uct_ofi_head_t);
+    send->length  = sizeof(uct_ofi_head_t) + uct_iov_length(iov, n - 1);
     send->payload = (struct iovec){payload->buffer, payload->length};
+    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
     pad           = uct_ofi_pad(send->length + payload->length);
     uct_ofi_peer_head(peer, (uct_ofi_head_t *)send->buffer, UCT_OFI_DATA, id, pad);
     memset(send->buffer + send->length, 0, pad);

@@ -139,8 +139,7 @@ private:
     {
         side &self      = m_sides[index];
         self.has_failed = false;
-        self.ep = self.worker.connect(m_sides[1 - index].worker, m_mode,
-                                      on_failure, &self);
+        self.ep = self.worker.connect(m_sides[1 - index].worker, m_mode, on_failure, &self);
     }
 
     void close(side &self)
