@@ -293,7 +293,7 @@ void check_history()
         const worker &to = *the_world->workers[m.to], &from = *the_world->workers[m.from];
         const bool is_sound = !m.ep->is_forced && !to.lacked_memory && !from.lacked_memory &&
                               (to.state == life::ALIVE) && (from.state != life::DEAD) &&
-                              !sim_net_was_refused(m.from, m.to);
+                              !sim_net_is_wounded(m.from, m.to);
         const bool is_sent = m.send->is_done && !m.was_refused &&
                              ((m.send->is_detached && !may_break(*m.ep)) ||
                               (!m.send->is_detached && (m.send->status == UCS_OK))) &&

@@ -96,7 +96,7 @@ static struct {
     unsigned    num_conns;
     unsigned    num_ifaces;
     unsigned    num_syncs;
-    uint8_t     refused[SIM_HOSTS_MAX][SIM_HOSTS_MAX];
+    uint8_t     wounds[SIM_HOSTS_MAX][SIM_HOSTS_MAX];
 } sim_net;
 
 static uct_tl_t sim_tls[5]; /* oneself, messages, copies, devices */
@@ -334,7 +334,7 @@ static ucs_status_t sim_ep_connect(uct_ep_t *uct_ep)
     }
     if (sim_faults_on && sim_chance(sim_plan.refuse_connection)) {
         sim_event("cannot connect", source->number, target->number, 0);
-        sim_net.refused[source->number][target->number] = 1;
+        sim_net.wounds[source->number][target->number] = 1;
         return UCS_ERR_UNREACHABLE;
     }
     conn = sim_conn_new(ep, source, target);
@@ -386,6 +386,23 @@ static void sim_conn_reset(sim_conn_t *conn)
     sim_conn_cut(conn);
     while (conn->first != NULL) {
         sim_message_drop_first(conn);
+    }
+}
+
+/* The bytes may leave in time, or the connection breaks for it. */
+static void sim_abandon(uct_ep_t *ep, const uct_completion_t *comp)
+{
+    sim_conn_t *conn       = sim_ep(ep)->conn;
+    sim_message_t *message = (conn->reset_ns == 0) ? conn->first : NULL;
+
+    while ((message != NULL) && !sim_lent_is_of(message->lent, comp)) {
+        message = message->next;
+    }
+    if ((message != NULL) && sim_chance(0.5)) {
+        sim_event("abandon", conn->source->number, conn->target->number, 0);
+        sim_net.wounds[conn->source->number][conn->target->number] = 1;
+        sim_conn_cut(conn);
+        sim_conn_cut_off(conn);
     }
 }
 
@@ -481,7 +498,7 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
     if (sim_conn_is_called(conn)) {
         conn->time_ns = sim_now() + sim_delay();
         if (sim_faults_on && sim_chance(sim_plan.refuse_connection)) {
-            sim_net.refused[conn->source->number][conn->target->number] = 1;
+            sim_net.wounds[conn->source->number][conn->target->number] = 1;
             conn->state        = SIM_CONN_REFUSED;
             conn->is_forgotten = 1;
             return 1;
@@ -951,6 +968,7 @@ static void sim_tl_messages(uct_tl_t *tl)
     tl->ep.live.am_bcopy     = sim_am_bcopy;
     if ((sim_plan.zcopy_min > 0) && (tl->kind != UCT_TL_KIND_SELF)) {
         tl->ep.live.am_zcopy = sim_am_zcopy;
+        tl->ep.live.abandon  = sim_abandon;
     }
     tl->ep.live.flush        = sim_flush;
     if (sim_plan.attentive > 0) {
@@ -1076,9 +1094,9 @@ uint64_t sim_net_next_ns(void)
     return next_ns;
 }
 
-int sim_net_was_refused(unsigned from, unsigned to)
+int sim_net_is_wounded(unsigned from, unsigned to)
 {
-    return sim_net.refused[from][to] || sim_net.refused[to][from];
+    return sim_net.wounds[from][to] || sim_net.wounds[to][from];
 }
 
 void sim_net_check_end(void)

@@ -40,7 +40,7 @@ void sim_lent_start(unsigned number, sim_lent_t **owner, void *dest, const uct_i
     lent->src     = iov->buffer;
     lent->length  = iov->length;
     lent->comp    = comp;
-    lent->time_ns = sim_now() + sim_below((4 * sim_plan.delay_ns) + 1);
+    lent->time_ns = sim_now() + sim_below(sim_plan.lent_ns + 1);
     *owner        = lent;
     ucs_list_add_tail(&sim_lents, &lent->list);
 }
@@ -50,6 +50,11 @@ void sim_lent_lose(sim_lent_t *lent, uint64_t time_ns)
     *lent->owner  = NULL;
     lent->owner   = NULL;
     lent->time_ns = ucs_max(lent->time_ns, time_ns);
+}
+
+int sim_lent_is_of(const sim_lent_t *lent, const uct_completion_t *comp)
+{
+    return (lent != NULL) && (lent->comp == comp);
 }
 
 /* The bytes leave, or are not needed any more. */

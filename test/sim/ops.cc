@@ -619,10 +619,14 @@ void post_flush(worker &w)
 
 void post_close(worker &w)
 {
-    endpoint *e = endpoint_random(w);
+    endpoint *e        = endpoint_random(w);
+    const bool is_lent = (sim_plan.zcopy_min > 0) && sim_chance(0.5);
 
     if (e != nullptr) {
-        close_endpoint(*e, sim_chance(0.3));
+        if (is_lent) { /* amid what is sent from where it lies, perhaps */
+            post_send_kind(w, e, false, sim_chance(0.5));
+        }
+        close_endpoint(*e, sim_chance(is_lent ? 0.6 : 0.3));
     }
 }
 

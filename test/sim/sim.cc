@@ -154,7 +154,8 @@ void draw_plan()
     plan.num_devices       = (unsigned)sim_between(1, 2);
     plan.device_room       = pick(rooms);
     plan.has_sync         |= (plan.on_device > 0); /* as the real ones: words tell of ends */
-    plan.zcopy_min         = sim_chance(0.5) ? pick(lengths) / 4 : 0;
+    plan.zcopy_min         = sim_chance(0.5) ? sim_between(1, plan.am_max) : 0;
+    plan.lent_ns           = sim_between(1, sim_chance(0.5) ? 4 : 100) * plan.delay_ns;
     plan.long_max          = sim_chance(0.5) ? sim_between(plan.am_max, SIM_AM_MAX) : 0;
 }
 
@@ -163,7 +164,7 @@ void print_plan()
     const sim_plan_t &plan = sim_plan;
 
     printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu (%zu, "
-           "not copied from %zu), "
+           "not copied from %zu, for %llu ns), "
            "capacity %u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, "
            "storm %.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, "
            "kill %.4f, leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, "
@@ -172,7 +173,8 @@ void print_plan()
            "rndv from %s by %s, attentive %.2f, %s\n  on %u devices %.1f, shown %.1f, room %zu, "
            "fail %.3f\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
-           plan.length_max, plan.am_max, plan.long_max, plan.zcopy_min, plan.capacity,
+           plan.length_max, plan.am_max, plan.long_max, plan.zcopy_min,
+           (unsigned long long)plan.lent_ns, plan.capacity,
            (unsigned long long)plan.delay_ns, plan.tail, (unsigned long long)plan.tail_ns,
            plan.instant_connect, plan.no_resource,
            plan.storm, plan.refuse_connection, plan.refuse_copy, plan.fail_copy, plan.fail_alloc,

@@ -44,7 +44,8 @@ typedef struct {
     unsigned    ops_percent;      /* of the steps that post something */
     size_t      length_max;       /* of a message */
     size_t      am_max;           /* of a transport's message */
-    size_t      zcopy_min;        /* bytes from which one is sent from where it lies, or 0 */
+    size_t      zcopy_min;        /* bytes from which one is sent from where it lies, or 0, */
+    uint64_t    lent_ns;          /* and until when it has left at the latest */
     size_t      long_max;         /* of a long one, or 0 */
     unsigned    capacity;         /* messages in flight on a connection */
     uint64_t    delay_ns;         /* of each message at least */
@@ -164,6 +165,7 @@ void sim_lent_start(unsigned number, sim_lent_t **owner, void *dest, const uct_i
                     uct_completion_t *comp);
 /* The message is gone: the sender's memory comes back with an error, at time_ns or later. */
 void sim_lent_lose(sim_lent_t *lent, uint64_t time_ns);
+int sim_lent_is_of(const sim_lent_t *lent, const uct_completion_t *comp); /* lent: NULL is none */
 /* What the sender's progress does at that time. */
 unsigned sim_lent_progress(unsigned number, uint64_t until_ns);
 int sim_lent_is_due(unsigned number);
@@ -219,8 +221,9 @@ uint64_t sim_net_next_ns(void);
 /* The transports' own books: empty when no interface is open. */
 void sim_net_check_end(void);
 
-/* Does the path from one worker to another, or back, bear a wound: a refused connection? */
-int sim_net_was_refused(unsigned from, unsigned to);
+/* Does the path from one worker to another, or back, bear a wound: a connection that was
+ * refused, or given up with what was sent on it? */
+int sim_net_is_wounded(unsigned from, unsigned to);
 
 /* May [address, address + length) of worker `number` be read or written by a peer now? Answered by
  * the world: 1 yes; 0: not there any more, rightly so; it reports what is wrong itself. */

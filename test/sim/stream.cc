@@ -332,7 +332,7 @@ void check_streams()
         if ((reader == nullptr) || reader->is_closing || reader->is_cut ||
             !reader->reads.empty() || (to.state != life::ALIVE) || (from.state == life::DEAD) ||
             to.lacked_memory || from.lacked_memory ||
-            (sim_net_was_refused(from.number, to.number) != 0) ||
+            (sim_net_is_wounded(from.number, to.number) != 0) ||
             ((from.state == life::LEFT) &&
              (!all_is_flushed(o) || (reader->made_at >= from.left_at)))) {
             continue;

@@ -140,7 +140,7 @@ bool is_wounded(unsigned from, unsigned to)
     const worker &b = *the_world->workers[to];
 
     return (a.state != life::ALIVE) || (b.state != life::ALIVE) || a.lacked_memory ||
-           b.lacked_memory || (sim_net_was_refused(from, to) != 0);
+           b.lacked_memory || (sim_net_is_wounded(from, to) != 0);
 }
 
 bool is_wounded(const worker &w)

@@ -143,9 +143,8 @@ const ucs_config_row_t ucp_options_rows[] = {
             .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCP_ROW("ZCOPY_THRESH", memunits, zcopy_thresh, "auto",
             "Bytes from which a message that is sent at once is sent from where it lies, where the "
-            "transport can (networks over TCP) and the endpoint has no error handling (which could "
-            "be closed by force), and ends when it has left; others are copied first. auto: from "
-            "where that takes less time; inf: never.",
+            "transport can (networks over TCP), and ends when it has left; others are copied "
+            "first. auto: from where that takes less time; inf: never.",
             .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCP_ROW("RNDV_SCHEME", enum, rndv_scheme, "auto",
             "How announced messages move: the receiver reads (get_zcopy), the sender writes "

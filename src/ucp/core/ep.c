@@ -134,7 +134,7 @@ void ucp_ep_set_limits(ucp_ep_t *ep)
 
     /* The first message goes the long way, behind HELLO. */
     if ((first->proto == UCP_PROTO_EAGER) && peer->hello_sent && (peer->status == UCS_OK)) {
-        limit = ucs_min(ucs_min(first->max, peer->proto->eager_max) + 1, ucp_ep_zcopy_min(ep));
+        limit = ucs_min(ucs_min(first->max, peer->proto->eager_max) + 1, peer->proto->zcopy_min);
         if (peer->is_holding) {
             limit = ucs_min(limit, (size_t)UCP_TAG_TINY + 1);
         }
@@ -142,6 +142,18 @@ void ucp_ep_set_limits(ucp_ep_t *ep)
     ep->locked_limit = limit;
     if (!ep->worker->lock.enabled) { /* else it is 0 for good, and read without the lock */
         ep->short_limit = limit;
+    }
+}
+
+/* It can be closed by force: its lanes may have to give operations up. */
+static void ucp_ep_warn_lanes(ucp_ep_t *ep)
+{
+    unsigned i;
+
+    for (i = 0; (ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && (i < UCP_LANE_LAST); ++i) {
+        if (ep->peer->lanes[i] != NULL) {
+            ep->peer->lanes[i]->may_abandon = 1;
+        }
     }
 }
 
@@ -160,6 +172,7 @@ static void ucp_ep_attach(ucp_ep_t *ep, ucp_peer_t *peer, uint32_t ordinal)
     ep->ordinal = ordinal;
     ep->pair    = ordinal ^ (ordinal >> 31); /* see UCP_WIRE_CONN_ORDINAL */
     ucp_ep_set_limits(ep);
+    ucp_ep_warn_lanes(ep);
 }
 
 void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
@@ -383,6 +396,22 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
     }
 }
 
+void ucp_ep_abandon_late(const ucp_ep_t *ep)
+{
+    const ucp_request_t *req;
+    uct_ep_t *lane;
+    unsigned i;
+
+    ucs_list_for_each(req, &ep->late, list) {
+        for (i = 0; (req->held & UCP_REQUEST_HOLDS_COPY) && (i < UCP_LANE_LAST); ++i) {
+            lane = req->send.peer->lanes[i];
+            if ((lane != NULL) && (lane->ops->abandon != NULL)) {
+                lane->ops->abandon(lane, &req->copy.comp);
+            }
+        }
+    }
+}
+
 void ucp_ep_free(ucp_ep_t *ep)
 {
     ucp_peer_t *peer = ep->peer;
@@ -468,7 +497,7 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) {
         ep->err_mode = params->err_mode;
         if (ep->peer != NULL) {
-            ucp_ep_set_limits(ep);
+            ucp_ep_warn_lanes(ep);
         }
     }
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLER) {

@@ -68,14 +68,6 @@ ucp_ep_t *ucp_ep_handed_out(const ucp_peer_t *peer);
 /* Sets what the endpoint may send at once, by the state of its peer. */
 void ucp_ep_set_limits(ucp_ep_t *ep);
 
-/* Bytes from which whole messages are sent from where they lie. Not on an endpoint that can be
- * closed by force: that must not wait for a receiver which lives and takes nothing, as the network
- * would. */
-UCS_INLINE size_t ucp_ep_zcopy_min(const ucp_ep_t *ep)
-{
-    return (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE) ? ep->peer->proto->zcopy_min : SIZE_MAX;
-}
-
 /* The peer has come back and knows nothing of what was before: its endpoints are new ones, which
  * pair with those that the user has made since it left and will make. */
 void ucp_ep_pair_anew(ucp_peer_t *peer);
@@ -118,6 +110,9 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 
 /* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
+
+/* Nobody wants the sends any more that a purge has ended and whose memory transports still use. */
+void ucp_ep_abandon_late(const ucp_ep_t *ep);
 
 /* Frees an endpoint; its requests have ended. Its memory stays while it is being purged, and for as
  * long as it is among the last that the worker has freed. */

@@ -162,7 +162,7 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
 /* Is a whole message sent from where it lies? */
 static int ucp_send_is_zcopy(const ucp_request_t *req, uint32_t mask)
 {
-    return (req->length >= ucp_ep_zcopy_min(req->send.ep)) && !req->send.is_sync &&
+    return (req->length >= req->send.peer->proto->zcopy_min) && !req->send.is_sync &&
            ucp_dt_is_contig(req->datatype) && !(req->held & UCP_REQUEST_HOLDS_STAGE) &&
            !(mask & (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FLAG_FAST_CMPL));
 }

@@ -486,8 +486,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
                                 (i == 0) ? 0 : config->send[i - 1].max + 1, report);
     }
     if (config->zcopy_min <= config->eager_max) {
-        ucs_report_text(report, "# %12s from %zu bytes on from where they lie, not copied first, "
-                        "on endpoints without error handling\n",
+        ucs_report_text(report, "# %12s from %zu bytes on from where they lie, not copied first\n",
                         ucp_proto_names[UCP_PROTO_EAGER], config->zcopy_min);
     }
     if (lanes->has_long && (config->eager_max < UCP_WIRE_EAGER_MAX)) {

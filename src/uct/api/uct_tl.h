@@ -343,6 +343,11 @@ struct uct_ep_ops {
      * interface's limit. Nothing of such a message arrives before all of it is sent. 0, NULL: the
      * limit. */
     size_t (*long_max)(uct_ep_t *ep);
+    /* The user has no use any more for the operation that waits for comp, if there is one (else
+     * nothing happens): comp is called soon, with any outcome, also where the peer lives and takes
+     * nothing. That may cost the connection, with which other endpoints to the peer fail. Works
+     * best where may_abandon was set before it was connected. NULL: operations end soon anyhow. */
+    void (*abandon)(uct_ep_t *ep, const uct_completion_t *comp);
 };
 
 struct uct_iface {
@@ -390,6 +395,7 @@ struct uct_ep {
     ucs_status_t         status; /* why it failed */
     uint8_t              peer_uid[UCT_UID_LEN];
     uint8_t              is_nowhere; /* see uct_ep_open_nowhere */
+    uint8_t              may_abandon; /* set by its user, who may call that operation */
 };
 
 typedef struct {

@@ -390,6 +390,7 @@ static ucs_status_t uct_hook_ep_connect(uct_ep_t *ep)
         return UCS_ERR_UNREACHABLE;
     }
 
+    hook->inner->may_abandon = ep->may_abandon;
     status = uct_ep_connect(hook->inner);
     if (status == UCS_INPROGRESS) {
         ucs_list_add_tail(&iface->connecting, &hook->connecting);
@@ -472,6 +473,7 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, ep.live, flush, uct_hook_ep_ops.flush);
     UCT_HOOK_WRAP(tl, ep.live, check, uct_hook_ep_ops.check);
     UCT_HOOK_WRAP(tl, ep.live, sync_map, uct_hook_ep_ops.sync_map);
+    UCT_HOOK_WRAP(tl, ep.live, abandon, uct_hook_ep_ops.abandon);
 }
 
 /* All wrappers that were made; they live as long as the process. */

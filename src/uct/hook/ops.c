@@ -245,6 +245,14 @@ static ucs_status_t uct_hook_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u
     return uct_hook_leave(hook, "sync_map", 8, status);
 }
 
+/* What is delayed here ends by itself. */
+static void uct_hook_abandon(uct_ep_t *ep, const uct_completion_t *comp)
+{
+    uct_ep_t *inner = uct_hook_ep(ep)->inner;
+
+    inner->ops->abandon(inner, comp);
+}
+
 const uct_ep_ops_t uct_hook_ep_ops = {
     .am_short     = uct_hook_am_short,
     .am_short_iov = uct_hook_am_short_iov,
@@ -256,5 +264,6 @@ const uct_ep_ops_t uct_hook_ep_ops = {
     .atomic       = uct_hook_atomic,
     .flush        = uct_hook_flush,
     .check        = uct_hook_check,
-    .sync_map     = uct_hook_sync_map
+    .sync_map     = uct_hook_sync_map,
+    .abandon      = uct_hook_abandon
 };

@@ -20,6 +20,7 @@
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
+#define UCT_OFI_CUTS_MAX   2ul /* of connections for one operation that does not end */
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -155,10 +156,10 @@ static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_
     return ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &length) == 0;
 }
 
-/* Is it a connection of the provider's with the peer: one to where that listens, or (with_accepted)
- * one from its host to where we do? */
+/* Is it a connection of the provider's with the peer: one to where that listens, or one from its
+ * host to where we do, be it from the port that the peer has told, or (is_any) from any? */
 static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
-                                 const struct sockaddr_storage *remote, int with_accepted)
+                                 const struct sockaddr_storage *remote, int is_any)
 {
     const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
     struct sockaddr_storage local;
@@ -166,16 +167,43 @@ static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
 
     return uct_ofi_is_same_host(remote, peer->where->raw) &&
            ((uct_ofi_port(remote) == uct_ofi_port(peer->where->raw)) ||
-            (with_accepted &&
+            ((is_any || ((peer->port != 0) && (uct_ofi_port(remote) == htons(peer->port)))) &&
              (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
              (uct_ofi_port(&local) == uct_ofi_port(own))));
 }
 
+uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)
+{
+    struct sockaddr_storage remote, local;
+    unsigned num_closed = 0; /* in a row */
+    uint16_t port       = 0;
+    socklen_t length;
+    int fd;
+
+    for (fd = 0; (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
+        if (!uct_ofi_remote(peer->iface, fd, &remote)) {
+            num_closed = (errno == EBADF) ? num_closed + 1 : 0;
+            continue;
+        }
+        num_closed = 0;
+        length     = sizeof(local);
+        if ((fd != peer->probe_fd) && uct_ofi_is_same_host(&remote, peer->where->raw) &&
+            (uct_ofi_port(&remote) == uct_ofi_port(peer->where->raw)) &&
+            (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0)) {
+            if (port != 0) {
+                return 0; /* another worker's: we cannot tell which is ours */
+            }
+            port = ntohs(uct_ofi_port(&local));
+        }
+    }
+    return port;
+}
+
 /* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
  * host came back: ends the connections by which the provider still has something of ours. It has no
- * call for that, but ends its operations when its connection ends. Those from the peer's host only
- * if no other processes live there. */
-static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
+ * call for that, but ends its operations when its connection ends. with_host: those that other
+ * processes of the peer's host have made too, else only such as are known to be the peer's. */
+static void uct_ofi_cut(const uct_ofi_peer_t *peer, int with_host)
 {
     struct sockaddr_storage remote;
     unsigned count = 0;
@@ -186,12 +214,12 @@ static void uct_ofi_cut(const uct_ofi_peer_t *peer, int is_host_there)
     }
     for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
         if (uct_ofi_remote(peer->iface, fd, &remote) &&
-            uct_ofi_is_connection(peer, fd, &remote, !is_host_there)) {
+            uct_ofi_is_connection(peer, fd, &remote, with_host)) {
             (void)ucs_sys_shutdown(fd, SHUT_RDWR);
             ++count;
         }
     }
-    ucs_debug("%u connections to a host that is out of reach are ended", count);
+    ucs_debug("%u connections with a peer that is given up are ended", count);
 }
 
 /* Has the kernel at the other end got all that was written to a socket? */
@@ -267,7 +295,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
-        uct_ofi_cut(peer, 0);
+        uct_ofi_cut(peer, 1);
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 }
@@ -320,6 +348,36 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
            (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "an operation with" : NULL;
 }
 
+/* ---- what nobody wants any more ---- */
+
+void uct_ofi_op_unwant(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
+{
+    if (!op->is_unwanted) {
+        op->is_unwanted = 1;
+        if (peer->num_unwanted++ == 0) {
+            peer->unwanted_ns = ucs_sys_clock_ns();
+            peer->num_cuts    = 0;
+        }
+    }
+}
+
+/* A peer that lives and takes nothing may keep the user's memory for ever. If the connection that
+ * is known to be its own was not the one, any of its host's may be: the user has given up, and must
+ * get the memory back. */
+static void uct_ofi_unwanted_look(uct_ofi_peer_t *peer, uint64_t now_ns)
+{
+    const uint64_t num_due = ucs_min((now_ns - peer->unwanted_ns) /
+                                     uct_ofi_alive_interval(peer->iface), UCT_OFI_CUTS_MAX);
+
+    if ((peer->num_unwanted == 0) || (peer->num_cuts >= num_due)) {
+        return;
+    }
+    ucs_diag("%u operations that were given up do not end: the connection with the peer is ended",
+             peer->num_unwanted);
+    uct_ofi_cut(peer, ++peer->num_cuts == UCT_OFI_CUTS_MAX);
+    uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
+}
+
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
 {
     uint64_t timeout_ns = uct_ofi_config(iface)->timeout_ns;
@@ -332,15 +390,19 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
     }
     iface->look_ns = now_ns;
     uct_ofi_receives_look(iface, now_ns);
+    ucs_list_for_each(peer, &iface->lost, list) {
+        uct_ofi_unwanted_look(peer, now_ns);
+    }
     ucs_list_for_each_safe(peer, next, &iface->peers, list) {
-        if (!uct_ofi_is_connected(peer)) {
+        uct_ofi_unwanted_look(peer, now_ns);
+        if ((peer->status != UCS_OK) || !uct_ofi_is_connected(peer)) {
             continue;
         }
         loss = uct_ofi_alive_loss(peer);
         if (loss != NULL) {
             ucs_log((iface->super.params.lead != NULL) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                     "the network has lost %s a peer that is there: it is given up", loss);
-            uct_ofi_cut(peer, 1);
+            uct_ofi_cut(peer, 0);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;
         }

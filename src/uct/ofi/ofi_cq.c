@@ -91,6 +91,7 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     } else {
         peer->is_reached |= send->is_question;
     }
+    uct_ofi_op_settle(peer, &send->super);
     uct_ofi_op_ended(peer);
     if (comp != NULL) {
         uct_completion_update(comp, (error == 0) ? UCS_OK : peer->status);

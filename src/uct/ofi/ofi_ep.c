@@ -222,6 +222,12 @@ static ucs_status_t uct_ofi_flush(uct_ep_t *ep, uct_completion_t *comp)
     return UCS_INPROGRESS;
 }
 
+static void uct_ofi_abandon(uct_ep_t *ep, const uct_completion_t *comp)
+{
+    uct_ofi_rma_unwant(uct_ofi_ep(ep)->peer, comp);
+    uct_ofi_sends_unwant(uct_ofi_ep(ep)->peer, comp);
+}
+
 static ucs_status_t uct_ofi_ep_check(uct_ep_t *ep)
 {
     uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
@@ -394,7 +400,8 @@ const uct_tl_t uct_ofi_tl = {
             .get_zcopy    = uct_ofi_get_zcopy,
             .put_zcopy    = uct_ofi_put_zcopy,
             .flush        = uct_ofi_flush,
-            .check        = uct_ofi_ep_check
+            .check        = uct_ofi_ep_check,
+            .abandon      = uct_ofi_abandon
         }
     }
 #else

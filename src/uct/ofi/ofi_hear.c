@@ -129,6 +129,7 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
     }
     peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
     peer->token    = intro->token;
+    peer->port     = intro->port;
     peer->tx_base  = intro->head.taken; /* or where somebody else has made it begin */
     peer->tx_count = intro->head.taken;
     peer->tx_taken = intro->head.taken;
@@ -225,6 +226,7 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         if (!uct_ofi_rx_open(peer, intro->head.number)) {
             return;
         }
+        peer->is_port_asked = (intro->port != 0) && iface->is_tcp;
         uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
     } else {
         uct_ofi_peer_say(peer, ((intro->head.number != 0) && peer->is_hello_said &&

@@ -241,7 +241,8 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     has_pending = !ucs_list_is_empty(&tl_iface->pending.ready);
     time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked) || has_pending) ?
               UCT_OFI_NO_WAIT_NS :
-              (ucs_list_is_empty(&iface->peers) && (iface->num_lost == 0)) ?
+              (ucs_list_is_empty(&iface->peers) && ucs_list_is_empty(&iface->lost) &&
+               (iface->num_lost == 0)) ?
               0 : uct_ofi_alive_interval(iface);
     memset(&timer, 0, sizeof(timer));
     timer.it_value.tv_sec  = (time_t)(time_ns / 1000000000ul);

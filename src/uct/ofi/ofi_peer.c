@@ -159,6 +159,15 @@ ucs_status_t uct_ofi_peer_attach(uct_ofi_peer_t *peer, uct_ofi_ep_t *ep)
     return (peer->tx_state == UCT_OFI_TX_OPEN) ? UCS_OK : UCS_INPROGRESS;
 }
 
+/* Nobody wants anything any more of what the provider does with the user's memory for the peer. */
+static void uct_ofi_peer_unwant(uct_ofi_peer_t *peer)
+{
+    if ((peer->num_under_way + peer->num_waiting) > 0) {
+        uct_ofi_rma_unwant(peer, NULL);
+        uct_ofi_sends_unwant(peer, NULL);
+    }
+}
+
 void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
 {
     uct_ofi_peer_t *peer = ep->peer;
@@ -167,6 +176,9 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
     ucs_list_del(&ep->peer_list);
     if (!ucs_list_is_empty(&peer->eps) || (peer->status != UCS_OK)) {
         return;
+    }
+    if (ep->super.state == UCT_EP_FAILED) {
+        uct_ofi_peer_unwant(peer);
     }
     if (peer->tx_state == UCT_OFI_TX_OPEN) {
         uct_ofi_tx_close(peer);
@@ -182,6 +194,7 @@ void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status)
 {
     uct_ofi_ep_t *ep;
 
+    uct_ofi_peer_unwant(peer);
     while (!ucs_list_is_empty(&peer->eps)) {
         ep = ucs_list_head(&peer->eps, uct_ofi_ep_t, peer_list);
         uct_ofi_peer_detach(ep);
@@ -283,11 +296,11 @@ void uct_ofi_peer_head(uct_ofi_peer_t *peer, uct_ofi_head_t *head, unsigned type
 static void uct_ofi_intro_fill(uct_ofi_iface_t *iface, uct_ofi_intro_t *intro, const uint8_t *from,
                                const uint8_t *to, uint64_t token)
 {
-    memset(&intro->zero, 0, sizeof(intro->zero));
     memset(&intro->address, 0, sizeof(intro->address));
     memcpy(intro->from, from, UCT_UID_LEN);
     memcpy(intro->to, to, UCT_UID_LEN);
     memcpy(intro->address, iface->address, iface->address_length);
+    intro->port           = 0;
     intro->answer         = 0;
     intro->token          = token;
     intro->version        = UCT_OFI_VERSION;
@@ -308,6 +321,19 @@ static uint32_t uct_ofi_say_number(const uct_ofi_peer_t *peer, unsigned type)
     default:
         return peer->tx_count;
     }
+}
+
+/* HELLO: does somebody want to know where the peer's connection comes from? */
+static uint16_t uct_ofi_asks_port(const uct_ofi_peer_t *peer)
+{
+    const uct_ofi_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->super.may_abandon) {
+            return (uint16_t)peer->iface->is_tcp;
+        }
+    }
+    return 0;
 }
 
 /* UCS_ERR_NO_RESOURCE: not now; other errors: the peer has failed. */
@@ -332,6 +358,11 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
         uct_ofi_intro_fill(iface, intro, iface->super.params.uid, peer->uid,
                            peer->own_token ^ iface->secret);
         intro->answer = peer->heard_question;
+        if (type == UCT_OFI_HELLO) {
+            intro->port = uct_ofi_asks_port(peer);
+        } else if ((type == UCT_OFI_WELCOME) && peer->is_port_asked) {
+            intro->port = uct_ofi_own_port(peer);
+        }
         send->length  = sizeof(*intro);
     }
     status = uct_ofi_send_post(iface, send);

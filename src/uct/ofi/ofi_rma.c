@@ -329,6 +329,7 @@ static void uct_ofi_rma_op_end(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, ucs_st
 {
     uct_completion_t *comp = op->comp;
 
+    uct_ofi_op_settle(op->peer, &op->super);
     op->super.is_posted = 0;
     uct_ofi_rma_op_put(iface, op);
     if (comp != NULL) {
@@ -403,6 +404,18 @@ void uct_ofi_rma_drop(uct_ofi_peer_t *peer)
 
     while ((op = uct_ofi_rma_pull(peer)) != NULL) {
         uct_ofi_rma_op_end(peer->iface, op, peer->status);
+    }
+}
+
+void uct_ofi_rma_unwant(uct_ofi_peer_t *peer, const uct_completion_t *comp)
+{
+    uct_ofi_iface_t *iface = peer->iface;
+    unsigned i;
+
+    for (i = 0; i < iface->num_rmas; ++i) {
+        if ((iface->rmas[i].peer == peer) && ((comp == NULL) || (iface->rmas[i].comp == comp))) {
+            uct_ofi_op_unwant(peer, &iface->rmas[i].super);
+        }
     }
 }
 

@@ -21,6 +21,10 @@
  * number is not the known one it is answered by a question, of a number by chance, to where the
  * peer is known to be; only who repeats that is believed, be its serial number earlier or later.
  *
+ * Over TCP a HELLO asks for the port that the other side's connection comes from, if that side has
+ * made it, and the WELCOME tells: so one whose operations have to end can tell the connection from
+ * those of others on that host.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef UCT_OFI_OFI_WIRE_H
@@ -64,7 +68,7 @@ typedef struct {
     uint64_t       token; /* that names the receiver to the sender */
     uint8_t        version;
     uint8_t        address_length;
-    uint8_t        zero[2];
+    uint16_t       port;   /* HELLO: 1: is asked for; WELCOME: above, 0: not known; else 0 */
     uint32_t       answer; /* number of the last question of the receiver's */
     uint8_t        address[UCT_OFI_ADDRESS_MAX];
 } uct_ofi_intro_t;

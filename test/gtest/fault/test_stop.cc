@@ -6,9 +6,14 @@
 #include "companion.h"
 
 #include <mp/node.h>
+#include <ucp/world.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <fstream>
+#include <netinet/in.h>
+#include <set>
 #include <unistd.h>
 
 using mp::companion;
@@ -117,13 +122,14 @@ void receive_all(self &me, node &n)
     }
 }
 
-void run(const std::function<void(self &)> &sender, const std::function<void(self &)> &stopped)
+void run(const std::function<void(self &)> &sender, const std::function<void(self &)> &stopped,
+         const std::function<void(self &)> &other = third)
 {
     processes all(3);
 
     all.start(SENDER, sender);
     all.start(STOPPED, stopped);
-    all.start(THIRD, third);
+    all.start(THIRD, other);
     const auto wished = [&](uint64_t what) {
         return all.until([&]() { return all.at(SENDER).words[WORD_WISH] == what; }, "a wish");
     };
@@ -346,3 +352,211 @@ TEST(stopped_peer, flush_waits)
             n.close(n.ep(SENDER));
         });
 }
+
+/* ---- over a network, which uses the memory of operations until their peer has taken part ---- */
+
+namespace {
+
+constexpr size_t NET_LENGTH      = 8u << 20; /* of a read or write */
+constexpr size_t NET_MESSAGE     = 60000;    /* goes from where it lies */
+constexpr unsigned NET_MESSAGES  = 300;      /* more than a connection holds */
+constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot */
+constexpr unsigned WORD_ADDRESS  = 2;        /* of what the stopped one lets be accessed, */
+constexpr unsigned WORD_KEY      = 3;        /* and from here on its key */
+constexpr unsigned NUM_KEY_WORDS = 12;
+
+enum class what { put, get, send };
+
+struct net_case {
+    what operation;
+    bool is_called; /* the others make the connections */
+};
+
+class stopped_network_peer : public testing::TestWithParam<net_case> {
+protected:
+    void SetUp() override
+    {
+        if (!ucp_test::is_present("ofi")) {
+            GTEST_SKIP() << "built without libfabric";
+        }
+    }
+};
+
+/* Messages in both directions; who is first makes the connection. */
+void greet_in_turn(node &n, ucp_ep_h ep, bool is_first)
+{
+    char byte = 1;
+
+    for (unsigned turn = 0; turn < 2; ++turn) {
+        if ((turn == 0) == is_first) {
+            EXPECT_EQ(UCS_OK, n.wait(n.send(ep, &byte, 1, MESSAGES)));
+        } else {
+            EXPECT_EQ(UCS_OK, n.wait(n.recv(&byte, 1, MESSAGES)));
+        }
+    }
+}
+
+/* Connected sockets of the process, by the ports of both ends. */
+std::set<std::pair<uint16_t, uint16_t>> net_connections()
+{
+    std::set<std::pair<uint16_t, uint16_t>> found;
+
+    for (int fd = 0; fd < 1024; ++fd) {
+        sockaddr_in own = {}, other = {};
+        socklen_t own_length = sizeof(own), other_length = sizeof(other);
+        if ((getsockname(fd, reinterpret_cast<sockaddr *>(&own), &own_length) == 0) &&
+            (getpeername(fd, reinterpret_cast<sockaddr *>(&other), &other_length) == 0) &&
+            ((own.sin_family == AF_INET) || (own.sin_family == AF_INET6))) {
+            found.emplace(own.sin_port, other.sin_port); /* of in6 too */
+        }
+    }
+    return found;
+}
+
+void net_third(self &me, bool is_first)
+{
+    setenv("UCX_TLS", "ofi", 1);
+    node n(me);
+
+    n.publish();
+    companion c(n, n.connect(SENDER), is_first);
+    ASSERT_TRUE(c.until([&]() { return c.rounds() > 0; }, 20));
+    const auto connections = net_connections();
+    EXPECT_EQ(1u, connections.size());
+    while (me.at(SENDER).words[WORD_OVER] == 0) {
+        c.turn();
+    }
+    EXPECT_EQ(connections, net_connections());
+    EXPECT_EQ(0u, n.errors(n.ep(SENDER)).count);
+    if (is_first) {
+        c.end_first();
+        me.own().words[WORD_ENDED] = 1;
+    } else {
+        c.end_second();
+    }
+}
+
+void net_stopped(self &me, bool is_first)
+{
+    setenv("UCX_TLS", "ofi", 1);
+    std::vector<uint8_t> memory(NET_LENGTH);
+    uint64_t words[NUM_KEY_WORDS] = {};
+    ucp_mem_map_params_t params   = {};
+    void *packed                  = nullptr;
+    size_t length                 = 0;
+    ucp_mem_h mem                 = nullptr;
+    node n(me);
+
+    n.publish();
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = memory.data();
+    params.length     = memory.size();
+    ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &mem));
+    ASSERT_EQ(UCS_OK, ucp_rkey_pack(n.context(), mem, &packed, &length));
+    ASSERT_LE(length, sizeof(words));
+    memcpy(words, packed, length);
+    ucp_rkey_buffer_release(packed);
+    for (unsigned i = 0; i < NUM_KEY_WORDS; ++i) {
+        me.own().words[WORD_KEY + i] = words[i];
+    }
+    me.own().words[WORD_ADDRESS] = reinterpret_cast<uintptr_t>(memory.data());
+    greet_in_turn(n, n.connect(SENDER), is_first);
+    me.waits_for("the end of the sender");
+    n.until([&]() { return me.at(SENDER).words[WORD_OVER] != 0; });
+    ASSERT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
+}
+
+/* Starts operations on memory that lasts until the test has ended. */
+std::vector<ucs_status_ptr_t> net_start(self &me, node &n, what operation,
+                                        std::vector<uint8_t> &buffer, ucp_rkey_h *rkey_p)
+{
+    const ucp_request_param_t param = {};
+    uint64_t words[NUM_KEY_WORDS];
+    std::vector<ucs_status_ptr_t> requests;
+
+    for (unsigned i = 0; i < NUM_KEY_WORDS; ++i) {
+        words[i] = me.at(STOPPED).words[WORD_KEY + i];
+    }
+    EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(STOPPED), words, rkey_p));
+    if (operation == what::send) {
+        for (unsigned i = 0; i < NET_MESSAGES; ++i) {
+            requests.push_back(n.send(n.ep(STOPPED), buffer.data(), NET_MESSAGE, 77));
+            n.progress();
+        }
+    } else {
+        const uint64_t remote = me.at(STOPPED).words[WORD_ADDRESS];
+        requests.push_back((operation == what::put) ?
+                           ucp_put_nbx(n.ep(STOPPED), buffer.data(), buffer.size(), remote,
+                                       *rkey_p, &param) :
+                           ucp_get_nbx(n.ep(STOPPED), buffer.data(), buffer.size(), remote,
+                                       *rkey_p, &param));
+    }
+    return requests;
+}
+
+} // namespace
+
+/* A forced close gives the memory of all operations back, soon, and costs only the connection with
+ * the one that is stopped. */
+TEST_P(stopped_network_peer, forced_close_gives_memory_back)
+{
+    const bool is_called = GetParam().is_called;
+
+    run([&](self &me) {
+            setenv("UCX_TLS", "ofi", 1);
+            ucp_request_param_t param = {};
+            std::vector<uint8_t> buffer(NET_LENGTH);
+            ucp_rkey_h rkey = nullptr;
+            node n(me);
+
+            n.publish();
+            companion c(n, n.connect(THIRD), !is_called);
+            greet_in_turn(n, n.connect(STOPPED), !is_called);
+            expect_others_go_on(n, c);
+            wish(me, n, WISH_STOP);
+            auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
+            expect_others_go_on(n, c);
+            ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(requests.back()));
+
+            param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+            requests.push_back(ucp_ep_close_nbx(n.ep(STOPPED), &param));
+            EXPECT_TRUE(c.until([&]() {
+                return std::all_of(requests.begin(), requests.end(), [](ucs_status_ptr_t request) {
+                    return !UCS_PTR_IS_PTR(request) || ucp_request_is_completed(request);
+                });
+            }, 4));
+            EXPECT_EQ(UCS_OK, n.wait(requests.back()));
+            requests.pop_back();
+            EXPECT_EQ(UCS_ERR_CANCELED, n.wait(requests.back()));
+            requests.pop_back();
+            for (ucs_status_ptr_t request : requests) {
+                const ucs_status_t status = n.wait(request);
+                EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_CANCELED));
+            }
+            ucp_rkey_destroy(rkey);
+            expect_others_go_on(n, c);
+            EXPECT_EQ(0u, n.errors(n.ep(THIRD)).count);
+            wish(me, n, WISH_CONTINUE);
+            expect_others_go_on(n, c);
+            me.own().words[WORD_OVER] = 1;
+            if (is_called) {
+                EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
+                c.end_second();
+            } else {
+                c.end_first();
+            }
+        },
+        [&](self &me) { net_stopped(me, is_called); }, [&](self &me) { net_third(me, is_called); });
+}
+
+INSTANTIATE_TEST_SUITE_P(all, stopped_network_peer,
+                         testing::Values(net_case{what::put, false}, net_case{what::put, true},
+                                         net_case{what::get, false}, net_case{what::get, true},
+                                         net_case{what::send, false}, net_case{what::send, true}),
+                         [](const testing::TestParamInfo<net_case> &info) {
+                             const what operation = info.param.operation;
+                             return std::string((operation == what::put) ? "put" :
+                                                (operation == what::get) ? "get" : "send") +
+                                    (info.param.is_called ? "_called" : "_calling");
+                         });

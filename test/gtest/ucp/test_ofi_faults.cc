@@ -74,7 +74,7 @@ void on_failure(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 class traffic {
 public:
-    traffic(seeded_random &rnd, ucp_err_handling_mode_t mode) : m_rnd(rnd), m_mode(mode)
+    explicit traffic(seeded_random &rnd) : m_rnd(rnd)
     {
         connect(0);
         connect(1);
@@ -139,7 +139,8 @@ private:
     {
         side &self      = m_sides[index];
         self.has_failed = false;
-        self.ep = self.worker.connect(m_sides[1 - index].worker, m_mode, on_failure, &self);
+        self.ep         = self.worker.connect(m_sides[1 - index].worker, UCP_ERR_HANDLING_MODE_PEER,
+                                              on_failure, &self);
     }
 
     void close(side &self)
@@ -288,7 +289,6 @@ private:
     }
 
     seeded_random &m_rnd;
-    const ucp_err_handling_mode_t m_mode;
     context m_context;
     side m_sides[2]   = {side(m_context), side(m_context)};
     uint64_t m_number = 0;
@@ -368,7 +368,7 @@ TEST_P(ofi_hidden_trouble, all_arrives)
     provider.says   = GetParam().says;
     provider.faults = GetParam().faults;
     {
-        traffic both(rnd, UCP_ERR_HANDLING_MODE_NONE); /* sends from where the bytes lie, too */
+        traffic both(rnd);
         unsigned goes = 0;
         do { /* when what is said again, and may be lost, is up to the clock */
             both.run(static_cast<unsigned>(GetParam().messages / mp::slowness()));
@@ -442,7 +442,7 @@ TEST_P(ofi_fatal_trouble, everything_ends_once)
     m_environment.set({{"UCX_OFI_TIMEOUT", "50ms"}});
     provider.says = GetParam().says;
     for (unsigned i = 0; (i < ROUNDS) && !HasFailure(); ++i) {
-        traffic both(rnd, UCP_ERR_HANDLING_MODE_PEER);
+        traffic both(rnd);
         provider.faults = {};
         both.run(SLOTS);
         EXPECT_FALSE(both.has_failed());

@@ -297,7 +297,8 @@ TEST_F(ofi_zcopy, errors_end_each_send_once)
     m_log.take();
 }
 
-/* Closed by force while the receiver, which lives, takes nothing: the sends are copied there. */
+/* Closed by force while the receiver, which lives, takes nothing: the memory comes back all the
+ * same, and what is lost is not taken for whole messages; a new endpoint works. */
 TEST_F(ofi_zcopy, a_forced_close_does_not_wait_for_who_takes_nothing)
 {
     constexpr unsigned COUNT = 400; /* more than a connection holds */
@@ -314,7 +315,7 @@ TEST_F(ofi_zcopy, a_forced_close_does_not_wait_for_who_takes_nothing)
         m_pair->sender().progress();
     }
     EXPECT_EQ(0, sent.back().calls);
-    EXPECT_EQ(before, m_provider->seen.gathered);
+    EXPECT_LT(before, m_provider->seen.gathered);
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
     m_pair->sender().forget(ep);
     if (ucp_ep_close_nbx(ep, &param) == nullptr) {
@@ -328,6 +329,30 @@ TEST_F(ofi_zcopy, a_forced_close_does_not_wait_for_who_takes_nothing)
     for (const ending &each : sent) {
         EXPECT_EQ(1, each.calls);
     }
+    EXPECT_EQ(UCS_ERR_CANCELED, sent.back().status);
+
+    bytes in(LENGTH), last(pattern(COUNT, LENGTH));
+    const ucp_ep_h again = connect_for_errors();
+    for (unsigned i = 0; i < COUNT; ++i) {
+        ucp_tag_recv_info_t info;
+        ucp_tag_message_h message;
+        m_pair->settle();
+        message = ucp_tag_probe_nb(m_pair->receiver().handle(), i, ~0ull, 1, &info);
+        if (message == nullptr) {
+            EXPECT_LT(0u, i);
+            break;
+        }
+        EXPECT_EQ(UCS_OK, m_pair->wait(ucp_tag_msg_recv_nb(m_pair->receiver().handle(), in.data(),
+                                                           LENGTH, ucp_dt_make_contig(1), message,
+                                                           [](void *, ucs_status_t,
+                                                              ucp_tag_recv_info_t *) {})));
+        EXPECT_EQ(-1, differs(in.data(), LENGTH, i)) << i;
+    }
+    ucs_status_ptr_t received = m_pair->receive(in.data(), LENGTH, COUNT);
+    const ucp_request_param_t plain = {};
+    EXPECT_EQ(UCS_OK, m_pair->wait(ucp_tag_send_nbx(again, last.data(), LENGTH, COUNT, &plain)));
+    EXPECT_EQ(UCS_OK, m_pair->wait(received));
+    EXPECT_EQ(-1, differs(in.data(), LENGTH, COUNT));
     m_log.take();
 }
 

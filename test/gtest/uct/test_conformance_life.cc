@@ -97,6 +97,11 @@ TEST_P(life_test, capabilities_are_the_same_in_every_state)
         EXPECT_EQ(live.flush != nullptr, ep->ops->flush != nullptr);
         EXPECT_EQ(live.check != nullptr, ep->ops->check != nullptr);
         EXPECT_EQ(live.sync_map != nullptr, ep->ops->sync_map != nullptr);
+        EXPECT_EQ(live.abandon != nullptr, ep->ops->abandon != nullptr);
+        if (live.abandon != nullptr) {
+            const uct_completion_t unknown = {};
+            ep->ops->abandon(ep, &unknown); /* nothing happens */
+        }
     };
 
     compare();
