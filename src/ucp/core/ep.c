@@ -396,22 +396,6 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
     }
 }
 
-void ucp_ep_abandon_late(const ucp_ep_t *ep)
-{
-    const ucp_request_t *req;
-    uct_ep_t *lane;
-    unsigned i;
-
-    ucs_list_for_each(req, &ep->late, list) {
-        for (i = 0; (req->held & UCP_REQUEST_HOLDS_COPY) && (i < UCP_LANE_LAST); ++i) {
-            lane = req->send.peer->lanes[i];
-            if ((lane != NULL) && (lane->ops->abandon != NULL)) {
-                lane->ops->abandon(lane, &req->copy.comp);
-            }
-        }
-    }
-}
-
 void ucp_ep_free(ucp_ep_t *ep)
 {
     ucp_peer_t *peer = ep->peer;

@@ -111,9 +111,6 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 /* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
 
-/* Nobody wants the sends any more that a purge has ended and whose memory transports still use. */
-void ucp_ep_abandon_late(const ucp_ep_t *ep);
-
 /* Frees an endpoint; its requests have ended. Its memory stays while it is being purged, and for as
  * long as it is among the last that the worker has freed. */
 void ucp_ep_free(ucp_ep_t *ep);

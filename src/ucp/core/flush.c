@@ -246,7 +246,6 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     if (is_forced) {
         ucp_flush_cancel_sends(ep);
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
-        ucp_ep_abandon_late(ep);
         ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
     }
     ucp_stream_close(ep);

@@ -37,7 +37,7 @@ void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
     }
 }
 
-void uct_hook_delayed_detach(uct_hook_ep_t *ep)
+void uct_hook_delayed_detach(uct_hook_ep_t *ep, const uct_completion_t *comp)
 {
     uct_hook_delayed_t *delayed;
 
@@ -45,8 +45,9 @@ void uct_hook_delayed_detach(uct_hook_ep_t *ep)
         return;
     }
     ucs_list_for_each(delayed, &uct_hook_iface(ep->super.iface)->delayed, list) {
-        if (delayed->ep == ep) {
+        if ((delayed->ep == ep) && ((comp == NULL) || (delayed->comp == comp))) {
             delayed->ep = NULL;
+            --ep->num_delayed;
         }
     }
 }

@@ -411,7 +411,7 @@ static void uct_hook_ep_close(uct_ep_t *ep)
 {
     uct_hook_ep_t *hook = uct_hook_ep(ep);
 
-    uct_hook_delayed_detach(hook);
+    uct_hook_delayed_detach(hook, NULL);
     ucs_list_del(&hook->connecting);
     uct_ep_close(hook->inner);
 }

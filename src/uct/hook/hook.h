@@ -136,7 +136,8 @@ uct_hook_delayed_t *uct_hook_delayed_make(uct_hook_iface_t *iface, uct_hook_dela
 void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed);
 /* Lets happen what is due, or everything; returns the number of things done. */
 unsigned uct_hook_delayed_progress(uct_hook_iface_t *iface, int all);
-/* The endpoint goes: its operations will end as cancelled. */
-void uct_hook_delayed_detach(uct_hook_ep_t *ep);
+/* Operations of the endpoint, those of the completion or (NULL) all, since it goes: each ends as
+ * cancelled when its time has come. */
+void uct_hook_delayed_detach(uct_hook_ep_t *ep, const uct_completion_t *comp);
 
 #endif

@@ -245,11 +245,11 @@ static ucs_status_t uct_hook_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u
     return uct_hook_leave(hook, "sync_map", 8, status);
 }
 
-/* What is delayed here ends by itself. */
 static void uct_hook_abandon(uct_ep_t *ep, const uct_completion_t *comp)
 {
     uct_ep_t *inner = uct_hook_ep(ep)->inner;
 
+    uct_hook_delayed_detach(uct_hook_ep(ep), comp);
     inner->ops->abandon(inner, comp);
 }
 

@@ -85,7 +85,7 @@ typedef struct {
         UCT_OFI_OP_RMA
     }                  kind;
     int                is_posted; /* to the provider */
-    int                is_unwanted; /* counted in its peer's num_unwanted */
+    int                is_given_up; /* counted in its peer's num_given_up */
 } uct_ofi_op_t;
 
 /* An address that the provider knows. */
@@ -247,7 +247,7 @@ struct uct_ofi_peer {
     uct_ofi_tx_state_t tx_state;
     unsigned           num_rmas;      /* reads and writes among those under way, */
     unsigned           num_waiting;   /* and in waiting */
-    unsigned           num_unwanted;  /* operations on memory of the user's that are to end soon */
+    unsigned           num_given_up;  /* operations on the user's memory that nobody wants now */
     uint32_t           tx_base;       /* messages sent when our direction was opened last */
     uint32_t           rx_base;       /* messages taken when the other one was */
     uint32_t           tx_count;      /* messages sent... */
@@ -258,7 +258,7 @@ struct uct_ofi_peer {
     uint32_t           rx_looked;     /* ...and taken when it was looked at last */
     ucs_list_link_t    flushes;       /* uct_ofi_flush_t, in order */
     ucs_list_link_t    early;         /* uct_ofi_early_t, in order */
-    uint64_t           unwanted_ns;   /* since when there is one of num_unwanted */
+    uint64_t           given_up_ns;   /* since when none of num_given_up has ended */
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
     uint64_t           pause_ns;      /* until when nothing is said again; 0: now */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
@@ -282,7 +282,9 @@ struct uct_ofi_peer {
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            is_port_asked; /* by the peer's last HELLO */
-    uint8_t            num_cuts;      /* made for unwanted operations since there are any */
+    uint8_t            has_asked;     /* the same of ours, or of a question since */
+    uint8_t            is_forced;     /* the user has said so of some of num_given_up */
+    uint8_t            num_cuts;      /* attempts to end their connection */
     uint16_t           port;          /* that its connection comes from; 0: not known */
     uint8_t            uid[UCT_UID_LEN];
 };
@@ -388,9 +390,9 @@ void uct_ofi_sends_close(uct_ofi_iface_t *iface);
 /* Ends what is sent from the user's memory; the provider must not use that any more. */
 void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
-/* Has the peer's messages, or that one, that are sent from the user's memory end soon. comp: NULL
- * is all of them. */
-void uct_ofi_sends_unwant(uct_ofi_peer_t *peer, const uct_completion_t *comp);
+/* Nobody wants the peer's messages any more, or that one, that are sent from the user's memory.
+ * comp: NULL is all of them. */
+void uct_ofi_sends_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp);
 
 /* A buffer to send from, or NULL: not now. is_data: for bytes of the user's. peer: NULL stands for
  * strangers. */
@@ -458,8 +460,9 @@ int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p);
 /* Ends those that wait, for a peer that has failed. */
 void uct_ofi_rma_drop(uct_ofi_peer_t *peer);
 
-/* Has the peer's reads and writes, or those of the completion, end soon. comp: NULL is all. */
-void uct_ofi_rma_unwant(uct_ofi_peer_t *peer, const uct_completion_t *comp);
+/* Nobody wants the peer's reads and writes any more, or those of the completion. comp: NULL is all
+ * of them. Those that wait end by the peer's next turn. */
+void uct_ofi_rma_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp);
 
 /* The provider has given one back; error: libfabric's, or 0. */
 void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *read, int error);
@@ -564,20 +567,26 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
  * has not got yet? Looks through the descriptors of the process. */
 int uct_ofi_is_delivering(const uct_ofi_iface_t *iface);
 
-/* Nobody wants the operation any more: unless it ends by itself until the look after the next one,
- * the provider's connection is cut. Repeated: nothing happens. */
-void uct_ofi_op_unwant(uct_ofi_peer_t *peer, uct_ofi_op_t *op);
+/* Nobody wants the operation any more. Repeated: nothing happens. */
+void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op);
 
-/* It has ended, or does not belong to the peer any more. */
+/* It has ended. */
+void uct_ofi_op_given_back(uct_ofi_peer_t *peer);
+
 UCS_INLINE void uct_ofi_op_settle(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
 {
-    peer->num_unwanted -= (unsigned)op->is_unwanted;
-    op->is_unwanted     = 0;
+    if (ucs_unlikely(op->is_given_up)) {
+        op->is_given_up = 0;
+        uct_ofi_op_given_back(peer);
+    }
 }
 
 /* Where the provider is TCP: the port from which a connection of this process leads to where the
  * peer listens; 0: none does, or several do. Looks through the descriptors of the process. */
 uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer);
+
+/* HELLO, PING: does somebody want to know from where the peer's connection comes? */
+int uct_ofi_asks_port(const uct_ofi_peer_t *peer);
 
 /* Gives up the question to the peer's kernel, if there is one. */
 void uct_ofi_probe_end(uct_ofi_peer_t *peer);

@@ -20,7 +20,6 @@
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
-#define UCT_OFI_CUTS_MAX   2ul /* of connections for one operation that does not end */
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -148,6 +147,14 @@ int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address)
              ((const struct sockaddr_in *)address)->sin_addr.s_addr));
 }
 
+/* Which connections with a peer are meant: those that we have made; also the one that it tells to
+ * have made; also any that its host has. */
+typedef enum {
+    UCT_OFI_REACH_OURS,
+    UCT_OFI_REACH_TOLD,
+    UCT_OFI_REACH_HOST
+} uct_ofi_reach_t;
+
 /* To whom a socket of the process leads; 0: it leads to nobody of the interface's network. */
 static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
 {
@@ -156,70 +163,85 @@ static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_
     return ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &length) == 0;
 }
 
-/* Is it a connection of the provider's with the peer: one to where that listens, or one from its
- * host to where we do, be it from the port that the peer has told, or (is_any) from any? */
-static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
-                                 const struct sockaddr_storage *remote, int is_any)
+/* The next descriptor from `fd` on that leads to somebody, or -1: none, or none among so many. */
+static int uct_ofi_next_fd(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
 {
-    const uint8_t *own = peer->iface->address + sizeof(uct_ofi_address_t);
-    struct sockaddr_storage local;
-    socklen_t length = sizeof(local);
+    unsigned num_closed; /* in a row */
+
+    for (num_closed = 0; (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
+        if (uct_ofi_remote(iface, fd, remote)) {
+            return fd;
+        }
+        num_closed = (errno == EBADF) ? num_closed + 1 : 0;
+    }
+    return -1;
+}
+
+/* The port of our end. */
+static in_port_t uct_ofi_local_port(int fd)
+{
+    struct sockaddr_storage local = {0};
+    socklen_t length              = sizeof(local);
+
+    (void)ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length);
+    return uct_ofi_port(&local);
+}
+
+/* Is it a connection of the provider's with the peer? */
+static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
+                                 const struct sockaddr_storage *remote, uct_ofi_reach_t reach)
+{
+    const uint8_t *own     = peer->iface->address + sizeof(uct_ofi_address_t);
+    const in_port_t port   = uct_ofi_port(remote);
+    const int is_candidate = (reach == UCT_OFI_REACH_HOST) ||
+                             ((reach == UCT_OFI_REACH_TOLD) && (peer->port != 0) &&
+                              (port == htons(peer->port)));
 
     return uct_ofi_is_same_host(remote, peer->where->raw) &&
-           ((uct_ofi_port(remote) == uct_ofi_port(peer->where->raw)) ||
-            ((is_any || ((peer->port != 0) && (uct_ofi_port(remote) == htons(peer->port)))) &&
-             (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0) &&
-             (uct_ofi_port(&local) == uct_ofi_port(own))));
+           ((port == uct_ofi_port(peer->where->raw)) ||
+            (is_candidate && (uct_ofi_local_port(fd) == uct_ofi_port(own))));
 }
 
 uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)
 {
-    struct sockaddr_storage remote, local;
-    unsigned num_closed = 0; /* in a row */
-    uint16_t port       = 0;
-    socklen_t length;
-    int fd;
+    struct sockaddr_storage remote;
+    uint16_t port = 0;
+    int fd        = -1;
 
-    for (fd = 0; (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
-        if (!uct_ofi_remote(peer->iface, fd, &remote)) {
-            num_closed = (errno == EBADF) ? num_closed + 1 : 0;
+    while ((fd = uct_ofi_next_fd(peer->iface, fd + 1, &remote)) >= 0) {
+        if ((fd == peer->probe_fd) ||
+            !uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_OURS)) {
             continue;
         }
-        num_closed = 0;
-        length     = sizeof(local);
-        if ((fd != peer->probe_fd) && uct_ofi_is_same_host(&remote, peer->where->raw) &&
-            (uct_ofi_port(&remote) == uct_ofi_port(peer->where->raw)) &&
-            (ucs_sys_getsockname(fd, (struct sockaddr *)&local, &length) == 0)) {
-            if (port != 0) {
-                return 0; /* another worker's: we cannot tell which is ours */
-            }
-            port = ntohs(uct_ofi_port(&local));
+        if (port != 0) {
+            return 0; /* another worker's: we cannot tell which is ours */
         }
+        port = ntohs(uct_ofi_local_port(fd));
     }
     return port;
 }
 
 /* TCP would go on for a quarter of an hour, and write to buffers of requests that have ended if the
- * host came back: ends the connections by which the provider still has something of ours. It has no
- * call for that, but ends its operations when its connection ends. with_host: those that other
- * processes of the peer's host have made too, else only such as are known to be the peer's. */
-static void uct_ofi_cut(const uct_ofi_peer_t *peer, int with_host)
+ * host came back: ends the connections by which the provider still has something of ours, and
+ * returns how many. It has no call for that, but ends its operations when its connection ends. */
+static unsigned uct_ofi_cut(const uct_ofi_peer_t *peer, uct_ofi_reach_t reach)
 {
     struct sockaddr_storage remote;
     unsigned count = 0;
     int fd;
 
     if (!peer->iface->is_tcp || (peer->num_under_way == 0)) {
-        return;
+        return 0;
     }
     for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
         if (uct_ofi_remote(peer->iface, fd, &remote) &&
-            uct_ofi_is_connection(peer, fd, &remote, with_host)) {
+            uct_ofi_is_connection(peer, fd, &remote, reach)) {
             (void)ucs_sys_shutdown(fd, SHUT_RDWR);
             ++count;
         }
     }
     ucs_debug("%u connections with a peer that is given up are ended", count);
+    return count;
 }
 
 /* Has the kernel at the other end got all that was written to a socket? */
@@ -236,22 +258,17 @@ int uct_ofi_is_delivering(const uct_ofi_iface_t *iface)
 {
     struct sockaddr_storage remote;
     const uct_ofi_peer_t *peer;
-    unsigned num_closed = 0; /* in a row */
-    int is_untaken      = 0;
-    int fd;
+    int is_untaken = 0;
+    int fd         = -1;
 
     ucs_list_for_each(peer, &iface->peers, list) {
         is_untaken |= (peer->tx_taken != peer->tx_count);
     }
-    for (fd = 0; is_untaken && (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
-        if (!uct_ofi_remote(iface, fd, &remote)) {
-            num_closed = (errno == EBADF) ? num_closed + 1 : 0;
-            continue;
-        }
-        num_closed = 0;
+    while (is_untaken && ((fd = uct_ofi_next_fd(iface, fd + 1, &remote)) >= 0)) {
         ucs_list_for_each(peer, &iface->peers, list) {
             if ((peer->tx_taken != peer->tx_count) &&
-                uct_ofi_is_connection(peer, fd, &remote, 1) && !uct_ofi_is_delivered(fd)) {
+                uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_HOST) &&
+                !uct_ofi_is_delivered(fd)) {
                 return 1;
             }
         }
@@ -295,7 +312,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_fail(peer, status);
     } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
-        uct_ofi_cut(peer, 1);
+        (void)uct_ofi_cut(peer, UCT_OFI_REACH_HOST); /* no other process lives there */
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 }
@@ -350,32 +367,64 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
 
 /* ---- what nobody wants any more ---- */
 
-void uct_ofi_op_unwant(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
+int uct_ofi_asks_port(const uct_ofi_peer_t *peer)
 {
-    if (!op->is_unwanted) {
-        op->is_unwanted = 1;
-        if (peer->num_unwanted++ == 0) {
-            peer->unwanted_ns = ucs_sys_clock_ns();
-            peer->num_cuts    = 0;
+    const uct_ofi_ep_t *ep;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->super.may_abandon) {
+            return peer->iface->is_tcp;
         }
+    }
+    return 0;
+}
+
+void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
+{
+    if (op->is_given_up) {
+        return;
+    }
+    op->is_given_up = 1;
+    if (peer->num_given_up++ == 0) {
+        peer->given_up_ns = ucs_sys_clock_ns();
+        peer->num_cuts    = 0;
     }
 }
 
-/* A peer that lives and takes nothing may keep the user's memory for ever. If the connection that
- * is known to be its own was not the one, any of its host's may be: the user has given up, and must
- * get the memory back. */
-static void uct_ofi_unwanted_look(uct_ofi_peer_t *peer, uint64_t now_ns)
+void uct_ofi_op_given_back(uct_ofi_peer_t *peer)
 {
-    const uint64_t num_due = ucs_min((now_ns - peer->unwanted_ns) /
-                                     uct_ofi_alive_interval(peer->iface), UCT_OFI_CUTS_MAX);
+    peer->given_up_ns = ucs_sys_clock_ns(); /* it does take something */
+    if (--peer->num_given_up == 0) {
+        peer->is_forced = 0;
+    }
+}
 
-    if ((peer->num_unwanted == 0) || (peer->num_cuts >= num_due)) {
+/* A peer that lives and takes nothing may keep the user's memory for ever. After a failure, which
+ * most often ends operations by itself, it has as long as for an answer; where the user has given
+ * up, between two looks, and if its connection is not known all of its host's are ended then. */
+static void uct_ofi_given_up_look(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t gap_ns)
+{
+    const uint64_t interval_ns = uct_ofi_alive_interval(peer->iface);
+    const uint64_t patience_ns = peer->is_forced ? interval_ns :
+                                                   uct_ofi_config(peer->iface)->timeout_ns;
+    unsigned count;
+
+    if ((peer->num_given_up == 0) || !peer->iface->is_tcp || (peer->num_cuts > peer->is_forced)) {
         return;
     }
-    ucs_diag("%u operations that were given up do not end: the connection with the peer is ended",
-             peer->num_unwanted);
-    uct_ofi_cut(peer, ++peer->num_cuts == UCT_OFI_CUTS_MAX);
-    uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
+    if (gap_ns > (2 * interval_ns)) {
+        peer->given_up_ns = now_ns; /* it is we who were away */
+    } else if ((now_ns - peer->given_up_ns) >= patience_ns) {
+        count = uct_ofi_cut(peer, (peer->num_cuts == 0) ? UCT_OFI_REACH_TOLD :
+                                                          UCT_OFI_REACH_HOST);
+        ucs_diag("%u operations that were given up do not end: %u connections are",
+                 peer->num_given_up, count);
+        peer->given_up_ns = now_ns;
+        peer->num_cuts    = (count > 0) ? UINT8_MAX : peer->num_cuts + 1;
+        if ((count > 0) || peer->is_forced) {
+            uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
+        }
+    }
 }
 
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
@@ -391,10 +440,10 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
     iface->look_ns = now_ns;
     uct_ofi_receives_look(iface, now_ns);
     ucs_list_for_each(peer, &iface->lost, list) {
-        uct_ofi_unwanted_look(peer, now_ns);
+        uct_ofi_given_up_look(peer, now_ns, gap_ns);
     }
     ucs_list_for_each_safe(peer, next, &iface->peers, list) {
-        uct_ofi_unwanted_look(peer, now_ns);
+        uct_ofi_given_up_look(peer, now_ns, gap_ns);
         if ((peer->status != UCS_OK) || !uct_ofi_is_connected(peer)) {
             continue;
         }
@@ -402,7 +451,7 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         if (loss != NULL) {
             ucs_log((iface->super.params.lead != NULL) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                     "the network has lost %s a peer that is there: it is given up", loss);
-            uct_ofi_cut(peer, 0);
+            (void)uct_ofi_cut(peer, UCT_OFI_REACH_OURS);
             uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
             continue;
         }
@@ -414,6 +463,9 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         } else if (!peer->is_heard || (peer->num_untaken > 0) ||
                    (peer->tx_state == UCT_OFI_TX_OPENING)) {
             uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+        }
+        if ((peer->tx_state == UCT_OFI_TX_OPEN) && !peer->has_asked && uct_ofi_asks_port(peer)) {
+            uct_ofi_peer_say(peer, UCT_OFI_SAY_PING);
         }
         if ((peer->tx_state == UCT_OFI_TX_OPENING) && (peer->status == UCS_OK)) {
             uct_ofi_peer_say(peer, UCT_OFI_SAY_HELLO); /* it may have got lost */

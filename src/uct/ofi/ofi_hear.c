@@ -122,6 +122,9 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
 {
     uct_ofi_ep_t *ep, *next;
 
+    if (peer->has_asked) {
+        peer->port = intro->port;
+    }
     if ((peer->tx_state != UCT_OFI_TX_OPENING) ||
         ((int32_t)(intro->head.taken - peer->tx_base) < 0) ||
         (memcmp(intro->from, peer->uid, UCT_UID_LEN) != 0)) {
@@ -129,7 +132,6 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
     }
     peer->say     &= ~(unsigned)UCT_OFI_SAY_HELLO;
     peer->token    = intro->token;
-    peer->port     = intro->port;
     peer->tx_base  = intro->head.taken; /* or where somebody else has made it begin */
     peer->tx_count = intro->head.taken;
     peer->tx_taken = intro->head.taken;
@@ -229,6 +231,10 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         peer->is_port_asked = (intro->port != 0) && iface->is_tcp;
         uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
     } else {
+        if ((intro->port != 0) && iface->is_tcp && peer->rx_open) {
+            peer->is_port_asked = 1;
+            uct_ofi_peer_say(peer, UCT_OFI_SAY_WELCOME);
+        }
         uct_ofi_peer_say(peer, ((intro->head.number != 0) && peer->is_hello_said &&
                                 (peer->tx_state == UCT_OFI_TX_OPENING)) ?
                                    UCT_OFI_SAY_ACK | UCT_OFI_SAY_HELLO : UCT_OFI_SAY_ACK);

@@ -139,6 +139,8 @@ void uct_ofi_tx_open(uct_ofi_peer_t *peer)
     peer->tx_state      = UCT_OFI_TX_OPENING;
     peer->tx_base       = peer->tx_count;
     peer->is_hello_said = 0;
+    peer->has_asked     = 0;
+    peer->port          = 0;
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_HELLO);
 }
 
@@ -159,12 +161,12 @@ ucs_status_t uct_ofi_peer_attach(uct_ofi_peer_t *peer, uct_ofi_ep_t *ep)
     return (peer->tx_state == UCT_OFI_TX_OPEN) ? UCS_OK : UCS_INPROGRESS;
 }
 
-/* Nobody wants anything any more of what the provider does with the user's memory for the peer. */
-static void uct_ofi_peer_unwant(uct_ofi_peer_t *peer)
+/* Nobody wants any more what the provider does with the user's memory for the peer. */
+static void uct_ofi_peer_give_up(uct_ofi_peer_t *peer)
 {
     if ((peer->num_under_way + peer->num_waiting) > 0) {
-        uct_ofi_rma_unwant(peer, NULL);
-        uct_ofi_sends_unwant(peer, NULL);
+        uct_ofi_rma_give_up(peer, NULL);
+        uct_ofi_sends_give_up(peer, NULL);
     }
 }
 
@@ -178,7 +180,7 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep)
         return;
     }
     if (ep->super.state == UCT_EP_FAILED) {
-        uct_ofi_peer_unwant(peer);
+        uct_ofi_peer_give_up(peer);
     }
     if (peer->tx_state == UCT_OFI_TX_OPEN) {
         uct_ofi_tx_close(peer);
@@ -194,7 +196,7 @@ void uct_ofi_fail_eps(uct_ofi_peer_t *peer, ucs_status_t status)
 {
     uct_ofi_ep_t *ep;
 
-    uct_ofi_peer_unwant(peer);
+    uct_ofi_peer_give_up(peer);
     while (!ucs_list_is_empty(&peer->eps)) {
         ep = ucs_list_head(&peer->eps, uct_ofi_ep_t, peer_list);
         uct_ofi_peer_detach(ep);
@@ -323,19 +325,6 @@ static uint32_t uct_ofi_say_number(const uct_ofi_peer_t *peer, unsigned type)
     }
 }
 
-/* HELLO: does somebody want to know where the peer's connection comes from? */
-static uint16_t uct_ofi_asks_port(const uct_ofi_peer_t *peer)
-{
-    const uct_ofi_ep_t *ep;
-
-    ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if (ep->super.may_abandon) {
-            return (uint16_t)peer->iface->is_tcp;
-        }
-    }
-    return 0;
-}
-
 /* UCS_ERR_NO_RESOURCE: not now; other errors: the peer has failed. */
 static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
 {
@@ -358,9 +347,10 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
         uct_ofi_intro_fill(iface, intro, iface->super.params.uid, peer->uid,
                            peer->own_token ^ iface->secret);
         intro->answer = peer->heard_question;
-        if (type == UCT_OFI_HELLO) {
-            intro->port = uct_ofi_asks_port(peer);
-        } else if ((type == UCT_OFI_WELCOME) && peer->is_port_asked) {
+        if (type != UCT_OFI_WELCOME) {
+            intro->port      = (uint16_t)uct_ofi_asks_port(peer);
+            peer->has_asked |= (uint8_t)intro->port;
+        } else if (peer->is_port_asked) {
             intro->port = uct_ofi_own_port(peer);
         }
         send->length  = sizeof(*intro);

@@ -97,7 +97,7 @@ void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
     }
 }
 
-void uct_ofi_sends_unwant(uct_ofi_peer_t *peer, const uct_completion_t *comp)
+void uct_ofi_sends_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp)
 {
     uct_ofi_block_t *block;
     uct_ofi_send_t *send;
@@ -108,7 +108,7 @@ void uct_ofi_sends_unwant(uct_ofi_peer_t *peer, const uct_completion_t *comp)
             send = &block->sends[i];
             if (send->super.is_posted && (send->peer == peer) && (send->comp != NULL) &&
                 ((comp == NULL) || (send->comp == comp))) {
-                uct_ofi_op_unwant(peer, &send->super);
+                uct_ofi_op_give_up(peer, &send->super);
             }
         }
     }

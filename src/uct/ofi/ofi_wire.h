@@ -21,9 +21,10 @@
  * number is not the known one it is answered by a question, of a number by chance, to where the
  * peer is known to be; only who repeats that is believed, be its serial number earlier or later.
  *
- * Over TCP a HELLO asks for the port that the other side's connection comes from, if that side has
- * made it, and the WELCOME tells: so one whose operations have to end can tell the connection from
- * those of others on that host.
+ * Over TCP a HELLO or a PING may ask for the port that the other side's connection comes from, if
+ * that side has made it, and a WELCOME tells: so one whose operations have to end can tell the
+ * connection from those of others on that host. A peer that tells the port of another one there can
+ * have that one's connection ended, when operations with itself are given up.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -68,7 +69,7 @@ typedef struct {
     uint64_t       token; /* that names the receiver to the sender */
     uint8_t        version;
     uint8_t        address_length;
-    uint16_t       port;   /* HELLO: 1: is asked for; WELCOME: above, 0: not known; else 0 */
+    uint16_t       port;   /* HELLO, PING: 1 asks for it; WELCOME: above, 0: not known; else 0 */
     uint32_t       answer; /* number of the last question of the receiver's */
     uint8_t        address[UCT_OFI_ADDRESS_MAX];
 } uct_ofi_intro_t;

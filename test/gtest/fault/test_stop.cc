@@ -359,6 +359,7 @@ namespace {
 
 constexpr size_t NET_LENGTH      = 8u << 20; /* of a read or write */
 constexpr size_t NET_MESSAGE     = 60000;    /* goes from where it lies */
+constexpr size_t NET_ANSWERED    = 1u << 20; /* announced, so that there is an answer */
 constexpr unsigned NET_MESSAGES  = 300;      /* more than a connection holds */
 constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot */
 constexpr unsigned WORD_ADDRESS  = 2;        /* of what the stopped one lets be accessed, */
@@ -370,6 +371,7 @@ enum class what { put, get, send };
 struct net_case {
     what operation;
     bool is_called; /* the others make the connections */
+    bool is_late;   /* there is one before there is an endpoint that can be closed by force */
 };
 
 class stopped_network_peer : public testing::TestWithParam<net_case> {
@@ -436,7 +438,17 @@ void net_third(self &me, bool is_first)
     }
 }
 
-void net_stopped(self &me, bool is_first)
+/* What came before there was an endpoint; and time for the question that goes with that. */
+void net_hear_first(node &n, companion &c)
+{
+    std::vector<uint8_t> buffer(NET_ANSWERED);
+
+    EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.data(), buffer.size(), MESSAGES + 1)));
+    n.connect(STOPPED);
+    EXPECT_FALSE(c.until([]() { return false; }, 1.5));
+}
+
+void net_stopped(self &me, bool is_first, bool is_late)
 {
     setenv("UCX_TLS", "ofi", 1);
     std::vector<uint8_t> memory(NET_LENGTH);
@@ -460,7 +472,12 @@ void net_stopped(self &me, bool is_first)
         me.own().words[WORD_KEY + i] = words[i];
     }
     me.own().words[WORD_ADDRESS] = reinterpret_cast<uintptr_t>(memory.data());
-    greet_in_turn(n, n.connect(SENDER), is_first);
+    n.connect(SENDER);
+    if (is_late) {
+        std::vector<uint8_t> data(NET_ANSWERED);
+        EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(SENDER), data.data(), data.size(), MESSAGES + 1)));
+    }
+    greet_in_turn(n, n.ep(SENDER), is_first);
     me.waits_for("the end of the sender");
     n.until([&]() { return me.at(SENDER).words[WORD_OVER] != 0; });
     ASSERT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
@@ -511,7 +528,12 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
 
             n.publish();
             companion c(n, n.connect(THIRD), !is_called);
-            greet_in_turn(n, n.connect(STOPPED), !is_called);
+            if (GetParam().is_late) {
+                net_hear_first(n, c);
+            } else {
+                n.connect(STOPPED);
+            }
+            greet_in_turn(n, n.ep(STOPPED), !is_called);
             expect_others_go_on(n, c);
             wish(me, n, WISH_STOP);
             auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
@@ -547,16 +569,62 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
                 c.end_first();
             }
         },
-        [&](self &me) { net_stopped(me, is_called); }, [&](self &me) { net_third(me, is_called); });
+        [&](self &me) { net_stopped(me, is_called, GetParam().is_late); },
+        [&](self &me) { net_third(me, is_called); });
+}
+
+/* The worker is destroyed while they are about to end. */
+TEST_P(stopped_network_peer, a_worker_ends_after_a_forced_close)
+{
+    const bool is_called = GetParam().is_called;
+
+    run([&](self &me) {
+            setenv("UCX_TLS", "ofi", 1);
+            ucp_request_param_t param = {};
+            std::vector<uint8_t> buffer(NET_LENGTH);
+            ucp_rkey_h rkey = nullptr;
+            {
+                node n(me);
+                n.publish();
+                companion c(n, n.connect(THIRD), !is_called);
+                greet_in_turn(n, n.connect(STOPPED), !is_called);
+                expect_others_go_on(n, c);
+                wish(me, n, WISH_STOP);
+                const auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
+                expect_others_go_on(n, c);
+                param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+                param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+                EXPECT_FALSE(UCS_PTR_IS_ERR(ucp_ep_close_nbx(n.ep(STOPPED), &param)));
+                EXPECT_TRUE(std::any_of(requests.begin(), requests.end(), [](void *request) {
+                    return UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request);
+                }));
+                ucp_rkey_destroy(rkey);
+                me.own().words[WORD_OVER] = 1;
+                if (is_called) {
+                    EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
+                    c.end_second();
+                } else {
+                    c.end_first();
+                }
+            }
+            me.own().words[WORD_WISH] = WISH_CONTINUE;
+        },
+        [&](self &me) { net_stopped(me, is_called, false); },
+        [&](self &me) { net_third(me, is_called); });
 }
 
 INSTANTIATE_TEST_SUITE_P(all, stopped_network_peer,
-                         testing::Values(net_case{what::put, false}, net_case{what::put, true},
-                                         net_case{what::get, false}, net_case{what::get, true},
-                                         net_case{what::send, false}, net_case{what::send, true}),
+                         testing::Values(net_case{what::put, false, false},
+                                         net_case{what::put, true, false},
+                                         net_case{what::put, true, true},
+                                         net_case{what::get, false, false},
+                                         net_case{what::get, true, false},
+                                         net_case{what::send, false, false},
+                                         net_case{what::send, true, false}),
                          [](const testing::TestParamInfo<net_case> &info) {
                              const what operation = info.param.operation;
                              return std::string((operation == what::put) ? "put" :
                                                 (operation == what::get) ? "get" : "send") +
-                                    (info.param.is_called ? "_called" : "_calling");
+                                    (info.param.is_called ? "_called" : "_calling") +
+                                    (info.param.is_late ? "_before" : "");
                          });
