@@ -8,6 +8,7 @@
 #include <ucp/core/device.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
+#include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
@@ -363,23 +364,6 @@ void ucp_device_transferred(uct_completion_t *comp)
     }
 }
 
-/* Networks need not go on with what has ended for the user. Of receives they only have those that
- * read by themselves. */
-static void ucp_device_abandon(ucp_request_t *req)
-{
-    ucp_peer_t *peer = !ucp_request_is_recv(req)          ? req->send.peer :
-                       (req->recv.step == UCP_RECV_READ) ? req->recv.peer : NULL;
-    uct_ep_t *lane;
-    unsigned i;
-
-    for (i = 0; (peer != NULL) && (i < UCP_LANE_LAST); ++i) {
-        lane = peer->lanes[i];
-        if ((lane != NULL) && (lane->ops->abandon != NULL)) {
-            lane->ops->abandon(lane, &req->copy.comp);
-        }
-    }
-}
-
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
     const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
@@ -394,7 +378,7 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
     req->held     &= (uint16_t)~keep;
     ucp_request_release_held(req);
     req->held = keep;
-    ucp_device_abandon(req);
+    ucp_rdma_abandon(req);
 }
 
 void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status)

@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 
 static void ucp_flush_end(ucp_request_t *req, ucs_status_t status)
@@ -225,6 +226,23 @@ ucs_status_t ucp_worker_flush(ucp_worker_h worker)
     return ucp_request_wait(worker, ucp_worker_flush_nbx(worker, &param));
 }
 
+/* The user gives the peer up with the last endpoint to it: what is read from it need not end well,
+ * but end. */
+static void ucp_flush_give_up_peer(const ucp_peer_t *peer)
+{
+    const ucp_ep_t *ep;
+    ucp_request_t *req;
+
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (!ep->is_internal && !ep->is_closing) {
+            return;
+        }
+    }
+    ucs_list_for_each(req, &peer->recvs, list) {
+        ucp_rdma_abandon(req);
+    }
+}
+
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
     ucp_worker_t *worker = ep->worker;
@@ -247,6 +265,7 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
         ucp_flush_cancel_sends(ep);
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
         ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
+        ucp_flush_give_up_peer(ep->peer);
     }
     ucp_stream_close(ep);
     ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE, is_forced);

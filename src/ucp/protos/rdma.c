@@ -247,3 +247,21 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
         then(req, status);
     }
 }
+
+void ucp_rdma_abandon(ucp_request_t *req)
+{
+    ucp_peer_t *peer = !ucp_request_is_recv(req)          ? req->send.peer :
+                       (req->recv.step == UCP_RECV_READ) ? req->recv.peer : NULL;
+    uct_ep_t *lane;
+    unsigned i;
+
+    if ((peer == NULL) || !(req->held & UCP_REQUEST_HOLDS_COPY)) {
+        return;
+    }
+    for (i = 0; i < UCP_LANE_LAST; ++i) {
+        lane = peer->lanes[i];
+        if ((lane != NULL) && (lane->ops->abandon != NULL)) {
+            lane->ops->abandon(lane, &req->copy.comp);
+        }
+    }
+}

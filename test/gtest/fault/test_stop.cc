@@ -361,12 +361,14 @@ constexpr size_t NET_LENGTH      = 8u << 20; /* of a read or write */
 constexpr size_t NET_MESSAGE     = 60000;    /* goes from where it lies */
 constexpr size_t NET_ANSWERED    = 1u << 20; /* announced, so that there is an answer */
 constexpr unsigned NET_MESSAGES  = 300;      /* more than a connection holds */
+constexpr uint64_t NET_TAG       = 77;
 constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot */
 constexpr unsigned WORD_ADDRESS  = 2;        /* of what the stopped one lets be accessed, */
 constexpr unsigned WORD_KEY      = 3;        /* and from here on its key */
 constexpr unsigned NUM_KEY_WORDS = 12;
 
-enum class what { put, get, send };
+enum class what { put, get, send, receive };
+constexpr const char *NET_NAMES[] = {"put", "get", "send", "receive"};
 
 struct net_case {
     what operation;
@@ -473,6 +475,7 @@ void net_stopped(self &me, bool is_first, bool is_late)
     }
     me.own().words[WORD_ADDRESS] = reinterpret_cast<uintptr_t>(memory.data());
     n.connect(SENDER);
+    ucs_status_ptr_t sent = n.send(n.ep(SENDER), memory.data(), NET_LENGTH, NET_TAG);
     if (is_late) {
         std::vector<uint8_t> data(NET_ANSWERED);
         EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(SENDER), data.data(), data.size(), MESSAGES + 1)));
@@ -481,6 +484,17 @@ void net_stopped(self &me, bool is_first, bool is_late)
     me.waits_for("the end of the sender");
     n.until([&]() { return me.at(SENDER).words[WORD_OVER] != 0; });
     ASSERT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, n.wait(sent));
+}
+
+/* Until the message of the one that is to be stopped has been announced. */
+void net_wait_announced(node &n)
+{
+    ucp_tag_recv_info_t info;
+
+    n.until([&]() {
+        return ucp_tag_probe_nb(n.worker(), NET_TAG, ~0ull, 0, &info) != nullptr;
+    });
 }
 
 /* Starts operations on memory that lasts until the test has ended. */
@@ -497,9 +511,11 @@ std::vector<ucs_status_ptr_t> net_start(self &me, node &n, what operation,
     EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(n.ep(STOPPED), words, rkey_p));
     if (operation == what::send) {
         for (unsigned i = 0; i < NET_MESSAGES; ++i) {
-            requests.push_back(n.send(n.ep(STOPPED), buffer.data(), NET_MESSAGE, 77));
+            requests.push_back(n.send(n.ep(STOPPED), buffer.data(), NET_MESSAGE, NET_TAG));
             n.progress();
         }
+    } else if (operation == what::receive) {
+        requests.push_back(n.recv(buffer.data(), buffer.size(), NET_TAG));
     } else {
         const uint64_t remote = me.at(STOPPED).words[WORD_ADDRESS];
         requests.push_back((operation == what::put) ?
@@ -535,6 +551,7 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
             }
             greet_in_turn(n, n.ep(STOPPED), !is_called);
             expect_others_go_on(n, c);
+            net_wait_announced(n);
             wish(me, n, WISH_STOP);
             auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
             expect_others_go_on(n, c);
@@ -550,7 +567,9 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
             }, 4));
             EXPECT_EQ(UCS_OK, n.wait(requests.back()));
             requests.pop_back();
-            EXPECT_EQ(UCS_ERR_CANCELED, n.wait(requests.back()));
+            EXPECT_EQ((GetParam().operation == what::receive) ? UCS_ERR_CONNECTION_RESET :
+                                                                UCS_ERR_CANCELED,
+                      n.wait(requests.back()));
             requests.pop_back();
             for (ucs_status_ptr_t request : requests) {
                 const ucs_status_t status = n.wait(request);
@@ -589,6 +608,7 @@ TEST_P(stopped_network_peer, a_worker_ends_after_a_forced_close)
                 companion c(n, n.connect(THIRD), !is_called);
                 greet_in_turn(n, n.connect(STOPPED), !is_called);
                 expect_others_go_on(n, c);
+                net_wait_announced(n);
                 wish(me, n, WISH_STOP);
                 const auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
                 expect_others_go_on(n, c);
@@ -620,11 +640,11 @@ INSTANTIATE_TEST_SUITE_P(all, stopped_network_peer,
                                          net_case{what::get, false, false},
                                          net_case{what::get, true, false},
                                          net_case{what::send, false, false},
-                                         net_case{what::send, true, false}),
+                                         net_case{what::send, true, false},
+                                         net_case{what::receive, false, false},
+                                         net_case{what::receive, true, false}),
                          [](const testing::TestParamInfo<net_case> &info) {
-                             const what operation = info.param.operation;
-                             return std::string((operation == what::put) ? "put" :
-                                                (operation == what::get) ? "get" : "send") +
+                             return std::string(NET_NAMES[static_cast<int>(info.param.operation)]) +
                                     (info.param.is_called ? "_called" : "_calling") +
                                     (info.param.is_late ? "_before" : "");
                          });
