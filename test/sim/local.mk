@@ -7,6 +7,7 @@ sim_sources = \
 	test/sim/check.cc \
 	test/sim/clients.cc \
 	test/sim/devices.c \
+	test/sim/legacy.cc \
 	test/sim/net.c \
 	test/sim/net_lent.c \
 	test/sim/net_memory.c \

@@ -236,6 +236,8 @@ void maybe_post_more(op &o)
     }
 }
 
+} // namespace
+
 void on_end(void *request, ucs_status_t status, void *user_data)
 {
     auto *o = static_cast<op *>(user_data);
@@ -253,6 +255,8 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
     o->info = *info;
     on_end(request, status, user_data);
 }
+
+namespace {
 
 void on_bytes(void *request, ucs_status_t status, size_t length, void *user_data)
 {
@@ -399,9 +403,7 @@ void post_send_kind(worker &w, endpoint *e, bool is_sync, bool is_am)
     ucs_status_ptr_t ptr;
     {
         posting guard(o);
-        ptr = is_am   ? am_send(o, data, count, &param)
-            : is_sync ? ucp_tag_send_sync_nbx(e->handle, data, count, tag, &param)
-                      : ucp_tag_send_nbx(e->handle, data, count, tag, &param);
+        ptr = is_am ? am_send(o, data, count, &param) : tag_send(o, data, count, tag, &param);
     }
     if (is_sync && (ptr == nullptr)) {
         sim_fail("sync send %llu ends inside its call", (unsigned long long)o.sn);
@@ -490,8 +492,7 @@ void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h m
     sim_event(o.is_probed ? "post probed" : "post receive", o.sn, tag, mask);
     {
         posting guard(o);
-        ptr = o.is_probed ? ucp_tag_msg_recv_nbx(w.handle, data, count, message, &param)
-                          : ucp_tag_recv_nbx(w.handle, data, count, tag, mask, &param);
+        ptr = tag_receive(o, data, count, message, &param);
     }
     if (o.is_probed && (UCS_PTR_RAW_STATUS(ptr) == UCS_ERR_NO_MEMORY)) {
         w.held.push_back({message, number}); /* still ours */
@@ -604,8 +605,7 @@ void post_flush_of(worker &w, endpoint *e)
     sim_event("post flush", o.sn, (e != nullptr) ? e->peer : 999, 0);
     {
         posting guard(o);
-        ptr = (e != nullptr) ? ucp_ep_flush_nbx(e->handle, &param)
-                             : ucp_worker_flush_nbx(w.handle, &param);
+        ptr = flush(o, &param);
     }
     op_posted(o, ptr);
 }

@@ -386,8 +386,7 @@ void post_copy(worker &w, kind what)
     ucs_status_ptr_t ptr;
     {
         posting guard(o);
-        ptr = (what == kind::PUT) ? ucp_put_nbx(e->handle, data, count, address, key, &param) :
-                                    ucp_get_nbx(e->handle, data, count, address, key, &param);
+        ptr = put_or_get(o, data, count, address, key, &param);
     }
     rma_posted(o, ptr);
 }

@@ -176,7 +176,7 @@ void post_stream_send(worker &w)
     ucs_status_ptr_t ptr;
     {
         posting guard(o);
-        ptr = ucp_stream_send_nbx(e->handle, data, count, &param);
+        ptr = stream_send(o, data, count, &param);
     }
     if (UCS_PTR_IS_ERR(ptr)) {
         e->sent = o.offset;

@@ -170,6 +170,7 @@ struct op {
     ucp_tag_recv_info_t info = {}; /* given by RECV_INFO, or by the callback */
     bool has_callback = false, has_info = false;
     bool is_posting   = false;
+    bool is_legacy    = false; /* its callback knows the request alone */
     bool is_detached  = false; /* freed in flight: nobody hears of its end */
     bool is_released  = false; /* given back before its end: the callback still comes */
     bool is_cancelled = false; /* it was tried */
@@ -266,10 +267,27 @@ bool may_break(const endpoint &e);
 op &op_new(worker &w, kind what);
 /* After the posting call, with what it returned. */
 void op_posted(op &o, ucs_status_ptr_t ptr);
+/* Callbacks; user_data: the operation. */
+void on_end(void *request, ucs_status_t status, void *user_data);
+void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                void *user_data);
 /* Parameters by chance, with the callback. */
 void param_choose(op &o, ucp_request_param_t *param);
 /* The buffer and count to pass, and the datatype, where it is not plain bytes. */
 void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p);
+
+/* ---- posting, by a form that is drawn (legacy.cc) ---- */
+
+ucs_status_ptr_t tag_send(op &o, const void *data, size_t count, uint64_t tag,
+                          const ucp_request_param_t *param);
+/* message: of a probe, or NULL. */
+ucs_status_ptr_t tag_receive(op &o, void *data, size_t count, ucp_tag_message_h message,
+                             const ucp_request_param_t *param);
+ucs_status_ptr_t stream_send(op &o, const void *data, size_t count,
+                             const ucp_request_param_t *param);
+ucs_status_ptr_t flush(op &o, const ucp_request_param_t *param);
+ucs_status_ptr_t put_or_get(op &o, void *data, size_t count, uint64_t address, ucp_rkey_h key,
+                            const ucp_request_param_t *param);
 size_t length_random();
 /* Around every posting call. */
 struct posting {
