@@ -393,7 +393,7 @@ static void sim_conn_reset(sim_conn_t *conn)
 static void sim_abandon(uct_ep_t *ep, const uct_completion_t *comp)
 {
     sim_conn_t *conn       = sim_ep(ep)->conn;
-    sim_message_t *message = (conn->reset_ns == 0) ? conn->first : NULL;
+    sim_message_t *message = ((conn != NULL) && (conn->reset_ns == 0)) ? conn->first : NULL;
 
     while ((message != NULL) && !sim_lent_is_of(message->lent, comp)) {
         message = message->next;

@@ -8,7 +8,6 @@
 #include <ucp/core/device.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
-#include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
@@ -378,7 +377,6 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
     req->held     &= (uint16_t)~keep;
     ucp_request_release_held(req);
     req->held = keep;
-    ucp_rdma_abandon(req);
 }
 
 void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status)

@@ -226,20 +226,27 @@ ucs_status_t ucp_worker_flush(ucp_worker_h worker)
     return ucp_request_wait(worker, ucp_worker_flush_nbx(worker, &param));
 }
 
-/* The user gives the peer up with the last endpoint to it: what is read from it need not end well,
- * but end. */
-static void ucp_flush_give_up_peer(const ucp_peer_t *peer)
+/* The user gives up what networks still do for the endpoint, and with the last endpoint to a peer
+ * what is read from that: it need not end well, but end. */
+static void ucp_flush_give_up(const ucp_ep_t *ep)
 {
-    const ucp_ep_t *ep;
+    ucp_peer_t *peer = ep->peer;
+    const ucp_ep_t *other;
     ucp_request_t *req;
 
-    ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if (!ep->is_internal && !ep->is_closing) {
+    ucs_list_for_each(req, &ep->late, list) {
+        ucp_rdma_abandon(req, req->send.peer);
+    }
+    ucs_list_for_each(other, &peer->eps, peer_list) {
+        if ((!other->is_internal || other->is_handed_out) && !other->is_closing) {
             return;
         }
     }
+    peer->is_given_up = 1;
     ucs_list_for_each(req, &peer->recvs, list) {
-        ucp_rdma_abandon(req);
+        if (req->recv.step == UCP_RECV_READ) {
+            ucp_rdma_abandon(req, peer);
+        }
     }
 }
 
@@ -265,7 +272,7 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
         ucp_flush_cancel_sends(ep);
         ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
         ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
-        ucp_flush_give_up_peer(ep->peer);
+        ucp_flush_give_up(ep);
     }
     ucp_stream_close(ep);
     ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE, is_forced);

@@ -218,6 +218,19 @@ static void ucp_rdma_start_shares(ucp_request_t *req, ucp_peer_t *peer, unsigned
     }
 }
 
+void ucp_rdma_abandon(ucp_request_t *req, ucp_peer_t *peer)
+{
+    uct_ep_t *lane;
+    unsigned i;
+
+    for (i = 0; (req->held & UCP_REQUEST_HOLDS_COPY) && (i < UCP_LANE_LAST); ++i) {
+        lane = peer->lanes[i];
+        if ((lane != NULL) && (lane->ops->abandon != NULL)) {
+            lane->ops->abandon(lane, &req->copy.comp);
+        }
+    }
+}
+
 void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then)
 {
@@ -241,27 +254,12 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;
         ucp_rdma_start_shares(req, peer, rails, offset, share, end, remote_addr);
+        if (ucs_unlikely(peer->is_given_up) && ucp_request_is_recv(req)) {
+            ucp_rdma_abandon(req, peer);
+        }
     } else if (status == UCS_ERR_NO_RESOURCE) {
         ucp_request_add_work(req); /* behind others that wait for room */
     } else {
         then(req, status);
-    }
-}
-
-void ucp_rdma_abandon(ucp_request_t *req)
-{
-    ucp_peer_t *peer = !ucp_request_is_recv(req)          ? req->send.peer :
-                       (req->recv.step == UCP_RECV_READ) ? req->recv.peer : NULL;
-    uct_ep_t *lane;
-    unsigned i;
-
-    if ((peer == NULL) || !(req->held & UCP_REQUEST_HOLDS_COPY)) {
-        return;
-    }
-    for (i = 0; i < UCP_LANE_LAST; ++i) {
-        lane = peer->lanes[i];
-        if ((lane != NULL) && (lane->ops->abandon != NULL)) {
-            lane->ops->abandon(lane, &req->copy.comp);
-        }
     }
 }

@@ -43,9 +43,9 @@ void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, 
 void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then);
 
-/* Nobody wants what networks do with the request's memory any more, if they do: it ends soon, well
+/* The user gives up what networks do with the request's memory, if they do: it ends soon, and well
  * where the peer takes part. */
-void ucp_rdma_abandon(ucp_request_t *req);
+void ucp_rdma_abandon(ucp_request_t *req, ucp_peer_t *peer);
 
 /* A part has failed: the request uses no rails any more. 0: none had a share of that part. */
 int ucp_rdma_drop_rails(ucp_request_t *req);

@@ -44,6 +44,11 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
         ucp_request_add_work(req); /* once more, without them */
         return;
     }
+    if ((status != UCS_OK) && req->recv.peer->is_given_up) {
+        ucp_rndv_send_ats(req, UCS_ERR_CONNECTION_RESET);
+        ucp_request_complete(req, UCS_ERR_CONNECTION_RESET);
+        return;
+    }
     if (status != UCS_OK) {
         ucs_debug("reading %zu bytes of a peer: %s: they are asked for as messages", rest,
                   ucs_status_string(status));

@@ -343,10 +343,11 @@ struct uct_ep_ops {
      * interface's limit. Nothing of such a message arrives before all of it is sent. 0, NULL: the
      * limit. */
     size_t (*long_max)(uct_ep_t *ep);
-    /* The user has no use any more for the operation that waits for comp, if there is one (else
-     * nothing happens): comp is called soon, with any outcome, also where the peer lives and takes
-     * nothing. That may cost the connection, with which other endpoints to the peer fail. Works
-     * best where may_abandon was set before it was connected. NULL: operations end soon anyhow. */
+    /* The user gives up the operation that waits for comp, if there is one (else nothing happens):
+     * progress calls comp soon, with any outcome, also where the peer lives and takes nothing. That
+     * may cost the connection, with which other endpoints to the peer fail. In any state of the
+     * endpoint. Works best where may_abandon was set before it was connected. NULL: operations end
+     * soon anyhow. */
     void (*abandon)(uct_ep_t *ep, const uct_completion_t *comp);
 };
 

@@ -104,11 +104,6 @@ static ucs_status_t uct_ep_unready_sync_map(uct_ep_t *ep, uint32_t index, ucs_at
     return (status == UCS_OK) ? ep->ops->sync_map(ep, index, word_p) : status;
 }
 
-/* Of a connection that has broken all operations end. */
-static void uct_ep_unready_abandon(uct_ep_t *ep UCS_UNUSED, const uct_completion_t *comp UCS_UNUSED)
-{
-}
-
 void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
 {
     ops_p->am_short     = (live->am_short != NULL) ? uct_ep_unready_am_short : NULL;
@@ -125,5 +120,5 @@ void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->is_attentive = NULL;
     ops_p->is_near      = NULL;
     ops_p->long_max     = NULL;
-    ops_p->abandon      = (live->abandon != NULL) ? uct_ep_unready_abandon : NULL;
+    ops_p->abandon      = live->abandon;
 }

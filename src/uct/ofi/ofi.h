@@ -85,7 +85,8 @@ typedef struct {
         UCT_OFI_OP_RMA
     }                  kind;
     int                is_posted; /* to the provider */
-    int                is_given_up; /* counted in its peer's num_given_up */
+    int                is_given_up; /* counted in its peer's num_given_up, */
+    int                is_forced;   /* and, by the user's word, in num_forced */
 } uct_ofi_op_t;
 
 /* An address that the provider knows. */
@@ -247,7 +248,9 @@ struct uct_ofi_peer {
     uct_ofi_tx_state_t tx_state;
     unsigned           num_rmas;      /* reads and writes among those under way, */
     unsigned           num_waiting;   /* and in waiting */
-    unsigned           num_given_up;  /* operations on the user's memory that nobody wants now */
+    unsigned           num_given_up;  /* operations on the user's memory that nobody wants now, */
+    unsigned           num_forced;    /* and the user has said so */
+    unsigned           num_idle;      /* looks since one of them was given up, or ended */
     uint32_t           tx_base;       /* messages sent when our direction was opened last */
     uint32_t           rx_base;       /* messages taken when the other one was */
     uint32_t           tx_count;      /* messages sent... */
@@ -258,7 +261,6 @@ struct uct_ofi_peer {
     uint32_t           rx_looked;     /* ...and taken when it was looked at last */
     ucs_list_link_t    flushes;       /* uct_ofi_flush_t, in order */
     ucs_list_link_t    early;         /* uct_ofi_early_t, in order */
-    uint64_t           given_up_ns;   /* since when none of num_given_up has ended */
     uint64_t           asked_ns;      /* since when it owes an answer; 0: it does not */
     uint64_t           pause_ns;      /* until when nothing is said again; 0: now */
     int                probe_fd;      /* of a connection to its kernel under way, or -1 */
@@ -281,10 +283,8 @@ struct uct_ofi_peer {
     uint8_t            is_reached;    /* a question has ended since it was asked last */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
-    uint8_t            is_port_asked; /* by the peer's last HELLO */
-    uint8_t            has_asked;     /* the same of ours, or of a question since */
-    uint8_t            is_forced;     /* the user has said so of some of num_given_up */
-    uint8_t            num_cuts;      /* attempts to end their connection */
+    uint8_t            is_port_asked; /* by the peer's last HELLO, or a PING since */
+    uint8_t            has_asked;     /* the same of ours */
     uint16_t           port;          /* that its connection comes from; 0: not known */
     uint8_t            uid[UCT_UID_LEN];
 };
@@ -390,9 +390,9 @@ void uct_ofi_sends_close(uct_ofi_iface_t *iface);
 /* Ends what is sent from the user's memory; the provider must not use that any more. */
 void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
-/* Nobody wants the peer's messages any more, or that one, that are sent from the user's memory.
- * comp: NULL is all of them. */
-void uct_ofi_sends_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp);
+/* As uct_ofi_rma_give_up, of messages that are sent from the user's memory. */
+void uct_ofi_sends_give_up(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer,
+                           const uct_completion_t *comp);
 
 /* A buffer to send from, or NULL: not now. is_data: for bytes of the user's. peer: NULL stands for
  * strangers. */
@@ -460,9 +460,13 @@ int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p);
 /* Ends those that wait, for a peer that has failed. */
 void uct_ofi_rma_drop(uct_ofi_peer_t *peer);
 
-/* Nobody wants the peer's reads and writes any more, or those of the completion. comp: NULL is all
- * of them. Those that wait end by the peer's next turn. */
-void uct_ofi_rma_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp);
+/* Reads and writes that nobody wants any more: all of the peer's, which has failed (comp NULL), or
+ * those of the completion, by the user's word (peer NULL). */
+void uct_ofi_rma_give_up(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer,
+                         const uct_completion_t *comp);
+
+/* Ends those of them that the provider does not have. */
+void uct_ofi_rma_drop_given_up(uct_ofi_peer_t *peer);
 
 /* The provider has given one back; error: libfabric's, or 0. */
 void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *read, int error);
@@ -567,17 +571,16 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
  * has not got yet? Looks through the descriptors of the process. */
 int uct_ofi_is_delivering(const uct_ofi_iface_t *iface);
 
-/* Nobody wants the operation any more. Repeated: nothing happens. */
-void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op);
+/* Nobody wants the operation any more (is_forced: by the user's word). */
+void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op, int is_forced);
 
 /* It has ended. */
-void uct_ofi_op_given_back(uct_ofi_peer_t *peer);
+void uct_ofi_op_given_back(uct_ofi_peer_t *peer, uct_ofi_op_t *op);
 
 UCS_INLINE void uct_ofi_op_settle(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
 {
     if (ucs_unlikely(op->is_given_up)) {
-        op->is_given_up = 0;
-        uct_ofi_op_given_back(peer);
+        uct_ofi_op_given_back(peer, op);
     }
 }
 

@@ -20,6 +20,9 @@
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
+/* For which operations may go on that were given up by the user, or after a failure. */
+#define UCT_OFI_LOOKS_FORCED 2u
+#define UCT_OFI_LOOKS_FAILED 10u
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -128,7 +131,7 @@ static int uct_ofi_probe_is_aside(const uct_ofi_peer_t *peer)
            ((peer->say == 0) || (peer->num_under_way > 0));
 }
 
-/* ---- connections to a host that is out of reach ---- */
+/* ---- connections of the provider's ---- */
 
 static uint16_t uct_ofi_port(const void *address)
 {
@@ -197,7 +200,7 @@ static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
                              ((reach == UCT_OFI_REACH_TOLD) && (peer->port != 0) &&
                               (port == htons(peer->port)));
 
-    return uct_ofi_is_same_host(remote, peer->where->raw) &&
+    return (fd != peer->probe_fd) && uct_ofi_is_same_host(remote, peer->where->raw) &&
            ((port == uct_ofi_port(peer->where->raw)) ||
             (is_candidate && (uct_ofi_local_port(fd) == uct_ofi_port(own))));
 }
@@ -209,8 +212,7 @@ uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)
     int fd        = -1;
 
     while ((fd = uct_ofi_next_fd(peer->iface, fd + 1, &remote)) >= 0) {
-        if ((fd == peer->probe_fd) ||
-            !uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_OURS)) {
+        if (!uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_OURS)) {
             continue;
         }
         if (port != 0) {
@@ -379,51 +381,52 @@ int uct_ofi_asks_port(const uct_ofi_peer_t *peer)
     return 0;
 }
 
-void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
+void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op, int is_forced)
 {
-    if (op->is_given_up) {
-        return;
+    if (!op->is_given_up) {
+        op->is_given_up = 1;
+        ++peer->num_given_up;
+        peer->num_idle = 0;
     }
-    op->is_given_up = 1;
-    if (peer->num_given_up++ == 0) {
-        peer->given_up_ns = ucs_sys_clock_ns();
-        peer->num_cuts    = 0;
+    if (is_forced && !op->is_forced) {
+        op->is_forced = 1;
+        ++peer->num_forced;
+        peer->num_idle = 0;
     }
+    uct_ofi_peer_say(peer, 0); /* what the provider does not have ends by the peer's next turn */
 }
 
-void uct_ofi_op_given_back(uct_ofi_peer_t *peer)
+void uct_ofi_op_given_back(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
 {
-    peer->given_up_ns = ucs_sys_clock_ns(); /* it does take something */
-    if (--peer->num_given_up == 0) {
-        peer->is_forced = 0;
-    }
+    peer->num_given_up -= (unsigned)op->is_given_up;
+    peer->num_forced   -= (unsigned)op->is_forced;
+    peer->num_idle      = 0; /* it does take something */
+    op->is_given_up     = 0;
+    op->is_forced       = 0;
 }
 
 /* A peer that lives and takes nothing may keep the user's memory for ever. After a failure, which
- * most often ends operations by itself, it has as long as for an answer; where the user has given
- * up, between two looks, and if its connection is not known all of its host's are ended then. */
-static void uct_ofi_given_up_look(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t gap_ns)
+ * most often ends operations by itself, it has about as long as for an answer; where the user has
+ * given up, two looks, and where the connection that is known as its was not the one, all of its
+ * host's are ended at the third. */
+static void uct_ofi_given_up_look(uct_ofi_peer_t *peer)
 {
-    const uint64_t interval_ns = uct_ofi_alive_interval(peer->iface);
-    const uint64_t patience_ns = peer->is_forced ? interval_ns :
-                                                   uct_ofi_config(peer->iface)->timeout_ns;
+    const unsigned due = (peer->num_forced > 0) ? UCT_OFI_LOOKS_FORCED : UCT_OFI_LOOKS_FAILED;
+    uct_ofi_reach_t reach;
     unsigned count;
 
-    if ((peer->num_given_up == 0) || !peer->iface->is_tcp || (peer->num_cuts > peer->is_forced)) {
+    if ((peer->num_given_up == 0) || !peer->iface->is_tcp || (peer->num_idle > due)) {
         return;
     }
-    if (gap_ns > (2 * interval_ns)) {
-        peer->given_up_ns = now_ns; /* it is we who were away */
-    } else if ((now_ns - peer->given_up_ns) >= patience_ns) {
-        count = uct_ofi_cut(peer, (peer->num_cuts == 0) ? UCT_OFI_REACH_TOLD :
-                                                          UCT_OFI_REACH_HOST);
-        ucs_diag("%u operations that were given up do not end: %u connections are",
-                 peer->num_given_up, count);
-        peer->given_up_ns = now_ns;
-        peer->num_cuts    = (count > 0) ? UINT8_MAX : peer->num_cuts + 1;
-        if ((count > 0) || peer->is_forced) {
-            uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
-        }
+    reach = (++peer->num_idle > due) ? UCT_OFI_REACH_HOST : UCT_OFI_REACH_TOLD;
+    if ((peer->num_idle < due) || ((reach == UCT_OFI_REACH_HOST) && (peer->num_forced == 0))) {
+        return;
+    }
+    count = uct_ofi_cut(peer, reach);
+    ucs_diag("%u operations that were given up do not end: %u connections are", peer->num_given_up,
+             count);
+    if ((count > 0) || (reach == UCT_OFI_REACH_HOST)) {
+        uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
     }
 }
 
@@ -440,10 +443,10 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
     iface->look_ns = now_ns;
     uct_ofi_receives_look(iface, now_ns);
     ucs_list_for_each(peer, &iface->lost, list) {
-        uct_ofi_given_up_look(peer, now_ns, gap_ns);
+        uct_ofi_given_up_look(peer);
     }
     ucs_list_for_each_safe(peer, next, &iface->peers, list) {
-        uct_ofi_given_up_look(peer, now_ns, gap_ns);
+        uct_ofi_given_up_look(peer);
         if ((peer->status != UCS_OK) || !uct_ofi_is_connected(peer)) {
             continue;
         }

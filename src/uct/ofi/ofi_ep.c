@@ -224,11 +224,8 @@ static ucs_status_t uct_ofi_flush(uct_ep_t *ep, uct_completion_t *comp)
 
 static void uct_ofi_abandon(uct_ep_t *ep, const uct_completion_t *comp)
 {
-    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
-
-    uct_ofi_rma_give_up(peer, comp);
-    uct_ofi_sends_give_up(peer, comp);
-    peer->is_forced |= (peer->num_given_up > 0);
+    uct_ofi_rma_give_up(uct_ofi_iface(ep->iface), NULL, comp);
+    uct_ofi_sends_give_up(uct_ofi_iface(ep->iface), NULL, comp);
 }
 
 static ucs_status_t uct_ofi_ep_check(uct_ep_t *ep)

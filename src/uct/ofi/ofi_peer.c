@@ -165,8 +165,8 @@ ucs_status_t uct_ofi_peer_attach(uct_ofi_peer_t *peer, uct_ofi_ep_t *ep)
 static void uct_ofi_peer_give_up(uct_ofi_peer_t *peer)
 {
     if ((peer->num_under_way + peer->num_waiting) > 0) {
-        uct_ofi_rma_give_up(peer, NULL);
-        uct_ofi_sends_give_up(peer, NULL);
+        uct_ofi_rma_give_up(peer->iface, peer, NULL);
+        uct_ofi_sends_give_up(peer->iface, peer, NULL);
     }
 }
 
@@ -244,6 +244,7 @@ void uct_ofi_peer_unsent(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
     /* what is lost during the pause was said before it: one break, one loss */
     if ((type < UCT_OFI_REJECT) && (now_ns >= peer->pause_ns)) {
         ++peer->num_lost;
+        peer->has_asked = 0; /* what comes is another connection */
         peer->pause_ns = now_ns + (UCT_OFI_PAUSE_NS << (2 * peer->num_lost));
     }
     if ((type >= UCT_OFI_REJECT) || (peer->num_lost > UCT_OFI_LOST_MAX)) {
@@ -347,11 +348,11 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
         uct_ofi_intro_fill(iface, intro, iface->super.params.uid, peer->uid,
                            peer->own_token ^ iface->secret);
         intro->answer = peer->heard_question;
-        if (type != UCT_OFI_WELCOME) {
+        if (type == UCT_OFI_WELCOME) {
+            intro->port = peer->is_port_asked ? uct_ofi_own_port(peer) : 0;
+        } else if ((type == UCT_OFI_HELLO) || !peer->has_asked) {
             intro->port      = (uint16_t)uct_ofi_asks_port(peer);
             peer->has_asked |= (uint8_t)intro->port;
-        } else if (peer->is_port_asked) {
-            intro->port = uct_ofi_own_port(peer);
         }
         send->length  = sizeof(*intro);
     }
@@ -412,6 +413,9 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
     int is_all = 1;
     size_t i;
 
+    if (ucs_unlikely((peer->num_given_up > 0) && (peer->num_waiting > 0))) {
+        uct_ofi_rma_drop_given_up(peer);
+    }
     while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
         status = uct_ofi_send_post(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
         if (status == UCS_ERR_NO_RESOURCE) {

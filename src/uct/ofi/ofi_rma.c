@@ -369,8 +369,8 @@ static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
     return ret;
 }
 
-/* Ends those that wait and that nobody wants any more; the others stay in order. */
-static void uct_ofi_rma_drop_given_up(uct_ofi_peer_t *peer)
+/* The others stay in order. */
+void uct_ofi_rma_drop_given_up(uct_ofi_peer_t *peer)
 {
     ucs_queue_head_t dropped;
     uct_ofi_rma_t *op;
@@ -397,9 +397,6 @@ int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p)
     uct_ofi_rma_t *op;
     ssize_t ret;
 
-    if (ucs_unlikely((peer->num_given_up > 0) && (peer->num_waiting > 0))) {
-        uct_ofi_rma_drop_given_up(peer);
-    }
     while ((peer->status == UCS_OK) && ((op = uct_ofi_rma_pull(peer)) != NULL)) {
         ret = uct_ofi_rma_op_post(op);
         if (ret == -FI_EAGAIN) {
@@ -433,18 +430,17 @@ void uct_ofi_rma_drop(uct_ofi_peer_t *peer)
     }
 }
 
-void uct_ofi_rma_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp)
+void uct_ofi_rma_give_up(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer,
+                         const uct_completion_t *comp)
 {
-    uct_ofi_iface_t *iface = peer->iface;
+    uct_ofi_rma_t *op;
     unsigned i;
 
     for (i = 0; i < iface->num_rmas; ++i) {
-        if ((iface->rmas[i].peer == peer) && ((comp == NULL) || (iface->rmas[i].comp == comp))) {
-            uct_ofi_op_give_up(peer, &iface->rmas[i].super);
+        op = &iface->rmas[i];
+        if ((op->peer != NULL) && ((comp == NULL) ? (op->peer == peer) : (op->comp == comp))) {
+            uct_ofi_op_give_up(op->peer, &op->super, comp != NULL);
         }
-    }
-    if (peer->num_waiting > 0) {
-        uct_ofi_peer_say(peer, 0);
     }
 }
 
@@ -620,7 +616,7 @@ void uct_ofi_rma_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
         if (peer == NULL) {
             continue;
         }
-        iface->rmas[i].super.is_given_up = 0; /* the peer may be gone */
+        iface->rmas[i].super.is_given_up = 0; /* the peer may be freed */
         if (!iface->rmas[i].super.is_posted) { /* takes it and those before it off their queue */
             uct_ofi_rma_drop_until(peer, &iface->rmas[i], status);
         } else {

@@ -97,18 +97,19 @@ void uct_ofi_sends_abandon(uct_ofi_iface_t *iface, ucs_status_t status)
     }
 }
 
-void uct_ofi_sends_give_up(uct_ofi_peer_t *peer, const uct_completion_t *comp)
+void uct_ofi_sends_give_up(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer,
+                           const uct_completion_t *comp)
 {
     uct_ofi_block_t *block;
     uct_ofi_send_t *send;
     unsigned i;
 
-    ucs_list_for_each(block, &peer->iface->blocks, list) {
+    ucs_list_for_each(block, &iface->blocks, list) {
         for (i = 0; i < UCT_OFI_BLOCK_SIZE; ++i) {
             send = &block->sends[i];
-            if (send->super.is_posted && (send->peer == peer) && (send->comp != NULL) &&
-                ((comp == NULL) || (send->comp == comp))) {
-                uct_ofi_op_give_up(peer, &send->super);
+            if (send->super.is_posted && (send->comp != NULL) &&
+                ((comp == NULL) ? (send->peer == peer) : (send->comp == comp))) {
+                uct_ofi_op_give_up(send->peer, &send->super, comp != NULL);
             }
         }
     }
