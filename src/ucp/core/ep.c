@@ -338,7 +338,6 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 
     ucp_ep_attach(ep, peer, ordinal);
     ucp_ep_watch(ep);
-    peer->is_given_up = 0;
     if ((before != NULL) && before->is_internal) {
         /* the peer was quicker to use what it pairs with */
         ucp_stream_move(before, ep);
@@ -356,9 +355,8 @@ static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer)
     ucp_ep_t *ep = peer->is_provisional ? NULL : ucp_ep_find(peer, peer->next_ordinal);
 
     if (ep != NULL) {
-        ep->is_internal   = 0;
-        ep->is_reported   = 0;
-        peer->is_given_up = 0;
+        ep->is_internal = 0;
+        ep->is_reported = 0;
         --peer->num_internal;
         ++peer->next_ordinal;
         return ep;

@@ -242,9 +242,9 @@ static void ucp_flush_give_up(const ucp_ep_t *ep)
             return;
         }
     }
-    peer->is_given_up = 1;
     ucs_list_for_each(req, &peer->recvs, list) {
         if (req->recv.step == UCP_RECV_READ) {
+            req->recv.is_given_up = 1;
             ucp_rdma_abandon(req, peer);
         }
     }

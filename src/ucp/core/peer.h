@@ -78,7 +78,6 @@ struct ucp_peer {
     uint8_t               is_heard;     /* it has introduced itself, or is connected to us */
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;
-    uint8_t               is_given_up; /* with its last endpoint, by force */
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               is_device_refused; /* the DEVICE lane has failed once */

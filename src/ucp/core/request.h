@@ -188,6 +188,7 @@ typedef struct {
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
     uint8_t           is_part;  /* of a message that goes on after it */
+    uint8_t           is_given_up; /* by its user, with the last endpoint to the peer */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint16_t          word;     /* in worker->asked: of the sender's interface */
     uint16_t          ends;     /* of the announcement, see UCP_WIRE_RTS_ENDS, */

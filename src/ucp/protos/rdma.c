@@ -254,7 +254,7 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;
         ucp_rdma_start_shares(req, peer, rails, offset, share, end, remote_addr);
-        if (ucs_unlikely(peer->is_given_up) && ucp_request_is_recv(req)) {
+        if (ucp_request_is_recv(req) && ucs_unlikely(req->recv.is_given_up)) {
             ucp_rdma_abandon(req, peer);
         }
     } else if (status == UCS_ERR_NO_RESOURCE) {

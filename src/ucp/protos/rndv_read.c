@@ -44,7 +44,7 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
         ucp_request_add_work(req); /* once more, without them */
         return;
     }
-    if ((status != UCS_OK) && req->recv.peer->is_given_up) {
+    if ((status != UCS_OK) && req->recv.is_given_up) {
         ucp_rndv_send_ats(req, UCS_ERR_CONNECTION_RESET);
         ucp_request_complete(req, UCS_ERR_CONNECTION_RESET);
         return;

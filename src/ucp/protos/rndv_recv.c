@@ -207,6 +207,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.received    = 0;
     req->recv.until_ns    = 0;
     req->recv.offset      = 0;
+    req->recv.is_given_up = 0;
     req->recv.step        = UCP_RECV_WAIT;
     req->recv.has_ends    = (rts->flags & UCP_WIRE_RTS_ENDS) != 0;
     req->recv.ends        = (uint16_t)(rts->flags >> UCP_WIRE_RTS_ENDS_SHIFT);

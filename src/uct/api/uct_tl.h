@@ -345,9 +345,9 @@ struct uct_ep_ops {
     size_t (*long_max)(uct_ep_t *ep);
     /* The user gives up the operation that waits for comp, if there is one (else nothing happens):
      * progress calls comp soon, with any outcome, also where the peer lives and takes nothing. That
-     * may cost the connection, with which other endpoints to the peer fail. In any state of the
-     * endpoint. Works best where may_abandon was set before it was connected. NULL: operations end
-     * soon anyhow. */
+     * may cost connections, with which other endpoints to the peer fail, also those of other
+     * interfaces of the process. In any state of the endpoint. Works best where may_abandon was set
+     * before it was connected. NULL: operations end soon anyhow. */
     void (*abandon)(uct_ep_t *ep, const uct_completion_t *comp);
 };
 

@@ -285,6 +285,7 @@ struct uct_ofi_peer {
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            is_port_asked; /* by the peer's last HELLO, or a PING since */
     uint8_t            has_asked;     /* the same of ours */
+    uint8_t            has_cut;       /* a connection, for num_given_up */
     uint16_t           port;          /* that its connection comes from; 0: not known */
     uint8_t            uid[UCT_UID_LEN];
 };

@@ -23,6 +23,7 @@
 /* For which operations may go on that were given up by the user, or after a failure. */
 #define UCT_OFI_LOOKS_FORCED 2u
 #define UCT_OFI_LOOKS_FAILED 10u
+#define UCT_OFI_LOOKS_CUT    4u /* in which the provider sees that a connection was cut */
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -407,25 +408,28 @@ void uct_ofi_op_given_back(uct_ofi_peer_t *peer, uct_ofi_op_t *op)
 
 /* A peer that lives and takes nothing may keep the user's memory for ever. After a failure, which
  * most often ends operations by itself, it has about as long as for an answer; where the user has
- * given up, two looks, and where the connection that is known as its was not the one, all of its
- * host's are ended at the third. */
+ * given up, two looks. Where no connection is known as its, or that was not the one, the user's
+ * word ends all of its host's then. */
 static void uct_ofi_given_up_look(uct_ofi_peer_t *peer)
 {
-    const unsigned due = (peer->num_forced > 0) ? UCT_OFI_LOOKS_FORCED : UCT_OFI_LOOKS_FAILED;
-    uct_ofi_reach_t reach;
+    const unsigned due  = (peer->num_forced > 0) ? UCT_OFI_LOOKS_FORCED : UCT_OFI_LOOKS_FAILED;
+    const unsigned last = due + (peer->has_cut ? UCT_OFI_LOOKS_CUT : 1);
     unsigned count;
 
-    if ((peer->num_given_up == 0) || !peer->iface->is_tcp || (peer->num_idle > due)) {
+    if ((peer->num_given_up == 0) || !peer->iface->is_tcp || (peer->num_idle >= last)) {
         return;
     }
-    reach = (++peer->num_idle > due) ? UCT_OFI_REACH_HOST : UCT_OFI_REACH_TOLD;
-    if ((peer->num_idle < due) || ((reach == UCT_OFI_REACH_HOST) && (peer->num_forced == 0))) {
+    if (++peer->num_idle == due) {
+        count         = uct_ofi_cut(peer, UCT_OFI_REACH_TOLD);
+        peer->has_cut = (count > 0);
+    } else if ((peer->num_idle == last) && (peer->num_forced > 0)) {
+        count = uct_ofi_cut(peer, UCT_OFI_REACH_HOST);
+    } else {
         return;
     }
-    count = uct_ofi_cut(peer, reach);
     ucs_diag("%u operations that were given up do not end: %u connections are", peer->num_given_up,
              count);
-    if ((count > 0) || (reach == UCT_OFI_REACH_HOST)) {
+    if ((count > 0) || (peer->num_idle == last)) {
         uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
     }
 }

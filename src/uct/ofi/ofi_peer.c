@@ -331,6 +331,7 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
 {
     uct_ofi_iface_t *iface = peer->iface;
     uct_ofi_send_t *send   = uct_ofi_send_get(iface, peer, 0);
+    int is_asking          = 0;
     uct_ofi_intro_t *intro;
     ucs_status_t status;
 
@@ -351,12 +352,13 @@ static ucs_status_t uct_ofi_say_one(uct_ofi_peer_t *peer, unsigned type)
         if (type == UCT_OFI_WELCOME) {
             intro->port = peer->is_port_asked ? uct_ofi_own_port(peer) : 0;
         } else if ((type == UCT_OFI_HELLO) || !peer->has_asked) {
-            intro->port      = (uint16_t)uct_ofi_asks_port(peer);
-            peer->has_asked |= (uint8_t)intro->port;
+            intro->port = (uint16_t)uct_ofi_asks_port(peer);
+            is_asking   = (intro->port != 0);
         }
         send->length  = sizeof(*intro);
     }
     status = uct_ofi_send_post(iface, send);
+    peer->has_asked |= is_asking && (status == UCS_OK);
     if (status == UCS_ERR_NO_RESOURCE) {
         uct_ofi_send_put(iface, send);
     } else if ((type == UCT_OFI_BYE) && (status == UCS_OK) && !peer->is_bye_said) {
