@@ -307,6 +307,7 @@ TEST(client_server, the_server_is_killed)
         both.start(CLIENT, [=](mp::self &me) {
             party self(me);
             self.connect(ask(me));
+            me.own().words[STAGE] = 1; /* else it would be refused */
             const bytes data(8);
             void *sent = self.send(data, 1);
             self.reset_comes();
@@ -316,7 +317,9 @@ TEST(client_server, the_server_is_killed)
                 EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
             }
         });
-        EXPECT_TRUE(both.until([&] { return both.at(SERVER).words[STAGE] == 1; }, "the step"));
+        EXPECT_TRUE(both.until([&] {
+            return (both.at(SERVER).words[STAGE] == 1) && (both.at(CLIENT).words[STAGE] == 1);
+        }, "the step"));
         usleep(50000); /* the client may be anywhere in its own steps, which is wanted */
         both.kill_now(SERVER);
         EXPECT_TRUE(both.until([&] { return !both.is_running(CLIENT); }, "the client's end"));
