@@ -275,19 +275,6 @@ void on_receive(void *request, ucs_status_t status, const ucp_tag_recv_info_t *i
 void param_choose(op &o, ucp_request_param_t *param);
 /* The buffer and count to pass, and the datatype, where it is not plain bytes. */
 void layout_choose(op &o, ucp_request_param_t *param, void **buffer_p, size_t *count_p);
-
-/* ---- posting, by a form that is drawn (legacy.cc) ---- */
-
-ucs_status_ptr_t tag_send(op &o, const void *data, size_t count, uint64_t tag,
-                          const ucp_request_param_t *param);
-/* message: of a probe, or NULL. */
-ucs_status_ptr_t tag_receive(op &o, void *data, size_t count, ucp_tag_message_h message,
-                             const ucp_request_param_t *param);
-ucs_status_ptr_t stream_send(op &o, const void *data, size_t count,
-                             const ucp_request_param_t *param);
-ucs_status_ptr_t flush(op &o, const ucp_request_param_t *param);
-ucs_status_ptr_t put_or_get(op &o, void *data, size_t count, uint64_t address, ucp_rkey_h key,
-                            const ucp_request_param_t *param);
 size_t length_random();
 /* Around every posting call. */
 struct posting {
@@ -306,6 +293,19 @@ void close_endpoint(endpoint &e, bool force);
 void close_begins(endpoint &e);
 /* Of an endpoint, or (NULL) of the worker. */
 void post_flush_of(worker &w, endpoint *e);
+
+/* ---- posting, by a form that is drawn (legacy.cc) ---- */
+
+ucs_status_ptr_t tag_send(op &o, const void *data, size_t count, uint64_t tag,
+                          const ucp_request_param_t *param);
+/* message: of a probe, or NULL. */
+ucs_status_ptr_t tag_receive(op &o, void *data, size_t count, ucp_tag_message_h message,
+                             const ucp_request_param_t *param);
+ucs_status_ptr_t stream_send(op &o, const void *data, size_t count,
+                             const ucp_request_param_t *param);
+ucs_status_ptr_t flush(op &o, const ucp_request_param_t *param);
+ucs_status_ptr_t put_or_get(op &o, void *data, size_t count, uint64_t address, ucp_rkey_h key,
+                            const ucp_request_param_t *param);
 
 /* ---- clients and servers (clients.cc) ---- */
 

@@ -156,15 +156,22 @@ void greet(node &n, unsigned index)
     EXPECT_EQ(UCS_OK, n.wait(n.recv(&byte, 1, MESSAGES)));
 }
 
-/* A forced close of the endpoint to the other ends at once, whatever that one does. */
-void force_close(node &n)
+/* Starts a forced close of the endpoint to the other. */
+ucs_status_ptr_t start_force_close(node &n)
 {
     ucp_request_param_t param = {};
-    unsigned turns            = 0;
 
-    param.op_attr_mask       = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags              = UCP_EP_CLOSE_FLAG_FORCE;
-    ucs_status_ptr_t closing = ucp_ep_close_nbx(n.ep(STOPPED), &param);
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+    return ucp_ep_close_nbx(n.ep(STOPPED), &param);
+}
+
+/* It ends at once, whatever the other does. */
+void force_close(node &n)
+{
+    ucs_status_ptr_t closing = start_force_close(n);
+    unsigned turns           = 0;
+
     while (UCS_PTR_IS_PTR(closing) && !ucp_request_is_completed(closing) && (turns < 100)) {
         n.progress();
         ++turns;
@@ -527,6 +534,33 @@ std::vector<ucs_status_ptr_t> net_start(self &me, node &n, what operation,
     return requests;
 }
 
+/* The same once the other has been greeted and stopped. */
+std::vector<ucs_status_ptr_t> net_start_with_stopped(self &me, node &n, companion &c,
+                                                     const net_case &how,
+                                                     std::vector<uint8_t> &buffer,
+                                                     ucp_rkey_h *rkey_p)
+{
+    greet_in_turn(n, n.ep(STOPPED), !how.is_called);
+    expect_others_go_on(n, c);
+    net_wait_announced(n);
+    wish(me, n, WISH_STOP);
+    auto requests = net_start(me, n, how.operation, buffer, rkey_p);
+    expect_others_go_on(n, c);
+    return requests;
+}
+
+/* The end of the traffic with the third one. */
+void net_end(self &me, companion &c, bool is_called)
+{
+    me.own().words[WORD_OVER] = 1;
+    if (is_called) {
+        EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
+        c.end_second();
+    } else {
+        c.end_first();
+    }
+}
+
 } // namespace
 
 /* A forced close gives the memory of all operations back, soon, and costs only the connection with
@@ -537,7 +571,6 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
 
     run([&](self &me) {
             setenv("UCX_TLS", "ofi", 1);
-            ucp_request_param_t param = {};
             std::vector<uint8_t> buffer(NET_LENGTH);
             ucp_rkey_h rkey = nullptr;
             node n(me);
@@ -549,17 +582,10 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
             } else {
                 n.connect(STOPPED);
             }
-            greet_in_turn(n, n.ep(STOPPED), !is_called);
-            expect_others_go_on(n, c);
-            net_wait_announced(n);
-            wish(me, n, WISH_STOP);
-            auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
-            expect_others_go_on(n, c);
+            auto requests = net_start_with_stopped(me, n, c, GetParam(), buffer, &rkey);
             ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(requests.back()));
 
-            param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-            param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
-            requests.push_back(ucp_ep_close_nbx(n.ep(STOPPED), &param));
+            requests.push_back(start_force_close(n));
             EXPECT_TRUE(c.until([&]() {
                 return std::all_of(requests.begin(), requests.end(), [](ucs_status_ptr_t request) {
                     return !UCS_PTR_IS_PTR(request) || ucp_request_is_completed(request);
@@ -580,13 +606,7 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
             EXPECT_EQ(0u, n.errors(n.ep(THIRD)).count);
             wish(me, n, WISH_CONTINUE);
             expect_others_go_on(n, c);
-            me.own().words[WORD_OVER] = 1;
-            if (is_called) {
-                EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
-                c.end_second();
-            } else {
-                c.end_first();
-            }
+            net_end(me, c, is_called);
         },
         [&](self &me) { net_stopped(me, is_called, GetParam().is_late); },
         [&](self &me) { net_third(me, is_called); });
@@ -599,33 +619,20 @@ TEST_P(stopped_network_peer, a_worker_ends_after_a_forced_close)
 
     run([&](self &me) {
             setenv("UCX_TLS", "ofi", 1);
-            ucp_request_param_t param = {};
             std::vector<uint8_t> buffer(NET_LENGTH);
             ucp_rkey_h rkey = nullptr;
             {
                 node n(me);
                 n.publish();
                 companion c(n, n.connect(THIRD), !is_called);
-                greet_in_turn(n, n.connect(STOPPED), !is_called);
-                expect_others_go_on(n, c);
-                net_wait_announced(n);
-                wish(me, n, WISH_STOP);
-                const auto requests = net_start(me, n, GetParam().operation, buffer, &rkey);
-                expect_others_go_on(n, c);
-                param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-                param.flags        = UCP_EP_CLOSE_FLAG_FORCE;
-                EXPECT_FALSE(UCS_PTR_IS_ERR(ucp_ep_close_nbx(n.ep(STOPPED), &param)));
+                n.connect(STOPPED);
+                const auto requests = net_start_with_stopped(me, n, c, GetParam(), buffer, &rkey);
+                EXPECT_FALSE(UCS_PTR_IS_ERR(start_force_close(n)));
                 EXPECT_TRUE(std::any_of(requests.begin(), requests.end(), [](void *request) {
                     return UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request);
                 }));
                 ucp_rkey_destroy(rkey);
-                me.own().words[WORD_OVER] = 1;
-                if (is_called) {
-                    EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
-                    c.end_second();
-                } else {
-                    c.end_first();
-                }
+                net_end(me, c, is_called);
             }
             me.own().words[WORD_WISH] = WISH_CONTINUE;
         },
