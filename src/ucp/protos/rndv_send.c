@@ -19,8 +19,7 @@
 #define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
-#define UCP_RNDV_CLAIM_DATA 8 /* grains claimed to be sent as such pieces: few, since nobody else
-                                 delivers them if this side makes no progress meanwhile */
+#define UCP_RNDV_CLAIM_DATA 8 /* grains that are claimed at most to be sent as such a piece */
 
 uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
                         uint32_t *first_p)
@@ -206,29 +205,51 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
     return lane->ops->am_short_iov(lane, UCP_WIRE_DATA, iov, 2);
 }
 
-/* Is there something to send? Where the receiver may read the message as well a part is claimed. */
-static int ucp_rndv_has_data(ucp_request_t *req)
+/* The receiver may read the message as well: a part is claimed, if nothing else is left to send.
+ * Returns the grains. */
+static uint32_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
 {
-    uint32_t first, count = 0;
+    uint32_t first, count;
     size_t offset;
 
-    if ((req->send.num_data == 0) && req->send.is_both) {
-        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
-                               UCP_RNDV_CLAIM_DATA, 1, &first);
-        req->send.is_both = (count > 0);
+    if ((req->send.num_data > 0) || !req->send.is_both) {
+        return 0;
     }
-    if (count > 0) {
-        offset = first * UCP_RNDV_GRAIN;
-        ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
+    count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
+                           (uint32_t)ucs_max(piece_max / UCP_RNDV_GRAIN, (size_t)1), 1, &first);
+    req->send.is_both = (count > 0);
+    offset            = first * UCP_RNDV_GRAIN;
+    ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
+    return count;
+}
+
+/* There is no room for any of what was just claimed: the receiver may read it meanwhile. */
+static void ucp_rndv_unclaim_data(ucp_request_t *req, uint32_t count)
+{
+    atomic_fetch_sub_explicit(req->send.sync_word, (uint64_t)count << 32, memory_order_relaxed);
+    req->send.num_data = 0;
+}
+
+/* Bytes of a piece. What is claimed goes as one if it can, so that it finds room or not. */
+static size_t ucp_rndv_piece_max(const ucp_request_t *req)
+{
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    size_t max     = req->send.peer->proto->lanes.am.max;
+
+    if (req->send.is_both && (lane->ops->long_max != NULL)) {
+        max = ucs_max(max, lane->ops->long_max(lane));
     }
-    return req->send.num_data > 0;
+    max -= sizeof(ucp_wire_data_t);
+    return (req->send.is_both && (max >= UCP_RNDV_GRAIN)) ?
+           ucs_min(max - (max % UCP_RNDV_GRAIN), UCP_RNDV_CLAIM_DATA * UCP_RNDV_GRAIN) :
+           ucp_dt_piece_max(max);
 }
 
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
-    const ucp_proto_lanes_t *lanes = &req->send.peer->proto->lanes;
-    const size_t piece_max         = ucp_dt_piece_max(lanes->am.max - sizeof(ucp_wire_data_t));
-    unsigned count                 = 0;
+    const size_t piece_max = ucp_rndv_piece_max(req);
+    unsigned count         = 0;
+    uint32_t claimed;
     ucp_rndv_piece_t piece;
     ucs_status_t status;
 
@@ -240,13 +261,17 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
             (req->send.is_both ? (req->send.num_data == 0) : (req->send.num_data > 0))) {
             return UCS_INPROGRESS;
         }
-        if (!ucp_rndv_has_data(req)) {
+        claimed = ucp_rndv_claim_data(req, piece_max);
+        if (req->send.num_data == 0) {
             break;
         }
         piece.head.offset = req->send.data[0].offset;
         piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
         status            = ucp_rndv_send_piece(req, &piece);
         if (status != UCS_OK) {
+            if (claimed > 0) {
+                ucp_rndv_unclaim_data(req, claimed);
+            }
             return status;
         }
         if (ucs_unlikely(piece.length == 0)) { /* a pack function that has no more to give */

@@ -45,8 +45,9 @@ static unsigned ucs_arch_detect_flags(void)
     unsigned flags = 0;
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0; /* gcc does not see that they are set */
 
-    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) && (ebx == signature_AMD_ebx)) {
-        flags |= UCS_ARCH_CPU_FLAG_AMD;
+    if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
+        flags |= (ebx == signature_AMD_ebx)   ? UCS_ARCH_CPU_FLAG_AMD :
+                 (ebx == signature_INTEL_ebx) ? UCS_ARCH_CPU_FLAG_INTEL : 0;
     }
     /* AVX also needs the operating system to save xmm and ymm: bits 1 and 2. */
     if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_AVX) && (ecx & bit_OSXSAVE) &&

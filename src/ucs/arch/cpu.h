@@ -39,8 +39,9 @@ extern "C" {
 enum {
     UCS_ARCH_CPU_FLAG_AVX        = 1u << 0,
     UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
-    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* see ucs_arch_copy_long */
-    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 3  /* ucs_arch_demote does something */
+    UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* who made it: what lines of other cores cost, and */
+    UCS_ARCH_CPU_FLAG_INTEL      = 1u << 3, /* copies, was measured on both, and differs */
+    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 4  /* ucs_arch_demote does something */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */

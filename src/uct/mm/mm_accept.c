@@ -114,7 +114,7 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
             fds[num_fds++]         = iface->buffers->fd;
             welcome.buffers_length = iface->buffers->length;
             welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, (unsigned)peer->buffers);
-            welcome.wide_offset    = (peer->buffers < UCT_MM_WIDE_RINGS) ?
+            welcome.wide_offset    = ((unsigned)peer->buffers < uct_mm_rings_num_wide()) ?
                                      uct_mm_rings_wide_offset(iface, (unsigned)peer->buffers) : 0;
         }
         welcome.lines   = shape->lines;

@@ -37,10 +37,8 @@ BEGIN_C_DECLS
 #define UCT_MM_SYNC_WORDS     64 /* of an interface */
 #define UCT_MM_ATTENTIVE_NS   20000ul /* since a peer's last look at the clock */
 
-/* Rings of an interface that have buffers, the first peers'; the first of them have a wide area as
- * well. */
-#define UCT_MM_BUFFERED_RINGS 64 /* as buffers_used has bits */
-#define UCT_MM_WIDE_RINGS     4
+/* Rings of an interface that have buffers, the first peers': as buffers_used has bits. */
+#define UCT_MM_BUFFERED_RINGS 64
 
 /* ---- shared memory ---- */
 
@@ -228,6 +226,9 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
 /* Gives a peer a ring, making a new segment when all are taken. Errors are logged. */
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* The first so many rings with buffers have a wide area as well (uct_mm_writer_area). */
+unsigned uct_mm_rings_num_wide(void);
 
 /* Offsets in iface->buffers of those of the ring that has the index-th ones, and of its wide area:
  * they lie at the end. */

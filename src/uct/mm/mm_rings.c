@@ -13,6 +13,7 @@
 #include "mm_iface.h"
 
 #define UCS_LOG_COMPONENT "mm"
+#include <ucs/arch/cpu.h>
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
@@ -23,6 +24,9 @@
 
 /* Buffers are for rings up to this size. */
 #define UCT_MM_BUFFERED_LINES 256
+
+/* Rings that have a wide area, too, where that is of use. */
+#define UCT_MM_WIDE_RINGS 4
 
 /* Up to so many rings are always hot. */
 #define UCT_MM_HOT_MIN 8
@@ -146,6 +150,11 @@ static int uct_mm_overcommit_is_strict(void)
             UCS_OK) && (text[0] == '2');
 }
 
+unsigned uct_mm_rings_num_wide(void)
+{
+    return (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_AMD) ? UCT_MM_WIDE_RINGS : 0;
+}
+
 size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index)
 {
     return index * uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), 0);
@@ -168,7 +177,7 @@ static void uct_mm_buffers_create(uct_mm_iface_t *iface)
     iface->buffers_tried = 1;
     if (uct_mm_buffers_may_be(iface) && !uct_mm_overcommit_is_strict()) {
         (void)uct_mm_segment_create(&memfd, NULL,
-                                    uct_mm_rings_wide_offset(iface, UCT_MM_WIDE_RINGS),
+                                    uct_mm_rings_wide_offset(iface, uct_mm_rings_num_wide()),
                                     UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
     }
 }
@@ -190,7 +199,7 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         start                = iface->buffers->address;
         uct_mm_reader_use_buffers(&peer->reader, start + uct_mm_rings_buffers_offset(iface, index),
                                   shape);
-        if (index < UCT_MM_WIDE_RINGS) {
+        if (index < uct_mm_rings_num_wide()) {
             uct_mm_buffers_init(&peer->reader.wide,
                                 start + uct_mm_rings_wide_offset(iface, index), shape, 1);
         }
