@@ -23,35 +23,45 @@ size_t ucp_learn_octave_min(unsigned octave)
 
 static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
 {
-    octave->phase   = UCP_LEARN_TRIAL;
-    octave->trial   = (uint8_t)way;
-    octave->left    = UCP_LEARN_TRIAL_MAX;
-    octave->best    = 0;
-    octave->runs    = 0;
-    octave->is_open = 0;
+    octave->phase    = UCP_LEARN_TRIAL;
+    octave->trial    = (uint8_t)way;
+    octave->left     = UCP_LEARN_TRIAL_MAX;
+    octave->best     = 0;
+    octave->runs     = 0;
+    octave->is_open  = 0;
+    octave->is_again = 0;
     ++octave->number;
+}
+
+/* The fastest way, or the one in use where that is not clearly slower. */
+static ucp_way_t ucp_learn_best(const ucp_learn_octave_t *octave, unsigned ways)
+{
+    const ucp_way_t own = octave->way;
+    ucp_way_t best      = own;
+    ucp_way_t way;
+
+    for (way = 0; way < UCP_WAYS; ++way) {
+        if ((ways & (1u << way)) && (octave->rate[way] > octave->rate[best])) {
+            best = way;
+        }
+    }
+    return ((octave->rate[own] > 0) &&
+            ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) ? best : own;
 }
 
 /* All ways have been tried. Is another one to be used from now on? */
 static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t length)
 {
     const ucp_way_t own = octave->way;
-    ucp_way_t best      = own;
     const unsigned most = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
     unsigned first      = (unsigned)ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
     int is_known        = 1;
     ucp_way_t way;
 
     for (way = 0; way < UCP_WAYS; ++way) {
-        if (ways & (1u << way)) {
-            is_known &= (octave->rate[way] > 0);
-            best      = (octave->rate[way] > octave->rate[best]) ? way : best;
-        }
+        is_known &= !(ways & (1u << way)) || (octave->rate[way] > 0);
     }
-    if ((octave->rate[own] > 0) &&
-        ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) {
-        octave->way = (uint8_t)best;
-    }
+    octave->way      = (uint8_t)ucp_learn_best(octave, ways);
     octave->usual    = 0;
     octave->num_slow = 0;
     octave->max_slow = (octave->way != own) ? 0 : octave->max_slow;
@@ -77,6 +87,9 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
     if (octave->best > 0) {
         octave->rate[octave->trial] = octave->best;
     }
+    if (octave->is_again) {
+        return ucp_learn_settle(octave, ways, length);
+    }
     /* the one in use has been the first */
     for (way = (octave->trial == octave->way) ? 0 : octave->trial + 1u; way < UCP_WAYS; ++way) {
         if ((ways & (1u << way)) && (way != octave->way)) {
@@ -84,7 +97,13 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
             return 0;
         }
     }
-    return ucp_learn_settle(octave, ways, length);
+    if (ucp_learn_best(octave, ways) == octave->way) {
+        return ucp_learn_settle(octave, ways, length);
+    }
+    ucp_learn_try(octave, octave->way);
+    octave->best     = octave->rate[octave->way];
+    octave->is_again = 1;
+    return 0;
 }
 
 ucp_way_t ucp_learn_choose(ucp_learn_t *learn, size_t length, unsigned ways, ucp_way_t predicted,

@@ -5,8 +5,9 @@
  * four times as fast as two that have none in common, measured), and on how many others run there
  * (a copy that both sides make waits for both). So the receivers of a worker time the announced
  * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
- * one of each other; the fastest one serves the next ones, and then all are tried anew: after as
- * many as the trials took, then after twice as many, and so on up to LEARN_SETTLED times. Longer
+ * one of each other, and where one was faster a second of the way in use, since the first messages
+ * of all find caches cold; the fastest one serves the next ones, and then all are tried anew: after
+ * as many as the trials took, then after twice as many, and so on up to LEARN_SETTLED times. Longer
  * messages begin with up to LEARN_FIRST times. Messages that use memory for the first time, which
  * takes longer, are not timed (LEARN_COLD).
  *
@@ -92,6 +93,7 @@ typedef struct {
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
+    uint8_t  is_again;       /* the way in use is tried once more, as another one was faster */
     uint16_t num_slow;       /* messages alone, one after the other, that were far slower, */
     uint16_t max_slow;       /* of which so many lead to trials; 0: SLOW_MIN */
     uint16_t patience;       /* times as many messages as the trials have before the next ones; 0:

@@ -257,7 +257,7 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     }
     EXPECT_EQ(cold, m_by[UCP_WAY_MESSAGES]);
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+    for (unsigned i = 0; i < 2 * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) { /* the old once more */
         exchange(20000);
     }
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 64));
@@ -268,7 +268,7 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     for (size_t length : {1000, 9000, 70000, 3 << 20}) {
         m_cost_ns[UCP_WAY_MESSAGES] = 700;
         std::fill(std::begin(m_by), std::end(m_by), 0);
-        for (unsigned i = 0; i < UCP_WAYS * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        for (unsigned i = 0; i < (UCP_WAYS + 1) * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
             exchange(length);
         }
         EXPECT_EQ(UCP_WAY_MESSAGES, settled(length, 32)) << length;
@@ -278,6 +278,19 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     m_learn = {};
     settled(4096, 4096);
     EXPECT_LT(m_learn.used[ucp_learn_octave(9000)], UCP_LEARN_COLD);
+}
+
+/* Whatever goes first may find caches cold: it is tried once more before another is taken. */
+TEST_F(learning, what_was_slow_when_all_was_cold_is_tried_once_more)
+{
+    m_cost_ns[UCP_WAY_BOTH] = 9000;
+    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        exchange(9000);
+    }
+    EXPECT_EQ(UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN, m_by[UCP_WAY_BOTH]);
+    m_cost_ns[UCP_WAY_BOTH] = 600;
+    EXPECT_EQ(UCP_WAY_BOTH, settled(9000));
+    EXPECT_EQ(0, m_changes);
 }
 
 /* A slow way is a loss that is bounded in bytes. */
@@ -300,7 +313,7 @@ TEST_F(learning, a_first_verdict_does_not_last)
     settled(8 << 20, (UCP_WAYS * UCP_LEARN_RUNS) + 1); /* one is cold */
     EXPECT_EQ(UCP_WAY_BOTH, exchange(8 << 20));
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    settled(8 << 20, (UCP_LEARN_FIRST + 1) * ((UCP_WAYS * UCP_LEARN_RUNS) + 1));
+    settled(8 << 20, (UCP_LEARN_FIRST + 1) * ((UCP_WAYS * UCP_LEARN_RUNS) + 1) + UCP_LEARN_RUNS);
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(8 << 20, 64));
     EXPECT_EQ(64u, m_by[UCP_WAY_MESSAGES]);
 }
