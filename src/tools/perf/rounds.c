@@ -20,6 +20,7 @@
 #define SIZE_QUICK_NS   1.5e9
 #define ATTEMPTS_MIN    3
 #define UNDISTURBED_MIN 3  /* fewer undisturbed rounds than this: all count */
+#define WARMUP_MIN      3  /* messages that find the caches full of what another cell has used */
 #define STREAM_MIN      12 /* messages of a round that streams large ones */
 
 /* Too large for the stack of a small container. */
@@ -72,7 +73,7 @@ static int cell_calibrate(perf_rounds_t *rounds, perf_cell_t *cell)
         iters = 2 * cell->step.window; /* the driver gets whole windows */
     }
     cell->step.iters  = (iters < 2) ? 2 : iters;
-    cell->step.warmup = cell->step.iters / 10 + 1;
+    cell->step.warmup = (cell->step.iters < 10 * WARMUP_MIN) ? WARMUP_MIN : cell->step.iters / 10;
     return 0;
 }
 
