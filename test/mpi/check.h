@@ -45,6 +45,9 @@ int check_main(int argc, char **argv, const char *program, int required_threads,
 /* Thread level that MPI provides. */
 int check_thread_level(void);
 
+/* Checks of the running case that have failed here; without cases, of all. */
+int check_failures(void);
+
 /* Marks the running case as skipped, on all ranks alike. */
 void check_skip(const char *reason);
 

@@ -9,6 +9,7 @@ EXTRA_DIST += \
 	test/mpi/collective_all.c \
 	test/mpi/datatype.c \
 	test/mpi/device.c \
+	test/mpi/dynamic.c \
 	test/mpi/known_failures.md \
 	test/mpi/match.c \
 	test/mpi/modes.c \

@@ -13,7 +13,8 @@
 set -u
 
 readonly PAIR_PROGRAMS="pingpong match probe modes traffic device"
-readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all rma rma_lock threads"
+readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all rma rma_lock threads
+                       dynamic"
 readonly SHMEM_PROGRAMS="put_get atomic together"
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -100,7 +101,7 @@ can_run() # program ranks
 # Debian's Open MPI leaves UCX aside unless it is told which transports and devices will do. Shared
 # windows are no business of UCX, so osc sm is there too, behind ucx. OpenSHMEM without the memory
 # hooks: Open MPI 4.1.4 crashes at the end otherwise, over any UCX. More ranks than cores: all are
-# told to yield.
+# told to yield. Processes that a program starts have mpirun's environment, not that of -x.
 launch() # mpi ranks program results
 {
     local launcher path=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -111,7 +112,7 @@ launch() # mpi ranks program results
                 launcher=(oshrun --mca spml ucx --mca atomic ucx --mca sshmem ucx --mca osc ucx
                           --mca opal_common_ucx_opal_mem_hooks 0)
             fi
-            OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            LD_LIBRARY_PATH=$path OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
             PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
                 "$run_limited" "$limit_s" "${launcher[@]}" -np "$2" --oversubscribe \
                 -x "LD_LIBRARY_PATH=$path" --mca pml ucx \
