@@ -168,6 +168,11 @@ class State:
         self.out(1, 'transports: ' + ' '.join(
             context['tls'][i]['tl']['name'].string() for i in range(int(context['num_tls']))
             if int(worker['tls'][i]['iface'])))
+        names = gdb.lookup_global_symbol('ucp_counters_class').value()['counters']
+        counts = ['%s %d' % (names[i].string(), int(worker['counters'][i]))
+                  for i in range(worker['counters'].type.range()[1] + 1)
+                  if int(worker['counters'][i])]
+        self.out(1, 'so far: ' + (', '.join(counts) or 'nothing'))
         if owner:
             self.out(1, 'its lock is held by ' + self.thread(owner))
         if int(worker['is_armed']):

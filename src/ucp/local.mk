@@ -11,6 +11,8 @@ libucp_headers = \
 libucp_sources = \
 	src/ucp/core/config.c \
 	src/ucp/core/context.c \
+	src/ucp/core/counters.c \
+	src/ucp/core/counters.h \
 	src/ucp/core/device.c \
 	src/ucp/core/device.h \
 	src/ucp/core/device_keys.c \

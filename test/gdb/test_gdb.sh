@@ -50,6 +50,7 @@ state_is_told() # where
 {
     expect "$1" "^worker 0x[0-9a-f]+ \"waiting\", known to its peers as $id\$"
     expect "$1" '^  transports: self mm'
+    expect "$1" '^  so far: .*announced 1'
     expect "$1" "^  peer $id: messages by mm \(connected\)"
     expect "$1" "^  endpoint 0x[0-9a-f]+ to peer $id, closing\$"
     expect "$1" '^    sends in flight: 1$'

@@ -156,7 +156,10 @@ void ucp_idle_turn(ucp_worker_t *worker)
     }
     if ((action == UCP_IDLE_GIVE_AWAY) ||
         (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) != UCS_OK)) {
+        ucp_worker_count(worker, UCP_COUNT_YIELDS);
         ucs_sys_sched_yield();
+    } else {
+        ucp_worker_count(worker, UCP_COUNT_SLEEPS);
     }
     worker->idle.last_ns = ucs_sys_clock_ns();
 }

@@ -254,6 +254,7 @@ void ucp_peer_copy_failed(ucp_peer_t *peer, ucs_status_t status)
         return; /* the latter is said of one memory only */
     }
     peer->copy_state = UCP_COPY_NONE;
+    ucp_worker_count(peer->worker, UCP_COUNT_COPY_REFUSED);
     ucs_diag("single copies to a peer by %s are refused (%s): messages are used instead",
              peer->lanes[UCP_LANE_COPY]->iface->tl->name, ucs_status_string(status));
     if (ucp_lanes_update_proto(peer) != UCS_OK) {
@@ -376,6 +377,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         return;
     }
     peer->status = status;
+    ucp_worker_count(peer->worker, UCP_COUNT_PEERS_FAILED);
     ucp_rma_gate_add(peer, 1);
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
     ucp_peer_hang_up(peer); /* it may live and wait for our answers */

@@ -435,6 +435,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     size_t pos = 0;
     unsigned i;
 
+    ucs_counters_tell(&ucp_counters_class, worker->name, worker->counters);
     worker->is_ending = 1;
     for (i = 0; i < worker->context->num_tls; ++i) { /* all announced messages end now */
         if (worker->tls[i].early_ends != NULL) {
@@ -554,6 +555,7 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
         count = ucp_worker_progress_all(worker);
         if (ucp_idle_is_turn(worker, count)) {
             action = ucp_idle_choose(worker);
+            ucs_counter_add(&worker->counters[UCP_COUNT_YIELDS], action != UCP_IDLE_NOTHING);
         }
     } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
         ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
@@ -717,6 +719,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     }
     ucs_report_close(report);
     ucs_report_text(report, "#\n");
+    ucs_counters_report(report, &ucp_counters_class, worker->counters);
     ucs_report_end(report, stream);
     ucp_worker_unlock(worker);
 }

@@ -11,6 +11,7 @@
 #define UCP_CORE_WORKER_H
 
 #include <ucp/core/context.h>
+#include <ucp/core/counters.h>
 #include <ucp/core/request.h>
 #include <ucp/ops/tag_match.h>
 #include <ucp/proto/proto.h>
@@ -124,6 +125,7 @@ typedef struct ucp_worker {
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;
+    uint64_t           counters[UCP_COUNTERS];
 
     ucp_context_t     *context;
     ucs_mpool_t        controls;           /* queued control messages */
@@ -303,6 +305,11 @@ UCS_INLINE int ucp_worker_is_receiving(const ucp_worker_t *worker)
 {
     return (worker->tag_match.num_selective + worker->tag_match.num_wild > 0) ||
            !ucs_list_is_empty(&worker->work);
+}
+
+UCS_INLINE void ucp_worker_count(ucp_worker_t *worker, ucp_counter_t counter)
+{
+    ucs_counter_add(&worker->counters[counter], 1);
 }
 
 /* One step of each request on the list of work; returns the steps done. */

@@ -170,8 +170,9 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
         status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
                                    param, flags);
         if (status != UCS_ERR_NO_RESOURCE) {
+            ptr = ucp_send_short_end(ep, param, UCP_REQUEST_AM_SEND, status);
             ucp_worker_unlock(ep->worker);
-            return ucp_send_short_end(param, UCP_REQUEST_AM_SEND, status);
+            return ptr;
         }
     }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, &ptr);
@@ -200,7 +201,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
                                    param, flags);
     }
     if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-        return ucp_send_short_end(param, UCP_REQUEST_AM_SEND, status);
+        return ucp_send_short_end(ep, param, UCP_REQUEST_AM_SEND, status);
     }
     return ucp_am_send_slow(ep, id, header, header_length, buffer, count, param, flags);
 }

@@ -247,6 +247,7 @@ static ucs_status_ptr_t ucp_send_enqueue(ucp_request_t *req, const ucp_request_p
     if (req->kind == UCP_REQUEST_STREAM_SEND) {
         ucp_stream_count(req);
     }
+    ucp_worker_count(req->worker, UCP_COUNT_QUEUED);
     ucp_ep_track(req->send.ep, req);
     ucp_send_queue(req);
     return ucp_request_handle(req);
@@ -267,6 +268,9 @@ ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *p
         return ucp_request_end_immediately(req, status);
     }
     req->send.is_zcopy = (req->send.step == UCP_SEND_EAGER) && ucp_send_is_zcopy(req, mask);
+    ucp_worker_count(ep->worker, req->send.is_zcopy               ? UCP_COUNT_SENT_IN_PLACE :
+                                 (req->send.step == UCP_SEND_RTS) ? UCP_COUNT_ANNOUNCED :
+                                                                    UCP_COUNT_SENT_WHOLE);
 
     status = uct_ep_has_pending(ep->am) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
     if (status == UCS_ERR_NO_RESOURCE) {

@@ -125,7 +125,7 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t cou
             ucp_stream_add_unread(ep, length);
         }
         if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-            return ucp_send_short_end(param, UCP_REQUEST_STREAM_SEND, status);
+            return ucp_send_short_end(ep, param, UCP_REQUEST_STREAM_SEND, status);
         }
     }
     return ucp_stream_send_slow(ep, buffer, count, param);

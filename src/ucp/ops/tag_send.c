@@ -39,8 +39,9 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
         status = ucp_tag_send_short(ep, ep->locked_limit, buffer, count, tag, param);
     }
     if (status != UCS_ERR_NO_RESOURCE) {
+        ptr = ucp_send_short_end(ep, param, UCP_REQUEST_TAG_SEND, status);
         ucp_worker_unlock(ep->worker);
-        return ucp_send_short_end(param, UCP_REQUEST_TAG_SEND, status);
+        return ptr;
     }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_TAG_SEND, &ptr);
     if (req != NULL) {
@@ -65,7 +66,7 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
         status = ucp_tag_send_short(ep, ep->short_limit, buffer, count, tag, param);
     }
     if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-        return ucp_send_short_end(param, UCP_REQUEST_TAG_SEND, status);
+        return ucp_send_short_end(ep, param, UCP_REQUEST_TAG_SEND, status);
     }
     return ucp_tag_send_slow(ep, buffer, count, tag, param, 0);
 }

@@ -142,6 +142,7 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     desc->request_id = request_id;
     desc->kind       = kind;
     memcpy(desc + 1, payload, length);
+    ucp_worker_count(worker, UCP_COUNT_UNEXPECTED);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
     ucp_tag_budget_add(worker, ucs_mpool_obj_size(desc));
     return UCS_OK;

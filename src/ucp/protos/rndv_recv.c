@@ -184,6 +184,48 @@ static void ucp_rndv_recv_leave(ucp_request_t *req)
     ucp_rndv_watch(req, ucp_rndv_claim_wait_ns(req));
 }
 
+/* By the way that is found best for it. */
+static void ucp_rndv_recv_move(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+{
+    if (ucp_rndv_read_start(req, peer, rts)) {
+        ucp_worker_count(req->worker, UCP_COUNT_READ_BY_NETWORK);
+        return;
+    }
+    if (ucp_rndv_device_start(req, peer, rts)) {
+        ucp_worker_count(req->worker, UCP_COUNT_READ_BY_DEVICE);
+        return;
+    }
+    switch (ucp_rndv_choose(req, peer, rts)) {
+    case UCP_PROTO_RNDV_GET:
+        ucp_worker_count(req->worker, UCP_COUNT_READ);
+        req->recv.step = UCP_RECV_GET;
+        if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
+            ucp_request_add_work(req);
+        } else if (!ucp_rndv_piped_start(req)) {
+            ucp_rndv_ask_for_rest(req, 0, req->recv.total);
+        }
+        break;
+    case UCP_PROTO_RNDV_BOTH:
+        ucp_worker_count(req->worker, UCP_COUNT_READ_BY_BOTH);
+        req->recv.step = UCP_RECV_BOTH;
+        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH);
+        ucp_request_add_work(req);
+        break;
+    case UCP_PROTO_RNDV_PUT:
+        ucp_worker_count(req->worker, UCP_COUNT_WRITTEN);
+        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_LAST);
+        break;
+    default:
+        ucp_worker_count(req->worker, UCP_COUNT_BY_MESSAGES);
+        if (req->held & UCP_REQUEST_HOLDS_TURN) {
+            ucp_rndv_recv_leave(req);
+        } else {
+            ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+        }
+        break;
+    }
+}
+
 void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
     req->recv.is_part = 0;
@@ -232,35 +274,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         ucp_request_add_work(req); /* ends from progress */
         return;
     }
-
-    if (ucp_rndv_read_start(req, peer, rts) || ucp_rndv_device_start(req, peer, rts)) {
-        return;
-    }
-    switch (ucp_rndv_choose(req, peer, rts)) {
-    case UCP_PROTO_RNDV_GET:
-        req->recv.step = UCP_RECV_GET;
-        if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
-            ucp_request_add_work(req);
-        } else if (!ucp_rndv_piped_start(req)) {
-            ucp_rndv_ask_for_rest(req, 0, req->recv.total);
-        }
-        break;
-    case UCP_PROTO_RNDV_BOTH:
-        req->recv.step = UCP_RECV_BOTH;
-        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH);
-        ucp_request_add_work(req);
-        break;
-    case UCP_PROTO_RNDV_PUT:
-        ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_LAST);
-        break;
-    default:
-        if (req->held & UCP_REQUEST_HOLDS_TURN) {
-            ucp_rndv_recv_leave(req);
-        } else {
-            ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
-        }
-        break;
-    }
+    ucp_rndv_recv_move(req, peer, rts);
 }
 
 /* ---- reading ---- */
@@ -577,6 +591,7 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     desc->request_id = rts.request_id;
     desc->kind       = UCP_TAG_MSG_RTS;
     memcpy(desc + 1, &rts, sizeof(rts));
+    ucp_worker_count(worker, UCP_COUNT_UNEXPECTED);
     ucp_tag_match_add_unexpected(&worker->tag_match, desc);
 }
 

@@ -11,6 +11,7 @@
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/string.h>
+#include <string.h>
 
 enum {
     UCS_GLOBAL_OPTS_NONE,
@@ -24,6 +25,7 @@ static const ucs_global_opts_t ucs_global_defaults = {
     .log_file_size        = UCS_CONFIG_INF_SIZE,
     .log_file_filter      = (char *)(uintptr_t)"*",
     .warn_unused_env_vars = 1,
+    .stats_dest           = (char *)(uintptr_t)"",
     .module_dir           = (char *)(uintptr_t)""
 };
 
@@ -57,6 +59,32 @@ static const ucs_config_type_t ucs_config_type_levels = {
     .words   = ucs_config_levels_words
 };
 
+/* ------------------------------------------------------------------ the type of STATS_DEST */
+
+static ucs_status_t
+ucs_config_dest_parse(const char *text, void *field, const ucs_config_row_t *row)
+{
+    const size_t length = strlen(UCS_STATS_DEST_FILE);
+
+    if ((text[0] != '\0') && (strcmp(text, "stdout") != 0) && (strcmp(text, "stderr") != 0) &&
+        ((strncmp(text, UCS_STATS_DEST_FILE, length) != 0) || (text[length] == '\0'))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return ucs_config_type_string.parse(text, field, row);
+}
+
+static const ucs_config_type_t ucs_config_type_dest = {
+    .name    = "destination",
+    .size    = sizeof(char *),
+    .parse   = ucs_config_dest_parse,
+    .print   = ucs_config_string_print,
+    .copy    = ucs_config_string_copy,
+    .release = ucs_config_string_release,
+    .form    = "stdout, stderr or file:NAME"
+};
+
+static const char *const ucs_stats_formats[] = {"text", "json", NULL};
+
 const ucs_config_row_t ucs_global_rows[] = {
     UCS_CONFIG_ROW("LOG_LEVEL", levels, ucs_global_opts_t, log_level, "warn",
                    "How much is logged: messages of this level and of all more important ones. "
@@ -72,6 +100,13 @@ const ucs_config_row_t ucs_global_rows[] = {
                    "for any text and any letter."),
     UCS_CONFIG_ROW("WARN_UNUSED_ENV_VARS", bool, ucs_global_opts_t, warn_unused_env_vars, "y",
                    "Warn, once each, of variables UCX_... that nobody knows."),
+    UCS_CONFIG_ROW("STATS_DEST", dest, ucs_global_opts_t, stats_dest, "",
+                   "Where each worker tells, when it is destroyed, what it has done: stdout, "
+                   "stderr, or file:NAME, which is appended to; %p in NAME stands for the process "
+                   "id, %h for the host. Empty: nowhere."),
+    UCS_CONFIG_ROW("STATS_FORMAT", enum, ucs_global_opts_t, stats_format, "text",
+                   "How it tells that: lines for people, or an object of JSON for each worker.",
+                   .arg = ucs_stats_formats),
     UCS_CONFIG_ROW("MODULE_DIR", string, ucs_global_opts_t, module_dir, "",
                    "Folder of the transport modules. Empty: ucx/ beside the library."),
     UCS_CONFIG_ROW_END

@@ -11,12 +11,23 @@
 
 BEGIN_C_DECLS
 
+/* UCX_STATS_DEST: empty, "stdout", "stderr", or this and a file's name. */
+#define UCS_STATS_DEST_FILE "file:"
+
+/* UCX_STATS_FORMAT */
+enum {
+    UCS_STATS_FORMAT_TEXT,
+    UCS_STATS_FORMAT_JSON
+};
+
 typedef struct {
     char   *log_level;
     char   *log_file;
     size_t log_file_size;
     char   *log_file_filter;
     int    warn_unused_env_vars;
+    char   *stats_dest;
+    unsigned stats_format;
     char   *module_dir;
 } ucs_global_opts_t;
 

@@ -187,8 +187,7 @@ static ucs_log_level_t ucs_log_component_level(const char *component)
 
 /* ------------------------------------------------------------------ where it goes */
 
-/* The configured name with %p and %h filled in. Not zero if it fits. */
-static int ucs_log_expand_path(const char *pattern, char *path, size_t max)
+int ucs_log_expand_path(const char *pattern, char *path, size_t max)
 {
     char value[256];
     size_t length = 0;

@@ -114,6 +114,10 @@ extern const char *const ucs_log_level_words[];
 #define UCS_LOG_PATH_MAX 512
 ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter);
 
+/* A file's name, in `max` bytes, of a pattern with %p (process id), %h (host) and %%. Not zero if
+ * it fits. */
+int ucs_log_expand_path(const char *pattern, char *path, size_t max);
+
 END_C_DECLS
 
 #endif

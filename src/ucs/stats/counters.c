@@ -4,82 +4,89 @@
  */
 #include "config.h"
 
-#include <ucs/debug/report.h>
+#define UCS_LOG_COMPONENT "ucs"
+#include <ucs/config/global.h>
+#include <ucs/debug/log.h>
 #include <ucs/stats/counters.h>
 #include <ucs/sys/string.h>
+#include <ucs/sys/sys.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
 
-static pthread_mutex_t ucs_counters_mutex = PTHREAD_MUTEX_INITIALIZER;
-static ucs_list_link_t ucs_counters_list  = UCS_LIST_INITIALIZER(&ucs_counters_list);
+#define UCS_COUNTERS_PATH_MAX 1024
+#define UCS_COUNTERS_TEXT_MAX 4096
 
-void ucs_counters_add(ucs_counters_t *counters, const ucs_counters_class_t *class_desc,
-                      const char *name, const uint64_t *values)
+void ucs_counters_report(ucs_report_t *report, const ucs_counters_class_t *class_desc,
+                         const uint64_t *values)
 {
-    counters->class_desc = class_desc;
-    counters->values     = values;
-    ucs_str_copy(counters->name, sizeof(counters->name), name);
-
-    pthread_mutex_lock(&ucs_counters_mutex);
-    ucs_list_add_tail(&ucs_counters_list, &counters->link);
-    pthread_mutex_unlock(&ucs_counters_mutex);
-}
-
-void ucs_counters_remove(ucs_counters_t *counters)
-{
-    pthread_mutex_lock(&ucs_counters_mutex);
-    ucs_list_del(&counters->link);
-    pthread_mutex_unlock(&ucs_counters_mutex);
-}
-
-static void ucs_counters_dump_text(FILE *stream, const ucs_counters_t *counters)
-{
+    char names[64];
     uint64_t value;
     unsigned i;
 
-    for (i = 0; i < counters->class_desc->count; ++i) {
-        value = ucs_counter_get(&counters->values[i]);
-        if (value != 0) {
-            fprintf(stream, "%s %s %s %" PRIu64 "\n", counters->class_desc->name, counters->name,
-                    counters->class_desc->counters[i], value);
+    ucs_report_open(report, "counters", '{');
+    for (i = 0; i < class_desc->count; ++i) {
+        value = ucs_counter_get(&values[i]);
+        snprintf(names, sizeof(names), "- %s", class_desc->counters[i]);
+        if (report->is_json || (value != 0)) {
+            ucs_report_row(report, names, "#%24s: %" PRIu64 "\n", class_desc->counters[i], value);
         }
     }
+    ucs_report_close(report);
 }
 
-static void ucs_counters_dump_json(FILE *stream, const ucs_counters_t *counters)
+/* The descriptor that the text of UCX_STATS_DEST, which has been checked, stands for. */
+static int ucs_counters_open(const char *dest)
 {
-    unsigned i;
+    char path[UCS_COUNTERS_PATH_MAX];
 
-    fputs("{\"class\": ", stream);
-    ucs_report_string(stream, counters->class_desc->name, SIZE_MAX);
-    fputs(", \"object\": ", stream);
-    ucs_report_string(stream, counters->name, SIZE_MAX);
-    fputs(", \"counters\": {", stream);
-    for (i = 0; i < counters->class_desc->count; ++i) {
-        fputs((i > 0) ? ", " : "", stream);
-        ucs_report_string(stream, counters->class_desc->counters[i], SIZE_MAX);
-        fprintf(stream, ": %" PRIu64, ucs_counter_get(&counters->values[i]));
+    if (strcmp(dest, "stdout") == 0) {
+        return STDOUT_FILENO;
     }
-    fputs("}}", stream);
+    if (strcmp(dest, "stderr") == 0) {
+        return STDERR_FILENO;
+    }
+    if (!ucs_log_expand_path(dest + strlen(UCS_STATS_DEST_FILE), path, sizeof(path))) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return ucs_sys_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
 }
 
-void ucs_counters_dump(FILE *stream, ucs_counters_format_t format)
+void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
+                       const uint64_t *values)
 {
-    const char *separator = "[";
-    ucs_counters_t *counters;
+    const ucs_global_opts_t *opts = ucs_global_opts();
+    const char *dest              = opts->stats_dest;
+    char text[UCS_COUNTERS_TEXT_MAX];
+    ucs_report_t report;
+    FILE *stream;
+    long length;
+    int fd;
 
-    pthread_mutex_lock(&ucs_counters_mutex);
-    ucs_list_for_each(counters, &ucs_counters_list, link) {
-        if (format == UCS_COUNTERS_TEXT) {
-            ucs_counters_dump_text(stream, counters);
-            continue;
-        }
-        fputs(separator, stream);
-        ucs_counters_dump_json(stream, counters);
-        separator = ",\n ";
+    if (dest[0] == '\0') {
+        return;
     }
-    if (format == UCS_COUNTERS_JSON) {
-        fputs((separator[0] == '[') ? "[]\n" : "]\n", stream);
+    stream = fmemopen(text, sizeof(text), "w");
+    if (stream == NULL) {
+        ucs_warn("no memory to tell the statistics of %s %s", class_desc->name, name);
+        return;
     }
-    pthread_mutex_unlock(&ucs_counters_mutex);
+    ucs_report_init(&report, stream, opts->stats_format == UCS_STATS_FORMAT_JSON);
+    ucs_report_open(&report, NULL, '{');
+    ucs_report_row(&report, "class object process", "# statistics of %s %s, process %d\n",
+                   class_desc->name, name, (int)ucs_sys_getpid());
+    ucs_counters_report(&report, class_desc, values);
+    ucs_report_close(&report);
+    length = ftell(stream);
+    fclose(stream);
+
+    fd = ucs_counters_open(dest);
+    if ((fd < 0) || (ucs_sys_write(fd, text, (size_t)length) != length)) {
+        ucs_warn("UCX_STATS_DEST: cannot write to '%s': %m", dest);
+    }
+    if (fd > STDERR_FILENO) {
+        ucs_sys_close(fd);
+    }
 }

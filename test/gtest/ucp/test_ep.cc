@@ -189,6 +189,44 @@ TEST_P(ep, prints)
     free(text);
 }
 
+/* What the two workers have done is counted, on the side that did it. */
+TEST_P(ep, counts)
+{
+    pair pair(GetParam());
+    const auto counted = [](worker &worker, const char *name) {
+        char *text    = nullptr;
+        size_t length = 0;
+        FILE *stream  = open_memstream(&text, &length);
+        ucp_worker_print_info(worker.handle(), stream);
+        fclose(stream);
+        const char *found    = strstr(text, (" " + std::string(name) + ": ").c_str());
+        const uint64_t count = found ? strtoull(strchr(found, ':') + 1, nullptr, 10) : 0;
+        free(text);
+        return count;
+    };
+    constexpr unsigned COUNT = 5;
+    bytes data(8, 'x'), buffer(8);
+    std::vector<void *> sends;
+    for (unsigned i = 0; i < COUNT; ++i) {
+        auto param = send_param(nullptr);
+        sends.push_back(ucp_tag_send_nbx(pair.ep(), data.data(), data.size(), 1, &param));
+    }
+    pair.progress_until([&] { return counted(pair.receiver(), "unexpected") == COUNT; });
+    EXPECT_EQ(COUNT, counted(pair.receiver(), "unexpected"));
+    EXPECT_EQ(COUNT, counted(pair.sender(), "sent_at_once") +
+                     counted(pair.sender(), "sent_whole") + counted(pair.sender(), "announced"));
+    if (&pair.sender() != &pair.receiver()) {
+        EXPECT_EQ(0u, counted(pair.receiver(), "sent_at_once"));
+        EXPECT_EQ(0u, counted(pair.sender(), "unexpected"));
+    }
+    for (void *send : sends) {
+        auto param = receive_param(nullptr);
+        EXPECT_EQ(UCS_OK, pair.wait(ucp_tag_recv_nbx(pair.receiver().handle(), buffer.data(),
+                                                     buffer.size(), 1, ~0ull, &param)));
+        EXPECT_EQ(UCS_OK, pair.wait(send));
+    }
+}
+
 /* ---- flush ---- */
 
 TEST_P(ep, flush_with_nothing_in_flight)

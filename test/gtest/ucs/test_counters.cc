@@ -1,124 +1,141 @@
-/* Halyard: tests of the counters against a map.
+/* Halyard: tests of the counters, and of where they are told.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include <gtest/gtest.h>
 
 #include <seed.h>
+#include <ucs/config/global.h>
 #include <ucs/stats/counters.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <list>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace {
 
 const char *const names[] = {"sent", "received", "retried"};
-const ucs_counters_class_t test_class = {"test_object", 3, names};
+const ucs_counters_class_t test_class = {"object", 3, names};
 
-std::string dump(ucs_counters_format_t format)
+std::string reported(const uint64_t *values, int is_json)
 {
     char *text    = nullptr;
     size_t length = 0;
     FILE *stream  = open_memstream(&text, &length);
-    ucs_counters_dump(stream, format);
+    ucs_report_t report;
+    ucs_report_init(&report, stream, is_json);
+    ucs_report_open(&report, nullptr, '{');
+    ucs_counters_report(&report, &test_class, values);
+    ucs_report_close(&report);
     fclose(stream);
     std::string result(text, length);
     free(text);
     return result;
 }
 
-struct object {
-    explicit object(const std::string &name) : name(name)
-    {
-        ucs_counters_add(&counters, &test_class, name.c_str(), values);
-    }
-
-    ~object()
-    {
-        ucs_counters_remove(&counters);
-    }
-
-    ucs_counters_t counters;
-    std::string name;
-    uint64_t values[3]   = {0, 0, 0};
-    uint64_t expected[3] = {0, 0, 0};
-};
-
-TEST(counters, random_operations_against_a_model)
+std::string contents(const std::string &path)
 {
-    seeded_random rnd(40);
-    std::list<object> objects;
-
-    for (int step = 0; step < 5000; ++step) {
-        const uint64_t action = rnd.below(20);
-        if ((action == 0) && (objects.size() < 10)) {
-            objects.emplace_back("object" + std::to_string(step));
-        } else if ((action == 1) && !objects.empty()) {
-            auto it = objects.begin();
-            std::advance(it, rnd.below(objects.size()));
-            objects.erase(it);
-        } else if (!objects.empty()) {
-            auto it = objects.begin();
-            std::advance(it, rnd.below(objects.size()));
-            const uint64_t which  = rnd.below(3);
-            const uint64_t amount = rnd.bits() >> rnd.below(64);
-            ucs_counter_add(&it->values[which], amount);
-            it->expected[which] += amount;
-            ASSERT_EQ(it->expected[which], ucs_counter_get(&it->values[which]));
-        }
-
-        if (step % 50 != 0) {
-            continue;
-        }
-        std::ostringstream expected;
-        for (const object &o : objects) {
-            for (int i = 0; i < 3; ++i) {
-                if (o.expected[i] != 0) {
-                    expected << "test_object " << o.name << " " << names[i] << " "
-                             << o.expected[i] << "\n";
-                }
-            }
-        }
-        ASSERT_EQ(expected.str(), dump(UCS_COUNTERS_TEXT));
-    }
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
 }
 
-TEST(counters, json)
+TEST(counters, are_reported)
 {
-    EXPECT_EQ("[]\n", dump(UCS_COUNTERS_JSON));
-    object a("a \"quoted\" \\ name\n"), b(std::string(100, 'b'));
-    ucs_counter_add(&a.values[1], UINT64_MAX);
-    EXPECT_EQ("[{\"class\": \"test_object\", \"object\": \"a \\\"quoted\\\" \\\\ name\\u000a\", "
-              "\"counters\": {\"sent\": 0, \"received\": 18446744073709551615, \"retried\": 0}},\n"
-              " {\"class\": \"test_object\", \"object\": \"" +
-                  std::string(UCS_COUNTERS_NAME_MAX - 1, 'b') +
-                  "\", \"counters\": {\"sent\": 0, \"received\": 0, \"retried\": 0}}]\n",
-              dump(UCS_COUNTERS_JSON));
+    seeded_random rnd(40);
+    for (int round = 0; round < 1000; ++round) {
+        uint64_t values[3] = {}, expected[3] = {};
+        std::string text, json = "{\n  \"counters\": {";
+        for (uint64_t i = rnd.below(20); i > 0; --i) {
+            const uint64_t which = rnd.below(3), amount = rnd.bits() >> rnd.below(64);
+            ucs_counter_add(&values[which], amount);
+            expected[which] += amount;
+        }
+        for (int i = 0; i < 3; ++i) {
+            const std::string number = std::to_string(expected[i]);
+            ASSERT_EQ(expected[i], ucs_counter_get(&values[i]));
+            text += (expected[i] == 0) ? "" :
+                    "#" + std::string(24 - strlen(names[i]), ' ') + names[i] + ": " + number + "\n";
+            json += std::string(i ? "," : "") + "\n    \"" + names[i] + "\": " + number;
+        }
+        ASSERT_EQ(text, reported(values, 0));
+        ASSERT_EQ(json + "\n  }\n}\n", reported(values, 1));
+    }
 }
 
 TEST(counters, reader_beside_the_writer)
 {
-    object o("shared");
+    uint64_t value = 0;
     std::atomic<bool> stop{false};
     std::thread reader([&] {
         uint64_t last = 0;
         while (!stop) {
-            const uint64_t now = ucs_counter_get(&o.values[0]);
+            const uint64_t now = ucs_counter_get(&value);
             EXPECT_GE(now, last);
             last = now;
-            (void)dump(UCS_COUNTERS_JSON);
         }
     });
     for (int i = 0; i < 100000; ++i) {
-        ucs_counter_add(&o.values[0], 1);
+        ucs_counter_add(&value, 1);
     }
     stop = true;
     reader.join();
-    EXPECT_EQ(100000u, ucs_counter_get(&o.values[0]));
+    EXPECT_EQ(100000u, ucs_counter_get(&value));
+}
+
+class counters_told : public testing::Test {
+protected:
+    counters_told()
+    {
+        EXPECT_NE(nullptr, mkdtemp(m_folder));
+    }
+
+    ~counters_told() override
+    {
+        EXPECT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", ""));
+        EXPECT_EQ(UCS_OK, ucs_global_opts_set("STATS_FORMAT", "text"));
+        EXPECT_EQ(0, system(("rm -r " + std::string(m_folder)).c_str()));
+    }
+
+    char m_folder[64]  = "/tmp/halyard-counters-XXXXXX";
+    uint64_t m_some[3] = {7, 0, 1};
+};
+
+TEST_F(counters_told, in_a_file)
+{
+    const std::string name = std::string(m_folder) + "/stats", pid = std::to_string(getpid());
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", ("file:" + name + ".%p").c_str()));
+    ucs_counters_tell(&test_class, "a name", m_some);
+    EXPECT_EQ("# statistics of object a name, process " + pid + "\n"
+              "#                    sent: 7\n#                 retried: 1\n",
+              contents(name + "." + pid));
+
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", ("file:" + name).c_str()));
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_FORMAT", "json"));
+    for (int i = 0; i < 2; ++i) { /* appended to */
+        ucs_counters_tell(&test_class, "\"b\"", m_some);
+    }
+    const std::string one = "{\n  \"class\": \"object\",\n  \"object\": \"\\\"b\\\"\",\n"
+                            "  \"process\": " + pid + ",\n  \"counters\": {\n    \"sent\": 7,\n"
+                            "    \"received\": 0,\n    \"retried\": 1\n  }\n}\n";
+    EXPECT_EQ(one + one, contents(name));
+}
+
+TEST_F(counters_told, nowhere_or_not_at_all)
+{
+    ucs_counters_tell(&test_class, "quiet", m_some);
+    for (const char *wrong : {"file:", "udp:host:1", "out", "stdout:"}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_global_opts_set("STATS_DEST", wrong)) << wrong;
+    }
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", "file:/none/such"));
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "error"));
+    ucs_counters_tell(&test_class, "lost", m_some); /* a warning, no more */
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "warn"));
 }
 
 } // namespace
