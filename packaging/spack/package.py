@@ -61,6 +61,7 @@ class Halyard(AutotoolsPackage):
     def configure_args(self):
         # The headers of CUDA and GoogleTest serve tests and an example only.
         args = ["--disable-gtest", "--disable-werror", "--without-cuda", "--without-valgrind"]
+        args += ["--without-sdt"]
         for name in ("assertions", "cma", "debug", "libs"):
             args += self.enable_or_disable(name)
         for name in ("hwloc", "numa", "ofi"):

@@ -34,6 +34,7 @@ libucs_sources = \
 	src/ucs/debug/log.c \
 	src/ucs/debug/log.h \
 	src/ucs/debug/report.c \
+	src/ucs/debug/probe.h \
 	src/ucs/debug/report.h \
 	src/ucs/ds/arbiter.c \
 	src/ucs/ds/arbiter.h \

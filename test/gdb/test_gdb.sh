@@ -33,7 +33,7 @@ debug() # arguments of gdb...
         >"$work/out" 2>&1 </dev/null
 }
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 expect() # what pattern
 {
     if grep -qE -- "$2" "$work/out"; then
@@ -82,6 +82,21 @@ for enum in ucp_request_kind_t ucp_send_step_t ucp_recv_step_t ucp_tag_msg_kind_
     expect "texts" "^texts of $enum: complete\$"
 done
 
+# A request of the first send stops the program at a probe; its arguments are said.
+if readelf -n --wide "$HALYARD_LIBDIR/libucp.so.0" | grep -q 'Name: request_start'; then
+    UCX_TLS=self,mm debug -ex 'break talk' -ex run \
+        -ex 'break -probe-stap halyard:request_done' -ex 'info probes stap halyard' \
+        -ex continue -ex 'printf "kind %ld, status %ld, %ld bytes\n", $_probe_arg1, $_probe_arg2, $_probe_arg3' \
+        -ex kill "$program"
+    for probe in request_start request_done counted message; do
+        expect "a probe" "^stap +halyard +$probe +0x"
+    done
+    expect "the arguments of a probe" '^kind [0-9]+, status -?[0-9]+, [0-9]+ bytes$'
+else
+    echo "no probes: built without sys/sdt.h"
+    skipped=1
+fi
+
 debug -x "$script" -ex halyard "$program" "$work/core"
 state_is_told "a core file"
 
@@ -92,5 +107,5 @@ expect "no process" 'no process and no core file here: if ptrace was refused'
 debug -x "$script" -ex starti -ex halyard /bin/true
 expect "another program" 'no library of Halyard with debugging information'
 
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -20,9 +20,9 @@ static const char *const ucp_counter_names[] = {
     [UCP_COUNT_READ_BY_DEVICE]  = "read_by_device",
     [UCP_COUNT_BY_MESSAGES]     = "by_messages",
     [UCP_COUNT_COPY_REFUSED]    = "copy_refused",
+    [UCP_COUNT_PEERS_FAILED]    = "peers_failed",
     [UCP_COUNT_YIELDS]          = "yields",
-    [UCP_COUNT_SLEEPS]          = "sleeps",
-    [UCP_COUNT_PEERS_FAILED]    = "peers_failed"
+    [UCP_COUNT_SLEEPS]          = "sleeps"
 };
 
 const ucs_counters_class_t ucp_counters_class = {"worker", UCP_COUNTERS, ucp_counter_names};

@@ -25,9 +25,9 @@ typedef enum {
     UCP_COUNT_READ_BY_DEVICE,   /* a device; */
     UCP_COUNT_BY_MESSAGES,      /* or that came as messages */
     UCP_COUNT_COPY_REFUSED,     /* peers to whom the kernel forbids copies */
+    UCP_COUNT_PEERS_FAILED,
     UCP_COUNT_YIELDS,           /* of the processor, by progress in vain */
     UCP_COUNT_SLEEPS,           /* likewise */
-    UCP_COUNT_PEERS_FAILED,
     UCP_COUNTERS
 } ucp_counter_t;
 

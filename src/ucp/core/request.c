@@ -171,6 +171,7 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
     }
 
     req->status = status;
+    UCS_PROBE4(request_done, req, (long)req->kind, (long)status, req->length);
     if (ucs_unlikely(flags & UCP_REQUEST_INFO)) {
         if (req->kind == UCP_REQUEST_TAG_RECV) {
             *(ucp_tag_recv_info_t *)req->user_info = req->info;
@@ -201,6 +202,7 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
         ucp_request_release_held(req);
     }
     req->status = status;
+    UCS_PROBE4(request_done, req, (long)req->kind, (long)status, req->length);
     if (flags & UCP_REQUEST_EXTERNAL) {
         atomic_store_explicit(&req->flags, flags | UCP_REQUEST_COMPLETED, memory_order_release);
     } else {

@@ -18,6 +18,7 @@
 #include <ucp/wire/address.h>
 #include <ucp/wire/wire.h>
 #include <ucs/arch/cpu.h>
+#include <ucs/debug/probe.h>
 #include <ucs/ds/hash.h>
 #include <ucs/sys/fork.h>
 #include <pthread.h>
@@ -261,6 +262,7 @@ UCS_INLINE ucp_request_t *ucp_request_get(ucp_worker_t *worker, const ucp_reques
     req->kind   = kind;
     req->held   = 0;
     req->worker = worker;
+    UCS_PROBE2(request_start, req, (long)kind);
     return req;
 }
 
@@ -310,6 +312,7 @@ UCS_INLINE int ucp_worker_is_receiving(const ucp_worker_t *worker)
 UCS_INLINE void ucp_worker_count(ucp_worker_t *worker, ucp_counter_t counter)
 {
     ucs_counter_add(&worker->counters[counter], 1);
+    UCS_PROBE2(counted, worker, (long)counter);
 }
 
 /* One step of each request on the list of work; returns the steps done. */

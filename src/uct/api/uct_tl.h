@@ -21,6 +21,7 @@
 
 #include <ucs/arch/atomic.h>
 #include <ucs/config/parser.h>
+#include <ucs/debug/probe.h>
 #include <ucs/debug/report.h>
 #include <ucs/ds/arbiter.h>
 #include <ucs/ds/list.h>
@@ -520,6 +521,7 @@ UCS_INLINE void uct_iface_deliver(uct_iface_t *iface, unsigned id, const void *d
         ++iface->am_dropped;
         return;
     }
+    UCS_PROBE2(message, id, length);
     iface->am[id].cb(iface->am[id].arg, data, length);
 }
 
