@@ -300,13 +300,12 @@ void ucp_ep_pair_anew(ucp_peer_t *peer)
     }
 }
 
-/* Those made by a socket address hear of a death by their connection's end. Over a network, where
- * a peer that computes may answer nobody, none is asked about before it is needed. */
-static void ucp_ep_watch(ucp_ep_t *ep)
+/* Those made by a socket address hear of a death by their connection's end. */
+void ucp_ep_watch(ucp_ep_t *ep, int is_awaited)
 {
     if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && (ep->err_cb != NULL) &&
         (ep->conn == NULL) && !ep->peer->is_provisional && (ep->am->state == UCT_EP_IDLE) &&
-        (ep->am->iface->tl->kind != UCT_TL_KIND_NET) &&
+        (is_awaited || (ep->am->iface->tl->kind != UCT_TL_KIND_NET)) &&
         ucs_list_is_empty(&ep->watch_list)) {
         ucs_list_add_tail(&ep->worker->watches, &ep->watch_list);
         ep->worker->has_deferred = 1;
@@ -337,7 +336,7 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
     ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
     ucp_ep_attach(ep, peer, ordinal);
-    ucp_ep_watch(ep);
+    ucp_ep_watch(ep, 0);
     if ((before != NULL) && before->is_internal) {
         /* the peer was quicker to use what it pairs with */
         ucp_stream_move(before, ep);
@@ -550,7 +549,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (peer->status != UCS_OK) {
         ucp_ep_report_failure(ep);
     }
-    ucp_ep_watch(ep);
+    ucp_ep_watch(ep, 0);
     *ep_p = ep;
     return UCS_OK;
 }
@@ -580,7 +579,7 @@ ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
     }
     ucp_worker_lock(ep->worker);
     ucp_ep_set_params(ep, params);
-    ucp_ep_watch(ep);
+    ucp_ep_watch(ep, 0);
     ucp_worker_unlock(ep->worker);
     return NULL;
 }

@@ -101,8 +101,12 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer);
 /* The peer has failed: the handler runs from the next progress. */
 void ucp_ep_report_failure(ucp_ep_t *ep);
 
-/* Connects endpoints whose handler is to hear of the peer's death, though nothing may ever be sent;
- * some of them at a time. From progress, since it takes system calls. */
+/* An endpoint with an error handler whose peer's death is to be heard of, though nothing may ever
+ * be sent: it is connected by progress. Over a network, where a peer that computes may answer
+ * nobody, only once something is awaited from it. */
+void ucp_ep_watch(ucp_ep_t *ep, int is_awaited);
+
+/* Connects some of these. From progress, since it takes system calls. */
 void ucp_ep_run_watches(ucp_worker_t *worker);
 
 /* Calls the error handlers that are due; returns how many. */

@@ -118,6 +118,8 @@ typedef struct {
     char        *buffer;
     int          is_released; /* by the provider's word */
     int          is_lost;     /* released and spoiled: counted in num_lost */
+    int          is_single;   /* takes one message, see uct_ofi_receives_renew, */
+    int          is_recalled; /* and none, by our word, if it has none yet */
     uint64_t     spoiled_ns;  /* since when a part of it is not accounted for; 0: all is */
     size_t       bytes;       /* of the messages in it so far, */
     size_t       end;         /* and where the farthest of them ends */
@@ -177,11 +179,15 @@ typedef struct {
     unsigned            num_spares;   /* in addition: in place of the first that are lost */
     unsigned            num_lost;     /* receive buffers, until the time-out */
     unsigned            num_unposted;
+    int                 has_single; /* uct_ofi_receives_renew */
+    uct_ofi_receive_t  *single;     /* the one that nothing is in, for all that is known; or NULL */
+    unsigned            num_renewals; /* times that it is to be posted anew */
     size_t              receive_size;
     size_t              short_max;  /* bytes with our header that the provider takes by value */
     int                 is_multi;   /* a posted buffer takes many messages */
     size_t              message_max; /* bytes of one that we send, without our head */
-    int                 is_tcp;     /* addresses are those of listening TCP sockets */
+    int                 is_tcp;     /* addresses are those of listening TCP sockets, */
+    int                 is_bare;    /* and no other provider lies above that */
     int                 is_loopback; /* leads to this node only */
     int                 has_wait;   /* the completion queue has a descriptor */
     int                 is_closing;
@@ -416,6 +422,10 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface);
 /* Takes buffers back of which a part was never told of, when whatever was under way into them has
  * ended: after the time-out of peers. Called now and then. */
 void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns);
+
+/* Posts a receive buffer anew, in case there are connections that the provider does not listen to.
+ * For when nothing has come for some calls. */
+void uct_ofi_receives_renew(uct_ofi_iface_t *iface);
 
 /* Takes what the provider has; returns the number of things done. */
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface);

@@ -14,8 +14,41 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_POLL_MAX 16 /* completions that are taken at a time */
+#define UCT_OFI_RENEWALS 8  /* for connections of peers that are not known yet */
 
 /* ---- receive buffers ---- */
+
+/* Where all buffers are used up when a message comes, the provider net (libfabric 1.17, not 2.5)
+ * does not listen to that connection any more, and for each buffer that is posted then it listens
+ * to one again: if buffers take many messages, the others wait for ever. Nothing tells of it, but
+ * after it some buffer comes back. So then, once nothing comes, one is posted anew as often as
+ * there may be connections: one that takes a single message, as that has either been taken into it,
+ * or can be recalled for certain. */
+static void uct_ofi_receives_suspect(uct_ofi_iface_t *iface)
+{
+    if (iface->has_single) {
+        iface->num_renewals = UCT_OFI_RENEWALS + (2 * (unsigned)ucs_hash_size(&iface->by_uid));
+    }
+}
+
+void uct_ofi_receives_renew(uct_ofi_iface_t *iface)
+{
+    uct_ofi_receive_t *receive = iface->single;
+    ssize_t ret;
+
+    --iface->num_renewals;
+    if (receive == NULL) {
+        return;
+    }
+    if (receive->is_recalled) { /* it has not come back: a message is on its way into it */
+        iface->single = NULL;
+        return;
+    }
+    uct_ofi_enter(iface);
+    ret = fi_cancel(&iface->ep->fid, &receive->super.context);
+    uct_ofi_leave(iface);
+    receive->is_recalled = (ret == 0);
+}
 
 void uct_ofi_receives_post(uct_ofi_iface_t *iface)
 {
@@ -23,6 +56,7 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
     uct_ofi_receive_t *receive;
     struct fi_msg msg;
     struct iovec iov;
+    int is_single;
     unsigned i;
     ssize_t ret;
 
@@ -38,8 +72,9 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
                               .iov_count = 1,
                               .addr      = FI_ADDR_UNSPEC,
                               .context   = &receive->super.context};
+        is_single = !iface->is_multi || (iface->has_single && (iface->single == NULL));
         uct_ofi_enter(iface);
-        ret = fi_recvmsg(iface->ep, &msg, iface->is_multi ? FI_MULTI_RECV : 0);
+        ret = fi_recvmsg(iface->ep, &msg, is_single ? 0 : FI_MULTI_RECV);
         uct_ofi_leave(iface);
         if (ret != 0) {
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
@@ -48,6 +83,9 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         receive->super.is_posted = 1;
         receive->is_released     = 0;
         receive->is_lost         = 0;
+        receive->is_single       = is_single;
+        receive->is_recalled     = 0;
+        iface->single            = (is_single && iface->is_multi) ? receive : iface->single;
         receive->spoiled_ns      = 0;
         receive->bytes           = 0;
         receive->end             = 0;
@@ -102,12 +140,14 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
 static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
                                      uint64_t flags)
 {
-    receive->is_released |= !iface->is_multi || (flags & FI_MULTI_RECV);
+    receive->is_released |= receive->is_single || (flags & FI_MULTI_RECV);
+    iface->single         = (receive == iface->single) ? NULL : iface->single;
     /* Providers call a buffer released while they still fetch a long message into it, which came
      * before the last one: it is theirs until all of it has been told of. */
     if (receive->is_released && (receive->spoiled_ns == 0) && (receive->bytes >= receive->end)) {
         receive->super.is_posted = 0;
         ++iface->num_unposted;
+        uct_ofi_receives_suspect(iface);
     } else if (ucs_unlikely(receive->is_released && (receive->spoiled_ns != 0) &&
                             !receive->is_lost)) {
         receive->is_lost     = 1;
@@ -119,8 +159,8 @@ static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *
 static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
                              const struct fi_cq_data_entry *entry)
 {
-    const char *data     = (iface->is_multi && (entry->buf != NULL)) ? entry->buf :
-                                                                       receive->buffer;
+    const char *data     = (!receive->is_single && (entry->buf != NULL)) ? entry->buf :
+                                                                           receive->buffer;
     const char *data_end = data + entry->len;
 
     if ((entry->flags & FI_RECV) && (entry->len >= sizeof(uct_ofi_head_t)) &&
@@ -131,7 +171,7 @@ static void uct_ofi_received(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
         }
         uct_ofi_receive(iface, data, entry->len);
     }
-    if (iface->is_multi && (entry->flags & FI_RECV)) {
+    if (!receive->is_single && (entry->flags & FI_RECV)) {
         receive->end    = ucs_max(receive->end, (size_t)(data_end - receive->buffer));
         receive->bytes += entry->len;
     }
@@ -148,22 +188,29 @@ static void uct_ofi_receive_failed(uct_ofi_iface_t *iface, uct_ofi_receive_t *re
     uct_ofi_receive_returned(iface, receive, flags);
 }
 
-/* The provider has given an operation back. Some tell of an error twice: the other time nothing is
- * there that it could be about. */
-static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
-                                const struct fi_cq_data_entry *entry, int error)
+/* The provider has given an operation back; 0: a buffer that was recalled. Some tell of an error
+ * twice: the other time nothing is there that it could be about. */
+static int uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
+                               const struct fi_cq_data_entry *entry, int error)
 {
+    uct_ofi_receive_t *receive;
+
     if (ucs_unlikely(!op->is_posted)) {
         ucs_debug("an operation that has ended ends again: libfabric's error %d", error);
-        return;
+        return 1;
     }
     switch (op->kind) {
     case UCT_OFI_OP_RECEIVE:
+        receive = ucs_container_of(op, uct_ofi_receive_t, super);
         if (ucs_likely(error == 0)) {
-            uct_ofi_received(iface, ucs_container_of(op, uct_ofi_receive_t, super), entry);
+            uct_ofi_received(iface, receive, entry);
+        } else if ((error == FI_ECANCELED) && receive->is_recalled) {
+            op->is_posted = 0;
+            iface->single = (receive == iface->single) ? NULL : iface->single;
+            ++iface->num_unposted;
+            return 0;
         } else {
-            uct_ofi_receive_failed(iface, ucs_container_of(op, uct_ofi_receive_t, super),
-                                   entry->flags, error);
+            uct_ofi_receive_failed(iface, receive, entry->flags, error);
         }
         break;
     case UCT_OFI_OP_RMA:
@@ -173,10 +220,11 @@ static void uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
         uct_ofi_send_ended(iface, ucs_container_of(op, uct_ofi_send_t, super), error);
         break;
     }
+    return 1;
 }
 
-/* Takes one error; 0: none is next. */
-static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface)
+/* Takes one error, and counts what is done; 0: none is next. */
+static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface, unsigned *count)
 {
     struct fi_cq_data_entry data = {0};
     struct fi_cq_err_entry entry;
@@ -192,9 +240,11 @@ static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface)
     if (entry.op_context == NULL) {
         ucs_debug("a message sent by value got lost: libfabric's error %d", entry.err);
         uct_ofi_alive_suspect(iface);
+        ++*count;
     } else {
         data.flags = entry.flags;
-        uct_ofi_op_returned(iface, entry.op_context, &data, (entry.err != 0) ? entry.err : FI_EIO);
+        *count    += (unsigned)uct_ofi_op_returned(iface, entry.op_context, &data,
+                                                   (entry.err != 0) ? entry.err : FI_EIO);
     }
     return 1;
 }
@@ -211,14 +261,13 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     if (ret > 0) {
         for (i = 0; i < ret; ++i) {
             if (entries[i].op_context != NULL) { /* else of a message sent by value */
-                uct_ofi_op_returned(iface, entries[i].op_context, &entries[i], 0);
-                ++count;
+                count += (unsigned)uct_ofi_op_returned(iface, entries[i].op_context, &entries[i],
+                                                       0);
             }
         }
     } else if (ucs_unlikely(ret == -FI_EAVAIL)) {
         /* All that there are, before a buffer is used again: one told twice names the same. */
-        while ((count < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface)) {
-            ++count;
+        for (i = 0; (i < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface, &count); ++i) {
         }
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {

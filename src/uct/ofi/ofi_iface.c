@@ -16,6 +16,7 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_VAIN_MAX   1000   /* polls in vain after which the provider is asked seldom: */
+#define UCT_OFI_VAIN_RENEW 32     /* after which a receive buffer is posted anew */
 #define UCT_OFI_VAIN_MASK  7      /* by every eighth call, */
 #define UCT_OFI_VAIN_NS    20000  /* if that much time has passed */
 #define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
@@ -82,6 +83,9 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
     if (uct_ofi_is_turn(iface)) {
         count           = uct_ofi_poll(iface);
         iface->num_vain = (count > 0) ? 0 : iface->num_vain + 1;
+        if (ucs_unlikely(iface->num_renewals > 0) && (iface->num_vain >= UCT_OFI_VAIN_RENEW)) {
+            uct_ofi_receives_renew(iface);
+        }
     }
     if (ucs_unlikely((iface->turns & UCT_OFI_LOOK_MASK) == 0)) {
         uct_ofi_alive_look(iface, ucs_sys_clock_ns());
@@ -228,7 +232,7 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         return UCS_OK; /* nothing comes */
     }
     if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->todo) ||
-        (iface->num_unposted > 0)) {
+        (iface->num_unposted > 0) || (iface->num_renewals > 0)) {
         return UCS_ERR_BUSY;
     }
     if (iface->epoll_fd < 0) {
@@ -329,7 +333,9 @@ static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface, const uct_ofi_
     iface->message_max  = iface->is_multi ? UCT_OFI_MESSAGE_MAX : UCT_OFI_SINGLE_MAX;
     iface->receive_size = iface->is_multi ? ucs_align_up(rx_size, 64) :
                           ucs_align_up(UCT_OFI_BUFFER_SIZE, 64);
-    iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2),
+    iface->has_single   = iface->is_multi && iface->is_bare;
+    iface->num_receives = (unsigned)ucs_min(ucs_max(total / iface->receive_size, (size_t)2) +
+                                            (iface->has_single != 0),
                                             iface->info->rx_attr->size);
     iface->num_spares   = iface->is_multi ? UCT_OFI_SPARES * iface->num_receives : 0;
     iface->num_unposted = iface->num_receives;

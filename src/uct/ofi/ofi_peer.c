@@ -120,6 +120,7 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
         return status;
     }
     ucs_list_add_tail(&iface->peers, &peer->list);
+    iface->num_renewals += (iface->num_renewals > 0) ? 2 : 0;
     *peer_p = peer;
     return UCS_OK;
 }

@@ -670,8 +670,9 @@ ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *l
     iface->is_tcp = ((head.format == FI_SOCKADDR_IN) || (head.format == FI_SOCKADDR_IN6)) &&
                     ((strncmp(iface->info->fabric_attr->prov_name, "net", 3) == 0) ||
                      (strncmp(iface->info->fabric_attr->prov_name, "tcp", 3) == 0));
-    iface->has_gather = iface->is_tcp && (iface->info->tx_attr->iov_limit >= 3) &&
-                        (strchr(iface->info->fabric_attr->prov_name, ';') == NULL) &&
+    iface->is_bare    = iface->is_tcp &&
+                        (strchr(iface->info->fabric_attr->prov_name, ';') == NULL);
+    iface->has_gather = iface->is_bare && (iface->info->tx_attr->iov_limit >= 3) &&
                         !(iface->info->domain_attr->mr_mode & FI_MR_LOCAL);
     return UCS_OK;
 }

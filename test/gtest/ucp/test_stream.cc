@@ -509,6 +509,33 @@ TEST_P(stream, the_peer_leaves)
 }
 
 /* One that asks for more than there is hears of the end too. */
+/* A receive waits for its peer, also where neither side has ever said anything: it hears of its
+ * end. */
+TEST_P(stream, the_peer_leaves_without_a_word)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    pair pair(GetParam(), stream_options());
+    unsigned handled      = 0;
+    const auto on_failure = [](void *arg, ucp_ep_h, ucs_status_t) {
+        ++*static_cast<unsigned *>(arg);
+    };
+    const ucp_ep_h ep = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER,
+                                              on_failure, &handled);
+    bytes buffer(8);
+    ending end;
+    receive(ep, buffer.data(), buffer.size(), true, &end);
+    pair.settle();
+    EXPECT_EQ(0u, end.calls);
+    pair.receiver().destroy();
+    pair.progress_until([&] { return (end.calls > 0) && (handled > 0); });
+    EXPECT_EQ(1u, end.calls);
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(end.status)) << ucs_status_string(end.status);
+    EXPECT_EQ(1u, handled);
+    take_log();
+}
+
 TEST_P(stream, end_of_receives_that_may_not_wait)
 {
     if (GetParam().is_self) {
