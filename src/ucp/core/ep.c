@@ -301,8 +301,10 @@ void ucp_ep_pair_anew(ucp_peer_t *peer)
 }
 
 /* Those made by a socket address hear of a death by their connection's end. */
-void ucp_ep_watch(ucp_ep_t *ep, int is_awaited)
+void ucp_ep_watch(ucp_ep_t *ep)
 {
+    const int is_awaited = !ucs_list_is_empty(&ep->stream.recvs);
+
     if ((ep->err_mode != UCP_ERR_HANDLING_MODE_NONE) && (ep->err_cb != NULL) &&
         (ep->conn == NULL) && !ep->peer->is_provisional && (ep->am->state == UCT_EP_IDLE) &&
         (is_awaited || (ep->am->iface->tl->kind != UCT_TL_KIND_NET)) &&
@@ -336,7 +338,7 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
     ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
     ucp_ep_attach(ep, peer, ordinal);
-    ucp_ep_watch(ep, 0);
+    ucp_ep_watch(ep);
     if ((before != NULL) && before->is_internal) {
         /* the peer was quicker to use what it pairs with */
         ucp_stream_move(before, ep);
@@ -549,7 +551,7 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     if (peer->status != UCS_OK) {
         ucp_ep_report_failure(ep);
     }
-    ucp_ep_watch(ep, 0);
+    ucp_ep_watch(ep);
     *ep_p = ep;
     return UCS_OK;
 }
@@ -579,7 +581,7 @@ ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
     }
     ucp_worker_lock(ep->worker);
     ucp_ep_set_params(ep, params);
-    ucp_ep_watch(ep, 0);
+    ucp_ep_watch(ep);
     ucp_worker_unlock(ep->worker);
     return NULL;
 }

@@ -103,8 +103,8 @@ void ucp_ep_report_failure(ucp_ep_t *ep);
 
 /* An endpoint with an error handler whose peer's death is to be heard of, though nothing may ever
  * be sent: it is connected by progress. Over a network, where a peer that computes may answer
- * nobody, only once something is awaited from it. */
-void ucp_ep_watch(ucp_ep_t *ep, int is_awaited);
+ * nobody, only while a receive of its stream waits. */
+void ucp_ep_watch(ucp_ep_t *ep);
 
 /* Connects some of these. From progress, since it takes system calls. */
 void ucp_ep_run_watches(ucp_worker_t *worker);

@@ -555,7 +555,9 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
         count = ucp_worker_progress_all(worker);
         if (ucp_idle_is_turn(worker, count)) {
             action = ucp_idle_choose(worker);
-            ucs_counter_add(&worker->counters[UCP_COUNT_YIELDS], action != UCP_IDLE_NOTHING);
+            if (action != UCP_IDLE_NOTHING) {
+                ucp_worker_count(worker, UCP_COUNT_YIELDS);
+            }
         }
     } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
         ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);

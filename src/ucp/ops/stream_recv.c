@@ -599,7 +599,7 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
     }
     req->held |= UCP_REQUEST_HOLDS_LIST;
     ucs_list_add_tail(&ep->stream.recvs, &req->list);
-    ucp_ep_watch(ep, 1);
+    ucp_ep_watch(ep);
     ucs_list_head_init(&done);
     ucp_stream_match(ep, &done);
     ucp_stream_complete(&done);

@@ -21,6 +21,14 @@
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
 #define UCP_RNDV_CLAIM_DATA 8 /* grains that are claimed at most to be sent as such a piece */
 
+/* Is there a grain that nobody has claimed? */
+static int ucp_rndv_is_left(uint64_t word, uint32_t num_grains)
+{
+    const uint32_t front = (uint32_t)word, back = (uint32_t)(word >> 32);
+
+    return (front < num_grains) && (back < num_grains - front);
+}
+
 uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
                         uint32_t *first_p)
 {
@@ -30,7 +38,7 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
     do {
         front = (uint32_t)old;
         back  = (uint32_t)(old >> 32);
-        if ((front >= num_grains) || (back >= num_grains - front)) {
+        if (!ucp_rndv_is_left(old, num_grains)) {
             return 0;
         }
         left  = num_grains - front - back;
@@ -205,32 +213,35 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
     return lane->ops->am_short_iov(lane, UCP_WIRE_DATA, iov, 2);
 }
 
-/* The receiver may read the message as well: a part is claimed, if nothing else is left to send.
- * Returns the grains. */
-static uint32_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
+/* The receiver may read the message as well: where nothing else is left to send a part is claimed,
+ * if there is room for it. UCS_ERR_NO_RESOURCE: there is none. */
+static ucs_status_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
 {
+    const uint32_t num_grains = ucp_rndv_grains(req->send.end);
+    _Atomic uint64_t *word    = req->send.sync_word;
+    uct_ep_t *lane            = req->send.peer->lanes[UCP_LANE_AM];
     uint32_t first, count;
     size_t offset;
 
     if ((req->send.num_data > 0) || !req->send.is_both) {
-        return 0;
+        return UCS_OK;
     }
-    count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
+    if ((lane->ops->has_room != NULL) &&
+        ucp_rndv_is_left(atomic_load_explicit(word, memory_order_relaxed), num_grains) &&
+        !lane->ops->has_room(lane, piece_max + sizeof(ucp_wire_data_t))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    count = ucp_rndv_claim(word, num_grains,
                            (uint32_t)ucs_max(piece_max / UCP_RNDV_GRAIN, (size_t)1), 1, &first);
+    if (count > 0) {
+        offset = first * UCP_RNDV_GRAIN;
+        ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
+    }
     req->send.is_both = (count > 0);
-    offset            = first * UCP_RNDV_GRAIN;
-    ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
-    return count;
+    return UCS_OK;
 }
 
-/* There is no room for any of what was just claimed: the receiver may read it meanwhile. */
-static void ucp_rndv_unclaim_data(ucp_request_t *req, uint32_t count)
-{
-    atomic_fetch_sub_explicit(req->send.sync_word, (uint64_t)count << 32, memory_order_relaxed);
-    req->send.num_data = 0;
-}
-
-/* Bytes of a piece. What is claimed goes as one if it can, so that it finds room or not. */
+/* Bytes of a piece. What is claimed goes as one if it can. */
 static size_t ucp_rndv_piece_max(const ucp_request_t *req)
 {
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
@@ -249,7 +260,6 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
     const size_t piece_max = ucp_rndv_piece_max(req);
     unsigned count         = 0;
-    uint32_t claimed;
     ucp_rndv_piece_t piece;
     ucs_status_t status;
 
@@ -261,7 +271,10 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
             (req->send.is_both ? (req->send.num_data == 0) : (req->send.num_data > 0))) {
             return UCS_INPROGRESS;
         }
-        claimed = ucp_rndv_claim_data(req, piece_max);
+        status = ucp_rndv_claim_data(req, piece_max);
+        if (status != UCS_OK) {
+            return status;
+        }
         if (req->send.num_data == 0) {
             break;
         }
@@ -269,9 +282,6 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
         piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
         status            = ucp_rndv_send_piece(req, &piece);
         if (status != UCS_OK) {
-            if (claimed > 0) {
-                ucp_rndv_unclaim_data(req, claimed);
-            }
             return status;
         }
         if (ucs_unlikely(piece.length == 0)) { /* a pack function that has no more to give */

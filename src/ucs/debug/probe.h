@@ -5,7 +5,7 @@
  *   request_start(request, kind)              taken to be worked on; kind: ucp_request_kind_t
  *   request_done(request, kind, status, length)
  *   message(id, length)                       of the wire format, has come in
- *   counted(worker, counter)                  one more of ucp_counter_t: announced, queued ...
+ *   counted(worker, counter)                  one more of ucp_counter_t, but SENT_AT_ONCE
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

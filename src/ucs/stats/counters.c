@@ -79,10 +79,13 @@ void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
                    class_desc->name, name, (int)ucs_sys_getpid());
     ucs_counters_report(&report, class_desc, values);
     ucs_report_close(&report);
-    length = ftell(stream);
+    length = ucs_min(ftell(stream), (long)sizeof(text));
     fclose(stream);
 
     fd = ucs_counters_open(dest);
+    if (fd == STDOUT_FILENO) {
+        fflush(stdout); /* what the program has printed comes first */
+    }
     if ((fd < 0) || (ucs_sys_write(fd, text, (size_t)length) != length)) {
         ucs_warn("UCX_STATS_DEST: cannot write to '%s': %m", dest);
     }

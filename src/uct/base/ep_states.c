@@ -120,5 +120,6 @@ void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->is_attentive = NULL;
     ops_p->is_near      = NULL;
     ops_p->long_max     = NULL;
+    ops_p->has_room     = NULL;
     ops_p->abandon      = live->abandon;
 }

@@ -175,6 +175,18 @@ size_t uct_mm_ep_long_max(uct_ep_t *tl_ep)
     return uct_mm_ep(tl_ep)->writer.long_max;
 }
 
+int uct_mm_ep_has_room(uct_ep_t *tl_ep, size_t length)
+{
+    uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
+    const uint32_t lines = uct_mm_writer_lines(&ep->writer, length);
+
+    if (uct_mm_writer_has_room(&ep->writer, lines)) {
+        return 1;
+    }
+    ep->wanted = lines;
+    return 0;
+}
+
 int uct_mm_ep_is_near(uct_ep_t *tl_ep)
 {
     return uct_mm_ep(tl_ep)->is_near;

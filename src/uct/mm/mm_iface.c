@@ -531,7 +531,8 @@ const uct_tl_t uct_mm_tl = {
             .sync_map     = uct_mm_ep_sync_map,
             .is_attentive = uct_mm_ep_is_attentive,
             .is_near      = uct_mm_ep_is_near,
-            .long_max     = uct_mm_ep_long_max
+            .long_max     = uct_mm_ep_long_max,
+            .has_room     = uct_mm_ep_has_room
         }
     }
 };

@@ -424,7 +424,8 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface);
 void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 
 /* Posts a receive buffer anew, in case there are connections that the provider does not listen to.
- * For when nothing has come for some calls. */
+ * Now and then, if it must be, and before a worker sleeps. */
+int uct_ofi_receives_must_renew(const uct_ofi_iface_t *iface);
 void uct_ofi_receives_renew(uct_ofi_iface_t *iface);
 
 /* Takes what the provider has; returns the number of things done. */

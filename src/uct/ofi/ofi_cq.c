@@ -21,9 +21,10 @@
 /* Where all buffers are used up when a message comes, the provider net (libfabric 1.17, not 2.5)
  * does not listen to that connection any more, and for each buffer that is posted then it listens
  * to one again: if buffers take many messages, the others wait for ever. Nothing tells of it, but
- * after it some buffer comes back. So then, once nothing comes, one is posted anew as often as
+ * after it some buffer comes back. So from then on one is posted anew, now and then, as often as
  * there may be connections: one that takes a single message, as that has either been taken into it,
- * or can be recalled for certain. */
+ * or can be recalled for certain. While a message is under way into it, others that come back are
+ * posted; the next of them takes its place. */
 static void uct_ofi_receives_suspect(uct_ofi_iface_t *iface)
 {
     if (iface->has_single) {
@@ -31,19 +32,21 @@ static void uct_ofi_receives_suspect(uct_ofi_iface_t *iface)
     }
 }
 
+int uct_ofi_receives_must_renew(const uct_ofi_iface_t *iface)
+{
+    return (iface->num_renewals > 0) && (iface->single != NULL);
+}
+
 void uct_ofi_receives_renew(uct_ofi_iface_t *iface)
 {
     uct_ofi_receive_t *receive = iface->single;
     ssize_t ret;
 
-    --iface->num_renewals;
-    if (receive == NULL) {
-        return;
-    }
     if (receive->is_recalled) { /* it has not come back: a message is on its way into it */
         iface->single = NULL;
         return;
     }
+    --iface->num_renewals;
     uct_ofi_enter(iface);
     ret = fi_cancel(&iface->ep->fid, &receive->super.context);
     uct_ofi_leave(iface);
@@ -104,6 +107,7 @@ void uct_ofi_receives_look(uct_ofi_iface_t *iface, uint64_t now_ns)
             ((now_ns - receive->spoiled_ns) >= uct_ofi_config(iface)->timeout_ns)) {
             receive->super.is_posted = 0; /* a spare one now, unless there were not enough */
             iface->num_unposted     += (iface->num_lost-- > iface->num_spares);
+            uct_ofi_receives_suspect(iface);
         }
     }
 }
@@ -153,6 +157,7 @@ static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *
         receive->is_lost     = 1;
         receive->spoiled_ns  = ucs_sys_clock_ns(); /* what is written there still, is so from now */
         iface->num_unposted += (iface->num_lost++ < iface->num_spares);
+        uct_ofi_receives_suspect(iface);
     }
 }
 

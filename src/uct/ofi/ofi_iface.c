@@ -16,7 +16,6 @@
 #include <ucs/sys/sys.h>
 
 #define UCT_OFI_VAIN_MAX   1000   /* polls in vain after which the provider is asked seldom: */
-#define UCT_OFI_VAIN_RENEW 32     /* after which a receive buffer is posted anew */
 #define UCT_OFI_VAIN_MASK  7      /* by every eighth call, */
 #define UCT_OFI_VAIN_NS    20000  /* if that much time has passed */
 #define UCT_OFI_LOOK_MASK  63 /* turns but one between looks at the clock */
@@ -40,6 +39,7 @@ static int uct_ofi_is_turn(uct_ofi_iface_t *iface)
     /* What is under way, and what others do to our memory, move on in the provider's progress; not
      * what some providers never end once the peer is lost. */
     if ((iface->num_vain < UCT_OFI_VAIN_MAX) || !ucs_list_is_empty(&iface->mems) ||
+        uct_ofi_receives_must_renew(iface) ||
         ((atomic_load_explicit(&iface->num_kept, memory_order_relaxed) > 0) &&
          !ucs_list_is_empty(&iface->peers)) ||
         ((iface->num_under_way > 0) && ucs_list_is_empty(&iface->lost))) {
@@ -83,12 +83,12 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
     if (uct_ofi_is_turn(iface)) {
         count           = uct_ofi_poll(iface);
         iface->num_vain = (count > 0) ? 0 : iface->num_vain + 1;
-        if (ucs_unlikely(iface->num_renewals > 0) && (iface->num_vain >= UCT_OFI_VAIN_RENEW)) {
-            uct_ofi_receives_renew(iface);
-        }
     }
     if (ucs_unlikely((iface->turns & UCT_OFI_LOOK_MASK) == 0)) {
         uct_ofi_alive_look(iface, ucs_sys_clock_ns());
+        if (ucs_unlikely(uct_ofi_receives_must_renew(iface))) {
+            uct_ofi_receives_renew(iface);
+        }
     }
     if (ucs_unlikely(!ucs_list_is_empty(&iface->todo) || !ucs_list_is_empty(&iface->blocked))) {
         count += uct_ofi_peers_work(iface);
@@ -232,7 +232,11 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         return UCS_OK; /* nothing comes */
     }
     if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->todo) ||
-        (iface->num_unposted > 0) || (iface->num_renewals > 0)) {
+        (iface->num_unposted > 0)) {
+        return UCS_ERR_BUSY;
+    }
+    if (uct_ofi_receives_must_renew(iface)) {
+        iface->turns |= UCT_OFI_LOOK_MASK; /* by the next progress */
         return UCS_ERR_BUSY;
     }
     if (iface->epoll_fd < 0) {

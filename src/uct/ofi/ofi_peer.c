@@ -120,7 +120,7 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
         return status;
     }
     ucs_list_add_tail(&iface->peers, &peer->list);
-    iface->num_renewals += (iface->num_renewals > 0) ? 2 : 0;
+    iface->num_renewals += iface->has_single ? 2 : 0; /* others may wait behind it */
     *peer_p = peer;
     return UCS_OK;
 }

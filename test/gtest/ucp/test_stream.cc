@@ -508,7 +508,6 @@ TEST_P(stream, the_peer_leaves)
     take_log();
 }
 
-/* One that asks for more than there is hears of the end too. */
 /* A receive waits for its peer, also where neither side has ever said anything: it hears of its
  * end. */
 TEST_P(stream, the_peer_leaves_without_a_word)
@@ -536,6 +535,7 @@ TEST_P(stream, the_peer_leaves_without_a_word)
     take_log();
 }
 
+/* One that asks for more than there is hears of the end too. */
 TEST_P(stream, end_of_receives_that_may_not_wait)
 {
     if (GetParam().is_self) {
