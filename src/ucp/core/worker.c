@@ -435,7 +435,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
     size_t pos = 0;
     unsigned i;
 
-    ucs_counters_tell(&ucp_counters_class, worker->name, worker->counters);
+    if (!worker->is_inherited) {
+        ucs_counters_tell(&ucp_counters_class, worker->name, worker->counters);
+    }
     worker->is_ending = 1;
     for (i = 0; i < worker->context->num_tls; ++i) { /* all announced messages end now */
         if (worker->tls[i].early_ends != NULL) {
