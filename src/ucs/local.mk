@@ -33,8 +33,8 @@ libucs_sources = \
 	src/ucs/debug/fault.h \
 	src/ucs/debug/log.c \
 	src/ucs/debug/log.h \
-	src/ucs/debug/report.c \
 	src/ucs/debug/probe.h \
+	src/ucs/debug/report.c \
 	src/ucs/debug/report.h \
 	src/ucs/ds/arbiter.c \
 	src/ucs/ds/arbiter.h \

@@ -140,17 +140,31 @@ static void uct_ofi_send_ended(uct_ofi_iface_t *iface, uct_ofi_send_t *send, int
     }
 }
 
+/* The provider has a buffer no more. */
+static void uct_ofi_receive_is_back(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive)
+{
+    receive->super.is_posted = 0;
+    ++iface->num_unposted;
+}
+
+/* Something has come into a buffer, or nothing will. */
+static void uct_ofi_receive_used(uct_ofi_iface_t *iface, const uct_ofi_receive_t *receive)
+{
+    if (receive == iface->single) {
+        iface->single = NULL;
+    }
+}
+
 /* Takes a buffer back, unless it takes many messages and more are to come. */
 static void uct_ofi_receive_returned(uct_ofi_iface_t *iface, uct_ofi_receive_t *receive,
                                      uint64_t flags)
 {
     receive->is_released |= receive->is_single || (flags & FI_MULTI_RECV);
-    iface->single         = (receive == iface->single) ? NULL : iface->single;
+    uct_ofi_receive_used(iface, receive);
     /* Providers call a buffer released while they still fetch a long message into it, which came
      * before the last one: it is theirs until all of it has been told of. */
     if (receive->is_released && (receive->spoiled_ns == 0) && (receive->bytes >= receive->end)) {
-        receive->super.is_posted = 0;
-        ++iface->num_unposted;
+        uct_ofi_receive_is_back(iface, receive);
         uct_ofi_receives_suspect(iface);
     } else if (ucs_unlikely(receive->is_released && (receive->spoiled_ns != 0) &&
                             !receive->is_lost)) {
@@ -210,9 +224,8 @@ static int uct_ofi_op_returned(uct_ofi_iface_t *iface, uct_ofi_op_t *op,
         if (ucs_likely(error == 0)) {
             uct_ofi_received(iface, receive, entry);
         } else if ((error == FI_ECANCELED) && receive->is_recalled) {
-            op->is_posted = 0;
-            iface->single = (receive == iface->single) ? NULL : iface->single;
-            ++iface->num_unposted;
+            uct_ofi_receive_used(iface, receive);
+            uct_ofi_receive_is_back(iface, receive);
             return 0;
         } else {
             uct_ofi_receive_failed(iface, receive, entry->flags, error);
