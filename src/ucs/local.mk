@@ -53,16 +53,14 @@ libucs_sources = \
 	src/ucs/event/async.c \
 	src/ucs/event/event_set.c \
 	src/ucs/event/event_set.h \
-	src/ucs/event/timer_wheel.c \
-	src/ucs/event/timer_wheel.h \
 	src/ucs/memory/memory_type.c \
 	src/ucs/stats/counters.c \
 	src/ucs/stats/counters.h \
 	src/ucs/sys/compiler.h \
 	src/ucs/sys/fork.c \
 	src/ucs/sys/fork.h \
-	src/ucs/sys/module.c \
-	src/ucs/sys/module.h \
+	src/ucs/sys/library.c \
+	src/ucs/sys/library.h \
 	src/ucs/sys/numa.c \
 	src/ucs/sys/numa.h \
 	src/ucs/sys/string.c \
@@ -74,11 +72,15 @@ libucs_sources = \
 	src/ucs/type/status.c \
 	src/ucs/type/thread_mode.c
 
-noinst_LTLIBRARIES += libucs_core.la libucs_report.la
+noinst_LTLIBRARIES += libucs_core.la libucs_tools.la
 libucs_core_la_SOURCES = $(libucs_sources)
 
 # Of libucs too; by itself for ucx_perftest, which binds to nothing but the public interface.
-libucs_report_la_SOURCES = src/ucs/debug/report.c src/ucs/debug/report.h
+libucs_tools_la_SOURCES = \
+	src/ucs/debug/report.c \
+	src/ucs/debug/report.h \
+	src/ucs/sys/library.c \
+	src/ucs/sys/library.h
 
 lib_LTLIBRARIES += libucs.la
 libucs_la_SOURCES =

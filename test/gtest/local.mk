@@ -87,16 +87,15 @@ gtest_sources = \
 	test/gtest/ucs/test_event_set.cc \
 	test/gtest/ucs/test_fault.cc \
 	test/gtest/ucs/test_hash.cc \
+	test/gtest/ucs/test_library.cc \
 	test/gtest/ucs/test_list.cc \
 	test/gtest/ucs/test_log.cc \
-	test/gtest/ucs/test_module.cc \
 	test/gtest/ucs/test_mpool.cc \
 	test/gtest/ucs/test_ptr_map.cc \
 	test/gtest/ucs/test_queue.cc \
 	test/gtest/ucs/test_report.cc \
 	test/gtest/ucs/test_strbuf.cc \
 	test/gtest/ucs/test_sys.cc \
-	test/gtest/ucs/test_timer_wheel.cc \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \
 	test/gtest/uct/cuda_program.cc \
@@ -149,13 +148,11 @@ test/gtest/precompiled.h.gch: test/gtest/precompiled.h
 		$(test_gtest_gtest_CPPFLAGS) $(CPPFLAGS) $(AM_CXXFLAGS) $(CXXFLAGS) -x c++-header \
 		-c -o $@ $<
 CLEANFILES += test/gtest/precompiled.h.gch
-# A loadable part for test_module.cc; -rpath makes libtool build it shared.
-check_LTLIBRARIES = test/gtest/libhaltest_sample.la test/fakecuda/libcuda.la
-test_gtest_libhaltest_sample_la_SOURCES = test/gtest/ucs/module_sample.c
-test_gtest_libhaltest_sample_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
-# A CUDA driver without devices; tests open it as test/fakecuda/.libs/libcuda.so.1. Its variables of
-# threads are the loader's: where such a block lies 16 bytes into a page, LeakSanitizer takes what is
-# before it for a header (of glibc 2.19), and crashes as it reads where that points.
+check_LTLIBRARIES = test/fakecuda/libcuda.la
+# A CUDA driver without devices; tests open it as test/fakecuda/.libs/libcuda.so.1; -rpath makes
+# libtool build it shared. Its variables of threads are the loader's: where such a block lies 16 bytes
+# into a page, LeakSanitizer takes what is before it for a header (of glibc 2.19), and crashes as it
+# reads where that points.
 test_fakecuda_libcuda_la_SOURCES = test/fakecuda/fakecuda.cc test/fakecuda/fakecuda.h
 test_fakecuda_libcuda_la_CXXFLAGS = $(AM_CXXFLAGS) -ftls-model=initial-exec
 test_fakecuda_libcuda_la_LDFLAGS = -shared -version-number 1:0:0 -rpath /nowhere

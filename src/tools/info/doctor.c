@@ -18,6 +18,7 @@
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <ucs/sys/library.h>
 #include <ucs/sys/sys.h>
 #include <unistd.h>
 
@@ -214,18 +215,23 @@ static void doctor_network(void)
     }
 }
 
+typedef struct {
+    int (*init)(unsigned flags);
+    int (*get_version)(int *version);
+    int (*get_count)(int *count);
+    int (*can_access)(int *can, int device, int peer);
+} doctor_cuda_t;
+
 /* Pairs of GPUs that reach each other's memory, of how many. */
-static void doctor_gpu_pairs(void *driver, int count)
+static void doctor_gpu_pairs(const doctor_cuda_t *cuda, int count)
 {
-    int (*can_access)(int *, int, int) =
-        (int (*)(int *, int, int))(uintptr_t)dlsym(driver, "cuDeviceCanAccessPeer");
     int good = 0, pairs = 0, can, i, j;
 
     for (i = 0; i < count; ++i) {
-        for (j = 0; (j < count) && (can_access != NULL); ++j) {
+        for (j = 0; (j < count) && (cuda->can_access != NULL); ++j) {
             if (i != j) {
                 ++pairs;
-                good += (can_access(&can, i, j) == 0) && (can != 0);
+                good += (cuda->can_access(&can, i, j) == 0) && (can != 0);
             }
         }
     }
@@ -237,26 +243,26 @@ static void doctor_gpu_pairs(void *driver, int count)
 
 static void doctor_gpus(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    int (*init)(unsigned), (*get_version)(int *), (*get_count)(int *);
+    static const ucs_library_function_t functions[] = {
+        {"cuInit", offsetof(doctor_cuda_t, init), 0},
+        {"cuDriverGetVersion", offsetof(doctor_cuda_t, get_version), 0},
+        {"cuDeviceGetCount", offsetof(doctor_cuda_t, get_count), 0},
+        {"cuDeviceCanAccessPeer", offsetof(doctor_cuda_t, can_access), 1}
+    };
     int version = 0, count = 0, result;
+    doctor_cuda_t cuda;
+    char reason[128];
 
-    if (driver == NULL) {
+    if (ucs_library_open("libcuda.so.1", functions, ucs_array_size(functions), &cuda, reason,
+                         sizeof(reason)) == NULL) {
         doctor_say("CUDA", (access("/dev/nvidiactl", F_OK) == 0) ?
                    "install the driver's libcuda.so.1; containers: --gpus all with "
-                   "NVIDIA_DRIVER_CAPABILITIES=compute" : NULL, "no driver");
+                   "NVIDIA_DRIVER_CAPABILITIES=compute" : NULL, "no driver: %s", reason);
         return;
     }
-    init        = (int (*)(unsigned))(uintptr_t)dlsym(driver, "cuInit");
-    get_version = (int (*)(int *))(uintptr_t)dlsym(driver, "cuDriverGetVersion");
-    get_count   = (int (*)(int *))(uintptr_t)dlsym(driver, "cuDeviceGetCount");
-    if ((init == NULL) || (get_version == NULL) || (get_count == NULL)) {
-        doctor_say("CUDA", "install the driver anew", "libcuda.so.1 is none");
-        return;
-    }
-    result = init(0);
-    result = (result == 0) ? get_count(&count) : result;
-    (void)get_version(&version);
+    result = cuda.init(0);
+    result = (result == 0) ? cuda.get_count(&count) : result;
+    (void)cuda.get_version(&version);
     if (result != 0) {
         doctor_say("CUDA", "nvidia-smi tells more", "driver of CUDA %d.%d does not start: error %d",
                    version / 1000, version % 1000 / 10, result);
@@ -264,7 +270,7 @@ static void doctor_gpus(void)
     }
     doctor_say("CUDA", NULL, "driver of CUDA %d.%d, %d GPUs", version / 1000, version % 1000 / 10,
                count);
-    doctor_gpu_pairs(driver, count);
+    doctor_gpu_pairs(&cuda, count);
 }
 
 void info_doctor(void)

@@ -14,9 +14,9 @@
 
 #include "device.h"
 
+#include <ucs/sys/library.h>
 #include <uct/cuda/cuda_driver.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,19 +59,19 @@ _Static_assert(sizeof(uct_cu_ipc_handle_t) == PERF_DEVICE_HANDLE_SIZE, "CUipcMem
     _call(0, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
           (uct_cu_ptr_t *memory, size_t size, uct_cu_pool_t pool, uct_cu_stream_t stream))
 
-static struct {
+typedef struct {
     UCT_CUDA_CALLS(UCT_CUDA_CALL_FIELD)
     CUDA_CALLS(UCT_CUDA_CALL_FIELD)
-} cu;
+} cuda_functions_t;
 
-#define CALL_SYMBOL(_required, _name, _symbol, _parameters) \
-    {_symbol, (void**)(void*)&cu._name, _required},
+static cuda_functions_t cu;
 
-static const struct {
-    const char *symbol;
-    void      **field;
-    int         required;
-} symbols[] = {UCT_CUDA_CALLS(CALL_SYMBOL) CUDA_CALLS(CALL_SYMBOL)};
+#define CALL_FUNCTION(_required, _name, _symbol, _parameters) \
+    {_symbol, offsetof(cuda_functions_t, _name), !(_required)},
+
+static const ucs_library_function_t functions[] = {
+    UCT_CUDA_CALLS(CALL_FUNCTION) CUDA_CALLS(CALL_FUNCTION)
+};
 
 const char *const perf_memory_names[PERF_MEMORY_COUNT] = {
     [PERF_MEMORY_HOST] = "host",
@@ -130,21 +130,8 @@ static char load_problem[160];
 
 static void load(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW);
-    unsigned i;
-
-    if (library == NULL) {
-        snprintf(load_problem, sizeof(load_problem), "no CUDA driver: %s", dlerror());
-        return;
-    }
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        *symbols[i].field = dlsym(library, symbols[i].symbol);
-        if ((*symbols[i].field == NULL) && symbols[i].required) {
-            snprintf(load_problem, sizeof(load_problem), "%s has no %s", LIBRARY,
-                     symbols[i].symbol);
-            return;
-        }
-    }
+    (void)ucs_library_open(LIBRARY, functions, sizeof(functions) / sizeof(functions[0]), &cu,
+                           load_problem, sizeof(load_problem));
 }
 
 int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
@@ -154,7 +141,7 @@ int perf_device_open(perf_device_t *device, int ordinal, unsigned side)
     memset(device, 0, sizeof(*device));
     pthread_once(&once, load);
     if (load_problem[0] != '\0') {
-        return fail(device, "%s", load_problem);
+        return fail(device, "no CUDA driver: %s", load_problem);
     }
     if ((CALL(device, cuInit, 0) != 0) || (CALL(device, cuDeviceGetCount, &device->count) != 0)) {
         return -1;

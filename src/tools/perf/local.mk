@@ -61,4 +61,4 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/validate.h \
 	src/tools/perf/watch.c \
 	src/tools/perf/watch.h
-ucx_perftest_LDADD = libuct_ofi_lib.la libucs_report.la libucp.la libucs.la -lm
+ucx_perftest_LDADD = libuct_ofi_lib.la libucs_tools.la libucp.la libucs.la -lm

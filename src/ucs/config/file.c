@@ -17,8 +17,9 @@
 #include <ucs/config/file.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
-#include <ucs/sys/module.h>
+#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -402,6 +403,22 @@ static void ucs_config_file_read_in(const char *folder, ucs_config_trust_t trust
     }
 }
 
+/* "../etc/ucx" beside the folder of this library, or of the program where it is linked statically.
+ * Not zero if it is known and fits. */
+static int ucs_config_file_own_folder(char *folder, size_t max)
+{
+    Dl_info info;
+    char *slash;
+
+    if ((dladdr((void *)(uintptr_t)ucs_config_file_own_folder, &info) == 0) ||
+        (info.dli_fname == NULL) || !ucs_str_copy(folder, max, info.dli_fname)) {
+        return 0;
+    }
+    slash = strrchr(folder, '/');
+    return (slash != NULL) &&
+           ucs_str_copy(slash, max - (size_t)(slash - folder), "/../etc/ucx");
+}
+
 /* All files of the list, once. Errors were logged and leave what could be read. The mutex is held.
  * */
 static void ucs_config_file_search(ucs_config_notes_t *notes)
@@ -414,7 +431,7 @@ static void ucs_config_file_search(ucs_config_notes_t *notes)
 
     ucs_config_files.searched = 1;
     ucs_config_file_read_in(UCX_CONFIG_DIR, UCS_CONFIG_TRUST_ROOT, notes);
-    if (ucs_module_own_folder(folder, sizeof(folder), "/../etc/ucx")) {
+    if (ucs_config_file_own_folder(folder, sizeof(folder))) {
         ucs_config_file_read_in(folder, UCS_CONFIG_TRUST_ROOT, notes);
     }
     if (!getauxval(AT_SECURE)) {

@@ -25,8 +25,7 @@ static const ucs_global_opts_t ucs_global_defaults = {
     .log_file_size        = UCS_CONFIG_INF_SIZE,
     .log_file_filter      = (char *)(uintptr_t)"*",
     .warn_unused_env_vars = 1,
-    .stats_dest           = (char *)(uintptr_t)"",
-    .module_dir           = (char *)(uintptr_t)""
+    .stats_dest           = (char *)(uintptr_t)""
 };
 
 static ucs_global_opts_t ucs_global_values;
@@ -107,8 +106,6 @@ const ucs_config_row_t ucs_global_rows[] = {
     UCS_CONFIG_ROW("STATS_FORMAT", enum, ucs_global_opts_t, stats_format, "text",
                    "How it tells that: lines for people, or an object of JSON for each worker.",
                    .arg = ucs_stats_formats),
-    UCS_CONFIG_ROW("MODULE_DIR", string, ucs_global_opts_t, module_dir, "",
-                   "Folder of the transport modules. Empty: ucx/ beside the library."),
     UCS_CONFIG_ROW_END
 };
 

@@ -1,4 +1,5 @@
-/* Halyard: the options that belong to the process and not to a context: logging, warnings, modules.
+/* Halyard: the options that belong to the process and not to a context: logging, warnings,
+ * counters.
  *
  * Read once, on first use, which is often the first log message. Any thread.
  *
@@ -28,7 +29,6 @@ typedef struct {
     int    warn_unused_env_vars;
     char   *stats_dest;
     unsigned stats_format;
-    char   *module_dir;
 } ucs_global_opts_t;
 
 extern const ucs_config_row_t ucs_global_rows[];

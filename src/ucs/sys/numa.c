@@ -8,11 +8,10 @@
 #include "config.h"
 
 #include <ucs/debug/log.h>
+#include <ucs/sys/library.h>
 #include <ucs/sys/numa.h>
 #include <ucs/sys/sys.h>
-#include <ucs/sys/topo.h>
 #ifdef HAVE_NUMA
-#include <dlfcn.h>
 #include <numa.h>
 #include <numaif.h>
 #include <pthread.h>
@@ -24,43 +23,40 @@
 #define UCS_NUMA_WORD_BITS  (8 * sizeof(unsigned long))
 #define UCS_NUMA_MASK_WORDS (UCS_NUMA_MASK_BITS / UCS_NUMA_WORD_BITS)
 
-/* The functions of libnuma that are used; NULL if it is not usable. */
-static struct {
-    __typeof__(&mbind)         mbind;
-    __typeof__(&get_mempolicy) get_mempolicy;
-} ucs_numa;
+/* The functions of libnuma that are used. */
+typedef struct {
+    __typeof__(&numa_available) available;
+    __typeof__(&mbind)          mbind;
+    __typeof__(&get_mempolicy)  get_mempolicy;
+} ucs_numa_t;
 
+static ucs_numa_t ucs_numa;
+static int ucs_numa_has_all;
 static pthread_once_t ucs_numa_once = PTHREAD_ONCE_INIT;
 
 static void ucs_numa_init(void)
 {
-    void *handle = dlopen("libnuma.so.1", RTLD_NOW | RTLD_LOCAL);
-    __typeof__(&numa_available) available;
-    __typeof__(&get_mempolicy) query;
-    __typeof__(&mbind) bind;
+    static const ucs_library_function_t functions[] = {
+        {"numa_available", offsetof(ucs_numa_t, available), 0},
+        {"mbind", offsetof(ucs_numa_t, mbind), 0},
+        {"get_mempolicy", offsetof(ucs_numa_t, get_mempolicy), 0}
+    };
+    char reason[256];
 
-    if (handle == NULL) {
-        ucs_debug("no NUMA binding: %s", dlerror());
-        return;
+    if (ucs_library_open("libnuma.so.1", functions, ucs_array_size(functions), &ucs_numa, reason,
+                         sizeof(reason)) == NULL) {
+        ucs_debug("no NUMA binding: %s", reason);
+    } else if (ucs_numa.available() < 0) {
+        ucs_debug("no NUMA binding: the kernel does not support it");
+    } else {
+        ucs_numa_has_all = 1;
     }
-
-    available = (__typeof__(available))(uintptr_t)dlsym(handle, "numa_available");
-    query     = (__typeof__(query))(uintptr_t)dlsym(handle, "get_mempolicy");
-    bind      = (__typeof__(bind))(uintptr_t)dlsym(handle, "mbind");
-    if ((available == NULL) || (query == NULL) || (bind == NULL) || (available() < 0)) {
-        ucs_debug("no NUMA binding: the kernel or libnuma does not support it");
-        dlclose(handle);
-        return;
-    }
-
-    ucs_numa.get_mempolicy = query;
-    ucs_numa.mbind         = bind;
 }
 
 static int ucs_numa_is_usable(void)
 {
     pthread_once(&ucs_numa_once, ucs_numa_init);
-    return ucs_numa.mbind != NULL;
+    return ucs_numa_has_all;
 }
 
 /* What a failed call means to callers. */
@@ -106,23 +102,6 @@ ucs_status_t ucs_numa_bind(void *addr, size_t length, int node)
     return ucs_numa_set_policy(addr, length, MPOL_PREFERRED, mask);
 }
 
-ucs_status_t ucs_numa_interleave(void *addr, size_t length)
-{
-    unsigned long mask[UCS_NUMA_MASK_WORDS] = {0};
-    unsigned count                          = ucs_topo_num_nodes(), i, node;
-
-    if (!ucs_numa_is_usable()) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    for (i = 0; i < count; ++i) {
-        node = (unsigned)ucs_topo_node(i) % UCS_NUMA_MASK_BITS;
-        mask[node / UCS_NUMA_WORD_BITS] |= 1ul << (node % UCS_NUMA_WORD_BITS);
-    }
-
-    return ucs_numa_set_policy(addr, length, MPOL_INTERLEAVE, mask);
-}
-
 ucs_status_t ucs_numa_query(void *addr, int *node_p)
 {
     int node = 0;
@@ -141,11 +120,6 @@ ucs_status_t ucs_numa_query(void *addr, int *node_p)
 #else
 
 ucs_status_t ucs_numa_bind(void *addr UCS_UNUSED, size_t length UCS_UNUSED, int node UCS_UNUSED)
-{
-    return UCS_ERR_UNSUPPORTED;
-}
-
-ucs_status_t ucs_numa_interleave(void *addr UCS_UNUSED, size_t length UCS_UNUSED)
 {
     return UCS_ERR_UNSUPPORTED;
 }

@@ -23,9 +23,6 @@ BEGIN_C_DECLS
  * logged. */
 ucs_status_t ucs_numa_bind(void *addr, size_t length, int node);
 
-/* Spread the pages over all nodes in turn. Errors as above. */
-ucs_status_t ucs_numa_interleave(void *addr, size_t length);
-
 /* The node that a page lies on; touches it. Errors as above. */
 ucs_status_t ucs_numa_query(void *addr, int *node_p);
 

@@ -322,7 +322,6 @@ const ucs_sys_ops_t ucs_sys_real = {
     .timerfd_create    = ucs_sys_real_timerfd_create,
     .timerfd_settime   = timerfd_settime,
     .dlopen            = dlopen,
-    .dlsym             = dlsym,
     .pidfd_open        = ucs_sys_real_pidfd_open,
     .pidfd_getfd       = ucs_sys_real_pidfd_getfd,
     .process_vm_readv  = process_vm_readv,

@@ -150,7 +150,6 @@ typedef struct {
     \
     /* libraries; what dlerror says is of no use after a fault point */ \
     _call(void *, dlopen, (const char *name, int flags), (name, flags), NULL, ENOENT) \
-    _call(void *, dlsym, (void *library, const char *symbol), (library, symbol), NULL, ENOENT) \
     \
     /* another process's descriptors, of which pidfd_getfd makes copies, and memory; that process \
      * must let us look into it */ \

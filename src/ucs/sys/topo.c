@@ -11,6 +11,7 @@
 #endif
 
 #include <ucs/debug/log.h>
+#include <ucs/sys/library.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
@@ -72,48 +73,30 @@ static int ucs_topo_index(int number)
     _apply(hwloc_distances_get_by_type) \
     _apply(hwloc_distances_release)
 
-#define UCS_TOPO_MEMBER(_name) __typeof__(&_name) _name;
-#define UCS_TOPO_NAME(_name)   {#_name, offsetof(ucs_topo_hwloc_t, _name)},
+#define UCS_TOPO_MEMBER(_name)   __typeof__(&_name) _name;
+#define UCS_TOPO_FUNCTION(_name) {#_name, offsetof(ucs_topo_hwloc_t, _name), 0},
 
 typedef struct {
     UCS_TOPO_HWLOC_FUNCTIONS(UCS_TOPO_MEMBER)
 } ucs_topo_hwloc_t;
 
-static const struct {
-    const char *name;
-    size_t     offset;
-} ucs_topo_hwloc_names[] = {
-    UCS_TOPO_HWLOC_FUNCTIONS(UCS_TOPO_NAME)
-};
-
 /* Open hwloc and find its functions; NULL, with the reason at debug, if it is not to be had. */
 static void *ucs_topo_hwloc_open(ucs_topo_hwloc_t *hwloc)
 {
-    void *handle = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
-    void *symbol;
-    size_t i;
+    static const ucs_library_function_t functions[] = {
+        UCS_TOPO_HWLOC_FUNCTIONS(UCS_TOPO_FUNCTION)
+    };
+    char reason[256];
+    void *handle = ucs_library_open("libhwloc.so.15", functions, ucs_array_size(functions), hwloc,
+                                    reason, sizeof(reason));
 
     if (handle == NULL) {
-        ucs_debug("no topology: %s", dlerror());
-        return NULL;
-    }
-
-    for (i = 0; i < ucs_array_size(ucs_topo_hwloc_names); ++i) {
-        symbol = dlsym(handle, ucs_topo_hwloc_names[i].name);
-        if (symbol == NULL) {
-            ucs_debug("no topology: libhwloc has no %s", ucs_topo_hwloc_names[i].name);
-            dlclose(handle);
-            return NULL;
-        }
-        memcpy((char *)hwloc + ucs_topo_hwloc_names[i].offset, &symbol, sizeof(symbol));
-    }
-
-    if ((hwloc->hwloc_get_api_version() >> 16) != (HWLOC_API_VERSION >> 16)) {
+        ucs_debug("no topology: %s", reason);
+    } else if ((hwloc->hwloc_get_api_version() >> 16) != (HWLOC_API_VERSION >> 16)) {
         ucs_debug("no topology: libhwloc is of another generation");
         dlclose(handle);
-        return NULL;
+        handle = NULL;
     }
-
     return handle;
 }
 

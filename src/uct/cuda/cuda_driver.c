@@ -13,6 +13,7 @@
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/hash.h>
 #include <ucs/debug/assert.h>
+#include <ucs/sys/library.h>
 #include <ucs/sys/sys.h>
 
 #include <dlfcn.h>
@@ -32,16 +33,10 @@ static _Atomic(uct_cuda_driver_t *) uct_cuda_loaded;
 /* Libraries that this process had ever loaded when the driver was looked for in vain. */
 static _Atomic unsigned long long uct_cuda_looked;
 
-typedef struct {
-    const char *symbol;
-    size_t      offset; /* of the field */
-    int         is_required;
-} uct_cuda_symbol_t;
+#define UCT_CUDA_CALL_FUNCTION(_required, _field, _symbol, _parameters) \
+    {_symbol, offsetof(uct_cuda_driver_t, _field), !(_required)},
 
-#define UCT_CUDA_CALL_SYMBOL(_required, _field, _symbol, _parameters) \
-    {_symbol, offsetof(uct_cuda_driver_t, _field), _required},
-
-static const uct_cuda_symbol_t uct_cuda_symbols[] = {UCT_CUDA_CALLS(UCT_CUDA_CALL_SYMBOL)};
+static const ucs_library_function_t uct_cuda_functions[] = {UCT_CUDA_CALLS(UCT_CUDA_CALL_FUNCTION)};
 
 int uct_cuda_is_possible(void)
 {
@@ -82,8 +77,8 @@ static int uct_cuda_look_at(struct dl_phdr_info *info, size_t size UCS_UNUSED, v
 static uct_cuda_driver_t *uct_cuda_load(void)
 {
     uct_cuda_driver_t *table;
-    void *library, *function;
-    unsigned i;
+    char reason[96];
+    void *library;
 
     /* The library stays loaded: its functions may be in use anywhere. */
     library = ucs_sys_dlopen(UCT_CUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
@@ -91,14 +86,11 @@ static uct_cuda_driver_t *uct_cuda_load(void)
     if (table == NULL) {
         return NULL;
     }
-    for (i = 0; i < ucs_array_size(uct_cuda_symbols); ++i) {
-        function = ucs_sys_dlsym(library, uct_cuda_symbols[i].symbol);
-        if ((function == NULL) && uct_cuda_symbols[i].is_required) {
-            ucs_diag_once("the CUDA driver is not used: it has no %s", uct_cuda_symbols[i].symbol);
-            ucs_sys_free(table);
-            return NULL;
-        }
-        memcpy((char *)table + uct_cuda_symbols[i].offset, &function, sizeof(function));
+    if (!ucs_library_find(library, UCT_CUDA_LIBRARY, uct_cuda_functions,
+                          ucs_array_size(uct_cuda_functions), table, reason, sizeof(reason))) {
+        ucs_diag_once("the CUDA driver is not used: %s", reason);
+        ucs_sys_free(table);
+        return NULL;
     }
     return table;
 }

@@ -8,10 +8,10 @@
 
 #include <uct/ofi/ofi_lib.h>
 
-#include <dlfcn.h>
+#include <ucs/sys/library.h>
+
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 static pthread_once_t uct_ofi_lib_once = PTHREAD_ONCE_INIT;
@@ -20,34 +20,17 @@ static char uct_ofi_lib_reason[96];
 
 static void uct_ofi_lib_load(void)
 {
-    static const struct {
-        const char *name;
-        size_t      offset;
-    } symbols[] = {
-        {"fi_getinfo", offsetof(uct_ofi_lib_t, getinfo)},
-        {"fi_freeinfo", offsetof(uct_ofi_lib_t, freeinfo)},
-        {"fi_dupinfo", offsetof(uct_ofi_lib_t, dupinfo)},
-        {"fi_fabric", offsetof(uct_ofi_lib_t, fabric)},
-        {"fi_strerror", offsetof(uct_ofi_lib_t, strerror)},
-        {"fi_version", offsetof(uct_ofi_lib_t, version)}
+    static const ucs_library_function_t functions[] = {
+        {"fi_getinfo", offsetof(uct_ofi_lib_t, getinfo), 0},
+        {"fi_freeinfo", offsetof(uct_ofi_lib_t, freeinfo), 0},
+        {"fi_dupinfo", offsetof(uct_ofi_lib_t, dupinfo), 0},
+        {"fi_fabric", offsetof(uct_ofi_lib_t, fabric), 0},
+        {"fi_strerror", offsetof(uct_ofi_lib_t, strerror), 0},
+        {"fi_version", offsetof(uct_ofi_lib_t, version), 0}
     };
-    void *handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol;
-    size_t i;
 
-    if (handle == NULL) {
-        snprintf(uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason), "%s", dlerror());
-        return;
-    }
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        symbol = dlsym(handle, symbols[i].name);
-        if (symbol == NULL) {
-            snprintf(uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason), "libfabric.so.1 has no %s",
-                     symbols[i].name);
-            return;
-        }
-        memcpy((char *)&uct_ofi_lib + symbols[i].offset, &symbol, sizeof(symbol));
-    }
+    (void)ucs_library_open("libfabric.so.1", functions, sizeof(functions) / sizeof(functions[0]),
+                           &uct_ofi_lib, uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason));
 }
 
 const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p)

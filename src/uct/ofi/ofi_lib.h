@@ -1,5 +1,5 @@
 /* Halyard: ofi: libfabric, opened when it is needed. Beside the transport the measuring tools use
- * it, so it needs nothing of the other layers.
+ * it, so it needs nothing of the other layers but ucs/sys/library.h.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -141,7 +141,6 @@ TEST(numa, placement_works_or_is_refused)
     const ucs_status_t status = ucs_numa_bind(memory + 1, length - 2, target);
     if (status == UCS_ERR_UNSUPPORTED) {
         int node = 77;
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucs_numa_interleave(memory, length));
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucs_numa_query(memory, &node));
         EXPECT_EQ(77, node);
     } else {
@@ -152,7 +151,6 @@ TEST(numa, placement_works_or_is_refused)
             ASSERT_EQ(UCS_OK, ucs_numa_query(memory + offset, &node));
             EXPECT_EQ(target, node);
         }
-        EXPECT_EQ(UCS_OK, ucs_numa_interleave(memory, length));
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, -1));
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, 1000000));
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, 1023));
