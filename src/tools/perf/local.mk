@@ -61,4 +61,5 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/validate.h \
 	src/tools/perf/watch.c \
 	src/tools/perf/watch.h
+ucx_perftest_LDFLAGS = $(AM_LDFLAGS) $(OFI_LDFLAGS)
 ucx_perftest_LDADD = libuct_ofi_lib.la libucs_tools.la libucp.la libucs.la -lm

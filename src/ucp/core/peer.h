@@ -63,6 +63,9 @@ struct ucp_peer {
     float                 whole_rate;   /* bytes per ns of long messages that went whole to it,
                                          * lately */
     unsigned              num_slow;     /* that would have gone so, had they been faster */
+    uint16_t              whole_max;    /* tagged messages of so many bytes had better go whole, as
+                                         * it has found, */
+    uint16_t              whole_left;   /* for so many more of them */
     ucs_status_t          status;      /* UCS_OK, or why it failed */
     ucs_status_t          put_status;  /* first error among the pieces of its put so far */
     uint64_t              put_mem_id;  /* where the next piece of that put goes */

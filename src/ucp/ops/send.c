@@ -131,6 +131,19 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
            (req->send.peer->is_unanswered || ucp_worker_is_receiving(req->worker));
 }
 
+/* Has the receiver found that tagged messages as long as this one had better go whole? */
+static int ucp_send_is_wanted_whole(const ucp_request_t *req)
+{
+    ucp_peer_t *peer = req->send.peer;
+
+    if ((req->kind != UCP_REQUEST_TAG_SEND) || req->send.is_sync || (peer->whole_left == 0) ||
+        (req->length > peer->whole_max)) {
+        return 0;
+    }
+    --peer->whole_left;
+    return 1;
+}
+
 /* Would it take its sender no longer than to wait for a receiver that is at something else? By how
  * fast such messages went lately; once in a while one goes to see. */
 static int ucp_send_is_fast(const ucp_request_t *req)
@@ -156,7 +169,8 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
         return 0;
     }
     return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
-           ucp_idle_is_shared(req->worker) || (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
+           ucp_idle_is_shared(req->worker) || ucp_send_is_wanted_whole(req) ||
+           (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
 }
 
 /* Is a whole message sent from where it lies? */

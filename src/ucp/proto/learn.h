@@ -132,6 +132,9 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
 /* Are these the first trials of all? */
 int ucp_learn_is_first(const ucp_learn_t *learn, const ucp_learn_turn_t *turn);
 
+/* Was the way of a message found best for its octave, and nothing is being tried? */
+int ucp_learn_is_settled(const ucp_learn_t *learn, const ucp_learn_turn_t *turn);
+
 /* Octave of a length, and the least length of an octave. */
 unsigned ucp_learn_octave(size_t length);
 size_t ucp_learn_octave_min(unsigned octave);

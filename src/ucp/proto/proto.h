@@ -61,6 +61,13 @@ typedef struct {
 #define UCP_PROTO_UNASKED_MAX 32768
 #define UCP_PROTO_UNASKED_NS  4000.0f
 
+/* And so to who has found that messages are the fastest way for announced ones of that length: up
+ * to so many bytes (longer ones are faster in pieces, of which one is read while the next one is
+ * written), so many before the next one is announced, by which the receiver measures. Measured on
+ * Granite Rapids, of a buffer that goes back and forth: 8 KiB 1.8 instead of 2.3 us. */
+#define UCP_PROTO_WHOLE_MAX  16384
+#define UCP_PROTO_WHOLE_NEXT 16
+
 /* What is learned of; the ways of gets and puts are UCP_WAY_READ, which stands for the copy that
  * this side makes in either direction, and UCP_WAY_MESSAGES. */
 typedef enum {

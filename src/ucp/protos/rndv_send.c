@@ -498,9 +498,14 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
 static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
 {
     const unsigned mode = rtr->flags & UCP_WIRE_RTR_MODE;
+    ucp_peer_t *peer    = req->send.peer;
 
     req->send.recv_id = rtr->recv_id;
     if ((rtr->flags & UCP_WIRE_RTR_CLAIM) && (mode == UCP_WIRE_RTR_BOTH)) {
+        if (rtr->flags & UCP_WIRE_RTR_WHOLE) {
+            peer->whole_max  = (uint16_t)ucs_min(req->length, (size_t)UCP_PROTO_WHOLE_MAX);
+            peer->whole_left = UCP_PROTO_WHOLE_NEXT;
+        }
         req->send.is_both = 1;
         req->send.end     = rtr->length;
         ucp_ep_take_back(req);
@@ -514,7 +519,7 @@ static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
         req->send.needs_ats = 0;
     }
     if ((rtr->flags & UCP_WIRE_RTR_DEVICE) ||
-        ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(req->send.peer))) {
+        ((mode != UCP_WIRE_RTR_DATA) && ucp_peer_can_copy(peer))) {
         ucp_ep_take_back(req);
         req->send.step        = (rtr->flags & UCP_WIRE_RTR_DEVICE) ? UCP_SEND_DEVICE : UCP_SEND_PUT;
         req->send.slot        = (uint8_t)rtr->slot;

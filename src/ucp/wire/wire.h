@@ -134,9 +134,11 @@ enum {
     UCP_WIRE_RTR_LAST = 4, /* no ATS will follow */
     UCP_WIRE_RTR_DEVICE = 8, /* PUT: address is in device memory, told under `slot` */
     UCP_WIRE_RTR_FRAGS = 16, /* DATA: better as FRAGs */
-    UCP_WIRE_RTR_CLAIM = 32 /* DEVICE: if the receiver has not claimed the message by the word of
-                               its announcement, else ATS follows in spite of LAST; BOTH: what is
-                               claimed goes as DATA */
+    UCP_WIRE_RTR_CLAIM = 32, /* DEVICE: if the receiver has not claimed the message by the word of
+                                its announcement, else ATS follows in spite of LAST; BOTH: what is
+                                claimed goes as DATA */
+    UCP_WIRE_RTR_WHOLE = 64 /* CLAIM, BOTH: the next ones of up to this length had better come
+                               whole */
 };
 
 /* The halves of sync_index with UCP_WIRE_RTS_DEVICE. */

@@ -193,17 +193,6 @@ TEST_P(ep, prints)
 TEST_P(ep, counts)
 {
     pair pair(GetParam());
-    const auto counted = [](worker &worker, const char *name) {
-        char *text    = nullptr;
-        size_t length = 0;
-        FILE *stream  = open_memstream(&text, &length);
-        ucp_worker_print_info(worker.handle(), stream);
-        fclose(stream);
-        const char *found    = strstr(text, (" " + std::string(name) + ": ").c_str());
-        const uint64_t count = found ? strtoull(strchr(found, ':') + 1, nullptr, 10) : 0;
-        free(text);
-        return count;
-    };
     constexpr unsigned COUNT = 5;
     bytes data(8, 'x'), buffer(8);
     std::vector<void *> sends;

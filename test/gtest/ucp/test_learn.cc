@@ -17,6 +17,8 @@ extern "C" {
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <sys/uio.h>
+#include <unistd.h>
 
 using namespace ucp_test;
 
@@ -616,6 +618,56 @@ TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
         EXPECT_EQ(UCS_OK, m.sent.status) << i;
     }
     EXPECT_GT(taken, 0u);
+}
+
+/* Copies that take long; what they do is done. */
+const auto slow_copy = [](pid_t pid, const iovec *local, unsigned long num_local,
+                          const iovec *remote, unsigned long num_remote, unsigned long flags) {
+    usleep(50);
+    return ucs_sys_real.process_vm_readv(pid, local, num_local, remote, num_remote, flags);
+};
+
+const auto slow_write = [](pid_t pid, const iovec *local, unsigned long num_local,
+                           const iovec *remote, unsigned long num_remote, unsigned long flags) {
+    usleep(50);
+    return ucs_sys_real.process_vm_writev(pid, local, num_local, remote, num_remote, flags);
+};
+
+/* A receiver that has found messages to be the fastest way says so, and what it was told so of is
+ * not announced any more, but for one of them now and then, by which it goes on measuring. What is
+ * much longer still is. */
+TEST_F(asked_for_messages, what_is_fastest_in_messages_comes_whole)
+{
+    constexpr unsigned COUNT = 170;
+    ucs_sys_ops_t table      = ucs_sys_real;
+    table.process_vm_readv   = slow_copy;
+    table.process_vm_writev  = slow_write;
+    ucs_sys_set(&table);
+    {
+        pair pair({"back_and_forth", {{"UCX_TLS", "mm,cma"}}, false, UCS_THREAD_MODE_SINGLE});
+        greet(pair);
+        for (size_t length : {12000, 24000}) {
+            uint64_t whole = 0, announced = 0;
+            for (unsigned i = 0; i < 4 * COUNT; ++i) {
+                if (i == 3 * COUNT) {
+                    whole     = counted(pair.sender(), "sent_whole");
+                    announced = counted(pair.sender(), "announced");
+                }
+                exchange(pair, pair.ep(), pair.receiver(), length);
+                exchange(pair, pair.ep_back(), pair.sender(), length);
+            }
+            whole     = counted(pair.sender(), "sent_whole") - whole;
+            announced = counted(pair.sender(), "announced") - announced;
+            EXPECT_EQ(COUNT, whole + announced);
+            if (length > 16384) {
+                EXPECT_EQ(0u, whole);
+            } else {
+                EXPECT_GE(whole, COUNT / 2);
+                EXPECT_GE(announced, COUNT / 17);
+            }
+        }
+    }
+    ucs_sys_set(nullptr);
 }
 
 /* What a sender that receives, too, announces to one of many peers is read by its receiver: nothing

@@ -524,6 +524,17 @@ ucp_request_param_t receive_param(ending *end, uint32_t more_mask)
 
 /* ---- fixture ---- */
 
+uint64_t counted(worker &worker, const std::string &name)
+{
+    const std::string text = printed([&](FILE *file) {
+        ucp_worker_print_info(worker.handle(), file);
+    });
+    const std::string key = " " + name + ": ";
+    const size_t found    = text.find(key);
+    return (found == std::string::npos) ? 0 :
+           strtoull(text.c_str() + found + key.size(), nullptr, 10);
+}
+
 std::string printed(const std::function<void(FILE *)> &print)
 {
     char *text    = nullptr;

@@ -235,6 +235,9 @@ ucp_request_param_t receive_param(ending *end, uint32_t more_mask = 0);
 /* What a function writes to a stream. */
 std::string printed(const std::function<void(FILE *)> &print);
 
+/* What a worker says that it has counted under a name; 0 where it says nothing. */
+uint64_t counted(worker &worker, const std::string &name);
+
 /* Fixture of the tests that run over variants. */
 class variant_test : public testing::TestWithParam<variant> {
 protected:
