@@ -148,9 +148,12 @@ test/gtest/precompiled.h.gch: test/gtest/precompiled.h
 		$(test_gtest_gtest_CPPFLAGS) $(CPPFLAGS) $(AM_CXXFLAGS) $(CXXFLAGS) -x c++-header \
 		-c -o $@ $<
 CLEANFILES += test/gtest/precompiled.h.gch
-check_LTLIBRARIES = test/fakecuda/libcuda.la
-# A CUDA driver without devices; tests open it as test/fakecuda/.libs/libcuda.so.1; -rpath makes
-# libtool build it shared. Its variables of threads are the loader's: where such a block lies 16 bytes
+# A library for test_library.cc; -rpath makes libtool build it shared.
+check_LTLIBRARIES = test/gtest/libgreedy.la test/fakecuda/libcuda.la
+test_gtest_libgreedy_la_SOURCES = test/gtest/ucs/library_greedy.c
+test_gtest_libgreedy_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+# A CUDA driver without devices; tests open it as test/fakecuda/.libs/libcuda.so.1. Its variables of
+# threads are the loader's: where such a block lies 16 bytes
 # into a page, LeakSanitizer takes what is before it for a header (of glibc 2.19), and crashes as it
 # reads where that points.
 test_fakecuda_libcuda_la_SOURCES = test/fakecuda/fakecuda.cc test/fakecuda/fakecuda.h

@@ -7,6 +7,7 @@
 #include <ucs/sys/library.h>
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,10 +28,33 @@ int ucs_library_find(void *library, const char *file, const ucs_library_function
     return 1;
 }
 
+/* What the program has set for signals stays, whatever a library's own start does: on Debian
+ * libfabric brings along libinfinipath, which takes over SIGINT, SIGTERM, SIGSEGV and others. */
+static void *ucs_library_load(const char *file)
+{
+    struct sigaction before[NSIG], now;
+    void *library;
+    int number;
+
+    for (number = 1; number < NSIG; ++number) {
+        if (sigaction(number, NULL, &before[number]) != 0) {
+            before[number].sa_handler = SIG_ERR; /* the C library's own */
+        }
+    }
+    library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (number = 1; number < NSIG; ++number) {
+        if ((before[number].sa_handler != SIG_ERR) && (sigaction(number, NULL, &now) == 0) &&
+            (now.sa_handler != before[number].sa_handler)) {
+            (void)sigaction(number, &before[number], NULL);
+        }
+    }
+    return library;
+}
+
 void *ucs_library_open(const char *file, const ucs_library_function_t *functions, unsigned count,
                        void *table, char *reason, size_t max)
 {
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *library = ucs_library_load(file);
 
     if (library == NULL) {
         snprintf(reason, max, "%s", dlerror());

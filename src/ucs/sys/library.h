@@ -24,7 +24,7 @@ int ucs_library_find(void *library, const char *file, const ucs_library_function
 /* Open `file` ("libX.so.1") where the dynamic linker finds it, and fill `table`. Returns dlopen's
  * handle, the caller's to close if ever; NULL if the file is not there or lacks something, which
  * `reason`, of `max` bytes, tells. Any thread; blocks on the file system, and runs the library's
- * own start. */
+ * own start, which changes no handlers of signals for good. */
 void *ucs_library_open(const char *file, const ucs_library_function_t *functions, unsigned count,
                        void *table, char *reason, size_t max);
 

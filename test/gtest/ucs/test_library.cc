@@ -9,6 +9,7 @@ extern "C" {
 }
 
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <dlfcn.h>
 #include <string>
@@ -67,6 +68,40 @@ TEST_F(library, says_what_is_missing)
     EXPECT_NE(std::string::npos, std::string(m_reason).find("libhalyard-none.so.1")) << m_reason;
     EXPECT_EQ(nullptr, open(g_file, "no_such_function", 0, 8));
     EXPECT_STREQ("libm.so", m_reason);
+}
+
+constexpr int RESTORER = 0x04000000; /* what the C library adds to all that it sets */
+
+void handler(int)
+{
+}
+
+/* Some take over signals as they are loaded; what the program has set stays. */
+TEST_F(library, leaves_signals_alone)
+{
+    int (*answer)()                          = nullptr;
+    const ucs_library_function_t functions[] = {{"library_greedy_answer", 0, 0}};
+    struct sigaction mine                    = {}, before[3], now;
+    const int numbers[]                      = {SIGTERM, SIGSEGV, SIGUSR1};
+    mine.sa_handler                          = handler;
+    mine.sa_flags                            = SA_RESTART | SA_NODEFER;
+    sigaddset(&mine.sa_mask, SIGCHLD);
+    ASSERT_EQ(0, sigaction(SIGUSR1, &mine, nullptr));
+    for (unsigned i = 0; i < 3; ++i) {
+        ASSERT_EQ(0, sigaction(numbers[i], nullptr, &before[i]));
+    }
+    void *const handle = ucs_library_open(HALYARD_BUILDDIR "/test/gtest/.libs/libgreedy.so",
+                                          functions, 1, &answer, m_reason, sizeof(m_reason));
+    ASSERT_NE(nullptr, handle) << m_reason;
+    EXPECT_EQ(42, answer());
+    for (unsigned i = 0; i < 3; ++i) {
+        ASSERT_EQ(0, sigaction(numbers[i], nullptr, &now));
+        EXPECT_EQ(before[i].sa_handler, now.sa_handler) << numbers[i];
+        EXPECT_EQ(before[i].sa_flags | RESTORER, now.sa_flags | RESTORER) << numbers[i];
+        EXPECT_EQ(sigismember(&before[i].sa_mask, SIGCHLD), sigismember(&now.sa_mask, SIGCHLD));
+    }
+    signal(SIGUSR1, SIG_DFL);
+    EXPECT_EQ(0, dlclose(handle));
 }
 
 } // namespace
