@@ -215,11 +215,14 @@ ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h con
 /* Creates an endpoint, to one of: a worker's address (REMOTE_ADDRESS; it may be the worker's own),
  * a listener (SOCK_ADDR with UCP_EP_PARAMS_FLAGS_CLIENT_SERVER), a client that asked
  * (CONN_REQUEST; of a listener on any worker of the context). Two calls with one address give two
- * endpoints. Operations may be posted at once; the connection is made as they progress, and the
- * peer need not have an endpoint of its own. All that params points to may be freed after the call.
+ * endpoints. One to the worker itself is its own peer (streams, replies), but with
+ * UCP_EP_PARAMS_FLAGS_NO_LOOPBACK the peer of the next one that is made so. Operations may be
+ * posted at once; the connection is made as they progress, and the peer need not have an endpoint
+ * of its own. All that params points to may be freed after the call.
  * ep_p: a new object, the caller's, for one of the close functions.
  * Errors: UCS_ERR_INVALID_ADDR where the bytes are no address, UCS_ERR_UNREACHABLE where no
- * transport of the two sides fits. A conn_request is consumed in case of an error too.
+ * transport of the two sides fits, UCS_ERR_INVALID_PARAM. A conn_request is consumed in case of an
+ * error too.
  * Threads: worker. */
 ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p);
 

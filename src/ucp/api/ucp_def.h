@@ -267,7 +267,7 @@ enum ucp_ep_params_field {
 
 enum ucp_ep_params_flags_field {
     UCP_EP_PARAMS_FLAGS_CLIENT_SERVER  = UCS_BIT(0),  /* connect to sockaddr */
-    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK    = UCS_BIT(1),  /* never pair with this worker's own */
+    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK    = UCS_BIT(1),  /* to the worker itself: pair with the next */
     UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID = UCS_BIT(2)   /* tell the server the client_id */
 };
 

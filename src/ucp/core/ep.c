@@ -243,10 +243,15 @@ ucp_ep_t *ucp_ep_handed_out(const ucp_peer_t *peer)
  * may have taken its place, to answer on. */
 static int ucp_ep_is_past(const ucp_peer_t *peer, const ucp_ep_t *ep, uint32_t ordinal)
 {
-    return ((ep == NULL) || ep->is_internal) &&
-           ((ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) &&
-                                                !ucp_successors_have(peer->worker, ordinal) :
-                                                (ordinal < peer->next_ordinal));
+    if ((ep != NULL) && !ep->is_internal) {
+        return 0;
+    }
+    if (ordinal >= UCP_WIRE_APART_ORDINAL) {
+        return ordinal < peer->next_apart;
+    }
+    return (ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) &&
+                                               !ucp_successors_have(peer->worker, ordinal) :
+                                               (ordinal < peer->next_ordinal);
 }
 
 int ucp_ep_was_closed(ucp_peer_t *peer, uint32_t ordinal)
@@ -332,9 +337,16 @@ void ucp_ep_run_watches(ucp_worker_t *worker)
     worker->has_deferred |= !ucs_list_is_empty(&worker->watches);
 }
 
+/* Where the ordinal of the user's next endpoint to a peer is counted. */
+static uint32_t *ucp_ep_next_ordinal(ucp_peer_t *peer, int is_apart)
+{
+    return is_apart ? &peer->next_apart : &peer->next_ordinal;
+}
+
 void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 {
-    uint32_t ordinal = (ep->conn != NULL) ? ep->conn->ordinal : peer->next_ordinal++;
+    uint32_t ordinal = (ep->conn != NULL) ? ep->conn->ordinal :
+                                            (*ucp_ep_next_ordinal(peer, ep->is_apart))++;
     ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
     ucp_ep_attach(ep, peer, ordinal);
@@ -351,19 +363,21 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
 
 /* The user's next endpoint to the peer: one of the library's that the peer has already used, or a
  * new one. NULL without memory. */
-static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer)
+static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer, int is_apart)
 {
-    ucp_ep_t *ep = peer->is_provisional ? NULL : ucp_ep_find(peer, peer->next_ordinal);
+    uint32_t *ordinal = ucp_ep_next_ordinal(peer, is_apart);
+    ucp_ep_t *ep      = peer->is_provisional ? NULL : ucp_ep_find(peer, *ordinal);
 
     if (ep != NULL) {
         ep->is_internal = 0;
         ep->is_reported = 0;
         --peer->num_internal;
-        ++peer->next_ordinal;
+        ++*ordinal;
         return ep;
     }
     ep = ucp_ep_new(peer->worker);
     if (ep != NULL) {
+        ep->is_apart = is_apart;
         ucp_ep_set_peer(ep, peer);
     }
     return ep;
@@ -524,12 +538,16 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     ucs_status_t status;
     ucp_peer_t *peer;
     ucp_ep_t *ep;
+    int is_apart;
 
     status = ucp_ep_find_peer(worker, params, request, is_client, &peer);
     if (status != UCS_OK) {
         return status;
     }
-    ep = (request == NULL) ? ucp_ep_next(peer) : ucp_ep_new(worker);
+    is_apart = !is_client && (params->field_mask & UCP_EP_PARAM_FIELD_FLAGS) &&
+               (params->flags & UCP_EP_PARAMS_FLAGS_NO_LOOPBACK) &&
+               (memcmp(peer->uid, worker->uid, UCT_UID_LEN) == 0);
+    ep       = (request == NULL) ? ucp_ep_next(peer, is_apart) : ucp_ep_new(worker);
     if (ep == NULL) {
         ucp_peer_leave_unused(peer);
         return UCS_ERR_NO_MEMORY;
@@ -556,6 +574,23 @@ static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_para
     return UCS_OK;
 }
 
+static ucs_status_t ucp_ep_check_params(const ucp_ep_params_t *params)
+{
+    const uint64_t mask = params->field_mask;
+
+    if ((mask & UCP_EP_PARAM_FIELD_FLAGS) && (params->flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER) &&
+        !(mask & UCP_EP_PARAM_FIELD_SOCK_ADDR)) {
+        ucs_error("an endpoint of a client needs the server's socket address");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) &&
+        ((unsigned)params->err_mode > UCP_ERR_HANDLING_MODE_FAILOVER)) {
+        ucs_error("endpoints have no error handling mode %d", (int)params->err_mode);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
 ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
 {
     uint64_t mask = params->field_mask;
@@ -563,11 +598,13 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
                     (params->flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER);
     ucp_conn_t *request =
         (!is_client && (mask & UCP_EP_PARAM_FIELD_CONN_REQUEST)) ? params->conn_request : NULL;
-    ucs_status_t status;
+    ucs_status_t status = ucp_ep_check_params(params);
 
-    ucp_worker_lock(worker);
-    status = ucp_ep_create_locked(worker, params, request, is_client, ep_p);
-    ucp_worker_unlock(worker);
+    if (status == UCS_OK) {
+        ucp_worker_lock(worker);
+        status = ucp_ep_create_locked(worker, params, request, is_client, ep_p);
+        ucp_worker_unlock(worker);
+    }
     if ((status != UCS_OK) && (request != NULL)) {
         ucp_conn_reject(request, status);
     }
@@ -576,8 +613,8 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
 
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
 {
-    if (params->field_mask & UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) {
-        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    if (params->field_mask & (UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_SOCK_ADDR)) {
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     ucp_worker_lock(ep->worker);
     ucp_ep_set_params(ep, params);

@@ -36,6 +36,7 @@ typedef struct ucp_ep {
     char                     name[UCP_ENTITY_NAME_MAX];
     uint8_t                  has_user_data; /* which err_arg then is */
     uint8_t                  is_closing;
+    uint8_t                  is_apart;      /* to its own worker, pairs with the next such one */
     uint8_t                  is_reported;   /* the error handler has run, or is due */
     uint8_t                  is_freed;      /* closed; amid a purge its end frees it */
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */

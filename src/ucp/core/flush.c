@@ -250,6 +250,20 @@ static void ucp_flush_give_up(const ucp_ep_t *ep)
     }
 }
 
+/* Ends all that the endpoint has under way. The user's callbacks make no progress: what that would
+ * deliver may be for requests of this endpoint that have not ended yet. */
+static void ucp_flush_end_all(ucp_ep_t *ep)
+{
+    ucp_worker_t *worker = ep->worker;
+    const int was_held   = ucp_worker_hold_progress(worker);
+
+    ucp_flush_cancel_sends(ep);
+    ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
+    ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
+    ucp_worker_release_progress(worker, was_held);
+    ucp_flush_give_up(ep);
+}
+
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
     ucp_worker_t *worker = ep->worker;
@@ -269,10 +283,7 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     }
     ep->is_closing = 1;
     if (is_forced) {
-        ucp_flush_cancel_sends(ep);
-        ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
-        ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
-        ucp_flush_give_up(ep);
+        ucp_flush_end_all(ep);
     }
     ucp_stream_close(ep);
     ptr = ucp_flush_start(worker, ep, param, UCP_REQUEST_CLOSE, is_forced);

@@ -58,7 +58,8 @@ struct ucp_peer {
         uint64_t          start, end;   /* all of their memory lies between */
     }                     rma[3];       /* puts, gets, atomics in flight */
     unsigned              num_fenced;   /* of them, that wait for others */
-    uint32_t              next_ordinal; /* of the next endpoint that the user makes */
+    uint32_t              next_ordinal; /* of the next endpoint that the user makes, */
+    uint32_t              next_apart;   /* and with UCP_EP_PARAMS_FLAGS_NO_LOOPBACK */
     unsigned              num_internal; /* endpoints that the user did not make */
     float                 whole_rate;   /* bytes per ns of long messages that went whole to it,
                                          * lately */

@@ -184,6 +184,21 @@ static void ucp_worker_gate_clear(ucp_worker_t *worker, unsigned bits)
     atomic_store_explicit(&worker->gate, ucp_worker_gate(worker) & ~bits, memory_order_relaxed);
 }
 
+int ucp_worker_hold_progress(ucp_worker_t *worker)
+{
+    const int is_held = (ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) != 0;
+
+    ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
+    return is_held;
+}
+
+void ucp_worker_release_progress(ucp_worker_t *worker, int was_held)
+{
+    if (!was_held) {
+        ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
+    }
+}
+
 void ucp_worker_add_active(ucp_worker_t *worker, unsigned (*progress)(uct_iface_t *iface),
                            uct_iface_t *iface)
 {
@@ -335,6 +350,11 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
 
     if ((params->field_mask & UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT) &&
         (params->am_alignment & (params->am_alignment - 1))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((params->field_mask & UCP_WORKER_PARAM_FIELD_THREAD_MODE) &&
+        ((unsigned)params->thread_mode >= UCS_THREAD_MODE_LAST)) {
+        ucs_error("workers have no thread mode %d", (int)params->thread_mode);
         return UCS_ERR_INVALID_PARAM;
     }
     worker =

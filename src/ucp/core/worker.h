@@ -219,6 +219,11 @@ UCS_INLINE void ucp_lock_release(ucp_lock_t *lock)
     }
 }
 
+/* Until it is released, progress does nothing, as in a callback that progress itself has called.
+ * The worker's lock is held. Returns whether that was so already, for the release. */
+int ucp_worker_hold_progress(ucp_worker_t *worker);
+void ucp_worker_release_progress(ucp_worker_t *worker, int was_held);
+
 UCS_INLINE void ucp_worker_lock(ucp_worker_t *worker)
 {
     if (ucs_unlikely(worker->lock.enabled)) {

@@ -442,11 +442,12 @@ static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS
     while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
            ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
         ucp_am_end_turn(worker, turn);
+        worker->sender = uid;
         if (turn->wire_id == 0) {
             ucp_am_deliver_fetched(worker, turn->kept);
+            worker->sender = sender;
             continue;
         }
-        worker->sender  = uid;
         worker->am_turn = turn;
         if (ucs_list_is_empty(&worker->am_turns) && (turn->wire_id == UCP_WIRE_AM)) {
             worker->am_turn = NULL; /* nobody asks */

@@ -493,7 +493,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucs_report_text(report, "# %12s up to %d bytes to whoever has buffers for it, where "
                         "processes wait for processors or UCX_RNDV_THRESH says so; tagged ones "
                         "up to %d bytes to who has sent none since, or while receives wait, and up "
-                        "to %d to who has measured messages to be faster\n",
+                        "to %d to who has found messages faster\n",
                         ucp_proto_names[UCP_PROTO_EAGER], UCP_WIRE_EAGER_MAX,
                         UCP_PROTO_UNASKED_MAX, UCP_PROTO_WHOLE_MAX);
     }

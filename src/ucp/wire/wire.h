@@ -225,6 +225,10 @@ typedef struct {
  * this bit for both, the server's with its lowest bit set. */
 #define UCP_WIRE_CONN_ORDINAL 0x80000000u
 
+/* Nor do a worker's to itself that it wants to pair with each other: they have the numbers from
+ * this one on, in the order of their making, and those that differ by the lowest bit pair. */
+#define UCP_WIRE_APART_ORDINAL 0xc0000000u
+
 enum {
     UCP_WIRE_CONN_ASK    = 1, /* client: its worker's address follows */
     UCP_WIRE_CONN_ACCEPT = 2, /* server: yes; its worker's address follows */

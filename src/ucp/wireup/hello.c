@@ -81,9 +81,10 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
         ucp_peer_hang_up(peer); /* no answer of ours would reach it; what it has sent counts */
     }
     if (peer->hello_received) {
-        /* should the end of the former connection not have come yet */
-        ucp_peer_end_recvs(peer, UCS_ERR_CONNECTION_RESET, 1);
-        ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
+        if (!peer->is_gone) { /* the end of the former connection has not come yet */
+            ucp_peer_end_recvs(peer, UCS_ERR_CONNECTION_RESET, 1);
+            ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
+        }
         ucp_ep_pair_anew(peer);
     }
     peer->is_gone        = 0;

@@ -413,6 +413,29 @@ TEST_P(am, whole_messages)
     expect_clean(pair);
 }
 
+/* By the earlier call messages come whole, whatever the handler, however long they are. */
+TEST_P(am, the_earlier_call_to_a_later_handler)
+{
+    pair pair(GetParam(), am_options());
+    listener handler;
+    handler.action = [](const message &got) {
+        EXPECT_FALSE(got.attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
+        return UCS_OK;
+    };
+    handler.listen(pair.receiver());
+    for (size_t length : {0ul, 8ul, 5000ul, 60000ul, 300000ul}) {
+        const bytes data = pattern(length, length);
+        handler.messages.clear();
+        const ucs_status_ptr_t sent = ucp_am_send_nb(pair.ep(), ID, data.data(), length,
+                                                     ucp_dt_make_contig(1),
+                                                     [](void *, ucs_status_t) {}, 0);
+        pair.progress_until([&]() { return !handler.messages.empty(); });
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        EXPECT_EQ(data, handler.messages[0].data) << length;
+    }
+    expect_clean(pair);
+}
+
 /* Handlers of whole messages see them in the order in which they were sent, however long each takes
  * to come, and descriptors and small messages to other handlers do not overtake them. */
 TEST_P(am, order)
@@ -807,6 +830,65 @@ TEST_P(am, forced_close)
 }
 
 /* Whichever allocation fails: every send ends, nothing hangs, and nothing is left over. */
+/* What was fetched for a handler finds no endpoint to answer on any more, since its sender has made
+ * more than can be told apart: whatever becomes of it, nobody else's connection ends. */
+TEST(am_fetched, without_an_endpoint_to_answer_on)
+{
+    constexpr unsigned MANY = 1024; /* endpoints that the user has not made */
+    log_catcher log;
+    context_options options;
+    options.features = UCP_FEATURE_AM | UCP_FEATURE_STREAM;
+    pair pair({"fetched", {{"UCX_TLS", "mm,cma"}, {"UCX_RNDV_SCHEME", "get_zcopy"}}, false,
+               UCS_THREAD_MODE_SINGLE}, options);
+    worker third(pair.ctx());
+    unsigned failed       = 0;
+    const auto on_failure = [](void *arg, ucp_ep_h, ucs_status_t) {
+        ++*static_cast<unsigned *>(arg);
+    };
+    listener heard;
+    heard.listen(pair.receiver(), ID, UCP_AM_FLAG_WHOLE_MSG);
+    const ucp_ep_h of_third = third.connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER,
+                                            on_failure, &failed);
+    ucp_ep_h back           = pair.receiver().connect(pair.sender(), UCP_ERR_HANDLING_MODE_PEER);
+    std::vector<ucp_ep_h> eps;
+    for (unsigned i = 0; i < MANY; ++i) {
+        eps.push_back(pair.sender().connect(pair.receiver()));
+    }
+    const ucp_request_param_t plain = {};
+    const auto turn = [&]() {
+        third.progress();
+        pair.progress();
+    };
+    const bytes data(8 << 20, 1);
+    ucp_request_param_t reply = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+    reply.flags               = UCP_AM_SEND_FLAG_REPLY;
+    void *sent = ucp_am_send_nbx(pair.ep(), ID, nullptr, 0, data.data(), data.size(), &reply);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+    for (unsigned i = 0; i < 3; ++i) {
+        pair.progress(); /* it is read, a part a turn */
+    }
+    pair.receiver().forget(back);
+    ucp_request_param_t force = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+    force.flags               = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nbx(back, &force)));
+    for (ucp_ep_h ep : eps) {
+        ucp_stream_send_nbx(ep, data.data(), 1, &plain);
+    }
+    void *last = nullptr;
+    for (unsigned i = 0; (i < 4000) && (heard.messages.size() < 100); ++i) {
+        last = ucp_am_send_nbx(of_third, ID, nullptr, 0, data.data(), 1, &plain);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(last)) << i;
+        turn();
+    }
+    for (unsigned i = 0; (i < 100000) && (ucp_request_check_status(sent) == UCS_INPROGRESS); ++i) {
+        turn();
+    }
+    EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(sent));
+    ucp_request_free(sent);
+    EXPECT_EQ(0u, failed);
+    log.take();
+}
+
 TEST(am_shortage, every_allocation_may_fail)
 {
     static const struct {

@@ -112,7 +112,30 @@ TEST(ep_parameters, wrong_ones_are_refused_with_one_line)
     params.address = reinterpret_cast<ucp_address_t *>(garbage.data());
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, ucp_ep_create(worker.handle(), &params, &ep));
     EXPECT_EQ(1u, log.take().size());
+    const bytes address = worker.address();
+    params.address      = reinterpret_cast<const ucp_address_t *>(address.data());
+    params.field_mask  |= UCP_EP_PARAM_FIELD_FLAGS;
+    params.flags        = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER; /* to which socket? */
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_ep_create(worker.handle(), &params, &ep));
+    EXPECT_EQ(1u, log.take().size());
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.err_mode   = static_cast<ucp_err_handling_mode_t>(7);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_ep_create(worker.handle(), &params, &ep));
+    EXPECT_EQ(1u, log.take().size());
     EXPECT_EQ(nullptr, ep);
+}
+
+TEST(worker_parameters, a_thread_mode_that_there_is_not)
+{
+    log_catcher log;
+    context context;
+    ucp_worker_params_t params = {};
+    params.field_mask          = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode         = static_cast<ucs_thread_mode_t>(77);
+    ucp_worker_h worker        = nullptr;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_worker_create(context.handle(), &params, &worker));
+    EXPECT_EQ(1u, log.take().size());
+    EXPECT_EQ(nullptr, worker);
 }
 
 TEST_P(ep, names_and_query)

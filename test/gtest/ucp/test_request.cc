@@ -930,6 +930,45 @@ TEST_P(request, blocking_calls_inside_a_callback_end)
     EXPECT_EQ(data, got);
 }
 
+/* What a close by force ends calls back, and there progress moves nothing: what is asked of another
+ * send of the endpoint may lie here, of one that the close ends as well. */
+TEST_P(request, progress_inside_a_callback_of_a_forced_close)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    pair pair(GetParam());
+    constexpr size_t LENGTH = 1 << 20;
+    const bytes data        = pattern(1, LENGTH);
+    bytes got(LENGTH);
+    ending sent[2], received;
+    const ucp_ep_h ep = pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER);
+    unsigned moved    = 0;
+    sent[0].action    = [&]() {
+        for (unsigned i = 0; i < 100; ++i) {
+            moved += pair.sender().progress();
+        }
+    };
+    for (unsigned i = 0; i < 2; ++i) {
+        const ucp_request_param_t param = send_param(&sent[i], UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), LENGTH, 1 + i, &param)));
+    }
+    pair.settle();
+    const ucp_request_param_t param = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    ucp_tag_recv_nbx(pair.receiver().handle(), got.data(), LENGTH, 2, ~0ull, &param);
+    pair.receiver().progress(); /* it has asked for the second one; the sender has not seen that */
+    pair.sender().forget(ep);
+    ucp_request_param_t force = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
+    force.flags               = UCP_EP_CLOSE_FLAG_FORCE;
+    const ucs_status_ptr_t closed = ucp_ep_close_nbx(ep, &force);
+    EXPECT_EQ(1, sent[0].calls);
+    EXPECT_EQ(0u, moved);
+    EXPECT_EQ(UCS_OK, pair.wait(closed));
+    pair.progress_until([&]() { return sent[1].calls && received.calls; });
+    EXPECT_EQ(1, sent[1].calls);
+    EXPECT_EQ(1, received.calls);
+}
+
 /* With nothing to wait for they end as anywhere. */
 TEST_P(request, a_flush_of_nothing_inside_a_callback)
 {

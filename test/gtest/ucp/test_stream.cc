@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <sys/socket.h>
 
 using namespace ucp_test;
 
@@ -533,6 +534,130 @@ TEST_P(stream, the_peer_leaves_without_a_word)
     EXPECT_TRUE(UCS_STATUS_IS_ERR(end.status)) << ucs_status_string(end.status);
     EXPECT_EQ(1u, handled);
     take_log();
+}
+
+/* Ends the connections of shared memory of this process, as a death does. */
+void cut_connections()
+{
+    for (int fd = 0; fd < 1024; ++fd) {
+        int type = 0;
+        sockaddr_storage remote;
+        socklen_t type_length = sizeof(type), length = sizeof(remote);
+        if ((getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) == 0) &&
+            (type == SOCK_SEQPACKET) &&
+            (getpeername(fd, reinterpret_cast<sockaddr *>(&remote), &length) == 0)) {
+            shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+/* After a connection has broken, and both sides have seen that, new endpoints have new streams:
+ * that of a reader, who never says anything, is not ended by the writer's return. */
+TEST(stream_again, a_reader_whose_peer_comes_back)
+{
+    const environment over(settings{{"UCX_TLS", "mm,cma"}});
+    log_catcher log;
+    const context ctx(stream_options());
+    worker reads(ctx), writes(ctx);
+    unsigned failed       = 0;
+    const auto on_failure = [](void *arg, ucp_ep_h, ucs_status_t) {
+        ++*static_cast<unsigned *>(arg);
+    };
+    const auto until = [&](const std::function<bool()> &condition) {
+        for (unsigned i = 0; (i < 1000000) && !condition(); ++i) {
+            reads.progress();
+            writes.progress();
+        }
+        ASSERT_TRUE(condition());
+    };
+    bytes buffer(8);
+    for (uint8_t round = 0; (round < 3) && !HasFailure(); ++round) {
+        const ucp_ep_h reader = reads.connect(writes);
+        const ucp_ep_h writer = writes.connect(reads, UCP_ERR_HANDLING_MODE_PEER, on_failure,
+                                               &failed);
+        ending first, rest;
+        const ucs_status_ptr_t sent = send(writer, &round, 1);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(sent));
+        for (unsigned i = 0; i < 1000; ++i) { /* the peer is there again */
+            reads.progress();
+            writes.progress();
+        }
+        receive(reader, buffer.data(), 1, true, &first);
+        until([&]() { return first.calls == 1; });
+        if (sent != nullptr) {
+            ucp_request_free(sent);
+        }
+        EXPECT_EQ(UCS_OK, first.status) << ucs_status_string(first.status);
+        EXPECT_EQ(round, buffer[0]);
+        receive(reader, buffer.data(), 1, true, &rest);
+        failed = 0;
+        cut_connections();
+        until([&]() { return (failed == 1) && (rest.calls == 1); });
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(rest.status));
+        writes.forget(writer);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(writer, UCP_EP_CLOSE_MODE_FORCE));
+    }
+    log.take();
+}
+
+/* Endpoints to their own worker: with NO_LOOPBACK each one pairs with the next one that is made so,
+ * else with itself. */
+TEST(stream_apart, own_endpoints_pair)
+{
+    const environment over(settings{{"UCX_TLS", "self,mm,cma"}});
+    const context ctx(stream_options());
+    const worker own(ctx);
+    const bytes address = own.address();
+    std::vector<ucp_ep_h> eps;
+    const auto make = [&](unsigned flags) {
+        ucp_ep_params_t params = {};
+        params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_FLAGS;
+        params.address         = reinterpret_cast<const ucp_address_t *>(address.data());
+        params.flags           = flags;
+        ucp_ep_h ep            = nullptr;
+        EXPECT_EQ(UCS_OK, ucp_ep_create(own.handle(), &params, &ep));
+        eps.push_back(ep);
+        return ep;
+    };
+    const auto passes = [&](ucp_ep_h from, ucp_ep_h to, uint8_t value) {
+        ending end;
+        uint8_t got = 0;
+        EXPECT_FALSE(UCS_PTR_IS_ERR(send(from, &value, 1)));
+        receive(to, &got, 1, true, &end);
+        for (unsigned i = 0; (i < 1000) && (end.calls == 0); ++i) {
+            ucp_worker_progress(own.handle());
+        }
+        EXPECT_EQ(1, end.calls);
+        EXPECT_EQ(value, got);
+    };
+    const ucp_ep_h plain = make(0), first = make(UCP_EP_PARAMS_FLAGS_NO_LOOPBACK);
+    const uint8_t early  = 7;
+    EXPECT_FALSE(UCS_PTR_IS_ERR(send(first, &early, 1))); /* kept for who is not there yet */
+    ucp_worker_progress(own.handle());
+    const ucp_ep_h second = make(UCP_EP_PARAMS_FLAGS_NO_LOOPBACK), more = make(0);
+    const ucp_ep_h third  = make(UCP_EP_PARAMS_FLAGS_NO_LOOPBACK);
+    const ucp_ep_h fourth = make(UCP_EP_PARAMS_FLAGS_NO_LOOPBACK);
+    ending end;
+    uint8_t got = 0;
+    receive(second, &got, 1, true, &end);
+    EXPECT_EQ(1, end.calls);
+    EXPECT_EQ(early, got);
+    passes(first, second, 1);
+    passes(second, first, 2);
+    passes(third, fourth, 3);
+    passes(fourth, third, 4);
+    passes(plain, plain, 5);
+    passes(more, more, 6);
+    for (const ucp_ep_h ep : eps) {
+        const ucp_request_param_t param = {};
+        const ucs_status_ptr_t closed   = ucp_ep_close_nbx(ep, &param);
+        while (UCS_PTR_IS_PTR(closed) && (ucp_request_check_status(closed) == UCS_INPROGRESS)) {
+            ucp_worker_progress(own.handle());
+        }
+        if (UCS_PTR_IS_PTR(closed)) {
+            ucp_request_free(closed);
+        }
+    }
 }
 
 /* One that asks for more than there is hears of the end too. */
