@@ -167,13 +167,22 @@ static void ucp_learn_warm(ucp_learn_t *learn, unsigned octave, size_t length)
 static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
 {
     octave->is_open  = 1;
-    octave->is_first = 0;
     octave->begun    = 0;
     octave->ended    = 0;
     octave->count    = 0;
     octave->time_ns  = 0;
     octave->since_ns = now_ns;
     octave->first    = octave->serial;
+}
+
+/* Nothing has moved since the last message ended. */
+static void ucp_learn_add_pause(ucp_learn_octave_t *octave, size_t length)
+{
+    const uint64_t now_ns = ucs_sys_clock_ns();
+
+    octave->time_ns += ucs_min(now_ns - octave->since_ns,
+                               UCP_LEARN_PAUSE_NS + (length / UCP_LEARN_PAUSE_BYTES));
+    octave->since_ns = now_ns;
 }
 
 static int ucp_learn_should_watch(const ucp_learn_octave_t *octave, ucp_way_t way)
@@ -223,12 +232,8 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     } else if (!turn->is_timed) {
         octave->is_open = 0;
     } else {
-        if (ucp_learn_num_under_way(octave) == 0) {
-            octave->since_ns = ucs_sys_clock_ns();
-            if (!octave->is_open) {
-                ucp_learn_open_run(octave, octave->since_ns);
-                octave->is_first = 1;
-            }
+        if (octave->is_open && (ucp_learn_num_under_way(octave) == 0)) {
+            ucp_learn_add_pause(octave, length);
         }
         octave->begun += length;
     }
@@ -268,11 +273,10 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
         return;
     }
     now_ns = ucs_sys_clock_ns();
-    if (!octave->is_open || (octave->is_first && (octave->under_way[turn->way] > 0))) {
+    if (!octave->is_open) {
         ucp_learn_open_run(octave, now_ns); /* what others have moved meanwhile does not count */
         return;
     }
-    octave->is_first = 0;
     octave->time_ns += now_ns - octave->since_ns;
     octave->since_ns = now_ns;
     octave->ended   += length;

@@ -26,6 +26,10 @@ namespace {
 
 uint64_t g_now_ns;
 
+/* Messages of a trial: the first one's end begins its first run. */
+constexpr unsigned TRIAL      = (UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN) + 1;
+constexpr unsigned TRIAL_LONG = UCP_LEARN_RUNS + 1; /* of RUN_BYTES each */
+
 /* Receivers of messages whose cost by each way is known. */
 class learning : public testing::Test {
 protected:
@@ -221,8 +225,12 @@ TEST_F(learning, follows_what_changes)
 /* Messages until most go another way. */
 TEST_F(learning, follows_at_once_what_becomes_far_slower)
 {
-    const unsigned trials = UCP_WAYS * UCP_LEARN_RUNS * (UCP_LEARN_RUN_MIN + 1);
+    const unsigned trials = (UCP_WAYS + 1) * TRIAL; /* the way in use twice */
+    const auto &octave    = m_learn.octaves[ucp_learn_octave(65536)];
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(65536, 60000));
+    while ((octave.phase != UCP_LEARN_IN_USE) || (octave.left < 1000) || !(octave.usual > 0)) {
+        exchange(65536);
+    }
     m_cost_ns[UCP_WAY_MESSAGES] = 4000;
     settled(65536, ((UCP_LEARN_SLOW_MIN + 1) * UCP_LEARN_WATCHED) + trials);
     EXPECT_EQ(UCP_WAY_BOTH, settled(65536, 200));
@@ -254,12 +262,12 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     const unsigned cold = UCP_LEARN_COLD / 2; /* two units each */
 
     m_cost_ns[UCP_WAY_MESSAGES] = 9000;
-    for (unsigned i = 0; i < cold + (2 * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN); ++i) {
+    for (unsigned i = 0; i < cold + (2 * TRIAL); ++i) {
         exchange(20000);
     }
     EXPECT_EQ(cold, m_by[UCP_WAY_MESSAGES]);
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    for (unsigned i = 0; i < 2 * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) { /* the old once more */
+    for (unsigned i = 0; i < 2 * TRIAL; ++i) { /* the old once more */
         exchange(20000);
     }
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 64));
@@ -270,7 +278,7 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     for (size_t length : {1000, 9000, 70000, 3 << 20}) {
         m_cost_ns[UCP_WAY_MESSAGES] = 700;
         std::fill(std::begin(m_by), std::end(m_by), 0);
-        for (unsigned i = 0; i < (UCP_WAYS + 1) * UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+        for (unsigned i = 0; i < (UCP_WAYS + 1) * TRIAL; ++i) {
             exchange(length);
         }
         EXPECT_EQ(UCP_WAY_MESSAGES, settled(length, 32)) << length;
@@ -286,10 +294,10 @@ TEST_F(learning, a_cold_start_is_no_verdict)
 TEST_F(learning, what_was_slow_when_all_was_cold_is_tried_once_more)
 {
     m_cost_ns[UCP_WAY_BOTH] = 9000;
-    for (unsigned i = 0; i < UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN; ++i) {
+    for (unsigned i = 0; i < TRIAL; ++i) {
         exchange(9000);
     }
-    EXPECT_EQ(UCP_LEARN_RUNS * UCP_LEARN_RUN_MIN, m_by[UCP_WAY_BOTH]);
+    EXPECT_EQ(TRIAL, m_by[UCP_WAY_BOTH]);
     m_cost_ns[UCP_WAY_BOTH] = 600;
     EXPECT_EQ(UCP_WAY_BOTH, settled(9000));
     EXPECT_EQ(0, m_changes);
@@ -312,10 +320,10 @@ TEST_F(learning, long_messages_are_tried_few_times)
 TEST_F(learning, a_first_verdict_does_not_last)
 {
     m_cost_ns[UCP_WAY_MESSAGES] = 9000;
-    settled(8 << 20, (UCP_WAYS * UCP_LEARN_RUNS) + 1); /* one is cold */
+    settled(8 << 20, (UCP_WAYS * TRIAL_LONG) + 1); /* one is cold */
     EXPECT_EQ(UCP_WAY_BOTH, exchange(8 << 20));
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    settled(8 << 20, (UCP_LEARN_FIRST + 1) * ((UCP_WAYS * UCP_LEARN_RUNS) + 1) + UCP_LEARN_RUNS);
+    settled(8 << 20, ((UCP_LEARN_FIRST + 1) * ((UCP_WAYS * TRIAL_LONG) + 1)) + TRIAL_LONG);
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(8 << 20, 64));
     EXPECT_EQ(64u, m_by[UCP_WAY_MESSAGES]);
 }
@@ -339,6 +347,34 @@ TEST_F(learning, octaves_are_learned_by_themselves)
     for (unsigned i = 0; i < UCP_LEARN_OCTAVES; ++i) {
         EXPECT_EQ(i, ucp_learn_octave(ucp_learn_octave_min(i)));
     }
+}
+
+/* What a program has to fetch from another cache behind a copy counts: a pause does as far as it is
+ * no longer than to fill and to look at a buffer takes. */
+TEST_F(learning, pauses_count_as_far_as_they_may_come_of_the_way)
+{
+    const auto settles = [&](uint64_t after_read_ns, uint64_t after_messages_ns) {
+        const uint64_t cost_ns[UCP_WAYS]  = {2000, 0, 3000};
+        const uint64_t pause_ns[UCP_WAYS] = {after_read_ns, 0, after_messages_ns};
+        m_learn     = {};
+        m_ways      = (1u << UCP_WAY_READ) | (1u << UCP_WAY_MESSAGES);
+        m_predicted = UCP_WAY_READ;
+        std::fill(std::begin(m_by), std::end(m_by), 0);
+        for (unsigned i = 0; i < 4096; ++i) {
+            const ucp_way_t way   = choose(20000);
+            ucp_learn_turn_t turn = {};
+            ucp_learn_begin(&m_learn, &turn, 20000, way);
+            g_now_ns += cost_ns[way];
+            ucp_learn_end(&m_learn, &turn, 20000);
+            g_now_ns += pause_ns[way];
+        }
+        return (m_by[UCP_WAY_READ] > m_by[UCP_WAY_MESSAGES]) ? UCP_WAY_READ : UCP_WAY_MESSAGES;
+    };
+    EXPECT_EQ(UCP_WAY_READ, settles(1000, 1000));
+    EXPECT_EQ(UCP_WAY_MESSAGES, settles(4000, 1000));
+    EXPECT_EQ(UCP_WAY_READ, settles(4000, 4000));
+    const uint64_t most_ns = UCP_LEARN_PAUSE_NS + (20000 / UCP_LEARN_PAUSE_BYTES);
+    EXPECT_EQ(UCP_WAY_READ, settles(most_ns + 50000, most_ns)); /* the program's own affair */
 }
 
 /* In a stream each message's own time tells nothing; the time that the stream takes does. */
@@ -376,7 +412,12 @@ TEST_F(learning, windows_that_end_at_once_are_measured_as_they_are)
                     rounds(length, window, 4000, pauses);
                     for (unsigned way = 0; way < UCP_WAYS; ++way) {
                         const double rate = 20000 / static_cast<double>(cost[way]);
-                        EXPECT_NEAR(rate, octave.rate[way], rate / 25) << way;
+                        /* with a pause or two for a run, of at least RUN_MIN messages */
+                        const auto cost_ns = static_cast<double>(m_cost_ns[way]);
+                        const double least = (pauses == NONE) ? rate :
+                            rate * cost_ns / (cost_ns + (1000.0 / std::min(window, 4u)));
+                        EXPECT_LE(octave.rate[way], rate * 1.04) << way;
+                        EXPECT_GE(octave.rate[way], least * 0.96) << way;
                     }
                     EXPECT_EQ(std::min_element(std::begin(cost), std::end(cost)) - cost,
                               octave.way);
