@@ -78,7 +78,6 @@ std::map<int, int> piece_types;   /* kinds of handles, by descriptor */
 std::map<int, bool> piece_foreign;
 std::map<std::string, uint64_t> calls;
 std::set<const void *> alive; /* contexts, streams, events */
-std::set<const void *> known; /* contexts, those that have ended too */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
@@ -535,7 +534,6 @@ int cuCtxCreate_v2(uct_cu_ctx_t *ctx_p, unsigned, int device)
     ENTER(cuCtxCreate)
     *ctx_p = new CUctx_st{device, ++last_id, 0};
     alive.insert(*ctx_p);
-    known.insert(*ctx_p);
     stack.push_back(*ctx_p);
     return 0;
 }
@@ -572,12 +570,12 @@ int cuCtxGetCurrent(uct_cu_ctx_t *ctx_p)
     return 0;
 }
 
-/* One that has ended can be made current; what is done in it then fails. */
+/* A real driver crashes with one that has ended. */
 int cuCtxPushCurrent_v2(uct_cu_ctx_t ctx)
 {
     ENTER(cuCtxPushCurrent)
-    if (!known.count(ctx)) {
-        return UCT_CU_INVALID_CONTEXT;
+    if (!alive.count(ctx)) {
+        return misuse("a context entered that is gone", UCT_CU_INVALID_CONTEXT);
     }
     stack.push_back(ctx);
     return 0;
@@ -666,7 +664,6 @@ int cuDevicePrimaryCtxRetain(uct_cu_ctx_t *ctx_p, int device)
         primary[device].device = device;
         primary[device].id     = ++last_id;
         alive.insert(*ctx_p);
-        known.insert(*ctx_p);
     }
     return 0;
 }

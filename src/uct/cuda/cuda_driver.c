@@ -230,9 +230,11 @@ ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device
 ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p)
 {
     unsigned long long id = 0;
+    int result;
 
-    if ((driver->cuCtxGetId != NULL) && (driver->cuCtxGetId(ctx, &id) != UCT_CU_SUCCESS)) {
-        return UCS_ERR_IO_ERROR;
+    result = (driver->cuCtxGetId == NULL) ? UCT_CU_SUCCESS : driver->cuCtxGetId(ctx, &id);
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuCtxGetId", result);
     }
     *id_p = id;
     return UCS_OK;

@@ -241,7 +241,7 @@ ucs_status_t uct_cuda_relax(uct_cuda_scope_t *scope, const uct_cuda_driver_t *dr
 void uct_cuda_restore(const uct_cuda_scope_t *scope);
 
 /* The same, and makes ctx current. On error (the context is gone) nothing is changed and leave is
- * not called. */
+ * not called. Driver 580 crashes with one that has been destroyed: ask before. */
 ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
                             uct_cu_ctx_t ctx);
 void uct_cuda_leave(const uct_cuda_scope_t *scope);
@@ -300,8 +300,8 @@ ucs_status_t uct_cuda_place_context(const uct_cuda_driver_t *driver, const uct_c
 ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device,
                                      uct_cu_ctx_t *ctx_p);
 
-/* A number that tells a context from later ones at the same address; 0 where the driver has none,
- * UCS_ERR_IO_ERROR: the context is gone. */
+/* A number that tells a context from later ones at the same address; 0 where the driver has none.
+ * On error (UCS_ERR_NO_DEVICE: the driver is being torn down) the context is gone. */
 ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p);
 
 /* Is it still the context with that number? */

@@ -18,6 +18,8 @@
 /* For a copy that is waited for: longer than any takes, but for what takes longer at 1 GB/s. */
 #define UCT_CUDA_NOW_NS      30000000000ull
 
+#define UCT_CUDA_MARK        4096ul /* bytes of a queue's mark */
+
 /* An error is shown once until another one comes: a broken context fails everything. */
 static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
 {
@@ -188,11 +190,34 @@ static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ pageable memory */
 
+/* Memory of ours, registered in the context that is current; NULL: none is to be had. Some machines
+ * do not allow it: NULL, unless the caller can do without (is_registered_p). */
+static void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_registered_p)
+{
+    const int access = PROT_READ | PROT_WRITE;
+    void *pages      = ucs_sys_mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int result;
+
+    if (pages == MAP_FAILED) {
+        return NULL;
+    }
+    result = driver->cuMemHostRegister(pages, size, UCT_CU_HOST_PORTABLE);
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
+    }
+    if (is_registered_p != NULL) {
+        *is_registered_p = (result == UCT_CU_SUCCESS);
+    } else if (result != UCT_CU_SUCCESS) {
+        ucs_sys_munmap(pages, size);
+        return NULL;
+    }
+    return pages;
+}
+
 /* Makes stream and buffer. */
 static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
                                          int has_buffer)
 {
-    void *buffer;
     const uct_cuda_driver_t *driver = engine->driver;
     unsigned i;
     int result;
@@ -214,19 +239,11 @@ static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bou
             return uct_cuda_engine_failed(engine, "cuEventCreate", result);
         }
     }
-    if (has_buffer && (bounce->buffer == NULL)) {
-        buffer = ucs_sys_mmap(NULL, UCT_CUDA_PIECES * UCT_CUDA_PIECE, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (buffer == MAP_FAILED) {
+    if (has_buffer && (bounce->buffer == NULL)) { /* not registered, the driver copies once more */
+        bounce->buffer = uct_cuda_host_make(driver, UCT_CUDA_PIECES * UCT_CUDA_PIECE,
+                                            &bounce->is_registered);
+        if (bounce->buffer == NULL) {
             return UCS_ERR_NO_MEMORY;
-        }
-        bounce->buffer = buffer;
-        /* Some machines do not allow it: then the driver copies once more. */
-        result = driver->cuMemHostRegister(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE,
-                                           UCT_CU_HOST_PORTABLE);
-        bounce->is_registered = (result == UCT_CU_SUCCESS);
-        if (!bounce->is_registered) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
         }
     }
     return UCS_OK;
@@ -240,18 +257,10 @@ static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_bounc
     return bounce->is_stuck;
 }
 
-/* Has the registration gone with its context? Then no device reaches the buffer. */
-static int uct_cuda_bounce_is_free(const uct_cuda_driver_t *driver, const uct_cuda_bounce_t *bounce)
-{
-    uct_cuda_place_t place;
-
-    return bounce->is_registered &&
-           (uct_cuda_place_query(driver, bounce->buffer, &place) == UCS_OK) &&
-           (place.kind == UCT_CUDA_PAGEABLE);
-}
-
+/* has_gone: the context, and with it the registration, so no device reaches the buffer. is_alive:
+ * it is current. Neither: it cannot be used, and nothing is known. */
 static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
-                                    int is_alive)
+                                    int is_alive, int has_gone)
 {
     int is_idle;
     unsigned i;
@@ -270,8 +279,7 @@ static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bo
         driver->cuMemHostUnregister(bounce->buffer);
     }
     /* A device that may still write keeps the memory. */
-    if ((bounce->buffer != NULL) &&
-        (is_idle || (!is_alive && uct_cuda_bounce_is_free(driver, bounce)))) {
+    if ((bounce->buffer != NULL) && (is_idle || has_gone)) {
         ucs_sys_munmap(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE);
     }
     memset(bounce, 0, sizeof(*bounce));
@@ -373,17 +381,18 @@ static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
 /* ------------------------------------------------------------------ queues */
 
 /* The primary context has its address again after the program has reset the device, but nothing of
- * what was made in it before. On error nothing is entered. */
+ * what was made in it before. That is asked first: to enter one that has been destroyed ends in a
+ * segmentation fault (driver 580). On error nothing is entered. */
 static ucs_status_t uct_cuda_queue_enter(const uct_cuda_queue_t *queue, uct_cuda_scope_t *scope)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
-    ucs_status_t status             = uct_cuda_enter(scope, driver, queue->ctx);
+    uint64_t ctx_id                 = 0;
+    ucs_status_t status             = uct_cuda_context_id(driver, queue->ctx, &ctx_id);
 
-    if ((status == UCS_OK) && !uct_cuda_context_is(driver, queue->ctx, queue->ctx_id)) {
-        uct_cuda_leave(scope);
+    if (ucs_unlikely((status == UCS_OK) && (ctx_id != queue->ctx_id))) {
         return UCS_ERR_IO_ERROR;
     }
-    return status;
+    return ucs_likely(status == UCS_OK) ? uct_cuda_enter(scope, driver, queue->ctx) : status;
 }
 
 /* The context is gone, and with it all that was made in it. */
@@ -433,28 +442,34 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     uct_cuda_leave(&scope);
 }
 
-/* Has the context gone? That is seen by the buffers that were registered there, if there are any:
- * whoever asks the driver for the number of a context that has been destroyed, or enters it, may
- * end there (a segmentation fault after some of them, driver 580). */
+/* Has the context gone? That is seen by the mark, since whoever asks the driver for the number of a
+ * context that has been destroyed may end there, too. Without a mark the queue stays. */
 static int uct_cuda_queue_has_gone(const uct_cuda_queue_t *queue)
 {
-    const uct_cuda_driver_t *driver = queue->engine->driver;
+    uct_cuda_place_t place;
 
-    return uct_cuda_bounce_is_free(driver, &queue->bounce) ||
-           uct_cuda_bounce_is_free(driver, &queue->now);
+    return (queue->mark != NULL) &&
+           (uct_cuda_place_query(queue->engine->driver, queue->mark, &place) == UCS_OK) &&
+           (place.kind == UCT_CUDA_PAGEABLE);
 }
 
 static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
+    const int has_gone              = uct_cuda_queue_has_gone(queue);
+    int is_alive, is_stuck;
     uct_cuda_scope_t scope;
-    int is_alive;
     unsigned i;
 
-    is_alive = !queue->is_dead && !uct_cuda_queue_has_gone(queue) &&
-               (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
-    uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive);
-    uct_cuda_bounce_cleanup(driver, &queue->now, is_alive);
+    is_alive = !queue->is_dead && !has_gone && (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
+    is_stuck = is_alive && uct_cuda_now_is_stuck(driver, &queue->now);
+    uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive, has_gone);
+    uct_cuda_bounce_cleanup(driver, &queue->now, is_alive, has_gone);
+    if ((queue->mark != NULL) &&
+        (has_gone || (is_alive && !is_stuck &&
+                      (driver->cuMemHostUnregister(queue->mark) == UCT_CU_SUCCESS)))) {
+        ucs_sys_munmap(queue->mark, UCT_CUDA_MARK);
+    }
     if (is_alive) {
         for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
             if (queue->batches[i].event != NULL) {
@@ -508,6 +523,8 @@ static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, 
         result = engine->driver->cuStreamCreate(&queue->stream, UCT_CU_STREAM_NON_BLOCKING);
         if (result != UCT_CU_SUCCESS) {
             status = uct_cuda_engine_failed(engine, "cuStreamCreate", result);
+        } else {
+            queue->mark = uct_cuda_host_make(engine->driver, UCT_CUDA_MARK, NULL);
         }
         uct_cuda_leave(&scope);
     }
@@ -774,7 +791,7 @@ size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
     const uct_cuda_queue_t *queue;
 
     ucs_list_for_each(queue, &engine->queues, list) {
-        size += sizeof(*queue);
+        size += sizeof(*queue) + ((queue->mark != NULL) * UCT_CUDA_MARK);
         size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
                 UCT_CUDA_PIECES * UCT_CUDA_PIECE;
     }

@@ -511,6 +511,75 @@ TEST(cuda_copy, contexts_come_and_go)
     });
 }
 
+size_t memory_of(const worker &w)
+{
+    size_t shared = 0, own = 0;
+
+    w.tl->iface.memory_used(w.iface, &shared, &own);
+    return own;
+}
+
+void copy_in_new_context(cuda_program &cuda, worker &w, uint64_t seed, uct_cu_ctx_t *ctx_p)
+{
+    const bytes data = pattern(seed, 100000);
+
+    *ctx_p          = cuda.create_context();
+    const auto from = cuda.make(kind::DEVICE, data.size());
+    const auto to   = cuda.make(kind::DEVICE, data.size());
+    cuda.write(from.address, data);
+    EXPECT_EQ(UCS_OK, copy(w, to.address, from.address, data.size(), seed % 2));
+    EXPECT_EQ(data, cuda.read(to.address, data.size()));
+}
+
+/* The same where no memory of the host was needed. Nothing is done in a context that is gone, which
+ * crashes, and nobody asks for its number unless the driver registers no memory. */
+void let_contexts_of_devices_go(bool can_register)
+{
+    log_levels quiet("fatal");
+    cuda_program cuda;
+    uint64_t asked = 0;
+    size_t first   = 0;
+    uct_cu_ctx_t ctx, some[4];
+
+    cuda.init();
+    const uct_cu_ctx_t base = cuda.use_primary();
+    if (!can_register) {
+        cuda.fail("cuMemHostRegister", 1, 801, true);
+    }
+    {
+        worker w(copy_tl());
+        for (unsigned round = 0; round < 20; ++round) {
+            copy_in_new_context(cuda, w, round, &ctx);
+            cuda.destroy_context(ctx);
+            cuda.set_current(base);
+            first = (round == 0) ? memory_of(w) : first;
+            EXPECT_TRUE(!can_register || (memory_of(w) == first)) << round;
+        }
+        for (unsigned i = 0; i < 4; ++i) {
+            copy_in_new_context(cuda, w, i, &some[i]);
+        }
+        for (uct_cu_ctx_t gone : some) {
+            cuda.destroy_context(gone);
+        }
+        asked = cuda_program::is_real() ? 0 : cuda.calls("cuCtxGetId");
+    }
+    cuda.set_current(base);
+    if (!cuda_program::is_real()) {
+        EXPECT_EQ(can_register, asked == cuda.calls("cuCtxGetId"));
+    }
+    EXPECT_EQ(0u, cuda.misuses());
+}
+
+TEST(cuda_copy, contexts_of_devices_come_and_go)
+{
+    in_process([]() { let_contexts_of_devices_go(true); });
+}
+
+TEST_F(fake_cuda, contexts_go_where_no_memory_is_registered)
+{
+    in_process([]() { let_contexts_of_devices_go(false); });
+}
+
 /* The same by a reset of the device: the primary context, at its old address, and its streams are
  * new, and so is memory at the address of what was allocated. */
 TEST_F(fake_cuda, a_device_is_reset)
