@@ -25,6 +25,7 @@ libuct_sources = \
 	src/uct/cuda/cuda_engine.c \
 	src/uct/cuda/cuda_engine.h \
 	src/uct/cuda/cuda_export.c \
+	src/uct/cuda/cuda_fork.c \
 	src/uct/cuda/cuda_import.c \
 	src/uct/cuda/cuda_ipc.c \
 	src/uct/cuda/cuda_ipc.h \

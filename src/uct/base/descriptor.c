@@ -10,6 +10,8 @@
 #include <uct/api/uct_tl.h>
 #include <uct/base/descriptor.h>
 
+#define UCS_LOG_COMPONENT "uct"
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
 #include <errno.h>
@@ -34,6 +36,7 @@ typedef struct {
 static pthread_mutex_t uct_descriptor_mutex  = PTHREAD_MUTEX_INITIALIZER;
 static ucs_list_link_t uct_descriptor_doors  = {&uct_descriptor_doors, &uct_descriptor_doors};
 static ucs_list_link_t uct_descriptor_offers = {&uct_descriptor_offers, &uct_descriptor_offers};
+static pthread_once_t uct_descriptor_once    = PTHREAD_ONCE_INIT;
 
 /* ---- sockets ---- */
 
@@ -129,14 +132,28 @@ ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_M
 
 /* ---- the owner ---- */
 
-void uct_descriptor_lock(void)
+static void uct_descriptor_lock(void)
 {
     pthread_mutex_lock(&uct_descriptor_mutex);
 }
 
-void uct_descriptor_unlock(void)
+static void uct_descriptor_unlock(void)
 {
     pthread_mutex_unlock(&uct_descriptor_mutex);
+}
+
+static void uct_descriptor_register(void)
+{
+    int error = pthread_atfork(uct_descriptor_lock, uct_descriptor_unlock, uct_descriptor_unlock);
+
+    if (error != 0) {
+        ucs_diag("cannot keep descriptors from forked children: error %d", error);
+    }
+}
+
+void uct_descriptor_guard_fork(void)
+{
+    pthread_once(&uct_descriptor_once, uct_descriptor_register);
 }
 
 static void uct_descriptor_list_add(ucs_list_link_t *head, ucs_list_link_t *link)

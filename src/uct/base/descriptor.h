@@ -110,9 +110,11 @@ void uct_descriptor_withdraw(uct_descriptor_offer_t *offer);
 /* Answers the first message of a connection; 0: it is no question. The asker ends it. */
 int uct_descriptor_answer(int fd, const void *message, size_t length);
 
-/* Around a fork, so that the lists are whole in the child. */
-void uct_descriptor_lock(void);
-void uct_descriptor_unlock(void);
+/* From now on the lists are locked over each fork: they are whole in the child, where callbacks of
+ * ucs_fork_watch_add take what they have in them out by hand (ucs_list_del). Call after that, since
+ * the lists are unlocked afterwards then, and before pthread_atfork for a lock inside which the
+ * functions here are called, since that is taken first then. */
+void uct_descriptor_guard_fork(void);
 
 /* ---- the asker ---- */
 

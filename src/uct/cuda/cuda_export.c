@@ -300,9 +300,12 @@ size_t uct_cuda_ipc_rkey_pack(uct_mem_t *tl_mem, void *buffer)
 {
     const uct_cuda_ipc_mem_t *mem   = ucs_container_of(tl_mem, uct_cuda_ipc_mem_t, super);
     const uct_cuda_ipc_md_t *md     = uct_cuda_ipc_md(tl_mem->md);
-    const uct_cuda_export_t *export = mem->export; /* does not change while it has users */
+    const uct_cuda_export_t *export = mem->export; /* does not change while it has users, */
     uct_cuda_ipc_packed_t packed;
 
+    if (export->kind == UCT_CUDA_IPC_NONE) { /* but in a forked child */
+        return 0;
+    }
     memset(&packed, 0, sizeof(packed));
     packed.version  = UCT_CUDA_IPC_VERSION;
     packed.kind     = (uint8_t)export->kind;

@@ -48,8 +48,7 @@ static uct_cuda_ipc_iface_t *uct_cuda_ipc_iface(uct_iface_t *iface)
 
 /* ------------------------------------------------------------------ memory domain */
 
-/* The namespace that this process is numbered in; 0 where it cannot be told. */
-static uint32_t uct_cuda_ipc_pid_namespace(void)
+uint32_t uct_cuda_ipc_pid_namespace(void)
 {
     struct stat st = {0};
     int fd;
@@ -63,19 +62,6 @@ static uint32_t uct_cuda_ipc_pid_namespace(void)
     }
     ucs_sys_close(fd);
     return (uint32_t)st.st_ino;
-}
-
-/* A child that starts the driver after the fork has memory of its own, at the same addresses and
- * with the same numbers. */
-static void uct_cuda_ipc_fork_in_child(ucs_fork_watch_t *watch)
-{
-    uct_cuda_ipc_md_t *md = ucs_container_of(watch, uct_cuda_ipc_md_t, fork);
-
-    md->instance = ucs_sys_random64();
-    md->pid_ns   = uct_cuda_ipc_pid_namespace();
-    /* Another thread of the parent may have held them. */
-    pthread_mutex_init(&md->lock, NULL);
-    pthread_mutex_init(&md->pool_lock, NULL);
 }
 
 static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
@@ -96,7 +82,7 @@ static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
     ucs_list_head_init(&md->probes);
     pthread_mutex_init(&md->lock, NULL);
     pthread_mutex_init(&md->pool_lock, NULL);
-    ucs_fork_watch_add(&md->fork, uct_cuda_ipc_fork_in_child);
+    uct_cuda_fork_add(md);
     md->is_open = 1;
     return UCS_OK;
 }
@@ -106,7 +92,7 @@ static void uct_cuda_ipc_md_close(uct_md_t *tl_md)
     uct_cuda_ipc_md_t *md = uct_cuda_ipc_md(tl_md);
 
     if (md->is_open) {
-        ucs_fork_watch_remove(&md->fork);
+        uct_cuda_fork_remove(md);
         uct_cuda_mappings_cleanup(md);
         uct_cuda_exports_cleanup(md);
         uct_cuda_probes_cleanup(md);

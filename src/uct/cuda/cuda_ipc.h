@@ -44,7 +44,7 @@
 typedef uint32_t uct_cuda_ipc_address_t;
 
 typedef enum {
-    UCT_CUDA_IPC_NONE,   /* cannot be exported */
+    UCT_CUDA_IPC_NONE,   /* cannot be exported; in a forked child: its parent did by descriptors */
     UCT_CUDA_IPC_LEGACY, /* cuIpcGetMemHandle */
     UCT_CUDA_IPC_PIECE,  /* mapped by the program itself: a descriptor */
     UCT_CUDA_IPC_POOL,   /* of a pool: the pool's descriptor */
@@ -120,7 +120,9 @@ typedef struct {
     pthread_mutex_t lock;          /* of all that follows; not held while the driver maps memory of
                                       others */
     int             is_open;
-    ucs_fork_watch_t fork;
+    ucs_fork_watch_t fork;         /* see cuda_fork.c, as for the next two */
+    ucs_list_link_t forking;
+    int             is_held;       /* the lock is, by who forks */
     uint64_t        instance;      /* random; another in a forked child */
     uint32_t        pid_ns;
     ucs_hash_t      export_of;     /* id of the allocation -> uct_cuda_export_t */
@@ -192,6 +194,13 @@ UCS_INLINE uct_cuda_ipc_rkey_t *uct_cuda_ipc_rkey(uct_rkey_t *rkey)
 {
     return ucs_container_of(rkey, uct_cuda_ipc_rkey_t, super);
 }
+
+/* The namespace that this process is numbered in; 0 where it cannot be told. */
+uint32_t uct_cuda_ipc_pid_namespace(void);
+
+/* From now on forked children keep none of the domain's descriptors. The end of that. */
+void uct_cuda_fork_add(uct_cuda_ipc_md_t *md);
+void uct_cuda_fork_remove(uct_cuda_ipc_md_t *md);
 
 /* ---- the owner's side: operations of the memory domain ---- */
 

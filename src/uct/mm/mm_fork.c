@@ -73,23 +73,12 @@ static void uct_mm_fork_in_child(ucs_fork_watch_t *watch)
     }
 }
 
-/* Other threads are to be in the midst of neither when the process forks. */
-static void uct_mm_fork_lock(void)
-{
-    uct_mm_segment_table_lock();
-    uct_descriptor_lock();
-}
-
-static void uct_mm_fork_unlock(void)
-{
-    uct_descriptor_unlock();
-    uct_mm_segment_table_unlock();
-}
-
-/* After the watch has been registered, since the child is to unlock last. */
+/* Other threads are not to be in the midst of the table when the process forks. After the watch has
+ * been registered, since the child is to unlock last. */
 static void uct_mm_fork_register(void)
 {
-    int error = pthread_atfork(uct_mm_fork_lock, uct_mm_fork_unlock, uct_mm_fork_unlock);
+    int error = pthread_atfork(uct_mm_segment_table_lock, uct_mm_segment_table_unlock,
+                               uct_mm_segment_table_unlock);
 
     if (error != 0) {
         ucs_diag("cannot keep connections from forked children: error %d", error);
@@ -99,5 +88,6 @@ static void uct_mm_fork_register(void)
 void uct_mm_fork_add(uct_mm_iface_t *iface)
 {
     ucs_fork_watch_add(&iface->fork, uct_mm_fork_in_child);
+    uct_descriptor_guard_fork();
     pthread_once(&uct_mm_fork_once, uct_mm_fork_register);
 }

@@ -8,12 +8,14 @@
 #include <seed.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
+#include <uct/base/descriptor.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 
@@ -1052,6 +1054,218 @@ TEST_F(fake_cuda_ipc, a_forked_child_is_another_process)
         close(fds[0]);
         close(fds[1]);
         uct_md_close(md);
+    });
+}
+
+/* Runs the body in a forked child and returns what that returns; it may not take long. */
+int in_fork(const std::function<int()> &body)
+{
+    int status        = -1;
+    const pid_t child = fork();
+
+    if (child == 0) {
+        alarm(20);
+        _exit(body());
+    }
+    EXPECT_EQ(child, waitpid(child, &status, 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Does this process give the descriptor that a key names to those who ask? */
+bool is_offered(const bytes &packed)
+{
+    struct {
+        uct_socket_message_t head;
+        uint64_t domain, id;
+    } question = {{UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_GET_DESCRIPTOR}, 0, 0};
+    int ends[2] = {-1, -1}, fd = -1;
+    uint64_t length;
+
+    memcpy(&question.domain, &packed[16], sizeof(question.domain)); /* the instance */
+    memcpy(&question.id, &packed[56], sizeof(question.id));
+    if ((socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) ||
+        !uct_descriptor_answer(ends[0], &question, sizeof(question))) {
+        return false;
+    }
+    const ucs_status_t status = uct_descriptor_listen(&ends[1], &fd, &length);
+    close(ends[0]);
+    close(fd);
+    return status == UCS_OK;
+}
+
+/* Memory of others' and of the probe's too: the driver would give none of it back before the child
+ * ends. */
+TEST_F(fake_cuda_ipc, a_forked_child_keeps_no_descriptors)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        std::vector<uct_mem_t *> mems;
+        bytes packed(UCT_RKEY_MAX);
+
+        cuda.init();
+        cuda.use_primary();
+        const cuda_program::memory memory[] = {cuda.make(kind::PIECES, 4ul << 20),
+                                               cuda.make(kind::SHARED_POOL, 1000)};
+        const auto before = sys_meter::descriptors();
+        for (const auto &m : memory) {
+            mems.push_back(nullptr);
+            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, m.length, &mems.back()));
+        }
+        const bytes unused = key_of(w, memory[0].address, 1000); /* of a part: another export */
+        const auto made    = sys_meter::descriptors();
+        EXPECT_EQ(before.size() + 5, made.size()) << "two pieces, one again, a pool, a probe";
+        packed.resize(w.tl->md.rkey_pack(mems[0], packed.data()));
+        EXPECT_TRUE(is_offered(packed));
+        EXPECT_EQ(0, in_fork([&]() {
+            uct_mem_t *mem;
+            if (sys_meter::descriptors() != before) {
+                return 1;
+            }
+            if (is_offered(packed) || is_offered(unused) ||
+                (w.tl->md.rkey_pack(mems[0], packed.data()) != 0) ||
+                (w.tl->md.reg(w.md, memory[1].address, 1000, &mem) != UCS_ERR_UNSUPPORTED)) {
+                return 2;
+            }
+            const auto own     = cuda.make(kind::PIECES, 1000);
+            const size_t files = sys_meter::descriptors().size();
+            if (!is_offered(key_of(w, own.address, 1000)) ||
+                (sys_meter::descriptors().size() != files + 2)) { /* and a probe */
+                return 3;
+            }
+            for (uct_mem_t *m : mems) {
+                w.tl->md.release(m);
+            }
+            return 0;
+        }));
+        EXPECT_EQ(made, sys_meter::descriptors());
+        EXPECT_TRUE(is_offered(packed));
+        EXPECT_TRUE(is_offered(unused));
+        for (uct_mem_t *m : mems) {
+            w.tl->md.release(m);
+        }
+    });
+}
+
+/* What another process has shown of its memory, and a question to it that is not answered. */
+TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_of_others)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        uct_iov_t iov    = {local.address, 1000, nullptr};
+        completion comp;
+
+        u.link().put_number('i');
+        u.allocate(4ul << 20, 'p');
+        ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "3+")); /* the probe's, one piece's */
+        for (unsigned i = 0; i < 100; ++i) {
+            ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
+                                                                &comp.base));
+        }
+        const auto files = sys_meter::descriptors();
+        EXPECT_EQ(0, in_fork([&]() {
+            return (sys_meter::descriptors().size() + 2 == files.size()) ? 0 : 1;
+        }));
+        EXPECT_EQ(files, sys_meter::descriptors());
+        u.open_door();
+        ucs_fault_clear(nullptr);
+        u.key_again(0, 1000);
+        EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Whatever other threads are at, the child finds the lists whole, and its locks free. */
+TEST_F(fake_cuda_ipc, forks_amid_registrations)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        std::atomic<bool> is_over{false};
+        bytes packed(UCT_RKEY_MAX);
+        uct_mem_t *mem;
+
+        cuda.init();
+        cuda.use_primary();
+        const auto kept   = cuda.make(kind::PIECES, 1000);
+        const auto others = cuda.make(kind::PIECES, 64ul << 20);
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, &mem));
+        std::thread thread([&]() {
+            for (size_t i = 0; !is_over; ++i) { /* as many ranges as there may be exports */
+                (void)key_of(w, static_cast<char *>(others.address) + (i % 24) * (2ul << 20),
+                             (1 + i % 7) * (2ul << 20));
+            }
+        });
+        for (unsigned i = 0; i < 200; ++i) {
+            ASSERT_EQ(0, in_fork([&]() {
+                uint64_t name;
+                uint16_t place;
+                if (w.tl->md.rkey_pack(mem, packed.data()) != 0) {
+                    return 1;
+                }
+                uct_descriptor_where(nullptr, nullptr, &name, &place);
+                w.tl->md.release(mem);
+                return 0;
+            })) << i;
+        }
+        is_over = true;
+        thread.join();
+        w.tl->md.release(mem);
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+std::atomic<bool> g_is_closing, g_may_close;
+thread_local bool t_closes_slowly;
+
+/* A thread that does not come to an end amid the lists delays a fork, but does not prevent it; so
+ * would the driver where it forks by itself. */
+TEST_F(fake_cuda_ipc, a_fork_does_not_wait_for_ever)
+{
+    in_process([]() {
+        static ucs_sys_ops_t ops = ucs_sys_real;
+        cuda_program cuda;
+        worker w(ipc_tl());
+        uct_mem_t *mem, *other;
+
+        ops.close = [](int fd) {
+            while (t_closes_slowly && !g_may_close) {
+                g_is_closing = true;
+                usleep(1000);
+            }
+            return ucs_sys_real.close(fd);
+        };
+        ops.clock_ns = []() {
+            static std::atomic<uint64_t> now;
+            return now += 50000000;
+        };
+        cuda.init();
+        cuda.use_primary();
+        const auto freed = cuda.make(kind::PIECES, 1000);
+        const auto kept  = cuda.make(kind::PIECES, 1000);
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, freed.address, 1000, &mem));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, &other));
+        cuda.free(freed);
+        ucs_sys_set(&ops);
+        std::thread thread([&]() {
+            t_closes_slowly = true;
+            w.tl->md.release(mem);
+        });
+        while (!g_is_closing) {
+            usleep(1000);
+        }
+        EXPECT_EQ(0, in_fork([&]() {
+            w.tl->md.release(other); /* takes the lock */
+            return 0;
+        }));
+        EXPECT_FALSE(g_may_close);
+        g_may_close = true;
+        thread.join();
+        ucs_sys_set(nullptr);
+        w.tl->md.release(other);
+        EXPECT_EQ(0u, cuda.misuses());
     });
 }
 
