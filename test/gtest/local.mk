@@ -119,6 +119,7 @@ gtest_sources = \
 	test/gtest/uct/test_descriptor.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm.cc \
+	test/gtest/uct/test_mm_due.cc \
 	test/gtest/uct/test_mm_ring.cc \
 	test/gtest/uct/test_mm_segment.cc \
 	test/gtest/uct/test_ofi.cc \

@@ -62,7 +62,7 @@ static const struct {
     {"EMFILE", EMFILE},     {"EFBIG", EFBIG},     {"ENOSPC", ENOSPC},
     {"EPIPE", EPIPE},       {"ENOSYS", ENOSYS},   {"ENOBUFS", ENOBUFS},
     {"ECONNRESET", ECONNRESET}, {"ECONNREFUSED", ECONNREFUSED},
-    {"EADDRINUSE", EADDRINUSE}, {"ETIMEDOUT", ETIMEDOUT}
+    {"EADDRINUSE", EADDRINUSE}, {"ETIMEDOUT", ETIMEDOUT}, {"ETOOMANYREFS", ETOOMANYREFS}
 };
 
 /* splitmix64 (Steele, Lea, Flood 2014): every seed, zero too, starts a full-period sequence. */

@@ -72,7 +72,8 @@ socklen_t uct_socket_address(const char *dir, uint16_t place, uint64_t name,
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-int uct_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count)
+ucs_status_t uct_socket_send(int fd, const void *data, size_t length, const int *fds,
+                             unsigned count)
 {
     union {
         struct cmsghdr align;
@@ -92,7 +93,12 @@ int uct_socket_send(int fd, const void *data, size_t length, const int *fds, uns
         cmsg->cmsg_len        = CMSG_LEN(count * sizeof(int));
         memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
     }
-    return (ucs_sys_sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length) ? 0 : -1;
+    if (ucs_sys_sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length) {
+        return UCS_OK;
+    }
+    return ((errno == ETOOMANYREFS) || (errno == EAGAIN) || (errno == ENOBUFS) ||
+            (errno == ENOMEM) || (errno == EINTR)) ? UCS_ERR_NO_RESOURCE :
+           UCS_ERR_CONNECTION_RESET;
 }
 
 ssize_t uct_socket_recv(int fd, void *data, size_t max, int fds[UCT_SOCKET_FDS_MAX],
@@ -287,7 +293,7 @@ int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t 
     errno = EPERM; /* of a socket that is not ours */
     if ((ucs_sys_connect(fd, (struct sockaddr *)&address, length) == 0) &&
         uct_socket_is_ours(fd) &&
-        (uct_socket_send(fd, &question, sizeof(question), NULL, 0) == 0)) {
+        (uct_socket_send(fd, &question, sizeof(question), NULL, 0) == UCS_OK)) {
         return fd;
     }
     ucs_sys_close(fd);

@@ -66,8 +66,12 @@ int uct_socket_is_ours(int fd);
 /* Descriptors that one datagram carries at most. */
 #define UCT_SOCKET_FDS_MAX 3
 
-/* Sends one datagram, with `count` (0 to UCT_SOCKET_FDS_MAX) descriptors. Returns 0 or -1. */
-int uct_socket_send(int fd, const void *data, size_t length, const int *fds, unsigned count);
+/* Sends one datagram, with `count` (0 to UCT_SOCKET_FDS_MAX) descriptors. UCS_ERR_NO_RESOURCE: not
+ * now, the same may be sent later. The kernel lends no memory, or RLIMIT_NOFILE descriptors of our
+ * user are on their way already, in whatever processes, until they are received; root may have any
+ * number. UCS_ERR_CONNECTION_RESET: never. */
+ucs_status_t uct_socket_send(int fd, const void *data, size_t length, const int *fds,
+                             unsigned count);
 
 /* Takes one datagram and its descriptors, of which the kernel closes those beyond
  * UCT_SOCKET_FDS_MAX; *count_p tells how many came. fds NULL: none are taken. Returns the bytes, 0

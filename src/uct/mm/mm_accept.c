@@ -19,6 +19,9 @@
 /* Connections accepted at a time. */
 #define UCT_MM_ACCEPT_TURN 16
 
+/* What is due that one poll says. */
+#define UCT_MM_DUE_TURN 16
+
 void uct_mm_peer_free(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     if (peer->block != NULL) {
@@ -76,17 +79,50 @@ static ucs_status_t uct_mm_hello_check(const uct_mm_iface_t *iface, const uct_mm
     return UCS_OK;
 }
 
-/* Answers the first datagram of a connection. Not UCS_OK: the connection is of no use. */
-static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+static void uct_mm_peer_refuse(int fd, ucs_status_t status)
+{
+    uct_mm_welcome_t welcome;
+
+    uct_mm_welcome_init(&welcome, status);
+    (void)uct_socket_send(fd, &welcome, sizeof(welcome), NULL, 0);
+}
+
+/* Says WELCOME to a peer that has a ring; see uct_socket_send. */
+static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer_t *peer)
 {
     const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
     uct_mm_segment_t *main           = uct_mm_rings_main(iface)->segment;
     unsigned num_fds                 = 0;
-    uct_mm_hello_t hello;
     uct_mm_welcome_t welcome;
+    int fds[UCT_SOCKET_FDS_MAX];
+
+    uct_mm_welcome_init(&welcome, UCS_OK);
+    ucs_sys_get_cpus(&welcome.cpus);
+    uct_mm_welcome_add(&welcome, main, fds, &num_fds);
+    if (peer->block->segment != main) {
+        uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
+    }
+    if (peer->buffers >= 0) {
+        fds[num_fds++]         = iface->buffers->fd;
+        welcome.buffers_length = iface->buffers->length;
+        welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, (unsigned)peer->buffers);
+        welcome.wide_offset    = ((unsigned)peer->buffers < uct_mm_rings_num_wide()) ?
+                                 uct_mm_rings_wide_offset(iface, (unsigned)peer->buffers) : 0;
+    }
+    welcome.lines   = shape->lines;
+    welcome.quantum = shape->quantum;
+    welcome.offset  = peer->block->first + (peer->index * uct_mm_ring_size(shape));
+    return uct_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds);
+}
+
+/* Reads the first datagram of a connection. UCS_OK: the peer has a ring, and WELCOME is due;
+ * another but UCS_INPROGRESS: the connection is of no use. */
+static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    uct_mm_hello_t hello;
+    ucs_sys_cpus_t own;
     ucs_status_t status;
     ssize_t length;
-    int fds[UCT_SOCKET_FDS_MAX];
 
     length = uct_socket_recv(peer->source.fd, &hello, sizeof(hello), NULL, NULL);
     if (length <= 0) {
@@ -101,30 +137,14 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     if (status == UCS_OK) {
         status = uct_mm_rings_add(iface, peer);
     }
-    uct_mm_welcome_init(&welcome, status);
-    if (status == UCS_OK) {
-        memcpy(peer->uid, hello.uid, UCT_UID_LEN);
-        ucs_sys_get_cpus(&welcome.cpus);
-        peer->is_rival = uct_mm_is_rival(&welcome.cpus, &hello.cpus);
-        uct_mm_welcome_add(&welcome, main, fds, &num_fds);
-        if (peer->block->segment != main) {
-            uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
-        }
-        if (peer->buffers >= 0) {
-            fds[num_fds++]         = iface->buffers->fd;
-            welcome.buffers_length = iface->buffers->length;
-            welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, (unsigned)peer->buffers);
-            welcome.wide_offset    = ((unsigned)peer->buffers < uct_mm_rings_num_wide()) ?
-                                     uct_mm_rings_wide_offset(iface, (unsigned)peer->buffers) : 0;
-        }
-        welcome.lines   = shape->lines;
-        welcome.quantum = shape->quantum;
-        welcome.offset  = peer->block->first + (peer->index * uct_mm_ring_size(shape));
+    if (status != UCS_OK) {
+        uct_mm_peer_refuse(peer->source.fd, status);
+        return status;
     }
-    if (uct_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds) != 0) {
-        return UCS_ERR_CONNECTION_RESET;
-    }
-    return status;
+    memcpy(peer->uid, hello.uid, UCT_UID_LEN);
+    ucs_sys_get_cpus(&own);
+    peer->is_rival = uct_mm_is_rival(&own, &hello.cpus);
+    return UCS_OK;
 }
 
 /* Makes a new connection known. */
@@ -154,7 +174,6 @@ static void uct_mm_peer_accept(uct_mm_iface_t *iface, int fd)
  * reporting it for ever. */
 static int uct_mm_listen_refuse(uct_mm_iface_t *iface)
 {
-    uct_mm_welcome_t welcome;
     uct_mm_hello_t hello;
     int fd;
 
@@ -168,8 +187,7 @@ static int uct_mm_listen_refuse(uct_mm_iface_t *iface)
     fd = ucs_sys_accept4(iface->listen.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
         (void)uct_socket_recv(fd, &hello, sizeof(hello), NULL, NULL);
-        uct_mm_welcome_init(&welcome, UCS_ERR_EXCEEDS_LIMIT);
-        (void)uct_socket_send(fd, &welcome, sizeof(welcome), NULL, 0);
+        uct_mm_peer_refuse(fd, UCS_ERR_EXCEEDS_LIMIT);
         ucs_sys_close(fd);
     }
     iface->spare_fd = ucs_sys_fcntl(iface->epoll_fd, F_DUPFD_CLOEXEC, 0);
@@ -218,14 +236,18 @@ void uct_mm_peer_break(uct_mm_peer_t *peer, int discard)
 
 int uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN], int discard)
 {
-    uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    int is_there          = 0;
+    uct_mm_iface_t *iface          = uct_mm_iface(tl_iface);
+    const ucs_list_link_t *lists[] = {&iface->due, &iface->peers};
+    int is_there                   = 0;
     uct_mm_peer_t *peer;
+    unsigned i;
 
-    ucs_list_for_each(peer, &iface->peers, list) {
-        if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
-            uct_mm_peer_break(peer, discard);
-            is_there = 1;
+    for (i = 0; i < ucs_array_size(lists); ++i) {
+        ucs_list_for_each(peer, lists[i], list) {
+            if (memcmp(peer->uid, uid, UCT_UID_LEN) == 0) {
+                uct_mm_peer_break(peer, discard);
+                is_there = 1;
+            }
         }
     }
     ucs_list_for_each(peer, &iface->gone, list) {
@@ -237,6 +259,39 @@ int uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN]
         }
     }
     return is_there;
+}
+
+/* Says what is due to a peer. Returns 0 if that cannot be sent yet: the peer keeps its ring and its
+ * turn. */
+static unsigned uct_mm_due_tell(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    const ucs_status_t status = uct_mm_peer_welcome(iface, peer);
+
+    if (status == UCS_ERR_NO_RESOURCE) {
+        ucs_diag_once("peers wait for descriptors that cannot be sent yet: %m");
+        return 0;
+    }
+    if (status == UCS_OK) {
+        ucs_list_del(&peer->list);
+        ucs_list_add_tail(&iface->peers, &peer->list);
+    } else { /* it writes into no ring that it knows nothing of */
+        ucs_debug("a connection has ended before its welcome: %m");
+        uct_mm_peer_drop(iface, peer);
+    }
+    return 1;
+}
+
+/* In order: where the kernel refuses one it refuses all, as nothing else is under way on these
+ * connections. */
+unsigned uct_mm_due_run(uct_mm_iface_t *iface)
+{
+    unsigned count = 0;
+
+    while ((count < UCT_MM_DUE_TURN) && !ucs_list_is_empty(&iface->due) &&
+           uct_mm_due_tell(iface, ucs_list_head(&iface->due, uct_mm_peer_t, list))) {
+        ++count;
+    }
+    return count;
 }
 
 unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
@@ -264,13 +319,16 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         return 1;
     }
     ucs_list_del(&peer->list);
-    ucs_list_add_tail(&iface->peers, &peer->list);
+    ucs_list_add_tail(&iface->due, &peer->list);
+    if (ucs_list_head(&iface->due, uct_mm_peer_t, list) == peer) { /* else others are first */
+        (void)uct_mm_due_tell(iface, peer);
+    }
     return 1;
 }
 
 static int uct_mm_peer_has_another(const uct_mm_iface_t *iface, const uct_mm_peer_t *peer)
 {
-    const ucs_list_link_t *lists[] = {&iface->peers, &iface->gone};
+    const ucs_list_link_t *lists[] = {&iface->due, &iface->peers, &iface->gone};
     const uct_mm_peer_t *other;
     unsigned i;
 

@@ -47,7 +47,7 @@ static void uct_mm_fork_forget_ep(uct_mm_ep_t *ep)
 static void uct_mm_fork_in_child(ucs_fork_watch_t *watch)
 {
     uct_mm_iface_t *iface    = ucs_container_of(watch, uct_mm_iface_t, fork);
-    ucs_list_link_t *lists[] = {&iface->greeting, &iface->peers, &iface->gone};
+    ucs_list_link_t *lists[] = {&iface->greeting, &iface->due, &iface->peers, &iface->gone};
     uct_mm_block_t *block;
     uct_mm_peer_t *peer;
     uct_ep_t *ep;

@@ -27,7 +27,7 @@
 #define UCT_MM_COOL_LOOKS 16
 
 /* How often sockets are looked at: when connections are likely, while one of ours waits for a peer
- * that takes its time, and otherwise. */
+ * that takes its time or a peer for what we owe it, and otherwise. */
 #define UCT_MM_POLL_EAGER_NS   5000
 #define UCT_MM_POLL_WAITING_NS 50000
 #define UCT_MM_POLL_LAZY_NS    250000
@@ -163,8 +163,8 @@ static UCS_COLD unsigned uct_mm_iface_poll_sockets(uct_mm_iface_t *iface, uint64
         iface->eager_until_ns = ucs_max(iface->eager_until_ns, now + UCT_MM_EAGER_EVENT_NS);
     }
     iface->next_poll_ns = now + ((now < iface->eager_until_ns) ? UCT_MM_POLL_EAGER_NS :
-                                 (iface->num_connecting > 0) ? UCT_MM_POLL_WAITING_NS :
-                                 UCT_MM_POLL_LAZY_NS);
+                                 ((iface->num_connecting > 0) || !ucs_list_is_empty(&iface->due)) ?
+                                 UCT_MM_POLL_WAITING_NS : UCT_MM_POLL_LAZY_NS);
     return count + uct_mm_gone_report(iface);
 }
 
@@ -252,8 +252,8 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY;
     }
     if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->gone) ||
-        !ucs_list_is_empty(&iface->retries)) {
-        uct_mm_connect_hurry(iface);
+        !ucs_list_is_empty(&iface->retries) || !ucs_list_is_empty(&iface->due)) {
+        uct_mm_connect_hurry(iface); /* nobody signals that what failed before can be sent now */
         return UCS_ERR_BUSY;
     }
     if ((iface->num_rings > 0) &&

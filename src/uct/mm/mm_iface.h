@@ -120,7 +120,7 @@ typedef struct {
 /* Who sends to us. */
 typedef struct {
     uct_mm_reader_t reader; /* first: progress looks at nothing else */
-    ucs_list_link_t list;   /* in iface->greeting, ->peers or ->gone */
+    ucs_list_link_t list;   /* in iface->greeting, ->due, ->peers or ->gone */
     uct_mm_source_t source;
     unsigned        slot;   /* in iface->rings */
     unsigned        index;  /* of the ring in its block */
@@ -168,6 +168,7 @@ typedef struct {
     uint64_t          buffers_used; /* bits */
     int               buffers_tried; /* to be made */
     ucs_list_link_t   greeting; /* accepted, nothing said yet */
+    ucs_list_link_t   due;      /* their WELCOME could not be sent yet */
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
     ucs_list_link_t   retries;  /* endpoints whose peer had no room for another connection */
@@ -264,6 +265,9 @@ void uct_mm_connect_hurry(uct_mm_iface_t *iface);
 /* Events of the listening socket and of an accepted one; return things done. */
 unsigned uct_mm_listen_event(uct_mm_iface_t *iface);
 unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+
+/* Says some of what could not be sent before; returns things done. */
+unsigned uct_mm_due_run(uct_mm_iface_t *iface);
 
 /* Breaks with a peer. It is gone when it has closed its end of the connection, too: until then it
  * may write into its ring, which can be given to nobody else. */

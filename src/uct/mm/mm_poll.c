@@ -98,6 +98,7 @@ static int uct_mm_listen_open(uct_mm_iface_t *iface)
 ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
 {
     ucs_list_head_init(&iface->greeting);
+    ucs_list_head_init(&iface->due);
     ucs_list_head_init(&iface->peers);
     ucs_list_head_init(&iface->gone);
     ucs_list_head_init(&iface->retries);
@@ -125,7 +126,7 @@ ucs_status_t uct_mm_connect_open(uct_mm_iface_t *iface)
 
 void uct_mm_connect_close(uct_mm_iface_t *iface)
 {
-    ucs_list_link_t *lists[] = {&iface->greeting, &iface->peers, &iface->gone};
+    ucs_list_link_t *lists[] = {&iface->greeting, &iface->due, &iface->peers, &iface->gone};
     unsigned i;
 
     if (iface->greeting.next == NULL) { /* not even begun */
@@ -169,6 +170,9 @@ unsigned uct_mm_connect_poll(uct_mm_iface_t *iface)
     unsigned count;
     int i, found;
 
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->due))) {
+        done += uct_mm_due_run(iface);
+    }
     do {
         found = ucs_sys_epoll_wait(iface->epoll_fd, events, UCT_MM_EVENTS, 0);
         count = 0;

@@ -2,7 +2,8 @@
  *
  * One SOCK_SEQPACKET connection for each endpoint:
  *     sender    connects, says HELLO: who it is and whom it expects
- *     receiver  checks both, allots a ring, says WELCOME with the descriptors of the memory
+ *     receiver  checks both, allots a ring, says WELCOME with the descriptors of the memory; later
+ *               (iface->due), where the kernel lets no more descriptors be on their way
  * After that a single byte either way is a signal to a sleeping process, and the end of file is
  * the peer's death or farewell. Abstract names have no permissions, so each side asks the kernel
  * for the other's user, and the 128-bit identity in HELLO shows that the sender was given our

@@ -395,7 +395,7 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
                 ASSERT_EQ(0, fcntl(memory[k], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
             }
         }
-        ASSERT_EQ(0, uct_socket_send(fd, &w, size, memory, count));
+        ASSERT_EQ(UCS_OK, uct_socket_send(fd, &w, size, memory, count));
         for (unsigned k = 0; k < count; ++k) {
             close(memory[k]);
         }

@@ -1,0 +1,276 @@
+/* Halyard: shared memory: what the kernel does not let us send now is due, and sent later.
+ *
+ * Descriptors on their way are counted for a user, over all processes, and beyond RLIMIT_NOFILE of
+ * them nobody but root may send more until some are received.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "peer_process.h"
+#include "sys_meter.h"
+
+#include <ucs/sys/sys.h>
+#include <uct/mm/mm_iface.h>
+#include <uct/mm/mm_socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/resource.h>
+#include <unistd.h>
+
+using namespace uct_test;
+
+namespace {
+
+constexpr unsigned ID_DATA = 1;
+
+const uct_tl_t *mm()
+{
+    return uct_tl_find("mm");
+}
+
+/* What sending descriptors ends with (0: it works), where so many sends have worked, and how often
+ * it was tried. Other messages go as they do. */
+int g_error;
+unsigned g_room, g_tries;
+
+ssize_t sendmsg_refusing(int fd, const struct msghdr *message, int flags)
+{
+    if (message->msg_controllen > 0) {
+        ++g_tries;
+        if ((g_error != 0) && (g_room == 0)) {
+            errno = g_error;
+            return -1;
+        }
+        g_room -= (g_room > 0);
+    }
+    return ucs_sys_real.sendmsg(fd, message, flags);
+}
+
+/* A connection of somebody who has said HELLO. */
+int knock_at(const worker &w, uint8_t who)
+{
+    const uct_mm_iface_t *iface = uct_mm_iface(w.iface);
+    struct sockaddr_un address;
+    const socklen_t length = uct_socket_address("", iface->door.place, iface->door.name, &address);
+    const int fd           = uct_socket_create();
+    uct_mm_hello_t hello   = {};
+
+    hello.head = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_HELLO};
+    memset(hello.uid, who, sizeof(hello.uid));
+    memcpy(hello.expected, w.uid.data(), sizeof(hello.expected));
+    hello.message_max = 100;
+    EXPECT_EQ(0, connect(fd, reinterpret_cast<sockaddr *>(&address), length));
+    EXPECT_EQ(UCS_OK, uct_socket_send(fd, &hello, sizeof(hello), nullptr, 0));
+    return fd;
+}
+
+/* Has WELCOME come? It is taken off, with its descriptors. */
+bool is_welcome(int fd)
+{
+    uct_mm_welcome_t welcome;
+
+    return (uct_socket_recv(fd, &welcome, sizeof(welcome), nullptr, nullptr) ==
+            sizeof(welcome)) && (welcome.status == UCS_OK);
+}
+
+class mm_due : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        m_table         = ucs_sys_real;
+        m_table.sendmsg = sendmsg_refusing;
+        g_error         = ETOOMANYREFS;
+        g_room          = 0;
+        g_tries         = 0;
+        ucs_sys_set(&m_table);
+        m_worker = std::make_unique<worker>(mm());
+        ASSERT_EQ(UCS_OK, m_worker->status());
+    }
+
+    void TearDown() override
+    {
+        m_worker.reset();
+        ucs_sys_set(nullptr);
+    }
+
+    uct_mm_iface_t *iface() const
+    {
+        return uct_mm_iface(m_worker->iface);
+    }
+
+    size_t num_due() const
+    {
+        return ucs_list_length(&iface()->due);
+    }
+
+    int knock(uint8_t who = 0x55) const
+    {
+        return knock_at(*m_worker, who);
+    }
+
+    bool run(const std::function<bool()> &condition)
+    {
+        return run_until({m_worker.get()}, condition);
+    }
+
+    ucs_sys_ops_t m_table;
+    std::unique_ptr<worker> m_worker;
+};
+
+/* Nobody takes the other for dead, nobody falls asleep over it, and then the message goes. */
+TEST_F(mm_due, a_welcome_is_sent_later)
+{
+    for (int error : {ETOOMANYREFS, EAGAIN, ENOBUFS, ENOMEM}) {
+        worker sender(mm());
+        bool came = false;
+
+        g_error = error;
+        m_worker->on_message(ID_DATA, [&](const uint8_t *, size_t) { came = true; });
+        (void)mm()->iface.event_fd(m_worker->iface);
+        uct_ep_t *ep = sender.connect(m_worker->where());
+        ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(ep));
+        ASSERT_TRUE(run([&]() { return num_due() == 1; })) << strerror(error);
+
+        const unsigned before = g_tries;
+        ASSERT_TRUE(run_until({m_worker.get(), &sender}, [&]() { return g_tries > before + 20; }));
+        EXPECT_EQ(UCT_EP_CONNECTING, ep->state) << strerror(error);
+        EXPECT_EQ(0u, sender.failed.size() + m_worker->gone.size());
+        EXPECT_EQ(UCS_ERR_BUSY, mm()->iface.event_arm(m_worker->iface));
+
+        g_error = 0;
+        ASSERT_EQ(UCS_OK, send({&sender, m_worker.get()}, ep, way::SHORT, ID_DATA, pattern(1, 8)));
+        EXPECT_TRUE(run([&]() { return came; }));
+        EXPECT_EQ(0u, num_due());
+        EXPECT_TRUE(run([&]() { return mm()->iface.event_arm(m_worker->iface) == UCS_OK; }));
+        sender.close_all();
+        EXPECT_TRUE(run([&]() { return m_worker->gone.size() == 1; }));
+        m_worker->gone.clear();
+    }
+}
+
+/* Who dies meanwhile, or is dropped, leaves no more behind than anybody else. */
+TEST_F(mm_due, peers_that_go_before_their_welcome)
+{
+    close(knock()); /* the first one has memory made that is kept */
+    ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 1; }));
+    const size_t files = sys_meter::descriptors().size();
+    m_worker->gone.clear();
+
+    const int dies = knock(1), is_dropped = knock(2), stays = knock(3);
+    ASSERT_TRUE(run([&]() { return num_due() == 3; }));
+    EXPECT_EQ(3u, iface()->num_rings);
+    close(dies);
+    ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 1; }));
+    EXPECT_EQ(1, m_worker->gone[0][0]);
+    EXPECT_EQ(2u, num_due());
+
+    const uid_bytes uid = [] { uid_bytes u; u.fill(2); return u; }();
+    EXPECT_EQ(1, mm()->iface.drop_peer(m_worker->iface, uid.data(), 0));
+    g_error = 0;
+    ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 2; })) << "who is dropped is reported";
+    EXPECT_EQ(2, m_worker->gone[1][0]);
+    EXPECT_FALSE(is_welcome(is_dropped));
+    EXPECT_TRUE(is_welcome(stays));
+    EXPECT_EQ(1u, iface()->num_rings);
+    close(is_dropped);
+    close(stays);
+    ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 3; }));
+    EXPECT_EQ(0u, iface()->num_rings);
+    EXPECT_EQ(files, sys_meter::descriptors().size());
+}
+
+/* An interface that is closed owes nobody anything. */
+TEST_F(mm_due, the_end_of_an_interface_that_owes)
+{
+    const int fd = knock();
+    char byte;
+
+    ASSERT_TRUE(run([&]() { return num_due() == 1; }));
+    m_worker = std::make_unique<worker>(mm());
+    EXPECT_EQ(0, uct_socket_recv(fd, &byte, 1, nullptr, nullptr)) << "the end of file";
+    close(fd);
+}
+
+/* However many wait, a poll tries once in vain, and sends no more than a turn, in order. */
+TEST_F(mm_due, many_at_once)
+{
+    constexpr unsigned NUM = 60;
+    std::vector<int> fds(NUM);
+
+    for (int &fd : fds) {
+        fd = knock();
+    }
+    ASSERT_TRUE(run([&]() { return num_due() == NUM; }));
+    g_tries = 0;
+    for (unsigned i = 0; i < 100; ++i) {
+        uct_mm_connect_poll(iface());
+    }
+    EXPECT_EQ(100u, g_tries);
+
+    g_room = 5;
+    uct_mm_connect_poll(iface());
+    EXPECT_EQ(NUM - 5, num_due());
+    EXPECT_EQ(5, std::count_if(fds.begin(), fds.begin() + 5, is_welcome));
+    g_error = 0;
+    for (unsigned polls = 0; num_due() > 0; ++polls) {
+        const size_t before = num_due();
+        ASSERT_GT(uct_mm_connect_poll(iface()), 0u);
+        EXPECT_LE(before - num_due(), 16u) << "more than a turn";
+        ASSERT_LT(polls, NUM);
+    }
+    EXPECT_EQ(NUM - 5, std::count_if(fds.begin() + 5, fds.end(), is_welcome));
+    for (int fd : fds) {
+        close(fd);
+    }
+    EXPECT_TRUE(run([&]() { return iface()->num_rings == 0; }));
+}
+
+/* As where `ulimit -n` is low, but for nothing else. */
+ssize_t sendmsg_of_the_poor(int fd, const struct msghdr *message, int flags)
+{
+    struct rlimit before, low;
+
+    EXPECT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    low = {20, before.rlim_max};
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &low));
+    const ssize_t length = ucs_sys_real.sendmsg(fd, message, flags);
+    const int error      = errno;
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    errno = error;
+    return length;
+}
+
+/* The kernel's own limit, of a user who is not root. */
+TEST(mm_due_kernel, peers_that_take_their_welcomes_late)
+{
+    peer_process child([](channel &) {
+        ucs_sys_ops_t table = ucs_sys_real;
+        std::vector<int> fds(40);
+
+        if (geteuid() == 0) {
+            ASSERT_EQ(0, setresuid(54321, 54321, 54321));
+        }
+        table.sendmsg = sendmsg_of_the_poor;
+        ucs_sys_set(&table);
+        worker w(mm());
+        ASSERT_EQ(UCS_OK, w.status());
+        for (int &fd : fds) {
+            fd = knock_at(w, 0x55);
+        }
+        EXPECT_TRUE(run_until({&w}, [&]() {
+            return uct_mm_iface(w.iface)->num_rings == fds.size();
+        }));
+        size_t welcomes = 0;
+        EXPECT_TRUE(run_until({&w}, [&]() {
+            for (int fd : fds) {
+                welcomes += is_welcome(fd);
+            }
+            return welcomes == fds.size();
+        })) << welcomes;
+        EXPECT_EQ(0u, w.gone.size());
+    });
+    EXPECT_EQ(0, child.wait());
+}
+
+} // namespace
