@@ -22,12 +22,6 @@
 
 typedef struct {
     uct_socket_message_t head;
-    uint64_t             domain;
-    uint64_t             id;
-} uct_descriptor_question_t;
-
-typedef struct {
-    uct_socket_message_t head;
     int32_t              status;
     int32_t              reserved;
     uint64_t             length;
@@ -218,27 +212,29 @@ void uct_descriptor_where(const void *owner, const uint8_t *uid, uint64_t *name_
     uct_descriptor_unlock();
 }
 
-int uct_descriptor_answer(int fd, const void *message, size_t length)
+int uct_descriptor_hear(const void *message, size_t length, uct_descriptor_question_t *question_p)
+{
+    if (length != sizeof(*question_p)) {
+        return 0;
+    }
+    memcpy(question_p, message, sizeof(*question_p));
+    return (question_p->head.magic == UCT_SOCKET_MAGIC) &&
+           (question_p->head.type == UCT_SOCKET_GET_DESCRIPTOR);
+}
+
+ucs_status_t uct_descriptor_answer(int fd, const uct_descriptor_question_t *question)
 {
     uct_descriptor_answer_t answer = {
         .head   = {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_DESCRIPTOR},
         .status = UCS_ERR_NO_ELEM
     };
     const uct_descriptor_offer_t *offer;
-    uct_descriptor_question_t question;
+    ucs_status_t status;
     int offered = -1;
 
-    if (length != sizeof(question)) {
-        return 0;
-    }
-    memcpy(&question, message, sizeof(question));
-    if ((question.head.magic != UCT_SOCKET_MAGIC) ||
-        (question.head.type != UCT_SOCKET_GET_DESCRIPTOR)) {
-        return 0;
-    }
     uct_descriptor_lock();
     ucs_list_for_each(offer, &uct_descriptor_offers, list) {
-        if ((offer->domain == question.domain) && (offer->id == question.id) &&
+        if ((offer->domain == question->domain) && (offer->id == question->id) &&
             (offer->fd >= 0)) {
             offered       = offer->fd;
             answer.length = offer->length;
@@ -246,9 +242,9 @@ int uct_descriptor_answer(int fd, const void *message, size_t length)
             break;
         }
     }
-    (void)uct_socket_send(fd, &answer, sizeof(answer), &offered, offered >= 0);
+    status = uct_socket_send(fd, &answer, sizeof(answer), &offered, offered >= 0);
     uct_descriptor_unlock();
-    return 1;
+    return status;
 }
 
 /* ---- the asker ---- */

@@ -3,7 +3,8 @@
  * Who owns a descriptor that others may have offers it under two numbers; who was told them, and
  * the name of a listening socket of the owner (a door), asks for it there:
  *     asker  connects, says GET_DESCRIPTOR
- *     owner  answers DESCRIPTOR, with the descriptor if it has one by these numbers
+ *     owner  answers DESCRIPTOR, with the descriptor if it has one by these numbers, or ends the
+ *            connection
  * The owner answers from the progress of the transport that listens. Nothing here blocks, so a
  * stopped owner is one that does not answer; a dead one ends the connection. Each side asks the
  * kernel whether the other runs as its own user.
@@ -42,6 +43,13 @@ typedef struct {
     uint16_t version;
     uint16_t type;
 } uct_socket_message_t;
+
+/* GET_DESCRIPTOR. */
+typedef struct {
+    uct_socket_message_t head;
+    uint64_t             domain;
+    uint64_t             id;
+} uct_descriptor_question_t;
 
 /* ---- sockets ---- */
 
@@ -111,8 +119,12 @@ typedef struct {
 void uct_descriptor_offer(uct_descriptor_offer_t *offer);
 void uct_descriptor_withdraw(uct_descriptor_offer_t *offer);
 
-/* Answers the first message of a connection; 0: it is no question. The asker ends it. */
-int uct_descriptor_answer(int fd, const void *message, size_t length);
+/* Reads the first message of a connection; 0: it is no question. */
+int uct_descriptor_hear(const void *message, size_t length, uct_descriptor_question_t *question_p);
+
+/* Answers it; see uct_socket_send. The asker ends the connection when it has the answer, the owner
+ * if there will be none: then the asker goes on without. */
+ucs_status_t uct_descriptor_answer(int fd, const uct_descriptor_question_t *question);
 
 /* From now on the lists are locked over each fork: they are whole in the child, where callbacks of
  * ucs_fork_watch_add take what they have in them out by hand (ucs_list_del). Call after that, since

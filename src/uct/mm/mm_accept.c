@@ -115,8 +115,8 @@ static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer
     return uct_socket_send(peer->source.fd, &welcome, sizeof(welcome), fds, num_fds);
 }
 
-/* Reads the first datagram of a connection. UCS_OK: the peer has a ring, and WELCOME is due;
- * another but UCS_INPROGRESS: the connection is of no use. */
+/* Reads the first datagram of a connection. UCS_OK: an answer is due, or the peer has a ring, and
+ * WELCOME is; another but UCS_INPROGRESS: the connection is of no use. */
 static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     uct_mm_hello_t hello;
@@ -129,8 +129,9 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
         return ((length < 0) && (errno == EAGAIN)) ? UCS_INPROGRESS : UCS_ERR_CONNECTION_RESET;
     }
 
-    if (uct_descriptor_answer(peer->source.fd, &hello, (size_t)length)) {
-        return UCS_INPROGRESS; /* the asker closes the connection */
+    peer->is_asking = uct_descriptor_hear(&hello, (size_t)length, &peer->question);
+    if (peer->is_asking) {
+        return UCS_OK;
     }
 
     status = uct_mm_hello_check(iface, &hello, length);
@@ -261,11 +262,23 @@ int uct_mm_iface_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_LEN]
     return is_there;
 }
 
+/* The end of a connection on which something was said. */
+static void uct_mm_peer_end(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
+{
+    if (peer->is_asking) {
+        uct_mm_peer_free(iface, peer);
+    } else {
+        uct_mm_peer_drop(iface, peer);
+    }
+}
+
 /* Says what is due to a peer. Returns 0 if that cannot be sent yet: the peer keeps its ring and its
  * turn. */
 static unsigned uct_mm_due_tell(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
-    const ucs_status_t status = uct_mm_peer_welcome(iface, peer);
+    const ucs_status_t status = peer->is_asking ?
+                                uct_descriptor_answer(peer->source.fd, &peer->question) :
+                                uct_mm_peer_welcome(iface, peer);
 
     if (status == UCS_ERR_NO_RESOURCE) {
         ucs_diag_once("peers wait for descriptors that cannot be sent yet: %m");
@@ -273,10 +286,10 @@ static unsigned uct_mm_due_tell(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     }
     if (status == UCS_OK) {
         ucs_list_del(&peer->list);
-        ucs_list_add_tail(&iface->peers, &peer->list);
+        ucs_list_add_tail(peer->is_asking ? &iface->greeting : &iface->peers, &peer->list);
     } else { /* it writes into no ring that it knows nothing of */
-        ucs_debug("a connection has ended before its welcome: %m");
-        uct_mm_peer_drop(iface, peer);
+        ucs_debug("a connection has ended before its welcome or answer: %m");
+        uct_mm_peer_end(iface, peer);
     }
     return 1;
 }
@@ -298,11 +311,11 @@ unsigned uct_mm_peer_event(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     ucs_status_t status;
 
-    if (peer->block != NULL) {
+    if ((peer->block != NULL) || peer->is_asking) {
         if (uct_mm_socket_drain(peer->source.fd)) {
             return 0;
         }
-        uct_mm_peer_drop(iface, peer);
+        uct_mm_peer_end(iface, peer);
         return 1;
     }
 

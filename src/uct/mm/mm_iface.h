@@ -117,18 +117,20 @@ typedef struct {
     uint8_t           taken[]; /* one a ring */
 } uct_mm_block_t;
 
-/* Who sends to us. */
+/* Who sends to us, or asks for a descriptor. */
 typedef struct {
     uct_mm_reader_t reader; /* first: progress looks at nothing else */
     ucs_list_link_t list;   /* in iface->greeting, ->due, ->peers or ->gone */
     uct_mm_source_t source;
     unsigned        slot;   /* in iface->rings */
     unsigned        index;  /* of the ring in its block */
-    uct_mm_block_t *block;  /* NULL: it has said nothing yet */
+    uct_mm_block_t *block;  /* NULL: it has said nothing yet, or asks */
     int             buffers; /* which of iface->buffers its ring has, or -1 */
     uint64_t        received_before; /* messages at the last look */
     int             is_rival;        /* it may run where we run */
     uint8_t         uid[UCT_UID_LEN];
+    int             is_asking;
+    uct_descriptor_question_t question;
 } uct_mm_peer_t;
 
 typedef struct {
@@ -167,8 +169,8 @@ typedef struct {
     uct_mm_segment_t *buffers;      /* of UCT_MM_BUFFERED_RINGS rings; NULL: none */
     uint64_t          buffers_used; /* bits */
     int               buffers_tried; /* to be made */
-    ucs_list_link_t   greeting; /* accepted, nothing said yet */
-    ucs_list_link_t   due;      /* their WELCOME could not be sent yet */
+    ucs_list_link_t   greeting; /* accepted, nothing said yet; who has asked and was answered */
+    ucs_list_link_t   due;      /* their WELCOME or DESCRIPTOR could not be sent yet */
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
     ucs_list_link_t   retries;  /* endpoints whose peer had no room for another connection */

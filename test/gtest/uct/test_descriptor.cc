@@ -6,6 +6,7 @@
 #include "world.h"
 
 #include <seed.h>
+#include <ucs/debug/fault.h>
 #include <uct/base/descriptor.h>
 
 #include <algorithm>
@@ -48,13 +49,15 @@ protected:
     bytes answer()
     {
         const int fd = accept(m_listener, nullptr, nullptr);
+        uct_descriptor_question_t asked = {};
         bytes question(100);
         const ssize_t length = uct_socket_recv(fd, question.data(), question.size(), nullptr,
                                                nullptr);
 
         EXPECT_GT(length, 0);
         question.resize(static_cast<size_t>(length));
-        m_is_question = uct_descriptor_answer(fd, question.data(), question.size());
+        m_is_question = uct_descriptor_hear(question.data(), question.size(), &asked);
+        m_answered    = uct_descriptor_answer(fd, &asked);
         close(fd);
         return question;
     }
@@ -62,6 +65,7 @@ protected:
     const uint64_t NAME = 0x68616c7961726400ull + static_cast<uint64_t>(getpid());
     int m_listener;
     int m_is_question = 0;
+    ucs_status_t m_answered = UCS_INPROGRESS;
     uct_descriptor_offer_t m_offer = {};
 };
 
@@ -152,6 +156,7 @@ TEST_F(descriptor_test, who_asks_gets_it)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_descriptor_listen(&connection, &fd, &told));
     answer();
     EXPECT_EQ(1, m_is_question);
+    EXPECT_EQ(UCS_OK, m_answered);
     ASSERT_EQ(UCS_OK, uct_descriptor_listen(&connection, &fd, &told));
     EXPECT_EQ(-1, connection);
     ASSERT_EQ(0, fstat(m_offer.fd, &mine));
@@ -170,6 +175,33 @@ TEST_F(descriptor_test, who_asks_gets_it)
     EXPECT_EQ(-1, uct_descriptor_ask(NAME, 1, 5, 7)) << "a directory that we have not";
 }
 
+/* What passes is told from what does not. */
+TEST_F(descriptor_test, answers_that_cannot_be_sent)
+{
+    int connection = uct_descriptor_ask(NAME, 0, 5, 7);
+    uint64_t told;
+    int fd;
+
+    ASSERT_GE(connection, 0);
+    for (auto [error, status] : {std::make_pair(ETOOMANYREFS, UCS_ERR_NO_RESOURCE),
+                                 {EAGAIN, UCS_ERR_NO_RESOURCE},
+                                 {ENOBUFS, UCS_ERR_NO_RESOURCE},
+                                 {ENOMEM, UCS_ERR_NO_RESOURCE},
+                                 {EPIPE, UCS_ERR_CONNECTION_RESET},
+                                 {EBADF, UCS_ERR_CONNECTION_RESET}}) {
+        const uct_descriptor_question_t question = {
+            {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_GET_DESCRIPTOR}, 5, 7};
+        ASSERT_EQ(UCS_OK, ucs_fault_set("sendmsg", ("1:" + std::to_string(error)).c_str()));
+        EXPECT_EQ(status, uct_descriptor_answer(m_listener, &question)) << strerror(error);
+    }
+    ASSERT_EQ(UCS_OK, ucs_fault_set("sendmsg", "1:ETOOMANYREFS"));
+    answer();
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, m_answered);
+    ucs_fault_clear(nullptr);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_descriptor_listen(&connection, &fd, &told))
+        << "the owner has ended the connection";
+}
+
 TEST_F(descriptor_test, questions_and_answers_that_say_anything)
 {
     seeded_random rnd(61);
@@ -186,7 +218,10 @@ TEST_F(descriptor_test, questions_and_answers_that_say_anything)
         }
         int ends[2];
         ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends));
-        (void)uct_descriptor_answer(ends[0], said.data(), said.size());
+        uct_descriptor_question_t question;
+        if (uct_descriptor_hear(said.data(), said.size(), &question)) {
+            EXPECT_EQ(UCS_OK, uct_descriptor_answer(ends[0], &question));
+        }
 
         uint64_t length = 0;
         bytes told(rnd.below(32));

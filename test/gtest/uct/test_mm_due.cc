@@ -8,6 +8,7 @@
 #include "peer_process.h"
 #include "sys_meter.h"
 
+#include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_iface.h>
 #include <uct/mm/mm_socket.h>
@@ -224,6 +225,99 @@ TEST_F(mm_due, many_at_once)
         close(fd);
     }
     EXPECT_TRUE(run([&]() { return iface()->num_rings == 0; }));
+}
+
+/* The owner of memory cannot send its descriptor: who has asked gets it later, or hears that there
+ * will be none, and goes on without. */
+TEST(mm_due_answer, a_descriptor_is_sent_later_or_never)
+{
+    for (const char *fault : {"1:ETOOMANYREFS", "1:ENOMEM", "1:ECONNRESET"}) {
+        const bool is_passing = (std::string(fault) != "1:ECONNRESET");
+        peer_process child([&](channel &parent) {
+            worker w(mm());
+            const uint64_t address = parent.get_number();
+            ucs_status_t status    = UCS_ERR_NO_RESOURCE;
+            bytes packed;
+            uct_rkey_t *rkey;
+            void *ptr;
+
+            ASSERT_TRUE(parent.get(packed));
+            ASSERT_EQ(UCS_OK, w.tl->md.rkey_unpack(w.md, packed.data(), packed.size(), &rkey));
+            ASSERT_EQ(UCS_OK, ucs_fault_set("open", "1+:EACCES")); /* /proc leads nowhere */
+            EXPECT_TRUE(run_until({&w}, [&]() {
+                status = w.tl->md.rkey_ptr(rkey, address, 8000, &ptr);
+                return status != UCS_ERR_NO_RESOURCE;
+            })) << fault;
+            ucs_fault_clear(nullptr);
+            EXPECT_EQ(is_passing ? UCS_OK : UCS_ERR_UNREACHABLE, status) << fault;
+            if (status == UCS_OK) {
+                memset(ptr, 7, 8000);
+            }
+            w.tl->md.rkey_release(rkey);
+        });
+        worker w(mm());
+        uct_mem_t *mem;
+        bytes packed(64);
+        uint64_t failed;
+
+        ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 8000, 0, &mem));
+        packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
+        const size_t files = sys_meter::descriptors().size();
+        ASSERT_EQ(UCS_OK, ucs_fault_set("sendmsg", fault));
+        child.link().put_number(reinterpret_cast<uintptr_t>(mem->address));
+        child.link().put(packed);
+        EXPECT_EQ(0, child.wait({&w}));
+        EXPECT_EQ(UCS_OK, ucs_fault_query("sendmsg", nullptr, &failed));
+        EXPECT_EQ(1u, failed);
+        ucs_fault_clear(nullptr);
+        EXPECT_EQ(is_passing ? 7 : 0, static_cast<uint8_t *>(mem->address)[7999]);
+        EXPECT_TRUE(run_until({&w}, [&]() { return sys_meter::descriptors().size() == files; }));
+        w.tl->md.release(mem);
+    }
+}
+
+/* The same at the door: nobody falls asleep over an answer; who has asked and gone is forgotten. */
+TEST_F(mm_due, answers)
+{
+    const int memory             = uct_mm_rings_main(iface())->segment->fd;
+    uct_descriptor_offer_t offer = {{}, 5, 7, 99, memory};
+    const size_t files           = sys_meter::descriptors().size();
+    const auto ask               = [&]() {
+        const int connection = uct_descriptor_ask(iface()->door.name, iface()->door.place, 5, 7);
+        EXPECT_GE(connection, 0);
+        EXPECT_TRUE(run([&]() { return (num_due() == 1) || (g_error == EPIPE); }));
+        return connection;
+    };
+    uint64_t length;
+    int fd = -1;
+
+    uct_descriptor_offer(&offer);
+    (void)mm()->iface.event_fd(m_worker->iface);
+    int connection = ask();
+    EXPECT_EQ(UCS_ERR_BUSY, mm()->iface.event_arm(m_worker->iface));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_descriptor_listen(&connection, &fd, &length));
+    g_error = 0;
+    EXPECT_TRUE(run([&]() {
+        return uct_descriptor_listen(&connection, &fd, &length) == UCS_OK;
+    }));
+    EXPECT_EQ(99u, length);
+    close(fd);
+    EXPECT_EQ(0u, num_due());
+
+    g_error    = ETOOMANYREFS;
+    connection = ask();
+    close(connection);
+    EXPECT_TRUE(run([&]() { return num_due() == 0; }));
+
+    g_error    = EPIPE;
+    connection = ask();
+    EXPECT_TRUE(run([&]() {
+        return uct_descriptor_listen(&connection, &fd, &length) == UCS_ERR_UNREACHABLE;
+    }));
+    EXPECT_TRUE(run([&]() { return sys_meter::descriptors().size() == files; }));
+    EXPECT_EQ(0u, m_worker->gone.size());
+    EXPECT_EQ(UCS_OK, mm()->iface.event_arm(m_worker->iface));
+    uct_descriptor_withdraw(&offer);
 }
 
 /* As where `ulimit -n` is low, but for nothing else. */
