@@ -1074,17 +1074,16 @@ int in_fork(const std::function<int()> &body)
 /* Does this process give the descriptor that a key names to those who ask? */
 bool is_offered(const bytes &packed)
 {
-    struct {
-        uct_socket_message_t head;
-        uint64_t domain, id;
-    } question = {{UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_GET_DESCRIPTOR}, 0, 0};
+    uct_descriptor_question_t question = {
+        {UCT_SOCKET_MAGIC, UCT_SOCKET_VERSION, UCT_SOCKET_GET_DESCRIPTOR}, 0, 0
+    };
     int ends[2] = {-1, -1}, fd = -1;
     uint64_t length;
 
     memcpy(&question.domain, &packed[16], sizeof(question.domain)); /* the instance */
     memcpy(&question.id, &packed[56], sizeof(question.id));
     if ((socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) ||
-        !uct_descriptor_answer(ends[0], &question, sizeof(question))) {
+        (uct_descriptor_answer(ends[0], &question) != UCS_OK)) {
         return false;
     }
     const ucs_status_t status = uct_descriptor_listen(&ends[1], &fd, &length);
