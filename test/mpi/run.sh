@@ -64,13 +64,13 @@ mkdir -p "$build" || exit 2
 # The header of MPICH calls MPI_STATUSES_IGNORE an array that is too small.
 compile() # mpi program
 {
-    local compiler=mpicc.$1 folder=$here define= memory=
+    local compiler=mpicc.$1 folder=$here src=$here/../../src define= memory=
     if [ "$1" = openshmem ]; then
         compiler=oshcc folder=$here/../shmem define=-DCHECK_SHMEM
     fi
     if [ "$2" = device ]; then # of what configure finds out it needs nothing
         mkdir -p "$build/config" && : >"$build/config/config.h"
-        memory="-I$build/config -I$here/../../src $here/../../src/tools/perf/cuda.c -ldl"
+        memory="-I$build/config -I$src $src/tools/perf/cuda.c $src/ucs/sys/library.c -ldl"
     fi
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
         "$folder/$2.c" "$here/check.c" $memory -o "$build/$2.$1"
