@@ -188,6 +188,7 @@ static void doctor_network(void)
     const uct_tl_t *tl = uct_tl_find("ofi");
     uct_iface_t *iface;
     const char *choice;
+    char reason[128];
     size_t length;
     void *library;
     int is_here;
@@ -204,7 +205,7 @@ static void doctor_network(void)
                    is_here ? ", which leads to this node only" : "");
         info_iface_close(iface);
     } else {
-        library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+        library = ucs_library_open("libfabric.so.1", NULL, 0, NULL, reason, sizeof(reason));
         doctor_say("network", (library == NULL) ? "apt install libfabric1 (1.17 or newer)" :
                    "UCX_OFI_PROVIDER and UCX_NET_DEVICES, if they are set; UCX_LOG_LEVEL=info "
                    "says more", "nothing to other nodes%s",

@@ -36,7 +36,8 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep);
 void ucp_ep_destroy(ucp_ep_h ep);
 
 /* Starts changing the endpoint: error handling and user data of params are taken over, a different
- * peer is refused with UCS_ERR_UNSUPPORTED. New: a new endpoint. Threads: worker. */
+ * peer, or socket address, is refused with UCS_ERR_INVALID_PARAM.
+ * New: a new endpoint. Threads: worker. */
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params);
 
 /* Flush of an endpoint, of all endpoints of a worker. New: ucp_ep_flush_nbx, ucp_worker_flush_nbx.

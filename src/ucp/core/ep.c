@@ -246,7 +246,8 @@ static int ucp_ep_is_past(const ucp_peer_t *peer, const ucp_ep_t *ep, uint32_t o
     if ((ep != NULL) && !ep->is_internal) {
         return 0;
     }
-    if (ordinal >= UCP_WIRE_APART_ORDINAL) {
+    if ((ordinal >= UCP_WIRE_APART_ORDINAL) && (ordinal != UINT32_MAX) &&
+        (memcmp(peer->uid, peer->worker->uid, UCT_UID_LEN) == 0)) {
         return ordinal < peer->next_apart;
     }
     return (ordinal & UCP_WIRE_CONN_ORDINAL) ? !ucp_conn_is_awaited(peer->worker, ordinal) &&
@@ -613,6 +614,11 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
 
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
 {
+    const ucs_status_t status = ucp_ep_check_params(params);
+
+    if (status != UCS_OK) {
+        return UCS_STATUS_PTR(status);
+    }
     if (params->field_mask & (UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_SOCK_ADDR)) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }

@@ -617,6 +617,7 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
     unsigned i;
 
     memcpy(info.uid, worker->uid, UCT_UID_LEN);
+    ucp_worker_lock(worker); /* another thread may open the network just now */
     for (i = 0; i < worker->context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &worker->context->tls[i];
 
@@ -631,6 +632,7 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
         info.entries[info.num_entries].bytes   = worker->tls[i].addr;
         ++info.num_entries;
     }
+    ucp_worker_unlock(worker);
 
     buffer = ucs_sys_calloc(1, UCP_ADDRESS_READABLE);
     if (buffer == NULL) {

@@ -132,7 +132,8 @@ int ucp_learn_is_settled(const ucp_learn_t *learn, const ucp_learn_turn_t *turn)
 {
     const ucp_learn_octave_t *octave = &learn->octaves[turn->octave];
 
-    return (octave->phase == UCP_LEARN_IN_USE) && (octave->way == turn->way);
+    return (octave->phase == UCP_LEARN_IN_USE) && (octave->way == turn->way) &&
+           (octave->rate[turn->way] > 0);
 }
 
 static uint32_t ucp_learn_num_under_way(const ucp_learn_octave_t *octave)

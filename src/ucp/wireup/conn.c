@@ -142,7 +142,7 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
         return !is_server && (head->length == 0);
     }
     if (is_server &&
-        ((head->ordinal & (UCP_WIRE_CONN_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
+        ((head->ordinal & (UCP_WIRE_APART_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
         return 0;
     }
     return (head->type == (is_server ? UCP_WIRE_CONN_ASK : UCP_WIRE_CONN_ACCEPT)) &&

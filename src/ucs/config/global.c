@@ -1,4 +1,5 @@
-/* Halyard: the options that belong to the process and not to a context: logging, warnings, modules.
+/* Halyard: the options that belong to the process and not to a context: logging, warnings,
+ * counters.
  *
  * Reading them may itself log, and logging asks for them: whoever comes while they are being read
  * is given the defaults, so there is neither a lock nor a recursion.

@@ -436,8 +436,7 @@ struct uct_tl {
 
 /* ---- registry and base: called by ucp and by tests ---- */
 
-/* All transports known: the built-in ones, then those of modules that were found. Stable for the
- * life of the process once returned. Any thread. */
+/* All transports known. Stable for the life of the process once returned. Any thread. */
 const uct_tl_t *const *uct_tl_list(size_t *count_p);
 
 /* By name; also the wrapped forms "fault:mm", "delay:mm", "trace:mm" (any nesting), made on first

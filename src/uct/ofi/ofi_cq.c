@@ -287,6 +287,8 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
         /* All that there are, before a buffer is used again: one told twice names the same. */
         for (i = 0; (i < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface, &count); ++i) {
         }
+    } else if (ucs_unlikely((ret < 0) && (ret != -FI_EAGAIN))) {
+        ucs_diag_once("libfabric's completion queue is broken: its error %d", (int)-ret);
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {
         uct_ofi_receives_post(iface);

@@ -829,7 +829,6 @@ TEST_P(am, forced_close)
     EXPECT_EQ(0, failures);
 }
 
-/* Whichever allocation fails: every send ends, nothing hangs, and nothing is left over. */
 /* What was fetched for a handler finds no endpoint to answer on any more, since its sender has made
  * more than can be told apart: whatever becomes of it, nobody else's connection ends. */
 TEST(am_fetched, without_an_endpoint_to_answer_on)
@@ -859,7 +858,7 @@ TEST(am_fetched, without_an_endpoint_to_answer_on)
         third.progress();
         pair.progress();
     };
-    const bytes data(8 << 20, 1);
+    const bytes data(64 << 20, 1); /* it takes more turns than all that is sent meanwhile */
     ucp_request_param_t reply = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
     reply.flags               = UCP_AM_SEND_FLAG_REPLY;
     void *sent = ucp_am_send_nbx(pair.ep(), ID, nullptr, 0, data.data(), data.size(), &reply);
@@ -871,24 +870,33 @@ TEST(am_fetched, without_an_endpoint_to_answer_on)
     ucp_request_param_t force = send_param(nullptr, UCP_OP_ATTR_FIELD_FLAGS);
     force.flags               = UCP_EP_CLOSE_FLAG_FORCE;
     EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nbx(back, &force)));
+    const auto done = [](ucs_status_ptr_t ptr) {
+        ASSERT_FALSE(UCS_PTR_IS_ERR(ptr));
+        if (ptr != nullptr) {
+            ucp_request_free(ptr);
+        }
+    };
     for (ucp_ep_h ep : eps) {
-        ucp_stream_send_nbx(ep, data.data(), 1, &plain);
+        done(ucp_stream_send_nbx(ep, data.data(), 1, &plain));
     }
-    void *last = nullptr;
     for (unsigned i = 0; (i < 4000) && (heard.messages.size() < 100); ++i) {
-        last = ucp_am_send_nbx(of_third, ID, nullptr, 0, data.data(), 1, &plain);
-        ASSERT_FALSE(UCS_PTR_IS_ERR(last)) << i;
+        done(ucp_am_send_nbx(of_third, ID, nullptr, 0, data.data(), 1, &plain));
         turn();
     }
+    EXPECT_GE(heard.messages.size(), 100u);
     for (unsigned i = 0; (i < 100000) && (ucp_request_check_status(sent) == UCS_INPROGRESS); ++i) {
         turn();
     }
     EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(sent));
     ucp_request_free(sent);
     EXPECT_EQ(0u, failed);
+    for (const message &got : heard.messages) {
+        EXPECT_NE(data.size(), got.length) << "it was to find no endpoint";
+    }
     log.take();
 }
 
+/* Whichever allocation fails: every send ends, nothing hangs, and nothing is left over. */
 TEST(am_shortage, every_allocation_may_fail)
 {
     static const struct {

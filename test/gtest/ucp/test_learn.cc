@@ -661,16 +661,18 @@ TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
     EXPECT_GT(taken, 0u);
 }
 
+constexpr useconds_t SLOW_US = 500;
+
 /* Copies that take long; what they do is done. */
 const auto slow_copy = [](pid_t pid, const iovec *local, unsigned long num_local,
                           const iovec *remote, unsigned long num_remote, unsigned long flags) {
-    usleep(50);
+    usleep(SLOW_US);
     return ucs_sys_real.process_vm_readv(pid, local, num_local, remote, num_remote, flags);
 };
 
 const auto slow_write = [](pid_t pid, const iovec *local, unsigned long num_local,
                            const iovec *remote, unsigned long num_remote, unsigned long flags) {
-    usleep(50);
+    usleep(SLOW_US);
     return ucs_sys_real.process_vm_writev(pid, local, num_local, remote, num_remote, flags);
 };
 
@@ -685,7 +687,8 @@ TEST_F(asked_for_messages, what_is_fastest_in_messages_comes_whole)
     table.process_vm_writev  = slow_write;
     ucs_sys_set(&table);
     {
-        pair pair({"back_and_forth", {{"UCX_TLS", "mm,cma"}}, false, UCS_THREAD_MODE_SINGLE});
+        pair pair({"back_and_forth", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
+                   UCS_THREAD_MODE_SINGLE});
         greet(pair);
         for (size_t length : {12000, 24000}) {
             uint64_t whole = 0, announced = 0;

@@ -571,6 +571,7 @@ TEST(stream_again, a_reader_whose_peer_comes_back)
         ASSERT_TRUE(condition());
     };
     bytes buffer(8);
+    std::vector<ucp_ep_h> former;
     for (uint8_t round = 0; (round < 3) && !HasFailure(); ++round) {
         const ucp_ep_h reader = reads.connect(writes);
         const ucp_ep_h writer = writes.connect(reads, UCP_ERR_HANDLING_MODE_PEER, on_failure,
@@ -596,6 +597,33 @@ TEST(stream_again, a_reader_whose_peer_comes_back)
         EXPECT_TRUE(UCS_STATUS_IS_ERR(rest.status));
         writes.forget(writer);
         EXPECT_EQ(nullptr, ucp_ep_close_nb(writer, UCP_EP_CLOSE_MODE_FORCE));
+        former.push_back(reader);
+    }
+    /* What is sent on an endpoint of a former connection ends, and a close waits for nothing. */
+    const ucp_ep_h writer = writes.connect(reads);
+    const uint8_t word    = 9;
+    const ucs_status_ptr_t said = send(writer, &word, 1);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(said));
+    const bytes data(4 << 20, 1);
+    for (const ucp_ep_h ep : former) {
+        const ucs_status_ptr_t sent = send(ep, data.data(), data.size());
+        until([&]() {
+            return !UCS_PTR_IS_PTR(sent) || (ucp_request_check_status(sent) != UCS_INPROGRESS);
+        });
+        reads.forget(ep);
+        const ucs_status_ptr_t closed = ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH);
+        until([&]() {
+            return !UCS_PTR_IS_PTR(closed) ||
+                   (ucp_request_check_status(closed) != UCS_INPROGRESS);
+        });
+        for (const ucs_status_ptr_t ptr : {sent, closed}) {
+            if (UCS_PTR_IS_PTR(ptr)) {
+                ucp_request_free(ptr);
+            }
+        }
+    }
+    if (said != nullptr) {
+        ucp_request_free(said);
     }
     log.take();
 }
