@@ -86,26 +86,24 @@ static int ucs_library_is_new(const ucs_library_before_t *before, const struct s
     return 1;
 }
 
-/* What the program has set for signals stays, whatever a library's own start does: on Debian
- * libfabric brings along libinfinipath, which takes over SIGINT, SIGTERM, SIGSEGV and others. What
- * another thread sets meanwhile, or puts back itself, stays as well. */
-static void *ucs_library_load(const char *file)
+static void ucs_library_note(ucs_library_before_t *before)
 {
-    ucs_library_before_t *before = calloc(1, sizeof(*before));
-    struct sigaction now;
-    void *library;
     int number;
 
-    for (number = 1; (before != NULL) && (number < NSIG); ++number) {
+    for (number = 1; number < NSIG; ++number) {
         if (sigaction(number, NULL, &before->actions[number]) != 0) {
             before->actions[number].sa_handler = SIG_ERR; /* the C library's own */
         }
     }
-    if (before != NULL) {
-        (void)dl_iterate_phdr(ucs_library_add_object, before);
-    }
-    library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    for (number = 1; (before != NULL) && (number < NSIG); ++number) {
+    (void)dl_iterate_phdr(ucs_library_add_object, before);
+}
+
+static void ucs_library_restore(const ucs_library_before_t *before)
+{
+    struct sigaction now;
+    int number;
+
+    for (number = 1; number < NSIG; ++number) {
         if ((before->actions[number].sa_handler != SIG_ERR) &&
             (sigaction(number, NULL, &now) == 0) &&
             (now.sa_handler != before->actions[number].sa_handler) &&
@@ -113,6 +111,22 @@ static void *ucs_library_load(const char *file)
             (void)sigaction(number, &before->actions[number], NULL);
         }
     }
+}
+
+/* What the program has set for signals stays, whatever a library's own start does: on Debian
+ * libfabric brings along libinfinipath, which takes over SIGINT, SIGTERM, SIGSEGV and others. What
+ * another thread sets meanwhile, or puts back itself, stays as well. */
+static void *ucs_library_load(const char *file)
+{
+    ucs_library_before_t *before = calloc(1, sizeof(*before));
+    void *library;
+
+    if (before == NULL) {
+        return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    ucs_library_note(before);
+    library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    ucs_library_restore(before);
     free(before);
     return library;
 }

@@ -231,6 +231,13 @@ public:
         rkey = nullptr;
     }
 
+    /* One attempt at a get of all of `local`, from the owner's first byte on. */
+    ucs_status_t try_get(const cuda_program::memory &local, completion &comp)
+    {
+        uct_iov_t iov = {local.address, local.length, nullptr};
+        return ep->ops->get_zcopy(ep, &iov, 1, remote, rkey, &comp.base);
+    }
+
     ucs_status_t get(void *address, size_t offset, size_t length)
     {
         uct_iov_t iov = {address, length, nullptr};
@@ -647,7 +654,6 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
         log_levels quiet("fatal");
         ipc_user u;
         const auto local = u.cuda.make(kind::DEVICE, 1000);
-        uct_iov_t iov    = {local.address, 1000, nullptr};
         completion comp;
 
         u.open_door();
@@ -656,8 +662,7 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
             u.signal_owner(SIGSTOP);
             ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
             for (unsigned i = 0; i < 100; ++i) {
-                ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
-                                                                    &comp.base));
+                ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.try_get(local, comp));
             }
             if (is_final) {
                 let_pass(TIME_LIMIT_S);
@@ -686,14 +691,12 @@ TEST(cuda_ipc, descriptors_that_another_worker_has_to_be_asked_for)
         log_levels quiet("fatal");
         ipc_user u;
         const auto local = u.cuda.make(kind::DEVICE, 1000);
-        uct_iov_t iov    = {local.address, 1000, nullptr};
         completion comp;
 
         u.link().put_number('i');
         u.allocate(1000, 'p');
         ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
-        EXPECT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
-                                                            &comp.base));
+        EXPECT_EQ(UCS_ERR_NO_RESOURCE, u.try_get(local, comp));
         let_pass(TIME_LIMIT_S);
         EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 1000));
         EXPECT_EQ(0, comp.calls);
@@ -1153,15 +1156,13 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_of_others)
         log_levels quiet("fatal");
         ipc_user u;
         const auto local = u.cuda.make(kind::DEVICE, 1000);
-        uct_iov_t iov    = {local.address, 1000, nullptr};
         completion comp;
 
         u.link().put_number('i');
         u.allocate(4ul << 20, 'p');
         ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "3+")); /* the probe's, one piece's */
         for (unsigned i = 0; i < 100; ++i) {
-            ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
-                                                                &comp.base));
+            ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.try_get(local, comp));
         }
         const auto files = sys_meter::descriptors();
         EXPECT_EQ(0, in_fork([&]() {
@@ -1401,13 +1402,11 @@ TEST_F(fake_cuda_ipc, a_proof_whose_context_goes)
         ipc_user u;
         const uct_cu_ctx_t first = u.cuda.create_context();
         auto local               = u.cuda.make(kind::DEVICE, 1000);
-        uct_iov_t iov            = {local.address, 1000, nullptr};
         completion comp;
 
         u.allocate(1000);
         u.cuda.set("stuck", 1);
-        ASSERT_EQ(UCS_ERR_NO_RESOURCE,
-                  u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey, &comp.base));
+        ASSERT_EQ(UCS_ERR_NO_RESOURCE, u.try_get(local, comp));
         u.cuda.set("stuck", 0);
         u.cuda.destroy_context(first);
         u.cuda.create_context();
@@ -1447,12 +1446,10 @@ TEST(cuda_ipc, the_owner_is_killed)
         ipc_user u;
         const auto local = u.cuda.make(kind::DEVICE, SIZE);
         std::deque<completion> comps(20);
-        uct_iov_t iov = {local.address, SIZE, nullptr};
 
         u.allocate(SIZE);
         for (completion &c : comps) {
-            ASSERT_EQ(UCS_INPROGRESS,
-                      u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey, &c.base));
+            ASSERT_EQ(UCS_INPROGRESS, u.try_get(local, c));
         }
         u.kill_owner();
         EXPECT_TRUE(run_until({u.w.get()}, [&]() {
