@@ -213,7 +213,7 @@ typedef struct {
     uint32_t               turn;        /* of the side when there was new credit last, */
     size_t                 unheard;     /* and bytes that were sent since a turn */
     uint64_t               answered;    /* what side->received was lately */
-    unsigned               unanswered;  /* messages from buffer_min to single_min sent since then */
+    unsigned               unanswered;  /* messages from buffer_min on sent since then, while few */
     uint8_t                can_be_far;  /* see uct_mm_writer_copy */
     uint8_t                is_far;      /* copies go past the caches, as the usual way was slow */
     uint8_t                num_slow;    /* looks at that way, one after the other */
@@ -261,23 +261,31 @@ UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
            1 + (uint32_t)((length - UCT_MM_FIRST_DATA + UCT_MM_REST_DATA - 1) / UCT_MM_REST_DATA);
 }
 
-/* Where the next message of that kind goes. The wide area is used while this process sends to
- * nobody else: the place of a message has left both processors' own caches when it is written
- * again, which takes half the time on Zen 4. On Intel's there is none: single messages take as
- * long, or longer where the program has used the caches meanwhile (Granite Rapids, 4 KiB, in
- * rounds of 1.5 ms amid others: 1.7 us instead of 1.2), and streams of 4 and 8 KiB are 15 % slower.
- * With more processes than two the caches that they share would not hold so much (4 on 2
- * processors: 16 KiB to all in 25 us by the wide areas, in 13 by the others). */
-UCS_INLINE uct_mm_buffers_t *uct_mm_writer_area(uct_mm_writer_t *writer)
+/* So many messages without one in the other direction are the beginning of a stream. */
+#define UCT_MM_STREAM_MIN 4
+
+/* Bytes from which on single messages use the wide area. */
+#define UCT_MM_WIDE_SINGLE_MIN 9216
+
+/* Where a message that goes through buffers has its place. That in the wide area has left both
+ * processors' own caches when it is written again: that takes half the time where they have no
+ * cache in common (Zen 4), and streams of 4 and 8 KiB a third less where they have (Zen 5), but
+ * single messages of up to 8 KiB there take 1.3 to 1.7 times as long, beyond (16 KiB) 0.8 times. On
+ * Intel's there is no such area: streams of 4 and 8 KiB would be 15 % slower (Granite Rapids). It
+ * is used while this process sends to nobody else: with more processes than two the caches that
+ * they share would not hold so much (4 on 2 processors: 16 KiB to all in 25 us by the wide areas,
+ * in 13 by the others). */
+UCS_INLINE uct_mm_buffers_t *uct_mm_writer_area(uct_mm_writer_t *writer, size_t length)
 {
-    return ((writer->wide.long_max > 0) && (writer->side->num_writers <= 1)) ? &writer->wide :
-                                                                              &writer->buffers;
+    return ((writer->wide.long_max > 0) && (writer->side->num_writers <= 1) &&
+            (writer->is_far || (writer->unanswered >= UCT_MM_STREAM_MIN) ||
+             (length >= UCT_MM_WIDE_SINGLE_MIN))) ? &writer->wide : &writer->buffers;
 }
 
 /* Lines that a message takes at most: it may go through buffers. */
 UCS_INLINE uint32_t uct_mm_writer_lines(uct_mm_writer_t *writer, size_t length)
 {
-    const uct_mm_buffers_t *area = uct_mm_writer_area(writer);
+    const uct_mm_buffers_t *area = uct_mm_writer_area(writer, length);
     uint32_t first;
 
     return (length < writer->single_min) ? uct_mm_ring_lines(length) :
