@@ -15,8 +15,8 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for... */
-#define UCT_OFI_FDS_GAP  1024  /* ...until so many are closed, where that must not take long */
+#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for, */
+#define UCT_OFI_FDS_MANY 256   /* where some are closed so many in one call */
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
@@ -167,16 +167,37 @@ static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_
     return ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &length) == 0;
 }
 
-/* The next descriptor from `fd` on that leads to somebody, or -1: none, or none among so many. */
+/* The next descriptor from `fd` on that is not known to be closed: to ask for each of them takes
+ * 0.2 s, in which the worker does nothing else. */
+static int uct_ofi_skip_closed(int fd)
+{
+    struct pollfd each[UCT_OFI_FDS_MANY];
+    unsigned i;
+
+    for (; fd < UCT_OFI_FDS_MAX; fd += UCT_OFI_FDS_MANY) {
+        for (i = 0; i < UCT_OFI_FDS_MANY; ++i) {
+            each[i] = (struct pollfd){.fd = fd + (int)i};
+        }
+        if (ucs_sys_poll(each, UCT_OFI_FDS_MANY, 0) < 0) {
+            break; /* the process may have fewer */
+        }
+        for (i = 0; i < UCT_OFI_FDS_MANY; ++i) {
+            if (!(each[i].revents & POLLNVAL)) {
+                return fd + (int)i;
+            }
+        }
+    }
+    return fd;
+}
+
+/* The next descriptor from `fd` on that leads to somebody, or -1. */
 static int uct_ofi_next_fd(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
 {
-    unsigned num_closed; /* in a row */
-
-    for (num_closed = 0; (fd < UCT_OFI_FDS_MAX) && (num_closed < UCT_OFI_FDS_GAP); ++fd) {
+    while (fd < UCT_OFI_FDS_MAX) {
         if (uct_ofi_remote(iface, fd, remote)) {
             return fd;
         }
-        num_closed = (errno == EBADF) ? num_closed + 1 : 0;
+        fd = (errno == EBADF) ? uct_ofi_skip_closed(fd + 1) : fd + 1;
     }
     return -1;
 }
@@ -231,14 +252,13 @@ static unsigned uct_ofi_cut(const uct_ofi_peer_t *peer, uct_ofi_reach_t reach)
 {
     struct sockaddr_storage remote;
     unsigned count = 0;
-    int fd;
+    int fd         = -1;
 
     if (!peer->iface->is_tcp || (peer->num_under_way == 0)) {
         return 0;
     }
-    for (fd = 0; fd < UCT_OFI_FDS_MAX; ++fd) {
-        if (uct_ofi_remote(peer->iface, fd, &remote) &&
-            uct_ofi_is_connection(peer, fd, &remote, reach)) {
+    while ((fd = uct_ofi_next_fd(peer->iface, fd + 1, &remote)) >= 0) {
+        if (uct_ofi_is_connection(peer, fd, &remote, reach)) {
             (void)ucs_sys_shutdown(fd, SHUT_RDWR);
             ++count;
         }

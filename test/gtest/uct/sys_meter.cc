@@ -96,6 +96,7 @@ sys_meter::sys_meter()
     COUNT_CALLS_OF(accept4);
     COUNT_CALLS_OF(sendmsg);
     COUNT_CALLS_OF(recvmsg);
+    COUNT_CALLS_OF(getsockopt);
     COUNT_CALLS_OF(poll);
     COUNT_CALLS_OF(epoll_create1);
     COUNT_CALLS_OF(epoll_ctl);
