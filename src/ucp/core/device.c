@@ -365,12 +365,17 @@ void ucp_device_transferred(uct_completion_t *comp)
 
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 {
-    const uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
-                                       UCP_REQUEST_HOLDS_TRACKED | UCP_REQUEST_HOLDS_MEM);
+    uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
+                                 UCP_REQUEST_HOLDS_TRACKED | UCP_REQUEST_HOLDS_MEM);
 
     if (keep & UCP_REQUEST_HOLDS_TRACKED) { /* flushes still wait for it, a purge is done with it */
         ucs_list_del(&req->list);
         ucs_list_add_tail(&req->send.ep->late, &req->list);
+    } else if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_READ) &&
+               (req->held & UCP_REQUEST_HOLDS_LIST)) { /* a close by force may give it up */
+        ucs_list_del(&req->list);
+        ucs_list_add_tail(&req->recv.peer->late, &req->list);
+        keep |= UCP_REQUEST_HOLDS_LIST;
     }
     req->copy.then = NULL;
     req->copy.late = status;

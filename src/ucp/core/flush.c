@@ -248,6 +248,9 @@ static void ucp_flush_give_up(const ucp_ep_t *ep)
             ucp_rdma_abandon(req, peer);
         }
     }
+    ucs_list_for_each(req, &peer->late, list) {
+        ucp_rdma_abandon(req, peer);
+    }
 }
 
 /* Ends all that the endpoint has under way. The user's callbacks make no progress: what that would

@@ -57,6 +57,7 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     memcpy(peer->uid, uid, UCT_UID_LEN);
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->recvs);
+    ucs_list_head_init(&peer->late);
     ucs_list_head_init(&peer->retired);
 
     status = (address != NULL) ? ucp_lanes_open(peer, address) : ucp_lanes_open_nowhere(peer);
@@ -543,6 +544,9 @@ void ucp_peer_destroy(ucp_peer_t *peer)
     /* Receives in flight end without a word: the worker goes away. */
     while (!ucs_list_is_empty(&peer->recvs)) {
         ucp_request_release_held(ucs_list_head(&peer->recvs, ucp_request_t, list));
+    }
+    while (!ucs_list_is_empty(&peer->late)) {
+        ucs_list_del(peer->late.next);
     }
     if (peer->lanes[UCP_LANE_AM] != NULL) {
         uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);

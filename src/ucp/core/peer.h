@@ -47,6 +47,7 @@ struct ucp_peer {
     ucp_proto_config_t   *proto;       /* thresholds for these lanes */
     ucs_list_link_t       eps;         /* the user's endpoints */
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
+    ucs_list_link_t       late;        /* those of them for which only a network still reads */
     size_t                num_controls; /* that wait for resources, and flushes for them */
     uint32_t              session;      /* a number for each HELLO of its, never used again */
     uint32_t              num_data;     /* messages DATA that have come from it */

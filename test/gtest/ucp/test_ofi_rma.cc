@@ -531,6 +531,65 @@ TEST_F(ofi_rma, the_end_while_puts_wait)
     EXPECT_EQ(all.writes, all.provider.seen.writes);
 }
 
+/* A message that was being read when its sender gave it up, and stopped: once the reader gives the
+ * sender up as well, by force, the receive ends. */
+TEST_F(ofi_rma, a_receive_that_both_sides_give_up)
+{
+    environment environment(settings{{"UCX_TLS", "ofi"}, {"UCX_OFI_TIMEOUT", "300ms"}});
+    faulty_provider provider(79);
+    context here({UCP_FEATURE_TAG, 0, nullptr, nullptr});
+    worker from(here), to(here);
+    const auto ignore = [](void *, ucp_ep_h, ucs_status_t) {};
+    ucp_ep_h eps[2]   = {from.connect(to, UCP_ERR_HANDLING_MODE_PEER, ignore),
+                         to.connect(from, UCP_ERR_HANDLING_MODE_PEER, ignore)};
+    const bytes out = pattern(1, 4 << 20);
+    bytes in(out.size());
+    ending sent, received, closed[2];
+    const auto run = [&](bool is_both, const std::function<bool()> &is_done) {
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!is_done() && (std::chrono::steady_clock::now() < give_up)) {
+            to.progress();
+            if (is_both) {
+                from.progress();
+            }
+        }
+        return is_done();
+    };
+    const auto exchange = [&](ucp_ep_h ep, worker &other, size_t length) {
+        const ucp_request_param_t receive = receive_param(&received, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        const ucp_request_param_t send    = send_param(&sent, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        sent = received = ending();
+        (void)ucp_tag_recv_nbx(other.handle(), in.data(), length, 5, ~0ull, &receive);
+        (void)ucp_tag_send_nbx(ep, out.data(), length, 5, &send);
+    };
+    const auto close = [&](worker &w, unsigned i) {
+        ucp_request_param_t param = send_param(&closed[i], UCP_OP_ATTR_FIELD_FLAGS);
+        param.flags               = UCP_EP_CLOSE_FLAG_FORCE;
+        w.forget(eps[i]);
+        closed[i].calls = (ucp_ep_close_nbx(eps[i], &param) == nullptr);
+    };
+
+    for (unsigned i = 0; i < 2; ++i) { /* connects */
+        exchange(eps[i], (i == 0) ? to : from, 8);
+        ASSERT_TRUE(run(true, [&]() { return (received.calls > 0) && (sent.calls > 0); }));
+    }
+    const size_t reads = provider.seen.reads;
+    exchange(eps[0], to, out.size());
+    ASSERT_TRUE(run(false, [&]() { return provider.seen.reads > reads; }));
+    close(from, 0);
+    EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
+    for (unsigned i = 0; i < 1000; ++i) {
+        to.progress();
+    }
+    EXPECT_EQ(0, received.calls);
+    close(to, 1);
+    EXPECT_TRUE(run(false, [&]() { return received.calls > 0; }));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, received.status);
+    EXPECT_TRUE(run(true, [&]() { return (closed[0].calls > 0) && (closed[1].calls > 0); }));
+    EXPECT_EQ(1, received.calls);
+    m_log.take();
+}
+
 /* A buffer that the user has mapped is registered once, others for each operation. */
 TEST_F(ofi_rma, mapped_buffers_are_registered_once)
 {
