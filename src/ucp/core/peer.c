@@ -370,6 +370,18 @@ void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
     }
 }
 
+/* What further devices still do for the peer is of no use, and ends as what the first one does. */
+static void ucp_peer_fail_rails(ucp_peer_t *peer, ucs_status_t status)
+{
+    unsigned role;
+
+    for (role = UCP_LANE_RAIL; role < UCP_LANE_LAST; ++role) {
+        if (peer->lanes[role] != NULL) {
+            uct_ep_set_failed(peer->lanes[role], status);
+        }
+    }
+}
+
 void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
 {
     ucs_list_link_t todo;
@@ -382,6 +394,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     ucp_worker_count(peer->worker, UCP_COUNT_PEERS_FAILED);
     ucp_rma_gate_add(peer, 1);
     uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+    ucp_peer_fail_rails(peer, status);
     ucp_peer_hang_up(peer); /* it may live and wait for our answers */
 
     /* Callbacks may close any of the endpoints and make new ones, to the one that takes its place
@@ -427,8 +440,9 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
     } else if (ep == peer->lanes[UCP_LANE_DEVICE]) {
         peer->is_device_refused = 1;
     } else if (ep != peer->lanes[UCP_LANE_COPY]) {
-        ucs_diag("a further device carries nothing to a peer any more (%s): the first one does",
-                 ucs_status_string(status));
+        ucs_log((peer->status == UCS_OK) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_DEBUG,
+                "a further device carries nothing to a peer any more (%s): the first one does",
+                ucs_status_string(status));
     } else {
         ucp_peer_copy_failed(peer, status);
     }

@@ -31,6 +31,11 @@ constexpr unsigned ROUNDS  = 6; /* pairs of workers, one after the other */
 const settings ENV = {{"UCX_TLS", "ofi"}};
 const way NETWORK  = {{"network", ENV, false, UCS_THREAD_MODE_SINGLE}, false, false};
 
+const way TWO_DEVICES = {{"two devices",
+                          {{"UCX_TLS", "ofi"}, {"UCX_OFI_PROVIDER", "net"},
+                           {"UCX_NET_DEVICES", "fake0,fake1"}},
+                          false, UCS_THREAD_MODE_SINGLE}, false, false};
+
 using counts = faulty_provider::counts;
 
 struct trouble {
@@ -311,10 +316,6 @@ TEST_F(ofi_rma, switched_off)
 TEST_F(ofi_rma, gets_by_two_devices_that_break)
 {
     constexpr size_t SIZE = 6 << 20, LONG = 1 << 20;
-    const way two         = {{"two devices",
-                              {{"UCX_TLS", "ofi"}, {"UCX_OFI_PROVIDER", "net"},
-                               {"UCX_NET_DEVICES", "fake0,fake1"}},
-                              false, UCS_THREAD_MODE_SINGLE}, false, false};
 
     for (unsigned kind = 0; kind < 3; ++kind) {
         SCOPED_TRACE(kind);
@@ -323,7 +324,7 @@ TEST_F(ofi_rma, gets_by_two_devices_that_break)
         provider.says.devices    = 2;
         provider.says.registered = (kind == 1);
         provider.says.queue      = (kind == 2) ? 16 : 0;
-        remote remote(two, SIZE);
+        remote remote(TWO_DEVICES, SIZE);
         if (told(remote.world().ep()).find("fake1") == std::string::npos) {
             GTEST_SKIP() << "no provider net here";
         }
@@ -361,6 +362,47 @@ TEST_F(ofi_rma, gets_by_two_devices_that_break)
         }
         EXPECT_LT(10u, provider.seen.cut);
     }
+}
+
+/* A peer that is lost by its first device while both read of it, and takes nothing: the get ends
+ * though nothing is known of the second device. */
+TEST_F(ofi_rma, a_get_by_two_devices_of_which_the_first_fails)
+{
+    constexpr size_t LONG = 1 << 20;
+    environment environment(settings{{"UCX_OFI_TIMEOUT", "300ms"}});
+    faulty_provider provider(87);
+    provider.says.devices = 2;
+    remote remote(TWO_DEVICES, LONG);
+    pair &world = remote.world();
+    if (told(world.ep()).find("fake1") == std::string::npos) {
+        GTEST_SKIP() << "no provider net here";
+    }
+    bytes local(LONG);
+    ending end;
+    const auto get = [&]() {
+        const ucp_request_param_t param = send_param(&end);
+        const size_t before             = provider.seen.reads;
+        end                             = ending();
+        EXPECT_TRUE(UCS_PTR_IS_PTR(ucp_get_nbx(world.ep(), local.data(), LONG, remote.address(0),
+                                               remote.rkey(), &param)));
+        for (unsigned i = 0; (i < 100) && (provider.seen.reads < before + 2); ++i) {
+            world.sender().progress();
+        }
+        return provider.seen.reads - before;
+    };
+
+    while (get() < 2) { /* until the second one is connected */
+        world.progress_until([&]() { return end.calls > 0; });
+    }
+    EXPECT_EQ(0, end.calls);
+    ucp_test_lane_fail(world.ep(), UCS_ERR_IO_ERROR);
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while ((end.calls == 0) && (std::chrono::steady_clock::now() < give_up)) {
+        world.sender().progress();
+    }
+    EXPECT_EQ(1, end.calls);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, end.status);
+    m_log.take();
 }
 
 /* One packed key reaches the memory through every worker of its context that was there; those that
