@@ -276,6 +276,7 @@ struct uct_ofi_peer {
     uint8_t            num_untaken;   /* the same, and a message had not been taken */
     uint8_t            num_gaps;      /* looks at which messages waited for earlier ones */
     uint8_t            num_lost;      /* messages, since it was heard last */
+    uint8_t            num_doubtful;  /* looks until a connection is taken for whole again */
     uint8_t            is_aside;      /* that connection leads where nobody listens */
     uint8_t            is_second;     /* it is tried because the other port did not answer */
     uint8_t            rx_open;       /* it has introduced itself */
@@ -572,6 +573,10 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 
 /* Every connected peer is asked at once: one of them has not taken a message. */
 void uct_ofi_alive_suspect(uct_ofi_iface_t *iface);
+
+/* A connection with the peer may have broken, and have lost messages without a word: it is asked,
+ * and what has not been taken is soon taken for lost. */
+void uct_ofi_alive_doubt(uct_ofi_peer_t *peer);
 
 /* The provider takes nothing for the peer: it may be about to connect again, to nobody. */
 void uct_ofi_alive_blocked(uct_ofi_peer_t *peer);

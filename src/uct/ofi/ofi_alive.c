@@ -20,6 +20,9 @@
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
+/* The same behind an error that a connection may have broken by, for so many looks. */
+#define UCT_OFI_GAPS_BROKEN  4
+#define UCT_OFI_LOOKS_BROKEN 10
 /* For which operations may go on that were given up by the user, or after a failure. */
 #define UCT_OFI_LOOKS_FORCED 2u
 #define UCT_OFI_LOOKS_FAILED 10u
@@ -35,6 +38,12 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
     uct_ofi_peer_say(peer, what);
 }
 
+void uct_ofi_alive_doubt(uct_ofi_peer_t *peer)
+{
+    peer->num_doubtful = peer->iface->is_tcp ? UCT_OFI_LOOKS_BROKEN : 0;
+    uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+}
+
 static int uct_ofi_is_connected(const uct_ofi_peer_t *peer)
 {
     return (peer->tx_state != UCT_OFI_TX_IDLE) || peer->rx_open || (peer->num_rmas > 0);
@@ -46,7 +55,7 @@ void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
 
     ucs_list_for_each(peer, &iface->peers, list) {
         if (uct_ofi_is_connected(peer)) {
-            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
+            uct_ofi_alive_doubt(peer);
         }
     }
 }
@@ -364,6 +373,8 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
     int is_untaken = is_opening ||
                      ((peer->tx_state >= UCT_OFI_TX_OPEN) && (peer->tx_taken != peer->tx_count) &&
                       (peer->tx_taken == peer->tx_looked));
+    int max        = ((peer->num_doubtful > 0) && !is_opening) ? UCT_OFI_GAPS_BROKEN :
+                                                                 UCT_OFI_GAPS_MAX;
 
     if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
         peer->num_gaps  = 0;
@@ -383,9 +394,10 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
                               (peer->num_under_way == peer->num_rmas));
     }
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
-    return (peer->num_gaps > UCT_OFI_GAPS_MAX)    ? "a message of" :
-           (peer->num_untaken > UCT_OFI_GAPS_MAX) ? "a message to" :
-           (peer->num_stuck > UCT_OFI_GAPS_MAX)   ? "an operation with" : NULL;
+    peer->num_doubtful -= (peer->num_doubtful > 0) && (peer->num_gaps == 0) && !is_untaken;
+    return (peer->num_gaps > max)               ? "a message of" :
+           (peer->num_untaken > max)            ? "a message to" :
+           (peer->num_stuck > UCT_OFI_GAPS_MAX) ? "an operation with" : NULL;
 }
 
 /* ---- what nobody wants any more ---- */

@@ -556,7 +556,7 @@ void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, int error)
         status = (peer->status != UCS_OK) ? peer->status : UCS_ERR_IO_ERROR;
         ucs_debug("a %s has failed: libfabric's error %d", op->is_write ? "write" : "read", error);
         if (peer->status == UCS_OK) {
-            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING); /* it may be the connection */
+            uct_ofi_alive_doubt(peer);
         }
     }
     uct_ofi_op_ended(peer);

@@ -275,6 +275,57 @@ TEST_F(ofi, a_lost_last_message_is_noticed)
     EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
 }
 
+/* What a connection has lost that broke is noticed soon where a read has failed by that; where
+ * nothing is lost the peer is kept. */
+TEST_F(ofi, a_message_lost_beside_a_read_is_noticed_soon)
+{
+    log_levels quiet("fatal");
+    faulty_provider provider(51);
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b;
+    bytes source = pattern(7, 4096), target(4096);
+    uint8_t packed[UCT_RKEY_MAX];
+    uct_rkey_t *rkey;
+    uct_mem_t *mem, *local = nullptr;
+
+    if (!lend(b, source.data(), source.size(), &mem)) {
+        return;
+    }
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "there are no connections";
+    }
+    (void)m_tl->md.rkey_pack(mem, packed);
+    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
+    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+    uct_ep_t *ep  = a.connect(b.where());
+    uct_iov_t iov = {target.data(), target.size(), local};
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    for (const unsigned lost : {0u, 1u}) {
+        provider.faults.swallow = 1;
+        EXPECT_EQ(UCS_ERR_IO_ERROR, finish({&a, &b}, [&](uct_completion_t *comp) {
+            const ucs_status_t status = ep->ops->get_zcopy(
+                ep, &iov, 1, reinterpret_cast<uintptr_t>(source.data()), rkey, comp);
+            provider.faults.swallow = 0;
+            return status;
+        }));
+        uct_ofi_ep(ep)->peer->tx_count += lost; /* as if it had been sent */
+        uint64_t look_ns = 0;
+        unsigned looks   = 0; /* ten a time-out */
+        EXPECT_TRUE(run_until({&a, &b}, [&]() {
+            looks  += (uct_ofi_iface(a.iface)->look_ns != look_ns);
+            look_ns = uct_ofi_iface(a.iface)->look_ns;
+            return !a.failed.empty() || (looks > 20);
+        }));
+        ASSERT_EQ(lost, a.failed.size());
+    }
+    EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+    m_tl->md.rkey_release(rkey);
+    m_tl->md.release(mem);
+    if (local != nullptr) {
+        m_tl->md.release(local);
+    }
+}
+
 /* Who computes takes no message, though its memory can be read meanwhile where the provider serves
  * that by itself: nothing is lost. */
 TEST_F(ofi, reads_from_who_computes)
