@@ -41,7 +41,8 @@ enum {
     UCS_ARCH_CPU_FLAG_TSC_STABLE = 1u << 1, /* the tick counter has a constant rate */
     UCS_ARCH_CPU_FLAG_AMD        = 1u << 2, /* who made it: what lines of other cores cost, and */
     UCS_ARCH_CPU_FLAG_INTEL      = 1u << 3, /* copies, was measured on both, and differs */
-    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 4  /* ucs_arch_demote does something */
+    UCS_ARCH_CPU_FLAG_CLDEMOTE   = 1u << 4, /* ucs_arch_demote does something */
+    UCS_ARCH_CPU_FLAG_ZEN_5      = 1u << 5  /* AMD's of this family, or of a later one */
 };
 
 /* The flags of this machine, UCS_ARCH_CPU_FLAG_xx. Looked up once. Any thread. */
