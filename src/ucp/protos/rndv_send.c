@@ -19,7 +19,7 @@
 #define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
-#define UCP_RNDV_CLAIM_DATA 8 /* grains that are claimed at most to be sent as such a piece */
+#define UCP_RNDV_CLAIM_DATA 4 /* grains that are claimed at most to be sent as such a piece */
 
 /* Is there a grain that nobody has claimed? */
 static int ucp_rndv_is_left(uint64_t word, uint32_t num_grains)
