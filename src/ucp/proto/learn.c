@@ -27,6 +27,7 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
     octave->trial    = (uint8_t)way;
     octave->left     = UCP_LEARN_TRIAL_MAX;
     octave->best     = 0;
+    octave->moved    = 0;
     octave->runs     = 0;
     octave->is_open  = 0;
     octave->is_again = 0;
@@ -242,12 +243,25 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     ++octave->under_way[way];
 }
 
-static void ucp_learn_end_run(ucp_learn_octave_t *octave)
+/* Messages of `length` bytes are tried, which might be the fastest way once a ring's buffers are in
+ * the caches, where the way in use has not put them. */
+static int ucp_learn_is_cold(const ucp_learn_octave_t *octave, size_t length)
+{
+    return (octave->trial == UCP_WAY_MESSAGES) && (octave->way != UCP_WAY_MESSAGES) &&
+           (length >= UCP_LEARN_MIN) && (octave->moved < UCP_LEARN_LAP) &&
+           (octave->best * UCP_LEARN_COLD_GAIN > octave->rate[octave->way]);
+}
+
+static void ucp_learn_end_run(ucp_learn_octave_t *octave, size_t length)
 {
     const uint64_t moved = ucs_min(octave->begun, octave->ended);
     const float rate     = (float)moved / (float)ucs_max(octave->time_ns, 1u);
 
-    octave->best = ucs_max(octave->best, rate);
+    octave->best   = ucs_max(octave->best, rate);
+    octave->moved += moved;
+    if ((octave->runs == UCP_LEARN_RUNS - 1) && ucp_learn_is_cold(octave, length)) {
+        return;
+    }
     if ((++octave->runs == UCP_LEARN_RUNS) ||
         ((octave->runs > 1) && (moved >= UCP_LEARN_RUN_LONG))) {
         octave->runs = UCP_LEARN_RUNS;
@@ -287,7 +301,7 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
     }
     octave->first = octave->serial;
     if ((octave->count >= UCP_LEARN_RUN_MIN) || (octave->ended >= UCP_LEARN_RUN_BYTES)) {
-        ucp_learn_end_run(octave);
+        ucp_learn_end_run(octave, length);
         ucp_learn_open_run(octave, now_ns);
     }
 }

@@ -133,6 +133,12 @@ protected:
         }
     }
 
+    /* Messages until each buffer of a ring has been used again. */
+    static unsigned lap(size_t length)
+    {
+        return (length < UCP_LEARN_MIN) ? 0 : static_cast<unsigned>(UCP_LEARN_LAP / length);
+    }
+
     /* The way in use for most of the next ones. */
     ucp_way_t settled(size_t length, unsigned count = 4096)
     {
@@ -267,7 +273,7 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     }
     EXPECT_EQ(cold, m_by[UCP_WAY_MESSAGES]);
     m_cost_ns[UCP_WAY_MESSAGES] = 700;
-    for (unsigned i = 0; i < 2 * TRIAL; ++i) { /* the old once more */
+    for (unsigned i = 0; i < (2 * TRIAL) + lap(20000); ++i) { /* the old once more */
         exchange(20000);
     }
     EXPECT_EQ(UCP_WAY_MESSAGES, settled(20000, 64));
@@ -278,7 +284,7 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     for (size_t length : {1000, 9000, 70000, 3 << 20}) {
         m_cost_ns[UCP_WAY_MESSAGES] = 700;
         std::fill(std::begin(m_by), std::end(m_by), 0);
-        for (unsigned i = 0; i < (UCP_WAYS + 1) * TRIAL; ++i) {
+        for (unsigned i = 0; i < ((UCP_WAYS + 1) * TRIAL) + lap(length); ++i) {
             exchange(length);
         }
         EXPECT_EQ(UCP_WAY_MESSAGES, settled(length, 32)) << length;
@@ -288,6 +294,33 @@ TEST_F(learning, a_cold_start_is_no_verdict)
     m_learn = {};
     settled(4096, 4096);
     EXPECT_LT(m_learn.used[ucp_learn_octave(9000)], UCP_LEARN_COLD);
+}
+
+/* Buffers that have not been used for long are in no cache. A way that is far slower anyway is not
+ * tried for so long. */
+TEST_F(learning, messages_are_tried_until_their_buffers_are_warm)
+{
+    const size_t length = 131072;
+    m_learn             = {};
+    EXPECT_EQ(UCP_WAY_MESSAGES, settled(length)); /* warm in the sense of first use */
+    m_cost_ns[UCP_WAY_MESSAGES] = 9000;
+    EXPECT_EQ(UCP_WAY_BOTH, settled(length, 20000));
+    for (uint64_t cold_ns : {2600, 9000}) {
+        auto &octave = m_learn.octaves[ucp_learn_octave(length)];
+        octave.left  = 0; /* the next trials */
+        std::fill(std::begin(m_by), std::end(m_by), 0);
+        for (unsigned i = 0; i < ((UCP_WAYS + 1) * TRIAL) + lap(length); ++i) {
+            const unsigned used         = m_by[UCP_WAY_MESSAGES];
+            m_cost_ns[UCP_WAY_MESSAGES] = (used * length < (3u << 20)) ? cold_ns : 700;
+            exchange(length);
+        }
+        if (cold_ns == 9000) {
+            EXPECT_EQ(TRIAL, m_by[UCP_WAY_MESSAGES]);
+        }
+        EXPECT_EQ((cold_ns == 9000) ? UCP_WAY_BOTH : UCP_WAY_MESSAGES,
+                  static_cast<ucp_way_t>(octave.way));
+        m_learn.octaves[ucp_learn_octave(length)].way = UCP_WAY_BOTH;
+    }
 }
 
 /* Whatever goes first may find caches cold: it is tried once more before another is taken. */
