@@ -19,6 +19,8 @@ libuct_sources = \
 	src/uct/base/registry.h \
 	src/uct/cma/cma.c \
 	src/uct/cma/cma.h \
+	src/uct/cuda/cuda_context.c \
+	src/uct/cuda/cuda_context.h \
 	src/uct/cuda/cuda_copy.c \
 	src/uct/cuda/cuda_driver.c \
 	src/uct/cuda/cuda_driver.h \

@@ -602,11 +602,12 @@ int cuCtxGetDevice(int *device_p)
     return 0;
 }
 
+/* The same. */
 int cuCtxGetId(uct_cu_ctx_t ctx, unsigned long long *id_p)
 {
     ENTER(cuCtxGetId)
     if (!alive.count(ctx)) {
-        return UCT_CU_CONTEXT_IS_DESTROYED;
+        return misuse("the number of a context that is gone", UCT_CU_CONTEXT_IS_DESTROYED);
     }
     *id_p = ctx->id;
     return 0;

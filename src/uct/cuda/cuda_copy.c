@@ -93,12 +93,13 @@ static ucs_status_t uct_cuda_copy_alloc_context(const uct_cuda_driver_t *driver,
 {
     uct_cuda_place_t place;
     ucs_status_t status;
+    int device;
 
     if (like != NULL) {
         status = uct_cuda_place_query(driver, like, &place);
         return (status == UCS_OK) ? uct_cuda_place_context(driver, &place, ctx_p) : status;
     }
-    if ((driver->cuCtxGetCurrent(ctx_p) != UCT_CU_SUCCESS) || (*ctx_p == NULL)) {
+    if (!uct_cuda_current_context(driver, ctx_p, &device)) {
         ucs_error("device memory cannot be allocated: no CUDA context is current in this thread");
         return UCS_ERR_NO_DEVICE;
     }
@@ -203,8 +204,9 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
         return;
     }
     /* Memory of a context that is gone went with it. After a reset of the device the program may
-     * have other memory there, in a context at the same address. */
-    if ((uct_cuda_copy_mem_id(driver, tl_mem->address) == mem->id) &&
+     * have other memory there, in a context at the same address. What the driver never knew (0) was
+     * not registered. */
+    if ((mem->id != 0) && (uct_cuda_copy_mem_id(driver, tl_mem->address) == mem->id) &&
         (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK)) {
         if (mem->how != UCT_MEM_ALLOC_PINNED) {
             result = driver->cuMemFree((uintptr_t)tl_mem->address);

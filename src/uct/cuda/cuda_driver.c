@@ -201,15 +201,20 @@ static int uct_cuda_primary_context(const uct_cuda_driver_t *driver, int device,
     return 1;
 }
 
+int uct_cuda_current_context(const uct_cuda_driver_t *driver, uct_cu_ctx_t *ctx_p, int *device_p)
+{
+    return (driver->cuCtxGetCurrent(ctx_p) == UCT_CU_SUCCESS) && (*ctx_p != NULL) &&
+           (driver->cuCtxGetDevice(device_p) == UCT_CU_SUCCESS);
+}
+
 ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device,
                                      uct_cu_ctx_t *ctx_p)
 {
     uct_cu_ctx_t ctx = NULL;
     int current, count, i;
 
-    if ((driver->cuCtxGetCurrent(&ctx) == UCT_CU_SUCCESS) && (ctx != NULL) &&
-        ((device < 0) ||
-         ((driver->cuCtxGetDevice(&current) == UCT_CU_SUCCESS) && (current == device)))) {
+    if (uct_cuda_current_context(driver, &ctx, &current) &&
+        ((device < 0) || (current == device))) {
         *ctx_p = ctx;
         return UCS_OK;
     }
@@ -238,13 +243,6 @@ ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t c
     }
     *id_p = id;
     return UCS_OK;
-}
-
-int uct_cuda_context_is(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t id)
-{
-    uint64_t now = 0;
-
-    return (uct_cuda_context_id(driver, ctx, &now) == UCS_OK) && (now == id);
 }
 
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid)

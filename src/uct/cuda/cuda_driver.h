@@ -241,7 +241,7 @@ ucs_status_t uct_cuda_relax(uct_cuda_scope_t *scope, const uct_cuda_driver_t *dr
 void uct_cuda_restore(const uct_cuda_scope_t *scope);
 
 /* The same, and makes ctx current. On error (the context is gone) nothing is changed and leave is
- * not called. Driver 580 crashes with one that has been destroyed: ask before. */
+ * not called. Driver 580 crashes with one that has been destroyed: see cuda_context.h. */
 ucs_status_t uct_cuda_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
                             uct_cu_ctx_t ctx);
 void uct_cuda_leave(const uct_cuda_scope_t *scope);
@@ -304,8 +304,9 @@ ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device
  * On error (UCS_ERR_NO_DEVICE: the driver is being torn down) the context is gone. */
 ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p);
 
-/* Is it still the context with that number? */
-int uct_cuda_context_is(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t id);
+/* The context that is current in this thread, and its device; 0: none is, or it is gone, of which
+ * the driver tells those only who do not name it. */
+int uct_cuda_current_context(const uct_cuda_driver_t *driver, uct_cu_ctx_t *ctx_p, int *device_p);
 
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid);
 

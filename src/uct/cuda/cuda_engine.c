@@ -18,8 +18,6 @@
 /* For a copy that is waited for: longer than any takes, but for what takes longer at 1 GB/s. */
 #define UCT_CUDA_NOW_NS      30000000000ull
 
-#define UCT_CUDA_MARK        4096ul /* bytes of a queue's mark */
-
 /* An error is shown once until another one comes: a broken context fails everything. */
 static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
 {
@@ -190,30 +188,6 @@ static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ pageable memory */
 
-/* Memory of ours, registered in the context that is current; NULL: none is to be had. Some machines
- * do not allow it: NULL, unless the caller can do without (is_registered_p). */
-static void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_registered_p)
-{
-    const int access = PROT_READ | PROT_WRITE;
-    void *pages      = ucs_sys_mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int result;
-
-    if (pages == MAP_FAILED) {
-        return NULL;
-    }
-    result = driver->cuMemHostRegister(pages, size, UCT_CU_HOST_PORTABLE);
-    if (result != UCT_CU_SUCCESS) {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
-    }
-    if (is_registered_p != NULL) {
-        *is_registered_p = (result == UCT_CU_SUCCESS);
-    } else if (result != UCT_CU_SUCCESS) {
-        ucs_sys_munmap(pages, size);
-        return NULL;
-    }
-    return pages;
-}
-
 /* Makes stream and buffer. */
 static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
                                          int has_buffer)
@@ -380,21 +354,6 @@ static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ queues */
 
-/* The primary context has its address again after the program has reset the device, but nothing of
- * what was made in it before. That is asked first: to enter one that has been destroyed ends in a
- * segmentation fault (driver 580). On error nothing is entered. */
-static ucs_status_t uct_cuda_queue_enter(const uct_cuda_queue_t *queue, uct_cuda_scope_t *scope)
-{
-    const uct_cuda_driver_t *driver = queue->engine->driver;
-    uint64_t ctx_id                 = 0;
-    ucs_status_t status             = uct_cuda_context_id(driver, queue->ctx, &ctx_id);
-
-    if (ucs_unlikely((status == UCS_OK) && (ctx_id != queue->ctx_id))) {
-        return UCS_ERR_IO_ERROR;
-    }
-    return ucs_likely(status == UCS_OK) ? uct_cuda_enter(scope, driver, queue->ctx) : status;
-}
-
 /* The context is gone, and with it all that was made in it. */
 static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t status)
 {
@@ -425,7 +384,7 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     if (uct_cuda_queue_is_idle(queue)) {
         return;
     }
-    status = uct_cuda_queue_enter(queue, &scope);
+    status = uct_cuda_context_enter(&scope, queue->engine->driver, &queue->context);
     if (ucs_unlikely(status != UCS_OK)) {
         uct_cuda_queue_die(queue, status);
         return;
@@ -442,34 +401,20 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     uct_cuda_leave(&scope);
 }
 
-/* Has the context gone? That is seen by the mark, since whoever asks the driver for the number of a
- * context that has been destroyed may end there, too. Without a mark the queue stays. */
-static int uct_cuda_queue_has_gone(const uct_cuda_queue_t *queue)
-{
-    uct_cuda_place_t place;
-
-    return (queue->mark != NULL) &&
-           (uct_cuda_place_query(queue->engine->driver, queue->mark, &place) == UCS_OK) &&
-           (place.kind == UCT_CUDA_PAGEABLE);
-}
-
 static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
-    const int has_gone              = uct_cuda_queue_has_gone(queue);
+    const int has_gone              = uct_cuda_context_has_gone(driver, &queue->context);
     int is_alive, is_stuck;
     uct_cuda_scope_t scope;
     unsigned i;
 
-    is_alive = !queue->is_dead && !has_gone && (uct_cuda_queue_enter(queue, &scope) == UCS_OK);
+    is_alive = !queue->is_dead && !has_gone &&
+               (uct_cuda_context_enter(&scope, driver, &queue->context) == UCS_OK);
     is_stuck = is_alive && uct_cuda_now_is_stuck(driver, &queue->now);
     uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive, has_gone);
     uct_cuda_bounce_cleanup(driver, &queue->now, is_alive, has_gone);
-    if ((queue->mark != NULL) &&
-        (has_gone || (is_alive && !is_stuck &&
-                      (driver->cuMemHostUnregister(queue->mark) == UCT_CU_SUCCESS)))) {
-        ucs_sys_munmap(queue->mark, UCT_CUDA_MARK);
-    }
+    uct_cuda_context_cleanup(driver, &queue->context, is_alive && !is_stuck, has_gone);
     if (is_alive) {
         for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
             if (queue->batches[i].event != NULL) {
@@ -489,7 +434,8 @@ static void uct_cuda_engine_sweep(uct_cuda_engine_t *engine)
     uct_cuda_queue_t *queue, *tmp;
 
     ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
-        if (uct_cuda_queue_is_idle(queue) && uct_cuda_queue_has_gone(queue)) {
+        if (uct_cuda_queue_is_idle(queue) &&
+            uct_cuda_context_has_gone(engine->driver, &queue->context)) {
             uct_cuda_queue_free(queue);
         }
     }
@@ -510,8 +456,6 @@ static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, 
         return UCS_ERR_NO_MEMORY;
     }
     queue->engine = engine;
-    queue->ctx    = ctx;
-    queue->ctx_id = ctx_id;
     ucs_queue_head_init(&queue->waiting);
     ucs_queue_head_init(&queue->staged);
     for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
@@ -524,7 +468,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, 
         if (result != UCT_CU_SUCCESS) {
             status = uct_cuda_engine_failed(engine, "cuStreamCreate", result);
         } else {
-            queue->mark = uct_cuda_host_make(engine->driver, UCT_CUDA_MARK, NULL);
+            uct_cuda_context_init(engine->driver, ctx, ctx_id, &queue->context);
         }
         uct_cuda_leave(&scope);
     }
@@ -543,6 +487,7 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
     uint64_t ctx_id = 0;
     uct_cuda_queue_t *queue, *tmp;
     ucs_status_t status;
+    int is_at;
 
     status = uct_cuda_context_id(driver, ctx, &ctx_id);
     if (ucs_unlikely(status != UCS_OK)) {
@@ -550,11 +495,12 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
     }
     engine->driver = driver;
     ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
-        if (ucs_likely((queue->ctx == ctx) && (queue->ctx_id == ctx_id) && !queue->is_dead)) {
+        is_at = (queue->context.ctx == ctx);
+        if (ucs_likely(is_at && (queue->context.id == ctx_id) && !queue->is_dead)) {
             *queue_p = queue;
             return UCS_OK;
         }
-        if ((queue->ctx == ctx) && !queue->is_dead) {
+        if (is_at && !queue->is_dead) {
             uct_cuda_queue_die(queue, UCS_ERR_IO_ERROR);
         }
         if (queue->is_dead) {
@@ -632,7 +578,7 @@ static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
-    status = uct_cuda_enter(&scope, driver, part->queue->ctx);
+    status = uct_cuda_enter(&scope, driver, part->queue->context.ctx);
     if (status != UCS_OK) {
         return status;
     }
@@ -791,7 +737,7 @@ size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
     const uct_cuda_queue_t *queue;
 
     ucs_list_for_each(queue, &engine->queues, list) {
-        size += sizeof(*queue) + ((queue->mark != NULL) * UCT_CUDA_MARK);
+        size += sizeof(*queue) + uct_cuda_context_memory(&queue->context);
         size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
                 UCT_CUDA_PIECES * UCT_CUDA_PIECE;
     }

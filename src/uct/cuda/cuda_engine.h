@@ -14,9 +14,8 @@
  * the driver would wait for such copies. The buffer is our own memory, registered: memory that the
  * driver allocates would vanish with the program's context.
  *
- * Programs destroy their contexts whenever they like, and calls in one that is gone crash. So each
- * queue has a page registered in its context, which the driver forgets with the context: it is
- * asked about that page (0.1 us) before a queue is freed, and for idle ones when another is made.
+ * Programs destroy their contexts whenever they like: whether that of a queue is still there is
+ * asked before it is used (cuda_context.h), and for idle queues when another is made.
  *
  * Belongs to one worker; nothing here locks.
  *
@@ -26,7 +25,7 @@
 #define UCT_CUDA_ENGINE_H
 
 #include <uct/api/uct_tl.h>
-#include <uct/cuda/cuda_driver.h>
+#include <uct/cuda/cuda_context.h>
 
 #include <ucs/ds/mpool.h>
 #include <ucs/ds/queue.h>
@@ -74,10 +73,7 @@ typedef struct {
 typedef struct {
     ucs_list_link_t    list; /* in engine->queues */
     uct_cuda_engine_t *engine;
-    uct_cu_ctx_t       ctx;
-    uint64_t           ctx_id;
-    void              *mark;    /* a page registered in the context: as soon as the driver does not
-                                   know it any more, the context is gone. NULL: it is not allowed */
+    uct_cuda_context_t context;
     uct_cu_stream_t    stream;
     ucs_queue_head_t   waiting; /* copies for the next batch */
     ucs_queue_head_t   staged;  /* copies through `bounce`, one at a time */

@@ -89,12 +89,67 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
            uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
 }
 
+/* The queue's context, for one more mapping; NULL without memory. The lock is held. */
+static uct_cuda_ipc_context_t *uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver,
+                                                        uct_cuda_ipc_md_t *md,
+                                                        const uct_cuda_queue_t *queue)
+{
+    const uct_cuda_context_t *wanted = &queue->context;
+    uct_cuda_ipc_context_t *context;
+    uct_cuda_scope_t scope;
+
+    ucs_list_for_each(context, &md->contexts, list) {
+        if ((context->base.ctx == wanted->ctx) && (context->base.id == wanted->id) &&
+            !uct_cuda_context_has_gone(driver, &context->base)) {
+            ++context->refs;
+            return context;
+        }
+    }
+    context = ucs_sys_calloc(1, sizeof(*context));
+    if ((context != NULL) && (uct_cuda_context_enter(&scope, driver, wanted) == UCS_OK)) {
+        uct_cuda_context_init(driver, wanted->ctx, wanted->id, &context->base);
+        uct_cuda_leave(&scope);
+    }
+    if (context != NULL) {
+        context->refs = 1;
+        ucs_list_add_tail(&md->contexts, &context->list);
+    }
+    return context;
+}
+
+/* One mapping less. Without the lock. */
+static void uct_cuda_ipc_context_put(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                                     uct_cuda_ipc_context_t *context)
+{
+    uct_cuda_scope_t scope;
+    int is_last, has_gone, is_alive;
+
+    pthread_mutex_lock(&md->lock);
+    is_last = (--context->refs == 0);
+    if (is_last) {
+        ucs_list_del(&context->list);
+    }
+    pthread_mutex_unlock(&md->lock);
+    if (!is_last) {
+        return;
+    }
+    has_gone = uct_cuda_context_has_gone(driver, &context->base);
+    is_alive = !has_gone && !context->is_stuck &&
+               (uct_cuda_context_enter(&scope, driver, &context->base) == UCS_OK);
+    uct_cuda_context_cleanup(driver, &context->base, is_alive, has_gone);
+    if (is_alive) {
+        uct_cuda_leave(&scope);
+    }
+    ucs_sys_free(context);
+}
+
 /* Takes it out of the table; to `dead` if nobody uses it. The lock is held. */
 static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t *dead)
 {
     uct_cuda_ipc_md_t *md = mapping->md;
 
-    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(&mapping->key, mapping->ctx), NULL);
+    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(&mapping->key, mapping->context->base.ctx),
+                 NULL);
     ucs_list_del(&mapping->list);
     --md->num_mappings;
     if (mapping->status == UCS_OK) {
@@ -114,12 +169,6 @@ static int uct_cuda_mapping_close(const uct_cuda_driver_t *driver, uct_cuda_mapp
     }
     return (mapping->key.kind == UCT_CUDA_IPC_LEGACY) ? driver->cuIpcCloseMemHandle(mapping->ptr) :
            uct_cuda_pool_close(driver, mapping->md, mapping->pool, mapping->ptr);
-}
-
-int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
-                                 const uct_cuda_mapping_t *mapping)
-{
-    return uct_cuda_context_is(driver, mapping->ctx, mapping->ctx_id);
 }
 
 /* Pieces and what comes from pools belong to no context, so they outlive that in which they were
@@ -146,25 +195,23 @@ static void uct_cuda_mapping_drop_pool(const uct_cuda_driver_t *driver, uct_cuda
 /* Without the lock. */
 static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping)
 {
-    const int has_context = uct_cuda_mapping_has_context(driver, mapping);
-    uct_cu_ctx_t ctx      = mapping->ctx;
-    int result            = UCT_CU_SUCCESS;
-    int is_inside         = 0;
+    int result = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
+    uct_cu_ctx_t other;
+    int is_inside;
 
     uct_cuda_trial_end(driver, mapping);
     if (mapping->ptr == 0) {
         return;
     }
     /* In another context at the same place the address may belong to another mapping. */
-    if (has_context || uct_cuda_mapping_is_left(driver, mapping)) {
-        if (has_context || (uct_cuda_device_context(driver, -1, &ctx) == UCS_OK)) {
-            is_inside = (uct_cuda_enter(&scope, driver, ctx) == UCS_OK);
+    is_inside = (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK);
+    if (is_inside || uct_cuda_mapping_is_left(driver, mapping)) {
+        if (!is_inside && (uct_cuda_device_context(driver, -1, &other) == UCS_OK)) {
+            is_inside = (uct_cuda_enter(&scope, driver, other) == UCS_OK);
         }
-        if (is_inside || !has_context) {
-            result        = uct_cuda_mapping_close(driver, mapping);
-            mapping->pool = NULL;
-        }
+        result        = uct_cuda_mapping_close(driver, mapping);
+        mapping->pool = NULL;
         if (is_inside) {
             uct_cuda_leave(&scope);
         }
@@ -183,6 +230,7 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
         uct_cuda_mapping_unmap(uct_cuda_driver(), mapping);
     }
     uct_cuda_mapping_drop_pool(uct_cuda_driver(), mapping);
+    uct_cuda_ipc_context_put(uct_cuda_driver(), mapping->md, mapping->context);
     if (mapping->question >= 0) {
         ucs_sys_close(mapping->question);
     }
@@ -247,8 +295,8 @@ static int uct_cuda_mapping_is_lost(const uct_cuda_driver_t *driver,
                                     const uct_cuda_mapping_t *mapping,
                                     const uct_cuda_mapping_t *newest)
 {
-    return ((mapping->ctx != newest->ctx) || (mapping->ctx_id != newest->ctx_id)) &&
-           !uct_cuda_mapping_has_context(driver, mapping);
+    return (mapping->context != newest->context) &&
+           uct_cuda_context_has_gone(driver, &mapping->context->base);
 }
 
 /* What the new mapping shows to be gone, what is beyond the bounds, what was made in a context that
@@ -346,7 +394,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
                       key->pid);
         return UCS_ERR_UNREACHABLE;
     }
-    if (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK) {
+    if (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK) {
         result = (key->kind == UCT_CUDA_IPC_LEGACY) ?
                  uct_cuda_legacy_open(driver, key, &mapping->ptr) :
                  (key->kind == UCT_CUDA_IPC_PIECE) ?
@@ -446,14 +494,17 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     }
     mapping->md       = md;
     mapping->key      = *key;
-    mapping->ctx      = queue->ctx;
-    mapping->ctx_id   = queue->ctx_id;
+    mapping->context  = uct_cuda_ipc_context_get(driver, md, queue);
     mapping->refs     = 1;
     mapping->question = -1;
     mapping->status   = UCS_INPROGRESS;
-    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->ctx),
-                        (uintptr_t)mapping) != UCS_OK) {
+    if ((mapping->context == NULL) ||
+        (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx),
+                         (uintptr_t)mapping) != UCS_OK)) {
         pthread_mutex_unlock(&md->lock);
+        if (mapping->context != NULL) {
+            uct_cuda_ipc_context_put(driver, md, mapping->context);
+        }
         ucs_sys_free(mapping);
         return UCS_ERR_NO_MEMORY;
     }
@@ -506,9 +557,9 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_
     ucs_status_t status;
 
     pthread_mutex_lock(&md->lock);
-    mapping = ucs_hash_get_ptr(&md->mapping_of, uct_cuda_mapping_slot(key, queue->ctx));
-    if (ucs_likely((mapping != NULL) && (mapping->ctx == queue->ctx) &&
-                   (mapping->ctx_id == queue->ctx_id) &&
+    mapping = ucs_hash_get_ptr(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx));
+    if (ucs_likely((mapping != NULL) && (mapping->context->base.ctx == queue->context.ctx) &&
+                   (mapping->context->base.id == queue->context.id) &&
                    uct_cuda_key_is_same(&mapping->key, key))) {
         status = (mapping->status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : mapping->status;
         if (status == UCS_OK) {

@@ -78,6 +78,7 @@ static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
     ucs_hash_init(&md->mapping_of);
     ucs_list_head_init(&md->exports);
     ucs_list_head_init(&md->mappings);
+    ucs_list_head_init(&md->contexts);
     ucs_list_head_init(&md->pools);
     ucs_list_head_init(&md->probes);
     pthread_mutex_init(&md->lock, NULL);

@@ -133,6 +133,7 @@ typedef struct {
     ucs_list_link_t mappings;      /* the longest unused first */
     unsigned        num_mappings;
     size_t          mapped;        /* bytes */
+    ucs_list_link_t contexts;      /* uct_cuda_ipc_context_t */
     int             num_devices;   /* of those below; 0: not asked */
     uct_cu_uuid_t   devices[UCT_CUDA_DEVICES_MAX];
     uint64_t        warned[UCT_CUDA_RESULT_MAX / 64]; /* results that were told */
@@ -151,6 +152,14 @@ typedef struct {
     unsigned        refs; /* mappings */
 } uct_cuda_pool_t;
 
+/* A context of this process that something is mapped in. */
+typedef struct {
+    ucs_list_link_t    list; /* in md->contexts */
+    uct_cuda_context_t base;
+    unsigned           refs; /* mappings */
+    int                is_stuck; /* a copy there does not end */
+} uct_cuda_ipc_context_t;
+
 typedef struct {
     int      fd;
     uint64_t length;
@@ -163,8 +172,7 @@ typedef struct {
     ucs_list_link_t       list; /* in md->mappings */
     uct_cuda_ipc_md_t    *md;
     uct_cuda_ipc_packed_t key;
-    uct_cu_ctx_t          ctx;
-    uint64_t              ctx_id;
+    uct_cuda_ipc_context_t *context;
     uct_cu_ptr_t          ptr;      /* of key.base; 0: it is not mapped */
     uint64_t              place_id; /* what the driver calls that here; 0: not told */
     uct_cuda_pool_t      *pool;     /* POOL; NULL: it is not open */
@@ -286,10 +294,6 @@ UCS_INLINE int uct_cuda_key_is_probe(const uct_cuda_ipc_packed_t *key)
 {
     return key->length == 0; /* no other's is */
 }
-
-/* Is the context there that it was made in? */
-int uct_cuda_mapping_has_context(const uct_cuda_driver_t *driver,
-                                 const uct_cuda_mapping_t *mapping);
 
 /* Proves the way to the probe that is mapped. UCS_ERR_NO_RESOURCE: the copies are under way, ask
  * again; UCS_ERR_TIMED_OUT: they have not ended in time, but may still; UCS_ERR_REJECTED: data is

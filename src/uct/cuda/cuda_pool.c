@@ -133,7 +133,7 @@ void uct_cuda_pool_hold(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *map
     int device;
 
     if ((mapping->key.kind != UCT_CUDA_IPC_POOL) || (mapping->pool != NULL) ||
-        (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK)) {
+        (uct_cuda_context_enter(&scope, driver, &mapping->context->base) != UCS_OK)) {
         return;
     }
     if (driver->cuCtxGetDevice(&device) == UCT_CU_SUCCESS) {

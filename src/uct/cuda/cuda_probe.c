@@ -252,8 +252,7 @@ void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *map
         return;
     }
     mapping->trial = NULL;
-    if (uct_cuda_mapping_has_context(driver, mapping) &&
-        (uct_cuda_enter(&scope, driver, mapping->ctx) == UCS_OK)) {
+    if (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK) {
         while ((is_busy = uct_cuda_trial_is_busy(driver, trial)) &&
                (ucs_sys_clock_ns() < trial->until_ns)) {
             ucs_sys_sched_yield();
@@ -268,10 +267,13 @@ void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *map
             ucs_sys_munmap(trial->words, UCT_CUDA_TRIAL_SIZE);
         }
         uct_cuda_leave(&scope);
+    } else if (uct_cuda_context_has_gone(driver, &mapping->context->base)) {
+        ucs_sys_munmap(trial->words, UCT_CUDA_TRIAL_SIZE);
     } /* else the driver has them, until the process ends */
     if (is_busy) {
         ucs_diag("memory of process %u stays mapped: a copy there does not end", mapping->key.pid);
-        mapping->ptr = 0;
+        mapping->ptr               = 0;
+        mapping->context->is_stuck = 1;
     }
     ucs_sys_free(trial);
 }
@@ -310,7 +312,7 @@ ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapp
     uct_cuda_scope_t scope;
     unsigned i;
 
-    if (uct_cuda_enter(&scope, driver, mapping->ctx) != UCS_OK) {
+    if (uct_cuda_context_enter(&scope, driver, &mapping->context->base) != UCS_OK) {
         uct_cuda_trial_end(driver, mapping);
         return UCS_ERR_UNREACHABLE;
     }

@@ -825,6 +825,32 @@ TEST_F(fake_cuda_ipc, mappings_whose_context_goes)
     });
 }
 
+/* So it is where the program has left that context current, and where another thread has destroyed
+ * it. */
+TEST_F(fake_cuda_ipc, mappings_whose_context_is_current_and_goes)
+{
+    in_process([]() {
+        for (char order : {'a', 'p', 's'}) {
+            ipc_user u;
+            bytes data(1000);
+
+            u.allocate(1000, order);
+            const uct_cu_ctx_t ctx = u.cuda.create_context();
+            const auto local       = u.cuda.make(kind::DEVICE, 1000);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            std::thread([&]() { u.cuda.destroy_context(ctx); }).join();
+            ASSERT_EQ(UCS_OK, u.get(data.data(), 0, 1000)) << "the primary one is there";
+            EXPECT_EQ(pattern(1000, 1000), data);
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(u.cuda.calls("cuMemMap"), u.cuda.calls("cuMemUnmap"));
+            EXPECT_EQ(u.cuda.calls("cuMemPoolImportFromShareableHandle"),
+                      u.cuda.calls("cuMemPoolDestroy"));
+            EXPECT_EQ(0u, u.cuda.misuses());
+        }
+    });
+}
+
 TEST_F(fake_cuda_ipc, mappings_are_bounded)
 {
     in_process([]() {
@@ -1387,7 +1413,8 @@ TEST_F(fake_cuda_ipc, a_proof_that_does_not_end)
             EXPECT_EQ(u.cuda.calls("cuMemAddressReserve"),
                       u.cuda.calls("cuMemAddressFree") + is_final);
             EXPECT_EQ(u.cuda.calls("cuMemHostRegister"),
-                      u.cuda.calls("cuMemHostUnregister") + 2 * is_final);
+                      u.cuda.calls("cuMemHostUnregister") + 3 * is_final)
+                << "a pattern each, and what marks their context";
             EXPECT_EQ(0, comp.calls);
             EXPECT_EQ(0u, u.cuda.misuses());
         }
