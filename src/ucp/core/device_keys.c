@@ -134,13 +134,33 @@ static void ucp_device_look_at(ucp_peer_t *peer, unsigned slot)
     }
 }
 
+/* Registers the allocation of a slot; one that is refused may be shown later, so it is tried with
+ * each message: the transport knows how seldom to try. */
+static void ucp_device_show(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned slot)
+{
+    struct ucp_device_keys *keys = peer->keys;
+    uct_md_t *md                 = ucp_peer_md(peer, UCP_LANE_DEVICE);
+    ucs_status_t status;
+
+    status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
+    if (status == UCS_OK) {
+        keys->told[slot].mem->uid = peer->worker->uid;
+        return;
+    }
+    keys->told[slot].mem = NULL;
+    if (!peer->worker->device.is_warned) {
+        peer->worker->device.is_warned = 1;
+        ucs_diag("device memory at %p cannot be shown to other processes (%s): it is staged",
+                 info->base, ucs_status_string(status));
+    }
+}
+
 /* The slot of an allocation that is not known yet. */
 static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *info,
                                         unsigned *slot_p)
 {
     struct ucp_device_keys *keys = peer->keys;
-    uct_md_t *md                 = ucp_peer_md(peer, UCP_LANE_DEVICE);
-    ucs_status_t status;
+    uct_mem_t *mem;
     unsigned slot;
 
     for (slot = 0; slot < UCP_DEVICE_SLOTS; ++slot) { /* new memory often comes for old */
@@ -150,20 +170,11 @@ static ucs_status_t ucp_device_register(ucp_peer_t *peer, const uct_mem_info_t *
     if (slot == UCP_DEVICE_SLOTS) {
         return UCS_ERR_UNSUPPORTED; /* to wait for one would hold up what frees them */
     }
-    if (keys->told[slot].mem != NULL) {
-        md->tl->md.release(keys->told[slot].mem);
+    mem = keys->told[slot].mem;
+    if (mem != NULL) {
+        mem->md->tl->md.release(mem);
     }
-    status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
-    if (status == UCS_OK) {
-        keys->told[slot].mem->uid = peer->worker->uid;
-    } else {
-        keys->told[slot].mem = NULL;
-        if (!peer->worker->device.is_warned) {
-            peer->worker->device.is_warned = 1;
-            ucs_diag("device memory at %p cannot be shown to other processes (%s): it is staged",
-                     info->base, ucs_status_string(status));
-        }
-    }
+    ucp_device_show(peer, info, slot);
     keys->told[slot].id      = info->id;
     keys->told[slot].base    = (uintptr_t)info->base;
     keys->told[slot].is_told = 0;
@@ -213,6 +224,9 @@ ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
             ucp_device_look_at(peer, keys->next);
         }
         keys->next = (keys->next + 1) % UCP_DEVICE_SLOTS;
+    }
+    if (ucs_unlikely(keys->told[*slot_p].mem == NULL)) {
+        ucp_device_show(peer, info, *slot_p);
     }
     mem = keys->told[*slot_p].mem;
     if (mem == NULL) {

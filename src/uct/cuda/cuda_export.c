@@ -17,6 +17,10 @@
 
 #define UCT_CUDA_IPC_VERSION 3
 
+/* What was refused for want of memory or files may be granted later; it is asked for this seldom
+ * since most of it never is. */
+#define UCT_CUDA_EXPORT_AGAIN_NS 1000000000ull
+
 static_assert(sizeof(uct_cuda_ipc_packed_t) == 216, "layout of a remote key");
 static_assert(sizeof(uct_cuda_ipc_packed_t) <= UCT_RKEY_MAX, "room for a remote key");
 
@@ -144,7 +148,7 @@ int uct_cuda_export_fill_legacy(const uct_cuda_driver_t *driver, uct_cuda_export
     return result == UCT_CU_SUCCESS;
 }
 
-/* Gets the handle; what cannot be exported is remembered as such. */
+/* Gets the handle, if it can be exported. */
 static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                  uct_cuda_export_t *export, unsigned handle_types)
 {
@@ -204,13 +208,29 @@ static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t
     }
 }
 
+/* The same; a refusal is remembered for a while. */
+static void uct_cuda_export_try(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
+                                uct_cuda_export_t *export, unsigned handle_types)
+{
+    const uint64_t now = ucs_sys_clock_ns();
+    uct_cuda_scope_t scope;
+
+    if (now < export->again_ns) {
+        return;
+    }
+    export->again_ns = now + UCT_CUDA_EXPORT_AGAIN_NS;
+    if (uct_cuda_relax(&scope, driver) == UCS_OK) {
+        uct_cuda_export_fill(md, driver, export, handle_types);
+        uct_cuda_restore(&scope);
+    }
+}
+
 /* The export of an allocation, for one more user. The lock is held. */
 static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                         const uct_cuda_place_t *place, unsigned handle_types,
                                         uct_cuda_export_t **export_p)
 {
     uct_cuda_export_t *export = ucs_hash_get_ptr(&md->export_of, place->id);
-    uct_cuda_scope_t scope;
 
     if (ucs_unlikely(export == NULL)) {
         uct_cuda_exports_trim(md, driver);
@@ -222,12 +242,11 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
             ucs_sys_free(export);
             return UCS_ERR_NO_MEMORY;
         }
-        if (uct_cuda_relax(&scope, driver) == UCS_OK) {
-            uct_cuda_export_fill(md, driver, export, handle_types);
-            uct_cuda_restore(&scope);
-        }
         ucs_list_head_init(&export->list);
         ++md->num_exports;
+    }
+    if (ucs_unlikely(export->kind == UCT_CUDA_IPC_NONE)) {
+        uct_cuda_export_try(md, driver, export, handle_types);
     }
     ucs_list_del(&export->list);
     ucs_list_add_tail(&md->exports, &export->list);

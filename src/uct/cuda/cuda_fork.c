@@ -68,7 +68,8 @@ static void uct_cuda_fork_forget_export(uct_cuda_export_t *export)
     uct_descriptor_offer_t *offer;
 
     if (export->kind != UCT_CUDA_IPC_LEGACY) {
-        export->kind = UCT_CUDA_IPC_NONE;
+        export->kind     = UCT_CUDA_IPC_NONE;
+        export->again_ns = UINT64_MAX;
     }
     while (export->count > 0) {
         offer = &export->offers[--export->count];

@@ -99,6 +99,7 @@ typedef struct uct_cuda_export {
     struct uct_cuda_export *probe; /* of the same kind and device; NULL: none could be had */
     unsigned              refs;    /* registrations */
     uct_cuda_ipc_kind_t   kind;
+    uint64_t              again_ns; /* NONE: it is tried again then */
     uct_cuda_place_t      place;
     uct_cu_uuid_t         uuid;
     uct_cu_ipc_handle_t   handle;  /* LEGACY */

@@ -584,6 +584,49 @@ TEST(mp_cuda_owner, a_proof_that_does_not_end)
     EXPECT_TRUE(all.join());
 }
 
+/* The driver refuses to show memory, for want of something that it has again later: it is staged
+ * until it can be shown. */
+TEST(mp_cuda_owner, memory_that_is_shown_later)
+{
+    constexpr size_t LENGTH     = 300000;
+    constexpr uint64_t MESSAGES = 4, LATER = 3;
+    constexpr int OUT_OF_MEMORY = 2;
+    static ucs_sys_ops_t ops;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+
+        ops          = ucs_sys_real;
+        ops.clock_ns = []() { return ucs_sys_real.clock_ns() + 3000000000; };
+        if (me.index() == 0) {
+            gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail")(
+                "cuIpcGetMemHandle", 1, OUT_OF_MEMORY, 0);
+        }
+        for (uint64_t id = 1; id <= MESSAGES; ++id) {
+            SCOPED_TRACE(id);
+            buffer.put(LENGTH, (me.index() == 0) ? id : 0);
+            n.barrier();
+            me.waits_for("message %lu", static_cast<unsigned long>(id));
+            if (me.index() == 1) {
+                EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG)));
+                buffer.expect(LENGTH, id);
+                continue;
+            }
+            const uint64_t copies = calls("cuMemcpyAsync");
+            ucs_sys_set((id < LATER) ? &ucs_sys_real : &ops);
+            EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG)));
+            EXPECT_EQ(id < LATER, calls("cuMemcpyAsync") > copies) << "the receiver copies";
+        }
+        ucs_sys_set(&ucs_sys_real);
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
 namespace {
 
 /* Time passes by a tenth of a second each time that somebody looks. */

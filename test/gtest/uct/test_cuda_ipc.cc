@@ -889,6 +889,40 @@ TEST_F(fake_cuda_ipc, keys_are_cheap_the_second_time)
     });
 }
 
+/* Memory or files may be wanting for a moment only: it is tried again, but not each time. */
+TEST_F(fake_cuda_ipc, an_export_that_fails_is_tried_again)
+{
+    constexpr int OUT_OF_MEMORY = 2;
+    const struct {
+        kind what;
+        const char *call;
+    } exports[] = {{kind::DEVICE, "cuIpcGetMemHandle"},
+                   {kind::PIECES, "cuMemExportToShareableHandle"},
+                   {kind::SHARED_POOL, "cuMemPoolExportToShareableHandle"}};
+
+    in_process([&]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        uct_mem_t *mem;
+
+        cuda.init();
+        cuda.use_primary();
+        for (const auto &e : exports) {
+            const auto m = cuda.make(e.what, 1000);
+            cuda.fail(e.call, 1, OUT_OF_MEMORY);
+            const uint64_t before = cuda.calls(e.call);
+            for (unsigned i = 0; i < 5; ++i) {
+                EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+            }
+            EXPECT_EQ(before + 1, cuda.calls(e.call));
+            let_pass(TIME_LIMIT_S);
+            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, 1000, &mem)) << e.call;
+            w.tl->md.release(mem);
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 TEST(cuda_ipc, what_cannot_be_exported)
 {
     in_process([]() {
