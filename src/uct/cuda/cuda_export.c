@@ -45,6 +45,9 @@ static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *expor
     ucs_hash_del(&md->export_of, export->place.id, NULL);
     ucs_list_del(&export->list);
     --md->num_exports;
+    if (export->probe != NULL) {
+        --export->probe->refs;
+    }
     uct_cuda_export_close(export);
     ucs_sys_free(export);
 }

@@ -97,7 +97,7 @@ typedef struct {
 typedef struct uct_cuda_export {
     ucs_list_link_t       list;    /* in md->exports, the longest unused first; or md->probes */
     struct uct_cuda_export *probe; /* of the same kind and device; NULL: none could be had */
-    unsigned              refs;    /* registrations */
+    unsigned              refs;    /* registrations; of a probe, exports */
     uct_cuda_ipc_kind_t   kind;
     uint64_t              again_ns; /* NONE: it is tried again then */
     uct_cuda_place_t      place;
@@ -242,7 +242,7 @@ void uct_cuda_export_close(uct_cuda_export_t *export);
 int uct_cuda_export_is_there(const uct_cuda_driver_t *driver, const uct_cuda_export_t *export);
 
 /* Memory on which users of the export prove the way to it (cuda_probe.c), made if need be; NULL:
- * there is none. The lock is held. */
+ * there is none. The export counts as its user. The lock is held. */
 uct_cuda_export_t *uct_cuda_probe_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                       const uct_cuda_export_t *export);
 void uct_cuda_probes_cleanup(uct_cuda_ipc_md_t *md);

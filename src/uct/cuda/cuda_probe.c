@@ -117,6 +117,20 @@ static uct_cuda_export_t *uct_cuda_probe_make(uct_cuda_ipc_md_t *md,
     return probe;
 }
 
+/* Those of contexts that are gone. The lock is held. */
+static void uct_cuda_probes_trim(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver)
+{
+    uct_cuda_export_t *probe, *tmp;
+
+    ucs_list_for_each_safe(probe, tmp, &md->probes, list) {
+        if ((probe->refs == 0) && (probe->kind == UCT_CUDA_IPC_LEGACY) &&
+            !uct_cuda_export_is_there(driver, probe)) {
+            ucs_list_del(&probe->list);
+            uct_cuda_probe_free(probe);
+        }
+    }
+}
+
 uct_cuda_export_t *uct_cuda_probe_get(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                       const uct_cuda_export_t *export)
 {
@@ -129,11 +143,15 @@ uct_cuda_export_t *uct_cuda_probe_get(uct_cuda_ipc_md_t *md, const uct_cuda_driv
             ((kind == UCT_CUDA_IPC_PIECE) ||
              ((probe->place.ctx == export->place.ctx) &&
               uct_cuda_export_is_there(driver, probe)))) {
+            ++probe->refs;
             return probe;
         }
     }
+    uct_cuda_probes_trim(md, driver);
     probe = uct_cuda_probe_make(md, driver, kind, &export->place);
-    if (probe == NULL) {
+    if (probe != NULL) {
+        ++probe->refs;
+    } else {
         ucs_diag_once("there is no memory on device %d to prove copies with: they are not",
                       export->place.device);
     }

@@ -974,6 +974,29 @@ TEST(cuda_ipc, exports_of_memory_that_is_gone)
     });
 }
 
+/* So would what is kept for each context to prove the way to its memory. */
+TEST_F(fake_cuda_ipc, exports_whose_context_goes)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(ipc_tl());
+        sys_meter meter;
+        size_t blocks = 0;
+
+        cuda.init();
+        for (unsigned round = 0; round < 10; ++round) {
+            const uct_cu_ctx_t ctx = cuda.create_context();
+            const auto m           = cuda.make(kind::DEVICE, 1000);
+            (void)key_of(w, m.address, 1000);
+            cuda.destroy_context(ctx);
+            blocks = (round == 2) ? meter.blocks() : blocks;
+        }
+        EXPECT_EQ(blocks, meter.blocks());
+        EXPECT_EQ(20u, cuda.calls("cuIpcGetMemHandle"));
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 /* What is kept of memory that is there, for later users, is bounded. */
 TEST_F(fake_cuda_ipc, exports_that_nobody_uses)
 {
