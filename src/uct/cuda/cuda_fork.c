@@ -4,10 +4,10 @@
  * that it is about to map. The driver gives none of that memory back as long as anybody has one, so
  * the child closes its copies and offers none of them. What it makes anew works.
  *
- * The lists are whole in the child since the lock of each memory domain is taken over the fork. It
- * is held around calls of the driver, which may fork itself, or wait there for what another library
- * holds over the fork: so it is waited for, but not for ever. Where it is not to be had the child
- * keeps what it has inherited.
+ * The lists are whole in the child since the lock of each memory domain is taken over the fork,
+ * while no thread has descriptors in hand that it is about to map. That is waited for, but not for
+ * ever: the driver is called meanwhile, which may fork itself, or wait there for what another
+ * library holds over the fork. Where it is not to be had the child keeps what it has inherited.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -27,15 +27,22 @@ static pthread_mutex_t uct_cuda_fork_mutex = PTHREAD_MUTEX_INITIALIZER;
 static ucs_list_link_t uct_cuda_fork_mds   = UCS_LIST_INITIALIZER(&uct_cuda_fork_mds);
 static pthread_once_t uct_cuda_fork_once   = PTHREAD_ONCE_INIT;
 
+/* At a moment when no thread is about to map memory, if there is one. */
 static int uct_cuda_fork_lock_md(uct_cuda_ipc_md_t *md, uint64_t until_ns)
 {
-    while (pthread_mutex_trylock(&md->lock) != 0) {
-        if (ucs_sys_clock_ns() > until_ns) {
-            return 0;
+    int is_late;
+
+    do {
+        is_late = (ucs_sys_clock_ns() > until_ns);
+        if (pthread_mutex_trylock(&md->lock) == 0) {
+            if (is_late || (md->num_opening == 0)) {
+                return 1;
+            }
+            pthread_mutex_unlock(&md->lock);
         }
         ucs_sys_sleep_ns(UCT_CUDA_FORK_NAP);
-    }
-    return 1;
+    } while (!is_late);
+    return 0;
 }
 
 static void uct_cuda_fork_lock(void)
@@ -80,7 +87,7 @@ static void uct_cuda_fork_forget_export(uct_cuda_export_t *export)
     }
 }
 
-/* One that another thread was about to open is that thread's. */
+/* One that another thread is still about to open is that thread's. */
 static void uct_cuda_fork_forget_mapping(uct_cuda_mapping_t *mapping)
 {
     if (mapping->status == UCS_INPROGRESS) {
@@ -115,8 +122,9 @@ static void uct_cuda_fork_in_child(ucs_fork_watch_t *watch)
 {
     uct_cuda_ipc_md_t *md = ucs_container_of(watch, uct_cuda_ipc_md_t, fork);
 
-    md->instance = ucs_sys_random64();
-    md->pid_ns   = uct_cuda_ipc_pid_namespace();
+    md->instance    = ucs_sys_random64();
+    md->pid_ns      = uct_cuda_ipc_pid_namespace();
+    md->num_opening = 0; /* that would be other threads */
     if (md->is_held) {
         uct_cuda_fork_forget(md);
     } else { /* another thread of the parent may have it, */

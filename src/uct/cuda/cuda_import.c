@@ -458,6 +458,7 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
 
     ucs_list_head_init(&dead);
     pthread_mutex_lock(&md->lock);
+    --md->num_opening;
     mapping->status = (status == UCS_ERR_TIMED_OUT) ? UCS_ERR_NO_RESOURCE : status;
     if (is_probe && (mapping->status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
         (status != UCS_OK) && !mapping->is_stale) {
@@ -510,6 +511,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     }
     ucs_list_add_tail(&md->mappings, &mapping->list);
     ++md->num_mappings;
+    ++md->num_opening;
     ucs_list_head_init(&dead);
     uct_cuda_mappings_trim(md, mapping, &dead);
     pthread_mutex_unlock(&md->lock);
@@ -571,6 +573,7 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_
         if (ucs_unlikely(status != UCS_OK) && uct_cuda_mapping_may_open(mapping, key)) {
             mapping->status = UCS_INPROGRESS;
             ++mapping->refs;
+            ++md->num_opening;
             pthread_mutex_unlock(&md->lock);
             return uct_cuda_mapping_open(driver, mapping, queue, mapping_p);
         }

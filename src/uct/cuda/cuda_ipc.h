@@ -133,6 +133,7 @@ typedef struct {
     ucs_hash_t      mapping_of;    /* see uct_cuda_mapping_slot -> uct_cuda_mapping_t */
     ucs_list_link_t mappings;      /* the longest unused first */
     unsigned        num_mappings;
+    unsigned        num_opening;   /* of them, by threads that do not hold the lock */
     size_t          mapped;        /* bytes */
     ucs_list_link_t contexts;      /* uct_cuda_ipc_context_t */
     int             num_devices;   /* of those below; 0: not asked */

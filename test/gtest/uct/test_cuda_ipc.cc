@@ -1260,6 +1260,41 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_of_others)
     });
 }
 
+std::atomic<bool> g_is_fetching;
+
+/* Nor does it where another thread is about to map it: a fork waits for that. */
+TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_that_are_being_mapped)
+{
+    in_process([]() {
+        static ucs_sys_ops_t ops = ucs_sys_real;
+        log_levels quiet("fatal");
+        ipc_user u;
+        completion comp;
+
+        ops.pidfd_getfd = [](int process, int fd, unsigned flags) {
+            const int copy = ucs_sys_real.pidfd_getfd(process, fd, flags);
+            g_is_fetching  = true;
+            usleep(100000);
+            return copy;
+        };
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        u.allocate(1000, 'p');
+        u.cuda.fail("cuMemImportFromShareableHandle", 1, 2); /* so that the driver keeps none */
+        const auto files = sys_meter::descriptors();
+        ucs_sys_set(&ops);
+        std::thread thread([&]() {
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.try_get(local, comp));
+        });
+        while (!g_is_fetching) {
+            usleep(100);
+        }
+        EXPECT_EQ(0, in_fork([&]() { return (sys_meter::descriptors() == files) ? 0 : 1; }));
+        thread.join();
+        ucs_sys_set(nullptr);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* Whatever other threads are at, the child finds the lists whole, and its locks free. */
 TEST_F(fake_cuda_ipc, forks_amid_registrations)
 {
