@@ -16,7 +16,11 @@
 #define UCS_LOG_COMPONENT "cuda_ipc"
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
+#include <errno.h>
 #include <string.h>
+
+#define UCT_CUDA_LOOK_NS 1000000000ull /* from one look for owners that have gone to the next: each
+                                          mapping takes a microsecond */
 
 /* ------------------------------------------------------------------ devices */
 
@@ -299,21 +303,41 @@ static int uct_cuda_mapping_is_lost(const uct_cuda_driver_t *driver,
            uct_cuda_context_has_gone(driver, &mapping->context->base);
 }
 
+/* Is it certain that the owner's process has gone? Nobody else says so of a probe, or of memory
+ * that was put to and got from. */
+static int uct_cuda_mapping_is_left_over(const uct_cuda_mapping_t *mapping)
+{
+    int process;
+
+    if (mapping->key.pid_ns != mapping->md->pid_ns) {
+        return 0; /* that number means another process here */
+    }
+    process = ucs_sys_pidfd_open((pid_t)mapping->key.pid, 0);
+    if (process >= 0) {
+        ucs_sys_close(process);
+    }
+    return (process < 0) && (errno == ESRCH);
+}
+
 /* What the new mapping shows to be gone, what is beyond the bounds, what was made in a context that
- * is gone, and questions that were not answered in time. The lock is held. */
+ * is gone or belongs to a process that is, and questions that were not answered in time. The lock
+ * is held. */
 static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
                                    ucs_list_link_t *dead)
 {
     const uct_cuda_driver_t *driver     = uct_cuda_driver();
     const uct_cuda_ipc_config_t *config = md->super.config;
     const uint64_t now                  = ucs_sys_clock_ns();
+    const int is_due                    = (now - md->looked_ns > UCT_CUDA_LOOK_NS);
     uct_cuda_mapping_t *mapping, *tmp;
 
+    md->looked_ns = is_due ? now : md->looked_ns;
     ucs_list_for_each_safe(mapping, tmp, &md->mappings, list) {
         if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
             ((mapping->refs == 0) && uct_cuda_mapping_is_lost(driver, mapping, newest)) ||
             ((mapping != newest) && (mapping->refs == 0) && (mapping->trial == NULL) &&
              ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
+              (is_due && uct_cuda_mapping_is_left_over(mapping)) ||
               ((mapping->question >= 0) && (now > mapping->until_ns) &&
                !uct_cuda_key_is_probe(&mapping->key))))) {
             uct_cuda_mapping_retire(mapping, dead);

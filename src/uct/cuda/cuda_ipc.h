@@ -18,7 +18,7 @@
  *  - The owner must not free memory while copies use its key. Freed and allocated again, it gets
  *    another key, and what was mapped for the old one is closed when the new one is used.
  *  - Endpoints need no connection and notice no death: a copy from memory of a process that died is
- *    not an error by itself.
+ *    not an error by itself. What was mapped of it is closed when something else is mapped.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -135,6 +135,7 @@ typedef struct {
     unsigned        num_mappings;
     unsigned        num_opening;   /* of them, by threads that do not hold the lock */
     size_t          mapped;        /* bytes */
+    uint64_t        looked_ns;     /* for owners that have gone */
     ucs_list_link_t contexts;      /* uct_cuda_ipc_context_t */
     int             num_devices;   /* of those below; 0: not asked */
     uct_cu_uuid_t   devices[UCT_CUDA_DEVICES_MAX];

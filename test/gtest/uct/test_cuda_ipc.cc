@@ -1579,6 +1579,39 @@ TEST(cuda_ipc, the_owner_is_killed)
     });
 }
 
+/* What is mapped of owners that have gone, their probes too, would keep memory of a device: it goes
+ * when something new is mapped, a second later at the latest. */
+TEST_F(fake_cuda_ipc, mappings_of_owners_that_have_gone)
+{
+    in_process([]() {
+        std::deque<peer_process> owners;
+        for (unsigned i = 0; i < 4; ++i) {
+            owners.emplace_back([](channel &link) { owner(link).serve(); });
+        }
+        ipc_user u; /* starts the driver */
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+
+        for (peer_process &other : owners) {
+            channel &link = other.link();
+            bytes packed;
+            u.forget();
+            u.ep = u.w->connect(link.get_contact());
+            link.put_number('p');
+            link.put_number(1000);
+            u.remote = link.get_number();
+            ASSERT_TRUE(link.get(packed));
+            ASSERT_EQ(UCS_OK, u.w->tl->md.rkey_unpack(u.w->md, packed.data(), packed.size(),
+                                                      &u.rkey));
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+            EXPECT_EQ(u.cuda.calls("cuMemMap"), u.cuda.calls("cuMemUnmap") + 2);
+            other.kill_now();
+            let_pass(TIME_LIMIT_S);
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 TEST_F(fake_cuda_ipc, each_call_of_the_driver_fails)
 {
     in_process([]() {
