@@ -3,7 +3,8 @@
  * A mapping is found by the owner, the id of the allocation and the context that it is mapped in.
  * It is of use only for the very allocation that it was made for: the key says which one that is,
  * and a mapping that overlaps with a later allocation of the same owner is closed. Refusals are
- * kept as mappings are, so that they cost the driver nothing the second time.
+ * kept as mappings are, so that they cost the driver nothing the second time; they are tried again
+ * seldom, since memory or files may have been short.
  *
  * The driver maps and unmaps without our lock held, which takes from 0.1 to some milliseconds.
  *
@@ -21,6 +22,8 @@
 
 #define UCT_CUDA_LOOK_NS 1000000000ull /* from one look for owners that have gone to the next: each
                                           mapping takes a microsecond */
+
+#define UCT_CUDA_IMPORT_AGAIN_NS 10000000000ull /* to be refused takes some milliseconds */
 
 /* ------------------------------------------------------------------ devices */
 
@@ -484,6 +487,9 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
     pthread_mutex_lock(&md->lock);
     --md->num_opening;
     mapping->status = (status == UCS_ERR_TIMED_OUT) ? UCS_ERR_NO_RESOURCE : status;
+    if (status == UCS_ERR_UNREACHABLE) {
+        mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_IMPORT_AGAIN_NS;
+    }
     if (is_probe && (mapping->status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
         (status != UCS_OK) && !mapping->is_stale) {
         uct_cuda_mapping_retire(mapping, &dead); /* for other memory it is tried again */
@@ -552,6 +558,10 @@ static int uct_cuda_mapping_may_open(uct_cuda_mapping_t *mapping, const uct_cuda
 {
     const int is_closed = (mapping->status == UCS_ERR_NOT_CONNECTED);
 
+    if ((mapping->status == UCS_ERR_UNREACHABLE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
+        mapping->until_ns = 0;
+        return 1;
+    }
     if (!is_closed && (mapping->status != UCS_ERR_NO_RESOURCE)) {
         return 0;
     }

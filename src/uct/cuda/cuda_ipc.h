@@ -183,7 +183,7 @@ typedef struct {
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */
     int                   is_stale; /* no longer in the table: goes with its last user */
     int                   question; /* connection on which the descriptor is to come; -1: none */
-    uint64_t              until_ns; /* it is waited for */
+    uint64_t              until_ns; /* it is waited for; refused: it is tried again then */
     ucs_status_t          status;   /* UCS_INPROGRESS: being opened; UCS_ERR_NO_RESOURCE: waits for
                                        a descriptor or a proof; UCS_ERR_NOT_CONNECTED: refused at
                                        the key's door; another error: refused */

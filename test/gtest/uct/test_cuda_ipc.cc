@@ -24,6 +24,7 @@ using kind = cuda_program::kind;
 
 namespace {
 
+constexpr uint64_t AGAIN_S      = 11; /* after which it tries again what was refused */
 constexpr uint64_t TIME_LIMIT_S = 3; /* more than the library gives a proof or an answer */
 
 /* For this process time passes at once. */
@@ -1387,7 +1388,7 @@ TEST_F(fake_cuda_ipc, a_fork_does_not_wait_for_ever)
     });
 }
 
-/* Refused once, refused quickly; another allocation is tried anew. */
+/* Refused once, refused quickly; another allocation is tried anew, and this one after a while. */
 TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
 {
     in_process([]() {
@@ -1402,6 +1403,20 @@ TEST_F(fake_cuda_ipc, a_refusal_is_remembered)
                 EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100));
             }
             EXPECT_EQ(1u, u.cuda.calls("cuIpcOpenMemHandle"));
+            let_pass(AGAIN_S);
+            EXPECT_EQ(UCS_OK, u.get(data.data(), 0, 100));
+            EXPECT_EQ(pattern(100, 100), data);
+        }
+        for (char order : {'a', 'p', 's'}) {
+            log_levels quiet("fatal");
+            u.allocate(100, order);
+            u.cuda.fail((order == 'a') ? "cuIpcOpenMemHandle" :
+                        (order == 'p') ? "cuMemAddressReserve" : "cuMemPoolImportPointer",
+                        (order == 'p') ? 2 : 1, 2); /* the probe is not it */
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(data.data(), 0, 100)) << order;
+            let_pass(AGAIN_S);
+            EXPECT_EQ(UCS_OK, u.get(data.data(), 0, 100)) << order;
+            EXPECT_EQ(pattern(100, 100), data);
         }
         u.allocate(100);
         EXPECT_EQ(UCS_OK, u.get(data.data(), 0, 100));
