@@ -576,7 +576,7 @@ TEST_F(fake_cuda, contexts_go_where_no_memory_is_registered)
 }
 
 /* The one that is current in a thread stays so when another thread destroys it. */
-TEST_F(fake_cuda, a_current_context_goes)
+TEST(cuda_copy, a_current_context_goes)
 {
     in_process([]() {
         log_levels quiet("fatal");
