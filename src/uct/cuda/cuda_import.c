@@ -458,6 +458,12 @@ static ucs_status_t uct_cuda_import_prove(const uct_cuda_driver_t *driver, uct_c
     return status;
 }
 
+/* That may be over after a while; lost data is not. */
+static int uct_cuda_is_refusal(ucs_status_t status)
+{
+    return (status == UCS_ERR_UNREACHABLE) || (status == UCS_ERR_NOT_CONNECTED);
+}
+
 /* Opens the mapping that is being opened, for one more user. Without the lock. */
 static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
                                           uct_cuda_mapping_t *mapping, uct_cuda_queue_t *queue,
@@ -487,7 +493,7 @@ static ucs_status_t uct_cuda_mapping_open(const uct_cuda_driver_t *driver,
     pthread_mutex_lock(&md->lock);
     --md->num_opening;
     mapping->status = (status == UCS_ERR_TIMED_OUT) ? UCS_ERR_NO_RESOURCE : status;
-    if (status == UCS_ERR_UNREACHABLE) {
+    if (uct_cuda_is_refusal(status)) {
         mapping->until_ns = ucs_sys_clock_ns() + UCT_CUDA_IMPORT_AGAIN_NS;
     }
     if (is_probe && (mapping->status != UCS_ERR_NO_RESOURCE) && (status != UCS_ERR_REJECTED) &&
@@ -557,16 +563,17 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
 static int uct_cuda_mapping_may_open(uct_cuda_mapping_t *mapping, const uct_cuda_ipc_packed_t *key)
 {
     const int is_closed = (mapping->status == UCS_ERR_NOT_CONNECTED);
+    const int is_due    = uct_cuda_is_refusal(mapping->status) &&
+                          (ucs_sys_clock_ns() > mapping->until_ns);
 
-    if ((mapping->status == UCS_ERR_UNREACHABLE) && (ucs_sys_clock_ns() > mapping->until_ns)) {
-        mapping->until_ns = 0;
-        return 1;
-    }
-    if (!is_closed && (mapping->status != UCS_ERR_NO_RESOURCE)) {
+    if (!is_due && !is_closed && (mapping->status != UCS_ERR_NO_RESOURCE)) {
         return 0;
     }
+    if (is_due) {
+        mapping->until_ns = 0;
+    }
     if ((key->kind == UCT_CUDA_IPC_LEGACY) || (mapping->key.by.shown.name == key->by.shown.name)) {
-        return !is_closed;
+        return is_due || !is_closed;
     }
     if (mapping->question >= 0) {
         if (ucs_sys_clock_ns() <= mapping->until_ns) {

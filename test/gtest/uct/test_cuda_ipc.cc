@@ -634,6 +634,9 @@ TEST(cuda_ipc, descriptors_that_are_asked_for)
             ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1"));
             EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 100)) << call;
             ucs_fault_clear(nullptr);
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, u.get(local.address, 0, 100)) << call;
+            let_pass(AGAIN_S);
+            EXPECT_EQ(UCS_OK, u.get(local.address, 0, 100)) << call;
         }
         u.forget_pool(); /* that one is open here */
         u.allocate(100, 's');
