@@ -192,6 +192,18 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
     return UCS_OK;
 }
 
+/* Does the driver know it, and as the same? Memory of a context that is gone went with it. After a
+ * reset of the device the program may have other memory there, in a context at the same address. */
+static int uct_cuda_copy_mem_is_known(const uct_cuda_driver_t *driver,
+                                      const uct_cuda_copy_mem_t *mem)
+{
+    uct_cuda_place_t place;
+
+    return ((mem->how != UCT_MEM_ALLOC_PINNED) || mem->is_registered) &&
+           (uct_cuda_place_query(driver, mem->super.address, &place) == UCS_OK) &&
+           (place.kind != UCT_CUDA_PAGEABLE) && (place.id == mem->id);
+}
+
 static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
 {
     uct_cuda_copy_mem_t *mem        = ucs_container_of(tl_mem, uct_cuda_copy_mem_t, super);
@@ -203,16 +215,11 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
         ucs_sys_free(mem);
         return;
     }
-    /* Memory of a context that is gone went with it. After a reset of the device the program may
-     * have other memory there, in a context at the same address. What the driver never knew (0) was
-     * not registered. */
-    if ((mem->id != 0) && (uct_cuda_copy_mem_id(driver, tl_mem->address) == mem->id) &&
+    if (uct_cuda_copy_mem_is_known(driver, mem) &&
         (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK)) {
-        if (mem->how != UCT_MEM_ALLOC_PINNED) {
-            result = driver->cuMemFree((uintptr_t)tl_mem->address);
-        } else if (mem->is_registered) {
-            result = driver->cuMemHostUnregister(tl_mem->address);
-        }
+        result = (mem->how == UCT_MEM_ALLOC_PINNED) ?
+                 driver->cuMemHostUnregister(tl_mem->address) :
+                 driver->cuMemFree((uintptr_t)tl_mem->address);
         if (result != UCT_CU_SUCCESS) {
             (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "release of memory", result);
         }
