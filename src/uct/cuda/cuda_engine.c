@@ -54,7 +54,7 @@ static void uct_cuda_copies_end(uct_cuda_engine_t *engine, ucs_queue_head_t *cop
 
 static void uct_cuda_engine_unpin(uct_cuda_engine_t *engine, void *pinned)
 {
-    if (pinned != NULL) {
+    if ((pinned != NULL) && (engine->unpin != NULL)) {
         engine->unpin(pinned);
     }
 }
@@ -720,6 +720,9 @@ void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
         if (uct_cuda_engine_progress_active(engine) == 0) {
             ucs_sys_sched_yield();
         }
+    }
+    if (engine->num_active > 0) { /* devices may go on: what they use stays pinned */
+        engine->unpin = NULL;
     }
     ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
         if (engine->num_active > 0) {

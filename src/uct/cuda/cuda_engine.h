@@ -113,7 +113,8 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
 /* unpin may be NULL. */
 ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void *pinned));
 
-/* Waits for the copies under way, 10 s at most; their completions are called. Accepts zeros. */
+/* Waits for the copies under way, 10 s at most; their completions are called. What those that do
+ * not end have pinned is never released. Accepts zeros. */
 void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine);
 
 /* The queue of a context. Errors: the context is gone, or the driver refuses. */

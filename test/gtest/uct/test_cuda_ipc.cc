@@ -1537,6 +1537,37 @@ TEST_F(fake_cuda_ipc, a_proof_that_does_not_end)
     });
 }
 
+/* The same of a copy, when its worker and the memory domain are closed. */
+TEST_F(fake_cuda_ipc, a_copy_that_does_not_end_before_the_close)
+{
+    in_process([]() {
+        static ucs_sys_ops_t ops = ucs_sys_real;
+        log_levels quiet("fatal");
+
+        ops.clock_ns = []() {
+            static uint64_t now;
+            return now += 100000000;
+        };
+        for (char order : {'a', 'p', 's'}) {
+            ipc_user u;
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+            completion comp;
+
+            u.allocate(1000, order);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            u.cuda.set("stuck", 1);
+            ASSERT_EQ(UCS_INPROGRESS, u.try_get(local, comp));
+            u.forget();
+            ucs_sys_set(&ops);
+            u.w.reset();
+            ucs_sys_set(nullptr);
+            u.cuda.set("stuck", 0);
+            EXPECT_EQ(1, comp.calls);
+            EXPECT_EQ(0u, u.cuda.misuses()) << order;
+        }
+    });
+}
+
 /* The context goes under it. */
 TEST_F(fake_cuda_ipc, a_proof_whose_context_goes)
 {
