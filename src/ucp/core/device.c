@@ -82,6 +82,7 @@ void ucp_device_cleanup(ucp_worker_t *worker)
 
     while ((pool = worker->device.pools) != NULL) {
         worker->device.pools = pool->next;
+        pool->mem->is_lost   = worker->device.is_stuck; /* the device has it */
         pool->mem->md->tl->md.release(pool->mem);
         ucs_sys_free(pool);
     }
@@ -351,6 +352,7 @@ void ucp_device_transferred(uct_completion_t *comp)
         return;
     }
     if (req->worker->is_ending) { /* without a word to the user */
+        req->worker->device.is_stuck |= (comp->status == UCS_ERR_CANCELED);
         ucp_request_drop_copy(req);
         return;
     }

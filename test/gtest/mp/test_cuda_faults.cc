@@ -687,6 +687,46 @@ TEST(mp_cuda_owner, a_copy_that_does_not_end)
     EXPECT_TRUE(all.join());
 }
 
+/* The same when its worker ends: what the device may still use is not given back. */
+TEST(mp_cuda_owner, a_copy_that_does_not_end_before_its_worker)
+{
+    constexpr size_t LENGTH = 3000000;
+    static ucs_sys_ops_t ops;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        setenv("UCX_LOG_LEVEL", "fatal", 1);
+        gpu g(me.index());
+        auto n = std::make_unique<node>(me);
+        gpu_buffer buffer(g, (me.index() == 0) ? PERF_MEMORY_ASYNC : PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        n->connect_all();
+        if (me.index() == 1) {
+            EXPECT_NE(UCS_OK, n->wait(n->recv(buffer.place(LENGTH), LENGTH, TAG)));
+            return;
+        }
+        auto set             = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto calls           = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+        const uint64_t first = calls("cuMemcpyAsync");
+        set("stuck", 2);
+        void *request = n->send(n->ep(1), buffer.place(LENGTH), LENGTH, TAG);
+        me.waits_for("a copy of the device");
+        while (calls("cuMemcpyAsync") == first) {
+            (void)ucp_worker_progress(n->worker());
+        }
+        ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(request));
+        ops          = ucs_sys_real;
+        ops.clock_ns = a_clock_that_runs;
+        ucs_sys_set(&ops);
+        n.reset();
+        ucs_sys_set(&ucs_sys_real);
+        EXPECT_EQ(0u, gpu::function<uint64_t()>("fakecuda_misuses")());
+        set("stuck", 0);
+    });
+    EXPECT_TRUE(all.join());
+}
+
 /* More allocations in flight than keys that a peer keeps, both ways at once. */
 TEST(mp_cuda_owner, more_allocations_than_slots)
 {
