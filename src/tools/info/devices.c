@@ -65,9 +65,8 @@ static void info_operations(ucs_report_t *report, uct_iface_t *iface)
 {
     static const char *const names[UCT_OP_LAST] = {
         [UCT_OP_AM_SHORT]  = "am_short",  [UCT_OP_AM_BCOPY]  = "am_bcopy",
-        [UCT_OP_AM_ZCOPY]  = "am_zcopy",
-        [UCT_OP_PUT_SHORT] = "put_short", [UCT_OP_PUT_ZCOPY] = "put_zcopy",
-        [UCT_OP_GET_ZCOPY] = "get_zcopy", [UCT_OP_ATOMIC]    = "atomic"
+        [UCT_OP_AM_ZCOPY]  = "am_zcopy",  [UCT_OP_PUT_ZCOPY] = "put_zcopy",
+        [UCT_OP_GET_ZCOPY] = "get_zcopy"
     };
     ucs_memory_type_t memory = (iface->tl->kind == UCT_TL_KIND_DEVICE) ? UCS_MEMORY_TYPE_CUDA :
                                                                          UCS_MEMORY_TYPE_HOST;

@@ -69,10 +69,8 @@ typedef enum {
     UCT_OP_AM_SHORT,
     UCT_OP_AM_BCOPY,
     UCT_OP_AM_ZCOPY,
-    UCT_OP_PUT_SHORT,
     UCT_OP_PUT_ZCOPY,
     UCT_OP_GET_ZCOPY,
-    UCT_OP_ATOMIC,
     UCT_OP_LAST
 } uct_op_t;
 
@@ -314,19 +312,12 @@ struct uct_ep_ops {
      * are copied before return. comp has an error only where the endpoint has failed, too. */
     ucs_status_t (*am_zcopy)(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
                              uct_completion_t *comp);
-    ucs_status_t (*put_short)(uct_ep_t *ep, const void *buffer, size_t length, uint64_t remote_addr,
-                              uct_rkey_t *rkey);
     /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory
      * of the peer; with that they copy inside the call: UCS_OK, or an error. */
     ucs_status_t (*put_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                               uct_rkey_t *rkey, uct_completion_t *comp);
     ucs_status_t (*get_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                               uct_rkey_t *rkey, uct_completion_t *comp);
-    /* op: uct_atomic_op_t; size 4 or 8; result_p NULL for a non-fetching one. For CSWAP, value is
-     * the swap value and compare what it is compared with. */
-    ucs_status_t (*atomic)(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
-                           uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
-                           uct_completion_t *comp);
     /* All earlier operations of the endpoint that have no completion of their own are complete at
      * the peer (its memory is changed, messages lie in its queue and need no more help from here);
      * may be UCS_INPROGRESS. A put with a completion is complete at the peer with that. */
@@ -499,9 +490,10 @@ UCS_INLINE unsigned uct_iface_progress_base(uct_iface_t *iface);
 UCS_INLINE int uct_iface_has_work(const uct_iface_t *iface);
 /* For transports: hands one message to its handler. id comes from a peer and may be anything. */
 UCS_INLINE void uct_iface_deliver(uct_iface_t *iface, unsigned id, const void *data, size_t length);
-/* For transports: an atomic on memory of this process or mapped into it, coherent with other
- * processors'. op: uct_atomic_op_t. UCS_ERR_INVALID_PARAM: size is not 4 or 8, target is not
- * aligned to it, or no such op. result_p may be NULL; it receives the value before. */
+/* An atomic on memory of this process or mapped into it, coherent with other processors'. op:
+ * uct_atomic_op_t; for CSWAP, value is the swap value and compare what it is compared with.
+ * UCS_ERR_INVALID_PARAM: size is not 4 or 8, target is not aligned to it, or no such op. result_p
+ * may be NULL; it receives the value before. */
 ucs_status_t uct_atomic_apply(void *target, int op, unsigned size, uint64_t value, uint64_t compare,
                               uint64_t *result_p);
 /* The part of uct_iface_progress_base for the case that there is something to do. */

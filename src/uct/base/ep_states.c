@@ -49,14 +49,6 @@ static ucs_status_t uct_ep_unready_am_zcopy(uct_ep_t *ep, unsigned id, const uct
     return (status == UCS_OK) ? ep->ops->am_zcopy(ep, id, iov, n, comp) : status;
 }
 
-static ucs_status_t uct_ep_unready_put_short(uct_ep_t *ep, const void *buffer, size_t length,
-                                             uint64_t remote_addr, uct_rkey_t *rkey)
-{
-    ucs_status_t status = uct_ep_become_live(ep);
-
-    return (status == UCS_OK) ? ep->ops->put_short(ep, buffer, length, remote_addr, rkey) : status;
-}
-
 static ucs_status_t uct_ep_unready_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                              uint64_t remote_addr, uct_rkey_t *rkey,
                                              uct_completion_t *comp)
@@ -73,16 +65,6 @@ static ucs_status_t uct_ep_unready_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov,
     ucs_status_t status = uct_ep_become_live(ep);
 
     return (status == UCS_OK) ? ep->ops->get_zcopy(ep, iov, n, remote_addr, rkey, comp) : status;
-}
-
-static ucs_status_t uct_ep_unready_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
-                                          uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
-                                          uint64_t *result_p, uct_completion_t *comp)
-{
-    ucs_status_t status = uct_ep_become_live(ep);
-
-    return (status == UCS_OK) ? ep->ops->atomic(ep, op, size, value, compare, remote_addr, rkey,
-                                                result_p, comp) : status;
 }
 
 static ucs_status_t uct_ep_unready_flush(uct_ep_t *ep, uct_completion_t *comp UCS_UNUSED)
@@ -110,10 +92,8 @@ void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p)
     ops_p->am_short_iov = (live->am_short_iov != NULL) ? uct_ep_unready_am_short_iov : NULL;
     ops_p->am_bcopy     = (live->am_bcopy != NULL) ? uct_ep_unready_am_bcopy : NULL;
     ops_p->am_zcopy     = (live->am_zcopy != NULL) ? uct_ep_unready_am_zcopy : NULL;
-    ops_p->put_short    = (live->put_short != NULL) ? uct_ep_unready_put_short : NULL;
     ops_p->put_zcopy    = (live->put_zcopy != NULL) ? uct_ep_unready_put_zcopy : NULL;
     ops_p->get_zcopy    = (live->get_zcopy != NULL) ? uct_ep_unready_get_zcopy : NULL;
-    ops_p->atomic       = (live->atomic != NULL) ? uct_ep_unready_atomic : NULL;
     ops_p->flush        = (live->flush != NULL) ? uct_ep_unready_flush : NULL;
     ops_p->check        = (live->check != NULL) ? uct_ep_unready_check : NULL;
     ops_p->sync_map     = (live->sync_map != NULL) ? uct_ep_unready_sync_map : NULL;

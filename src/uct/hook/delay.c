@@ -54,7 +54,6 @@ void uct_hook_delayed_detach(uct_hook_ep_t *ep, const uct_completion_t *comp)
 
 static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
 {
-    const uct_hook_atomic_t *atomic = &delayed->atomic;
     uct_ep_t *inner;
 
     if (delayed->ep == NULL) {
@@ -69,10 +68,6 @@ static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
     case UCT_HOOK_GET:
         return inner->ops->get_zcopy(inner, delayed->data, (unsigned)delayed->length,
                                      delayed->remote_addr, delayed->rkey, delayed->comp);
-    case UCT_HOOK_ATOMIC:
-        return inner->ops->atomic(inner, atomic->op, atomic->size, atomic->value, atomic->compare,
-                                  delayed->remote_addr, delayed->rkey, atomic->result_p,
-                                  delayed->comp);
     default:
         return inner->ops->flush(inner, delayed->comp);
     }

@@ -466,10 +466,8 @@ static void uct_hook_tl_fill(uct_hook_tl_t *tl)
     UCT_HOOK_WRAP(tl, ep.live, am_short_iov, uct_hook_ep_ops.am_short_iov);
     UCT_HOOK_WRAP(tl, ep.live, am_bcopy, uct_hook_ep_ops.am_bcopy);
     UCT_HOOK_WRAP(tl, ep.live, am_zcopy, uct_hook_ep_ops.am_zcopy);
-    UCT_HOOK_WRAP(tl, ep.live, put_short, uct_hook_ep_ops.put_short);
     UCT_HOOK_WRAP(tl, ep.live, put_zcopy, uct_hook_ep_ops.put_zcopy);
     UCT_HOOK_WRAP(tl, ep.live, get_zcopy, uct_hook_ep_ops.get_zcopy);
-    UCT_HOOK_WRAP(tl, ep.live, atomic, uct_hook_ep_ops.atomic);
     UCT_HOOK_WRAP(tl, ep.live, flush, uct_hook_ep_ops.flush);
     UCT_HOOK_WRAP(tl, ep.live, check, uct_hook_ep_ops.check);
     UCT_HOOK_WRAP(tl, ep.live, sync_map, uct_hook_ep_ops.sync_map);

@@ -100,18 +100,10 @@ extern const uct_ep_ops_t uct_hook_ep_ops;
 typedef enum {
     UCT_HOOK_PUT,
     UCT_HOOK_GET,
-    UCT_HOOK_ATOMIC,
     UCT_HOOK_FLUSH,
     UCT_HOOK_AM,       /* a message that has arrived */
     UCT_HOOK_PEER_GONE
 } uct_hook_delayed_kind_t;
-
-typedef struct {
-    int      op;
-    unsigned size;
-    uint64_t value, compare;
-    uint64_t *result_p;
-} uct_hook_atomic_t;
 
 typedef struct {
     ucs_list_link_t         list;
@@ -121,7 +113,6 @@ typedef struct {
     uct_completion_t        *comp;
     uint64_t                remote_addr;
     uct_rkey_t              *rkey;
-    uct_hook_atomic_t       atomic;
     unsigned                id;       /* of messages */
     int                     has_sender;
     uint8_t                 sender[UCT_UID_LEN];

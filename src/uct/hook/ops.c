@@ -120,28 +120,15 @@ static ucs_status_t uct_hook_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t
 
 /* ------------------------------------------------------------------ memory */
 
-static ucs_status_t uct_hook_put_short(uct_ep_t *ep, const void *buffer, size_t length,
-                                       uint64_t remote_addr, uct_rkey_t *rkey)
-{
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
-
-    if (status == UCS_OK) {
-        status = hook->inner->ops->put_short(hook->inner, buffer, length, remote_addr, rkey);
-    }
-    return uct_hook_leave(hook, "put_short", length, status);
-}
-
 /* An operation without completion cannot end later. */
 static int uct_hook_is_delayed(const uct_hook_ep_t *ep, const uct_completion_t *comp)
 {
     return (uct_hook_iface(ep->super.iface)->kind == UCT_HOOK_DELAY) && (comp != NULL);
 }
 
-/* Has an operation happen later. Copies have entries; atomic: NULL, but for that operation. */
+/* Has an operation happen later. Copies have entries. */
 static ucs_status_t uct_hook_delay(uct_hook_ep_t *ep, uct_hook_delayed_kind_t kind,
-                                   const uct_iov_t *iov, unsigned n,
-                                   const uct_hook_atomic_t *atomic, uint64_t remote_addr,
+                                   const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                                    uct_rkey_t *rkey, uct_completion_t *comp)
 {
     uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
@@ -152,9 +139,6 @@ static ucs_status_t uct_hook_delay(uct_hook_ep_t *ep, uct_hook_delayed_kind_t ki
     }
     if (n != 0) {
         memcpy(delayed->data, iov, n * sizeof(*iov));
-    }
-    if (atomic != NULL) {
-        delayed->atomic = *atomic;
     }
     delayed->ep          = ep;
     delayed->length      = n;
@@ -174,7 +158,7 @@ static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay(hook, UCT_HOOK_PUT, iov, n, NULL, remote_addr, rkey, comp) :
+                 uct_hook_delay(hook, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
                  hook->inner->ops->put_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
     }
     return uct_hook_leave(hook, "put_zcopy", uct_iov_length(iov, n), status);
@@ -189,27 +173,10 @@ static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
 
     if (status == UCS_OK) {
         status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay(hook, UCT_HOOK_GET, iov, n, NULL, remote_addr, rkey, comp) :
+                 uct_hook_delay(hook, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
                  hook->inner->ops->get_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
     }
     return uct_hook_leave(hook, "get_zcopy", uct_iov_length(iov, n), status);
-}
-
-static ucs_status_t uct_hook_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value,
-                                    uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
-                                    uint64_t *result_p, uct_completion_t *comp)
-{
-    uct_hook_atomic_t atomic = {op, size, value, compare, result_p};
-    uct_hook_ep_t *hook      = uct_hook_ep(ep);
-    ucs_status_t status      = uct_hook_enter(hook);
-
-    if (status == UCS_OK) {
-        status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay(hook, UCT_HOOK_ATOMIC, NULL, 0, &atomic, remote_addr, rkey, comp) :
-                 hook->inner->ops->atomic(hook->inner, op, size, value, compare, remote_addr, rkey,
-                                          result_p, comp);
-    }
-    return uct_hook_leave(hook, "atomic", size, status);
 }
 
 /* ------------------------------------------------------------------ order and state */
@@ -222,7 +189,7 @@ static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
     if (status == UCS_OK) {
         status = (hook->num_delayed == 0) ? hook->inner->ops->flush(hook->inner, comp) :
                  (comp == NULL)           ? UCS_ERR_NO_RESOURCE :
-                 uct_hook_delay(hook, UCT_HOOK_FLUSH, NULL, 0, NULL, 0, NULL, comp);
+                 uct_hook_delay(hook, UCT_HOOK_FLUSH, NULL, 0, 0, NULL, comp);
     }
     return uct_hook_leave(hook, "flush", 0, status);
 }
@@ -258,10 +225,8 @@ const uct_ep_ops_t uct_hook_ep_ops = {
     .am_short_iov = uct_hook_am_short_iov,
     .am_bcopy     = uct_hook_am_bcopy,
     .am_zcopy     = uct_hook_am_zcopy,
-    .put_short    = uct_hook_put_short,
     .put_zcopy    = uct_hook_put_zcopy,
     .get_zcopy    = uct_hook_get_zcopy,
-    .atomic       = uct_hook_atomic,
     .flush        = uct_hook_flush,
     .check        = uct_hook_check,
     .sync_map     = uct_hook_sync_map,

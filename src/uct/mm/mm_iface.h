@@ -7,7 +7,7 @@
  *   mm_fork     what forked children lose
  *   mm_iface    progress, waiting, limits      mm_ep  sending
  *   mm_md       configuration
- *   mm_mem      memory that peers map, put, get and atomics
+ *   mm_mem      memory that peers map, put and get
  *
  * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
  * peer's socket and is given one ring in the peer's memory: one connection, one direction, one
@@ -318,15 +318,10 @@ ucs_status_t uct_mm_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
 ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
 void uct_mm_rkey_release(uct_rkey_t *rkey);
 
-ucs_status_t uct_mm_ep_put_short(uct_ep_t *ep, const void *buffer, size_t length,
-                                 uint64_t remote_addr, uct_rkey_t *rkey);
 ucs_status_t uct_mm_ep_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                  uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                  uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
-ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
-                              uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
-                              uct_completion_t *comp);
 
 /* ---- mm_fork.c ---- */
 

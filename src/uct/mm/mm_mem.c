@@ -1,4 +1,4 @@
-/* Halyard: mm: memory that peers map, remote keys, put, get and atomics.
+/* Halyard: mm: memory that peers map, remote keys, put and get.
  *
  * Allocated memory is a segment of its own. A remote key tells whose it is and which: a peer opens
  * the owner's descriptor through /proc, and checks by device and inode that it has got the very
@@ -304,25 +304,7 @@ ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t leng
     return uct_mm_rkey_resolve(rkey, remote_addr, length, ptr_p);
 }
 
-/* ------------------------------------------------------------------ put, get, atomics */
-
-ucs_status_t uct_mm_ep_put_short(uct_ep_t *ep UCS_UNUSED, const void *buffer, size_t length,
-                                 uint64_t remote_addr, uct_rkey_t *rkey)
-{
-    ucs_status_t status;
-    void *ptr;
-
-    status = uct_mm_rkey_resolve(rkey, remote_addr, length, &ptr);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-    if (length == sizeof(uint64_t)) { /* a call would cost more than the store */
-        memcpy(ptr, buffer, sizeof(uint64_t));
-    } else if (length > 0) {
-        memcpy(ptr, buffer, length);
-    }
-    return UCS_OK;
-}
+/* ------------------------------------------------------------------ put, get */
 
 UCS_INLINE ucs_status_t uct_mm_copy(const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                                     uct_rkey_t *rkey, int is_put)
@@ -356,18 +338,4 @@ ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, 
                                  uct_completion_t *comp UCS_UNUSED)
 {
     return uct_mm_copy(iov, n, remote_addr, rkey, 0);
-}
-
-ucs_status_t uct_mm_ep_atomic(uct_ep_t *ep UCS_UNUSED, int op, unsigned size, uint64_t value,
-                              uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
-                              uint64_t *result_p, uct_completion_t *comp UCS_UNUSED)
-{
-    ucs_status_t status;
-    void *ptr;
-
-    status = uct_mm_rkey_resolve(rkey, remote_addr, size, &ptr);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-    return uct_atomic_apply(ptr, op, size, value, compare, result_p);
 }

@@ -328,17 +328,10 @@ static void uct_self_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t m
         limits_p->max     = uct_self_seg_size(self_iface);
         limits_p->iov_max = 1024;
         break;
-    case UCT_OP_PUT_SHORT:
     case UCT_OP_PUT_ZCOPY:
     case UCT_OP_GET_ZCOPY:
         limits_p->max     = SIZE_MAX;
         limits_p->iov_max = 1024;
-        break;
-    case UCT_OP_ATOMIC:
-        limits_p->min     = 4;
-        limits_p->max     = 8;
-        limits_p->align   = 4;
-        limits_p->iov_max = 1;
         break;
     default:
         break;
@@ -468,10 +461,8 @@ const uct_tl_t uct_self_tl = {
             .am_short     = uct_self_am_short,
             .am_short_iov = uct_self_am_short_iov,
             .am_bcopy     = uct_self_am_bcopy,
-            .put_short    = uct_self_put_short,
             .put_zcopy    = uct_self_put_zcopy,
             .get_zcopy    = uct_self_get_zcopy,
-            .atomic       = uct_self_atomic,
             .flush        = uct_self_flush,
             .check        = uct_self_check,
             .sync_map     = uct_self_sync_map

@@ -84,14 +84,9 @@ ucs_status_t uct_self_rkey_unpack(uct_md_t *md, const void *buffer, size_t lengt
 ucs_status_t uct_self_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
 void uct_self_rkey_release(uct_rkey_t *rkey);
 
-ucs_status_t uct_self_put_short(uct_ep_t *ep, const void *buffer, size_t length,
-                                uint64_t remote_addr, uct_rkey_t *rkey);
 ucs_status_t uct_self_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 ucs_status_t uct_self_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
-ucs_status_t uct_self_atomic(uct_ep_t *ep, int op, unsigned size, uint64_t value, uint64_t compare,
-                             uint64_t remote_addr, uct_rkey_t *rkey, uint64_t *result_p,
-                             uct_completion_t *comp);
 
 #endif

@@ -1,4 +1,4 @@
-/* Halyard: loopback transport: memory, remote keys, put, get and atomics.
+/* Halyard: loopback transport: memory, remote keys, put and get.
  *
  * A remote key says which range it opens; every access is checked against it.
  *
@@ -149,19 +149,6 @@ ucs_status_t uct_self_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t le
 
 /* ------------------------------------------------------------------ operations */
 
-ucs_status_t uct_self_put_short(uct_ep_t *ep UCS_UNUSED, const void *buffer, size_t length,
-                                uint64_t remote_addr, uct_rkey_t *rkey)
-{
-    ucs_status_t status;
-    void *dest;
-
-    status = uct_self_rkey_ptr(rkey, remote_addr, length, &dest);
-    if ((status == UCS_OK) && (length != 0)) {
-        memmove(dest, buffer, length);
-    }
-    return status;
-}
-
 /* Copy between the entries and a range of the key; source and destination may overlap. */
 static ucs_status_t uct_self_copy(const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                                   uct_rkey_t *rkey, int is_put)
@@ -207,16 +194,4 @@ ucs_status_t uct_self_get_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, u
                                 uct_completion_t *comp UCS_UNUSED)
 {
     return uct_self_copy(iov, n, remote_addr, rkey, 0);
-}
-
-ucs_status_t uct_self_atomic(uct_ep_t *ep UCS_UNUSED, int op, unsigned size, uint64_t value,
-                             uint64_t compare, uint64_t remote_addr, uct_rkey_t *rkey,
-                             uint64_t *result_p, uct_completion_t *comp UCS_UNUSED)
-{
-    ucs_status_t status;
-    void *target;
-
-    status = uct_self_rkey_ptr(rkey, remote_addr, size, &target);
-    return (status == UCS_OK) ? uct_atomic_apply(target, op, size, value, compare, result_p) :
-           status;
 }

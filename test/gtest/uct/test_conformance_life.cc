@@ -90,10 +90,8 @@ TEST_P(life_test, capabilities_are_the_same_in_every_state)
         EXPECT_EQ(live.am_short_iov != nullptr, ep->ops->am_short_iov != nullptr);
         EXPECT_EQ(live.am_bcopy != nullptr, ep->ops->am_bcopy != nullptr);
         EXPECT_EQ(live.am_zcopy != nullptr, ep->ops->am_zcopy != nullptr);
-        EXPECT_EQ(live.put_short != nullptr, ep->ops->put_short != nullptr);
         EXPECT_EQ(live.put_zcopy != nullptr, ep->ops->put_zcopy != nullptr);
         EXPECT_EQ(live.get_zcopy != nullptr, ep->ops->get_zcopy != nullptr);
-        EXPECT_EQ(live.atomic != nullptr, ep->ops->atomic != nullptr);
         EXPECT_EQ(live.flush != nullptr, ep->ops->flush != nullptr);
         EXPECT_EQ(live.check != nullptr, ep->ops->check != nullptr);
         EXPECT_EQ(live.sync_map != nullptr, ep->ops->sync_map != nullptr);

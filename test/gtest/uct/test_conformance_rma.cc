@@ -18,13 +18,7 @@ namespace {
 
 bool has_rma(const uct_tl_t *tl)
 {
-    return (tl->ep.live.put_short != nullptr) || (tl->ep.live.put_zcopy != nullptr) ||
-           (tl->ep.live.get_zcopy != nullptr);
-}
-
-bool has_atomics(const uct_tl_t *tl)
-{
-    return tl->ep.live.atomic != nullptr;
+    return (tl->ep.live.put_zcopy != nullptr) || (tl->ep.live.get_zcopy != nullptr);
 }
 
 bool has_rkeys(const uct_tl_t *tl)
@@ -102,13 +96,8 @@ protected:
         return reinterpret_cast<uintptr_t>(m_target) + offset;
     }
 
-    ucs_status_t put(const bytes &data, size_t offset, bool is_short, uint64_t seed)
+    ucs_status_t put(const bytes &data, size_t offset, uint64_t seed)
     {
-        if (is_short) {
-            return persist(both(), [&]() {
-                return m_ep->ops->put_short(m_ep, data.data(), data.size(), remote(offset), m_rkey);
-            });
-        }
         const auto iov = cut(const_cast<uint8_t *>(data.data()), data.size(), seed,
                              a().limits(UCT_OP_PUT_ZCOPY).iov_max);
         return finish(both(), [&](uct_completion_t *comp) {
@@ -158,22 +147,27 @@ protected:
     bytes m_own, m_model, m_packed;
 };
 
-class atomic_test : public rma_test {
-};
-
 class rkey_test : public rma_test {
 };
 
 class map_test : public rma_test {
+protected:
+    uint8_t *map(size_t offset, size_t length)
+    {
+        void *ptr = nullptr;
+
+        EXPECT_EQ(UCS_OK, persist(both(), [&]() {
+            return m_tl->md.rkey_ptr(m_rkey, remote(offset), length, &ptr);
+        }));
+        return static_cast<uint8_t *>(ptr);
+    }
 };
 
 TEST_P(rma_test, random_operations_against_a_model)
 {
     seeded_random rnd(11);
-    const bool has_short = m_tl->ep.live.put_short != nullptr;
-    const bool has_put   = m_tl->ep.live.put_zcopy != nullptr;
-    const bool has_get   = m_tl->ep.live.get_zcopy != nullptr;
-    const size_t short_max = has_short ? a().limits(UCT_OP_PUT_SHORT).max : 0;
+    const bool has_put = m_tl->ep.live.put_zcopy != nullptr;
+    const bool has_get = m_tl->ep.live.get_zcopy != nullptr;
 
     for (unsigned i = 0; i < 3000; ++i) {
         const size_t limit  = rnd.one_in(8) ? TARGET_SIZE : 300;
@@ -185,14 +179,9 @@ TEST_P(rma_test, random_operations_against_a_model)
             ASSERT_EQ(UCS_OK, get(data, offset, rnd.bits()));
             ASSERT_TRUE(std::equal(data.begin(), data.end(), m_model.begin() + offset))
                 << "get of " << length << " at " << offset;
-        } else if (has_short || has_put) {
-            const bytes data    = pattern(i, length);
-            const bool is_short = has_short && (length <= short_max) &&
-                                  (!has_put || rnd.one_in(2));
-            if (!is_short && !has_put) {
-                continue;
-            }
-            ASSERT_EQ(UCS_OK, put(data, offset, is_short, rnd.bits()));
+        } else if (has_put) {
+            const bytes data = pattern(i, length);
+            ASSERT_EQ(UCS_OK, put(data, offset, rnd.bits()));
             std::copy(data.begin(), data.end(), m_model.begin() + offset);
         }
     }
@@ -218,9 +207,12 @@ uint64_t model_atomic(int op, uint64_t old, uint64_t value, uint64_t compare)
     }
 }
 
-TEST_P(atomic_test, atomics_against_a_model)
+TEST_P(map_test, atomics_against_a_model)
 {
+    uint8_t *mapped = map(0, TARGET_SIZE);
     seeded_random rnd(13);
+
+    ASSERT_NE(nullptr, mapped);
 
     for (unsigned i = 0; i < 5000; ++i) {
         const int op        = static_cast<int>(rnd.below(UCT_ATOMIC_CSWAP + 1));
@@ -233,22 +225,20 @@ TEST_P(atomic_test, atomics_against_a_model)
         const uint64_t value   = rnd.bits();
         const uint64_t compare = rnd.one_in(2) ? old : rnd.bits();
 
-        ASSERT_EQ(UCS_OK, finish(both(), [&](uct_completion_t *comp) {
-            return m_ep->ops->atomic(m_ep, op, size, value, compare, remote(offset), m_rkey,
-                                     fetches ? &result : nullptr, comp);
-        }));
+        ASSERT_EQ(UCS_OK, uct_atomic_apply(mapped + offset, op, size, value, compare,
+                                           fetches ? &result : nullptr));
         if (fetches) {
             ASSERT_EQ(old, result) << "op " << op << " size " << size;
         }
         const uint64_t now = model_atomic(op, old, value & mask, compare & mask) & mask;
         memcpy(m_model.data() + offset, &now, size);
     }
-    ASSERT_EQ(UCS_OK, flush());
     EXPECT_EQ(0, memcmp(m_target, m_model.data(), TARGET_SIZE));
 }
 
-TEST_P(atomic_test, wrong_atomics_are_refused)
+TEST_P(map_test, wrong_atomics_are_refused)
 {
+    uint8_t *mapped = map(0, TARGET_SIZE);
     struct {
         int op;
         unsigned size;
@@ -257,14 +247,11 @@ TEST_P(atomic_test, wrong_atomics_are_refused)
                        {UCT_ATOMIC_ADD, 8, 4},  {UCT_ATOMIC_ADD, 4, 2}, {99, 8, 0}};
 
     for (const auto &w : wrong) {
-        const ucs_status_t status = finish(both(), [&](uct_completion_t *comp) {
-            return m_ep->ops->atomic(m_ep, w.op, w.size, 1, 0, remote(w.offset), m_rkey, nullptr,
-                                     comp);
-        });
-        EXPECT_TRUE(UCS_STATUS_IS_ERR(status)) << w.op << " " << w.size << " " << w.offset;
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  uct_atomic_apply(mapped + w.offset, w.op, w.size, 1, 0, nullptr))
+            << w.op << " " << w.size << " " << w.offset;
     }
     EXPECT_EQ(m_model, bytes(m_target, m_target + TARGET_SIZE));
-    EXPECT_EQ(UCT_EP_LIVE, m_ep->state) << "a wrong argument is no failure of the endpoint";
 }
 
 /* A key opens what it was made for and nothing else. */
@@ -276,11 +263,6 @@ TEST_P(rkey_test, ranges_outside_the_key_are_refused)
     const uint64_t wrong[] = {remote(end), remote(end) + 4096, remote(0) - 1, 0, UINT64_MAX};
 
     for (uint64_t address : wrong) {
-        if (m_tl->ep.live.put_short != nullptr) {
-            EXPECT_TRUE(UCS_STATUS_IS_ERR(persist(both(), [&]() {
-                return m_ep->ops->put_short(m_ep, &byte, 1, address, m_rkey);
-            }))) << address;
-        }
         if (m_tl->ep.live.get_zcopy != nullptr) {
             EXPECT_TRUE(UCS_STATUS_IS_ERR(finish(both(), [&](uct_completion_t *comp) {
                 return m_ep->ops->get_zcopy(m_ep, &iov, 1, address, m_rkey, comp);
@@ -298,11 +280,9 @@ TEST_P(rkey_test, ranges_outside_the_key_are_refused)
 
 TEST_P(map_test, mapped_keys_show_the_memory)
 {
-    void *ptr = nullptr;
+    uint8_t *ptr = map(100, 1000);
 
-    ASSERT_EQ(UCS_OK, persist(both(), [&]() {
-        return m_tl->md.rkey_ptr(m_rkey, remote(100), 1000, &ptr);
-    }));
+    ASSERT_NE(nullptr, ptr);
     memset(ptr, 0x5a, 1000);
     EXPECT_EQ(bytes(1000, 0x5a), bytes(m_target + 100, m_target + 1100));
     EXPECT_EQ(0, m_target[99]);
@@ -337,8 +317,6 @@ TEST_P(rkey_test, hostile_keys)
 }
 
 INSTANTIATE_TEST_SUITE_P(transports, rma_test, testing::ValuesIn(transports(has_rma)), test_name);
-INSTANTIATE_TEST_SUITE_P(transports, atomic_test, testing::ValuesIn(transports(has_atomics)),
-                         test_name);
 INSTANTIATE_TEST_SUITE_P(transports, rkey_test, testing::ValuesIn(transports(has_rkeys)),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(transports, map_test, testing::ValuesIn(transports(has_mapping)),
