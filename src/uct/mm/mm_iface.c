@@ -380,13 +380,6 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
             limits.latency_ns   = (double)config->latency_ns;
             limits.bytes_per_ns = config->bandwidth / 1.1e9; /* packed before */
             break;
-        case UCT_OP_PUT_ZCOPY:
-        case UCT_OP_GET_ZCOPY:
-            limits.max          = SIZE_MAX;
-            limits.iov_max      = UINT16_MAX;
-            limits.overhead_ns  = 6;
-            limits.bytes_per_ns = 12;
-            break;
         default:
             break;
         }
@@ -508,8 +501,6 @@ const uct_tl_t uct_mm_tl = {
             .am_short     = uct_mm_ep_am_short,
             .am_short_iov = uct_mm_ep_am_short_iov,
             .am_bcopy     = uct_mm_ep_am_bcopy,
-            .put_zcopy    = uct_mm_ep_put_zcopy,
-            .get_zcopy    = uct_mm_ep_get_zcopy,
             .flush        = uct_mm_ep_flush,
             .check        = uct_mm_connect_check,
             .sync_map     = uct_mm_ep_sync_map,

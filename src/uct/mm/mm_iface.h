@@ -7,7 +7,7 @@
  *   mm_fork     what forked children lose
  *   mm_iface    progress, waiting, limits      mm_ep  sending
  *   mm_md       configuration
- *   mm_mem      memory that peers map, put and get
+ *   mm_mem      memory that peers map
  *
  * An interface listens on a Unix socket of the abstract namespace. Each endpoint connects to its
  * peer's socket and is given one ring in the peer's memory: one connection, one direction, one
@@ -307,7 +307,7 @@ extern const ucs_config_row_t uct_mm_config_rows[];
 
 ucs_status_t uct_mm_md_open(uct_md_t *md);
 
-/* ---- mm_mem.c: see uct_md_ops_t, uct_ep_ops_t ---- */
+/* ---- mm_mem.c: see uct_md_ops_t ---- */
 
 ucs_status_t uct_mm_mem_alloc(uct_md_t *md, void *address, size_t length, unsigned flags,
                               uct_mem_t **mem_p);
@@ -317,11 +317,6 @@ ucs_status_t uct_mm_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
                                 uct_rkey_t **rkey_p);
 ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
 void uct_mm_rkey_release(uct_rkey_t *rkey);
-
-ucs_status_t uct_mm_ep_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
-                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
-ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
-                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 
 /* ---- mm_fork.c ---- */
 

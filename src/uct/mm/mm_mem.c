@@ -1,12 +1,11 @@
-/* Halyard: mm: memory that peers map, remote keys, put and get.
+/* Halyard: mm: memory that peers map, and remote keys.
  *
  * Allocated memory is a segment of its own. A remote key tells whose it is and which: a peer opens
  * the owner's descriptor through /proc, and checks by device and inode that it has got the very
  * object that the key names. Those are numbers of one kernel, whose identity the key has too: by
  * keys of other nodes, which come over networks, nothing is mapped. Where /proc does not lead there
  * (another process namespace, a process that cannot be looked into), it asks the owner's interface
- * for the descriptor; always for files, of which /proc has others, too. Then each access is a copy
- * or an atomic instruction.
+ * for the descriptor; always for files, of which /proc has others, too.
  *
  * The mapping is made by the first use of a key and lasts as long as the key.
  *
@@ -278,8 +277,7 @@ static UCS_NOINLINE ucs_status_t uct_mm_rkey_map(uct_mm_rkey_t *rkey)
     return status;
 }
 
-UCS_INLINE ucs_status_t uct_mm_rkey_resolve(uct_rkey_t *tl_rkey, uint64_t remote_addr,
-                                            size_t length, void **ptr_p)
+ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *tl_rkey, uint64_t remote_addr, size_t length, void **ptr_p)
 {
     uct_mm_rkey_t *rkey   = uct_mm_rkey(tl_rkey);
     const uint64_t offset = remote_addr - rkey->packed.base;
@@ -297,45 +295,4 @@ UCS_INLINE ucs_status_t uct_mm_rkey_resolve(uct_rkey_t *tl_rkey, uint64_t remote
     }
     *ptr_p = (uint8_t *)rkey->segment->address + offset;
     return UCS_OK;
-}
-
-ucs_status_t uct_mm_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p)
-{
-    return uct_mm_rkey_resolve(rkey, remote_addr, length, ptr_p);
-}
-
-/* ------------------------------------------------------------------ put, get */
-
-UCS_INLINE ucs_status_t uct_mm_copy(const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
-                                    uct_rkey_t *rkey, int is_put)
-{
-    ucs_status_t status;
-    unsigned i;
-    void *ptr;
-
-    status = uct_mm_rkey_resolve(rkey, remote_addr, uct_iov_length(iov, n), &ptr);
-    if (ucs_unlikely(status != UCS_OK)) {
-        return status;
-    }
-    for (i = 0; i < n; ++i) {
-        if (iov[i].length > 0) {
-            memcpy(is_put ? ptr : iov[i].buffer, is_put ? iov[i].buffer : ptr, iov[i].length);
-            ptr = (uint8_t *)ptr + iov[i].length;
-        }
-    }
-    return UCS_OK;
-}
-
-ucs_status_t uct_mm_ep_put_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, unsigned n,
-                                 uint64_t remote_addr, uct_rkey_t *rkey,
-                                 uct_completion_t *comp UCS_UNUSED)
-{
-    return uct_mm_copy(iov, n, remote_addr, rkey, 1);
-}
-
-ucs_status_t uct_mm_ep_get_zcopy(uct_ep_t *ep UCS_UNUSED, const uct_iov_t *iov, unsigned n,
-                                 uint64_t remote_addr, uct_rkey_t *rkey,
-                                 uct_completion_t *comp UCS_UNUSED)
-{
-    return uct_mm_copy(iov, n, remote_addr, rkey, 0);
 }

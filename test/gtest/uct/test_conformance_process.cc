@@ -34,8 +34,7 @@ bool sends_to_processes(const uct_tl_t *tl)
 
 bool copies_between_processes(const uct_tl_t *tl)
 {
-    return reaches_processes(tl) && (tl->ep.live.put_zcopy != nullptr) &&
-           (tl->ep.live.get_zcopy != nullptr);
+    return reaches_processes(tl) && can_transfer(tl, true) && can_transfer(tl, false);
 }
 
 bool detects_death(const uct_tl_t *tl)
@@ -477,14 +476,13 @@ TEST_P(process_rma_test, random_puts_and_gets)
         const size_t length = rnd.below(rnd.one_in(4) ? TARGET_SIZE + 1 : 5000);
         const size_t offset = rnd.below(TARGET_SIZE - length + 1);
         const bool is_put   = rnd.one_in(2);
-        const bool is_whole = w.limits(UCT_OP_GET_ZCOPY).iov_max == 1;
+        const bool is_whole = transfer_iov_max(w, false) == 1;
         const size_t cut    = is_whole ? length : length / 3;
         bytes data          = pattern(i, length);
         uct_iov_t iov[2]    = {{data.data(), cut, nullptr},
                                {data.data() + cut, length - cut, nullptr}};
         ASSERT_EQ(UCS_OK, finish({&w}, [&](uct_completion_t *comp) {
-            return (is_put ? ep->ops->put_zcopy : ep->ops->get_zcopy)(ep, iov, is_whole ? 1 : 2,
-                                                                     base + offset, rkey, comp);
+            return transfer(ep, is_put, iov, is_whole ? 1 : 2, base + offset, rkey, comp);
         }));
         if (is_put) {
             std::copy(data.begin(), data.end(), model.begin() + offset);

@@ -18,7 +18,7 @@ namespace {
 
 bool has_rma(const uct_tl_t *tl)
 {
-    return (tl->ep.live.put_zcopy != nullptr) || (tl->ep.live.get_zcopy != nullptr);
+    return can_transfer(tl, true) || can_transfer(tl, false);
 }
 
 bool has_rkeys(const uct_tl_t *tl)
@@ -99,20 +99,19 @@ protected:
     ucs_status_t put(const bytes &data, size_t offset, uint64_t seed)
     {
         const auto iov = cut(const_cast<uint8_t *>(data.data()), data.size(), seed,
-                             a().limits(UCT_OP_PUT_ZCOPY).iov_max);
+                             transfer_iov_max(a(), true));
         return finish(both(), [&](uct_completion_t *comp) {
-            return m_ep->ops->put_zcopy(m_ep, iov.data(), static_cast<unsigned>(iov.size()),
-                                        remote(offset), m_rkey, comp);
+            return transfer(m_ep, true, iov.data(), static_cast<unsigned>(iov.size()),
+                            remote(offset), m_rkey, comp);
         });
     }
 
     ucs_status_t get(bytes &data, size_t offset, uint64_t seed)
     {
-        const auto iov = cut(data.data(), data.size(), seed,
-                             a().limits(UCT_OP_GET_ZCOPY).iov_max);
+        const auto iov = cut(data.data(), data.size(), seed, transfer_iov_max(a(), false));
         return finish(both(), [&](uct_completion_t *comp) {
-            return m_ep->ops->get_zcopy(m_ep, iov.data(), static_cast<unsigned>(iov.size()),
-                                        remote(offset), m_rkey, comp);
+            return transfer(m_ep, false, iov.data(), static_cast<unsigned>(iov.size()),
+                            remote(offset), m_rkey, comp);
         });
     }
 
@@ -166,8 +165,8 @@ protected:
 TEST_P(rma_test, random_operations_against_a_model)
 {
     seeded_random rnd(11);
-    const bool has_put = m_tl->ep.live.put_zcopy != nullptr;
-    const bool has_get = m_tl->ep.live.get_zcopy != nullptr;
+    const bool has_put = can_transfer(m_tl, true);
+    const bool has_get = can_transfer(m_tl, false);
 
     for (unsigned i = 0; i < 3000; ++i) {
         const size_t limit  = rnd.one_in(8) ? TARGET_SIZE : 300;

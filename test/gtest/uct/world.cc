@@ -280,6 +280,46 @@ ucs_status_t finish(const std::vector<worker *> &workers,
     return comp.base.status;
 }
 
+/* ---- memory of peers ---- */
+
+static bool has_transfer(const uct_tl_t *tl, bool is_put)
+{
+    return (is_put ? tl->ep.live.put_zcopy : tl->ep.live.get_zcopy) != nullptr;
+}
+
+bool can_transfer(const uct_tl_t *tl, bool is_put)
+{
+    return has_transfer(tl, is_put) || (tl->md.rkey_ptr != nullptr);
+}
+
+unsigned transfer_iov_max(const worker &from, bool is_put)
+{
+    return has_transfer(from.tl, is_put) ?
+           from.limits(is_put ? UCT_OP_PUT_ZCOPY : UCT_OP_GET_ZCOPY).iov_max : 100;
+}
+
+ucs_status_t transfer(uct_ep_t *ep, bool is_put, const uct_iov_t *iov, unsigned n, uint64_t remote,
+                      uct_rkey_t *rkey, uct_completion_t *comp)
+{
+    const uct_tl_t *tl = ep->iface->tl;
+    void *there;
+
+    if (has_transfer(tl, is_put)) {
+        return (is_put ? ep->ops->put_zcopy : ep->ops->get_zcopy)(ep, iov, n, remote, rkey, comp);
+    }
+    for (unsigned i = 0; i < n; ++i) {
+        const ucs_status_t status = tl->md.rkey_ptr(rkey, remote, iov[i].length, &there);
+        if (status != UCS_OK) {
+            return status;
+        }
+        if (iov[i].length > 0) {
+            memcpy(is_put ? there : iov[i].buffer, is_put ? iov[i].buffer : there, iov[i].length);
+        }
+        remote += iov[i].length;
+    }
+    return UCS_OK;
+}
+
 /* ---- ways of sending ---- */
 
 bool has_way(const uct_tl_t *tl, way how)

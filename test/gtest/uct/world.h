@@ -157,6 +157,14 @@ ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_
 ucs_status_t send(const std::vector<worker *> &workers, uct_ep_t *ep, way how, unsigned id,
                   const bytes &data, uint64_t seed = 0);
 
+/* Can it put (or get) to memory of a peer: by an operation, or since it maps the memory? */
+bool can_transfer(const uct_tl_t *tl, bool is_put);
+
+/* Does that once, by entries of which so many are possible; may find no resource. */
+unsigned transfer_iov_max(const worker &from, bool is_put);
+ucs_status_t transfer(uct_ep_t *ep, bool is_put, const uct_iov_t *iov, unsigned n, uint64_t remote,
+                      uct_rkey_t *rkey, uct_completion_t *comp);
+
 /* Base of the suites: two workers a and b, which are one where the transport is a loopback. */
 class pair_test : public testing::TestWithParam<std::string> {
 protected:
