@@ -122,16 +122,12 @@ static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
 static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
 {
     ucs_status_t status = UCS_OK;
-    uct_tl_kind_t kind;
     unsigned i;
 
     for (i = 0; (i < mem->context->num_tls) && (status == UCS_OK); ++i) {
-        /* The way to oneself needs none: the table has all that it looks at. Networks are not known
-         * to reach devices. */
-        kind = mem->context->tls[i].tl->kind;
         if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL) &&
-            (kind != UCT_TL_KIND_SELF) &&
-            ((kind != UCT_TL_KIND_NET) || (mem->type == UCS_MEMORY_TYPE_HOST))) {
+            ((mem->context->tls[i].tl->kind != UCT_TL_KIND_NET) || /* not known to reach devices */
+             (mem->type == UCS_MEMORY_TYPE_HOST))) {
             status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
                                                      mem->length, &mem->tls[i]);
             status = (status == UCS_ERR_UNSUPPORTED) ? UCS_OK : status; /* none of its business */

@@ -33,8 +33,7 @@ static size_t ucp_rkey_pack_bytes(const ucp_mem_t *mem, uint8_t *buffer)
     for (i = 0; i < mem->context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &mem->context->tls[i];
 
-        if ((mem->tls[i] == NULL) || (tl->tl->md.rkey_pack == NULL) ||
-            (tl->tl->kind == UCT_TL_KIND_SELF)) {
+        if ((mem->tls[i] == NULL) || (tl->tl->md.rkey_pack == NULL)) {
             continue;
         }
         length = tl->tl->md.rkey_pack(mem->tls[i], entry);
@@ -188,7 +187,6 @@ static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rk
         }
         if (rkey->is_device ? (tl->tl->kind == UCT_TL_KIND_DEVICE) &&
                               (tl->tl->md.rkey_unpack != NULL) :
-                              (tl->tl->kind != UCT_TL_KIND_SELF) &&
                               (tl->tl->md.rkey_ptr != NULL)) {
             status = tl->tl->md.rkey_unpack(tl->md, entry + UCP_RKEY_ENTRY, entry[2], slot);
         }

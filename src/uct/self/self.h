@@ -1,7 +1,7 @@
 /* Halyard: loopback transport: a worker's messages to itself, and access to its own memory.
  *
  * A message is copied into a bounded ring and delivered by the next progress, since a handler must
- * not run inside the sender's operation. Put, get and atomics act on the memory at once.
+ * not run inside the sender's operation. Put and get act on the memory at once.
  *
  * Ring: records at 8-byte aligned positions that count up without wrapping; the place of a record
  * is its position modulo the ring's size, and a record is never split: what is left of the ring's
@@ -17,27 +17,10 @@
 #define UCT_SELF_ID_SKIP     0xffffffffu
 #define UCT_SELF_SYNC_CHUNK  64  /* words that are allocated at once */
 #define UCT_SELF_SYNC_CHUNKS 64  /* chunks at most */
-#define UCT_SELF_RKEY_LEN    24
 
 typedef struct {
     size_t seg_size;
 } uct_self_config_t;
-
-typedef struct {
-    uct_md_t super;
-    uint64_t token; /* in each remote key: keys of others are refused */
-} uct_self_md_t;
-
-typedef struct {
-    uct_mem_t super;
-    int       is_mapped; /* by alloc: to be unmapped */
-} uct_self_mem_t;
-
-typedef struct {
-    uct_rkey_t super;
-    uint64_t   address;
-    uint64_t   length;
-} uct_self_rkey_t;
 
 typedef struct {
     uint32_t length; /* bytes of payload behind the record's head */
@@ -73,17 +56,9 @@ UCS_INLINE size_t uct_self_seg_size(const uct_self_iface_t *iface)
 }
 
 /* Memory of this process as seen by itself (self_mem.c). */
-ucs_status_t uct_self_md_open(uct_md_t *md);
 ucs_status_t uct_self_mem_alloc(uct_md_t *md, void *address, size_t length, unsigned flags,
                                 uct_mem_t **mem_p);
-ucs_status_t uct_self_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 void uct_self_mem_release(uct_mem_t *mem);
-size_t uct_self_rkey_pack(uct_mem_t *mem, void *buffer);
-ucs_status_t uct_self_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,
-                                  uct_rkey_t **rkey_p);
-ucs_status_t uct_self_rkey_ptr(uct_rkey_t *rkey, uint64_t remote_addr, size_t length, void **ptr_p);
-void uct_self_rkey_release(uct_rkey_t *rkey);
-
 ucs_status_t uct_self_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                 uint64_t remote_addr, uct_rkey_t *rkey, uct_completion_t *comp);
 ucs_status_t uct_self_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,

@@ -207,9 +207,9 @@ void use_everything(const uct_tl_t *tl, bool must_end)
     }
     if ((tl->md.alloc != nullptr) && (tl->md.alloc(b.md, nullptr, 5000, 0, &mem) == UCS_OK)) {
         uint8_t packed[64];
-        const size_t length = tl->md.rkey_pack(mem, packed);
         void *ptr;
-        if (tl->md.rkey_unpack(a.md, packed, length, &rkey) == UCS_OK) {
+        if ((tl->md.rkey_pack != nullptr) &&
+            (tl->md.rkey_unpack(a.md, packed, tl->md.rkey_pack(mem, packed), &rkey) == UCS_OK)) {
             if (tl->md.rkey_ptr(rkey, reinterpret_cast<uintptr_t>(mem->address), 8, &ptr) ==
                 UCS_OK) {
                 memset(ptr, 1, 8);

@@ -142,23 +142,6 @@ TEST(self_test, any_memory_without_key)
     EXPECT_EQ(77u, target);
 }
 
-TEST(self_test, keys_of_another_domain_are_refused)
-{
-    worker a(uct_tl_find("self")), b(uct_tl_find("self"));
-    uint64_t target  = 0;
-    uct_mem_t *mem   = nullptr;
-    uct_rkey_t *rkey = nullptr;
-    uint8_t packed[64];
-
-    ASSERT_EQ(UCS_OK, a.tl->md.reg(a.md, &target, sizeof(target), &mem));
-    const size_t length = a.tl->md.rkey_pack(mem, packed);
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, a.tl->md.rkey_unpack(b.md, packed, length, &rkey));
-    EXPECT_EQ(nullptr, rkey);
-    ASSERT_EQ(UCS_OK, a.tl->md.rkey_unpack(a.md, packed, length, &rkey));
-    a.tl->md.rkey_release(rkey);
-    a.tl->md.release(mem);
-}
-
 /* A thread sleeps on the descriptor while another one sends, both under one lock. */
 TEST(self_test, a_sleeping_thread_is_woken)
 {
