@@ -82,7 +82,7 @@ static ucs_status_t uct_mm_ep_hello(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
     ucs_sys_get_cpus(&hello.cpus);
     memcpy(hello.uid, iface->super.params.uid, UCT_UID_LEN);
     memcpy(hello.expected, ep->super.peer_uid, UCT_UID_LEN);
-    if ((uct_socket_send(ep->source.fd, &hello, sizeof(hello), NULL, 0) != UCS_OK) ||
+    if ((uct_mm_socket_say(ep->source.fd, &hello, sizeof(hello)) != UCS_OK) ||
         (uct_mm_socket_watch(iface, &ep->source) != 0)) {
         return uct_mm_hello_status(ep->source.fd);
     }

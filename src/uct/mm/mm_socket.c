@@ -16,6 +16,10 @@
 /* Signals that are taken off a connection at a time; a peer could send without end. */
 #define UCT_MM_SIGNALS_MAX 64
 
+/* 20 ms in all: the kernel gives memory back meanwhile, or ends a process. */
+#define UCT_MM_SAY_TRIES  100
+#define UCT_MM_SAY_NAP_NS 200000
+
 void uct_mm_socket_unlink(const uct_mm_md_t *md, uint16_t place, uint64_t name)
 {
     struct sockaddr_un address;
@@ -45,12 +49,25 @@ int uct_mm_socket_watch(uct_mm_iface_t *iface, uct_mm_source_t *source)
     return ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, source->fd, &event);
 }
 
+ucs_status_t uct_mm_socket_say(int fd, const void *data, size_t length)
+{
+    ucs_status_t status = uct_socket_send(fd, data, length, NULL, 0);
+    unsigned i;
+
+    for (i = 0; (i < UCT_MM_SAY_TRIES) && (status != UCS_OK) &&
+                ((errno == ENOMEM) || (errno == ENOBUFS)); ++i) {
+        ucs_sys_sleep_ns(UCT_MM_SAY_NAP_NS);
+        status = uct_socket_send(fd, data, length, NULL, 0);
+    }
+    return status;
+}
+
 void uct_mm_connect_signal(int fd)
 {
     static const uint8_t byte = 1;
 
     /* A failure is a peer with a full queue, which will wake for what it holds, or a dead one. */
-    (void)uct_socket_send(fd, &byte, sizeof(byte), NULL, 0);
+    (void)uct_mm_socket_say(fd, &byte, sizeof(byte));
 }
 
 int uct_mm_socket_drain(int fd)

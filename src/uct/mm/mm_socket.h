@@ -9,7 +9,7 @@
  * for the other's user, and the 128-bit identity in HELLO shows that the sender was given our
  * address.
  *
- * The functions do not block and do not log; they leave errno.
+ * The functions do not log; they leave errno. None blocks but uct_mm_socket_say.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -68,6 +68,10 @@ void uct_mm_socket_close(uct_mm_iface_t *iface, uct_mm_source_t *source);
 
 /* Adds a socket to the interface's event set. Returns 0 or -1. */
 int uct_mm_socket_watch(uct_mm_iface_t *iface, uct_mm_source_t *source);
+
+/* Sends what is said once, and nobody would miss: where the kernel has no memory for it, again a
+ * few times, which blocks for 20 ms at most. Errors: see uct_socket_send. */
+ucs_status_t uct_mm_socket_say(int fd, const void *data, size_t length);
 
 /* Takes signals off a connection. Returns 0 when it has ended. */
 int uct_mm_socket_drain(int fd);

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -75,6 +76,18 @@ bool is_welcome(int fd)
             sizeof(welcome)) && (welcome.status == UCS_OK);
 }
 
+/* The kernel has no memory, so many times more, for what is sent without descriptors. */
+unsigned g_famine;
+
+ssize_t sendmsg_without_memory(int fd, const struct msghdr *message, int flags)
+{
+    if ((message->msg_controllen == 0) && (g_famine > 0)) {
+        errno = (--g_famine % 2) ? ENOMEM : ENOBUFS;
+        return -1;
+    }
+    return ucs_sys_real.sendmsg(fd, message, flags);
+}
+
 class mm_due : public testing::Test {
 protected:
     void SetUp() override
@@ -118,6 +131,33 @@ protected:
     ucs_sys_ops_t m_table;
     std::unique_ptr<worker> m_worker;
 };
+
+/* Greetings, and the signal to who sleeps, come though there was no memory for them at first. */
+TEST(mm_famine, is_waited_for)
+{
+    ucs_sys_ops_t table = ucs_sys_real;
+    worker sender(mm()), receiver(mm());
+    struct pollfd event = {mm()->iface.event_fd(receiver.iface), POLLIN, 0};
+    unsigned received   = 0;
+
+    table.sendmsg = sendmsg_without_memory;
+    ucs_sys_set(&table);
+    receiver.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+    g_famine     = 5;
+    uct_ep_t *ep = sender.connect(receiver.where());
+    EXPECT_EQ(UCS_OK, send({&sender, &receiver}, ep, way::SHORT, ID_DATA, pattern(1, 8)));
+    EXPECT_EQ(0u, g_famine);
+    EXPECT_TRUE(run_until({&receiver}, [&]() {
+        return (received == 1) && (mm()->iface.event_arm(receiver.iface) == UCS_OK) &&
+               (poll(&event, 1, 0) == 0);
+    }));
+    g_famine = 5;
+    EXPECT_EQ(UCS_OK, post(ep, way::SHORT, ID_DATA, pattern(1, 8), 0));
+    EXPECT_EQ(1, poll(&event, 1, 0));
+    EXPECT_EQ(0u, g_famine);
+    EXPECT_TRUE(run_until({&receiver}, [&]() { return received == 2; }));
+    ucs_sys_set(nullptr);
+}
 
 /* Nobody takes the other for dead, nobody falls asleep over it, and then the message goes. */
 TEST_F(mm_due, a_welcome_is_sent_later)
