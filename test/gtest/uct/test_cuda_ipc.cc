@@ -1302,13 +1302,18 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_that_are_being_mapped)
         u.cuda.fail("cuMemImportFromShareableHandle", 1, 2); /* so that the driver keeps none */
         const auto files = sys_meter::descriptors();
         ucs_sys_set(&ops);
+        std::atomic<bool> is_forked{false};
         std::thread thread([&]() {
             EXPECT_EQ(UCS_ERR_UNREACHABLE, u.try_get(local, comp));
+            while (!is_forked) { /* to TSan one that has ended and is not joined is a leak */
+                usleep(100);
+            }
         });
         while (!g_is_fetching) {
             usleep(100);
         }
         EXPECT_EQ(0, in_fork([&]() { return (sys_meter::descriptors() == files) ? 0 : 1; }));
+        is_forked = true;
         thread.join();
         ucs_sys_set(nullptr);
         EXPECT_EQ(0u, u.cuda.misuses());
