@@ -30,10 +30,10 @@
  * other processor's cache, from which the program then has to fetch them, messages leave both
  * buffers where they are used (Granite Rapids, 64 KiB that are written, sent, received and read,
  * each way: 15 us by copies, 10 by messages; the transfer alone 3 and 8); and where two send to
- * each other, one's way takes the other's time. The best run is the result, since whatever else
- * happens on the machine only adds. Messages from UCP_LEARN_MIN on
- * are tried until each of a ring's buffers has been used again: those left the caches while another
- * way was in use (Zen 5, 128 KiB: 6.3 us the first time, 3.3 from then on; copies 5.5).
+ * each other, one's way takes the other's time. The best run is the result, since whatever
+ * else happens on the machine only adds. Messages that might become the fastest, while another way
+ * is in use, are tried until each of a ring's buffers has been used again, which had left the
+ * caches (Zen 5, 128 KiB: 6.3 us the first time, 3.3 from then on; copies 5.5).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

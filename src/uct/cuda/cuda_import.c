@@ -96,32 +96,37 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
            uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
 }
 
-/* The queue's context, for one more mapping; NULL without memory. The lock is held. */
-static uct_cuda_ipc_context_t *uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver,
-                                                        uct_cuda_ipc_md_t *md,
-                                                        const uct_cuda_queue_t *queue)
+/* The queue's context, for one more mapping. The lock is held. */
+static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
+                                             const uct_cuda_queue_t *queue,
+                                             uct_cuda_ipc_context_t **context_p)
 {
     const uct_cuda_context_t *wanted = &queue->context;
     uct_cuda_ipc_context_t *context;
     uct_cuda_scope_t scope;
+    ucs_status_t status;
 
     ucs_list_for_each(context, &md->contexts, list) {
         if ((context->base.ctx == wanted->ctx) && (context->base.id == wanted->id) &&
             !uct_cuda_context_has_gone(driver, &context->base)) {
             ++context->refs;
-            return context;
+            *context_p = context;
+            return UCS_OK;
         }
     }
-    context = ucs_sys_calloc(1, sizeof(*context));
-    if ((context != NULL) && (uct_cuda_context_enter(&scope, driver, wanted) == UCS_OK)) {
-        uct_cuda_context_init(driver, wanted->ctx, wanted->id, &context->base);
-        uct_cuda_leave(&scope);
+    status = uct_cuda_context_enter(&scope, driver, wanted);
+    if (status != UCS_OK) {
+        return status;
     }
+    context = ucs_sys_calloc(1, sizeof(*context));
     if (context != NULL) {
+        uct_cuda_context_init(driver, wanted->ctx, wanted->id, &context->base);
         context->refs = 1;
         ucs_list_add_tail(&md->contexts, &context->list);
     }
-    return context;
+    uct_cuda_leave(&scope);
+    *context_p = context;
+    return (context != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
 /* One mapping less. Without the lock. */
@@ -528,24 +533,27 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     const size_t size           = key->count * sizeof(uct_cuda_descriptor_t);
     uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping) + size);
     ucs_list_link_t dead;
+    ucs_status_t status;
 
     if (mapping == NULL) {
         pthread_mutex_unlock(&md->lock);
         return UCS_ERR_NO_MEMORY;
     }
+    status = uct_cuda_ipc_context_get(driver, md, queue, &mapping->context);
+    if (status != UCS_OK) {
+        pthread_mutex_unlock(&md->lock);
+        ucs_sys_free(mapping);
+        return status;
+    }
     mapping->md       = md;
     mapping->key      = *key;
-    mapping->context  = uct_cuda_ipc_context_get(driver, md, queue);
     mapping->refs     = 1;
     mapping->question = -1;
     mapping->status   = UCS_INPROGRESS;
-    if ((mapping->context == NULL) ||
-        (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx),
-                         (uintptr_t)mapping) != UCS_OK)) {
+    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx),
+                        (uintptr_t)mapping) != UCS_OK) {
         pthread_mutex_unlock(&md->lock);
-        if (mapping->context != NULL) {
-            uct_cuda_ipc_context_put(driver, md, mapping->context);
-        }
+        uct_cuda_ipc_context_put(driver, md, mapping->context);
         ucs_sys_free(mapping);
         return UCS_ERR_NO_MEMORY;
     }

@@ -48,8 +48,8 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep, uint32_t last)
 
     ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, last)); /* S3 */
     word = ucs_atomic_load_seq_cst(ep->wake);                                   /* S3 */
-    if ((word % UCT_MM_WAKE_SLEEP) == UCT_MM_WAKE_ARMED) {
-        uct_mm_connect_signal(ep->source.fd);
+    if (((word % UCT_MM_WAKE_SLEEP) == UCT_MM_WAKE_ARMED) &&
+        uct_mm_connect_signal(ep->source.fd)) { /* else the next message tries again */
         (void)ucs_atomic_cas(ep->wake, &word, UCT_MM_WAKE_AWAKE);
     }
     return UCS_OK;
@@ -178,7 +178,9 @@ size_t uct_mm_ep_long_max(uct_ep_t *tl_ep)
 int uct_mm_ep_has_room(uct_ep_t *tl_ep, size_t length)
 {
     uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
-    const uint32_t lines = uct_mm_writer_lines(&ep->writer, length);
+    const size_t single  = ucs_min(length, (size_t)UCT_MM_WIDE_SINGLE_MIN - 1); /* may take more */
+    const uint32_t lines = ucs_max(uct_mm_writer_lines(&ep->writer, length),
+                                   uct_mm_writer_lines(&ep->writer, single));
 
     if (uct_mm_writer_has_room(&ep->writer, lines)) {
         return 1;

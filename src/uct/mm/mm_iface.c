@@ -51,9 +51,9 @@
 static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
 {
     peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
-    if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
-        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
-        uct_mm_connect_signal(peer->source.fd);
+    if (((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) &&
+        uct_mm_connect_signal(peer->source.fd)) {
+        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL; /* else the next call tries */
     }
     if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
         ucs_error("a peer on this node wrote what is no message: its connection is closed");

@@ -293,8 +293,8 @@ unsigned uct_mm_ep_event(uct_mm_iface_t *iface, uct_mm_ep_t *ep);
 /* Tries the connections again for which the peer had no room. */
 void uct_mm_retries_run(uct_mm_iface_t *iface);
 
-/* Wakes whoever sleeps at the other end. */
-void uct_mm_connect_signal(int fd);
+/* Wakes whoever sleeps at the other end; 0: the kernel has no memory for that. */
+int uct_mm_connect_signal(int fd);
 
 /* ---- mm_iface.c ---- */
 

@@ -282,7 +282,7 @@ UCS_INLINE uct_mm_buffers_t *uct_mm_writer_area(uct_mm_writer_t *writer, size_t 
              (length >= UCT_MM_WIDE_SINGLE_MIN))) ? &writer->wide : &writer->buffers;
 }
 
-/* Lines that a message takes at most: it may go through buffers. */
+/* Lines that a message takes if it is sent now, at most: it may go through buffers. */
 UCS_INLINE uint32_t uct_mm_writer_lines(uct_mm_writer_t *writer, size_t length)
 {
     const uct_mm_buffers_t *area = uct_mm_writer_area(writer, length);

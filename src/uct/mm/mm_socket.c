@@ -62,12 +62,14 @@ ucs_status_t uct_mm_socket_say(int fd, const void *data, size_t length)
     return status;
 }
 
-void uct_mm_connect_signal(int fd)
+int uct_mm_connect_signal(int fd)
 {
     static const uint8_t byte = 1;
 
-    /* A failure is a peer with a full queue, which will wake for what it holds, or a dead one. */
-    (void)uct_mm_socket_say(fd, &byte, sizeof(byte));
+    /* Else a failure is a peer with a full queue, which will wake for what it holds, or a dead
+     * one. */
+    return (uct_mm_socket_say(fd, &byte, sizeof(byte)) == UCS_OK) ||
+           ((errno != ENOMEM) && (errno != ENOBUFS));
 }
 
 int uct_mm_socket_drain(int fd)

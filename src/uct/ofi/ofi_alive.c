@@ -40,7 +40,13 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 
 void uct_ofi_alive_doubt(uct_ofi_peer_t *peer)
 {
-    peer->num_doubtful = peer->iface->is_tcp ? UCT_OFI_LOOKS_BROKEN : 0;
+    if (peer->iface->is_tcp) {
+        if (peer->num_doubtful == 0) { /* what was slow before has nothing to do with it */
+            peer->num_gaps    = 0;
+            peer->num_untaken = 0;
+        }
+        peer->num_doubtful = UCT_OFI_LOOKS_BROKEN;
+    }
     uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
 }
 

@@ -1711,6 +1711,29 @@ TEST_F(fake_cuda_ipc, each_call_of_the_driver_fails)
     });
 }
 
+/* Nothing is mapped in a context that cannot be entered, and nothing of the attempt is left. */
+TEST_F(fake_cuda_ipc, a_context_that_cannot_be_entered_once)
+{
+    for (unsigned k = 1; k < 8; ++k) { /* in a process where no context is known yet */
+        in_process([=]() {
+            log_levels quiet("fatal");
+            ipc_user u;
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+
+            u.allocate(1000);
+            u.cuda.fail("cuCtxPushCurrent", k, 709);
+            for (unsigned i = 0; i < 4; ++i) {
+                (void)u.get(local.address, 0, 1000);
+            }
+            u.cuda.fail("cuCtxPushCurrent", 0, 0);
+            EXPECT_EQ(1u, u.cuda.depth());
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
 /* Opening endpoints needs no driver; addresses may be anything. */
 TEST_F(fake_cuda_ipc, addresses_and_endpoints)
 {
