@@ -575,7 +575,7 @@ static ucs_status_t sim_device_arm(uct_iface_t *iface)
 static void sim_device_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory UCS_UNUSED,
                               uct_limits_t *limits_p)
 {
-    *limits_p = (uct_limits_t){.align = 1};
+    *limits_p = (uct_limits_t){0};
     if ((iface->tl->ep.live.get_zcopy != NULL) &&
         ((op == UCT_OP_PUT_ZCOPY) || (op == UCT_OP_GET_ZCOPY))) {
         limits_p->max          = SIZE_MAX;

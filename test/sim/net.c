@@ -896,7 +896,6 @@ static void sim_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t memory
                   ((op == UCT_OP_AM_ZCOPY) && (iface->tl->ep.live.am_zcopy != NULL));
 
     memset(limits_p, 0, sizeof(*limits_p));
-    limits_p->align = 1;
     if ((memory != UCS_MEMORY_TYPE_HOST) ||
         !(is_am ? (iface->tl->ep.live.am_short != NULL)
                 : is_copy && (((op == UCT_OP_PUT_ZCOPY) ? iface->tl->ep.live.put_zcopy != NULL

@@ -49,9 +49,6 @@ static void info_limits(ucs_report_t *report, const uct_limits_t *limits)
     if (limits->iov_max > 1) {
         ucs_report_row(report, "pieces", ", %u pieces", limits->iov_max);
     }
-    if (limits->align > 1) {
-        ucs_report_row(report, "align", ", aligned to %zu", limits->align);
-    }
     ucs_report_row(report, "overhead_ns latency_ns", "; overhead %.0f ns, latency %.0f ns",
                    limits->overhead_ns, limits->latency_ns);
     if (limits->bytes_per_ns > 0) {

@@ -80,7 +80,6 @@ typedef enum {
 typedef struct {
     size_t   min, max;  /* bytes */
     unsigned iov_max;   /* entries */
-    size_t   align;     /* bytes, 1 for none */
     double   overhead_ns;
     double   latency_ns;
     double   bytes_per_ns;

@@ -162,7 +162,6 @@ static void uct_cma_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t me
     uct_cma_md_t *md = uct_cma_md(iface->md);
 
     memset(limits_p, 0, sizeof(*limits_p));
-    limits_p->align = 1;
     if ((memory == UCS_MEMORY_TYPE_HOST) &&
         ((op == UCT_OP_PUT_ZCOPY) || (op == UCT_OP_GET_ZCOPY))) {
         limits_p->max          = SIZE_MAX;

@@ -246,7 +246,7 @@ static void uct_cuda_copy_iface_close(uct_iface_t *iface)
 static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_UNUSED,
                                  ucs_memory_type_t memory UCS_UNUSED, uct_limits_t *limits_p)
 {
-    *limits_p = (uct_limits_t){.align = 1};
+    *limits_p = (uct_limits_t){0};
 }
 
 static unsigned uct_cuda_copy_progress(uct_iface_t *iface)

@@ -122,7 +122,7 @@ static void uct_cuda_ipc_iface_close(uct_iface_t *iface)
 static void uct_cuda_ipc_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op,
                                 ucs_memory_type_t memory, uct_limits_t *limits_p)
 {
-    *limits_p = (uct_limits_t){.align = 1};
+    *limits_p = (uct_limits_t){0};
     if (((op != UCT_OP_PUT_ZCOPY) && (op != UCT_OP_GET_ZCOPY)) ||
         ((memory != UCS_MEMORY_TYPE_CUDA) && (memory != UCS_MEMORY_TYPE_CUDA_MANAGED) &&
          (memory != UCS_MEMORY_TYPE_HOST))) {

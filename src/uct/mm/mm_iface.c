@@ -362,7 +362,7 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
 {
     const uct_mm_md_t *md         = uct_mm_md(tl_iface->md);
     const uct_mm_config_t *config = tl_iface->md->config;
-    uct_limits_t limits           = {.align = 1};
+    uct_limits_t limits           = {0};
 
     if (memory == UCS_MEMORY_TYPE_HOST) {
         switch (op) {

@@ -285,7 +285,6 @@ static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t
     const uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
 
     memset(limits_p, 0, sizeof(*limits_p));
-    limits_p->align = 1;
     if ((memory == UCS_MEMORY_TYPE_HOST) && (iface->num_rmas > 0) &&
         ((op == UCT_OP_GET_ZCOPY) || ((op == UCT_OP_PUT_ZCOPY) && iface->has_writes))) {
         limits_p->max     = ucs_min(UCT_OFI_RMA_MAX, iface->info->ep_attr->max_msg_size);

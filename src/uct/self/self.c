@@ -313,7 +313,6 @@ static void uct_self_limits(uct_iface_t *iface, uct_op_t op, ucs_memory_type_t m
     uct_self_iface_t *self_iface = uct_self_iface(iface);
 
     memset(limits_p, 0, sizeof(*limits_p));
-    limits_p->align = 1;
     if (memory != UCS_MEMORY_TYPE_HOST) {
         return;
     }
