@@ -304,8 +304,8 @@ ucs_status_t uct_cuda_device_context(const uct_cuda_driver_t *driver, int device
  * On error (UCS_ERR_NO_DEVICE: the driver is being torn down) the context is gone. */
 ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t *id_p);
 
-/* The context that is current in this thread, and its device; 0: none is, or it is gone, of which
- * the driver tells those only who do not name it. */
+/* The context that is current in this thread, and its device; 0: none is. Of one that another
+ * thread has destroyed driver 580 still tells the device; what is then made in it is refused. */
 int uct_cuda_current_context(const uct_cuda_driver_t *driver, uct_cu_ctx_t *ctx_p, int *device_p);
 
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid);

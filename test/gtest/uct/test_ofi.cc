@@ -203,6 +203,51 @@ TEST_F(ofi, reads_of_odd_places)
     m_tl->md.release(mem);
 }
 
+/* Reads of all that another worker has lent, into as much memory of the reader. */
+class reading {
+public:
+    reading(const worker &reader, bytes &source, uct_mem_t *lent) :
+        m_tl(reader.tl), m_source(source), m_target(source.size()), m_lent(lent)
+    {
+        uint8_t packed[UCT_RKEY_MAX];
+
+        (void)m_tl->md.rkey_pack(lent, packed);
+        EXPECT_EQ(UCS_OK, m_tl->md.rkey_unpack(reader.md, packed, UCT_IFACE_KEY_LEN, &m_rkey));
+        EXPECT_EQ(UCS_OK, m_tl->iface.reg(reader.iface, m_target.data(), m_target.size(), 0,
+                                          &m_local));
+    }
+
+    ~reading()
+    {
+        if (m_rkey != nullptr) {
+            m_tl->md.rkey_release(m_rkey);
+        }
+        m_tl->md.release(m_lent);
+        if (m_local != nullptr) {
+            m_tl->md.release(m_local);
+        }
+    }
+
+    reading(const reading &)            = delete;
+    reading &operator=(const reading &) = delete;
+
+    ucs_status_t start(uct_ep_t *ep, uct_completion_t *comp)
+    {
+        const uct_iov_t iov = {m_target.data(), m_target.size(), m_local};
+
+        return ep->ops->get_zcopy(ep, &iov, 1, reinterpret_cast<uintptr_t>(m_source.data()), m_rkey,
+                                  comp);
+    }
+
+private:
+    const uct_tl_t *m_tl;
+    bytes &m_source;
+    bytes m_target;
+    uct_mem_t *m_lent;
+    uct_mem_t *m_local = nullptr;
+    uct_rkey_t *m_rkey = nullptr;
+};
+
 /* A read that does not end although the peer is there: both end, with an error, for which the
  * worker does not look at every descriptor that a process may have. */
 TEST_F(ofi, a_lost_read_ends)
@@ -210,10 +255,8 @@ TEST_F(ofi, a_lost_read_ends)
     log_levels quiet("fatal");
     patient_pair both(m_tl, "50ms");
     worker &a = both.a, &b = both.b;
-    bytes source = pattern(7, 1u << 20), target(1u << 20);
-    uint8_t packed[UCT_RKEY_MAX];
-    uct_rkey_t *rkey;
-    uct_mem_t *mem, *local = nullptr;
+    bytes source = pattern(7, 1u << 20);
+    uct_mem_t *mem;
 
     if (!lend(b, source.data(), source.size(), &mem)) {
         return;
@@ -221,18 +264,13 @@ TEST_F(ofi, a_lost_read_ends)
     if (!uct_ofi_iface(a.iface)->is_tcp) {
         GTEST_SKIP() << "the provider gives nothing back";
     }
-    (void)m_tl->md.rkey_pack(mem, packed);
-    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
-    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+    reading all(a, source, mem);
     uct_ep_t *ep = a.connect(b.where());
     ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
 
     completion comp;
-    uct_iov_t iov = {target.data(), target.size(), local};
     uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
-    ASSERT_EQ(UCS_INPROGRESS, ep->ops->get_zcopy(ep, &iov, 1,
-                                                 reinterpret_cast<uintptr_t>(source.data()), rkey,
-                                                 &comp.base));
+    ASSERT_EQ(UCS_INPROGRESS, all.start(ep, &comp.base));
     const sys_meter meter;
     EXPECT_TRUE(run_until({&a}, [&]() { /* b does nothing, but is said to be there */
         if (a.failed.empty()) {
@@ -244,11 +282,6 @@ TEST_F(ofi, a_lost_read_ends)
     EXPECT_EQ(1, comp.calls);
     EXPECT_EQ(UCS_ERR_IO_ERROR, comp.base.status);
     EXPECT_TRUE(run_until({&a}, [&]() { return a.failed.size() == 1; }));
-    m_tl->md.rkey_release(rkey);
-    m_tl->md.release(mem);
-    if (local != nullptr) {
-        m_tl->md.release(local);
-    }
 }
 
 /* A message that has got lost on the way is noticed although nothing follows it; one that has been
@@ -283,10 +316,8 @@ TEST_F(ofi, a_message_lost_beside_a_read_is_noticed_soon)
     faulty_provider provider(51);
     patient_pair both(m_tl, "200ms");
     worker &a = both.a, &b = both.b;
-    bytes source = pattern(7, 4096), target(4096);
-    uint8_t packed[UCT_RKEY_MAX];
-    uct_rkey_t *rkey;
-    uct_mem_t *mem, *local = nullptr;
+    bytes source = pattern(7, 4096);
+    uct_mem_t *mem;
 
     if (!lend(b, source.data(), source.size(), &mem)) {
         return;
@@ -294,17 +325,13 @@ TEST_F(ofi, a_message_lost_beside_a_read_is_noticed_soon)
     if (!uct_ofi_iface(a.iface)->is_tcp) {
         GTEST_SKIP() << "there are no connections";
     }
-    (void)m_tl->md.rkey_pack(mem, packed);
-    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
-    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
-    uct_ep_t *ep  = a.connect(b.where());
-    uct_iov_t iov = {target.data(), target.size(), local};
+    reading all(a, source, mem);
+    uct_ep_t *ep = a.connect(b.where());
     ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
     for (const unsigned lost : {0u, 1u}) {
         provider.faults.swallow = 1;
         EXPECT_EQ(UCS_ERR_IO_ERROR, finish({&a, &b}, [&](uct_completion_t *comp) {
-            const ucs_status_t status = ep->ops->get_zcopy(
-                ep, &iov, 1, reinterpret_cast<uintptr_t>(source.data()), rkey, comp);
+            const ucs_status_t status = all.start(ep, comp);
             provider.faults.swallow = 0;
             return status;
         }));
@@ -319,11 +346,6 @@ TEST_F(ofi, a_message_lost_beside_a_read_is_noticed_soon)
         ASSERT_EQ(lost, a.failed.size());
     }
     EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
-    m_tl->md.rkey_release(rkey);
-    m_tl->md.release(mem);
-    if (local != nullptr) {
-        m_tl->md.release(local);
-    }
 }
 
 /* Who computes takes no message, though its memory can be read meanwhile where the provider serves
@@ -332,19 +354,15 @@ TEST_F(ofi, reads_from_who_computes)
 {
     patient_pair both(m_tl, "200ms");
     worker &a = both.a, &b = both.b;
-    bytes source = pattern(7, 4096), target(4096);
-    uint8_t packed[UCT_RKEY_MAX];
-    uct_rkey_t *rkey;
-    uct_mem_t *mem, *local = nullptr;
+    bytes source = pattern(7, 4096);
+    uct_mem_t *mem;
     unsigned received = 0, reads = 0;
 
     b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
     if (!lend(b, source.data(), source.size(), &mem)) {
         return;
     }
-    (void)m_tl->md.rkey_pack(mem, packed);
-    ASSERT_EQ(UCS_OK, m_tl->md.rkey_unpack(a.md, packed, UCT_IFACE_KEY_LEN, &rkey));
-    ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+    reading all(a, source, mem);
     uct_ep_t *ep = a.connect(b.where());
     ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
     ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
@@ -353,11 +371,8 @@ TEST_F(ofi, reads_from_who_computes)
     const uint64_t end_ns = ucs_sys_clock_ns() + 2000000000ul; /* ten time-outs */
     while (a.failed.empty() && (ucs_sys_clock_ns() < end_ns)) {
         struct fi_cq_data_entry none;
-        uct_iov_t iov = {target.data(), target.size(), local};
         completion comp;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  ep->ops->get_zcopy(ep, &iov, 1, reinterpret_cast<uintptr_t>(source.data()), rkey,
-                                     &comp.base));
+        ASSERT_EQ(UCS_INPROGRESS, all.start(ep, &comp.base));
         ASSERT_TRUE(run_until({&a}, [&]() {
             (void)fi_cq_read(uct_ofi_iface(b.iface)->cq, &none, 0); /* b's provider serves it */
             return comp.calls == 1;
@@ -368,11 +383,6 @@ TEST_F(ofi, reads_from_who_computes)
     EXPECT_GT(reads, 10u);
     EXPECT_TRUE(a.failed.empty());
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
-    m_tl->md.rkey_release(rkey);
-    m_tl->md.release(mem);
-    if (local != nullptr) {
-        m_tl->md.release(local);
-    }
 }
 
 /* A process that computes accepts no connections, so its kernel has soon no room for more of those
