@@ -106,12 +106,14 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
         .name          = "AM",
         .header_length = sizeof(ucp_wire_am_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_am_handle
     },
     [UCP_WIRE_AM_REPLY] = {
         .name          = "AM_REPLY",
         .header_length = sizeof(ucp_wire_am_reply_t),
         .has_payload   = 1,
+        .in_place      = 1,
         .handle        = ucp_am_reply_handle
     },
     [UCP_WIRE_AM_RTS] = {

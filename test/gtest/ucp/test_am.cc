@@ -970,6 +970,32 @@ TEST(am_shortage, every_allocation_may_fail)
 }
 
 /* The worker's alignment holds for data in place, kept, and received for the handler. */
+/* Through shared memory a handler that may not keep data sees it where the sender put it, each
+ * message elsewhere; who wants to keep it gets a copy. */
+TEST(am_in_place, long_messages)
+{
+    pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE}, am_options());
+    listener handler;
+    for (uint32_t flags : {0u, unsigned(UCP_AM_FLAG_PERSISTENT_DATA)}) {
+        handler.messages.clear();
+        handler.listen(pair.receiver(), ID, flags);
+        for (uint64_t i = 0; i < 4; ++i) {
+            const bytes data = pattern(i, 8000);
+            ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), THREE, data, UCP_AM_SEND_FLAG_EAGER)));
+            pair.progress_until([&]() { return handler.messages.size() == i + 1; });
+            ASSERT_EQ(THREE, handler.messages[i].header);
+            ASSERT_EQ(data, handler.messages[i].data);
+        }
+        if (flags == 0) {
+            EXPECT_EQ(0u, handler.messages[1].attr);
+            EXPECT_NE(handler.messages[0].pointer, handler.messages[1].pointer);
+            EXPECT_NE(handler.messages[1].pointer, handler.messages[2].pointer);
+        } else {
+            EXPECT_EQ(uint64_t(UCP_AM_RECV_ATTR_FLAG_DATA), handler.messages[1].attr);
+        }
+    }
+}
+
 TEST(am_alignment, is_kept)
 {
     context context(am_options());
