@@ -337,8 +337,8 @@ typedef struct {
     const char *name;
     size_t      header_length; /* bytes that every such message has */
     int         has_payload;   /* more bytes may follow */
-    int         in_place;      /* the handler copies the header; the payload, to where it goes, or the
-                                * user looks at it where it came */
+    int         in_place;      /* the handler copies the header; the payload to where it goes, or
+                                * the user looks at it where it came */
     /* Acts on a message whose length has been checked. arg is the worker. NULL: id not in use. */
     void (*handle)(void *worker, const void *data, size_t length);
 } ucp_wire_message_t;
