@@ -68,11 +68,16 @@ refuses() { # NAME PATTERN ARGUMENTS: exit 2, one clear line
 
 # ---- command line ----
 refuses "unknown test"           "'tag_latt' is not supported; possible: .*tag_lat, .*audit" -t tag_latt
-refuses "uct test"               "ucp_am_lat"                 -t am_lat
+refuses "uct test without transport" "such as -x mm"          --self -t am_lat
+refuses "uct atomics"            "ucp_fadd"                   -t fadd
+refuses "-x of a ucp test"       "UCX_TLS"                    -t tag_lat -x posix
+refuses "-D of a uct test"       "short, bcopy or zcopy"      --self -t am_lat -x mm -D iov
+refuses "-D zcopy of a ucp test" "belong to tests of a transport" --self -t tag_lat -D zcopy
+refuses "-D zcopy for two"       "zcopy stands alone"         --self -t am_lat -x mm -D zcopy,iov
+refuses "-H of a uct test"       "8 bytes"                    --self -t am_lat -x mm -H 16
 refuses "unknown letter"         "unknown option -Z"          -Z
 refuses "unknown word"           "--zork"                     --zork
-refuses "letter without meaning" "UCX_TLS"                    -x posix
-for letter in d x W A i a g G K L F Y; do
+for letter in A i a g G K L F Y; do
     refuses "letter -$letter"    "option -$letter is not available: " -t tag_lat -$letter 1
 done
 refuses "stream data in place"   "option -r"                  -t stream_lat -r recv_data
@@ -195,6 +200,35 @@ for t in ofi_lat ofi_bw; do # libfabric may be missing, or have no network
         check "$t prints a line for each size: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 5
 done
 
+# ---- a transport by itself ----
+uct() { # TRANSPORT TEST WAY [LINES] [OPTIONS]
+    local tl=$1 test=$2 way=$3 lines=$4
+    shift 4
+    perf_or_skip "$tl $test $way" --self -x "$tl" -t "$test" -D "$way" -n 300 -f -q "$@" &&
+        check "$tl $test $way: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq "$lines" -a ! -s "$dir/err"
+}
+for way in short bcopy; do
+    uct mm am_lat $way 4 -V -s 1,7,8,4000
+    uct posix am_bw $way 4 -V -s 1,7,8,4000 -d memory -W 32
+done
+for t in put_lat put_bw get get_bw; do
+    uct mm $t short 2 -s 1,65536
+    uct cma $t zcopy 2 -s 1,65536
+done
+uct trace:mm am_lat short 1
+perf -l -x mm -t am_lat -n 100 -f -q
+check "a transport between threads: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1
+fails() { # NAME CODE PATTERN ARGUMENTS
+    local name=$1 wanted=$2 pattern=$3
+    shift 3
+    perf "$@" -n 10 -q
+    check "$name: exit $code" test $code -eq "$wanted" -a "$(grep -c -- "$pattern" "$dir/err")" -gt 0
+}
+fails "no such transport"         1 "no such transport"       --self -x zork -t am_lat
+fails "no such operation"         3 "has no such messages"    --self -x mm -t am_lat -D zcopy
+fails "nobody but oneself"        1 "not this worker"         --self -x self -t am_lat
+fails "longer than a transport's" 1 "no messages of this"     --self -x mm -t am_lat -s 64m
+
 # Over networks what has been sent may need its sender's progress to arrive, be its test over or not.
 for p in net 'tcp;ofi_rxm'; do
     export UCX_TLS=ofi UCX_OFI_PROVIDER=$p
@@ -204,6 +238,12 @@ for p in net 'tcp;ofi_rxm'; do
             perf --self -t $t -s 8,20000,65536,100000 -n 300 -V -f -q
             check "$t over $p: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 4
         done
+        uct ofi am_lat short 3 -V -s 1,8,1000
+        uct tcp am_bw bcopy 2 -V -s 8,1000
+        if [ $p = net ]; then # the other has neither
+            uct ofi am_bw zcopy 2 -V -s 1000,4096
+            uct ofi put_bw zcopy 2 -s 8,65536
+        fi
     else
         skip "tests over $p" "$(head -1 "$dir/err")"
     fi

@@ -23,6 +23,7 @@
 struct perf_shared;
 struct perf_layout;
 typedef struct perf_ofi perf_ofi_t;
+typedef struct perf_uct perf_uct_t;
 
 /* Iterations whose time is kept for percentiles. */
 #define PERF_SAMPLES_MAX (UINT64_C(1) << 20)
@@ -62,10 +63,18 @@ typedef struct perf_params {
     uint64_t seed;
     uint8_t  memory[2];   /* perf_memory_t of the leader's and of the follower's buffers */
     int8_t   device[2];   /* ordinals; -1: as perf_device_open() shares them out */
-    uint32_t zero;
+    uint32_t way;         /* PERF_UCT_... */
+    char     transport[32]; /* of a test of one by itself; "": the library */
 } perf_params_t;
 
-_Static_assert(sizeof(perf_params_t) == 80, "perf_params_t is on the wire");
+/* How a transport is to move data (-D). */
+enum {
+    PERF_UCT_SHORT, /* out of the caller's hands when the call returns; puts by the processor */
+    PERF_UCT_BCOPY, /* written by a callback to a buffer of the transport's */
+    PERF_UCT_ZCOPY  /* from where it lies */
+};
+
+_Static_assert(sizeof(perf_params_t) == 112, "perf_params_t is on the wire");
 
 /* perf_step_t.flags */
 enum {
@@ -100,7 +109,10 @@ typedef struct perf_lane {
     ucs_status_t        status;      /* first failure; sticky */
     unsigned            spin_max;    /* idle polls before perf_lane_idle() */
     ucp_worker_h        worker;
-    perf_ofi_t         *ofi;         /* loops_ofi.c: there is no worker */
+    unsigned          (*progress)(struct perf_lane *lane); /* NULL: the worker's; else there is
+                                      * none, but one of the next two */
+    perf_ofi_t         *ofi;         /* loops_ofi.c */
+    perf_uct_t         *uct;         /* loops_uct.c */
     ucp_ep_h            ep;
     uint8_t            *send_buffer;
     uint8_t            *recv_buffer;
@@ -205,14 +217,14 @@ static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t reques
     }
 }
 
-/* loops_ofi.c: one turn; the end. */
-unsigned perf_ofi_progress(perf_lane_t *lane);
+/* End what the lane has in place of a worker. */
 void perf_ofi_close(perf_lane_t *lane);
+void perf_uct_close(perf_lane_t *lane);
 
 static inline unsigned perf_lane_progress(perf_lane_t *lane)
 {
-    return __builtin_expect(lane->ofi != NULL, 0) ? perf_ofi_progress(lane) :
-                                                    ucp_worker_progress(lane->worker);
+    return __builtin_expect(lane->progress != NULL, 0) ? lane->progress(lane) :
+                                                         ucp_worker_progress(lane->worker);
 }
 
 /* Behind a turn of a loop that waits, in which `found` things were done; *spins are the turns in a

@@ -1,4 +1,5 @@
-# Halyard: files of ucx_perftest, which uses the public interface only.
+# Halyard: files of ucx_perftest, which uses the public interface but for the tests of one layer:
+# loops_ofi.c and loops_uct.c.
 # SPDX-License-Identifier: BSD-3-Clause
 
 bin_PROGRAMS += ucx_perftest
@@ -26,6 +27,7 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/loops_ofi.c \
 	src/tools/perf/loops_rma.c \
 	src/tools/perf/loops_tag.c \
+	src/tools/perf/loops_uct.c \
 	src/tools/perf/main.c \
 	src/tools/perf/oob.c \
 	src/tools/perf/oob.h \
@@ -62,4 +64,4 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/watch.c \
 	src/tools/perf/watch.h
 ucx_perftest_LDFLAGS = $(AM_LDFLAGS) $(OFI_LDFLAGS)
-ucx_perftest_LDADD = libuct_ofi_lib.la libucs_tools.la libucp.la libucs.la -lm
+ucx_perftest_LDADD = libuct_ofi_lib.la libucs_tools.la libucp.la libuct.la libucs.la -lm

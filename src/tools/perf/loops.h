@@ -164,6 +164,11 @@ PERF_INLINE ucs_status_t perf_pingpong(perf_lane_t *lane, const perf_step_t *ste
                           perf_pingpong_follower(lane, step, step->warmup + step->iters, &way);
 }
 
+/* Ping-pong of puts, by what posts one; and the passive side of a one-sided test: loops_rma.c. */
+ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
+                               void (*put)(perf_lane_t *lane, size_t size));
+ucs_status_t perf_one_sided_follow(perf_lane_t *lane);
+
 /* Chooses among the modes a ping-pong has. */
 PERF_INLINE ucs_status_t perf_pingpong_modes(perf_lane_t *lane, const perf_step_t *step,
                                              perf_time_t *time_p, const perf_flow_t *flow)

@@ -45,7 +45,7 @@ typedef struct {
     uint8_t  bytes[NAME_MAX_BYTES];
 } perf_ofi_name_t;
 
-unsigned perf_ofi_progress(perf_lane_t *lane)
+static unsigned perf_ofi_progress(perf_lane_t *lane)
 {
     struct fi_cq_msg_entry entries[16];
     struct fi_cq_err_entry error = {0};
@@ -276,6 +276,7 @@ static ucs_status_t ofi_open(perf_lane_t *lane)
     if (lane->ofi == NULL) {
         return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
     }
+    lane->progress = perf_ofi_progress;
     lane->ofi->lib = uct_ofi_lib_open(&reason);
     if (lane->ofi->lib == NULL) {
         return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, reason);
@@ -326,12 +327,6 @@ ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_ti
 }
 
 #else
-
-unsigned perf_ofi_progress(perf_lane_t *lane)
-{
-    (void)lane;
-    return 0;
-}
 
 void perf_ofi_close(perf_lane_t *lane)
 {

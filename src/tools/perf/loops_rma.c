@@ -51,15 +51,17 @@ static void put_check(perf_lane_t *lane, const perf_step_t *step, uint64_t numbe
     }
 }
 
-static ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
-                               uint64_t end, const void *arg)
+typedef void put_post_t(perf_lane_t *lane, size_t size);
+
+PERF_INLINE ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                    uint64_t end, const void *arg)
 {
+    put_post_t *const *put = arg;
     const int check   = (lane->params->flags & PERF_FLAG_VALIDATE) != 0;
     const int samples = lane->leader && (step->flags & PERF_STEP_SAMPLES);
     uint64_t start    = 0, i;
     int turn;
 
-    (void)arg;
     for (i = first; i < end; ++i) {
         if (samples) {
             start = perf_ticks();
@@ -70,7 +72,7 @@ static ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint6
                     perf_message_fill(lane, lane->send_buffer, step, i);
                 }
                 lane->send_buffer[step->size - 1] = put_value(step->sequence + i);
-                put_post(lane, step->size);
+                (*put)(lane, step->size);
             } else {
                 if (put_watch(lane, step->size, put_value(step->sequence + i)) != UCS_OK) {
                     return lane->status;
@@ -99,14 +101,21 @@ static ucs_status_t rma_flush(perf_lane_t *lane)
 
 ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    ucs_status_t status = perf_lane_timed(lane, step, time_p, put_rounds, NULL, 2);
+    static put_post_t *const put = put_post;
+    ucs_status_t status          = perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
 
     return (status == UCS_OK) ? rma_flush(lane) : status;
 }
 
+ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
+                               put_post_t *put)
+{
+    return perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
+}
+
 /* The passive side: progresses until the leader has ended. Lane 0 looks at the channel and tells
  * the others. */
-static ucs_status_t one_sided_follow(perf_lane_t *lane)
+ucs_status_t perf_one_sided_follow(perf_lane_t *lane)
 {
     const int is_passive = (lane->params->flags & PERF_FLAG_PASSIVE) && lane->is_served;
     unsigned polls = 0, spins = 0;
@@ -153,7 +162,7 @@ PERF_INLINE ucs_status_t one_sided(perf_lane_t *lane, const perf_step_t *step,
                                    perf_time_t *time_p, const one_sided_t *op)
 {
     return lane->leader ? perf_lane_timed(lane, step, time_p, one_sided_rounds, op, 1) :
-                          one_sided_follow(lane);
+                          perf_one_sided_follow(lane);
 }
 
 PERF_INLINE ucs_status_ptr_t post_put(perf_lane_t *lane, const perf_step_t *step)

@@ -26,6 +26,10 @@
      .features = UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_RMA, .size_min = 4, \
      .size_max = 8, .window = _window, .one_sided = 1}
 
+#define UCT(_name, _what, _run, _kind, ...) \
+    {.name = _name, .what = _what " of a transport (-x)", .run = _run, .kind = PERF_KIND_##_kind, \
+     .size_min = 1, .is_uct = 1, __VA_ARGS__}
+
 const perf_op_t perf_ops[] = {
     LIMIT("line", "a cache line bounced between two cores", perf_limit_line),
     LIMIT("ring", "a message through a bare slot ring", perf_limit_ring,
@@ -63,6 +67,14 @@ const perf_op_t perf_ops[] = {
             .size_min = 1),
     STREAM("ofi_bw", "bandwidth of libfabric without the library", perf_ofi_stream, 0,
            .size_min = 1),
+    UCT("am_lat", "active message latency", perf_uct_am_latency, LATENCY),
+    UCT("am_bw", "active message bandwidth", perf_uct_am_stream, BANDWIDTH, .window = 64,
+        .follower_times = 1),
+    UCT("put_lat", "put latency", perf_uct_put_latency, LATENCY),
+    UCT("put_bw", "put bandwidth", perf_uct_put, BANDWIDTH, .window = 64, .one_sided = 1),
+    UCT("get", "get latency, with -O bandwidth", perf_uct_get, BANDWIDTH, .window = 1,
+        .one_sided = 1),
+    UCT("get_bw", "get bandwidth", perf_uct_get, BANDWIDTH, .window = 64, .one_sided = 1),
 };
 
 /* Announced from 2 bytes, so that acknowledgements, of 0 or 1, are the same in all. */
@@ -116,10 +128,8 @@ const char *perf_op_uct_name(const char *name)
     static const struct {
         const char *name, *instead;
     } uct_tests[] = {
-        {"am_lat", "ucp_am_lat"},    {"put_lat", "ucp_put_lat"}, {"add_lat", "ucp_add"},
-        {"get", "ucp_get"},          {"fadd", "ucp_fadd"},       {"swap", "ucp_swap"},
-        {"cswap", "ucp_cswap"},      {"am_bw", "ucp_am_bw"},     {"put_bw", "ucp_put_bw"},
-        {"get_bw", "ucp_get -O 32"}, {"add_mr", "ucp_add"},
+        {"add_lat", "ucp_add"}, {"add_mr", "ucp_add"}, {"fadd", "ucp_fadd"},
+        {"swap", "ucp_swap"},   {"cswap", "ucp_cswap"},
     };
     unsigned i;
 

@@ -32,6 +32,7 @@ typedef struct perf_op {
     unsigned    window;         /* default for -O; 0: has none */
     int         follower_times; /* the receiver's clock counts, not the sender's */
     int         one_sided;      /* the follower only progresses until the leader is done */
+    int         is_uct;         /* of a transport by itself (-x) */
 } perf_op_t;
 
 /* A way to run a test: as the environment says, or with one protocol forced. Each has a context. */
@@ -60,7 +61,7 @@ int perf_op_find_test(const char *name);
 /* Why an op cannot run with these kinds of memory (perf_params_t.memory); NULL: it can. */
 const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2]);
 
-/* What UCX's uct-level test of that name is, or NULL if the name is none of them. */
+/* What is to be run instead of UCX's uct-level atomics; NULL: the name is none of them. */
 const char *perf_op_uct_name(const char *name);
 
 /* limits.c, limits_copy.c */
@@ -88,6 +89,10 @@ void perf_bytes_prepare(perf_lane_t *lane);
 
 /* loops_ofi.c */
 perf_run_t perf_ofi_latency, perf_ofi_stream;
+
+/* loops_uct.c */
+perf_run_t perf_uct_am_latency, perf_uct_am_stream;
+perf_run_t perf_uct_put_latency, perf_uct_put, perf_uct_get;
 
 /* loops_rma.c */
 perf_run_t perf_put_latency, perf_put_stream, perf_get;

@@ -21,6 +21,7 @@
 #define TIMEOUT_S 30 /* of --timeout, where it is not given */
 
 /* Names that -t takes. */
+#define UCT_WAYS 2 /* words of -D before them */
 #define TEST_NAMES_MAX 32
 
 static int usage_error(void)
@@ -132,8 +133,9 @@ static int parse_test(perf_options_t *options, const char *name)
     }
     instead = perf_op_uct_name(name);
     if (instead != NULL) {
-        return perf_error("test '%s' runs at uct level, which this tool does not measure; the "
-                          "same at ucp level is -t %s", name, instead);
+        return perf_error("test '%s' is of uct level, where nothing corresponds to it: atomics are "
+                          "the processor's, on mapped memory; at ucp level it is -t %s", name,
+                          instead);
     }
     for (i = 0; (i < perf_op_count) && (count + 2 < TEST_NAMES_MAX); ++i) {
         if (perf_ops[i].kind != PERF_KIND_LIMIT) {
@@ -145,18 +147,48 @@ static int parse_test(perf_options_t *options, const char *name)
     return find_words("-t", names, count, name, 1, &found);
 }
 
+/* Halyard's name, or UCX's for what is the same. */
+static int parse_transport(perf_options_t *options, const char *name)
+{
+    if ((strcmp(name, "posix") == 0) || (strcmp(name, "sysv") == 0)) {
+        name = "mm";
+    } else if (strcmp(name, "tcp") == 0) {
+        name = "ofi";
+    }
+    if ((name[0] == '\0') || (strlen(name) >= sizeof(options->params.transport))) {
+        return perf_error("option -x wants a transport such as mm (ucx_info -d)");
+    }
+    memcpy(options->params.transport, name, strlen(name) + 1);
+    return 0;
+}
+
+/* Shared memory is a device to UCX's tool; networks are told by the environment, as the library is.
+ */
+static int parse_device(perf_options_t *options, const char *name)
+{
+    options->has_device = 1;
+    return ((strcmp(name, "memory") == 0) || (strcmp(name, "self") == 0)) ? 0 :
+           setenv("UCX_NET_DEVICES", name, 1);
+}
+
 static void set_flag(perf_options_t *options, uint32_t flag, int is_set)
 {
     options->params.flags = (options->params.flags & ~flag) | (is_set ? flag : 0);
 }
 
-/* "SEND" or "SEND,RECV". */
+/* "SEND" or "SEND,RECV"; or how a transport moves data. */
 static int parse_pieces(perf_options_t *options, const char *text)
 {
-    static const char *const words[] = {"contig", "iov"};
+    static const char *const words[] = {"contig", "iov", "short", "bcopy", "zcopy"};
     unsigned kinds[2] = {0, 0};
-    int count         = find_words("-D", words, 2, text, 2, kinds);
+    int count         = find_words("-D", words, 5, text, 2, kinds);
 
+    options->uct_way = (count == 1) && (kinds[0] >= UCT_WAYS);
+    if ((count == 2) && ((kinds[0] >= UCT_WAYS) || (kinds[1] >= UCT_WAYS))) {
+        return perf_error("option -D: %s stands alone",
+                          words[(kinds[0] >= UCT_WAYS) ? kinds[0] : kinds[1]]);
+    }
+    options->params.way = options->uct_way ? kinds[0] - UCT_WAYS : PERF_UCT_SHORT;
     set_flag(options, PERF_FLAG_SEND_IOV, kinds[0] == 1);
     set_flag(options, PERF_FLAG_RECV_IOV, (count == 2) && (kinds[1] == 1));
     return count;
@@ -334,10 +366,10 @@ static const option_row_t rows[] = {
     FILE_NAME("md", md),
     PARSED(0, "plot", parse_plot),
     PARSED(0, "tolerance", parse_tolerance),
-    REFUSED('d', "devices of transports are chosen by UCX_NET_DEVICES"),
-    REFUSED('x', "transports are chosen by UCX_TLS"),
-    REFUSED('W', "it belongs to uct-level tests; the window of a ucp test is -O"),
-    REFUSED('A', "it belongs to uct-level tests"),
+    PARSED('x', NULL, parse_transport),
+    PARSED('d', NULL, parse_device),
+    NUMBER('W', NULL, KIND_U32, params.window, 1, PERF_WINDOW_MAX),
+    REFUSED('A', "transports are progressed by the thread that measures"),
     REFUSED('i', "scatter-gather with gaps is not measured; -D iov sends four pieces without"),
     REFUSED('a', "GPUs are chosen by --device"),
     REFUSED('g', "no daemon moves data for this tool"),
@@ -475,6 +507,29 @@ static int check_sizes(const perf_options_t *options, const perf_op_t *op)
     return 0;
 }
 
+/* What belongs to tests of a transport by itself, and what does not. */
+static int check_transport(const perf_options_t *options, const perf_op_t *op)
+{
+    const perf_params_t *params = &options->params;
+    const int has_transport     = (params->transport[0] != '\0');
+
+    if ((op != NULL) && op->is_uct) {
+        if (!has_transport) {
+            return perf_error("test %s wants a transport, such as -x mm (ucx_info -d)", op->name);
+        }
+        if (params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) {
+            return perf_error("option -D: test %s takes short, bcopy or zcopy", op->name);
+        }
+        return ((params->am_header == 0) || (params->am_header == 8)) ? 0 :
+               perf_error("option -H: a transport's header has 8 bytes, of those of the message");
+    }
+    return options->uct_way ?
+           perf_error("option -D: short, bcopy and zcopy belong to tests of a transport (-x)") :
+           (has_transport || options->has_device) ?
+           perf_error("options -x and -d belong to tests of a transport by itself (am_lat, put_bw, "
+                      "...); those of ucp are chosen by UCX_TLS and UCX_NET_DEVICES") : 0;
+}
+
 /* What may not stand together, and what must. */
 static int check_options(const perf_options_t *options)
 {
@@ -502,6 +557,9 @@ static int check_options(const perf_options_t *options)
     if (options->audit && ((op->features & UCP_FEATURE_RMA) ||
                            (params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
         return perf_error("-t audit: protocols can be forced for contiguous messages only");
+    }
+    if (check_transport(options, op) != 0) {
+        return -1;
     }
     if (op == NULL) {
         return 0;

@@ -58,7 +58,7 @@ int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    if (status == UCS_ERR_UNSUPPORTED) {
+    if ((status == UCS_ERR_UNSUPPORTED) && (session->features != 0)) {
         snprintf(text, sizeof(text), "this libucp (%s) does not support the test %s yet: %s: %s",
                  ucp_get_version_string(), session->params.test, what,
                  ucs_status_string(status));
@@ -107,6 +107,8 @@ static int exchange_hello(perf_session_t *session)
 static int params_are_valid(const perf_params_t *params)
 {
     return (memchr(params->test, '\0', sizeof(params->test)) != NULL) &&
+           (memchr(params->transport, '\0', sizeof(params->transport)) != NULL) &&
+           (params->way <= PERF_UCT_ZCOPY) &&
            (params->window >= 1) && (params->window <= PERF_WINDOW_MAX) &&
            (params->threads >= 1) && (params->threads <= PERF_THREADS_MAX) &&
            ((params->variants == 1) ||

@@ -536,6 +536,7 @@ void perf_setup_destroy(perf_session_t *session)
 
     for (i = session->lane_count; i-- > 0;) {
         perf_ofi_close(&session->lanes[i]);
+        perf_uct_close(&session->lanes[i]);
         destroy_buffers(session, &session->lanes[i]);
         if (session->lanes[i].worker != NULL) {
             ucp_worker_destroy(session->lanes[i].worker);

@@ -1,0 +1,511 @@
+/* Halyard: a transport by itself: active messages, puts and gets as ucp calls them, without it.
+ *
+ * Each side opens the interface of the transport that -x names, by its first step, and both connect
+ * with what the channel carries. Memory that the transport makes known by mapping is put to and got
+ * from by the processor, as ucp does it; -D zcopy has the transport copy.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+
+#include "config.h"
+
+#include "loops.h"
+#include "ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <ucs/sys/sys.h>
+#include <uct/api/uct_tl.h>
+
+#define AM_DATA_ID  1
+#define AM_ACK_ID   2
+#define AM_GREET_ID 3
+#define COMPLETIONS (2 * PERF_WINDOW_MAX) /* more than are ever under way */
+#define ADDRESS_MAX 255
+
+typedef struct {
+    uct_completion_t super;
+    perf_lane_t     *lane;
+} perf_uct_completion_t;
+
+struct perf_uct {
+    const uct_tl_t       *tl;
+    void                 *config;
+    uct_md_t             *md;
+    uct_iface_t          *iface;
+    uct_ep_t             *ep;
+    uct_mem_t            *mem[2];  /* the send buffer, and what the peer puts to or gets from */
+    uint8_t              *buffer;  /* the lane's own receive buffer, where mem[1] is in its place */
+    uct_rkey_t           *rkey;
+    uint64_t              remote;
+    uint64_t              greetings;
+    uint8_t               uid[UCT_UID_LEN];
+    unsigned              next;
+    perf_uct_completion_t completions[COMPLETIONS];
+};
+
+/* What the sides tell each other; length 0: there is no interface. */
+typedef struct {
+    uint8_t  uid[UCT_UID_LEN];
+    uint64_t node;
+    uint64_t buffer;
+    uint32_t length;
+    uint32_t rkey_length; /* 0: the memory needs none */
+    uint8_t  address[ADDRESS_MAX + 1];
+    uint8_t  rkey[UCT_RKEY_MAX];
+} perf_uct_hello_t;
+
+static unsigned uct_progress(perf_lane_t *lane)
+{
+    return uct_iface_progress(lane->uct->iface);
+}
+
+/* ---- what comes ---- */
+
+static void uct_on_data(void *arg, const void *data, size_t length)
+{
+    perf_lane_t *lane = arg;
+
+    if (lane->params->flags & PERF_FLAG_VALIDATE) {
+        if (length + PERF_GUARD_SIZE > lane->stride) {
+            perf_lane_fail(lane, UCS_ERR_MESSAGE_TRUNCATED, "an active message is too long");
+            return;
+        }
+        memcpy(lane->recv_buffer + (lane->am_next++ % lane->slots) * lane->stride, data, length);
+    }
+    ++lane->recv_done;
+}
+
+static void uct_on_ack(void *arg, const void *data, size_t length)
+{
+    perf_lane_t *lane = arg;
+
+    (void)data;
+    (void)length;
+    ++lane->recv_done;
+}
+
+static void uct_on_greeting(void *arg, const void *data, size_t length)
+{
+    perf_lane_t *lane = arg;
+
+    (void)data;
+    (void)length;
+    ++lane->uct->greetings;
+}
+
+static void uct_on_failed(void *arg, uct_ep_t *ep, ucs_status_t status)
+{
+    (void)ep;
+    perf_lane_fail(arg, status, "the endpoint failed");
+}
+
+static void uct_on_completion(uct_completion_t *self)
+{
+    perf_uct_completion_t *comp = (perf_uct_completion_t *)self;
+
+    if (self->status != UCS_OK) {
+        perf_lane_fail(comp->lane, self->status, "an operation's end");
+    }
+    ++comp->lane->send_done;
+}
+
+/* ---- operations ---- */
+
+static uct_completion_t *uct_completion(perf_lane_t *lane)
+{
+    perf_uct_completion_t *comp = &lane->uct->completions[lane->uct->next++ % COMPLETIONS];
+
+    comp->super = (uct_completion_t) {uct_on_completion, 1, UCS_OK};
+    comp->lane  = lane;
+    return &comp->super;
+}
+
+typedef struct {
+    const void *buffer;
+    size_t      size;
+} perf_uct_message_t;
+
+static size_t uct_pack(void *dest, void *arg, size_t max)
+{
+    const perf_uct_message_t *message = arg;
+    const size_t size                 = (message->size < max) ? message->size : max;
+
+    memcpy(dest, message->buffer, size);
+    return size;
+}
+
+static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffer, size_t size)
+{
+    uct_ep_t *ep   = lane->uct->ep;
+    uct_iov_t iov  = {buffer, size, lane->uct->mem[0]};
+    perf_uct_message_t message = {buffer, size};
+    uint64_t header;
+    size_t sent;
+
+    if ((lane->params->way == PERF_UCT_BCOPY) && (id == AM_DATA_ID)) {
+        return ep->ops->am_bcopy(ep, id, uct_pack, &message, &sent);
+    }
+    if ((lane->params->way == PERF_UCT_ZCOPY) && (id == AM_DATA_ID)) {
+        return ep->ops->am_zcopy(ep, id, &iov, 1, uct_completion(lane));
+    }
+    if (size < sizeof(header)) {
+        return ep->ops->am_short_iov(ep, id, &iov, 1);
+    }
+    memcpy(&header, buffer, sizeof(header));
+    return ep->ops->am_short(ep, id, header, buffer + sizeof(header), size - sizeof(header));
+}
+
+/* One operation, as often as it finds no room; with a completion it ends later. */
+#define UCT_DO(_lane, _call, _what) \
+    do { \
+        ucs_status_t _status; \
+        unsigned _spins = 0; \
+        \
+        while (((_status = (_call)) == UCS_ERR_NO_RESOURCE) && \
+               (perf_lane_turn(_lane, &_spins) == UCS_OK)) { \
+        } \
+        if (_status == UCS_INPROGRESS) { \
+            ++(_lane)->send_posted; \
+        } else if ((_status != UCS_OK) && ((_lane)->status == UCS_OK)) { \
+            perf_lane_fail(_lane, _status, _what); \
+        } \
+    } while (0)
+
+static void uct_send(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    UCT_DO(lane, uct_send_once(lane, AM_DATA_ID, layout->buffer, layout->count), "a message");
+}
+
+static void uct_ack(perf_lane_t *lane)
+{
+    UCT_DO(lane, uct_send_once(lane, AM_ACK_ID, lane->send_buffer, 8), "an acknowledgement");
+}
+
+/* Messages come without a posted receive. */
+static void uct_post(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    (void)lane;
+    (void)layout;
+}
+
+static void uct_post_ack(perf_lane_t *lane)
+{
+    (void)lane;
+}
+
+static const perf_flow_t uct_flow = {uct_send, uct_post, uct_ack, uct_post_ack};
+
+static ucs_status_t uct_move_once(perf_lane_t *lane, size_t size, int is_put)
+{
+    perf_uct_t *uct = lane->uct;
+    uct_iov_t iov   = {lane->send_buffer, size, uct->mem[0]};
+    ucs_status_t status;
+    void *ptr;
+
+    if (lane->params->way == PERF_UCT_ZCOPY) {
+        return (is_put ? uct->ep->ops->put_zcopy : uct->ep->ops->get_zcopy)(
+                uct->ep, &iov, 1, uct->remote, uct->rkey, uct_completion(lane));
+    }
+    status = uct->tl->md.rkey_ptr(uct->rkey, uct->remote, size, &ptr);
+    if (status == UCS_OK) {
+        memcpy(is_put ? ptr : lane->send_buffer, is_put ? lane->send_buffer : ptr, size);
+    }
+    return status;
+}
+
+static void uct_put(perf_lane_t *lane, size_t size)
+{
+    UCT_DO(lane, uct_move_once(lane, size, 1), "a put");
+}
+
+/* ---- opening ---- */
+
+/* Why the transport cannot do what the test wants; NULL: it can. */
+static const char *uct_lacks(perf_lane_t *lane, int is_one_sided)
+{
+    const uct_ep_ops_t *ops = &lane->uct->tl->ep.live;
+
+    if (is_one_sided) {
+        if (lane->params->way == PERF_UCT_ZCOPY) {
+            return ((ops->put_zcopy != NULL) && (ops->get_zcopy != NULL)) ? NULL :
+                   "the transport puts and gets by mapped memory only (-D short)";
+        }
+        return (lane->uct->tl->md.rkey_ptr != NULL) ? NULL :
+               "the transport maps no memory (-D zcopy)";
+    }
+    return ((ops->am_short == NULL) ||
+            ((lane->params->way == PERF_UCT_BCOPY) && (ops->am_bcopy == NULL)) ||
+            ((lane->params->way == PERF_UCT_ZCOPY) && (ops->am_zcopy == NULL))) ?
+           "the transport has no such messages (-D)" : NULL;
+}
+
+/* The longest of the test's messages. */
+static size_t uct_message_max(perf_lane_t *lane)
+{
+    static const uct_op_t ops[] = {[PERF_UCT_SHORT] = UCT_OP_AM_SHORT,
+                                   [PERF_UCT_BCOPY] = UCT_OP_AM_BCOPY,
+                                   [PERF_UCT_ZCOPY] = UCT_OP_AM_ZCOPY};
+    uct_ep_t *ep = lane->uct->ep;
+    uct_limits_t limits;
+    size_t longest;
+
+    lane->uct->tl->iface.limits(lane->uct->iface, ops[lane->params->way], UCS_MEMORY_TYPE_HOST,
+                                &limits);
+    longest = ((lane->params->way == PERF_UCT_SHORT) && (ep->ops->long_max != NULL)) ?
+              ep->ops->long_max(ep) : 0;
+    return (longest > limits.max) ? longest : limits.max;
+}
+
+static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
+{
+    perf_uct_t *uct           = lane->uct;
+    const uct_md_ops_t *md    = &uct->tl->md;
+    uct_iface_params_t params = {.ep_failed = uct_on_failed, .arg = lane};
+    uint64_t random[2]        = {ucs_sys_random64(), ucs_sys_random64()};
+    const size_t span         = lane->params->span;
+    ucs_status_t status;
+
+    memcpy(uct->uid, random, sizeof(uct->uid));
+    memcpy(params.uid, uct->uid, sizeof(params.uid));
+    status = uct_config_read(uct->tl, NULL, &uct->config);
+    status = (status == UCS_OK) ? uct_md_open(uct->tl, uct->config, &uct->md) : status;
+    status = (status == UCS_OK) ? uct_iface_open(uct->md, &params, &uct->iface) : status;
+    if (status != UCS_OK) {
+        return status;
+    }
+    uct_iface_set_am(uct->iface, AM_DATA_ID, uct_on_data, lane, 1);
+    uct_iface_set_am(uct->iface, AM_ACK_ID, uct_on_ack, lane, 1);
+    uct_iface_set_am(uct->iface, AM_GREET_ID, uct_on_greeting, lane, 1);
+    if ((md->reg != NULL) && (lane->params->way == PERF_UCT_ZCOPY)) {
+        status = md->reg(uct->md, lane->send_buffer, span, &uct->mem[0]);
+    }
+    if (!is_one_sided || (status != UCS_OK)) {
+        return status;
+    }
+    if (md->alloc != NULL) {
+        status = md->alloc(uct->md, NULL, span, 0, &uct->mem[1]);
+    } else if (md->reg != NULL) {
+        status = md->reg(uct->md, lane->recv_buffer, span, &uct->mem[1]);
+    }
+    if ((status == UCS_OK) && (uct->mem[1] != NULL)) {
+        uct->mem[1]->uid  = uct->uid;
+        uct->buffer       = lane->recv_buffer;
+        lane->recv_buffer = uct->mem[1]->address;
+        memset(lane->recv_buffer, 0, span);
+    }
+    return status;
+}
+
+/* Tells the other side where we are, and learns where it is. */
+static ucs_status_t uct_exchange(perf_lane_t *lane, perf_uct_hello_t *theirs)
+{
+    perf_uct_t *uct       = lane->uct;
+    perf_uct_hello_t mine = {.node = ucs_sys_node_id(), .buffer = (uintptr_t)lane->recv_buffer};
+
+    if (lane->status == UCS_OK) {
+        memcpy(mine.uid, uct->uid, sizeof(mine.uid));
+        mine.length = (uint32_t)uct->tl->iface.get_address(uct->iface, mine.address);
+        if ((uct->mem[1] != NULL) && (uct->tl->md.rkey_pack != NULL)) {
+            mine.rkey_length = (uint32_t)uct->tl->md.rkey_pack(uct->mem[1], mine.rkey);
+        }
+    }
+    if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
+        (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, theirs, sizeof(*theirs)) != 0)) {
+        return perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
+    }
+    if ((lane->status == UCS_OK) && ((theirs->length == 0) || (theirs->length > ADDRESS_MAX) ||
+                                     (theirs->rkey_length > UCT_RKEY_MAX))) {
+        perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer has no such interface");
+    }
+    return lane->status;
+}
+
+/* Both sides have come here before either goes on. The follower's greeting is the last thing that
+ * is sent, so nothing of the test comes before its loop begins. */
+static void uct_greet(perf_lane_t *lane)
+{
+    unsigned turn;
+
+    for (turn = 0; turn < 2; ++turn) {
+        if (turn == (unsigned)lane->leader) {
+            (void)perf_lane_wait(lane, &lane->uct->greetings, 1);
+        } else {
+            UCT_DO(lane, uct_send_once(lane, AM_GREET_ID, lane->send_buffer, 8), "a greeting");
+        }
+    }
+}
+
+static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer)
+{
+    perf_uct_t *uct = lane->uct;
+    char reason[UCT_REASON_MAX];
+    unsigned spins = 0;
+    ucs_status_t status;
+    char dummy;
+
+    if (!uct->tl->iface.is_reachable(uct->iface, peer->address, peer->length,
+                                     peer->node == ucs_sys_node_id(), reason)) {
+        return perf_lane_fail(lane, UCS_ERR_UNREACHABLE, reason);
+    }
+    status = uct_ep_open(uct->iface, peer->uid, peer->address, peer->length, NULL, &uct->ep);
+    if (status == UCS_OK) {
+        uct->remote = peer->buffer;
+        if (peer->rkey_length > 0) {
+            status = uct->tl->md.rkey_unpack(uct->md, peer->rkey, peer->rkey_length, &uct->rkey);
+        }
+    }
+    if (status == UCS_OK) {
+        status = uct_ep_connect(uct->ep);
+    }
+    if ((status != UCS_OK) && (status != UCS_INPROGRESS)) {
+        return perf_lane_fail(lane, status, "a connection");
+    }
+    while ((uct->ep->state != UCT_EP_LIVE) && (perf_lane_turn(lane, &spins) == UCS_OK)) {
+    }
+    if (uct->tl->ep.live.am_short != NULL) {
+        uct_greet(lane);
+    } else if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &spins, 1) != 0) ||
+               (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &dummy, 1) != 0)) {
+        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "the peer's connection");
+    }
+    return lane->status;
+}
+
+static ucs_status_t uct_prepare(perf_lane_t *lane, int is_one_sided)
+{
+    const char *lack;
+    ucs_status_t status;
+
+    lane->uct = calloc(1, sizeof(*lane->uct));
+    if (lane->uct == NULL) {
+        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "completions");
+    }
+    lane->progress = uct_progress;
+    lane->uct->tl  = uct_tl_find(lane->params->transport);
+    if ((lane->uct->tl == NULL) || (lane->uct->tl->iface.get_address == NULL)) {
+        return perf_lane_fail(lane, UCS_ERR_NO_DEVICE, "-x: there is no such transport with peers "
+                                                       "(ucx_info -d)");
+    }
+    lack = uct_lacks(lane, is_one_sided);
+    if (lack != NULL) {
+        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, lack);
+    }
+    status = uct_open_objects(lane, is_one_sided);
+    return (status == UCS_OK) ? UCS_OK : perf_lane_fail(lane, status, "opening the transport");
+}
+
+/* With the first step. The other side is told of what fails here by what it waits for. */
+static ucs_status_t uct_open(perf_lane_t *lane, const perf_step_t *step, int is_one_sided)
+{
+    const uint32_t unknown = PERF_FLAG_UNEXPECTED | PERF_FLAG_SLEEP;
+    perf_uct_hello_t peer;
+
+    if (lane->uct == NULL) {
+        if ((lane->params->flags & unknown) || (lane->params->threads > 1)) {
+            return perf_lane_fail(lane, UCS_ERR_INVALID_PARAM,
+                                  "a transport by itself is measured by one thread that polls");
+        }
+        (void)uct_prepare(lane, is_one_sided);
+        if ((uct_exchange(lane, &peer) != UCS_OK) || (uct_connect(lane, &peer) != UCS_OK)) {
+            return lane->status;
+        }
+    }
+    if (!is_one_sided && (step->size > uct_message_max(lane))) {
+        perf_lane_fail(lane, UCS_ERR_EXCEEDS_LIMIT,
+                       "the transport has no messages of this length (-D)");
+    }
+    return lane->status;
+}
+
+void perf_uct_close(perf_lane_t *lane)
+{
+    perf_uct_t *uct = lane->uct;
+    unsigned i;
+
+    if (uct == NULL) {
+        return;
+    }
+    if (uct->ep != NULL) {
+        uct_ep_close(uct->ep);
+    }
+    if (uct->rkey != NULL) {
+        uct->tl->md.rkey_release(uct->rkey);
+    }
+    if (uct->iface != NULL) {
+        uct_iface_close(uct->iface);
+    }
+    for (i = 0; i < 2; ++i) {
+        if (uct->mem[i] != NULL) {
+            uct->tl->md.release(uct->mem[i]);
+        }
+    }
+    if (uct->buffer != NULL) {
+        lane->recv_buffer = uct->buffer;
+    }
+    if (uct->md != NULL) {
+        uct_md_close(uct->md);
+    }
+    if (uct->tl != NULL) {
+        uct_config_release(uct->tl, uct->config);
+    }
+    free(uct);
+    lane->uct = NULL;
+}
+
+/* ---- tests ---- */
+
+ucs_status_t perf_uct_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return (uct_open(lane, step, 0) == UCS_OK) ?
+           perf_pingpong_modes(lane, step, time_p, &uct_flow) : lane->status;
+}
+
+ucs_status_t perf_uct_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return (uct_open(lane, step, 0) == UCS_OK) ?
+           perf_window_modes(lane, step, time_p, &uct_flow, 0) : lane->status;
+}
+
+ucs_status_t perf_uct_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return (uct_open(lane, step, 1) == UCS_OK) ? perf_put_pingpong(lane, step, time_p, uct_put) :
+                                                 lane->status;
+}
+
+/* Keeps up to a window of operations under way. A put by the processor is in the peer's memory, and
+ * what has a completion is there when that comes. */
+static ucs_status_t uct_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                               uint64_t end, const void *arg)
+{
+    const int is_put = (arg != NULL);
+
+    for (; (first < end) && (lane->status == UCS_OK); ++first) {
+        UCT_DO(lane, uct_move_once(lane, step->size, is_put), "a put or get");
+        if (lane->send_posted - lane->send_done >= step->window) {
+            perf_lane_wait(lane, &lane->send_done, lane->send_posted - step->window + 1);
+        }
+        ++lane->recv_done;
+    }
+    return perf_lane_wait_sent(lane);
+}
+
+static ucs_status_t uct_one_sided(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
+                                  const void *is_put)
+{
+    if (uct_open(lane, step, 1) != UCS_OK) {
+        return lane->status;
+    }
+    return lane->leader ? perf_lane_timed(lane, step, time_p, uct_rounds, is_put, 1) :
+                          perf_one_sided_follow(lane);
+}
+
+ucs_status_t perf_uct_put(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return uct_one_sided(lane, step, time_p, "put");
+}
+
+ucs_status_t perf_uct_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return uct_one_sided(lane, step, time_p, NULL);
+}
