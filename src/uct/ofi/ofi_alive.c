@@ -11,12 +11,13 @@
 #define UCS_LOG_COMPONENT "ofi"
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
+#include <unistd.h>
 
-#define UCT_OFI_FDS_MAX  65536 /* descriptors among which the provider's are looked for, */
-#define UCT_OFI_FDS_MANY 256   /* where some are closed so many in one call */
+#define UCT_OFI_FDS_MAX 65536ul /* descriptors that are looked at where /proc tells no number */
 /* Looks between which later messages wait for the same one, or who is there does not take one, or
  * reads of who is there do not end. */
 #define UCT_OFI_GAPS_MAX 40
@@ -174,47 +175,44 @@ typedef enum {
     UCT_OFI_REACH_HOST
 } uct_ofi_reach_t;
 
-/* To whom a socket of the process leads; 0: it leads to nobody of the interface's network. */
-static int uct_ofi_remote(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
-{
-    socklen_t length = (socklen_t)(iface->address_length - sizeof(uct_ofi_address_t));
+/* A search among the descriptors of the process for those that lead to somebody. */
+typedef struct {
+    int                     fd;
+    int                     end;
+    struct sockaddr_storage remote; /* to whom this one leads */
+} uct_ofi_search_t;
 
-    return ucs_sys_getsockopt(fd, SOL_SOCKET, SO_PEERNAME, remote, &length) == 0;
+/* A search takes a call for each place that the process has for descriptors, hardly more than twice
+ * what it has ever had open. /proc/self is of the first thread, which may have ended. Where no
+ * descriptor is left to ask by, those below the limit are open. */
+static uct_ofi_search_t uct_ofi_search(void)
+{
+    static const char field[] = "\nFDSize:\t";
+    char text[1024]           = ""; /* the field is among the first */
+    const char *place;
+    size_t length;
+    unsigned long end;
+
+    (void)ucs_sys_read_file("/proc/thread-self/status", text, sizeof(text), &length);
+    place = strstr(text, field);
+    end   = (place != NULL) ? strtoul(place + sizeof(field) - 1, NULL, 10) :
+                              ucs_min((unsigned long)sysconf(_SC_OPEN_MAX), UCT_OFI_FDS_MAX);
+    return (uct_ofi_search_t){.fd = -1, .end = (int)end};
 }
 
-/* The next descriptor from `fd` on that is not known to be closed: to ask for each of them takes
- * 0.2 s, in which the worker does nothing else. */
-static int uct_ofi_skip_closed(int fd)
+/* 0: there is no other. */
+static int uct_ofi_search_next(uct_ofi_search_t *search, const uct_ofi_iface_t *iface)
 {
-    struct pollfd each[UCT_OFI_FDS_MANY];
-    unsigned i;
+    socklen_t length;
 
-    for (; fd < UCT_OFI_FDS_MAX; fd += UCT_OFI_FDS_MANY) {
-        for (i = 0; i < UCT_OFI_FDS_MANY; ++i) {
-            each[i] = (struct pollfd){.fd = fd + (int)i};
-        }
-        if (ucs_sys_poll(each, UCT_OFI_FDS_MANY, 0) < 0) {
-            break; /* the process may have fewer */
-        }
-        for (i = 0; i < UCT_OFI_FDS_MANY; ++i) {
-            if (!(each[i].revents & POLLNVAL)) {
-                return fd + (int)i;
-            }
+    while (++search->fd < search->end) {
+        length = (socklen_t)(iface->address_length - sizeof(uct_ofi_address_t));
+        if (ucs_sys_getsockopt(search->fd, SOL_SOCKET, SO_PEERNAME, &search->remote, &length) ==
+            0) {
+            return 1;
         }
     }
-    return fd;
-}
-
-/* The next descriptor from `fd` on that leads to somebody, or -1. */
-static int uct_ofi_next_fd(const uct_ofi_iface_t *iface, int fd, struct sockaddr_storage *remote)
-{
-    while (fd < UCT_OFI_FDS_MAX) {
-        if (uct_ofi_remote(iface, fd, remote)) {
-            return fd;
-        }
-        fd = (errno == EBADF) ? uct_ofi_skip_closed(fd + 1) : fd + 1;
-    }
-    return -1;
+    return 0;
 }
 
 /* The port of our end. */
@@ -228,34 +226,34 @@ static in_port_t uct_ofi_local_port(int fd)
 }
 
 /* Is it a connection of the provider's with the peer? */
-static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, int fd,
-                                 const struct sockaddr_storage *remote, uct_ofi_reach_t reach)
+static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, const uct_ofi_search_t *search,
+                                 uct_ofi_reach_t reach)
 {
     const uint8_t *own     = peer->iface->address + sizeof(uct_ofi_address_t);
-    const in_port_t port   = uct_ofi_port(remote);
+    const in_port_t port   = uct_ofi_port(&search->remote);
     const int is_candidate = (reach == UCT_OFI_REACH_HOST) ||
                              ((reach == UCT_OFI_REACH_TOLD) && (peer->port != 0) &&
                               (port == htons(peer->port)));
 
-    return (fd != peer->probe_fd) && uct_ofi_is_same_host(remote, peer->where->raw) &&
+    return (search->fd != peer->probe_fd) &&
+           uct_ofi_is_same_host(&search->remote, peer->where->raw) &&
            ((port == uct_ofi_port(peer->where->raw)) ||
-            (is_candidate && (uct_ofi_local_port(fd) == uct_ofi_port(own))));
+            (is_candidate && (uct_ofi_local_port(search->fd) == uct_ofi_port(own))));
 }
 
 uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)
 {
-    struct sockaddr_storage remote;
-    uint16_t port = 0;
-    int fd        = -1;
+    uct_ofi_search_t search = uct_ofi_search();
+    uint16_t port           = 0;
 
-    while ((fd = uct_ofi_next_fd(peer->iface, fd + 1, &remote)) >= 0) {
-        if (!uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_OURS)) {
+    while (uct_ofi_search_next(&search, peer->iface)) {
+        if (!uct_ofi_is_connection(peer, &search, UCT_OFI_REACH_OURS)) {
             continue;
         }
         if (port != 0) {
             return 0; /* another worker's: we cannot tell which is ours */
         }
-        port = ntohs(uct_ofi_local_port(fd));
+        port = ntohs(uct_ofi_local_port(search.fd));
     }
     return port;
 }
@@ -265,16 +263,16 @@ uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)
  * returns how many. It has no call for that, but ends its operations when its connection ends. */
 static unsigned uct_ofi_cut(const uct_ofi_peer_t *peer, uct_ofi_reach_t reach)
 {
-    struct sockaddr_storage remote;
+    uct_ofi_search_t search;
     unsigned count = 0;
-    int fd         = -1;
 
     if (!peer->iface->is_tcp || (peer->num_under_way == 0)) {
         return 0;
     }
-    while ((fd = uct_ofi_next_fd(peer->iface, fd + 1, &remote)) >= 0) {
-        if (uct_ofi_is_connection(peer, fd, &remote, reach)) {
-            (void)ucs_sys_shutdown(fd, SHUT_RDWR);
+    search = uct_ofi_search();
+    while (uct_ofi_search_next(&search, peer->iface)) {
+        if (uct_ofi_is_connection(peer, &search, reach)) {
+            (void)ucs_sys_shutdown(search.fd, SHUT_RDWR);
             ++count;
         }
     }
@@ -294,19 +292,22 @@ static int uct_ofi_is_delivered(int fd)
 
 int uct_ofi_is_delivering(const uct_ofi_iface_t *iface)
 {
-    struct sockaddr_storage remote;
     const uct_ofi_peer_t *peer;
+    uct_ofi_search_t search;
     int is_untaken = 0;
-    int fd         = -1;
 
     ucs_list_for_each(peer, &iface->peers, list) {
         is_untaken |= (peer->tx_taken != peer->tx_count);
     }
-    while (is_untaken && ((fd = uct_ofi_next_fd(iface, fd + 1, &remote)) >= 0)) {
+    if (!is_untaken) {
+        return 0;
+    }
+    search = uct_ofi_search();
+    while (uct_ofi_search_next(&search, iface)) {
         ucs_list_for_each(peer, &iface->peers, list) {
             if ((peer->tx_taken != peer->tx_count) &&
-                uct_ofi_is_connection(peer, fd, &remote, UCT_OFI_REACH_HOST) &&
-                !uct_ofi_is_delivered(fd)) {
+                uct_ofi_is_connection(peer, &search, UCT_OFI_REACH_HOST) &&
+                !uct_ofi_is_delivered(search.fd)) {
                 return 1;
             }
         }

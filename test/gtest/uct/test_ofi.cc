@@ -26,6 +26,7 @@ extern "C" {
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -282,6 +283,31 @@ TEST_F(ofi, a_lost_read_ends)
     EXPECT_EQ(1, comp.calls);
     EXPECT_EQ(UCS_ERR_IO_ERROR, comp.base.status);
     EXPECT_TRUE(run_until({&a}, [&]() { return a.failed.size() == 1; }));
+}
+
+/* The provider's connections are found among the descriptors of the process however few it may
+ * have, by no more calls than there are. */
+TEST_F(ofi, connections_are_found_under_a_low_limit)
+{
+    worker a(m_tl), b(m_tl);
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "there are no connections";
+    }
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+
+    struct rlimit before;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    const uint16_t port = uct_ofi_own_port(uct_ofi_ep(ep)->peer);
+    EXPECT_NE(0, port);
+    for (const rlim_t low : {200, 100}) {
+        const struct rlimit limit = {low, before.rlim_max};
+        const sys_meter meter;
+        EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+        EXPECT_EQ(port, uct_ofi_own_port(uct_ofi_ep(ep)->peer));
+        EXPECT_GT(5000u, meter.system_calls());
+    }
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
 }
 
 /* A message that has got lost on the way is noticed although nothing follows it; one that has been
