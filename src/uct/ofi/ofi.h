@@ -571,11 +571,13 @@ void uct_ofi_fork_add(uct_ofi_iface_t *iface);
 /* Asks those that have been silent, ends those that do not answer. Called now and then. */
 void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns);
 
-/* Every connected peer is asked at once: one of them has not taken a message. */
+/* A connection with an unknown peer may have broken, and have lost a message. All that are
+ * connected are asked at once; in doubt are those that have not taken, or not said so, all that was
+ * sent to them: the lost one is none of the others'. */
 void uct_ofi_alive_suspect(uct_ofi_iface_t *iface);
 
 /* A connection with the peer may have broken, and have lost messages without a word: it is asked,
- * and what has not been taken is soon taken for lost. */
+ * and what has not been taken, and our kernel does not have, is soon taken for lost. */
 void uct_ofi_alive_doubt(uct_ofi_peer_t *peer);
 
 /* The provider takes nothing for the peer: it may be about to connect again, to nobody. */
@@ -584,9 +586,9 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer);
 /* The peer has to answer from now on; by something else than its answer to a PING, perhaps. */
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what);
 
-/* Where the provider is TCP: has our kernel messages that a peer has not taken and that its kernel
- * has not got yet? Looks through the descriptors of the process. */
-int uct_ofi_is_delivering(const uct_ofi_iface_t *iface);
+/* Where the provider is TCP: has our kernel messages that a peer (NULL: any) has not taken and that
+ * its kernel has not got yet? Looks through the descriptors of the process. */
+int uct_ofi_is_delivering(const uct_ofi_iface_t *iface, const uct_ofi_peer_t *only);
 
 /* Nobody wants the operation any more (is_forced: by the user's word). */
 void uct_ofi_op_give_up(uct_ofi_peer_t *peer, uct_ofi_op_t *op, int is_forced);

@@ -61,8 +61,10 @@ void uct_ofi_alive_suspect(uct_ofi_iface_t *iface)
     uct_ofi_peer_t *peer;
 
     ucs_list_for_each(peer, &iface->peers, list) {
-        if (uct_ofi_is_connected(peer)) {
+        if (peer->tx_taken != peer->tx_count) {
             uct_ofi_alive_doubt(peer);
+        } else if (uct_ofi_is_connected(peer)) {
+            uct_ofi_alive_ask(peer, UCT_OFI_SAY_PING);
         }
     }
 }
@@ -290,7 +292,7 @@ static int uct_ofi_is_delivered(int fd)
            ((info.tcpi_unacked == 0) && (info.tcpi_notsent_bytes == 0));
 }
 
-int uct_ofi_is_delivering(const uct_ofi_iface_t *iface)
+int uct_ofi_is_delivering(const uct_ofi_iface_t *iface, const uct_ofi_peer_t *only)
 {
     const uct_ofi_peer_t *peer;
     uct_ofi_search_t search;
@@ -305,7 +307,7 @@ int uct_ofi_is_delivering(const uct_ofi_iface_t *iface)
     search = uct_ofi_search();
     while (uct_ofi_search_next(&search, iface)) {
         ucs_list_for_each(peer, &iface->peers, list) {
-            if ((peer->tx_taken != peer->tx_count) &&
+            if (((only == NULL) || (peer == only)) && (peer->tx_taken != peer->tx_count) &&
                 uct_ofi_is_connection(peer, &search, UCT_OFI_REACH_HOST) &&
                 !uct_ofi_is_delivered(search.fd)) {
                 return 1;
@@ -371,6 +373,16 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
     }
 }
 
+/* Is what has been missing for so many looks taken for lost? In a whole connection only after long.
+ * In one that may have broken soon, as nobody would bring it any more; unless our kernel still has
+ * something for the peer's, which it may bring again and again for longer than that. */
+static int uct_ofi_is_long(const uct_ofi_peer_t *peer, unsigned looks)
+{
+    return (looks > UCT_OFI_GAPS_MAX) ||
+           ((looks > UCT_OFI_GAPS_BROKEN) && (peer->num_doubtful > 0) &&
+            (peer->tx_state != UCT_OFI_TX_OPENING) && !uct_ofi_is_delivering(peer->iface, peer));
+}
+
 /* Says what the network has lost on the way to or from a peer that is there, or NULL. A peer tells
  * with all that it says what it has taken: that it says something is asked for. Who says nothing
  * may only compute, though its memory can be read. */
@@ -380,8 +392,6 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
     int is_untaken = is_opening ||
                      ((peer->tx_state >= UCT_OFI_TX_OPEN) && (peer->tx_taken != peer->tx_count) &&
                       (peer->tx_taken == peer->tx_looked));
-    int max        = ((peer->num_doubtful > 0) && !is_opening) ? UCT_OFI_GAPS_BROKEN :
-                                                                 UCT_OFI_GAPS_MAX;
 
     if (ucs_list_is_empty(&peer->early) || (peer->rx_count != peer->rx_looked)) {
         peer->num_gaps  = 0;
@@ -402,9 +412,9 @@ static const char *uct_ofi_alive_loss(uct_ofi_peer_t *peer)
     }
     peer->num_stuck += (peer->num_rmas > 0) && peer->is_heard;
     peer->num_doubtful -= (peer->num_doubtful > 0) && (peer->num_gaps == 0) && !is_untaken;
-    return (peer->num_gaps > max)               ? "a message of" :
-           (peer->num_untaken > max)            ? "a message to" :
-           (peer->num_stuck > UCT_OFI_GAPS_MAX) ? "an operation with" : NULL;
+    return uct_ofi_is_long(peer, peer->num_gaps)    ? "a message of" :
+           uct_ofi_is_long(peer, peer->num_untaken) ? "a message to" :
+           (peer->num_stuck > UCT_OFI_GAPS_MAX)     ? "an operation with" : NULL;
 }
 
 /* ---- what nobody wants any more ---- */

@@ -545,7 +545,7 @@ static int uct_ofi_owes(const uct_ofi_iface_t *iface)
             return 1;
         }
     }
-    return uct_ofi_is_delivering(iface);
+    return uct_ofi_is_delivering(iface, NULL);
 }
 
 /* What the peer's kernel has it delivers. What ours still has it forgets, once the provider's

@@ -23,6 +23,7 @@ extern "C" {
 #include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -371,6 +372,73 @@ TEST_F(ofi, a_message_lost_beside_a_read_is_noticed_soon)
         }));
         ASSERT_EQ(lost, a.failed.size());
     }
+    EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+}
+
+/* While it lives the network brings nothing to a peer's kernel, so that ours says it again. */
+class slow_network {
+public:
+    slow_network()
+    {
+        s_ops            = ucs_sys_real;
+        s_ops.getsockopt = [](int fd, int level, int option, void *value, socklen_t *length) {
+            const int ret = ucs_sys_real.getsockopt(fd, level, option, value, length);
+            if ((ret == 0) && (level == IPPROTO_TCP) && (option == TCP_INFO)) {
+                static_cast<struct tcp_info *>(value)->tcpi_unacked = 1;
+            }
+            return ret;
+        };
+        ucs_sys_set(&s_ops);
+    }
+    ~slow_network() { ucs_sys_set(nullptr); }
+
+private:
+    static ucs_sys_ops_t s_ops;
+};
+
+ucs_sys_ops_t slow_network::s_ops;
+
+/* A message by value was lost, of whom nobody tells: who has taken all is not in doubt, nor is
+ * taken for lost what our kernel still has. */
+TEST_F(ofi, who_is_only_slow_is_not_given_up_soon)
+{
+    log_levels quiet("fatal");
+    faulty_provider provider(52);
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b, c(m_tl);
+    if (!uct_ofi_iface(a.iface)->is_tcp || (uct_ofi_iface(a.iface)->short_max < 64)) {
+        GTEST_SKIP() << "there are no connections, or no messages by value";
+    }
+    uct_ep_t *ep = a.connect(b.where()), *other = a.connect(c.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_EQ(UCS_OK, send({&a, &c}, other, way::SHORT, 1, pattern(0, 8)));
+    const uct_ofi_peer_t *slow = uct_ofi_ep(ep)->peer, *whole = uct_ofi_ep(other)->peer;
+    ASSERT_TRUE(run_until({&a, &b, &c}, [&]() {
+        return (slow->tx_taken == slow->tx_count) && (whole->tx_taken == whole->tx_count);
+    }));
+    provider.faults.swallow = 1;
+    ASSERT_EQ(UCS_OK, ep->ops->am_short(ep, 1, 0, nullptr, 0));
+    provider.faults.swallow = 0;
+    EXPECT_TRUE(run_until({&a}, [&]() { return slow->num_doubtful > 0; }));
+    EXPECT_EQ(0, whole->num_doubtful);
+    EXPECT_NE(0u, whole->asked_ns);
+
+    const auto look_20_times = [&]() { /* or until the loss is noticed */
+        uint64_t look_ns = 0;
+        unsigned looks   = 0; /* ten a time-out */
+        EXPECT_TRUE(run_until({&a, &b, &c}, [&]() {
+            looks  += (uct_ofi_iface(a.iface)->look_ns != look_ns);
+            look_ns = uct_ofi_iface(a.iface)->look_ns;
+            return !a.failed.empty() || (looks > 20);
+        }));
+    };
+    {
+        const slow_network network;
+        look_20_times();
+        ASSERT_TRUE(a.failed.empty());
+    }
+    look_20_times();
+    ASSERT_EQ(1u, a.failed.size());
     EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
 }
 
