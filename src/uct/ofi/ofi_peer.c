@@ -227,6 +227,7 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
     uct_ofi_peer_unlink(peer);
     ucs_list_add_tail(&iface->lost, &peer->list);
     uct_ofi_probe_end(peer);
+    uct_ofi_drop_early(peer); /* the provider may keep the peer for ever */
     while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
         uct_ofi_send_put(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
     }

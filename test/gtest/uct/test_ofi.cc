@@ -843,6 +843,31 @@ TEST_F(ofi, a_message_that_the_provider_keeps)
     EXPECT_EQ(1u, received);
 }
 
+/* A peer that has failed is kept while the provider has something for it, but not what came from it
+ * before its turn. */
+TEST_F(ofi, early_messages_of_who_has_failed)
+{
+    log_levels quiet("fatal");
+    faulty_provider provider(54);
+    worker a(m_tl), b(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    uct_ep_t *to_b = a.connect(b.where()), *to_a = b.connect(a.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, to_b, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_EQ(UCS_OK, send({&a, &b}, to_a, way::SHORT, 1, pattern(0, 8)));
+    uct_ofi_peer_t *peer = uct_ofi_ep(to_a)->peer;
+
+    ++uct_ofi_ep(to_b)->peer->tx_count; /* as if it had been sent */
+    ASSERT_EQ(UCS_OK, send({&a, &b}, to_b, way::SHORT, 1, pattern(1, 8)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return !ucs_list_is_empty(&peer->early); }));
+    provider.faults.keep = 1;
+    ASSERT_EQ(UCS_OK, send({&a, &b}, to_a, way::BCOPY, 1, pattern(1, 60000)));
+    uct_ofi_peer_fail(peer, UCS_ERR_IO_ERROR);
+    EXPECT_TRUE(run_until({&b}, [&]() { return !b.failed.empty() && !b.gone.empty(); }));
+    ASSERT_LT(0u, peer->num_under_way);
+    EXPECT_TRUE(ucs_list_is_empty(&peer->early));
+}
+
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
  * provider's queue is too short for that, short ones at least; words are said; nothing is lost. */
 TEST_F(ofi, who_takes_nothing_holds_nobody_up)
