@@ -267,6 +267,17 @@ static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface, unsigned *count)
     return 1;
 }
 
+/* Nothing comes or ends any more, which no kernel of a peer tells: all would wait for ever. */
+static UCS_COLD void uct_ofi_queue_broken(uct_ofi_iface_t *iface, ssize_t ret)
+{
+    if (!ucs_list_is_empty(&iface->peers)) {
+        ucs_error("libfabric's completion queue is broken: its error %zd", -ret);
+    }
+    while (!ucs_list_is_empty(&iface->peers)) {
+        uct_ofi_peer_fail(ucs_list_head(&iface->peers, uct_ofi_peer_t, list), UCS_ERR_IO_ERROR);
+    }
+}
+
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
 {
     struct fi_cq_data_entry entries[UCT_OFI_POLL_MAX];
@@ -288,7 +299,7 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
         for (i = 0; (i < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface, &count); ++i) {
         }
     } else if (ucs_unlikely((ret < 0) && (ret != -FI_EAGAIN))) {
-        ucs_diag_once("libfabric's completion queue is broken: its error %d", (int)-ret);
+        uct_ofi_queue_broken(iface, ret);
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {
         uct_ofi_receives_post(iface);

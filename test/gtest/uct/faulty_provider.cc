@@ -633,6 +633,9 @@ ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
     size_t num    = 0;
     bool is_error = false;
 
+    if (g.self->faults.broken) {
+        return -FI_EIO;
+    }
     ++n.num_reads;
     n.vain = 0;
     n.storm -= (n.storm > 0);

@@ -30,6 +30,7 @@ public:
         unsigned keep    = 0; /* messages with data that are not sent and do not end */
         unsigned repeat  = 0; /* errors that are told twice */
         bool deaf        = false; /* nothing is told of what comes and what has ended */
+        bool broken      = false; /* completion queues: they cannot be read */
         bool spare       = false; /* messages that ofi does not say again are sent well */
     };
 

@@ -868,6 +868,24 @@ TEST_F(ofi, early_messages_of_who_has_failed)
     EXPECT_TRUE(ucs_list_is_empty(&peer->early));
 }
 
+/* What cannot be read any more brings nothing to an end: that comes to all, though their peers'
+ * kernels say that they are there. */
+TEST_F(ofi, a_broken_queue_is_the_end_of_all)
+{
+    log_levels quiet("fatal");
+    faulty_provider provider(53);
+    worker a(m_tl), b(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    provider.faults.broken = true;
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return !a.failed.empty() && !b.gone.empty(); }));
+    provider.faults.broken = false;
+    ASSERT_EQ(1u, a.failed.size());
+    EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+}
+
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
  * provider's queue is too short for that, short ones at least; words are said; nothing is lost. */
 TEST_F(ofi, who_takes_nothing_holds_nobody_up)
