@@ -100,8 +100,9 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
         ((struct sockaddr_in *)&remote)->sin_port = htons(UCT_OFI_PORT_ASIDE); /* of in6 too */
     }
     fd = ucs_sys_socket(remote.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return; /* tried again by the next look */
+    if (fd < 0) { /* who cannot ask must not judge; tried again by the next look */
+        peer->asked_ns = ucs_sys_clock_ns();
+        return;
     }
     /* Else each would take a port from all others, wherever they lead. */
     (void)ucs_sys_setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));

@@ -523,6 +523,34 @@ TEST_F(ofi, who_computes_for_long_is_not_given_up)
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
 }
 
+/* A process that has no descriptor left to ask by takes nobody for dead who only computes. */
+TEST_F(ofi, who_computes_is_not_given_up_for_lack_of_descriptors)
+{
+    patient_pair both(m_tl, "200ms");
+    worker &a = both.a, &b = both.b;
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "nobody's kernel is asked";
+    }
+    unsigned received = 0;
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+
+    struct rlimit before;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    const struct rlimit none = {0, before.rlim_max};
+    const uint64_t end_ns    = ucs_sys_clock_ns() + 1000000000ul; /* five time-outs */
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    EXPECT_TRUE(run_until({&a}, [&]() {
+        return !a.failed.empty() || (ucs_sys_clock_ns() > end_ns);
+    }));
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    ASSERT_TRUE(a.failed.empty());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(1, 100)));
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+}
+
 /* Where nobody's kernel can be asked, who computes is there as long as the provider says that its
  * endpoint has our questions; when it does not say so any more, it is not. */
 TEST_F(ofi, who_computes_is_there_as_the_provider_says)
