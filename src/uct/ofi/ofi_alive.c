@@ -86,8 +86,9 @@ void uct_ofi_probe_end(uct_ofi_peer_t *peer)
 }
 
 /* Starts a connection to where the peer listens, or aside of that, from where the messages come:
- * another way between the hosts proves nothing. It is closed again without a word. */
-static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
+ * another way between the hosts proves nothing. It is closed again without a word. 0: no way leads
+ * there; else no answer can be there yet. */
+static int uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
 {
     const size_t own_length        = peer->iface->address_length - sizeof(uct_ofi_address_t);
     struct sockaddr_storage own    = {0};
@@ -102,7 +103,7 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
     fd = ucs_sys_socket(remote.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) { /* who cannot ask must not judge; tried again by the next look */
         peer->asked_ns = ucs_sys_clock_ns();
-        return;
+        return 1;
     }
     /* Else each would take a port from all others, wherever they lead. */
     (void)ucs_sys_setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
@@ -113,11 +114,12 @@ static void uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
          (errno != EINPROGRESS) && (errno != ECONNREFUSED))) {
         ucs_debug("asking the kernel of a silent peer: %m");
         ucs_sys_close(fd);
-        return;
+        return 0;
     }
     peer->probe_fd  = fd;
     peer->is_aside  = (uint8_t)is_aside;
     peer->is_second = 0;
+    return 1;
 }
 
 /* UCS_OK: the peer's process is there, or (aside) its host; UCS_INPROGRESS: no answer yet; else it
@@ -325,19 +327,20 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     uint64_t waited_ns  = now_ns - peer->asked_ns;
     uint64_t patient_ns = (timeout_ns * ((peer->num_probes == 0) ? 2 : 4)) / 10;
     ucs_status_t status = UCS_INPROGRESS;
+    int is_begun        = 0; /* a question, just now: the last look may be long ago */
 
     if (peer->probe_fd >= 0) {
         status = uct_ofi_probe_result(peer);
         if ((status == UCS_INPROGRESS) && (waited_ns >= ((timeout_ns * 6) / 10)) &&
             !peer->is_second) {
             uct_ofi_probe_end(peer); /* a queue that is full, or a wall before the other port */
-            uct_ofi_probe_start(peer, !peer->is_aside);
+            is_begun        = uct_ofi_probe_start(peer, !peer->is_aside);
             peer->is_second = 1;
         }
     } else if (waited_ns < patient_ns) {
         return;
     } else if (peer->iface->is_tcp) {
-        uct_ofi_probe_start(peer, uct_ofi_probe_is_aside(peer));
+        is_begun = uct_ofi_probe_start(peer, uct_ofi_probe_is_aside(peer));
     } else if (peer->is_reached) {
         status = UCS_OK;
     }
@@ -352,7 +355,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         ++peer->num_probes;
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
-    } else if (waited_ns >= ((timeout_ns * 8) / 10)) {
+    } else if ((waited_ns >= ((timeout_ns * 8) / 10)) && !is_begun) {
         ucs_diag("a peer has not answered for %.1f s: it is given up", (double)waited_ns / 1e9);
         (void)uct_ofi_cut(peer, UCT_OFI_REACH_HOST); /* no other process lives there */
         uct_ofi_peer_fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
@@ -368,7 +371,7 @@ void uct_ofi_alive_blocked(uct_ofi_peer_t *peer)
         return;
     }
     if (peer->probe_fd < 0) {
-        uct_ofi_probe_start(peer, 0);
+        (void)uct_ofi_probe_start(peer, 0);
     } else {
         uct_ofi_alive_judge(peer, ucs_sys_clock_ns(), uct_ofi_config(iface)->timeout_ns);
     }

@@ -551,6 +551,29 @@ TEST_F(ofi, who_computes_is_not_given_up_for_lack_of_descriptors)
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
 }
 
+/* Nor one that calls progress so seldom that the time for the answer is over when it asks. */
+TEST_F(ofi, who_computes_is_not_given_up_by_who_asks_late)
+{
+    patient_pair both(m_tl, "1000s");
+    worker &a = both.a, &b = both.b;
+    uct_ofi_iface_t *iface = uct_ofi_iface(a.iface);
+    if (!iface->is_tcp) {
+        GTEST_SKIP() << "nobody's kernel is asked";
+    }
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    uct_ofi_peer_t *peer = uct_ofi_ep(ep)->peer;
+    ASSERT_EQ(UCS_OK, ep->ops->check(ep));
+    peer->num_probes     = 1; /* its kernel has answered before */
+    iface->look_ns       = peer->asked_ns;
+    for (const uint64_t at_s : {390, 850, 1300}) {
+        uct_ofi_alive_look(iface, iface->look_ns + ((at_s * 1000000000ul) -
+                                                    (iface->look_ns - peer->asked_ns)));
+        ASSERT_EQ(UCS_OK, peer->status) << at_s;
+    }
+    EXPECT_EQ(2u, peer->num_probes);
+}
+
 /* Where nobody's kernel can be asked, who computes is there as long as the provider says that its
  * endpoint has our questions; when it does not say so any more, it is not. */
 TEST_F(ofi, who_computes_is_there_as_the_provider_says)
