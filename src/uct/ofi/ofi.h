@@ -616,15 +616,15 @@ void uct_ofi_probe_end(uct_ofi_peer_t *peer);
 /* Is the address (a sockaddr, of the length that its family has) of the same host as a? */
 int uct_ofi_is_same_host(const struct sockaddr_storage *a, const void *address);
 
-/* Time between looks, in ns. */
-UCS_INLINE uint64_t uct_ofi_alive_interval(const uct_ofi_iface_t *iface)
-{
-    return ((const uct_ofi_config_t *)iface->super.md->config)->timeout_ns / 10;
-}
-
 UCS_INLINE const uct_ofi_config_t *uct_ofi_config(const uct_ofi_iface_t *iface)
 {
     return (const uct_ofi_config_t *)iface->super.md->config;
+}
+
+/* Time between looks, in ns. */
+UCS_INLINE uint64_t uct_ofi_alive_interval(const uct_ofi_iface_t *iface)
+{
+    return uct_ofi_config(iface)->timeout_ns / 10;
 }
 
 #endif

@@ -67,11 +67,10 @@ size_t uct_ofi_speed(const struct fi_info *info, int is_routed)
         return info->nic->link_attr->speed;
     }
     snprintf(path, sizeof(path), "/sys/class/net/%s/speed", info->domain_attr->name);
-    if (!is_routed || (ucs_sys_read_file(path, text, sizeof(text) - 1, &length) != UCS_OK)) {
+    if (!is_routed || (ucs_sys_read_file(path, text, sizeof(text), &length) != UCS_OK)) {
         return 0;
     }
-    text[length] = '\0';
-    megabits     = strtol(text, NULL, 10);
+    megabits = strtol(text, NULL, 10);
     return (megabits > 0) ? (size_t)megabits * 1000000 : 0;
 }
 
