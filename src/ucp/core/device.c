@@ -352,7 +352,6 @@ void ucp_device_transferred(uct_completion_t *comp)
         return;
     }
     if (req->worker->is_ending) { /* without a word to the user */
-        req->worker->device.is_stuck |= (comp->status == UCS_ERR_CANCELED);
         ucp_request_drop_copy(req);
         return;
     }

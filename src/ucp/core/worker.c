@@ -489,7 +489,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].iface != NULL) {
             worker->tls[i].iface->is_abandoned = is_abandoned;
-            uct_iface_close(worker->tls[i].iface);
+            worker->device.is_stuck |= uct_iface_close(worker->tls[i].iface);
         }
     }
     ucp_wakeup_cleanup(worker); /* interfaces have taken what is theirs out of the set */

@@ -361,6 +361,8 @@ struct uct_iface {
     uct_ep_ops_t       unready_ops;       /* of endpoints that are not live, see uct_ep_ops */
     int                is_abandoned;      /* set before it is closed by who has not waited for what
                                              is under way: closing does not wait for it either */
+    int                is_stuck;          /* set while it is closed: a copy has not ended in time,
+                                             so a device may still read and write its places */
 };
 
 typedef enum {
@@ -445,9 +447,10 @@ ucs_status_t uct_md_open(const uct_tl_t *tl, const void *config, uct_md_t **md_p
 void uct_md_close(uct_md_t *md);
 
 /* The interface of one worker. On failure nothing is left. Unless noted these do not block; open
- * may make system calls. close fails nothing: endpoints must have been closed before. */
+ * may make system calls. close fails nothing: endpoints must have been closed before. It returns
+ * is_stuck: not 0 if memory that operations have named must not be given back. */
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p);
-void uct_iface_close(uct_iface_t *iface);
+int uct_iface_close(uct_iface_t *iface);
 /* in_place: the handler takes what it relies on out of a message once, so long ones too may be
  * handed to it where the sender can still change them; others get a copy. cb NULL: messages are
  * dropped. */

@@ -81,15 +81,19 @@ ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_
     return UCS_OK;
 }
 
-void uct_iface_close(uct_iface_t *iface)
+int uct_iface_close(uct_iface_t *iface)
 {
+    int is_stuck;
+
     ucs_assert(ucs_list_is_empty(&iface->eps));
 
     if (iface->tl->iface.close != NULL) {
         iface->tl->iface.close(iface);
     }
+    is_stuck = iface->is_stuck;
     ucs_arbiter_cleanup(&iface->pending);
     ucs_sys_free(iface);
+    return is_stuck;
 }
 
 /* ------------------------------------------------------------------ pending requests */

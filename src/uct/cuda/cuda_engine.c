@@ -359,6 +359,7 @@ static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t st
 {
     ucs_diag("a CUDA context has gone that copies were made in");
     queue->is_dead = 1;
+    queue->is_left = (queue->num_batches > 0) || (queue->bounce.posted > queue->bounce.done);
     while (queue->num_batches > 0) {
         uct_cuda_copies_end(queue->engine, &queue->batches[queue->first].copies, status);
         queue->first = (queue->first + 1) % UCT_CUDA_BATCHES;
@@ -411,7 +412,9 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 
     is_alive = !queue->is_dead && !has_gone &&
                (uct_cuda_context_enter(&scope, driver, &queue->context) == UCS_OK);
-    is_stuck = is_alive && uct_cuda_now_is_stuck(driver, &queue->now);
+    is_stuck = is_alive ? uct_cuda_now_is_stuck(driver, &queue->now) :
+               (!has_gone && (queue->is_left || queue->now.is_stuck));
+    queue->engine->is_stuck |= is_stuck;
     uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive, has_gone);
     uct_cuda_bounce_cleanup(driver, &queue->now, is_alive, has_gone);
     uct_cuda_context_cleanup(driver, &queue->context, is_alive && !is_stuck, has_gone);
@@ -706,13 +709,13 @@ ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void 
     return ucs_mpool_init(&engine->copies, &params);
 }
 
-void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
+int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
 {
     uct_cuda_queue_t *queue, *tmp;
     uint64_t end;
 
     if (engine->queues.next == NULL) {
-        return; /* it was not opened */
+        return 0; /* it was not opened */
     }
     /* Devices still write what has been handed over. */
     end = ucs_sys_clock_ns() + UCT_CUDA_DRAIN_NS;
@@ -732,6 +735,7 @@ void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
     }
     (void)uct_cuda_engine_complete(engine);
     ucs_mpool_cleanup(&engine->copies, 1);
+    return engine->is_stuck;
 }
 
 size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)

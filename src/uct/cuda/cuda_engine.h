@@ -82,7 +82,8 @@ typedef struct {
     unsigned           num_batches;
     uct_cuda_bounce_t  bounce;
     uct_cuda_bounce_t  now;     /* of copies that are waited for: stream and buffer of their own */
-    int                is_dead; /* the context is gone */
+    int                is_dead; /* the context is gone, or cannot be used, */
+    int                is_left; /* and the driver had copies then */
 } uct_cuda_queue_t;
 
 struct uct_cuda_engine {
@@ -93,6 +94,7 @@ struct uct_cuda_engine {
     unsigned                 num_active; /* operations that have not ended */
     int                      no_batches; /* the driver has refused one */
     int                      last_error; /* result that was logged last */
+    int                      is_stuck;   /* a queue has ended under a copy, maybe */
     void                   (*unpin)(void *pinned);
 };
 
@@ -114,8 +116,8 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
 ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void *pinned));
 
 /* Waits for the copies under way, 10 s at most; their completions are called. What those that do
- * not end have pinned is never released. Accepts zeros. */
-void uct_cuda_engine_cleanup(uct_cuda_engine_t *engine);
+ * not end have pinned is never released. Not zero: a copy may still be under way. Accepts zeros. */
+int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine);
 
 /* The queue of a context. Errors: the context is gone, or the driver refuses. */
 ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_driver_t *driver,

@@ -116,7 +116,7 @@ static ucs_status_t uct_cuda_ipc_iface_open(uct_iface_t *tl_iface)
 
 static void uct_cuda_ipc_iface_close(uct_iface_t *iface)
 {
-    uct_cuda_engine_cleanup(&uct_cuda_ipc_iface(iface)->engine);
+    iface->is_stuck = uct_cuda_engine_cleanup(&uct_cuda_ipc_iface(iface)->engine);
 }
 
 static void uct_cuda_ipc_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op,

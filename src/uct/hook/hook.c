@@ -230,7 +230,7 @@ static void uct_hook_iface_close(uct_iface_t *iface)
 
     if (hook->inner != NULL) {
         hook->inner->is_abandoned = iface->is_abandoned;
-        uct_iface_close(hook->inner);
+        iface->is_stuck           = uct_iface_close(hook->inner);
     }
     while (!ucs_list_is_empty(&hook->delayed)) {
         delayed = ucs_list_extract_head(&hook->delayed, uct_hook_delayed_t, list);

@@ -687,14 +687,14 @@ TEST(mp_cuda_owner, a_copy_that_does_not_end)
     EXPECT_TRUE(all.join());
 }
 
-/* The same when its worker ends: what the device may still use is not given back. */
-TEST(mp_cuda_owner, a_copy_that_does_not_end_before_its_worker)
+/* The same when its worker ends: what the device may still use is not given back. `call`, if there
+ * is one, is refused then, so that the copy is lost sight of. */
+static void end_worker_under_copy(const char *call)
 {
     constexpr size_t LENGTH = 3000000;
     static ucs_sys_ops_t ops;
     processes all(2);
 
-    NEED_FAKE_GPU();
     all.start_all([&](self &me) {
         setenv("UCX_LOG_LEVEL", "fatal", 1);
         gpu g(me.index());
@@ -718,6 +718,9 @@ TEST(mp_cuda_owner, a_copy_that_does_not_end_before_its_worker)
         ASSERT_EQ(UCS_INPROGRESS, ucp_request_check_status(request));
         ops          = ucs_sys_real;
         ops.clock_ns = a_clock_that_runs;
+        if (call != nullptr) {
+            refuse(call, 1);
+        }
         ucs_sys_set(&ops);
         n.reset();
         ucs_sys_set(&ucs_sys_real);
@@ -725,6 +728,15 @@ TEST(mp_cuda_owner, a_copy_that_does_not_end_before_its_worker)
         set("stuck", 0);
     });
     EXPECT_TRUE(all.join());
+}
+
+TEST(mp_cuda_owner, a_copy_that_does_not_end_before_its_worker)
+{
+    NEED_FAKE_GPU();
+    for (const char *call : {static_cast<const char *>(nullptr), "cuCtxPushCurrent"}) {
+        SCOPED_TRACE(call);
+        end_worker_under_copy(call);
+    }
 }
 
 /* More allocations in flight than keys that a peer keeps, both ways at once. */

@@ -476,6 +476,7 @@ TEST_F(fake_cuda_ipc, pieces_whose_descriptor_is_not_to_be_had)
             u.cuda.fail(nullptr, 0, 0);
             EXPECT_EQ(1u, u.cuda.depth());
         }
+        u.w->is_stuck = -1; /* copies were lost sight of */
         u.forget();
         u.w.reset();
         EXPECT_LE(sys_meter::descriptors().size(), files.size());
@@ -1574,12 +1575,49 @@ TEST_F(fake_cuda_ipc, a_copy_that_does_not_end_before_the_close)
             ASSERT_EQ(UCS_INPROGRESS, u.try_get(local, comp));
             u.forget();
             ucs_sys_set(&ops);
+            u.w->is_stuck = 1;
             u.w.reset();
             ucs_sys_set(nullptr);
             u.cuda.set("stuck", 0);
             EXPECT_EQ(1, comp.calls);
             EXPECT_EQ(0u, u.cuda.misuses()) << order;
         }
+    });
+}
+
+/* One part of a copy is refused, another one does not end: the first says why it failed, the
+ * interface that it is not over. */
+TEST_F(fake_cuda_ipc, a_copy_that_is_refused_and_does_not_end)
+{
+    in_process([]() {
+        static ucs_sys_ops_t ops = ucs_sys_real;
+        log_levels quiet("fatal");
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 1000);
+        uct_iov_t iov[]  = {{local.address, 500, nullptr},
+                            {static_cast<char *>(local.address) + 500, 500, nullptr}};
+        completion comp;
+
+        ops.clock_ns = []() {
+            static uint64_t now;
+            return now += 100000000;
+        };
+        u.allocate(1000);
+        ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        u.cuda.set("version", 12000); /* without batches */
+        u.cuda.set("stuck", 1);
+        u.cuda.fail("cuMemcpyAsync", 1, 999);
+        ASSERT_EQ(UCS_INPROGRESS, u.ep->ops->get_zcopy(u.ep, iov, 2, u.remote, u.rkey,
+                                                       &comp.base));
+        u.forget();
+        ucs_sys_set(&ops);
+        u.w->is_stuck = 1;
+        u.w.reset();
+        ucs_sys_set(nullptr);
+        u.cuda.set("stuck", 0);
+        EXPECT_EQ(UCS_ERR_IO_ERROR, comp.base.status);
+        EXPECT_EQ(1, comp.calls);
+        EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
 
@@ -1706,6 +1744,7 @@ TEST_F(fake_cuda_ipc, each_call_of_the_driver_fails)
             EXPECT_EQ(1u, u.cuda.depth());
             u.free_remote();
         }
+        u.w->is_stuck = -1; /* the same */
         EXPECT_GT(failures, 20u);
         EXPECT_EQ(0u, u.cuda.misuses());
     });

@@ -77,6 +77,7 @@ public:
     const uct_tl_t *tl;
     uct_md_t *md       = nullptr;
     uct_iface_t *iface = nullptr;
+    int is_stuck       = 0; /* what closing it returns; -1: any */
     uid_bytes uid;
 
     /* Reports, in order of arrival. */
