@@ -77,6 +77,7 @@ std::map<int, int> piece_devices; /* by descriptor */
 std::map<int, int> piece_types;   /* kinds of handles, by descriptor */
 std::map<int, bool> piece_foreign;
 std::map<std::string, uint64_t> calls;
+std::map<uintptr_t, uint64_t> asked; /* questions about addresses */
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
@@ -468,6 +469,13 @@ uint64_t fakecuda_calls(const char *name)
         count += ((name == nullptr) || (c.first == name)) ? c.second : 0;
     }
     return count;
+}
+
+uint64_t fakecuda_asked(const void *address)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    return asked[reinterpret_cast<uintptr_t>(address)];
 }
 
 void fakecuda_fail(const char *name, uint64_t k, int result, int all)
@@ -1030,6 +1038,7 @@ int cuPointerSetAttribute(const void *value, int attribute, uct_cu_ptr_t ptr)
 int cuPointerGetAttributes(unsigned count, int *attributes, void **data, uct_cu_ptr_t ptr)
 {
     ENTER(cuPointerGetAttributes)
+    ++asked[ptr];
     const allocation *a = find(ptr);
     const allocation none = {};
     const bool is_host    = (a != nullptr) && ((a->kind == allocation::PINNED) ||

@@ -17,6 +17,9 @@ extern "C" {
 /* Calls of a function so far; NULL: of all. */
 uint64_t fakecuda_calls(const char *name);
 
+/* Questions so far what lies at this very address. */
+uint64_t fakecuda_asked(const void *address);
+
 /* The k-th call of a function from now (1: the next) fails with this result, and those after it
  * too where `all` is set. NULL: of any function. k = 0: none. */
 void fakecuda_fail(const char *name, uint64_t k, int result, int all);

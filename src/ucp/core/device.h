@@ -35,6 +35,7 @@ struct ucp_device_keys {
         uct_mem_t *mem;     /* NULL: nobody else can reach it */
         unsigned   uses;    /* requests in flight that name it */
         uint8_t    is_told;
+        uint8_t    is_hidden; /* and never will: it is not asked for again */
         uint64_t   used_sn; /* the least recent one is replaced first */
     } told[UCP_DEVICE_SLOTS];
     uint64_t    num_used;

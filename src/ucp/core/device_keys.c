@@ -134,8 +134,8 @@ static void ucp_device_look_at(ucp_peer_t *peer, unsigned slot)
     }
 }
 
-/* Registers the allocation of a slot; one that is refused may be shown later, so it is tried with
- * each message: the transport knows how seldom to try. */
+/* Registers the allocation of a slot; one that is refused for now is tried with each message: the
+ * transport knows how seldom to try. */
 static void ucp_device_show(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned slot)
 {
     struct ucp_device_keys *keys = peer->keys;
@@ -143,6 +143,7 @@ static void ucp_device_show(ucp_peer_t *peer, const uct_mem_info_t *info, unsign
     ucs_status_t status;
 
     status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
+    keys->told[slot].is_hidden = (status == UCS_ERR_UNSUPPORTED);
     if (status == UCS_OK) {
         keys->told[slot].mem->uid = peer->worker->uid;
         return;
@@ -225,7 +226,7 @@ ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
         }
         keys->next = (keys->next + 1) % UCP_DEVICE_SLOTS;
     }
-    if (ucs_unlikely(keys->told[*slot_p].mem == NULL)) {
+    if (ucs_unlikely(keys->told[*slot_p].mem == NULL) && !keys->told[*slot_p].is_hidden) {
         ucp_device_show(peer, info, *slot_p);
     }
     mem = keys->told[*slot_p].mem;

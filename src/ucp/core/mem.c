@@ -130,7 +130,9 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
              (mem->type == UCS_MEMORY_TYPE_HOST))) {
             status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
                                                      mem->length, &mem->tls[i]);
-            status = (status == UCS_ERR_UNSUPPORTED) ? UCS_OK : status; /* none of its business */
+            if ((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) {
+                status = UCS_OK; /* there are other ways */
+            }
         }
     }
     return status;

@@ -196,6 +196,8 @@ typedef struct {
      * on the device that it shall be on, or NULL. The transport fills mem->address/length. */
     ucs_status_t (*alloc)(uct_md_t *md, void *address, size_t length, unsigned flags,
                           uct_mem_t **mem_p);
+    /* UCS_ERR_UNSUPPORTED: never of this memory, as long as it is allocated;
+     * UCS_ERR_NO_RESOURCE: not now, but maybe later. */
     ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
     void (*release)(uct_mem_t *mem); /* ends alloc or reg */
     /* What kind of memory is at the address, any value? `length` bytes from there are of interest,

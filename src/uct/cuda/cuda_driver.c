@@ -366,10 +366,15 @@ static unsigned uct_cuda_place_find_piece(const uct_cuda_driver_t *driver, const
 
     place->pieces = 1;
     /* Memory with a context, and memory of pools, is one piece; the pool's mapping is larger. */
-    if ((place->kind != UCT_CUDA_DEVICE) || (place->ctx != NULL) ||
-        (driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
-                                        (uintptr_t)address) != UCT_CU_SUCCESS) ||
-        (place->pool != NULL) || (length == 0)) {
+    if ((place->kind != UCT_CUDA_DEVICE) || (place->ctx != NULL)) {
+        return 0;
+    }
+    if (driver->cuPointerGetAttributes(ucs_array_size(attributes), attributes, values,
+                                       (uintptr_t)address) != UCT_CU_SUCCESS) {
+        place->pieces = 0;
+        return 0;
+    }
+    if ((place->pool != NULL) || (length == 0)) {
         return 0;
     }
     place->base   = base;
@@ -387,11 +392,14 @@ unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *addr
 
     while (((types & UCT_CU_HANDLE_DESCRIPTOR) != 0) &&
            !uct_cuda_place_covers(&whole, address, length)) {
+        if (whole.pieces == UCT_CUDA_PIECES_MAX) {
+            return types;
+        }
         end = (void *)(uintptr_t)(whole.base + whole.length);
-        if ((whole.pieces == UCT_CUDA_PIECES_MAX) ||
-            (uct_cuda_place_query(driver, end, &next) != UCS_OK) ||
+        if ((uct_cuda_place_query(driver, end, &next) != UCS_OK) ||
             ((uct_cuda_place_find_piece(driver, end, &next) & UCT_CU_HANDLE_DESCRIPTOR) == 0) ||
             (next.base != whole.base + whole.length) || (next.device != whole.device)) {
+            place->pieces = next.pieces;
             return types;
         }
         whole.length += next.length;

@@ -264,7 +264,8 @@ typedef struct {
     uct_cu_ptr_t    base;
     size_t          length; /* of the range; of a reservation where it is mapped piece by piece */
     uct_cu_pool_t   pool;      /* it comes from; set by uct_cuda_place_narrow, */
-    unsigned        pieces;    /* and so is this: mapped side by side, 1 in most cases */
+    unsigned        pieces;    /* and so is this: mapped side by side, 1 in most cases; 0: the
+                                  driver has not told */
     int             is_legacy; /* cuIpcGetMemHandle takes it */
 } uct_cuda_place_t;
 

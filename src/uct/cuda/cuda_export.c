@@ -17,8 +17,8 @@
 
 #define UCT_CUDA_IPC_VERSION 3
 
-/* What was refused for want of memory or files may be granted later; it is asked for this seldom
- * since most of it never is. */
+/* What was refused for want of memory or files may be granted later; it is asked for this
+ * seldom. */
 #define UCT_CUDA_EXPORT_AGAIN_NS 1000000000ull
 
 static_assert(sizeof(uct_cuda_ipc_packed_t) == 216, "layout of a remote key");
@@ -163,11 +163,13 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
     if (place->pool != NULL) {
         export->pool = uct_cuda_export_pool_number(md, driver, export);
         if (uct_cuda_export_add(md, export, place->length,
-                                uct_cuda_pool_export(driver, place, &export->pointer))) {
+                                uct_cuda_pool_export(driver, export))) {
             export->kind = UCT_CUDA_IPC_POOL;
         }
     } else if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
         uct_cuda_export_fill_pieces(md, driver, export);
+    } else if (!place->is_legacy) {
+        export->again_ns = UINT64_MAX;
     }
     if ((export->kind == UCT_CUDA_IPC_NONE) && (place->pool == NULL) && place->is_legacy) {
         (void)uct_cuda_export_fill_legacy(driver, export);
@@ -257,7 +259,8 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
         ++export->refs;
     }
     *export_p = export;
-    return (export->kind == UCT_CUDA_IPC_NONE) ? UCS_ERR_UNSUPPORTED : UCS_OK;
+    return (export->kind != UCT_CUDA_IPC_NONE) ? UCS_OK :
+           (export->again_ns == UINT64_MAX) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length, uct_mem_t **mem_p)
@@ -269,12 +272,20 @@ ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
     unsigned handle_types;
     ucs_status_t status;
 
-    if ((driver == NULL) || (length == 0) ||
-        (uct_cuda_place_query(driver, address, &place) != UCS_OK) ||
-        (place.kind != UCT_CUDA_DEVICE)) {
+    if ((driver == NULL) || (length == 0)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    status = uct_cuda_place_query(driver, address, &place);
+    if (status != UCS_OK) {
+        return (status == UCS_ERR_NO_DEVICE) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
+    }
+    if (place.kind != UCT_CUDA_DEVICE) {
         return UCS_ERR_UNSUPPORTED;
     }
     handle_types = uct_cuda_place_narrow(driver, address, length, &place);
+    if (place.pieces == 0) {
+        return UCS_ERR_NO_RESOURCE;
+    }
     if (!uct_cuda_place_covers(&place, address, length)) {
         return UCS_ERR_UNSUPPORTED;
     }

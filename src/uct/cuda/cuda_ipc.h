@@ -8,6 +8,7 @@
  *  - reg for any buffer of a message costs 0.2 us once its allocation has been exported.
  *    UCS_ERR_UNSUPPORTED: there is no way to export it (memory of the host, managed memory, more
  *    than 64 pieces, a piece or a pool without descriptor): stage it, without a warning.
+ *    UCS_ERR_NO_RESOURCE: the driver refuses it, for want of something: the same, for a while.
  *  - get_zcopy and put_zcopy: local places of any kind, 16 at most; their registration, where there
  *    is one (iov.mem), spares a question to the driver. UCS_ERR_UNREACHABLE:
  *    nothing has happened and this path does not lead there: stage; the next attempt is refused
@@ -99,7 +100,7 @@ typedef struct uct_cuda_export {
     struct uct_cuda_export *probe; /* of the same kind and device; NULL: none could be had */
     unsigned              refs;    /* registrations; of a probe, exports */
     uct_cuda_ipc_kind_t   kind;
-    uint64_t              again_ns; /* NONE: it is tried again then */
+    uint64_t              again_ns; /* NONE: it is tried again then; UINT64_MAX: never */
     uct_cuda_place_t      place;
     uct_cu_uuid_t         uuid;
     uct_cu_ipc_handle_t   handle;  /* LEGACY */
@@ -222,10 +223,9 @@ int uct_cuda_piece_show(const uct_cuda_driver_t *driver, int result, uct_cu_piec
 /* A descriptor of the piece at an address, or -1. Needs no context. */
 int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
 
-/* A descriptor of the pool that the place comes from, and what tells its allocation; -1: it is not
- * for others. */
-int uct_cuda_pool_export(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
-                         uct_cu_pool_pointer_t *pointer);
+/* A descriptor of the pool that the export's memory comes from, and what tells its allocation
+ * (export->pointer); -1: it is not for others, or not now (export->again_ns). */
+int uct_cuda_pool_export(const uct_cuda_driver_t *driver, uct_cuda_export_t *export);
 
 ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
 void uct_cuda_ipc_mem_release(uct_mem_t *mem);

@@ -26,19 +26,21 @@ static int uct_cuda_pool_is_possible(const uct_cuda_driver_t *driver)
            (driver->cuMemPoolDestroy != NULL);
 }
 
-int uct_cuda_pool_export(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
-                         uct_cu_pool_pointer_t *pointer)
+int uct_cuda_pool_export(const uct_cuda_driver_t *driver, uct_cuda_export_t *export)
 {
-    int fd = -1;
-    int result;
+    int result = UCT_CU_NOT_SUPPORTED;
+    int fd     = -1;
 
-    if (!uct_cuda_pool_is_possible(driver)) {
-        return -1;
+    if (uct_cuda_pool_is_possible(driver)) {
+        result = driver->cuMemPoolExportToShareableHandle(&fd, export->place.pool,
+                                                          UCT_CU_HANDLE_DESCRIPTOR, 0);
     }
-    result = driver->cuMemPoolExportToShareableHandle(&fd, place->pool, UCT_CU_HANDLE_DESCRIPTOR,
-                                                      0);
+    /* A pool that was not made for it, as the driver's own. */
+    if ((result == UCT_CU_INVALID_VALUE) || (result == UCT_CU_NOT_SUPPORTED)) {
+        export->again_ns = UINT64_MAX;
+    }
     if (result == UCT_CU_SUCCESS) {
-        result = driver->cuMemPoolExportPointer(pointer, place->base);
+        result = driver->cuMemPoolExportPointer(&export->pointer, export->place.base);
         if (result != UCT_CU_SUCCESS) {
             ucs_sys_close(fd);
         }

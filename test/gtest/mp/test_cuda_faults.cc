@@ -627,6 +627,66 @@ TEST(mp_cuda_owner, memory_that_is_shown_later)
     EXPECT_TRUE(all.join());
 }
 
+/* Memory that can never be shown: messages ask the driver what lies where they begin, but nothing
+ * about all of it. What the program allocates in its place is shown. */
+TEST(mp_cuda_owner, memory_that_is_never_shown)
+{
+    constexpr size_t LENGTH     = 300000;
+    constexpr uint64_t MESSAGES = 4;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        gpu g(me.index());
+        node n(me);
+        gpu_buffer target(g, PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(target.is_made()) << g.problem();
+        auto calls  = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+        auto asked  = gpu::function<uint64_t(const void *)>("fakecuda_asked");
+        uint64_t id = 0;
+        n.connect_all();
+
+        const auto exchange = [&](gpu_buffer &source) { /* how many copies this side makes */
+            me.waits_for("message %lu", static_cast<unsigned long>(++id));
+            target.put(LENGTH, 0);
+            source.put(LENGTH, id);
+            n.barrier();
+            const uint64_t copies = calls("cuMemcpyAsync");
+            EXPECT_EQ(UCS_OK, n.wait((me.index() == 0) ?
+                                     n.send(n.ep(1), source.place(LENGTH), LENGTH, TAG) :
+                                     n.recv(target.place(LENGTH), LENGTH, TAG)));
+            n.barrier();
+            const uint64_t made = calls("cuMemcpyAsync") - copies;
+            if (me.index() == 1) {
+                target.expect(LENGTH, id);
+            }
+            return made;
+        };
+        for (perf_memory_t never : {PERF_MEMORY_MANAGED, PERF_MEMORY_ASYNC,
+                                    PERF_MEMORY_VMM_PRIVATE}) {
+            SCOPED_TRACE(perf_memory_names[never]);
+            const perf_memory_t kind = (me.index() == 0) ? never : PERF_MEMORY_CUDA;
+            auto first               = std::make_unique<gpu_buffer>(g, kind, LENGTH);
+            ASSERT_TRUE(first->is_made()) << g.problem();
+            EXPECT_NE(0u, exchange(*first));
+            const uint64_t before = asked(first->memory());
+            for (unsigned i = 0; i < MESSAGES; ++i) {
+                EXPECT_NE(0u, exchange(*first));
+            }
+            EXPECT_EQ(before, asked(first->memory()));
+            const void *place = first->memory();
+            first.reset();
+            std::vector<std::unique_ptr<gpu_buffer>> others;
+            do {
+                others.push_back(std::make_unique<gpu_buffer>(g, PERF_MEMORY_CUDA, LENGTH));
+            } while ((others.back()->memory() != place) && (others.size() < 8));
+            EXPECT_EQ(me.index() == 1, exchange(*others.back()) > 0) << "the receiver copies";
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
 namespace {
 
 /* Time passes by a tenth of a second each time that somebody looks. */

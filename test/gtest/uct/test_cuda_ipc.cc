@@ -933,13 +933,52 @@ TEST_F(fake_cuda_ipc, an_export_that_fails_is_tried_again)
             cuda.fail(e.call, 1, OUT_OF_MEMORY);
             const uint64_t before = cuda.calls(e.call);
             for (unsigned i = 0; i < 5; ++i) {
-                EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+                EXPECT_EQ(UCS_ERR_NO_RESOURCE, w.tl->md.reg(w.md, m.address, 1000, &mem));
             }
             EXPECT_EQ(before + 1, cuda.calls(e.call));
             let_pass(TIME_LIMIT_S);
             ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, 1000, &mem)) << e.call;
             w.tl->md.release(mem);
         }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
+/* That no call of the driver serves now does not mean that memory can never be exported. What can
+ * never be is not tried again. */
+TEST_F(fake_cuda_ipc, what_is_refused_for_now_and_for_ever)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        worker w(ipc_tl());
+        uct_mem_t *mem;
+
+        cuda.init();
+        cuda.use_primary();
+        for (kind what : {kind::DEVICE, kind::PIECES, kind::SHARED_POOL}) {
+            for (unsigned k = 1; k < 20; ++k) {
+                const auto m = cuda.make(what, 3ul << 20); /* two pieces */
+                cuda.fail(nullptr, k, 999);
+                ucs_status_t status = w.tl->md.reg(w.md, m.address, m.length, &mem);
+                cuda.fail(nullptr, 0, 0);
+                if (status != UCS_OK) {
+                    EXPECT_EQ(UCS_ERR_NO_RESOURCE, status) << k;
+                    let_pass(TIME_LIMIT_S);
+                    status = w.tl->md.reg(w.md, m.address, m.length, &mem);
+                }
+                ASSERT_EQ(UCS_OK, status) << k;
+                w.tl->md.release(mem);
+                cuda.free(m);
+            }
+        }
+        const auto m          = cuda.make(kind::POOL, 1000);
+        const uint64_t before = cuda.calls("cuMemPoolExportToShareableHandle");
+        for (unsigned i = 0; i < 3; ++i) {
+            EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+            let_pass(TIME_LIMIT_S);
+        }
+        EXPECT_EQ(before + 1, cuda.calls("cuMemPoolExportToShareableHandle"));
         EXPECT_EQ(0u, cuda.misuses());
     });
 }
