@@ -96,7 +96,8 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
            uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
 }
 
-/* The queue's context, for one more mapping. The lock is held. */
+/* The queue's context, for one more mapping. The lock is held, but not while the context is marked:
+ * another thread may have marked it too by then, which does no harm. */
 static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
                                              const uct_cuda_queue_t *queue,
                                              uct_cuda_ipc_context_t **context_p)
@@ -114,19 +115,25 @@ static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uc
             return UCS_OK;
         }
     }
+    context = ucs_sys_calloc(1, sizeof(*context));
+    if (context == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    pthread_mutex_unlock(&md->lock);
     status = uct_cuda_context_enter(&scope, driver, wanted);
+    if (status == UCS_OK) {
+        uct_cuda_context_init(driver, wanted->ctx, wanted->id, &context->base);
+        uct_cuda_leave(&scope);
+    }
+    pthread_mutex_lock(&md->lock);
     if (status != UCS_OK) {
+        ucs_sys_free(context);
         return status;
     }
-    context = ucs_sys_calloc(1, sizeof(*context));
-    if (context != NULL) {
-        uct_cuda_context_init(driver, wanted->ctx, wanted->id, &context->base);
-        context->refs = 1;
-        ucs_list_add_tail(&md->contexts, &context->list);
-    }
-    uct_cuda_leave(&scope);
+    context->refs = 1;
+    ucs_list_add_tail(&md->contexts, &context->list);
     *context_p = context;
-    return (context != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
+    return UCS_OK;
 }
 
 /* One mapping less. Without the lock. */
@@ -534,6 +541,8 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping) + size);
     ucs_list_link_t dead;
     ucs_status_t status;
+    uint64_t slot;
+    int is_there;
 
     if (mapping == NULL) {
         pthread_mutex_unlock(&md->lock);
@@ -550,12 +559,13 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     mapping->refs     = 1;
     mapping->question = -1;
     mapping->status   = UCS_INPROGRESS;
-    if (ucs_hash_insert(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx),
-                        (uintptr_t)mapping) != UCS_OK) {
+    slot              = uct_cuda_mapping_slot(key, queue->context.ctx);
+    is_there          = (ucs_hash_get_ptr(&md->mapping_of, slot) != NULL);
+    if (is_there || (ucs_hash_insert(&md->mapping_of, slot, (uintptr_t)mapping) != UCS_OK)) {
         pthread_mutex_unlock(&md->lock);
         uct_cuda_ipc_context_put(driver, md, mapping->context);
         ucs_sys_free(mapping);
-        return UCS_ERR_NO_MEMORY;
+        return is_there ? UCS_ERR_NO_RESOURCE : UCS_ERR_NO_MEMORY; /* another thread's */
     }
     ucs_list_add_tail(&md->mappings, &mapping->list);
     ++md->num_mappings;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -888,6 +889,71 @@ TEST_F(fake_cuda_ipc, mappings_are_bounded)
         u.forget();
         u.w.reset();
         EXPECT_EQ(21u, u.cuda.calls("cuIpcCloseMemHandle")) << "none is left";
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* While a context is marked for its first mapping, which the driver may take long for, others use
+ * the memory domain: another thread maps the same memory. */
+TEST_F(fake_cuda_ipc, a_context_is_marked_while_others_go_on)
+{
+    static std::function<void()> when_marked;
+
+    in_process([]() {
+        ipc_user u;
+        ucs_sys_ops_t ops           = ucs_sys_real;
+        const auto local            = u.cuda.make(kind::DEVICE, 2000);
+        uct_iface_params_t params   = {};
+        uct_iface_t *iface          = nullptr;
+        uct_ep_t *ep                = nullptr;
+        const uint32_t address      = 0;
+        const uint8_t uid[UCT_UID_LEN] = {};
+        unsigned marks              = 0;
+        bool has_ended              = false;
+        completion comp;
+        std::future<void> result;
+
+        const auto get_by_other = [&]() {
+            uct_iov_t iov = {static_cast<char *>(local.address) + 1000, 1000, nullptr};
+            while (ep->ops->get_zcopy(ep, &iov, 1, u.remote, u.rkey, &comp.base) ==
+                   UCS_ERR_NO_RESOURCE) {
+            }
+        };
+        params.ep_failed = [](void *, uct_ep_t *, ucs_status_t) {};
+        ASSERT_EQ(UCS_OK, uct_iface_open(u.w->md, &params, &iface));
+        ASSERT_EQ(UCS_OK, uct_ep_open(iface, uid, &address, sizeof(address), nullptr, &ep));
+        ASSERT_EQ(UCS_OK, uct_ep_connect(ep));
+        u.allocate(1000);
+        when_marked = [&]() {
+            if (++marks == 2) { /* the first is the queue's */
+                result    = std::async(std::launch::async, get_by_other);
+                has_ended = result.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+            }
+        };
+        ops.mmap = [](void *at, size_t length, int access, int flags, int fd, off_t offset) {
+            if (length == 4096) {
+                when_marked();
+            }
+            return ucs_sys_real.mmap(at, length, access, flags, fd, offset);
+        };
+        ucs_sys_set(&ops);
+        EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+        ucs_sys_set(&ucs_sys_real);
+        ASSERT_LE(2u, marks);
+        EXPECT_TRUE(has_ended);
+        result.wait();
+        while (comp.calls == 0) {
+            (void)uct_iface_progress(iface);
+        }
+        EXPECT_EQ(UCS_OK, comp.base.status);
+        EXPECT_EQ(u.cuda.read(local.address, 1000),
+                  u.cuda.read(static_cast<char *>(local.address) + 1000, 1000));
+        EXPECT_EQ(2u, u.cuda.calls("cuIpcOpenMemHandle")) << "a probe and the memory";
+        uct_ep_close(ep);
+        EXPECT_EQ(0, uct_iface_close(iface));
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(u.cuda.calls("cuMemHostRegister"), u.cuda.calls("cuMemHostUnregister"));
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
