@@ -1194,8 +1194,30 @@ int cuEventQuery(uct_cu_event_t event)
     return (event->stream->done >= event->mark) ? 0 : UCT_CU_NOT_READY;
 }
 
+/* What a device still writes to memory of the host is lost where another stream writes there. */
+static void check_writers(const CUstream_st *stream, const work &w)
+{
+    for (const copy &c : w.copies) {
+        const allocation *to = find(reinterpret_cast<uintptr_t>(c.dest));
+        if ((to == nullptr) || (to->kind != allocation::REGISTERED)) {
+            continue;
+        }
+        for (const CUstream_st *other : streams) {
+            for (const work &before : other->queue) {
+                for (const copy &b : before.copies) {
+                    if ((other != stream) && (b.dest < c.dest + c.length) &&
+                        (c.dest < b.dest + b.length)) {
+                        misuse("two streams write to one place", 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
 static int post(uct_cu_stream_t stream, work &&w)
 {
+    check_writers(stream, w);
     w.ticks = ticks;
     stream->queue.push_back(std::move(w));
     ++stream->posted;

@@ -5,6 +5,9 @@
  * Receiver (step GET): far: chunk that the device empties; near: the next one, which has been read.
  * Sender (step PUT): near: chunk that the device fills; far: the one before, which is written.
  *
+ * What the device does not begin to copy goes as messages. Nothing here waits for a device: a copy
+ * that is given up would leave it a chunk that is used for something else.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "config.h"
@@ -66,35 +69,31 @@ static void ucp_rndv_pull_stored(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_pull_go(req);
 }
 
-/* Hands the chunk that has been read to the device. Not zero while the device copies; else it has
- * ended, and all that follows from it, which may be the end of the request. */
-static int ucp_rndv_pull_store(ucp_request_t *req)
+/* Hands the chunk that has been read to the device. */
+static void ucp_rndv_pull_store(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
     size_t length        = ucp_rndv_piped_length(req, chunks->near_offset, req->recv.total);
     char *dest           = (char *)req->buffer + chunks->near_offset;
-    ucs_status_t status;
 
-    chunks->far        = chunks->near;
-    chunks->far_offset = chunks->near_offset;
-    chunks->near       = UCP_DEVICE_NO_CHUNK;
-    status = ucp_device_copy_async(req, dest, ucp_rndv_piped_chunk(req, chunks->far), length,
-                                   ucp_rndv_pull_stored);
-    if (ucs_likely(status == UCS_INPROGRESS)) {
-        return 1;
+    if (ucs_likely(ucp_device_copy_async(req, dest, ucp_rndv_piped_chunk(req, chunks->near), length,
+                                         ucp_rndv_pull_stored) == UCS_INPROGRESS)) {
+        chunks->far        = chunks->near;
+        chunks->far_offset = chunks->near_offset;
+        chunks->near       = UCP_DEVICE_NO_CHUNK;
+        return;
     }
-    status = ucp_device_copy(req->worker, dest, ucp_rndv_piped_chunk(req, chunks->far), length);
-    ucp_rndv_pull_stored(req, status);
-    return 0;
+    chunks->is_failed = 1;
+    req->recv.offset  = chunks->near_offset;
+    ucp_rndv_piped_put(req, &chunks->near);
 }
 
 static void ucp_rndv_pull_go(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
 
-    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK) &&
-        !ucp_rndv_pull_store(req)) {
-        return;
+    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK)) {
+        ucp_rndv_pull_store(req);
     }
     if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
         (req->recv.offset < req->recv.total)) {
@@ -145,52 +144,48 @@ static void ucp_rndv_push_filled(ucp_request_t *req, ucs_status_t status)
 }
 
 /* Has the device fill a chunk. */
-static void ucp_rndv_push_fill(ucp_request_t *req, unsigned chunk)
+static void ucp_rndv_push_fill(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
-    size_t length        = ucp_rndv_piped_length(req, req->send.offset, req->send.end);
-    const char *source   = (const char *)req->buffer + req->send.offset;
-    ucs_status_t status;
+    const size_t offset  = req->send.offset;
+    size_t length        = ucp_rndv_piped_length(req, offset, req->send.end);
+    unsigned chunk       = ucp_device_chunk_get(chunks->pool);
 
-    chunks->near        = (uint8_t)chunk;
-    chunks->near_offset = req->send.offset;
-    req->send.offset   += length;
-    status = ucp_device_copy_async(req, ucp_rndv_piped_chunk(req, chunk), source, length,
-                                   ucp_rndv_push_filled);
-    if (ucs_unlikely(status != UCS_INPROGRESS)) {
-        ucp_rndv_push_filled(req, ucp_device_copy(req->worker, ucp_rndv_piped_chunk(req, chunk),
-                                                  source, length));
+    if (chunk == UCP_DEVICE_NO_CHUNK) {
+        ucp_rndv_piped_want_turn(req); /* others of this worker have them, and go on */
+    } else if (ucs_likely(ucp_device_copy_async(req, ucp_rndv_piped_chunk(req, chunk),
+                                                (const char *)req->buffer + offset, length,
+                                                ucp_rndv_push_filled) == UCS_INPROGRESS)) {
+        chunks->near        = (uint8_t)chunk;
+        chunks->near_offset = offset;
+        req->send.offset   += length;
+    } else {
+        ucp_device_chunk_put(chunks->pool, chunk);
+        chunks->is_failed = 1;
     }
 }
 
+/* Where it has failed, what begins at send.offset goes as messages; a chunk before that is written
+ * first. */
 static void ucp_rndv_push_go(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
-    unsigned chunk;
 
-    if (chunks->is_failed) {
-        if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
-            ucp_device_put_chunks(req);
-            ucp_rndv_put_end(req);
-        }
-        return;
-    }
     if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK) &&
-        !(req->held & UCP_REQUEST_HOLDS_COPY)) {
+        !chunks->is_failed && !(req->held & UCP_REQUEST_HOLDS_COPY)) {
         chunks->far        = chunks->near;
         chunks->far_offset = chunks->near_offset;
         chunks->near       = UCP_DEVICE_NO_CHUNK;
         ucp_rndv_piped_want_turn(req);
     }
-    if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (req->send.offset < req->send.end)) {
-        chunk = ucp_device_chunk_get(chunks->pool);
-        if (chunk != UCP_DEVICE_NO_CHUNK) {
-            ucp_rndv_push_fill(req, chunk); /* comes here again where it ends at once */
-        } else {
-            ucp_rndv_piped_want_turn(req); /* others of this worker have them, and go on */
-        }
-    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {
+    if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
+        (req->send.offset < req->send.end)) {
+        ucp_rndv_push_fill(req);
+    }
+    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && !(req->held & UCP_REQUEST_HOLDS_COPY) &&
+        (chunks->is_failed || (req->send.offset == req->send.end))) {
         ucp_device_put_chunks(req);
+        ucp_rndv_add_data(req, req->send.offset, req->send.end - req->send.offset);
         ucp_rndv_put_end(req);
     }
 }
@@ -210,8 +205,8 @@ void ucp_rndv_push_turn(ucp_request_t *req)
             req->send.put_bytes += length;
         } else {
             chunks->is_failed = 1;
+            req->send.offset  = chunks->far_offset;
             ucp_peer_copy_failed(req->send.peer, status);
-            ucp_rndv_add_data(req, chunks->far_offset, req->send.end - chunks->far_offset);
         }
     }
     ucp_rndv_push_go(req);

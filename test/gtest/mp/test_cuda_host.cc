@@ -7,6 +7,7 @@
 #include "gpu.h"
 #include "seed.h"
 #include <ucs/debug/fault.h>
+#include <ucs/sys/sys.h>
 
 using mp::gpu;
 using mp::gpu_buffer;
@@ -161,6 +162,70 @@ TEST_P(mp_cuda_host, refused_at_every_copy)
             }
         }
     }
+}
+
+namespace {
+
+/* Time passes by a tenth of a second each time that somebody looks. */
+uint64_t a_clock_that_runs()
+{
+    static uint64_t now;
+
+    return now += 100000000;
+}
+
+} // namespace
+
+/* A copy cannot be begun as others are, and one in its place does not end: the message fails, and
+ * what the device may still write serves no other message. */
+TEST(mp_cuda_host_stuck, first_of_two_sends)
+{
+    constexpr size_t LENGTH = 700000;
+    static ucs_sys_ops_t ops;
+    processes both(2);
+
+    NEED_FAKE_GPU();
+    both.start_all([&](self &me) {
+        setenv("UCX_LOG_LEVEL", "fatal", 1);
+        std::unique_ptr<gpu> g;
+        if (me.index() == DEVICE) {
+            g = std::make_unique<gpu>(0);
+            ASSERT_TRUE(g->is_open()) << g->problem();
+        }
+        node n(me);
+        n.connect_all();
+        n.barrier();
+        me.waits_for("the first message to fail, and the second to arrive");
+        if (me.index() != DEVICE) {
+            host_buffer first(LENGTH), second(LENGTH);
+            EXPECT_NE(UCS_OK, n.wait(n.recv(first.place(LENGTH), LENGTH, 1)));
+            EXPECT_EQ(UCS_OK, n.wait(n.recv(second.place(LENGTH), LENGTH, 2)));
+            second.expect(LENGTH, 2);
+            n.barrier();
+            return;
+        }
+        auto set    = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto fail   = gpu::function<void(const char *, uint64_t, int, int)>("fakecuda_fail");
+        auto copies = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+        gpu_buffer first(*g, PERF_MEMORY_CUDA, LENGTH), second(*g, PERF_MEMORY_CUDA, LENGTH);
+        first.put(LENGTH, 1);
+        second.put(LENGTH, 2);
+        ops          = ucs_sys_real;
+        ops.clock_ns = a_clock_that_runs;
+        set("stuck", 2);
+        fail("cuStreamCreate", 1, 999, 0);
+        ucs_sys_set(&ops);
+        EXPECT_NE(UCS_OK, n.wait(n.send(n.ep(!DEVICE), first.place(LENGTH), LENGTH, 1)));
+        ucs_sys_set(&ucs_sys_real);
+        const uint64_t before    = copies("cuMemcpyAsync");
+        ucs_status_ptr_t request = n.send(n.ep(!DEVICE), second.place(LENGTH), LENGTH, 2);
+        n.until([&]() { return copies("cuMemcpyAsync") > before; });
+        EXPECT_EQ(0u, gpu::function<uint64_t()>("fakecuda_misuses")());
+        set("stuck", 0);
+        EXPECT_EQ(UCS_OK, n.wait(request));
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
 }
 
 /* The process of the host ends when its send has; the other one, which looks seldom, has all. */
