@@ -617,7 +617,7 @@ int cuCtxGetId(uct_cu_ctx_t ctx, unsigned long long *id_p)
     if (!alive.count(ctx)) {
         return misuse("the number of a context that is gone", UCT_CU_CONTEXT_IS_DESTROYED);
     }
-    *id_p = ctx->id;
+    *id_p = (version < 12000) ? 0 : ctx->id;
     return 0;
 }
 

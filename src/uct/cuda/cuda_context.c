@@ -85,6 +85,13 @@ int uct_cuda_context_has_gone(const uct_cuda_driver_t *driver, const uct_cuda_co
            (uct_cuda_mark_query(driver, context->mark, &id) == UCS_OK) && (id != context->mark_id);
 }
 
+int uct_cuda_context_is(const uct_cuda_driver_t *driver, const uct_cuda_context_t *context,
+                        uct_cu_ctx_t ctx, uint64_t id)
+{
+    return (context->ctx == ctx) && (context->id == id) &&
+           (ucs_likely(id != 0) || !uct_cuda_context_has_gone(driver, context));
+}
+
 ucs_status_t uct_cuda_context_enter(uct_cuda_scope_t *scope, const uct_cuda_driver_t *driver,
                                     const uct_cuda_context_t *context)
 {

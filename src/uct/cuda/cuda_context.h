@@ -33,6 +33,10 @@ void uct_cuda_context_init(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, ui
 /* Is it certain that the context is gone? Without a mark it never is. */
 int uct_cuda_context_has_gone(const uct_cuda_driver_t *driver, const uct_cuda_context_t *context);
 
+/* Is it the one that is at this address now and has this number there? */
+int uct_cuda_context_is(const uct_cuda_driver_t *driver, const uct_cuda_context_t *context,
+                        uct_cu_ctx_t ctx, uint64_t id);
+
 /* uct_cuda_enter, if it is still the same context; else an error, and nothing is entered. The
  * primary one has its address again after the program has reset the device, but nothing of what was
  * made in it before. */

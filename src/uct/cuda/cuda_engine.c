@@ -490,7 +490,6 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
     uint64_t ctx_id = 0;
     uct_cuda_queue_t *queue, *tmp;
     ucs_status_t status;
-    int is_at;
 
     status = uct_cuda_context_id(driver, ctx, &ctx_id);
     if (ucs_unlikely(status != UCS_OK)) {
@@ -498,12 +497,12 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
     }
     engine->driver = driver;
     ucs_list_for_each_safe(queue, tmp, &engine->queues, list) {
-        is_at = (queue->context.ctx == ctx);
-        if (ucs_likely(is_at && (queue->context.id == ctx_id) && !queue->is_dead)) {
+        if (ucs_likely(!queue->is_dead &&
+                       uct_cuda_context_is(driver, &queue->context, ctx, ctx_id))) {
             *queue_p = queue;
             return UCS_OK;
         }
-        if (is_at && !queue->is_dead) {
+        if ((queue->context.ctx == ctx) && !queue->is_dead) {
             uct_cuda_queue_die(queue, UCS_ERR_IO_ERROR);
         }
         if (queue->is_dead) {

@@ -108,8 +108,7 @@ static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uc
     ucs_status_t status;
 
     ucs_list_for_each(context, &md->contexts, list) {
-        if ((context->base.ctx == wanted->ctx) && (context->base.id == wanted->id) &&
-            !uct_cuda_context_has_gone(driver, &context->base)) {
+        if (uct_cuda_context_is(driver, &context->base, wanted->ctx, wanted->id)) {
             ++context->refs;
             *context_p = context;
             return UCS_OK;
@@ -623,8 +622,9 @@ ucs_status_t uct_cuda_mapping_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_
 
     pthread_mutex_lock(&md->lock);
     mapping = ucs_hash_get_ptr(&md->mapping_of, uct_cuda_mapping_slot(key, queue->context.ctx));
-    if (ucs_likely((mapping != NULL) && (mapping->context->base.ctx == queue->context.ctx) &&
-                   (mapping->context->base.id == queue->context.id) &&
+    if (ucs_likely((mapping != NULL) &&
+                   uct_cuda_context_is(driver, &mapping->context->base, queue->context.ctx,
+                                       queue->context.id) &&
                    uct_cuda_key_is_same(&mapping->key, key))) {
         status = (mapping->status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : mapping->status;
         if (status == UCS_OK) {

@@ -677,6 +677,31 @@ TEST_F(fake_cuda, a_device_is_reset)
     });
 }
 
+/* The same where contexts have no numbers. */
+TEST_F(fake_cuda, a_device_is_reset_and_contexts_have_no_numbers)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        worker w(copy_tl());
+        const bytes data = pattern(19, 1000);
+        bytes back(data.size());
+
+        cuda.init();
+        cuda.set("version", 11000);
+        for (unsigned round = 0; round < 6; ++round) {
+            cuda.use_primary();
+            const auto device = cuda.make(kind::DEVICE, data.size());
+            EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), round & 1));
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), device.address, data.size(), round & 2));
+            EXPECT_EQ(data, back);
+            std::fill(back.begin(), back.end(), 0);
+            EXPECT_EQ(0, cuda.call("cuDevicePrimaryCtxRelease_v2", 0));
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 /* Each call of the driver fails once, in turn: copies end, with an error or without, and the next
  * ones succeed. */
 TEST_F(fake_cuda, each_call_of_the_driver_fails)

@@ -873,6 +873,31 @@ TEST(cuda_ipc, mappings_whose_context_is_current_and_goes)
     }
 }
 
+/* Nothing tells the primary context from the one before, with an older driver, but what was made
+ * in it. */
+TEST_F(fake_cuda_ipc, a_device_is_reset_and_contexts_have_no_numbers)
+{
+    for (char order : {'a', 'p', 's'}) {
+        in_process([=]() {
+            log_levels quiet("fatal");
+            ipc_user u;
+
+            u.cuda.set("version", 11000);
+            u.allocate(1000, order);
+            for (unsigned round = 0; round < 3; ++round) {
+                const auto local = u.cuda.make(kind::DEVICE, 1000);
+                ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000)) << round;
+                EXPECT_EQ(pattern(1000, 1000), u.cuda.read(local.address, 1000));
+                EXPECT_EQ(0, u.cuda.call("cuDevicePrimaryCtxRelease_v2", 0));
+                u.cuda.use_primary();
+            }
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
 TEST_F(fake_cuda_ipc, mappings_are_bounded)
 {
     in_process([]() {
