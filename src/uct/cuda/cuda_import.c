@@ -96,11 +96,11 @@ static int uct_cuda_key_is_same(const uct_cuda_ipc_packed_t *key1,
            uct_cuda_key_parts_are_same(key1, key2, by + door, sizeof(*key1));
 }
 
-/* The queue's context, for one more mapping. The lock is held, but not while the context is marked:
- * another thread may have marked it too by then, which does no harm. */
-static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uct_cuda_ipc_md_t *md,
-                                             const uct_cuda_queue_t *queue,
-                                             uct_cuda_ipc_context_t **context_p)
+/* The queue's context, for one more mapping; NULL: it cannot be used. The lock is held, but not
+ * while the context is marked: that another thread may have marked it too by then does no harm. */
+static uct_cuda_ipc_context_t *uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver,
+                                                        uct_cuda_ipc_md_t *md,
+                                                        const uct_cuda_queue_t *queue)
 {
     const uct_cuda_context_t *wanted = &queue->context;
     uct_cuda_ipc_context_t *context;
@@ -110,13 +110,12 @@ static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uc
     ucs_list_for_each(context, &md->contexts, list) {
         if (uct_cuda_context_is(driver, &context->base, wanted->ctx, wanted->id)) {
             ++context->refs;
-            *context_p = context;
-            return UCS_OK;
+            return context;
         }
     }
     context = ucs_sys_calloc(1, sizeof(*context));
     if (context == NULL) {
-        return UCS_ERR_NO_MEMORY;
+        return NULL;
     }
     pthread_mutex_unlock(&md->lock);
     status = uct_cuda_context_enter(&scope, driver, wanted);
@@ -127,12 +126,11 @@ static ucs_status_t uct_cuda_ipc_context_get(const uct_cuda_driver_t *driver, uc
     pthread_mutex_lock(&md->lock);
     if (status != UCS_OK) {
         ucs_sys_free(context);
-        return status;
+        return NULL;
     }
     context->refs = 1;
     ucs_list_add_tail(&md->contexts, &context->list);
-    *context_p = context;
-    return UCS_OK;
+    return context;
 }
 
 /* One mapping less. Without the lock. */
@@ -539,19 +537,18 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
     const size_t size           = key->count * sizeof(uct_cuda_descriptor_t);
     uct_cuda_mapping_t *mapping = ucs_sys_calloc(1, sizeof(*mapping) + size);
     ucs_list_link_t dead;
-    ucs_status_t status;
     uint64_t slot;
     int is_there;
 
     if (mapping == NULL) {
         pthread_mutex_unlock(&md->lock);
-        return UCS_ERR_NO_MEMORY;
+        return UCS_ERR_UNREACHABLE;
     }
-    status = uct_cuda_ipc_context_get(driver, md, queue, &mapping->context);
-    if (status != UCS_OK) {
+    mapping->context = uct_cuda_ipc_context_get(driver, md, queue);
+    if (mapping->context == NULL) {
         pthread_mutex_unlock(&md->lock);
         ucs_sys_free(mapping);
-        return status;
+        return UCS_ERR_UNREACHABLE; /* of this memory: the peer's other is not refused for it */
     }
     mapping->md       = md;
     mapping->key      = *key;
@@ -564,7 +561,7 @@ static UCS_NOINLINE ucs_status_t uct_cuda_mapping_make(const uct_cuda_driver_t *
         pthread_mutex_unlock(&md->lock);
         uct_cuda_ipc_context_put(driver, md, mapping->context);
         ucs_sys_free(mapping);
-        return is_there ? UCS_ERR_NO_RESOURCE : UCS_ERR_NO_MEMORY; /* another thread's */
+        return is_there ? UCS_ERR_NO_RESOURCE : UCS_ERR_UNREACHABLE; /* another thread's */
     }
     ucs_list_add_tail(&md->mappings, &mapping->list);
     ++md->num_mappings;

@@ -1892,10 +1892,19 @@ TEST_F(fake_cuda_ipc, a_context_that_cannot_be_entered_once)
             u.allocate(1000);
             u.cuda.fail("cuCtxPushCurrent", k, 709);
             for (unsigned i = 0; i < 4; ++i) {
-                (void)u.get(local.address, 0, 1000);
+                ucs_status_t status = UCS_OK; /* before the copy is under way */
+                (void)finish({u.w.get()}, [&](uct_completion_t *comp) {
+                    uct_iov_t iov = {local.address, 1000, nullptr};
+                    status = u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey, comp);
+                    return status;
+                });
+                EXPECT_TRUE((status == UCS_INPROGRESS) || (status == UCS_ERR_UNREACHABLE))
+                    << k << ": " << ucs_status_string(status);
             }
             u.cuda.fail("cuCtxPushCurrent", 0, 0);
             EXPECT_EQ(1u, u.cuda.depth());
+            let_pass(AGAIN_S);
+            EXPECT_EQ(UCS_OK, u.get(local.address, 0, 1000));
             u.forget();
             u.w.reset();
             EXPECT_EQ(0u, u.cuda.misuses());
