@@ -23,8 +23,6 @@
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
-#include <sys/mman.h>
-
 typedef struct {
     uct_md_t super;
 } uct_cuda_copy_md_t;
@@ -111,22 +109,11 @@ static ucs_status_t uct_cuda_copy_make(const uct_cuda_driver_t *driver, uct_cuda
                                        size_t length)
 {
     uct_cu_ptr_t ptr = 0;
-    void *pages;
     int result;
 
     if (mem->how == UCT_MEM_ALLOC_PINNED) {
-        pages = ucs_sys_mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                             0);
-        if (pages == MAP_FAILED) {
-            return UCS_ERR_NO_MEMORY;
-        }
-        result             = driver->cuMemHostRegister(pages, length, UCT_CU_HOST_PORTABLE);
-        mem->is_registered = (result == UCT_CU_SUCCESS);
-        if (!mem->is_registered) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
-        }
-        mem->super.address = pages;
-        return UCS_OK;
+        mem->super.address = uct_cuda_host_make(driver, length, &mem->is_registered);
+        return (mem->super.address != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
     }
     result = (mem->how == UCT_MEM_ALLOC_DEVICE) ?
              driver->cuMemAlloc(&ptr, length) :

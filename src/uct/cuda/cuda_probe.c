@@ -20,7 +20,6 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define UCT_CUDA_PROBE_SIZE   (2ul << 20) /* as pieces have to be */
 #define UCT_CUDA_PROBE_WORDS  64          /* of a pattern */
@@ -227,19 +226,17 @@ static ucs_status_t uct_cuda_trial_begin(const uct_cuda_driver_t *driver,
                                          uct_cuda_mapping_t *mapping)
 {
     uct_cuda_trial_t *trial = ucs_sys_calloc(1, sizeof(*trial));
-    void *words;
 
     if (trial == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
-    words = ucs_sys_mmap(NULL, UCT_CUDA_TRIAL_SIZE, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (words == MAP_FAILED) {
+    /* Where it is not registered the driver copies once more, and waits. */
+    trial->words = uct_cuda_host_make(driver, UCT_CUDA_TRIAL_SIZE, &trial->is_registered);
+    if (trial->words == NULL) {
         ucs_sys_free(trial);
         return UCS_ERR_UNREACHABLE;
     }
     mapping->trial  = trial;
-    trial->words    = words;
     trial->until_ns = ucs_sys_clock_ns() + UCT_CUDA_TRIAL_NS;
     trial->result   = driver->cuStreamCreate(&trial->stream, UCT_CU_STREAM_NON_BLOCKING);
     if (trial->result != UCT_CU_SUCCESS) {
@@ -247,9 +244,6 @@ static ucs_status_t uct_cuda_trial_begin(const uct_cuda_driver_t *driver,
         (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuStreamCreate", trial->result);
         return UCS_ERR_UNREACHABLE;
     }
-    /* Where that is not allowed the driver copies once more, and waits. */
-    trial->is_registered = (driver->cuMemHostRegister(words, UCT_CUDA_TRIAL_SIZE,
-                                                      UCT_CU_HOST_PORTABLE) == UCT_CU_SUCCESS);
     uct_cuda_trial_round(driver, trial, mapping->ptr);
     return UCS_ERR_NO_RESOURCE;
 }
