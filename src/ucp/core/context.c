@@ -378,23 +378,19 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
 
     tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
-        const uct_tl_t *tl    = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
-        const void *tl_config = NULL; /* a wrapper has options of its own, which it reads itself */
+        const uct_tl_t *tl = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
 
-        if (tl != NULL) {
-            ucs_config_table_add(tl->name, tl->config_prefix, tl->config_rows);
-        } else {
-            tl        = tls[i];
-            tl_config = config->tl_config[i];
+        if (tl == NULL) {
+            tl = tls[i];
             if ((tl->kind != UCT_TL_KIND_SELF) &&
                 !ucp_context_tl_allowed(&context->options.tls, tl)) {
                 snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");
                 continue;
             }
         }
-        status = ucp_context_add_tl(context, tl, 0, tl_config, context->tl_reason[i]);
+        status = ucp_context_add_tl(context, tl, 0, config->tl_config[i], context->tl_reason[i]);
         if ((status == UCS_ERR_INVALID_PARAM) || (status == UCS_ERR_OUT_OF_RANGE)) {
-            return status; /* an option of a wrapper's, as those of the others were read before */
+            return status; /* an option of the hooks', as those of the others were read before */
         }
         if ((status == UCS_ERR_NO_MEMORY) && (tl->md.mem_query != NULL)) {
             return status; /* memory of devices would be taken for the host's */
@@ -404,7 +400,7 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
         }
         num_useful += (tl->kind != UCT_TL_KIND_SELF) ||
                       ucp_context_tl_allowed(&context->options.tls, tl);
-        ucp_context_add_rails(context, tl, tl_config);
+        ucp_context_add_rails(context, tl, config->tl_config[i]);
     }
 
     if (num_useful == 0) {

@@ -20,7 +20,7 @@ uct_hook_delayed_t *uct_hook_delayed_make(uct_hook_iface_t *iface, uct_hook_dela
     uct_hook_delayed_t *delayed = ucs_sys_calloc(1, sizeof(*delayed) + size);
 
     if (delayed == NULL) {
-        ucs_diag("%s: no memory to delay %zu bytes", iface->super.tl->name, size);
+        ucs_diag("%s: no memory to delay %zu bytes", iface->iface->tl->name, size);
         return NULL;
     }
     delayed->kind = kind;
@@ -33,43 +33,47 @@ void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
     ucs_list_add_tail(&iface->delayed, &delayed->list);
     ++iface->num_delayed;
     if (delayed->ep != NULL) {
-        ++delayed->ep->num_delayed;
+        ++uct_hook_ep(delayed->ep)->num_delayed;
     }
 }
 
-void uct_hook_delayed_detach(uct_hook_ep_t *ep, const uct_completion_t *comp)
+void uct_hook_delayed_detach(uct_ep_t *ep, const uct_completion_t *comp)
 {
     uct_hook_delayed_t *delayed;
 
-    if (ep->num_delayed == 0) {
+    if (uct_hook_ep(ep)->num_delayed == 0) {
         return;
     }
-    ucs_list_for_each(delayed, &uct_hook_iface(ep->super.iface)->delayed, list) {
+    ucs_list_for_each(delayed, &uct_hook_iface(ep->iface)->delayed, list) {
         if ((delayed->ep == ep) && ((comp == NULL) || (delayed->comp == comp))) {
             delayed->ep = NULL;
-            --ep->num_delayed;
+            --uct_hook_ep(ep)->num_delayed;
         }
     }
 }
 
 static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
 {
-    uct_ep_t *inner;
+    uct_ep_t *ep = delayed->ep;
+    const uct_ep_ops_t *ops;
 
-    if (delayed->ep == NULL) {
+    if (ep == NULL) {
         return UCS_ERR_CANCELED;
     }
+    if (ep->state == UCT_EP_FAILED) {
+        return ep->status;
+    }
 
-    inner = delayed->ep->inner;
+    ops = uct_hook_inner_ops(ep);
     switch (delayed->kind) {
     case UCT_HOOK_PUT:
-        return inner->ops->put_zcopy(inner, delayed->data, (unsigned)delayed->length,
-                                     delayed->remote_addr, delayed->rkey, delayed->comp);
+        return ops->put_zcopy(ep, delayed->data, (unsigned)delayed->length, delayed->remote_addr,
+                              delayed->rkey, delayed->comp);
     case UCT_HOOK_GET:
-        return inner->ops->get_zcopy(inner, delayed->data, (unsigned)delayed->length,
-                                     delayed->remote_addr, delayed->rkey, delayed->comp);
+        return ops->get_zcopy(ep, delayed->data, (unsigned)delayed->length, delayed->remote_addr,
+                              delayed->rkey, delayed->comp);
     default:
-        return inner->ops->flush(inner, delayed->comp);
+        return ops->flush(ep, delayed->comp);
     }
 }
 
@@ -79,24 +83,33 @@ static void uct_hook_delayed_remove(uct_hook_iface_t *iface, uct_hook_delayed_t 
     ucs_list_del(&delayed->list);
     --iface->num_delayed;
     if (delayed->ep != NULL) {
-        --delayed->ep->num_delayed;
+        --uct_hook_ep(delayed->ep)->num_delayed;
     }
+}
+
+void uct_hook_deliver(uct_hook_iface_t *iface, uct_hook_delayed_kind_t kind, unsigned id,
+                      const void *data, size_t length, const uint8_t *sender)
+{
+    const uct_am_handler_t *handler = &iface->am[id].user;
+
+    if (kind == UCT_HOOK_PEER_GONE) {
+        iface->user.peer_gone(iface->user.arg, data);
+        return;
+    }
+    *iface->user.sender = sender;
+    handler->cb(handler->arg, data, length);
 }
 
 /* Returns 0 if it cannot happen yet. */
 static int uct_hook_delayed_happen(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
 {
-    uct_iface_t *super = &iface->super;
     ucs_status_t status;
 
-    if (delayed->kind == UCT_HOOK_AM) {
+    if ((delayed->kind == UCT_HOOK_AM) || (delayed->kind == UCT_HOOK_PEER_GONE)) {
         uct_hook_delayed_remove(iface, delayed);
-        *super->params.sender = delayed->has_sender ? delayed->sender : NULL;
-        uct_iface_deliver(super, delayed->id, delayed->data, delayed->length);
-        *super->params.sender = NULL;
-    } else if (delayed->kind == UCT_HOOK_PEER_GONE) {
-        uct_hook_delayed_remove(iface, delayed);
-        super->params.peer_gone(super->params.arg, (const uint8_t *)delayed->data);
+        uct_hook_deliver(iface, delayed->kind, delayed->id, delayed->data, delayed->length,
+                         delayed->has_sender ? delayed->sender : NULL);
+        *iface->user.sender = NULL;
     } else {
         status = uct_hook_delayed_execute(delayed);
         if (status == UCS_ERR_NO_RESOURCE) {

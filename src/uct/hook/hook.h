@@ -4,9 +4,10 @@
  *   delay:X  messages and zero-copy operations happen some progress calls later, in order
  *   trace:X  one log line an operation (UCX_LOG_LEVEL=warn,hook=debug)
  *
- * A wrapper's objects hold the inner transport's: its memory domain opens the inner one, and so on.
- * Memory and remote keys are the inner transport's own. What the inner transport lacks the wrapper
- * lacks. All randomness comes from UCX_HOOK_SEED.
+ * A wrapper is the inner transport's own table with some operations changed, and its objects are
+ * the inner transport's with what the hooks need behind them: so the inner operations work on them
+ * as ever. "fault:delay:X" is one wrapper that does both: what is late has met its faults before.
+ * All randomness comes from UCX_HOOK_SEED.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -15,13 +16,14 @@
 
 #include <uct/api/uct_tl.h>
 
-typedef enum {
-    UCT_HOOK_FAULT,
-    UCT_HOOK_DELAY,
-    UCT_HOOK_TRACE,
-    UCT_HOOK_LAST
-} uct_hook_kind_t;
+/* What a wrapper does; bits. */
+enum {
+    UCT_HOOK_FAULT = 1,
+    UCT_HOOK_DELAY = 2,
+    UCT_HOOK_TRACE = 4
+};
 
+/* Behind the transport's memory domain. */
 typedef struct {
     uint64_t seed;
     double   no_resource;  /* probability, of each operation */
@@ -35,40 +37,34 @@ typedef struct {
 typedef struct {
     uct_tl_t        super;
     const uct_tl_t  *inner;
-    uct_hook_kind_t kind;
-    ucs_list_link_t list; /* of all that were made */
+    unsigned        kinds; /* UCT_HOOK_... */
+    ucs_list_link_t list;  /* of all that were made */
 } uct_hook_tl_t;
 
+/* Stands between the transport and the user's handler of one active-message id. */
 typedef struct {
-    uct_md_t super;
-    uct_md_t *inner;
-} uct_hook_md_t;
-
-/* Stands between the inner interface and the handler of one active-message id. */
-typedef struct {
-    uct_iface_t *iface;
-    unsigned    id;
+    uct_iface_t      *iface;
+    unsigned         id;
+    uct_am_handler_t user;
 } uct_hook_am_t;
 
+/* Behind the transport's interface. */
 typedef struct {
-    uct_iface_t             super;
-    uct_iface_t             *inner;
-    uct_hook_kind_t         kind;
+    uct_iface_t             *iface;
+    unsigned                kinds;
     const uct_hook_config_t *config;
     uint64_t                random;
-    uint64_t                now;          /* progress calls so far */
-    ucs_list_link_t         delayed;      /* operations and messages, in order of their time */
+    uint64_t                now;     /* progress calls so far */
+    ucs_list_link_t         delayed; /* operations and messages, in order of their time */
     unsigned                num_delayed;
-    ucs_list_link_t         connecting;   /* endpoints whose inner one is connecting */
+    uct_iface_params_t      user;    /* whose callbacks ours stand before */
     uct_hook_am_t           am[UCT_AM_ID_MAX];
 } uct_hook_iface_t;
 
+/* Behind the transport's endpoint. */
 typedef struct {
-    uct_ep_t        super;
-    uct_ep_t        *inner;
-    uint64_t        num_ops;     /* so far */
-    unsigned        num_delayed; /* operations that wait for their time */
-    ucs_list_link_t connecting;
+    uint64_t num_ops;     /* so far */
+    unsigned num_delayed; /* operations that wait for their time */
 } uct_hook_ep_t;
 
 /* The wrapper of that name ("fault:mm"), made on first use; NULL if the name has no such form, the
@@ -77,17 +73,39 @@ const uct_tl_t *uct_hook_find(const char *name);
 
 /* ---- among the files of this folder ---- */
 
+UCS_INLINE const uct_hook_tl_t *uct_hook_tl(const uct_tl_t *tl)
+{
+    return ucs_container_of(tl, uct_hook_tl_t, super);
+}
+
+/* Bytes of a transport's object, before what is added. */
+UCS_INLINE size_t uct_hook_offset(size_t inner_size)
+{
+    return ucs_align_up(inner_size, UCS_CACHE_LINE_SIZE);
+}
+
+UCS_INLINE uct_hook_config_t *uct_hook_config(uct_md_t *md)
+{
+    return (void *)((char *)md + uct_hook_offset(uct_hook_tl(md->tl)->inner->md_size));
+}
+
 UCS_INLINE uct_hook_iface_t *uct_hook_iface(uct_iface_t *iface)
 {
-    return ucs_container_of(iface, uct_hook_iface_t, super);
+    return (void *)((char *)iface + uct_hook_offset(uct_hook_tl(iface->tl)->inner->iface_size));
 }
 
 UCS_INLINE uct_hook_ep_t *uct_hook_ep(uct_ep_t *ep)
 {
-    return ucs_container_of(ep, uct_hook_ep_t, super);
+    return (void *)((char *)ep + uct_hook_offset(uct_hook_tl(ep->iface->tl)->inner->ep_size));
 }
 
-/* True with the given probability, by the interface's own random numbers. */
+/* The transport's own operations of an endpoint that is live. */
+UCS_INLINE const uct_ep_ops_t *uct_hook_inner_ops(const uct_ep_t *ep)
+{
+    return &uct_hook_tl(ep->iface->tl)->inner->ep.live;
+}
+
+/* True with the given probability, by the interface's own random numbers; never without faults. */
 int uct_hook_chance(uct_hook_iface_t *iface, double probability);
 
 /* The status that UCX_HOOK_FAIL_STATUS names. */
@@ -109,7 +127,7 @@ typedef struct {
     ucs_list_link_t         list;
     uct_hook_delayed_kind_t kind;
     uint64_t                due;      /* when the interface's progress count is this */
-    uct_hook_ep_t           *ep;      /* of operations; NULL: the endpoint has been closed */
+    uct_ep_t                *ep;      /* of operations; NULL: the endpoint has been closed */
     uct_completion_t        *comp;
     uint64_t                remote_addr;
     uct_rkey_t              *rkey;
@@ -125,10 +143,13 @@ uct_hook_delayed_t *uct_hook_delayed_make(uct_hook_iface_t *iface, uct_hook_dela
                                           size_t size);
 /* Queues it: it happens `delay` progress calls from now. */
 void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed);
+/* Gives the user a message, or the news of a peer's end; sender: NULL if not known. */
+void uct_hook_deliver(uct_hook_iface_t *iface, uct_hook_delayed_kind_t kind, unsigned id,
+                      const void *data, size_t length, const uint8_t *sender);
 /* Lets happen what is due, or everything; returns the number of things done. */
 unsigned uct_hook_delayed_progress(uct_hook_iface_t *iface, int all);
 /* Operations of the endpoint, those of the completion or (NULL) all, since it goes: each ends as
  * cancelled when its time has come. */
-void uct_hook_delayed_detach(uct_hook_ep_t *ep, const uct_completion_t *comp);
+void uct_hook_delayed_detach(uct_ep_t *ep, const uct_completion_t *comp);
 
 #endif

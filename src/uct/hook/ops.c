@@ -1,7 +1,7 @@
 /* Halyard: hooks: the operations of wrapped endpoints.
  *
- * Each asks uct_hook_enter whether it may happen, calls the inner endpoint's operation, and shows
- * the result to uct_hook_leave. Which of them a wrapper has, hook.c decides by what the inner one
+ * Each asks uct_hook_enter whether it may happen, calls the transport's own operation, and shows
+ * the result to uct_hook_leave. Which of them a wrapper has, hook.c decides by what the transport
  * has.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -14,55 +14,51 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-static ucs_status_t uct_hook_fail(uct_hook_ep_t *ep, ucs_status_t status)
+static ucs_status_t uct_hook_fail(uct_ep_t *ep, ucs_status_t status)
 {
-    ++ep->num_ops;
+    ++uct_hook_ep(ep)->num_ops;
     /* A wrong address is a fault of the one operation. */
     if (status != UCS_ERR_INVALID_ADDR) {
-        uct_ep_set_failed(&ep->super, status);
+        uct_ep_set_failed(ep, status);
     }
     return status;
 }
 
-static ucs_status_t uct_hook_enter_at_once(uct_hook_ep_t *ep)
+static ucs_status_t uct_hook_enter_at_once(uct_ep_t *ep)
 {
-    uct_hook_iface_t *iface         = uct_hook_iface(ep->super.iface);
-    const uct_hook_config_t *config = iface->config;
+    uct_hook_iface_t *iface = uct_hook_iface(ep->iface);
 
-    return ((iface->kind == UCT_HOOK_FAULT) && (ep->num_ops + 1 == config->fail_op)) ?
-           uct_hook_fail(ep, uct_hook_fail_status(config)) : UCS_OK;
+    return ((iface->kinds & UCT_HOOK_FAULT) &&
+            (uct_hook_ep(ep)->num_ops + 1 == iface->config->fail_op)) ?
+           uct_hook_fail(ep, uct_hook_fail_status(iface->config)) : UCS_OK;
 }
 
-static ucs_status_t uct_hook_enter(uct_hook_ep_t *ep)
+static ucs_status_t uct_hook_enter(uct_ep_t *ep)
 {
-    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
+    uct_hook_iface_t *iface = uct_hook_iface(ep->iface);
 
-    if ((iface->kind == UCT_HOOK_FAULT) && uct_hook_chance(iface, iface->config->no_resource)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    return uct_hook_enter_at_once(ep);
+    return uct_hook_chance(iface, iface->config->no_resource) ? UCS_ERR_NO_RESOURCE :
+                                                               uct_hook_enter_at_once(ep);
 }
 
 /* Copies from and to any memory of a peer happen at once or not at all. */
-static ucs_status_t uct_hook_enter_copy(uct_hook_ep_t *ep, const uct_rkey_t *rkey)
+static ucs_status_t uct_hook_enter_copy(uct_ep_t *ep, const uct_rkey_t *rkey)
 {
     return (rkey == NULL) ? uct_hook_enter_at_once(ep) : uct_hook_enter(ep);
 }
 
-static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t length,
+static ucs_status_t uct_hook_leave(uct_ep_t *ep, const char *name, size_t length,
                                    ucs_status_t status)
 {
-    uct_hook_iface_t *iface = uct_hook_iface(ep->super.iface);
+    uct_hook_iface_t *iface = uct_hook_iface(ep->iface);
 
-    if (iface->kind == UCT_HOOK_TRACE) {
-        ucs_debug("%s ep %p: %s of %zu bytes: %s", iface->super.tl->name, (void *)&ep->super, name,
-                  length, ucs_status_string(status));
-        return status;
+    if (iface->kinds & UCT_HOOK_TRACE) {
+        ucs_debug("%s ep %p: %s of %zu bytes: %s", ep->iface->tl->name, (void *)ep, name, length,
+                  ucs_status_string(status));
     }
-
-    if ((iface->kind == UCT_HOOK_FAULT) && !UCS_STATUS_IS_ERR(status) &&
-        (++ep->num_ops == iface->config->death)) {
-        uct_ep_set_failed(&ep->super, UCS_ERR_CONNECTION_RESET);
+    if ((iface->kinds & UCT_HOOK_FAULT) && !UCS_STATUS_IS_ERR(status) &&
+        (++uct_hook_ep(ep)->num_ops == iface->config->death)) {
+        uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
     }
     return status;
 }
@@ -72,66 +68,62 @@ static ucs_status_t uct_hook_leave(uct_hook_ep_t *ep, const char *name, size_t l
 static ucs_status_t uct_hook_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
                                       const void *payload, size_t length)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = hook->inner->ops->am_short(hook->inner, id, header, payload, length);
+        status = uct_hook_inner_ops(ep)->am_short(ep, id, header, payload, length);
     }
-    return uct_hook_leave(hook, "am_short", length, status);
+    return uct_hook_leave(ep, "am_short", length, status);
 }
 
 static ucs_status_t uct_hook_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
                                           unsigned n)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = hook->inner->ops->am_short_iov(hook->inner, id, iov, n);
+        status = uct_hook_inner_ops(ep)->am_short_iov(ep, id, iov, n);
     }
-    return uct_hook_leave(hook, "am_short_iov", uct_iov_length(iov, n), status);
+    return uct_hook_leave(ep, "am_short_iov", uct_iov_length(iov, n), status);
 }
 
 static ucs_status_t uct_hook_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                                       size_t *length_p)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = hook->inner->ops->am_bcopy(hook->inner, id, pack, arg, length_p);
+        status = uct_hook_inner_ops(ep)->am_bcopy(ep, id, pack, arg, length_p);
     }
-    return uct_hook_leave(hook, "am_bcopy", (status == UCS_OK) ? *length_p : 0, status);
+    return uct_hook_leave(ep, "am_bcopy", (status == UCS_OK) ? *length_p : 0, status);
 }
 
 /* Messages are delayed where they arrive. */
 static ucs_status_t uct_hook_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
                                       uct_completion_t *comp)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = hook->inner->ops->am_zcopy(hook->inner, id, iov, n, comp);
+        status = uct_hook_inner_ops(ep)->am_zcopy(ep, id, iov, n, comp);
     }
-    return uct_hook_leave(hook, "am_zcopy", uct_iov_length(iov, n), status);
+    return uct_hook_leave(ep, "am_zcopy", uct_iov_length(iov, n), status);
 }
 
 /* ------------------------------------------------------------------ memory */
 
 /* An operation without completion cannot end later. */
-static int uct_hook_is_delayed(const uct_hook_ep_t *ep, const uct_completion_t *comp)
+static int uct_hook_is_delayed(const uct_ep_t *ep, const uct_completion_t *comp)
 {
-    return (uct_hook_iface(ep->super.iface)->kind == UCT_HOOK_DELAY) && (comp != NULL);
+    return (uct_hook_iface(ep->iface)->kinds & UCT_HOOK_DELAY) && (comp != NULL);
 }
 
 /* Has an operation happen later. Copies have entries. */
-static ucs_status_t uct_hook_delay(uct_hook_ep_t *ep, uct_hook_delayed_kind_t kind,
+static ucs_status_t uct_hook_delay(uct_ep_t *ep, uct_hook_delayed_kind_t kind,
                                    const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                                    uct_rkey_t *rkey, uct_completion_t *comp)
 {
-    uct_hook_iface_t *iface     = uct_hook_iface(ep->super.iface);
+    uct_hook_iface_t *iface     = uct_hook_iface(ep->iface);
     uct_hook_delayed_t *delayed = uct_hook_delayed_make(iface, kind, n * sizeof(*iov));
 
     if (delayed == NULL) {
@@ -153,71 +145,64 @@ static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsig
                                        uint64_t remote_addr, uct_rkey_t *rkey,
                                        uct_completion_t *comp)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter_copy(hook, rkey);
+    ucs_status_t status = uct_hook_enter_copy(ep, rkey);
 
     if (status == UCS_OK) {
-        status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay(hook, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
-                 hook->inner->ops->put_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
+        status = uct_hook_is_delayed(ep, comp) ?
+                 uct_hook_delay(ep, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
+                 uct_hook_inner_ops(ep)->put_zcopy(ep, iov, n, remote_addr, rkey, comp);
     }
-    return uct_hook_leave(hook, "put_zcopy", uct_iov_length(iov, n), status);
+    return uct_hook_leave(ep, "put_zcopy", uct_iov_length(iov, n), status);
 }
 
 static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                        uint64_t remote_addr, uct_rkey_t *rkey,
                                        uct_completion_t *comp)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter_copy(hook, rkey);
+    ucs_status_t status = uct_hook_enter_copy(ep, rkey);
 
     if (status == UCS_OK) {
-        status = uct_hook_is_delayed(hook, comp) ?
-                 uct_hook_delay(hook, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
-                 hook->inner->ops->get_zcopy(hook->inner, iov, n, remote_addr, rkey, comp);
+        status = uct_hook_is_delayed(ep, comp) ?
+                 uct_hook_delay(ep, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
+                 uct_hook_inner_ops(ep)->get_zcopy(ep, iov, n, remote_addr, rkey, comp);
     }
-    return uct_hook_leave(hook, "get_zcopy", uct_iov_length(iov, n), status);
+    return uct_hook_leave(ep, "get_zcopy", uct_iov_length(iov, n), status);
 }
 
 /* ------------------------------------------------------------------ order and state */
 
 static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = (hook->num_delayed == 0) ? hook->inner->ops->flush(hook->inner, comp) :
+        status = (uct_hook_ep(ep)->num_delayed == 0) ? uct_hook_inner_ops(ep)->flush(ep, comp) :
                  (comp == NULL)           ? UCS_ERR_NO_RESOURCE :
-                 uct_hook_delay(hook, UCT_HOOK_FLUSH, NULL, 0, 0, NULL, comp);
+                 uct_hook_delay(ep, UCT_HOOK_FLUSH, NULL, 0, 0, NULL, comp);
     }
-    return uct_hook_leave(hook, "flush", 0, status);
+    return uct_hook_leave(ep, "flush", 0, status);
 }
 
 static ucs_status_t uct_hook_check(uct_ep_t *ep)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
 
-    return uct_hook_leave(hook, "check", 0, hook->inner->ops->check(hook->inner));
+    return uct_hook_leave(ep, "check", 0, uct_hook_inner_ops(ep)->check(ep));
 }
 
 static ucs_status_t uct_hook_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
 {
-    uct_hook_ep_t *hook = uct_hook_ep(ep);
-    ucs_status_t status = uct_hook_enter(hook);
+    ucs_status_t status = uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = hook->inner->ops->sync_map(hook->inner, index, word_p);
+        status = uct_hook_inner_ops(ep)->sync_map(ep, index, word_p);
     }
-    return uct_hook_leave(hook, "sync_map", 8, status);
+    return uct_hook_leave(ep, "sync_map", 8, status);
 }
 
 static void uct_hook_abandon(uct_ep_t *ep, const uct_completion_t *comp)
 {
-    uct_ep_t *inner = uct_hook_ep(ep)->inner;
-
-    uct_hook_delayed_detach(uct_hook_ep(ep), comp);
-    inner->ops->abandon(inner, comp);
+    uct_hook_delayed_detach(ep, comp);
+    uct_hook_inner_ops(ep)->abandon(ep, comp);
 }
 
 const uct_ep_ops_t uct_hook_ep_ops = {
