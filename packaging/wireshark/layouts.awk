@@ -127,11 +127,12 @@ kind != "" && /^\}/ {
 }
 kind != "" { text = text " " $0 }
 
-/^ *\[UCP_WIRE_[A-Z_]+\] = \{/ {
+/^ +(HEADER|PAYLOAD|IN_PLACE)\([A-Z_]+, / { # a row: name, header's bytes, handler
     id = $1
-    gsub(/[][]/, "", id)
+    gsub(/.*\(|,/, "", id)
+    size_text = $2
+    gsub(/sizeof|[(),]/, "", size_text)
+    add_message("UCP_WIRE_" id, size_text)
 }
-/^ +\.header_length +=/ { size_text = $3; gsub(/sizeof|[(),]/, "", size_text) }
-/^ +\.handle +=/        { add_message(id, size_text) }
 
 END { exit failed }

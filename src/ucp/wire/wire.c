@@ -19,143 +19,40 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
+/* Rows: messages of a header alone, those with more behind it, and those of which that is taken
+ * from where it came (ucp_wire_message_t.in_place). */
+#define ROW(_name, _length, _handle, ...) \
+    [UCP_WIRE_##_name] = \
+        {.name = #_name, .header_length = (_length), .handle = (_handle), __VA_ARGS__}
+#define HEADER(_name, _length, _handle)   ROW(_name, _length, _handle, .has_payload = 0)
+#define PAYLOAD(_name, _length, _handle)  ROW(_name, _length, _handle, .has_payload = 1)
+#define IN_PLACE(_name, _length, _handle) \
+    ROW(_name, _length, _handle, .has_payload = 1, .in_place = 1)
+
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
-    [UCP_WIRE_HELLO] = {
-        .name          = "HELLO",
-        .header_length = sizeof(ucp_wire_hello_t),
-        .has_payload   = 1,
-        .handle        = ucp_hello_handle
-    },
-    [UCP_WIRE_EAGER] = {
-        .name          = "EAGER",
-        .header_length = sizeof(ucp_wire_eager_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_eager_handle
-    },
-    [UCP_WIRE_EAGER_SYNC] = {
-        .name          = "EAGER_SYNC",
-        .header_length = sizeof(ucp_wire_eager_sync_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_eager_sync_handle
-    },
-    [UCP_WIRE_RTS] = {
-        .name          = "RTS",
-        .header_length = UCP_WIRE_RTS_LEN,
-        .has_payload   = 1, /* keys */
-        .handle        = ucp_rndv_rts_handle
-    },
-    [UCP_WIRE_RTR] = {
-        .name          = "RTR",
-        .header_length = sizeof(ucp_wire_rtr_t),
-        .handle        = ucp_rndv_rtr_handle
-    },
-    [UCP_WIRE_DATA] = {
-        .name          = "DATA",
-        .header_length = sizeof(ucp_wire_data_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_rndv_data_handle
-    },
-    [UCP_WIRE_FIN] = {
-        .name          = "FIN",
-        .header_length = sizeof(ucp_wire_fin_t),
-        .handle        = ucp_rndv_fin_handle
-    },
-    [UCP_WIRE_ATS] = {
-        .name          = "ATS",
-        .header_length = sizeof(ucp_wire_ats_t),
-        .handle        = ucp_rndv_ats_handle
-    },
-    [UCP_WIRE_CANCEL] = {
-        .name          = "CANCEL",
-        .header_length = sizeof(ucp_wire_cancel_t),
-        .handle        = ucp_rndv_cancel_handle
-    },
-    [UCP_WIRE_PUT] = {
-        .name          = "PUT",
-        .header_length = sizeof(ucp_wire_put_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_rma_put_handle
-    },
-    [UCP_WIRE_GET] = {
-        .name          = "GET",
-        .header_length = sizeof(ucp_wire_get_t),
-        .handle        = ucp_rma_get_handle
-    },
-    [UCP_WIRE_GET_DATA] = {
-        .name          = "GET_DATA",
-        .header_length = sizeof(ucp_wire_get_data_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_rma_get_data_handle
-    },
-    [UCP_WIRE_ATOMIC] = {
-        .name          = "ATOMIC",
-        .header_length = sizeof(ucp_wire_atomic_t),
-        .handle        = ucp_rma_atomic_handle
-    },
-    [UCP_WIRE_RMA_END] = {
-        .name          = "RMA_END",
-        .header_length = sizeof(ucp_wire_rma_end_t),
-        .handle        = ucp_rma_end_handle
-    },
-    [UCP_WIRE_AM] = {
-        .name          = "AM",
-        .header_length = sizeof(ucp_wire_am_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_am_handle
-    },
-    [UCP_WIRE_AM_REPLY] = {
-        .name          = "AM_REPLY",
-        .header_length = sizeof(ucp_wire_am_reply_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_am_reply_handle
-    },
-    [UCP_WIRE_AM_RTS] = {
-        .name          = "AM_RTS",
-        .header_length = UCP_WIRE_RTS_LEN,
-        .has_payload   = 1,
-        .handle        = ucp_am_rts_handle
-    },
-    [UCP_WIRE_STREAM] = {
-        .name          = "STREAM",
-        .header_length = sizeof(ucp_wire_stream_t),
-        .has_payload   = 1,
-        .in_place      = 1,
-        .handle        = ucp_stream_handle
-    },
-    [UCP_WIRE_STREAM_RTS] = {
-        .name          = "STREAM_RTS",
-        .header_length = UCP_WIRE_RTS_LEN,
-        .has_payload   = 1, /* keys */
-        .handle        = ucp_stream_rts_handle
-    },
-    [UCP_WIRE_HOLD] = {
-        .name          = "HOLD",
-        .header_length = sizeof(ucp_wire_hold_t),
-        .handle        = ucp_tag_hold_handle
-    },
-    [UCP_WIRE_KEY] = {
-        .name          = "KEY",
-        .header_length = sizeof(ucp_wire_key_t),
-        .has_payload   = 1,
-        .handle        = ucp_device_key_handle
-    },
-    [UCP_WIRE_FRAG] = {
-        .name          = "FRAG",
-        .header_length = sizeof(ucp_wire_frag_t),
-        .handle        = ucp_rndv_frag_handle
-    },
-    [UCP_WIRE_FRAG_END] = {
-        .name          = "FRAG_END",
-        .header_length = sizeof(ucp_wire_frag_end_t),
-        .handle        = ucp_rndv_frag_end_handle
-    }
+    PAYLOAD(HELLO, sizeof(ucp_wire_hello_t), ucp_hello_handle),
+    IN_PLACE(EAGER, sizeof(ucp_wire_eager_t), ucp_eager_handle),
+    IN_PLACE(EAGER_SYNC, sizeof(ucp_wire_eager_sync_t), ucp_eager_sync_handle),
+    PAYLOAD(RTS, UCP_WIRE_RTS_LEN, ucp_rndv_rts_handle),
+    HEADER(RTR, sizeof(ucp_wire_rtr_t), ucp_rndv_rtr_handle),
+    IN_PLACE(DATA, sizeof(ucp_wire_data_t), ucp_rndv_data_handle),
+    HEADER(FIN, sizeof(ucp_wire_fin_t), ucp_rndv_fin_handle),
+    HEADER(ATS, sizeof(ucp_wire_ats_t), ucp_rndv_ats_handle),
+    HEADER(CANCEL, sizeof(ucp_wire_cancel_t), ucp_rndv_cancel_handle),
+    IN_PLACE(PUT, sizeof(ucp_wire_put_t), ucp_rma_put_handle),
+    HEADER(GET, sizeof(ucp_wire_get_t), ucp_rma_get_handle),
+    IN_PLACE(GET_DATA, sizeof(ucp_wire_get_data_t), ucp_rma_get_data_handle),
+    HEADER(ATOMIC, sizeof(ucp_wire_atomic_t), ucp_rma_atomic_handle),
+    HEADER(RMA_END, sizeof(ucp_wire_rma_end_t), ucp_rma_end_handle),
+    IN_PLACE(AM, sizeof(ucp_wire_am_t), ucp_am_handle),
+    IN_PLACE(AM_REPLY, sizeof(ucp_wire_am_reply_t), ucp_am_reply_handle),
+    PAYLOAD(AM_RTS, UCP_WIRE_RTS_LEN, ucp_am_rts_handle),
+    IN_PLACE(STREAM, sizeof(ucp_wire_stream_t), ucp_stream_handle),
+    PAYLOAD(STREAM_RTS, UCP_WIRE_RTS_LEN, ucp_stream_rts_handle),
+    HEADER(HOLD, sizeof(ucp_wire_hold_t), ucp_tag_hold_handle),
+    PAYLOAD(KEY, sizeof(ucp_wire_key_t), ucp_device_key_handle),
+    HEADER(FRAG, sizeof(ucp_wire_frag_t), ucp_rndv_frag_handle),
+    HEADER(FRAG_END, sizeof(ucp_wire_frag_end_t), ucp_rndv_frag_end_handle),
 };
 
 int ucp_wire_length_ok(unsigned id, size_t length)
