@@ -268,6 +268,16 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
     ucp_stream_update_ready(ep);
 }
 
+/* What has come or been posted may find its counterpart. */
+static void ucp_stream_go_on(ucp_ep_t *ep)
+{
+    ucs_list_link_t done;
+
+    ucs_list_head_init(&done);
+    ucp_stream_match(ep, &done);
+    ucp_stream_complete(&done);
+}
+
 /* The end of a fetch whose endpoint was closed meanwhile. */
 static void ucp_stream_fetched_late(ucp_kept_t *chunk, ucs_status_t status, ucs_list_link_t *done)
 {
@@ -354,21 +364,18 @@ static ucp_kept_t *ucp_stream_find_announced(ucp_ep_t *ep, uint64_t send_id)
 
 void ucp_stream_cancelled(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
-    ucs_list_link_t done;
     ucp_kept_t *chunk;
     ucp_ep_t *ep;
 
     ucs_list_for_each(ep, &peer->eps, peer_list) {
         chunk = ucp_stream_find_announced(ep, send_id);
         if (chunk != NULL) {
-            ucs_list_head_init(&done);
             ep->stream.status = status;
             while (ucs_list_tail(&ep->stream.chunks, ucp_kept_t, list) != chunk) {
                 ucp_stream_drop(ep, ucs_list_tail(&ep->stream.chunks, ucp_kept_t, list), status);
             }
             ucp_kept_put(chunk);
-            ucp_stream_match(ep, &done);
-            ucp_stream_complete(&done);
+            ucp_stream_go_on(ep);
             return;
         }
     }
@@ -376,10 +383,8 @@ void ucp_stream_cancelled(ucp_peer_t *peer, uint64_t send_id, ucs_status_t statu
 
 void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
 {
-    ucs_list_link_t done;
     ucp_kept_t *chunk;
 
-    ucs_list_head_init(&done);
     ucs_list_for_each(chunk, &from->stream.chunks, list) {
         if (chunk->kind == UCP_KEPT_RTS) {
             ((ucp_stream_rts_t *)ucp_kept_data(chunk))->ep = to;
@@ -389,8 +394,7 @@ void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
     ucs_list_head_init(&from->stream.chunks);
     to->stream.status = from->stream.status;
     ucp_stream_update_ready(from);
-    ucp_stream_match(to, &done);
-    ucp_stream_complete(&done);
+    ucp_stream_go_on(to);
 }
 
 void ucp_stream_cleanup(ucp_ep_t *ep)
@@ -486,7 +490,6 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
 {
     ucp_worker_t *worker = arg;
     ucp_stream_rts_t *announced;
-    ucs_list_link_t done;
     ucp_wire_rts_t rts;
     ucp_kept_t *chunk;
     ucp_peer_t *peer;
@@ -502,7 +505,6 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
         return;
     }
 
-    ucs_list_head_init(&done);
     chunk = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(*announced), 1);
     if (chunk != NULL) {
         announced      = ucp_kept_data(chunk);
@@ -513,8 +515,7 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
         ucp_stream_no_memory(ep, rts.length);
         ucp_rndv_drop(worker, &rts, UCS_ERR_NO_MEMORY);
     }
-    ucp_stream_match(ep, &done);
-    ucp_stream_complete(&done);
+    ucp_stream_go_on(ep);
 }
 
 /* ---- public ---- */
@@ -578,7 +579,6 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
     ucs_status_t status = UCS_OK;
     int may_take        = !(param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) ||
                           ucp_stream_recv_can_end(ep, req);
-    ucs_list_link_t done;
 
     if (may_take && ucp_stream_recv_arrived(ep, req)) {
         *length_p = req->info.length = req->recv.received;
@@ -600,9 +600,7 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
     req->held |= UCP_REQUEST_HOLDS_LIST;
     ucs_list_add_tail(&ep->stream.recvs, &req->list);
     ucp_ep_watch(ep);
-    ucs_list_head_init(&done);
-    ucp_stream_match(ep, &done);
-    ucp_stream_complete(&done);
+    ucp_stream_go_on(ep);
     return ucp_request_handle(req);
 }
 
