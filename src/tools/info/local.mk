@@ -3,6 +3,7 @@
 
 bin_PROGRAMS += ucx_info
 ucx_info_SOURCES = \
+	src/tools/cpu_model.h \
 	src/tools/stdout.h \
 	src/tools/info/devices.c \
 	src/tools/info/doctor.c \

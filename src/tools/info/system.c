@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "info.h"
+#include "tools/cpu_model.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -79,24 +80,6 @@ void info_read_line(const char *path, char *line, size_t max)
     line[strcspn(line, "\n")] = '\0';
 }
 
-static void info_cpu_model(char *model, size_t max)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[256];
-
-    snprintf(model, max, "unknown");
-    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
-        line[strcspn(line, "\n")] = '\0';
-        if ((strncmp(line, "model name", 10) == 0) && (strchr(line, ':') != NULL)) {
-            snprintf(model, max, "%s", strchr(line, ':') + 2);
-            break;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-}
-
 /* "0-3,8" */
 static void info_cpu_list(char *list, size_t max)
 {
@@ -156,7 +139,7 @@ void info_system(void)
     ucs_sys_boot_id(&boot_id);
     snprintf(boot, sizeof(boot), "%016llx%016llx", (unsigned long long)boot_id.words[0],
              (unsigned long long)boot_id.words[1]);
-    info_cpu_model(text, sizeof(text));
+    tool_cpu_model(text, sizeof(text));
     info_cpu_list(cpus, sizeof(cpus));
     ucs_report_row(report, "host", "#\n# System\n#\n#           host: %s\n", host);
     if (uname(&system) == 0) {

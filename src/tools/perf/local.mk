@@ -4,6 +4,7 @@
 
 bin_PROGRAMS += ucx_perftest
 ucx_perftest_SOURCES = \
+	src/tools/cpu_model.h \
 	src/tools/stdout.h \
 	src/tools/perf/audit.c \
 	src/tools/perf/batch.c \

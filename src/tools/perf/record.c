@@ -10,6 +10,7 @@
 #endif
 
 #include "report.h"
+#include "tools/cpu_model.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -23,35 +24,6 @@ extern char **environ;
 static void strip_line(char *text)
 {
     text[strcspn(text, "\r\n")] = '\0';
-}
-
-/* Value of the first line of /proc/cpuinfo that starts with one of the names that architectures
- * use for the model. */
-static void read_cpu_model(char *text, size_t size)
-{
-    static const char *const names[] = {"model name", "Model", "CPU part", "uarch"};
-    char line[256], *value;
-    FILE *file;
-    unsigned i;
-
-    snprintf(text, size, "unknown");
-    file = fopen("/proc/cpuinfo", "r");
-    if (file == NULL) {
-        return;
-    }
-    while (fgets(line, sizeof(line), file) != NULL) {
-        for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-            value = strchr(line, ':');
-            if ((strncmp(line, names[i], strlen(names[i])) == 0) && (value != NULL)) {
-                value += 1 + strspn(value + 1, " \t");
-                strip_line(value);
-                snprintf(text, size, "%s", value);
-                fclose(file);
-                return;
-            }
-        }
-    }
-    fclose(file);
 }
 
 static void read_governor(int cpu, char *text, size_t size)
@@ -100,7 +72,7 @@ void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, co
     if (gmtime_r(&now, &utc) != NULL) {
         strftime(record_p->date, sizeof(record_p->date), "%Y-%m-%dT%H:%M:%SZ", &utc);
     }
-    read_cpu_model(record_p->cpu, sizeof(record_p->cpu));
+    tool_cpu_model(record_p->cpu, sizeof(record_p->cpu));
     if (uname(&system_name) == 0) {
         snprintf(record_p->kernel, sizeof(record_p->kernel), "%.60s %.60s %.30s",
                  system_name.sysname, system_name.release, system_name.machine);
