@@ -8,201 +8,156 @@
 #include "report.h"
 #include "watch.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- a small reader of JSON (RFC 8259) ----
  *
- * Input is hostile: nesting, path and strings are bounded, and nothing is read behind the NUL that
- * ends the text, which no other byte of a document is. */
+ * Input is hostile: nesting and paths are bounded, and nothing is read behind the NUL that ends the
+ * text, which no other byte of a document is. Strings are told of as they are written: those that
+ * are wanted, names and versions, have no escapes. */
 
-#define DEPTH_MAX 16
+#define DEPTH_MAX      16
 #define PATH_MAX_BYTES 256
-#define TEXT_MAX 512
+#define BLANKS         " \t\r\n"
 
-/* A string, cut at TEXT_MAX - 1 bytes and valid during the call, or with text NULL a number. */
-typedef void (*value_cb_t)(void *arg, const char *path, const char *text, double number);
+/* A string without its quotes, or another value. */
+typedef void (*value_cb_t)(void *arg, const char *path, int is_string, const char *text,
+                           int length);
 
 typedef struct parser {
-    const char    *next;
-    value_cb_t callback;
-    void          *arg;
-    char           path[PATH_MAX_BYTES];
-    unsigned       depth;
+    const char *next;
+    value_cb_t  callback;
+    void       *arg;
+    char        path[PATH_MAX_BYTES]; /* names and indices that lead here, joined by dots */
+    unsigned    depth;
 } parser_t;
 
-static const char *parse_value(parser_t *parser);
-
-static void skip_space(parser_t *parser)
-{
-    parser->next += strspn(parser->next, " \t\r\n");
-}
+static int parse_value(parser_t *parser);
 
 /* 1 and moves on, if the next character is this one. */
 static int take(parser_t *parser, char wanted)
 {
-    skip_space(parser);
-    if (*parser->next == wanted) {
-        ++parser->next;
-        return 1;
-    }
-    return 0;
-}
-
-/* An escape; what is not ASCII becomes '?': names and numbers are all that is needed. */
-static const char *parse_escape(parser_t *parser, char *out)
-{
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    const char *found        = memchr(from, *parser->next, sizeof(from) - 1);
-    unsigned long code;
-    char digits[5] = "";
-
-    if (found != NULL) {
-        ++parser->next;
-        *out = to[found - from];
-        return NULL;
-    }
-    strncpy(digits, parser->next + (*parser->next == 'u'), 4);
-    if ((*parser->next != 'u') || (strspn(digits, "0123456789abcdefABCDEF") != 4)) {
-        return "a string has an unknown escape";
-    }
-    parser->next += 5;
-    code          = strtoul(digits, NULL, 16);
-    *out          = ((code >= ' ') && (code < 0x7f)) ? (char)code : '?';
-    return NULL;
-}
-
-/* The opening quote is taken already. */
-static const char *parse_string(parser_t *parser, char text[TEXT_MAX])
-{
-    size_t length = 0;
-    const char *problem;
-    char byte;
-
-    while ((byte = *parser->next) != '"') {
-        if (byte == '\0') {
-            return "a string does not end";
-        }
-        ++parser->next;
-        problem = (byte == '\\') ? parse_escape(parser, &byte) : NULL;
-        if (problem != NULL) {
-            return problem;
-        }
-        if (length + 1 < TEXT_MAX) {
-            text[length++] = byte;
-        }
+    parser->next += strspn(parser->next, BLANKS);
+    if (*parser->next != wanted) {
+        return 0;
     }
     ++parser->next;
-    text[length] = '\0';
-    return NULL;
+    return 1;
 }
 
-/* A value that has a name, or a number in an array. */
-static const char *parse_member(parser_t *parser, const char *name)
+/* A string whose opening quote is taken already; NULL: it does not end. */
+static const char *take_string(parser_t *parser, int *length_p)
 {
-    const size_t before = strlen(parser->path);
-    const char *problem;
+    const char *start = parser->next, *end = start;
 
-    snprintf(parser->path + before, sizeof(parser->path) - before, "%s%s",
-             (before > 0) ? "." : "", name);
-    problem              = parse_value(parser);
-    parser->path[before] = '\0';
-    return problem;
-}
-
-/* An object or an array; the opening bracket is taken already. */
-static const char *parse_members(parser_t *parser, int is_object)
-{
-    const char end      = is_object ? '}' : ']';
-    const char *problem = NULL;
-    unsigned index      = 0;
-    char name[TEXT_MAX];
-
-    if (take(parser, end)) {
+    while ((*end != '"') && (*end != '\0')) {
+        end += ((end[0] == '\\') && (end[1] != '\0')) ? 2 : 1;
+    }
+    if (*end == '\0') {
         return NULL;
     }
-    do {
-        snprintf(name, sizeof(name), "%u", index++);
-        if (is_object) {
-            problem = take(parser, '"') ? parse_string(parser, name) :
-                                          "an object's name is missing";
-            if ((problem == NULL) && !take(parser, ':')) {
-                problem = "a colon is missing";
-            }
-        }
-        if (problem == NULL) {
-            problem = parse_member(parser, name);
-        }
-    } while ((problem == NULL) && take(parser, ','));
-    return (problem != NULL) ? problem :
-           take(parser, end) ? NULL : "an object or array does not end";
+    *length_p    = (int)(end - start);
+    parser->next = end + 1;
+    return start;
 }
 
-/* A number, which is told of, or one of the words. */
-static const char *parse_word(parser_t *parser)
+static int parse_member(parser_t *parser, const char *name, int length)
+{
+    const size_t before = strlen(parser->path);
+    int is_good;
+
+    snprintf(parser->path + before, sizeof(parser->path) - before, "%s%.*s",
+             (before > 0) ? "." : "", length, name);
+    is_good              = parse_value(parser);
+    parser->path[before] = '\0';
+    return is_good;
+}
+
+/* An object or an array, whose opening bracket is taken already. */
+static int parse_members(parser_t *parser, char end)
+{
+    unsigned count = 0;
+    const char *name;
+    char index[16];
+    int length;
+
+    if (take(parser, end)) {
+        return 1;
+    }
+    do {
+        length = snprintf(index, sizeof(index), "%u", count++);
+        name   = index;
+        if (end == '}') {
+            name = take(parser, '"') ? take_string(parser, &length) : NULL;
+            if ((name == NULL) || !take(parser, ':')) {
+                return 0;
+            }
+        }
+        if (!parse_member(parser, name, length)) {
+            return 0;
+        }
+    } while (take(parser, ','));
+    return take(parser, end);
+}
+
+/* A number, or one of the words. */
+static int parse_word(parser_t *parser)
 {
     static const char *const words[] = {"null", "true", "false"};
-    size_t length                    = 0;
-    double number;
+    const char *start                = parser->next;
+    const size_t length              = strcspn(start, BLANKS ",]}");
     char *end;
     unsigned i;
 
-    while (isalnum((unsigned char)parser->next[length]) ||
-           ((parser->next[length] != '\0') && (strchr("+-.", parser->next[length]) != NULL))) {
-        ++length;
-    }
+    (void)strtod(start, &end);
     for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
-        if ((length == strlen(words[i])) && (strncmp(parser->next, words[i], length) == 0)) {
-            parser->next += length;
-            return NULL;
+        if (strncmp(start, words[i], strlen(words[i])) == 0) {
+            end = (char *)start + strlen(words[i]);
         }
     }
-    number = strtod(parser->next, &end);
-    if ((length == 0) || (length != strspn(parser->next, "+-.eE0123456789")) ||
-        (end != parser->next + length)) {
-        return "a value is none that JSON knows";
+    if ((length == 0) || (end != start + length)) {
+        return 0;
     }
     parser->next = end;
-    parser->callback(parser->arg, parser->path, NULL, number);
-    return NULL;
+    parser->callback(parser->arg, parser->path, 0, start, (int)length);
+    return 1;
 }
 
-static const char *parse_value(parser_t *parser)
+static int parse_value(parser_t *parser)
 {
-    const char *problem;
-    char text[TEXT_MAX];
+    const char *text;
+    int is_good, length;
 
     if (++parser->depth > DEPTH_MAX) {
-        return "it is nested too deeply";
+        return 0;
     }
     if (take(parser, '{')) {
-        problem = parse_members(parser, 1);
+        is_good = parse_members(parser, '}');
     } else if (take(parser, '[')) {
-        problem = parse_members(parser, 0);
+        is_good = parse_members(parser, ']');
     } else if (take(parser, '"')) {
-        problem = parse_string(parser, text);
-        if (problem == NULL) {
-            parser->callback(parser->arg, parser->path, text, 0);
+        text    = take_string(parser, &length);
+        is_good = (text != NULL);
+        if (is_good) {
+            parser->callback(parser->arg, parser->path, 1, text, length);
         }
     } else {
-        problem = parse_word(parser);
+        is_good = parse_word(parser);
     }
     --parser->depth;
-    return problem;
+    return is_good;
 }
 
-/* Calls back for each string and number. Its path is the names and indices that lead to it, joined
- * by dots. Returns NULL, or what is wrong. */
+/* Calls back for each value but objects and arrays. Returns NULL, or where it is no JSON. */
 static const char *parse_json(const char *text, value_cb_t callback, void *arg)
 {
-    parser_t parser     = {.next = text, .callback = callback, .arg = arg};
-    const char *problem = parse_value(&parser);
+    parser_t parser   = {.next = text, .callback = callback, .arg = arg};
+    const int is_good = parse_value(&parser);
 
-    skip_space(&parser);
-    return (problem != NULL)       ? problem :
-           (*parser.next == '\0') ? NULL : "something follows its end";
+    parser.next += strspn(parser.next, BLANKS);
+    return (is_good && (*parser.next == '\0')) ? NULL : parser.next;
 }
 
 /* ---- two results ---- */
@@ -241,8 +196,13 @@ static char *read_file(const char *name)
     return text;
 }
 
-/* Called for each value of the file, with its path such as "results.3.us"; text: of a string. */
-static void take_value(void *arg, const char *path, const char *text, double number)
+static int is_text(const char *text, int length, const char *wanted)
+{
+    return ((size_t)length == strlen(wanted)) && (strncmp(text, wanted, (size_t)length) == 0);
+}
+
+/* Called for each value of the file, with its path such as "results.3.us". */
+static void take_value(void *arg, const char *path, int is_string, const char *text, int length)
 {
     static const struct {
         const char *name;
@@ -253,13 +213,14 @@ static void take_value(void *arg, const char *path, const char *text, double num
     results_t *results = arg;
     unsigned long index;
     entry_t *entry;
-    char *field;
+    char *field, *end;
+    double number;
     unsigned i;
 
-    if ((strcmp(path, "format") == 0) && (text != NULL)) {
-        results->known_format = strcmp(text, "halyard-perftest-1") == 0;
-    } else if ((strcmp(path, "record.library") == 0) && (text != NULL)) {
-        snprintf(results->library, sizeof(results->library), "%s", text);
+    if (strcmp(path, "format") == 0) {
+        results->known_format = is_text(text, length, "halyard-perftest-1");
+    } else if (strcmp(path, "record.library") == 0) {
+        snprintf(results->library, sizeof(results->library), "%.*s", length, text);
     }
     if (strncmp(path, "results.", 8) != 0) {
         return;
@@ -273,10 +234,11 @@ static void take_value(void *arg, const char *path, const char *text, double num
     while (results->count <= index) {
         results->entries[results->count++] = (entry_t) {.us = NAN, .ratio = NAN};
     }
-    if ((text != NULL) && (strcmp(field, "test") == 0)) {
-        snprintf(entry->test, sizeof(entry->test), "%s", text);
+    if (is_string && (strcmp(field, "test") == 0)) {
+        snprintf(entry->test, sizeof(entry->test), "%.*s", length, text);
     }
-    for (i = 0; (text == NULL) && (i < sizeof(numbers) / sizeof(numbers[0])); ++i) {
+    number = strtod(text, &end);
+    for (i = 0; !is_string && (end != text) && (i < sizeof(numbers) / sizeof(numbers[0])); ++i) {
         if (strcmp(field, numbers[i].name) == 0) {
             *(double *)((char *)entry + numbers[i].field) = number;
         }
@@ -285,24 +247,24 @@ static void take_value(void *arg, const char *path, const char *text, double num
 
 static results_t *load(const char *name)
 {
-    results_t *results = calloc(1, sizeof(*results));
-    char *text         = read_file(name);
-    const char *problem;
+    results_t *results  = calloc(1, sizeof(*results));
+    char *text          = read_file(name);
+    const char *problem = NULL;
+    int is_good         = 0;
 
-    if ((results == NULL) || (text == NULL)) {
-        free(results);
-        free(text);
-        return NULL;
+    if ((results != NULL) && (text != NULL)) {
+        problem = parse_json(text, take_value, results);
+        is_good = (problem == NULL) && results->known_format;
+        if (problem != NULL) {
+            perf_error("%s: it is no JSON, as byte %zu shows", name, (size_t)(problem - text));
+        } else if (!is_good) {
+            perf_error("%s: it is not a result of `ucx_perftest --json`", name);
+        }
     }
-    problem = parse_json(text, take_value, results);
     free(text);
-    if ((problem == NULL) && !results->known_format) {
-        problem = "it is not a result of `ucx_perftest --json`";
-    }
-    if (problem != NULL) {
-        perf_error("%s: %s", name, problem);
+    if (!is_good) {
         free(results);
-        return NULL;
+        results = NULL;
     }
     return results;
 }
