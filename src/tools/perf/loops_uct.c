@@ -112,9 +112,10 @@ static void uct_on_completion(uct_completion_t *self)
 
 /* ---- operations ---- */
 
+/* For the next operation, which takes it if it returns UCS_INPROGRESS. */
 static uct_completion_t *uct_completion(perf_lane_t *lane)
 {
-    perf_uct_completion_t *comp = &lane->uct->completions[lane->uct->next++ % COMPLETIONS];
+    perf_uct_completion_t *comp = &lane->uct->completions[lane->uct->next % COMPLETIONS];
 
     comp->super = (uct_completion_t) {uct_on_completion, 1, UCS_OK};
     comp->lane  = lane;
@@ -166,6 +167,7 @@ static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffe
                (perf_lane_turn(_lane, &_spins) == UCS_OK)) { \
         } \
         if (_status == UCS_INPROGRESS) { \
+            ++(_lane)->uct->next; \
             ++(_lane)->send_posted; \
         } else if ((_status != UCS_OK) && ((_lane)->status == UCS_OK)) { \
             perf_lane_fail(_lane, _status, _what); \
@@ -227,12 +229,11 @@ static const char *uct_lacks(perf_lane_t *lane, int is_one_sided)
     const uct_ep_ops_t *ops = &lane->uct->tl->ep.live;
 
     if (is_one_sided) {
-        if (lane->params->way == PERF_UCT_ZCOPY) {
-            return ((ops->put_zcopy != NULL) && (ops->get_zcopy != NULL)) ? NULL :
-                   "the transport puts and gets by mapped memory only (-D short)";
-        }
-        return (lane->uct->tl->md.rkey_ptr != NULL) ? NULL :
-               "the transport maps no memory (-D zcopy)";
+        return (((lane->params->way == PERF_UCT_ZCOPY) && (ops->put_zcopy != NULL) &&
+                 (ops->get_zcopy != NULL)) ||
+                ((lane->params->way == PERF_UCT_SHORT) &&
+                 (lane->uct->tl->md.rkey_ptr != NULL))) ? NULL :
+               "the transport has no such puts and gets (-D short: on mapped memory, or zcopy)";
     }
     return ((ops->am_short == NULL) ||
             ((lane->params->way == PERF_UCT_BCOPY) && (ops->am_bcopy == NULL)) ||
@@ -336,7 +337,8 @@ static void uct_greet(perf_lane_t *lane)
     }
 }
 
-static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer)
+static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer,
+                                int needs_rkey)
 {
     perf_uct_t *uct = lane->uct;
     char reason[UCT_REASON_MAX];
@@ -351,9 +353,9 @@ static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer)
     status = uct_ep_open(uct->iface, peer->uid, peer->address, peer->length, NULL, &uct->ep);
     if (status == UCS_OK) {
         uct->remote = peer->buffer;
-        if (peer->rkey_length > 0) {
-            status = uct->tl->md.rkey_unpack(uct->md, peer->rkey, peer->rkey_length, &uct->rkey);
-        }
+        status = (peer->rkey_length > 0) ?
+                 uct->tl->md.rkey_unpack(uct->md, peer->rkey, peer->rkey_length, &uct->rkey) :
+                 needs_rkey ? UCS_ERR_UNREACHABLE : UCS_OK;
     }
     if (status == UCS_OK) {
         status = uct_ep_connect(uct->ep);
@@ -407,7 +409,9 @@ static ucs_status_t uct_open(perf_lane_t *lane, const perf_step_t *step, int is_
                                   "a transport by itself is measured by one thread that polls");
         }
         (void)uct_prepare(lane, is_one_sided);
-        if ((uct_exchange(lane, &peer) != UCS_OK) || (uct_connect(lane, &peer) != UCS_OK)) {
+        if ((uct_exchange(lane, &peer) != UCS_OK) ||
+            (uct_connect(lane, &peer, is_one_sided && (lane->params->way == PERF_UCT_SHORT)) !=
+             UCS_OK)) {
             return lane->status;
         }
     }

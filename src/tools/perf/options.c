@@ -20,8 +20,10 @@
 
 #define TIMEOUT_S 30 /* of --timeout, where it is not given */
 
+/* Words of -D before those for transports. */
+#define UCT_WAYS 2
+
 /* Names that -t takes. */
-#define UCT_WAYS 2 /* words of -D before them */
 #define TEST_NAMES_MAX 32
 
 static int usage_error(void)
@@ -162,10 +164,13 @@ static int parse_transport(perf_options_t *options, const char *name)
     return 0;
 }
 
-/* Shared memory is a device to UCX's tool; networks are told by the environment, as the library is.
- */
+/* Shared memory is a device to UCX's tool; networks are told by the environment, as the library is,
+ * which holds for all tests of the process. */
 static int parse_device(perf_options_t *options, const char *name)
 {
+    if (options->batch != NULL) {
+        return perf_error("option -d: in a batch file UCX_NET_DEVICES is one for all tests");
+    }
     options->has_device = 1;
     return ((strcmp(name, "memory") == 0) || (strcmp(name, "self") == 0)) ? 0 :
            setenv("UCX_NET_DEVICES", name, 1);

@@ -102,9 +102,9 @@ typedef ucs_status_t (*ucp_am_callback_t)(void *arg, void *data, size_t length, 
  * the callback may return UCS_INPROGRESS and so owns data until ucp_am_recv_data_nbx or
  * ucp_am_data_release. Returning UCS_OK gives data back; a descriptor whose receive was not begun
  * by then is dropped, and its sender completes.
- * Without either flag, header and data may lie in memory that the sender, a process of the same
- * user, can still write: who does not trust it copies before checking, or sets
- * UCP_AM_FLAG_PERSISTENT_DATA for data that is a copy. */
+ * The header, and data without either flag, may lie in memory that the sender, a process of the
+ * same user, can still write: who does not trust it copies before checking, or sets
+ * UCP_AM_FLAG_PERSISTENT_DATA for data that is a copy. So it is with ucp_am_callback_t. */
 typedef ucs_status_t (*ucp_am_recv_callback_t)(void *arg, const void *header, size_t header_length,
                                                void *data, size_t length,
                                                const ucp_am_recv_param_t *param);

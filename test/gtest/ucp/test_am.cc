@@ -969,7 +969,6 @@ TEST(am_shortage, every_allocation_may_fail)
     EXPECT_GT(failures, 10u);
 }
 
-/* The worker's alignment holds for data in place, kept, and received for the handler. */
 /* Through shared memory a handler that may not keep data sees it where the sender put it, each
  * message elsewhere; who wants to keep it gets a copy. */
 TEST(am_in_place, long_messages)
@@ -996,6 +995,7 @@ TEST(am_in_place, long_messages)
     }
 }
 
+/* The worker's alignment holds for data in place, kept, and received for the handler. */
 TEST(am_alignment, is_kept)
 {
     context context(am_options());
