@@ -19,11 +19,12 @@
  * none ever has that of a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE | length << 5 | id]
+ *                 [u64 length of its header][the header, up to 48 bytes, which the reader puts
+ *                 before the payload: it has this line anyway, and waits for none of the buffer]
  *
  * A message of one line is handed to its handler in place; a longer one is gathered into memory of
- * the receiver while its lines arrive, or copied there unless its handler bears the buffer. A
- * message never takes more lines than the ring has beyond one release quantum, so that a reader
- * which gives lines back a quantum at a time lets every message fit at last.
+ * the receiver while its lines arrive, or copied there unless its handler bears the buffer. One
+ * never takes more lines than the ring has beyond a release quantum, so that every message fits.
  *
  * What the other side can write is hostile: positions are masked, fields are read once, lengths are
  * checked before use; the worst that a bad peer, which is of the same user, gets is messages to the
@@ -60,6 +61,7 @@ BEGIN_C_DECLS
 #define UCT_MM_HEAD_FLAGS  (UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE)
 
 #define UCT_MM_BUFFER_AUTO (SIZE_MAX - 1)
+#define UCT_MM_HEADER_MAX  (UCT_MM_FIRST_DATA - 8) /* bytes of a message in buffers in its line */
 #define UCT_MM_LONG_MESSAGES 16 /* of a ring, as long as which one in buffers is at most */
 #define UCT_MM_FILL_LAPS 1024u /* power of two, fewer than there are numbers of laps */
 
@@ -115,12 +117,13 @@ UCS_INLINE uint32_t uct_mm_ring_buffers(const uct_mm_ring_shape_t *shape, int is
     return is_wide ? shape->lines : ucs_max(shape->lines / 2, (uint32_t)UCT_MM_RING_LINES_MIN);
 }
 
-/* Bytes of a buffer: the longest message of a ring in the wide area, else a quarter. An odd number
- * of lines, so that buffers do not all begin in the same sets of a cache. */
+/* Bytes of a buffer: a line for a header, and the longest message of a ring in the wide area, else
+ * a quarter of that. An odd number of lines, so that buffers do not all begin in the same sets of a
+ * cache. */
 UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape, int is_wide)
 {
-    return ucs_align_up(uct_mm_ring_message_max(shape) / (is_wide ? 1 : 4), UCT_MM_LINE_SIZE) |
-           UCT_MM_LINE_SIZE;
+    return (ucs_align_up(uct_mm_ring_message_max(shape) / (is_wide ? 1 : 4), UCT_MM_LINE_SIZE) +
+            UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
 }
 
 /* Bytes of an area. */
@@ -136,7 +139,7 @@ UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, int is_
     const size_t most = ((size_t)uct_mm_ring_buffers(shape, is_wide) *
                          (shape->lines - shape->quantum)) / (2 * (size_t)shape->lines);
 
-    return ucs_min(most * uct_mm_ring_buffer_size(shape, is_wide),
+    return ucs_min((most * uct_mm_ring_buffer_size(shape, is_wide)) - UCT_MM_LINE_SIZE,
                    UCT_MM_LONG_MESSAGES * uct_mm_ring_message_max(shape));
 }
 
@@ -162,11 +165,12 @@ UCS_INLINE uint32_t uct_mm_buffers_take(const uct_mm_buffers_t *buffers, size_t 
                                         uint32_t *first_p)
 {
     const uint32_t index = buffers->pos & buffers->mask;
+    const size_t room    = length + UCT_MM_LINE_SIZE;
     uint32_t count       = 1;
 
     *first_p = index;
-    if (ucs_unlikely(length > buffers->size)) {
-        count = (uint32_t)((length + buffers->size - 1) / buffers->size);
+    if (ucs_unlikely(room > buffers->size)) {
+        count = (uint32_t)((room + buffers->size - 1) / buffers->size);
         if (count > buffers->mask + 1 - index) {
             *first_p  = 0;
             count    += buffers->mask + 1 - index;
@@ -214,6 +218,7 @@ typedef struct {
     size_t                 unheard;     /* and bytes that were sent since a turn */
     uint64_t               answered;    /* what side->received was lately */
     unsigned               unanswered;  /* messages from buffer_min on sent since then, while few */
+    uint8_t                is_amd;      /* see uct_mm_header_length */
     uint8_t                can_be_far;  /* see uct_mm_writer_copy */
     uint8_t                is_far;      /* copies go past the caches, as the usual way was slow */
     uint8_t                num_slow;    /* looks at that way, one after the other */

@@ -283,6 +283,36 @@ TEST(mm_ring, random_messages_through_buffers)
     }
 }
 
+/* The header of a single message in buffers is in its line, whose number of bytes the sender may
+ * change at any time. */
+TEST(mm_ring, headers_in_lines)
+{
+    ring_bench bench(256, 64, 64, true);
+    const uint64_t header = 0x1122334455667788;
+    const bytes payload   = pattern(1, 3000);
+    bytes got;
+
+    bench.on_message = [&](unsigned, const uint8_t *data, size_t length) {
+        got.assign(data, data + length);
+    };
+    for (unsigned said : {8u, 0u, 48u, 56u, 255u}) {
+        for (unsigned id : {1u, 2u}) { /* in place, and copied */
+            ++bench.side.received; /* an answer: it is no stream */
+            uct_mm_line_t *line = &bench.writer.lines[bench.writer.pos & bench.writer.mask];
+            ASSERT_EQ(UCS_OK, uct_mm_writer_send_pair(&bench.writer, id, &header, sizeof(header),
+                                                      payload.data(), payload.size()));
+            EXPECT_EQ(sizeof(header), line->data[0]);
+            line->data[0] = static_cast<uint8_t>(said);
+            ASSERT_EQ(1u, bench.receive(1));
+            ASSERT_EQ(sizeof(header) + payload.size(), got.size());
+            if (said == sizeof(header)) {
+                EXPECT_EQ(0, memcmp(got.data(), &header, sizeof(header)));
+                EXPECT_EQ(0, memcmp(got.data() + sizeof(header), payload.data(), payload.size()));
+            }
+        }
+    }
+}
+
 /* On processors on which single messages of middle length take longer through buffers: a message
  * goes there if some went before it without one coming the other way. */
 TEST(mm_ring, streams_go_through_buffers)
