@@ -359,7 +359,7 @@ static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t st
 {
     ucs_diag("a CUDA context has gone that copies were made in");
     queue->is_dead = 1;
-    queue->is_left = (queue->num_batches > 0) || (queue->bounce.posted > queue->bounce.done);
+    queue->is_left |= (queue->num_batches > 0) || (queue->bounce.posted > queue->bounce.done);
     while (queue->num_batches > 0) {
         uct_cuda_copies_end(queue->engine, &queue->batches[queue->first].copies, status);
         queue->first = (queue->first + 1) % UCT_CUDA_BATCHES;
