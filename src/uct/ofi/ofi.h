@@ -148,7 +148,7 @@ typedef struct {
     struct fid_domain  *domain;
     struct fid_av      *av;
     struct fid_cq      *cq;
-    struct fid_ep      *ep;
+    struct fid_ep      *ep;         /* NULL once that has ended: there is nobody to talk to */
     struct fid_mr      *mr;         /* of memory; NULL where the provider asks for none */
     char               *memory;     /* of receive buffers */
     char               *scratch;    /* for a message that came misaligned */
@@ -437,6 +437,10 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface);
 /* As in uct_iface_ops_t. */
 ucs_status_t uct_ofi_iface_open(uct_iface_t *iface);
 void uct_ofi_iface_close(uct_iface_t *iface);
+
+/* Closes the provider's endpoint, so that nothing touches the user's memory any more, then ends the
+ * operations that it had. Again: nothing. */
+void uct_ofi_iface_end(uct_ofi_iface_t *iface, ucs_status_t status);
 unsigned uct_ofi_progress(uct_iface_t *iface);
 int uct_ofi_event_fd(uct_iface_t *iface);
 ucs_status_t uct_ofi_event_join(uct_iface_t *iface, int epoll_fd);
@@ -460,8 +464,7 @@ void uct_ofi_rma_leave(uct_ofi_iface_t *iface);
 /* Memory is not registered with the interface any more. */
 void uct_ofi_mems_close(uct_ofi_iface_t *iface);
 
-/* Behind the endpoint's end: operations that did not end do, and memory is not registered any
- * more. */
+/* Behind the interface's end: memory is not registered any more. */
 void uct_ofi_rma_close(uct_ofi_iface_t *iface);
 
 /* Ends all operations, though the provider does not: where it never will. */

@@ -267,7 +267,8 @@ static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface, unsigned *count)
     return 1;
 }
 
-/* Nothing comes or ends any more, which no kernel of a peer tells: all would wait for ever. */
+/* Nothing comes or ends any more, which no kernel of a peer tells: all would wait for ever, and who
+ * waits for what the provider has, too. */
 static UCS_COLD void uct_ofi_queue_broken(uct_ofi_iface_t *iface, ssize_t ret)
 {
     if (!ucs_list_is_empty(&iface->peers)) {
@@ -276,6 +277,8 @@ static UCS_COLD void uct_ofi_queue_broken(uct_ofi_iface_t *iface, ssize_t ret)
     while (!ucs_list_is_empty(&iface->peers)) {
         uct_ofi_peer_fail(ucs_list_head(&iface->peers, uct_ofi_peer_t, list), UCS_ERR_IO_ERROR);
     }
+    iface->single = NULL; /* it cannot be recalled */
+    uct_ofi_iface_end(iface, UCS_ERR_IO_ERROR);
 }
 
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
@@ -284,6 +287,9 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     unsigned count = 0;
     ssize_t ret, i;
 
+    if (ucs_unlikely(iface->ep == NULL)) {
+        return 0;
+    }
     uct_ofi_enter(iface);
     ret = fi_cq_read(iface->cq, entries, UCT_OFI_POLL_MAX);
     uct_ofi_leave(iface);
@@ -300,6 +306,7 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
         }
     } else if (ucs_unlikely((ret < 0) && (ret != -FI_EAGAIN))) {
         uct_ofi_queue_broken(iface, ret);
+        return 0;
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {
         uct_ofi_receives_post(iface);

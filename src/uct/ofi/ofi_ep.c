@@ -258,15 +258,15 @@ static ucs_status_t uct_ofi_ep_init(uct_ep_t *tl_ep, const void *address, size_t
 
 static ucs_status_t uct_ofi_ep_connect(uct_ep_t *tl_ep)
 {
-    uct_ofi_ep_t *ep = uct_ofi_ep(tl_ep);
+    uct_ofi_iface_t *iface = uct_ofi_iface(tl_ep->iface);
+    uct_ofi_ep_t *ep       = uct_ofi_ep(tl_ep);
     uct_ofi_peer_t *peer;
     ucs_status_t status;
 
-    if (uct_ofi_iface(tl_ep->iface)->is_inherited) {
+    if (iface->is_inherited || (iface->ep == NULL)) {
         return UCS_ERR_CONNECTION_RESET;
     }
-    status = uct_ofi_peer_get(uct_ofi_iface(tl_ep->iface), tl_ep->peer_uid, ep->address,
-                              ep->address_length, &peer);
+    status = uct_ofi_peer_get(iface, tl_ep->peer_uid, ep->address, ep->address_length, &peer);
     return (status == UCS_OK) ? uct_ofi_peer_attach(peer, ep) : status;
 }
 

@@ -80,6 +80,9 @@ unsigned uct_ofi_progress(uct_iface_t *tl_iface)
         uct_ofi_sends_abandon(iface, UCS_ERR_CONNECTION_RESET);
         return uct_iface_progress_base(tl_iface);
     }
+    if (ucs_unlikely(iface->ep == NULL)) { /* what its peers leave behind */
+        return uct_ofi_peers_work(iface) + uct_iface_progress_base(tl_iface);
+    }
     if (uct_ofi_is_turn(iface)) {
         count           = uct_ofi_poll(iface);
         iface->num_vain = (count > 0) ? 0 : iface->num_vain + 1;
@@ -106,15 +109,22 @@ static ucs_status_t uct_ofi_events_add(uct_ofi_iface_t *iface, int fd, uint32_t 
            UCS_ERR_IO_ERROR : UCS_OK;
 }
 
-static void uct_ofi_events_close(uct_ofi_iface_t *iface)
+/* Nothing wakes the set any more. */
+static void uct_ofi_events_remove(uct_ofi_iface_t *iface)
 {
     struct epoll_event unused = {.events = 0};
 
-    if (iface->has_own_set && (iface->epoll_fd >= 0)) {
-        ucs_sys_close(iface->epoll_fd);
-    } else if ((iface->epoll_fd >= 0) && !iface->is_inherited) { /* else it is the parent's set */
+    if ((iface->epoll_fd >= 0) && !iface->is_inherited) { /* else it is the parent's set */
         (void)ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, iface->timer_fd, &unused);
         (void)ucs_sys_epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, iface->cq_fd, &unused);
+    }
+}
+
+static void uct_ofi_events_close(uct_ofi_iface_t *iface)
+{
+    uct_ofi_events_remove(iface);
+    if (iface->has_own_set && (iface->epoll_fd >= 0)) {
+        ucs_sys_close(iface->epoll_fd);
     }
     if (iface->timer_fd >= 0) {
         ucs_sys_close(iface->timer_fd);
@@ -231,8 +241,13 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->is_inherited) {
         return UCS_OK; /* nothing comes */
     }
-    if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->todo) ||
-        (iface->num_unposted > 0)) {
+    if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->todo)) {
+        return UCS_ERR_BUSY;
+    }
+    if (iface->ep == NULL) {
+        return UCS_OK;
+    }
+    if (iface->num_unposted > 0) {
         return UCS_ERR_BUSY;
     }
     if (uct_ofi_receives_must_renew(iface)) {
@@ -445,21 +460,31 @@ static void uct_ofi_deregister_own(uct_ofi_iface_t *iface)
  * that memory is bound to. */
 static void uct_ofi_close_ep(uct_ofi_iface_t *iface)
 {
+    struct fid_ep *ep = iface->ep;
     int ret;
 
-    if ((iface->ep == NULL) || iface->is_inherited) {
+    if ((ep == NULL) || iface->is_inherited) {
         return;
     }
     uct_ofi_enter(iface);
-    ret = fi_close(&iface->ep->fid);
+    iface->ep = NULL;
+    ret       = fi_close(&ep->fid);
     uct_ofi_leave(iface);
     if (ret == -FI_EBUSY) {
         uct_ofi_mems_close(iface);
         uct_ofi_deregister_own(iface);
-        uct_ofi_close_fid(iface, &iface->ep->fid);
+        uct_ofi_close_fid(iface, &ep->fid);
     } else if (ret != 0) {
         ucs_debug("fi_close of an endpoint: error %d", ret);
     }
+}
+
+void uct_ofi_iface_end(uct_ofi_iface_t *iface, ucs_status_t status)
+{
+    uct_ofi_events_remove(iface);
+    uct_ofi_close_ep(iface);
+    uct_ofi_sends_abandon(iface, status);
+    uct_ofi_rma_abandon(iface, status);
 }
 
 void uct_ofi_iface_close(uct_iface_t *tl_iface)
@@ -472,13 +497,12 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     ucs_list_del(&iface->siblings);
     uct_ofi_rma_leave(iface);
     iface->is_closing = 1;
-    if ((iface->address_length > 0) && !iface->is_inherited) {
+    if ((iface->address_length > 0) && (iface->ep != NULL) && !iface->is_inherited) {
         uct_ofi_peers_leave(iface);
     }
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
-    uct_ofi_close_ep(iface);
-    uct_ofi_sends_abandon(iface, UCS_ERR_CANCELED);
+    uct_ofi_iface_end(iface, UCS_ERR_CANCELED);
     uct_ofi_rma_close(iface);
     uct_ofi_deregister_own(iface);
     if (iface->av != NULL) {

@@ -84,7 +84,8 @@ static int uct_ofi_register(uct_ofi_iface_t *iface, void *address, size_t length
     int ret;
 
     uct_ofi_enter(iface);
-    ret = fi_mr_reg(iface->domain, address, length, access, 0, key, 0, mr_p, NULL);
+    ret = (iface->ep == NULL) ? -FI_EIO :
+          fi_mr_reg(iface->domain, address, length, access, 0, key, 0, mr_p, NULL);
     if (ret != 0) {
         *mr_p = NULL;
     } else if (iface->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
@@ -648,7 +649,6 @@ void uct_ofi_mems_close(uct_ofi_iface_t *iface)
 
 void uct_ofi_rma_close(uct_ofi_iface_t *iface)
 {
-    uct_ofi_rma_abandon(iface, UCS_ERR_CANCELED);
     uct_ofi_mems_close(iface);
     ucs_sys_free(iface->rmas);
 }

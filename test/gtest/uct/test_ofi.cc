@@ -920,21 +920,50 @@ TEST_F(ofi, early_messages_of_who_has_failed)
 }
 
 /* What cannot be read any more brings nothing to an end: that comes to all, though their peers'
- * kernels say that they are there. */
+ * kernels say that they are there, and once to operations that the provider has. */
 TEST_F(ofi, a_broken_queue_is_the_end_of_all)
 {
     log_levels quiet("fatal");
     faulty_provider provider(53);
-    worker a(m_tl), b(m_tl);
-    ASSERT_EQ(UCS_OK, a.status());
-    ASSERT_EQ(UCS_OK, b.status());
-    uct_ep_t *ep = a.connect(b.where());
-    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
-    provider.faults.broken = true;
-    EXPECT_TRUE(run_until({&a, &b}, [&]() { return !a.failed.empty() && !b.gone.empty(); }));
-    provider.faults.broken = false;
-    ASSERT_EQ(1u, a.failed.size());
-    EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+    bytes source = pattern(7, 1u << 20);
+    completion sending, fetching;
+    unsigned sent = 0, fetched = 0;
+    uct_mem_t *mem = nullptr;
+    {
+        worker a(m_tl), b(m_tl);
+        std::unique_ptr<reading> all;
+        ASSERT_EQ(UCS_OK, a.status());
+        ASSERT_EQ(UCS_OK, b.status());
+        uct_ep_t *ep = a.connect(b.where());
+        ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+        if (m_tl->iface.reg(b.iface, source.data(), source.size(), 1, &mem) == UCS_OK) {
+            all     = std::make_unique<reading>(a, source, mem);
+            fetched = 1;
+            ASSERT_EQ(UCS_INPROGRESS, all->start(ep, &fetching.base));
+        }
+        if (uct_ofi_iface(a.iface)->has_gather) {
+            const uct_iov_t iov = {source.data(), 60000, nullptr};
+            sent                = 1;
+            ASSERT_EQ(UCS_INPROGRESS, ep->ops->am_zcopy(ep, 1, &iov, 1, &sending.base));
+        }
+        provider.faults.broken = true;
+        EXPECT_TRUE(run_until({&a, &b}, [&]() { return !a.failed.empty() && !b.gone.empty(); }));
+        provider.faults.broken = false;
+        ASSERT_EQ(1u, a.failed.size());
+        EXPECT_EQ(UCS_ERR_IO_ERROR, a.failed.at(0).second);
+        EXPECT_EQ(sent, static_cast<unsigned>(sending.calls));
+        EXPECT_EQ(fetched, static_cast<unsigned>(fetching.calls));
+        EXPECT_EQ((sent > 0) ? UCS_ERR_IO_ERROR : UCS_OK, sending.base.status);
+        EXPECT_EQ((fetched > 0) ? UCS_ERR_IO_ERROR : UCS_OK, fetching.base.status);
+        for (unsigned i = 0; i < 1000; ++i) { /* nobody asks the provider */
+            a.progress();
+            b.progress();
+        }
+        ep = a.connect(b.where());
+        EXPECT_TRUE(UCS_STATUS_IS_ERR(post(ep, way::SHORT, 1, pattern(0, 8), 0)));
+    }
+    EXPECT_EQ(sent, static_cast<unsigned>(sending.calls));
+    EXPECT_EQ(fetched, static_cast<unsigned>(fetching.calls));
 }
 
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
