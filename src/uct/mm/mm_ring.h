@@ -159,18 +159,23 @@ typedef struct {
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
                          const uct_mm_ring_shape_t *shape, int is_wide);
 
+/* Buffers that a message needs side by side: a line for a header comes first. */
+UCS_INLINE uint32_t uct_mm_buffers_count(const uct_mm_buffers_t *buffers, size_t length)
+{
+    return (uint32_t)((UCT_MM_LINE_SIZE + length + buffers->size - 1) / buffers->size);
+}
+
 /* Buffers that a message takes, with those that it leaves out at the end; *first_p: where it lies.
  * It takes `stride` times as many lines. */
 UCS_INLINE uint32_t uct_mm_buffers_take(const uct_mm_buffers_t *buffers, size_t length,
                                         uint32_t *first_p)
 {
     const uint32_t index = buffers->pos & buffers->mask;
-    const size_t room    = length + UCT_MM_LINE_SIZE;
     uint32_t count       = 1;
 
     *first_p = index;
-    if (ucs_unlikely(room > buffers->size)) {
-        count = (uint32_t)((room + buffers->size - 1) / buffers->size);
+    if (ucs_unlikely(UCT_MM_LINE_SIZE + length > buffers->size)) {
+        count = uct_mm_buffers_count(buffers, length);
         if (count > buffers->mask + 1 - index) {
             *first_p  = 0;
             count    += buffers->mask + 1 - index;
@@ -303,13 +308,9 @@ UCS_INLINE uint32_t uct_mm_writer_lines_up_to(const uct_mm_writer_t *writer, siz
 {
     const uint32_t lines           = uct_mm_ring_lines(ucs_min(max, writer->single_min - 1));
     const uct_mm_buffers_t *buffers = &writer->buffers; /* of the wide ones it takes one */
-    uint32_t count;
 
-    if (buffers->long_max == 0) {
-        return lines;
-    }
-    count = (uint32_t)((max + buffers->size - 1) / buffers->size);
-    return ucs_max(lines, ((2 * count) - 1) * buffers->stride);
+    return (buffers->long_max == 0) ? lines :
+           ucs_max(lines, ((2 * uct_mm_buffers_count(buffers, max)) - 1) * buffers->stride);
 }
 
 /* By what was seen of the read position last. */
