@@ -65,8 +65,8 @@ public:
     }
 
     /* No more; for the one that was first, before the other: it ends when it has the turn, so that
-     * nothing is under way. Closes the endpoint. */
-    void end_first()
+     * nothing is under way. */
+    void pause_first()
     {
         m_node.until([this]() {
             if (!m_is_my_turn) {
@@ -75,6 +75,13 @@ public:
             return m_is_my_turn;
         });
         EXPECT_EQ(UCS_OK, m_node.wait(m_send));
+        m_send = nullptr;
+    }
+
+    /* The same, and closes the endpoint. */
+    void end_first()
+    {
+        pause_first();
         m_node.close(m_ep);
     }
 

@@ -369,7 +369,7 @@ constexpr size_t NET_MESSAGE     = 60000;    /* goes from where it lies */
 constexpr size_t NET_ANSWERED    = 1u << 20; /* announced, so that there is an answer */
 constexpr unsigned NET_MESSAGES  = 300;      /* more than a connection holds */
 constexpr uint64_t NET_TAG       = 77;
-constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot */
+constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot: it has looked at the end */
 constexpr unsigned WORD_ADDRESS  = 2;        /* of what the stopped one lets be accessed, */
 constexpr unsigned WORD_KEY      = 3;        /* and from here on its key */
 constexpr unsigned NUM_KEY_WORDS = 12;
@@ -443,6 +443,7 @@ void net_third(self &me, bool is_first)
         c.end_first();
         me.own().words[WORD_ENDED] = 1;
     } else {
+        me.own().words[WORD_ENDED] = 1;
         c.end_second();
     }
 }
@@ -549,15 +550,20 @@ std::vector<ucs_status_ptr_t> net_start_with_stopped(self &me, node &n, companio
     return requests;
 }
 
-/* The end of the traffic with the third one. */
-void net_end(self &me, companion &c, bool is_called)
+/* The end of the traffic with the third one, whose connection lasts until it has looked at it. */
+void net_end(self &me, node &n, companion &c, bool is_called)
 {
-    me.own().words[WORD_OVER] = 1;
+    const auto has_ended = [&]() { return me.at(THIRD).words[WORD_ENDED] != 0; };
+
     if (is_called) {
-        EXPECT_TRUE(c.until([&]() { return me.at(THIRD).words[WORD_ENDED] != 0; }, 20));
+        me.own().words[WORD_OVER] = 1;
+        EXPECT_TRUE(c.until(has_ended, 20));
         c.end_second();
     } else {
-        c.end_first();
+        c.pause_first();
+        me.own().words[WORD_OVER] = 1;
+        EXPECT_TRUE(n.until(has_ended, 20));
+        n.close(n.ep(THIRD));
     }
 }
 
@@ -606,7 +612,7 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
             EXPECT_EQ(0u, n.errors(n.ep(THIRD)).count);
             wish(me, n, WISH_CONTINUE);
             expect_others_go_on(n, c);
-            net_end(me, c, is_called);
+            net_end(me, n, c, is_called);
         },
         [&](self &me) { net_stopped(me, is_called, GetParam().is_late); },
         [&](self &me) { net_third(me, is_called); });
@@ -632,7 +638,7 @@ TEST_P(stopped_network_peer, a_worker_ends_after_a_forced_close)
                     return UCS_PTR_IS_PTR(request) && !ucp_request_is_completed(request);
                 }));
                 ucp_rkey_destroy(rkey);
-                net_end(me, c, is_called);
+                net_end(me, n, c, is_called);
             }
             me.own().words[WORD_WISH] = WISH_CONTINUE;
         },
