@@ -49,6 +49,7 @@ SEND_STEPS = {
 
 RECV_STEPS = {
     'UCP_RECV_POSTED': 'posted',
+    'UCP_RECV_COMES': 'is filled part by part',
     'UCP_RECV_GET': 'reads from the sender',
     'UCP_RECV_BOTH': 'reads, as the sender writes',
     'UCP_RECV_LEFT': 'left to the sender, which was asked',

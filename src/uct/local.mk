@@ -47,6 +47,7 @@ libuct_sources = \
 	src/uct/mm/mm_md.c \
 	src/uct/mm/mm_mem.c \
 	src/uct/mm/mm_poll.c \
+	src/uct/mm/mm_reader.c \
 	src/uct/mm/mm_ring.c \
 	src/uct/mm/mm_ring.h \
 	src/uct/mm/mm_rings.c \

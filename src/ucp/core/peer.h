@@ -65,7 +65,7 @@ struct ucp_peer {
     float                 whole_rate;   /* bytes per ns of long messages that went whole to it,
                                          * lately */
     unsigned              num_slow;     /* that would have gone so, had they been faster */
-    uint16_t              whole_max;    /* tagged messages of so many bytes had better go whole, as
+    uint32_t              whole_max;    /* tagged messages of so many bytes had better go whole, as
                                          * it has found, */
     uint16_t              whole_left;   /* for so many more of them */
     ucs_status_t          status;      /* UCS_OK, or why it failed */

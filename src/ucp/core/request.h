@@ -93,6 +93,7 @@ typedef enum {
 
 typedef enum {
     UCP_RECV_POSTED,
+    UCP_RECV_COMES, /* the transport fills it, and says when it has (ucp_eager_begin) */
     UCP_RECV_GET,   /* on the work list: reading all */
     UCP_RECV_BOTH,  /* on the work list: reading what it can claim */
     UCP_RECV_LEFT,  /* in worker->asked: the same, once nothing has come from the sender */
@@ -188,6 +189,7 @@ typedef struct {
     ucs_status_t      result;   /* truncated, or what an unpack function returned */
     uint8_t           is_wild;  /* found by the list of wildcards, not by hash */
     uint8_t           is_part;  /* of a message that goes on after it */
+    uint8_t           was_awaited; /* it was posted before the announcement came */
     uint8_t           is_given_up; /* by its user, with the last endpoint to the peer */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint16_t          word;     /* in worker->asked: of the sender's interface */

@@ -498,7 +498,7 @@ static ucs_status_t ucp_am_start_fetch(ucp_worker_t *worker, ucp_peer_t *peer,
     req->length   = rts->length;
     req->datatype = ucp_dt_make_contig(1);
     ucp_am_add_turn(worker, &fetch->turn, kept, peer->uid, 0, has_turn);
-    ucp_rndv_recv_start(req, peer, rts);
+    ucp_rndv_recv_start(req, peer, rts, 0);
     return UCS_OK;
 }
 
@@ -651,7 +651,7 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
     session = kept->session;
     ucp_am_take(kept);
-    ucp_rndv_recv_start(req, ucp_peer_of_kept(worker, rts.worker_id, session), &rts);
+    ucp_rndv_recv_start(req, ucp_peer_of_kept(worker, rts.worker_id, session), &rts, 0);
     return ucp_request_handle(req);
 }
 

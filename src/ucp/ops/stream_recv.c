@@ -225,6 +225,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
                                                                             ucp_dt_make_contig(1);
     part->copy.info = (req != NULL) ? req->copy.info : part->copy.info;
     part->recv.is_part = (chunk->offset + left < announced->rts.length);
+    part->recv.was_awaited = 0;
     if (req != NULL) {
         req->recv.step = UCP_RECV_WAIT;
     }

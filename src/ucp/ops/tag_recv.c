@@ -25,7 +25,7 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     if (desc->kind == UCP_TAG_MSG_RTS) {
         memcpy(&rts, desc + 1, sizeof(rts));
         peer = ucp_peer_of_kept(req->worker, desc->worker_id, desc->session);
-        ucp_rndv_recv_start(req, peer, &rts);
+        ucp_rndv_recv_start(req, peer, &rts, 0);
         ucp_worker_data_put(desc);
         return ucp_request_handle(req);
     }

@@ -61,10 +61,13 @@ typedef struct {
 #define UCP_PROTO_UNASKED_MAX 32768
 #define UCP_PROTO_UNASKED_NS  4000.0f
 
-/* And so to who has found that messages are the fastest way for announced ones of that length: up
- * to so many bytes (longer ones are faster in pieces, of which one is read while the next one is
- * written), so many before the next one is announced, by which the receiver measures. Measured on
- * Granite Rapids, of a buffer that goes back and forth: 8 KiB 1.8 instead of 2.3 us. */
+/* And so to who has found that messages are the fastest way for announced ones of that length: any
+ * that can go whole, if a receive was waiting for that one, else up to so many bytes (longer ones
+ * are better kept by their sender than by a receiver that copies them once more), so many before
+ * the next one is announced, by which the receiver measures. Measured, of a buffer that goes back
+ * and forth: Granite Rapids 8 KiB 1.8 instead of 2.3 us; Zen 5, where the receiver copies one part
+ * while the next is written, 64 KiB 1.29 instead of 1.73, 4.6 between processors without a common
+ * cache. */
 #define UCP_PROTO_WHOLE_MAX  16384
 #define UCP_PROTO_WHOLE_NEXT 16
 

@@ -148,24 +148,31 @@ static UCS_NOINLINE ucs_status_t ucp_eager_unexpected(ucp_worker_t *worker, ucp_
     return UCS_OK;
 }
 
+/* `length` bytes of payload have come, or begin to come, from the sender of the connection. */
+static void ucp_eager_note_answer(ucp_worker_t *worker, size_t length)
+{
+    ucp_peer_t *peer;
+
+    if (ucs_unlikely(length >= UCP_SEND_ANSWER_MIN)) {
+        peer = ucp_peer_of_connection(worker);
+        if (peer != NULL) {
+            peer->is_unanswered = 0;
+        }
+    }
+}
+
 static UCS_NOINLINE void ucp_eager_handle_any(ucp_worker_t *worker, const void *data, size_t length)
 {
     ucp_request_t *req;
-    ucp_peer_t *peer;
     uint64_t tag;
 
     if (ucs_unlikely(length < sizeof(ucp_wire_eager_t)) &&
         !ucp_wire_accepts(UCP_WIRE_EAGER, length)) {
         return;
     }
-    if (ucs_unlikely(length >= sizeof(ucp_wire_eager_t) + UCP_SEND_ANSWER_MIN)) {
-        peer = ucp_peer_of_connection(worker);
-        if (peer != NULL) {
-            peer->is_unanswered = 0;
-        }
-    }
     memcpy(&tag, data, sizeof(tag));
     length -= sizeof(ucp_wire_eager_t);
+    ucp_eager_note_answer(worker, length);
     data    = (const char *)data + sizeof(ucp_wire_eager_t);
 
     req = ucp_tag_match_arrive(&worker->tag_match, tag);
@@ -202,6 +209,43 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
         }
     }
     ucp_eager_handle_any(worker, data, length);
+}
+
+/* Only for what needs nothing but its bytes: all else can wait until it is whole. */
+void *ucp_eager_begin(void *arg, const void *header, size_t header_length, size_t length,
+                      void **token_p)
+{
+    ucp_worker_t *worker = arg;
+    ucp_tag_match_t *tm  = &worker->tag_match;
+    ucp_request_t *req;
+    uint64_t tag;
+
+    if ((header_length != sizeof(ucp_wire_eager_t)) || (tm->num_wild != 0)) {
+        return NULL;
+    }
+    memcpy(&tag, header, sizeof(tag));
+    req = ucp_tag_match_find(tm, tag);
+    if ((req == NULL) || !ucp_dt_is_contig(req->datatype) || (length > req->length)) {
+        return NULL;
+    }
+    ucp_tag_match_take(tm, req);
+    ucp_eager_note_answer(worker, length);
+    req->info.sender_tag = tag;
+    req->info.length     = length;
+    req->recv.step       = UCP_RECV_COMES;
+    *token_p             = req;
+    return req->buffer;
+}
+
+void ucp_eager_end(void *token, ucs_status_t status)
+{
+    ucp_request_t *req = token;
+
+    if (req->worker->is_ending) { /* without a word, as all that is left then */
+        ucp_request_release_held(req);
+    } else {
+        ucp_request_complete_recv(req, status);
+    }
 }
 
 void ucp_eager_sync_handle(void *arg, const void *data, size_t length)

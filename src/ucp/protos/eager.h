@@ -13,6 +13,11 @@
 void ucp_eager_handle(void *worker, const void *data, size_t length);
 void ucp_eager_sync_handle(void *worker, const void *data, size_t length);
 
+/* Parts of a UCP_WIRE_EAGER that a receive waits for, see uct_iface_set_am_parts. */
+void *ucp_eager_begin(void *worker, const void *header, size_t header_length, size_t length,
+                      void **token_p);
+void ucp_eager_end(void *token, ucs_status_t status);
+
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_eager_send(ucp_request_t *req);
 

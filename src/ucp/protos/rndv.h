@@ -42,12 +42,14 @@ void ucp_rndv_answer(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status);
 void ucp_rndv_send_work(ucp_request_t *req);
 void ucp_rndv_recv_work(ucp_request_t *req);
 
-/* Starts the transfer of an announced message into a receive. peer NULL: it is gone. Never ends
- * the receive inside the call. */
-void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
+/* Starts the transfer of an announced message into a receive. peer NULL: it is gone. was_awaited:
+ * the receive of a tagged message was posted before. Never ends the receive inside the call. */
+void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
+                         int was_awaited);
 
 /* The same for what the receive has room for of the message from byte `base` on. Where
- * req->recv.is_part is set more of it will be asked for, so that the send goes on. */
+ * req->recv.is_part is set more of it will be asked for, so that the send goes on; was_awaited is
+ * set, too. */
 void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
                          size_t base);
 

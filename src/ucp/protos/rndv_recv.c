@@ -178,7 +178,7 @@ static uint64_t ucp_rndv_claim_wait_ns(const ucp_request_t *req)
  * claimed when nothing has come for a while. */
 static void ucp_rndv_recv_leave(ucp_request_t *req)
 {
-    const int is_whole = (req->recv.total <= UCP_PROTO_WHOLE_MAX) &&
+    const int is_whole = (req->recv.was_awaited || (req->recv.total <= UCP_PROTO_WHOLE_MAX)) &&
                          ucp_learn_is_settled(req->recv.learn, &req->recv.turn);
 
     req->recv.step = UCP_RECV_LEFT;
@@ -230,9 +230,11 @@ static void ucp_rndv_recv_move(ucp_request_t *req, ucp_peer_t *peer, const ucp_w
     }
 }
 
-void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
+void ucp_rndv_recv_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts,
+                         int was_awaited)
 {
-    req->recv.is_part = 0;
+    req->recv.is_part     = 0;
+    req->recv.was_awaited = (uint8_t)was_awaited;
     ucp_rndv_recv_range(req, peer, rts, 0);
 }
 
@@ -578,7 +580,7 @@ void ucp_rndv_rts_handle(void *arg, const void *data, size_t length)
     peer->is_unanswered = 0;
     req                 = ucp_tag_match_arrive(&worker->tag_match, rts.tag);
     if (req != NULL) {
-        ucp_rndv_recv_start(req, peer, &rts);
+        ucp_rndv_recv_start(req, peer, &rts, 1);
         return;
     }
     desc = ucp_worker_data_get(worker, sizeof(*desc) + sizeof(rts));

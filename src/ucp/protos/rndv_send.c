@@ -503,7 +503,7 @@ static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
     req->send.recv_id = rtr->recv_id;
     if ((rtr->flags & UCP_WIRE_RTR_CLAIM) && (mode == UCP_WIRE_RTR_BOTH)) {
         if (rtr->flags & UCP_WIRE_RTR_WHOLE) {
-            peer->whole_max  = (uint16_t)ucs_min(rtr->length, (uint64_t)UCP_PROTO_WHOLE_MAX);
+            peer->whole_max  = (uint32_t)ucs_min(rtr->length, (uint64_t)UCP_WIRE_EAGER_MAX);
             peer->whole_left = UCP_PROTO_WHOLE_NEXT;
         }
         req->send.is_both = 1;

@@ -31,7 +31,8 @@
 
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     PAYLOAD(HELLO, sizeof(ucp_wire_hello_t), ucp_hello_handle),
-    IN_PLACE(EAGER, sizeof(ucp_wire_eager_t), ucp_eager_handle),
+    ROW(EAGER, sizeof(ucp_wire_eager_t), ucp_eager_handle, .has_payload = 1, .in_place = 1,
+        .begin = ucp_eager_begin, .end = ucp_eager_end),
     IN_PLACE(EAGER_SYNC, sizeof(ucp_wire_eager_sync_t), ucp_eager_sync_handle),
     PAYLOAD(RTS, UCP_WIRE_RTS_LEN, ucp_rndv_rts_handle),
     HEADER(RTR, sizeof(ucp_wire_rtr_t), ucp_rndv_rtr_handle),

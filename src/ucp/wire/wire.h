@@ -341,6 +341,10 @@ typedef struct {
                                 * the user looks at it where it came */
     /* Acts on a message whose length has been checked. arg is the worker. NULL: id not in use. */
     void (*handle)(void *worker, const void *data, size_t length);
+    /* Long ones part by part, see uct_iface_set_am_parts; or NULL. */
+    void *(*begin)(void *worker, const void *header, size_t header_length, size_t length,
+                   void **token_p);
+    void (*end)(void *token, ucs_status_t status);
 } ucp_wire_message_t;
 
 extern const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST];

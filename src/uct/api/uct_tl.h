@@ -115,6 +115,14 @@ typedef void (*uct_pending_purge_cb_t)(uct_pending_t *self, void *arg);
  * hostile peer meanwhile: read each field once. data is 8-byte aligned. May call any operation of
  * any endpoint of the interface, but not iface progress. */
 typedef void (*uct_am_cb_t)(void *arg, const void *data, size_t length);
+/* A long message has begun to arrive, which its sender is still writing. header: its bytes before
+ * the payload; length: of the payload. Returns memory for that, which it fills as it comes, and
+ * *token_p; or NULL: the message is handed to the handler once it is whole. */
+typedef void *(*uct_am_begin_cb_t)(void *arg, const void *header, size_t header_length,
+                                   size_t length, void **token_p);
+/* Once for each token, from progress or close: the payload is there (UCS_OK), or its sender is
+ * gone. */
+typedef void (*uct_am_end_cb_t)(void *token, ucs_status_t status);
 
 /* Packs at most `max` bytes of a message into dest; returns the bytes packed. */
 typedef size_t (*uct_pack_cb_t)(void *dest, void *arg, size_t max);
@@ -288,6 +296,8 @@ typedef struct {
     uct_am_cb_t cb;
     void       *arg;
     int         in_place; /* see uct_iface_set_am */
+    uct_am_begin_cb_t begin; /* see uct_iface_set_am_parts */
+    uct_am_end_cb_t   end;
 } uct_am_handler_t;
 
 /* ---- endpoint ---- */
@@ -333,8 +343,8 @@ struct uct_ep_ops {
      * have connected? NULL: not known. */
     int (*is_near)(uct_ep_t *ep);
     /* Bytes of the longest message of am_short and am_short_iov, where that is more than the
-     * interface's limit. Nothing of such a message arrives before all of it is sent. 0, NULL: the
-     * limit. */
+     * interface's limit. Nothing of such a message is handed to its handler before all of it is
+     * sent. 0, NULL: the limit. */
     size_t (*long_max)(uct_ep_t *ep);
     /* Would am_short_iov take a message of `length` bytes now? If not, a pending request is called
      * when it may. NULL: not known. */
@@ -457,6 +467,9 @@ int uct_iface_close(uct_iface_t *iface);
  * handed to it where the sender can still change them; others get a copy. cb NULL: messages are
  * dropped. */
 void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg, int in_place);
+/* After that: long messages may be taken part by part. begin gets uct_iface_set_am's arg. */
+void uct_iface_set_am_parts(uct_iface_t *iface, unsigned id, uct_am_begin_cb_t begin,
+                            uct_am_end_cb_t end);
 /* Prints an interface's choice (uct_iface_t.choice, or NULL), each line behind `before`; as JSON
  * rows of the array that is open. */
 void uct_report_choice(ucs_report_t *report, const char *choice, const char *before);

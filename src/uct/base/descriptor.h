@@ -27,7 +27,7 @@
 BEGIN_C_DECLS
 
 #define UCT_SOCKET_MAGIC   0x4d6c6148u
-#define UCT_SOCKET_VERSION 6
+#define UCT_SOCKET_VERSION 7
 
 /* What is said on such sockets. */
 typedef enum {

@@ -35,6 +35,15 @@ void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg
     iface->am[id].cb       = (cb != NULL) ? cb : uct_iface_am_drop;
     iface->am[id].arg      = (cb != NULL) ? arg : iface;
     iface->am[id].in_place = in_place;
+    iface->am[id].begin    = NULL;
+    iface->am[id].end      = NULL;
+}
+
+void uct_iface_set_am_parts(uct_iface_t *iface, unsigned id, uct_am_begin_cb_t begin,
+                            uct_am_end_cb_t end)
+{
+    iface->am[id].begin = begin;
+    iface->am[id].end   = end;
 }
 
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p)

@@ -300,6 +300,7 @@ static ucs_status_t uct_mm_iface_open(uct_iface_t *tl_iface)
         uct_descriptor_open_door(&iface->door);
         uct_mm_fork_add(iface);
     }
+    iface->side.am        = iface->super.am;
     iface->last_look_ns   = ucs_sys_clock_ns();
     iface->eager_until_ns = iface->last_look_ns + UCT_MM_EAGER_OPEN_NS;
     return status;

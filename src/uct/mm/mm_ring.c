@@ -1,4 +1,4 @@
-/* Halyard: mm: writing and reading of the ring of lines; see mm_ring.h for its form.
+/* Halyard: mm: writing of the ring of lines; see mm_ring.h for its form.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -40,11 +40,6 @@
 #define UCT_MM_FAR_LOOKS  64
 #define UCT_MM_SLOW_LOOKS 4
 
-/* Looks at the next line of a message, while its writer is at work on it, so many times: some
- * hundred ns, a few lines' way from another core. A writer that takes longer has been interrupted
- * or killed, and others are served. */
-#define UCT_MM_GATHER_SPIN 200
-
 void uct_mm_populate(void *address, size_t length)
 {
     const uintptr_t first = ucs_align_down((uintptr_t)address, ucs_sys_page_size());
@@ -58,17 +53,6 @@ int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape)
     return ucs_is_pow2(shape->lines) && (shape->lines >= UCT_MM_RING_LINES_MIN) &&
            (shape->lines <= UCT_MM_RING_LINES_MAX) && (shape->quantum >= 1) &&
            (shape->quantum <= shape->lines / 2);
-}
-
-UCS_INLINE uct_mm_line_t *uct_mm_ring_first_line(void *ring)
-{
-    return (uct_mm_line_t *)((uint8_t *)ring + sizeof(uct_mm_ring_control_t));
-}
-
-/* Further lines carry data from behind the sequence number on. */
-UCS_INLINE uint8_t *uct_mm_line_rest(uct_mm_line_t *line)
-{
-    return (uint8_t *)line + offsetof(uct_mm_line_t, head);
 }
 
 /* ---- sending ---- */
@@ -391,6 +375,37 @@ UCS_INLINE size_t uct_mm_header_length(const uct_mm_writer_t *writer, const uct_
             (writer->is_amd || (writer->unanswered < UCT_MM_STREAM_MIN))) ? header : 0;
 }
 
+/* The header of a message in buffers goes into its line. */
+UCS_INLINE void uct_mm_writer_head(uct_mm_line_t *line, const uct_iov_t *iov, size_t header,
+                                   uint32_t parts)
+{
+    uct_mm_cursor_t start = {iov, iov->buffer, iov->length};
+
+    line->data[0] = (uint8_t)(header | ((parts > 1) ? UCT_MM_IN_PARTS : 0));
+    uct_mm_cursor_copy(&start, line->data + sizeof(uint64_t), header);
+}
+
+static void uct_mm_writer_copy_part(uct_mm_writer_t *writer, uint8_t *dest,
+                                    const uct_iov_t *payload, uint32_t count, uint32_t index)
+{
+    const size_t first = (index == 0) ? 0 : uct_mm_part_end(payload->length, count, index - 1);
+    const size_t end   = uct_mm_part_end(payload->length, count, index);
+    uct_iov_t part     = {(uint8_t *)payload->buffer + first, end - first, NULL};
+
+    uct_mm_writer_copy(writer, dest + first, &part, 1, part.length);
+}
+
+static void uct_mm_writer_further_parts(uct_mm_writer_t *writer, uint8_t *dest,
+                                        const uct_iov_t *payload, uint32_t count, uint32_t pos)
+{
+    uint32_t i;
+
+    for (i = 1; i < count; ++i) {
+        uct_mm_writer_copy_part(writer, dest, payload, count, i);
+        uct_mm_writer_publish(writer, uct_mm_writer_line(writer, pos + i), pos + i); /* R1 */
+    }
+}
+
 /* The message goes into the next buffer, or several. */
 static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
                                               const uct_iov_t *iov, unsigned n, size_t length)
@@ -402,9 +417,8 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
     const uint32_t lines = count * buffers->stride;
     const size_t header  = uct_mm_header_length(writer, iov, n, length);
-    const unsigned parts = (header > 0) ? n - 1 : 0; /* that are the header */
-    uct_mm_cursor_t start;
-    uct_mm_line_t *line;
+    uct_mm_line_t *line  = uct_mm_writer_line(writer, pos);
+    uint32_t parts       = 1;
     uint8_t *dest;
 
     ucs_assert(length <= buffers->long_max);
@@ -416,18 +430,24 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
                         buffers->address + (buffers->num_ready * buffers->size))) {
         uct_mm_buffers_ready(buffers, length);
     }
-    uct_mm_writer_copy(writer, dest, iov + parts, n - parts, length - header);
-    uct_mm_writer_fill(writer, pos, lines);
-    line          = uct_mm_writer_line(writer, pos);
-    line->data[0] = (uint8_t)header;
-    if (header > 0) {
-        start = (uct_mm_cursor_t){iov, iov->buffer, iov->length};
-        uct_mm_cursor_copy(&start, line->data + sizeof(uint64_t), header);
+    if (header == 0) {
+        uct_mm_writer_copy(writer, dest, iov, n, length);
+        line->data[0] = 0;
+    } else {
+        if (writer->side->am[id].begin != NULL) {
+            parts = uct_mm_parts_count(length - header, lines);
+        }
+        uct_mm_writer_copy_part(writer, dest, &iov[n - 1], parts, 0);
+        uct_mm_writer_head(line, iov, header, parts);
     }
+    uct_mm_writer_fill(writer, pos + parts - 1, lines - parts + 1);
     ucs_atomic_store_relaxed(&line->head,
                              UCT_MM_HEAD_BUFFER | area | uct_mm_line_head(id, length));
     uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
-    writer->last     = pos;
+    if (parts > 1) {
+        uct_mm_writer_further_parts(writer, dest, &iov[n - 1], parts, pos);
+    }
+    writer->last     = pos + parts - 1;
     writer->pos      = pos + lines;
     writer->unheard += length;
     buffers->pos    += count;
@@ -535,238 +555,4 @@ ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const 
         }
     }
     return UCS_OK;
-}
-
-/* ---- receiving ---- */
-
-/* The buffer at hand, which stays there until it is taken; NULL without memory. */
-UCS_INLINE void *uct_mm_staging_look(uct_mm_staging_t *staging)
-{
-    if (ucs_unlikely(staging->spare == NULL)) {
-        staging->spare = ucs_sys_memalign(UCT_MM_LINE_SIZE, staging->size);
-        staging->count += (staging->spare != NULL);
-    }
-    return staging->spare;
-}
-
-static void uct_mm_staging_put(uct_mm_staging_t *staging, void *buffer)
-{
-    if (staging->spare == NULL) {
-        staging->spare = buffer;
-    } else {
-        ucs_sys_free(buffer);
-        --staging->count;
-    }
-}
-
-ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size)
-{
-    staging->spare = NULL;
-    staging->count = 0;
-    staging->size  = ucs_align_up(size, UCT_MM_LINE_SIZE);
-    return (uct_mm_staging_look(staging) != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
-}
-
-void uct_mm_staging_cleanup(uct_mm_staging_t *staging)
-{
-    ucs_assert(staging->count == (staging->spare != NULL));
-    ucs_sys_free(staging->spare);
-    staging->spare = NULL;
-    staging->count = 0;
-}
-
-void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
-                        uct_mm_staging_t *staging)
-{
-    uint32_t i;
-
-    memset(reader, 0, sizeof(*reader));
-    reader->lines       = uct_mm_ring_first_line(ring);
-    reader->line        = reader->lines;
-    reader->seq         = 1;
-    reader->mask        = shape->lines - 1;
-    reader->shift       = ucs_ilog2((uint64_t)shape->lines);
-    reader->quantum     = shape->quantum;
-    reader->due         = shape->lines / 2;
-    reader->message_max = (uint32_t)uct_mm_ring_message_max(shape);
-    reader->control     = ring;
-    reader->staging     = staging;
-
-    for (i = 0; i < shape->lines; ++i) {
-        ucs_atomic_store_relaxed(&reader->lines[i].seq, 0);
-    }
-    ucs_atomic_store_relaxed(&reader->control->read_pos, 0);
-    ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
-}
-
-void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
-                               const uct_mm_ring_shape_t *shape)
-{
-    uct_mm_buffers_init(&reader->buffers, address, shape, 0);
-}
-
-void uct_mm_reader_silence(uct_mm_reader_t *reader)
-{
-    static uct_mm_line_t silence; /* its number, 0, is that of no line */
-
-    reader->lines = &silence;
-    reader->mask  = 0;
-    reader->line  = &silence;
-}
-
-void uct_mm_reader_cleanup(uct_mm_reader_t *reader)
-{
-    if (reader->length != 0) {
-        uct_mm_staging_put(reader->staging, reader->buffer);
-        reader->length = 0;
-    }
-}
-
-void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos)
-{
-    reader->released = pos;
-    ucs_atomic_store_seq_cst(&reader->control->read_pos, pos); /* R2, S4 */
-    if (ucs_unlikely(ucs_atomic_load_seq_cst(&reader->control->credit_wish) != 0)) { /* S4 */
-        ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
-        reader->attention |= UCT_MM_READER_SIGNAL;
-    }
-}
-
-/* Waits a moment for a line. */
-UCS_INLINE int uct_mm_line_await(const uct_mm_line_t *line, uint32_t seq)
-{
-    unsigned i = UCT_MM_GATHER_SPIN;
-
-    while (ucs_unlikely(ucs_atomic_load_acquire(&line->seq) != seq)) { /* A1 */
-        if (--i == 0) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* A message of several lines that is being gathered. */
-typedef struct {
-    uint8_t *buffer;
-    uint32_t got;    /* bytes */
-    uint32_t length;
-    uint32_t id;
-} uct_mm_gather_t;
-
-/* Gathers what is there; true if the message was completed and delivered. The position is kept in
- * registers: for all that the compiler knows, the copies could change it in memory. */
-UCS_INLINE int uct_mm_reader_gather(uct_mm_reader_t *reader, uct_iface_t *iface,
-                                    uct_mm_gather_t *message)
-{
-    uint8_t *dest       = message->buffer + message->got;
-    uint32_t left       = message->length - message->got;
-    uct_mm_line_t *line = reader->line;
-    uint32_t seq        = reader->seq;
-    uint32_t pos        = reader->pos;
-    uint32_t due        = reader->due;
-    uint32_t part;
-
-    if (message->length > reader->message_max / 2) {
-        due = reader->quantum; /* the sender may have the next one of this size ready */
-    }
-
-    while ((left > 0) && uct_mm_line_await(line, seq)) {
-        /* Whole lines, also the last: the buffers have room, and a copy of fixed size is short. */
-        memcpy(dest, uct_mm_line_rest(line), UCT_MM_REST_DATA);
-        part  = ucs_min(left, (uint32_t)UCT_MM_REST_DATA);
-        dest += part;
-        left -= part;
-        ++pos;
-        line  = &reader->lines[pos & reader->mask];
-        seq   = (pos >> reader->shift) + 1;
-        if (ucs_unlikely((pos - reader->released) >= due)) {
-            uct_mm_reader_release(reader, pos);
-        }
-    }
-
-    reader->line = line;
-    reader->seq  = seq;
-    reader->pos  = pos;
-    if (ucs_unlikely(left > 0)) {
-        message->got = message->length - left;
-        return 0;
-    }
-    uct_iface_deliver(iface, message->id, message->buffer, message->length);
-    return 1;
-}
-
-int uct_mm_reader_resume(uct_mm_reader_t *reader, uct_iface_t *iface)
-{
-    uct_mm_gather_t message = {reader->buffer, reader->got, reader->length, reader->id};
-
-    if (!uct_mm_reader_gather(reader, iface, &message)) {
-        reader->got = message.got;
-        return 0;
-    }
-    reader->length = 0;
-    uct_mm_staging_put(reader->staging, reader->buffer);
-    return 1;
-}
-
-/* A message in the next buffers: copied unless its handler bears that the sender changes it
- * meanwhile. */
-static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *buffers,
-                                     uct_iface_t *iface, unsigned id, void *dest, uint32_t length)
-{
-    uint32_t first;
-    const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
-    const uct_mm_line_t *line = reader->line;
-    const size_t header  = ucs_min(line->data[0] & ~7u, (unsigned)UCT_MM_HEADER_MAX); /* once */
-    uint8_t *data        = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE - header;
-
-    uct_mm_copy_short(data, line->data + sizeof(uint64_t), header);
-    if (!iface->am[id].in_place) {
-        ucs_arch_copy(UCS_ARCH_COPY_IN, dest, data, length);
-        data = dest;
-    }
-    uct_iface_deliver(iface, id, data, length);
-    buffers->pos += count;
-    uct_mm_reader_advance(reader, count * buffers->stride);
-    return 1;
-}
-
-int uct_mm_reader_long(uct_mm_reader_t *reader, uct_iface_t *iface, uint32_t head)
-{
-    uct_mm_buffers_t *area  = !(head & UCT_MM_HEAD_BUFFER) ? NULL :
-                              (head & UCT_MM_HEAD_WIDE) ? &reader->wide : &reader->buffers;
-    uct_mm_gather_t message = {
-        .buffer = uct_mm_staging_look(reader->staging),
-        .got    = UCT_MM_FIRST_DATA,
-        .length = (head & ~UCT_MM_HEAD_FLAGS) >> UCT_MM_ID_BITS,
-        .id     = head & (UCT_AM_ID_MAX - 1)
-    };
-    const size_t longest    = (area != NULL) ? area->long_max : reader->message_max;
-    const size_t shortest   = (area != NULL) ? 0 : UCT_MM_FIRST_DATA + 1; /* else one line is all */
-
-    if (ucs_unlikely((message.length > longest) || (message.length < shortest) ||
-                     (longest == 0))) { /* 0: no such area */
-        reader->attention |= UCT_MM_READER_BROKEN;
-        return 0;
-    }
-    if (ucs_unlikely(message.buffer == NULL)) {
-        reader->attention |= UCT_MM_READER_NO_MEMORY; /* the line stays, for the next call */
-        return 0;
-    }
-    if (area != NULL) {
-        return uct_mm_reader_take_buffer(reader, area, iface, message.id, message.buffer,
-                                         message.length);
-    }
-
-    memcpy(message.buffer, reader->line->data, UCT_MM_FIRST_DATA);
-    uct_mm_reader_advance(reader, 1);
-    if (ucs_likely(uct_mm_reader_gather(reader, iface, &message))) {
-        return 1;
-    }
-
-    reader->staging->spare = NULL; /* taken until the rest comes */
-    reader->buffer         = message.buffer;
-    reader->got            = message.got;
-    reader->length         = message.length;
-    reader->id             = message.id;
-    return 0;
 }

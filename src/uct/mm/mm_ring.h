@@ -19,16 +19,16 @@
  * none ever has that of a lap long ago, which comes again after 2^32 lines.
  *
  *   line          [u32 sequence][u32 UCT_MM_HEAD_BUFFER | UCT_MM_HEAD_WIDE | length << 5 | id]
- *                 [u64 length of its header][the header, up to 48 bytes, which the reader puts
- *                 before the payload: it has this line anyway, and waits for none of the buffer]
+ *                 [u64 length of its header | UCT_MM_IN_PARTS][the header, up to 48 bytes]
+ *
+ * The reader puts the header before the payload: it has the line anyway, and waits for none of the
+ * buffer. A long payload is told of part by part, by numbers of further lines of the message.
  *
  * A message of one line is handed to its handler in place; a longer one is gathered into memory of
- * the receiver while its lines arrive, or copied there unless its handler bears the buffer. One
- * never takes more lines than the ring has beyond a release quantum, so that every message fits.
- *
+ * the receiver while its lines arrive, or copied there unless its handler bears the buffer. None
+ * takes more lines than the ring has beyond a release quantum, so that every message fits.
  * What the other side can write is hostile: positions are masked, fields are read once, lengths are
- * checked before use; the worst that a bad peer, which is of the same user, gets is messages to the
- * same receiver garbled.
+ * checked before use; the worst that a bad peer of the same user gets is garbled messages.
  *
  * Pairs:  R1/A1  a line's sequence: its data, from sender to receiver
  *         R2/A2  read position: the lines before it are the sender's again
@@ -62,6 +62,9 @@ BEGIN_C_DECLS
 
 #define UCT_MM_BUFFER_AUTO (SIZE_MAX - 1)
 #define UCT_MM_HEADER_MAX  (UCT_MM_FIRST_DATA - 8) /* bytes of a message in buffers in its line */
+#define UCT_MM_IN_PARTS    1u /* beside the header's length, a multiple of 8 */
+#define UCT_MM_PART_MIN    ((size_t)8192)        /* bytes of a part, */
+#define UCT_MM_PARTED_MIN  (3 * UCT_MM_PART_MIN) /* and of a payload: two parts gain nothing */
 #define UCT_MM_LONG_MESSAGES 16 /* of a ring, as long as which one in buffers is at most */
 #define UCT_MM_FILL_LAPS 1024u /* power of two, fewer than there are numbers of laps */
 
@@ -91,6 +94,17 @@ typedef struct {
 
 static_assert(sizeof(uct_mm_line_t) == UCT_MM_LINE_SIZE, "layout shared by processes");
 static_assert(sizeof(uct_mm_ring_control_t) == 2 * UCT_MM_LINE_SIZE, "layout shared by processes");
+
+UCS_INLINE uct_mm_line_t *uct_mm_ring_first_line(void *ring)
+{
+    return (uct_mm_line_t *)((uint8_t *)ring + sizeof(uct_mm_ring_control_t));
+}
+
+/* Further lines carry data from behind the sequence number on. */
+UCS_INLINE uint8_t *uct_mm_line_rest(uct_mm_line_t *line)
+{
+    return (uint8_t *)line + offsetof(uct_mm_line_t, head);
+}
 
 /* Shape of a ring, the same for both sides. */
 typedef struct {
@@ -184,6 +198,20 @@ UCS_INLINE uint32_t uct_mm_buffers_take(const uct_mm_buffers_t *buffers, size_t 
     return count;
 }
 
+/* Parts of a payload in buffers that takes so many lines. */
+UCS_INLINE uint32_t uct_mm_parts_count(size_t length, uint32_t lines)
+{
+    return (length < UCT_MM_PARTED_MIN) ? 1 :
+           (uint32_t)ucs_min(length / UCT_MM_PART_MIN, (size_t)lines);
+}
+
+/* Bytes up to the end of part `index` of `count`. */
+UCS_INLINE size_t uct_mm_part_end(size_t length, uint32_t count, uint32_t index)
+{
+    return (index + 1 == count) ? length :
+           (index + 1) * ucs_align_down(length / count, (size_t)UCT_MM_LINE_SIZE);
+}
+
 /* Has the kernel provide the pages of shared memory before they are touched. Not all kernels can;
  * it is all the same, but for the time that faults take. */
 void uct_mm_populate(void *address, size_t length);
@@ -198,13 +226,13 @@ typedef struct {
     uint64_t received; /* messages, from anybody */
     uint32_t turns;    /* calls of progress, which hear what receivers have to say */
     uint32_t num_writers; /* rings to which it writes */
+    const uct_am_handler_t *am; /* messages with a `begin` go in parts, as the reader has it, too */
 } uct_mm_side_t;
 
 typedef struct {
     uct_mm_line_t         *lines;
     uint32_t               pos;   /* line to be written next; counts on, modulo 2^32 */
-    uint32_t               last;  /* line that completed the last message but for short ones: in
-                                   * buffers its first, else its last */
+    uint32_t               last;  /* line that completed the last message but for short ones */
     uint32_t               limit; /* lines before this position are ours to write */
     uint32_t               mask;
     uint32_t               shift; /* log2 of the number of lines */
@@ -422,6 +450,20 @@ ucs_status_t uct_mm_staging_init(uct_mm_staging_t *staging, size_t size);
 /* No message may be unfinished. */
 void uct_mm_staging_cleanup(uct_mm_staging_t *staging);
 
+/* A message in buffers. */
+typedef struct {
+    uct_mm_buffers_t *area;
+    uint8_t          *payload;
+    uint8_t          *dest;    /* where its parts belong; NULL: it is to be there as a whole */
+    void             *token;   /* of who said so */
+    size_t            length;  /* of the payload */
+    uint32_t          header;  /* bytes before it */
+    uint32_t          id;
+    uint32_t          buffers; /* that it takes */
+    uint32_t          parts;
+    uint32_t          next;    /* of the parts, while it is not all there */
+} uct_mm_long_t;
+
 /* What the owner of a reader has to do something about. */
 enum {
     UCT_MM_READER_BROKEN    = 1, /* the sender wrote what is no message: nothing more is read */
@@ -439,13 +481,14 @@ typedef struct {
     uint32_t               quantum;
     uint32_t               due;      /* lines at which they are given back amid messages */
     uint32_t               got;      /* bytes gathered */
-    uint32_t               length;   /* of the message that is being gathered; 0: none is */
+    uint32_t               length;   /* of the message that is being taken; 0: none is */
     uint32_t               id;
     uint32_t               message_max;
     unsigned               attention; /* UCT_MM_READER_... */
     int                    has_enough; /* a message was delivered that is enough for a turn */
     uct_mm_line_t         *lines;
-    uint8_t               *buffer;    /* of the message that is being gathered */
+    uint8_t               *buffer;    /* in which it is being gathered; NULL: it is `parted` */
+    uct_mm_long_t          parted;
     uct_mm_ring_control_t *control;
     uct_mm_staging_t      *staging;
     uint64_t               received;  /* messages */
@@ -464,8 +507,8 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
 void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
                                const uct_mm_ring_shape_t *shape);
 
-/* Drops a half-gathered message. */
-void uct_mm_reader_cleanup(uct_mm_reader_t *reader);
+/* Drops a message that is not all there. */
+void uct_mm_reader_cleanup(uct_mm_reader_t *reader, uct_iface_t *iface);
 
 /* Gives the lines before `pos` back to the sender. */
 void uct_mm_reader_release(uct_mm_reader_t *reader, uint32_t pos);

@@ -309,7 +309,7 @@ void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     --iface->num_rings;
     uct_mm_rings_swap(iface, peer->slot, iface->num_rings);
 
-    uct_mm_reader_cleanup(&peer->reader);
+    uct_mm_reader_cleanup(&peer->reader, &iface->super);
     uct_mm_buffers_remove(iface, peer);
     peer->block->taken[peer->index] = 0;
     --peer->block->used;

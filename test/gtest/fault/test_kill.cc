@@ -6,6 +6,9 @@
  */
 #include "survivor.h"
 
+#include <csignal>
+#include <sys/mman.h>
+
 using namespace kill_test;
 
 class kill_one : public testing::TestWithParam<const char *> {
@@ -205,6 +208,79 @@ INSTANTIATE_TEST_SUITE_P(, kill_one,
                          [](const testing::TestParamInfo<const char *> &info) {
                              return std::string(info.param);
                          });
+
+/* Memory of which the second half cannot be read: who sends it gets stuck amid that. */
+uint8_t *half_a_buffer(size_t length)
+{
+    auto *buffer = static_cast<uint8_t *>(mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    struct sigaction stuck = {};
+
+    mp::fill(buffer, length, TAG_LARGE);
+    EXPECT_EQ(0, mprotect(buffer + (length / 2), length / 2, PROT_NONE));
+    stuck.sa_handler = [](int) {
+        for (;;) {
+            pause();
+        }
+    };
+    EXPECT_EQ(0, sigaction(SIGSEGV, &stuck, nullptr));
+    return buffer;
+}
+
+/* A long message that goes whole, whose sender gets stuck amid it and dies: the receive whose
+ * buffer has got the first parts ends with an error, one that comes later stays posted. */
+TEST(kill, sending_whole)
+{
+    constexpr size_t LENGTH = 128 << 10;
+
+    for (bool is_awaited : {true, false}) {
+        run([&](self &me) {
+                setenv("UCX_RNDV_THRESH", "200000", 1);
+                std::vector<uint8_t> buffer(LENGTH);
+                survivor s(me);
+
+                s.connect_victim();
+                s.hear_from_victim();
+                ucs_status_ptr_t request = nullptr;
+                if (is_awaited) {
+                    request = s.n().recv(buffer.data(), LENGTH, TAG_LARGE);
+                }
+                s.send(1, TAG_EAGER);
+                me.waits_for("the first parts of the message");
+                EXPECT_TRUE(s.until([&]() { return me.at(VICTIM).words[WORD_SENT] != 0; }, 20));
+                EXPECT_EQ(is_awaited, s.until([&]() { return buffer[LENGTH / 4] != 0; },
+                                              is_awaited ? 20 : 0.2));
+                EXPECT_EQ(0, buffer[LENGTH - 1]);
+                if (is_awaited) {
+                    EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(request));
+                    ucp_request_cancel(s.n().worker(), request); /* it has met its message */
+                    EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(request));
+                    s.keep(request);
+                }
+                s.kill_victim();
+                EXPECT_EQ(is_awaited ? 1u : 0u, s.failed());
+                request = s.n().recv(buffer.data(), LENGTH, TAG_LARGE);
+                EXPECT_FALSE(s.until([&]() { return ucp_request_is_completed(request); }, 0.1));
+                ucp_request_cancel(s.n().worker(), request);
+                EXPECT_EQ(UCS_ERR_CANCELED, s.n().wait(request));
+                s.expect_dead_end();
+                s.end();
+            },
+            [](self &me) {
+                setenv("UCX_RNDV_THRESH", "200000", 1);
+                uint8_t *buffer = half_a_buffer(LENGTH);
+                node n(me);
+                char byte;
+
+                say_ready(me, n);
+                n.wait(n.recv(&byte, 1, TAG_EAGER));
+                me.waits_for("its death amid a message");
+                me.own().words[WORD_SENT] = 1;
+                n.send(n.ep(SURVIVOR), buffer, LENGTH, TAG_LARGE);
+                ADD_FAILURE() << "it was read";
+            });
+    }
+}
 
 /* What was posted and has met no message stays posted: it may be for somebody else. */
 TEST(kill, posted_receives_stay)

@@ -54,12 +54,17 @@ public:
             iface.am[id].cb       = deliver;
             iface.am[id].arg      = &m_contexts[id];
             iface.am[id].in_place = static_cast<int>(id % 2);
+            if (id % 4 == 3) {
+                uct_iface_set_am_parts(&iface, id, begin, end);
+            }
         }
+        side.am = iface.am;
     }
 
     ~ring_bench()
     {
-        uct_mm_reader_cleanup(&reader);
+        uct_mm_reader_cleanup(&reader, &iface);
+        EXPECT_TRUE(place.empty());
         EXPECT_LE(staging.count, 1u) << "buffers come back";
         uct_mm_staging_cleanup(&staging);
         free(memory);
@@ -111,7 +116,11 @@ public:
     uct_mm_ring_shape_t shape;
     uint8_t *memory;
     bytes buffers;
-    unsigned in_buffers = 0; /* messages delivered there */
+    unsigned in_buffers = 0; /* messages delivered there, */
+    unsigned in_parts   = 0; /* or taken part by part */
+    bool has_place      = true; /* for parts */
+    bytes place;                /* where they go, behind the header; empty: nothing is on its way */
+    ucs_status_t ended  = UCS_INPROGRESS;
     uct_mm_staging_t staging;
     uct_mm_reader_t reader;
     uct_mm_side_t side = {}; /* the writer's */
@@ -135,6 +144,37 @@ private:
         c->bench->in_buffers += in_buffer ? 1 : 0;
         EXPECT_TRUE(!in_buffer || (c->id % 2 == 1)) << "the sender could change it";
         c->bench->on_message(c->id, static_cast<const uint8_t *>(data), length);
+    }
+
+    static void *begin(void *arg, const void *header, size_t header_length, size_t length,
+                       void **token_p)
+    {
+        const auto *first = static_cast<const uint8_t *>(header);
+        ring_bench *bench = static_cast<context *>(arg)->bench;
+
+        EXPECT_TRUE(bench->place.empty());
+        EXPECT_GE(length, UCT_MM_PARTED_MIN);
+        if (!bench->has_place) {
+            return nullptr;
+        }
+        bench->place.assign(first, first + header_length);
+        bench->place.resize(header_length + length);
+        *token_p = arg;
+        return bench->place.data() + header_length;
+    }
+
+    static void end(void *token, ucs_status_t status)
+    {
+        const context *c  = static_cast<context *>(token);
+        ring_bench *bench = c->bench;
+
+        EXPECT_FALSE(bench->place.empty()) << "it ends once";
+        bench->ended = status;
+        if (status == UCS_OK) {
+            ++bench->in_parts;
+            bench->on_message(c->id, bench->place.data(), bench->place.size());
+        }
+        bench->place.clear();
     }
 
     context m_contexts[UCT_AM_ID_MAX];
@@ -561,10 +601,10 @@ TEST(mm_ring, short_copies_of_every_length)
 }
 
 /* Both ends at one address, so ThreadSanitizer sees each access. */
-void two_threads(size_t buffer_min, uint32_t num_writers = 1)
+void two_threads(size_t buffer_min, uint32_t num_writers = 1, uint32_t lines = 64)
 {
-    const auto num_messages = static_cast<uint64_t>(30000 / mp::slowness());
-    ring_bench bench(64, 16, buffer_min, true);
+    const auto num_messages = static_cast<uint64_t>(30000 * 64 / lines / mp::slowness());
+    ring_bench bench(lines, 16, buffer_min, true);
     bench.side.num_writers = num_writers;
     std::atomic<uint64_t> received{0};
 
@@ -586,7 +626,8 @@ void two_threads(size_t buffer_min, uint32_t num_writers = 1)
             }
         }
     });
-    while (received.load(std::memory_order_relaxed) < num_messages) {
+    for (unsigned i = 0; received.load(std::memory_order_relaxed) < num_messages; ++i) {
+        bench.has_place = (i % 4 != 0);
         if (bench.receive(16) == 0) {
             std::this_thread::yield();
         }
@@ -609,6 +650,8 @@ TEST(mm_ring, two_threads_and_buffers)
 {
     two_threads(300);
     two_threads(300, 2); /* not by the wide area */
+    two_threads(300, 1, 1024); /* long ones in parts */
+    two_threads(300, 2, 1024);
 }
 
 /* A sender without credit that says so is told at once that there is some, or is signalled: no
@@ -672,6 +715,67 @@ TEST(mm_ring, a_message_that_stops_amid_is_resumed)
     EXPECT_EQ(1u, received);
 }
 
+/* A long message whose sender is at work on it: its parts are taken as they come, if there is a
+ * place for them, and not seen before all are there if not. */
+TEST(mm_ring, parts_are_taken_as_they_come)
+{
+    constexpr unsigned PARTED = 3, AT_ONCE = 5;
+    const uint64_t header     = 0x1122334455667788;
+    const bytes payload       = pattern(3, 60000);
+    unsigned received         = 0;
+
+    for (bool has_wide : {false, true}) {
+        for (unsigned how = 0; how < 4; ++how) { /* a place; none; its sender ends; no parts */
+            ring_bench bench(256, 64, 64, has_wide);
+            const unsigned id = (how == 3) ? AT_ONCE : PARTED;
+            bench.has_place   = (how != 1);
+            bench.side.num_writers = 1;
+            bench.on_message  = [&](unsigned i, const uint8_t *data, size_t length) {
+                EXPECT_EQ(id, i);
+                ASSERT_EQ(sizeof(header) + payload.size(), length);
+                EXPECT_EQ(0, memcmp(data, &header, sizeof(header)));
+                EXPECT_EQ(0, memcmp(data + sizeof(header), payload.data(), payload.size()));
+                ++received;
+            };
+            received = 0;
+            ASSERT_EQ(UCS_OK, uct_mm_writer_send_pair(&bench.writer, id, &header, sizeof(header),
+                                                      payload.data(), payload.size()));
+            const uint32_t parts = bench.writer.last + 1;
+            EXPECT_EQ((how == 3) ? 1u : std::min<uint32_t>(payload.size() / UCT_MM_PART_MIN,
+                                                           bench.writer.pos), parts);
+            for (uint32_t i = 1; i < parts; ++i) { /* not yet told of */
+                ucs_atomic_store_relaxed(&bench.writer.lines[i].seq, 0);
+            }
+            for (uint32_t i = 1; i < parts; ++i) {
+                EXPECT_EQ(0u, bench.receive(1));
+                EXPECT_EQ(0u, received);
+                if (how != 1) { /* all up to here, and nothing behind */
+                    const size_t there = sizeof(header) +
+                                         uct_mm_part_end(payload.size(), parts, i - 1);
+                    ASSERT_EQ(sizeof(header) + payload.size(), bench.place.size());
+                    EXPECT_EQ(payload[there - 1 - sizeof(header)], bench.place[there - 1]);
+                    EXPECT_EQ(bytes(bench.place.size() - there, 0),
+                              bytes(bench.place.begin() + there, bench.place.end()));
+                }
+                if ((how == 2) && (i == 2)) {
+                    break;
+                }
+                ucs_atomic_store_release(&bench.writer.lines[i].seq, 1);
+            }
+            if (how == 2) {
+                uct_mm_reader_cleanup(&bench.reader, &bench.iface);
+                EXPECT_EQ(UCS_ERR_CONNECTION_RESET, bench.ended);
+                continue;
+            }
+            EXPECT_EQ(1u, bench.receive(1));
+            EXPECT_EQ(1u, received);
+            EXPECT_EQ((how == 0) ? 1u : 0u, bench.in_parts);
+            EXPECT_EQ((how == 0) ? UCS_OK : UCS_INPROGRESS, bench.ended);
+            EXPECT_EQ(bench.writer.pos, bench.reader.pos);
+        }
+    }
+}
+
 /* A hostile sender may write anything anywhere at any time. */
 TEST(mm_ring, memory_full_of_anything)
 {
@@ -680,7 +784,8 @@ TEST(mm_ring, memory_full_of_anything)
 
     for (unsigned round = 0; round < 600; ++round) {
         const bool has_buffers = (round % 2 != 0);
-        ring_bench bench(32, 8, has_buffers ? 64 : SIZE_MAX, round % 4 == 1);
+        ring_bench bench((round % 8 == 7) ? 512 : 32, 8, has_buffers ? 64 : SIZE_MAX,
+                         round % 4 == 1);
         bench.on_message = [&](unsigned id, const uint8_t *data, size_t length) {
             ASSERT_LT(id, static_cast<unsigned>(UCT_AM_ID_MAX));
             ASSERT_LE(length, std::max(bench.longest(), bench.reader.wide.long_max));
@@ -706,7 +811,8 @@ TEST(mm_ring, memory_full_of_anything)
                     ucs_atomic_store_relaxed(&line->head, names_buffer ?
                                              UCT_MM_HEAD_BUFFER |
                                              (rnd.one_in(4) ? UCT_MM_HEAD_WIDE : 0) |
-                                             static_cast<uint32_t>(rnd.below(250000)) :
+                                             static_cast<uint32_t>(
+                                                 rnd.below(bench.shape.lines * 8000)) :
                                              (rnd.one_in(8) ? UCT_MM_HEAD_WIDE : 0) |
                                              static_cast<uint32_t>(rnd.below(60000)));
                 }
