@@ -16,6 +16,18 @@
 #define UCT_OFI_POLL_MAX 16 /* completions that are taken at a time */
 #define UCT_OFI_RENEWALS 8  /* for connections of peers that are not known yet */
 
+/* Nothing comes any more, or ends, which no kernel of a peer tells: all would wait for ever, also
+ * who waits for what the provider has. */
+static UCS_COLD void uct_ofi_broken(uct_ofi_iface_t *iface, const char *what, ssize_t ret)
+{
+    ucs_error("libfabric's %s: its error %zd", what, -ret);
+    while (!ucs_list_is_empty(&iface->peers)) {
+        uct_ofi_peer_fail(ucs_list_head(&iface->peers, uct_ofi_peer_t, list), UCS_ERR_IO_ERROR);
+    }
+    iface->single = NULL; /* it cannot be recalled */
+    uct_ofi_iface_end(iface, UCS_ERR_IO_ERROR);
+}
+
 /* ---- receive buffers ---- */
 
 /* Where all buffers are used up when a message comes, the provider net (libfabric 1.17, not 2.5)
@@ -81,7 +93,10 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         uct_ofi_leave(iface);
         if (ret != 0) {
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
-            return; /* tried again by the next progress */
+            if ((ret != -FI_EAGAIN) && (iface->num_unposted == iface->num_receives)) {
+                uct_ofi_broken(iface, "endpoint takes no receive buffer any more", ret);
+            }
+            return; /* else tried again by the next progress */
         }
         receive->super.is_posted = 1;
         receive->is_released     = 0;
@@ -267,20 +282,6 @@ static UCS_COLD int uct_ofi_poll_error(uct_ofi_iface_t *iface, unsigned *count)
     return 1;
 }
 
-/* Nothing comes or ends any more, which no kernel of a peer tells: all would wait for ever, and who
- * waits for what the provider has, too. */
-static UCS_COLD void uct_ofi_queue_broken(uct_ofi_iface_t *iface, ssize_t ret)
-{
-    if (!ucs_list_is_empty(&iface->peers)) {
-        ucs_error("libfabric's completion queue is broken: its error %zd", -ret);
-    }
-    while (!ucs_list_is_empty(&iface->peers)) {
-        uct_ofi_peer_fail(ucs_list_head(&iface->peers, uct_ofi_peer_t, list), UCS_ERR_IO_ERROR);
-    }
-    iface->single = NULL; /* it cannot be recalled */
-    uct_ofi_iface_end(iface, UCS_ERR_IO_ERROR);
-}
-
 unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
 {
     struct fi_cq_data_entry entries[UCT_OFI_POLL_MAX];
@@ -305,7 +306,7 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
         for (i = 0; (i < UCT_OFI_POLL_MAX) && uct_ofi_poll_error(iface, &count); ++i) {
         }
     } else if (ucs_unlikely((ret < 0) && (ret != -FI_EAGAIN))) {
-        uct_ofi_queue_broken(iface, ret);
+        uct_ofi_broken(iface, "completion queue is broken", ret);
         return 0;
     }
     if (ucs_unlikely(iface->num_unposted > 0)) {

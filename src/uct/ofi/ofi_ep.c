@@ -264,7 +264,7 @@ static ucs_status_t uct_ofi_ep_connect(uct_ep_t *tl_ep)
     ucs_status_t status;
 
     if (iface->is_inherited || (iface->ep == NULL)) {
-        return UCS_ERR_CONNECTION_RESET;
+        return iface->is_inherited ? UCS_ERR_CONNECTION_RESET : UCS_ERR_IO_ERROR;
     }
     status = uct_ofi_peer_get(iface, tl_ep->peer_uid, ep->address, ep->address_length, &peer);
     return (status == UCS_OK) ? uct_ofi_peer_attach(peer, ep) : status;

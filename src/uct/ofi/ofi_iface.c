@@ -247,9 +247,6 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->ep == NULL) {
         return UCS_OK;
     }
-    if (iface->num_unposted > 0) {
-        return UCS_ERR_BUSY;
-    }
     if (uct_ofi_receives_must_renew(iface)) {
         iface->turns |= UCT_OFI_LOOK_MASK; /* by the next progress */
         return UCS_ERR_BUSY;
@@ -262,7 +259,8 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY;
     }
     has_pending = !ucs_list_is_empty(&tl_iface->pending.ready);
-    time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked) || has_pending) ?
+    time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked) || has_pending ||
+               (iface->num_unposted > 0)) ?
               UCT_OFI_NO_WAIT_NS :
               (ucs_list_is_empty(&iface->peers) && ucs_list_is_empty(&iface->lost) &&
                (iface->num_lost == 0)) ?
@@ -436,6 +434,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
         uct_ofi_receives_post(iface);
+        status = (iface->ep != NULL) ? UCS_OK : UCS_ERR_IO_ERROR;
     }
     return status;
 }
@@ -482,6 +481,7 @@ static void uct_ofi_close_ep(uct_ofi_iface_t *iface)
 void uct_ofi_iface_end(uct_ofi_iface_t *iface, ucs_status_t status)
 {
     uct_ofi_events_remove(iface);
+    iface->has_wait = 0; /* nor is the queue's descriptor, which may stay readable, added later */
     uct_ofi_close_ep(iface);
     uct_ofi_sends_abandon(iface, status);
     uct_ofi_rma_abandon(iface, status);

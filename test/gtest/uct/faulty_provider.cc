@@ -457,6 +457,9 @@ ssize_t ep_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
         ++g.self->seen.again;
         return -FI_EAGAIN;
     }
+    if (g.self->faults.full) {
+        return -FI_ENOMEM;
+    }
     const registration *memory = check_memory(n, desc, msg->msg_iov->iov_base,
                                               msg->msg_iov->iov_len, FI_RECV);
     desc     = real_desc(memory, desc);

@@ -31,6 +31,7 @@ public:
         unsigned repeat  = 0; /* errors that are told twice */
         bool deaf        = false; /* nothing is told of what comes and what has ended */
         bool broken      = false; /* completion queues: they cannot be read */
+        bool full        = false; /* no receive buffer is taken, with an error */
         bool spare       = false; /* messages that ofi does not say again are sent well */
     };
 

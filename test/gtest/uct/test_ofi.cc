@@ -960,10 +960,55 @@ TEST_F(ofi, a_broken_queue_is_the_end_of_all)
             b.progress();
         }
         ep = a.connect(b.where());
-        EXPECT_TRUE(UCS_STATUS_IS_ERR(post(ep, way::SHORT, 1, pattern(0, 8), 0)));
+        EXPECT_EQ(UCS_ERR_IO_ERROR, post(ep, way::SHORT, 1, pattern(0, 8), 0));
+        for (worker *each : {&a, &b}) { /* who sleeps only now is woken by nothing */
+            each->progress(); /* tells of the endpoint */
+            struct pollfd event = {m_tl->iface.event_fd(each->iface), POLLIN, 0};
+            EXPECT_LE(0, event.fd);
+            EXPECT_EQ(UCS_OK, m_tl->iface.event_arm(each->iface));
+            EXPECT_EQ(0, poll(&event, 1, 100));
+        }
     }
     EXPECT_EQ(sent, static_cast<unsigned>(sending.calls));
     EXPECT_EQ(fetched, static_cast<unsigned>(fetching.calls));
+}
+
+/* Receive buffers that the provider refuses with an error are offered again, not by a sleeper that
+ * does nothing else; without any the interface hears nobody, which is its end. */
+TEST_F(ofi, an_end_of_receive_buffers_is_the_end_of_all)
+{
+    faulty_provider provider(56);
+    worker a(m_tl), b(m_tl);
+    ucp_test::log_catcher log;
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    uct_ofi_iface_t *iface = uct_ofi_iface(b.iface);
+    if (!iface->is_multi) {
+        GTEST_SKIP() << "buffers that take one message: both come to their end";
+    }
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_LE(0, m_tl->iface.event_fd(b.iface));
+
+    unsigned naps        = 0;
+    provider.faults.full = true;
+    EXPECT_TRUE(run_until({&a, &b}, [&]() {
+        if (a.failed.empty() && b.gone.empty() && ((iface->num_unposted == 0) || (naps > 0))) {
+            (void)post(ep, way::BCOPY, 1, pattern(0, 60000), 0);
+        }
+        naps += (iface->ep != nullptr) && (iface->num_unposted > 0) &&
+                (m_tl->iface.event_arm(b.iface) == UCS_OK);
+        return (b.gone.size() == 1) && (a.failed.size() == 1);
+    }));
+    EXPECT_LT(0u, naps);
+    EXPECT_EQ(nullptr, iface->ep);
+    worker c(m_tl);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, c.status());
+    const auto lines = log.take();
+    EXPECT_EQ(2u, lines.size()); /* b's and c's */
+    for (const auto &line : lines) {
+        EXPECT_NE(std::string::npos, line.find("endpoint takes no receive buffer any more"));
+    }
 }
 
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
