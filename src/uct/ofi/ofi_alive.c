@@ -101,8 +101,7 @@ static int uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
         ((struct sockaddr_in *)&remote)->sin_port = htons(UCT_OFI_PORT_ASIDE); /* of in6 too */
     }
     fd = ucs_sys_socket(remote.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) { /* who cannot ask must not judge; tried again by the next look */
-        peer->asked_ns = ucs_sys_clock_ns();
+    if (fd < 0) { /* tried again by the next look */
         return 1;
     }
     /* Else each would take a port from all others, wherever they lead. */
@@ -285,14 +284,40 @@ static unsigned uct_ofi_cut(const uct_ofi_peer_t *peer, uct_ofi_reach_t reach)
     return count;
 }
 
-/* Has the kernel at the other end got all that was written to a socket? */
-static int uct_ofi_is_delivered(int fd)
+static struct tcp_info uct_ofi_tcp_info(int fd)
 {
     struct tcp_info info = {0};
     socklen_t length     = sizeof(info);
 
-    return (ucs_sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) ||
-           ((info.tcpi_unacked == 0) && (info.tcpi_notsent_bytes == 0));
+    (void)ucs_sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    return info;
+}
+
+/* Does our kernel say something to the peer's again and again that has not answered for so long? A
+ * host that is there acknowledges what its processes do not take, too. */
+static int uct_ofi_is_unanswered(const uct_ofi_peer_t *peer, uint64_t waited_ns)
+{
+    uct_ofi_search_t search = uct_ofi_search();
+    struct tcp_info info;
+
+    while (uct_ofi_search_next(&search, peer->iface)) {
+        if (uct_ofi_is_connection(peer, &search, UCT_OFI_REACH_HOST)) {
+            info = uct_ofi_tcp_info(search.fd);
+            if ((info.tcpi_retransmits > 0) &&
+                ((info.tcpi_last_ack_recv * 1000000ull) >= waited_ns)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Has the kernel at the other end got all that was written to a socket? */
+static int uct_ofi_is_delivered(int fd)
+{
+    const struct tcp_info info = uct_ofi_tcp_info(fd);
+
+    return (info.tcpi_unacked == 0) && (info.tcpi_notsent_bytes == 0);
 }
 
 int uct_ofi_is_delivering(const uct_ofi_iface_t *iface, const uct_ofi_peer_t *only)
@@ -343,6 +368,12 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         is_begun = uct_ofi_probe_start(peer, uct_ofi_probe_is_aside(peer));
     } else if (peer->is_reached) {
         status = UCS_OK;
+    }
+    if (is_begun && (peer->probe_fd < 0)) { /* no descriptor is left to ask by */
+        is_begun = !uct_ofi_is_unanswered(peer, waited_ns);
+        if (is_begun) { /* who cannot ask must not judge */
+            peer->asked_ns = now_ns;
+        }
     }
     if (((status == UCS_OK) || !peer->iface->is_tcp) && (peer->num_under_way == peer->num_rmas)) {
         /* The question may have been lost, or was no introduction, and came to who has forgotten

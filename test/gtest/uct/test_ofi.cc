@@ -22,6 +22,7 @@ extern "C" {
 #include <arpa/inet.h>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -549,6 +550,56 @@ TEST_F(ofi, who_computes_is_not_given_up_for_lack_of_descriptors)
     ASSERT_TRUE(a.failed.empty());
     ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(1, 100)));
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+}
+
+/* It does take the host for gone whose kernel has acknowledged nothing for so long, though it is
+ * told so by no other connection. */
+TEST_F(ofi, a_silent_host_is_given_up_for_lack_of_descriptors)
+{
+    log_levels quiet("fatal");
+    patient_pair both(m_tl, "1s");
+    worker &a = both.a, &b = both.b;
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "nobody's kernel is asked";
+    }
+    unsigned received = 0;
+    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 100)));
+    ASSERT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+
+    /* What comes to b's sockets is dropped before their kernel sees it. */
+    struct sock_filter none       = {BPF_RET | BPF_K, 0, 0, 0};
+    const struct sock_fprog sieve = {1, &none};
+    const uint16_t port           = htons(uct_ofi_own_port(uct_ofi_ep(ep)->peer));
+    struct sockaddr_in6 remote;
+    unsigned found = 0;
+    for (int fd = 0; fd < 1024; ++fd) {
+        socklen_t length = sizeof(remote);
+        if ((getpeername(fd, reinterpret_cast<struct sockaddr *>(&remote), &length) == 0) &&
+            (remote.sin6_port == port)) {
+            ASSERT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &sieve, sizeof(sieve)));
+            ++found;
+        }
+    }
+    ASSERT_EQ(1u, found);
+    struct rlimit before;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    const struct rlimit limit = {1024, before.rlim_max};
+    const uint64_t start_ns   = ucs_sys_clock_ns();
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    std::vector<int> fill;
+    for (int fd; (fd = dup(0)) >= 0;) {
+        fill.push_back(fd);
+    }
+    EXPECT_TRUE(run_until({&a}, [&]() { return !a.failed.empty(); }));
+    for (int fd : fill) {
+        close(fd);
+    }
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    ASSERT_EQ(1u, a.failed.size());
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, a.failed.at(0).second);
+    EXPECT_GT(5000000000ul, ucs_sys_clock_ns() - start_ns);
 }
 
 /* Nor one that calls progress so seldom that the time for the answer is over when it asks. */
