@@ -28,6 +28,9 @@
 #define UCT_OFI_LOOKS_FORCED 2u
 #define UCT_OFI_LOOKS_FAILED 10u
 #define UCT_OFI_LOOKS_CUT    4u /* in which the provider sees that a connection was cut */
+/* SO_RCVLOWAT of questions to kernels, by which any thread tells them from the provider's: nothing
+ * is ever read from them. */
+#define UCT_OFI_PROBE_MARK 1789
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
@@ -94,6 +97,7 @@ static int uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
     struct sockaddr_storage own    = {0};
     struct sockaddr_storage remote = {0};
     const int on                   = 1;
+    const int mark                 = UCT_OFI_PROBE_MARK;
     int fd;
 
     memcpy(&remote, peer->where->raw, peer->where->length);
@@ -106,6 +110,7 @@ static int uct_ofi_probe_start(uct_ofi_peer_t *peer, int is_aside)
     }
     /* Else each would take a port from all others, wherever they lead. */
     (void)ucs_sys_setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    (void)ucs_sys_setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark));
     memcpy(&own, peer->iface->address + sizeof(uct_ofi_address_t), own_length);
     ((struct sockaddr_in *)&own)->sin_port = 0; /* of in6 too */
     if ((ucs_sys_bind(fd, (struct sockaddr *)&own, (socklen_t)own_length) != 0) ||
@@ -229,6 +234,16 @@ static in_port_t uct_ofi_local_port(int fd)
     return uct_ofi_port(&local);
 }
 
+/* Of any worker of the process. */
+static int uct_ofi_is_probe(int fd)
+{
+    int mark         = 0;
+    socklen_t length = sizeof(mark);
+
+    (void)ucs_sys_getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, &length);
+    return mark == UCT_OFI_PROBE_MARK;
+}
+
 /* Is it a connection of the provider's with the peer? */
 static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, const uct_ofi_search_t *search,
                                  uct_ofi_reach_t reach)
@@ -239,10 +254,10 @@ static int uct_ofi_is_connection(const uct_ofi_peer_t *peer, const uct_ofi_searc
                              ((reach == UCT_OFI_REACH_TOLD) && (peer->port != 0) &&
                               (port == htons(peer->port)));
 
-    return (search->fd != peer->probe_fd) &&
-           uct_ofi_is_same_host(&search->remote, peer->where->raw) &&
+    return uct_ofi_is_same_host(&search->remote, peer->where->raw) &&
            ((port == uct_ofi_port(peer->where->raw)) ||
-            (is_candidate && (uct_ofi_local_port(search->fd) == uct_ofi_port(own))));
+            (is_candidate && (uct_ofi_local_port(search->fd) == uct_ofi_port(own)))) &&
+           !uct_ofi_is_probe(search->fd);
 }
 
 uint16_t uct_ofi_own_port(const uct_ofi_peer_t *peer)

@@ -602,6 +602,46 @@ TEST_F(ofi, a_silent_host_is_given_up_for_lack_of_descriptors)
     EXPECT_GT(5000000000ul, ucs_sys_clock_ns() - start_ns);
 }
 
+/* A connection that is cut, as what the user has given up does not end, is the provider's: not one
+ * by which another worker asks the same kernel. */
+TEST_F(ofi, a_cut_spares_questions_of_other_workers)
+{
+    log_levels quiet("fatal");
+    faulty_provider provider(57);
+    patient_pair both(m_tl, "1000s");
+    worker &a = both.a, &b = both.b, c(m_tl);
+    uct_ofi_iface_t *iface = uct_ofi_iface(a.iface);
+    if (!iface->is_tcp || !iface->has_gather) {
+        GTEST_SKIP() << "there are no connections, or nothing is sent from where it lies";
+    }
+    uct_ep_t *ep = a.connect(b.where()), *other = c.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b, &c}, ep, way::SHORT, 1, pattern(0, 8)));
+    ASSERT_EQ(UCS_OK, send({&a, &b, &c}, other, way::SHORT, 1, pattern(0, 8)));
+    uct_ofi_peer_t *asker = uct_ofi_ep(other)->peer;
+    uint64_t now_ns       = ucs_sys_clock_ns();
+    ASSERT_EQ(UCS_OK, other->ops->check(other));
+    uct_ofi_iface(c.iface)->look_ns = now_ns;
+    asker->asked_ns                 = now_ns;
+    uct_ofi_alive_look(uct_ofi_iface(c.iface), now_ns + 300000000000ul);
+    ASSERT_LE(0, asker->probe_fd);
+
+    bytes data          = pattern(1, 60000);
+    const uct_iov_t iov = {data.data(), data.size(), nullptr};
+    completion comp;
+    provider.faults.keep = 1;
+    ASSERT_EQ(UCS_INPROGRESS, ep->ops->am_zcopy(ep, 1, &iov, 1, &comp.base));
+    ep->ops->abandon(ep, &comp.base);
+    for (unsigned i = 0; (i < 10) && a.failed.empty(); ++i) {
+        now_ns += 200000000000ul;
+        uct_ofi_alive_look(iface, now_ns);
+        a.progress();
+    }
+    EXPECT_EQ(1u, a.failed.size());
+    EXPECT_TRUE(uct_ofi_ep(ep)->peer == nullptr);
+    struct pollfd event = {asker->probe_fd, POLLIN, 0};
+    EXPECT_EQ(0, poll(&event, 1, 0)); /* else it would be at its end */
+}
+
 /* Nor one that calls progress so seldom that the time for the answer is over when it asks. */
 TEST_F(ofi, who_computes_is_not_given_up_by_who_asks_late)
 {
