@@ -268,12 +268,6 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
     uct_ofi_peer_spoke(peer);
 }
 
-/* The peer's interface is closed. */
-static void uct_ofi_left(uct_ofi_peer_t *peer)
-{
-    uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
-}
-
 static void uct_ofi_take(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const char *data,
                          size_t length)
 {
@@ -292,8 +286,8 @@ static void uct_ofi_take(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, const
     } else if (head->type == UCT_OFI_BYE) {
         uct_ofi_peer_say(peer, UCT_OFI_SAY_ACK);
         uct_ofi_rx_closed(peer);
-    } else {
-        uct_ofi_left(peer);
+    } else { /* its interface is closed */
+        uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
     }
 }
 
@@ -352,7 +346,7 @@ static void uct_ofi_counted(uct_ofi_peer_t *peer, const uct_ofi_head_t *head, co
 
     if (!peer->rx_open) {
         if (head->type == UCT_OFI_LEAVE) {
-            uct_ofi_left(peer);
+            uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
         }
     } else if (ucs_likely(ahead == 0)) {
         uct_ofi_take(peer, head, data, length);

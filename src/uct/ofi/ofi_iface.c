@@ -308,21 +308,16 @@ static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface, const uct_ofi_l
 
     status = uct_ofi_check(lib->fabric(iface->info->fabric_attr, &iface->fabric, NULL), lib,
                            "fi_fabric");
-    if (status == UCS_OK) {
-        status = uct_ofi_check(fi_domain(iface->fabric, iface->info, &iface->domain, NULL), lib,
-                               "fi_domain");
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_open_queue(iface, lib);
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_check(fi_av_open(iface->domain, &av_attr, &iface->av, NULL), lib,
-                               "fi_av_open");
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_check(fi_endpoint(iface->domain, iface->info, &iface->ep, NULL), lib,
-                               "fi_endpoint");
-    }
+    status = (status != UCS_OK) ? status :
+             uct_ofi_check(fi_domain(iface->fabric, iface->info, &iface->domain, NULL), lib,
+                           "fi_domain");
+    status = (status != UCS_OK) ? status : uct_ofi_open_queue(iface, lib);
+    status = (status != UCS_OK) ? status :
+             uct_ofi_check(fi_av_open(iface->domain, &av_attr, &iface->av, NULL), lib,
+                           "fi_av_open");
+    status = (status != UCS_OK) ? status :
+             uct_ofi_check(fi_endpoint(iface->domain, iface->info, &iface->ep, NULL), lib,
+                           "fi_endpoint");
     if (status != UCS_OK) {
         return status;
     }
@@ -413,24 +408,13 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     iface->poll_ticks = (uint64_t)(UCT_OFI_VAIN_NS * 1e-9 * ucs_arch_tsc_hz());
 
     status = uct_ofi_lib_load(&lib);
-    if (status == UCS_OK) {
-        status = uct_ofi_provider_choose(iface, lib);
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_open_objects(iface, lib);
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_address_make(iface, lib);
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_open_receives(iface, lib);
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_check(uct_ofi_sends_open(iface), lib, "buffers to send from");
-    }
-    if (status == UCS_OK) {
-        status = uct_ofi_rma_open(iface);
-    }
+    status = (status != UCS_OK) ? status : uct_ofi_provider_choose(iface, lib);
+    status = (status != UCS_OK) ? status : uct_ofi_open_objects(iface, lib);
+    status = (status != UCS_OK) ? status : uct_ofi_address_make(iface, lib);
+    status = (status != UCS_OK) ? status : uct_ofi_open_receives(iface, lib);
+    status = (status != UCS_OK) ? status :
+             uct_ofi_check(uct_ofi_sends_open(iface), lib, "buffers to send from");
+    status = (status != UCS_OK) ? status : uct_ofi_rma_open(iface);
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
         uct_ofi_receives_post(iface);

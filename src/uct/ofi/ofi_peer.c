@@ -391,10 +391,9 @@ void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const 
     intro        = (uct_ofi_intro_t *)send->buffer;
     send->peer   = NULL;
     send->length = sizeof(*intro);
-    memset(&intro->head, 0, sizeof(intro->head));
-    intro->head.type  = UCT_OFI_REJECT;
-    intro->head.am_id = (uint8_t)is_here;
-    intro->head.serial = iface->num_serials;
+    intro->head  = (uct_ofi_head_t){.type   = UCT_OFI_REJECT,
+                                    .am_id  = (uint8_t)is_here,
+                                    .serial = iface->num_serials};
     uct_ofi_intro_fill(iface, intro, asked->to, asked->from, asked->token);
     switch (uct_ofi_send_post(iface, send)) {
     case UCS_OK:

@@ -11,6 +11,7 @@
 
 #define UCS_LOG_COMPONENT "ofi"
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
@@ -301,7 +302,6 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
     const char *device = info->domain_attr->name;
     int is_other       = (best == NULL) || (strcmp(name, best->fabric_attr->prov_name) != 0);
     char head[256];
-    size_t length;
 
     if (!is_other && (strcmp(device, best->domain_attr->name) == 0)) {
         return;
@@ -310,10 +310,8 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
         reason = is_other ? "another provider comes first" :
                             "another device comes first, and one is used";
     }
-    length = (size_t)snprintf(head, sizeof(head), "not %s on ", name);
-    if (!is_other && (length < sizeof(head))) {
-        snprintf(head + length, sizeof(head) - length, "%s: ", device);
-    }
+    snprintf(head, sizeof(head), "not %s on %s%s", name, is_other ? "" : device,
+             is_other ? "" : ": ");
     if (strstr(ucs_string_buffer_cstr(&iface->choice), head) == NULL) {
         ucs_string_buffer_appendf(&iface->choice, "not %s on %s: %s\n", name, device, reason);
     }
@@ -397,9 +395,7 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
 
 static int uct_ofi_is_same_offer(const struct fi_info *a, const struct fi_info *b)
 {
-    return (strcmp(a->fabric_attr->prov_name, b->fabric_attr->prov_name) == 0) &&
-           (strcmp(a->domain_attr->name, b->domain_attr->name) == 0) &&
-           (a->addr_format == b->addr_format);
+    return uct_ofi_is_same_device(a, b) && (a->addr_format == b->addr_format);
 }
 
 /* The same offer with reads of a peer's memory, or NULL. */
@@ -627,20 +623,15 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
 
 /* ---- addresses ---- */
 
-/* FNV-1a of the head, with the checksum 0, and of what follows. */
-static uint32_t uct_ofi_checksum(const uct_ofi_address_t *head, const uint8_t *raw)
+/* FNV-1a of an address, with the checksum 0. */
+static uint32_t uct_ofi_checksum(const uint8_t *address, size_t length)
 {
-    uct_ofi_address_t copy = *head;
-    const uint8_t *bytes   = (const uint8_t *)&copy;
-    uint32_t hash          = 2166136261u;
+    uint32_t hash = 2166136261u;
     size_t i;
 
-    copy.checksum = 0;
-    for (i = 0; i < sizeof(copy); ++i) {
-        hash = (hash ^ bytes[i]) * 16777619u;
-    }
-    for (i = 0; i < head->length; ++i) {
-        hash = (hash ^ raw[i]) * 16777619u;
+    for (i = 0; i < length; ++i) {
+        hash = (hash ^ (((i - offsetof(uct_ofi_address_t, checksum)) < sizeof(uint32_t)) ?
+                        0 : address[i])) * 16777619u;
     }
     return hash;
 }
@@ -663,9 +654,10 @@ ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *l
     head.is_loopback      = (uint8_t)(uct_ofi_is_loopback(raw, length) ||
                                  uct_ofi_is_node_only(iface->info) ||
                                  (strcmp(iface->info->fabric_attr->prov_name, "shm") == 0));
-    head.checksum         = uct_ofi_checksum(&head, raw);
     iface->is_loopback    = head.is_loopback;
     iface->address_length = sizeof(head) + length;
+    memcpy(iface->address, &head, sizeof(head));
+    head.checksum = uct_ofi_checksum(iface->address, iface->address_length);
     memcpy(iface->address, &head, sizeof(head));
     iface->is_tcp = ((head.format == FI_SOCKADDR_IN) || (head.format == FI_SOCKADDR_IN6)) &&
                     ((strncmp(iface->info->fabric_attr->prov_name, "net", 3) == 0) ||
@@ -696,16 +688,14 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
                                    size_t length, int same_node, const uint8_t **raw_p,
                                    char reason[UCT_REASON_MAX])
 {
-    uct_ofi_address_t head;
+    uct_ofi_address_t head = {0};
 
-    if ((length < sizeof(head)) || (length > UCT_OFI_ADDRESS_MAX)) {
-        snprintf(reason, UCT_REASON_MAX, "the peer's address is not one of ofi");
-        return UCS_ERR_INVALID_ADDR;
+    if ((length >= sizeof(head)) && (length <= UCT_OFI_ADDRESS_MAX)) {
+        memcpy(&head, address, sizeof(head));
     }
-    memcpy(&head, address, sizeof(head));
     *raw_p = (const uint8_t *)address + sizeof(head);
     if ((head.version != UCT_OFI_VERSION) || (head.length != (length - sizeof(head))) ||
-        (head.checksum != uct_ofi_checksum(&head, *raw_p))) {
+        (head.checksum != uct_ofi_checksum(address, length))) {
         snprintf(reason, UCT_REASON_MAX, "the peer's address is not one of ofi");
         return UCS_ERR_INVALID_ADDR;
     }
