@@ -384,6 +384,7 @@ TEST_P(mp_one_sided, a_killed_owner)
         n.connect_all();
         window w(me, n);
         n.until([&]() { return me.at(1).words[DONE] != 0; });
+        me.own().words[DONE] = 1;
         while (true) {
             pause(); /* gives no answer until it is killed */
         }
@@ -404,7 +405,7 @@ TEST_P(mp_one_sided, a_killed_owner)
             ASSERT_EQ(UCS_OK, n.wait(ucp_put_nbx(n.ep(0), &value, 8, w.address(0, ALLOCATED),
                                                  keys[ALLOCATED], &none)));
             me.own().words[DONE] = 1;
-            usleep(20000);
+            n.until([&]() { return me.at(0).words[DONE] != 0; });
             param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                  UCP_OP_ATTR_FIELD_DATATYPE;
             param.datatype     = ucp_dt_make_contig(8);
