@@ -186,6 +186,11 @@ class State:
         self.some(1, (self.flush(r) for r in entries(worker['flushes'], 'ucp_request_t', 'list')),
                   'flushes and closes under way')
         self.tags(worker['tag_match'])
+        self.some(1, ('%#x: tag %#x, %d bytes: %s' % (
+            int(r.address), int(r['info']['sender_tag']), int(r['info']['length']),
+            text_of(r['recv']['step'], 'ucp_recv_step_t'))
+                      for r in entries(worker['coming'], 'ucp_request_t', 'list')),
+                  'receives whose sender is writing')
         self.some(1, ('%d bytes' % int(k['length'])
                       for k in entries(worker['kept'], 'ucp_kept_t', 'list')),
                   'data of active messages that the program keeps or has to come back for')

@@ -273,6 +273,7 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
 {
     ucs_list_head_init(&worker->work);
     ucs_list_head_init(&worker->asked);
+    ucs_list_head_init(&worker->coming);
     ucs_list_head_init(&worker->eps);
     ucs_list_head_init(&worker->closed_eps);
     ucs_list_head_init(&worker->failed_eps);

@@ -124,6 +124,7 @@ typedef struct ucp_worker {
     ucs_list_link_t asked; /* receives whose sender was asked to move them, see ucp_rndv_watch; the
                               first to be looked at comes first */
     unsigned           num_looks; /* at these */
+    ucs_list_link_t    coming;    /* receives that a transport fills (UCP_RECV_COMES) */
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;

@@ -233,6 +233,7 @@ void *ucp_eager_begin(void *arg, const void *header, size_t header_length, size_
     req->info.sender_tag = tag;
     req->info.length     = length;
     req->recv.step       = UCP_RECV_COMES;
+    ucs_list_add_tail(&worker->coming, &req->list);
     *token_p             = req;
     return req->buffer;
 }
@@ -241,6 +242,7 @@ void ucp_eager_end(void *token, ucs_status_t status)
 {
     ucp_request_t *req = token;
 
+    ucs_list_del(&req->list);
     if (req->worker->is_ending) { /* without a word, as all that is left then */
         ucp_request_release_held(req);
     } else {

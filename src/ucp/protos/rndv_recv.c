@@ -178,8 +178,9 @@ static uint64_t ucp_rndv_claim_wait_ns(const ucp_request_t *req)
  * claimed when nothing has come for a while. */
 static void ucp_rndv_recv_leave(ucp_request_t *req)
 {
-    const int is_whole = (req->recv.was_awaited || (req->recv.total <= UCP_PROTO_WHOLE_MAX)) &&
-                         ucp_learn_is_settled(req->recv.learn, &req->recv.turn);
+    const size_t whole_max = req->recv.was_awaited ? UCP_WIRE_EAGER_MAX : UCP_PROTO_WHOLE_MAX;
+    const int is_whole     = (req->recv.total <= whole_max) &&
+                             ucp_learn_is_settled(req->recv.learn, &req->recv.turn);
 
     req->recv.step = UCP_RECV_LEFT;
     ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH | UCP_WIRE_RTR_CLAIM |

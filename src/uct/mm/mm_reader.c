@@ -232,6 +232,7 @@ static int uct_mm_reader_resume_parts(uct_mm_reader_t *reader, uct_iface_t *ifac
     reader->length      = 0;
     message->area->pos += message->buffers;
     uct_mm_reader_advance(reader, message->buffers * message->area->stride);
+    UCS_PROBE2(message, message->id, message->header + message->length);
     iface->am[message->id].end(message->token, UCS_OK);
     return 1;
 }

@@ -759,6 +759,29 @@ TEST_F(asked_for_messages, what_is_fastest_in_messages_comes_whole)
     ucs_sys_set(nullptr);
 }
 
+/* What is too long to go whole says nothing of what is shorter and not waited for. */
+TEST_F(asked_for_messages, what_is_too_long_lets_nothing_go_whole)
+{
+    ucs_sys_ops_t table     = ucs_sys_real;
+    table.process_vm_readv  = slow_copy;
+    table.process_vm_writev = slow_write;
+    ucs_sys_set(&table);
+    {
+        pair pair({"mixed", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
+                   UCS_THREAD_MODE_SINGLE});
+        greet(pair);
+        for (unsigned i = 0; i < 600; ++i) {
+            exchange(pair, pair.ep(), pair.receiver(), 140000);
+            exchange(pair, pair.ep_back(), pair.sender(), 140000);
+            const uint64_t whole = counted(pair.sender(), "sent_whole");
+            exchange(pair, pair.ep(), pair.receiver(), 50000, false);
+            ASSERT_EQ(whole, counted(pair.sender(), "sent_whole")) << i;
+            exchange(pair, pair.ep_back(), pair.sender(), 50000, false);
+        }
+    }
+    ucs_sys_set(nullptr);
+}
+
 /* What a sender that receives, too, announces to one of many peers is read by its receiver: nothing
  * is tried, and so nothing is measured. */
 TEST_F(asked_for_messages, what_many_exchange_is_read)
