@@ -108,7 +108,7 @@ void expect_others_go_on(node &n, companion &c)
     EXPECT_TRUE(n.until([&]() {
         c.step();
         return c.rounds() >= rounds + 1000;
-    }, 20));
+    }, 20 * mp::slowness()));
 }
 
 void receive_all(self &me, node &n)
