@@ -53,7 +53,6 @@
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
-#define UCT_OFI_UNPROVED    16384u /* peers that have introduced themselves, and no more */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 #define UCT_OFI_RAIL_SIZE  (2 * UCT_OFI_BUFFER_SIZE) /* bytes of a receive buffer of an interface
                                                          that carries no messages of its user's */
@@ -163,8 +162,6 @@ typedef struct {
     unsigned            num_busy;   /* and are */
     unsigned            num_under_way;
     unsigned            num_strangers;
-    unsigned            num_unproved; /* peers of this kind */
-    int                 is_crowded;   /* there were too many, which was said */
     ucs_queue_head_t     free_sends;
     uct_ofi_rma_t      *rmas;
     unsigned            num_rmas;  /* in all; 0: the provider has none */
@@ -292,7 +289,6 @@ struct uct_ofi_peer {
     uint8_t            has_spoken;    /* and that was a message: its process makes progress */
     uint8_t            is_reached;    /* a question has ended since it was asked last */
     uint8_t            is_known;      /* it has ever said something */
-    uint8_t            is_unproved;   /* its introduction, that is: it may be anybody's invention */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            is_port_asked; /* by the peer's last HELLO, or a PING since */
     uint8_t            has_asked;     /* the same of ours */
@@ -526,13 +522,6 @@ void uct_ofi_peer_detach(uct_ofi_ep_t *ep);
 
 /* The end of a peer, in any call: endpoints and flushes end with status; the rest by progress. */
 void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status);
-
-/* It is at its address, as it has answered by our name for it; or it has ended. */
-UCS_INLINE void uct_ofi_peer_proved(uct_ofi_peer_t *peer)
-{
-    peer->iface->num_unproved -= peer->is_unproved;
-    peer->is_unproved          = 0;
-}
 
 /* It has given a sign of life. */
 void uct_ofi_peer_heard(uct_ofi_peer_t *peer);

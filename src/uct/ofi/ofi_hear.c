@@ -180,33 +180,6 @@ static void uct_ofi_rejected(uct_ofi_peer_t *peer, const uct_ofi_head_t *head)
     } /* else: it knows us again */
 }
 
-/* Makes a peer of who has introduced itself by a new name, as anybody can any number of times: so
- * there are only so many of whom no more is known. Others, who repeat theirs, come when those have
- * answered or been given up. NULL: none. */
-static uct_ofi_peer_t *uct_ofi_acquaint(uct_ofi_iface_t *iface, const uct_ofi_intro_t *intro,
-                                        const uint8_t *raw)
-{
-    uct_ofi_peer_t *peer;
-
-    if (iface->num_unproved == UCT_OFI_UNPROVED) {
-        if (!iface->is_crowded) {
-            ucs_warn("%u peers have connected and not said a word since: others have to wait",
-                     iface->num_unproved);
-            iface->is_crowded = 1;
-        }
-        return NULL;
-    }
-    if (uct_ofi_peer_get(iface, intro->from, raw,
-                         intro->address_length - sizeof(uct_ofi_address_t), &peer) != UCS_OK) {
-        ucs_warn("no memory for a peer, or half of its name is another's: it is refused");
-        uct_ofi_reject(iface, intro, raw, 0);
-        return NULL;
-    }
-    peer->is_unproved = 1;
-    ++iface->num_unproved;
-    return peer;
-}
-
 /* HELLO, PING, REJECT: from somebody who knows no token of ours. */
 static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *intro)
 {
@@ -243,8 +216,12 @@ static void uct_ofi_introduced(uct_ofi_iface_t *iface, const uct_ofi_intro_t *in
         peer = NULL; /* it has given us up, and begins anew */
     }
     if (intro->head.type == UCT_OFI_HELLO) {
-        peer = (peer != NULL) ? peer : uct_ofi_acquaint(iface, intro, raw);
-        if (peer == NULL) {
+        if ((peer == NULL) &&
+            (uct_ofi_peer_get(iface, intro->from, raw,
+                              intro->address_length - sizeof(uct_ofi_address_t), &peer) !=
+             UCS_OK)) {
+            ucs_warn("no memory for a peer, or half of its name is another's: it is refused");
+            uct_ofi_reject(iface, intro, raw, 0);
             return;
         }
         peer->serial = intro->head.serial;
@@ -388,9 +365,6 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
                             (head.type == UCT_OFI_ACK)     ? head.number :
                             (head.type == UCT_OFI_WELCOME) ? intro.answer : 0)) {
         return;
-    }
-    if (ucs_unlikely(peer->is_unproved)) {
-        uct_ofi_peer_proved(peer);
     }
     uct_ofi_peer_spoke(peer);
     uct_ofi_taken(peer, head.taken);

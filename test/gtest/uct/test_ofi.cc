@@ -1298,43 +1298,6 @@ TEST_F(ofi, hostile_messages)
     EXPECT_TRUE(a.failed.empty());
 }
 
-/* Whoever invents names gets so many peers and no more, of which one line tells; who has a right to
- * be heard is so once those have been given up. */
-TEST_F(ofi, invented_names_are_bounded)
-{
-    patient_pair both(m_tl, "200ms");
-    worker &a = both.a, &b = both.b;
-    std::unique_ptr<worker> stranger = std::make_unique<worker>(m_tl);
-    ucp_test::log_catcher log;
-    const contact where    = stranger->where();
-    uct_ofi_iface_t *iface = uct_ofi_iface(b.iface);
-    unsigned received      = 0;
-
-    b.on_message(1, [&](const uint8_t *, size_t) { ++received; });
-    stranger.reset();
-    for (uint64_t i = 1; i <= UCT_OFI_UNPROVED + 100; ++i) {
-        alignas(8) uct_ofi_intro_t intro = {};
-        intro.head.type                  = UCT_OFI_HELLO;
-        intro.head.serial                = 1;
-        intro.version                    = UCT_OFI_VERSION;
-        intro.address_length             = static_cast<uint8_t>(where.address.size());
-        memcpy(intro.address, where.address.data(), where.address.size());
-        memcpy(intro.from, &i, sizeof(i));
-        memcpy(intro.to, b.uid.data(), UCT_UID_LEN);
-        uct_ofi_receive(iface, reinterpret_cast<char *>(&intro), sizeof(intro));
-    }
-    EXPECT_EQ(UCT_OFI_UNPROVED, ucs_hash_size(&iface->by_uid));
-    uct_ep_t *ep = a.connect(b.where());
-    EXPECT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 64)));
-    EXPECT_TRUE(run_until({&a, &b}, [&]() {
-        return (received == 1) && (iface->num_unproved == 0);
-    }));
-    EXPECT_EQ(1u, ucs_hash_size(&iface->by_uid));
-    const auto lines = log.take();
-    ASSERT_EQ(1u, lines.size());
-    EXPECT_NE(std::string::npos, lines[0].find("others have to wait"));
-}
-
 /* Further devices pair without a router: what lies in the network that the provider names. */
 TEST(ofi_rails, addresses_of_a_network)
 {
