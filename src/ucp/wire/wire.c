@@ -19,8 +19,8 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
-/* Rows: messages of a header alone, those with more behind it, and those of which that is taken
- * from where it came (ucp_wire_message_t.in_place). */
+/* Rows: messages of a header alone, those with more behind it, those of which that is taken from
+ * where it came (ucp_wire_message_t.in_place), and such as may be taken part by part. */
 #define ROW(_name, _length, _handle, ...) \
     [UCP_WIRE_##_name] = \
         {.name = #_name, .header_length = (_length), .handle = (_handle), __VA_ARGS__}
@@ -28,11 +28,12 @@
 #define PAYLOAD(_name, _length, _handle)  ROW(_name, _length, _handle, .has_payload = 1)
 #define IN_PLACE(_name, _length, _handle) \
     ROW(_name, _length, _handle, .has_payload = 1, .in_place = 1)
+#define IN_PARTS(_name, _length, _handle, _begin, _end) \
+    ROW(_name, _length, _handle, .has_payload = 1, .in_place = 1, .begin = _begin, .end = _end)
 
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     PAYLOAD(HELLO, sizeof(ucp_wire_hello_t), ucp_hello_handle),
-    ROW(EAGER, sizeof(ucp_wire_eager_t), ucp_eager_handle, .has_payload = 1, .in_place = 1,
-        .begin = ucp_eager_begin, .end = ucp_eager_end),
+    IN_PARTS(EAGER, sizeof(ucp_wire_eager_t), ucp_eager_handle, ucp_eager_begin, ucp_eager_end),
     IN_PLACE(EAGER_SYNC, sizeof(ucp_wire_eager_sync_t), ucp_eager_sync_handle),
     PAYLOAD(RTS, UCP_WIRE_RTS_LEN, ucp_rndv_rts_handle),
     HEADER(RTR, sizeof(ucp_wire_rtr_t), ucp_rndv_rtr_handle),
