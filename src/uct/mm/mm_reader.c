@@ -199,15 +199,6 @@ static int uct_mm_reader_finish(uct_mm_reader_t *reader, uct_iface_t *iface,
     return 1;
 }
 
-/* The line that tells of a part is the next one that is looked at; the position stays. */
-static void uct_mm_reader_expect_part(uct_mm_reader_t *reader, uint32_t index)
-{
-    const uint32_t pos = reader->pos + index;
-
-    reader->line = &reader->lines[pos & reader->mask];
-    reader->seq  = (pos >> reader->shift) + 1;
-}
-
 /* Takes what is there of a message in parts; true if that was all. */
 static int uct_mm_reader_resume_parts(uct_mm_reader_t *reader, uct_iface_t *iface)
 {
@@ -227,7 +218,7 @@ static int uct_mm_reader_resume_parts(uct_mm_reader_t *reader, uct_iface_t *ifac
         end   = uct_mm_part_end(message->length, message->parts, message->next);
         ucs_arch_copy(UCS_ARCH_COPY_IN, message->dest + first, message->payload + first,
                       end - first);
-        uct_mm_reader_expect_part(reader, ++message->next);
+        uct_mm_reader_expect(reader, ++message->next);
     }
     reader->length      = 0;
     message->area->pos += message->buffers;
@@ -266,7 +257,7 @@ static int uct_mm_reader_begin(uct_mm_reader_t *reader, uct_iface_t *iface, uct_
     reader->parted = *message;
     reader->buffer = NULL;
     reader->length = (uint32_t)message->length;
-    uct_mm_reader_expect_part(reader, (message->dest != NULL) ? 0 : message->parts - 1);
+    uct_mm_reader_expect(reader, (message->dest != NULL) ? 0 : message->parts - 1);
     return uct_mm_reader_resume_parts(reader, iface);
 }
 
@@ -295,7 +286,7 @@ static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *
         message.parts = uct_mm_parts_count(message.length, count * buffers->stride);
     }
     if (message.parts > 1) {
-        uct_mm_reader_expect_part(reader, message.parts - 1);
+        uct_mm_reader_expect(reader, message.parts - 1);
         if (!uct_mm_reader_ready(reader)) {
             return uct_mm_reader_begin(reader, iface, &message);
         }

@@ -541,13 +541,19 @@ UCS_INLINE int uct_mm_reader_should_release(const uct_mm_reader_t *reader)
     return (reader->pos - reader->released) >= reader->quantum;
 }
 
-UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
+/* The line `ahead` of the position is the next one that is looked at; the position stays. */
+UCS_INLINE void uct_mm_reader_expect(uct_mm_reader_t *reader, uint32_t ahead)
 {
-    const uint32_t pos = reader->pos + count;
+    const uint32_t pos = reader->pos + ahead;
 
-    reader->pos  = pos;
     reader->line = &reader->lines[pos & reader->mask];
     reader->seq  = (pos >> reader->shift) + 1;
+}
+
+UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
+{
+    reader->pos += count;
+    uct_mm_reader_expect(reader, 0);
 }
 
 /* A message of that many bytes is enough for a turn. */
