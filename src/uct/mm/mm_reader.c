@@ -213,8 +213,7 @@ static int uct_mm_reader_resume_parts(uct_mm_reader_t *reader, uct_iface_t *ifac
         if (!uct_mm_line_await(reader->line, reader->seq)) {
             return 0;
         }
-        first = (message->next == 0) ? 0 :
-                uct_mm_part_end(message->length, message->parts, message->next - 1);
+        first = uct_mm_part_start(message->length, message->parts, message->next);
         end   = uct_mm_part_end(message->length, message->parts, message->next);
         ucs_arch_copy(UCS_ARCH_COPY_IN, message->dest + first, message->payload + first,
                       end - first);

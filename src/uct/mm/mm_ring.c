@@ -388,7 +388,7 @@ UCS_INLINE void uct_mm_writer_head(uct_mm_line_t *line, const uct_iov_t *iov, si
 static void uct_mm_writer_copy_part(uct_mm_writer_t *writer, uint8_t *dest,
                                     const uct_iov_t *payload, uint32_t count, uint32_t index)
 {
-    const size_t first = (index == 0) ? 0 : uct_mm_part_end(payload->length, count, index - 1);
+    const size_t first = uct_mm_part_start(payload->length, count, index);
     const size_t end   = uct_mm_part_end(payload->length, count, index);
     uct_iov_t part     = {(uint8_t *)payload->buffer + first, end - first, NULL};
 

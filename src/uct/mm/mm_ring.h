@@ -205,11 +205,15 @@ UCS_INLINE uint32_t uct_mm_parts_count(size_t length, uint32_t lines)
            (uint32_t)ucs_min(length / UCT_MM_PART_MIN, (size_t)lines);
 }
 
-/* Bytes up to the end of part `index` of `count`. */
+/* Bytes before part `index` of `count`, and up to its end. */
+UCS_INLINE size_t uct_mm_part_start(size_t length, uint32_t count, uint32_t index)
+{
+    return index * ucs_align_down(length / count, (size_t)UCT_MM_LINE_SIZE);
+}
+
 UCS_INLINE size_t uct_mm_part_end(size_t length, uint32_t count, uint32_t index)
 {
-    return (index + 1 == count) ? length :
-           (index + 1) * ucs_align_down(length / count, (size_t)UCT_MM_LINE_SIZE);
+    return (index + 1 == count) ? length : uct_mm_part_start(length, count, index + 1);
 }
 
 /* Has the kernel provide the pages of shared memory before they are touched. Not all kernels can;
