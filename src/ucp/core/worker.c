@@ -539,8 +539,8 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker, int i
     unsigned count;
 
     worker->has_deferred = 0; /* set again by what is added meanwhile */
-    count                = ucp_worker_work(worker);
-    count               += ucp_rndv_overdue(worker);
+    count                = ucp_rndv_overdue(worker); /* before copies: all is read that came */
+    count               += ucp_worker_work(worker);
     ucp_ep_run_watches(worker);
     count               += ucp_ep_run_failure_handlers(worker);
     count               += ucp_conn_fail_lost(worker, idle);

@@ -86,7 +86,9 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
         return 0;
     }
     if (octave->best > 0) {
-        octave->rate[octave->trial] = octave->best;
+        octave->rate[octave->trial] = octave->is_again ?
+                                      ucs_max(octave->best, octave->rate[octave->trial]) :
+                                      octave->best;
     }
     if (octave->is_again) {
         return ucp_learn_settle(octave, ways, length);
@@ -102,7 +104,6 @@ static int ucp_learn_go_on(ucp_learn_octave_t *octave, unsigned ways, ucp_way_t 
         return ucp_learn_settle(octave, ways, length);
     }
     ucp_learn_try(octave, octave->way);
-    octave->best     = octave->rate[octave->way];
     octave->is_again = 1;
     return 0;
 }
@@ -168,13 +169,17 @@ static void ucp_learn_warm(ucp_learn_t *learn, unsigned octave, size_t length)
 
 static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
 {
-    octave->is_open  = 1;
-    octave->begun    = 0;
-    octave->ended    = 0;
-    octave->count    = 0;
-    octave->time_ns  = 0;
-    octave->since_ns = now_ns;
-    octave->first    = octave->serial;
+    octave->is_open    = 1;
+    octave->is_due     = 0;
+    octave->begun      = 0;
+    octave->ended      = 0;
+    octave->count      = 0;
+    octave->time_ns    = 0;
+    octave->since_ns   = now_ns;
+    octave->last_begun = 0;
+    octave->last_ended = 0;
+    octave->last_ns    = 0;
+    octave->first      = octave->serial;
 }
 
 /* Nothing has moved since the last message ended. */
@@ -252,13 +257,24 @@ static int ucp_learn_is_cold(const ucp_learn_octave_t *octave, size_t length)
            (octave->best * UCP_LEARN_COLD_GAIN > octave->rate[octave->way]);
 }
 
-static void ucp_learn_end_run(ucp_learn_octave_t *octave, size_t length)
+/* A run ends where it was due, and the next begins there. is_amid: messages moved then. */
+static void ucp_learn_end_run(ucp_learn_octave_t *octave, size_t length, int is_amid)
 {
-    const uint64_t moved = ucs_min(octave->begun, octave->ended);
-    const float rate     = (float)moved / (float)ucs_max(octave->time_ns, 1u);
+    const uint64_t moved = ucs_min(octave->last_begun + octave->due_begun,
+                                   octave->last_ended + octave->ended);
+    const float rate     = (float)moved / (float)ucs_max(octave->last_ns + octave->due_ns, 1u);
+    const int is_second  = (octave->runs == 1) && (octave->last_ns > 0); /* it corrects the first */
 
-    octave->best   = ucs_max(octave->best, rate);
-    octave->moved += moved;
+    octave->best       = is_second ? rate : ucs_max(octave->best, rate);
+    octave->moved     += octave->ended;
+    octave->last_begun = is_amid ? octave->due_begun : 0;
+    octave->last_ended = is_amid ? octave->ended : 0;
+    octave->last_ns    = is_amid ? octave->due_ns : 0;
+    octave->begun     -= octave->due_begun;
+    octave->time_ns   -= octave->due_ns;
+    octave->ended      = 0;
+    octave->count      = 0;
+    octave->is_due     = 0;
     if ((octave->runs == UCP_LEARN_RUNS - 1) && ucp_learn_is_cold(octave, length)) {
         return;
     }
@@ -269,10 +285,47 @@ static void ucp_learn_end_run(ucp_learn_octave_t *octave, size_t length)
     }
 }
 
+/* A message of the trial has ended while others of it only moved. */
+static void ucp_learn_end_timed(ucp_learn_octave_t *octave, uint32_t serial, size_t length)
+{
+    const uint64_t now_ns = ucs_sys_clock_ns();
+    const uint64_t passed = now_ns - octave->since_ns;
+    const int is_at_once  = ((int32_t)(serial - octave->last) < 0) && /* it moved all the while */
+                            (passed * UCP_LEARN_AT_ONCE < length);
+
+    octave->last = octave->serial;
+    if (octave->is_open && octave->is_due && !is_at_once) {
+        ucp_learn_end_run(octave, length, 1);
+        if (octave->runs == UCP_LEARN_RUNS) {
+            return;
+        }
+    }
+    if (!octave->is_open || ((octave->count == 0) && is_at_once)) {
+        ucp_learn_open_run(octave, now_ns); /* what others have moved meanwhile does not count */
+        return;
+    }
+    octave->time_ns += passed;
+    octave->since_ns = now_ns;
+    octave->ended   += length;
+    ++octave->count;
+    if ((int32_t)(serial - octave->first) >= 0) { /* it began in this run */
+        octave->first  = octave->serial;
+        octave->is_due = octave->is_due || (octave->count >= UCP_LEARN_RUN_MIN) ||
+                         (octave->ended >= UCP_LEARN_RUN_BYTES);
+    }
+    if (octave->is_due) {
+        octave->first     = octave->serial;
+        octave->due_begun = octave->begun;
+        octave->due_ns    = octave->time_ns;
+        if (ucp_learn_num_under_way(octave) == 0) {
+            ucp_learn_end_run(octave, length, 0);
+        }
+    }
+}
+
 void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t length)
 {
     ucp_learn_octave_t *octave = &learn->octaves[turn->octave];
-    uint64_t now_ns;
 
     --octave->under_way[turn->way];
     if (turn->is_alone) {
@@ -287,21 +340,5 @@ void ucp_learn_end(ucp_learn_t *learn, const ucp_learn_turn_t *turn, size_t leng
         octave->is_open = 0;
         return;
     }
-    now_ns = ucs_sys_clock_ns();
-    if (!octave->is_open) {
-        ucp_learn_open_run(octave, now_ns); /* what others have moved meanwhile does not count */
-        return;
-    }
-    octave->time_ns += now_ns - octave->since_ns;
-    octave->since_ns = now_ns;
-    octave->ended   += length;
-    ++octave->count;
-    if ((int32_t)(turn->serial - octave->first) < 0) {
-        return; /* it began before */
-    }
-    octave->first = octave->serial;
-    if ((octave->count >= UCP_LEARN_RUN_MIN) || (octave->ended >= UCP_LEARN_RUN_BYTES)) {
-        ucp_learn_end_run(octave, length);
-        ucp_learn_open_run(octave, now_ns);
-    }
+    ucp_learn_end_timed(octave, turn->serial, length);
 }

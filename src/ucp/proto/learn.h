@@ -11,29 +11,31 @@
  * messages begin with up to LEARN_FIRST times. Messages that use memory for the first time, which
  * takes longer, are not timed (LEARN_COLD).
  *
- * What a program does next may go better by another way than what it did before. So while a way is
- * in use a message in WATCHED that moves alone is timed, and when some of those, one after the
- * other, have been far slower than such messages have been since the trials, all ways are tried
- * anew at once: SLOW_MIN of them, and twice as many each time that nothing came of it.
+ * What a program does next may go better by another way. So while one is in use a message in
+ * WATCHED that moves alone is timed, and when SLOW_MIN of those, one after the other, have been far
+ * slower than such have been since the trials (twice as many each time that nothing came of it),
+ * all ways are tried anew.
  *
  * Who puts or gets does the same with its own parts (ops/rma.h): copies, or messages to its peer.
  * There short ones matter, too; those of less than 1 KiB are one octave, where each counts alike.
  *
  * A trial has RUNS runs. A run begins when a message of the trial has ended while none moves that
  * was asked for another way; it ends with a message that began in it, after RUN_MIN messages or
- * RUN_BYTES. Messages of a window share the processor and may all end at once: from an end to that
- * of a message that began later as many end as are moved, whichever order they are served in, if
- * they are alike. (Senders of windows beside senders of single messages are measured by the
- * latter's ends, and less well.) What a run has moved is what began in it or what ended in it,
- * whichever is less; its time is all that passed, but of pauses, in which nothing was under way,
- * no more than a program needs to fill a buffer and to look at it: a copy leaves buffers in the
- * other processor's cache, from which the program then has to fetch them, messages leave both
- * buffers where they are used (Granite Rapids, 64 KiB that are written, sent, received and read,
- * each way: 15 us by copies, 10 by messages; the transfer alone 3 and 8); and where two send to
- * each other, one's way takes the other's time. The best run is the result, since whatever
- * else happens on the machine only adds. Messages that might become the fastest, while another way
- * is in use, are tried until each of a ring's buffers has been used again, which had left the
- * caches (Zen 5, 128 KiB: 6.3 us the first time, 3.3 from then on; copies 5.5).
+ * RUN_BYTES, and with those that end at once with that one, faster than any is copied (AT_ONCE), as
+ * messages of a window may. Until a message that began later ends as many end as are moved,
+ * whichever order they are served in, if they are alike. (Senders of windows beside senders of
+ * single messages are measured by the latter's ends, and less well.) What a run has moved is what
+ * began in it or what ended in it, whichever is less; its time is all that passed, but of pauses,
+ * in which nothing was under way, no more than a program needs to fill a buffer and to look at it:
+ * a copy leaves buffers in the other processor's cache, from which the program then has to fetch
+ * them, messages leave both buffers where they are used (Granite Rapids, 64 KiB that are written,
+ * sent, received and read, each way: 15 us by copies, 10 by messages; the transfer alone 3 and 8);
+ * and where two send to each other, one's way takes the other's time. A run that ends amid messages
+ * counts together with the next, whose part one side may have done before (Zen 5, windows of 1 MiB
+ * by both: 53, 21, 53, 21 bytes a ns). The best is the result, since whatever else happens on the
+ * machine only adds. Messages that might become the fastest, while another way is in use, are tried
+ * until each of a ring's buffers has been used again, which had left the caches (Zen 5, 128 KiB:
+ * 6.3 us the first time, 3.3 from then on; copies 5.5).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -50,6 +52,7 @@
 #define UCP_LEARN_RUN_MIN    4u
 #define UCP_LEARN_RUN_BYTES  ((size_t)2 << 20)
 #define UCP_LEARN_RUN_LONG   ((size_t)64 << 20) /* bytes of one that needs no third */
+#define UCP_LEARN_AT_ONCE    100u /* bytes a ns */
 #define UCP_LEARN_LAP        ((size_t)7 << 19) /* bytes by which all buffers are used again */
 #define UCP_LEARN_COLD_GAIN  2.0f /* more than that times as fast they do not become by it */
 #define UCP_LEARN_PAUSE_NS    2000u /* what counts of a pause: so much, */
@@ -91,13 +94,18 @@ typedef struct {
     uint32_t tried;          /* messages of the trials */
     uint64_t begun, ended;   /* bytes of messages that have in this run */
     uint64_t moved;          /* in this trial's runs */
+    uint64_t last_begun, last_ended, last_ns; /* of a run that counts together with this */
     uint64_t time_ns;        /* of this run, up to since_ns */
     uint64_t since_ns;
+    uint64_t due_begun;      /* what had begun, and its time, when the run could end */
+    uint64_t due_ns;
     uint32_t under_way[UCP_WAYS];
     uint32_t serial;         /* messages that have begun */
     uint32_t first;          /* of them when this run, or its last part, began */
+    uint32_t last;           /* and when the last one ended */
     uint32_t count;          /* messages that have ended in this run */
-    uint8_t  is_open;        /* there is a run */
+    uint8_t  is_open;        /* there is a run, */
+    uint8_t  is_due;         /* which ends if no other message does at once */
     uint8_t  runs;           /* of this trial, that have ended */
     uint8_t  phase;          /* ucp_learn_phase_t */
     uint8_t  way;            /* in use */

@@ -467,12 +467,12 @@ void ucp_rndv_recv_work(ucp_request_t *req)
 
 /* ---- waiting for the sender to begin ---- */
 
-void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
+static void ucp_rndv_watch_until(ucp_request_t *req, uint64_t until_ns)
 {
     ucp_worker_t *worker = req->worker;
     ucs_list_link_t *pos = worker->asked.prev;
 
-    req->recv.until_ns = ucs_sys_clock_ns() + duration_ns;
+    req->recv.until_ns = until_ns;
     while ((pos != &worker->asked) &&
            (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
         pos = pos->prev;
@@ -481,6 +481,11 @@ void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
     worker->has_deferred = 1;
     ucs_list_insert_before(pos->next, &req->work_list);
     ucp_wakeup_rouse(worker);
+}
+
+void ucp_rndv_watch(ucp_request_t *req, uint64_t duration_ns)
+{
+    ucp_rndv_watch_until(req, ucs_sys_clock_ns() + duration_ns);
 }
 
 int ucp_rndv_is_watching(const ucp_worker_t *worker)
@@ -496,11 +501,11 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
 }
 
 /* Reads what the sender has not claimed, if it has not been heard of; returns what was done. */
-static unsigned ucp_rndv_recv_take(ucp_request_t *req)
+static unsigned ucp_rndv_recv_take(ucp_request_t *req, uint64_t now_ns)
 {
     if (req->recv.num_data != req->recv.peer->num_data) {
         req->recv.num_data = req->recv.peer->num_data;
-        ucp_rndv_watch(req, ucp_rndv_claim_wait_ns(req));
+        ucp_rndv_watch_until(req, now_ns + ucp_rndv_claim_wait_ns(req));
         return 0;
     }
     req->recv.step = UCP_RECV_BOTH;
@@ -530,7 +535,7 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
         }
         ucp_request_del_work(req);
         if (req->recv.step == UCP_RECV_LEFT) {
-            count += ucp_rndv_recv_take(req);
+            count += ucp_rndv_recv_take(req, now_ns);
         } else {
             count += ucp_rndv_device_take(req);
         }

@@ -109,6 +109,13 @@ protected:
             const auto is_message = [](const ucp_learn_turn_t &turn) {
                 return turn.way == UCP_WAY_MESSAGES;
             };
+            if (m_random != nullptr) {
+                for (size_t k = turns.size(); k > 1; --k) {
+                    std::swap(turns[k - 1], turns[m_random->below(k)]);
+                }
+                copies_ns = (copies_ns * (m_is_ahead ? 2 : 8)) / 5;
+                m_is_ahead = !m_is_ahead;
+            }
             std::stable_partition(turns.begin(), turns.end(), is_message);
             for (auto &turn : turns) {
                 g_now_ns += is_message(turn) ? m_cost_ns[turn.way] : copies_ns;
@@ -157,6 +164,8 @@ protected:
     uint64_t m_cost_ns[UCP_WAYS]    = {2500, 2000, 700};
     unsigned m_by[UCP_WAYS]         = {};
     int m_changes                   = 0;
+    std::unique_ptr<seeded_random> m_random; /* orders what ends at once; a side is ahead then */
+    bool m_is_ahead                 = false;
 };
 
 TEST_F(learning, takes_the_faster_way_whatever_was_predicted)
@@ -456,6 +465,30 @@ TEST_F(learning, windows_that_end_at_once_are_measured_as_they_are)
                               octave.way);
                 }
             }
+        }
+    }
+}
+
+/* Nor does it count in which order they end, and that one side had done its part of some before. */
+TEST_F(learning, windows_with_a_side_that_is_ahead_are_measured_as_they_are)
+{
+    m_random = std::make_unique<seeded_random>(4242);
+    for (unsigned window : {8, 16, 64, 100}) {
+        for (size_t length : {64 << 10, 1 << 20, 8 << 20}) {
+            SCOPED_TRACE(testing::Message() << window << " of " << length);
+            const uint64_t cost[] = {2500, 2000, 1500};
+            for (unsigned way = 0; way < UCP_WAYS; ++way) {
+                m_cost_ns[way] = cost[way] * length / 20000;
+            }
+            m_learn = {};
+            rounds(length, window, 4000, NONE);
+            const auto &octave = m_learn.octaves[ucp_learn_octave(length)];
+            for (unsigned way = 0; way < UCP_WAYS; ++way) {
+                const double rate = 20000 / static_cast<double>(cost[way]);
+                EXPECT_LE(octave.rate[way], rate * 1.3) << way;
+                EXPECT_GE(octave.rate[way], rate * 0.6) << way;
+            }
+            EXPECT_EQ(UCP_WAY_MESSAGES, octave.way);
         }
     }
 }
