@@ -50,23 +50,41 @@ static ucp_way_t ucp_learn_best(const ucp_learn_octave_t *octave, unsigned ways)
             ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) ? best : own;
 }
 
+/* A bit for each way that has been measured. */
+static unsigned ucp_learn_known(const ucp_learn_octave_t *octave, unsigned ways)
+{
+    unsigned known = 0;
+    ucp_way_t way;
+
+    for (way = 0; way < UCP_WAYS; ++way) {
+        known |= (octave->rate[way] > 0) ? (1u << way) : 0;
+    }
+    return known & ways;
+}
+
+/* Were they measured alike? Puts and gets are: those by copies never move at the same time,
+ * whatever the program does. */
+static int ucp_learn_is_alike(const ucp_learn_octave_t *octave, unsigned known)
+{
+    const unsigned windows = octave->windows & known;
+
+    return !(known & (1u << UCP_WAY_BOTH)) || (windows == 0) || (windows == known);
+}
+
 /* All ways have been tried. Is another one to be used from now on? */
 static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t length)
 {
     const ucp_way_t own = octave->way;
     const unsigned most = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
     unsigned first      = (unsigned)ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
-    int is_known        = 1;
-    ucp_way_t way;
+    const unsigned known = ucp_learn_known(octave, ways);
+    const int is_alike   = ucp_learn_is_alike(octave, known);
 
-    for (way = 0; way < UCP_WAYS; ++way) {
-        is_known &= !(ways & (1u << way)) || (octave->rate[way] > 0);
-    }
-    octave->way      = (uint8_t)ucp_learn_best(octave, ways);
+    octave->way      = is_alike ? (uint8_t)ucp_learn_best(octave, ways) : (uint8_t)own;
     octave->usual    = 0;
     octave->num_slow = 0;
     octave->max_slow = (octave->way != own) ? 0 : octave->max_slow;
-    first            = is_known ? ucs_max(first, 1u) : 1u;
+    first            = (is_alike && (known == ways)) ? ucs_max(first, 1u) : 1u;
     octave->patience = (uint16_t)ucs_min(ucs_max(2u * octave->patience, first), most);
     octave->phase    = UCP_LEARN_IN_USE;
     octave->left     = octave->tried * octave->patience;
@@ -170,6 +188,7 @@ static void ucp_learn_warm(ucp_learn_t *learn, unsigned octave, size_t length)
 static void ucp_learn_open_run(ucp_learn_octave_t *octave, uint64_t now_ns)
 {
     octave->is_open    = 1;
+    octave->is_window  = ucp_learn_num_under_way(octave) > 0;
     octave->is_due     = 0;
     octave->begun      = 0;
     octave->ended      = 0;
@@ -241,6 +260,8 @@ void ucp_learn_begin(ucp_learn_t *learn, ucp_learn_turn_t *turn, size_t length, 
     } else {
         if (octave->is_open && (ucp_learn_num_under_way(octave) == 0)) {
             ucp_learn_add_pause(octave, length);
+        } else {
+            octave->is_window = 1;
         }
         octave->begun += length;
     }
@@ -265,7 +286,12 @@ static void ucp_learn_end_run(ucp_learn_octave_t *octave, size_t length, int is_
     const float rate     = (float)moved / (float)ucs_max(octave->last_ns + octave->due_ns, 1u);
     const int is_second  = (octave->runs == 1) && (octave->last_ns > 0); /* it corrects the first */
 
-    octave->best       = is_second ? rate : ucs_max(octave->best, rate);
+    if (is_second || (rate > octave->best)) {
+        octave->best    = rate;
+        octave->windows = (uint8_t)((octave->windows & ~(1u << octave->trial)) |
+                                    ((unsigned)octave->is_window << octave->trial));
+    }
+    octave->is_window  = (uint8_t)is_amid;
     octave->moved     += octave->ended;
     octave->last_begun = is_amid ? octave->due_begun : 0;
     octave->last_ended = is_amid ? octave->ended : 0;

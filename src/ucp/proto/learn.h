@@ -32,10 +32,10 @@
  * sent, received and read, each way: 15 us by copies, 10 by messages; the transfer alone 3 and 8);
  * and where two send to each other, one's way takes the other's time. A run that ends amid messages
  * counts together with the next, whose part one side may have done before (Zen 5, windows of 1 MiB
- * by both: 53, 21, 53, 21 bytes a ns). The best is the result, since whatever else happens on the
- * machine only adds. Messages that might become the fastest, while another way is in use, are tried
- * until each of a ring's buffers has been used again, which had left the caches (Zen 5, 128 KiB:
- * 6.3 us the first time, 3.3 from then on; copies 5.5).
+ * by both: 53, 21, 53, 21 bytes a ns). The best is the result, since whatever else happens only
+ * adds; where some ways had windows and others single messages nothing is learned. Messages that
+ * might become the fastest, while another way is in use, are tried until each of a ring's buffers
+ * has been used again (Zen 5, 128 KiB: 6.3 us the first time, 3.3 from then on; copies 5.5).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -111,6 +111,8 @@ typedef struct {
     uint8_t  way;            /* in use */
     uint8_t  trial;          /* the way that is tried */
     uint8_t  number;         /* of the trial */
+    uint8_t  is_window;      /* messages of this run moved at the same time */
+    uint8_t  windows;        /* a bit for each way whose best run was such a one */
     uint8_t  is_again;       /* the way in use is tried once more, as another one was faster */
     uint16_t num_slow;       /* messages alone, one after the other, that were far slower, */
     uint16_t max_slow;       /* of which so many lead to trials; 0: SLOW_MIN */

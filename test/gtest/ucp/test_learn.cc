@@ -493,6 +493,33 @@ TEST_F(learning, windows_with_a_side_that_is_ahead_are_measured_as_they_are)
     }
 }
 
+/* Single messages take other times than those of a window: a way that was tried by these is not
+ * taken for faster than one that was tried by those. */
+TEST_F(learning, windows_and_single_messages_are_not_compared)
+{
+    const size_t length = 16 << 20;
+    for (unsigned singles : {3, 5, 7}) {
+        for (unsigned window : {4, 9, 12}) {
+            SCOPED_TRACE(testing::Message() << singles << " and a window of " << window);
+            m_learn = {};
+            (void)choose(length);
+            for (int i = 0; i < 40; ++i) {
+                for (unsigned k = 0; k < singles; ++k) {
+                    m_cost_ns[UCP_WAY_READ]     = 2500000 + 900000; /* and back */
+                    m_cost_ns[UCP_WAY_BOTH]     = 900000 + 900000;
+                    m_cost_ns[UCP_WAY_MESSAGES] = 2600000 + 900000;
+                    exchange(length);
+                }
+                m_cost_ns[UCP_WAY_READ]     = 1600000;
+                m_cost_ns[UCP_WAY_BOTH]     = 850000;
+                m_cost_ns[UCP_WAY_MESSAGES] = 1700000;
+                stream(length, window, window);
+                ASSERT_EQ(UCP_WAY_BOTH, m_learn.octaves[ucp_learn_octave(length)].way) << i;
+            }
+        }
+    }
+}
+
 /* A process that loses its processor for a while has not learned that its way is slow. */
 TEST_F(learning, disturbed_runs_do_not_count)
 {
