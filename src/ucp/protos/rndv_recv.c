@@ -530,16 +530,17 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
     do {
         req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
         if (req->recv.until_ns > now_ns) {
-            worker->has_deferred = 1;
             break;
         }
         ucp_request_del_work(req);
-        if (req->recv.step == UCP_RECV_LEFT) {
-            count += ucp_rndv_recv_take(req, now_ns);
-        } else {
+        if (req->recv.step != UCP_RECV_LEFT) {
             count += ucp_rndv_device_take(req);
+        } else if (ucp_rndv_recv_take(req, now_ns)) {
+            ++count;
+            break; /* one: who copies a window's is taken for away, and two would do so for ever */
         }
     } while (!ucs_list_is_empty(&worker->asked));
+    worker->has_deferred |= !ucs_list_is_empty(&worker->asked);
     return count;
 }
 

@@ -710,6 +710,46 @@ TEST_F(asked_for_messages, a_sender_that_is_away_is_not_waited_for)
     }
 }
 
+/* One message is read after the other: a receiver that read a whole window at once would seem away
+ * itself to whom it sends to, who would do the same. */
+TEST_F(asked_for_messages, a_sender_that_comes_back_sends_what_is_left_of_a_window)
+{
+    constexpr unsigned WINDOW = 16;
+    static unsigned num_reads;
+    ucs_sys_ops_t table    = ucs_sys_real;
+    table.process_vm_readv = [](pid_t pid, const iovec *local, unsigned long num_local,
+                                const iovec *remote, unsigned long num_remote,
+                                unsigned long flags) {
+        ++num_reads;
+        return ucs_sys_real.process_vm_readv(pid, local, num_local, remote, num_remote, flags);
+    };
+    pair pair(by_messages);
+    greet(pair);
+    exchange(pair, pair.ep(), pair.receiver(), LENGTH);
+    std::vector<std::unique_ptr<message>> window;
+    for (unsigned i = 0; i < WINDOW; ++i) {
+        window.push_back(std::make_unique<message>(LENGTH, i));
+        ASSERT_TRUE(window.back()->post(pair));
+    }
+    ucs_sys_set(&table);
+    for (unsigned i = 0; i < WINDOW; ++i) {
+        pair.receiver().progress();
+    }
+    usleep(1000); /* it would wait for a fifth of that */
+    num_reads = 0;
+    const uint64_t end_ns = ucs_sys_clock_ns() + 10000000000ull;
+    while ((num_reads == 0) && (ucs_sys_clock_ns() < end_ns)) {
+        pair.receiver().progress();
+    }
+    EXPECT_GE(num_reads, 1u);
+    EXPECT_LE(num_reads, WINDOW / 4);
+    for (auto &m : window) {
+        pair.progress_until([&] { return m->sent.calls && m->received.calls; });
+        EXPECT_EQ(-1, m->differs());
+    }
+    ucs_sys_set(nullptr);
+}
+
 /* What a sender has not sent by the time that it goes away is read. */
 TEST_F(asked_for_messages, a_sender_that_goes_away_amid_them_is_not_waited_for)
 {
