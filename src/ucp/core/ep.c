@@ -316,7 +316,7 @@ void ucp_ep_watch(ucp_ep_t *ep)
         (is_awaited || (ep->am->iface->tl->kind != UCT_TL_KIND_NET)) &&
         ucs_list_is_empty(&ep->watch_list)) {
         ucs_list_add_tail(&ep->worker->watches, &ep->watch_list);
-        ep->worker->has_deferred = 1;
+        ep->worker->deferred |= UCP_DEFERRED_SOME;
         ucp_wakeup_rouse(ep->worker);
     }
 }
@@ -335,7 +335,7 @@ void ucp_ep_run_watches(ucp_worker_t *worker)
             ucp_peer_send_control(ep->peer, UCP_WIRE_HELLO, NULL, 0);
         }
     }
-    worker->has_deferred |= !ucs_list_is_empty(&worker->watches);
+    worker->deferred |= ucs_list_is_empty(&worker->watches) ? 0 : UCP_DEFERRED_SOME;
 }
 
 /* Where the ordinal of the user's next endpoint to a peer is counted. */
@@ -463,7 +463,7 @@ void ucp_ep_report_failure(ucp_ep_t *ep)
         return;
     }
     ucs_list_add_tail(&ep->worker->failed_eps, &ep->failed_list);
-    ep->worker->has_deferred = 1;
+    ep->worker->deferred |= UCP_DEFERRED_SOME;
     ucp_wakeup_rouse(ep->worker); /* another thread may sleep, with the lock free */
 }
 

@@ -509,7 +509,7 @@ void ucp_peer_retire(ucp_peer_t *peer)
 {
     if (ucs_list_is_empty(&peer->retired) && !ucp_peer_is_needed(peer)) {
         ucs_list_add_tail(&peer->worker->retired, &peer->retired);
-        peer->worker->has_deferred = 1;
+        peer->worker->deferred |= UCP_DEFERRED_SOME;
     }
 }
 

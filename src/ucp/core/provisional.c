@@ -194,7 +194,7 @@ void ucp_successors_abandon(ucp_worker_t *worker)
 
 void ucp_successors_rouse(ucp_worker_t *worker)
 {
-    worker->has_deferred |= !ucs_list_is_empty(&worker->successors);
+    worker->deferred |= ucs_list_is_empty(&worker->successors) ? 0 : UCP_DEFERRED_SOME;
 }
 
 /* UCS_INPROGRESS: not yet. */

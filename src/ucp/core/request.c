@@ -73,7 +73,7 @@ void ucp_request_add_work(ucp_request_t *req)
 {
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_WORK));
     req->held |= UCP_REQUEST_HOLDS_WORK;
-    req->worker->has_deferred = 1;
+    req->worker->deferred |= UCP_DEFERRED_SOME;
     ucs_list_add_tail(&req->worker->work, &req->work_list);
     ucp_wakeup_rouse(req->worker);
 }

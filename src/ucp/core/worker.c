@@ -302,7 +302,7 @@ static void ucp_worker_in_child(ucs_fork_watch_t *watch)
     ucp_worker_init_lock(worker);
     worker->lock.is_alone = 1;
     worker->is_inherited  = 1;
-    worker->has_deferred  = 1;
+    worker->deferred     |= UCP_DEFERRED_SOME;
     if (owner != &ucp_thread_mark) {
         atomic_store_explicit(&worker->lock.owner, NULL, memory_order_relaxed);
         if (owner != NULL) {
@@ -538,12 +538,15 @@ static UCS_NOINLINE unsigned ucp_worker_run_deferred(ucp_worker_t *worker, int i
 {
     unsigned count;
 
-    worker->has_deferred = 0; /* set again by what is added meanwhile */
-    count                = ucp_rndv_overdue(worker); /* before copies: all is read that came */
-    count               += ucp_worker_work(worker);
+    if (worker->deferred == UCP_DEFERRED_LOOKS) {
+        return ucp_rndv_overdue(worker);
+    }
+    worker->deferred = 0; /* set again by what is added meanwhile, or left */
+    count            = ucp_rndv_overdue(worker); /* before copies: all is read that came */
+    count           += ucp_worker_work(worker);
     ucp_ep_run_watches(worker);
-    count               += ucp_ep_run_failure_handlers(worker);
-    count               += ucp_conn_fail_lost(worker, idle);
+    count           += ucp_ep_run_failure_handlers(worker);
+    count           += ucp_conn_fail_lost(worker, idle);
     ucp_peers_reap(worker);
     ucp_successors_settle(worker); /* after those whose place they take */
     return count;
@@ -559,7 +562,7 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
     for (i = 1; ucs_unlikely(i < worker->num_active); ++i) {
         count += worker->active[i].progress(worker->active[i].iface);
     }
-    if (ucs_unlikely(worker->has_deferred)) {
+    if (ucs_unlikely(worker->deferred)) {
         count += ucp_worker_run_deferred(worker, count == 0);
     }
     ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
@@ -583,7 +586,7 @@ static UCS_NOINLINE unsigned ucp_worker_progress_gated(ucp_worker_t *worker)
                 ucp_worker_count(worker, UCP_COUNT_YIELDS);
             }
         }
-    } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->has_deferred) {
+    } else if (!(ucp_worker_gate(worker) & UCP_GATE_PROGRESSING) && worker->deferred) {
         ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
         count = ucp_worker_run_deferred(worker, 1);
         ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);

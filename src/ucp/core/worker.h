@@ -60,6 +60,12 @@ enum {
     UCP_GATE_NO_IFACE    = 4  /* nothing to progress */
 };
 
+/* What progress has to do beside its interfaces. */
+enum {
+    UCP_DEFERRED_SOME  = 1, /* work, failed_eps or watches may have entries */
+    UCP_DEFERRED_LOOKS = 2  /* asked has some, where most calls do nothing */
+};
+
 typedef struct ucp_sockets ucp_sockets_t;
 
 /* Progress in vain; see idle.h. */
@@ -110,7 +116,7 @@ typedef struct ucp_worker {
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
-    int                has_deferred;       /* work, asked, failed_eps or watches may have entries */
+    unsigned           deferred;           /* UCP_DEFERRED_xx */
     int                is_armed;           /* ucp_worker_arm, and nothing has happened since */
     uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
     size_t             host_length;        /* see device.h */

@@ -477,8 +477,8 @@ static void ucp_rndv_watch_until(ucp_request_t *req, uint64_t until_ns)
            (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
         pos = pos->prev;
     }
-    req->held           |= UCP_REQUEST_HOLDS_WORK;
-    worker->has_deferred = 1;
+    req->held        |= UCP_REQUEST_HOLDS_WORK;
+    worker->deferred |= UCP_DEFERRED_LOOKS;
     ucs_list_insert_before(pos->next, &req->work_list);
     ucp_wakeup_rouse(worker);
 }
@@ -520,10 +520,11 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
     uint64_t now_ns;
 
     if (ucs_list_is_empty(&worker->asked)) {
+        worker->deferred &= ~(unsigned)UCP_DEFERRED_LOOKS;
         return 0;
     }
+    worker->deferred |= UCP_DEFERRED_LOOKS;
     if ((worker->num_looks++ % UCP_RNDV_LOOKS) != 0) { /* clocks cost as much as a look at a ring */
-        worker->has_deferred = 1;
         return 0;
     }
     now_ns = ucs_sys_clock_ns();
@@ -540,7 +541,6 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
             break; /* one: who copies a window's is taken for away, and two would do so for ever */
         }
     } while (!ucs_list_is_empty(&worker->asked));
-    worker->has_deferred |= !ucs_list_is_empty(&worker->asked);
     return count;
 }
 

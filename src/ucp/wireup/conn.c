@@ -549,7 +549,7 @@ static int ucp_conn_is_net(const ucp_conn_t *conn)
 static void ucp_conn_lose(ucp_conn_t *conn)
 {
     ucs_list_add_tail(&conn->socket.worker->sockets->lost, &conn->waiting);
-    conn->socket.worker->has_deferred = 1;
+    conn->socket.worker->deferred |= UCP_DEFERRED_SOME;
 }
 
 void ucp_conn_peer_gone(ucp_peer_t *peer)
@@ -649,7 +649,8 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
     }
     ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
         if (ucp_conn_awaits_more(conn, idle) || !ucp_conn_fail_ep(conn->ep)) {
-            worker->has_deferred = 1; /* more may lie in our queues, or there was no memory */
+            /* more may lie in our queues, or there was no memory */
+            worker->deferred |= UCP_DEFERRED_SOME;
             continue;
         }
         ucs_list_del(&conn->waiting);

@@ -101,7 +101,7 @@ static void ucp_sockets_timer(ucp_socket_t *timer)
         }
         ucs_list_del(&conn->waiting);
         ucs_list_add_tail(&sockets->lost, &conn->waiting);
-        sockets->worker->has_deferred = 1;
+        sockets->worker->deferred |= UCP_DEFERRED_SOME;
     }
     ucp_sockets_set_timer(sockets);
 }
