@@ -19,7 +19,6 @@
 #define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
-#define UCP_RNDV_CLAIM_DATA 4 /* grains that are claimed at most to be sent as such a piece */
 
 /* Is there a grain that nobody has claimed? */
 static int ucp_rndv_is_left(uint64_t word, uint32_t num_grains)
@@ -218,6 +217,7 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *pi
 static ucs_status_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
 {
     const uint32_t num_grains = ucp_rndv_grains(req->send.end);
+    const uint32_t most       = (uint32_t)((UCP_RNDV_PIECES * piece_max) / UCP_RNDV_GRAIN);
     _Atomic uint64_t *word    = req->send.sync_word;
     uct_ep_t *lane            = req->send.peer->lanes[UCP_LANE_AM];
     uint32_t first, count;
@@ -228,11 +228,10 @@ static ucs_status_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
     }
     if ((lane->ops->has_room != NULL) &&
         ucp_rndv_is_left(atomic_load_explicit(word, memory_order_relaxed), num_grains) &&
-        !lane->ops->has_room(lane, piece_max + sizeof(ucp_wire_data_t))) {
+        !lane->ops->has_room(lane, piece_max + sizeof(ucp_wire_data_t), UCP_RNDV_PIECES)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    count = ucp_rndv_claim(word, num_grains,
-                           (uint32_t)ucs_max(piece_max / UCP_RNDV_GRAIN, (size_t)1), 1, &first);
+    count = ucp_rndv_claim(word, num_grains, ucs_max(most, 1u), 1, &first);
     if (count > 0) {
         offset = first * UCP_RNDV_GRAIN;
         ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
@@ -241,24 +240,10 @@ static ucs_status_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
     return UCS_OK;
 }
 
-/* Bytes of a piece. What is claimed goes as one if it can. */
-static size_t ucp_rndv_piece_max(const ucp_request_t *req)
-{
-    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
-    size_t max     = req->send.peer->proto->lanes.am.max;
-
-    if (req->send.is_both && (lane->ops->long_max != NULL)) {
-        max = ucs_max(max, lane->ops->long_max(lane));
-    }
-    max -= sizeof(ucp_wire_data_t);
-    return (req->send.is_both && (max >= UCP_RNDV_GRAIN)) ?
-           ucs_min(max - (max % UCP_RNDV_GRAIN), UCP_RNDV_CLAIM_DATA * UCP_RNDV_GRAIN) :
-           ucp_dt_piece_max(max);
-}
-
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
 {
-    const size_t piece_max = ucp_rndv_piece_max(req);
+    const size_t piece_max = ucp_dt_piece_max(req->send.peer->proto->lanes.am.max -
+                                              sizeof(ucp_wire_data_t));
     unsigned count         = 0;
     ucp_rndv_piece_t piece;
     ucs_status_t status;

@@ -346,9 +346,9 @@ struct uct_ep_ops {
      * interface's limit. Nothing of such a message is handed to its handler before all of it is
      * sent. 0, NULL: the limit. */
     size_t (*long_max)(uct_ep_t *ep);
-    /* Would am_short_iov take a message of `length` bytes now? If not, a pending request is called
-     * when it may. NULL: not known. */
-    int (*has_room)(uct_ep_t *ep, size_t length);
+    /* Would am_short_iov take `count` messages of up to `length` bytes now, or as many as it ever
+     * takes? If not, a pending request is called when it may. NULL: not known. */
+    int (*has_room)(uct_ep_t *ep, size_t length, unsigned count);
     /* The user gives up the operation that waits for comp, if there is one (else nothing happens):
      * progress calls comp soon, with any outcome, also where the peer lives and takes nothing. That
      * may cost connections, with which other endpoints to the peer fail, also those of other

@@ -175,12 +175,13 @@ size_t uct_mm_ep_long_max(uct_ep_t *tl_ep)
     return uct_mm_ep(tl_ep)->writer.long_max;
 }
 
-int uct_mm_ep_has_room(uct_ep_t *tl_ep, size_t length)
+int uct_mm_ep_has_room(uct_ep_t *tl_ep, size_t length, unsigned count)
 {
     uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
     const size_t single  = ucs_min(length, (size_t)UCT_MM_WIDE_SINGLE_MIN - 1); /* may take more */
-    const uint32_t lines = ucs_max(uct_mm_writer_lines(&ep->writer, length),
+    const uint32_t most  = ucs_max(uct_mm_writer_lines(&ep->writer, length),
                                    uct_mm_writer_lines(&ep->writer, single));
+    const uint32_t lines = ucs_min(most * count, ep->writer.lines_max);
 
     if (uct_mm_writer_has_room(&ep->writer, lines)) {
         return 1;

@@ -337,7 +337,7 @@ ucs_status_t uct_mm_ep_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t *
 int uct_mm_ep_is_attentive(uct_ep_t *ep);
 int uct_mm_ep_is_near(uct_ep_t *ep);
 size_t uct_mm_ep_long_max(uct_ep_t *ep);
-int uct_mm_ep_has_room(uct_ep_t *ep, size_t length);
+int uct_mm_ep_has_room(uct_ep_t *ep, size_t length, unsigned count);
 
 END_C_DECLS
 
