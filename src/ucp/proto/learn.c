@@ -74,18 +74,22 @@ static int ucp_learn_is_alike(const ucp_learn_octave_t *octave, unsigned known)
 /* All ways have been tried. Is another one to be used from now on? */
 static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t length)
 {
-    const ucp_way_t own = octave->way;
-    const unsigned most = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
-    unsigned first      = (unsigned)ucs_min(length / UCP_LEARN_MIN, (size_t)UCP_LEARN_FIRST);
+    const ucp_way_t own  = octave->way;
+    const unsigned most  = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
     const unsigned known = ucp_learn_known(octave, ways);
     const int is_alike   = ucp_learn_is_alike(octave, known);
+    unsigned first       = 1;
+    unsigned times       = 2;
 
     octave->way      = is_alike ? (uint8_t)ucp_learn_best(octave, ways) : (uint8_t)own;
     octave->usual    = 0;
     octave->num_slow = 0;
     octave->max_slow = (octave->way != own) ? 0 : octave->max_slow;
-    first            = (is_alike && (known == ways)) ? ucs_max(first, 1u) : 1u;
-    octave->patience = (uint16_t)ucs_min(ucs_max(2u * octave->patience, first), most);
+    if (is_alike && (known == ways)) {
+        first = (unsigned)ucs_min(ucs_max(length / UCP_LEARN_MIN, 1u), (size_t)UCP_LEARN_FIRST);
+        times = (octave->way == own) ? 4 : 2;
+    }
+    octave->patience = (uint16_t)ucs_min(ucs_max(times * octave->patience, first), most);
     octave->phase    = UCP_LEARN_IN_USE;
     octave->left     = octave->tried * octave->patience;
     octave->tried    = 0;

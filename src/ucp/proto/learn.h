@@ -7,9 +7,9 @@
  * messages that could go in several ways: for each octave of sizes a trial of the way in use, then
  * one of each other, and where one was faster a second of the way in use, since the first messages
  * of all find caches cold; the fastest one serves the next ones, and then all are tried anew: after
- * as many as the trials took, then after twice as many, and so on up to LEARN_SETTLED times. Longer
- * messages begin with up to LEARN_FIRST times. Messages that use memory for the first time, which
- * takes longer, are not timed (LEARN_COLD).
+ * as many as the trials took, of long messages up to LEARN_FIRST times, then twice as many each
+ * time, where the same way was the fastest again four times, and at most LEARN_SETTLED times.
+ * Messages that use memory for the first time are not timed, as it takes longer (LEARN_COLD).
  *
  * What a program does next may go better by another way. So while one is in use a message in
  * WATCHED that moves alone is timed, and when SLOW_MIN of those, one after the other, have been far
@@ -63,7 +63,7 @@
 #define UCP_LEARN_UNIT_OCTAVE 5u
 #define UCP_LEARN_TRIAL_MAX  512u /* messages after which a trial ends whatever it has found */
 #define UCP_LEARN_FIRST      8u /* times as many messages as the first trials, before the next */
-#define UCP_LEARN_SETTLED    64u
+#define UCP_LEARN_SETTLED    128u
 #define UCP_LEARN_SHORT_SETTLED 512u /* the same below UCP_LEARN_MIN, where the slower way takes
                                         ten times as long */
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
