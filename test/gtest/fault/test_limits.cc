@@ -23,7 +23,8 @@ namespace {
 constexpr unsigned POOR    = 0; /* where calls fail */
 constexpr unsigned HEALTHY = 1;
 
-constexpr size_t LENGTHS[]     = {8, 2000, 200000};
+constexpr size_t LENGTHS[]       = {8, 2000, 200000};
+constexpr unsigned LOOKS_MIN     = 100; /* after which a message that lies ready is lost */
 constexpr unsigned LOG_LINES_MAX = 5;  /* where something fails */
 constexpr unsigned LOG_LINES_ALL = 10; /* where everything does */
 
@@ -120,14 +121,23 @@ public:
         m_me.own().words[WORD_SENT] = (are_ok(m_sends) ? SENT_WELL : SENT_WITH_ERRORS);
 
         m_me.waits_for("receives to end");
-        quiet_s = mp::now_s();
-        while (!have_ended(m_recvs) && (other().words[WORD_DONE] == 0) &&
-               (other().words[WORD_SENT] != SENT_WITH_ERRORS)) {
-            if ((progress() > 0) ||
-                ((other().words[WORD_SENT] == SENT_NOT_YET) && are_ok(m_sends))) {
+        unsigned looks = 0; /* in vain, at what the other one had sent before */
+        quiet_s        = mp::now_s();
+        while (!have_ended(m_recvs) && (other().words[WORD_DONE] == 0)) {
+            const uint64_t sent = other().words[WORD_SENT]; /* before the look */
+
+            if (sent == SENT_WITH_ERRORS) {
+                break;
+            }
+            if ((progress() > 0) || ((sent == SENT_NOT_YET) && are_ok(m_sends))) {
+                looks   = 0;
                 quiet_s = mp::now_s();
-            } else if ((m_me.index() == POOR) && (mp::now_s() - quiet_s > quiet_max_s)) {
-                m_me.own().words[WORD_LOST] = (other().words[WORD_SENT] == SENT_WELL);
+                continue;
+            }
+            looks += (sent == SENT_WELL);
+            if ((m_me.index() == POOR) && (mp::now_s() - quiet_s > quiet_max_s) &&
+                ((sent != SENT_WELL) || (looks >= LOOKS_MIN))) {
+                m_me.own().words[WORD_LOST] = (sent == SENT_WELL);
                 break;
             }
         }
