@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 gtest_sources = \
+	test/gtest/fake_sys.h \
 	test/gtest/main.cc \
 	test/gtest/fault/companion.h \
 	test/gtest/fault/test_copy_refused.cc \

@@ -5,6 +5,7 @@
  */
 #include <gtest/gtest.h>
 
+#include <fake_sys.h>
 #include <seed.h>
 #include <ucp/api/ucp.h>
 #include <ucp/world.h>
@@ -803,17 +804,23 @@ TEST_F(asked_for_messages, a_send_that_was_read_whole_has_not_failed)
 constexpr useconds_t SLOW_US = 500;
 
 /* Copies that take long; what they do is done. */
-const auto slow_copy = [](pid_t pid, const iovec *local, unsigned long num_local,
-                          const iovec *remote, unsigned long num_remote, unsigned long flags) {
-    usleep(SLOW_US);
-    return ucs_sys_real.process_vm_readv(pid, local, num_local, remote, num_remote, flags);
-};
-
-const auto slow_write = [](pid_t pid, const iovec *local, unsigned long num_local,
-                           const iovec *remote, unsigned long num_remote, unsigned long flags) {
-    usleep(SLOW_US);
-    return ucs_sys_real.process_vm_writev(pid, local, num_local, remote, num_remote, flags);
-};
+ucs_sys_ops_t slow_copies()
+{
+    ucs_sys_ops_t table    = ucs_sys_real;
+    table.process_vm_readv = [](pid_t pid, const iovec *local, unsigned long num_local,
+                                const iovec *remote, unsigned long num_remote,
+                                unsigned long flags) {
+        usleep(SLOW_US);
+        return ucs_sys_real.process_vm_readv(pid, local, num_local, remote, num_remote, flags);
+    };
+    table.process_vm_writev = [](pid_t pid, const iovec *local, unsigned long num_local,
+                                 const iovec *remote, unsigned long num_remote,
+                                 unsigned long flags) {
+        usleep(SLOW_US);
+        return ucs_sys_real.process_vm_writev(pid, local, num_local, remote, num_remote, flags);
+    };
+    return table;
+}
 
 /* A receiver that has found messages to be the fastest way says so, and what it was told so of is
  * not announced any more, but for one of them now and then, by which it goes on measuring. Long
@@ -821,65 +828,53 @@ const auto slow_write = [](pid_t pid, const iovec *local, unsigned long num_loca
 TEST_F(asked_for_messages, what_is_fastest_in_messages_comes_whole)
 {
     constexpr unsigned COUNT = 170;
-    ucs_sys_ops_t table      = ucs_sys_real;
-    table.process_vm_readv   = slow_copy;
-    table.process_vm_writev  = slow_write;
-    ucs_sys_set(&table);
-    {
-        pair pair({"back_and_forth", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
-                   UCS_THREAD_MODE_SINGLE});
-        greet(pair);
-        const struct {
-            size_t length;
-            bool is_awaited, is_whole;
-        } cases[] = {{12000, true, true}, {14000, false, true}, {24000, true, true},
-                     {50000, false, false}, {120000, true, true}, {140000, true, false}};
-        for (const auto &c : cases) {
-            SCOPED_TRACE(c.length);
-            uint64_t whole = 0, announced = 0;
-            for (unsigned i = 0; i < 4 * COUNT; ++i) {
-                if (i == 3 * COUNT) {
-                    whole     = counted(pair.sender(), "sent_whole");
-                    announced = counted(pair.sender(), "announced");
-                }
-                exchange(pair, pair.ep(), pair.receiver(), c.length, c.is_awaited);
-                exchange(pair, pair.ep_back(), pair.sender(), c.length, c.is_awaited);
+    const fake_sys slow(slow_copies());
+    pair pair({"back_and_forth", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
+               UCS_THREAD_MODE_SINGLE});
+    greet(pair);
+    const struct {
+        size_t length;
+        bool is_awaited, is_whole;
+    } cases[] = {{12000, true, true}, {14000, false, true}, {24000, true, true},
+                 {50000, false, false}, {120000, true, true}, {140000, true, false}};
+    for (const auto &c : cases) {
+        SCOPED_TRACE(c.length);
+        uint64_t whole = 0, announced = 0;
+        for (unsigned i = 0; i < 4 * COUNT; ++i) {
+            if (i == 3 * COUNT) {
+                whole     = counted(pair.sender(), "sent_whole");
+                announced = counted(pair.sender(), "announced");
             }
-            whole     = counted(pair.sender(), "sent_whole") - whole;
-            announced = counted(pair.sender(), "announced") - announced;
-            EXPECT_EQ(COUNT, whole + announced);
-            if (!c.is_whole) {
-                EXPECT_EQ(0u, whole);
-            } else {
-                EXPECT_GE(whole, COUNT / 2);
-                EXPECT_GE(announced, COUNT / 17);
-            }
+            exchange(pair, pair.ep(), pair.receiver(), c.length, c.is_awaited);
+            exchange(pair, pair.ep_back(), pair.sender(), c.length, c.is_awaited);
+        }
+        whole     = counted(pair.sender(), "sent_whole") - whole;
+        announced = counted(pair.sender(), "announced") - announced;
+        EXPECT_EQ(COUNT, whole + announced);
+        if (!c.is_whole) {
+            EXPECT_EQ(0u, whole);
+        } else {
+            EXPECT_GE(whole, COUNT / 2);
+            EXPECT_GE(announced, COUNT / 17);
         }
     }
-    ucs_sys_set(nullptr);
 }
 
 /* What is too long to go whole says nothing of what is shorter and not waited for. */
 TEST_F(asked_for_messages, what_is_too_long_lets_nothing_go_whole)
 {
-    ucs_sys_ops_t table     = ucs_sys_real;
-    table.process_vm_readv  = slow_copy;
-    table.process_vm_writev = slow_write;
-    ucs_sys_set(&table);
-    {
-        pair pair({"mixed", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
-                   UCS_THREAD_MODE_SINGLE});
-        greet(pair);
-        for (unsigned i = 0; i < 600; ++i) {
-            exchange(pair, pair.ep(), pair.receiver(), 140000);
-            exchange(pair, pair.ep_back(), pair.sender(), 140000);
-            const uint64_t whole = counted(pair.sender(), "sent_whole");
-            exchange(pair, pair.ep(), pair.receiver(), 50000, false);
-            ASSERT_EQ(whole, counted(pair.sender(), "sent_whole")) << i;
-            exchange(pair, pair.ep_back(), pair.sender(), 50000, false);
-        }
+    const fake_sys slow(slow_copies());
+    pair pair({"mixed", {{"UCX_TLS", "mm,cma"}, {"UCX_IDLE", "poll"}}, false,
+               UCS_THREAD_MODE_SINGLE});
+    greet(pair);
+    for (unsigned i = 0; i < 600; ++i) {
+        exchange(pair, pair.ep(), pair.receiver(), 140000);
+        exchange(pair, pair.ep_back(), pair.sender(), 140000);
+        const uint64_t whole = counted(pair.sender(), "sent_whole");
+        exchange(pair, pair.ep(), pair.receiver(), 50000, false);
+        ASSERT_EQ(whole, counted(pair.sender(), "sent_whole")) << i;
+        exchange(pair, pair.ep_back(), pair.sender(), 50000, false);
     }
-    ucs_sys_set(nullptr);
 }
 
 /* What a sender that receives, too, announces to one of many peers is read by its receiver: nothing

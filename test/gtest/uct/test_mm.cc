@@ -6,6 +6,7 @@
 #include "peer_process.h"
 #include "sys_meter.h"
 
+#include <fake_sys.h>
 #include <mp/snapshot.h>
 #include <seed.h>
 #include <ucp/world.h>
@@ -509,7 +510,7 @@ TEST(mm_test, keys_of_other_nodes_are_not_mapped)
     ucs_sys_ops_t ops = ucs_sys_real;
 
     ops.boot_id = [](ucs_sys_id128_t *id_p) { *id_p = {{g_boot_id, 0}}; };
-    ucs_sys_set(&ops);
+    const fake_sys fake(ops);
     for (const char *kind : {"memfd", "sysv"}) {
         const environment backing(settings{{"UCX_MM_BACKING", kind}});
         g_boot_id = 1;
@@ -528,7 +529,6 @@ TEST(mm_test, keys_of_other_nodes_are_not_mapped)
         neighbour.tl->md.rkey_release(rkey);
         here.tl->md.release(mem);
     }
-    ucs_sys_set(nullptr);
 }
 
 /* ------------------------------------------------------------------ settings */
@@ -726,8 +726,8 @@ const char *g_cache; /* what is said of each CPU's last cache; NULL: nothing */
 /* Both sides are this process here, so they run on the same CPUs. */
 TEST(mm_test, peers_behind_one_cache)
 {
-    ucs_sys_ops_t fake = ucs_sys_real;
-    fake.open          = [](const char *path, int flags, mode_t mode) {
+    ucs_sys_ops_t ops = ucs_sys_real;
+    ops.open          = [](const char *path, int flags, mode_t mode) {
         const char *is_cache = strstr(path, "/cache/index");
         if (is_cache == nullptr) {
             return ucs_sys_real.open(path, flags, mode);
@@ -740,7 +740,7 @@ TEST(mm_test, peers_behind_one_cache)
         EXPECT_EQ(static_cast<ssize_t>(strlen(g_cache)), pwrite(fd, g_cache, strlen(g_cache), 0));
         return fd;
     };
-    ucs_sys_set(&fake);
+    const fake_sys fake(ops);
     ucs_sys_cpus_t own;
     ucs_sys_get_cpus(&own);
     unsigned first = 0;
@@ -757,7 +757,6 @@ TEST(mm_test, peers_behind_one_cache)
         ASSERT_EQ(UCS_OK, send({&w, &other}, ep, way::SHORT, ID_DATA, numbered(1, 8)));
         EXPECT_EQ(is_near, ep->ops->is_near(ep)) << (list ? list : "nothing");
     }
-    ucs_sys_set(nullptr);
 }
 
 /* Several senders, who are connected, to one receiver that writes down whom it hears. */
@@ -988,7 +987,7 @@ TEST(mm_test, a_sender_stopped_amid_its_signal)
         });
     };
     ASSERT_TRUE(sleep(2));
-    ucs_sys_set(&table);
+    const fake_sys fake(table);
     g_amid_signal = [&]() {
         EXPECT_EQ(UCS_OK, post(from_second, way::SHORT, ID_DATA, data, 0));
         EXPECT_EQ(1, poll(&event, 1, 0));
@@ -999,7 +998,6 @@ TEST(mm_test, a_sender_stopped_amid_its_signal)
     EXPECT_EQ(UCS_OK, post(from_second, way::SHORT, ID_DATA, data, 0));
     EXPECT_EQ(1, poll(&event, 1, 0));
     EXPECT_TRUE(sleep(5));
-    ucs_sys_set(nullptr);
 }
 
 /* ------------------------------------------------------------------ memory of others */

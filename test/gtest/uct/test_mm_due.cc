@@ -8,6 +8,7 @@
 #include "peer_process.h"
 #include "sys_meter.h"
 
+#include <fake_sys.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_iface.h>
@@ -141,7 +142,7 @@ TEST(mm_famine, is_waited_for)
     unsigned received   = 0;
 
     table.sendmsg = sendmsg_without_memory;
-    ucs_sys_set(&table);
+    const fake_sys fake(table);
     receiver.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
     g_famine     = 5;
     uct_ep_t *ep = sender.connect(receiver.where());
@@ -156,7 +157,6 @@ TEST(mm_famine, is_waited_for)
     EXPECT_EQ(1, poll(&event, 1, 0));
     EXPECT_EQ(0u, g_famine);
     EXPECT_TRUE(run_until({&receiver}, [&]() { return received == 2; }));
-    ucs_sys_set(nullptr);
 }
 
 /* Nobody takes the other for dead, nobody falls asleep over it, and then the message goes. */

@@ -5,6 +5,7 @@
  */
 #include "world.h"
 
+#include <fake_sys.h>
 #include <mp/processes.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_ring.h>
@@ -420,7 +421,7 @@ TEST(mm_ring, slow_copies_go_past_the_caches)
     };
 
     ops.clock_ns = []() { return ++g_looks, g_now_ns += g_copy_ns; };
-    ucs_sys_set(&ops);
+    const fake_sys fake(ops);
     EXPECT_EQ(ucs_arch_can_copy_far(), bench.writer.can_be_far);
     bench.writer.can_be_far = 1;
     send(100, 8192, 300);
@@ -441,7 +442,6 @@ TEST(mm_ring, slow_copies_go_past_the_caches)
     EXPECT_FALSE(bench.writer.is_far);
     send(100, 131072, 3000);
     EXPECT_FALSE(bench.writer.is_far) << "as many bytes take so long";
-    ucs_sys_set(nullptr);
     EXPECT_EQ(100u + 100 + 14 + 1 + 30 + 200 + 100 + 100, count);
 }
 
