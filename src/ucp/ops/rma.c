@@ -143,12 +143,13 @@ static int ucp_rma_copies(const ucp_request_t *req)
 
 /* Messages to a peer that does not listen may wait for long; a blocking call in a callback could
  * not wait at all. */
-static int ucp_rma_is_for_messages(const ucp_worker_t *worker, uct_ep_t *lane)
+static int ucp_rma_is_for_messages(ucp_peer_t *peer, uct_ep_t *lane)
 {
-    const unsigned gate = atomic_load_explicit(&worker->gate, memory_order_relaxed);
+    const unsigned gate = atomic_load_explicit(&peer->worker->gate, memory_order_relaxed);
 
-    if (ucs_unlikely(lane->state == UCT_EP_IDLE)) {
-        (void)uct_ep_connect(lane); /* for later ones; the transport reports a failure */
+    if (ucs_unlikely(lane->state == UCT_EP_IDLE)) { /* for later ones */
+        /* Not without a word, see ucp_ep_run_watches. */
+        ucp_peer_send_control(peer, UCP_WIRE_HELLO, NULL, 0);
     }
     return (lane->ops->is_attentive != NULL) && !(gate & UCP_GATE_PROGRESSING) &&
            lane->ops->is_attentive(lane);
@@ -170,7 +171,7 @@ static void ucp_rma_begin_part(ucp_request_t *req, int has_answered)
     }
     length        = ucs_min(length, UCP_RMA_CHUNK);
     req->send.end = req->send.offset + length;
-    if (!has_answered && !ucp_rma_is_for_messages(req->worker, lane)) {
+    if (!has_answered && !ucp_rma_is_for_messages(peer, lane)) {
         return;
     }
     req->held             |= UCP_REQUEST_HOLDS_TURN;

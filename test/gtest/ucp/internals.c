@@ -59,6 +59,13 @@ int ucp_test_was_handed(void *request)
            (req->send.is_handed || (req->send.flush_sn != req->send.sn));
 }
 
+int ucp_test_is_amid(void *request)
+{
+    const ucp_request_t *req = ucp_request_of(request);
+
+    return ucp_request_is_recv(req) && (req->recv.step != UCP_RECV_POSTED);
+}
+
 unsigned ucp_test_num_controls(ucp_worker_h worker)
 {
     return ucs_mpool_num_used(&worker->controls);
@@ -118,6 +125,11 @@ uint64_t ucp_test_request_id(void *request, ucp_ep_h ep)
         return 0;
     }
     return ucp_request_is_recv(req) ? req->recv.id : req->send.id;
+}
+
+int ucp_test_knows(ucp_worker_h worker, ucp_worker_h other)
+{
+    return ucp_peer_find(worker, ucp_uid_id(other->uid)) != NULL;
 }
 
 unsigned ucp_test_ordinal(ucp_ep_h ep)

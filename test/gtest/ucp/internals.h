@@ -31,6 +31,8 @@ size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 void ucp_test_hide_workers(int change);
 /* Of a send in flight: has there been a time when flushes did not wait for it? */
 int ucp_test_was_handed(void *request);
+/* Is it a receive whose message has begun to come? */
+int ucp_test_is_amid(void *request);
 /* Has the endpoint's peer said that it wants announcements only? */
 int ucp_test_is_holding(ucp_ep_h ep);
 /* Data and descriptors of active messages, and of streams that were lent to the user. */
@@ -44,6 +46,9 @@ size_t ucp_test_num_ids(ucp_worker_h worker);
 /* By which peers know a worker, and a request (0: by none). With an endpoint: by its peer only. */
 uint64_t ucp_test_worker_id(ucp_worker_h worker);
 uint64_t ucp_test_request_id(void *request, ucp_ep_h ep);
+
+/* Has the worker an endpoint to the other one, or heard who that is? */
+int ucp_test_knows(ucp_worker_h worker, ucp_worker_h other);
 
 /* Position of an endpoint among those of its worker to the same peer: the one it pairs with has the
  * same. */

@@ -613,6 +613,24 @@ TEST_P(rma, copies_refused_midway)
     take_log();
 }
 
+/* Copies need no connection, but messages that may be faster later do: it is made with a word, as a
+ * worker that has lost the other would take it for the former one. */
+TEST(rma_copies, tell_who_connects)
+{
+    const way way = {{"copies", {{"UCX_TLS", "mm,cma"}}, false, UCS_THREAD_MODE_SINGLE}, false,
+                     false};
+    remote remote(way);
+    pair &world     = remote.world();
+    const bytes put = pattern(1, 100000);
+
+    EXPECT_FALSE(ucp_test_knows(world.receiver().handle(), world.sender().handle()));
+    EXPECT_EQ(UCS_OK, world.wait(remote.put(put.data(), put.size(), 0)));
+    world.progress_until([&]() {
+        return ucp_test_knows(world.receiver().handle(), world.sender().handle()) != 0;
+    });
+    EXPECT_EQ(-1, differs(remote.data(), put.size(), 1));
+}
+
 /* What the owner has unmapped meanwhile is not touched: operations by messages are refused. */
 TEST_P(rma, unmapped_meanwhile)
 {
