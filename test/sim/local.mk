@@ -11,6 +11,7 @@ sim_sources = \
 	test/sim/net.c \
 	test/sim/net_lent.c \
 	test/sim/net_memory.c \
+	test/sim/net_parts.c \
 	test/sim/ops.cc \
 	test/sim/rma.cc \
 	test/sim/rma.h \
@@ -48,6 +49,7 @@ sim_planted_from = \
 	src/ucp/ops/tag_budget.c \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
+	src/ucp/protos/eager.c \
 	src/ucp/protos/rndv_piped.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
@@ -56,6 +58,7 @@ sim_planted_from = \
 sim_planted_sources = \
 	test/sim/planted_sources/am_recv.c \
 	test/sim/planted_sources/conn.c \
+	test/sim/planted_sources/eager.c \
 	test/sim/planted_sources/flush.c \
 	test/sim/planted_sources/peer.c \
 	test/sim/planted_sources/provisional.c \

@@ -27,9 +27,10 @@
 
 typedef struct sim_message {
     struct sim_message *next;
-    uint64_t            time_ns;
+    sim_parts_t         parts;
     sim_lent_t         *lent;    /* not NULL: not all of it has left its sender */
     uint32_t            id;
+    uint32_t            header;  /* bytes before the payload, or 0: not known */
     uint32_t            length;
     uint64_t            data[];
 } sim_message_t;
@@ -87,6 +88,7 @@ struct sim_conn {
     uint64_t         last_ns;     /* of the latest message */
     sim_message_t   *first, **end;
     unsigned         num_messages;
+    sim_place_t      place;       /* of the first one, that comes in parts */
 };
 
 static struct {
@@ -143,8 +145,9 @@ static sim_message_t *sim_message_void(size_t length)
     return (sim_message_t *)storage;
 }
 
-/* A message at the end of the connection's queue, or NULL: no resources. */
-static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t length)
+/* A message at the end of the connection's queue, or NULL: no resources. header: the bytes before
+ * its payload if that may come in parts, else 0. */
+static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t header, size_t length)
 {
     sim_conn_t *conn = sim_ep(uct_ep)->conn;
     sim_message_t *message;
@@ -168,9 +171,14 @@ static sim_message_t *sim_message_add(uct_ep_t *uct_ep, unsigned id, size_t leng
 
     message          = sim_new(sizeof(*message) + ucs_align_up(length, 8));
     message->id      = id;
+    message->header  = (uint32_t)header;
     message->length  = (uint32_t)length;
-    message->time_ns = ucs_max(conn->last_ns, sim_now() + sim_delay());
-    conn->last_ns    = message->time_ns;
+    if ((header == 0) || conn->is_self || (uct_ep->iface->am[id].begin == NULL)) {
+        header = length;
+    }
+    sim_parts_draw(&message->parts, ucs_max(conn->last_ns, sim_now() + sim_delay()),
+                   length - header);
+    conn->last_ns    = sim_parts_last_ns(&message->parts);
     *conn->end       = message;
     conn->end        = &message->next;
     ++conn->num_messages;
@@ -211,10 +219,22 @@ static void sim_conn_cut_off(sim_conn_t *conn)
     }
 }
 
+/* The message that its sender is still writing, or NULL: that has left off. */
+static sim_message_t *sim_conn_written(const sim_conn_t *conn)
+{
+    sim_message_t *message = (conn->ep != NULL) ? conn->first : NULL;
+
+    while ((message != NULL) && (message->next != NULL)) {
+        message = message->next;
+    }
+    return ((message != NULL) && (sim_parts_last_ns(&message->parts) > sim_now()) &&
+            (message->parts.count > 1)) ? message : NULL;
+}
+
 static ucs_status_t sim_am_short(uct_ep_t *ep, unsigned id, uint64_t header, const void *payload,
                                  size_t length)
 {
-    sim_message_t *message = sim_message_add(ep, id, sizeof(header) + length);
+    sim_message_t *message = sim_message_add(ep, id, sizeof(header), sizeof(header) + length);
 
     if (message == NULL) {
         return UCS_ERR_NO_RESOURCE;
@@ -242,7 +262,8 @@ static char *sim_message_gather(sim_message_t *message, const uct_iov_t *iov, un
 
 static ucs_status_t sim_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n)
 {
-    sim_message_t *message = sim_message_add(ep, id, uct_iov_length(iov, n));
+    sim_message_t *message = sim_message_add(ep, id, (n > 1) ? iov[0].length : 0,
+                                             uct_iov_length(iov, n));
 
     if (message == NULL) {
         return UCS_ERR_NO_RESOURCE;
@@ -254,7 +275,7 @@ static ucs_status_t sim_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t 
 static ucs_status_t sim_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                                  size_t *length_p)
 {
-    sim_message_t *message = sim_message_add(ep, id, sim_plan.am_max);
+    sim_message_t *message = sim_message_add(ep, id, 0, sim_plan.am_max);
     size_t length;
 
     if (message == NULL) {
@@ -272,7 +293,7 @@ static ucs_status_t sim_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov
 {
     const sim_conn_t *conn = sim_ep(ep)->conn;
     const int is_in_vain   = sim_iface(ep->iface)->host->is_dead || (conn->reset_ns != 0);
-    sim_message_t *message = sim_message_add(ep, id, uct_iov_length(iov, n));
+    sim_message_t *message = sim_message_add(ep, id, 0, uct_iov_length(iov, n));
 
     if (message == NULL) {
         return UCS_ERR_NO_RESOURCE;
@@ -474,16 +495,56 @@ static int sim_conn_is_called(const sim_conn_t *conn)
 
 static int sim_message_is_there(const sim_message_t *message)
 {
-    return (message->time_ns <= sim_now()) && (message->lent == NULL);
+    return (sim_parts_next_ns(&message->parts) <= sim_now()) && (message->lent == NULL);
+}
+
+/* When the target's side has a message, a part of one or the end to see, as far as is known. */
+static uint64_t sim_conn_next_ns(const sim_conn_t *conn)
+{
+    if (conn->is_forgotten || ((conn->first != NULL) && (conn->first->lent != NULL))) {
+        return UINT64_MAX;
+    }
+    if ((conn->first != NULL) && !sim_parts_are_over(&conn->first->parts)) {
+        return sim_parts_next_ns(&conn->first->parts);
+    }
+    return (conn->ends_ns != 0) ? conn->ends_ns : UINT64_MAX;
+}
+
+static int sim_conn_has_ended(const sim_conn_t *conn)
+{
+    return ((conn->first == NULL) || sim_parts_are_over(&conn->first->parts)) &&
+           (sim_conn_next_ns(conn) <= sim_now());
 }
 
 /* Has the target's side something to see? */
 static int sim_conn_target_is_due(const sim_conn_t *conn)
 {
     return !conn->is_forgotten &&
-           (sim_conn_is_called(conn) ||
-            ((conn->first != NULL) ? sim_message_is_there(conn->first) :
-                                     ((conn->ends_ns != 0) && (conn->ends_ns <= sim_now()))));
+           (sim_conn_is_called(conn) || (sim_conn_next_ns(conn) <= sim_now()));
+}
+
+/* Takes what is there of the first message. */
+static void sim_conn_take(sim_conn_t *conn, uct_iface_t *iface)
+{
+    sim_message_t *message = conn->first;
+    const uint32_t route   = (conn->source->number << 8) | conn->target->number;
+    const char *payload    = (const char *)message->data + message->header;
+    const size_t length    = message->length - message->header;
+
+    *iface->params.sender = conn->source->uid;
+    if (sim_parts_begin(&message->parts) && !conn->is_silenced) {
+        sim_event("begins", route, message->id, message->length);
+        sim_place_open(&conn->place, iface, message->id, message->data, message->header, length);
+    }
+    if (!sim_parts_take(&message->parts, &conn->place, conn->target->number, payload, length)) {
+        return;
+    }
+    sim_event("delivered", route, message->id, message->length);
+    sim_event_message(message->id, message->data, message->length);
+    if (!sim_place_close(&conn->place, iface, UCS_OK) && !conn->is_silenced) {
+        uct_iface_deliver(iface, message->id, message->data, message->length);
+    }
+    sim_message_drop_first(conn); /* its place was taken until now */
 }
 
 /* What the target's side sees: a call, messages, the end. */
@@ -508,18 +569,15 @@ static unsigned sim_conn_target_event(sim_conn_t *conn, uct_iface_t *iface)
         return 1;
     }
     while ((conn->first != NULL) && sim_message_is_there(conn->first) && (count < budget)) {
-        sim_event("delivered", (conn->source->number << 8) | conn->target->number, conn->first->id,
-                  conn->first->length);
-        sim_event_message(conn->first->id, conn->first->data, conn->first->length);
-        *iface->params.sender = conn->source->uid;
-        if (!conn->is_silenced) {
-            uct_iface_deliver(iface, conn->first->id, conn->first->data, conn->first->length);
-        }
-        sim_message_drop_first(conn); /* its place was taken until now */
+        sim_conn_take(conn, iface);
         ++count;
     }
-    if ((conn->first == NULL) && (conn->ends_ns != 0) && (conn->ends_ns <= sim_now())) {
+    if (sim_conn_has_ended(conn)) {
         conn->is_forgotten = 1;
+        while (conn->first != NULL) {
+            sim_message_drop_first(conn);
+        }
+        (void)sim_place_close(&conn->place, iface, UCS_ERR_CONNECTION_RESET);
         if (conn->is_accepted && (!conn->is_self || conn->is_dropped) &&
             !sim_host_has_another(conn->target, conn)) {
             sim_event("gone", conn->source->number, conn->target->number, 0);
@@ -626,6 +684,9 @@ static int sim_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int
         }
         conn->is_dropped  = 1;
         conn->is_silenced = conn->is_silenced || discard;
+        if (discard && (conn->place.dest != NULL)) {
+            sim_parts_stop(&conn->first->parts);
+        }
         if (conn->is_accepted && !conn->is_forgotten) {
             is_there = 1;
             if (conn->ends_ns == 0) {
@@ -865,6 +926,7 @@ static void sim_host_leave(sim_host_t *host)
 static void sim_iface_close(uct_iface_t *iface)
 {
     sim_host_t *host = sim_iface(iface)->host;
+    unsigned i;
 
     if (host == NULL) {
         return;
@@ -875,6 +937,10 @@ static void sim_iface_close(uct_iface_t *iface)
     --sim_net.num_ifaces;
     if (iface->tl->kind == UCT_TL_KIND_SHM) {
         (void)sim_lent_progress(host->number, UINT64_MAX);
+        for (i = 0; i < host->num_in; ++i) {
+            (void)sim_place_close(&sim_net.conns[host->conns_in[i]]->place, iface,
+                                  UCS_ERR_CONNECTION_RESET);
+        }
     }
     if ((iface->tl->kind == UCT_TL_KIND_SHM) && !host->is_dead) {
         sim_event("iface closes", host->number, 0, 0);
@@ -1045,9 +1111,23 @@ int sim_net_is_open(unsigned number)
     return (sim_net.hosts[number] != NULL) && sim_net.hosts[number]->is_open;
 }
 
+int sim_net_is_writing(unsigned number)
+{
+    const sim_host_t *host = sim_net.hosts[number];
+    unsigned i;
+
+    for (i = 0; (host != NULL) && (i < host->num_out); ++i) {
+        if (sim_conn_written(sim_net.conns[host->conns_out[i]]) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void sim_net_kill(unsigned number)
 {
     sim_host_t *host = sim_net.hosts[number];
+    sim_message_t *message;
     sim_conn_t *conn;
     unsigned i;
 
@@ -1059,6 +1139,10 @@ void sim_net_kill(unsigned number)
     for (i = 0; i < host->num_out; ++i) {
         conn = sim_net.conns[host->conns_out[i]];
         sim_conn_cut_off(conn);
+        message = sim_conn_written(conn);
+        if (message != NULL) {
+            sim_parts_cut(&message->parts);
+        }
         if (conn->ep != NULL) {
             sim_conn_detach(conn);
         }
@@ -1075,13 +1159,7 @@ uint64_t sim_net_next_ns(void)
 
     for (i = 0; i < sim_net.num_conns; ++i) {
         conn = sim_net.conns[i];
-        if (!conn->is_forgotten) {
-            if ((conn->first != NULL) && (conn->first->lent == NULL)) {
-                next_ns = ucs_min(next_ns, conn->first->time_ns);
-            } else if ((conn->first == NULL) && (conn->ends_ns != 0)) {
-                next_ns = ucs_min(next_ns, conn->ends_ns);
-            }
-        }
+        next_ns = ucs_min(next_ns, sim_conn_next_ns(conn));
         if (conn->ep != NULL) {
             if (conn->reset_ns != 0) {
                 next_ns = ucs_min(next_ns, conn->reset_ns);

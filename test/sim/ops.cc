@@ -7,6 +7,8 @@
  */
 #include "world.h"
 
+#include <ucp/internals.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -18,6 +20,7 @@ namespace {
 constexpr uint64_t MASK_USER    = 0x7;
 constexpr uint64_t MASK_SENDER  = 0xff00;
 constexpr uint64_t MASK_EP      = 0xffff0000;
+constexpr uint64_t MASK_NUMBER  = 0xffull << 32; /* 8 bits of the message's */
 constexpr size_t BYTES_OF_A_RUN = 4u << 20;
 
 } // namespace
@@ -375,6 +378,11 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
 
 namespace {
 
+uint64_t user_bits()
+{
+    return sim_below(sim_plan.is_narrow ? 2 : MASK_USER + 1);
+}
+
 void post_send_kind(worker &w, endpoint *e, bool is_sync, bool is_am)
 {
     ucp_request_param_t param;
@@ -387,7 +395,7 @@ void post_send_kind(worker &w, endpoint *e, bool is_sync, bool is_am)
     op &o               = op_new(w, kind::SEND);
     const size_t number = the_world->messages.size();
     const uint64_t tag  = (number << 32) | ((uint64_t)e->index << 16) | ((uint64_t)w.number << 8) |
-                         sim_below(MASK_USER + 1);
+                         user_bits();
     o.ep                = e;
     o.length            = length_random();
     o.buf               = buffer_anywhere(w, o.length);
@@ -431,13 +439,27 @@ void post_take_kept(worker &w)
     (void)am_take_kept(w);
 }
 
+/* A message that has been sent to the worker, or NULL: none was found. */
+const message *message_to(const worker &w)
+{
+    const size_t count = the_world->messages.size();
+
+    for (size_t i = 0; (i < 8) && (count > 0); ++i) {
+        const message &m = the_world->messages[sim_below(count)];
+        if ((m.to == w.number) && !m.is_matched) {
+            return &m;
+        }
+    }
+    return nullptr;
+}
+
 /* What a receive or probe selects by. */
-void selection_random(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
+void selection_wide(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
 {
     const uint64_t sender = sim_below(the_world->workers.size());
     const auto &eps       = the_world->workers[sender]->eps;
 
-    *tag_p  = (sender << 8) | sim_below(MASK_USER + 1);
+    *tag_p  = (sender << 8) | user_bits();
     *mask_p = 0;
     switch (sim_below(6)) {
     case 0:
@@ -457,19 +479,49 @@ void selection_random(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
         }
         *mask_p = MASK_SENDER | MASK_EP;
         break;
-    default: { /* this very message, sent already */
-        const size_t count = the_world->messages.size();
-        for (size_t i = 0; (i < 8) && (count > 0); ++i) {
-            const message &m = the_world->messages[sim_below(count)];
-            if ((m.to == w.number) && !m.is_matched) {
-                *tag_p  = m.tag;
-                *mask_p = ~0ull;
-                break;
-            }
+    default: {
+        const message *m = message_to(w);
+        if (m != nullptr) {
+            *tag_p  = m->tag;
+            *mask_p = ~0ull;
         }
         break;
     }
     }
+}
+
+/* An endpoint that leads to the worker, or NULL: none was found. */
+const endpoint *endpoint_to(const worker &w)
+{
+    for (unsigned i = 0; i < 8; ++i) {
+        const auto &eps = the_world->workers[sim_below(the_world->workers.size())]->eps;
+        const size_t at = eps.empty() ? 0 : sim_below(eps.size());
+        if (!eps.empty() && (eps[at]->peer == w.number) && !eps[at]->is_closing) {
+            return eps[at].get();
+        }
+    }
+    return nullptr;
+}
+
+/* The same where all receives are found by a hash: all is known but for 8 bits. */
+void selection_narrow(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
+{
+    const message *m  = sim_chance(0.2) ? message_to(w) : nullptr;
+    const endpoint *e = endpoint_to(w);
+
+    if (m != nullptr) {
+        *tag_p  = m->tag;
+        *mask_p = ~0ull;
+        return;
+    }
+    *tag_p  = (the_world->messages.size() + sim_below(32)) << 32 | user_bits();
+    *tag_p |= (e != nullptr) ? ((uint64_t)e->index << 16) | (e->owner->number << 8) : 0;
+    *mask_p = ~MASK_NUMBER;
+}
+
+void selection_choose(const worker &w, uint64_t *tag_p, uint64_t *mask_p)
+{
+    (sim_plan.is_narrow ? selection_narrow : selection_wide)(w, tag_p, mask_p);
 }
 
 void post_receive_of(worker &w, uint64_t tag, uint64_t mask, ucp_tag_message_h message,
@@ -504,9 +556,11 @@ void post_receive(worker &w)
 {
     uint64_t tag, mask;
 
-    selection_random(w, &tag, &mask);
-    post_receive_of(w, tag, mask, nullptr, 0,
-                    sim_chance(0.9) ? sim_plan.length_max : length_random());
+    for (unsigned i = sim_plan.is_narrow ? (unsigned)sim_between(1, 5) : 1; i > 0; --i) {
+        selection_choose(w, &tag, &mask);
+        post_receive_of(w, tag, mask, nullptr, 0,
+                        sim_chance(0.9) ? sim_plan.length_max : length_random());
+    }
 }
 
 /* Looks, and maybe takes, what a selection matches first. */
@@ -545,7 +599,7 @@ void post_probe(worker &w)
 {
     uint64_t tag, mask;
 
-    selection_random(w, &tag, &mask);
+    selection_choose(w, &tag, &mask);
     (void)probe(w, tag, mask, false);
 }
 
@@ -553,7 +607,7 @@ void post_take(worker &w)
 {
     uint64_t tag, mask;
 
-    selection_random(w, &tag, &mask);
+    selection_choose(w, &tag, &mask);
     (void)probe(w, tag, mask, true);
 }
 
@@ -571,19 +625,36 @@ void cancel(op &o)
                       (ucp_request_check_status(o.request) == UCS_ERR_CANCELED));
 }
 
-/* Any operation in flight; on all but receives it does nothing. */
-void post_cancel(worker &w)
+std::vector<op *> in_flight(const worker &w)
 {
-    std::vector<op *> candidates;
+    std::vector<op *> ops;
 
     for (const auto &o : the_world->ops) {
         if ((o->owner == &w) && !o->is_done && !o->is_abandoned && !o->is_released &&
             (o->request != nullptr) && !o->is_posting) {
-            candidates.push_back(o.get());
+            ops.push_back(o.get());
         }
     }
+    return ops;
+}
+
+/* On all but receives it does nothing. */
+void post_cancel(worker &w)
+{
+    const auto candidates = in_flight(w);
+
     if (!candidates.empty()) {
         cancel(*candidates[sim_below(candidates.size())]);
+    }
+}
+
+/* Nor on those whose message has begun to come. */
+void post_cancel_amid(worker &w)
+{
+    for (op *o : in_flight(w)) {
+        if (ucp_test_is_amid(o->request)) {
+            cancel(*o);
+        }
     }
 }
 
@@ -650,6 +721,7 @@ const row rows[] = {
     {SIM_TAGS, 34, post_receive},
     {SIM_TAGS, 4, post_probe},
     {SIM_TAGS, 6, post_take},
+    {SIM_TAGS, 20, post_cancel_amid},
     {SIM_MESSAGES, 30, post_am},
     {SIM_MESSAGES, 6, post_take_kept},
     {SIM_MESSAGES, 10, post_answer},

@@ -19,7 +19,7 @@ s/if ((sn >= req->flush.sn) ||/if ((!SIM_PLANTED(7) \&\& (sn >= req->flush.sn)) 
 # 8: the sender of a synchronous message that was kept gets no answer
 s/if (desc->kind == UCP_TAG_MSG_EAGER_SYNC) {/if ((desc->kind == UCP_TAG_MSG_EAGER_SYNC) \&\& !SIM_PLANTED(8)) {/
 # 9: a receive that has its message can be cancelled
-s/^        ((req->held & UCP_REQUEST_HOLDS_EXPECTED) ||$/        (SIM_PLANTED(9) || (req->held \& UCP_REQUEST_HOLDS_EXPECTED) ||/
+s/^        ((req->held & UCP_REQUEST_HOLDS_EXPECTED) ||$/        (SIM_PLANTED(9) || (SIM_PLANTED(31) \&\& (req->kind == UCP_REQUEST_TAG_RECV) \&\& (req->recv.step == UCP_RECV_COMES)) || (req->held \& UCP_REQUEST_HOLDS_EXPECTED) ||/
 # 10: a long announced message that was cut is reported as whole
 s/^\( *\)UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;/\1(SIM_PLANTED(10) ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED) : UCS_OK;/
 # 11: a sender waits for an answer that the receiver said would not come
@@ -62,3 +62,6 @@ s/^    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_D
 s/^    if (end.status != UCS_OK) {/    if ((end.status != UCS_OK) \&\& !SIM_PLANTED(29)) {/
 # 30: a message that is sent from where it lies ends before it has left
 s/^        req->send.step = UCP_SEND_ZCOPY;/        req->send.step = SIM_PLANTED(30) ? UCP_SEND_EAGER : UCP_SEND_ZCOPY;/
+# 31: a receive that a message fills part by part can be cancelled (with 9)
+# 32: one whose sender has died amid its message never ends
+s/^        ucp_request_complete_recv(req, status);/        if ((status == UCS_OK) || !SIM_PLANTED(32)) ucp_request_complete_recv(req, status);/

@@ -156,6 +156,13 @@ void draw_plan()
     plan.has_sync         |= (plan.on_device > 0); /* as the real ones: words tell of ends */
     plan.zcopy_min         = sim_chance(0.5) ? sim_between(1, plan.am_max) : 0;
     plan.lent_ns           = sim_between(1, sim_chance(0.5) ? 4 : 100) * plan.delay_ns;
+    plan.parts             = sim_chance(0.5) ? pick(parts) : 0;
+    plan.is_narrow         = sim_chance((plan.parts > 0) ? 0.8 : 0.1); /* who takes parts is so */
+    if ((plan.parts > 0) && sim_chance(0.5)) { /* as many as there can be */
+        plan.am_max      = SIM_AM_MAX;
+        plan.zcopy_min   = 0;
+        plan.rndv_thresh = "inf";
+    }
     plan.long_max          = sim_chance(0.5) ? sim_between(plan.am_max, SIM_AM_MAX) : 0;
 }
 
@@ -164,17 +171,17 @@ void print_plan()
     const sim_plan_t &plan = sim_plan;
 
     printf("seed %llu: %u workers, %u steps (%u %% post), messages to %zu, am max %zu (%zu, "
-           "not copied from %zu, for %llu ns), "
+           "not copied from %zu, for %llu ns), in parts %.2f, "
            "capacity %u, delay %llu ns, tail %.3f to %llu ns, instant %.2f\n  no resource %.3f, "
            "storm %.4f, refuse connection %.4f, copy %.4f, fail copy %.4f, allocation %.5f, "
            "kill %.4f, leave %.4f, post in callbacks %.2f, starve %.4f, sleep %.3f\n  sync %d, "
            "get %d, put %d, map %d, reg %d, maps reg %d (fail %.2f, slow %.2f, refuse %.2f)\n  "
            "tags %u, messages %u, streams %u, memory %u, sockets %u, own self %d, copy %.0f B/ns, "
-           "rndv from %s by %s, attentive %.2f, %s\n  on %u devices %.1f, shown %.1f, room %zu, "
-           "fail %.3f\n",
+           "rndv from %s by %s, attentive %.2f, %s, receives %s\n  on %u devices %.1f, shown %.1f, "
+           "room %zu, fail %.3f\n",
            (unsigned long long)g_seed, plan.num_workers, plan.num_steps, plan.ops_percent,
            plan.length_max, plan.am_max, plan.long_max, plan.zcopy_min,
-           (unsigned long long)plan.lent_ns, plan.capacity,
+           (unsigned long long)plan.lent_ns, plan.parts, plan.capacity,
            (unsigned long long)plan.delay_ns, plan.tail, (unsigned long long)plan.tail_ns,
            plan.instant_connect, plan.no_resource,
            plan.storm, plan.refuse_connection, plan.refuse_copy, plan.fail_copy, plan.fail_alloc,
@@ -184,7 +191,8 @@ void print_plan()
            plan.share[SIM_STREAMS], plan.share[SIM_MEMORY], plan.share[SIM_SOCKETS],
            plan.own_self,
            plan.copy_bytes_per_ns, plan.rndv_thresh, plan.rndv_scheme,
-           plan.attentive, plan.is_multi ? "MULTI" : "SINGLE", plan.num_devices,
+           plan.attentive, plan.is_multi ? "MULTI" : "SINGLE",
+           plan.is_narrow ? "narrow" : "wide", plan.num_devices,
            plan.on_device, plan.shown, plan.device_room, plan.fail_device);
 }
 
@@ -208,7 +216,8 @@ void step()
     if (w == nullptr) {
         return;
     }
-    if (sim_chance(sim_plan.kill) && (sim::num_alive() > 1)) {
+    if (sim_chance(sim_plan.kill * (sim_net_is_writing(w->number) ? 8 : 1)) &&
+        (sim::num_alive() > 1)) {
         sim::worker_kill(*w);
         return;
     }

@@ -47,6 +47,8 @@ typedef struct {
     size_t      zcopy_min;        /* bytes from which one is sent from where it lies, or 0, */
     uint64_t    lent_ns;          /* and until when it has left at the latest */
     size_t      long_max;         /* of a long one, or 0 */
+    double      parts;            /* a message comes in parts */
+    int         is_narrow;        /* receives know all but 8 bits of the tag */
     unsigned    capacity;         /* messages in flight on a connection */
     uint64_t    delay_ns;         /* of each message at least */
     uint64_t    tail_ns;          /* of some at most */
@@ -173,6 +175,46 @@ int sim_lent_is_due(unsigned number);
 uint64_t sim_lent_next_ns(void);
 void sim_lent_check_end(void);
 
+/* ---- messages that come in parts (net_parts.c) ---- */
+
+typedef struct {
+    uint64_t time_ns; /* when the first is there */
+    uint64_t gap_ns;  /* until the next one is */
+    unsigned count;
+    unsigned come;    /* of them will; fewer: its sender has died amid it */
+    unsigned taken;
+} sim_parts_t;
+
+/* Where the parts of the message at hand go. dest NULL: nowhere. */
+typedef struct {
+    char    *dest;
+    void    *token;
+    unsigned id;
+} sim_place_t;
+
+/* Of a message that can be seen from time_ns on. length: of the payload that may be taken part by
+ * part. */
+void sim_parts_draw(sim_parts_t *parts, uint64_t time_ns, size_t length);
+uint64_t sim_parts_last_ns(const sim_parts_t *parts);
+/* When another one is there; UINT64_MAX: never. */
+uint64_t sim_parts_next_ns(const sim_parts_t *parts);
+/* Its sender dies: those that are not there yet do not come. */
+void sim_parts_cut(sim_parts_t *parts);
+/* Those that have not been taken will not be. */
+void sim_parts_stop(sim_parts_t *parts);
+/* None of them will be there any more that has not been taken. */
+int sim_parts_are_over(const sim_parts_t *parts);
+/* Some are there of a message of which none has been taken, and not all. */
+int sim_parts_begin(const sim_parts_t *parts);
+/* Takes what is there of the payload, for the worker `number`; 1: now all has come. */
+int sim_parts_take(sim_parts_t *parts, const sim_place_t *place, unsigned number,
+                   const char *payload, size_t length);
+/* Asks the message's handler for a place. */
+void sim_place_open(sim_place_t *place, uct_iface_t *iface, unsigned id, const void *data,
+                    size_t header, size_t length);
+/* 0: there is none. */
+int sim_place_close(sim_place_t *place, uct_iface_t *iface, ucs_status_t status);
+
 /* ---- memory ---- */
 
 /* Gives a transport the operations of a memory domain. */
@@ -210,6 +252,8 @@ void sim_net_reset(void);
 void sim_net_kill(unsigned number);
 /* Has the worker its interface for messages? */
 int sim_net_is_open(unsigned number);
+/* Are there parts of a message of its that its peer cannot see yet? */
+int sim_net_is_writing(unsigned number);
 /* Has it been killed? */
 int sim_net_is_dead(unsigned number);
 /* After the plan is drawn and before any context: makes the transports. */

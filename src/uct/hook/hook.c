@@ -125,7 +125,8 @@ static void uct_hook_rouse(void *arg)
     iface->user.rouse(iface->user.arg);
 }
 
-/* Puts ours before the handlers that the user has set since the last call. */
+/* Puts ours before the handlers that the user has set since the last call. Messages come whole to
+ * them, never in parts: they may be held back. */
 static void uct_hook_catch_messages(uct_iface_t *iface)
 {
     uct_hook_iface_t *hook = uct_hook_iface(iface);
