@@ -62,6 +62,6 @@ s/^    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_D
 s/^    if (end.status != UCS_OK) {/    if ((end.status != UCS_OK) \&\& !SIM_PLANTED(29)) {/
 # 30: a message that is sent from where it lies ends before it has left
 s/^        req->send.step = UCP_SEND_ZCOPY;/        req->send.step = SIM_PLANTED(30) ? UCP_SEND_EAGER : UCP_SEND_ZCOPY;/
-# 31: a receive that a message fills part by part can be cancelled (with 9)
+# 31: a receive that a message fills part by part can be cancelled (in the line of 9)
 # 32: one whose sender has died amid its message never ends
 s/^        ucp_request_complete_recv(req, status);/        if ((status == UCS_OK) || !SIM_PLANTED(32)) ucp_request_complete_recv(req, status);/
