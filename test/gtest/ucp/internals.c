@@ -63,7 +63,7 @@ int ucp_test_is_amid(void *request)
 {
     const ucp_request_t *req = ucp_request_of(request);
 
-    return ucp_request_is_recv(req) && (req->recv.step != UCP_RECV_POSTED);
+    return (req->kind == UCP_REQUEST_TAG_RECV) && (req->recv.step != UCP_RECV_POSTED);
 }
 
 unsigned ucp_test_num_controls(ucp_worker_h worker)

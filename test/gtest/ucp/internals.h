@@ -31,7 +31,7 @@ size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 void ucp_test_hide_workers(int change);
 /* Of a send in flight: has there been a time when flushes did not wait for it? */
 int ucp_test_was_handed(void *request);
-/* Is it a receive whose message has begun to come? */
+/* Is it a tagged receive whose message has begun to come? */
 int ucp_test_is_amid(void *request);
 /* Has the endpoint's peer said that it wants announcements only? */
 int ucp_test_is_holding(ucp_ep_h ep);
