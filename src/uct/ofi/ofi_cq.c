@@ -294,6 +294,7 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     uct_ofi_enter(iface);
     ret = fi_cq_read(iface->cq, entries, UCT_OFI_POLL_MAX);
     uct_ofi_leave(iface);
+    iface->has_event |= (ret != -FI_EAGAIN); /* more may lie behind that */
     if (ret > 0) {
         for (i = 0; i < ret; ++i) {
             if (entries[i].op_context != NULL) { /* else of a message sent by value */

@@ -178,7 +178,8 @@ void uct_ofi_op_started(uct_ofi_peer_t *peer)
 {
     uct_ofi_iface_t *iface = peer->iface;
 
-    iface->num_vain = 0;
+    iface->num_vain  = 0;
+    iface->has_event = 1; /* it may have ended in the call, of which no event need tell */
     ++iface->num_under_way;
     ++peer->num_under_way;
 }

@@ -642,6 +642,50 @@ TEST_F(ofi, a_cut_spares_questions_of_other_workers)
     EXPECT_EQ(0, poll(&event, 1, 0)); /* else it would be at its end */
 }
 
+/* What ends in the call that sends it does so for a worker that sleeps at once, too, also where it
+ * lies behind a buffer that was recalled, which is told as an error. */
+TEST_F(ofi, who_sleeps_after_sending_hears_that_it_has_ended)
+{
+    worker a(m_tl), b(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    uct_ofi_iface_t *iface = uct_ofi_iface(a.iface);
+    if (!iface->has_gather) {
+        GTEST_SKIP() << "nothing is sent from where it lies";
+    }
+    uct_ep_t *ep = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    bytes data          = pattern(1, 20000);
+    const uct_iov_t iov = {data.data(), data.size(), nullptr};
+    struct pollfd event = {m_tl->iface.event_fd(a.iface), POLLIN, 0};
+    const auto is_awake = [&]() {
+        const bool is_woken = (m_tl->iface.event_arm(a.iface) != UCS_OK) ||
+                              (poll(&event, 1, 0) > 0);
+        if (is_woken) {
+            a.progress();
+        }
+        return is_woken;
+    };
+    for (unsigned i = 0; i < 10; ++i) {
+        completion comp;
+        EXPECT_TRUE(run_until({&b}, [&]() { return !is_awake(); }));
+        iface->num_renewals = 1;
+        if (uct_ofi_receives_must_renew(iface)) {
+            uct_ofi_receives_renew(iface);
+        }
+        iface->num_renewals = 0;
+        ASSERT_EQ(UCS_INPROGRESS, ep->ops->am_zcopy(ep, 1, &iov, 1, &comp.base));
+        EXPECT_EQ(UCS_ERR_BUSY, m_tl->iface.event_arm(a.iface)); /* else only the timer wakes it */
+        a.progress();
+        EXPECT_TRUE((comp.calls == 1) || (m_tl->iface.event_arm(a.iface) == UCS_ERR_BUSY));
+        ASSERT_TRUE(run_until({&b}, [&]() {
+            (void)is_awake();
+            return comp.calls == 1;
+        }));
+        EXPECT_EQ(UCS_OK, comp.base.status);
+    }
+}
+
 /* Nor one that calls progress so seldom that the time for the answer is over when it asks. */
 TEST_F(ofi, who_computes_is_not_given_up_by_who_asks_late)
 {
