@@ -419,7 +419,7 @@ enum ucp_mem_map_params_field {
 enum {
     UCP_MEM_MAP_NONBLOCK       = UCS_BIT(0),  /* pages may be pinned later; a hint */
     UCP_MEM_MAP_ALLOCATE       = UCS_BIT(1),  /* the library allocates the memory */
-    UCP_MEM_MAP_FIXED          = UCS_BIT(2),  /* with ALLOCATE: exactly at address, or fail */
+    UCP_MEM_MAP_FIXED          = UCS_BIT(2),  /* with ALLOCATE: exactly there, whatever was */
     UCP_MEM_MAP_SYMMETRIC_RKEY = UCS_BIT(3),  /* keys of all ranks are likely alike; a hint */
     UCP_MEM_MAP_LOCK           = UCS_BIT(4)   /* keep the pages in memory */
 };
