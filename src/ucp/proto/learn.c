@@ -34,22 +34,6 @@ static void ucp_learn_try(ucp_learn_octave_t *octave, ucp_way_t way)
     ++octave->number;
 }
 
-/* The fastest way, or the one in use where that is not clearly slower. */
-static ucp_way_t ucp_learn_best(const ucp_learn_octave_t *octave, unsigned ways)
-{
-    const ucp_way_t own = octave->way;
-    ucp_way_t best      = own;
-    ucp_way_t way;
-
-    for (way = 0; way < UCP_WAYS; ++way) {
-        if ((ways & (1u << way)) && (octave->rate[way] > octave->rate[best])) {
-            best = way;
-        }
-    }
-    return ((octave->rate[own] > 0) &&
-            ((double)octave->rate[best] > UCP_LEARN_GAIN * (double)octave->rate[own])) ? best : own;
-}
-
 /* A bit for each way that has been measured. */
 static unsigned ucp_learn_known(const ucp_learn_octave_t *octave, unsigned ways)
 {
@@ -71,6 +55,24 @@ static int ucp_learn_is_alike(const ucp_learn_octave_t *octave, unsigned known)
     return !(known & (1u << UCP_WAY_BOTH)) || (windows == 0) || (windows == known);
 }
 
+/* The fastest way, or the one in use where that is not clearly slower. */
+static ucp_way_t ucp_learn_best(const ucp_learn_octave_t *octave, unsigned ways)
+{
+    const ucp_way_t own = octave->way;
+    const double gain   = ucp_learn_is_alike(octave, ucp_learn_known(octave, ways)) ?
+                          UCP_LEARN_GAIN : UCP_LEARN_UNLIKE_GAIN;
+    ucp_way_t best      = own;
+    ucp_way_t way;
+
+    for (way = 0; way < UCP_WAYS; ++way) {
+        if ((ways & (1u << way)) && (octave->rate[way] > octave->rate[best])) {
+            best = way;
+        }
+    }
+    return ((octave->rate[own] > 0) &&
+            ((double)octave->rate[best] > gain * (double)octave->rate[own])) ? best : own;
+}
+
 /* All ways have been tried. Is another one to be used from now on? */
 static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t length)
 {
@@ -81,7 +83,7 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t le
     unsigned first       = 1;
     unsigned times       = 2;
 
-    octave->way      = is_alike ? (uint8_t)ucp_learn_best(octave, ways) : (uint8_t)own;
+    octave->way      = (uint8_t)ucp_learn_best(octave, ways);
     octave->usual    = 0;
     octave->num_slow = 0;
     octave->max_slow = (octave->way != own) ? 0 : octave->max_slow;

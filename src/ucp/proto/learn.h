@@ -33,7 +33,7 @@
  * and where two send to each other, one's way takes the other's time. A run that ends amid messages
  * counts together with the next, whose part one side may have done before (Zen 5, windows of 1 MiB
  * by both: 53, 21, 53, 21 bytes a ns). The best is the result, since whatever else happens only
- * adds; where some ways had windows and others single messages nothing is learned. Messages that
+ * adds; where some ways had windows and others single messages little is learned. Messages that
  * might become the fastest, while another way is in use, are tried until each of a ring's buffers
  * has been used again (Zen 5, 128 KiB: 6.3 us the first time, 3.3 from then on; copies 5.5).
  *
@@ -67,6 +67,8 @@
 #define UCP_LEARN_SHORT_SETTLED 512u /* the same below UCP_LEARN_MIN, where the slower way takes
                                         ten times as long */
 #define UCP_LEARN_GAIN       1.05 /* by which another way must be faster */
+#define UCP_LEARN_UNLIKE_GAIN 2.2 /* the same of a window's messages and single ones, whose time
+                                     holds their answers' */
 #define UCP_LEARN_WATCHED    16u
 #define UCP_LEARN_FAR_SLOWER 0.6f /* times the usual rate */
 #define UCP_LEARN_SLOW_MIN   4u
