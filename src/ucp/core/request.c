@@ -105,7 +105,7 @@ void ucp_request_release_held(ucp_request_t *req)
         held     &= ~(unsigned)UCP_REQUEST_HOLDS_MEM;
     }
     if (held & UCP_REQUEST_HOLDS_EXPECTED) {
-        ucp_tag_match_unpost(&worker->tag_match, req);
+        ucp_tag_match_take(&worker->tag_match, req);
     }
     if (held & UCP_REQUEST_HOLDS_ID) {
         ucs_ptr_map_del(&worker->ids, ucp_request_is_recv(req) ? req->recv.id : req->send.id);

@@ -135,7 +135,9 @@ static int ucp_tag_match_is_selective(ucp_tag_match_t *tm, uint64_t mask)
     if (ucs_likely((mask & tm->hash_mask) == tm->hash_mask)) {
         return 1;
     }
-    if (__builtin_popcountll(mask & tm->hash_mask) < UCP_TAG_SELECTIVE) {
+    if ((mask == tm->wild_mask) ||
+        (__builtin_popcountll(mask & tm->hash_mask) < UCP_TAG_SELECTIVE)) {
+        tm->wild_mask = mask;
         return 0;
     }
     ucp_tag_match_set_mask(tm, tm->hash_mask & mask);
@@ -156,19 +158,8 @@ void ucp_tag_match_post_slow(ucp_tag_match_t *tm, ucp_request_t *req)
     }
 }
 
-void ucp_tag_match_unpost(ucp_tag_match_t *tm, ucp_request_t *req)
-{
-    ucs_list_del(&req->list);
-    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
-    if (req->recv.is_wild) {
-        --tm->num_wild;
-    } else {
-        --tm->num_selective;
-    }
-}
-
-ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag,
-                                         ucp_request_t *selective)
+ucp_request_t *ucp_tag_match_find_wild(const ucp_tag_match_t *tm, uint64_t tag,
+                                       ucp_request_t *selective)
 {
     ucp_request_t *req;
 
@@ -177,12 +168,8 @@ ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag,
             break;
         }
         if (((req->info.sender_tag ^ tag) & req->recv.mask) == 0) {
-            ucp_tag_match_unpost(tm, req);
             return req;
         }
-    }
-    if (selective != NULL) {
-        ucp_tag_match_unpost(tm, selective);
     }
     return selective;
 }
@@ -239,7 +226,7 @@ static void ucp_tag_match_drop_list(ucp_tag_match_t *tm, ucs_list_link_t *head)
     ucp_request_t *req, *next;
 
     ucs_list_for_each_safe(req, next, head, list) {
-        ucp_tag_match_unpost(tm, req);
+        ucp_tag_match_take(tm, req);
         ucp_request_release_held(req);
     }
 }

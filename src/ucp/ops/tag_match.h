@@ -48,6 +48,7 @@ typedef struct {
     size_t           grow_limit;  /* entries of one side at which buckets are added */
     size_t           num_selective;
     size_t           num_wild;
+    uint64_t         wild_mask;   /* the last one that was not selective; 0 never is */
     size_t           num_unexpected;
     ucs_list_link_t  wild;        /* posted receives that are not selective */
     ucs_list_link_t  arrival;     /* all unexpected messages */
@@ -64,9 +65,6 @@ void ucp_tag_match_post_slow(ucp_tag_match_t *tm, ucp_request_t *req);
 /* More buckets; without memory matching stays right, only slower. */
 void ucp_tag_match_grow(ucp_tag_match_t *tm);
 
-/* Takes a posted receive back. */
-void ucp_tag_match_unpost(ucp_tag_match_t *tm, ucp_request_t *req);
-
 /* Forgets every posted receive: the worker ends. */
 void ucp_tag_match_drop_expected(ucp_tag_match_t *tm);
 
@@ -79,9 +77,9 @@ void ucp_tag_match_del_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
 /* The first message that has arrived and matches; it stays unless `remove`. */
 ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove);
 
-/* The wildcard side of ucp_tag_match_arrive. */
-ucp_request_t *ucp_tag_match_arrive_wild(ucp_tag_match_t *tm, uint64_t tag,
-                                         ucp_request_t *selective);
+/* The wildcard side of ucp_tag_match_find; selective: what was found by hash, or NULL. */
+ucp_request_t *ucp_tag_match_find_wild(const ucp_tag_match_t *tm, uint64_t tag,
+                                       ucp_request_t *selective);
 
 UCS_INLINE size_t ucp_tag_match_bucket(const ucp_tag_match_t *tm, uint64_t tag)
 {
@@ -104,8 +102,8 @@ UCS_INLINE void ucp_tag_match_post(ucp_tag_match_t *tm, ucp_request_t *req)
     ucs_list_add_tail(&tm->expected[ucp_tag_match_bucket(tm, req->info.sender_tag)], &req->list);
 }
 
-/* The first receive found by hash that a message with this tag matches; it stays posted. */
-UCS_INLINE ucp_request_t *ucp_tag_match_find(const ucp_tag_match_t *tm, uint64_t tag)
+/* The first receive found by hash that a message with this tag matches. */
+UCS_INLINE ucp_request_t *ucp_tag_match_find_selective(const ucp_tag_match_t *tm, uint64_t tag)
 {
     ucs_list_link_t *bucket = &tm->expected[ucp_tag_match_bucket(tm, tag)];
     ucp_request_t *req;
@@ -118,23 +116,32 @@ UCS_INLINE ucp_request_t *ucp_tag_match_find(const ucp_tag_match_t *tm, uint64_t
     return NULL;
 }
 
-/* Takes off what was found, where no wildcard is posted. */
+/* The receive that a message with this tag belongs to; it stays posted. NULL: none is. */
+UCS_INLINE ucp_request_t *ucp_tag_match_find(const ucp_tag_match_t *tm, uint64_t tag)
+{
+    ucp_request_t *req = ucp_tag_match_find_selective(tm, tag);
+
+    return ucs_unlikely(tm->num_wild != 0) ? ucp_tag_match_find_wild(tm, tag, req) : req;
+}
+
+/* Takes a posted receive back. */
 UCS_INLINE void ucp_tag_match_take(ucp_tag_match_t *tm, ucp_request_t *req)
 {
     req->list.prev->next = req->list.next; /* nobody looks at a link that is off the list */
     req->list.next->prev = req->list.prev;
     req->held           &= (uint16_t)~UCP_REQUEST_HOLDS_EXPECTED;
-    --tm->num_selective;
+    if (ucs_unlikely(tm->num_wild != 0) && req->recv.is_wild) {
+        --tm->num_wild;
+    } else {
+        --tm->num_selective;
+    }
 }
 
-/* The receive that a message with this tag belongs to, taken off; NULL if none is posted. */
+/* The same as ucp_tag_match_find, and it is taken off. */
 UCS_INLINE ucp_request_t *ucp_tag_match_arrive(ucp_tag_match_t *tm, uint64_t tag)
 {
     ucp_request_t *req = ucp_tag_match_find(tm, tag);
 
-    if (ucs_unlikely(tm->num_wild != 0)) {
-        return ucp_tag_match_arrive_wild(tm, tag, req);
-    }
     if (req != NULL) {
         ucp_tag_match_take(tm, req);
     }

@@ -161,8 +161,25 @@ static void ucp_eager_note_answer(ucp_worker_t *worker, size_t length)
     }
 }
 
+/* Ends a receive with a short message that it has room for; false if it is to end otherwise. */
+UCS_INLINE int ucp_eager_deliver_short(ucp_tag_match_t *tm, ucp_request_t *req, uint64_t tag,
+                                       const char *payload, size_t size)
+{
+    if (ucs_unlikely((req == NULL) || !ucp_dt_is_contig(req->datatype) || (size > req->length))) {
+        return 0;
+    }
+    ucp_tag_match_take(tm, req);
+    req->info.sender_tag = tag;
+    req->info.length     = size;
+    ucp_copy(req->buffer, payload, size);
+    ucp_request_complete_recv(req, UCS_OK);
+    return 1;
+}
+
 static UCS_NOINLINE void ucp_eager_handle_any(ucp_worker_t *worker, const void *data, size_t length)
 {
+    ucp_tag_match_t *tm = &worker->tag_match;
+    const char *payload = (const char *)data + sizeof(ucp_wire_eager_t);
     ucp_request_t *req;
     uint64_t tag;
 
@@ -173,12 +190,15 @@ static UCS_NOINLINE void ucp_eager_handle_any(ucp_worker_t *worker, const void *
     memcpy(&tag, data, sizeof(tag));
     length -= sizeof(ucp_wire_eager_t);
     ucp_eager_note_answer(worker, length);
-    data    = (const char *)data + sizeof(ucp_wire_eager_t);
 
-    req = ucp_tag_match_arrive(&worker->tag_match, tag);
+    req = ucp_tag_match_find(tm, tag);
+    if ((length <= UCP_EAGER_SHORT) && ucp_eager_deliver_short(tm, req, tag, payload, length)) {
+        return;
+    }
     if (ucs_likely(req != NULL)) {
-        ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, data, length));
-    } else if (ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, data, length) !=
+        ucp_tag_match_take(tm, req);
+        ucp_request_complete_recv(req, ucp_eager_deliver(req, tag, payload, length));
+    } else if (ucp_eager_unexpected(worker, UCP_TAG_MSG_EAGER, tag, NULL, 0, payload, length) !=
                UCS_OK) {
         ucp_worker_give_up_sender(worker, UCS_ERR_NO_MEMORY);
     }
@@ -192,19 +212,12 @@ void ucp_eager_handle(void *arg, const void *data, size_t length)
     ucp_tag_match_t *tm   = &worker->tag_match;
     const char *payload   = (const char *)data + sizeof(ucp_wire_eager_t);
     const size_t size     = length - sizeof(ucp_wire_eager_t); /* huge if there is no header */
-    ucp_request_t *req;
     uint64_t tag;
 
-    if (ucs_likely(size <= UCP_EAGER_SHORT)) {
+    if (ucs_likely((size <= UCP_EAGER_SHORT) && (tm->num_wild == 0))) {
         memcpy(&tag, data, sizeof(tag));
-        req = ucp_tag_match_find(tm, tag);
-        if (ucs_likely((req != NULL) && (tm->num_wild == 0) && ucp_dt_is_contig(req->datatype) &&
-                       (size <= req->length))) {
-            ucp_tag_match_take(tm, req);
-            req->info.sender_tag = tag;
-            req->info.length     = size;
-            ucp_copy(req->buffer, payload, size);
-            ucp_request_complete_recv(req, UCS_OK);
+        if (ucs_likely(ucp_eager_deliver_short(tm, ucp_tag_match_find_selective(tm, tag), tag,
+                                               payload, size))) {
             return;
         }
     }
@@ -220,7 +233,7 @@ void *ucp_eager_begin(void *arg, const void *header, size_t header_length, size_
     ucp_request_t *req;
     uint64_t tag;
 
-    if ((header_length != sizeof(ucp_wire_eager_t)) || (tm->num_wild != 0)) {
+    if (header_length != sizeof(ucp_wire_eager_t)) {
         return NULL;
     }
     memcpy(&tag, header, sizeof(tag));

@@ -497,7 +497,8 @@ typedef struct {
     uct_mm_staging_t      *staging;
     uint64_t               received;  /* messages */
     uint32_t               last_turn; /* of progress, in which a message was there, */
-    uint32_t               in_a_row;  /* and how many of them came one after the other */
+    uint32_t               in_a_row;  /* and how many of them came one after the other; */
+    uint32_t               num_full;  /* turns, one after the other, that left messages there */
     uct_mm_buffers_t       buffers;
     uct_mm_buffers_t       wide;
 } uct_mm_reader_t;
@@ -560,6 +561,23 @@ UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
     uct_mm_reader_expect(reader, 0);
 }
 
+/* A reader whose last turns were full looks whether so many lines more are there. If so, it is
+ * behind its writer, and fetches the line so many ahead of each message, as its processor does not
+ * look that far ahead by itself (Sapphire Rapids, 8 B: 10 to 20 % more messages). Lines that are
+ * not written yet would be taken from the writer (Zen 5, no common cache: 10 to 25 % fewer). */
+#define UCT_MM_BEHIND_TURNS 4u
+#define UCT_MM_BEHIND_LINES 96u
+#define UCT_MM_AHEAD_LINES  8u
+
+UCS_INLINE int uct_mm_reader_is_behind(const uct_mm_reader_t *reader)
+{
+    const uint32_t pos = reader->pos + UCT_MM_BEHIND_LINES;
+
+    return (reader->num_full >= UCT_MM_BEHIND_TURNS) &&
+           (ucs_atomic_load_relaxed(&reader->lines[pos & reader->mask].seq) ==
+            (pos >> reader->shift) + 1);
+}
+
 /* A message of that many bytes is enough for a turn. */
 #define UCT_MM_TURN_BYTES 1536u
 
@@ -569,8 +587,9 @@ UCS_INLINE void uct_mm_reader_advance(uct_mm_reader_t *reader, uint32_t count)
 UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface,
                                           unsigned max)
 {
-    unsigned count  = 0;
-    uint32_t length = 0;
+    const int is_behind = uct_mm_reader_is_behind(reader);
+    unsigned count      = 0;
+    uint32_t length     = 0;
     uint32_t head;
 
     do {
@@ -578,6 +597,10 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
             head   = ucs_atomic_load_relaxed(&reader->line->head); /* once: a peer can change it */
             length = head >> UCT_MM_ID_BITS;
             if (ucs_likely(length <= UCT_MM_FIRST_DATA)) {
+                if (is_behind) {
+                    __builtin_prefetch(&reader->lines[(reader->pos + UCT_MM_AHEAD_LINES) &
+                                                      reader->mask]);
+                }
                 uct_iface_deliver(iface, head & (UCT_AM_ID_MAX - 1), reader->line->data, length);
                 uct_mm_reader_advance(reader, 1);
             } else if (!uct_mm_reader_long(reader, iface, head)) {
@@ -599,6 +622,7 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
 
     reader->received  += count;
     reader->has_enough = (length >= UCT_MM_TURN_BYTES);
+    reader->num_full   = ((max > 1) && (count == max)) ? reader->num_full + 1 : 0;
     return count;
 }
 

@@ -222,13 +222,13 @@ void ucp_test_match_destroy(ucp_test_match_t *match)
     }
     while (match->table.num_wild != 0) {
         req = ucs_list_head(&match->table.wild, ucp_request_t, list);
-        ucp_tag_match_unpost(&match->table, req);
+        ucp_tag_match_take(&match->table, req);
         free(req);
     }
     for (size_t i = 0; i < ucp_test_match_buckets(match); ++i) {
         while (!ucs_list_is_empty(&match->table.expected[i])) {
             req = ucs_list_head(&match->table.expected[i], ucp_request_t, list);
-            ucp_tag_match_unpost(&match->table, req);
+            ucp_tag_match_take(&match->table, req);
             free(req);
         }
     }
@@ -252,7 +252,7 @@ void *ucp_test_match_post(ucp_test_match_t *match, uint64_t tag, uint64_t mask, 
 
 void ucp_test_match_cancel(ucp_test_match_t *match, void *posted)
 {
-    ucp_tag_match_unpost(&match->table, posted);
+    ucp_tag_match_take(&match->table, posted);
     free(posted);
 }
 

@@ -447,6 +447,38 @@ TEST(mm_ring, slow_copies_go_past_the_caches)
 
 /* A sender whose progress is never called hears nothing of a receiver that has enough: it is
  * stopped though there is room, until its next turn. */
+TEST(mm_ring, who_is_behind_its_writer)
+{
+    constexpr unsigned TURN = 16;
+    ring_bench bench(256, 64);
+    seeded_random rnd(1);
+    bench.on_message = [](unsigned, const uint8_t *, size_t) {};
+    const message one{1, bytes(8)};
+    const auto send = [&](unsigned count) {
+        for (; count > 0; --count) {
+            ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, one));
+        }
+    };
+
+    send(200);
+    for (unsigned i = 0; i < UCT_MM_BEHIND_TURNS; ++i) {
+        EXPECT_FALSE(uct_mm_reader_is_behind(&bench.reader)) << "it may be that it only began";
+        EXPECT_EQ(TURN, bench.receive(TURN));
+    }
+    EXPECT_TRUE(uct_mm_reader_is_behind(&bench.reader)) << "136 are left";
+    EXPECT_EQ(TURN, bench.receive(TURN));
+    EXPECT_EQ(TURN, bench.receive(TURN));
+    EXPECT_TRUE(uct_mm_reader_is_behind(&bench.reader)) << "104 are left";
+    EXPECT_EQ(TURN, bench.receive(TURN));
+    EXPECT_FALSE(uct_mm_reader_is_behind(&bench.reader)) << "88 are left, behind them others' laps";
+    send(50);
+    EXPECT_TRUE(uct_mm_reader_is_behind(&bench.reader));
+    while (bench.receive(TURN) > 0) {
+    }
+    send(200);
+    EXPECT_FALSE(uct_mm_reader_is_behind(&bench.reader)) << "its last turn was not full";
+}
+
 TEST(mm_ring, a_sender_that_does_not_listen)
 {
     const bytes data = pattern(1, 5000);
