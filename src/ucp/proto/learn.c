@@ -46,31 +46,33 @@ static unsigned ucp_learn_known(const ucp_learn_octave_t *octave, unsigned ways)
     return known & ways;
 }
 
-/* Were they measured alike? Puts and gets are: those by copies never move at the same time,
- * whatever the program does. */
-static int ucp_learn_is_alike(const ucp_learn_octave_t *octave, unsigned known)
+/* Were some of the ways that there are measured alike? Puts and gets are: those by copies never
+ * move at the same time, whatever the program does. */
+static int ucp_learn_is_alike(const ucp_learn_octave_t *octave, unsigned ways, unsigned some)
 {
-    const unsigned windows = octave->windows & known;
+    const unsigned windows = octave->windows & some;
 
-    return !(known & (1u << UCP_WAY_BOTH)) || (windows == 0) || (windows == known);
+    return !(ways & (1u << UCP_WAY_BOTH)) || (windows == 0) || (windows == some);
 }
 
 /* The fastest way, or the one in use where that is not clearly slower. */
 static ucp_way_t ucp_learn_best(const ucp_learn_octave_t *octave, unsigned ways)
 {
     const ucp_way_t own = octave->way;
-    const double gain   = ucp_learn_is_alike(octave, ucp_learn_known(octave, ways)) ?
-                          UCP_LEARN_GAIN : UCP_LEARN_UNLIKE_GAIN;
     ucp_way_t best      = own;
     ucp_way_t way;
+    double least;
 
-    for (way = 0; way < UCP_WAYS; ++way) {
-        if ((ways & (1u << way)) && (octave->rate[way] > octave->rate[best])) {
+    for (way = 0; (way < UCP_WAYS) && (octave->rate[own] > 0); ++way) {
+        least = (double)octave->rate[own] *
+                (ucp_learn_is_alike(octave, ways, (1u << own) | (1u << way)) ?
+                 UCP_LEARN_GAIN : UCP_LEARN_UNLIKE_GAIN);
+        if ((ways & (1u << way)) && ((double)octave->rate[way] > least) &&
+            (octave->rate[way] > octave->rate[best])) {
             best = way;
         }
     }
-    return ((octave->rate[own] > 0) &&
-            ((double)octave->rate[best] > gain * (double)octave->rate[own])) ? best : own;
+    return best;
 }
 
 /* All ways have been tried. Is another one to be used from now on? */
@@ -79,7 +81,7 @@ static int ucp_learn_settle(ucp_learn_octave_t *octave, unsigned ways, size_t le
     const ucp_way_t own  = octave->way;
     const unsigned most  = (length < UCP_LEARN_MIN) ? UCP_LEARN_SHORT_SETTLED : UCP_LEARN_SETTLED;
     const unsigned known = ucp_learn_known(octave, ways);
-    const int is_alike   = ucp_learn_is_alike(octave, known);
+    const int is_alike   = ucp_learn_is_alike(octave, ways, known);
     unsigned first       = 1;
     unsigned times       = 2;
 

@@ -521,6 +521,27 @@ TEST_F(learning, windows_and_single_messages_are_not_compared)
     }
 }
 
+/* Two ways that had windows are compared, though what the receiver reads by itself never moves at
+ * the same time. */
+TEST_F(learning, windows_are_compared_with_windows)
+{
+    const size_t length         = 262144;
+    const auto &octave          = m_learn.octaves[ucp_learn_octave(length)];
+    m_cost_ns[UCP_WAY_READ]     = 16000;
+    m_cost_ns[UCP_WAY_BOTH]     = 9000;
+    m_cost_ns[UCP_WAY_MESSAGES] = 4800;
+    unsigned rounds             = 0;
+    do {
+        if ((octave.phase == UCP_LEARN_TRIAL) && (octave.trial == UCP_WAY_READ)) {
+            exchange(length);
+        } else {
+            stream(length, 16, 16);
+        }
+        ASSERT_LT(++rounds, 1000u);
+    } while (octave.phase != UCP_LEARN_IN_USE);
+    EXPECT_EQ(UCP_WAY_MESSAGES, octave.way);
+}
+
 /* A process that loses its processor for a while has not learned that its way is slow. */
 TEST_F(learning, disturbed_runs_do_not_count)
 {
