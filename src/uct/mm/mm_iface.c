@@ -42,6 +42,11 @@
  * for 8 bytes (Sapphire Rapids). */
 #define UCT_MM_STREAM_TURNS 4
 
+/* After so many messages the other rings wait for the next call, so that whoever receives can post
+ * for them what these have taken: what nobody waits for is copied twice (31 senders of 8 bytes to
+ * one that has posted 64, Sapphire Rapids: 22 instead of 17 million a second). */
+#define UCT_MM_CALL_MESSAGES 64
+
 /* A store made before its thread learned that we may sleep is visible after this time: store
  * buffers drain in less than a microsecond, and at each interrupt. */
 #define UCT_MM_WAKE_SETTLE_NS 100000
@@ -72,7 +77,7 @@ static UCS_NOINLINE void uct_mm_iface_release(uct_mm_peer_t *peer)
 unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     uct_mm_reader_t *reader = &peer->reader;
-    const uint32_t turn     = iface->side.turns;
+    const uint32_t turn     = iface->hot_turns;
     unsigned max            = 1;
     unsigned count;
 
@@ -122,18 +127,19 @@ static unsigned uct_mm_iface_poll_all(uct_mm_iface_t *iface)
     return count;
 }
 
-/* Receives from the hot rings, up to a long message: nobody may wait for the next one yet, which
- * would be copied twice then (15 senders of 8 to 32 KiB to one, on Emerald Rapids: 17 to 26 % less
- * time). The next call goes on behind it. */
+/* Receives from the hot rings, up to a long message or many short ones: nobody may wait for the
+ * next one yet, which would be copied twice then (15 senders of 8 to 32 KiB to one, on Emerald
+ * Rapids: 17 to 26 % less time). The next call goes on behind it. */
 UCS_INLINE unsigned uct_mm_iface_poll_hot(uct_mm_iface_t *iface)
 {
     unsigned count = 0;
     unsigned i;
     int is_long;
 
+    iface->hot_turns += (iface->next_hot == 0);
     for (i = iface->next_hot; i < iface->num_hot; ++i) {
         count += uct_mm_iface_poll_ring(iface, iface->rings[i], &is_long);
-        if (ucs_unlikely(is_long)) {
+        if (ucs_unlikely(is_long || (count >= UCT_MM_CALL_MESSAGES))) {
             iface->next_hot = (i + 1 < iface->num_hot) ? i + 1 : 0;
             return count;
         }

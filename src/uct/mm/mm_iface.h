@@ -142,6 +142,7 @@ typedef struct {
     unsigned          interval;  /* turns between two looks */
     unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
     unsigned          next_hot;  /* where the next progress begins */
+    uint32_t          hot_turns; /* times that they have all been looked at */
     unsigned          num_rings; /* the others a few at a time */
     unsigned          cold_next;
     unsigned          max_poll;

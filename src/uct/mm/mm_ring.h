@@ -496,7 +496,7 @@ typedef struct {
     uct_mm_ring_control_t *control;
     uct_mm_staging_t      *staging;
     uint64_t               received;  /* messages */
-    uint32_t               last_turn; /* of progress, in which a message was there, */
+    uint32_t               last_turn; /* of those that look at all, in which a message was there, */
     uint32_t               in_a_row;  /* and how many of them came one after the other; */
     uint32_t               num_full;  /* turns, one after the other, that left messages there */
     uct_mm_buffers_t       buffers;

@@ -762,7 +762,7 @@ TEST(mm_test, peers_behind_one_cache)
 /* Several senders, who are connected, to one receiver that writes down whom it hears. */
 class mm_turns : public testing::Test {
 protected:
-    static constexpr unsigned NUM = 4;
+    static constexpr unsigned NUM = 6;
 
     void SetUp() override
     {
@@ -826,6 +826,26 @@ TEST_F(mm_turns, streams_come_by_many)
         ASSERT_GT(m_receiver.progress(), 0u);
     }
     EXPECT_LT(turns, 20u);
+}
+
+/* So many streams that not all are served by one call: the next goes on behind the last of them. */
+TEST_F(mm_turns, streams_take_turns)
+{
+    constexpr unsigned EACH = 100, AT_ONCE = 16, CALL = 4;
+
+    for (unsigned i = 0; i < NUM * EACH; ++i) {
+        send(i % NUM, 8);
+    }
+    while (m_from.size() % NUM == 0) { /* one of each, until they count as streams */
+        m_from.clear();
+        ASSERT_GT(m_receiver.progress(), 0u);
+    }
+    EXPECT_EQ(AT_ONCE * CALL, m_from.size());
+    EXPECT_EQ(AT_ONCE * (NUM - CALL), m_receiver.progress());
+    for (unsigned i = 0; i < NUM; ++i) {
+        EXPECT_EQ(AT_ONCE, std::count(m_from.begin(), m_from.end(), i)) << i;
+    }
+    EXPECT_EQ(AT_ONCE * CALL, m_receiver.progress()) << "they still count as streams";
 }
 
 /* More peers than are looked at each time: all are heard. */
