@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/kept.h>
 #include <ucp/ops/send.h>
@@ -83,15 +84,42 @@ ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
 
 /* ---- public ---- */
 
+/* As ucp_tag_send_short. */
+UCS_INLINE ucs_status_t ucp_stream_send_short(ucp_ep_t *ep, size_t limit, const void *buffer,
+                                              size_t count, const ucp_request_param_t *param)
+{
+    size_t length       = ucp_send_short_length(param, count);
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+
+    if (ucs_likely(length < limit) && ucs_likely(length + UCP_STREAM_HEAD_EXTRA < limit) &&
+        ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
+        ucs_likely(!uct_ep_has_pending(ep->am))) {
+        status = ucp_stream_send_contig(ep, NULL, buffer, length);
+        if (ucs_likely(status == UCS_OK)) {
+            ucp_stream_add_unread(ep, length);
+        }
+    }
+    return status;
+}
+
 static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const void *buffer,
                                                           size_t count,
                                                           const ucp_request_param_t *param)
 {
+    ucs_status_t status  = UCS_ERR_NO_RESOURCE;
     ucp_send_form_t form = UCP_SEND_FORM_AUTO;
     ucs_status_ptr_t ptr;
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
+    if (ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer)) {
+        status = ucp_stream_send_short(ep, ep->locked_limit, buffer, count, param);
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        ptr = ucp_send_short_end(ep, param, UCP_REQUEST_STREAM_SEND, status);
+        ucp_worker_unlock(ep->worker);
+        return ptr;
+    }
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, &ptr);
     if (req != NULL) {
         req->info.sender_tag = 0;
@@ -111,22 +139,13 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
                                      const ucp_request_param_t *param)
 {
-    size_t length = ucp_send_short_length(param, count);
-    ucs_status_t status;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    /* As in ucp_tag_send_nbx. */
-    if (ucs_likely(length < ep->short_limit) &&
-        ucs_likely(length + UCP_STREAM_HEAD_EXTRA < ep->short_limit) &&
-        ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
-        ucs_likely(!uct_ep_has_pending(ep->am)) &&
-        ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
-        status = ucp_stream_send_contig(ep, NULL, buffer, length);
-        if (ucs_likely(status == UCS_OK)) {
-            ucp_stream_add_unread(ep, length);
-        }
-        if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
-            return ucp_send_short_end(ep, param, UCP_REQUEST_STREAM_SEND, status);
-        }
+    if (ucs_likely(ucp_worker_is_host(ep->worker, buffer))) {
+        status = ucp_stream_send_short(ep, ep->short_limit, buffer, count, param);
+    }
+    if (ucs_likely(status != UCS_ERR_NO_RESOURCE)) {
+        return ucp_send_short_end(ep, param, UCP_REQUEST_STREAM_SEND, status);
     }
     return ucp_stream_send_slow(ep, buffer, count, param);
 }

@@ -94,6 +94,24 @@ TEST_P(stream, messages_of_all_sizes)
     expect_clean(pair);
 }
 
+/* Short messages go at once where several threads may share the worker, too. */
+TEST(stream_short, goes_at_once)
+{
+    for (ucs_thread_mode_t mode : {UCS_THREAD_MODE_SINGLE, UCS_THREAD_MODE_MULTI}) {
+        pair pair({"mm", {{"UCX_TLS", "mm"}}, false, mode}, stream_options());
+        const uint64_t words[] = {1, 2};
+        uint64_t buffer[2]     = {};
+        ending end;
+        EXPECT_EQ(UCS_OK, pair.wait(send(pair.ep(), &words[0], sizeof(words[0])))); /* HELLO */
+        const uint64_t before = counted(pair.sender(), "sent_at_once");
+        EXPECT_EQ(nullptr, send(pair.ep(), &words[1], sizeof(words[1])));
+        EXPECT_EQ(before + 1, counted(pair.sender(), "sent_at_once"));
+        (void)receive(pair.ep_back(), buffer, sizeof(buffer), true, &end);
+        pair.progress_until([&]() { return end.calls > 0; });
+        EXPECT_EQ(0, memcmp(words, buffer, sizeof(buffer)));
+    }
+}
+
 /* A receive that may not wait takes nothing unless it ends at once. */
 TEST_P(stream, receives_that_may_not_wait)
 {
