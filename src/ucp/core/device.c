@@ -371,7 +371,7 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
 
     if (keep & UCP_REQUEST_HOLDS_TRACKED) { /* flushes still wait for it, a purge is done with it */
         ucs_list_del(&req->list);
-        ucs_list_add_tail(&req->send.ep->late, &req->list);
+        ucs_list_add_tail(&req->worker->late, &req->list);
     } else if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_READ) &&
                (req->held & UCP_REQUEST_HOLDS_LIST)) { /* a close by force may give it up */
         ucs_list_del(&req->list);

@@ -204,7 +204,6 @@ static ucp_ep_t *ucp_ep_new(ucp_worker_t *worker)
         ep->worker   = worker;
         ep->err_mode = UCP_ERR_HANDLING_MODE_NONE;
         ucs_list_head_init(&ep->requests);
-        ucs_list_head_init(&ep->late);
         ucs_list_head_init(&ep->failed_list);
         ucs_list_head_init(&ep->watch_list);
         ucs_list_head_init(&ep->peer_list);
@@ -390,9 +389,6 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
 
     ucp_ep_unqueue(ep);
     ++ep->num_purges;
-    if (!with_callbacks) {
-        ucs_list_splice_tail(&ep->requests, &ep->late);
-    }
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
         if (with_callbacks && ucp_rndv_is_delivered(req)) {

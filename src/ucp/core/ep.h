@@ -24,7 +24,6 @@ typedef struct ucp_ep {
     ucs_list_link_t          list;          /* in worker->eps */
     ucs_list_link_t          peer_list;     /* in peer->eps */
     ucs_list_link_t          requests;      /* sends in flight, in posting order */
-    ucs_list_link_t          late;          /* sends that end with the copy of a device */
     ucs_list_link_t          failed_list;   /* in worker->failed_eps while the handler is due */
     ucs_list_link_t          watch_list;    /* in worker->watches while it is to be connected */
     size_t                   num_requests;

@@ -54,7 +54,7 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
     }
 }
 
-/* Sends among these that the flush or close waits for. */
+/* Sends among these of its endpoint that the flush or close waits for. */
 static size_t ucp_flush_count(const ucp_request_t *req, const ucs_list_link_t *sends)
 {
     const int is_close = (req->kind == UCP_REQUEST_CLOSE);
@@ -62,8 +62,9 @@ static size_t ucp_flush_count(const ucp_request_t *req, const ucs_list_link_t *s
     size_t count = 0;
 
     ucs_list_for_each(send, sends, list) {
-        count += is_close ? (send->send.sn < req->flush.sn) :
-                            (send->send.flush_sn < req->flush.sn) && !send->send.is_handed;
+        count += (send->send.ep == req->flush.ep) &&
+                 (is_close ? (send->send.sn < req->flush.sn) :
+                             (send->send.flush_sn < req->flush.sn) && !send->send.is_handed);
     }
     return count;
 }
@@ -80,7 +81,7 @@ void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status)
         req->flush.is_rest   = 0;
         req->flush.peer      = NULL;
         req->flush.remaining = ucp_flush_count(req, &ep->requests) +
-                               ucp_flush_count(req, &ep->late);
+                               ucp_flush_count(req, &ep->worker->late);
         if (req->flush.remaining == 0) {
             ucp_flush_end(req, status);
         }
@@ -234,8 +235,10 @@ static void ucp_flush_give_up(const ucp_ep_t *ep)
     const ucp_ep_t *other;
     ucp_request_t *req;
 
-    ucs_list_for_each(req, &ep->late, list) {
-        ucp_rdma_abandon(req, req->send.peer);
+    ucs_list_for_each(req, &ep->worker->late, list) {
+        if (req->send.ep == ep) {
+            ucp_rdma_abandon(req, req->send.peer);
+        }
     }
     ucs_list_for_each(other, &peer->eps, peer_list) {
         if ((!other->is_internal || other->is_handed_out) && !other->is_closing) {

@@ -55,6 +55,7 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     peer->whole_rate = UCP_PEER_WHOLE_RATE;
     peer->next_apart = UCP_WIRE_APART_ORDINAL;
     memcpy(peer->uid, uid, UCT_UID_LEN);
+    memcpy(peer->real_uid, uid, UCT_UID_LEN);
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->recvs);
     ucs_list_head_init(&peer->late);

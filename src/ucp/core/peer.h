@@ -88,6 +88,8 @@ struct ucp_peer {
     uint8_t               is_device_refused; /* the DEVICE lane has failed once */
     uint8_t               is_pinned_refused; /* nor is it for our pinned memory */
     uint8_t               uid[UCT_UID_LEN];
+    uint8_t               real_uid[UCT_UID_LEN]; /* of the worker that it is, was, or waits for
+                                                  * where that is known */
 };
 
 typedef enum {

@@ -18,7 +18,6 @@
 typedef struct {
     ucs_list_link_t list; /* in worker->successors */
     ucp_peer_t     *peer; /* provisional; has one endpoint at least */
-    uint8_t         uid[UCT_UID_LEN];
     uint8_t         address[];
 } ucp_successor_t;
 
@@ -68,7 +67,8 @@ void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer)
 /* ---- after a failure ---- */
 
 /* UCS_INPROGRESS: the worker's former peer has failed, or progress is about to find that it has,
- * and its connections to us have yet to end. They will, unless its process is stopped. */
+ * and its connections to us have yet to end, which they will, unless its process is stopped, or
+ * copies that puts to it have begun. */
 static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_address_info_t *address,
                                            ucp_peer_t **peer_p)
 {
@@ -81,6 +81,9 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
     if ((peer != NULL) && (peer->status == UCS_OK) &&
         (peer->lanes[UCP_LANE_AM]->state == UCT_EP_FAILED)) {
         ucp_rma_gate_add(peer, 1); /* for good: nothing of its endpoints overtakes what waits */
+        return UCS_INPROGRESS;
+    }
+    if (ucp_rma_is_late(worker, address->uid)) {
         return UCS_INPROGRESS;
     }
     status = ucp_peer_get(worker, address, peer_p);
@@ -101,7 +104,7 @@ static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *addre
         ucs_sys_free(successor);
         return status;
     }
-    memcpy(successor->uid, uid, UCT_UID_LEN);
+    memcpy(successor->peer->real_uid, uid, UCT_UID_LEN);
     memcpy(successor->address, address, length);
     ucs_list_add_tail(&worker->successors, &successor->list);
     *peer_p = successor->peer;
@@ -125,7 +128,7 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
         return status;
     }
     ucs_list_for_each(successor, &worker->successors, list) {
-        if (memcmp(successor->uid, info.uid, UCT_UID_LEN) == 0) {
+        if (memcmp(successor->peer->real_uid, info.uid, UCT_UID_LEN) == 0) {
             *peer_p = successor->peer;
             return UCS_OK;
         }
@@ -163,20 +166,6 @@ int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal)
         }
     }
     return 0;
-}
-
-const uint8_t *ucp_peer_real_uid(const ucp_peer_t *peer)
-{
-    const ucp_successor_t *successor;
-
-    if (peer->is_provisional) {
-        ucs_list_for_each(successor, &peer->worker->successors, list) {
-            if (successor->peer == peer) {
-                return successor->uid;
-            }
-        }
-    }
-    return peer->uid;
 }
 
 void ucp_successors_abandon(ucp_worker_t *worker)

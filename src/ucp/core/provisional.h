@@ -3,8 +3,9 @@
  * They begin on a provisional peer, whose lane holds back what is sent, and move to the real one
  * with all that waits: a client's once its server has answered (wireup/conn.c); that of a worker
  * which was reached before, and was lost, once nothing of its former connections can come any more,
- * since that would be taken for what it sends on the new ones. A client may wait for the one, and
- * then for the other.
+ * since that would be taken for what it sends on the new ones, and no put by them is under way any
+ * more, since fences order what follows behind it. A client may wait for the one, and then for the
+ * other.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -21,7 +22,7 @@ ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer
 void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer);
 
 /* The peer that an endpoint to this address begins on: that of the worker, or, while the one that
- * has failed there has yet to part, a provisional one. As ucp_peer_get. UCS_ERR_INVALID_ADDR: it is
+ * has failed there has yet to end, a provisional one. As ucp_peer_get. UCS_ERR_INVALID_ADDR: it is
  * none, which is logged. */
 ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, ucp_peer_t **peer_p);
 
@@ -31,13 +32,11 @@ void ucp_peer_leave_unused(ucp_peer_t *peer);
 /* Does one of those that wait bear this ordinal of a socket connection? */
 int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal);
 
-/* The identity of the worker that the peer is, or waits for where that is known. */
-const uint8_t *ucp_peer_real_uid(const ucp_peer_t *peer);
-
 /* The worker goes: nothing is waited for any more. */
 void ucp_successors_abandon(ucp_worker_t *worker);
 
-/* Some peer has failed or parted: those that wait are looked at by the next progress. */
+/* Some peer has failed or parted, or a put to one that had has ended: those that wait are looked at
+ * by the next progress. */
 void ucp_successors_rouse(ucp_worker_t *worker);
 
 /* Moves those that need not wait any more. From progress, outside of the transports. */

@@ -256,7 +256,7 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *rkey_buffer, ucp_rkey_h
         return UCS_ERR_NO_MEMORY;
     }
     ucp_worker_lock(worker);
-    rkey->owner  = ucp_uid_id(ucp_peer_real_uid(ep->peer));
+    rkey->owner  = ucp_uid_id(ep->peer->real_uid);
     rkey->worker = worker;
     status       = ucp_rkey_unpack_bytes(worker->context, rkey, rkey_buffer);
     if ((status == UCS_OK) && (rkey->owner == ucp_uid_id(worker->uid))) {

@@ -280,6 +280,7 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->watches);
     ucs_list_head_init(&worker->successors);
     ucs_list_head_init(&worker->retired);
+    ucs_list_head_init(&worker->late);
     ucs_list_head_init(&worker->flushes);
     ucs_list_head_init(&worker->kept);
     ucs_list_head_init(&worker->am_turns);
@@ -472,6 +473,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
     ucp_worker_drop_requests(worker);
     while (!ucs_list_is_empty(&worker->flushes)) { /* they name endpoints */
         ucp_request_release_held(ucs_list_head(&worker->flushes, ucp_request_t, list));
+    }
+    while (!ucs_list_is_empty(&worker->late)) {
+        ucp_request_release_held(ucs_list_head(&worker->late, ucp_request_t, list));
     }
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ep->is_closing = 1;

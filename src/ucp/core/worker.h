@@ -158,6 +158,7 @@ typedef struct ucp_worker {
     ucs_list_link_t    retired;            /* peers to be freed from progress */
     uint32_t           num_sessions;       /* of peers, so far */
     uint64_t           send_sn;            /* sends that were tracked so far */
+    ucs_list_link_t    late;               /* sends that end with the copy of a device or network */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */

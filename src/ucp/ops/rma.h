@@ -81,6 +81,9 @@ void ucp_rma_work(ucp_request_t *req);
 /* Stores the value that an atomic has fetched. */
 ucs_status_t ucp_rma_put_result(ucp_request_t *req, const void *value);
 
+/* Is a put under way to the worker of this identity, though its peer has failed? */
+int ucp_rma_is_late(const ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN]);
+
 /* A tracked request has ended: off the peer's books, and on with those behind a fence. */
 void ucp_rma_ended(ucp_request_t *req);
 

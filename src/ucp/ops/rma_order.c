@@ -4,9 +4,11 @@
  */
 #include "config.h"
 
+#include <ucp/core/provisional.h>
 #include <ucp/ops/rma.h>
+#include <string.h>
 
-/* Number of the oldest put, get or atomic to the peer in flight. */
+/* Number of the oldest put, get or atomic to the peer in flight, or given up while it is copied. */
 static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
 {
     uint64_t sn = UINT64_MAX;
@@ -21,7 +23,25 @@ static uint64_t ucp_rma_oldest(const ucp_peer_t *peer)
             }
         }
     }
+    ucs_list_for_each(req, &peer->worker->late, list) {
+        if (ucp_request_is_rma(req) && (req->send.peer == peer)) {
+            sn = ucs_min(sn, req->send.sn);
+        }
+    }
     return sn;
+}
+
+int ucp_rma_is_late(const ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN])
+{
+    const ucp_request_t *req;
+
+    ucs_list_for_each(req, &worker->late, list) {
+        if ((req->kind == UCP_REQUEST_PUT) && (req->send.peer->status != UCS_OK) &&
+            (memcmp(req->send.peer->real_uid, uid, UCT_UID_LEN) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static int ucp_rma_overlaps(const ucp_request_t *req, uint64_t start, uint64_t end)
@@ -119,6 +139,9 @@ void ucp_rma_ended(ucp_request_t *req)
     }
     if (ucs_unlikely(peer->num_fenced > 0)) {
         ucp_rma_release_fenced(peer);
+    }
+    if (ucs_unlikely(peer->status != UCS_OK)) {
+        ucp_successors_rouse(req->worker);
     }
 }
 

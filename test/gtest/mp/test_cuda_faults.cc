@@ -268,6 +268,88 @@ TEST(mp_cuda_owner, flush_and_close_wait_for_copies)
     EXPECT_TRUE(all.join());
 }
 
+/* A put, which a stuck device copies, is given up with its endpoint; an atomic behind a fence, for
+ * which the owner is asked, waits for it and then finds what it has written. */
+static void fetch_behind_put(self &me, node &n, gpu_buffer &buffer, const shared_memory &memory,
+                             size_t length, bool fails)
+{
+    auto set                  = gpu::function<void(const char *, int)>("fakecuda_set");
+    const uint64_t id         = fails ? 4 : 2;
+    const uint64_t address    = memory.address();
+    const size_t offset       = (8 - (address % 8)) % 8;
+    ucp_ep_h other            = n.ep(0);
+    ucp_ep_h ep               = n.connect(0);
+    ucp_rkey_h rkey           = memory.key(ep);
+    ucp_request_param_t param = {}, force = {}, fetch = {};
+    std::vector<uint8_t> bytes(length);
+    uint64_t zero = 0, word = 0;
+    void *close   = nullptr;
+
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+    fetch.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+    fetch.datatype     = ucp_dt_make_contig(sizeof(word));
+    fetch.reply_buffer = &word;
+    mp::fill(bytes.data(), length, id);
+    buffer.put(length, id - 1);
+    EXPECT_EQ(UCS_OK, n.wait(ucp_put_nbx(ep, buffer.place(length), length, address, rkey, &param)))
+        << "the way there is proved";
+    buffer.put(length, id);
+    set("stuck", 1);
+    void *put = ucp_put_nbx(ep, buffer.place(length), length, address, rkey, &param);
+    ucp_rkey_destroy(rkey);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(put));
+    if (fails) {
+        ucp_test_peer_fail(ep, UCS_ERR_IO_ERROR);
+        other = n.connect(0);
+    } else {
+        close = ucp_ep_close_nbx(ep, &force);
+    }
+
+    rkey = memory.key(other);
+    EXPECT_EQ(UCS_OK, ucp_worker_fence(n.worker()));
+    void *request = ucp_atomic_op_nbx(other, UCP_ATOMIC_OP_ADD, &zero, 1, address + offset, rkey,
+                                      &fetch);
+    ucp_rkey_destroy(rkey);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    n.barrier(); /* the former connections have ended */
+    EXPECT_FALSE(
+        n.until([&]() { return ucp_request_check_status(request) != UCS_INPROGRESS; }, 0.2));
+    set("stuck", 0);
+    me.waits_for("the end of a put that was given up");
+    EXPECT_EQ(fails ? UCS_ERR_IO_ERROR : UCS_ERR_CANCELED, n.wait(put));
+    me.waits_for("an atomic behind it");
+    EXPECT_EQ(UCS_OK, n.wait(request));
+    EXPECT_EQ(0, memcmp(&word, bytes.data() + offset, sizeof(word)));
+    (void)n.wait(close);
+}
+
+/* On another endpoint, and where the peer has failed on a new one. */
+TEST(mp_cuda_owner, fences_order_what_was_given_up)
+{
+    constexpr size_t LENGTH = 60000;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        auto [g, n, buffer] = holder(me, me.index(), PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        shared_memory memory(n, me.index(), buffer, LENGTH);
+
+        for (bool fails : {false, true}) {
+            SCOPED_TRACE(fails ? "the peer fails" : "a close by force");
+            if (me.index() == 1) {
+                fetch_behind_put(me, n, buffer, memory, LENGTH, fails);
+            } else {
+                n.until([&]() { return !fails || (n.errors(n.ep(1)).count > 0); });
+                n.barrier();
+            }
+            n.barrier();
+        }
+    });
+    EXPECT_TRUE(all.join());
+}
+
 /* A copy that is begun once the worker is armed keeps its descriptor readable: who sleeps there,
  * another thread perhaps, makes the progress by which it ends. */
 TEST(mp_cuda_owner, copies_wake_who_sleeps)
