@@ -116,27 +116,15 @@ static UCS_COLD int ucp_device_is_unreadable(const void *address, ucs_status_t s
            (errno == EFAULT);
 }
 
-int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p)
+/* What the driver says of the address, or that it does not run; as ucp_device_query. */
+static int ucp_device_ask(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p)
 {
     ucp_device_t *device = &worker->device;
     uintptr_t block      = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
-    ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
-    uint64_t now             = ucs_arch_read_tsc(); /* before the answer, which is no younger */
-    uint64_t now_ns;
-    ucs_status_t status;
+    uint64_t now         = ucs_arch_read_tsc(); /* before the answer, which is no younger */
+    uint64_t now_ns      = device->is_started ? 0 : ucs_sys_clock_coarse_ns();
+    ucs_status_t status  = device->md->tl->md.mem_query(device->md, address, 1, info_p);
 
-    if ((device->had != NULL) && (device->had == address) &&
-        (now - device->had_tsc < device->trust)) {
-        device->had = NULL;
-        *info_p     = device->had_info;
-        return 1;
-    }
-    if ((device->md == NULL) || ucp_device_is_idle(device) ||
-        ucp_device_was_host(device, address) || ucp_device_is_heap(worker, (uintptr_t)address)) {
-        return 0;
-    }
-    now_ns = device->is_started ? 0 : ucs_sys_clock_coarse_ns();
-    status = device->md->tl->md.mem_query(device->md, address, 1, info_p);
     if (status == UCS_ERR_NO_DEVICE) {
         __atomic_store_n(&device->asked_ns, now_ns, __ATOMIC_RELAXED);
         return 0;
@@ -149,9 +137,36 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
     if (info_p->type != UCS_MEMORY_TYPE_HOST) {
         return 1;
     }
-    host->block = block;
-    host->tsc   = now;
+    device->hosts[block % UCP_DEVICE_BLOCKS] = (ucp_device_block_t){block, now};
     return 0;
+}
+
+int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p)
+{
+    ucp_device_t *device = &worker->device;
+
+    if ((device->had != NULL) && (device->had == address) &&
+        (ucs_arch_read_tsc() - device->had_tsc < device->trust)) {
+        device->had = NULL;
+        *info_p     = device->had_info;
+        return 1;
+    }
+    if ((device->md == NULL) || ucp_device_is_idle(device) ||
+        ucp_device_was_host(device, address) || ucp_device_is_heap(worker, (uintptr_t)address)) {
+        return 0;
+    }
+    return ucp_device_ask(worker, address, info_p);
+}
+
+int ucp_device_is_used(ucp_worker_t *worker)
+{
+    uct_mem_info_t info;
+
+    if ((worker->device.md != NULL) && !worker->device.is_started &&
+        !ucp_device_is_idle(&worker->device)) {
+        (void)ucp_device_ask(worker, worker, &info);
+    }
+    return worker->device.is_started;
 }
 
 int ucp_device_reaches(ucp_worker_t *worker, const void *address)
@@ -159,7 +174,7 @@ int ucp_device_reaches(ucp_worker_t *worker, const void *address)
     const ucp_device_t *device = &worker->device;
     uct_mem_info_t info;
 
-    return device->is_started &&
+    return ucp_device_is_used(worker) &&
            (device->md->tl->md.mem_query(device->md, address, 1, &info) == UCS_OK) &&
            (info.type == UCS_MEMORY_TYPE_HOST) && info.is_pinned;
 }

@@ -62,6 +62,9 @@ UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)
            ucp_device_has_slow(worker, address);
 }
 
+/* Does the application use the driver? Its buffers may not have told, where all lie in the heap. */
+int ucp_device_is_used(ucp_worker_t *worker);
+
 /* Can one key name so much of a device buffer? Where it takes several pieces of memory
  * req->copy.info tells of them all. */
 int ucp_device_is_whole(ucp_request_t *req, size_t length);

@@ -56,8 +56,7 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
 {
     const ucp_peer_t *peer = req->send.peer;
 
-    return (ucs_unlikely(req->worker->device.is_started) &&
-            (peer->lanes[UCP_LANE_DEVICE] != NULL) && !peer->is_device_refused &&
+    return ((peer->lanes[UCP_LANE_DEVICE] != NULL) && !peer->is_device_refused &&
             !peer->is_pinned_refused && ucp_device_reaches(req->worker, req->buffer)) ?
            UCP_WIRE_RTS_PINNED : 0;
 }
@@ -275,7 +274,7 @@ int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_r
         if (ucp_rndv_device_leave(req, peer, rts, rkey)) {
             return 1;
         }
-    } else if (!ucp_dt_is_contig(req->datatype) || !req->worker->device.is_started) {
+    } else if (!ucp_dt_is_contig(req->datatype) || !ucp_device_is_used(req->worker)) {
         return 0;
     }
     req->recv.step = UCP_RECV_DEVICE;

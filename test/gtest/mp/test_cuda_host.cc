@@ -228,6 +228,52 @@ TEST(mp_cuda_host_stuck, first_of_two_sends)
     EXPECT_TRUE(both.join());
 }
 
+/* A process whose buffers have all been in the heap, so that none has told that it uses a device:
+ * the device reads into them all the same, or writes from those that it reaches, once both sides
+ * are connected. */
+TEST(mp_cuda_heap, is_copied_by_the_device)
+{
+    constexpr size_t LENGTH = 60000;
+    constexpr uint64_t LAST = 5;
+
+    NEED_FAKE_GPU();
+    for (bool is_sender : {false, true}) {
+        SCOPED_TRACE(is_sender ? "it sends" : "it receives");
+        processes both(2);
+        both.start_all([&](self &me) {
+            setenv("UCX_RNDV_THRESH", "8k", 1);
+            gpu g(me.index());
+            ASSERT_TRUE(g.is_open()) << g.problem();
+            const bool is_device = (me.index() == DEVICE);
+            auto foreign         = gpu::function<uint64_t()>("fakecuda_foreign");
+            auto reg    = gpu::function<int(void *, size_t, unsigned)>("cuMemHostRegister_v2");
+            auto forget = gpu::function<int(void *)>("cuMemHostUnregister");
+            node n(me);
+            n.connect_all();
+            gpu_buffer there(g, PERF_MEMORY_CUDA, LENGTH);
+            host_buffer here(LENGTH);
+            there.put(LENGTH, 0);
+            ASSERT_EQ(0, reg(here.place(LENGTH), LENGTH, 0));
+            uint8_t *place        = is_device ? there.place(LENGTH) : here.place(LENGTH);
+            const uint64_t before = foreign();
+            for (uint64_t id = 1; id <= LAST; ++id) {
+                me.waits_for("message %lu", static_cast<unsigned long>(id));
+                if (is_device == is_sender) { /* receives */
+                    EXPECT_EQ(UCS_OK, n.wait(n.recv(place, LENGTH, id)));
+                    is_device ? there.expect(LENGTH, id) : here.expect(LENGTH, id);
+                } else {
+                    is_device ? there.put(LENGTH, id) : here.put(LENGTH, id);
+                    EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(!me.index()), place, LENGTH, id)));
+                }
+            }
+            EXPECT_TRUE(is_device || (foreign() > before));
+            EXPECT_EQ(0, forget(here.place(LENGTH)));
+            n.barrier();
+        });
+        EXPECT_TRUE(both.join());
+    }
+}
+
 /* The process of the host ends when its send has; the other one, which looks seldom, has all. */
 TEST(mp_cuda_host_leaves, after_its_send)
 {
