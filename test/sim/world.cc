@@ -322,6 +322,7 @@ ucs_status_t worker_open(worker &w)
     if ((sim_plan.sleep > 0) && (ucp_worker_get_efd(w.handle, &w.event_fd) != UCS_OK)) {
         sim_fail("worker %u has no descriptor", w.number);
     }
+    ucp_test_look_always(w.handle); /* real addresses and real time are not the seed's */
     attr.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
     ucp_context_query(w.context, &attr);
     w.request_size = attr.request_size;

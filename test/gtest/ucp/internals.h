@@ -29,6 +29,9 @@ unsigned ucp_test_num_kept(ucp_worker_h worker);
 size_t ucp_test_unexp_bytes(ucp_worker_h worker);
 /* As many workers of this process count as if they were of others. */
 void ucp_test_hide_workers(int change);
+/* Where there may be devices the worker has each buffer looked at, instead of what its address and
+ * the time since the last look tell. */
+void ucp_test_look_always(ucp_worker_h worker);
 /* Of a send in flight: has there been a time when flushes did not wait for it? */
 int ucp_test_was_handed(void *request);
 /* Is it a tagged receive whose message has begun to come? */
