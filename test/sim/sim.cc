@@ -421,6 +421,7 @@ uint64_t run(uint64_t seed, bool trace)
     sim_net_reset();
     sim_tcp_reset();
     sim_memory_reset();
+    sim_system_reset();
     sim_devices_reset();
     sim::world_free_buffers();
     the_world = nullptr;
@@ -440,7 +441,7 @@ void warm_up()
     sim::worker_leave(*sim::worker_make());
     sim_net_reset();
     sim_memory_reset();
-    sim_devices_reset();
+    sim_system_reset();
     sim_devices_reset();
     sim::world_free_buffers();
 }

@@ -115,6 +115,8 @@ void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* ---- system: the replaced table ---- */
 
 void sim_system_install(void);
+/* At the end of a run. */
+void sim_system_reset(void);
 /* Objects allocated by the product that are there now. */
 size_t sim_system_live(void);
 /* Allocations that were made to fail so far. */

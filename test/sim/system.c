@@ -7,6 +7,7 @@
 #include "sim.h"
 
 #include <wire/print.h>
+#include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
 
 #include <errno.h>
@@ -14,8 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define SIM_KEPT_EVENTS 80
+#define SIM_UNMAPPED_MAX 1024
 
 /* What a look at the clock takes, so that whoever waits by looking at it comes to an end. */
 #define SIM_LOOK_NS 20000
@@ -217,6 +220,34 @@ static void *sim_mmap(void *addr, size_t length, int prot, int flags, int fd, of
                                    : ucs_sys_real.mmap(addr, length, prot, flags, fd, offset);
 }
 
+/* The places stay empty until the end of the run: whether something else comes there depends on
+ * what the process has done before. */
+static struct {
+    void  *address;
+    size_t length;
+} sim_unmapped[SIM_UNMAPPED_MAX];
+static unsigned sim_num_unmapped;
+
+static int sim_munmap(void *address, size_t length)
+{
+    void *place = mmap(address, length, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+
+    ucs_assert_always((place == address) && (sim_num_unmapped < SIM_UNMAPPED_MAX));
+    sim_unmapped[sim_num_unmapped].address = address;
+    sim_unmapped[sim_num_unmapped].length  = length;
+    ++sim_num_unmapped;
+    return 0;
+}
+
+void sim_system_reset(void)
+{
+    while (sim_num_unmapped > 0) {
+        --sim_num_unmapped;
+        munmap(sim_unmapped[sim_num_unmapped].address, sim_unmapped[sim_num_unmapped].length);
+    }
+}
+
 size_t sim_system_live(void)
 {
     return sim_live;
@@ -271,6 +302,7 @@ void sim_system_install(void)
     ops.memalign      = sim_memalign;
     ops.free          = sim_free;
     ops.mmap          = sim_mmap;
+    ops.munmap        = sim_munmap;
     ops.poll          = sim_poll;
     sim_tcp_install(&ops);
     ucs_sys_set(&ops);
