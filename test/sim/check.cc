@@ -52,6 +52,10 @@ void receive_end(op &o)
     const bool has_message =
         (o.status == UCS_OK) || (o.status == UCS_ERR_MESSAGE_TRUNCATED);
 
+    if ((o.at_once.sender_tag != 0) || (o.at_once.length != 0)) {
+        sim_fail("receive %llu of worker %u writes its recv_info after its call",
+                 (unsigned long long)o.sn, o.owner->number);
+    }
     if (!has_message) {
         if ((o.status == UCS_ERR_CANCELED) && o.is_cancelled) {
             return;

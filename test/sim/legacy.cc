@@ -97,8 +97,7 @@ ucs_status_ptr_t tag_receive(op &o, void *data, size_t count, ucp_tag_message_h 
                    ucp_tag_msg_recv_nb(worker, data, count, type, message, on_legacy_receive) :
                    ucp_tag_recv_nb(worker, data, count, type, o.tag, o.mask, on_legacy_receive);
     case form::NBR:
-        o.has_info = false;
-        status     = ucp_tag_recv_nbr(worker, data, count, type, o.tag, o.mask, o.request);
+        status = ucp_tag_recv_nbr(worker, data, count, type, o.tag, o.mask, o.request);
         return (status == UCS_OK) ? o.request : UCS_STATUS_PTR(status);
     default:
         return (message != nullptr) ?

@@ -303,8 +303,7 @@ void param_choose(op &o, ucp_request_param_t *param)
     }
     if (o.what == kind::RECEIVE) {
         param->op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
-        param->recv_info.tag_info = &o.info;
-        o.has_info                = true;
+        param->recv_info.tag_info = &o.at_once;
     }
 }
 
@@ -351,6 +350,7 @@ void op_posted(op &o, ucs_status_ptr_t ptr)
         if (o.was_refused && (o.what == kind::SEND)) {
             the_world->messages[o.message].was_refused = true;
         }
+        o.info = std::exchange(o.at_once, {});
         op_end(o, UCS_PTR_RAW_STATUS(ptr));
         return;
     }

@@ -524,9 +524,8 @@ void worker_poll(worker &w)
         const ucs_status_t status =
             (o.what == kind::STREAM_RECEIVE) ?
                 ucp_stream_recv_request_test(o.request, &o.received) :
-            ((o.what == kind::RECEIVE) && !o.has_info) ?
-                ucp_tag_recv_request_test(o.request, &o.info) :
-                ucp_request_check_status(o.request);
+            (o.what == kind::RECEIVE) ? ucp_tag_recv_request_test(o.request, &o.info) :
+                                        ucp_request_check_status(o.request);
         if (status == UCS_INPROGRESS) {
             ++i;
             continue;

@@ -167,8 +167,9 @@ struct op {
     std::vector<uint8_t> before;   /* what the shadow held */
     void *request          = nullptr;
     std::vector<uint8_t> memory;   /* of an external request */
-    ucp_tag_recv_info_t info = {}; /* given by RECV_INFO, or by the callback */
-    bool has_callback = false, has_info = false;
+    ucp_tag_recv_info_t info = {}; /* given by the call, the callback or the request */
+    ucp_tag_recv_info_t at_once = {}; /* where RECV_INFO points to, until the call has returned */
+    bool has_callback = false;
     bool is_posting   = false;
     bool is_legacy    = false; /* its callback knows the request alone */
     bool is_detached  = false; /* freed in flight: nobody hears of its end */

@@ -636,7 +636,8 @@ typedef struct {
     void              *reply_buffer; /* result of a fetching atomic */
     ucs_memory_type_t memory_type;   /* of the buffer; detected where absent or unknown */
 
-    union {                          /* filled also where the operation finishes in the call */
+    union {                          /* written in the call only, where NULL or an error is
+                                      * returned: it may lie on the caller's stack */
         size_t              *length;
         ucp_tag_recv_info_t *tag_info;
     } recv_info;

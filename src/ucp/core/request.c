@@ -160,7 +160,7 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
     ucs_assert(!(flags & UCP_REQUEST_COMPLETED));
     ucs_assert(!(req->held & UCP_REQUEST_HOLDS_PENDING));
     if (ucs_unlikely(req->worker->is_ending)) { /* what these lead to may be gone */
-        flags &= ~(uint32_t)(UCP_REQUEST_CALLBACK | UCP_REQUEST_INFO);
+        flags &= ~(uint32_t)UCP_REQUEST_CALLBACK;
     }
     if (req->held != 0) {
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {
@@ -172,13 +172,6 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
 
     req->status = status;
     UCS_PROBE4(request_done, req, (long)req->kind, (long)status, req->length);
-    if (ucs_unlikely(flags & UCP_REQUEST_INFO)) {
-        if (req->kind == UCP_REQUEST_TAG_RECV) {
-            *(ucp_tag_recv_info_t *)req->user_info = req->info;
-        } else {
-            *(size_t *)req->user_info = req->info.length;
-        }
-    }
     if (flags & UCP_REQUEST_RELEASED) {
         if (flags & UCP_REQUEST_CALLBACK) {
             ucp_request_call_user(req, status);
@@ -304,7 +297,7 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
 
 void ucp_request_free(void *request)
 {
-    ucp_request_give_back(request, UCP_REQUEST_CALLBACK | UCP_REQUEST_INFO);
+    ucp_request_give_back(request, UCP_REQUEST_CALLBACK);
 }
 
 void ucp_request_release(void *request)

@@ -31,8 +31,7 @@ enum {
     UCP_REQUEST_COMPLETED = 1 << 0, /* status is final; stored with release */
     UCP_REQUEST_RELEASED  = 1 << 1, /* the user gave it back: to the pool when complete */
     UCP_REQUEST_CALLBACK  = 1 << 2, /* cb is set */
-    UCP_REQUEST_EXTERNAL  = 1 << 3, /* the user's memory: never to the pool */
-    UCP_REQUEST_INFO      = 1 << 4  /* user_info gets the receive's info or length at the end */
+    UCP_REQUEST_EXTERNAL  = 1 << 3  /* the user's memory: never to the pool */
 };
 
 /* What follows a copy of a device, see device.h. */
@@ -244,7 +243,6 @@ struct ucp_request {
         ucp_put_list_request_t put_list;
     };
     ucs_list_link_t      work_list; /* in the worker's list of work, or of what was asked for */
-    void                *user_info; /* ucp_tag_recv_info_t of a tag receive, else size_t */
     struct {                        /* a copy that goes on by itself, see device.h */
         uct_completion_t comp;
         ucp_device_then_cb_t then;
@@ -303,11 +301,6 @@ UCS_INLINE int ucp_request_is_rma(const ucp_request_t *req)
 UCS_INLINE uint32_t ucp_request_flags(ucp_request_t *req)
 {
     return atomic_load_explicit(&req->flags, memory_order_relaxed);
-}
-
-UCS_INLINE void ucp_request_set_flags(ucp_request_t *req, uint32_t flags)
-{
-    atomic_store_explicit(&req->flags, ucp_request_flags(req) | flags, memory_order_relaxed);
 }
 
 /* The end of a request: releases what it holds, stores the status, calls the user, gives the

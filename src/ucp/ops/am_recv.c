@@ -601,12 +601,12 @@ static ucs_status_ptr_t ucp_am_recv_end(ucp_request_t *req, ucs_status_t status,
                                         const ucp_request_param_t *param)
 {
     req->info.length = length;
-    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        *param->recv_info.length = length;
-    }
     if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
         ucp_request_complete(req, status); /* the user may free it in the callback */
         return ucp_request_handle(req);
+    }
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        *param->recv_info.length = length;
     }
     return ucp_request_end_immediately(req, status);
 }
@@ -633,10 +633,6 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     if (status != UCS_OK) {
         ucp_am_give_back(worker, kept);
         return ucp_request_end_immediately(req, status);
-    }
-    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        req->user_info = param->recv_info.length;
-        ucp_request_set_flags(req, UCP_REQUEST_INFO);
     }
     if (kept->kind != UCP_KEPT_RTS) {
         length = kept->length;

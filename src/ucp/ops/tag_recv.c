@@ -51,15 +51,6 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     return ucp_request_end_immediately(req, status);
 }
 
-/* Where the receive's end is to be told, besides the callback. */
-static void ucp_tag_recv_set_info(ucp_request_t *req, const ucp_request_param_t *param)
-{
-    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        req->user_info = param->recv_info.tag_info;
-        ucp_request_set_flags(req, UCP_REQUEST_INFO);
-    }
-}
-
 /* A receive request for the buffer; NULL and *status_p on failure. */
 UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffer, size_t count,
                                                const ucp_request_param_t *param,
@@ -105,7 +96,6 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(status);
     }
-    ucp_tag_recv_set_info(req, param);
     if (worker->tag_match.num_unexpected != 0) {
         desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, !must_end);
     }
@@ -145,7 +135,6 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
             req->info.sender_tag = tag;
             req->recv.mask       = tag_mask;
             req->recv.step       = UCP_RECV_POSTED;
-            ucp_tag_recv_set_info(req, param);
             ucp_tag_match_post(&worker->tag_match, req);
             return ucp_request_handle(req);
         }
@@ -180,7 +169,6 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
     if (req == NULL) {
         ptr = UCS_STATUS_PTR(status);
     } else {
-        ucp_tag_recv_set_info(req, param);
         ptr = ucp_tag_recv_arrived(req, message, param);
     }
     ucp_worker_unlock(worker);

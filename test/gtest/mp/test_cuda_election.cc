@@ -65,15 +65,13 @@ struct am_target {
 ucs_status_t on_am(void *arg, const void *, size_t, void *data, size_t length,
                    const ucp_am_recv_param_t *param)
 {
-    am_target *target               = static_cast<am_target *>(arg);
-    ucp_request_param_t how         = {};
-    static size_t received;
+    am_target *target       = static_cast<am_target *>(arg);
+    ucp_request_param_t how = {};
 
     EXPECT_NE(0u, param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
-    how.op_attr_mask     = UCP_OP_ATTR_FIELD_RECV_INFO | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    how.recv_info.length = &received;
-    target->request      = ucp_am_recv_data_nbx(target->n->worker(), data,
-                                                target->buffer->place(length), length, &how);
+    how.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    target->request  = ucp_am_recv_data_nbx(target->n->worker(), data,
+                                            target->buffer->place(length), length, &how);
     return UCS_OK;
 }
 

@@ -342,10 +342,37 @@ TEST_P(am, nothing_of_announced_data)
         EXPECT_FALSE(UCS_PTR_IS_ERR(got));
         EXPECT_EQ((flags != 0) ? 1u : 0u, end.calls);
         EXPECT_EQ((flags != 0) ? UCS_OK : UCS_INPROGRESS, end.status);
-        EXPECT_EQ(0u, length);
+        EXPECT_EQ((flags != 0) ? 7u : 0u, length);
         EXPECT_EQ(UCS_OK, pair.wait(sent));
         expect_clean(pair);
     }
+}
+
+/* What param's recv_info points to may be gone when the call returns a request. */
+TEST_P(am, the_length_of_announced_data)
+{
+    pair pair(GetParam(), am_options());
+    listener handler;
+    handler.action = [](const message &) { return UCS_INPROGRESS; };
+    handler.listen(pair.receiver(), ID);
+    const bytes data            = pattern(5, 1000);
+    const ucs_status_ptr_t sent = send(pair.ep(), NOTHING, data, UCP_AM_SEND_FLAG_RNDV);
+    pair.progress_until([&]() { return handler.messages.size() == 1; });
+
+    ending end;
+    bytes buffer(1000);
+    size_t length             = 7;
+    ucp_request_param_t param = send_param(&end, UCP_OP_ATTR_FIELD_RECV_INFO);
+    param.cb.recv_am          = on_data;
+    param.recv_info.length    = &length;
+    const ucs_status_ptr_t got =
+        ucp_am_recv_data_nbx(pair.receiver().handle(), handler.messages[0].pointer, buffer.data(),
+                             buffer.size(), &param);
+    pair.progress_until([&]() { return (got == nullptr) || (end.calls > 0); });
+    EXPECT_EQ((got == nullptr) ? 1000u : 7u, length);
+    EXPECT_EQ((got == nullptr) ? 0u : 1000u, end.info.length);
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    expect_clean(pair);
 }
 
 /* A receive of announced data that is too short. */

@@ -198,7 +198,7 @@ TEST_P(datatype, generic_on_both_sides)
                 sent = send_type(pair, data.data(), length, send_side.id(), sync);
                 ASSERT_EQ(1, send_side.starts());
             }
-            ASSERT_EQ(UCS_OK, pair.wait(received));
+            ASSERT_EQ(UCS_OK, pair.wait(received, &info));
             ASSERT_EQ(UCS_OK, pair.wait(sent));
             ASSERT_EQ(-1, differs(buffer.data(), length, length)) << length;
             ASSERT_TRUE(buffer.is_intact());
@@ -268,7 +268,7 @@ TEST_P(datatype, generic_receive_that_is_too_short)
             if (!is_there) {
                 sent = send_type(pair, data.data(), length, ucp_dt_make_contig(1));
             }
-            ASSERT_EQ(UCS_ERR_MESSAGE_TRUNCATED, pair.wait(received));
+            ASSERT_EQ(UCS_ERR_MESSAGE_TRUNCATED, pair.wait(received, &info));
             ASSERT_EQ(UCS_OK, pair.wait(sent));
             ASSERT_EQ(length, info.length);
             ASSERT_TRUE(buffer.is_intact());
@@ -475,7 +475,7 @@ TEST_P(datatype, vectors)
         if (!is_there) {
             send();
         }
-        ASSERT_EQ((room < length) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK, pair.wait(received));
+        ASSERT_EQ((room < length) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK, pair.wait(received, &info));
         ASSERT_EQ(UCS_OK, pair.wait(sent));
         ASSERT_EQ(length, info.length);
         ASSERT_TRUE((room == 0) || (memcmp(data.data(), buffer.data(), room) == 0)) << round;
@@ -509,7 +509,7 @@ TEST_P(datatype, contiguous_elements)
         /* sent as elements, received as one whole, as some clients do it */
         void *received = receive_type(pair, buffer.data(), 1, ucp_dt_make_contig(length), &info);
         void *sent     = send_type(pair, data.data(), count, ucp_dt_make_contig(size));
-        ASSERT_EQ(UCS_OK, pair.wait(received));
+        ASSERT_EQ(UCS_OK, pair.wait(received, &info));
         ASSERT_EQ(UCS_OK, pair.wait(sent));
         ASSERT_EQ(-1, differs(buffer.data(), length, length));
         ASSERT_EQ(length, info.length);

@@ -51,7 +51,7 @@ void transfer(pair &pair, size_t length, when_t when, bool sync)
         }
         received = pair.receive(buffer.data(), length, number, ~0ull, &info);
     }
-    ASSERT_EQ(UCS_OK, pair.wait(received)) << length;
+    ASSERT_EQ(UCS_OK, pair.wait(received, &info)) << length;
     ASSERT_EQ(UCS_OK, pair.wait(sent)) << length;
     ASSERT_EQ(-1, differs(buffer.data(), length, length)) << length;
     ASSERT_TRUE(buffer.is_intact()) << length;
@@ -97,7 +97,7 @@ TEST_P(tag, a_null_buffer_of_no_bytes)
     pair pair(GetParam());
     void *sent               = pair.send(nullptr, 0, 1);
     ucp_tag_recv_info_t info = {7, 7};
-    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(nullptr, 0, 1, ~0ull, &info)));
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(nullptr, 0, 1, ~0ull, &info), &info));
     EXPECT_EQ(UCS_OK, pair.wait(sent));
     EXPECT_EQ(1u, info.sender_tag);
     EXPECT_EQ(0u, info.length);
@@ -114,10 +114,10 @@ TEST_P(tag, order_is_kept)
     for (bool posted_first : {true, false}) {
         std::vector<bytes> data, buffers(COUNT, bytes(200000));
         std::vector<ucp_tag_recv_info_t> infos(COUNT);
-        std::vector<void *> requests;
+        std::vector<void *> sent, received;
         const auto post_all = [&]() {
             for (size_t i = 0; i < COUNT; ++i) {
-                requests.push_back(pair.receive(buffers[i].data(), buffers[i].size(), 5,
+                received.push_back(pair.receive(buffers[i].data(), buffers[i].size(), 5,
                                                 (i % 3) ? ~0ull : 1, &infos[i]));
             }
         };
@@ -127,17 +127,16 @@ TEST_P(tag, order_is_kept)
         }
         for (size_t i = 0; i < COUNT; ++i) {
             data.push_back(pattern(i, sizes[random.below(std::size(sizes))]));
-            requests.push_back(pair.send(data[i].data(), data[i].size(), 5));
-            ASSERT_FALSE(UCS_PTR_IS_ERR(requests.back()));
+            sent.push_back(pair.send(data[i].data(), data[i].size(), 5));
+            ASSERT_FALSE(UCS_PTR_IS_ERR(sent.back()));
         }
         if (!posted_first) {
             pair.settle();
             post_all();
         }
-        for (void *request : requests) {
-            ASSERT_EQ(UCS_OK, pair.wait(request));
-        }
         for (size_t i = 0; i < COUNT; ++i) {
+            ASSERT_EQ(UCS_OK, pair.wait(received[i], &infos[i]));
+            ASSERT_EQ(UCS_OK, pair.wait(sent[i]));
             ASSERT_EQ(data[i].size(), infos[i].length) << "message " << i;
             ASSERT_EQ(-1, differs(buffers[i].data(), data[i].size(), i)) << "message " << i;
         }
@@ -273,7 +272,7 @@ private:
         const message_t &message = *receive.message;
         const size_t room        = std::min(message.data.size(), receive.buffer.size());
         ASSERT_EQ((room < message.data.size()) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK,
-                  m_pair.wait(receive.request));
+                  m_pair.wait(receive.request, &receive.info));
         ASSERT_EQ(message.tag, receive.info.sender_tag) << "message " << message.number;
         ASSERT_EQ(message.data.size(), receive.info.length) << "message " << message.number;
         ASSERT_TRUE((room == 0) || (memcmp(message.data.data(), receive.buffer.data(), room) == 0));
@@ -402,7 +401,7 @@ TEST_P(tag, truncation)
                     if (when == BEFORE) {
                         sent = pair.send(data.data(), length, 3, sync);
                     }
-                    ASSERT_EQ(UCS_ERR_MESSAGE_TRUNCATED, pair.wait(received));
+                    ASSERT_EQ(UCS_ERR_MESSAGE_TRUNCATED, pair.wait(received, &info));
                     ASSERT_EQ(UCS_OK, pair.wait(sent));
                     ASSERT_EQ(length, info.length);
                     ASSERT_EQ(3u, info.sender_tag);
@@ -485,7 +484,8 @@ TEST_P(tag, probes_see_messages_in_order_and_leave_them)
         ucp_request_param_t param    = receive_param(nullptr, UCP_OP_ATTR_FIELD_RECV_INFO);
         param.recv_info.tag_info     = &received;
         ASSERT_EQ(UCS_OK, pair.wait(ucp_tag_msg_recv_nbx(worker, buffer.data(), sizes[i],
-                                                         messages[i], &param)));
+                                                         messages[i], &param),
+                                    &received));
         EXPECT_EQ(-1, differs(buffer.data(), sizes[i], i));
         EXPECT_TRUE(buffer.is_intact());
         EXPECT_EQ(0x100 + i, received.sender_tag);

@@ -62,7 +62,7 @@ public:
         const size_t length      = m_data[m_received].size();
         ucp_tag_recv_info_t info = {};
         guarded buffer(length);
-        ASSERT_EQ(UCS_OK, m_pair.wait(m_pair.receive(buffer.data(), length, 0, 0, &info)));
+        ASSERT_EQ(UCS_OK, m_pair.wait(m_pair.receive(buffer.data(), length, 0, 0, &info), &info));
         ASSERT_EQ(m_received, info.sender_tag);
         ASSERT_EQ(length, info.length);
         ASSERT_EQ(-1, differs(buffer.data(), length, m_received));

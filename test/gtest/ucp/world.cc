@@ -430,13 +430,13 @@ void pair::settle()
     }
 }
 
-ucs_status_t pair::wait(ucs_status_ptr_t ptr)
+ucs_status_t pair::wait(ucs_status_ptr_t ptr, ucp_tag_recv_info_t *info)
 {
     if (!UCS_PTR_IS_PTR(ptr)) {
         return UCS_PTR_RAW_STATUS(ptr);
     }
     progress_until([&]() { return ucp_request_check_status(ptr) != UCS_INPROGRESS; });
-    const ucs_status_t status = ucp_request_check_status(ptr);
+    const ucs_status_t status = ucp_request_test(ptr, info);
     ucp_request_free(ptr);
     return status;
 }

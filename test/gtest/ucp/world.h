@@ -194,8 +194,9 @@ public:
     void progress_until(const std::function<bool()> &condition);
     /* Until nothing more happens. */
     void settle();
-    /* The end of an operation, from what its call returned; frees the request. */
-    ucs_status_t wait(ucs_status_ptr_t ptr);
+    /* The end of an operation, from what its call returned; frees the request. *info: of a tag
+     * receive that did not end in its call. */
+    ucs_status_t wait(ucs_status_ptr_t ptr, ucp_tag_recv_info_t *info = nullptr);
 
     ucs_status_ptr_t send(const void *buffer, size_t length, ucp_tag_t tag, bool sync = false);
     ucs_status_ptr_t receive(void *buffer, size_t length, ucp_tag_t tag, ucp_tag_t mask = ~0ull,
