@@ -101,7 +101,7 @@ typedef ucs_status_t (*ucp_am_callback_t)(void *arg, void *data, size_t length, 
  * bytes still lie at the sender), else the data itself; with UCP_AM_RECV_ATTR_FLAG_DATA or _RNDV
  * the callback may return UCS_INPROGRESS and so owns data until ucp_am_recv_data_nbx or
  * ucp_am_data_release. Returning UCS_OK gives data back; a descriptor whose receive was not begun
- * by then is dropped, and its sender completes.
+ * by then is dropped, and its send ends with UCS_OK, or with the error that was returned.
  * The header, and data without either flag, may lie in memory that the sender, a process of the
  * same user, can still write: who does not trust it copies before checking, or sets
  * UCP_AM_FLAG_PERSISTENT_DATA for data that is a copy. So it is with ucp_am_callback_t. */

@@ -128,11 +128,12 @@ static void ucp_am_take(ucp_kept_t *kept)
     }
 }
 
-/* The user has no more need of it: an announcement is done with, its data unread. */
-static void ucp_am_give_back(ucp_worker_t *worker, ucp_kept_t *kept)
+/* The user has no more need of it: an announcement is done with, its data unread. `status`: how its
+ * send ends. */
+static void ucp_am_give_back(ucp_worker_t *worker, ucp_kept_t *kept, ucs_status_t status)
 {
     if (kept->kind == UCP_KEPT_RTS) {
-        ucp_rndv_drop(worker, ucp_kept_data(kept), UCS_OK);
+        ucp_rndv_drop(worker, ucp_kept_data(kept), status);
     }
     ucp_am_take(kept);
 }
@@ -152,7 +153,7 @@ static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_handler_t *handler,
     if (kept->is_taken) {
         ucp_kept_put(kept);
     } else if (status != UCS_INPROGRESS) {
-        ucp_am_give_back(worker, kept);
+        ucp_am_give_back(worker, kept, status);
     }
 }
 
@@ -626,12 +627,12 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     }
     req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
     if (req == NULL) {
-        ucp_am_give_back(worker, kept);
+        ucp_am_give_back(worker, kept, UCS_OK);
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
     status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
     if (status != UCS_OK) {
-        ucp_am_give_back(worker, kept);
+        ucp_am_give_back(worker, kept, UCS_OK);
         return ucp_request_end_immediately(req, status);
     }
     if (kept->kind != UCP_KEPT_RTS) {
@@ -641,7 +642,7 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
         return ucp_am_recv_end(req, status, length, param);
     }
     if (req->length == 0) { /* the way to say that the message is not wanted */
-        ucp_am_give_back(worker, kept);
+        ucp_am_give_back(worker, kept, UCS_OK);
         return ucp_am_recv_end(req, UCS_OK, 0, param);
     }
     memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
@@ -668,7 +669,7 @@ void ucp_am_data_release(ucp_worker_h worker, void *data)
 
     ucp_worker_lock(worker);
     if (!kept->is_taken) {
-        ucp_am_give_back(worker, kept);
+        ucp_am_give_back(worker, kept, UCS_OK);
     }
     ucp_worker_unlock(worker);
 }
