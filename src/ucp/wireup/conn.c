@@ -227,7 +227,6 @@ static void ucp_conn_answered(ucp_conn_t *conn)
 /* The TCP connection is there, or is not. */
 static void ucp_conn_connected(ucp_conn_t *conn)
 {
-    socklen_t length     = sizeof(conn->local);
     ucp_wire_conn_t head = {.type = UCP_WIRE_CONN_ASK};
     ucs_status_t status;
     int error        = 0;
@@ -238,7 +237,6 @@ static void ucp_conn_connected(ucp_conn_t *conn)
         ucp_conn_fail(conn, ucp_socket_status(error));
         return;
     }
-    (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     head.client_id = conn->client_id;
     head.ordinal   = conn->ordinal;
     status         = ucp_conn_send_address(conn, conn->socket.worker, fd, &head);
@@ -273,6 +271,7 @@ static ucs_status_t ucp_conn_check_params(const ucp_ep_params_t *params,
 ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
 {
     const struct sockaddr *remote = params->sockaddr.addr;
+    socklen_t length              = sizeof(struct sockaddr_storage);
     const ucs_sock_addr_t *local;
     ucs_status_t status;
     ucp_conn_t *conn;
@@ -302,6 +301,7 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
         return status;
     }
 
+    (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     memcpy(&conn->remote, remote, ucp_sockaddr_length(remote));
     if ((params->field_mask & UCP_EP_PARAM_FIELD_FLAGS) &&
         (params->flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID)) {

@@ -79,6 +79,9 @@ TEST_P(listener, tells_addresses)
 {
     auto server      = serve();
     ucp_ep_h to_host = connect(server->where());
+    ucp_ep_attr_t early;
+    early.field_mask = UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR;
+    EXPECT_EQ(UCS_OK, ucp_ep_query(to_host, &early));
     until([&] { return !server->requests.empty(); });
 
     ucp_conn_request_attr_t asked;
@@ -87,8 +90,10 @@ TEST_P(listener, tells_addresses)
                        UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID;
     EXPECT_EQ(UCS_OK, ucp_conn_request_query(server->requests.front(), &asked));
     EXPECT_EQ(0u, asked.client_id);
-    address from;
-    from.storage  = asked.client_address;
+    address from, at_first;
+    from.storage     = asked.client_address;
+    at_first.storage = early.local_sockaddr;
+    EXPECT_TRUE(at_first == from) << "known before the connection is there";
     ucp_ep_h back = accept(host(), server->take());
     exchange(to_host, back);
 
