@@ -22,8 +22,6 @@
 
 struct perf_shared;
 struct perf_layout;
-typedef struct perf_ofi perf_ofi_t;
-typedef struct perf_uct perf_uct_t;
 
 /* Iterations whose time is kept for percentiles. */
 #define PERF_SAMPLES_MAX (UINT64_C(1) << 20)
@@ -69,6 +67,7 @@ typedef struct perf_params {
 
 /* How a transport is to move data (-D). */
 enum {
+    PERF_UCT_NO_WAY, /* it is no test of a transport */
     PERF_UCT_SHORT, /* out of the caller's hands when the call returns; puts by the processor */
     PERF_UCT_BCOPY, /* written by a callback to a buffer of the transport's */
     PERF_UCT_ZCOPY  /* from where it lies */
@@ -109,10 +108,8 @@ typedef struct perf_lane {
     ucs_status_t        status;      /* first failure; sticky */
     unsigned            spin_max;    /* idle polls before perf_lane_idle() */
     ucp_worker_h        worker;
-    unsigned          (*progress)(struct perf_lane *lane); /* NULL: the worker's; else there is
-                                      * none, but one of the next two */
-    perf_ofi_t         *ofi;         /* loops_ofi.c */
-    perf_uct_t         *uct;         /* loops_uct.c */
+    unsigned          (*progress)(struct perf_lane *lane); /* NULL: the worker's */
+    void               *bare;        /* what the op has in place of a worker; NULL: nothing */
     ucp_ep_h            ep;
     uint8_t            *send_buffer;
     uint8_t            *recv_buffer;
@@ -124,6 +121,7 @@ typedef struct perf_lane {
     ucp_tag_t           recv_mask;
 
     /* Cold. */
+    void               (*close)(struct perf_lane *lane); /* ends `bare`; NULL: there is none */
     ucp_context_h        context;
     const perf_params_t *params;
     struct perf_shared  *shared;     /* limits only; NULL between machines */
@@ -216,10 +214,6 @@ static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t reques
         perf_lane_fail(lane, UCS_PTR_STATUS(request), what);
     }
 }
-
-/* End what the lane has in place of a worker. */
-void perf_ofi_close(perf_lane_t *lane);
-void perf_uct_close(perf_lane_t *lane);
 
 static inline unsigned perf_lane_progress(perf_lane_t *lane)
 {

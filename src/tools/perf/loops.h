@@ -1,4 +1,5 @@
-/* Halyard: the shapes of loop that two-sided tests have: ping-pong, window, and exchange.
+/* Halyard: the shapes of loop that tests have: ping-pong, window, and exchange of messages, and a
+ * window of one-sided operations.
  *
  * A flow says how one kind of message is sent and received. The functions here are always inlined
  * into a function that names a constant flow and mode, so each test has a loop of its own with
@@ -90,6 +91,18 @@ static inline void perf_message_guard(perf_lane_t *lane, uint8_t *buffer, const 
     }
 }
 
+/* Of a flow whose messages come without a posted receive. */
+PERF_INLINE void perf_post_none(perf_lane_t *lane, const perf_layout_t *layout)
+{
+    (void)lane;
+    (void)layout;
+}
+
+PERF_INLINE void perf_post_ack_none(perf_lane_t *lane)
+{
+    (void)lane;
+}
+
 /* Round trips of the leader. The receive is posted while the message is on its way. */
 PERF_INLINE ucs_status_t perf_pingpong_leader(perf_lane_t *lane, const perf_step_t *step,
                                               uint64_t first, uint64_t end, const void *arg)
@@ -163,11 +176,6 @@ PERF_INLINE ucs_status_t perf_pingpong(perf_lane_t *lane, const perf_step_t *ste
     return lane->leader ? perf_lane_timed(lane, step, time_p, perf_pingpong_leader, &way, 2) :
                           perf_pingpong_follower(lane, step, step->warmup + step->iters, &way);
 }
-
-/* Ping-pong of puts, by what posts one; and the passive side of a one-sided test: loops_rma.c. */
-ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                               void (*put)(perf_lane_t *lane, size_t size));
-ucs_status_t perf_one_sided_follow(perf_lane_t *lane);
 
 /* Chooses among the modes a ping-pong has. */
 PERF_INLINE ucs_status_t perf_pingpong_modes(perf_lane_t *lane, const perf_step_t *step,
@@ -387,5 +395,65 @@ PERF_INLINE ucs_status_t perf_exchange(perf_lane_t *lane, const perf_step_t *ste
     }
     return perf_lane_timed(lane, step, time_p, perf_exchange_part, &way, 2);
 }
+
+/* The tests of a flow: perf_NAME_latency() and perf_NAME_stream(). */
+#define PERF_DEFINE_FLOW(_name, _flow) \
+    ucs_status_t perf_##_name##_latency(perf_lane_t *lane, const perf_step_t *step, \
+                                        perf_time_t *time_p) \
+    { \
+        return perf_pingpong_modes(lane, step, time_p, &_flow); \
+    } \
+    \
+    ucs_status_t perf_##_name##_stream(perf_lane_t *lane, const perf_step_t *step, \
+                                       perf_time_t *time_p) \
+    { \
+        return perf_window_modes(lane, step, time_p, &_flow, 0); \
+    }
+
+/* ---- one-sided tests ---- */
+
+/* Posts one operation. */
+typedef void perf_post_t(perf_lane_t *lane, size_t size);
+
+/* loops_rma.c: ping-pong of puts; the passive side of a test in which only the leader works. */
+ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
+                               perf_post_t *put);
+ucs_status_t perf_one_sided_follow(perf_lane_t *lane);
+
+/* One kind of operation: always a constant. */
+typedef struct perf_one_sided {
+    perf_post_t   *post;
+    ucs_status_t (*flush)(perf_lane_t *lane); /* waits until all are done at the peer, too */
+} perf_one_sided_t;
+
+/* Keeps up to a window of operations in flight, then flushes. */
+PERF_INLINE ucs_status_t perf_one_sided_rounds(perf_lane_t *lane, const perf_step_t *step,
+                                               uint64_t first, uint64_t end, const void *arg)
+{
+    const perf_one_sided_t *op = arg;
+
+    for (; first < end; ++first) {
+        op->post(lane, step->size);
+        if (lane->send_posted - lane->send_done >= step->window) {
+            perf_lane_wait(lane, &lane->send_done, lane->send_posted - step->window + 1);
+        }
+        if (lane->status != UCS_OK) {
+            return lane->status;
+        }
+        ++lane->recv_done;
+    }
+    return op->flush(lane);
+}
+
+/* The test of it: perf_NAME(). */
+#define PERF_DEFINE_ONE_SIDED(_name, _post, _flush) \
+    ucs_status_t perf_##_name(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p) \
+    { \
+        static const perf_one_sided_t op = {_post, _flush}; \
+        \
+        return lane->leader ? \
+               perf_lane_timed(lane, step, time_p, perf_one_sided_rounds, &op, 1) : \
+               perf_one_sided_follow(lane); \
+    }
 
 #endif

@@ -88,15 +88,17 @@ static ucs_status_t am_register(perf_lane_t *lane, unsigned id, ucp_am_recv_call
     return ucp_worker_set_am_recv_handler(lane->worker, &param);
 }
 
-ucs_status_t perf_am_prepare(perf_lane_t *lane)
+ucs_status_t perf_am_open(perf_lane_t *lane, const perf_op_t *op)
 {
     ucs_status_t status = am_register(lane, AM_DATA_ID, am_on_data);
 
-    lane->am_param            = lane->recv_param;
+    (void)op;
+    lane->am_param               = lane->recv_param;
     lane->am_param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_DATATYPE;
-    lane->am_param.cb.recv_am = perf_lane_data_cb;
-    lane->am_next             = 0;
-    return (status == UCS_OK) ? am_register(lane, AM_ACK_ID, am_on_ack) : status;
+    lane->am_param.cb.recv_am    = perf_lane_data_cb;
+    status = (status == UCS_OK) ? am_register(lane, AM_ACK_ID, am_on_ack) : status;
+    return (status == UCS_OK) ? UCS_OK :
+                                perf_lane_fail(lane, status, "ucp_worker_set_am_recv_handler");
 }
 
 PERF_INLINE void am_send(perf_lane_t *lane, const perf_layout_t *layout)
@@ -115,26 +117,6 @@ PERF_INLINE void am_ack(perf_lane_t *lane)
                    "ucp_am_send_nbx of an acknowledgement");
 }
 
-/* Active messages come without a posted receive. */
-PERF_INLINE void am_post(perf_lane_t *lane, const perf_layout_t *layout)
-{
-    (void)lane;
-    (void)layout;
-}
+static const perf_flow_t am_flow = {am_send, perf_post_none, am_ack, perf_post_ack_none};
 
-PERF_INLINE void am_post_ack(perf_lane_t *lane)
-{
-    (void)lane;
-}
-
-static const perf_flow_t am_flow = {am_send, am_post, am_ack, am_post_ack};
-
-ucs_status_t perf_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return perf_pingpong_modes(lane, step, time_p, &am_flow);
-}
-
-ucs_status_t perf_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return perf_window_modes(lane, step, time_p, &am_flow, 0);
-}
+PERF_DEFINE_FLOW(am, am_flow)

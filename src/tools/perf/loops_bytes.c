@@ -17,10 +17,12 @@ static void bytes_param(ucp_request_param_t *param)
     param->cb.recv_stream = perf_lane_data_cb;
 }
 
-void perf_bytes_prepare(perf_lane_t *lane)
+ucs_status_t perf_bytes_open(perf_lane_t *lane, const perf_op_t *op)
 {
+    (void)op;
     bytes_param(&lane->recv_param);
     bytes_param(&lane->ack_recv_param);
+    return UCS_OK;
 }
 
 PERF_INLINE void bytes_send(perf_lane_t *lane, const perf_layout_t *layout)
@@ -59,12 +61,4 @@ PERF_INLINE void bytes_post_ack(perf_lane_t *lane)
 
 static const perf_flow_t bytes_flow = {bytes_send, bytes_post, bytes_ack, bytes_post_ack};
 
-ucs_status_t perf_bytes_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return perf_pingpong_modes(lane, step, time_p, &bytes_flow);
-}
-
-ucs_status_t perf_bytes_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return perf_window_modes(lane, step, time_p, &bytes_flow, 0);
-}
+PERF_DEFINE_FLOW(bytes, bytes_flow)

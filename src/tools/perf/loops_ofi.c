@@ -23,7 +23,7 @@
 #define CONTEXTS       (4 * PERF_WINDOW_MAX) /* more than are ever under way */
 #define ACK_BYTES      8
 
-struct perf_ofi {
+typedef struct perf_ofi {
     const uct_ofi_lib_t *lib;
     struct fi_info      *info;
     struct fid_fabric   *fabric;
@@ -36,25 +36,26 @@ struct perf_ofi {
     fi_addr_t            peer;
     unsigned             next_context;
     struct fi_context2   contexts[CONTEXTS];
-};
+} perf_ofi_t;
 
-/* What the sides tell each other; length 0: there is none. */
+/* What the sides tell each other. */
 typedef struct {
     uint32_t length;
     uint32_t protocol; /* FI_PROTO_... */
     uint8_t  bytes[NAME_MAX_BYTES];
 } perf_ofi_name_t;
 
-static unsigned perf_ofi_progress(perf_lane_t *lane)
+static unsigned ofi_progress(perf_lane_t *lane)
 {
+    perf_ofi_t *ofi = lane->bare;
     struct fi_cq_msg_entry entries[16];
     struct fi_cq_err_entry error = {0};
-    ssize_t ret                  = fi_cq_read(lane->ofi->cq, entries, 16);
+    ssize_t ret                  = fi_cq_read(ofi->cq, entries, 16);
     ssize_t i;
 
     if (ret == -FI_EAVAIL) {
-        (void)fi_cq_readerr(lane->ofi->cq, &error, 0);
-        perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->ofi->lib->strerror(error.err));
+        (void)fi_cq_readerr(ofi->cq, &error, 0);
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, ofi->lib->strerror(error.err));
         return 1;
     }
     for (i = 0; i < ret; ++i) {
@@ -70,15 +71,14 @@ static unsigned perf_ofi_progress(perf_lane_t *lane)
 /* Is the call to be repeated? */
 static int ofi_again(perf_lane_t *lane, ssize_t ret, unsigned *spins)
 {
+    perf_ofi_t *ofi = lane->bare;
+
     if (ret == -FI_EAGAIN) {
-        if ((perf_ofi_progress(lane) == 0) && (++*spins >= lane->spin_max)) {
-            *spins = 0;
-            perf_lane_idle(lane);
-        }
+        (void)perf_lane_pause(lane, ofi_progress(lane), spins);
         return lane->status == UCS_OK;
     }
     if (ret != 0) {
-        perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->ofi->lib->strerror((int)-ret));
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, ofi->lib->strerror((int)-ret));
     }
     return 0;
 }
@@ -90,7 +90,7 @@ static void *ofi_context(perf_ofi_t *ofi)
 
 static void ofi_send_bytes(perf_lane_t *lane, const void *buffer, size_t size)
 {
-    perf_ofi_t *ofi = lane->ofi;
+    perf_ofi_t *ofi = lane->bare;
     unsigned spins  = 0;
     ssize_t ret;
 
@@ -104,7 +104,7 @@ static void ofi_send_bytes(perf_lane_t *lane, const void *buffer, size_t size)
 
 static void ofi_post_bytes(perf_lane_t *lane, void *buffer, size_t size)
 {
-    perf_ofi_t *ofi = lane->ofi;
+    perf_ofi_t *ofi = lane->bare;
     unsigned spins  = 0;
     ssize_t ret;
 
@@ -208,7 +208,7 @@ static int ofi_register(perf_ofi_t *ofi, unsigned i, void *buffer, size_t size)
 
 static int ofi_open_objects(perf_lane_t *lane)
 {
-    perf_ofi_t *ofi       = lane->ofi;
+    perf_ofi_t *ofi       = lane->bare;
     int ret               = ofi_find(ofi);
     struct fi_cq_attr cq  = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
     struct fi_av_attr av  = {.type = FI_AV_UNSPEC};
@@ -231,58 +231,31 @@ static int ofi_open_objects(perf_lane_t *lane)
 }
 
 /* Tells the other side where we are, and learns where it is. */
-static void ofi_exchange(perf_lane_t *lane, int ret)
+static ucs_status_t ofi_exchange(perf_lane_t *lane)
 {
-    perf_ofi_name_t mine = {0}, theirs;
+    perf_ofi_t *ofi      = lane->bare;
+    perf_ofi_name_t mine = {.protocol = ofi->info->ep_attr->protocol}, theirs;
     size_t length        = sizeof(mine.bytes);
 
-    if ((ret == 0) && (fi_getname(&lane->ofi->ep->fid, mine.bytes, &length) == 0)) {
-        mine.length   = (uint32_t)length;
-        mine.protocol = lane->ofi->info->ep_attr->protocol;
+    if (fi_getname(&ofi->ep->fid, mine.bytes, &length) != 0) {
+        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "fi_getname");
     }
+    mine.length = (uint32_t)length;
     if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
         (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &theirs, sizeof(theirs)) != 0)) {
-        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
-    } else if (mine.length == 0) {
-        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, (ret != 0) ? lane->ofi->lib->strerror(-ret) :
-                                                             "fi_getname");
-    } else if ((theirs.length > 0) && (theirs.protocol != mine.protocol)) {
-        perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer uses another provider "
-                                                  "(UCX_OFI_PROVIDER on both sides)");
-    } else if ((theirs.length == 0) || (theirs.length > sizeof(theirs.bytes)) ||
-               (fi_av_insert(lane->ofi->av, theirs.bytes, 1, &lane->ofi->peer, 0, NULL) != 1)) {
-        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "the peer has no network");
-    } else {
-        perf_note("provider %s on %s", lane->ofi->info->fabric_attr->prov_name,
-                  lane->ofi->info->domain_attr->name);
+        return perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
     }
-}
-
-static ucs_status_t ofi_open(perf_lane_t *lane)
-{
-    const uint32_t unknown = PERF_FLAG_UNEXPECTED | PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV |
-                             PERF_FLAG_SLEEP;
-    const char *reason;
-
-    if (lane->ofi != NULL) {
-        return lane->status;
+    if (theirs.protocol != mine.protocol) {
+        return perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer uses another provider "
+                                                         "(UCX_OFI_PROVIDER on both sides)");
     }
-    if ((lane->params->flags & unknown) || (lane->params->threads > 1) ||
-        (lane->params->max_size == 0)) {
-        return perf_lane_fail(lane, UCS_ERR_INVALID_PARAM,
-                              "a plain loop on libfabric has no such option");
+    if ((theirs.length > sizeof(theirs.bytes)) ||
+        (fi_av_insert(ofi->av, theirs.bytes, 1, &ofi->peer, 0, NULL) != 1)) {
+        return perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer's address");
     }
-    lane->ofi = calloc(1, sizeof(*lane->ofi));
-    if (lane->ofi == NULL) {
-        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
-    }
-    lane->progress = perf_ofi_progress;
-    lane->ofi->lib = uct_ofi_lib_open(&reason);
-    if (lane->ofi->lib == NULL) {
-        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, reason);
-    }
-    ofi_exchange(lane, ofi_open_objects(lane));
-    return lane->status;
+    perf_note("provider %s on %s", ofi->info->fabric_attr->prov_name,
+              ofi->info->domain_attr->name);
+    return UCS_OK;
 }
 
 static void ofi_close_fid(struct fid *fid)
@@ -292,13 +265,10 @@ static void ofi_close_fid(struct fid *fid)
     }
 }
 
-void perf_ofi_close(perf_lane_t *lane)
+static void ofi_close(perf_lane_t *lane)
 {
-    perf_ofi_t *ofi = lane->ofi;
+    perf_ofi_t *ofi = lane->bare;
 
-    if (ofi == NULL) {
-        return;
-    }
     /* Each fid is the first field of its object. */
     ofi_close_fid((struct fid *)ofi->ep);
     ofi_close_fid((struct fid *)ofi->mr[0]);
@@ -311,33 +281,46 @@ void perf_ofi_close(perf_lane_t *lane)
         ofi->lib->freeinfo(ofi->info);
     }
     free(ofi);
-    lane->ofi = NULL;
 }
 
-ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
 {
-    return (ofi_open(lane) == UCS_OK) ? perf_pingpong_modes(lane, step, time_p, &ofi_flow) :
-                                        lane->status;
+    perf_ofi_t *ofi = calloc(1, sizeof(*ofi));
+    const char *problem;
+    int ret;
+
+    (void)op;
+    if (ofi == NULL) {
+        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "contexts of operations");
+    }
+    lane->bare     = ofi;
+    lane->progress = ofi_progress;
+    lane->close    = ofi_close;
+    ofi->lib       = uct_ofi_lib_open(&problem);
+    if (ofi->lib == NULL) {
+        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, problem);
+    }
+    ret = ofi_open_objects(lane);
+    return (ret == 0) ? ofi_exchange(lane) :
+                        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, ofi->lib->strerror(-ret));
 }
 
-ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return (ofi_open(lane) == UCS_OK) ? perf_window_modes(lane, step, time_p, &ofi_flow, 0) :
-                                        lane->status;
-}
+PERF_DEFINE_FLOW(ofi, ofi_flow)
 
 #else
 
-void perf_ofi_close(perf_lane_t *lane)
+ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
 {
-    (void)lane;
+    (void)op;
+    return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
 }
 
+/* Never called: what they belong to cannot be opened. */
 ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
     (void)step;
     (void)time_p;
-    return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
+    return lane->status;
 }
 
 ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)

@@ -15,14 +15,6 @@
 #define STOP_CHECK_POLLS 64
 #define LATE_TURNS       1000000 /* of a put's other bytes */
 
-PERF_INLINE void put_post(perf_lane_t *lane, size_t size)
-{
-    perf_lane_sent(lane,
-                   ucp_put_nbx(lane->ep, lane->send_buffer, size, lane->remote_address,
-                               lane->rkey, &lane->send_param),
-                   "ucp_put_nbx");
-}
-
 /* Waits until the last byte of the buffer has this value. */
 PERF_INLINE ucs_status_t put_watch(perf_lane_t *lane, size_t size, uint8_t value)
 {
@@ -57,12 +49,10 @@ static void put_check(perf_lane_t *lane, const perf_step_t *step, uint64_t numbe
     perf_lane_fail_data(lane, step->sequence + number, bad);
 }
 
-typedef void put_post_t(perf_lane_t *lane, size_t size);
-
 PERF_INLINE ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
                                     uint64_t end, const void *arg)
 {
-    put_post_t *const *put = arg;
+    perf_post_t *const *put = arg;
     const int check   = (lane->params->flags & PERF_FLAG_VALIDATE) != 0;
     const int samples = lane->leader && (step->flags & PERF_STEP_SAMPLES);
     uint64_t start    = 0, i;
@@ -99,22 +89,8 @@ PERF_INLINE ucs_status_t put_rounds(perf_lane_t *lane, const perf_step_t *step, 
     return lane->status;
 }
 
-static ucs_status_t rma_flush(perf_lane_t *lane)
-{
-    perf_lane_sent(lane, ucp_ep_flush_nbx(lane->ep, &lane->ack_param), "ucp_ep_flush_nbx");
-    return perf_lane_wait_sent(lane);
-}
-
-ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    static put_post_t *const put = put_post;
-    ucs_status_t status          = perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
-
-    return (status == UCS_OK) ? rma_flush(lane) : status;
-}
-
 ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                               put_post_t *put)
+                               perf_post_t *put)
 {
     return perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
 }
@@ -139,87 +115,66 @@ ucs_status_t perf_one_sided_follow(perf_lane_t *lane)
     return lane->status;
 }
 
-/* One kind of operation: always a constant. */
-typedef struct one_sided {
-    ucs_status_ptr_t (*post)(perf_lane_t *lane, const perf_step_t *step);
-    const char        *what;
-} one_sided_t;
-
-/* Keeps up to a window of operations in flight, then flushes. */
-PERF_INLINE ucs_status_t one_sided_rounds(perf_lane_t *lane, const perf_step_t *step,
-                                          uint64_t first, uint64_t end, const void *arg)
+static ucs_status_t rma_flush(perf_lane_t *lane)
 {
-    const one_sided_t *op = arg;
-
-    for (; first < end; ++first) {
-        perf_lane_sent(lane, op->post(lane, step), op->what);
-        if (lane->send_posted - lane->send_done >= step->window) {
-            perf_lane_wait(lane, &lane->send_done, lane->send_posted - step->window + 1);
-        }
-        if (lane->status != UCS_OK) {
-            return lane->status;
-        }
-        ++lane->recv_done;
-    }
-    return rma_flush(lane);
+    perf_lane_sent(lane, ucp_ep_flush_nbx(lane->ep, &lane->ack_param), "ucp_ep_flush_nbx");
+    return perf_lane_wait_sent(lane);
 }
 
-PERF_INLINE ucs_status_t one_sided(perf_lane_t *lane, const perf_step_t *step,
-                                   perf_time_t *time_p, const one_sided_t *op)
+PERF_INLINE void post_put(perf_lane_t *lane, size_t size)
 {
-    return lane->leader ? perf_lane_timed(lane, step, time_p, one_sided_rounds, op, 1) :
-                          perf_one_sided_follow(lane);
+    perf_lane_sent(lane,
+                   ucp_put_nbx(lane->ep, lane->send_buffer, size, lane->remote_address,
+                               lane->rkey, &lane->send_param),
+                   "ucp_put_nbx");
 }
 
-PERF_INLINE ucs_status_ptr_t post_put(perf_lane_t *lane, const perf_step_t *step)
+PERF_INLINE void post_get(perf_lane_t *lane, size_t size)
 {
-    return ucp_put_nbx(lane->ep, lane->send_buffer, step->size, lane->remote_address, lane->rkey,
-                       &lane->send_param);
-}
-
-PERF_INLINE ucs_status_ptr_t post_get(perf_lane_t *lane, const perf_step_t *step)
-{
-    return ucp_get_nbx(lane->ep, lane->send_buffer, step->size, lane->remote_address, lane->rkey,
-                       &lane->send_param);
+    perf_lane_sent(lane,
+                   ucp_get_nbx(lane->ep, lane->send_buffer, size, lane->remote_address,
+                               lane->rkey, &lane->send_param),
+                   "ucp_get_nbx");
 }
 
 /* Atomics take the operand's size from the datatype; the fetched value goes to the buffer's
  * second line. */
-PERF_INLINE ucs_status_ptr_t post_atomic(perf_lane_t *lane, const perf_step_t *step,
-                                         ucp_atomic_op_t op, int fetch)
+PERF_INLINE void post_atomic(perf_lane_t *lane, size_t size, ucp_atomic_op_t op, int fetch,
+                             const char *what)
 {
     ucp_request_param_t param = lane->ack_param;
 
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-    param.datatype      = ucp_dt_make_contig(step->size);
+    param.datatype      = ucp_dt_make_contig(size);
     if (fetch) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_REPLY_BUFFER;
         param.reply_buffer  = lane->send_buffer + 64;
     }
-    return ucp_atomic_op_nbx(lane->ep, op, lane->send_buffer, 1, lane->remote_address, lane->rkey,
-                             &param);
+    perf_lane_sent(lane,
+                   ucp_atomic_op_nbx(lane->ep, op, lane->send_buffer, 1, lane->remote_address,
+                                     lane->rkey, &param),
+                   what);
 }
 
-/* The test of what posts one operation of a kind. */
-#define DEFINE_TEST(_name, _post, _what) \
-    ucs_status_t perf_##_name(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p) \
-    { \
-        static const one_sided_t op = {_post, _what}; \
-        \
-        return one_sided(lane, step, time_p, &op); \
-    }
-
 #define DEFINE_ATOMIC(_name, _op, _fetch, _what) \
-    PERF_INLINE ucs_status_ptr_t post_##_name(perf_lane_t *lane, const perf_step_t *step) \
+    PERF_INLINE void post_##_name(perf_lane_t *lane, size_t size) \
     { \
-        return post_atomic(lane, step, UCP_ATOMIC_OP_##_op, _fetch); \
+        post_atomic(lane, size, UCP_ATOMIC_OP_##_op, _fetch, "ucp_atomic_op_nbx (" _what ")"); \
     } \
     \
-    DEFINE_TEST(atomic_##_name, post_##_name, "ucp_atomic_op_nbx (" _what ")")
+    PERF_DEFINE_ONE_SIDED(atomic_##_name, post_##_name, rma_flush)
 
-DEFINE_TEST(put_stream, post_put, "ucp_put_nbx")
-DEFINE_TEST(get, post_get, "ucp_get_nbx")
+PERF_DEFINE_ONE_SIDED(put_stream, post_put, rma_flush)
+PERF_DEFINE_ONE_SIDED(get, post_get, rma_flush)
 DEFINE_ATOMIC(add, ADD, 0, "add")
 DEFINE_ATOMIC(fadd, ADD, 1, "fetch and add")
 DEFINE_ATOMIC(swap, SWAP, 1, "swap")
 DEFINE_ATOMIC(cswap, CSWAP, 1, "compare and swap")
+
+ucs_status_t perf_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    static perf_post_t *const put = post_put;
+    ucs_status_t status           = perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
+
+    return (status == UCS_OK) ? rma_flush(lane) : status;
+}

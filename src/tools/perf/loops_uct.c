@@ -1,7 +1,7 @@
 /* Halyard: a transport by itself: active messages, puts and gets as ucp calls them, without it.
  *
- * Each side opens the interface of the transport that -x names, by its first step, and both connect
- * with what the channel carries. Memory that the transport makes known by mapping is put to and got
+ * Each side opens the interface of the transport that -x names, and both connect with what the
+ * channel carries. Memory that the transport makes known by mapping is put to and got
  * from by the processor, as ucp does it; -D zcopy has the transport copy.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -19,7 +19,6 @@
 
 #define AM_DATA_ID  1
 #define AM_ACK_ID   2
-#define AM_GREET_ID 3
 #define COMPLETIONS (2 * PERF_WINDOW_MAX) /* more than are ever under way */
 #define ADDRESS_MAX 255
 
@@ -28,7 +27,7 @@ typedef struct {
     perf_lane_t     *lane;
 } perf_uct_completion_t;
 
-struct perf_uct {
+typedef struct perf_uct {
     const uct_tl_t       *tl;
     void                 *config;
     uct_md_t             *md;
@@ -38,13 +37,12 @@ struct perf_uct {
     uint8_t              *buffer;  /* the lane's own receive buffer, where mem[1] is in its place */
     uct_rkey_t           *rkey;
     uint64_t              remote;
-    uint64_t              greetings;
     uint8_t               uid[UCT_UID_LEN];
     unsigned              next;
     perf_uct_completion_t completions[COMPLETIONS];
-};
+} perf_uct_t;
 
-/* What the sides tell each other; length 0: there is no interface. */
+/* What the sides tell each other. */
 typedef struct {
     uint8_t  uid[UCT_UID_LEN];
     uint64_t node;
@@ -55,9 +53,14 @@ typedef struct {
     uint8_t  rkey[UCT_RKEY_MAX];
 } perf_uct_hello_t;
 
+static perf_uct_t *uct_of(perf_lane_t *lane)
+{
+    return lane->bare;
+}
+
 static unsigned uct_progress(perf_lane_t *lane)
 {
-    return uct_iface_progress(lane->uct->iface);
+    return uct_iface_progress(uct_of(lane)->iface);
 }
 
 /* ---- what comes ---- */
@@ -85,15 +88,6 @@ static void uct_on_ack(void *arg, const void *data, size_t length)
     ++lane->recv_done;
 }
 
-static void uct_on_greeting(void *arg, const void *data, size_t length)
-{
-    perf_lane_t *lane = arg;
-
-    (void)data;
-    (void)length;
-    ++lane->uct->greetings;
-}
-
 static void uct_on_failed(void *arg, uct_ep_t *ep, ucs_status_t status)
 {
     (void)ep;
@@ -115,7 +109,7 @@ static void uct_on_completion(uct_completion_t *self)
 /* For the next operation, which takes it if it returns UCS_INPROGRESS. */
 static uct_completion_t *uct_completion(perf_lane_t *lane)
 {
-    perf_uct_completion_t *comp = &lane->uct->completions[lane->uct->next % COMPLETIONS];
+    perf_uct_completion_t *comp = &uct_of(lane)->completions[uct_of(lane)->next % COMPLETIONS];
 
     comp->super = (uct_completion_t) {uct_on_completion, 1, UCS_OK};
     comp->lane  = lane;
@@ -138,8 +132,8 @@ static size_t uct_pack(void *dest, void *arg, size_t max)
 
 static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffer, size_t size)
 {
-    uct_ep_t *ep   = lane->uct->ep;
-    uct_iov_t iov  = {buffer, size, lane->uct->mem[0]};
+    uct_ep_t *ep   = uct_of(lane)->ep;
+    uct_iov_t iov  = {buffer, size, uct_of(lane)->mem[0]};
     perf_uct_message_t message = {buffer, size};
     uint64_t header;
     size_t sent;
@@ -167,7 +161,7 @@ static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffe
                (perf_lane_turn(_lane, &_spins) == UCS_OK)) { \
         } \
         if (_status == UCS_INPROGRESS) { \
-            ++(_lane)->uct->next; \
+            ++uct_of(_lane)->next; \
             ++(_lane)->send_posted; \
         } else if ((_status != UCS_OK) && ((_lane)->status == UCS_OK)) { \
             perf_lane_fail(_lane, _status, _what); \
@@ -184,23 +178,13 @@ static void uct_ack(perf_lane_t *lane)
     UCT_DO(lane, uct_send_once(lane, AM_ACK_ID, lane->send_buffer, 8), "an acknowledgement");
 }
 
-/* Messages come without a posted receive. */
-static void uct_post(perf_lane_t *lane, const perf_layout_t *layout)
-{
-    (void)lane;
-    (void)layout;
-}
+static const perf_flow_t uct_flow = {uct_send, perf_post_none, uct_ack, perf_post_ack_none};
 
-static void uct_post_ack(perf_lane_t *lane)
-{
-    (void)lane;
-}
-
-static const perf_flow_t uct_flow = {uct_send, uct_post, uct_ack, uct_post_ack};
+PERF_DEFINE_FLOW(uct_am, uct_flow)
 
 static ucs_status_t uct_move_once(perf_lane_t *lane, size_t size, int is_put)
 {
-    perf_uct_t *uct = lane->uct;
+    perf_uct_t *uct = uct_of(lane);
     uct_iov_t iov   = {lane->send_buffer, size, uct->mem[0]};
     ucs_status_t status;
     void *ptr;
@@ -221,18 +205,33 @@ static void uct_put(perf_lane_t *lane, size_t size)
     UCT_DO(lane, uct_move_once(lane, size, 1), "a put");
 }
 
+static void uct_get(perf_lane_t *lane, size_t size)
+{
+    UCT_DO(lane, uct_move_once(lane, size, 0), "a get");
+}
+
+ucs_status_t perf_uct_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+{
+    return perf_put_pingpong(lane, step, time_p, uct_put);
+}
+
+/* A put by the processor is in the peer's memory, and what has a completion is there when that
+ * comes. */
+PERF_DEFINE_ONE_SIDED(uct_put, uct_put, perf_lane_wait_sent)
+PERF_DEFINE_ONE_SIDED(uct_get, uct_get, perf_lane_wait_sent)
+
 /* ---- opening ---- */
 
 /* Why the transport cannot do what the test wants; NULL: it can. */
 static const char *uct_lacks(perf_lane_t *lane, int is_one_sided)
 {
-    const uct_ep_ops_t *ops = &lane->uct->tl->ep.live;
+    const uct_ep_ops_t *ops = &uct_of(lane)->tl->ep.live;
 
     if (is_one_sided) {
         return (((lane->params->way == PERF_UCT_ZCOPY) && (ops->put_zcopy != NULL) &&
                  (ops->get_zcopy != NULL)) ||
                 ((lane->params->way == PERF_UCT_SHORT) &&
-                 (lane->uct->tl->md.rkey_ptr != NULL))) ? NULL :
+                 (uct_of(lane)->tl->md.rkey_ptr != NULL))) ? NULL :
                "the transport has no such puts and gets (-D short: on mapped memory, or zcopy)";
     }
     return ((ops->am_short == NULL) ||
@@ -247,12 +246,12 @@ static size_t uct_message_max(perf_lane_t *lane)
     static const uct_op_t ops[] = {[PERF_UCT_SHORT] = UCT_OP_AM_SHORT,
                                    [PERF_UCT_BCOPY] = UCT_OP_AM_BCOPY,
                                    [PERF_UCT_ZCOPY] = UCT_OP_AM_ZCOPY};
-    uct_ep_t *ep = lane->uct->ep;
+    perf_uct_t *uct = lane->bare;
+    uct_ep_t *ep    = uct->ep;
     uct_limits_t limits;
     size_t longest;
 
-    lane->uct->tl->iface.limits(lane->uct->iface, ops[lane->params->way], UCS_MEMORY_TYPE_HOST,
-                                &limits);
+    uct->tl->iface.limits(uct->iface, ops[lane->params->way], UCS_MEMORY_TYPE_HOST, &limits);
     longest = ((lane->params->way == PERF_UCT_SHORT) && (ep->ops->long_max != NULL)) ?
               ep->ops->long_max(ep) : 0;
     return (longest > limits.max) ? longest : limits.max;
@@ -260,7 +259,7 @@ static size_t uct_message_max(perf_lane_t *lane)
 
 static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
 {
-    perf_uct_t *uct           = lane->uct;
+    perf_uct_t *uct           = uct_of(lane);
     const uct_md_ops_t *md    = &uct->tl->md;
     uct_iface_params_t params = {.ep_failed = uct_on_failed, .arg = lane};
     uint64_t random[2]        = {ucs_sys_random64(), ucs_sys_random64()};
@@ -277,7 +276,6 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
     }
     uct_iface_set_am(uct->iface, AM_DATA_ID, uct_on_data, lane, 1);
     uct_iface_set_am(uct->iface, AM_ACK_ID, uct_on_ack, lane, 1);
-    uct_iface_set_am(uct->iface, AM_GREET_ID, uct_on_greeting, lane, 1);
     if ((md->reg != NULL) && (lane->params->way == PERF_UCT_ZCOPY)) {
         status = md->reg(uct->md, lane->send_buffer, span, &uct->mem[0]);
     }
@@ -301,50 +299,29 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
 /* Tells the other side where we are, and learns where it is. */
 static ucs_status_t uct_exchange(perf_lane_t *lane, perf_uct_hello_t *theirs)
 {
-    perf_uct_t *uct       = lane->uct;
+    perf_uct_t *uct       = lane->bare;
     perf_uct_hello_t mine = {.node = ucs_sys_node_id(), .buffer = (uintptr_t)lane->recv_buffer};
 
-    if (lane->status == UCS_OK) {
-        memcpy(mine.uid, uct->uid, sizeof(mine.uid));
-        mine.length = (uint32_t)uct->tl->iface.get_address(uct->iface, mine.address);
-        if ((uct->mem[1] != NULL) && (uct->tl->md.rkey_pack != NULL)) {
-            mine.rkey_length = (uint32_t)uct->tl->md.rkey_pack(uct->mem[1], mine.rkey);
-        }
+    memcpy(mine.uid, uct->uid, sizeof(mine.uid));
+    mine.length = (uint32_t)uct->tl->iface.get_address(uct->iface, mine.address);
+    if ((uct->mem[1] != NULL) && (uct->tl->md.rkey_pack != NULL)) {
+        mine.rkey_length = (uint32_t)uct->tl->md.rkey_pack(uct->mem[1], mine.rkey);
     }
     if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
         (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, theirs, sizeof(*theirs)) != 0)) {
-        return perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
+        return UCS_ERR_CONNECTION_RESET;
     }
-    if ((lane->status == UCS_OK) && ((theirs->length == 0) || (theirs->length > ADDRESS_MAX) ||
-                                     (theirs->rkey_length > UCT_RKEY_MAX))) {
-        perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer has no such interface");
-    }
-    return lane->status;
-}
-
-/* Both sides have come here before either goes on. The follower's greeting is the last thing that
- * is sent, so nothing of the test comes before its loop begins. */
-static void uct_greet(perf_lane_t *lane)
-{
-    unsigned turn;
-
-    for (turn = 0; turn < 2; ++turn) {
-        if (turn == (unsigned)lane->leader) {
-            (void)perf_lane_wait(lane, &lane->uct->greetings, 1);
-        } else {
-            UCT_DO(lane, uct_send_once(lane, AM_GREET_ID, lane->send_buffer, 8), "a greeting");
-        }
-    }
+    return ((theirs->length == 0) || (theirs->length > ADDRESS_MAX) ||
+            (theirs->rkey_length > UCT_RKEY_MAX)) ? UCS_ERR_INVALID_PARAM : UCS_OK;
 }
 
 static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer,
                                 int needs_rkey)
 {
-    perf_uct_t *uct = lane->uct;
+    perf_uct_t *uct = lane->bare;
     char reason[UCT_REASON_MAX];
     unsigned spins = 0;
     ucs_status_t status;
-    char dummy;
 
     if (!uct->tl->iface.is_reachable(uct->iface, peer->address, peer->length,
                                      peer->node == ucs_sys_node_id(), reason)) {
@@ -361,75 +338,18 @@ static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer,
         status = uct_ep_connect(uct->ep);
     }
     if ((status != UCS_OK) && (status != UCS_INPROGRESS)) {
-        return perf_lane_fail(lane, status, "a connection");
+        return status;
     }
     while ((uct->ep->state != UCT_EP_LIVE) && (perf_lane_turn(lane, &spins) == UCS_OK)) {
     }
-    if (uct->tl->ep.live.am_short != NULL) {
-        uct_greet(lane);
-    } else if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &spins, 1) != 0) ||
-               (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &dummy, 1) != 0)) {
-        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "the peer's connection");
-    }
     return lane->status;
 }
 
-static ucs_status_t uct_prepare(perf_lane_t *lane, int is_one_sided)
+static void uct_close(perf_lane_t *lane)
 {
-    const char *lack;
-    ucs_status_t status;
-
-    lane->uct = calloc(1, sizeof(*lane->uct));
-    if (lane->uct == NULL) {
-        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "completions");
-    }
-    lane->progress = uct_progress;
-    lane->uct->tl  = uct_tl_find(lane->params->transport);
-    if ((lane->uct->tl == NULL) || (lane->uct->tl->iface.get_address == NULL)) {
-        return perf_lane_fail(lane, UCS_ERR_NO_DEVICE, "-x: there is no such transport with peers "
-                                                       "(ucx_info -d)");
-    }
-    lack = uct_lacks(lane, is_one_sided);
-    if (lack != NULL) {
-        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, lack);
-    }
-    status = uct_open_objects(lane, is_one_sided);
-    return (status == UCS_OK) ? UCS_OK : perf_lane_fail(lane, status, "opening the transport");
-}
-
-/* With the first step. The other side is told of what fails here by what it waits for. */
-static ucs_status_t uct_open(perf_lane_t *lane, const perf_step_t *step, int is_one_sided)
-{
-    const uint32_t unknown = PERF_FLAG_UNEXPECTED | PERF_FLAG_SLEEP;
-    perf_uct_hello_t peer;
-
-    if (lane->uct == NULL) {
-        if ((lane->params->flags & unknown) || (lane->params->threads > 1)) {
-            return perf_lane_fail(lane, UCS_ERR_INVALID_PARAM,
-                                  "a transport by itself is measured by one thread that polls");
-        }
-        (void)uct_prepare(lane, is_one_sided);
-        if ((uct_exchange(lane, &peer) != UCS_OK) ||
-            (uct_connect(lane, &peer, is_one_sided && (lane->params->way == PERF_UCT_SHORT)) !=
-             UCS_OK)) {
-            return lane->status;
-        }
-    }
-    if (!is_one_sided && (step->size > uct_message_max(lane))) {
-        perf_lane_fail(lane, UCS_ERR_EXCEEDS_LIMIT,
-                       "the transport has no messages of this length (-D)");
-    }
-    return lane->status;
-}
-
-void perf_uct_close(perf_lane_t *lane)
-{
-    perf_uct_t *uct = lane->uct;
+    perf_uct_t *uct = lane->bare;
     unsigned i;
 
-    if (uct == NULL) {
-        return;
-    }
     if (uct->ep != NULL) {
         uct_ep_close(uct->ep);
     }
@@ -454,62 +374,40 @@ void perf_uct_close(perf_lane_t *lane)
         uct_config_release(uct->tl, uct->config);
     }
     free(uct);
-    lane->uct = NULL;
 }
 
-/* ---- tests ---- */
-
-ucs_status_t perf_uct_am_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
+ucs_status_t perf_uct_open(perf_lane_t *lane, const perf_op_t *op)
 {
-    return (uct_open(lane, step, 0) == UCS_OK) ?
-           perf_pingpong_modes(lane, step, time_p, &uct_flow) : lane->status;
-}
+    const int is_one_sided = (op->run != perf_uct_am_latency) && (op->run != perf_uct_am_stream);
+    perf_uct_t *uct        = calloc(1, sizeof(*uct));
+    perf_uct_hello_t peer;
+    const char *lack;
+    ucs_status_t status;
 
-ucs_status_t perf_uct_am_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return (uct_open(lane, step, 0) == UCS_OK) ?
-           perf_window_modes(lane, step, time_p, &uct_flow, 0) : lane->status;
-}
-
-ucs_status_t perf_uct_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return (uct_open(lane, step, 1) == UCS_OK) ? perf_put_pingpong(lane, step, time_p, uct_put) :
-                                                 lane->status;
-}
-
-/* Keeps up to a window of operations under way. A put by the processor is in the peer's memory, and
- * what has a completion is there when that comes. */
-static ucs_status_t uct_rounds(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
-                               uint64_t end, const void *arg)
-{
-    const int is_put = (arg != NULL);
-
-    for (; (first < end) && (lane->status == UCS_OK); ++first) {
-        UCT_DO(lane, uct_move_once(lane, step->size, is_put), "a put or get");
-        if (lane->send_posted - lane->send_done >= step->window) {
-            perf_lane_wait(lane, &lane->send_done, lane->send_posted - step->window + 1);
-        }
-        ++lane->recv_done;
+    if (uct == NULL) {
+        return perf_lane_fail(lane, UCS_ERR_NO_MEMORY, "completions");
     }
-    return perf_lane_wait_sent(lane);
-}
-
-static ucs_status_t uct_one_sided(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p,
-                                  const void *is_put)
-{
-    if (uct_open(lane, step, 1) != UCS_OK) {
-        return lane->status;
+    lane->bare     = uct;
+    lane->progress = uct_progress;
+    lane->close    = uct_close;
+    uct->tl        = uct_tl_find(lane->params->transport);
+    if ((uct->tl == NULL) || (uct->tl->iface.get_address == NULL)) {
+        return perf_lane_fail(lane, UCS_ERR_NO_DEVICE, "-x: there is no such transport with peers "
+                                                       "(ucx_info -d)");
     }
-    return lane->leader ? perf_lane_timed(lane, step, time_p, uct_rounds, is_put, 1) :
-                          perf_one_sided_follow(lane);
-}
-
-ucs_status_t perf_uct_put(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return uct_one_sided(lane, step, time_p, "put");
-}
-
-ucs_status_t perf_uct_get(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return uct_one_sided(lane, step, time_p, NULL);
+    lack = uct_lacks(lane, is_one_sided);
+    if (lack != NULL) {
+        return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, lack);
+    }
+    status = uct_open_objects(lane, is_one_sided);
+    status = (status == UCS_OK) ? uct_exchange(lane, &peer) : status;
+    status = (status == UCS_OK) ?
+             uct_connect(lane, &peer, is_one_sided && (lane->params->way == PERF_UCT_SHORT)) :
+             status;
+    if (status != UCS_OK) {
+        return perf_lane_fail(lane, status, "opening the transport");
+    }
+    return (is_one_sided || (lane->params->max_size <= uct_message_max(lane))) ? UCS_OK :
+           perf_lane_fail(lane, UCS_ERR_EXCEEDS_LIMIT,
+                          "the transport has no messages of this length (-D)");
 }

@@ -1,6 +1,7 @@
 /* Halyard: ucx_perftest, the measuring tool.
  *
- * Uses the public interface <ucp/api/ucp.h> only, so it measures any libucp.
+ * Uses the public interface <ucp/api/ucp.h> only, so it measures any libucp, but for the tests of
+ * one layer: loops_ofi.c and loops_uct.c.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -28,7 +28,7 @@
 
 #define UCT(_name, _what, _run, _kind, ...) \
     {.name = _name, .what = _what " of a transport (-x)", .run = _run, .kind = PERF_KIND_##_kind, \
-     .size_min = 1, .is_uct = 1, __VA_ARGS__}
+     .size_min = 1, .open = perf_uct_open, .is_uct = 1, __VA_ARGS__}
 
 const perf_op_t perf_ops[] = {
     LIMIT("line", "a cache line bounced between two cores", perf_limit_line),
@@ -51,11 +51,14 @@ const perf_op_t perf_ops[] = {
      .window = 64},
     LATENCY("tag_sync_lat", "synchronous tag latency", perf_tag_sync_latency, UCP_FEATURE_TAG),
     STREAM("tag_sync_bw", "synchronous tag bandwidth", perf_tag_sync_stream, UCP_FEATURE_TAG),
-    LATENCY("ucp_am_lat", "active message latency", perf_am_latency, UCP_FEATURE_AM),
-    STREAM("ucp_am_bw", "active message bandwidth", perf_am_stream, UCP_FEATURE_AM),
+    LATENCY("ucp_am_lat", "active message latency", perf_am_latency, UCP_FEATURE_AM,
+            .open = perf_am_open),
+    STREAM("ucp_am_bw", "active message bandwidth", perf_am_stream, UCP_FEATURE_AM,
+           .open = perf_am_open),
     LATENCY("stream_lat", "stream latency", perf_bytes_latency, UCP_FEATURE_STREAM,
-            .size_min = 1),
-    STREAM("stream_bw", "stream bandwidth", perf_bytes_stream, UCP_FEATURE_STREAM, .size_min = 1),
+            .size_min = 1, .open = perf_bytes_open),
+    STREAM("stream_bw", "stream bandwidth", perf_bytes_stream, UCP_FEATURE_STREAM,
+           .size_min = 1, .open = perf_bytes_open),
     LATENCY("ucp_put_lat", "put latency", perf_put_latency, UCP_FEATURE_RMA, .size_min = 1),
     ONE_SIDED("ucp_put_bw", "put bandwidth, flushed", perf_put_stream, 64),
     ONE_SIDED("ucp_get", "get latency, bandwidth with -O", perf_get, 1),
@@ -64,9 +67,9 @@ const perf_op_t perf_ops[] = {
     ATOMIC("ucp_swap", "atomic swap", perf_atomic_swap, 1),
     ATOMIC("ucp_cswap", "atomic compare-and-swap", perf_atomic_cswap, 1),
     LATENCY("ofi_lat", "latency of libfabric without the library", perf_ofi_latency, 0,
-            .size_min = 1),
+            .size_min = 1, .open = perf_ofi_open),
     STREAM("ofi_bw", "bandwidth of libfabric without the library", perf_ofi_stream, 0,
-           .size_min = 1),
+           .size_min = 1, .open = perf_ofi_open),
     UCT("am_lat", "active message latency", perf_uct_am_latency, LATENCY),
     UCT("am_bw", "active message bandwidth", perf_uct_am_stream, BANDWIDTH, .window = 64,
         .follower_times = 1),
@@ -108,19 +111,56 @@ int perf_op_find_test(const char *name)
     return ((op >= 0) && (perf_ops[op].kind != PERF_KIND_LIMIT)) ? op : -1;
 }
 
-const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2])
+const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params)
 {
-    const int is_host = !perf_memory_any_device(memory);
+    const uint32_t flags   = params->flags;
+    const int on_device    = perf_memory_any_device(params->memory);
+    const int is_plain     = (op->features == 0); /* without the library */
+    const int in_pieces    = (flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) != 0;
+    const int is_one_sided = (op->features & UCP_FEATURE_RMA) != 0;
+    const struct {
+        int         is_so;
+        const char *why;
+    } reasons[] = {
+        {is_plain && on_device, "it reads its buffers by the processor"},
+        {(op->run == perf_put_latency) && on_device,
+         "it polls its buffers by the processor (ucp_put_bw does not)"},
+        {op->is_uct && (params->transport[0] == '\0'),
+         "it wants a transport, such as -x mm (ucx_info -d)"},
+        {!op->is_uct && (params->transport[0] != '\0'),
+         "option -x belongs to tests of a transport by itself (am_lat, put_bw, ...); those of ucp "
+         "are chosen by UCX_TLS"},
+        {op->is_uct && in_pieces, "option -D: it takes short, bcopy or zcopy"},
+        {!op->is_uct && (params->way != PERF_UCT_NO_WAY),
+         "option -D: short, bcopy and zcopy belong to tests of a transport (-x)"},
+        {op->is_uct && (params->am_header != 0) && (params->am_header != 8),
+         "option -H: a transport's header has 8 bytes, of those of the message"},
+        {is_plain && (in_pieces || (flags & PERF_FLAG_SLEEP) || (params->threads > 1)),
+         "it is run by one thread, which polls (options -T, -E, -D)"},
+        {op->one_sided && (flags & PERF_FLAG_VALIDATE),
+         "option -V: it moves no messages that a receiver could check"},
+        {!(op->features & UCP_FEATURE_TAG) && (flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)),
+         "options -U and -C belong to tag tests"},
+        {(op->run == perf_tag_exchange) && (flags & PERF_FLAG_UNEXPECTED),
+         "option -U: it receives before it sends"},
+        {!op->one_sided && (flags & PERF_FLAG_PASSIVE), "option -o belongs to one-sided tests"},
+        {!(op->features & UCP_FEATURE_AM) && (flags & PERF_FLAG_AM_COPY),
+         "option -y belongs to active messages"},
+        {(params->variants > 1) && (is_plain || is_one_sided || in_pieces),
+         "protocols can be forced for contiguous messages only"},
+        {is_one_sided && in_pieces, "option -D: it takes contiguous memory only"},
+    };
+    unsigned i;
 
     if ((op->run == perf_limit_device_copy) || (op->run == perf_limit_device_batch)) {
-        return is_host ? "it copies memory of devices" : NULL;
+        return on_device ? NULL : "it copies memory of devices";
     }
-    if (is_host) {
-        return NULL;
+    if (op->kind == PERF_KIND_LIMIT) {
+        return on_device ? reasons[0].why : NULL;
     }
-    return (op->features == 0)             ? "it reads its buffers by the processor" :
-           (op->run == perf_put_latency)   ? "it polls its buffers by the processor (ucp_put_bw "
-                                             "does not)" : NULL;
+    for (i = 0; (i < sizeof(reasons) / sizeof(reasons[0])) && !reasons[i].is_so; ++i) {
+    }
+    return (i < sizeof(reasons) / sizeof(reasons[0])) ? reasons[i].why : NULL;
 }
 
 const char *perf_op_uct_name(const char *name)

@@ -21,10 +21,16 @@ typedef enum perf_kind {
  * timing side stores its result in *time_p. */
 typedef ucs_status_t perf_run_t(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p);
 
+struct perf_op;
+
+/* Makes a lane ready for the op, at both sides at once; may use the channel. */
+typedef ucs_status_t perf_open_t(perf_lane_t *lane, const struct perf_op *op);
+
 typedef struct perf_op {
     const char *name;
     const char *what;
     perf_run_t *run;
+    perf_open_t *open;          /* NULL: workers and buffers are all */
     perf_kind_t kind;
     uint64_t    features;       /* UCP_FEATURE_* */
     uint64_t    size_min;
@@ -58,8 +64,8 @@ extern const unsigned perf_op_count;
 int perf_op_find(const char *name);
 int perf_op_find_test(const char *name);
 
-/* Why an op cannot run with these kinds of memory (perf_params_t.memory); NULL: it can. */
-const char *perf_op_refusal(const perf_op_t *op, const uint8_t memory[2]);
+/* Why an op cannot run with these parameters; NULL: it can. */
+const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params);
 
 /* What is to be run instead of UCX's uct-level atomics; NULL: the name is none of them. */
 const char *perf_op_uct_name(const char *name);
@@ -76,21 +82,19 @@ perf_run_t perf_tag_latency, perf_tag_sync_latency, perf_tag_stream, perf_tag_sy
 perf_run_t perf_tag_exchange;
 
 /* loops_am.c */
+perf_open_t perf_am_open;
 perf_run_t perf_am_latency, perf_am_stream;
 
-/* Registers the lane's active message handler. */
-ucs_status_t perf_am_prepare(perf_lane_t *lane);
-
 /* loops_bytes.c: UCX's "stream" interface */
+perf_open_t perf_bytes_open;
 perf_run_t perf_bytes_latency, perf_bytes_stream;
 
-/* Sets the lane's receives up for streams. */
-void perf_bytes_prepare(perf_lane_t *lane);
-
 /* loops_ofi.c */
+perf_open_t perf_ofi_open;
 perf_run_t perf_ofi_latency, perf_ofi_stream;
 
 /* loops_uct.c */
+perf_open_t perf_uct_open;
 perf_run_t perf_uct_am_latency, perf_uct_am_stream;
 perf_run_t perf_uct_put_latency, perf_uct_put, perf_uct_get;
 

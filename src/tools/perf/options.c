@@ -187,13 +187,14 @@ static int parse_pieces(perf_options_t *options, const char *text)
     static const char *const words[] = {"contig", "iov", "short", "bcopy", "zcopy"};
     unsigned kinds[2] = {0, 0};
     int count         = find_words("-D", words, 5, text, 2, kinds);
+    int is_way;
 
-    options->uct_way = (count == 1) && (kinds[0] >= UCT_WAYS);
+    is_way = (count == 1) && (kinds[0] >= UCT_WAYS);
     if ((count == 2) && ((kinds[0] >= UCT_WAYS) || (kinds[1] >= UCT_WAYS))) {
         return perf_error("option -D: %s stands alone",
                           words[(kinds[0] >= UCT_WAYS) ? kinds[0] : kinds[1]]);
     }
-    options->params.way = options->uct_way ? kinds[0] - UCT_WAYS : PERF_UCT_SHORT;
+    options->params.way = is_way ? kinds[0] - UCT_WAYS + PERF_UCT_SHORT : PERF_UCT_NO_WAY;
     set_flag(options, PERF_FLAG_SEND_IOV, kinds[0] == 1);
     set_flag(options, PERF_FLAG_RECV_IOV, (count == 2) && (kinds[1] == 1));
     return count;
@@ -487,7 +488,6 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
                                    .params        = {.flags       = PERF_FLAG_ERR_PEER,
                                                      .threads     = 1,
                                                      .thread_mode = UCS_THREAD_MODE_SINGLE,
-                                                     .variants    = 1,
                                                      .seed        = 1,
                                                      .device      = {-1, -1}},
                                    .percent_count = 4,
@@ -495,6 +495,12 @@ static void set_defaults(int argc, char **argv, perf_options_t *options_p)
                                    .argc          = argc,
                                    .argv          = argv};
     memcpy(options_p->percents, percents, sizeof(percents));
+}
+
+/* The test that stands for the table. */
+static const perf_op_t *table_op(void)
+{
+    return &perf_ops[perf_op_find("tag_bw")];
 }
 
 static int check_sizes(const perf_options_t *options, const perf_op_t *op)
@@ -512,89 +518,41 @@ static int check_sizes(const perf_options_t *options, const perf_op_t *op)
     return 0;
 }
 
-/* What belongs to tests of a transport by itself, and what does not. */
-static int check_transport(const perf_options_t *options, const perf_op_t *op)
-{
-    const perf_params_t *params = &options->params;
-    const int has_transport     = (params->transport[0] != '\0');
-
-    if ((op != NULL) && op->is_uct) {
-        if (!has_transport) {
-            return perf_error("test %s wants a transport, such as -x mm (ucx_info -d)", op->name);
-        }
-        if (params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) {
-            return perf_error("option -D: test %s takes short, bcopy or zcopy", op->name);
-        }
-        return ((params->am_header == 0) || (params->am_header == 8)) ? 0 :
-               perf_error("option -H: a transport's header has 8 bytes, of those of the message");
-    }
-    return options->uct_way ?
-           perf_error("option -D: short, bcopy and zcopy belong to tests of a transport (-x)") :
-           (has_transport || options->has_device) ?
-           perf_error("options -x and -d belong to tests of a transport by itself (am_lat, put_bw, "
-                      "...); those of ucp are chosen by UCX_TLS and UCX_NET_DEVICES") : 0;
-}
-
 /* What may not stand together, and what must. */
 static int check_options(const perf_options_t *options)
 {
-    const perf_op_t *op          = (options->op >= 0) ? &perf_ops[options->op] : NULL;
-    const perf_params_t *params  = &options->params;
+    const int is_here           = (options->mode == PERF_MODE_SELF) ||
+                                  (options->mode == PERF_MODE_LOOPBACK);
+    const perf_params_t *params = &options->params;
+    const perf_op_t *op         = (options->op >= 0) ? &perf_ops[options->op] : NULL;
+    const char *refusal;
 
-    if (((options->mode == PERF_MODE_CLIENT) || (options->mode == PERF_MODE_LOOPBACK)) &&
-        (op == NULL)) {
+    if ((op == NULL) && ((options->mode == PERF_MODE_CLIENT) ||
+                         (options->mode == PERF_MODE_LOOPBACK))) {
         return perf_error("which test? Name it with -t");
     }
-    if (((options->mode == PERF_MODE_SELF) || (options->mode == PERF_MODE_LOOPBACK)) &&
-        (options->cpu_count == 1)) {
+    if (is_here && (options->cpu_count == 1)) {
         return perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
     }
-    if (((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) {
-        if ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) ||
-            (params->threads > 1)) {
-            return perf_error("options -V, -U and -T go with one test (-t), not with a table");
-        }
+    if ((((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) &&
+        ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) || (params->threads > 1))) {
+        return perf_error("options -V, -U and -T go with one test (-t), not with a table");
     }
     if (options->limits_only && (op != NULL)) {
         return perf_error("-t limits and -t %s exclude each other",
                           options->audit ? "audit" : op->name);
     }
-    if (options->audit && ((op->features & UCP_FEATURE_RMA) ||
-                           (params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)))) {
-        return perf_error("-t audit: protocols can be forced for contiguous messages only");
+    if (options->has_device && ((op == NULL) || !op->is_uct)) {
+        return perf_error("option -d belongs to tests of a transport by itself (-x); devices of "
+                          "others are chosen by UCX_NET_DEVICES");
     }
-    if (check_transport(options, op) != 0) {
-        return -1;
-    }
-    if (op == NULL) {
+    if ((op == NULL) && (options->mode != PERF_MODE_SELF)) {
         return 0;
     }
-    if (perf_op_refusal(op, params->memory) != NULL) {
-        return perf_error("test %s cannot run with -m %s,%s: %s", op->name,
-                          perf_memory_names[params->memory[0]],
-                          perf_memory_names[params->memory[1]],
-                          perf_op_refusal(op, params->memory));
-    }
-    if ((params->flags & PERF_FLAG_VALIDATE) && op->one_sided) {
-        return perf_error("option -V: test %s moves no messages that a receiver could check",
-                          op->name);
-    }
-    if ((params->flags & (PERF_FLAG_UNEXPECTED | PERF_FLAG_WILDCARD)) &&
-        !(op->features & UCP_FEATURE_TAG)) {
-        return perf_error("options -U and -C belong to tag tests, not to %s", op->name);
-    }
-    if ((params->flags & PERF_FLAG_UNEXPECTED) && (op->run == perf_tag_exchange)) {
-        return perf_error("option -U: %s receives before it sends", op->name);
-    }
-    if ((params->flags & PERF_FLAG_PASSIVE) && !op->one_sided) {
-        return perf_error("option -o belongs to one-sided tests, not to %s", op->name);
-    }
-    if ((params->flags & PERF_FLAG_AM_COPY) && !(op->features & UCP_FEATURE_AM)) {
-        return perf_error("option -y belongs to active messages, not to %s", op->name);
-    }
-    if ((params->flags & (PERF_FLAG_SEND_IOV | PERF_FLAG_RECV_IOV)) &&
-        (op->features & UCP_FEATURE_RMA)) {
-        return perf_error("option -D: %s takes contiguous memory only", op->name);
+    op      = (op != NULL) ? op : table_op();
+    refusal = perf_op_refusal(op, params);
+    if (refusal != NULL) {
+        return perf_error("test %s cannot run so: %s", op->name, refusal);
     }
     return check_sizes(options, op);
 }
@@ -628,18 +586,18 @@ static int take_words(perf_options_t *options, int argc, char **argv)
 /* The rest of what both sides must agree on. Fails when the sizes do not fit. */
 static int fill_params(perf_options_t *options)
 {
-    const perf_op_t *row    = &perf_ops[(options->op >= 0) ? options->op : perf_op_find("tag_bw")];
+    const perf_op_t *row    = (options->op >= 0) ? &perf_ops[options->op] : table_op();
     perf_params_t *params_p = &options->params;
     uint64_t wanted, most;
     unsigned i;
 
     strncpy(params_p->test, options->limits_only ? "limits" : row->name,
             sizeof(params_p->test) - 1);
-    if (options->audit) {
-        params_p->variants = PERF_VARIANT_COUNT;
-    }
     if (params_p->window == 0) { /* not named */
         params_p->window = (row->window != 0) ? row->window : 1;
+    }
+    if (row->is_uct && (params_p->way == PERF_UCT_NO_WAY)) {
+        params_p->way = PERF_UCT_SHORT;
     }
     params_p->max_size = PERF_SIZE_LEAST;
     for (i = 0; i < options->size_count; ++i) {
@@ -728,6 +686,7 @@ static int complete(perf_options_t *options)
     if (options->audit && (options->op < 0)) {
         options->op = perf_op_find("tag_lat");
     }
+    options->params.variants = options->audit ? PERF_VARIANT_COUNT : 1;
     if (options->size_count == 0) {
         (void)perf_sizes_parse(options, perf_sizes_default(options));
     }

@@ -30,7 +30,6 @@ typedef struct perf_options {
     int         op;          /* index of the test; -1: none named */
     int         limits_only; /* -t limits */
     int         audit;       /* -t audit: op with every protocol */
-    int         uct_way;     /* -D: how a transport moves data, params.way */
     int         has_device;  /* -d */
     const char *host;
     unsigned    port;

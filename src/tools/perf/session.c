@@ -58,7 +58,8 @@ int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    if ((status == UCS_ERR_UNSUPPORTED) && (session->features != 0)) {
+    if ((status == UCS_ERR_UNSUPPORTED) && (session->op != NULL) &&
+        (session->op->features != 0)) {
         snprintf(text, sizeof(text), "this libucp (%s) does not support the test %s yet: %s: %s",
                  ucp_get_version_string(), session->params.test, what,
                  ucs_status_string(status));
@@ -122,42 +123,35 @@ static int params_are_valid(const perf_params_t *params)
            (params->span - params->max_size >= PERF_GUARD_AND_REPLY);
 }
 
-static const perf_op_t *exchange_params(perf_session_t *session)
+/* Agrees on what is run. */
+static int exchange_params(perf_session_t *session)
 {
     perf_params_t *params = &session->params;
+    const char *refusal;
     int op;
 
-    if (session->leader) {
-        if (perf_oob_send(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params)) != 0) {
-            lost(session);
-            return NULL;
-        }
-    } else {
-        if (perf_oob_recv(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params)) != 0) {
-            lost(session);
-            return NULL;
-        }
-        if (!params_are_valid(params)) {
-            params->test[0] = '\0';
-            perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the client's parameters");
-            return NULL;
-        }
+    if ((session->leader ?
+         perf_oob_send(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params)) :
+         perf_oob_recv(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params))) != 0) {
+        return lost(session);
     }
+    if (!session->leader && !params_are_valid(params)) {
+        params->test[0] = '\0';
+        return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the client's parameters");
+    }
+    session->op = &limits_op;
     if (strcmp(params->test, limits_op.name) == 0) {
-        return &limits_op;
+        return 0;
     }
     op = perf_op_find_test(params->test);
     if (op < 0) {
-        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "unknown test '%s'", params->test);
-        return NULL;
+        return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "unknown test '%s'",
+                                 params->test);
     }
-    if ((params->variants > 1) &&
-        ((perf_ops[op].features == 0) || (perf_ops[op].features & UCP_FEATURE_RMA))) {
-        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "test %s has no forced protocols",
-                          params->test);
-        return NULL;
-    }
-    return &perf_ops[op];
+    session->op = &perf_ops[op];
+    refusal     = perf_op_refusal(session->op, params);
+    return (refusal == NULL) ? 0 :
+           perf_session_fail(session, UCS_ERR_INVALID_PARAM, "test %s: %s", params->test, refusal);
 }
 
 int perf_session_ready(perf_session_t *session)
@@ -177,8 +171,8 @@ static void progress_workers(void *arg)
     unsigned i;
 
     for (i = 0; i < session->lane_count; ++i) {
-        if (session->lanes[i].worker != NULL) {
-            ucp_worker_progress(session->lanes[i].worker);
+        if ((session->lanes[i].worker != NULL) || (session->lanes[i].progress != NULL)) {
+            perf_lane_progress(&session->lanes[i]);
         }
     }
 }
@@ -191,25 +185,19 @@ void perf_session_progress(perf_session_t *session)
 
 int perf_session_open(perf_session_t *session)
 {
-    const perf_op_t *op;
-
     perf_watch_stage("greeting the peer");
-    if (exchange_hello(session) != 0) {
+    if ((exchange_hello(session) != 0) || (exchange_params(session) != 0)) {
         return -1;
     }
-    op = exchange_params(session);
-    if (op == NULL) {
+    perf_watch_stage("creating context and worker for %s", session->op->name);
+    if (perf_setup_create(session) != 0) {
         return -1;
     }
-    perf_watch_stage("creating context and worker for %s", op->name);
-    if (perf_setup_create(session, op) != 0) {
-        return -1;
-    }
+    perf_session_progress(session);
     perf_watch_stage("exchanging worker addresses");
     if (perf_setup_connect(session) != 0) {
         return lost(session);
     }
-    perf_session_progress(session);
     if (perf_session_ready(session) != 0) {
         return -1;
     }
@@ -295,7 +283,7 @@ static void prepare_step(perf_session_t *session, const perf_step_t *step)
     unsigned i;
 
     atomic_store_explicit(&session->stop, 0, memory_order_release);
-    if (!(session->features & UCP_FEATURE_RMA) || (step->size == 0) ||
+    if (!(session->op->features & UCP_FEATURE_RMA) || (step->size == 0) ||
         (session->lanes[0].mirror != NULL)) {
         return;
     }
@@ -383,15 +371,16 @@ static int step_is_valid(const perf_session_t *session, const perf_step_t *step)
         return 0;
     }
     op = &perf_ops[step->op];
-    if (perf_op_refusal(op, session->params.memory) != NULL) {
+    if (perf_op_refusal(op, &session->params) != NULL) {
         return 0;
     }
     if (op->kind == PERF_KIND_LIMIT) {
         return (session->shared != NULL) && ((op->size_max == 0) || (step->size <= op->size_max));
     }
-    return ((session->contexts[0] != NULL) || (op->features == 0)) &&
-           ((op->features & ~session->features) == 0) &&
-           (step->size >= op->size_min);
+    /* The test itself, or others of a table, which are of one feature. */
+    return (step->size >= op->size_min) &&
+           ((op == session->op) || ((op->open == NULL) && (op->features == session->op->features) &&
+                                    (op->features != 0)));
 }
 
 static int serve_step(perf_session_t *session, const perf_step_t *step)

@@ -33,7 +33,7 @@ typedef struct perf_session {
     int             leader;
     int             cpus[PERF_CPUS_MAX]; /* lane i runs on cpus[i % cpu_count] */
     unsigned        cpu_count;           /* 0: not pinned by the lane */
-    uint64_t        features;  /* UCP_FEATURE_* of the context */
+    const perf_op_t *op;       /* what params.test names */
     ucp_context_h   contexts[PERF_VARIANT_COUNT]; /* NULL where the library is not used */
     perf_lane_t    *lanes;     /* params.threads for each variant */
     unsigned        lane_count;
@@ -71,7 +71,7 @@ int perf_session_serve(perf_session_t *session);
 void perf_session_close(perf_session_t *session, int orderly);
 
 /* setup.c, used by session.c: context and lanes, without contact to the other side. */
-int perf_setup_create(perf_session_t *session, const perf_op_t *op);
+int perf_setup_create(perf_session_t *session);
 int perf_setup_connect(perf_session_t *session);
 void perf_setup_disconnect(perf_session_t *session);
 void perf_setup_destroy(perf_session_t *session);

@@ -32,7 +32,7 @@ _Static_assert(sizeof(address_head_t) == 16, "the head is on the wire");
 
 static int is_one_sided(const perf_session_t *session)
 {
-    return (session->features & UCP_FEATURE_RMA) != 0;
+    return (session->op->features & UCP_FEATURE_RMA) != 0;
 }
 
 /* Forces the protocol of a variant. */
@@ -57,7 +57,7 @@ int perf_setup_context(perf_session_t *session, unsigned index)
     ucp_config_t *config;
     ucs_status_t status;
 
-    params.features          = session->features;
+    params.features          = session->op->features;
     params.mt_workers_shared = session->params.threads > 1;
     params.estimated_num_eps = session->params.threads;
     if (session->params.flags & (PERF_FLAG_SLEEP | PERF_FLAG_WAKEUP)) {
@@ -280,26 +280,13 @@ int perf_setup_worker(perf_session_t *session, unsigned index, ucp_context_h con
     return 0;
 }
 
-static int create_lane(perf_session_t *session, const perf_op_t *op, unsigned index)
+static int create_lane(perf_session_t *session, unsigned index)
 {
     perf_lane_t *lane = &session->lanes[index];
-    ucs_status_t status;
 
-    if ((perf_setup_worker(session, index, session->contexts[index / session->params.threads]) !=
-         0) ||
-        (create_buffers(session, lane) != 0) || (register_buffers(session, lane) != 0)) {
-        return -1;
-    }
-    if (op->features & UCP_FEATURE_STREAM) {
-        perf_bytes_prepare(lane);
-    }
-    if (op->features & UCP_FEATURE_AM) {
-        status = perf_am_prepare(lane);
-        if (status != UCS_OK) {
-            return perf_session_fail(session, status, "ucp_worker_set_am_recv_handler");
-        }
-    }
-    return 0;
+    return ((perf_setup_worker(session, index,
+                               session->contexts[index / session->params.threads]) == 0) &&
+            (create_buffers(session, lane) == 0)) ? register_buffers(session, lane) : -1;
 }
 
 int perf_setup_lanes(perf_session_t *session, unsigned count)
@@ -316,22 +303,21 @@ int perf_setup_lanes(perf_session_t *session, unsigned count)
     return 0;
 }
 
-int perf_setup_create(perf_session_t *session, const perf_op_t *op)
+int perf_setup_create(perf_session_t *session)
 {
     const unsigned lanes = session->params.threads * session->params.variants;
     unsigned i;
 
-    session->features = op->features;
     if ((perf_setup_device(session) != 0) || (perf_setup_lanes(session, lanes) != 0)) {
         return -1;
     }
-    for (i = 0; (op->features != 0) && (i < session->params.variants); ++i) {
+    for (i = 0; (session->op->features != 0) && (i < session->params.variants); ++i) {
         if (perf_setup_context(session, i) != 0) {
             return -1;
         }
     }
     for (i = 0; i < lanes; ++i) {
-        if (create_lane(session, op, i) != 0) {
+        if (create_lane(session, i) != 0) {
             return -1;
         }
     }
@@ -451,23 +437,39 @@ int perf_setup_endpoint(perf_session_t *session, perf_lane_t *lane, const uint8_
     return 0;
 }
 
-int perf_setup_connect(perf_session_t *session)
+static int connect_worker(perf_session_t *session, perf_lane_t *lane)
 {
     uint8_t *message;
     size_t length;
-    unsigned i;
-    int status = 0;
+    int status;
 
-    for (i = 0; (session->contexts[0] != NULL) && (i < session->lane_count) && (status == 0); ++i) {
-        if (perf_setup_send_address(session, &session->lanes[i]) != 0) {
+    if (perf_setup_send_address(session, lane) != 0) {
+        return -1;
+    }
+    message = perf_setup_recv_address(session, &length);
+    status  = (message != NULL) ? perf_setup_endpoint(session, lane, message) : -1;
+    free(message);
+    return status;
+}
+
+int perf_setup_connect(perf_session_t *session)
+{
+    const perf_op_t *op = session->op;
+    perf_lane_t *lane;
+    unsigned i;
+
+    for (i = 0; i < session->lane_count; ++i) {
+        lane = &session->lanes[i];
+        if ((op->open != NULL) && (op->open(lane, op) != UCS_OK)) {
+            return (lane->status == UCS_ERR_CANCELED) ? /* the peer's error text is waiting */
+                   perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) :
+                   perf_session_fail(session, lane->status, "%s", lane->problem);
+        }
+        if ((lane->worker != NULL) && (connect_worker(session, lane) != 0)) {
             return -1;
         }
-        message = perf_setup_recv_address(session, &length);
-        status  = (message != NULL) ?
-                  perf_setup_endpoint(session, &session->lanes[i], message) : -1;
-        free(message);
     }
-    return status;
+    return 0;
 }
 
 /* Closes the endpoint, bounded; the peer closes its own at the same time. */
@@ -535,8 +537,9 @@ void perf_setup_destroy(perf_session_t *session)
     unsigned i;
 
     for (i = session->lane_count; i-- > 0;) {
-        perf_ofi_close(&session->lanes[i]);
-        perf_uct_close(&session->lanes[i]);
+        if (session->lanes[i].close != NULL) {
+            session->lanes[i].close(&session->lanes[i]);
+        }
         destroy_buffers(session, &session->lanes[i]);
         if (session->lanes[i].worker != NULL) {
             ucp_worker_destroy(session->lanes[i].worker);

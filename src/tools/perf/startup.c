@@ -196,8 +196,8 @@ int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startu
     perf_startup_t startup = {.memory = (uint32_t)memory};
     int status;
 
-    session->features = UCP_FEATURE_TAG;
-    session->params   = (perf_params_t) {.threads = 1};
+    session->op     = &perf_ops[perf_op_find("tag_lat")];
+    session->params = (perf_params_t) {.threads = 1};
     perf_watch_stage("start-up: first message");
     if ((perf_session_ready(session) != 0) || (perf_setup_lanes(session, 1 + ENDPOINTS) != 0) ||
         (start(session, memory, &startup) != 0)) {
