@@ -19,8 +19,8 @@ static int is_about_test(const perf_options_t *line, const perf_options_t *all)
 {
     return (line->mode == all->mode) && (line->host == all->host) && (line->port == all->port) &&
            (line->use_ranks == all->use_ranks) && (line->cpu_count == all->cpu_count) &&
-           (line->json == all->json) && (line->csv == all->csv) && (line->md == all->md) &&
-           (line->plot == all->plot) && (line->csv_stdout == all->csv_stdout);
+           (memcmp(line->files, all->files, sizeof(all->files)) == 0) &&
+           (line->csv_stdout == all->csv_stdout);
 }
 
 /* Reads the test of one line, which lives as long as the process. NULL after an error message. */

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "options.h"
+#include "report.h"
 #include "watch.h"
 
 #include <getopt.h>
@@ -225,35 +226,6 @@ static int parse_devices(perf_options_t *options, const char *text)
     return 0;
 }
 
-static int parse_thread_mode(perf_options_t *options, const char *text)
-{
-    static const char *const words[] = {[UCS_THREAD_MODE_SINGLE]     = "single",
-                                        [UCS_THREAD_MODE_SERIALIZED] = "serialized",
-                                        [UCS_THREAD_MODE_MULTI]      = "multi"};
-
-    return find_words("-M", words, 3, text, 1, &options->params.thread_mode);
-}
-
-static int parse_wait(perf_options_t *options, const char *text)
-{
-    static const char *const words[] = {"poll", "sleep"};
-    unsigned kind = 0;
-    int count     = find_words("-E", words, 2, text, 1, &kind);
-
-    set_flag(options, PERF_FLAG_SLEEP, kind == 1);
-    return count;
-}
-
-/* The other ways of UCX's tool are not measured. */
-static int parse_stream(perf_options_t *options, const char *text)
-{
-    static const char *const words[] = {"recv"};
-    unsigned way;
-
-    (void)options;
-    return find_words("-r", words, 1, text, 1, &way);
-}
-
 static int parse_batch(perf_options_t *options, const char *name)
 {
     if (options->batch != NULL) {
@@ -279,7 +251,7 @@ static int parse_plot(perf_options_t *options, const char *name)
         return perf_error("option --plot wants a file name that ends in .svg or .png, not '%s'",
                           name);
     }
-    options->plot = name;
+    options->files[PERF_OUTPUT_PLOT] = name;
     return 0;
 }
 
@@ -302,6 +274,8 @@ typedef enum option_kind {
     KIND_U32,     /* a number from min to max */
     KIND_U64,
     KIND_FILE,
+    KIND_WORD,      /* one of max words; the field, an unsigned, is its number */
+    KIND_WORD_FLAG, /* of two: with the second the flag min is set */
     KIND_PARSED   /* by a function */
 } option_kind_t;
 
@@ -312,18 +286,33 @@ typedef struct option_row {
     size_t        field;
     uint64_t      min, max;
     const char   *text;
+    const char *const *words;
     int         (*parse)(perf_options_t *options, const char *value); /* -1: it said an error */
 } option_row_t;
 
 #define FIELD(_field) offsetof(perf_options_t, _field)
-#define REFUSED(_letter, _text) {_letter, NULL, KIND_REFUSED, 0, 0, 0, _text, NULL}
+#define REFUSED(_letter, _text) {.letter = _letter, .kind = KIND_REFUSED, .text = _text}
 #define SET(_letter, _name, _field, _value) \
-    {_letter, _name, KIND_SET, FIELD(_field), _value, 0, NULL, NULL}
-#define FLAG(_letter, _flag) {_letter, NULL, KIND_FLAG, FIELD(params.flags), _flag, 0, NULL, NULL}
+    {.letter = _letter, .name = _name, .kind = KIND_SET, .field = FIELD(_field), .min = _value}
+#define FLAG(_letter, _flag) {.letter = _letter, .kind = KIND_FLAG, .min = _flag}
 #define NUMBER(_letter, _name, _kind, _field, _min, _max) \
-    {_letter, _name, _kind, FIELD(_field), _min, _max, NULL, NULL}
-#define FILE_NAME(_name, _field) {0, _name, KIND_FILE, FIELD(_field), 0, 0, NULL, NULL}
-#define PARSED(_letter, _name, _parse) {_letter, _name, KIND_PARSED, 0, 0, 0, NULL, _parse}
+    {.letter = _letter, .name = _name, .kind = _kind, .field = FIELD(_field), .min = _min, \
+     .max = _max}
+#define FILE_NAME(_name, _field) {.name = _name, .kind = KIND_FILE, .field = FIELD(_field)}
+#define WORD(_letter, _words, _field) \
+    {.letter = _letter, .kind = KIND_WORD, .field = FIELD(_field), .words = _words, \
+     .max = sizeof(_words) / sizeof(_words[0])}
+#define WORD_FLAG(_letter, _words, _flag) \
+    {.letter = _letter, .kind = KIND_WORD_FLAG, .min = _flag, .words = _words, \
+     .max = sizeof(_words) / sizeof(_words[0])}
+#define PARSED(_letter, _name, _parse) \
+    {.letter = _letter, .name = _name, .kind = KIND_PARSED, .parse = _parse}
+
+static const char *const thread_modes[] = {[UCS_THREAD_MODE_SINGLE]     = "single",
+                                           [UCS_THREAD_MODE_SERIALIZED] = "serialized",
+                                           [UCS_THREAD_MODE_MULTI]      = "multi"};
+static const char *const waits[]        = {"poll", "sleep"};
+static const char *const stream_ways[]  = {"recv"}; /* others of UCX's tool are not measured */
 
 static const option_row_t rows[] = {
     SET('h', "help", mode, PERF_MODE_HELP),
@@ -338,14 +327,14 @@ static const option_row_t rows[] = {
     NUMBER('O', NULL, KIND_U32, params.window, 1, PERF_WINDOW_MAX),
     NUMBER('H', NULL, KIND_U32, params.am_header, 0, 4096),
     NUMBER('T', NULL, KIND_U32, params.threads, 1, PERF_THREADS_MAX),
-    PARSED('M', NULL, parse_thread_mode),
+    WORD('M', thread_modes, params.thread_mode),
     PARSED('c', NULL, parse_cpus),
     PARSED('D', NULL, parse_pieces),
     PARSED('m', NULL, parse_memory),
     PARSED(0, "device", parse_devices),
-    PARSED('E', NULL, parse_wait),
+    WORD_FLAG('E', waits, PERF_FLAG_SLEEP),
     PARSED('R', NULL, parse_percents),
-    PARSED('r', NULL, parse_stream),
+    WORD_FLAG('r', stream_ways, 0),
     FLAG('e', PERF_FLAG_ERR_PEER),
     FLAG('V', PERF_FLAG_VALIDATE),
     FLAG('U', PERF_FLAG_UNEXPECTED),
@@ -367,9 +356,9 @@ static const option_row_t rows[] = {
     SET('N', NULL, numeric, 1),
     SET('X', NULL, explain, 1),
     SET('q', NULL, quiet, 1),
-    FILE_NAME("json", json),
-    FILE_NAME("csv", csv),
-    FILE_NAME("md", md),
+    FILE_NAME("json", files[PERF_OUTPUT_JSON]),
+    FILE_NAME("csv", files[PERF_OUTPUT_CSV]),
+    FILE_NAME("md", files[PERF_OUTPUT_MD]),
     PARSED(0, "plot", parse_plot),
     PARSED(0, "tolerance", parse_tolerance),
     PARSED('x', NULL, parse_transport),
@@ -426,6 +415,7 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
     const char letter[] = {'-', row->letter, '\0'};
     void *field         = (char *)options + row->field;
     uint64_t number;
+    unsigned word;
     char option[16];
 
     snprintf(option, sizeof(option), "%s%s", (row->letter != 0) ? letter : "--",
@@ -455,6 +445,17 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
             return perf_error("option %s wants a file name", option);
         }
         *(const char **)field = value;
+        return 0;
+    case KIND_WORD:
+    case KIND_WORD_FLAG:
+        if (find_words(option, row->words, (unsigned)row->max, value, 1, &word) < 0) {
+            return -1;
+        }
+        if (row->kind == KIND_WORD) {
+            *(unsigned *)field = word;
+        } else {
+            set_flag(options, (uint32_t)row->min, word == 1);
+        }
         return 0;
     case KIND_PARSED:
         return row->parse(options, value);
@@ -659,21 +660,18 @@ static int parse_words(int argc, char **argv, perf_options_t *options_p)
 /* Two outputs in one file, or on standard output, are neither; the table gives way to one there. */
 static int check_outputs(perf_options_t *options)
 {
-    const struct {
-        const char *option, *file;
-    } outputs[] = {{"-v", options->csv_stdout ? "-" : NULL}, {"--csv", options->csv},
-                   {"--md", options->md}, {"--json", options->json}, {"--plot", options->plot}};
+    const char *const *files = options->files;
     unsigned i, k;
 
-    for (i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
-        options->no_text |= (outputs[i].file != NULL) && (strcmp(outputs[i].file, "-") == 0);
+    options->files[PERF_OUTPUT_STDOUT] = options->csv_stdout ? "-" : NULL;
+    for (i = 0; i < PERF_OUTPUT_COUNT; ++i) {
+        options->no_text |= (files[i] != NULL) && (strcmp(files[i], "-") == 0);
         for (k = 0; k < i; ++k) {
-            if ((outputs[i].file != NULL) && (outputs[k].file != NULL) &&
-                (strcmp(outputs[i].file, outputs[k].file) == 0)) {
+            if ((files[i] != NULL) && (files[k] != NULL) && (strcmp(files[i], files[k]) == 0)) {
                 return perf_error("options %s and %s write to the same place (%s): name another "
-                                  "file for one of them", outputs[k].option, outputs[i].option,
-                                  (strcmp(outputs[i].file, "-") == 0) ? "standard output" :
-                                                                        outputs[i].file);
+                                  "file for one of them", perf_outputs[k].option,
+                                  perf_outputs[i].option,
+                                  (strcmp(files[i], "-") == 0) ? "standard output" : files[i]);
             }
         }
     }

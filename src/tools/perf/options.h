@@ -25,6 +25,16 @@ typedef enum perf_mode {
     PERF_MODE_HELP
 } perf_mode_t;
 
+/* Forms of the results; perf_outputs[] has a row for each. */
+typedef enum perf_output {
+    PERF_OUTPUT_STDOUT, /* -v */
+    PERF_OUTPUT_CSV,
+    PERF_OUTPUT_MD,
+    PERF_OUTPUT_JSON,
+    PERF_OUTPUT_PLOT,
+    PERF_OUTPUT_COUNT
+} perf_output_t;
+
 typedef struct perf_options {
     perf_mode_t mode;
     int         op;          /* index of the test; -1: none named */
@@ -56,10 +66,7 @@ typedef struct perf_options {
     int         no_text;     /* stdout carries CSV, Markdown or JSON */
     int         quiet;       /* -q */
     int         explain;     /* -X: print what the library says about the endpoint */
-    const char *json;        /* file names; "-": stdout */
-    const char *csv;
-    const char *md;
-    const char *plot;
+    const char *files[PERF_OUTPUT_COUNT]; /* NULL: not wanted; "-": stdout */
     const char *compare[2];
     double      tolerance;   /* --compare, audit: a ratio above this is worse */
 

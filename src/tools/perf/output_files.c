@@ -23,7 +23,7 @@ static void put_number(FILE *file, double value)
     }
 }
 
-void perf_csv_write(const perf_report_t *report, FILE *file)
+int perf_csv_write(const perf_report_t *report, FILE *file)
 {
     const perf_options_t *options = report->options;
     const perf_result_t *result;
@@ -54,6 +54,7 @@ void perf_csv_write(const perf_report_t *report, FILE *file)
         put_number(file, result->ratio_best);
         fprintf(file, ",%d\n", result->validated);
     }
+    return 0;
 }
 
 /* ---- a table of GitHub's form, for reports and issues ---- */
@@ -97,7 +98,7 @@ static void put_row(const perf_report_t *report, const perf_result_t *result, FI
     }
 }
 
-void perf_md_write(const perf_report_t *report, FILE *file)
+int perf_md_write(const perf_report_t *report, FILE *file)
 {
     const perf_options_t *options = report->options;
     unsigned i;
@@ -122,6 +123,7 @@ void perf_md_write(const perf_report_t *report, FILE *file)
     for (i = 0; i < (unsigned)report->record.env_count; ++i) {
         put_code(file, "environment", report->record.env[i]);
     }
+    return 0;
 }
 
 /* ---- one object: results, start-up and run record ---- */
@@ -214,7 +216,7 @@ static void put_startup(ucs_report_t *json, const perf_report_t *report)
     ucs_report_close(json);
 }
 
-void perf_json_write(const perf_report_t *report, FILE *file)
+int perf_json_write(const perf_report_t *report, FILE *file)
 {
     ucs_report_t json;
     unsigned i;
@@ -231,4 +233,5 @@ void perf_json_write(const perf_report_t *report, FILE *file)
     }
     ucs_report_close(&json);
     ucs_report_close(&json);
+    return 0;
 }

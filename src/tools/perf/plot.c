@@ -134,11 +134,13 @@ static void put_script(FILE *script, const perf_report_t *report, const char *na
 
 int perf_plot_check(const perf_options_t *options)
 {
-    if ((options->plot == NULL) || (system("command -v gnuplot > /dev/null") == 0)) {
+    const char *name = options->files[PERF_OUTPUT_PLOT];
+
+    if ((name == NULL) || (system("command -v gnuplot > /dev/null") == 0)) {
         return 0;
     }
     return perf_error("--plot %s: gnuplot is not installed (Debian: gnuplot-nox); --csv gives the "
-                      "figures", options->plot);
+                      "figures", name);
 }
 
 /* What gnuplot draws goes to the file through us: it does not look whether its writes succeed. */
@@ -159,23 +161,17 @@ static int draw(int script_fd, FILE *picture)
     return pclose(drawn);
 }
 
-int perf_plot_write(const perf_report_t *report, const char *name)
+int perf_plot_write(const perf_report_t *report, FILE *picture)
 {
-    FILE *picture = perf_file_open(name);
-    int status    = -1;
+    const char *name = report->options->files[PERF_OUTPUT_PLOT];
+    int status       = -1;
     FILE *script;
 
-    if (picture == NULL) {
-        return -1;
-    }
     script = fdopen(memfd_create("gnuplot", 0), "w");
     if (script != NULL) {
         put_script(script, report, name);
         status = (fflush(script) == 0) ? draw(fileno(script), picture) : -1;
         fclose(script);
     }
-    if (status != 0) {
-        perf_error("--plot %s: gnuplot failed", name);
-    }
-    return ((perf_file_close(picture, name) == 0) && (status == 0)) ? 0 : -1;
+    return (status == 0) ? 0 : perf_error("--plot %s: gnuplot failed", name);
 }

@@ -50,66 +50,46 @@ int perf_stdout_check(void)
                                               problem);
 }
 
-FILE *perf_file_open(const char *name)
-{
-    FILE *file = fopen(name, "w");
+const perf_output_row_t perf_outputs[PERF_OUTPUT_COUNT] = {
+    [PERF_OUTPUT_STDOUT] = {"-v", perf_csv_write},
+    [PERF_OUTPUT_CSV]    = {"--csv", perf_csv_write},
+    [PERF_OUTPUT_MD]     = {"--md", perf_md_write},
+    [PERF_OUTPUT_JSON]   = {"--json", perf_json_write},
+    [PERF_OUTPUT_PLOT]   = {"--plot", perf_plot_write},
+};
 
-    if (file == NULL) {
-        perf_error("cannot write %s: %s", name, strerror(errno));
+/* One form; standard output is checked when all is written. */
+static int write_output(const perf_report_t *report, perf_output_t output)
+{
+    const char *name = report->options->files[output];
+    const char *problem;
+    FILE *file;
+    int status;
+
+    if (strcmp(name, "-") == 0) {
+        return perf_outputs[output].write(report, stdout);
     }
-    return file;
-}
-
-int perf_file_close(FILE *file, const char *name)
-{
-    const char *problem = tool_write_problem(file);
-
+    file = fopen(name, "w");
+    if (file == NULL) {
+        return perf_error("cannot write %s: %s", name, strerror(errno));
+    }
+    status  = perf_outputs[output].write(report, file);
+    problem = tool_write_problem(file);
     if ((fclose(file) != 0) && (problem == NULL)) {
         problem = strerror(errno);
     }
-    return (problem == NULL) ? 0 : perf_error("cannot write %s: %s", name, problem);
-}
-
-/* One form of the results; standard output is checked when all is written. */
-typedef struct output {
-    const char *name; /* NULL: not wanted; "-": standard output */
-    void      (*write)(const perf_report_t *report, FILE *file);
-} output_t;
-
-static int write_output(const perf_report_t *report, const output_t *output)
-{
-    FILE *file;
-
-    if (output->name == NULL) {
-        return 0;
-    }
-    if (strcmp(output->name, "-") == 0) {
-        output->write(report, stdout);
-        return 0;
-    }
-    file = perf_file_open(output->name);
-    if (file == NULL) {
-        return -1;
-    }
-    output->write(report, file);
-    return perf_file_close(file, output->name);
+    return (problem == NULL) ? status : perf_error("cannot write %s: %s", name, problem);
 }
 
 int perf_report_write(const perf_report_t *report)
 {
-    const perf_options_t *options = report->options;
-    const output_t outputs[]      = {{options->csv_stdout ? "-" : NULL, perf_csv_write},
-                                     {options->csv, perf_csv_write},
-                                     {options->md, perf_md_write},
-                                     {options->json, perf_json_write}};
     int status = 0;
     unsigned i;
 
-    for (i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
-        status |= write_output(report, &outputs[i]);
-    }
-    if (options->plot != NULL) {
-        status |= perf_plot_write(report, options->plot);
+    for (i = 0; i < PERF_OUTPUT_COUNT; ++i) {
+        if (report->options->files[i] != NULL) {
+            status |= write_output(report, (perf_output_t)i);
+        }
     }
     return (perf_stdout_check() == 0) ? status : -1;
 }

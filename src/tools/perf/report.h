@@ -78,11 +78,20 @@ perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kin
 /* Derives bandwidth, rate and ratios from the times. */
 void perf_result_finish(perf_result_t *result);
 
+/* A form of the results, by perf_output_t: the option that wants it, and what writes it, which
+ * returns 0, or -1 after an error message; the caller looks for errors of the file. */
+typedef struct perf_output_row {
+    const char *option;
+    int       (*write)(const perf_report_t *report, FILE *file);
+} perf_output_row_t;
+
+extern const perf_output_row_t perf_outputs[PERF_OUTPUT_COUNT];
+
 /* Returns 0, or -1 after an error message if something that was printed did not get there. */
 int perf_stdout_check(void);
 
-/* Writes --json, --csv, --md, --plot and -v as the options ask, and checks standard output. Returns
- * 0, or -1 after an error message. */
+/* Writes what the options ask for, and checks standard output. Returns 0, or -1 after an error
+ * message. */
 int perf_report_write(const perf_report_t *report);
 
 /* output_text.c */
@@ -96,19 +105,15 @@ char *perf_text_size(uint64_t size, char text[24]);     /* 64, 8K, 1M */
 char *perf_text_us(double us, char text[24]);
 char *perf_text_count(double value, int thousands, char text[32]);
 
-/* output_files.c: the caller looks for errors of the file */
-void perf_csv_write(const perf_report_t *report, FILE *file);
-void perf_md_write(const perf_report_t *report, FILE *file);
-void perf_json_write(const perf_report_t *report, FILE *file);
-
-/* A file for results. Both say what went wrong, as a wrong path or a full disk: NULL, -1. */
-FILE *perf_file_open(const char *name);
-int perf_file_close(FILE *file, const char *name);
+/* output_files.c */
+int perf_csv_write(const perf_report_t *report, FILE *file);
+int perf_md_write(const perf_report_t *report, FILE *file);
+int perf_json_write(const perf_report_t *report, FILE *file);
 
 /* plot.c: 0, or -1 after an error message. The check is for the beginning: is gnuplot there, if it
  * is to draw? */
 int perf_plot_check(const perf_options_t *options);
-int perf_plot_write(const perf_report_t *report, const char *name);
+int perf_plot_write(const perf_report_t *report, FILE *picture);
 
 /* compare.c: table of ratios of two JSON files. Returns an exit code. */
 int perf_compare(const perf_options_t *options);
