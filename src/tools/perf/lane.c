@@ -69,14 +69,16 @@ ucs_status_t perf_lane_idle(perf_lane_t *lane)
 
 void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size)
 {
-    if (perf_memory_copy(lane->device, buffer, lane->mirror, size) != 0) {
+    if ((lane->mirror != NULL) &&
+        (perf_memory_copy(lane->device, buffer, lane->mirror, size) != 0)) {
         perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
     }
 }
 
 void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size)
 {
-    if (perf_memory_copy(lane->device, lane->mirror, buffer, size) != 0) {
+    if ((lane->mirror != NULL) &&
+        (perf_memory_copy(lane->device, lane->mirror, buffer, size) != 0)) {
         perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
     }
 }

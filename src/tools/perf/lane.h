@@ -171,7 +171,13 @@ void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);
  * share a processor, and looks whether the peer still lives. Returns the lane's status. */
 ucs_status_t perf_lane_idle(perf_lane_t *lane);
 
-/* Carries `size` bytes from the mirror to the lane's buffers, and back. */
+/* Where processors reach a message that is in the lane's buffers: there, or in the mirror. Store
+ * carries `size` bytes from the mirror to the buffers, load back; without one they do nothing. */
+static inline uint8_t *perf_lane_view(perf_lane_t *lane, uint8_t *buffer)
+{
+    return (lane->mirror != NULL) ? lane->mirror : buffer;
+}
+
 void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size);
 void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size);
 

@@ -11,7 +11,7 @@
 
 #include "config.h"
 
-#include "limits.h"
+#include "lane.h"
 #include "session.h"
 #include "watch.h"
 

@@ -19,8 +19,6 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/lane.c \
 	src/tools/perf/lane.h \
 	src/tools/perf/limits.c \
-	src/tools/perf/limits.h \
-	src/tools/perf/limits_copy.c \
 	src/tools/perf/limits_device.c \
 	src/tools/perf/loops.h \
 	src/tools/perf/loops_am.c \

@@ -53,28 +53,24 @@ static inline void perf_slots_set(perf_lane_t *lane, uint64_t size, unsigned win
 static inline void perf_message_fill(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step,
                                      uint64_t number)
 {
-    perf_pattern_fill((lane->mirror != NULL) ? lane->mirror : buffer, step->size,
+    perf_pattern_fill(perf_lane_view(lane, buffer), step->size,
                       perf_pattern_base(lane->params->seed, (unsigned)!lane->leader,
                                         step->sequence + number));
-    if (lane->mirror != NULL) {
-        perf_lane_store(lane, buffer, step->size);
-    }
+    perf_lane_store(lane, buffer, step->size);
 }
 
-static inline void perf_message_check(perf_lane_t *lane, const uint8_t *buffer,
-                                      const perf_step_t *step, uint64_t number)
+static inline void perf_message_check(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step,
+                                      uint64_t number)
 {
+    const uint8_t *view = perf_lane_view(lane, buffer);
     int64_t bad;
 
-    if (lane->mirror != NULL) {
-        perf_lane_load(lane, buffer, step->size + PERF_GUARD_SIZE);
-        buffer = lane->mirror;
-    }
-    bad = perf_pattern_check(buffer, step->size,
+    perf_lane_load(lane, buffer, step->size + PERF_GUARD_SIZE);
+    bad = perf_pattern_check(view, step->size,
                              perf_pattern_base(lane->params->seed, (unsigned)lane->leader,
                                                step->sequence + number));
     if (bad < 0) {
-        bad = perf_guard_check(buffer, step->size);
+        bad = perf_guard_check(view, step->size);
     }
     if (bad >= 0) {
         perf_lane_fail_data(lane, step->sequence + number, bad);
@@ -83,12 +79,21 @@ static inline void perf_message_check(perf_lane_t *lane, const uint8_t *buffer,
 
 static inline void perf_message_guard(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step)
 {
-    if (lane->mirror == NULL) {
-        perf_guard_set(buffer, step->size);
-    } else {
-        perf_guard_set(lane->mirror, 0);
-        perf_lane_store(lane, buffer + step->size, PERF_GUARD_SIZE);
+    perf_guard_set(perf_lane_view(lane, buffer + step->size), 0);
+    perf_lane_store(lane, buffer + step->size, PERF_GUARD_SIZE);
+}
+
+/* Where an active message of this length goes, of which no receive says it: with -V each of a
+ * window has a place of its own. NULL: it is too long, and the lane has failed. */
+static inline uint8_t *perf_message_place(perf_lane_t *lane, size_t length)
+{
+    uint64_t slot = (lane->params->flags & PERF_FLAG_VALIDATE) ? lane->am_next++ % lane->slots : 0;
+
+    if (length + PERF_GUARD_SIZE > lane->stride) {
+        perf_lane_fail(lane, UCS_ERR_MESSAGE_TRUNCATED, "an active message is too long");
+        return NULL;
     }
+    return lane->recv_buffer + slot * lane->stride;
 }
 
 /* Of a flow whose messages come without a posted receive. */

@@ -17,18 +17,6 @@
 #define AM_DATA_ID 1
 #define AM_ACK_ID  2
 
-/* Where a message goes: with -V each of a window has a place of its own. */
-static uint8_t *am_place(perf_lane_t *lane, size_t length)
-{
-    uint64_t slot = (lane->params->flags & PERF_FLAG_VALIDATE) ? lane->am_next++ % lane->slots : 0;
-
-    if (length + PERF_GUARD_SIZE > lane->stride) {
-        perf_lane_fail(lane, UCS_ERR_MESSAGE_TRUNCATED, "an active message is too long");
-        return NULL;
-    }
-    return lane->recv_buffer + slot * lane->stride;
-}
-
 static ucs_status_t am_on_data(void *arg, const void *header, size_t header_length, void *data,
                                size_t length, const ucp_am_recv_param_t *param)
 {
@@ -40,7 +28,7 @@ static ucs_status_t am_on_data(void *arg, const void *header, size_t header_leng
         perf_lane_fail(lane, UCS_ERR_IO_ERROR, "an active message's header has another length");
     }
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
-        place = am_place(lane, length);
+        place = perf_message_place(lane, length);
         if (place != NULL) {
             perf_lane_received(lane,
                                ucp_am_recv_data_nbx(lane->worker, data, place, length,
@@ -50,11 +38,9 @@ static ucs_status_t am_on_data(void *arg, const void *header, size_t header_leng
         return UCS_OK;
     }
     if (lane->params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_AM_COPY)) {
-        place = am_place(lane, length);
+        place = perf_message_place(lane, length);
         if (place != NULL) {
-            memcpy((lane->mirror != NULL) ? lane->mirror : place, data, length);
-        }
-        if ((place != NULL) && (lane->mirror != NULL)) {
+            memcpy(perf_lane_view(lane, place), data, length);
             perf_lane_store(lane, place, length);
         }
     }

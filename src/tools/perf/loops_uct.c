@@ -68,13 +68,14 @@ static unsigned uct_progress(perf_lane_t *lane)
 static void uct_on_data(void *arg, const void *data, size_t length)
 {
     perf_lane_t *lane = arg;
+    uint8_t *place;
 
     if (lane->params->flags & PERF_FLAG_VALIDATE) {
-        if (length + PERF_GUARD_SIZE > lane->stride) {
-            perf_lane_fail(lane, UCS_ERR_MESSAGE_TRUNCATED, "an active message is too long");
+        place = perf_message_place(lane, length);
+        if (place == NULL) {
             return;
         }
-        memcpy(lane->recv_buffer + (lane->am_next++ % lane->slots) * lane->stride, data, length);
+        memcpy(place, data, length);
     }
     ++lane->recv_done;
 }

@@ -70,7 +70,7 @@ const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params);
 /* What is to be run instead of UCX's uct-level atomics; NULL: the name is none of them. */
 const char *perf_op_uct_name(const char *name);
 
-/* limits.c, limits_copy.c */
+/* limits.c */
 perf_run_t perf_limit_line, perf_limit_ring, perf_limit_ring_stream, perf_limit_memcpy;
 perf_run_t perf_limit_reader, perf_limit_both;
 
