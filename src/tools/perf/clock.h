@@ -21,9 +21,9 @@ static inline double perf_now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* The processor's own counter; differences times perf_tick_ns() are nanoseconds. It is not
- * ordered against other instructions: good for statistics over many iterations, where an error
- * of some nanoseconds does not add up. */
+/* The processor's own counter, whose rate run.c finds. It is not ordered against other
+ * instructions: good for statistics over many iterations, where an error of some nanoseconds does
+ * not add up. */
 static inline uint64_t perf_ticks(void)
 {
 #if defined(__x86_64__)
@@ -37,8 +37,5 @@ static inline uint64_t perf_ticks(void)
     return (uint64_t)perf_now_ns();
 #endif
 }
-
-/* Nanoseconds a tick. The first call measures it for some 20 ms; call it outside of timed code. */
-double perf_tick_ns(void);
 
 #endif

@@ -12,6 +12,72 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- a result ---- */
+
+typedef struct entry {
+    char   test[24];
+    double size, window, threads;
+    double us;
+    double ratio; /* to the limit; NaN if none */
+    int    found; /* compared already */
+} entry_t;
+
+typedef struct results {
+    entry_t entries[PERF_RESULTS_MAX];
+    size_t  count;
+    int     known_format;
+    char    library[64];
+} results_t;
+
+static int is_text(const char *text, int length, const char *wanted)
+{
+    return ((size_t)length == strlen(wanted)) && (strncmp(text, wanted, (size_t)length) == 0);
+}
+
+/* Takes a value of the file (a string without its quotes) with a path such as "results.3.us". */
+static void take_value(results_t *results, const char *path, int is_string, const char *text,
+                       int length)
+{
+    static const struct {
+        const char *name;
+        size_t      field;
+    } numbers[] = {{"size", offsetof(entry_t, size)},       {"window", offsetof(entry_t, window)},
+                   {"threads", offsetof(entry_t, threads)}, {"us", offsetof(entry_t, us)},
+                   {"ratio", offsetof(entry_t, ratio)}};
+    unsigned long index;
+    entry_t *entry;
+    char *field, *end;
+    double number;
+    unsigned i;
+
+    if (strcmp(path, "format") == 0) {
+        results->known_format = is_text(text, length, "halyard-perftest-1");
+    } else if (strcmp(path, "record.library") == 0) {
+        snprintf(results->library, sizeof(results->library), "%.*s", length, text);
+    }
+    if (strncmp(path, "results.", 8) != 0) {
+        return;
+    }
+    index = strtoul(path + 8, &field, 10);
+    if ((*field != '.') || (index >= PERF_RESULTS_MAX)) {
+        return;
+    }
+    ++field;
+    entry = &results->entries[index];
+    while (results->count <= index) {
+        results->entries[results->count++] = (entry_t) {.us = NAN, .ratio = NAN};
+    }
+    if (is_string && (strcmp(field, "test") == 0)) {
+        snprintf(entry->test, sizeof(entry->test), "%.*s", length, text);
+    }
+    number = strtod(text, &end);
+    for (i = 0; !is_string && (end != text) && (i < sizeof(numbers) / sizeof(numbers[0])); ++i) {
+        if (strcmp(field, numbers[i].name) == 0) {
+            *(double *)((char *)entry + numbers[i].field) = number;
+        }
+    }
+}
+
 /* ---- a small reader of JSON (RFC 8259) ----
  *
  * Input is hostile: nesting and paths are bounded, and nothing is read behind the NUL that ends the
@@ -22,14 +88,9 @@
 #define PATH_MAX_BYTES 256
 #define BLANKS         " \t\r\n"
 
-/* A string without its quotes, or another value. */
-typedef void (*value_cb_t)(void *arg, const char *path, int is_string, const char *text,
-                           int length);
-
 typedef struct parser {
     const char *next;
-    value_cb_t  callback;
-    void       *arg;
+    results_t  *results;
     char        path[PATH_MAX_BYTES]; /* names and indices that lead here, joined by dots */
     unsigned    depth;
 } parser_t;
@@ -121,7 +182,7 @@ static int parse_word(parser_t *parser)
         return 0;
     }
     parser->next = end;
-    parser->callback(parser->arg, parser->path, 0, start, (int)length);
+    take_value(parser->results, parser->path, 0, start, (int)length);
     return 1;
 }
 
@@ -141,7 +202,7 @@ static int parse_value(parser_t *parser)
         text    = take_string(parser, &length);
         is_good = (text != NULL);
         if (is_good) {
-            parser->callback(parser->arg, parser->path, 1, text, length);
+            take_value(parser->results, parser->path, 1, text, length);
         }
     } else {
         is_good = parse_word(parser);
@@ -150,10 +211,10 @@ static int parse_value(parser_t *parser)
     return is_good;
 }
 
-/* Calls back for each value but objects and arrays. Returns NULL, or where it is no JSON. */
-static const char *parse_json(const char *text, value_cb_t callback, void *arg)
+/* Takes each value but objects and arrays. Returns NULL, or where it is no JSON. */
+static const char *parse_json(const char *text, results_t *results)
 {
-    parser_t parser   = {.next = text, .callback = callback, .arg = arg};
+    parser_t parser   = {.next = text, .results = results};
     const int is_good = parse_value(&parser);
 
     parser.next += strspn(parser.next, BLANKS);
@@ -161,21 +222,6 @@ static const char *parse_json(const char *text, value_cb_t callback, void *arg)
 }
 
 /* ---- two results ---- */
-
-typedef struct entry {
-    char   test[24];
-    double size, window, threads;
-    double us;
-    double ratio; /* to the limit; NaN if none */
-    int    found; /* compared already */
-} entry_t;
-
-typedef struct results {
-    entry_t entries[PERF_RESULTS_MAX];
-    size_t  count;
-    int     known_format;
-    char    library[64];
-} results_t;
 
 /* What the file holds up to a NUL, which no JSON has; the caller frees it. NULL after an error
  * message. */
@@ -196,55 +242,6 @@ static char *read_file(const char *name)
     return text;
 }
 
-static int is_text(const char *text, int length, const char *wanted)
-{
-    return ((size_t)length == strlen(wanted)) && (strncmp(text, wanted, (size_t)length) == 0);
-}
-
-/* Called for each value of the file, with its path such as "results.3.us". */
-static void take_value(void *arg, const char *path, int is_string, const char *text, int length)
-{
-    static const struct {
-        const char *name;
-        size_t      field;
-    } numbers[] = {{"size", offsetof(entry_t, size)},       {"window", offsetof(entry_t, window)},
-                   {"threads", offsetof(entry_t, threads)}, {"us", offsetof(entry_t, us)},
-                   {"ratio", offsetof(entry_t, ratio)}};
-    results_t *results = arg;
-    unsigned long index;
-    entry_t *entry;
-    char *field, *end;
-    double number;
-    unsigned i;
-
-    if (strcmp(path, "format") == 0) {
-        results->known_format = is_text(text, length, "halyard-perftest-1");
-    } else if (strcmp(path, "record.library") == 0) {
-        snprintf(results->library, sizeof(results->library), "%.*s", length, text);
-    }
-    if (strncmp(path, "results.", 8) != 0) {
-        return;
-    }
-    index = strtoul(path + 8, &field, 10);
-    if ((*field != '.') || (index >= PERF_RESULTS_MAX)) {
-        return;
-    }
-    ++field;
-    entry = &results->entries[index];
-    while (results->count <= index) {
-        results->entries[results->count++] = (entry_t) {.us = NAN, .ratio = NAN};
-    }
-    if (is_string && (strcmp(field, "test") == 0)) {
-        snprintf(entry->test, sizeof(entry->test), "%.*s", length, text);
-    }
-    number = strtod(text, &end);
-    for (i = 0; !is_string && (end != text) && (i < sizeof(numbers) / sizeof(numbers[0])); ++i) {
-        if (strcmp(field, numbers[i].name) == 0) {
-            *(double *)((char *)entry + numbers[i].field) = number;
-        }
-    }
-}
-
 static results_t *load(const char *name)
 {
     results_t *results  = calloc(1, sizeof(*results));
@@ -253,7 +250,7 @@ static results_t *load(const char *name)
     int is_good         = 0;
 
     if ((results != NULL) && (text != NULL)) {
-        problem = parse_json(text, take_value, results);
+        problem = parse_json(text, results);
         is_good = (problem == NULL) && results->known_format;
         if (problem != NULL) {
             perf_error("%s: it is no JSON, as byte %zu shows", name, (size_t)(problem - text));

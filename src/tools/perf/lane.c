@@ -56,15 +56,14 @@ ucs_status_t perf_lane_idle(perf_lane_t *lane)
     } else if (lane->yield) {
         sched_yield();
     }
-    if (lane->channel == NULL) {
+    switch ((lane->channel != NULL) ? perf_oob_look(lane->channel) : PERF_PEER_SILENT) {
+    case PERF_PEER_FAILED:
+        return perf_lane_fail(lane, UCS_ERR_CANCELED, "the peer failed");
+    case PERF_PEER_GONE:
+        return perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "the peer process is gone");
+    default:
         return lane->status;
     }
-    if (perf_oob_peer_failed(lane->channel)) {
-        perf_lane_fail(lane, UCS_ERR_CANCELED, "the peer failed");
-    } else if (perf_oob_is_closed(lane->channel)) {
-        perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "the peer process is gone");
-    }
-    return lane->status;
 }
 
 void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size)

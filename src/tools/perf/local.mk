@@ -8,7 +8,6 @@ ucx_perftest_SOURCES = \
 	src/tools/stdout.h \
 	src/tools/perf/audit.c \
 	src/tools/perf/batch.c \
-	src/tools/perf/clock.c \
 	src/tools/perf/clock.h \
 	src/tools/perf/compare.c \
 	src/tools/perf/costs.c \
@@ -21,11 +20,9 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/limits.c \
 	src/tools/perf/limits_device.c \
 	src/tools/perf/loops.h \
-	src/tools/perf/loops_am.c \
-	src/tools/perf/loops_bytes.c \
+	src/tools/perf/loops_messages.c \
 	src/tools/perf/loops_ofi.c \
 	src/tools/perf/loops_rma.c \
-	src/tools/perf/loops_tag.c \
 	src/tools/perf/loops_uct.c \
 	src/tools/perf/main.c \
 	src/tools/perf/oob.c \

@@ -108,7 +108,7 @@ ucs_status_t perf_one_sided_follow(perf_lane_t *lane)
             break;
         }
         if ((lane->channel != NULL) && (++polls % STOP_CHECK_POLLS == 0) &&
-            (perf_oob_poll(lane->channel) != 0)) {
+            (perf_oob_look(lane->channel) != PERF_PEER_SILENT)) {
             atomic_store_explicit(lane->stop, 1, memory_order_release);
         }
     }

@@ -481,36 +481,25 @@ int perf_oob_recv(perf_channel_t *channel, perf_oob_type_t type, void *buffer, s
     return 0;
 }
 
-int perf_oob_poll(perf_channel_t *channel)
-{
-    char byte;
-    ssize_t done = recv(channel->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-    if (done > 0) {
-        return 1;
-    }
-    return ((done < 0) && ((errno == EAGAIN) || (errno == EINTR))) ? 0 : -1;
-}
-
-int perf_oob_is_closed(perf_channel_t *channel)
+perf_peer_t perf_oob_look(const perf_channel_t *channel)
 {
     struct pollfd state = {.fd = channel->fd, .events = POLLRDHUP};
-
-    return (poll(&state, 1, 0) > 0) && (state.revents & (POLLRDHUP | POLLHUP | POLLERR));
-}
-
-int perf_oob_peer_failed(perf_channel_t *channel)
-{
     struct {
         frame_t frame;
         int32_t status;
     } start;
-    ssize_t done = recv(channel->fd, &start, sizeof(start), MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t done = recv(channel->fd, &start, sizeof(start), MSG_PEEK | MSG_DONTWAIT);
 
-    if (done < (ssize_t)sizeof(start.frame)) {
-        return 0;
+    if (done <= 0) {
+        return ((done < 0) && ((errno == EAGAIN) || (errno == EINTR))) ? PERF_PEER_SILENT :
+                                                                         PERF_PEER_GONE;
     }
-    return (start.frame.type == PERF_OOB_ERROR) ||
-           ((start.frame.type == PERF_OOB_RESULT) && (done == (ssize_t)sizeof(start)) &&
-            (start.status != 0));
+    if ((done >= (ssize_t)sizeof(start.frame)) &&
+        ((start.frame.type == PERF_OOB_ERROR) ||
+         ((start.frame.type == PERF_OOB_RESULT) && (done == (ssize_t)sizeof(start)) &&
+          (start.status != 0)))) {
+        return PERF_PEER_FAILED;
+    }
+    return ((poll(&state, 1, 0) > 0) && (state.revents & (POLLRDHUP | POLLHUP | POLLERR))) ?
+           PERF_PEER_GONE : PERF_PEER_SPOKE;
 }

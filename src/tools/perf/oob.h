@@ -78,14 +78,15 @@ int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, si
 /* Receives a message that must have this type and exactly this length. */
 int perf_oob_recv(perf_channel_t *channel, perf_oob_type_t type, void *buffer, size_t length);
 
-/* 1 if a message waits, 0 if not, -1 if the peer is gone. Does not block, prints nothing. */
-int perf_oob_poll(perf_channel_t *channel);
+/* What the peer has done; nothing is taken out. Does not block, prints nothing. */
+typedef enum perf_peer {
+    PERF_PEER_SILENT,
+    PERF_PEER_SPOKE,  /* a message waits */
+    PERF_PEER_FAILED, /* and it says so: an error, or a result whose status (its first four bytes)
+                       * is not 0 */
+    PERF_PEER_GONE    /* it closed its end, also where unread messages wait */
+} perf_peer_t;
 
-/* 1 if the next message says that the peer failed: an error, or a result whose status (its first
- * four bytes) is not 0. The message stays unread. Does not block. */
-int perf_oob_peer_failed(perf_channel_t *channel);
-
-/* 1 if the peer closed its end (also while unread messages wait). Does not block. */
-int perf_oob_is_closed(perf_channel_t *channel);
+perf_peer_t perf_oob_look(const perf_channel_t *channel);
 
 #endif

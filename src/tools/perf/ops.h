@@ -77,16 +77,10 @@ perf_run_t perf_limit_reader, perf_limit_both;
 /* limits_device.c */
 perf_run_t perf_limit_device_copy, perf_limit_device_batch;
 
-/* loops_tag.c */
+/* loops_messages.c: bytes are what UCX calls a stream */
+perf_open_t perf_am_open, perf_bytes_open;
 perf_run_t perf_tag_latency, perf_tag_sync_latency, perf_tag_stream, perf_tag_sync_stream;
-perf_run_t perf_tag_exchange;
-
-/* loops_am.c */
-perf_open_t perf_am_open;
-perf_run_t perf_am_latency, perf_am_stream;
-
-/* loops_bytes.c: UCX's "stream" interface */
-perf_open_t perf_bytes_open;
+perf_run_t perf_tag_exchange, perf_am_latency, perf_am_stream;
 perf_run_t perf_bytes_latency, perf_bytes_stream;
 
 /* loops_ofi.c */

@@ -12,6 +12,8 @@
 #include "report.h"
 #include "watch.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -410,11 +412,29 @@ static const option_row_t *find_row(int option)
     return (option < ROW_NAMED) ? row : &rows[option - ROW_NAMED];
 }
 
+/* A number from the row's min to its max. */
+static int parse_number(const char *option, const char *text, const option_row_t *row,
+                        uint64_t *value_p)
+{
+    unsigned long long value;
+    char *end;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || (errno != 0) || (value < row->min) ||
+        (value > row->max)) {
+        return perf_error("option %s wants a number from %llu to %llu, not '%s'", option,
+                          (unsigned long long)row->min, (unsigned long long)row->max, text);
+    }
+    *value_p = value;
+    return 0;
+}
+
 static int apply_row(perf_options_t *options, const option_row_t *row, const char *value)
 {
     const char letter[] = {'-', row->letter, '\0'};
     void *field         = (char *)options + row->field;
-    uint64_t number;
+    uint64_t number = 0;
     unsigned word;
     char option[16];
 
@@ -431,7 +451,7 @@ static int apply_row(perf_options_t *options, const option_row_t *row, const cha
         return 0;
     case KIND_U32:
     case KIND_U64:
-        if (perf_number_parse(option, value, row->min, row->max, &number) != 0) {
+        if (parse_number(option, value, row, &number) != 0) {
             return -1;
         }
         if (row->kind == KIND_U32) {

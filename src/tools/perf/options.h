@@ -101,8 +101,4 @@ int perf_sizes_parse(perf_options_t *options, const char *text);
 /* The sizes that are taken where -s names none. */
 const char *perf_sizes_default(const perf_options_t *options);
 
-/* A number from 'min' to 'max'; on error prints what option wanted it. */
-int perf_number_parse(const char *option, const char *text, uint64_t min, uint64_t max,
-                      uint64_t *value_p);
-
 #endif

@@ -36,7 +36,7 @@ _Static_assert(sizeof(perf_hello_t) == 64, "perf_hello_t is on the wire");
 
 /* The follower's result of a step. */
 typedef struct perf_outcome {
-    int32_t  status; /* first: perf_oob_peer_failed() looks at it */
+    int32_t  status; /* first: perf_oob_look() looks at it */
     uint32_t disturbed;
     uint32_t refused;
     uint32_t zero;

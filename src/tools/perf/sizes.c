@@ -1,4 +1,4 @@
-/* Halyard: numbers and lists of sizes on the command line.
+/* Halyard: lists of sizes on the command line.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -12,23 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-int perf_number_parse(const char *option, const char *text, uint64_t min, uint64_t max,
-                      uint64_t *value_p)
-{
-    unsigned long long value;
-    char *end;
-
-    errno = 0;
-    value = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || (*end != '\0') || (errno != 0) || (value < min) ||
-        (value > max)) {
-        return perf_error("option %s wants a number from %llu to %llu, not '%s'", option,
-                          (unsigned long long)min, (unsigned long long)max, text);
-    }
-    *value_p = value;
-    return 0;
-}
 
 /* One size with an optional unit; moves *text_p behind it. */
 static int size_parse(const char **text_p, uint64_t *size_p)

@@ -13,6 +13,7 @@
 
 #include "run.h"
 #include "stats.h"
+#include "validate.h"
 #include "watch.h"
 
 #include <math.h>
@@ -20,8 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDPOINTS   32 /* each to a worker of its own in the peer process */
-#define STARTUP_TAG 7
+#define ENDPOINTS 32 /* each to a worker of its own in the peer process */
 
 typedef struct memory {
     double shared_mapped, shared_resident, private_mapped, private_resident; /* bytes */
@@ -60,22 +60,16 @@ static int read_memory(memory_t *memory_p)
 /* The first message, from the leader, and the answer. */
 static int exchange(perf_session_t *session)
 {
-    perf_lane_t *lane = &session->lanes[0];
-    uint64_t sent = 1, received;
-    int turn;
+    const perf_step_t step = {.size = 8, .window = 1, .iters = 1};
+    perf_lane_t *lane      = &session->lanes[0];
+    uint8_t memory[2][8 + PERF_GUARD_SIZE];
+    perf_time_t time;
 
-    for (turn = 0; (turn < 2) && (lane->status == UCS_OK); ++turn) {
-        if (turn == !session->leader) {
-            perf_lane_sent(lane, ucp_tag_send_nbx(lane->ep, &sent, sizeof(sent), STARTUP_TAG,
-                                                  &lane->send_param), "the first send");
-            (void)perf_lane_wait_sent(lane);
-        } else {
-            perf_lane_received(lane, ucp_tag_recv_nbx(lane->worker, &received, sizeof(received),
-                                                      STARTUP_TAG, UINT64_MAX, &lane->recv_param),
-                               "the first receive");
-            (void)perf_lane_wait_received(lane, 1);
-        }
-    }
+    memset(memory, 0, sizeof(memory));
+    lane->send_buffer = memory[0];
+    lane->recv_buffer = memory[1];
+    (void)perf_tag_latency(lane, &step, &time);
+    lane->send_buffer = lane->recv_buffer = NULL;
     return (lane->status == UCS_OK) ? 0 :
            perf_session_fail(session, lane->status, "start-up: %s", lane->problem);
 }

@@ -47,19 +47,20 @@ static void print_ratio(double ratio, int width)
 
 static void print_head(const perf_rounds_t *table)
 {
-    const int tests = !table->report->options->limits_only;
+    static const char *const limits[] = {" limits of this machine, us one way    |",
+                                         "   line    ring  memcpy  reader    both |"};
+    static const char *const tests[]  = {
+        " tag latency, us                     | tag bandwidth, GB/s",
+        "  libucp   limit  of      ratio  best |  libucp   limit  ratio  best"};
+    const int on_device = is_on_device(table);
+    const int tested    = on_device || !table->report->options->limits_only;
+    int i;
 
-    if (is_on_device(table)) {
-        printf("\n%8s |%s\n%8s |%s\n", "",
-               " tag latency, us                     | tag bandwidth, GB/s", "size",
-               "  libucp   limit  of      ratio  best |  libucp   limit  ratio  best");
-        return;
+    putchar('\n');
+    for (i = 0; i < 2; ++i) {
+        printf("%8s |%s%s\n", (i == 0) ? "" : "size", on_device ? "" : limits[i],
+               tested ? tests[i] : "");
     }
-    printf("\n%8s | %-37s |", "", "limits of this machine, us one way");
-    printf("%s\n", tests ? " tag latency, us                     | tag bandwidth, GB/s" : "");
-    printf("%8s |%7s %7s %7s %7s %7s |", "size", "line", "ring", "memcpy", "reader", "both");
-    printf("%s\n", tests ? "  libucp   limit  of      ratio  best |  libucp   limit  ratio  best"
-                         : "");
 }
 
 static void print_gbps(const perf_rounds_t *table, const perf_cell_t *cell)
