@@ -83,6 +83,10 @@ done
 refuses "stream data in place"   "option -r"                  -t stream_lat -r recv_data
 refuses "-o of messages"         "one-sided"                  --self -t tag_lat -o
 refuses "-y of tags"             "active messages"            --self -t tag_lat -y
+refuses "-o of the table"        "one-sided"                  --self -o
+refuses "threads of a plain loop" "one thread, which polls"   --self -t ofi_lat -T 2
+refuses "sleep of a transport"   "one thread, which polls"    --self -t am_lat -x mm -E sleep
+refuses "audit of a transport"   "messages only"              --self -t audit -t am_lat -x mm
 refuses "-l with a host"         "exclude each other"         -l -t tag_lat host
 refuses "-l without a test"      "which test"                 -l
 refuses "-e failover"            "failover is not supported"  -t tag_lat -e failover host

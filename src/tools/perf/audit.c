@@ -93,13 +93,12 @@ static void print_head(const perf_rounds_t *rounds)
 static void print_row(const perf_rounds_t *rounds, perf_cell_t *const *cells, const char *chosen,
                       unsigned best, int is_best, int is_worse)
 {
-    char size[24], text[24];
     unsigned i;
 
-    printf("%8s | %-10s%8s |", perf_text_size(rounds->size, size), chosen,
-           perf_text_us(cells[PERF_VARIANT_AUTO]->result->us, text));
+    printf("%8s | %-10s%8s |", perf_text_size(rounds->size).text, chosen,
+           perf_text_us(cells[PERF_VARIANT_AUTO]->result->us).text);
     for (i = PERF_VARIANT_AUTO + 1; i < PERF_VARIANT_COUNT; ++i) {
-        printf(" %9s", (cells[i] != NULL) ? perf_text_us(cells[i]->result->us, text) : "-");
+        printf(" %9s", (cells[i] != NULL) ? perf_text_us(cells[i]->result->us).text : "-");
     }
     if (best == PERF_VARIANT_AUTO) {
         printf(" | %-10s %6s", "-", "-");

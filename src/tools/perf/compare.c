@@ -287,7 +287,6 @@ static const entry_t *find(results_t *results, const entry_t *like)
 /* Prints the table. Returns how many common results are worse in B, or -1 if none is common. */
 static int print_ratios(const results_t *a, results_t *b, double tolerance)
 {
-    char size[24], us_a[24], us_b[24], ratio_a[24], ratio_b[24];
     int common = 0, worse = 0, is_worse;
     const entry_t *old, *now;
     size_t i;
@@ -304,9 +303,9 @@ static int print_ratios(const results_t *a, results_t *b, double tolerance)
         is_worse = now->us / old->us > tolerance;
         worse   += is_worse;
         printf("%-14s %8s %10s %10s %8.3f   %6s %6s%s\n", old->test,
-               perf_text_size((uint64_t)old->size, size), perf_text_us(old->us, us_a),
-               perf_text_us(now->us, us_b), now->us / old->us, perf_text_us(old->ratio, ratio_a),
-               perf_text_us(now->ratio, ratio_b), is_worse ? "  worse" : "");
+               perf_text_size((uint64_t)old->size).text, perf_text_us(old->us).text,
+               perf_text_us(now->us).text, now->us / old->us, perf_text_us(old->ratio).text,
+               perf_text_us(now->ratio).text, is_worse ? "  worse" : "");
     }
     return (common == 0) ? -1 : worse;
 }

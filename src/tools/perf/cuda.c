@@ -207,15 +207,6 @@ int perf_memory_is_host(perf_memory_t kind)
            (kind == PERF_MEMORY_REGISTERED);
 }
 
-static uct_cu_piece_properties_t vmm_prop(const perf_device_t *device, perf_memory_t kind)
-{
-    return (uct_cu_piece_properties_t) {
-        .type         = UCT_CU_ALLOCATION_PINNED,
-        .handle_types = (kind == PERF_MEMORY_VMM_PRIVATE) ? 0 : UCT_CU_HANDLE_DESCRIPTOR,
-        .location     = {UCT_CU_LOCATION_DEVICE, device->number}
-    };
-}
-
 size_t perf_memory_extent(perf_memory_t kind, size_t size)
 {
     size_t unit = 1;
@@ -255,7 +246,10 @@ static void *alloc_registered(perf_device_t *device, size_t size)
 /* One piece of a range. The mapping keeps the memory, so the handle is not needed any more. */
 static int vmm_piece(perf_device_t *device, perf_memory_t kind, uct_cu_ptr_t place, size_t size)
 {
-    uct_cu_piece_properties_t prop = vmm_prop(device, kind);
+    const uct_cu_piece_properties_t prop = {
+        .type         = UCT_CU_ALLOCATION_PINNED,
+        .handle_types = (kind == PERF_MEMORY_VMM_PRIVATE) ? 0 : UCT_CU_HANDLE_DESCRIPTOR,
+        .location     = {UCT_CU_LOCATION_DEVICE, device->number}};
     uct_cu_piece_t handle;
     int status;
 

@@ -141,40 +141,29 @@ static int is_ready(perf_lane_t *lane)
     return 1;
 }
 
-static ucs_status_t copies(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
-                           uint64_t end, const void *arg)
+/* Copies one by one, or in batches (arg: not NULL) of a window. */
+PERF_INLINE ucs_status_t copies(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
+                                uint64_t end, const void *arg)
 {
-    /* Between host and device each direction has its own time, and a ping-pong goes both ways. */
-    const int turns = perf_memory_is_host((perf_memory_t)lane->params->memory[0]) ||
-                      perf_memory_is_host((perf_memory_t)lane->params->memory[1]);
-    int back;
-
-    (void)arg;
-    for (; first < end; ++first) {
-        back = turns && (first & 1);
-        if (perf_device_copy_poll(lane->device, back ? lane->limit_from : lane->limit_to,
-                                  back ? lane->limit_to : lane->limit_from, step->size) != 0) {
-            perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
-            break;
-        }
-    }
-    return lane->status;
-}
-
-static ucs_status_t batches(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
-                            uint64_t end, const void *arg)
-{
-    const unsigned most = (step->window < PERF_DEVICE_BATCH_MAX) ? step->window :
+    const int is_batch  = (arg != NULL);
+    const unsigned most = !is_batch ? 1 :
+                          (step->window < PERF_DEVICE_BATCH_MAX) ? step->window :
                                                                    PERF_DEVICE_BATCH_MAX;
+    /* Between host and device each direction has its own time, and a ping-pong goes both ways. */
+    const int turns = !is_batch && (perf_memory_is_host((perf_memory_t)lane->params->memory[0]) ||
+                                    perf_memory_is_host((perf_memory_t)lane->params->memory[1]));
+    void *from, *to;
     unsigned count;
+    int status;
 
-    (void)arg;
     for (; first < end; first += count) {
-        count = (end - first < most) ? (unsigned)(end - first) : most;
-        if (perf_device_batch_poll(lane->device, lane->limit_to, lane->limit_from, step->size,
-                                   count) != 0) {
-            perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
-            break;
+        count  = (end - first < most) ? (unsigned)(end - first) : most;
+        from   = (turns && (first & 1)) ? lane->limit_to : lane->limit_from;
+        to     = (turns && (first & 1)) ? lane->limit_from : lane->limit_to;
+        status = is_batch ? perf_device_batch_poll(lane->device, to, from, step->size, count) :
+                            perf_device_copy_poll(lane->device, to, from, step->size);
+        if (status != 0) {
+            return perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
         }
     }
     return lane->status;
@@ -189,5 +178,6 @@ ucs_status_t perf_limit_device_copy(perf_lane_t *lane, const perf_step_t *step,
 ucs_status_t perf_limit_device_batch(perf_lane_t *lane, const perf_step_t *step,
                                      perf_time_t *time_p)
 {
-    return is_ready(lane) ? perf_lane_timed(lane, step, time_p, batches, NULL, 1) : lane->status;
+    return is_ready(lane) ? perf_lane_timed(lane, step, time_p, copies, "batch", 1) :
+                            lane->status;
 }

@@ -395,16 +395,30 @@ static int move_all(perf_channel_t *channel, int is_send, void *data, size_t len
     return 0;
 }
 
+int perf_oob_send_parts(perf_channel_t *channel, perf_oob_type_t type, const struct iovec *parts,
+                        unsigned count)
+{
+    frame_t frame = {.magic = FRAME_MAGIC, .type = type};
+    double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
+    int status;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        frame.length += (uint32_t)parts[i].iov_len;
+    }
+    status = move_all(channel, 1, &frame, sizeof(frame), end_ns);
+    for (i = 0; (i < count) && (status == 0); ++i) {
+        status = move_all(channel, 1, parts[i].iov_base, parts[i].iov_len, end_ns);
+    }
+    return status;
+}
+
 int perf_oob_send(perf_channel_t *channel, perf_oob_type_t type, const void *payload,
                   size_t length)
 {
-    frame_t frame = {.magic = FRAME_MAGIC, .type = type, .length = (uint32_t)length};
-    double end_ns = perf_now_ns() + channel->timeout_ms * 1e6;
+    const struct iovec part = {(void*)(uintptr_t)payload, length};
 
-    if (move_all(channel, 1, &frame, sizeof(frame), end_ns) != 0) {
-        return -1;
-    }
-    return move_all(channel, 1, (void*)(uintptr_t)payload, length, end_ns);
+    return perf_oob_send_parts(channel, type, &part, 1);
 }
 
 void perf_oob_send_error(perf_channel_t *channel, const char *text)

@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 typedef enum perf_oob_type {
     PERF_OOB_HELLO   = 1, /* perf_hello_t */
@@ -67,6 +68,10 @@ void perf_oob_close(perf_channel_t *channel);
 /* Sends one message. Blocks at most timeout_ms. */
 int perf_oob_send(perf_channel_t *channel, perf_oob_type_t type, const void *payload,
                   size_t length);
+
+/* The same with a payload of several parts, which follow each other. */
+int perf_oob_send_parts(perf_channel_t *channel, perf_oob_type_t type, const struct iovec *parts,
+                        unsigned count);
 
 /* Sends text as PERF_OOB_ERROR; failure is ignored: the sender gives up anyway. */
 void perf_oob_send_error(perf_channel_t *channel, const char *text);

@@ -6,10 +6,10 @@
 #include "config.h"
 
 #include "report.h"
+#include "run.h"
 
 #include <math.h>
 #include <string.h>
-#include <ucs/debug/report.h>
 
 /* ---- one line a result ---- */
 
@@ -69,28 +69,21 @@ static void put_code(FILE *file, const char *what, const char *text)
     fputs(" ``\n", file);
 }
 
-static void put_us(FILE *file, double us)
-{
-    char text[24];
-
-    fprintf(file, " %s |", perf_text_us(us, text));
-}
-
 static void put_row(const perf_report_t *report, const perf_result_t *result, FILE *file)
 {
     const perf_options_t *options = report->options;
-    char text[32];
     unsigned k;
 
-    fprintf(file, "| %s | %s |", result->test, perf_text_size(result->size, text));
-    put_us(file, result->us);
+    fprintf(file, "| %s | %s | %s |", result->test, perf_text_size(result->size).text,
+            perf_text_us(result->us).text);
     for (k = 0; k < options->percent_count; ++k) {
-        put_us(file, (k < result->percent_count) ? result->percent_us[k] : NAN);
+        fprintf(file, " %s |",
+                perf_text_us((k < result->percent_count) ? result->percent_us[k] : NAN).text);
     }
-    fprintf(file, " %s |", perf_text_count(result->bandwidth / 1e6, options->numeric, text));
-    fprintf(file, " %s | %s |", perf_text_count(result->rate, options->numeric, text),
-            result->limit);
-    put_us(file, result->limit_us);
+    fprintf(file, " %s | %s | %s | %s |",
+            perf_text_count(result->bandwidth / 1e6, options->numeric).text,
+            perf_text_count(result->rate, options->numeric).text, result->limit,
+            perf_text_us(result->limit_us).text);
     if (isfinite(result->ratio)) {
         fprintf(file, " %.2f |\n", result->ratio);
     } else {
@@ -195,27 +188,6 @@ static void put_result(ucs_report_t *json, const perf_result_t *result)
     ucs_report_close(json);
 }
 
-static void put_startup(ucs_report_t *json, const perf_report_t *report)
-{
-    const perf_startup_t *startup = &report->startup;
-
-    if (!startup->valid) {
-        return;
-    }
-    ucs_report_open(json, "startup", '{');
-    ucs_report_row(json,
-                   "runs init_us first_message_us first_endpoint_us endpoint_us endpoint_bytes "
-                   "endpoints worker_shared_mapped_bytes worker_shared_resident_bytes "
-                   "worker_private_mapped_bytes worker_private_resident_bytes "
-                   "worker_address_bytes",
-                   "%u%f%f%f%f%f%u%f%f%f%f%f", report->startup_runs, startup->init_ns / 1e3,
-                   startup->first_ns / 1e3, startup->ep_first_ns / 1e3, startup->ep_each_ns / 1e3,
-                   startup->ep_each_bytes, startup->endpoints, startup->shared_mapped,
-                   startup->shared_resident, startup->private_mapped, startup->private_resident,
-                   startup->address_bytes);
-    ucs_report_close(json);
-}
-
 int perf_json_write(const perf_report_t *report, FILE *file)
 {
     ucs_report_t json;
@@ -226,7 +198,7 @@ int perf_json_write(const perf_report_t *report, FILE *file)
     ucs_report_row(&json, "format", "%s", "halyard-perftest-1");
     put_record(&json, &report->record);
     ucs_report_row(&json, "statistic", "%s", report->statistic);
-    put_startup(&json, report);
+    perf_startup_put(report, &json);
     ucs_report_open(&json, "results", '[');
     for (i = 0; i < report->count; ++i) {
         put_result(&json, &report->results[i]);

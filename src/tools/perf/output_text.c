@@ -14,52 +14,50 @@
 
 static int progress_shown = 0;
 
-char *perf_text_size(uint64_t size, char text[24])
+perf_text_t perf_text_size(uint64_t size)
 {
-    static const char units[] = "BKMG";
-    unsigned unit             = 0;
+    static const char *const units[] = {"", "K", "M", "G"};
+    unsigned unit                    = 0;
+    perf_text_t text;
 
     while ((size >= 1024) && (size % 1024 == 0) && (unit < 3)) {
         size /= 1024;
         ++unit;
     }
-    if (unit == 0) {
-        snprintf(text, 24, "%llu", (unsigned long long)size);
-    } else {
-        snprintf(text, 24, "%llu%c", (unsigned long long)size, units[unit]);
-    }
+    snprintf(text.text, sizeof(text.text), "%llu%s", (unsigned long long)size, units[unit]);
     return text;
 }
 
 /* Three digits that mean something; "-" for what was not measured. */
-char *perf_text_us(double us, char text[24])
+perf_text_t perf_text_us(double us)
 {
-    if (isnan(us) || isinf(us)) {
-        snprintf(text, 24, "-");
-    } else {
-        snprintf(text, 24, (us < 9.9995) ? "%.3f" : (us < 99.995) ? "%.2f" : "%.1f", us);
+    perf_text_t text = {"-"};
+
+    if (isfinite(us)) {
+        snprintf(text.text, sizeof(text.text),
+                 (us < 9.9995) ? "%.3f" : (us < 99.995) ? "%.2f" : "%.1f", us);
     }
     return text;
 }
 
-char *perf_text_count(double value, int thousands, char text[32])
+perf_text_t perf_text_count(double value, int thousands)
 {
+    perf_text_t text = {"-"};
     char plain[32];
     size_t length, i, out = 0;
 
-    if (isnan(value) || isinf(value)) {
-        snprintf(text, 32, "-");
+    if (!isfinite(value)) {
         return text;
     }
     snprintf(plain, sizeof(plain), "%.0f", value);
     length = strlen(plain);
-    for (i = 0; (i < length) && (out < 30); ++i) {
+    for (i = 0; (i < length) && (out < sizeof(text.text) - 2); ++i) {
         if (thousands && (i > 0) && ((length - i) % 3 == 0)) {
-            text[out++] = ',';
+            text.text[out++] = ',';
         }
-        text[out++] = plain[i];
+        text.text[out++] = plain[i];
     }
-    text[out] = '\0';
+    text.text[out] = '\0';
     return text;
 }
 
@@ -142,21 +140,20 @@ void perf_text_head(const perf_report_t *report)
 void perf_text_row(const perf_report_t *report, const perf_result_t *result)
 {
     const perf_options_t *options = report->options;
-    char text[32];
     unsigned i;
 
     if (options->no_text) {
         return;
     }
     print_label(options);
-    printf("%8s ", options->final_only ? perf_text_count((double)result->size, 0, text) :
-                                         perf_text_size(result->size, text));
-    printf("%12s ", perf_text_count((double)result->iterations, options->numeric, text));
-    printf("%10s", perf_text_us(result->us, text));
+    printf("%8s ", options->final_only ? perf_text_count((double)result->size, 0).text :
+                                         perf_text_size(result->size).text);
+    printf("%12s ", perf_text_count((double)result->iterations, options->numeric).text);
+    printf("%10s", perf_text_us(result->us).text);
     for (i = 0; i < result->percent_count; ++i) {
-        printf(" %9s", perf_text_us(result->percent_us[i], text));
+        printf(" %9s", perf_text_us(result->percent_us[i]).text);
     }
     printf(" %12.2f ", result->bandwidth / 1e6);
-    printf("%14s\n", perf_text_count(result->rate, options->numeric, text));
+    printf("%14s\n", perf_text_count(result->rate, options->numeric).text);
     fflush(stdout);
 }

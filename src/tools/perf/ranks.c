@@ -87,24 +87,20 @@ int perf_ranks_find(perf_ranks_t *ranks_p)
 /* What must hold before the ranks can meet. Rank 0 speaks for all. */
 static int check(const perf_options_t *options, const perf_ranks_t *ranks)
 {
-    const int is_split = (ranks->local_size >= 0) && (ranks->local_size != ranks->size);
+    const int is_split  = (ranks->local_size >= 0) && (ranks->local_size != ranks->size);
+    const char *problem =
+        (ranks->size != 2) ?
+        "a test has two ranks (mpirun -n 2); with -P 0 each is a server or a client" :
+        (is_split && (options->host == NULL)) ?
+        "they are on several hosts: name the host of rank 0, as in `mpirun -n 2 ucx_perftest -t "
+        "tag_lat HOST`" :
+        ((options->op < 0) && (options->batch == NULL)) ?
+        "which test? Name it with -t, in both" : NULL;
 
-    if ((ranks->size == 2) && ((options->op >= 0) || (options->batch != NULL)) &&
-        (!is_split || (options->host != NULL))) {
-        return 0;
+    if ((problem != NULL) && (ranks->rank == 0)) {
+        perf_error("%d ranks: %s", ranks->size, problem);
     }
-    if (ranks->rank != 0) {
-        return -1;
-    }
-    if (ranks->size != 2) {
-        return perf_error("a test has two ranks (mpirun -n 2), not %d; with -P 0 each is a server "
-                          "or a client", ranks->size);
-    }
-    if (is_split && (options->host == NULL)) {
-        return perf_error("the ranks are on several hosts: name the host of rank 0, as in `mpirun "
-                          "-n 2 ucx_perftest -t tag_lat HOST`");
-    }
-    return perf_error("which test? Name it with -t, in both ranks");
+    return (problem == NULL) ? 0 : -1;
 }
 
 /* Processors: those of -c, else as --self chooses them from what the launcher allows. */

@@ -101,9 +101,15 @@ void perf_text_record(const perf_report_t *report);     /* "measured with" */
 void perf_text_progress(const perf_options_t *options, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 void perf_text_progress_end(void);
-char *perf_text_size(uint64_t size, char text[24]);     /* 64, 8K, 1M */
-char *perf_text_us(double us, char text[24]);
-char *perf_text_count(double value, int thousands, char text[32]);
+
+/* A number as text. */
+typedef struct perf_text {
+    char text[32];
+} perf_text_t;
+
+perf_text_t perf_text_size(uint64_t size); /* 64, 8K, 1M */
+perf_text_t perf_text_us(double us);
+perf_text_t perf_text_count(double value, int thousands);
 
 /* output_files.c */
 int perf_csv_write(const perf_report_t *report, FILE *file);

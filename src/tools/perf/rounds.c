@@ -136,7 +136,6 @@ int perf_rounds_run(perf_rounds_t *rounds)
     const perf_options_t *options = rounds->report->options;
     const double end_ns           = perf_now_ns() + (options->quick ? SIZE_QUICK_NS : SIZE_NS);
     unsigned attempt, i;
-    char size[24];
     int left = 1;
 
     for (i = 0; i < rounds->cell_count; ++i) {
@@ -150,7 +149,7 @@ int perf_rounds_run(perf_rounds_t *rounds)
         }
         left             = 0;
         rounds->attempts = attempt + 1;
-        perf_text_progress(options, "%s: round %u of %u", perf_text_size(rounds->size, size),
+        perf_text_progress(options, "%s: round %u of %u", perf_text_size(rounds->size).text,
                            attempt + 1, rounds->wanted);
         for (i = 0; i < rounds->cell_count; ++i) {
             if (cells[i].refused) {

@@ -99,7 +99,7 @@ static int take_percentiles(perf_session_t *session, const perf_options_t *optio
 {
     const double us_per_tick = tick_ns() / 2e3;
     size_t total = 0, used = 0, k;
-    uint32_t *all;
+    double *all;
     unsigned i;
 
     for (i = 0; i < session->params.threads; ++i) {
@@ -111,13 +111,13 @@ static int take_percentiles(perf_session_t *session, const perf_options_t *optio
     }
     for (i = 0; i < session->params.threads; ++i) {
         for (k = 0; k < session->lanes[i].sample_count; ++k) {
-            all[used++] = session->lanes[i].samples[k];
+            all[used++] = session->lanes[i].samples[k] * us_per_tick;
         }
     }
-    perf_sort_samples(all, total);
+    perf_sort(all, total);
     for (i = 0; (i < options->percent_count) && (total > 0); ++i) {
         result->percents[i]   = options->percents[i];
-        result->percent_us[i] = perf_percentile(all, total, options->percents[i]) * us_per_tick;
+        result->percent_us[i] = perf_percentile(all, total, options->percents[i]);
         result->percent_count = i + 1;
     }
     free(all);
@@ -148,7 +148,6 @@ static int run_parts(perf_session_t *session, perf_report_t *report, perf_step_t
     double ns = 0, messages = 0;
     uint64_t done = 0;
     perf_measure_t measure;
-    char size[24];
 
     while (done < iters) {
         step->iters = (iters - done < part) ? iters - done : part;
@@ -156,7 +155,7 @@ static int run_parts(perf_session_t *session, perf_report_t *report, perf_step_t
                          (unsigned long long)step->size, (unsigned long long)done,
                          (unsigned long long)iters);
         perf_text_progress(report->options, "%s, %s: %llu of %llu", name,
-                           perf_text_size(step->size, size), (unsigned long long)done,
+                           perf_text_size(step->size).text, (unsigned long long)done,
                            (unsigned long long)iters);
         if (perf_session_step(session, step, &measure) != 0) {
             return -1;
@@ -263,7 +262,7 @@ static int exit_code(const perf_session_t *session, int status)
     if (session->status == UCS_ERR_UNSUPPORTED) {
         return PERF_EXIT_UNSUPPORTED;
     }
-    return ((status != 0) || (session->status != UCS_OK)) ? PERF_EXIT_FAILED : PERF_EXIT_OK;
+    return (status != 0) ? PERF_EXIT_FAILED : PERF_EXIT_OK;
 }
 
 int perf_lead(perf_session_t *session, const perf_options_t *all, const int *cpus,

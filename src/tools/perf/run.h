@@ -9,6 +9,8 @@
 #include "report.h"
 #include "session.h"
 
+#include <ucs/debug/report.h>
+
 /* run.c: the test named by -t over all sizes; rows are printed as they come. Returns 0, or -1
  * after an error message. */
 int perf_run_test(perf_session_t *session, perf_report_t *report);
@@ -67,8 +69,10 @@ int perf_ranks_main(const perf_options_t *options, const perf_ranks_t *ranks);
  * Returns 0, or -1 after an error message. */
 int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startup_p);
 
-/* Medians of the valid ones among PERF_STARTUP_RUNS_MAX runs; prints them. */
+/* Medians of the valid ones among PERF_STARTUP_RUNS_MAX runs; prints them, and writes them as a
+ * member of an object. */
 void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report);
 void perf_startup_print(const perf_report_t *report);
+void perf_startup_put(const perf_report_t *report, ucs_report_t *json);
 
 #endif

@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 
 /* Raised whenever a structure on the channel or the order of messages changes. */
-#define PROTOCOL_VERSION 4
+#define PROTOCOL_VERSION 5
 
 typedef struct perf_hello {
     uint32_t protocol;
@@ -73,15 +73,6 @@ int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *
     return -1;
 }
 
-/* The channel failed, which is printed already. */
-static int lost(perf_session_t *session)
-{
-    if (session->status == UCS_OK) {
-        session->status = UCS_ERR_CONNECTION_RESET;
-    }
-    return -1;
-}
-
 static int exchange_hello(perf_session_t *session)
 {
     perf_hello_t mine = {.protocol = PROTOCOL_VERSION}, theirs;
@@ -89,7 +80,7 @@ static int exchange_hello(perf_session_t *session)
     snprintf(mine.library, sizeof(mine.library), "%s", ucp_get_version_string());
     if ((perf_oob_send(&session->channel, PERF_OOB_HELLO, &mine, sizeof(mine)) != 0) ||
         (perf_oob_recv(&session->channel, PERF_OOB_HELLO, &theirs, sizeof(theirs)) != 0)) {
-        return lost(session);
+        return -1;
     }
     theirs.library[sizeof(theirs.library) - 1] = '\0';
     if (theirs.protocol != mine.protocol) {
@@ -133,7 +124,7 @@ static int exchange_params(perf_session_t *session)
     if ((session->leader ?
          perf_oob_send(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params)) :
          perf_oob_recv(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params))) != 0) {
-        return lost(session);
+        return -1;
     }
     if (!session->leader && !params_are_valid(params)) {
         params->test[0] = '\0';
@@ -156,11 +147,8 @@ static int exchange_params(perf_session_t *session)
 
 int perf_session_ready(perf_session_t *session)
 {
-    if ((perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) != 0) ||
-        (perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) != 0)) {
-        return lost(session);
-    }
-    return 0;
+    return (perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) != 0) ? -1 :
+           perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0);
 }
 
 /* What a provider of libfabric's has taken to send may need our progress to arrive, and what is
@@ -195,10 +183,7 @@ int perf_session_open(perf_session_t *session)
     }
     perf_session_progress(session);
     perf_watch_stage("exchanging worker addresses");
-    if (perf_setup_connect(session) != 0) {
-        return lost(session);
-    }
-    if (perf_session_ready(session) != 0) {
+    if ((perf_setup_connect(session) != 0) || (perf_session_ready(session) != 0)) {
         return -1;
     }
     perf_setup_device_connect(session);
@@ -333,26 +318,19 @@ int perf_session_step(perf_session_t *session, perf_step_t *step, perf_measure_t
 
     step->sequence     = session->sequence;
     session->sequence += step->warmup + step->iters + 1;
-    if (perf_oob_send(&session->channel, PERF_OOB_STEP, step, sizeof(*step)) != 0) {
-        return lost(session);
-    }
     prepare_step(session, step);
-    if (perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) != 0) {
-        return lost(session);
+    if ((perf_oob_send(&session->channel, PERF_OOB_STEP, step, sizeof(*step)) != 0) ||
+        (perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) != 0)) {
+        return -1;
     }
     run_lanes(session, step, &mine);
     if ((mine.status != UCS_OK) && (mine.status != UCS_ERR_CANCELED) &&
         (mine.status != UCS_ERR_CONNECTION_RESET)) {
         return check_outcome(session, &mine, &theirs);
     }
-    if (op->one_sided &&
-        (perf_oob_send(&session->channel, PERF_OOB_STOP, NULL, 0) != 0)) {
-        return lost(session);
-    }
-    if (perf_oob_recv(&session->channel, PERF_OOB_RESULT, &theirs, sizeof(theirs)) != 0) {
-        return lost(session);
-    }
-    if (check_outcome(session, &mine, &theirs) != 0) {
+    if ((op->one_sided && (perf_oob_send(&session->channel, PERF_OOB_STOP, NULL, 0) != 0)) ||
+        (perf_oob_recv(&session->channel, PERF_OOB_RESULT, &theirs, sizeof(theirs)) != 0) ||
+        (check_outcome(session, &mine, &theirs) != 0)) {
         return -1;
     }
     combine(op, &mine, &theirs, session->params.threads, measure_p);
@@ -391,20 +369,18 @@ static int serve_step(perf_session_t *session, const perf_step_t *step)
     perf_watch_stage("%s, %llu B, serving", op->name, (unsigned long long)step->size);
     prepare_step(session, step);
     if (perf_oob_send(&session->channel, PERF_OOB_READY, NULL, 0) != 0) {
-        return lost(session);
+        return -1;
     }
     run_lanes(session, step, &mine);
     if (mine.status == UCS_ERR_CANCELED) {
         /* The leader's error text is waiting; receiving it prints it. */
         (void)perf_oob_recv(&session->channel, PERF_OOB_STOP, NULL, 0);
-        return lost(session);
+        return -1;
     }
-    if (op->one_sided && (mine.status == UCS_OK) &&
-        (perf_oob_recv(&session->channel, PERF_OOB_STOP, NULL, 0) != 0)) {
-        return lost(session);
-    }
-    if (perf_oob_send(&session->channel, PERF_OOB_RESULT, &mine, sizeof(mine)) != 0) {
-        return lost(session);
+    if ((op->one_sided && (mine.status == UCS_OK) &&
+         (perf_oob_recv(&session->channel, PERF_OOB_STOP, NULL, 0) != 0)) ||
+        (perf_oob_send(&session->channel, PERF_OOB_RESULT, &mine, sizeof(mine)) != 0)) {
+        return -1;
     }
     if (mine.status != UCS_OK) {
         session->status = (ucs_status_t)mine.status;
@@ -427,7 +403,7 @@ int perf_session_serve(perf_session_t *session)
             return 0;
         }
         if (type < 0) {
-            return lost(session);
+            return -1;
         }
         if ((type != PERF_OOB_STEP) || (length != sizeof(step))) {
             return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "message type %d", type);

@@ -41,7 +41,7 @@ typedef struct perf_session {
     void           *limit_memory[2]; /* of the limits of devices; NULL: none */
     _Atomic int     stop;
     uint64_t        sequence;  /* number of the next message */
-    ucs_status_t    status;    /* what ended the session */
+    ucs_status_t    status;    /* what ended the session; UCS_OK where the channel did */
 } perf_session_t;
 
 /* What both sides found in one step. */
@@ -56,7 +56,7 @@ typedef struct perf_measure {
 /* Agrees with the other side on the tool's version; on the leader sends params, on the follower
  * receives and checks them. Then makes context and lanes and connects them. The channel must be
  * open; the caller sets channel, shared, leader, cpus and (leader) params.
- * Returns 0, or -1 with session->status set and the error printed; the other side is told. */
+ * Returns 0, or -1 with the error printed and the other side told. */
 int perf_session_open(perf_session_t *session);
 
 /* Leader: runs one step; sequence is filled in. Returns 0, or -1 as above. */

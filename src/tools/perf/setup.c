@@ -38,15 +38,9 @@ static int is_one_sided(const perf_session_t *session)
 /* Forces the protocol of a variant. */
 static ucs_status_t modify_config(ucp_config_t *config, const perf_variant_t *variant)
 {
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status = ucp_config_modify(config, "RNDV_THRESH", variant->thresh);
 
-    if (variant->thresh != NULL) {
-        status = ucp_config_modify(config, "RNDV_THRESH", variant->thresh);
-    }
-    if ((status == UCS_OK) && (variant->scheme != NULL)) {
-        status = ucp_config_modify(config, "RNDV_SCHEME", variant->scheme);
-    }
-    return status;
+    return (status == UCS_OK) ? ucp_config_modify(config, "RNDV_SCHEME", variant->scheme) : status;
 }
 
 int perf_setup_context(perf_session_t *session, unsigned index)
@@ -67,7 +61,8 @@ int perf_setup_context(perf_session_t *session, unsigned index)
     if (status != UCS_OK) {
         return perf_session_fail(session, status, "ucp_config_read");
     }
-    status = modify_config(config, &perf_variants[index]);
+    status = (index == PERF_VARIANT_AUTO) ? UCS_OK :
+                                            modify_config(config, &perf_variants[index]);
     if (status == UCS_OK) {
         status = ucp_init(&params, config, &session->contexts[index]);
     }
@@ -326,47 +321,35 @@ int perf_setup_create(perf_session_t *session)
 
 int perf_setup_send_address(perf_session_t *session, perf_lane_t *lane)
 {
-    uint8_t *message     = NULL;
-    void *rkey           = NULL;
-    size_t rkey_length   = 0;
-    address_head_t head  = {0};
+    address_head_t head = {.remote_address = (uintptr_t)lane->recv_buffer};
+    void *rkey          = NULL;
+    size_t rkey_length  = 0, address_length;
     ucp_address_t *address;
-    size_t address_length;
     ucs_status_t status;
-    int result = -1;
+    int result;
 
-    status = ucp_worker_get_address(lane->worker, &address, &address_length);
-    if (status != UCS_OK) {
-        return perf_session_fail(session, status, "ucp_worker_get_address");
-    }
     if (is_one_sided(session)) {
         status = ucp_rkey_pack(lane->context, lane->recv_memh, &rkey, &rkey_length);
         if (status != UCS_OK) {
-            perf_session_fail(session, status, "ucp_rkey_pack");
-            goto out;
+            return perf_session_fail(session, status, "ucp_rkey_pack");
         }
     }
-    message = malloc(sizeof(head) + address_length + rkey_length);
-    if (message == NULL) {
-        perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
-        goto out;
+    status = ucp_worker_get_address(lane->worker, &address, &address_length);
+    if (status == UCS_OK) {
+        head.address_length = (uint32_t)address_length;
+        head.rkey_length    = (uint32_t)rkey_length;
+        result              = perf_oob_send_parts(&session->channel, PERF_OOB_ADDRESS,
+                                                  (const struct iovec[]) {{&head, sizeof(head)},
+                                                                          {address, address_length},
+                                                                          {rkey, rkey_length}},
+                                                  3);
+        ucp_worker_release_address(lane->worker, address);
+    } else {
+        result = perf_session_fail(session, status, "ucp_worker_get_address");
     }
-    head.address_length = (uint32_t)address_length;
-    head.rkey_length    = (uint32_t)rkey_length;
-    head.remote_address = (uintptr_t)lane->recv_buffer;
-    memcpy(message, &head, sizeof(head));
-    memcpy(message + sizeof(head), address, address_length);
-    if (rkey != NULL) {
-        memcpy(message + sizeof(head) + address_length, rkey, rkey_length);
-    }
-    result = perf_oob_send(&session->channel, PERF_OOB_ADDRESS, message,
-                           sizeof(head) + address_length + rkey_length);
-out:
-    free(message);
     if (rkey != NULL) {
         ucp_rkey_buffer_release(rkey);
     }
-    ucp_worker_release_address(lane->worker, address);
     return result;
 }
 
@@ -389,7 +372,6 @@ uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length
     }
     if (perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length) !=
         PERF_OOB_ADDRESS) {
-        session->status = UCS_ERR_CONNECTION_RESET;
         free(message);
         return NULL;
     }
@@ -461,9 +443,11 @@ int perf_setup_connect(perf_session_t *session)
     for (i = 0; i < session->lane_count; ++i) {
         lane = &session->lanes[i];
         if ((op->open != NULL) && (op->open(lane, op) != UCS_OK)) {
-            return (lane->status == UCS_ERR_CANCELED) ? /* the peer's error text is waiting */
-                   perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0) :
-                   perf_session_fail(session, lane->status, "%s", lane->problem);
+            if (lane->status == UCS_ERR_CANCELED) { /* the peer's error text is waiting */
+                (void)perf_oob_recv(&session->channel, PERF_OOB_READY, NULL, 0);
+                return -1;
+            }
+            return perf_session_fail(session, lane->status, "%s", lane->problem);
         }
         if ((lane->worker != NULL) && (connect_worker(session, lane) != 0)) {
             return -1;

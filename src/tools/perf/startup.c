@@ -217,47 +217,71 @@ int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startu
     return 0;
 }
 
-/* Median of one field over the runs that measured it. */
-static double median_of(const perf_startup_t *runs, uint32_t memory, size_t offset)
-{
-    double values[PERF_STARTUP_RUNS_MAX];
-    size_t used = 0;
-    unsigned i;
+/* What runs measure, in the units of JSON. */
+static const struct {
+    const char *name;
+    size_t      offset; /* of a double in perf_startup_t */
+    double      unit;
+    uint32_t    memory; /* which runs do */
+} fields[] = {
+    {"init_us", offsetof(perf_startup_t, init_ns), 1e3, 0},
+    {"first_message_us", offsetof(perf_startup_t, first_ns), 1e3, 0},
+    {"first_endpoint_us", offsetof(perf_startup_t, ep_first_ns), 1e3, 0},
+    {"endpoint_us", offsetof(perf_startup_t, ep_each_ns), 1e3, 0},
+    {"endpoint_bytes", offsetof(perf_startup_t, ep_each_bytes), 1, 0},
+    {"worker_address_bytes", offsetof(perf_startup_t, address_bytes), 1, 0},
+    {"worker_shared_mapped_bytes", offsetof(perf_startup_t, shared_mapped), 1, 1},
+    {"worker_shared_resident_bytes", offsetof(perf_startup_t, shared_resident), 1, 1},
+    {"worker_private_mapped_bytes", offsetof(perf_startup_t, private_mapped), 1, 1},
+    {"worker_private_resident_bytes", offsetof(perf_startup_t, private_resident), 1, 1},
+};
 
-    for (i = 0; i < PERF_STARTUP_RUNS_MAX; ++i) {
-        if (runs[i].valid && (runs[i].memory == memory)) {
-            memcpy(&values[used++], (const char*)&runs[i] + offset, sizeof(double));
-        }
-    }
-    return perf_median(values, used);
+#define FIELD_COUNT (sizeof(fields) / sizeof(fields[0]))
+
+static double *field_of(const perf_startup_t *startup, unsigned i)
+{
+    return (double*)((char*)(uintptr_t)startup + fields[i].offset);
 }
 
 void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report)
 {
     perf_startup_t *startup = &report->startup;
-    unsigned i;
+    double values[PERF_STARTUP_RUNS_MAX];
+    unsigned run, i;
+    size_t used;
 
-    for (i = 0; i < PERF_STARTUP_RUNS_MAX; ++i) {
-        report->startup_runs += runs[i].valid;
+    for (run = 0; run < PERF_STARTUP_RUNS_MAX; ++run) {
+        report->startup_runs += runs[run].valid;
     }
     if (report->startup_runs == 0) {
         return;
     }
-#define MEDIAN(_field, _memory) \
-    startup->_field = median_of(runs, _memory, offsetof(perf_startup_t, _field))
-    MEDIAN(init_ns, 0);
-    MEDIAN(first_ns, 0);
-    MEDIAN(ep_first_ns, 0);
-    MEDIAN(ep_each_ns, 0);
-    MEDIAN(ep_each_bytes, 0);
-    MEDIAN(address_bytes, 0);
-    MEDIAN(shared_mapped, 1);
-    MEDIAN(shared_resident, 1);
-    MEDIAN(private_mapped, 1);
-    MEDIAN(private_resident, 1);
-#undef MEDIAN
+    for (i = 0; i < FIELD_COUNT; ++i) {
+        for (run = 0, used = 0; run < PERF_STARTUP_RUNS_MAX; ++run) {
+            if (runs[run].valid && (runs[run].memory == fields[i].memory)) {
+                values[used++] = *field_of(&runs[run], i);
+            }
+        }
+        *field_of(startup, i) = perf_median(values, used);
+    }
     startup->endpoints = ENDPOINTS;
     startup->valid     = 1;
+}
+
+void perf_startup_put(const perf_report_t *report, ucs_report_t *json)
+{
+    const perf_startup_t *startup = &report->startup;
+    unsigned i;
+
+    if (!startup->valid) {
+        return;
+    }
+    ucs_report_open(json, "startup", '{');
+    ucs_report_row(json, "runs endpoints", "%u%u", report->startup_runs, startup->endpoints);
+    for (i = 0; i < FIELD_COUNT; ++i) {
+        ucs_report_row(json, fields[i].name, "%f", *field_of(startup, i) / fields[i].unit);
+    }
+    ucs_report_close(json);
 }
 
 void perf_startup_print(const perf_report_t *report)

@@ -17,11 +17,9 @@ static int compare_double(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static int compare_sample(const void *left, const void *right)
+void perf_sort(double *values, size_t n)
 {
-    uint32_t a = *(const uint32_t*)left, b = *(const uint32_t*)right;
-
-    return (a > b) - (a < b);
+    qsort(values, n, sizeof(*values), compare_double);
 }
 
 double perf_median(double *values, size_t n)
@@ -29,24 +27,13 @@ double perf_median(double *values, size_t n)
     if (n == 0) {
         return NAN;
     }
-    qsort(values, n, sizeof(*values), compare_double);
+    perf_sort(values, n);
     return (n % 2) ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-void perf_sort_samples(uint32_t *samples, size_t n)
+double perf_percentile(const double *sorted, size_t n, double percent)
 {
-    qsort(samples, n, sizeof(*samples), compare_sample);
-}
+    const double rank = ceil(percent / 100 * (double)n);
 
-uint32_t perf_percentile(const uint32_t *sorted, size_t n, double percent)
-{
-    double rank = ceil(percent / 100 * (double)n);
-
-    if (rank < 1) {
-        rank = 1;
-    }
-    if (rank > (double)n) {
-        rank = (double)n;
-    }
-    return sorted[(size_t)rank - 1];
+    return sorted[(size_t)fmin(fmax(rank, 1), (double)n) - 1];
 }

@@ -29,13 +29,6 @@ static double us_of(const perf_cell_t *cell)
     return (cell != NULL) ? cell->result->us : NAN;
 }
 
-static void print_us(double us, int width)
-{
-    char text[24];
-
-    printf("%*s", width, perf_text_us(us, text));
-}
-
 static void print_ratio(double ratio, int width)
 {
     if (isfinite(ratio)) {
@@ -80,9 +73,8 @@ static void print_tests(const perf_rounds_t *table, const perf_cell_t *latency,
                         const perf_cell_t *latency_limit, const perf_cell_t *stream,
                         const perf_cell_t *stream_limit)
 {
-    print_us(us_of(latency), 8);
-    print_us(us_of(latency_limit), 8);
-    printf("  %-6s", latency_limit->result->test);
+    printf("%8s%8s  %-6s", perf_text_us(us_of(latency)).text,
+           perf_text_us(us_of(latency_limit)).text, latency_limit->result->test);
     print_ratios(latency);
     printf(" |");
     print_gbps(table, stream);
@@ -140,7 +132,6 @@ static int run_row(perf_rounds_t *table)
     static const unsigned limits[] = {LINE, RING, MEMCPY, READER, BOTH};
     const int on_device            = is_on_device(table);
     perf_cell_t *cells[CELL_COUNT] = {NULL}, *latency_limit, *stream_limit;
-    char text[24];
     unsigned i;
 
     if (run_cells(table, cells) != 0) {
@@ -161,9 +152,9 @@ static int run_row(perf_rounds_t *table)
     if (table->report->options->no_text) {
         return 0;
     }
-    printf("%8s |", perf_text_size(table->size, text));
+    printf("%8s |", perf_text_size(table->size).text);
     for (i = 0; !on_device && (i < sizeof(limits) / sizeof(limits[0])); ++i) {
-        print_us(us_of(cells[limits[i]]), (i == 0) ? 7 : 8);
+        printf("%*s", (i == 0) ? 7 : 8, perf_text_us(us_of(cells[limits[i]])).text);
     }
     if (!on_device) {
         printf(" |");
