@@ -20,7 +20,7 @@ ucs_status_t perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *
 {
     if (lane->status == UCS_OK) {
         lane->status = status;
-        snprintf(lane->problem, sizeof(lane->problem), "%s: %s", what, ucs_status_string(status));
+        snprintf(lane->problem, sizeof(lane->problem), "%s", what);
     }
     return lane->status;
 }

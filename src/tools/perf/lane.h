@@ -150,7 +150,7 @@ typedef struct perf_lane {
     int                  event_fd;   /* -1: no wake-up */
     int                  crowded;    /* the test's threads share too few processors */
     int                  yield;      /* let others run when idle */
-    char                 problem[160]; /* text of the first failure */
+    char                 problem[160]; /* what failed first, without the status */
 
     ucp_mem_h           send_memh;  /* NULL: not registered */
     ucp_mem_h           recv_memh;

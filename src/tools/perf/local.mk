@@ -31,7 +31,6 @@ ucx_perftest_SOURCES = \
 	src/tools/perf/ops.h \
 	src/tools/perf/options.c \
 	src/tools/perf/options.h \
-	src/tools/perf/output_files.c \
 	src/tools/perf/output_text.c \
 	src/tools/perf/pin.c \
 	src/tools/perf/pin.h \

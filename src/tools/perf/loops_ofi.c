@@ -305,9 +305,11 @@ ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
                         perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, ofi->lib->strerror(-ret));
 }
 
-PERF_DEFINE_FLOW(ofi, ofi_flow)
-
 #else
+
+/* Never run: what it belongs to cannot be opened. */
+static const perf_flow_t ofi_flow = {perf_post_none, perf_post_none, perf_post_ack_none,
+                                     perf_post_ack_none};
 
 ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
 {
@@ -315,17 +317,6 @@ ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
     return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "this build was configured without libfabric");
 }
 
-/* Never called: what they belong to cannot be opened. */
-ucs_status_t perf_ofi_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    (void)step;
-    (void)time_p;
-    return lane->status;
-}
-
-ucs_status_t perf_ofi_stream(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
-{
-    return perf_ofi_latency(lane, step, time_p);
-}
-
 #endif
+
+PERF_DEFINE_FLOW(ofi, ofi_flow)

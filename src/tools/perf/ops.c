@@ -162,21 +162,3 @@ const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params)
     }
     return (i < sizeof(reasons) / sizeof(reasons[0])) ? reasons[i].why : NULL;
 }
-
-const char *perf_op_uct_name(const char *name)
-{
-    static const struct {
-        const char *name, *instead;
-    } uct_tests[] = {
-        {"add_lat", "ucp_add"}, {"add_mr", "ucp_add"}, {"fadd", "ucp_fadd"},
-        {"swap", "ucp_swap"},   {"cswap", "ucp_cswap"},
-    };
-    unsigned i;
-
-    for (i = 0; i < sizeof(uct_tests) / sizeof(uct_tests[0]); ++i) {
-        if (strcmp(uct_tests[i].name, name) == 0) {
-            return uct_tests[i].instead;
-        }
-    }
-    return NULL;
-}

@@ -44,7 +44,7 @@ typedef struct perf_op {
 /* A way to run a test: as the environment says, or with one protocol forced. Each has a context. */
 typedef struct perf_variant {
     const char *name;   /* of the protocol, as ucp_ep_print_info() gives it */
-    const char *thresh; /* UCX_RNDV_THRESH; NULL: left alone */
+    const char *thresh; /* UCX_RNDV_THRESH; NULL: the automatic choice */
     const char *scheme; /* UCX_RNDV_SCHEME */
 } perf_variant_t;
 
@@ -66,9 +66,6 @@ int perf_op_find_test(const char *name);
 
 /* Why an op cannot run with these parameters; NULL: it can. */
 const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params);
-
-/* What is to be run instead of UCX's uct-level atomics; NULL: the name is none of them. */
-const char *perf_op_uct_name(const char *name);
 
 /* limits.c */
 perf_run_t perf_limit_line, perf_limit_ring, perf_limit_ring_stream, perf_limit_memcpy;

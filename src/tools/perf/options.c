@@ -120,8 +120,10 @@ static int find_words(const char *option, const char *const *words, unsigned cou
 
 static int parse_test(perf_options_t *options, const char *name)
 {
-    const char *names[TEST_NAMES_MAX], *instead;
+    const char *names[TEST_NAMES_MAX];
     unsigned count = 0, i, found;
+    char instead[16];
+    int op;
 
     if (strcmp(name, "limits") == 0) {
         options->limits_only = 1;
@@ -136,8 +138,10 @@ static int parse_test(perf_options_t *options, const char *name)
     if (options->op >= 0) {
         return 0;
     }
-    instead = perf_op_uct_name(name);
-    if (instead != NULL) {
+    /* UCX's add_lat, add_mr, fadd, swap and cswap */
+    snprintf(instead, sizeof(instead), "ucp_%.*s", (int)strcspn(name, "_"), name);
+    op = perf_op_find_test(instead);
+    if ((op >= 0) && (perf_ops[op].kind == PERF_KIND_RATE)) {
         return perf_error("test '%s' is of uct level, where nothing corresponds to it: atomics are "
                           "the processor's, on mapped memory; at ucp level it is -t %s", name,
                           instead);

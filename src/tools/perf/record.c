@@ -21,11 +21,6 @@
 
 extern char **environ;
 
-static void strip_line(char *text)
-{
-    text[strcspn(text, "\r\n")] = '\0';
-}
-
 static void read_governor(int cpu, char *text, size_t size)
 {
     char path[128];
@@ -36,7 +31,7 @@ static void read_governor(int cpu, char *text, size_t size)
     file    = fopen(path, "r");
     if (file != NULL) {
         if (fgets(text, (int)size, file) != NULL) {
-            strip_line(text);
+            text[strcspn(text, "\r\n")] = '\0';
         }
         fclose(file);
     }

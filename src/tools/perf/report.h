@@ -75,7 +75,7 @@ void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, co
 perf_result_t *perf_report_add(perf_report_t *report, const char *test, perf_kind_t kind,
                                uint64_t size);
 
-/* Derives bandwidth, rate and ratios from the times. */
+/* Derives bandwidth and rate from the time. */
 void perf_result_finish(perf_result_t *result);
 
 /* A form of the results, by perf_output_t: the option that wants it, and what writes it, which
@@ -110,11 +110,6 @@ typedef struct perf_text {
 perf_text_t perf_text_size(uint64_t size); /* 64, 8K, 1M */
 perf_text_t perf_text_us(double us);
 perf_text_t perf_text_count(double value, int thousands);
-
-/* output_files.c */
-int perf_csv_write(const perf_report_t *report, FILE *file);
-int perf_md_write(const perf_report_t *report, FILE *file);
-int perf_json_write(const perf_report_t *report, FILE *file);
 
 /* plot.c: 0, or -1 after an error message. The check is for the beginning: is gnuplot there, if it
  * is to draw? */

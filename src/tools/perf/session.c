@@ -305,8 +305,9 @@ static int check_outcome(perf_session_t *session, const perf_outcome_t *mine,
     }
     if ((theirs->status != UCS_OK) && (theirs->status != UCS_ERR_CANCELED)) {
         session->status = (ucs_status_t)theirs->status;
-        return perf_error("at the peer: %.*s, at: %s", (int)sizeof(theirs->problem) - 1,
-                          theirs->problem, perf_watch_where());
+        return perf_error("at the peer: %.*s: %s, at: %s", (int)sizeof(theirs->problem) - 1,
+                          theirs->problem, ucs_status_string(session->status),
+                          perf_watch_where());
     }
     return 0;
 }
@@ -384,7 +385,8 @@ static int serve_step(perf_session_t *session, const perf_step_t *step)
     }
     if (mine.status != UCS_OK) {
         session->status = (ucs_status_t)mine.status;
-        return perf_error("%s, at: %s", mine.problem, perf_watch_where());
+        return perf_error("%s: %s, at: %s", mine.problem, ucs_status_string(session->status),
+                          perf_watch_where());
     }
     return 0;
 }
