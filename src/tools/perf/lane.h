@@ -198,8 +198,11 @@ typedef struct perf_layout {
 void perf_lane_layout(perf_lane_t *lane, int is_send, void *buffer, size_t size,
                       perf_layout_t *layout_p);
 
+/* The steps below are part of the loop that they stand in, however many loops a file has. */
+#define PERF_INLINE static inline __attribute__((always_inline))
+
 /* Takes note of what a call that sends has returned. */
-static inline void perf_lane_sent(perf_lane_t *lane, ucs_status_ptr_t request, const char *what)
+PERF_INLINE void perf_lane_sent(perf_lane_t *lane, ucs_status_ptr_t request, const char *what)
 {
     if (request != NULL) {
         if (UCS_PTR_IS_ERR(request)) {
@@ -211,8 +214,8 @@ static inline void perf_lane_sent(perf_lane_t *lane, ucs_status_ptr_t request, c
 }
 
 /* Takes note of what a call that receives has returned. */
-static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t request,
-                                      const char *what)
+PERF_INLINE void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t request,
+                                    const char *what)
 {
     if (request == NULL) {
         ++lane->recv_done;
@@ -221,7 +224,7 @@ static inline void perf_lane_received(perf_lane_t *lane, ucs_status_ptr_t reques
     }
 }
 
-static inline unsigned perf_lane_progress(perf_lane_t *lane)
+PERF_INLINE unsigned perf_lane_progress(perf_lane_t *lane)
 {
     return __builtin_expect(lane->progress != NULL, 0) ? lane->progress(lane) :
                                                          ucp_worker_progress(lane->worker);
@@ -229,7 +232,7 @@ static inline unsigned perf_lane_progress(perf_lane_t *lane)
 
 /* Behind a turn of a loop that waits, in which `found` things were done; *spins are the turns in a
  * row that found nothing. Not UCS_OK: the lane was asked whether to go on, and has failed. */
-static inline ucs_status_t perf_lane_pause(perf_lane_t *lane, unsigned found, unsigned *spins)
+PERF_INLINE ucs_status_t perf_lane_pause(perf_lane_t *lane, unsigned found, unsigned *spins)
 {
     if (found != 0) {
         *spins = 0;
@@ -241,14 +244,14 @@ static inline ucs_status_t perf_lane_pause(perf_lane_t *lane, unsigned found, un
 }
 
 /* Such a turn. */
-static inline ucs_status_t perf_lane_turn(perf_lane_t *lane, unsigned *spins)
+PERF_INLINE ucs_status_t perf_lane_turn(perf_lane_t *lane, unsigned *spins)
 {
     return perf_lane_pause(lane, perf_lane_progress(lane), spins);
 }
 
 /* Progresses until *counter has reached `target`. Counters only grow. */
-static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *counter,
-                                          uint64_t target)
+PERF_INLINE ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *counter,
+                                        uint64_t target)
 {
     unsigned spins = 0;
 
@@ -257,21 +260,19 @@ static inline ucs_status_t perf_lane_wait(perf_lane_t *lane, const uint64_t *cou
     return lane->status;
 }
 
-static inline ucs_status_t perf_lane_wait_received(perf_lane_t *lane, uint64_t target)
+PERF_INLINE ucs_status_t perf_lane_wait_received(perf_lane_t *lane, uint64_t target)
 {
     return perf_lane_wait(lane, &lane->recv_done, target);
 }
 
 /* All sends posted so far are complete, the buffer may change. */
-static inline ucs_status_t perf_lane_wait_sent(perf_lane_t *lane)
+PERF_INLINE ucs_status_t perf_lane_wait_sent(perf_lane_t *lane)
 {
     if (__builtin_expect(lane->send_done == lane->send_posted, 1)) {
         return lane->status;
     }
     return perf_lane_wait(lane, &lane->send_done, lane->send_posted);
 }
-
-#define PERF_INLINE static inline __attribute__((always_inline))
 
 /* Runs the iterations of a step from `first` to before `end`; arg: what else the loop needs. */
 typedef ucs_status_t (*perf_part_t)(perf_lane_t *lane, const perf_step_t *step, uint64_t first,
@@ -299,7 +300,7 @@ PERF_INLINE ucs_status_t perf_lane_timed(perf_lane_t *lane, const perf_step_t *s
 }
 
 /* Keeps the time of an iteration that began at `start`. */
-static inline void perf_lane_sample(perf_lane_t *lane, uint64_t start)
+PERF_INLINE void perf_lane_sample(perf_lane_t *lane, uint64_t start)
 {
     if (lane->sample_count < PERF_SAMPLES_MAX) {
         lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
