@@ -157,9 +157,9 @@ ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address
  * called from a callback. Threads: worker. Does not block. */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 
-/* Writes up to max_eps endpoints on which received stream data waits to poll_eps. flags is
- * reserved, 0. Returns how many were written, or a negative ucs_status_t. Does not progress.
- * Threads: worker. */
+/* Writes up to max_eps endpoints on which received stream data waits to poll_eps: each once after
+ * data has come, or was read and left some behind. flags is reserved, 0. Returns how many were
+ * written, or a negative ucs_status_t. Does not progress. Threads: worker. */
 ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t *poll_eps, size_t max_eps,
                                unsigned flags);
 
@@ -391,9 +391,9 @@ void ucp_am_data_release(ucp_worker_h worker, void *data);
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
                                      const ucp_request_param_t *param);
 
-/* Starts a receive of up to count elements; it ends with at least one element, with
- * UCP_STREAM_RECV_FLAG_WAITALL in param->flags when the buffer is full. *length gets the bytes
- * where NULL is returned, the callback gets them otherwise. Threads: worker. */
+/* Starts a receive of up to count elements; it ends with the whole ones that are there, one at
+ * least, or with UCP_STREAM_RECV_FLAG_WAITALL in param->flags when the buffer is full. *length gets
+ * the bytes where NULL is returned, the callback gets them otherwise. Threads: worker. */
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void *buffer, size_t count, size_t *length,
                                      const ucp_request_param_t *param);
 

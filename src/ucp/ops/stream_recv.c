@@ -37,11 +37,22 @@ void ucp_stream_init(ucp_stream_t *stream)
 
 /* ---- receives ---- */
 
+/* Bytes that a receive takes of so many: a part of an element only where it has no whole one.
+ * recv.offset: bytes of an element, or SIZE_MAX where the whole buffer is wanted. */
+static size_t ucp_stream_room(const ucp_request_t *req, size_t length)
+{
+    const size_t total = req->recv.received + ucs_min(length, req->length - req->recv.received);
+    const size_t rest  = ((total >= req->recv.offset) && (total < req->length)) ?
+                         total % req->recv.offset : 0;
+
+    return total - rest - req->recv.received;
+}
+
 static size_t ucp_stream_fill(ucp_request_t *req, const void *data, size_t length)
 {
     ucs_status_t status;
 
-    length = ucs_min(length, req->length - req->recv.received);
+    length = ucp_stream_room(req, length);
     status = ucp_dt_unpack(req, req->recv.received, data, length);
     if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
         req->recv.result = status;
@@ -50,11 +61,10 @@ static size_t ucp_stream_fill(ucp_request_t *req, const void *data, size_t lengt
     return length;
 }
 
-/* Would the receive end with so many bytes? recv.offset: bytes of an element, or SIZE_MAX where the
- * whole buffer is wanted. */
+/* Would the receive end with so many bytes? */
 static int ucp_stream_is_enough(const ucp_request_t *req, size_t received)
 {
-    return (received >= req->length) || ((received > 0) && (received % req->recv.offset == 0));
+    return received >= ucs_min(req->length, req->recv.offset);
 }
 
 static int ucp_stream_is_done(const ucp_request_t *req)
@@ -124,7 +134,7 @@ static void ucp_stream_add(ucp_ep_t *ep, ucp_kept_t *chunk)
     ucs_list_add_tail(&ep->stream.chunks, &chunk->list);
 }
 
-/* Keeps the endpoint in the worker's list while it has chunks. */
+/* Something has come or was read: the endpoint is in the worker's list if there are chunks. */
 static void ucp_stream_update_ready(ucp_ep_t *ep)
 {
     ucp_stream_t *stream = &ep->stream;
@@ -136,14 +146,16 @@ static void ucp_stream_update_ready(ucp_ep_t *ep)
     }
 }
 
-/* Moves bytes from a chunk to a receive; the chunk ends with its last byte. */
-static void ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
+/* Moves bytes from a chunk to a receive; the chunk ends with its last byte. Has it ended? */
+static int ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
 {
     chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
                                      chunk->length - chunk->offset);
-    if (chunk->offset == chunk->length) {
-        ucp_kept_put(chunk);
+    if (chunk->offset < chunk->length) {
+        return 0;
     }
+    ucp_kept_put(chunk);
+    return 1;
 }
 
 /* Drops an unread chunk. One that is being fetched is left to the end of that. */
@@ -198,7 +210,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     ucp_request_t *part;
 
     if ((req != NULL) && (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype))) {
-        left = ucs_min(left, req->length - req->recv.received);
+        left = ucp_stream_room(req, left);
     } else {
         req   = NULL;
         left  = ucs_min(left, UCP_STREAM_FETCH_MAX);
@@ -258,7 +270,7 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
             ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
             continue;
         }
-        ucp_stream_read(req, chunk);
+        (void)ucp_stream_read(req, chunk);
         if (ucp_stream_is_done(req)) {
             ucp_stream_set_done(req, done);
         }
@@ -565,10 +577,9 @@ static int ucp_stream_recv_arrived(ucp_ep_t *ep, ucp_request_t *req)
         return req->length == 0;
     }
     ucs_list_for_each_safe(chunk, next, &ep->stream.chunks, list) {
-        if ((chunk->kind == UCP_KEPT_RTS) || (req->recv.received == req->length)) {
+        if ((chunk->kind == UCP_KEPT_RTS) || !ucp_stream_read(req, chunk)) {
             break;
         }
-        ucp_stream_read(req, chunk);
     }
     ucp_stream_update_ready(ep);
     return ucp_stream_is_done(req);
@@ -661,6 +672,7 @@ ucs_status_t ucp_stream_recv_request_test(void *request, size_t *length_p)
 static ucs_status_ptr_t ucp_stream_lend(ucp_ep_t *ep, size_t *length)
 {
     ucp_stream_rts_t *announced;
+    ucs_status_t status;
     ucp_kept_t *chunk;
 
     if (!ucs_list_is_empty(&ep->stream.recvs)) {
@@ -672,7 +684,11 @@ static ucs_status_ptr_t ucp_stream_lend(ucp_ep_t *ep, size_t *length)
     chunk = ucs_list_head(&ep->stream.chunks, ucp_kept_t, list);
     if (chunk->kind == UCP_KEPT_RTS) {
         announced = ucp_kept_data(chunk);
-        return announced->is_fetching ? NULL : UCS_STATUS_PTR(ucp_stream_fetch(ep, chunk, NULL));
+        status    = announced->is_fetching ? UCS_OK : ucp_stream_fetch(ep, chunk, NULL);
+        if (status != UCS_OK) {
+            ucp_stream_update_ready(ep); /* it is still there */
+        }
+        return UCS_STATUS_PTR(status);
     }
 
     /* The user gives it back by the address of its first byte. */
@@ -718,15 +734,16 @@ ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t *poll_e
         if (link == first) {
             break;
         }
-        ucs_list_del(link); /* to the end: the next call begins with others */
-        ucs_list_add_tail(&worker->stream_ready, link);
-        first = (first == NULL) ? link : first;
-        ep    = ucs_container_of(link, ucp_ep_t, stream.ready);
+        ucs_list_del(link);
+        ep = ucs_container_of(link, ucp_ep_t, stream.ready);
         if (!ep->is_internal && !ep->is_closing && ucs_list_is_empty(&ep->stream.recvs)) {
             poll_eps[count].ep        = ep;
             poll_eps[count].user_data = ep->user_data;
             poll_eps[count].flags     = 0;
             ++count;
+        } else {
+            ucs_list_add_tail(&worker->stream_ready, link);
+            first = (first == NULL) ? link : first;
         }
     }
     ucp_worker_unlock(worker);

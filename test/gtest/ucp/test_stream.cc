@@ -289,6 +289,63 @@ TEST_P(stream, elements_are_not_cut)
     pair.settle();
 }
 
+/* It ends with those that are there; what there is of the next is left to the next receive, however
+ * it has come. */
+TEST_P(stream, a_part_of_an_element_is_left)
+{
+    constexpr size_t ELEMENT = 8, REST = 3;
+    pair pair(GetParam(), stream_options());
+    const ucp_ep_h ep = reader(pair, GetParam());
+    for (size_t whole : {size_t(2), size_t(700), size_t(40000)}) {
+        for (bool is_posted : {false, true}) {
+            SCOPED_TRACE(testing::Message() << whole << (is_posted ? ", posted" : ""));
+            const bytes data = pattern(whole, (whole + 1) * ELEMENT);
+            bytes buffer(data.size() + ELEMENT);
+            size_t received = 0, at = 0;
+            ending end;
+            ucp_request_param_t param = send_param(&end, UCP_OP_ATTR_FIELD_DATATYPE);
+            param.cb.recv_stream      = on_bytes;
+            param.datatype            = ucp_dt_make_contig(ELEMENT);
+            const auto read           = [&] {
+                end = {};
+                void *r = ucp_stream_recv_nbx(ep, &buffer[at], (buffer.size() - at) / ELEMENT,
+                                              &received, &param);
+                ASSERT_FALSE(UCS_PTR_IS_ERR(r));
+                end.calls += (r == nullptr);
+            };
+            if (is_posted) {
+                read();
+            }
+            const ucs_status_ptr_t sent = send(pair.ep(), data.data(), (whole * ELEMENT) + REST);
+            if (!is_posted) {
+                pair.settle();
+                read();
+            }
+            for (;;) {
+                pair.progress_until([&] { return end.calls > 0; });
+                at += (end.info.length > 0) ? end.info.length : received;
+                if (at == whole * ELEMENT) {
+                    break;
+                }
+                ASSERT_EQ(0u, at % ELEMENT);
+                ASSERT_LT(at, whole * ELEMENT);
+                read();
+            }
+            read();
+            pair.settle();
+            EXPECT_EQ(0, end.calls);
+            const ucs_status_ptr_t rest = send(pair.ep(), &data[at + REST], ELEMENT - REST);
+            pair.progress_until([&] { return end.calls > 0; });
+            EXPECT_EQ(ELEMENT, end.info.length);
+            buffer.resize(data.size());
+            EXPECT_EQ(data, buffer);
+            EXPECT_EQ(UCS_OK, pair.wait(sent));
+            EXPECT_EQ(UCS_OK, pair.wait(rest));
+        }
+    }
+    expect_clean(pair);
+}
+
 /* The older calls, and the test of a receive's request. */
 TEST_P(stream, older_calls)
 {
@@ -341,7 +398,7 @@ TEST_P(stream, each_endpoint_has_its_own)
     expect_clean(pair);
 }
 
-/* The endpoints that have something to read, until it is read. */
+/* The endpoints that have something to read: told of once, until more comes or some is read. */
 TEST_P(stream, poll)
 {
     pair pair(GetParam(), stream_options());
@@ -353,13 +410,24 @@ TEST_P(stream, poll)
     const ucs_status_ptr_t sent = send(pair.ep(), data.data(), 10);
     pair.progress_until([&]() { return ucp_stream_worker_poll(worker, ready, 4, 0) > 0; });
     EXPECT_EQ(ep, ready[0].ep);
-    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 0, 0));
-    bytes buffer(10);
-    ending end;
-    receive(ep, buffer.data(), 10, true, &end);
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 4, 0));
+    const ucs_status_ptr_t more = send(pair.ep(), data.data(), 10);
+    pair.progress_until([&]() { return ucp_stream_worker_poll(worker, ready, 4, 0) > 0; });
+    EXPECT_EQ(ep, ready[0].ep);
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 4, 0));
+
+    bytes buffer(15);
+    ending end, rest;
+    receive(ep, buffer.data(), 15, true, &end);
     pair.progress_until([&]() { return end.calls > 0; });
+    EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 0, 0));
+    EXPECT_EQ(1, ucp_stream_worker_poll(worker, ready, 4, 0));
+    EXPECT_EQ(ep, ready[0].ep);
+    receive(ep, buffer.data(), 5, true, &rest);
+    pair.progress_until([&]() { return rest.calls > 0; });
     EXPECT_EQ(0, ucp_stream_worker_poll(worker, ready, 4, 0));
     EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(UCS_OK, pair.wait(more));
     expect_clean(pair);
 }
 
