@@ -341,7 +341,7 @@ TEST(mp_cuda_owner, fences_order_what_was_given_up)
             if (me.index() == 1) {
                 fetch_behind_put(me, n, buffer, memory, LENGTH, fails);
             } else {
-                n.until([&]() { return !fails || (n.errors(n.ep(1)).count > 0); });
+                n.until([fails, &n = n]() { return !fails || (n.errors(n.ep(1)).count > 0); });
                 n.barrier();
             }
             n.barrier();
