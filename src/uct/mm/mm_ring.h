@@ -587,7 +587,7 @@ UCS_INLINE int uct_mm_reader_is_behind(const uct_mm_reader_t *reader)
 UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *iface,
                                           unsigned max)
 {
-    const int is_behind = uct_mm_reader_is_behind(reader);
+    const int is_behind = (max > 1) && uct_mm_reader_is_behind(reader);
     unsigned count      = 0;
     uint32_t length     = 0;
     uint32_t head;
@@ -622,7 +622,9 @@ UCS_INLINE unsigned uct_mm_reader_receive(uct_mm_reader_t *reader, uct_iface_t *
 
     reader->received  += count;
     reader->has_enough = (length >= UCT_MM_TURN_BYTES);
-    reader->num_full   = ((max > 1) && (count == max)) ? reader->num_full + 1 : 0;
+    if (max > 1) {
+        reader->num_full = (count == max) ? reader->num_full + 1 : 0;
+    }
     return count;
 }
 
