@@ -498,7 +498,7 @@ typedef struct {
     uint64_t               received;  /* messages */
     uint32_t               last_turn; /* of those that look at all, in which a message was there, */
     uint32_t               in_a_row;  /* and how many of them came one after the other; */
-    uint32_t               num_full;  /* turns, one after the other, that left messages there */
+    uint32_t               num_full;  /* looks for several, one after the other, that found all */
     uct_mm_buffers_t       buffers;
     uct_mm_buffers_t       wide;
 } uct_mm_reader_t;

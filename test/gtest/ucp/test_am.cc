@@ -322,6 +322,16 @@ TEST_P(am, receiving_kept_data_at_once)
     expect_clean(pair);
 }
 
+/* Announces data, whose descriptor the handler keeps; the send. */
+ucs_status_ptr_t announce_and_keep(pair &pair, listener &handler, const bytes &data)
+{
+    handler.action = [](const message &) { return UCS_INPROGRESS; };
+    handler.listen(pair.receiver(), ID);
+    const ucs_status_ptr_t sent = send(pair.ep(), NOTHING, data, UCP_AM_SEND_FLAG_RNDV);
+    pair.progress_until([&]() { return handler.messages.size() == 1; });
+    return sent;
+}
+
 /* Asking for no byte of announced data discards it, and both sides end well (as with UCX 1.22),
  * inside the call or by a request. */
 TEST_P(am, nothing_of_announced_data)
@@ -329,11 +339,8 @@ TEST_P(am, nothing_of_announced_data)
     for (uint32_t flags : {0u, (uint32_t)UCP_OP_ATTR_FLAG_NO_IMM_CMPL}) {
         pair pair(GetParam(), am_options());
         listener handler;
-        handler.action = [](const message &) { return UCS_INPROGRESS; };
-        handler.listen(pair.receiver(), ID);
         const bytes data            = pattern(5, 1000);
-        const ucs_status_ptr_t sent = send(pair.ep(), NOTHING, data, UCP_AM_SEND_FLAG_RNDV);
-        pair.progress_until([&]() { return handler.messages.size() == 1; });
+        const ucs_status_ptr_t sent = announce_and_keep(pair, handler, data);
 
         ending end;
         size_t length             = 7;
@@ -358,11 +365,8 @@ TEST_P(am, the_length_of_announced_data)
 {
     pair pair(GetParam(), am_options());
     listener handler;
-    handler.action = [](const message &) { return UCS_INPROGRESS; };
-    handler.listen(pair.receiver(), ID);
     const bytes data            = pattern(5, 1000);
-    const ucs_status_ptr_t sent = send(pair.ep(), NOTHING, data, UCP_AM_SEND_FLAG_RNDV);
-    pair.progress_until([&]() { return handler.messages.size() == 1; });
+    const ucs_status_ptr_t sent = announce_and_keep(pair, handler, data);
 
     ending end;
     bytes buffer(1000);
