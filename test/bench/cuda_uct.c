@@ -310,7 +310,7 @@ static void own(int fd, const char *path)
     close_tl(copy_md, iface);
 
     open_tl("cuda_ipc", &md, &iface);
-    CHECK(md->tl->md.reg(md, device, SIZE, &mem) == UCS_OK);
+    CHECK(md->tl->md.reg(md, device, SIZE, NULL, &mem) == UCS_OK);
     news.address        = (uintptr_t)device;
     news.key_length     = md->tl->md.rkey_pack(mem, news.key);
     news.contact_length = iface->tl->iface.get_address(iface, news.contact);
@@ -347,7 +347,7 @@ static void measure_keys(uct_md_t *md, char *device)
     int i;
 
     for (i = 0; i < 10000; ++i) {
-        CHECK(md->tl->md.reg(md, device + i, 1000, &mem) == UCS_OK);
+        CHECK(md->tl->md.reg(md, device + i, 1000, NULL, &mem) == UCS_OK);
         (void)md->tl->md.rkey_pack(mem, key);
         md->tl->md.release(mem);
     }

@@ -504,6 +504,14 @@ uint64_t fakecuda_pageable(void)
     return pageable;
 }
 
+void *fakecuda_reach(const void *address, size_t length)
+{
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    return (find(place) == nullptr) ? const_cast<void *>(address) : reach(place, length);
+}
+
 unsigned fakecuda_depth(void)
 {
     return static_cast<unsigned>(stack.size());

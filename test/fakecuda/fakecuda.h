@@ -10,6 +10,7 @@
 #ifndef TEST_FAKECUDA_FAKECUDA_H
 #define TEST_FAKECUDA_FAKECUDA_H
 
+#include <cstddef>
 #include <cstdint>
 
 extern "C" {
@@ -41,6 +42,10 @@ uint64_t fakecuda_foreign(void);
  * "gone": the driver is being torn down. "version": below 12080 batches are not supported,
  * below 12000 contexts have no numbers. */
 void fakecuda_set(const char *what, int value);
+
+/* Where the bytes of a device's memory can be reached, as by a network card; the address itself
+ * where it is other memory; NULL: some of it is none. */
+void *fakecuda_reach(const void *address, size_t length);
 
 /* Contexts on the calling thread's stack. */
 unsigned fakecuda_depth(void);

@@ -63,6 +63,7 @@ gtest_sources = \
 	test/gtest/ucp/test_mem.cc \
 	test/gtest/ucp/test_ofi_faults.cc \
 	test/gtest/ucp/test_ofi_receives.cc \
+	test/gtest/ucp/test_ofi_hmem.cc \
 	test/gtest/ucp/test_ofi_rma.cc \
 	test/gtest/ucp/test_ofi_zcopy.cc \
 	test/gtest/ucp/test_proto.cc \

@@ -260,7 +260,8 @@ static void sim_device_mem_free(uct_mem_t *uct_mem)
     ucs_sys_free(mem);
 }
 
-static ucs_status_t sim_device_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p)
+static ucs_status_t sim_device_reg(uct_md_t *md, void *address, size_t length,
+                                   const uct_mem_info_t *info UCS_UNUSED, uct_mem_t **mem_p)
 {
     const sim_piece_t *piece = sim_piece_find(address);
 

@@ -66,7 +66,8 @@ static ucs_status_t sim_memory_alloc(uct_md_t *md, void *address UCS_UNUSED, siz
     return sim_memory_add(md, block, block, length, mem_p);
 }
 
-static ucs_status_t sim_memory_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p)
+static ucs_status_t sim_memory_reg(uct_md_t *md, void *address, size_t length,
+                                   const uct_mem_info_t *info UCS_UNUSED, uct_mem_t **mem_p)
 {
     if (sim_faults_on && sim_chance(sim_plan.fail_reg)) {
         sim_event("registration fails", length, 0, 0);

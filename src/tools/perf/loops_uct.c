@@ -278,7 +278,7 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
     uct_iface_set_am(uct->iface, AM_DATA_ID, uct_on_data, lane, 1);
     uct_iface_set_am(uct->iface, AM_ACK_ID, uct_on_ack, lane, 1);
     if ((md->reg != NULL) && (lane->params->way == PERF_UCT_ZCOPY)) {
-        status = md->reg(uct->md, lane->send_buffer, span, &uct->mem[0]);
+        status = md->reg(uct->md, lane->send_buffer, span, NULL, &uct->mem[0]);
     }
     if (!is_one_sided || (status != UCS_OK)) {
         return status;
@@ -286,7 +286,7 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
     if (md->alloc != NULL) {
         status = md->alloc(uct->md, NULL, span, 0, &uct->mem[1]);
     } else if (md->reg != NULL) {
-        status = md->reg(uct->md, lane->recv_buffer, span, &uct->mem[1]);
+        status = md->reg(uct->md, lane->recv_buffer, span, NULL, &uct->mem[1]);
     }
     if ((status == UCS_OK) && (uct->mem[1] != NULL)) {
         uct->mem[1]->uid  = uct->uid;

@@ -142,7 +142,7 @@ static void ucp_device_show(ucp_peer_t *peer, const uct_mem_info_t *info, unsign
     uct_md_t *md                 = ucp_peer_md(peer, UCP_LANE_DEVICE);
     ucs_status_t status;
 
-    status = md->tl->md.reg(md, info->base, info->length, &keys->told[slot].mem);
+    status = md->tl->md.reg(md, info->base, info->length, info, &keys->told[slot].mem);
     keys->told[slot].is_hidden = (status == UCS_ERR_UNSUPPORTED);
     if (status == UCS_OK) {
         keys->told[slot].mem->uid = peer->worker->uid;

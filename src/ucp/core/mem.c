@@ -122,14 +122,17 @@ static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
 static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
 {
     ucs_status_t status = UCS_OK;
+    uct_mem_info_t info;
+    int is_device;
     unsigned i;
 
+    is_device = (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK) &&
+                (info.type != UCS_MEMORY_TYPE_HOST);
     for (i = 0; (i < mem->context->num_tls) && (status == UCS_OK); ++i) {
-        if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL) &&
-            ((mem->context->tls[i].tl->kind != UCT_TL_KIND_NET) || /* not known to reach devices */
-             (mem->type == UCS_MEMORY_TYPE_HOST))) {
+        if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL)) {
             status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
-                                                     mem->length, &mem->tls[i]);
+                                                     mem->length, is_device ? &info : NULL,
+                                                     &mem->tls[i]);
             if ((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) {
                 status = UCS_OK; /* there are other ways */
             }

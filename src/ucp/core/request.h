@@ -191,6 +191,7 @@ typedef struct {
     uint8_t           was_awaited; /* it was posted before the announcement came */
     uint8_t           is_given_up; /* by its user, with the last endpoint to the peer */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
+    uint8_t           has_device; /* READ: a buffer of the two is a device's */
     uint16_t          word;     /* in worker->asked: of the sender's interface */
     uint16_t          ends;     /* of the announcement, see UCP_WIRE_RTS_ENDS, */
     uint8_t           has_ends; /* if it tells */
@@ -248,17 +249,14 @@ struct ucp_request {
         ucp_device_then_cb_t then;
         ucs_status_t     late;      /* the status to end with once the copy has ended */
         uint8_t          slot;      /* of our memory that the peer was told */
-        union {
-            uct_mem_info_t info;    /* what the buffer is, where its class says that of a device */
-            struct {                /* else: by reads or writes, see rdma.h */
-                uct_mem_t  *mem;    /* the buffer's registration; NULL: it needs none */
-                uct_rkey_t *rkey;   /* of the peer's buffer */
-                ucp_rdma_rails_t *rails; /* the same for further devices; NULL: none */
-                size_t      length; /* bytes of the part under way */
-                int         is_lent; /* mem is the user's to release */
-            };
-        };
+        uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
         ucp_chunks_t     chunks;
+        uct_mem_t       *mem;       /* by a network's reads or writes, see rdma.h: the buffer's
+                                     * registration; NULL: it needs none */
+        uct_rkey_t      *rkey;      /* of the peer's buffer */
+        ucp_rdma_rails_t *rails;    /* the same for further devices; NULL: none */
+        size_t           length;    /* bytes of the part under way */
+        int              is_lent;   /* mem is the user's to release */
     }                    copy;
 };
 

@@ -180,7 +180,7 @@ static ucs_status_t ucp_rkey_unpack_entry(ucp_context_t *context, ucp_rkey_t *rk
             continue;
         }
         if (tl->tl->kind == UCT_TL_KIND_NET) {
-            return rkey->is_device ? UCS_OK : ucp_rkey_keep_net(rkey, entry);
+            return ucp_rkey_keep_net(rkey, entry);
         }
         if (*slot != NULL) {
             continue;

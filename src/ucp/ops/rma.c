@@ -233,60 +233,6 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
     return (req->send.offset == req->length) ? UCS_OK : UCS_INPROGRESS;
 }
 
-/* ---- the network's reads and writes ---- */
-
-/* Prepares them, if they are the way; inside the posting call, since the user may destroy the key
- * after it. 0: they are not. */
-static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const ucp_mem_t *own)
-{
-    ucp_peer_t *peer = req->send.peer;
-    int is_put       = (req->kind == UCP_REQUEST_PUT);
-    const void *packed;
-    size_t length;
-    unsigned rail;
-
-    if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
-        (req->length < peer->proto->rma_min[is_put]) || !ucp_dt_is_contig(req->datatype) ||
-        ucp_rma_can_copy(req) || (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE)) {
-        return 0;
-    }
-    packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
-    if ((packed == NULL) || !ucp_rdma_register(req, peer, own, req->length, 0) ||
-        !ucp_rdma_set_key(req, peer, packed, length)) {
-        return 0;
-    }
-    for (rail = 0; !is_put && (rail < UCT_RAILS_MAX); ++rail) {
-        packed = (peer->lanes[UCP_LANE_RAIL + rail] == NULL) ? NULL :
-                 ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_RAIL + rail], &length);
-        if (packed != NULL) {
-            ucp_rdma_set_rail_key(req, peer, rail, packed, length);
-        }
-    }
-    return 1;
-}
-
-static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
-{
-    size_t rest = req->length - req->send.offset;
-
-    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
-        ucp_request_add_work(req); /* once more, without them */
-        return;
-    }
-    if (status != UCS_OK) {
-        ucs_debug("%zu bytes of a peer's memory are not reached directly: %s: messages do it", rest,
-                  ucs_status_string(status));
-        ucp_rma_start_messages(req);
-        return;
-    }
-    req->send.offset += req->copy.length;
-    if (req->send.offset < req->length) {
-        ucp_request_add_work(req);
-    } else {
-        ucp_request_complete(req, UCS_OK);
-    }
-}
-
 /* ---- devices ---- */
 
 /* Memory of a device at the peer, by the DEVICE lane. */
@@ -329,6 +275,74 @@ static int ucp_rma_device_copy(ucp_request_t *req, const ucp_rkey_t *rkey)
     }
     return 1;
 }
+
+/* ---- the network's reads and writes ---- */
+
+static int ucp_rma_has_device(const ucp_request_t *req)
+{
+    return req->send.to_device || ucp_dt_is_device(req->datatype);
+}
+
+/* Prepares them, if they are the way; inside the posting call, since the user may destroy the key
+ * after it. 0: they are not. */
+static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const ucp_mem_t *own)
+{
+    ucp_peer_t *peer = req->send.peer;
+    int is_put       = (req->kind == UCP_REQUEST_PUT);
+    int has_device   = ucp_rma_has_device(req);
+    size_t min       = peer->proto->rma_min[is_put];
+    const void *packed;
+    size_t length;
+    unsigned rail;
+
+    if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
+        (has_device ? (min == SIZE_MAX) || peer->is_hmem_refused || ucp_rma_can_device(req, rkey) :
+                      (req->length < min)) ||
+        !(ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) ||
+        ucp_rma_can_copy(req) || (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE)) {
+        return 0;
+    }
+    packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
+    if ((packed == NULL) || !ucp_rdma_register(req, peer, own, req->length, 0) ||
+        !ucp_rdma_set_key(req, peer, packed, length)) {
+        return 0;
+    }
+    for (rail = 0; !is_put && (rail < UCT_RAILS_MAX); ++rail) {
+        packed = (peer->lanes[UCP_LANE_RAIL + rail] == NULL) ? NULL :
+                 ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_RAIL + rail], &length);
+        if (packed != NULL) {
+            ucp_rdma_set_rail_key(req, peer, rail, packed, length);
+        }
+    }
+    return 1;
+}
+
+static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
+{
+    size_t rest = req->length - req->send.offset;
+
+    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
+        ucp_request_add_work(req); /* once more, without them */
+        return;
+    }
+    if (status != UCS_OK) {
+        if (ucp_rma_has_device(req)) {
+            ucp_rdma_refuse_devices(req->send.peer, status);
+        }
+        ucs_debug("%zu bytes of a peer's memory are not reached directly: %s: messages do it", rest,
+                  ucs_status_string(status));
+        ucp_rma_start_messages(req);
+        return;
+    }
+    req->send.offset += req->copy.length;
+    if (req->send.offset < req->length) {
+        ucp_request_add_work(req);
+    } else {
+        ucp_request_complete(req, UCS_OK);
+    }
+}
+
+/* ---- turns ---- */
 
 void ucp_rma_work(ucp_request_t *req)
 {

@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/dt/dt.h>
 #include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -36,7 +37,9 @@ static int ucp_rdma_register_lane(ucp_request_t *req, const ucp_peer_t *peer, un
     if (rail->is_lent) {
         rail->mem = own->tls[peer->lane_tl[lane]];
     } else {
-        status = iface->tl->iface.reg(iface, req->buffer, length, is_remote, &rail->mem);
+        status = iface->tl->iface.reg(iface, req->buffer, length,
+                                      ucp_dt_is_device(req->datatype) ? &req->copy.info : NULL,
+                                      is_remote, &rail->mem);
     }
     rail->is_registered = (status == UCS_OK);
     if (status != UCS_OK) {
@@ -155,6 +158,16 @@ int ucp_rdma_drop_rails(ucp_request_t *req)
         ucp_rdma_release_rails(req);
     }
     return is_used;
+}
+
+void ucp_rdma_refuse_devices(ucp_peer_t *peer, ucs_status_t status)
+{
+    if ((peer->status == UCS_OK) && !peer->is_hmem_refused) {
+        peer->is_hmem_refused = 1;
+        ucs_diag("%s does not reach memory of devices, though its provider says so (%s): it goes "
+                 "through the host's (UCX_OFI_HMEM=n)", peer->proto->lanes.am_name,
+                 ucs_status_string(status));
+    }
 }
 
 void ucp_rdma_release(ucp_request_t *req)

@@ -43,6 +43,10 @@ void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, 
 void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then);
 
+/* The network has failed with memory of a device, of this side or of the peer: from now on such
+ * memory goes through that of the host (one line tells). A peer that is lost is no such failure. */
+void ucp_rdma_refuse_devices(ucp_peer_t *peer, ucs_status_t status);
+
 /* The user gives up what networks do with the request's memory, if they do: it ends soon, and well
  * where the peer takes part. */
 void ucp_rdma_abandon(ucp_request_t *req, ucp_peer_t *peer);

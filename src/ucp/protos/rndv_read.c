@@ -17,16 +17,19 @@
 _Static_assert((UCP_WIRE_KEY_LEN == UCT_IFACE_KEY_LEN) && (UCP_WIRE_RAILS == UCT_RAILS_MAX),
                "an announcement holds all keys");
 
-/* Would both sides choose reads for so many bytes? */
-static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length)
+/* Would both sides choose reads for so many bytes? Of memory of a device they spare one side a copy
+ * or two that take longer than any message. */
+static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length, int has_device)
 {
     return ucs_unlikely(peer->proto->lanes.has_reads) && !peer->is_provisional &&
-           (ucp_proto_lookup(peer->proto->recv, length) == UCP_PROTO_RNDV_GET);
+           !(has_device && peer->is_hmem_refused) &&
+           (ucp_proto_lookup(peer->proto->recv, has_device ? SIZE_MAX : length) ==
+            UCP_PROTO_RNDV_GET);
 }
 
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
-    if (ucp_rndv_read_is_way(req->send.peer, req->length) &&
+    if (ucp_rndv_read_is_way(req->send.peer, req->length, ucp_dt_is_device(req->datatype)) &&
         ucp_rdma_register(req, req->send.peer, NULL, req->length, 1)) {
         (void)req->copy.mem->md->tl->md.rkey_pack(req->copy.mem, &rts->address);
         rts->rails  = ucp_rdma_pack_rails(req, rts->keys);
@@ -50,6 +53,9 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
         return;
     }
     if (status != UCS_OK) {
+        if (req->recv.has_device) {
+            ucp_rdma_refuse_devices(req->recv.peer, status);
+        }
         ucs_debug("reading %zu bytes of a peer: %s: they are asked for as messages", rest,
                   ucs_status_string(status));
         ucp_rndv_ask_for_rest(req, req->recv.offset, rest);
@@ -73,11 +79,15 @@ void ucp_rndv_read_step(ucp_request_t *req)
 /* Where the way back is not connected yet messages are asked for: that can wait in the queue. */
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {
+    const int is_device  = ucp_dt_is_device(req->datatype);
+    const int has_device = is_device || (rts->flags & UCP_WIRE_RTS_WRITES);
     unsigned rail;
 
-    if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_KEY)) || !ucp_dt_is_contig(req->datatype) ||
+    if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_KEY)) ||
+        !(is_device || ucp_dt_is_contig(req->datatype)) ||
+        (is_device && (peer->lanes[UCP_LANE_DEVICE] != NULL)) ||
         (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) ||
-        !ucp_rndv_read_is_way(peer, req->recv.total) ||
+        !ucp_rndv_read_is_way(peer, req->recv.total, has_device) ||
         !ucp_rdma_register(req, peer, NULL, req->recv.total, 0) ||
         !ucp_rdma_set_key(req, peer, &rts->address, UCP_WIRE_KEY_LEN)) {
         return 0;
@@ -87,7 +97,8 @@ int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts
             ucp_rdma_set_rail_key(req, peer, rail, rts->keys[rail], UCP_WIRE_KEY_LEN);
         }
     }
-    req->recv.step = UCP_RECV_READ;
+    req->recv.has_device = (uint8_t)has_device;
+    req->recv.step       = UCP_RECV_READ;
     ucp_request_add_work(req); /* never ends here */
     return 1;
 }

@@ -119,6 +119,9 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         if (status != UCS_OK) {
             return status;
         }
+        if (!ucp_rndv_device_is_way(req)) {
+            ucp_rndv_read_announce(req, &rts);
+        }
     } else if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
         rts.flags   = UCP_WIRE_RTS_CONTIG | ucp_rndv_device_host_flag(req) |
                       (ucp_worker_is_receiving(req->worker) ?

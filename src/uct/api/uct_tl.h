@@ -204,9 +204,12 @@ typedef struct {
      * on the device that it shall be on, or NULL. The transport fills mem->address/length. */
     ucs_status_t (*alloc)(uct_md_t *md, void *address, size_t length, unsigned flags,
                           uct_mem_t **mem_p);
-    /* UCS_ERR_UNSUPPORTED: never of this memory, as long as it is allocated;
+    /* info: what the mem_query of another transport has said of memory of a device; NULL: it is the
+     * host's, or this transport's to know.
+     * UCS_ERR_UNSUPPORTED: never of this memory, as long as it is allocated;
      * UCS_ERR_NO_RESOURCE: not now, but maybe later. */
-    ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
+    ucs_status_t (*reg)(uct_md_t *md, void *address, size_t length, const uct_mem_info_t *info,
+                        uct_mem_t **mem_p);
     void (*release)(uct_mem_t *mem); /* ends alloc or reg */
     /* What kind of memory is at the address, any value? `length` bytes from there are of interest,
      * which may lie in several allocations side by side. Called with pointers of the host too, so a
@@ -271,10 +274,10 @@ typedef struct {
     /* Registers memory for as long as some operation lasts: for peers of this interface to get from
      * it (is_remote), or for get_zcopy of this interface to write to (then *mem_p may be NULL:
      * there is no need). Ended by the domain's release, before the interface is closed. The packed
-     * key has UCT_IFACE_KEY_LEN bytes. An error: other ways are taken. NULL: no such need, or no
-     * such operation. */
-    ucs_status_t (*reg)(uct_iface_t *iface, void *address, size_t length, int is_remote,
-                        uct_mem_t **mem_p);
+     * key has UCT_IFACE_KEY_LEN bytes. info: as of the domain's. An error: other ways are taken
+     * (UCS_ERR_UNSUPPORTED: always). NULL: no such need, or no such operation. */
+    ucs_status_t (*reg)(uct_iface_t *iface, void *address, size_t length,
+                        const uct_mem_info_t *info, int is_remote, uct_mem_t **mem_p);
     /* Words of 64 bits that this interface and any endpoint connected to it can change by atomics
      * (claims of a transfer that both sides perform). The word is zeroed by alloc; the first that
      * is asked for has the index 0. NULL where there is no common memory. */

@@ -263,7 +263,8 @@ static ucs_status_t uct_cuda_export_get(uct_cuda_ipc_md_t *md, const uct_cuda_dr
            (export->again_ns == UINT64_MAX) ? UCS_ERR_UNSUPPORTED : UCS_ERR_NO_RESOURCE;
 }
 
-ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length, uct_mem_t **mem_p)
+ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *tl_md, void *address, size_t length,
+                                  const uct_mem_info_t *info UCS_UNUSED, uct_mem_t **mem_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver();
     uct_cuda_ipc_md_t *md           = uct_cuda_ipc_md(tl_md);

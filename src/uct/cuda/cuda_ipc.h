@@ -227,7 +227,8 @@ int uct_cuda_piece_export(const uct_cuda_driver_t *driver, uct_cu_ptr_t base);
  * (export->pointer); -1: it is not for others, or not now (export->again_ns). */
 int uct_cuda_pool_export(const uct_cuda_driver_t *driver, uct_cuda_export_t *export);
 
-ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
+ucs_status_t uct_cuda_ipc_mem_reg(uct_md_t *md, void *address, size_t length,
+                                  const uct_mem_info_t *info, uct_mem_t **mem_p);
 void uct_cuda_ipc_mem_release(uct_mem_t *mem);
 /* What the registered memory is. */
 const uct_cuda_place_t *uct_cuda_ipc_mem_place(const uct_mem_t *mem);

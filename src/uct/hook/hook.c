@@ -208,12 +208,14 @@ static ucs_status_t uct_hook_event_arm(uct_iface_t *iface)
 }
 
 static ucs_status_t uct_hook_iface_reg(uct_iface_t *iface, void *address, size_t length,
-                                       int is_remote, uct_mem_t **mem_p)
+                                       const uct_mem_info_t *info, int is_remote,
+                                       uct_mem_t **mem_p)
 {
     uct_hook_iface_t *hook = uct_hook_iface(iface);
 
     return uct_hook_chance(hook, hook->config->no_resource) ? UCS_ERR_NO_RESOURCE :
-           uct_hook_tl(iface->tl)->inner->iface.reg(iface, address, length, is_remote, mem_p);
+           uct_hook_tl(iface->tl)->inner->iface.reg(iface, address, length, info, is_remote,
+                                                        mem_p);
 }
 
 /* ------------------------------------------------------------------ endpoint */

@@ -62,6 +62,7 @@ typedef struct {
     ucs_config_allow_list_t devices;
     ucs_config_names_array_t families; /* the first one comes first */
     int                     has_rma;
+    int                     has_hmem;
     uint64_t                timeout_ns;
     unsigned                rx_buffers;
     size_t                  rx_size; /* bytes of each */
@@ -165,6 +166,7 @@ typedef struct {
     ucs_queue_head_t     free_sends;
     uct_ofi_rma_t      *rmas;
     unsigned            num_rmas;  /* in all; 0: the provider has none */
+    int                 has_told_refusal; /* of memory of devices */
     unsigned            num_free_rmas;
     ucs_queue_head_t    free_rmas;
     int                 has_writes;
@@ -490,9 +492,10 @@ void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *read, int error
 /* As in uct_tl.h. */
 ucs_status_t uct_ofi_md_open(uct_md_t *md);
 void uct_ofi_md_close(uct_md_t *md);
-ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p);
-ucs_status_t uct_ofi_reg(uct_iface_t *iface, void *address, size_t length, int is_remote,
-                         uct_mem_t **mem_p);
+ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length,
+                            const uct_mem_info_t *info, uct_mem_t **mem_p);
+ucs_status_t uct_ofi_reg(uct_iface_t *iface, void *address, size_t length,
+                         const uct_mem_info_t *info, int is_remote, uct_mem_t **mem_p);
 void uct_ofi_mem_release(uct_mem_t *mem);
 size_t uct_ofi_rkey_pack(uct_mem_t *mem, void *buffer);
 ucs_status_t uct_ofi_rkey_unpack(uct_md_t *md, const void *buffer, size_t length,

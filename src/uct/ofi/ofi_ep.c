@@ -31,6 +31,9 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
                    "Which of a device's addresses is used, of IPv4 (inet) or IPv6 (inet6): the "
                    "same on all hosts. Another first where some of them have that form only.",
                    .arg = uct_ofi_families, .prefix = "TCP_,OFI_"),
+    UCS_CONFIG_ROW("HMEM", bool, uct_ofi_config_t, has_hmem, "y",
+                   "Let the provider read and write memory of GPUs, where it says that it can "
+                   "(FI_HMEM). Else such memory is copied to the host's on its way."),
     UCS_CONFIG_ROW("RMA", bool, uct_ofi_config_t, has_rma, "y",
                    "Reads and writes of a peer's memory by the provider, where it has them."),
     UCS_CONFIG_ROW("TIMEOUT", time, uct_ofi_config_t, timeout_ns, "5s",

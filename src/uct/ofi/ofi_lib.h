@@ -19,7 +19,7 @@
 
 /* What our memory can be registered as. */
 #define UCT_OFI_MR_MODES \
-    (FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
+    (FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM)
 
 /* The functions of the library that are symbols. */
 typedef struct {

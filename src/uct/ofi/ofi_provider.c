@@ -398,13 +398,14 @@ static int uct_ofi_is_same_offer(const struct fi_info *a, const struct fi_info *
     return uct_ofi_is_same_device(a, b) && (a->addr_format == b->addr_format);
 }
 
-/* The same offer with reads of a peer's memory, or NULL. */
-static struct fi_info *uct_ofi_find_reads(const struct fi_info *own, struct fi_info *list)
+/* The same offer with those capabilities, or NULL. */
+static struct fi_info *uct_ofi_find_rma(const struct fi_info *own, struct fi_info *list,
+                                        uint64_t caps)
 {
     struct fi_info *info;
 
     for (info = list; info != NULL; info = info->next) {
-        if ((info->caps & FI_READ) && (info->caps & FI_REMOTE_READ) &&
+        if (((info->caps & caps) == caps) &&
             (info->domain_attr->mr_key_size >= sizeof(uint32_t)) &&
             uct_ofi_is_same_offer(info, own)) {
             break;
@@ -414,8 +415,10 @@ static struct fi_info *uct_ofi_find_reads(const struct fi_info *own, struct fi_i
 }
 
 /* Replaces what is used by the same with reads of a peer's memory, and with writes where they end
- * when the bytes lie there, if the provider has them. 0: it has not. */
-static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int has_writes)
+ * when the bytes lie there, of memory of devices as well (FI_HMEM), if the provider has them. 0: it
+ * has not. */
+static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int has_writes,
+                           uint64_t hmem)
 {
     struct fi_info *hints = lib->dupinfo(iface->info);
     struct fi_info *list  = NULL;
@@ -425,20 +428,21 @@ static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int
     if (hints == NULL) {
         return 0;
     }
-    hints->caps                |= FI_RMA | FI_READ | FI_REMOTE_READ |
+    hints->caps                |= FI_RMA | FI_READ | FI_REMOTE_READ | hmem |
                                   (has_writes ? FI_WRITE | FI_REMOTE_WRITE : 0);
     hints->tx_attr->caps        = 0;
     hints->tx_attr->op_flags    = has_writes ? FI_DELIVERY_COMPLETE : 0; /* only asks for it */
     hints->rx_attr->caps        = 0;
     hints->domain_attr->mr_mode = UCT_OFI_MR_MODES;
     if (lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list) == 0) {
-        info = uct_ofi_find_reads(iface->info, list);
+        info = uct_ofi_find_rma(iface->info, list, FI_READ | FI_REMOTE_READ | hmem);
         info = (info != NULL) ? lib->dupinfo(info) : NULL;
     }
     if (info != NULL) {
         lib->freeinfo(iface->info);
         iface->info                    = info;
         iface->info->tx_attr->op_flags = op_flags;
+        iface->info->caps             &= ~FI_HMEM | hmem; /* what was not asked for */
         iface->has_writes              = has_writes;
     }
     lib->freeinfo(list);
@@ -449,16 +453,28 @@ static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int
 /* Why reads and writes of memory, or writes, are not used, or NULL. */
 static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
 {
-    const char *refusal = uct_ofi_refuse_rma(uct_ofi_config(iface),
-                                             iface->info->fabric_attr->prov_name);
+    const uct_ofi_config_t *config = uct_ofi_config(iface);
+    const uint64_t hmem            = config->has_hmem ? FI_HMEM : 0;
+    const char *refusal            = uct_ofi_refuse_rma(config,
+                                                        iface->info->fabric_attr->prov_name);
 
-    if ((refusal != NULL) || uct_ofi_add_rma(iface, lib, 1)) {
+    if ((refusal != NULL) || uct_ofi_add_rma(iface, lib, 1, hmem) ||
+        ((hmem != 0) && uct_ofi_add_rma(iface, lib, 1, 0))) {
         return refusal;
     }
-    return uct_ofi_add_rma(iface, lib, 0) ?
+    return (uct_ofi_add_rma(iface, lib, 0, hmem) || uct_ofi_add_rma(iface, lib, 0, 0)) ?
            "without writes of memory: it does not tell when the bytes lie there "
            "(FI_DELIVERY_COMPLETE)" :
            "without reads and writes of memory: it has none";
+}
+
+/* How memory of GPUs is reached. */
+static const char *uct_ofi_explain_hmem(const uct_ofi_iface_t *iface)
+{
+    return (iface->info->caps & FI_HMEM)      ? "reads and writes memory of GPUs" :
+           uct_ofi_config(iface)->has_hmem ? "memory of GPUs goes through the host's: the provider "
+                                             "does not reach it (FI_HMEM)" :
+           "memory of GPUs goes through the host's: switched off by UCX_OFI_HMEM";
 }
 
 /* Makes the queue as long as our buffers need, if the provider can: some offer less than they have
@@ -607,6 +623,7 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
         if (reason != NULL) {
             ucs_string_buffer_appendf(&iface->choice, "%s\n", reason);
         }
+        ucs_string_buffer_appendf(&iface->choice, "%s\n", uct_ofi_explain_hmem(iface));
         uct_ofi_lengthen_queue(iface->info, lib);
     }
     line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);

@@ -12,7 +12,10 @@
 #define UCS_LOG_COMPONENT "ofi"
 #include <string.h>
 #include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
+
+#define UCT_OFI_HOST (-1) /* in place of a device */
 
 /* Memory that is registered with the provider of one interface, which may be closed before; or what
  * the domain knows of memory that peers of any of its interfaces reach: then `next` leads to the
@@ -24,6 +27,7 @@ typedef struct uct_ofi_mem {
     struct fid_mr      *mr;
     uint32_t            key;
     int                 is_kept; /* one of a domain's */
+    int                 device;  /* on which it lies: the ordinal; UCT_OFI_HOST */
     struct uct_ofi_mem *next;
 } uct_ofi_mem_t;
 
@@ -76,15 +80,23 @@ void uct_ofi_deregister(uct_ofi_iface_t *iface, struct fid_mr **mr_p)
 }
 
 /* Returns libfabric's error, or 0. */
-static int uct_ofi_register(uct_ofi_iface_t *iface, void *address, size_t length, uint64_t access,
-                            struct fid_mr **mr_p)
+static int uct_ofi_register(uct_ofi_iface_t *iface, void *address, size_t length, int device,
+                            uint64_t access, struct fid_mr **mr_p)
 {
     /* Where the provider makes no key of its own; one that is in use already is an error. */
-    const uint64_t key = (uint32_t)ucs_sys_random64();
+    const uint64_t key           = (uint32_t)ucs_sys_random64();
+    const struct iovec iov       = {address, length};
+    const struct fi_mr_attr attr = {.mr_iov        = &iov,
+                                    .iov_count     = 1,
+                                    .access        = access,
+                                    .requested_key = key,
+                                    .iface         = FI_HMEM_CUDA,
+                                    .device.cuda   = device};
     int ret;
 
     uct_ofi_enter(iface);
-    ret = (iface->ep == NULL) ? -FI_EIO :
+    ret = (iface->ep == NULL)      ? -FI_EIO :
+          (device != UCT_OFI_HOST) ? fi_mr_regattr(iface->domain, &attr, 0, mr_p) :
           fi_mr_reg(iface->domain, address, length, access, 0, key, 0, mr_p, NULL);
     if (ret != 0) {
         *mr_p = NULL;
@@ -103,7 +115,7 @@ int uct_ofi_register_own(uct_ofi_iface_t *iface, void *memory, size_t size, stru
 {
     *mr_p = NULL;
     return (iface->info->domain_attr->mr_mode & FI_MR_LOCAL) ?
-           uct_ofi_register(iface, memory, size, FI_SEND | FI_RECV, mr_p) : 0;
+           uct_ofi_register(iface, memory, size, UCT_OFI_HOST, FI_SEND | FI_RECV, mr_p) : 0;
 }
 
 /* With the domain's lock. */
@@ -118,29 +130,52 @@ static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
     mem->iface = NULL;
 }
 
+/* The device whose memory it is, or UCT_OFI_HOST. 0: no provider takes such memory. */
+static int uct_ofi_mem_device(const uct_mem_info_t *info, int *device_p)
+{
+    *device_p = (info == NULL) ? UCT_OFI_HOST : info->device;
+    return (info == NULL) || (info->type == UCS_MEMORY_TYPE_CUDA);
+}
+
+/* Do operations of the interface need such memory of this process registered? */
+static int uct_ofi_needs_desc(const uct_ofi_iface_t *iface, int device)
+{
+    return (iface->info->domain_attr->mr_mode &
+            (FI_MR_LOCAL | ((device == UCT_OFI_HOST) ? 0 : FI_MR_HMEM))) != 0;
+}
+
 /* With the domain's lock. */
 static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size_t length,
-                                     uint64_t access, uct_ofi_mem_t **mem_p)
+                                     int device, uint64_t access, uct_ofi_mem_t **mem_p)
 {
     uct_ofi_mem_t *mem;
     uint64_t key;
     int ret;
 
+    if ((device != UCT_OFI_HOST) && !(iface->info->caps & FI_HMEM)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     mem = ucs_sys_calloc(1, sizeof(*mem));
     if (mem == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
     mem->super   = (uct_mem_t){.md = iface->super.md, .address = address, .length = length};
+    mem->device  = device;
     mem->iface   = iface;
     mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
     uct_ofi_kept_add(mem, 1);
-    ret      = uct_ofi_register(iface, address, length, access, &mem->mr);
+    ret      = uct_ofi_register(iface, address, length, device, access, &mem->mr);
     key      = (ret == 0) ? fi_mr_key(mem->mr) : 0;
     mem->key = (uint32_t)key;
     if ((ret != 0) || ((access & FI_REMOTE_READ) && (key != mem->key))) {
-        ucs_debug("memory at %p, %zu bytes, cannot be registered: libfabric's error %d, key %lx",
-                  address, length, ret, (unsigned long)key);
+        if ((device != UCT_OFI_HOST) && !iface->has_told_refusal) {
+            iface->has_told_refusal = 1;
+            ucs_diag("memory of GPU %d cannot be registered with %s (libfabric's error %d): it "
+                     "goes through the host's", device, iface->info->fabric_attr->prov_name, ret);
+        }
+        ucs_debug("memory at %p, %zu bytes, device %d, cannot be registered: libfabric's error %d, "
+                  "key %lx", address, length, device, ret, (unsigned long)key);
         uct_ofi_mem_close(mem);
         ucs_sys_free(mem);
         return UCS_ERR_IO_ERROR;
@@ -149,23 +184,25 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     return UCS_OK;
 }
 
-ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length, int is_remote,
-                         uct_mem_t **mem_p)
+ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length,
+                         const uct_mem_info_t *info, int is_remote, uct_mem_t **mem_p)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     uct_ofi_md_t *md       = uct_ofi_md(tl_iface->md);
     uct_ofi_mem_t *mem     = NULL;
     ucs_status_t status;
+    int device;
 
-    if ((iface->num_rmas == 0) || iface->is_inherited) {
+    if ((iface->num_rmas == 0) || iface->is_inherited || !uct_ofi_mem_device(info, &device)) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (!is_remote && !(iface->info->domain_attr->mr_mode & FI_MR_LOCAL)) {
+    if (!is_remote && !uct_ofi_needs_desc(iface, device)) {
         *mem_p = NULL;
-        return UCS_OK;
+        return ((device == UCT_OFI_HOST) || (iface->info->caps & FI_HMEM)) ? UCS_OK :
+                                                                             UCS_ERR_UNSUPPORTED;
     }
     pthread_mutex_lock(&md->lock);
-    status = uct_ofi_mem_open(iface, address, length,
+    status = uct_ofi_mem_open(iface, address, length, device,
                               is_remote ? FI_REMOTE_READ : FI_READ | FI_WRITE, &mem);
     pthread_mutex_unlock(&md->lock);
     if (status == UCS_OK) {
@@ -175,15 +212,22 @@ ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length, in
 }
 
 /* Memory of a domain is registered once a key for it is made. */
-ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length, uct_mem_t **mem_p)
+ucs_status_t uct_ofi_md_reg(uct_md_t *md, void *address, size_t length,
+                            const uct_mem_info_t *info, uct_mem_t **mem_p)
 {
-    uct_ofi_mem_t *mem = ucs_sys_calloc(1, sizeof(*mem));
+    uct_ofi_mem_t *mem;
+    int device;
 
+    if (!uct_ofi_mem_device(info, &device)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    mem = ucs_sys_calloc(1, sizeof(*mem));
     if (mem == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    mem->super = (uct_mem_t){.md = md, .address = address, .length = length};
-    *mem_p     = &mem->super;
+    mem->super  = (uct_mem_t){.md = md, .address = address, .length = length};
+    mem->device = device;
+    *mem_p      = &mem->super;
     return UCS_OK;
 }
 
@@ -221,7 +265,8 @@ static uct_ofi_mem_t *uct_ofi_mem_of(uct_ofi_mem_t *head, uct_ofi_iface_t *iface
             place = &mem->next;
         }
     }
-    if (uct_ofi_mem_open(iface, head->super.address, head->super.length, access, &mem) != UCS_OK) {
+    if (uct_ofi_mem_open(iface, head->super.address, head->super.length, head->device, access,
+                         &mem) != UCS_OK) {
         return NULL;
     }
     mem->next  = head->next;
@@ -453,10 +498,13 @@ static int uct_ofi_rma_desc(uct_ofi_iface_t *iface, uct_mem_t *tl_mem, void **de
     uct_ofi_mem_t *mem;
 
     *desc_p = NULL;
-    if ((tl_mem == NULL) || !(iface->info->domain_attr->mr_mode & FI_MR_LOCAL)) {
+    if (tl_mem == NULL) {
         return 1;
     }
     mem = ucs_container_of(tl_mem, uct_ofi_mem_t, super);
+    if (!uct_ofi_needs_desc(iface, mem->device)) {
+        return (mem->device == UCT_OFI_HOST) || (iface->info->caps & FI_HMEM);
+    }
     if (mem->mr == NULL) {
         pthread_mutex_lock(&md->lock);
         mem = uct_ofi_mem_of(mem, iface);

@@ -16,6 +16,7 @@ extern "C" {
 }
 
 #include <cstring>
+#include <dlfcn.h>
 #include <list>
 #include <map>
 #include <random>
@@ -77,6 +78,7 @@ struct registration {
     uintptr_t base;
     size_t length;
     struct fid *bound; /* the endpoint that it serves, or NULL */
+    ptrdiff_t moved;   /* of a device: from where it lies to where its bytes are reached */
 };
 
 /* What the provider has, by its context. */
@@ -105,7 +107,7 @@ struct nic {
     patch<struct fi_ops_msg> msg;
     patch<struct fi_ops_rma> rma;
     size_t tx_size = 0, rx_size = 0, cq_size = 0, inject_size = 0, iov_limit = 0;
-    bool needs_memory = false, is_virtual = false;
+    bool needs_memory = false, is_virtual = false, has_devices = false;
     std::unordered_map<void *, operation> posted;
     size_t num_transmits = 0, num_receives = 0;
     unsigned num_lost    = 0;     /* errors of messages since one has come, told or not */
@@ -236,8 +238,22 @@ void keep_from_children(const registration &memory)
     }
 }
 
-int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, uint64_t offset,
-           uint64_t key, uint64_t flags, struct fid_mr **mr_p, void *context)
+/* Where the bytes are: those of a device's memory are not at its address. */
+const char *reach(const void *address, size_t length)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    if (driver == nullptr) {
+        return static_cast<const char *>(address);
+    }
+    const auto find = reinterpret_cast<void *(*)(const void *, size_t)>(
+        dlsym(driver, "fakecuda_reach"));
+    dlclose(driver);
+    return static_cast<const char *>(find(address, length));
+}
+
+int mr_reg_at(struct fid *fid, const void *buffer, size_t length, uint64_t access, uint64_t offset,
+              uint64_t key, uint64_t flags, struct fid_mr **mr_p, void *context, ptrdiff_t moved)
 {
     static const int errors[] = {-FI_ENOMEM, -FI_EIO, -FI_ENOSYS, -FI_EAGAIN};
     nic &n                    = of(reinterpret_cast<struct fid_domain *>(fid));
@@ -249,7 +265,8 @@ int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, 
     if (n.needs_memory) {
         key = static_cast<uint32_t>(g.engine()); /* not the one that is asked for */
     }
-    const int ret = n.mr_ops->reg(fid, buffer, length, access, offset, key, flags, mr_p, context);
+    const int ret = n.mr_ops->reg(fid, static_cast<const char *>(buffer) + moved, length, access,
+                                  offset, key, flags, mr_p, context);
     if (ret == 0) {
         ++g.self->seen.registered;
         g.memory.emplace_back();
@@ -261,17 +278,48 @@ int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, 
         memory.base          = reinterpret_cast<uintptr_t>(buffer);
         memory.length        = length;
         memory.bound         = nullptr;
+        memory.moved         = moved;
         struct fi_ops &ops   = memory.ops.put(&(*mr_p)->fid.ops);
         ops.close            = mr_close;
         if (n.needs_memory) {
             keep_from_children(memory);
             ops.bind          = mr_bind;
             ops.control       = mr_control;
-            (*mr_p)->mem_desc = &memory;
             (*mr_p)->key      = FI_KEY_NOTAVAIL;
+        }
+        if (n.needs_memory || (moved != 0)) {
+            (*mr_p)->mem_desc = &memory;
         }
     }
     return ret;
+}
+
+int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, uint64_t offset,
+           uint64_t key, uint64_t flags, struct fid_mr **mr_p, void *context)
+{
+    EXPECT_EQ(buffer, reach(buffer, length)) << "memory of a device";
+    return mr_reg_at(fid, buffer, length, access, offset, key, flags, mr_p, context, 0);
+}
+
+/* Memory of a device, where there is a driver. */
+int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+               struct fid_mr **mr_p)
+{
+    const struct iovec &iov = *attr->mr_iov;
+    const char *place       = reach(iov.iov_base, iov.iov_len);
+    const bool is_whole     = (place != nullptr) && /* no other piece of memory follows */
+                          (reach(static_cast<char *>(iov.iov_base) + iov.iov_len - 1, 1) ==
+                           place + iov.iov_len - 1);
+
+    EXPECT_TRUE(of(reinterpret_cast<struct fid_domain *>(fid)).has_devices);
+    EXPECT_EQ(FI_HMEM_CUDA, attr->iface);
+    EXPECT_EQ(0, attr->device.cuda);
+    EXPECT_NE(place, iov.iov_base) << "memory of the host";
+    g.self->seen.hmem += is_whole;
+    return !is_whole ? -FI_EINVAL :
+           mr_reg_at(fid, iov.iov_base, iov.iov_len, attr->access, attr->offset,
+                     attr->requested_key, flags, mr_p, attr->context,
+                     place - static_cast<const char *>(iov.iov_base));
 }
 
 /* The registration of a buffer, from what ofi names as such; NULL where none is needed. */
@@ -280,7 +328,7 @@ const registration *check_memory(const nic &n, void *desc, const void *buffer, s
 {
     const auto start = reinterpret_cast<uintptr_t>(buffer);
 
-    if (!n.needs_memory) {
+    if (!n.needs_memory && (reach(buffer, length) == buffer)) {
         return nullptr;
     }
     for (const registration &memory : g.memory) {
@@ -471,7 +519,7 @@ ssize_t ep_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
     return ret;
 }
 
-/* Reads and writes of a peer's memory; post(length, desc, remote) calls the provider. */
+/* Reads and writes of a peer's memory; post(buffer, length, desc, remote) calls the provider. */
 template <typename post_t>
 ssize_t post_rma(struct fid_ep *ep, bool is_write, const void *buffer, size_t length, void *desc,
                  uint64_t remote, uint64_t key, void *context, const post_t &post)
@@ -494,7 +542,9 @@ ssize_t post_rma(struct fid_ep *ep, bool is_write, const void *buffer, size_t le
     const bool is_lost = chance(g.self->faults.swallow);
     const fate end     = (chance(g.self->faults.cut) && (length > 1)) ? fate::CUT :
                          chance(g.self->faults.belie)                 ? fate::BELIED : fate::GOOD;
-    const ssize_t ret = is_lost ? 0 : post((end == fate::CUT) ? length / 2 : length,
+    char *place       = static_cast<char *>(const_cast<void *>(buffer)) +
+                  ((memory != nullptr) ? memory->moved : 0);
+    const ssize_t ret = is_lost ? 0 : post(place, (end == fate::CUT) ? length / 2 : length,
                                            real_desc(memory, desc), remote);
     if (ret == 0) {
         started(n, kind::RMA, end, context, memory);
@@ -510,8 +560,8 @@ ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_a
                 uint64_t remote, uint64_t key, void *context)
 {
     return post_rma(ep, false, buffer, length, desc, remote, key, context,
-                    [=](size_t done, void *real, uint64_t where) {
-                        return of(ep).rma->read(ep, buffer, done, real, source, where, key,
+                    [=](void *place, size_t done, void *real, uint64_t where) {
+                        return of(ep).rma->read(ep, place, done, real, source, where, key,
                                                 context);
                     });
 }
@@ -524,8 +574,8 @@ ssize_t ep_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t fl
     EXPECT_EQ(msg->msg_iov->iov_len, msg->rma_iov->len);
     return post_rma(ep, true, msg->msg_iov->iov_base, msg->msg_iov->iov_len, msg->desc[0],
                     msg->rma_iov->addr, msg->rma_iov->key, msg->context,
-                    [=](size_t done, void *real, uint64_t where) {
-                        struct iovec iov        = {msg->msg_iov->iov_base, done};
+                    [=](void *place, size_t done, void *real, uint64_t where) {
+                        struct iovec iov        = {place, done};
                         struct fi_rma_iov there = {where, done, msg->rma_iov->key};
                         struct fi_msg_rma own   = *msg;
                         own.msg_iov             = &iov;
@@ -814,6 +864,7 @@ struct fi_info *real_info(const struct fi_info *info)
 {
     struct fi_info *copy       = g.real.dupinfo(info);
     copy->domain_attr->mr_mode = g.mr_modes[info->fabric_attr->prov_name];
+    copy->caps                &= ~FI_HMEM;
     rename_device(*copy, g.device);
     return copy;
 }
@@ -912,7 +963,10 @@ int fabric_domain(struct fid_fabric *real, struct fi_info *info, struct fid_doma
         ops.endpoint              = domain_endpoint;
         ops.cq_open               = domain_cq_open;
         ops.av_open               = domain_av_open;
-        n.mr_ops.put(&n.domain->mr).reg          = mr_reg;
+        n.has_devices             = (info->caps & FI_HMEM) != 0;
+        struct fi_ops_mr &mr      = n.mr_ops.put(&n.domain->mr);
+        mr.reg                    = mr_reg;
+        mr.regattr                = mr_regattr;
         n.domain_fid.put(&n.domain->fid.ops).close = domain_close;
     }
     return ret;
@@ -950,11 +1004,14 @@ int lib_getinfo(uint32_t version, const char *node, const char *service, uint64_
     const faulty_provider::traits &says = g.self->says;
 
     if (is_to_fail() || (says.single && (hints->caps & FI_MULTI_RECV)) ||
+        (!says.hmem && (hints->caps & FI_HMEM)) ||
         (says.early && (hints->tx_attr->op_flags & FI_DELIVERY_COMPLETE))) {
         return -FI_ENODATA;
     }
     struct fi_info *real = g.real.dupinfo(hints);
     rename_device(*real, g.device);
+    real->caps &= ~FI_HMEM;
+    real->domain_attr->mr_mode &= ~FI_MR_HMEM;
     const int ret = g.real.getinfo(version, node, service, flags, real, info_p);
     g.real.freeinfo(real);
     if ((ret == 0) && (says.devices > 0)) {
@@ -965,6 +1022,10 @@ int lib_getinfo(uint32_t version, const char *node, const char *service, uint64_
         g.mr_modes[info->fabric_attr->prov_name] = info->domain_attr->mr_mode;
         if (says.registered) {
             info->domain_attr->mr_mode |= UCT_OFI_MR_MODES;
+        }
+        if (hints->caps & FI_HMEM) {
+            info->caps                 |= FI_HMEM;
+            info->domain_attr->mr_mode |= FI_MR_HMEM;
         }
         if (says.queue != 0) {
             info->tx_attr->size = says.queue;

@@ -42,12 +42,14 @@ public:
         bool single     = false; /* a buffer takes one message */
         bool early      = false; /* writes may end before the bytes are there */
         bool registered = false; /* buffers and keys need all that FI_MR_... can ask for */
+        bool hmem       = false; /* memory of test/fakecuda's devices can be registered */
     };
 
     /* What has happened. */
     struct counts {
         size_t again, held, refused, swallowed, belied, cut, spoiled, kept, repeated, reads,
-            writes, messages, gathered, registered, farewells; /* of those swallowed and belied */
+            writes, messages, gathered, registered, hmem; /* registered of devices */
+        size_t farewells; /* of those swallowed and belied */
     };
 
     explicit faulty_provider(uint64_t seed);

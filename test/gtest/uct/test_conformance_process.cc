@@ -427,7 +427,7 @@ void offer_memory(const uct_tl_t *tl, channel &parent)
         own.resize(TARGET_SIZE);
         target = own.data();
         if (tl->md.reg != nullptr) {
-            ASSERT_EQ(UCS_OK, tl->md.reg(w.md, target, TARGET_SIZE, &mem));
+            ASSERT_EQ(UCS_OK, tl->md.reg(w.md, target, TARGET_SIZE, nullptr, &mem));
         }
     }
     memset(target, 0, TARGET_SIZE);

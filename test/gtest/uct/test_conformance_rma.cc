@@ -55,7 +55,7 @@ protected:
             m_own.resize(TARGET_SIZE);
             m_target = m_own.data();
             if (m_tl->md.reg != nullptr) {
-                ASSERT_EQ(UCS_OK, m_tl->md.reg(b().md, m_target, TARGET_SIZE, &m_mem));
+                ASSERT_EQ(UCS_OK, m_tl->md.reg(b().md, m_target, TARGET_SIZE, nullptr, &m_mem));
             }
         }
         memset(m_target, 0, TARGET_SIZE);

@@ -51,7 +51,7 @@ bytes key_of(const worker &w, void *address, size_t length, const worker *door =
     uct_mem_t *mem;
     bytes packed(UCT_RKEY_MAX);
 
-    EXPECT_EQ(UCS_OK, w.tl->md.reg(w.md, address, length, &mem));
+    EXPECT_EQ(UCS_OK, w.tl->md.reg(w.md, address, length, nullptr, &mem));
     mem->uid = (door == nullptr) ? nullptr : door->uid.data();
     packed.resize(w.tl->md.rkey_pack(mem, packed.data()));
     w.tl->md.release(mem);
@@ -1024,11 +1024,11 @@ TEST_F(fake_cuda_ipc, an_export_that_fails_is_tried_again)
             cuda.fail(e.call, 1, OUT_OF_MEMORY);
             const uint64_t before = cuda.calls(e.call);
             for (unsigned i = 0; i < 5; ++i) {
-                EXPECT_EQ(UCS_ERR_NO_RESOURCE, w.tl->md.reg(w.md, m.address, 1000, &mem));
+                EXPECT_EQ(UCS_ERR_NO_RESOURCE, w.tl->md.reg(w.md, m.address, 1000, nullptr, &mem));
             }
             EXPECT_EQ(before + 1, cuda.calls(e.call));
             let_pass(TIME_LIMIT_S);
-            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, 1000, &mem)) << e.call;
+            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, 1000, nullptr, &mem)) << e.call;
             w.tl->md.release(mem);
         }
         EXPECT_EQ(0u, cuda.misuses());
@@ -1051,12 +1051,12 @@ TEST_F(fake_cuda_ipc, what_is_refused_for_now_and_for_ever)
             for (unsigned k = 1; k < 20; ++k) {
                 const auto m = cuda.make(what, 3ul << 20); /* two pieces */
                 cuda.fail(nullptr, k, 999);
-                ucs_status_t status = w.tl->md.reg(w.md, m.address, m.length, &mem);
+                ucs_status_t status = w.tl->md.reg(w.md, m.address, m.length, nullptr, &mem);
                 cuda.fail(nullptr, 0, 0);
                 if (status != UCS_OK) {
                     EXPECT_EQ(UCS_ERR_NO_RESOURCE, status) << k;
                     let_pass(TIME_LIMIT_S);
-                    status = w.tl->md.reg(w.md, m.address, m.length, &mem);
+                    status = w.tl->md.reg(w.md, m.address, m.length, nullptr, &mem);
                 }
                 ASSERT_EQ(UCS_OK, status) << k;
                 w.tl->md.release(mem);
@@ -1066,7 +1066,7 @@ TEST_F(fake_cuda_ipc, what_is_refused_for_now_and_for_ever)
         const auto m          = cuda.make(kind::POOL, 1000);
         const uint64_t before = cuda.calls("cuMemPoolExportToShareableHandle");
         for (unsigned i = 0; i < 3; ++i) {
-            EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+            EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, nullptr, &mem));
             let_pass(TIME_LIMIT_S);
         }
         EXPECT_EQ(before + 1, cuda.calls("cuMemPoolExportToShareableHandle"));
@@ -1081,21 +1081,24 @@ TEST(cuda_ipc, what_cannot_be_exported)
         worker w(ipc_tl());
         uct_mem_t *mem;
 
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, &mem, 8, &mem)) << "no driver yet";
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, &mem, 8, nullptr, &mem)) << "no driver";
         cuda.init();
         cuda.use_primary();
         for (kind what : {kind::MANAGED, kind::POOL, kind::PINNED, kind::PAGEABLE}) {
             const auto m = cuda.make(what, 1000);
             for (unsigned i = 0; i < 2; ++i) {
-                EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, &mem));
+                EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1000, nullptr, &mem));
             }
         }
         const auto m = cuda.make(kind::DEVICE, 1000);
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1001, &mem)) << "too long";
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 0, &mem));
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 1001, nullptr, &mem))
+            << "too long";
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, m.address, 0, nullptr, &mem));
         const auto pieces = cuda.make(kind::PIECES, 65 * (2ul << 20));
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, w.tl->md.reg(w.md, pieces.address, pieces.length, &mem));
-        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, pieces.address, pieces.length - (2ul << 20), &mem));
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+                  w.tl->md.reg(w.md, pieces.address, pieces.length, nullptr, &mem));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, pieces.address, pieces.length - (2ul << 20), nullptr,
+                                       &mem));
         w.tl->md.release(mem);
     });
 }
@@ -1273,8 +1276,8 @@ TEST_F(fake_cuda_ipc, a_forked_child_is_another_process)
             program.init();
             program.create_context();
             const auto memory   = program.make(cuda_program::kind::DEVICE, 65536);
-            const size_t length = (md->tl->md.reg(md, memory.address, 65536, &mem) == UCS_OK) ?
-                                  md->tl->md.rkey_pack(mem, key) : 0;
+            const auto status   = md->tl->md.reg(md, memory.address, 65536, nullptr, &mem);
+            const size_t length = (status == UCS_OK) ? md->tl->md.rkey_pack(mem, key) : 0;
             _exit((length > 0) && (write(fds[1], key, length) == ssize_t(length)) ? 0 : 1);
         }
         int status = -1;
@@ -1346,7 +1349,7 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_no_descriptors)
         const auto before = sys_meter::descriptors();
         for (const auto &m : memory) {
             mems.push_back(nullptr);
-            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, m.length, &mems.back()));
+            ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, m.address, m.length, nullptr, &mems.back()));
         }
         const bytes unused = key_of(w, memory[0].address, 1000); /* of a part: another export */
         const auto made    = sys_meter::descriptors();
@@ -1360,7 +1363,8 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_no_descriptors)
             }
             if (is_offered(packed) || is_offered(unused) ||
                 (w.tl->md.rkey_pack(mems[0], packed.data()) != 0) ||
-                (w.tl->md.reg(w.md, memory[1].address, 1000, &mem) != UCS_ERR_UNSUPPORTED)) {
+                (w.tl->md.reg(w.md, memory[1].address, 1000, nullptr, &mem) !=
+                 UCS_ERR_UNSUPPORTED)) {
                 return 2;
             }
             const auto own     = cuda.make(kind::PIECES, 1000);
@@ -1465,7 +1469,7 @@ TEST_F(fake_cuda_ipc, forks_amid_registrations)
         cuda.use_primary();
         const auto kept   = cuda.make(kind::PIECES, 1000);
         const auto others = cuda.make(kind::PIECES, 64ul << 20);
-        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, &mem));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, nullptr, &mem));
         std::thread thread([&]() {
             for (size_t i = 0; !is_over; ++i) { /* as many ranges as there may be exports */
                 (void)key_of(w, static_cast<char *>(others.address) + (i % 24) * (2ul << 20),
@@ -1519,8 +1523,8 @@ TEST_F(fake_cuda_ipc, a_fork_does_not_wait_for_ever)
         cuda.use_primary();
         const auto freed = cuda.make(kind::PIECES, 1000);
         const auto kept  = cuda.make(kind::PIECES, 1000);
-        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, freed.address, 1000, &mem));
-        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, &other));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, freed.address, 1000, nullptr, &mem));
+        ASSERT_EQ(UCS_OK, w.tl->md.reg(w.md, kept.address, 1000, nullptr, &other));
         cuda.free(freed);
         ucs_sys_set(&ops);
         std::thread thread([&]() {
@@ -1977,7 +1981,7 @@ TEST_F(fake_cuda_ipc, each_system_call_fails)
                     continue;
                 }
                 if ((w.tl->md.reg != nullptr) &&
-                    (w.tl->md.reg(w.md, device.address, 100, &mem) == UCS_OK)) {
+                    (w.tl->md.reg(w.md, device.address, 100, nullptr, &mem) == UCS_OK)) {
                     w.tl->md.release(mem);
                 }
                 if ((w.tl->iface.copy != nullptr) &&

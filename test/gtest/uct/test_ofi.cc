@@ -52,7 +52,8 @@ protected:
      * skipped. */
     bool lend(const worker &w, uint8_t *memory, size_t length, uct_mem_t **mem_p) const
     {
-        const bool is_lent = (m_tl->iface.reg(w.iface, memory, length, 1, mem_p) == UCS_OK);
+        const bool is_lent =
+            m_tl->iface.reg(w.iface, memory, length, nullptr, 1, mem_p) == UCS_OK;
         if (!is_lent) {
             [] { GTEST_SKIP() << "nothing is read by itself here"; }();
         }
@@ -188,7 +189,8 @@ TEST_F(ofi, reads_of_odd_places)
         bytes target(to + length + 64, 0xee), expected(target);
         uct_mem_t *local = nullptr;
 
-        ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), 0, &local));
+        ASSERT_EQ(UCS_OK, m_tl->iface.reg(a.iface, target.data(), target.size(), nullptr, 0,
+                                          &local));
         std::copy_n(source.begin() + static_cast<ptrdiff_t>(from), length,
                     expected.begin() + static_cast<ptrdiff_t>(to));
         uct_iov_t iov = {target.data() + to, length, local};
@@ -216,8 +218,8 @@ public:
 
         (void)m_tl->md.rkey_pack(lent, packed);
         EXPECT_EQ(UCS_OK, m_tl->md.rkey_unpack(reader.md, packed, UCT_IFACE_KEY_LEN, &m_rkey));
-        EXPECT_EQ(UCS_OK, m_tl->iface.reg(reader.iface, m_target.data(), m_target.size(), 0,
-                                          &m_local));
+        EXPECT_EQ(UCS_OK, m_tl->iface.reg(reader.iface, m_target.data(), m_target.size(), nullptr,
+                                          0, &m_local));
     }
 
     ~reading()
@@ -829,7 +831,7 @@ TEST_F(ofi, refused_registrations_and_keys)
     }
     EXPECT_EQ(nullptr, rkey);
     uct_ofi_iface(a.iface)->num_rmas = 0;
-    EXPECT_TRUE(UCS_STATUS_IS_ERR(m_tl->iface.reg(a.iface, &word, sizeof(word), 1, &mem)));
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(m_tl->iface.reg(a.iface, &word, sizeof(word), nullptr, 1, &mem)));
     EXPECT_EQ(nullptr, mem);
     EXPECT_EQ(0u, a.limits(UCT_OP_GET_ZCOPY).max);
 }
@@ -1071,7 +1073,7 @@ TEST_F(ofi, a_broken_queue_is_the_end_of_all)
         ASSERT_EQ(UCS_OK, b.status());
         uct_ep_t *ep = a.connect(b.where());
         ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
-        if (m_tl->iface.reg(b.iface, source.data(), source.size(), 1, &mem) == UCS_OK) {
+        if (m_tl->iface.reg(b.iface, source.data(), source.size(), nullptr, 1, &mem) == UCS_OK) {
             all     = std::make_unique<reading>(a, source, mem);
             fetched = 1;
             ASSERT_EQ(UCS_INPROGRESS, all->start(ep, &fetching.base));
