@@ -17,6 +17,7 @@ gtest_sources = \
 	test/gtest/mp/hosts.cc \
 	test/gtest/mp/hosts.h \
 	test/gtest/mp/joined_hosts.cc \
+	test/gtest/mp/line.cc \
 	test/gtest/mp/joined_hosts.h \
 	test/gtest/mp/gpu.h \
 	test/gtest/mp/node.cc \

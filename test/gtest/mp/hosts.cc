@@ -183,6 +183,7 @@ hosts::hosts(const network &what) : m_network(what)
 
 hosts::~hosts()
 {
+    m_holders.insert(m_holders.end(), m_carriers.begin(), m_carriers.end());
     for (pid_t pid : m_holders) {
         kill(pid, SIGKILL);
         waitpid(pid, nullptr, 0);
@@ -216,9 +217,38 @@ void hosts::set_apart(unsigned host, unsigned device) const
     EXPECT_TRUE(run(m_network.hosts, "ip link set " + port_name(host, device) + " nomaster"));
 }
 
-bool hosts::impair(unsigned host, const std::string &netem) const
+void hosts::impair(unsigned host, const line &what)
 {
-    return run(host, "tc qdisc add dev eth0 root netem " + netem);
+    const unsigned the_switch = m_network.hosts;
+    const std::string port    = port_name(host, 0);
+    const std::string near    = "bad" + std::to_string(host);
+    const std::string far     = "far" + std::to_string(host);
+    const std::string mtu     = " mtu " + std::to_string(m_network.mtu);
+    char answer               = 0;
+    int fds[2];
+
+    ASSERT_TRUE(run(the_switch, "ip link set " + port + " nomaster"));
+    ASSERT_TRUE(run(the_switch, "ip link add " + near + mtu + " type veth peer name " + far + mtu));
+    ASSERT_TRUE(run(the_switch, "ip link set " + far + " master br0 up"));
+    ASSERT_TRUE(run(the_switch, "ip link set " + near + " up"));
+    ASSERT_TRUE(run(host, "ip link set eth0 gso_max_segs 1")); /* packets are lost one by one */
+    ASSERT_EQ(0, pipe2(fds, O_CLOEXEC));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        join(the_switch);
+        line_carrier carrier(port, near, what);
+        answer = carrier.is_open() ? 'y' : 'n';
+        if ((write(fds[1], &answer, 1) != 1) || (answer == 'n')) {
+            _exit(1);
+        }
+        carrier.run();
+    }
+    close(fds[1]);
+    m_carriers.push_back(pid);
+    EXPECT_EQ(1, read(fds[0], &answer, 1));
+    EXPECT_EQ('y', answer) << "no raw sockets here";
+    close(fds[0]);
 }
 
 } // namespace mp

@@ -1,13 +1,14 @@
 /* Halyard: hosts for tests between nodes: network namespaces, joined by a bridge for each device.
  *
  * A host has its own network and its own boot id, so that the library takes it for another node. It
- * exists as long as the object; processes join it. Takes root, and the tools ip and, for delays and
- * losses, tc.
+ * exists as long as the object; processes join it. Takes root, and the tool ip.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef TEST_GTEST_MP_HOSTS_H
 #define TEST_GTEST_MP_HOSTS_H
+
+#include "line.h"
 
 #include <string>
 #include <sys/socket.h>
@@ -52,8 +53,8 @@ public:
     /* Takes a device's port out of its network: it is up, and leads nowhere. */
     void set_apart(unsigned host, unsigned device) const;
 
-    /* The arguments of "tc qdisc add dev eth0 root netem"; false where that cannot be had. */
-    bool impair(unsigned host, const std::string &netem) const;
+    /* Puts a bad line between a host's first device and its network; once a host. */
+    void impair(unsigned host, const line &what);
 
 private:
     bool start_holder(const std::string &boot_id);
@@ -65,6 +66,7 @@ private:
     bool is_running(unsigned host, unsigned device) const;
 
     std::vector<pid_t> m_holders; /* the last one is the switch */
+    std::vector<pid_t> m_carriers; /* of bad lines */
     network            m_network;
     std::string        m_why_not;
 };
