@@ -10,6 +10,7 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rdma.h>
+#include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
 
@@ -296,8 +297,8 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const
     unsigned rail;
 
     if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
-        (has_device ? (min == SIZE_MAX) || peer->is_hmem_refused || ucp_rma_can_device(req, rkey) :
-                      (req->length < min)) ||
+        (has_device ? (min == SIZE_MAX) || peer->is_hmem_refused || ucp_rma_can_device(req, rkey) ||
+                      !ucp_rndv_read_reaches(req, peer) : (req->length < min)) ||
         !(ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) ||
         ucp_rma_can_copy(req) || (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE)) {
         return 0;

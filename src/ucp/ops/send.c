@@ -195,7 +195,10 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
 
     if (ucs_unlikely(ucp_dt_has_device(req->datatype)) && (form != UCP_SEND_FORM_ANNOUNCED) &&
         !is_held) {
-        if (fits && ((form == UCP_SEND_FORM_WHOLE) || !ucp_rndv_device_is_way(req))) {
+        if (fits && ((form == UCP_SEND_FORM_WHOLE) ||
+                     !(ucp_rndv_device_is_way(req) ||
+                       (!is_whole && ucp_dt_is_device(req->datatype) &&
+                        ucp_rndv_read_reaches(req, req->send.peer))))) {
             status = ucp_device_stage(req);
             if (status != UCS_OK) {
                 return status;

@@ -450,6 +450,23 @@ static void ucp_proto_explain_rma(const ucp_proto_config_t *config, int is_put,
     ucs_report_close(report);
 }
 
+static void ucp_proto_explain_devices(const ucp_proto_lanes_t *lanes, ucs_report_t *report)
+{
+    if (lanes->device_name != NULL) {
+        ucp_proto_explain_open(report, "send", "cuda");
+        ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",
+                       "rndv/device", lanes->device_name);
+        ucs_report_close(report);
+    }
+    if (lanes->has_device_reads) {
+        ucp_proto_explain_open(report, "send", "cuda");
+        ucs_report_row(report, "protocol transport",
+                       "# %12s by %s, from and to device memory, where messages are announced\n",
+                       ucp_proto_names[UCP_PROTO_RNDV_GET], lanes->am_name);
+        ucs_report_close(report);
+    }
+}
+
 void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
 {
     const ucp_proto_lanes_t *lanes = &config->lanes;
@@ -501,12 +518,7 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
         ucp_proto_explain_learned(config, what, 0, report);
         ucp_proto_explain_learned(config, what, 1, report);
     }
-    if (lanes->device_name != NULL) {
-        ucp_proto_explain_open(report, "send", "cuda");
-        ucs_report_row(report, "protocol transport", "# %12s by %s, between device memory\n",
-                       "rndv/device", lanes->device_name);
-        ucs_report_close(report);
-    }
+    ucp_proto_explain_devices(lanes, report);
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
         if (config->reason[proto][0] != '\0') {
             ucp_proto_explain_open(report, "send", "host");

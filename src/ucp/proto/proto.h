@@ -38,6 +38,7 @@ typedef struct {
     int          has_sync;   /* the messaging lane has common words */
     int          has_long;   /* and long messages, as far as the peer has room for them */
     int          has_reads;  /* get is of the messaging lane, of memory that is registered for it */
+    int          has_device_reads; /* and of such memory of devices */
     int          is_net;     /* the messaging lane is a network's */
     const char  *am_name;    /* transports, for the text */
     const char  *am_choice;  /* uct_iface_t.choice */

@@ -244,6 +244,7 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     ucp_worker_t *worker = peer->worker;
     uct_iface_t *am      = worker->tls[peer->lane_tl[UCP_LANE_AM]].iface;
     uct_iface_t *copy;
+    uct_limits_t device;
     unsigned rail;
 
     lanes->is_net    = (am->tl->kind == UCT_TL_KIND_NET);
@@ -273,6 +274,8 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
         am->tl->iface.limits(am, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->get);
         am->tl->iface.limits(am, UCT_OP_PUT_ZCOPY, UCS_MEMORY_TYPE_HOST, &lanes->write);
         lanes->has_reads = (lanes->get.max > 0);
+        am->tl->iface.limits(am, UCT_OP_GET_ZCOPY, UCS_MEMORY_TYPE_CUDA, &device);
+        lanes->has_device_reads = (device.max > 0);
         lanes->copy_name = lanes->has_reads ? am->tl->name : NULL;
     }
     for (rail = 0; rail < UCT_RAILS_MAX; ++rail) {

@@ -286,9 +286,11 @@ static void uct_ofi_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_type_t
                            uct_limits_t *limits_p)
 {
     const uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    const int is_reached         = (memory == UCS_MEMORY_TYPE_HOST) ||
+                           ((memory == UCS_MEMORY_TYPE_CUDA) && (iface->info->caps & FI_HMEM));
 
     memset(limits_p, 0, sizeof(*limits_p));
-    if ((memory == UCS_MEMORY_TYPE_HOST) && (iface->num_rmas > 0) &&
+    if (is_reached && (iface->num_rmas > 0) &&
         ((op == UCT_OP_GET_ZCOPY) || ((op == UCT_OP_PUT_ZCOPY) && iface->has_writes))) {
         limits_p->max     = ucs_min(UCT_OFI_RMA_MAX, iface->info->ep_attr->max_msg_size);
         limits_p->iov_max = 1;

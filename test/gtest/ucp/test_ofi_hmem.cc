@@ -217,6 +217,22 @@ TEST_F(ofi_hmem, puts_and_gets_of_device_memory)
     });
 }
 
+/* Short ones go through the host, unless the user has them announced. */
+TEST_F(ofi_hmem, the_users_threshold_counts)
+{
+    for (const char *thresh : {"auto", "1000"}) {
+        in_process([thresh]() {
+            program p(true, {{"UCX_RNDV_THRESH", thresh}});
+            p.exchange(kind::DEVICE, kind::DEVICE, 5000);
+            EXPECT_EQ((strcmp(thresh, "auto") == 0) ? 0u : 2u, p.provider().seen.hmem);
+            const std::string told = printed([&p](FILE *stream) {
+                ucp_ep_print_info(p.world().ep(), stream);
+            });
+            EXPECT_NE(std::string::npos, told.find("from and to device memory")) << told;
+        });
+    }
+}
+
 /* A provider without it, or one that is told to do without. */
 TEST_F(ofi_hmem, through_the_host_where_the_provider_does_not_reach_devices)
 {
