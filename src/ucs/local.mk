@@ -22,7 +22,6 @@ libucs_sources = \
 	src/ucs/config/global.c \
 	src/ucs/config/global.h \
 	src/ucs/config/list.c \
-	src/ucs/config/memory.h \
 	src/ucs/config/names.c \
 	src/ucs/config/names.h \
 	src/ucs/config/parser.c \

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 #include <ucp/api/ucp.h>
-#include <ucs/config/memory.h>
+#include <ucs/config/parser.h>
 #include <ucs/config/types.h>
 #include <unistd.h>
 

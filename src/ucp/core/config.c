@@ -86,19 +86,13 @@ ucp_thresholds_print(char *buf, size_t max, const void *field, const ucs_config_
     }
 }
 
-static const char *const *ucp_thresholds_words(const ucs_config_row_t *row)
-{
-    return ucs_config_type_memunits.words(row);
-}
-
 static const ucs_config_type_t ucs_config_type_thresholds = {
     .name  = "thresholds",
     .size  = sizeof(ucp_thresholds_t),
     .parse = ucp_thresholds_parse,
     .print = ucp_thresholds_print,
     .form  = "bytes, such as 8192 or 8K, or those of the node and of the network, such as "
-             "intra:64K,inter:16K; each",
-    .words = ucp_thresholds_words
+             "intra:64K,inter:16K; each"
 };
 
 /* ---- the type of PROTO_INFO: a switch, with what UCX has beside y and n ---- */

@@ -6,7 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/mem.h>
-#include <ucs/config/memory.h>
+#include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
 #include <sys/mman.h>
 

@@ -1,8 +1,7 @@
 /* Halyard: ucx.conf: variables from a file, for what the environment does not say.
  *
- * The text of each file is kept as one block, cut into keys and values in place; an array of
- * entries points into the blocks. Blocks and entries live until the process ends (or a test clears
- * them), so that whoever looks a value up needs no copy.
+ * Entries live until the process ends (or a test replaces or clears them), so that whoever looks a
+ * value up needs no copy.
  *
  * Nothing is logged while the mutex is held: the first message makes the log read its
  * configuration, which comes here again. What there is to say is noted down and said at the end.
@@ -17,6 +16,7 @@
 #include <ucs/config/file.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
+#include <ucs/ds/list.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <dlfcn.h>
@@ -35,9 +35,8 @@
 #define UCX_CONFIG_DIR "/etc/ucx"
 #endif
 
-/* Entries per allocation, and bytes of "file:line". */
-#define UCS_CONFIG_FILE_STEP  32
-#define UCS_CONFIG_PLACE_MAX  96
+/* Bytes of "file:line". */
+#define UCS_CONFIG_PLACE_MAX 96
 
 /* Complaints that one look at the files may give rise to, and the bytes of one. */
 #define UCS_CONFIG_NOTES_MAX  4
@@ -50,60 +49,60 @@ typedef enum {
     UCS_CONFIG_TRUST_OWN         /* the user's own, passed over in silence otherwise */
 } ucs_config_trust_t;
 
-/* Things to say when the mutex is free. */
 typedef struct {
-    unsigned count;
-    char     text[UCS_CONFIG_NOTES_MAX][UCS_CONFIG_NOTE_MAX];
-} ucs_config_notes_t;
-
-typedef struct ucs_config_block {
-    struct ucs_config_block *next;
-    char                    text[];
-} ucs_config_block_t;
-
-typedef struct {
-    const char *key;
-    const char *value;
-    char       place[UCS_CONFIG_PLACE_MAX];
+    ucs_list_link_t list;
+    char            place[UCS_CONFIG_PLACE_MAX];
+    const char     *value; /* behind the key */
+    char            key[];
 } ucs_config_entry_t;
 
 static struct {
-    pthread_mutex_t    mutex;
-    int                searched;
-    ucs_config_block_t *blocks;
-    ucs_config_entry_t **entries;
-    size_t             count;
-    size_t             capacity;
+    pthread_mutex_t mutex;
+    int             searched;
+    ucs_list_link_t entries;
+    unsigned        num_notes;
+    char            notes[UCS_CONFIG_NOTES_MAX][UCS_CONFIG_NOTE_MAX];
 } ucs_config_files = {
-    .mutex = PTHREAD_MUTEX_INITIALIZER
+    .mutex   = PTHREAD_MUTEX_INITIALIZER,
+    .entries = UCS_LIST_INITIALIZER(&ucs_config_files.entries)
 };
 
 /* ------------------------------------------------------------------ complaints */
 
-static void ucs_config_note(ucs_config_notes_t *notes, const char *fmt, ...) UCS_PRINTF(2, 3);
+static void ucs_config_note(const char *fmt, ...) UCS_PRINTF(1, 2);
 
-static void ucs_config_note(ucs_config_notes_t *notes, const char *fmt, ...)
+static void ucs_config_note(const char *fmt, ...)
 {
     va_list ap;
 
-    if (notes->count < UCS_CONFIG_NOTES_MAX) {
+    if (ucs_config_files.num_notes < UCS_CONFIG_NOTES_MAX) {
         va_start(ap, fmt);
-        vsnprintf(notes->text[notes->count], sizeof(notes->text[0]), fmt, ap);
+        vsnprintf(ucs_config_files.notes[ucs_config_files.num_notes],
+                  sizeof(ucs_config_files.notes[0]), fmt, ap);
         va_end(ap);
     }
 
-    ++notes->count;
+    ++ucs_config_files.num_notes;
 }
 
-static void ucs_config_say_notes(const ucs_config_notes_t *notes)
+/* Gives the mutex back, then says what was noted. */
+static void ucs_config_file_unlock(void)
 {
+    const unsigned count = ucs_config_files.num_notes;
+    char notes[UCS_CONFIG_NOTES_MAX][UCS_CONFIG_NOTE_MAX];
     unsigned i;
 
-    for (i = 0; i < ucs_min(notes->count, (unsigned)UCS_CONFIG_NOTES_MAX); ++i) {
-        ucs_warn("%s", notes->text[i]);
+    if (count > 0) {
+        memcpy(notes, ucs_config_files.notes, sizeof(notes));
+        ucs_config_files.num_notes = 0;
     }
-    if (notes->count > UCS_CONFIG_NOTES_MAX) {
-        ucs_warn("%u more complaints about configuration files", notes->count - i);
+    pthread_mutex_unlock(&ucs_config_files.mutex);
+
+    for (i = 0; i < ucs_min(count, (unsigned)UCS_CONFIG_NOTES_MAX); ++i) {
+        ucs_warn("%s", notes[i]);
+    }
+    if (count > UCS_CONFIG_NOTES_MAX) {
+        ucs_warn("%u more complaints about configuration files", count - i);
     }
 }
 
@@ -111,45 +110,43 @@ static void ucs_config_say_notes(const ucs_config_notes_t *notes)
 
 static ucs_config_entry_t *ucs_config_file_find(const char *key)
 {
-    size_t i;
+    ucs_config_entry_t *entry;
 
-    for (i = 0; i < ucs_config_files.count; ++i) {
-        if (!strcmp(ucs_config_files.entries[i]->key, key)) {
-            return ucs_config_files.entries[i];
+    ucs_list_for_each(entry, &ucs_config_files.entries, list) {
+        if (!strcmp(entry->key, key)) {
+            return entry;
         }
     }
 
     return NULL;
 }
 
-/* The entry of a key, a new one if there is none; NULL without memory. */
-static ucs_config_entry_t *ucs_config_file_entry(const char *key)
+/* A new entry, which takes the place of one of that key. */
+static ucs_status_t
+ucs_config_file_add(const char *key, const char *value, const char *name, unsigned number)
 {
-    ucs_config_entry_t *entry = ucs_config_file_find(key);
-    ucs_config_entry_t **entries;
-    size_t capacity;
+    const size_t key_size      = strlen(key) + 1;
+    const size_t value_size    = strlen(value) + 1;
+    ucs_config_entry_t *former = ucs_config_file_find(key);
+    ucs_config_entry_t *entry;
 
-    if (entry != NULL) {
-        return entry;
+    entry = ucs_sys_malloc(sizeof(*entry) + key_size + value_size);
+    if (entry == NULL) {
+        ucs_config_note("%s:%u: no memory for the configuration", name, number);
+        return UCS_ERR_NO_MEMORY;
     }
 
-    if (ucs_config_files.count == ucs_config_files.capacity) {
-        capacity = ucs_config_files.capacity + UCS_CONFIG_FILE_STEP;
-        entries  = ucs_sys_realloc(ucs_config_files.entries, capacity * sizeof(*entries));
-        if (entries == NULL) {
-            return NULL;
-        }
-        ucs_config_files.entries  = entries;
-        ucs_config_files.capacity = capacity;
+    memcpy(entry->key, key, key_size);
+    memcpy(entry->key + key_size, value, value_size);
+    entry->value = entry->key + key_size;
+    snprintf(entry->place, sizeof(entry->place), "%.80s:%u", name, number);
+    ucs_list_insert_before((former != NULL) ? &former->list : &ucs_config_files.entries,
+                           &entry->list);
+    if (former != NULL) {
+        ucs_list_del(&former->list);
+        ucs_sys_free(former);
     }
-
-    entry = ucs_sys_calloc(1, sizeof(*entry));
-    if (entry != NULL) {
-        entry->key                                         = key;
-        ucs_config_files.entries[ucs_config_files.count++] = entry;
-    }
-
-    return entry;
+    return UCS_OK;
 }
 
 /* Cut the blanks off both ends, in place. */
@@ -190,10 +187,8 @@ static int ucs_config_file_is_key(const char *key)
 
 /* One line, without its end. `name` and `number` are for messages; *in_section is carried on. */
 static ucs_status_t
-ucs_config_file_line(const char *name, unsigned number, char *line, int *in_section,
-                     ucs_config_notes_t *notes)
+ucs_config_file_line(const char *name, unsigned number, char *line, int *in_section)
 {
-    ucs_config_entry_t *entry;
     char *key, *equals;
 
     key = ucs_config_file_strip(line);
@@ -203,7 +198,7 @@ ucs_config_file_line(const char *name, unsigned number, char *line, int *in_sect
 
     if (*key == '[') {
         if (!*in_section) {
-            ucs_config_note(notes, "%s:%u: sections are not supported, their lines are skipped",
+            ucs_config_note("%s:%u: sections are not supported, their lines are skipped",
                             name, number);
         }
         *in_section = 1;
@@ -219,26 +214,17 @@ ucs_config_file_line(const char *name, unsigned number, char *line, int *in_sect
         key     = ucs_config_file_strip(key);
     }
     if ((equals == NULL) || !ucs_config_file_is_key(key)) {
-        ucs_config_note(notes, "%s:%u: expected a line UCX_NAME=VALUE", name, number);
+        ucs_config_note("%s:%u: expected a line UCX_NAME=VALUE", name, number);
         return UCS_ERR_INVALID_PARAM;
     }
 
-    entry = ucs_config_file_entry(key);
-    if (entry == NULL) {
-        ucs_config_note(notes, "%s:%u: no memory for the configuration", name, number);
-        return UCS_ERR_NO_MEMORY;
-    }
-
     ucs_config_file_cut_comment(equals + 1);
-    entry->value = ucs_config_file_strip(equals + 1);
-    snprintf(entry->place, sizeof(entry->place), "%.80s:%u", name, number);
-    return UCS_OK;
+    return ucs_config_file_add(key, ucs_config_file_strip(equals + 1), name, number);
 }
 
-/* Cut a block into lines. A wrong line is reported and passed over, and makes the answer an error.
- * */
-static ucs_status_t ucs_config_file_lines(const char *name, char *text, size_t length,
-                                          ucs_config_notes_t *notes)
+/* Cut a text, which has room for its end, into lines. A wrong line is reported and passed over, and
+ * makes the answer an error. */
+static ucs_status_t ucs_config_file_lines(const char *name, char *text, size_t length)
 {
     char *line = text, *end = text + length, *line_end;
     ucs_status_t result = UCS_OK, status;
@@ -251,12 +237,12 @@ static ucs_status_t ucs_config_file_lines(const char *name, char *text, size_t l
         ++number;
 
         if (memchr(line, '\0', (size_t)(line_end - line)) != NULL) {
-            ucs_config_note(notes, "%s:%u: a zero byte: this is not a text file", name, number);
+            ucs_config_note("%s:%u: a zero byte: this is not a text file", name, number);
             return UCS_ERR_INVALID_PARAM;
         }
 
         *line_end = '\0';
-        status    = ucs_config_file_line(name, number, line, &in_section, notes);
+        status    = ucs_config_file_line(name, number, line, &in_section);
         if (status == UCS_ERR_NO_MEMORY) {
             return status;
         }
@@ -267,35 +253,16 @@ static ucs_status_t ucs_config_file_lines(const char *name, char *text, size_t l
     return result;
 }
 
-/* A copy of the text becomes a block, then entries. The mutex is held. */
-static ucs_status_t ucs_config_file_take(const char *name, const char *text, size_t length,
-                                         ucs_config_notes_t *notes)
-{
-    ucs_config_block_t *block = ucs_sys_malloc(sizeof(*block) + length + 1);
-
-    if (block == NULL) {
-        ucs_config_note(notes, "%s: no memory for the configuration", name);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    memcpy(block->text, text, length);
-    block->text[length]     = '\0';
-    block->next             = ucs_config_files.blocks;
-    ucs_config_files.blocks = block;
-    return ucs_config_file_lines(name, block->text, length, notes);
-}
-
 /* ------------------------------------------------------------------ files */
 
 /* Whether the open file may configure us. */
-static ucs_status_t ucs_config_file_check(int fd, const char *path, ucs_config_trust_t trust,
-                                          ucs_config_notes_t *notes)
+static ucs_status_t ucs_config_file_check(int fd, const char *path, ucs_config_trust_t trust)
 {
     uid_t euid = ucs_sys_geteuid();
     struct stat info;
 
     if (ucs_sys_fstat(fd, &info) != 0) {
-        ucs_config_note(notes, "cannot examine %s: %m", path);
+        ucs_config_note("cannot examine %s: %m", path);
         return UCS_ERR_IO_ERROR;
     }
     if (!S_ISREG(info.st_mode)) {
@@ -307,21 +274,20 @@ static ucs_status_t ucs_config_file_check(int fd, const char *path, ucs_config_t
 
     if ((info.st_uid != euid) && ((trust == UCS_CONFIG_TRUST_OWN) || (info.st_uid != 0))) {
         if (trust != UCS_CONFIG_TRUST_OWN) {
-            ucs_config_note(notes, "%s is not used: it belongs to user %u, not to root or user %u",
+            ucs_config_note("%s is not used: it belongs to user %u, not to root or user %u",
                             path, (unsigned)info.st_uid, (unsigned)euid);
         }
         return UCS_ERR_REJECTED;
     }
     if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-        ucs_config_note(notes, "%s is not used: others may write to it; cure: chmod go-w", path);
+        ucs_config_note("%s is not used: others may write to it; cure: chmod go-w", path);
         return UCS_ERR_REJECTED;
     }
 
     return UCS_OK;
 }
 
-static ucs_status_t
-ucs_config_file_read_fd(int fd, const char *path, char *text, ucs_config_notes_t *notes)
+static ucs_status_t ucs_config_file_read_fd(int fd, const char *path, char *text)
 {
     size_t length = 0;
     ssize_t ret;
@@ -329,17 +295,17 @@ ucs_config_file_read_fd(int fd, const char *path, char *text, ucs_config_notes_t
     while (length < UCS_CONFIG_FILE_MAX) {
         ret = ucs_sys_read(fd, text + length, UCS_CONFIG_FILE_MAX - length);
         if (ret == 0) {
-            return ucs_config_file_take(path, text, length, notes);
+            return ucs_config_file_lines(path, text, length);
         }
         if (ret > 0) {
             length += (size_t)ret;
         } else if (errno != EINTR) {
-            ucs_config_note(notes, "cannot read %s: %m", path);
+            ucs_config_note("cannot read %s: %m", path);
             return UCS_ERR_IO_ERROR;
         }
     }
 
-    ucs_config_note(notes, "%s is not used: it has %d bytes or more", path, UCS_CONFIG_FILE_MAX);
+    ucs_config_note("%s is not used: it has %d bytes or more", path, UCS_CONFIG_FILE_MAX);
     return UCS_ERR_EXCEEDS_LIMIT;
 }
 
@@ -359,8 +325,7 @@ static int ucs_config_file_is_there(const char *path)
 }
 
 /* The mutex is held. Not blocking on open: the name might be that of a pipe. */
-static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t trust,
-                                         ucs_config_notes_t *notes)
+static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t trust)
 {
     ucs_status_t status;
     char *text;
@@ -370,20 +335,20 @@ static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t tr
     if (fd < 0) {
         if ((errno == EACCES) && (trust != UCS_CONFIG_TRUST_OWN) &&
             ucs_config_file_is_there(path)) {
-            ucs_config_note(notes, "%s is not used: user %u may not read it", path,
+            ucs_config_note("%s is not used: user %u may not read it", path,
                             (unsigned)ucs_sys_geteuid());
         }
         return UCS_ERR_NO_ELEM;
     }
 
-    status = ucs_config_file_check(fd, path, trust, notes);
+    status = ucs_config_file_check(fd, path, trust);
     if (status == UCS_OK) {
         text = ucs_sys_malloc(UCS_CONFIG_FILE_MAX);
         if (text == NULL) {
-            ucs_config_note(notes, "%s: no memory for the configuration", path);
+            ucs_config_note("%s: no memory for the configuration", path);
             status = UCS_ERR_NO_MEMORY;
         } else {
-            status = ucs_config_file_read_fd(fd, path, text, notes);
+            status = ucs_config_file_read_fd(fd, path, text);
             ucs_sys_free(text);
         }
     }
@@ -392,14 +357,13 @@ static ucs_status_t ucs_config_file_read(const char *path, ucs_config_trust_t tr
     return status;
 }
 
-static void ucs_config_file_read_in(const char *folder, ucs_config_trust_t trust,
-                                    ucs_config_notes_t *notes)
+static void ucs_config_file_read_in(const char *folder, ucs_config_trust_t trust)
 {
     char path[PATH_MAX];
 
     if ((folder != NULL) && (folder[0] != '\0') &&
         (snprintf(path, sizeof(path), "%s/" UCS_CONFIG_FILE_NAME, folder) < (int)sizeof(path))) {
-        (void)ucs_config_file_read(path, trust, notes);
+        (void)ucs_config_file_read(path, trust);
     }
 }
 
@@ -419,25 +383,25 @@ static int ucs_config_file_own_folder(char *folder, size_t max)
            ucs_str_copy(slash, max - (size_t)(slash - folder), "/../etc/ucx");
 }
 
-/* All files of the list, once. Errors were logged and leave what could be read. The mutex is held.
- * */
-static void ucs_config_file_search(ucs_config_notes_t *notes)
+/* Takes the mutex and reads all files of the list, once. Errors leave what could be read. */
+static void ucs_config_file_lock(void)
 {
     char folder[PATH_MAX - 64];
 
+    pthread_mutex_lock(&ucs_config_files.mutex);
     if (ucs_config_files.searched) {
         return;
     }
 
     ucs_config_files.searched = 1;
-    ucs_config_file_read_in(UCX_CONFIG_DIR, UCS_CONFIG_TRUST_ROOT, notes);
+    ucs_config_file_read_in(UCX_CONFIG_DIR, UCS_CONFIG_TRUST_ROOT);
     if (ucs_config_file_own_folder(folder, sizeof(folder))) {
-        ucs_config_file_read_in(folder, UCS_CONFIG_TRUST_ROOT, notes);
+        ucs_config_file_read_in(folder, UCS_CONFIG_TRUST_ROOT);
     }
     if (!getauxval(AT_SECURE)) {
-        ucs_config_file_read_in(getenv("HOME"), UCS_CONFIG_TRUST_ROOT, notes);
-        ucs_config_file_read_in(getenv("UCX_CONFIG_DIR"), UCS_CONFIG_TRUST_ROOT, notes);
-        ucs_config_file_read_in(".", UCS_CONFIG_TRUST_OWN, notes);
+        ucs_config_file_read_in(getenv("HOME"), UCS_CONFIG_TRUST_ROOT);
+        ucs_config_file_read_in(getenv("UCX_CONFIG_DIR"), UCS_CONFIG_TRUST_ROOT);
+        ucs_config_file_read_in(".", UCS_CONFIG_TRUST_OWN);
     }
 }
 
@@ -445,16 +409,12 @@ static void ucs_config_file_search(ucs_config_notes_t *notes)
 
 const char *ucs_config_file_get(const char *key, const char **place_p)
 {
-    ucs_config_notes_t notes;
-    ucs_config_entry_t *entry;
+    const ucs_config_entry_t *entry;
 
-    notes.count = 0;
-    pthread_mutex_lock(&ucs_config_files.mutex);
-    ucs_config_file_search(&notes);
+    ucs_config_file_lock();
     entry = ucs_config_file_find(key);
-    pthread_mutex_unlock(&ucs_config_files.mutex);
+    ucs_config_file_unlock();
 
-    ucs_config_say_notes(&notes);
     if (entry == NULL) {
         return NULL;
     }
@@ -467,70 +427,53 @@ const char *ucs_config_file_get(const char *key, const char **place_p)
 
 const char *ucs_config_file_key(size_t i, const char **place_p)
 {
-    ucs_config_notes_t notes;
+    const ucs_config_entry_t *entry;
     const char *key = NULL;
 
-    notes.count = 0;
-    pthread_mutex_lock(&ucs_config_files.mutex);
-    ucs_config_file_search(&notes);
-    if (i < ucs_config_files.count) {
-        key      = ucs_config_files.entries[i]->key;
-        *place_p = ucs_config_files.entries[i]->place;
+    ucs_config_file_lock();
+    ucs_list_for_each(entry, &ucs_config_files.entries, list) {
+        if (i-- == 0) {
+            key      = entry->key;
+            *place_p = entry->place;
+            break;
+        }
     }
-    pthread_mutex_unlock(&ucs_config_files.mutex);
-    ucs_config_say_notes(&notes);
+    ucs_config_file_unlock();
     return key;
 }
 
 ucs_status_t ucs_config_file_load(const char *path)
 {
-    ucs_config_notes_t notes;
     ucs_status_t status;
 
-    notes.count = 0;
-    pthread_mutex_lock(&ucs_config_files.mutex);
-    ucs_config_file_search(&notes);
-    status = ucs_config_file_read(path, UCS_CONFIG_TRUST_ANY, &notes);
-    pthread_mutex_unlock(&ucs_config_files.mutex);
-    ucs_config_say_notes(&notes);
+    ucs_config_file_lock();
+    status = ucs_config_file_read(path, UCS_CONFIG_TRUST_ANY);
+    ucs_config_file_unlock();
     return status;
 }
 
 ucs_status_t ucs_config_file_parse(const char *name, const char *text, size_t length)
 {
-    ucs_config_notes_t notes;
+    char copy[UCS_CONFIG_FILE_MAX];
     ucs_status_t status;
 
-    if (length >= UCS_CONFIG_FILE_MAX) {
+    if (length >= sizeof(copy)) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    notes.count = 0;
+    memcpy(copy, text, length);
     pthread_mutex_lock(&ucs_config_files.mutex);
-    status = ucs_config_file_take(name, text, length, &notes);
-    pthread_mutex_unlock(&ucs_config_files.mutex);
-    ucs_config_say_notes(&notes);
+    status = ucs_config_file_lines(name, copy, length);
+    ucs_config_file_unlock();
     return status;
 }
 
 void ucs_config_file_clear(int search)
 {
-    ucs_config_block_t *block;
-    size_t i;
-
     pthread_mutex_lock(&ucs_config_files.mutex);
-    for (i = 0; i < ucs_config_files.count; ++i) {
-        ucs_sys_free(ucs_config_files.entries[i]);
+    while (!ucs_list_is_empty(&ucs_config_files.entries)) {
+        ucs_sys_free(ucs_list_extract_head(&ucs_config_files.entries, ucs_config_entry_t, list));
     }
-    ucs_sys_free(ucs_config_files.entries);
-    while ((block = ucs_config_files.blocks) != NULL) {
-        ucs_config_files.blocks = block->next;
-        ucs_sys_free(block);
-    }
-
-    ucs_config_files.entries  = NULL;
-    ucs_config_files.count    = 0;
-    ucs_config_files.capacity = 0;
     ucs_config_files.searched = !search;
     pthread_mutex_unlock(&ucs_config_files.mutex);
 }

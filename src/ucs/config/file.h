@@ -25,20 +25,20 @@ BEGIN_C_DECLS
 #define UCS_CONFIG_FILE_MAX 65536
 
 /* The value that the files give to a variable, NULL if none does; *place_p (may be NULL) becomes
- * "file:line". Both stay valid until ucs_config_file_clear. Reads the files on first use, which may
- * block on them. Any thread. */
+ * "file:line". Both stay valid, but for what the functions for tests below do. Reads the files on
+ * first use, which may block on them. Any thread. */
 const char *ucs_config_file_get(const char *key, const char **place_p);
 
 /* The i-th variable of the files, and its place as above; NULL behind the last. The order is that
  * of reading. */
 const char *ucs_config_file_key(size_t i, const char **place_p);
 
-/* Read one more file, as if it were the last of the list above, whoever owns it.
+/* For tests: read one more file, as if it were the last of the list above, whoever owns it.
  * UCS_ERR_NO_ELEM: it is not there (not logged). UCS_ERR_INVALID_PARAM, UCS_ERR_EXCEEDS_LIMIT,
  * UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY: logged; lines up to the problem count. */
 ucs_status_t ucs_config_file_load(const char *path);
 
-/* Take in variables from `length` bytes of text; `name` is for messages. */
+/* For tests: take in variables from `length` bytes of text; `name` is for messages. */
 ucs_status_t ucs_config_file_parse(const char *name, const char *text, size_t length);
 
 /* Forget all variables and begin with the list of files anew on the next use. For tests; no other

@@ -42,11 +42,6 @@ ucs_config_levels_parse(const char *text, void *field, const ucs_config_row_t *r
     return (status == UCS_OK) ? ucs_config_type_string.parse(text, field, row) : status;
 }
 
-static const char *const *ucs_config_levels_words(const ucs_config_row_t *row UCS_UNUSED)
-{
-    return ucs_log_level_words;
-}
-
 static const ucs_config_type_t ucs_config_type_levels = {
     .name    = "levels",
     .size    = sizeof(char *),
@@ -56,7 +51,7 @@ static const ucs_config_type_t ucs_config_type_levels = {
     .release = ucs_config_string_release,
     .form    = "a level (fatal, error, warn, diag, info, debug, trace, req, data, async, func, "
                "poll), or levels of parts: warn,mm=debug",
-    .words   = ucs_config_levels_words
+    .words   = ucs_log_level_words
 };
 
 /* ------------------------------------------------------------------ the type of STATS_DEST */

@@ -83,15 +83,14 @@ static const char *ucs_config_list_next(const char *text, const char **name_p, s
     return after;
 }
 
-/* Number and summed length of the names. UCS_ERR_INVALID_PARAM for an empty one among others,
- * UCS_ERR_OUT_OF_RANGE for too many. */
-static ucs_status_t ucs_config_list_measure(const char *text, unsigned *count_p, size_t *bytes_p)
+/* Number of names. UCS_ERR_INVALID_PARAM for an empty one among others, UCS_ERR_OUT_OF_RANGE for
+ * too many. */
+static ucs_status_t ucs_config_list_count(const char *text, unsigned *count_p)
 {
     const char *next = text, *name;
     size_t length;
 
     *count_p = 0;
-    *bytes_p = 0;
     while (next != NULL) {
         next = ucs_config_list_next(next, &name, &length);
         if (length == 0) {
@@ -101,7 +100,6 @@ static ucs_status_t ucs_config_list_measure(const char *text, unsigned *count_p,
         if (++*count_p > UCS_CONFIG_LIST_MAX) {
             return UCS_ERR_OUT_OF_RANGE;
         }
-        *bytes_p += length + 1;
     }
 
     return UCS_OK;
@@ -112,11 +110,11 @@ static ucs_status_t ucs_config_list_make(const char *text, ucs_config_names_arra
     ucs_config_names_array_t made = {.names = NULL};
     const char *next              = text, *name;
     unsigned count, i;
-    size_t bytes, length;
+    size_t length;
     ucs_status_t status;
     char *to;
 
-    status = ucs_config_list_measure(text, &count, &bytes);
+    status = ucs_config_list_count(text, &count);
     if (status != UCS_OK) {
         return status;
     }
@@ -125,7 +123,7 @@ static ucs_status_t ucs_config_list_make(const char *text, ucs_config_names_arra
         *array = made;
         return UCS_OK;
     }
-    made.names = ucs_sys_malloc(count * sizeof(char *) + bytes);
+    made.names = ucs_sys_malloc(count * sizeof(char *) + strlen(text) + 1);
     if (made.names == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
@@ -151,11 +149,6 @@ static void ucs_config_list_release(void *field)
     ucs_sys_free(array->names);
     array->names = NULL;
     array->count = 0;
-}
-
-static const char *const *ucs_config_list_words(const ucs_config_row_t *row)
-{
-    return row->arg;
 }
 
 /* Where the row has words: some of them. */
@@ -350,8 +343,7 @@ const ucs_config_type_t ucs_config_type_list = {
     .print   = ucs_config_list_print,
     .copy    = ucs_config_list_copy,
     .release = ucs_config_list_release,
-    .form    = "names separated by commas",
-    .words   = ucs_config_list_words
+    .form    = "names separated by commas"
 };
 
 const ucs_config_type_t ucs_config_type_allow = {

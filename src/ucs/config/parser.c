@@ -106,9 +106,27 @@ static void ucs_config_append_bound(const ucs_config_row_t *row, char *buf, size
     ucs_config_append(buf, max, text, value);
 }
 
+/* Words that are valid in a row: its type's, or those that it names, or (in `numbers`) those that
+ * it allows beside a number; NULL-terminated, maybe none. */
+static const char *const *ucs_config_words(const ucs_config_row_t *row, const char *numbers[3])
+{
+    unsigned count = 0;
+
+    if (row->flags & UCS_CONFIG_ROW_INF) {
+        numbers[count++] = UCS_CONFIG_WORD_INF;
+    }
+    if (row->flags & UCS_CONFIG_ROW_AUTO) {
+        numbers[count++] = UCS_CONFIG_WORD_AUTO;
+    }
+    numbers[count] = NULL;
+    return (row->type->words != NULL) ? row->type->words :
+           (row->arg != NULL) ? row->arg : numbers;
+}
+
 void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
 {
     const char *const *words;
+    const char *numbers[3];
 
     ucs_str_copy(buf, max, row->type->form);
     for (words = row->arg; (words != NULL) && (*words != NULL); ++words) {
@@ -126,7 +144,7 @@ void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max)
         ucs_config_append(buf, max, ", a power of two", "");
     }
     if (row->flags & (UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO)) {
-        for (words = row->type->words(row); *words != NULL; ++words) {
+        for (words = ucs_config_words(row, numbers); *words != NULL; ++words) {
             ucs_config_append(buf, max, ", or ", *words);
         }
     }
@@ -155,8 +173,7 @@ static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_fo
                                 ucs_status_t status, const void *used)
 {
     char quote[UCS_CONFIG_QUOTE_MAX], form[512], cure[256] = "", value[128];
-    const char *const *words = (row->type->words != NULL) ? row->type->words(row) : NULL;
-    const char *nearest;
+    const char *nearest, *numbers[3];
 
     if (status == UCS_ERR_NO_MEMORY) {
         ucs_error("no memory to store %s", found->name);
@@ -165,7 +182,7 @@ static void ucs_config_complain(const ucs_config_row_t *row, const ucs_config_fo
 
     ucs_config_sanitize(found->text, quote, sizeof(quote));
     ucs_config_describe(row, form, sizeof(form));
-    nearest = ucs_config_meant(quote, words);
+    nearest = ucs_config_meant(quote, ucs_config_words(row, numbers));
     if (nearest != NULL) {
         snprintf(cure, sizeof(cure), "; did you mean '%s'?", nearest);
     }
@@ -435,19 +452,6 @@ ucs_status_t ucs_config_set(void *opts, const ucs_config_row_t *rows, const char
 
     ucs_config_release_field(row, ucs_config_field(opts, row));
     memcpy(ucs_config_field(opts, row), &field, row->type->size);
-    return UCS_OK;
-}
-
-ucs_status_t ucs_config_get(const void *opts, const ucs_config_row_t *rows,
-                            const char *table_prefix, const char *name, char *buf, size_t max)
-{
-    const ucs_config_row_t *row = ucs_config_find_row(rows, table_prefix, name);
-
-    if ((row == NULL) || (max == 0)) {
-        return UCS_ERR_NO_ELEM;
-    }
-
-    row->type->print(buf, max, ucs_config_field(opts, row), row);
     return UCS_OK;
 }
 

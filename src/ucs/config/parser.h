@@ -30,6 +30,7 @@
 #define UCS_CONFIG_PARSER_H
 
 #include <ucs/config/types.h>
+#include <ucs/memory/memory_type.h>
 #include <ucs/type/status.h>
 #include <limits.h>
 #include <stdint.h>
@@ -38,6 +39,9 @@
 BEGIN_C_DECLS
 
 #define UCS_CONFIG_PREFIX "UCX_"
+
+#define UCS_CONFIG_WORD_INF  "inf"
+#define UCS_CONFIG_WORD_AUTO "auto"
 
 /* Bytes of a full variable name, and of a value in text form, each with its end. Longer values, and
  * values with control characters, are refused whatever their type. Blanks around a value are not
@@ -93,8 +97,8 @@ typedef struct ucs_config_type {
     /* The expected form in a few words; the names of the row's `arg` and its bounds follow. */
     const char *form;
 
-    /* Words that are valid, NULL-terminated; NULL where there are none, or too many to tell. */
-    const char *const *(*words)(const ucs_config_row_t *row);
+    /* Words that are valid whatever the row says, NULL-terminated, or NULL. */
+    const char *const *words;
 } ucs_config_type_t;
 
 struct ucs_config_row {
@@ -170,10 +174,6 @@ ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const cha
 ucs_status_t ucs_config_set(void *opts, const ucs_config_row_t *rows, const char *table_prefix,
                             const char *name, const char *value);
 
-/* Text of one field, cut at `max` bytes. UCS_ERR_NO_ELEM if there is no such row. */
-ucs_status_t ucs_config_get(const void *opts, const ucs_config_row_t *rows,
-                            const char *table_prefix, const char *name, char *buf, size_t max);
-
 /* Make `dest` a deep copy. UCS_ERR_NO_MEMORY: `dest` holds nothing that must be released. */
 ucs_status_t ucs_config_copy(void *dest, const void *src, const ucs_config_row_t *rows);
 
@@ -199,6 +199,10 @@ const char *ucs_config_row_prefix(const ucs_config_row_t *row, const char *table
 /* The next prefix of a list such as "MM_,POSIX_" into buf, of UCS_CONFIG_NAME_MAX bytes; *list_p
  * moves on. Returns 0 at the end of the list; "" is a list of one empty prefix. */
 int ucs_config_next_prefix(const char **list_p, char *buf);
+
+/* Amount and kind of memory from "SIZE" (then of the host) or "SIZE,KIND", such as "64K,cuda".
+ * UCS_ERR_INVALID_PARAM, _OUT_OF_RANGE, not logged: it is not. */
+ucs_status_t ucs_config_parse_memory(const char *text, size_t *length_p, ucs_memory_type_t *type_p);
 
 /* True if the list lets the name pass. Its elements may hold '*' and '?'. */
 int ucs_config_allow_list_has(const ucs_config_allow_list_t *list, const char *name);

@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <ucs/config/memory.h>
 #include <ucs/config/parser.h>
 #include <ucs/sys/compiler.h>
 #include <ucs/sys/string.h>
@@ -15,9 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#define UCS_CONFIG_WORD_INF  "inf"
-#define UCS_CONFIG_WORD_AUTO "auto"
 
 /* A unit's name and its factor. */
 typedef struct {
@@ -32,61 +28,40 @@ typedef struct {
     int        value;
 } ucs_config_word_t;
 
-static const ucs_config_word_t ucs_config_bool_words[] = {
-    {"y", 1}, {"n", 0}, {"yes", 1}, {"no", 0}, {"on", 1}, {"off", 0},
-    {"true", 1}, {"false", 0}, {"1", 1}, {"0", 0}, {NULL, 0}
-};
-
-static const ucs_config_word_t ucs_config_ternary_words[] = {
+/* The first word of a value is the one shown. A switch takes the first two values only. */
+static const ucs_config_word_t ucs_config_words[] = {
     {"n", UCS_NO}, {"y", UCS_YES}, {"try", UCS_TRY}, {"auto", UCS_AUTO},
     {"no", UCS_NO}, {"yes", UCS_YES}, {"off", UCS_NO}, {"on", UCS_YES},
     {"false", UCS_NO}, {"true", UCS_YES}, {"0", UCS_NO}, {"1", UCS_YES}, {NULL, 0}
 };
 
-static int ucs_config_is_bool(const ucs_config_row_t *row)
-{
-    return row->type != &ucs_config_type_ternary; /* types made of bool too */
-}
-
-static const ucs_config_word_t *ucs_config_words(const ucs_config_row_t *row)
-{
-    return ucs_config_is_bool(row) ? ucs_config_bool_words : ucs_config_ternary_words;
-}
-
 static ucs_status_t
 ucs_config_word_parse(const char *text, void *field, const ucs_config_row_t *row)
 {
-    const ucs_config_word_t *words;
+    const ucs_config_word_t *word = ucs_config_words;
 
-    for (words = ucs_config_words(row); words->word != NULL; ++words) {
-        if (!strcasecmp(text, words->word)) {
-            *(int *)field = words->value;
-            return UCS_OK;
-        }
+    while ((word->word != NULL) && (strcasecmp(text, word->word) != 0)) {
+        ++word;
+    }
+    if ((word->word == NULL) ||
+        ((word->value > UCS_YES) && (row->type != &ucs_config_type_ternary))) {
+        return UCS_ERR_INVALID_PARAM;
     }
 
-    return UCS_ERR_INVALID_PARAM;
+    *(int *)field = word->value;
+    return UCS_OK;
 }
 
-/* The first word of that value is the one shown. */
-static void
-ucs_config_word_print(char *buf, size_t max, const void *field, const ucs_config_row_t *row)
+static void ucs_config_word_print(char *buf, size_t max, const void *field,
+                                  const ucs_config_row_t *row UCS_UNUSED)
 {
-    const ucs_config_word_t *words = ucs_config_words(row);
+    const ucs_config_word_t *word = ucs_config_words;
 
-    while ((words->word != NULL) && (words->value != *(const int *)field)) {
-        ++words;
+    while ((word->word != NULL) && (word->value != *(const int *)field)) {
+        ++word;
     }
 
-    ucs_str_copy(buf, max, (words->word != NULL) ? words->word : "?");
-}
-
-static const char *const *ucs_config_word_names(const ucs_config_row_t *row)
-{
-    static const char *const names[] = {"yes", "no", "try", "auto", "on", "off", NULL};
-    static const char *const bools[] = {"yes", "no", "on", "off", "true", "false", NULL};
-
-    return ucs_config_is_bool(row) ? bools : names;
+    ucs_str_copy(buf, max, (word->word != NULL) ? word->word : "?");
 }
 
 static ucs_status_t
@@ -103,11 +78,6 @@ ucs_config_enum_parse(const char *text, void *field, const ucs_config_row_t *row
     }
 
     return UCS_ERR_INVALID_PARAM;
-}
-
-static const char *const *ucs_config_enum_names(const ucs_config_row_t *row)
-{
-    return row->arg;
 }
 
 static void
@@ -252,24 +222,6 @@ static void ucs_config_print_scaled(char *buf, size_t max, uint64_t value, uint6
     }
 
     snprintf(buf, max, "%llu%s", (unsigned long long)(value / best->factor), best->name);
-}
-
-/* Words that a row allows beside a number. */
-static const char *const *ucs_config_number_names(const ucs_config_row_t *row)
-{
-    static const char *const both[]      = {UCS_CONFIG_WORD_INF, UCS_CONFIG_WORD_AUTO, NULL};
-    static const char *const inf_only[]  = {UCS_CONFIG_WORD_INF, NULL};
-
-    switch (row->flags & (UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO)) {
-    case UCS_CONFIG_ROW_INF:
-        return inf_only;
-    case UCS_CONFIG_ROW_AUTO:
-        return both + 1;
-    case UCS_CONFIG_ROW_INF | UCS_CONFIG_ROW_AUTO:
-        return both;
-    default:
-        return NULL;
-    }
 }
 
 static ucs_status_t ucs_config_int_parse(const char *text, void *field,
@@ -477,13 +429,18 @@ ucs_config_bandwidth_print(char *buf, size_t max, const void *field, const ucs_c
 
 /* ------------------------------------------------------------------ the types */
 
+static const char *const ucs_config_bool_names[]    = {"yes", "no", "on", "off", "true", "false",
+                                                       NULL};
+static const char *const ucs_config_ternary_names[] = {"yes", "no", "try", "auto", "on", "off",
+                                                       NULL};
+
 const ucs_config_type_t ucs_config_type_bool = {
     .name  = "bool",
     .size  = sizeof(int),
     .parse = ucs_config_word_parse,
     .print = ucs_config_word_print,
     .form  = "y or n",
-    .words = ucs_config_word_names
+    .words = ucs_config_bool_names
 };
 
 const ucs_config_type_t ucs_config_type_ternary = {
@@ -492,7 +449,7 @@ const ucs_config_type_t ucs_config_type_ternary = {
     .parse = ucs_config_word_parse,
     .print = ucs_config_word_print,
     .form  = "y, n, try or auto",
-    .words = ucs_config_word_names
+    .words = ucs_config_ternary_names
 };
 
 /* A type of numbers, read and shown by the functions of its name. */
@@ -502,8 +459,7 @@ const ucs_config_type_t ucs_config_type_ternary = {
         .size  = sizeof(_field), \
         .parse = ucs_config_##_name##_parse, \
         .print = ucs_config_##_name##_print, \
-        .form  = (_form), \
-        .words = ucs_config_number_names \
+        .form  = (_form) \
     }
 
 UCS_CONFIG_NUMBER_TYPE(int, int, "a whole number");
@@ -547,6 +503,5 @@ const ucs_config_type_t ucs_config_type_enum = {
     .size  = sizeof(unsigned),
     .parse = ucs_config_enum_parse,
     .print = ucs_config_enum_print,
-    .form  = "one of",
-    .words = ucs_config_enum_names
+    .form  = "one of"
 };
