@@ -1,7 +1,7 @@
 /* Halyard: a set of file descriptors to wait on, by epoll(7).
  *
- * The kernel is given the descriptor and the number of its registration, not a pointer: an event
- * whose registration is no longer the current one of its descriptor is stale and is dropped.
+ * The kernel is given the descriptor, not a pointer: a removal also strikes the descriptor from the
+ * events that have been fetched and whose callbacks are yet to run.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,16 +14,11 @@
 
 #define UCS_EVENT_SET_BATCH 32
 
-/* A descriptor in the set. */
-typedef struct {
-    void     *data;
-    uint32_t generation;
-} ucs_event_entry_t;
-
 struct ucs_event_set {
-    int        epfd;
-    uint32_t   generation;  /* of the latest registration */
-    ucs_hash_t entries;     /* descriptor to ucs_event_entry_t */
+    int                epfd;
+    ucs_hash_t         data;    /* descriptor to the owner's pointer */
+    int                fetched; /* events of the wait under way, */
+    struct epoll_event events[UCS_EVENT_SET_BATCH]; /* with data.fd; -1: removed since */
 };
 
 static uint32_t ucs_event_set_to_epoll(unsigned events)
@@ -56,7 +51,7 @@ ucs_status_t ucs_event_set_create(ucs_event_set_t **set_p)
         return UCS_ERR_IO_ERROR;
     }
 
-    ucs_hash_init(&set->entries);
+    ucs_hash_init(&set->data);
     *set_p = set;
     return UCS_OK;
 }
@@ -71,17 +66,11 @@ void ucs_event_set_disown(ucs_event_set_t *set)
 
 void ucs_event_set_destroy(ucs_event_set_t *set)
 {
-    size_t pos = 0;
-    uint64_t fd, *value;
-
     if (set == NULL) {
         return;
     }
 
-    while (ucs_hash_next(&set->entries, &pos, &fd, &value)) {
-        ucs_sys_free((void *)(uintptr_t)*value);
-    }
-    ucs_hash_cleanup(&set->entries);
+    ucs_hash_cleanup(&set->data);
     ucs_event_set_disown(set);
     ucs_sys_free(set);
 }
@@ -91,13 +80,9 @@ int ucs_event_set_fd(const ucs_event_set_t *set)
     return set->epfd;
 }
 
-static ucs_status_t ucs_event_set_ctl(ucs_event_set_t *set, int op, int fd, unsigned events,
-                                      const ucs_event_entry_t *entry)
+static ucs_status_t ucs_event_set_ctl(ucs_event_set_t *set, int op, int fd, unsigned events)
 {
-    struct epoll_event event = {
-        .events   = ucs_event_set_to_epoll(events),
-        .data.u64 = ((uint64_t)entry->generation << 32) | (uint32_t)fd
-    };
+    struct epoll_event event = {.events = ucs_event_set_to_epoll(events), .data.fd = fd};
 
     if (ucs_sys_epoll_ctl(set->epfd, op, fd, &event) == 0) {
         return UCS_OK;
@@ -109,32 +94,18 @@ static ucs_status_t ucs_event_set_ctl(ucs_event_set_t *set, int op, int fd, unsi
 
 ucs_status_t ucs_event_set_add(ucs_event_set_t *set, int fd, unsigned events, void *data)
 {
-    ucs_event_entry_t *entry;
-    ucs_status_t status;
+    ucs_status_t status = ucs_hash_insert(&set->data, (uint32_t)fd, (uintptr_t)data);
 
-    if (ucs_hash_get(&set->entries, (uint32_t)fd) != NULL) {
-        return UCS_ERR_ALREADY_EXISTS;
-    }
-
-    entry = ucs_sys_malloc(sizeof(*entry));
-    if (entry == NULL) {
-        ucs_error("no memory to wait on fd %d", fd);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    entry->data       = data;
-    entry->generation = ++set->generation;
-    status            = ucs_hash_insert(&set->entries, (uint32_t)fd, (uintptr_t)entry);
     if (status != UCS_OK) {
-        ucs_error("no memory to wait on fd %d", fd);
-        ucs_sys_free(entry);
+        if (status == UCS_ERR_NO_MEMORY) {
+            ucs_error("no memory to wait on fd %d", fd);
+        }
         return status;
     }
 
-    status = ucs_event_set_ctl(set, EPOLL_CTL_ADD, fd, events, entry);
+    status = ucs_event_set_ctl(set, EPOLL_CTL_ADD, fd, events);
     if (status != UCS_OK) {
-        (void)ucs_hash_del(&set->entries, (uint32_t)fd, NULL);
-        ucs_sys_free(entry);
+        (void)ucs_hash_del(&set->data, (uint32_t)fd, NULL);
     }
 
     return status;
@@ -142,52 +113,51 @@ ucs_status_t ucs_event_set_add(ucs_event_set_t *set, int fd, unsigned events, vo
 
 ucs_status_t ucs_event_set_mod(ucs_event_set_t *set, int fd, unsigned events)
 {
-    ucs_event_entry_t *entry = ucs_hash_get_ptr(&set->entries, (uint32_t)fd);
-
-    if (entry == NULL) {
-        return UCS_ERR_NO_ELEM;
-    }
-
-    return ucs_event_set_ctl(set, EPOLL_CTL_MOD, fd, events, entry);
+    return (ucs_hash_get(&set->data, (uint32_t)fd) == NULL) ? UCS_ERR_NO_ELEM :
+           ucs_event_set_ctl(set, EPOLL_CTL_MOD, fd, events);
 }
 
 ucs_status_t ucs_event_set_del(ucs_event_set_t *set, int fd)
 {
     struct epoll_event unused = {.events = 0};
-    uint64_t value;
+    int i;
 
-    if (ucs_hash_del(&set->entries, (uint32_t)fd, &value) != UCS_OK) {
+    if (ucs_hash_del(&set->data, (uint32_t)fd, NULL) != UCS_OK) {
         return UCS_ERR_NO_ELEM;
     }
 
+    for (i = 0; i < set->fetched; ++i) {
+        if (set->events[i].data.fd == fd) {
+            set->events[i].data.fd = -1;
+        }
+    }
     /* fails only for a descriptor that is closed already, and then the kernel has forgotten it; no
      * fault point, since what is removed must stay removed */
     (void)ucs_sys->epoll_ctl(set->epfd, EPOLL_CTL_DEL, fd, &unused);
-    ucs_sys_free((void *)(uintptr_t)value);
     return UCS_OK;
 }
 
 ucs_status_t ucs_event_set_wait(ucs_event_set_t *set, int timeout_ms, ucs_event_set_cb_t cb,
                                 void *arg, unsigned *count_p)
 {
-    struct epoll_event events[UCS_EVENT_SET_BATCH];
-    const ucs_event_entry_t *entry;
+    const struct epoll_event *event;
+    const uint64_t *data;
     unsigned count = 0;
-    int ret, i;
 
-    ret = ucs_sys_epoll_wait(set->epfd, events, UCS_EVENT_SET_BATCH, timeout_ms);
-    if ((ret < 0) && (errno != EINTR)) {
+    set->fetched = ucs_sys_epoll_wait(set->epfd, set->events, UCS_EVENT_SET_BATCH, timeout_ms);
+    if ((set->fetched < 0) && (errno != EINTR)) {
         ucs_error("epoll_wait() failed: %m");
         return UCS_ERR_IO_ERROR;
     }
 
-    for (i = 0; i < ret; ++i) {
-        entry = ucs_hash_get_ptr(&set->entries, (uint32_t)events[i].data.u64);
-        if ((entry != NULL) && (entry->generation == (uint32_t)(events[i].data.u64 >> 32))) {
-            cb(entry->data, ucs_event_set_from_epoll(events[i].events), arg);
+    for (event = set->events; event < set->events + set->fetched; ++event) {
+        data = ucs_hash_get(&set->data, (uint32_t)event->data.fd);
+        if (data != NULL) {
+            cb((void *)(uintptr_t)*data, ucs_event_set_from_epoll(event->events), arg);
             ++count;
         }
     }
+    set->fetched = 0;
 
     if (count_p != NULL) {
         *count_p = count;

@@ -181,7 +181,7 @@ TEST_P(listener_failure, no_memory_to_accept)
             close_now(to_host, UCP_EP_CLOSE_MODE_FORCE);
         }
     }
-    EXPECT_GT(missed, 2u);
+    EXPECT_GE(missed, 2u);
     take_log();
 }
 
