@@ -57,8 +57,6 @@ static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics must not take a lock"
 /* Read-modify-write, acquire and release in one; each returns the value before. */
 #define ucs_atomic_fetch_add(_ptr, _value) \
     UCS_ATOMIC_STD_ atomic_fetch_add_explicit(_ptr, _value, UCS_ATOMIC_STD_ memory_order_acq_rel)
-#define ucs_atomic_fetch_sub(_ptr, _value) \
-    UCS_ATOMIC_STD_ atomic_fetch_sub_explicit(_ptr, _value, UCS_ATOMIC_STD_ memory_order_acq_rel)
 #define ucs_atomic_fetch_or(_ptr, _value) \
     UCS_ATOMIC_STD_ atomic_fetch_or_explicit(_ptr, _value, UCS_ATOMIC_STD_ memory_order_acq_rel)
 #define ucs_atomic_fetch_and(_ptr, _value) \

@@ -27,17 +27,12 @@ void ucs_hash_init(ucs_hash_t *hash)
     hash->has_zero   = 0;
 }
 
-void ucs_hash_clear(ucs_hash_t *hash)
+void ucs_hash_cleanup(ucs_hash_t *hash)
 {
     if (hash->mask != 0) {
         ucs_sys_free(hash->slots);
     }
     ucs_hash_init(hash);
-}
-
-void ucs_hash_cleanup(ucs_hash_t *hash)
-{
-    ucs_hash_clear(hash);
 }
 
 /* The slot where 'key' is or where it would be stored. */

@@ -6,7 +6,7 @@
  * there is no memory to grow it fills further, and adding fails only when the last slot but one is
  * taken. Not thread-safe. Nothing blocks but for memory.
  *
- * Pointers to values stay good until the next insert, del or clear.
+ * Pointers to values stay good until the next insert, del or cleanup.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -46,9 +46,6 @@ UCS_INLINE uint64_t ucs_hash_mix(uint64_t key)
 void ucs_hash_init(ucs_hash_t *hash);
 
 /* Free the memory; the map is empty and usable again. */
-void ucs_hash_clear(ucs_hash_t *hash);
-
-/* Same as ucs_hash_clear; for the end of the map's life. */
 void ucs_hash_cleanup(ucs_hash_t *hash);
 
 /* Store 'value' under a new 'key'. UCS_ERR_ALREADY_EXISTS, UCS_ERR_NO_MEMORY: nothing changed. */

@@ -12,7 +12,6 @@
 #include <ucs/debug/assert.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
-#include <limits.h>
 
 #define UCS_MPOOL_MAGIC 0x6c6f6f706d736375ull
 
@@ -35,17 +34,14 @@ ucs_status_t ucs_mpool_init(ucs_mpool_t *mp, const ucs_mpool_params_t *params)
 
     if ((params->elem_size == 0) || (params->elem_size > UCS_MPOOL_SIZE_MAX) ||
         (params->elems_per_chunk == 0) || ((params->alignment & (params->alignment - 1)) != 0) ||
-        (alignment > UCS_MPOOL_SIZE_MAX) || (params->align_offset > UCS_MPOOL_SIZE_MAX) ||
-        (params->align_offset % sizeof(ucs_mpool_elem_t) != 0)) {
-        ucs_error("mpool %s: invalid layout: size %zu alignment %zu offset %zu, %u per chunk",
-                  params->name, params->elem_size, params->alignment, params->align_offset,
-                  params->elems_per_chunk);
+        (alignment > UCS_MPOOL_SIZE_MAX)) {
+        ucs_error("mpool %s: invalid layout: size %zu alignment %zu, %u per chunk", params->name,
+                  params->elem_size, params->alignment, params->elems_per_chunk);
         return UCS_ERR_INVALID_PARAM;
     }
 
     mp->free_list        = NULL;
     mp->num_elems        = 0;
-    mp->num_chunks       = 0;
     mp->chunks           = NULL;
     mp->stride           = ucs_align_up(params->elem_size + sizeof(ucs_mpool_elem_t), alignment);
     mp->magic            = UCS_MPOOL_MAGIC;
@@ -87,11 +83,10 @@ void ucs_mpool_cleanup(ucs_mpool_t *mp, int check_leaks)
         ucs_sys_free(chunk);
     }
 
-    mp->free_list  = NULL;
-    mp->chunks     = NULL;
-    mp->num_elems  = 0;
-    mp->num_chunks = 0;
-    mp->magic      = 0;
+    mp->free_list = NULL;
+    mp->chunks    = NULL;
+    mp->num_elems = 0;
+    mp->magic     = 0;
 }
 
 unsigned ucs_mpool_num_used(const ucs_mpool_t *mp)
@@ -107,28 +102,16 @@ unsigned ucs_mpool_num_used(const ucs_mpool_t *mp)
     return mp->num_elems - num_free;
 }
 
-/* Add a chunk. NULL: the limit is reached, or there is no memory, which is reported once a pool
- * since callers try again. */
+/* Add a chunk. NULL: there is no memory, which is reported once a pool since callers try again. */
 static ucs_mpool_chunk_t *ucs_mpool_chunk_add(ucs_mpool_t *mp)
 {
     const ucs_mpool_params_t *params = &mp->params;
-    unsigned total                   = params->elems_per_chunk;
+    const unsigned total             = params->elems_per_chunk;
     ucs_mpool_chunk_t *chunk         = NULL;
     size_t first_offset, size;
 
-    if (params->max_elems != 0) {
-        ucs_assert(mp->num_elems <= params->max_elems);
-        total = ucs_min(total, params->max_elems - mp->num_elems);
-    }
-    total = ucs_min(total, UINT_MAX - mp->num_elems);
-    if (total == 0) {
-        return NULL;
-    }
-
-    /* The chunk starts aligned, so this is the first place behind its header and one object's
-     * header that puts byte 'align_offset' of the object on the alignment. */
-    first_offset = ucs_align_up(sizeof(*chunk) + sizeof(ucs_mpool_elem_t) + params->align_offset,
-                                params->alignment) - params->align_offset;
+    /* The chunk starts aligned; behind its header is that of the first object. */
+    first_offset = ucs_align_up(sizeof(*chunk) + sizeof(ucs_mpool_elem_t), params->alignment);
     if (!__builtin_mul_overflow((size_t)total, mp->stride, &size) &&
         !__builtin_add_overflow(size, first_offset, &size)) {
         chunk = (ucs_mpool_chunk_t *)ucs_sys_memalign(params->alignment, size);
@@ -147,7 +130,6 @@ static ucs_mpool_chunk_t *ucs_mpool_chunk_add(ucs_mpool_t *mp)
     chunk->total = total;
     chunk->next  = mp->chunks;
     mp->chunks   = chunk;
-    ++mp->num_chunks;
     return chunk;
 }
 

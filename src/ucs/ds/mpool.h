@@ -54,9 +54,7 @@ typedef struct {
     const char *name;               /* for messages; must outlive the pool */
     size_t elem_size;               /* bytes in an object, not 0 */
     size_t alignment;               /* bytes, power of two; 0 means 8, and less than 8 is 8 */
-    size_t align_offset;            /* which byte of the object is aligned; multiple of 8 */
     unsigned elems_per_chunk;       /* objects in one allocation, not 0 */
-    unsigned max_elems;             /* limit of objects in the pool; 0: none */
     unsigned flags;                 /* UCS_MPOOL_FLAG_xx */
     ucs_mpool_obj_cb_t obj_init;    /* or NULL */
     ucs_mpool_obj_cb_t obj_cleanup; /* or NULL */
@@ -66,7 +64,6 @@ typedef struct {
 struct ucs_mpool {
     ucs_mpool_elem_t *free_list; /* first: the hot field */
     unsigned num_elems;          /* objects made so far, free ones included */
-    unsigned num_chunks;
     ucs_mpool_chunk_t *chunks;   /* newest first; only the newest may have objects not yet made */
     size_t stride;               /* bytes from one object to the next */
     uint64_t magic;              /* tells a pool from other memory */
@@ -124,8 +121,8 @@ UCS_INLINE size_t ucs_mpool_obj_size(const void *obj)
     return ((const ucs_mpool_elem_t *)obj - 1)->mpool->stride;
 }
 
-/* Take an object: its bytes are as the last user (or obj_init) left them. NULL when the limit is
- * reached or there is no memory; the caller treats both as "no resource now". */
+/* Take an object: its bytes are as the last user (or obj_init) left them. NULL without memory; the
+ * caller treats that as "no resource now". */
 UCS_INLINE void *ucs_mpool_get(ucs_mpool_t *mp)
 {
     ucs_mpool_elem_t *elem = mp->free_list;

@@ -51,12 +51,6 @@ void *ucs_ptr_map_del(ucs_ptr_map_t *map, uint64_t id);
  * end. The entry just returned may be deleted during the walk; *id_p is its id. */
 void *ucs_ptr_map_next(const ucs_ptr_map_t *map, uint32_t *pos, uint64_t *id_p);
 
-/* Ids in use. */
-UCS_INLINE size_t ucs_ptr_map_size(const ucs_ptr_map_t *map)
-{
-    return map->count;
-}
-
 /* The pointer of an id; NULL for every value that is not an id in use. */
 UCS_INLINE void *ucs_ptr_map_get(const ucs_ptr_map_t *map, uint64_t id)
 {

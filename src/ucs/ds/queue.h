@@ -2,7 +2,7 @@
  *
  * Half the memory of a list per element, for what is only pushed and pulled. An empty queue holds
  * its own address, so a head must not be copied or moved while it is empty. The queue owns
- * nothing. Every operation but ucs_queue_length takes constant time; none blocks or fails.
+ * nothing. Every operation takes constant time; none blocks or fails.
  * Not thread-safe.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -62,18 +62,6 @@ UCS_INLINE ucs_queue_elem_t *ucs_queue_pull(ucs_queue_head_t *queue)
         }
     }
     return elem;
-}
-
-/* Number of elements, in linear time. */
-UCS_INLINE size_t ucs_queue_length(const ucs_queue_head_t *queue)
-{
-    const ucs_queue_elem_t *elem;
-    size_t length = 0;
-
-    for (elem = queue->head; elem != NULL; elem = elem->next) {
-        ++length;
-    }
-    return length;
 }
 
 /* The first element, which stays; and the first element taken out. The queue must not be empty. */

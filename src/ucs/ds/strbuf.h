@@ -2,7 +2,7 @@
  *
  * Text is appended and the buffer grows as needed, or, with fixed storage, stops at its end. It is
  * always terminated by a zero byte, never written beyond its end, and an append that does not fit
- * (fixed storage full, or no memory) keeps what fits and sets a flag that stays. Not thread-safe.
+ * (fixed storage full, or no memory) keeps what fits. Not thread-safe.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -10,7 +10,6 @@
 #define UCS_DS_STRBUF_H
 
 #include <ucs/sys/compiler.h>
-#include <stdarg.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +20,6 @@ typedef struct {
     size_t length;   /* bytes before the terminator */
     size_t capacity; /* bytes in 'text', terminator included */
     int is_fixed;    /* 'text' belongs to the caller */
-    int truncated;   /* something that was appended is missing */
 } ucs_string_buffer_t;
 
 /* Make an empty buffer that grows; to be cleaned up. Allocates nothing. */
@@ -33,16 +31,11 @@ void ucs_string_buffer_init_fixed(ucs_string_buffer_t *strb, char *storage, size
 /* Free the memory of a growing buffer; the buffer is empty and usable again. */
 void ucs_string_buffer_cleanup(ucs_string_buffer_t *strb);
 
-/* Make the text empty and forget the truncation; the memory is kept. */
+/* Make the text empty; the memory is kept. */
 void ucs_string_buffer_reset(ucs_string_buffer_t *strb);
 
 /* Append formatted text. */
 void ucs_string_buffer_appendf(ucs_string_buffer_t *strb, const char *fmt, ...) UCS_PRINTF(2, 3);
-void ucs_string_buffer_vappendf(ucs_string_buffer_t *strb, const char *fmt, va_list ap)
-    UCS_PRINTF(2, 0);
-
-/* Append 'length' bytes, which should not contain zeros. */
-void ucs_string_buffer_append(ucs_string_buffer_t *strb, const char *text, size_t length);
 
 /* The text; never NULL. Good until the buffer is next changed. */
 const char *ucs_string_buffer_cstr(const ucs_string_buffer_t *strb);

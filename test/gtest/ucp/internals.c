@@ -110,7 +110,7 @@ size_t ucp_test_kept_bytes(ucp_worker_h worker)
 
 size_t ucp_test_num_ids(ucp_worker_h worker)
 {
-    return ucs_ptr_map_size(&worker->ids);
+    return worker->ids.count;
 }
 
 uint64_t ucp_test_worker_id(ucp_worker_h worker)

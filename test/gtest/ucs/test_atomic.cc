@@ -25,7 +25,7 @@ TEST(atomic, operations)
 
     ucs_atomic_store_relaxed(&word, 5u);
     EXPECT_EQ(5u, ucs_atomic_fetch_add(&word, 3u));
-    EXPECT_EQ(8u, ucs_atomic_fetch_sub(&word, 1u));
+    EXPECT_EQ(8u, ucs_atomic_fetch_add(&word, ~0u));
     EXPECT_EQ(7u, ucs_atomic_fetch_or(&word, 8u));
     EXPECT_EQ(15u, ucs_atomic_fetch_and(&word, 6u));
     EXPECT_EQ(6u, ucs_atomic_exchange(&word, 9u));

@@ -136,7 +136,7 @@ TEST_F(hash_test, clear_and_reuse)
     for (uint64_t key = 0; key < 1000; ++key) {
         ASSERT_EQ(UCS_OK, ucs_hash_insert(&m_hash, key, key));
     }
-    ucs_hash_clear(&m_hash);
+    ucs_hash_cleanup(&m_hash);
     compare();
     ASSERT_EQ(UCS_OK, ucs_hash_insert(&m_hash, 5, 6));
     m_model[5] = 6;
@@ -188,7 +188,7 @@ TEST_F(hash_test, structured_keys_spread)
     };
 
     for (size_t n = 0; n < patterns.size(); ++n) {
-        ucs_hash_clear(&m_hash);
+        ucs_hash_cleanup(&m_hash);
         for (uint64_t i = 1; i <= 10000; ++i) {
             ASSERT_EQ(UCS_OK, ucs_hash_insert(&m_hash, patterns[n](i), i));
         }

@@ -51,7 +51,7 @@ protected:
             ASSERT_TRUE(found.emplace(id, ptr).second);
         }
         ASSERT_EQ(m_model, found);
-        ASSERT_EQ(m_model.size(), ucs_ptr_map_size(&m_map));
+        ASSERT_EQ(m_model.size(), m_map.count);
     }
 
     ucs_ptr_map_t m_map;
@@ -175,7 +175,7 @@ TEST_F(ptr_map_test, delete_during_walk)
         ++count;
     }
     EXPECT_EQ(100u, count);
-    EXPECT_EQ(0u, ucs_ptr_map_size(&m_map));
+    EXPECT_EQ(0u, m_map.count);
 }
 
 TEST_F(ptr_map_test, no_memory)
@@ -190,7 +190,7 @@ TEST_F(ptr_map_test, no_memory)
     do {
         void *ptr      = pointer(m_model.size());
         m_model[put(ptr)] = ptr;
-    } while (ucs_ptr_map_size(&m_map) < m_map.num_entries);
+    } while (m_map.count < m_map.num_entries);
 
     ASSERT_EQ(UCS_OK, ucs_fault_set("realloc", "1+"));
     EXPECT_EQ(UCS_ERR_NO_MEMORY, ucs_ptr_map_put(&m_map, pointer(1), &id));
