@@ -1042,7 +1042,7 @@ static void sim_tl_messages(uct_tl_t *tl)
     if (sim_plan.long_max > 0) {
         tl->ep.live.long_max = sim_long_max;
     }
-    if (sim_plan.has_sync) {
+    if (sim_plan.has_sync && (tl->kind != UCT_TL_KIND_SELF)) {
         tl->iface.sync_alloc  = sim_sync_alloc;
         tl->iface.sync_free   = sim_sync_free;
         tl->ep.live.sync_map  = sim_sync_map;

@@ -100,7 +100,7 @@ static void ucp_worker_count_early_ends(ucp_worker_tl_t *wtl)
     uint32_t index;
 
     wtl->early_ends = NULL;
-    if ((iface->tl->iface.sync_alloc != NULL) && (iface->tl->kind != UCT_TL_KIND_SELF) &&
+    if ((iface->tl->iface.sync_alloc != NULL) &&
         (iface->tl->iface.sync_alloc(iface, &index, &wtl->early_ends) == UCS_OK) && (index != 0)) {
         iface->tl->iface.sync_free(iface, index); /* one that has lent words before */
         wtl->early_ends = NULL;

@@ -253,9 +253,7 @@ static void ucp_lanes_fill(ucp_peer_t *peer, ucp_proto_lanes_t *lanes)
     if (peer->lane_tl[UCP_LANE_DEVICE] != UCP_NO_TL) {
         lanes->device_name = worker->context->tls[peer->lane_tl[UCP_LANE_DEVICE]].tl->name;
     }
-    /* One's own two sides take turns in one thread: sharing a copy gains nothing. */
-    lanes->has_sync = (am->tl->kind != UCT_TL_KIND_SELF) && (am->tl->iface.sync_alloc != NULL) &&
-                      (am->tl->ep.live.sync_map != NULL);
+    lanes->has_sync = (am->tl->iface.sync_alloc != NULL) && (am->tl->ep.live.sync_map != NULL);
     lanes->has_long = (am->tl->ep.live.long_max != NULL);
     am->tl->iface.limits(am, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &lanes->am);
     if (am->tl->ep.live.am_zcopy != NULL) {

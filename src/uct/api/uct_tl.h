@@ -280,7 +280,8 @@ typedef struct {
                         const uct_mem_info_t *info, int is_remote, uct_mem_t **mem_p);
     /* Words of 64 bits that this interface and any endpoint connected to it can change by atomics
      * (claims of a transfer that both sides perform). The word is zeroed by alloc; the first that
-     * is asked for has the index 0. NULL where there is no common memory. */
+     * is asked for has the index 0. NULL where there is no common memory, and for SELF: one's own
+     * two sides take turns in one thread, so sharing a copy gains nothing. */
     ucs_status_t (*sync_alloc)(uct_iface_t *iface, uint32_t *index_p, ucs_atomic_u64_t **word_p);
     void (*sync_free)(uct_iface_t *iface, uint32_t index);
     /* Ends the connections that the peer of this identity has made to us, which it notices as it

@@ -1,4 +1,4 @@
-/* Halyard: loopback transport: interface, messages, sync words and the descriptor.
+/* Halyard: loopback transport: interface, messages and the descriptor.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -229,62 +229,6 @@ static ucs_status_t uct_self_event_arm(uct_iface_t *iface)
     return UCS_OK;
 }
 
-/* ------------------------------------------------------------------ sync words */
-
-static ucs_status_t uct_self_sync_alloc(uct_iface_t *iface, uint32_t *index_p,
-                                        ucs_atomic_u64_t **word_p)
-{
-    uct_self_iface_t *self_iface = uct_self_iface(iface);
-    uct_self_sync_chunk_t *chunk;
-    unsigned i, bit;
-
-    for (i = 0; i < UCT_SELF_SYNC_CHUNKS; ++i) {
-        chunk = &self_iface->sync[i];
-        if (chunk->words == NULL) {
-            chunk->words = ucs_sys_memalign(UCS_CACHE_LINE_SIZE,
-                                            UCT_SELF_SYNC_CHUNK * sizeof(*chunk->words));
-            if (chunk->words == NULL) {
-                ucs_error("no memory for sync words");
-                return UCS_ERR_NO_MEMORY;
-            }
-        }
-        if (chunk->used != UINT64_MAX) {
-            bit          = (unsigned)__builtin_ctzll(~chunk->used);
-            chunk->used |= 1ull << bit;
-            ucs_atomic_store_relaxed(&chunk->words[bit], 0);
-            *index_p = (i * UCT_SELF_SYNC_CHUNK) + bit;
-            *word_p  = &chunk->words[bit];
-            return UCS_OK;
-        }
-    }
-    return UCS_ERR_NO_RESOURCE;
-}
-
-static void uct_self_sync_free(uct_iface_t *iface, uint32_t index)
-{
-    uct_self_iface_t *self_iface = uct_self_iface(iface);
-
-    ucs_assert_always(index < (UCT_SELF_SYNC_CHUNK * UCT_SELF_SYNC_CHUNKS));
-    self_iface->sync[index / UCT_SELF_SYNC_CHUNK].used &= ~(1ull << (index % UCT_SELF_SYNC_CHUNK));
-}
-
-static ucs_status_t uct_self_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
-{
-    uct_self_iface_t *iface = uct_self_iface(ep->iface);
-    uct_self_sync_chunk_t *chunk;
-
-    if (index >= (UCT_SELF_SYNC_CHUNK * UCT_SELF_SYNC_CHUNKS)) {
-        return UCS_ERR_OUT_OF_RANGE;
-    }
-
-    chunk = &iface->sync[index / UCT_SELF_SYNC_CHUNK];
-    if (!(chunk->used & (1ull << (index % UCT_SELF_SYNC_CHUNK)))) {
-        return UCS_ERR_OUT_OF_RANGE;
-    }
-    *word_p = &chunk->words[index % UCT_SELF_SYNC_CHUNK];
-    return UCS_OK;
-}
-
 /* ------------------------------------------------------------------ interface */
 
 static ucs_status_t uct_self_iface_open(uct_iface_t *iface)
@@ -296,13 +240,9 @@ static ucs_status_t uct_self_iface_open(uct_iface_t *iface)
 static void uct_self_iface_close(uct_iface_t *iface)
 {
     uct_self_iface_t *self_iface = uct_self_iface(iface);
-    unsigned i;
 
     if (self_iface->event_fd >= 0) {
         ucs_sys_close(self_iface->event_fd);
-    }
-    for (i = 0; i < UCT_SELF_SYNC_CHUNKS; ++i) {
-        ucs_sys_free(self_iface->sync[i].words);
     }
     ucs_sys_free(self_iface->ring);
 }
@@ -371,16 +311,10 @@ static int uct_self_drop_peer(uct_iface_t *tl_iface, const uint8_t uid[UCT_UID_L
 
 static void uct_self_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
 {
-    uct_self_iface_t *self_iface = uct_self_iface(iface);
-    unsigned i;
+    const uct_self_iface_t *self_iface = uct_self_iface(iface);
 
     *shared_p  = 0;
     *private_p = sizeof(*self_iface) + ((self_iface->ring != NULL) ? self_iface->ring_size : 0);
-    for (i = 0; i < UCT_SELF_SYNC_CHUNKS; ++i) {
-        if (self_iface->sync[i].words != NULL) {
-            *private_p += UCT_SELF_SYNC_CHUNK * sizeof(*self_iface->sync[i].words);
-        }
-    }
 }
 
 /* ------------------------------------------------------------------ endpoint */
@@ -425,7 +359,7 @@ const uct_tl_t uct_self_tl = {
     .kind          = UCT_TL_KIND_SELF,
     .md_size       = sizeof(uct_md_t),
     .iface_size    = sizeof(uct_self_iface_t),
-    .ep_size       = sizeof(uct_self_ep_t),
+    .ep_size       = sizeof(uct_ep_t),
     .config_rows   = uct_self_config_rows,
     .config_prefix = "SELF_",
     .config_size   = sizeof(uct_self_config_t),
@@ -442,8 +376,6 @@ const uct_tl_t uct_self_tl = {
         .progress     = uct_self_progress,
         .event_fd     = uct_self_event_fd,
         .event_arm    = uct_self_event_arm,
-        .sync_alloc   = uct_self_sync_alloc,
-        .sync_free    = uct_self_sync_free,
         .drop_peer    = uct_self_drop_peer,
         .memory_used  = uct_self_memory_used
     },
@@ -457,8 +389,7 @@ const uct_tl_t uct_self_tl = {
             .put_zcopy    = uct_self_put_zcopy,
             .get_zcopy    = uct_self_get_zcopy,
             .flush        = uct_self_flush,
-            .check        = uct_self_check,
-            .sync_map     = uct_self_sync_map
+            .check        = uct_self_check
         }
     }
 };

@@ -14,9 +14,7 @@
 
 #include <uct/api/uct_tl.h>
 
-#define UCT_SELF_ID_SKIP     0xffffffffu
-#define UCT_SELF_SYNC_CHUNK  64  /* words that are allocated at once */
-#define UCT_SELF_SYNC_CHUNKS 64  /* chunks at most */
+#define UCT_SELF_ID_SKIP 0xffffffffu
 
 typedef struct {
     size_t seg_size;
@@ -28,27 +26,17 @@ typedef struct {
 } uct_self_record_t;
 
 typedef struct {
-    ucs_atomic_u64_t *words; /* UCT_SELF_SYNC_CHUNK of them, or NULL */
-    uint64_t         used;   /* bit i: word i is taken */
-} uct_self_sync_chunk_t;
-
-typedef struct {
-    uct_iface_t           super;
-    uint8_t               *ring;      /* made by the first connection */
-    uint64_t              ring_size;
-    uint64_t              head;       /* position of the next record to deliver */
-    uint64_t              tail;       /* position of the next record to write */
-    uint64_t              end;        /* where what an ended connection has sent ends */
-    uint8_t               is_ending;  /* it has yet to be reported */
-    uint8_t               is_discarding; /* what it has sent is not delivered */
-    int                   event_fd;   /* -1: nobody has asked for it */
-    int                   is_armed;   /* the next message must be signalled */
-    uct_self_sync_chunk_t sync[UCT_SELF_SYNC_CHUNKS];
+    uct_iface_t super;
+    uint8_t    *ring;      /* made by the first connection */
+    uint64_t    ring_size;
+    uint64_t    head;      /* position of the next record to deliver */
+    uint64_t    tail;      /* position of the next record to write */
+    uint64_t    end;       /* where what an ended connection has sent ends */
+    uint8_t     is_ending; /* it has yet to be reported */
+    uint8_t     is_discarding; /* what it has sent is not delivered */
+    int         event_fd;  /* -1: nobody has asked for it */
+    int         is_armed;  /* the next message must be signalled */
 } uct_self_iface_t;
-
-typedef struct {
-    uct_ep_t super;
-} uct_self_ep_t;
 
 UCS_INLINE size_t uct_self_seg_size(const uct_self_iface_t *iface)
 {
