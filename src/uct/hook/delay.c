@@ -55,7 +55,6 @@ void uct_hook_delayed_detach(uct_ep_t *ep, const uct_completion_t *comp)
 static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
 {
     uct_ep_t *ep = delayed->ep;
-    const uct_ep_ops_t *ops;
 
     if (ep == NULL) {
         return UCS_ERR_CANCELED;
@@ -64,17 +63,9 @@ static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
         return ep->status;
     }
 
-    ops = uct_hook_inner_ops(ep);
-    switch (delayed->kind) {
-    case UCT_HOOK_PUT:
-        return ops->put_zcopy(ep, delayed->data, (unsigned)delayed->length, delayed->remote_addr,
-                              delayed->rkey, delayed->comp);
-    case UCT_HOOK_GET:
-        return ops->get_zcopy(ep, delayed->data, (unsigned)delayed->length, delayed->remote_addr,
-                              delayed->rkey, delayed->comp);
-    default:
-        return ops->flush(ep, delayed->comp);
-    }
+    return (delayed->kind == UCT_HOOK_FLUSH) ? uct_hook_inner_ops(ep)->flush(ep, delayed->comp) :
+           uct_hook_inner_copy(ep, delayed->kind, delayed->data, (unsigned)delayed->length,
+                               delayed->remote_addr, delayed->rkey, delayed->comp);
 }
 
 /* Off the queue and done with, except for the memory. */

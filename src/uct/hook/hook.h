@@ -138,6 +138,11 @@ typedef struct {
     uct_iov_t               data[];   /* the entries; the message */
 } uct_hook_delayed_t;
 
+/* The transport's own put or get (ops.c). */
+ucs_status_t uct_hook_inner_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, const uct_iov_t *iov,
+                                 unsigned n, uint64_t remote_addr, uct_rkey_t *rkey,
+                                 uct_completion_t *comp);
+
 /* A new entry with room for `size` bytes of data, not yet queued; NULL without memory. */
 uct_hook_delayed_t *uct_hook_delayed_make(uct_hook_iface_t *iface, uct_hook_delayed_kind_t kind,
                                           size_t size);

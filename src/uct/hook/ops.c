@@ -41,12 +41,6 @@ static ucs_status_t uct_hook_enter(uct_ep_t *ep)
                                                                uct_hook_enter_at_once(ep);
 }
 
-/* Copies from and to any memory of a peer happen at once or not at all. */
-static ucs_status_t uct_hook_enter_copy(uct_ep_t *ep, const uct_rkey_t *rkey)
-{
-    return (rkey == NULL) ? uct_hook_enter_at_once(ep) : uct_hook_enter(ep);
-}
-
 static ucs_status_t uct_hook_leave(uct_ep_t *ep, const char *name, size_t length,
                                    ucs_status_t status)
 {
@@ -63,52 +57,34 @@ static ucs_status_t uct_hook_leave(uct_ep_t *ep, const char *name, size_t length
     return status;
 }
 
-/* ------------------------------------------------------------------ messages */
+/* ------------------------------------------------------------------ messages, common words */
 
-static ucs_status_t uct_hook_am_short(uct_ep_t *ep, unsigned id, uint64_t header,
-                                      const void *payload, size_t length)
-{
-    ucs_status_t status = uct_hook_enter(ep);
-
-    if (status == UCS_OK) {
-        status = uct_hook_inner_ops(ep)->am_short(ep, id, header, payload, length);
+/* An operation that may meet a fault; _length: its bytes once it is done. Messages are delayed
+ * where they arrive. */
+#define UCT_HOOK_OP(_op, _params, _args, _length) \
+    static ucs_status_t uct_hook_##_op _params \
+    { \
+        ucs_status_t status = uct_hook_enter(ep); \
+        \
+        if (status == UCS_OK) { \
+            status = uct_hook_inner_ops(ep)->_op _args; \
+        } \
+        return uct_hook_leave(ep, #_op, _length, status); \
     }
-    return uct_hook_leave(ep, "am_short", length, status);
-}
 
-static ucs_status_t uct_hook_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
-                                          unsigned n)
-{
-    ucs_status_t status = uct_hook_enter(ep);
-
-    if (status == UCS_OK) {
-        status = uct_hook_inner_ops(ep)->am_short_iov(ep, id, iov, n);
-    }
-    return uct_hook_leave(ep, "am_short_iov", uct_iov_length(iov, n), status);
-}
-
-static ucs_status_t uct_hook_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
-                                      size_t *length_p)
-{
-    ucs_status_t status = uct_hook_enter(ep);
-
-    if (status == UCS_OK) {
-        status = uct_hook_inner_ops(ep)->am_bcopy(ep, id, pack, arg, length_p);
-    }
-    return uct_hook_leave(ep, "am_bcopy", (status == UCS_OK) ? *length_p : 0, status);
-}
-
-/* Messages are delayed where they arrive. */
-static ucs_status_t uct_hook_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n,
-                                      uct_completion_t *comp)
-{
-    ucs_status_t status = uct_hook_enter(ep);
-
-    if (status == UCS_OK) {
-        status = uct_hook_inner_ops(ep)->am_zcopy(ep, id, iov, n, comp);
-    }
-    return uct_hook_leave(ep, "am_zcopy", uct_iov_length(iov, n), status);
-}
+UCT_HOOK_OP(am_short,
+            (uct_ep_t *ep, unsigned id, uint64_t header, const void *payload, size_t length),
+            (ep, id, header, payload, length), length)
+UCT_HOOK_OP(am_short_iov, (uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n),
+            (ep, id, iov, n), uct_iov_length(iov, n))
+UCT_HOOK_OP(am_bcopy,
+            (uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg, size_t *length_p),
+            (ep, id, pack, arg, length_p), (status == UCS_OK) ? *length_p : 0)
+UCT_HOOK_OP(am_zcopy,
+            (uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n, uct_completion_t *comp),
+            (ep, id, iov, n, comp), uct_iov_length(iov, n))
+UCT_HOOK_OP(sync_map, (uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p),
+            (ep, index, word_p), sizeof(**word_p))
 
 /* ------------------------------------------------------------------ memory */
 
@@ -141,32 +117,44 @@ static ucs_status_t uct_hook_delay(uct_ep_t *ep, uct_hook_delayed_kind_t kind,
     return UCS_INPROGRESS;
 }
 
+ucs_status_t uct_hook_inner_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, const uct_iov_t *iov,
+                                 unsigned n, uint64_t remote_addr, uct_rkey_t *rkey,
+                                 uct_completion_t *comp)
+{
+    const uct_ep_ops_t *ops = uct_hook_inner_ops(ep);
+
+    return ((kind == UCT_HOOK_PUT) ? ops->put_zcopy : ops->get_zcopy)(ep, iov, n, remote_addr, rkey,
+                                                                      comp);
+}
+
+/* Copies from and to any memory of a peer, without key, happen at once or not at all. */
+static ucs_status_t uct_hook_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, const uct_iov_t *iov,
+                                  unsigned n, uint64_t remote_addr, uct_rkey_t *rkey,
+                                  uct_completion_t *comp)
+{
+    ucs_status_t status = (rkey == NULL) ? uct_hook_enter_at_once(ep) : uct_hook_enter(ep);
+
+    if (status == UCS_OK) {
+        status = uct_hook_is_delayed(ep, comp) ?
+                 uct_hook_delay(ep, kind, iov, n, remote_addr, rkey, comp) :
+                 uct_hook_inner_copy(ep, kind, iov, n, remote_addr, rkey, comp);
+    }
+    return uct_hook_leave(ep, (kind == UCT_HOOK_PUT) ? "put_zcopy" : "get_zcopy",
+                          uct_iov_length(iov, n), status);
+}
+
 static ucs_status_t uct_hook_put_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                        uint64_t remote_addr, uct_rkey_t *rkey,
                                        uct_completion_t *comp)
 {
-    ucs_status_t status = uct_hook_enter_copy(ep, rkey);
-
-    if (status == UCS_OK) {
-        status = uct_hook_is_delayed(ep, comp) ?
-                 uct_hook_delay(ep, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp) :
-                 uct_hook_inner_ops(ep)->put_zcopy(ep, iov, n, remote_addr, rkey, comp);
-    }
-    return uct_hook_leave(ep, "put_zcopy", uct_iov_length(iov, n), status);
+    return uct_hook_copy(ep, UCT_HOOK_PUT, iov, n, remote_addr, rkey, comp);
 }
 
 static ucs_status_t uct_hook_get_zcopy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                        uint64_t remote_addr, uct_rkey_t *rkey,
                                        uct_completion_t *comp)
 {
-    ucs_status_t status = uct_hook_enter_copy(ep, rkey);
-
-    if (status == UCS_OK) {
-        status = uct_hook_is_delayed(ep, comp) ?
-                 uct_hook_delay(ep, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp) :
-                 uct_hook_inner_ops(ep)->get_zcopy(ep, iov, n, remote_addr, rkey, comp);
-    }
-    return uct_hook_leave(ep, "get_zcopy", uct_iov_length(iov, n), status);
+    return uct_hook_copy(ep, UCT_HOOK_GET, iov, n, remote_addr, rkey, comp);
 }
 
 /* ------------------------------------------------------------------ order and state */
@@ -185,18 +173,7 @@ static ucs_status_t uct_hook_flush(uct_ep_t *ep, uct_completion_t *comp)
 
 static ucs_status_t uct_hook_check(uct_ep_t *ep)
 {
-
     return uct_hook_leave(ep, "check", 0, uct_hook_inner_ops(ep)->check(ep));
-}
-
-static ucs_status_t uct_hook_sync_map(uct_ep_t *ep, uint32_t index, ucs_atomic_u64_t **word_p)
-{
-    ucs_status_t status = uct_hook_enter(ep);
-
-    if (status == UCS_OK) {
-        status = uct_hook_inner_ops(ep)->sync_map(ep, index, word_p);
-    }
-    return uct_hook_leave(ep, "sync_map", 8, status);
 }
 
 static void uct_hook_abandon(uct_ep_t *ep, const uct_completion_t *comp)
