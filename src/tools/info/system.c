@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <ucp/api/ucp.h>
 #include <ucs/arch/cpu.h>
+#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
 #include <unistd.h>
@@ -83,23 +84,17 @@ void info_read_line(const char *path, char *line, size_t max)
 /* "0-3,8" */
 static void info_cpu_list(char *list, size_t max)
 {
-    size_t used = 0;
+    size_t used = 0, first = 0, end;
     ucs_sys_cpus_t cpus;
-    unsigned i, first;
 
     ucs_sys_get_cpus(&cpus);
     list[0] = '\0';
-    for (i = 0; (i < 64 * UCS_SYS_CPU_WORDS) && (used < max); ++i) {
-        if (!((cpus.words[i / 64] >> (i % 64)) & 1)) {
-            continue;
-        }
-        first = i;
-        while ((i + 1 < 64 * UCS_SYS_CPU_WORDS) &&
-               ((cpus.words[(i + 1) / 64] >> ((i + 1) % 64)) & 1)) {
-            ++i;
-        }
-        used += (size_t)snprintf(list + used, max - used, (i > first) ? "%s%u-%u" : "%s%u",
-                                 (used > 0) ? "," : "", first, i);
+    while (((first = ucs_bitmap_ffs(cpus.words, UCS_SYS_CPUS, first)) < UCS_SYS_CPUS) &&
+           (used < max)) {
+        end   = ucs_bitmap_ffz(cpus.words, UCS_SYS_CPUS, first);
+        used += (size_t)snprintf(list + used, max - used, (end > first + 1) ? "%s%zu-%zu" : "%s%zu",
+                                 (used > 0) ? "," : "", first, end - 1);
+        first = end;
     }
 }
 

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #endif
 
+#include <ucs/ds/bitmap.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ctype.h>
@@ -340,22 +341,12 @@ const ucs_sys_ops_t *ucs_sys_set(const ucs_sys_ops_t *ops)
 
 /* ------------------------------------------------------------------ helpers on the table */
 
-char *ucs_sys_strndup(const char *str, size_t max)
-{
-    size_t length = strnlen(str, ucs_min(max, (size_t)PTRDIFF_MAX));
-    char *copy    = ucs_sys_malloc(length + 1);
-
-    if (copy != NULL) {
-        memcpy(copy, str, length);
-        copy[length] = '\0';
-    }
-
-    return copy;
-}
-
 char *ucs_sys_strdup(const char *str)
 {
-    return ucs_sys_strndup(str, SIZE_MAX - 1);
+    const size_t size = strlen(str) + 1;
+    char *copy        = ucs_sys_malloc(size);
+
+    return (copy != NULL) ? memcpy(copy, str, size) : NULL;
 }
 
 void ucs_sys_hostname(char *name, size_t max)
@@ -427,8 +418,10 @@ void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus)
 
     memset(cpus, 0, sizeof(*cpus));
     if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        for (i = 0; i < ucs_min(64u * UCS_SYS_CPU_WORDS, (unsigned)CPU_SETSIZE); ++i) {
-            cpus->words[i / 64] |= (uint64_t)(CPU_ISSET(i, &set) != 0) << (i % 64);
+        for (i = 0; i < ucs_min(UCS_SYS_CPUS, (unsigned)CPU_SETSIZE); ++i) {
+            if (CPU_ISSET(i, &set)) {
+                ucs_bitmap_set(cpus->words, i);
+            }
         }
     }
 }
@@ -448,8 +441,8 @@ static void ucs_sys_parse_cpus(const char *text, ucs_sys_cpus_t *cpus)
             return;
         }
         last = (*end == '-') ? strtoul(end + 1, &end, 10) : first;
-        for (i = first; i <= ucs_min(last, (64ul * UCS_SYS_CPU_WORDS) - 1); ++i) {
-            cpus->words[i / 64] |= 1ul << (i % 64);
+        for (i = first; i <= ucs_min(last, UCS_SYS_CPUS - 1ul); ++i) {
+            ucs_bitmap_set(cpus->words, i);
         }
         text = end + 1;
     } while (*end == ',');
@@ -474,19 +467,18 @@ void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus)
 
 unsigned ucs_sys_num_cpus(void)
 {
-    cpu_set_t set;
+    ucs_sys_cpus_t cpus;
+    unsigned count;
     long online;
-    int count = 0;
 
-    /* a machine with more CPUs than the set holds makes the call fail: count those online */
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        count = CPU_COUNT(&set);
-    } else {
+    ucs_sys_get_cpus(&cpus);
+    count = (unsigned)ucs_bitmap_count(cpus.words, UCS_SYS_CPUS);
+    if (count == 0) { /* more CPUs than the set holds: count those online */
         online = sysconf(_SC_NPROCESSORS_ONLN);
-        count  = (online > 0) ? (int)online : 1;
+        count  = (online > 0) ? (unsigned)online : 1;
     }
 
-    return (count > 0) ? (unsigned)count : 1;
+    return count;
 }
 
 /* Bytes in a file that holds one number; SIZE_MAX for "max", what is no number, or no file. */

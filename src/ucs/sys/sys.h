@@ -218,9 +218,11 @@ size_t ucs_sys_memory_limit(void);
 /* CPUs that the scheduler lets this thread use now, at least 1. */
 unsigned ucs_sys_num_cpus(void);
 
-#define UCS_SYS_CPU_WORDS 16
+#define UCS_SYS_CPUS      1024u
+#define UCS_SYS_CPU_WORDS (UCS_SYS_CPUS / 64)
 
-/* A set of CPUs: bit i % 64 of word i / 64; those above 1023 are not told apart from none. */
+/* A set of CPUs, as a bitmap (ucs/ds/bitmap.h); those from UCS_SYS_CPUS on are not told apart from
+ * none. */
 typedef struct {
     uint64_t words[UCS_SYS_CPU_WORDS];
 } ucs_sys_cpus_t;
@@ -248,9 +250,8 @@ UCS_INLINE int ucs_sys_is_single_threaded(void)
 #endif
 }
 
-/* Copy of a string (of at most max bytes of it), from ucs_sys_malloc; NULL without memory. */
+/* Copy of a string, from ucs_sys_malloc; NULL without memory. */
 char *ucs_sys_strdup(const char *str);
-char *ucs_sys_strndup(const char *str, size_t max);
 
 END_C_DECLS
 

@@ -91,8 +91,10 @@ static void uct_mm_peer_refuse(int fd, ucs_status_t status)
 static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer_t *peer)
 {
     const uct_mm_ring_shape_t *shape = &uct_mm_md(iface->super.md)->shape;
+    const uct_mm_reader_t *reader    = &peer->reader;
     uct_mm_segment_t *main           = uct_mm_rings_main(iface)->segment;
     unsigned num_fds                 = 0;
+    const uint8_t *start;
     uct_mm_welcome_t welcome;
     int fds[UCT_SOCKET_FDS_MAX];
 
@@ -103,11 +105,12 @@ static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer
         uct_mm_welcome_add(&welcome, peer->block->segment, fds, &num_fds);
     }
     if (peer->buffers >= 0) {
+        start                  = iface->buffers->address;
         fds[num_fds++]         = iface->buffers->fd;
         welcome.buffers_length = iface->buffers->length;
-        welcome.buffers_offset = uct_mm_rings_buffers_offset(iface, (unsigned)peer->buffers);
-        welcome.wide_offset    = ((unsigned)peer->buffers < uct_mm_rings_num_wide()) ?
-                                 uct_mm_rings_wide_offset(iface, (unsigned)peer->buffers) : 0;
+        welcome.buffers_offset = (size_t)(reader->buffers.address - start);
+        welcome.wide_offset    = (reader->wide.long_max > 0) ?
+                                 (size_t)(reader->wide.address - start) : 0;
     }
     welcome.lines   = shape->lines;
     welcome.quantum = shape->quantum;
@@ -220,13 +223,6 @@ unsigned uct_mm_listen_event(uct_mm_iface_t *iface)
     return count;
 }
 
-static void uct_mm_peer_drop(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
-{
-    uct_mm_socket_close(iface, &peer->source);
-    ucs_list_del(&peer->list);
-    ucs_list_add_tail(&iface->gone, &peer->list);
-}
-
 void uct_mm_peer_break(uct_mm_peer_t *peer, int discard)
 {
     if (discard) {
@@ -268,7 +264,9 @@ static void uct_mm_peer_end(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     if (peer->is_asking) {
         uct_mm_peer_free(iface, peer);
     } else {
-        uct_mm_peer_drop(iface, peer);
+        uct_mm_socket_close(iface, &peer->source);
+        ucs_list_del(&peer->list);
+        ucs_list_add_tail(&iface->gone, &peer->list);
     }
 }
 

@@ -18,20 +18,16 @@
 
 ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 {
-    uct_mm_ep_t *ep      = uct_mm_ep(tl_ep);
-    const uint8_t *bytes = address;
-    unsigned i;
+    const uct_mm_address_t *wire = address;
+    uct_mm_ep_t *ep              = uct_mm_ep(tl_ep);
 
-    if (length != UCT_MM_ADDRESS_LEN) {
+    if (length != sizeof(*wire)) {
         ucs_error("an address of %zu bytes is not one of mm", length);
         return UCS_ERR_INVALID_ADDR;
     }
 
-    ep->name = 0;
-    for (i = 0; i < sizeof(ep->name); ++i) {
-        ep->name |= (uint64_t)bytes[i] << (8 * i);
-    }
-    ep->place       = (uint16_t)(bytes[8] | (bytes[9] << 8));
+    ep->name        = le64toh(wire->name);
+    ep->place       = le16toh(wire->place);
     ep->source.kind = UCT_MM_SOURCE_EP;
     ep->source.fd   = -1;
     ucs_list_head_init(&ep->retry);

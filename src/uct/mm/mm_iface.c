@@ -15,6 +15,7 @@
 #include <ucs/sys/sys.h>
 #include <uct/base/registry.h>
 
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,8 +122,8 @@ static unsigned uct_mm_iface_poll_all(uct_mm_iface_t *iface)
     unsigned i;
     int is_long;
 
-    for (i = 0; i < iface->num_rings; ++i) {
-        count += uct_mm_iface_poll_ring(iface, iface->rings[i], &is_long);
+    for (i = 0; i < iface->rings.length; ++i) {
+        count += uct_mm_iface_poll_ring(iface, iface->rings.items[i], &is_long);
     }
     return count;
 }
@@ -138,7 +139,7 @@ UCS_INLINE unsigned uct_mm_iface_poll_hot(uct_mm_iface_t *iface)
 
     iface->hot_turns += (iface->next_hot == 0);
     for (i = iface->next_hot; i < iface->num_hot; ++i) {
-        count += uct_mm_iface_poll_ring(iface, iface->rings[i], &is_long);
+        count += uct_mm_iface_poll_ring(iface, iface->rings.items[i], &is_long);
         if (ucs_unlikely(is_long || (count >= UCT_MM_CALL_MESSAGES))) {
             iface->next_hot = (i + 1 < iface->num_hot) ? i + 1 : 0;
             return count;
@@ -195,7 +196,7 @@ static unsigned uct_mm_iface_progress(uct_iface_t *tl_iface)
     uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
     unsigned count        = uct_mm_iface_poll_hot(iface);
 
-    if (ucs_unlikely(iface->num_rings > iface->num_hot)) {
+    if (ucs_unlikely(iface->rings.length > iface->num_hot)) {
         count += uct_mm_rings_poll_cold(iface);
     }
     if (ucs_unlikely(++iface->side.turns == iface->look_turn)) {
@@ -235,12 +236,12 @@ static int uct_mm_iface_arm_readers(uct_mm_iface_t *iface)
 {
     unsigned i;
 
-    for (i = 0; i < iface->num_rings; ++i) {
-        if (uct_mm_reader_ready_armed(&iface->rings[i]->reader)) { /* S3 */
+    for (i = 0; i < iface->rings.length; ++i) {
+        if (uct_mm_reader_ready_armed(&iface->rings.items[i]->reader)) { /* S3 */
             return 0;
         }
-        if (uct_mm_reader_should_release(&iface->rings[i]->reader)) {
-            uct_mm_iface_release(iface->rings[i]);
+        if (uct_mm_reader_should_release(&iface->rings.items[i]->reader)) {
+            uct_mm_iface_release(iface->rings.items[i]);
         }
     }
     return 1;
@@ -262,7 +263,7 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
         uct_mm_connect_hurry(iface); /* nobody signals that what failed before can be sent now */
         return UCS_ERR_BUSY;
     }
-    if ((iface->num_rings > 0) &&
+    if ((iface->rings.length > 0) &&
         ((ucs_sys_clock_ns() - iface->wake_since_ns) < UCT_MM_WAKE_SETTLE_NS)) {
         return UCS_ERR_BUSY; /* once in the interface's life */
     }
@@ -325,34 +326,29 @@ static void uct_mm_iface_close(uct_iface_t *tl_iface)
 
 static size_t uct_mm_iface_get_address(uct_iface_t *tl_iface, void *buffer)
 {
-    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    uint8_t *bytes              = buffer;
-    unsigned i;
+    const uct_descriptor_door_t *door = &uct_mm_iface(tl_iface)->door;
+    const uct_mm_address_t address    = {htole64(door->name), htole16(door->place)};
 
-    for (i = 0; i < sizeof(iface->door.name); ++i) {
-        bytes[i] = (uint8_t)(iface->door.name >> (8 * i));
-    }
-    bytes[8] = (uint8_t)iface->door.place;
-    bytes[9] = (uint8_t)(iface->door.place >> 8);
-    return UCT_MM_ADDRESS_LEN;
+    memcpy(buffer, &address, sizeof(address));
+    return sizeof(address);
 }
 
 static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address, size_t length,
                                      int same_node, char reason[UCT_REASON_MAX])
 {
-    const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    const uint8_t *bytes        = address;
+    const uct_mm_iface_t *iface  = uct_mm_iface(tl_iface);
+    const uct_mm_address_t *wire = address;
     uint16_t place;
 
     if (!same_node) {
         snprintf(reason, UCT_REASON_MAX, "not on this node");
         return 0;
     }
-    if (length != UCT_MM_ADDRESS_LEN) {
+    if (length != sizeof(*wire)) {
         snprintf(reason, UCT_REASON_MAX, "an address of %zu bytes is not one of mm", length);
         return 0;
     }
-    place = (uint16_t)(bytes[8] | (bytes[9] << 8));
+    place = le16toh(wire->place);
     if (uct_socket_place_is_dir(place) ? (place != iface->door.place) :
         ((place != iface->net) && (place != 0) && (iface->net != 0))) {
         snprintf(reason, UCT_REASON_MAX, uct_socket_place_is_dir(place) ?
@@ -398,8 +394,8 @@ static int uct_mm_iface_has_sender(const uct_mm_iface_t *iface, const uint8_t ui
 {
     unsigned i;
 
-    for (i = 0; i < iface->num_rings; ++i) {
-        if (memcmp(iface->rings[i]->uid, uid, UCT_UID_LEN) == 0) {
+    for (i = 0; i < iface->rings.length; ++i) {
+        if (memcmp(iface->rings.items[i]->uid, uid, UCT_UID_LEN) == 0) {
             return 1;
         }
     }
@@ -413,8 +409,8 @@ static unsigned uct_mm_iface_num_rivals(uct_iface_t *tl_iface)
     uct_ep_t *ep;
     unsigned i;
 
-    for (i = 0; i < iface->num_rings; ++i) {
-        count += iface->rings[i]->is_rival;
+    for (i = 0; i < iface->rings.length; ++i) {
+        count += iface->rings.items[i]->is_rival;
     }
     ucs_list_for_each(ep, &tl_iface->eps, list) {
         count += (ep->state == UCT_EP_LIVE) && uct_mm_ep(ep)->is_rival &&
@@ -430,8 +426,8 @@ static void uct_mm_iface_memory_used(uct_iface_t *tl_iface, size_t *shared_p, si
     *shared_p  = uct_mm_rings_shared(iface);
     *private_p = sizeof(*iface) + uct_mm_md(tl_iface->md)->message_max +
                  (iface->staging.count * iface->staging.size) +
-                 (iface->rings_max * sizeof(iface->rings[0])) +
-                 (iface->num_rings * sizeof(uct_mm_peer_t)) +
+                 (iface->rings.capacity * sizeof(iface->rings.items[0])) +
+                 (iface->rings.length * sizeof(uct_mm_peer_t)) +
                  (ucs_list_length(&tl_iface->eps) * sizeof(uct_mm_ep_t));
 }
 

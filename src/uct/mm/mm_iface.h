@@ -24,6 +24,7 @@
 #include "mm_segment.h"
 
 #include <ucs/arch/atomic.h>
+#include <ucs/ds/array.h>
 #include <ucs/ds/list.h>
 #include <ucs/sys/fork.h>
 #include <ucs/sys/sys.h>
@@ -122,7 +123,7 @@ typedef struct {
     uct_mm_reader_t reader; /* first: progress looks at nothing else */
     ucs_list_link_t list;   /* in iface->greeting, ->due, ->peers or ->gone */
     uct_mm_source_t source;
-    unsigned        slot;   /* in iface->rings */
+    unsigned        slot;   /* in iface->rings.items */
     unsigned        index;  /* of the ring in its block */
     uct_mm_block_t *block;  /* NULL: it has said nothing yet, or asks */
     int             buffers; /* which of iface->buffers its ring has, or -1 */
@@ -140,16 +141,14 @@ typedef struct {
     uct_mm_side_t     side;
     uint32_t          look_turn; /* of progress, which looks at the clock */
     unsigned          interval;  /* turns between two looks */
-    unsigned          num_hot;   /* rings[0 .. num_hot) are polled each time, */
+    unsigned          num_hot;   /* the first so many rings are polled each time, */
     unsigned          next_hot;  /* where the next progress begins */
     uint32_t          hot_turns; /* times that they have all been looked at */
-    unsigned          num_rings; /* the others a few at a time */
-    unsigned          cold_next;
+    unsigned          cold_next; /* the others a few at a time */
     unsigned          max_poll;
-    uct_mm_peer_t   **rings;
+    UCS_ARRAY(uct_mm_peer_t *) rings;
 
     ucs_fork_watch_t  fork;
-    unsigned          rings_max; /* room in rings */
     uint64_t          last_look_ns;
     uint64_t          next_poll_ns;  /* of the sockets */
     uint64_t          eager_until_ns;
@@ -198,7 +197,13 @@ typedef struct {
     uint16_t          place;      /* and where that is: a tag */
 } uct_mm_ep_t;
 
-#define UCT_MM_ADDRESS_LEN 10 /* u64 socket name, u16 tag of its place; little endian */
+/* An address, little endian. */
+typedef struct {
+    uint64_t name;  /* of the listening socket */
+    uint16_t place; /* and where that is: a tag */
+} UCS_S_PACKED uct_mm_address_t;
+
+static_assert(sizeof(uct_mm_address_t) == 10, "layout of an address");
 
 UCS_INLINE uct_mm_md_t *uct_mm_md(uct_md_t *md)
 {
@@ -230,14 +235,6 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface);
 /* Gives a peer a ring, making a new segment when all are taken. Errors are logged. */
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
-
-/* The first so many rings with buffers have a wide area as well (uct_mm_writer_area). */
-unsigned uct_mm_rings_num_wide(void);
-
-/* Offsets in iface->buffers of those of the ring that has the index-th ones, and of its wide area:
- * they lie at the end. */
-size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index);
-size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index);
 
 /* Segment of the first block: where uct_mm_main_t lies. */
 uct_mm_block_t *uct_mm_rings_main(const uct_mm_iface_t *iface);

@@ -74,12 +74,6 @@ void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_s
     ucs_atomic_store_relaxed(&reader->control->credit_wish, 0);
 }
 
-void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
-                               const uct_mm_ring_shape_t *shape)
-{
-    uct_mm_buffers_init(&reader->buffers, address, shape, 0);
-}
-
 void uct_mm_reader_silence(uct_mm_reader_t *reader)
 {
     static uct_mm_line_t silence; /* its number, 0, is that of no line */

@@ -168,8 +168,9 @@ typedef struct {
     uint32_t num_ready; /* whose memory was there before they were used; the writer's */
 } uct_mm_buffers_t;
 
-/* An empty area in memory of uct_mm_ring_buffers_size bytes. A ring with buffers may have a wide
- * area, too: both sides then do this to `wide`, once the buffers are in use. */
+/* An empty area in memory of uct_mm_ring_buffers_size bytes. A ring may have buffers, and then a
+ * wide area, too. The reader does this to its `buffers` and `wide`, after init; the writer to
+ * `wide`, once it uses buffers. */
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
                          const uct_mm_ring_shape_t *shape, int is_wide);
 
@@ -507,10 +508,6 @@ typedef struct {
  * uct_mm_ring_message_max bytes, or uct_mm_ring_long_max if it gets buffers. */
 void uct_mm_reader_init(uct_mm_reader_t *reader, void *ring, const uct_mm_ring_shape_t *shape,
                         uct_mm_staging_t *staging);
-
-/* The ring has buffers, see uct_mm_writer_use_buffers. After init. */
-void uct_mm_reader_use_buffers(uct_mm_reader_t *reader, void *address,
-                               const uct_mm_ring_shape_t *shape);
 
 /* Drops a message that is not all there. */
 void uct_mm_reader_cleanup(uct_mm_reader_t *reader, uct_iface_t *iface);

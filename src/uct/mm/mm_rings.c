@@ -108,7 +108,7 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
 {
     uct_mm_block_t *block, *tmp;
 
-    ucs_assert(iface->num_rings == 0);
+    ucs_assert(iface->rings.length == 0);
     if (iface->blocks.next == NULL) { /* not even initialised */
         return;
     }
@@ -123,7 +123,7 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
         uct_mm_segment_put(iface->buffers);
     }
     uct_mm_staging_cleanup(&iface->staging);
-    ucs_sys_free(iface->rings);
+    ucs_array_cleanup(&iface->rings);
 }
 
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
@@ -150,20 +150,23 @@ static int uct_mm_overcommit_is_strict(void)
             UCS_OK) && (text[0] == '2');
 }
 
-unsigned uct_mm_rings_num_wide(void)
+/* The first so many rings with buffers have a wide area as well (uct_mm_writer_area). */
+static unsigned uct_mm_num_wide(void)
 {
     return (ucs_arch_cpu_flags() & UCS_ARCH_CPU_FLAG_AMD) ? UCT_MM_WIDE_RINGS : 0;
 }
 
-size_t uct_mm_rings_buffers_offset(const uct_mm_iface_t *iface, unsigned index)
+/* Where in iface->buffers those of the ring lie that has the index-th ones, and its wide area:
+ * these are at the end. */
+static size_t uct_mm_buffers_offset(const uct_mm_ring_shape_t *shape, unsigned index)
 {
-    return index * uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), 0);
+    return index * uct_mm_ring_buffers_size(shape, 0);
 }
 
-size_t uct_mm_rings_wide_offset(const uct_mm_iface_t *iface, unsigned index)
+static size_t uct_mm_wide_offset(const uct_mm_ring_shape_t *shape, unsigned index)
 {
-    return uct_mm_rings_buffers_offset(iface, UCT_MM_BUFFERED_RINGS) +
-           (index * uct_mm_ring_buffers_size(uct_mm_rings_shape(iface), 1));
+    return uct_mm_buffers_offset(shape, UCT_MM_BUFFERED_RINGS) +
+           (index * uct_mm_ring_buffers_size(shape, 1));
 }
 
 /* Nothing is reserved: a page is there once it is used, which of all kinds only memfd does without
@@ -177,7 +180,8 @@ static void uct_mm_buffers_create(uct_mm_iface_t *iface)
     iface->buffers_tried = 1;
     if (uct_mm_buffers_may_be(iface) && !uct_mm_overcommit_is_strict()) {
         (void)uct_mm_segment_create(&memfd, NULL,
-                                    uct_mm_rings_wide_offset(iface, uct_mm_rings_num_wide()),
+                                    uct_mm_wide_offset(uct_mm_rings_shape(iface),
+                                                       uct_mm_num_wide()),
                                     UCT_MM_SEGMENT_LAZY | UCT_MM_SEGMENT_EXTRA, &iface->buffers);
     }
 }
@@ -197,11 +201,11 @@ static void uct_mm_buffers_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         peer->buffers        = (int)index;
         iface->buffers_used |= 1ul << index;
         start                = iface->buffers->address;
-        uct_mm_reader_use_buffers(&peer->reader, start + uct_mm_rings_buffers_offset(iface, index),
-                                  shape);
-        if (index < uct_mm_rings_num_wide()) {
-            uct_mm_buffers_init(&peer->reader.wide,
-                                start + uct_mm_rings_wide_offset(iface, index), shape, 1);
+        uct_mm_buffers_init(&peer->reader.buffers, start + uct_mm_buffers_offset(shape, index),
+                            shape, 0);
+        if (index < uct_mm_num_wide()) {
+            uct_mm_buffers_init(&peer->reader.wide, start + uct_mm_wide_offset(shape, index), shape,
+                                1);
         }
     }
 }
@@ -231,29 +235,15 @@ static ucs_status_t uct_mm_rings_find_block(uct_mm_iface_t *iface, uct_mm_block_
     return uct_mm_block_create(iface, count, 0, block_p);
 }
 
-static ucs_status_t uct_mm_rings_grow(uct_mm_iface_t *iface)
-{
-    const unsigned max = ucs_max(2 * iface->rings_max, (unsigned)UCT_MM_HOT_MIN);
-    uct_mm_peer_t **rings;
-
-    rings = ucs_sys_realloc(iface->rings, max * sizeof(rings[0]));
-    if (rings == NULL) {
-        ucs_error("no memory for %u peers", max);
-        return UCS_ERR_NO_MEMORY;
-    }
-    iface->rings     = rings;
-    iface->rings_max = max;
-    return UCS_OK;
-}
-
 static void uct_mm_rings_swap(uct_mm_iface_t *iface, unsigned a, unsigned b)
 {
-    uct_mm_peer_t *peer = iface->rings[a];
+    uct_mm_peer_t **rings = iface->rings.items;
+    uct_mm_peer_t *peer   = rings[a];
 
-    iface->rings[a]       = iface->rings[b];
-    iface->rings[b]       = peer;
-    iface->rings[a]->slot = a;
-    iface->rings[b]->slot = b;
+    rings[a]       = rings[b];
+    rings[b]       = peer;
+    rings[a]->slot = a;
+    rings[b]->slot = b;
 }
 
 static void uct_mm_rings_heat(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
@@ -269,11 +259,10 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     ucs_status_t status;
     unsigned index;
 
-    if (iface->num_rings == iface->rings_max) {
-        status = uct_mm_rings_grow(iface);
-        if (status != UCS_OK) {
-            return status;
-        }
+    status = ucs_array_reserve(&iface->rings, iface->rings.length + 1);
+    if (status != UCS_OK) {
+        ucs_error("no memory for %zu peers", iface->rings.length + 1);
+        return status;
     }
     status = uct_mm_rings_find_block(iface, &block);
     if (status != UCS_OK) {
@@ -293,9 +282,8 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
                        (index * uct_mm_ring_size(shape)), shape, &iface->staging);
     uct_mm_buffers_add(iface, peer);
 
-    peer->slot                = iface->num_rings;
-    iface->rings[peer->slot]  = peer;
-    ++iface->num_rings;
+    peer->slot = (unsigned)iface->rings.length;
+    (void)ucs_array_push(&iface->rings, peer);
     uct_mm_rings_heat(iface, peer);
     return UCS_OK;
 }
@@ -306,8 +294,8 @@ void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         --iface->num_hot;
         uct_mm_rings_swap(iface, peer->slot, iface->num_hot);
     }
-    --iface->num_rings;
-    uct_mm_rings_swap(iface, peer->slot, iface->num_rings);
+    uct_mm_rings_swap(iface, peer->slot, (unsigned)iface->rings.length - 1);
+    (void)ucs_array_pop(&iface->rings);
 
     uct_mm_reader_cleanup(&peer->reader, &iface->super);
     uct_mm_buffers_remove(iface, peer);
@@ -325,7 +313,7 @@ void uct_mm_rings_cool(uct_mm_iface_t *iface)
 
     while ((i > 0) && (iface->num_hot > UCT_MM_HOT_MIN)) {
         --i;
-        peer = iface->rings[i];
+        peer = iface->rings.items[i];
         if (peer->reader.received == peer->received_before) {
             --iface->num_hot;
             uct_mm_rings_swap(iface, i, iface->num_hot);
@@ -336,19 +324,20 @@ void uct_mm_rings_cool(uct_mm_iface_t *iface)
 
 unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface)
 {
-    const unsigned turns = ucs_min(iface->num_rings - iface->num_hot, (unsigned)UCT_MM_COLD_TURN);
-    unsigned count       = 0;
+    const unsigned num_rings = (unsigned)iface->rings.length;
+    const unsigned turns     = ucs_min(num_rings - iface->num_hot, (unsigned)UCT_MM_COLD_TURN);
+    unsigned count           = 0;
     uct_mm_peer_t *peer;
     unsigned i;
 
     for (i = 0; i < turns; ++i) {
-        if ((iface->cold_next < iface->num_hot) || (iface->cold_next >= iface->num_rings)) {
+        if ((iface->cold_next < iface->num_hot) || (iface->cold_next >= iface->rings.length)) {
             iface->cold_next = iface->num_hot;
-            if (iface->cold_next == iface->num_rings) {
+            if (iface->cold_next == iface->rings.length) {
                 break;
             }
         }
-        peer = iface->rings[iface->cold_next++];
+        peer = iface->rings.items[iface->cold_next++];
         if (uct_mm_reader_ready(&peer->reader)) {
             uct_mm_rings_heat(iface, peer);
             count += uct_mm_iface_receive(iface, peer);

@@ -9,6 +9,7 @@
 
 #include "mm_socket.h"
 
+#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 
 #include <string.h>
@@ -113,19 +114,15 @@ int uct_mm_is_rival(const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
 
 int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
 {
+    const unsigned first = (unsigned)ucs_bitmap_ffs(own->words, UCS_SYS_CPUS, 0);
     uint64_t any = 0, beyond = 0;
-    unsigned first = 0;
     unsigned i;
 
-    while ((first < UCS_SYS_CPU_WORDS) && (own->words[first] == 0)) {
-        ++first;
-    }
-    if (first == UCS_SYS_CPU_WORDS) {
+    if (first == UCS_SYS_CPUS) {
         return 0;
     }
-    if ((own->words[first] & iface->near_cpus.words[first]) == 0) { /* not known yet, or moved */
-        ucs_sys_get_cache_cpus((64 * first) + (unsigned)__builtin_ctzll(own->words[first]),
-                               &iface->near_cpus);
+    if (!ucs_bitmap_test(iface->near_cpus.words, first)) { /* not known yet, or moved */
+        ucs_sys_get_cache_cpus(first, &iface->near_cpus);
     }
     for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
         any    |= theirs->words[i];

@@ -200,7 +200,7 @@ TEST_F(mm_due, peers_that_go_before_their_welcome)
 
     const int dies = knock(1), is_dropped = knock(2), stays = knock(3);
     ASSERT_TRUE(run([&]() { return num_due() == 3; }));
-    EXPECT_EQ(3u, iface()->num_rings);
+    EXPECT_EQ(3u, iface()->rings.length);
     close(dies);
     ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 1; }));
     EXPECT_EQ(1, m_worker->gone[0][0]);
@@ -213,11 +213,11 @@ TEST_F(mm_due, peers_that_go_before_their_welcome)
     EXPECT_EQ(2, m_worker->gone[1][0]);
     EXPECT_FALSE(is_welcome(is_dropped));
     EXPECT_TRUE(is_welcome(stays));
-    EXPECT_EQ(1u, iface()->num_rings);
+    EXPECT_EQ(1u, iface()->rings.length);
     close(is_dropped);
     close(stays);
     ASSERT_TRUE(run([&]() { return m_worker->gone.size() == 3; }));
-    EXPECT_EQ(0u, iface()->num_rings);
+    EXPECT_EQ(0u, iface()->rings.length);
     EXPECT_EQ(files, sys_meter::descriptors().size());
 }
 
@@ -264,7 +264,7 @@ TEST_F(mm_due, many_at_once)
     for (int fd : fds) {
         close(fd);
     }
-    EXPECT_TRUE(run([&]() { return iface()->num_rings == 0; }));
+    EXPECT_TRUE(run([&]() { return iface()->rings.length == 0; }));
 }
 
 /* The owner of memory cannot send its descriptor: who has asked gets it later, or hears that there
@@ -396,7 +396,7 @@ TEST(mm_due_kernel, peers_that_take_their_welcomes_late)
             fd = knock_at(w, 0x55);
         }
         EXPECT_TRUE(run_until({&w}, [&]() {
-            return uct_mm_iface(w.iface)->num_rings == fds.size();
+            return uct_mm_iface(w.iface)->rings.length == fds.size();
         }));
         size_t welcomes = 0;
         EXPECT_TRUE(run_until({&w}, [&]() {

@@ -44,7 +44,7 @@ public:
         if (buffer_min != SIZE_MAX) {
             const size_t size = uct_mm_ring_buffers_size(&shape, 0);
             buffers.resize(size + uct_mm_ring_buffers_size(&shape, 1));
-            uct_mm_reader_use_buffers(&reader, buffers.data(), &shape);
+            uct_mm_buffers_init(&reader.buffers, buffers.data(), &shape, 0);
             uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
             if (has_wide) {
                 uct_mm_buffers_init(&reader.wide, buffers.data() + size, &shape, 1);
