@@ -25,7 +25,7 @@ s/^\( *\)UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;/\1(SIM_PLANTED(10) ? UCS_OK : UCS_E
 # 11: a sender waits for an answer that the receiver said would not come
 s/^    if (rtr->flags & UCP_WIRE_RTR_LAST) {/    if ((rtr->flags \& UCP_WIRE_RTR_LAST) \&\& !SIM_PLANTED(11)) {/
 # 12: a synchronous send that had to wait for resources ends without its answer
-s/^        if (req->send.is_sync) {/        if (req->send.is_sync \&\& !SIM_PLANTED(12)) {/
+s/^    } else if (is_first && (req->send.step == UCP_SEND_EAGER)) {/    } else if (is_first \&\& ((req->send.step == UCP_SEND_EAGER) || (SIM_PLANTED(12) \&\& (req->send.step == UCP_SEND_SYNC)))) {/
 # 13: the words that both sides claim by are not given back
 s/if (held & UCP_REQUEST_HOLDS_SYNC) {/if ((held \& UCP_REQUEST_HOLDS_SYNC) \&\& !SIM_PLANTED(13)) {/
 # 14: a fence holds nothing back

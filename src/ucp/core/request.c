@@ -204,6 +204,23 @@ ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t st
     return UCS_STATUS_PTR(status);
 }
 
+ucs_status_ptr_t ucp_request_end_recv(ucp_request_t *req, ucs_status_t status,
+                                      const ucp_request_param_t *param)
+{
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
+        ucp_request_complete(req, status);
+        return ucp_request_handle(req); /* only a name: the callback may have freed it */
+    }
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
+        if (req->kind == UCP_REQUEST_TAG_RECV) {
+            *param->recv_info.tag_info = req->info;
+        } else {
+            *param->recv_info.length = req->info.length;
+        }
+    }
+    return ucp_request_end_immediately(req, status);
+}
+
 void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t status)
 {
     ucp_request_t *req = ucp_request_of(request);

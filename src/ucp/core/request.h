@@ -330,6 +330,12 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
  */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
 
+/* The end of a receive inside its posting call, with info set: stores what the user's recv_info is
+ * to tell, if that is asked for; by the callback where the user wants no immediate end. Returns what
+ * the call returns. */
+ucs_status_ptr_t ucp_request_end_recv(ucp_request_t *req, ucs_status_t status,
+                                      const ucp_request_param_t *param);
+
 /* Makes memory of the user's, for a request that was not needed, one that has ended. */
 void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t status);
 

@@ -597,21 +597,6 @@ void ucp_am_cancelled(ucp_peer_t *peer, uint64_t send_id)
     }
 }
 
-/* A receive that ends inside its call, with `length` bytes. */
-static ucs_status_ptr_t ucp_am_recv_end(ucp_request_t *req, ucs_status_t status, size_t length,
-                                        const ucp_request_param_t *param)
-{
-    req->info.length = length;
-    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-        ucp_request_complete(req, status); /* the user may free it in the callback */
-        return ucp_request_handle(req);
-    }
-    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        *param->recv_info.length = length;
-    }
-    return ucp_request_end_immediately(req, status);
-}
-
 static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t *kept,
                                                 void *buffer, size_t count,
                                                 const ucp_request_param_t *param)
@@ -620,7 +605,6 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     ucs_status_t status;
     ucp_wire_rts_t rts;
     uint32_t session;
-    size_t length;
 
     if (kept->is_taken) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
@@ -636,14 +620,14 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
         return ucp_request_end_immediately(req, status);
     }
     if (kept->kind != UCP_KEPT_RTS) {
-        length = kept->length;
-        status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), length);
+        status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), kept->length);
         ucp_am_take(kept);
-        return ucp_am_recv_end(req, status, length, param);
+        return ucp_request_end_recv(req, status, param);
     }
     if (req->length == 0) { /* the way to say that the message is not wanted */
         ucp_am_give_back(worker, kept, UCS_OK);
-        return ucp_am_recv_end(req, UCS_OK, 0, param);
+        req->info.length = 0;
+        return ucp_request_end_recv(req, UCS_OK, param);
     }
     memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
     session = kept->session;

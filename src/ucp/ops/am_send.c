@@ -4,7 +4,6 @@
  */
 #include "config.h"
 
-#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/send.h>
@@ -16,17 +15,6 @@
 
 /* ---- whole messages ---- */
 
-/* What precedes the user's header; returns its bytes. */
-UCS_INLINE size_t ucp_am_put_head(uint64_t *dest, uint64_t word, const ucp_worker_t *worker,
-                                  int is_reply)
-{
-    dest[0] = word;
-    if (is_reply) {
-        dest[1] = ucp_uid_id(worker->uid);
-    }
-    return is_reply ? sizeof(ucp_wire_am_reply_t) : sizeof(ucp_wire_am_t);
-}
-
 /* req: NULL where none is needed. */
 static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, ucp_request_t *req, uint64_t word,
                                        int is_reply, const void *header, const void *buffer,
@@ -35,10 +23,14 @@ static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, ucp_request_t *req, uint64_
     static const uint64_t zeros = 0;
     size_t header_length        = ucp_wire_am_head(word).header_length;
     unsigned id                 = is_reply ? UCP_WIRE_AM_REPLY : UCP_WIRE_AM;
+    size_t head_length          = is_reply ? sizeof(ucp_wire_am_reply_t) : sizeof(ucp_wire_am_t);
     uint64_t head[2 + (UCP_AM_SMALL_HEADER / 8)];
-    size_t head_length = ucp_am_put_head(head, word, ep->worker, is_reply);
     uct_iov_t iov[4];
 
+    head[0] = word;
+    if (is_reply) {
+        head[1] = ucp_uid_id(ep->worker->uid);
+    }
     if (header_length <= UCP_AM_SMALL_HEADER) {
         if (header_length > 0) {
             head[(head_length + header_length - 1) / 8] = 0;
@@ -46,13 +38,13 @@ static ucs_status_t ucp_am_send_pieces(ucp_ep_t *ep, ucp_request_t *req, uint64_
         }
         iov[0] = (uct_iov_t){head, head_length + ucs_align_up(header_length, 8), NULL};
         iov[1] = (uct_iov_t){(void *)buffer, length, NULL};
-        return ucp_send_iov(req, ep->am, id, iov, 2);
+        return ucp_send_iov(ep, req, id, iov, 2);
     }
     iov[0] = (uct_iov_t){head, head_length, NULL};
     iov[1] = (uct_iov_t){(void *)header, header_length, NULL};
     iov[2] = (uct_iov_t){(void *)&zeros, ucs_align_up(header_length, 8) - header_length, NULL};
     iov[3] = (uct_iov_t){(void *)buffer, length, NULL};
-    return ucp_send_iov(req, ep->am, id, iov, 4);
+    return ucp_send_iov(ep, req, id, iov, 4);
 }
 
 uint64_t ucp_am_word(const ucp_request_t *req)
@@ -63,36 +55,11 @@ uint64_t ucp_am_word(const ucp_request_t *req)
            ((req->send.am_flags & UCP_WIRE_RTS_REPLY) ? ordinal << 32 : 0);
 }
 
-static size_t ucp_am_pack(void *dest, void *arg, size_t max)
-{
-    ucp_request_t *req   = arg;
-    size_t header_length = ucp_wire_am_head(req->info.sender_tag).header_length;
-    size_t padded        = ucs_align_up(header_length, 8);
-    uint64_t head[2];
-    size_t length        = ucp_am_put_head(head, ucp_am_word(req), req->worker,
-                                           req->send.am_flags & UCP_WIRE_RTS_REPLY);
-
-    memcpy(dest, head, length);
-    if (header_length > 0) {
-        memset((char *)dest + length + padded - 8, 0, 8);
-        memcpy((char *)dest + length, req->send.header, header_length);
-        length += padded;
-    }
-    return length + ucp_dt_pack(req, 0, (char *)dest + length, max - length);
-}
-
 ucs_status_t ucp_am_send_eager(ucp_request_t *req)
 {
-    int is_reply   = (req->send.am_flags & UCP_WIRE_RTS_REPLY) != 0;
-    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
-    size_t length;
-
-    if (ucp_dt_is_contig(req->datatype)) {
-        return ucp_am_send_pieces(req->send.ep, req, ucp_am_word(req), is_reply, req->send.header,
-                                  req->buffer, req->length);
-    }
-    return lane->ops->am_bcopy(lane, is_reply ? UCP_WIRE_AM_REPLY : UCP_WIRE_AM, ucp_am_pack, req,
-                               &length);
+    return ucp_am_send_pieces(req->send.ep, req, ucp_am_word(req),
+                              (req->send.am_flags & UCP_WIRE_RTS_REPLY) != 0, req->send.header,
+                              req->buffer, req->length);
 }
 
 ucs_status_t ucp_am_keep_header(ucp_request_t *req)
@@ -165,17 +132,13 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
     if (status != UCS_OK) {
         return UCS_STATUS_PTR(status);
     }
+    status = UCS_ERR_NO_RESOURCE;
     ucp_worker_lock(ep->worker);
-    if (ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer)) {
+    if (ucp_send_may_be_short(ep, buffer)) {
         status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
                                    param, flags);
-        if (status != UCS_ERR_NO_RESOURCE) {
-            ptr = ucp_send_short_end(ep, param, UCP_REQUEST_AM_SEND, status);
-            ucp_worker_unlock(ep->worker);
-            return ptr;
-        }
     }
-    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, &ptr);
+    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_AM_SEND, status, &ptr);
     if (req != NULL) {
         req->info.sender_tag    = ucp_wire_am_word((uint16_t)id, header_length, 0);
         req->send.header        = header;

@@ -15,14 +15,59 @@
 #include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
+#include <string.h>
 
 #define UCP_SEND_SLOW_TURN 64u /* one in so many is sent though it is slow, see ucp_send_is_fast */
 
-ucs_status_t ucp_send_zcopy(ucp_request_t *req, uct_ep_t *lane, unsigned id, const uct_iov_t *iov,
-                            unsigned n)
-{
-    ucs_status_t status;
+/* What ucp_send_pack is given. */
+typedef struct {
+    ucp_request_t   *req;
+    const uct_iov_t *iov;
+    unsigned         n;
+    size_t           offset;
+    size_t           packed;
+} ucp_send_packing_t;
 
+static size_t ucp_send_pack(void *dest, void *arg, size_t max)
+{
+    ucp_send_packing_t *packing = arg;
+    const uct_iov_t *piece      = packing->iov;
+    size_t length               = 0;
+
+    for (; piece < packing->iov + packing->n - 1; ++piece) {
+        memcpy((char *)dest + length, piece->buffer, piece->length);
+        length += piece->length;
+    }
+    packing->packed = ucp_dt_pack(packing->req, packing->offset, (char *)dest + length,
+                                  ucs_min(piece->length, max - length));
+    return length + packing->packed;
+}
+
+ucs_status_t ucp_send_packed(ucp_request_t *req, unsigned id, const uct_iov_t *iov, unsigned n,
+                             size_t offset, size_t *packed_p)
+{
+    ucp_send_packing_t packing = {req, iov, n, offset, 0};
+    uct_ep_t *lane             = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status;
+    size_t sent;
+
+    status    = lane->ops->am_bcopy(lane, id, ucp_send_pack, &packing, &sent);
+    *packed_p = packing.packed;
+    return status;
+}
+
+ucs_status_t ucp_send_whole(ucp_request_t *req, unsigned id, const uct_iov_t *iov, unsigned n)
+{
+    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
+    ucs_status_t status;
+    size_t packed;
+
+    if (!ucp_dt_is_contig(req->datatype)) {
+        return ucp_send_packed(req, id, iov, n, 0, &packed);
+    }
+    if (!req->send.is_zcopy) {
+        return lane->ops->am_short_iov(lane, id, iov, n);
+    }
     req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
     req->copy.then = ucp_request_complete;
     status         = lane->ops->am_zcopy(lane, id, iov, n, &req->copy.comp);
@@ -81,16 +126,15 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
 {
     ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
     ucs_status_t status;
-    int is_eager, is_announced;
+    int is_first;
 
     if ((req->send.step == UCP_SEND_EAGER) && ucp_tag_must_announce(req) &&
         (ucp_send_take_id(req) == UCS_OK)) {
         ucp_send_announce(req);
     }
-    is_eager     = (req->send.step == UCP_SEND_EAGER);
-    is_announced = (req->send.step == UCP_SEND_RTS);
-    req->held   &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
-    status       = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
+    is_first   = (req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_RTS);
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+    status     = ucp_send_attempt(req); /* the request may be gone after pieces were sent */
     if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_PENDING;
         return status;
@@ -100,15 +144,10 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending)
             uct_ep_set_failed(req->send.peer->lanes[UCP_LANE_AM], status);
         }
         ucp_request_complete(req, status);
-    } else if (is_announced) {
+    } else if (is_first && (req->send.step == UCP_SEND_EAGER)) {
+        ucp_request_complete(req, UCS_OK);
+    } else if (is_first && ucp_send_waits_for_receiver(req)) {
         ucp_ep_hand_over(req);
-    } else if (is_eager && (req->send.step == UCP_SEND_EAGER)) {
-        if (req->send.is_sync) {
-            req->send.step = UCP_SEND_SYNC;
-            ucp_ep_hand_over(req);
-        } else {
-            ucp_request_complete(req, UCS_OK);
-        }
     }
     return UCS_OK;
 }
@@ -222,18 +261,22 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
 
 ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
                                 const ucp_request_param_t *param, ucp_request_kind_t kind,
-                                ucs_status_ptr_t *error_p)
+                                ucs_status_t short_status, ucs_status_ptr_t *end_p)
 {
     ucs_status_t status;
     ucp_request_t *req;
 
+    if (short_status != UCS_ERR_NO_RESOURCE) {
+        *end_p = ucp_send_short_end(ep, param, kind, short_status);
+        return NULL;
+    }
     if (ep->peer->status != UCS_OK) {
-        *error_p = UCS_STATUS_PTR(ep->peer->status);
+        *end_p = UCS_STATUS_PTR(ep->peer->status);
         return NULL;
     }
     req = ucp_request_get(ep->worker, param, kind);
     if (req == NULL) {
-        *error_p = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        *end_p = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
         return NULL;
     }
     req->info.length  = 0;
@@ -242,7 +285,7 @@ ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
     req->send.is_sync = 0;
     status            = ucp_dt_start(req, (void *)buffer, count, ucp_dt_of(param), 1);
     if (status != UCS_OK) {
-        *error_p = ucp_request_end_immediately(req, status);
+        *end_p = ucp_request_end_immediately(req, status);
         return NULL;
     }
     return req;
@@ -296,18 +339,13 @@ ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *p
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
-    if ((req->send.step == UCP_SEND_EAGER) && !req->send.is_sync) {
-        if (!(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
-            return ucp_request_end_immediately(req, UCS_OK);
-        }
-        req->send.step = UCP_SEND_DONE;
-        ucp_ep_track(ep, req);
-        ucp_request_add_work(req);
-    } else {
-        if (req->send.step == UCP_SEND_EAGER) {
-            req->send.step = UCP_SEND_SYNC;
-        }
-        ucp_ep_track(ep, req);
+    if ((req->send.step == UCP_SEND_EAGER) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+        return ucp_request_end_immediately(req, UCS_OK);
     }
+    if (req->send.step == UCP_SEND_EAGER) {
+        req->send.step = UCP_SEND_DONE;
+        ucp_request_add_work(req);
+    }
+    ucp_ep_track(ep, req);
     return ucp_request_handle(req);
 }

@@ -8,6 +8,7 @@
 #ifndef UCP_OPS_SEND_H
 #define UCP_OPS_SEND_H
 
+#include <ucp/core/device.h>
 #include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
 
@@ -47,22 +48,35 @@ UCS_INLINE ucs_status_ptr_t ucp_send_short_end(ucp_ep_t *ep, const ucp_request_p
     return UCS_STATUS_PTR(status);
 }
 
-/* A request for sending count elements, with its datatype started; the caller sets what belongs to
- * its operation and calls ucp_send_start. NULL with *error_p, what the call returns. */
+/* May the short path take what the call has not given it before the lock was held? It looks at
+ * nothing but what is host memory for certain, and is not for threads that share the worker. */
+UCS_INLINE int ucp_send_may_be_short(ucp_ep_t *ep, const void *buffer)
+{
+    return ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer);
+}
+
+/* A request for sending count elements, with its datatype started, where the short path has left
+ * the message (short_status: UCS_ERR_NO_RESOURCE); the caller sets what belongs to its operation
+ * and calls ucp_send_start. NULL with *end_p, what the call returns. */
 ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
                                 const ucp_request_param_t *param, ucp_request_kind_t kind,
-                                ucs_status_ptr_t *error_p);
+                                ucs_status_t short_status, ucs_status_ptr_t *end_p);
 
-/* Sends a whole message, of which the last entry is the request's buffer. */
-ucs_status_t ucp_send_zcopy(ucp_request_t *req, uct_ep_t *lane, unsigned id, const uct_iov_t *iov,
-                            unsigned n);
+/* Sends a message of n pieces, of which the last is the request's data from `offset` on, not
+ * contiguous: iov[n - 1].length bytes of it, or (*packed_p) as many as the datatype has given. */
+ucs_status_t ucp_send_packed(ucp_request_t *req, unsigned id, const uct_iov_t *iov, unsigned n,
+                             size_t offset, size_t *packed_p);
 
-/* The same where there may be no request. */
-UCS_INLINE ucs_status_t ucp_send_iov(ucp_request_t *req, uct_ep_t *lane, unsigned id,
+/* Sends a whole message of n pieces, of which the last is all of the request's data: packed, from
+ * where it lies (is_zcopy), or copied. */
+ucs_status_t ucp_send_whole(ucp_request_t *req, unsigned id, const uct_iov_t *iov, unsigned n);
+
+/* The same on the endpoint's lane where the short path has no request. */
+UCS_INLINE ucs_status_t ucp_send_iov(ucp_ep_t *ep, ucp_request_t *req, unsigned id,
                                      const uct_iov_t *iov, unsigned n)
 {
-    return ((req != NULL) && req->send.is_zcopy) ? ucp_send_zcopy(req, lane, id, iov, n) :
-                                                   lane->ops->am_short_iov(lane, id, iov, n);
+    return (req != NULL) ? ucp_send_whole(req, id, iov, n) :
+                           ep->am->ops->am_short_iov(ep->am, id, iov, n);
 }
 
 /* Sends or queues. extra: bytes that the whole message has besides its first 8 and its payload.

@@ -146,16 +146,14 @@ static void ucp_stream_update_ready(ucp_ep_t *ep)
     }
 }
 
-/* Moves bytes from a chunk to a receive; the chunk ends with its last byte. Has it ended? */
-static int ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
+/* Moves bytes from a chunk to a receive; the chunk ends with its last byte. */
+static void ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
 {
     chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
                                      chunk->length - chunk->offset);
-    if (chunk->offset < chunk->length) {
-        return 0;
+    if (chunk->offset == chunk->length) {
+        ucp_kept_put(chunk);
     }
-    ucp_kept_put(chunk);
-    return 1;
 }
 
 /* Drops an unread chunk. One that is being fetched is left to the end of that. */
@@ -270,7 +268,7 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
             ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
             continue;
         }
-        (void)ucp_stream_read(req, chunk);
+        ucp_stream_read(req, chunk);
         if (ucp_stream_is_done(req)) {
             ucp_stream_set_done(req, done);
         }
@@ -568,51 +566,39 @@ static int ucp_stream_recv_can_end(ucp_ep_t *ep, const ucp_request_t *req)
     return 0;
 }
 
-/* Takes what is there; 1: the receive has all that it waits for. */
-static int ucp_stream_recv_arrived(ucp_ep_t *ep, ucp_request_t *req)
-{
-    ucp_kept_t *chunk, *next;
-
-    if (!ucs_list_is_empty(&ep->stream.recvs)) {
-        return req->length == 0;
-    }
-    ucs_list_for_each_safe(chunk, next, &ep->stream.chunks, list) {
-        if ((chunk->kind == UCP_KEPT_RTS) || !ucp_stream_read(req, chunk)) {
-            break;
-        }
-    }
-    ucp_stream_update_ready(ep);
-    return ucp_stream_is_done(req);
-}
-
+/* Posts a receive, which ends at once if what has come is enough for it. */
 static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, size_t *length_p,
                                               const ucp_request_param_t *param)
 {
     ucs_status_t status = UCS_OK;
-    int may_take        = !(param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) ||
-                          ucp_stream_recv_can_end(ep, req);
+    ucs_list_link_t done;
 
-    if (may_take && ucp_stream_recv_arrived(ep, req)) {
-        *length_p = req->info.length = req->recv.received;
-        if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-            ucp_request_complete(req, req->recv.result); /* the user may free it in the callback */
-            return ucp_request_handle(req);
-        }
-        return ucp_request_end_immediately(req, req->recv.result);
+    if ((param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+        !ucp_stream_recv_can_end(ep, req)) {
+        status = ucp_stream_end_status(ep);
+        return ucp_request_end_immediately(req, (status != UCS_OK) ? status : UCS_ERR_NO_RESOURCE);
     }
-    if (!may_take || ucs_list_is_empty(&ep->stream.chunks)) {
+    ucs_list_head_init(&done);
+    ucs_list_add_tail(&ep->stream.recvs, &req->list);
+    if (!ucp_stream_is_done(req)) {
+        ucp_stream_match(ep, &done);
+    }
+    if (ucp_stream_is_done(req)) {
+        ucs_list_del(&req->list);
+        *length_p = req->info.length = req->recv.received;
+        return ucp_request_end_recv(req, req->recv.result, param);
+    }
+    if (!ucs_list_is_empty(&done)) {
+        status = req->recv.result;
+    } else if (ucs_list_is_empty(&ep->stream.chunks)) {
         status = ucp_stream_end_status(ep);
     }
-    if ((status == UCS_OK) && !may_take) {
-        status = UCS_ERR_NO_RESOURCE;
-    }
     if (status != UCS_OK) {
+        ucs_list_del(&req->list);
         return ucp_request_end_immediately(req, status);
     }
     req->held |= UCP_REQUEST_HOLDS_LIST;
-    ucs_list_add_tail(&ep->stream.recvs, &req->list);
     ucp_ep_watch(ep);
-    ucp_stream_go_on(ep);
     return ucp_request_handle(req);
 }
 

@@ -4,20 +4,13 @@
  */
 #include "config.h"
 
-#include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/kept.h>
 #include <ucp/ops/send.h>
 #include <ucp/ops/stream.h>
 #include <ucp/wire/wire.h>
-#include <string.h>
 
 #define UCP_STREAM_HEAD_EXTRA (sizeof(ucp_wire_stream_t) - sizeof(ucp_wire_eager_t))
-
-static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
-{
-    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
-}
 
 /* So many bytes will lie at the receiver. */
 static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
@@ -49,33 +42,21 @@ void ucp_stream_ended(ucp_request_t *req)
     req->send.ep->stream.unread -= req->send.unread;
 }
 
-static ucs_status_t ucp_stream_send_contig(ucp_ep_t *ep, ucp_request_t *req, const void *buffer,
+/* req: NULL where none is needed. */
+static ucs_status_t ucp_stream_send_pieces(ucp_ep_t *ep, ucp_request_t *req, const void *buffer,
                                            size_t length)
 {
-    ucp_wire_stream_t head = ucp_stream_head(ep);
+    ucp_wire_stream_t head = {.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
     uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
 
-    return ucp_send_iov(req, ep->am, UCP_WIRE_STREAM, iov, 2);
-}
-
-static size_t ucp_stream_pack(void *dest, void *arg, size_t max)
-{
-    ucp_request_t *req     = arg;
-    ucp_wire_stream_t head = ucp_stream_head(req->send.ep);
-
-    memcpy(dest, &head, sizeof(head));
-    return sizeof(head) + ucp_dt_pack(req, 0, (char *)dest + sizeof(head), max - sizeof(head));
+    return ucp_send_iov(ep, req, UCP_WIRE_STREAM, iov, 2);
 }
 
 ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
 {
-    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
     ucs_status_t status;
-    size_t length;
 
-    status = ucp_dt_is_contig(req->datatype) ?
-             ucp_stream_send_contig(req->send.ep, req, req->buffer, req->length) :
-             lane->ops->am_bcopy(lane, UCP_WIRE_STREAM, ucp_stream_pack, req, &length);
+    status = ucp_stream_send_pieces(req->send.ep, req, req->buffer, req->length);
     if (status == UCS_OK) {
         ucp_stream_count(req);
     }
@@ -94,7 +75,7 @@ UCS_INLINE ucs_status_t ucp_stream_send_short(ucp_ep_t *ep, size_t limit, const 
     if (ucs_likely(length < limit) && ucs_likely(length + UCP_STREAM_HEAD_EXTRA < limit) &&
         ucs_likely(ep->stream.unread < UCP_STREAM_BUDGET) &&
         ucs_likely(!uct_ep_has_pending(ep->am))) {
-        status = ucp_stream_send_contig(ep, NULL, buffer, length);
+        status = ucp_stream_send_pieces(ep, NULL, buffer, length);
         if (ucs_likely(status == UCS_OK)) {
             ucp_stream_add_unread(ep, length);
         }
@@ -112,15 +93,10 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
-    if (ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer)) {
+    if (ucp_send_may_be_short(ep, buffer)) {
         status = ucp_stream_send_short(ep, ep->locked_limit, buffer, count, param);
     }
-    if (status != UCS_ERR_NO_RESOURCE) {
-        ptr = ucp_send_short_end(ep, param, UCP_REQUEST_STREAM_SEND, status);
-        ucp_worker_unlock(ep->worker);
-        return ptr;
-    }
-    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, &ptr);
+    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, status, &ptr);
     if (req != NULL) {
         req->info.sender_tag = 0;
         req->send.unread     = 0;

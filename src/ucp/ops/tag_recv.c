@@ -39,16 +39,7 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     }
     ucp_tag_budget_del(req->worker, ucs_mpool_obj_size(desc));
     ucp_worker_data_put(desc);
-
-    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-        ucp_request_complete(
-            req, status); /* the user may free it in the callback; the handle is only a name then */
-        return ucp_request_handle(req);
-    }
-    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_RECV_INFO) {
-        *param->recv_info.tag_info = req->info;
-    }
-    return ucp_request_end_immediately(req, status);
+    return ucp_request_end_recv(req, status, param);
 }
 
 /* A receive request for the buffer; NULL and *status_p on failure. */

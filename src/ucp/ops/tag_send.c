@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <ucp/core/device.h>
 #include <ucp/ops/send.h>
 #include <ucp/wire/wire.h>
 
@@ -34,16 +33,10 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_send_slow(ucp_ep_t *ep, const void 
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
-    if (!is_sync && ucp_device_must_ask(ep->worker, buffer) &&
-        !ucp_device_has(ep->worker, buffer)) {
+    if (!is_sync && ucp_send_may_be_short(ep, buffer)) {
         status = ucp_tag_send_short(ep, ep->locked_limit, buffer, count, tag, param);
     }
-    if (status != UCS_ERR_NO_RESOURCE) {
-        ptr = ucp_send_short_end(ep, param, UCP_REQUEST_TAG_SEND, status);
-        ucp_worker_unlock(ep->worker);
-        return ptr;
-    }
-    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_TAG_SEND, &ptr);
+    req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_TAG_SEND, status, &ptr);
     if (req != NULL) {
         req->info.sender_tag = tag;
         req->send.is_sync    = (uint8_t)is_sync;

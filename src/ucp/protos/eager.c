@@ -19,44 +19,27 @@
 
 /* ---- sender ---- */
 
-static size_t ucp_eager_pack(void *dest, void *arg, size_t max)
+/* The way of messages that do not lie in one piece, are not copied, or are to be answered, which
+ * have more of a head. */
+static ucs_status_t ucp_eager_send_pieces(ucp_request_t *req)
 {
-    ucp_request_t *req    = arg;
-    ucp_wire_eager_t head = {req->info.sender_tag};
+    const int is_sync          = req->send.is_sync;
+    ucp_wire_eager_sync_t head = {
+        .tag        = req->info.sender_tag,
+        .worker_id  = ucp_uid_id(req->worker->uid),
+        .request_id = req->send.id
+    };
+    uct_iov_t iov[2]           = {
+        {&head, is_sync ? sizeof(head) : sizeof(ucp_wire_eager_t), NULL},
+        {req->buffer, req->length, NULL}
+    };
+    ucs_status_t status;
 
-    memcpy(dest, &head, sizeof(head));
-    return sizeof(head) + ucp_dt_pack(req, 0, (char *)dest + sizeof(head), max - sizeof(head));
-}
-
-static void ucp_eager_sync_head(const ucp_request_t *req, ucp_wire_eager_sync_t *head)
-{
-    head->tag        = req->info.sender_tag;
-    head->worker_id  = ucp_uid_id(req->worker->uid);
-    head->request_id = req->send.id;
-}
-
-static size_t ucp_eager_sync_pack(void *dest, void *arg, size_t max)
-{
-    ucp_wire_eager_sync_t head;
-
-    ucp_eager_sync_head(arg, &head);
-    memcpy(dest, &head, sizeof(head));
-    return sizeof(head) + ucp_dt_pack(arg, 0, (char *)dest + sizeof(head), max - sizeof(head));
-}
-
-static ucs_status_t ucp_eager_send_sync(ucp_request_t *req, uct_ep_t *lane)
-{
-    ucp_wire_eager_sync_t head;
-    uct_iov_t iov[2];
-    size_t length;
-
-    if (!ucp_dt_is_contig(req->datatype)) {
-        return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER_SYNC, ucp_eager_sync_pack, req, &length);
+    status = ucp_send_whole(req, is_sync ? UCP_WIRE_EAGER_SYNC : UCP_WIRE_EAGER, iov, 2);
+    if (is_sync && (status == UCS_OK)) {
+        req->send.step = UCP_SEND_SYNC;
     }
-    ucp_eager_sync_head(req, &head);
-    iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
-    iov[1] = (uct_iov_t){req->buffer, req->length, NULL};
-    return lane->ops->am_short_iov(lane, UCP_WIRE_EAGER_SYNC, iov, 2);
+    return status;
 }
 
 /* Notes how fast long messages are. One that is faster than lately tells more than a slower one,
@@ -82,19 +65,9 @@ static ucs_status_t ucp_eager_send_long(ucp_request_t *req, uct_ep_t *lane)
 ucs_status_t ucp_eager_send(ucp_request_t *req)
 {
     uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
-    size_t length;
 
-    if (req->send.is_sync) {
-        return ucp_eager_send_sync(req, lane);
-    }
-    if (!ucp_dt_is_contig(req->datatype)) {
-        return lane->ops->am_bcopy(lane, UCP_WIRE_EAGER, ucp_eager_pack, req, &length);
-    }
-    if (req->send.is_zcopy) {
-        ucp_wire_eager_t head = {req->info.sender_tag};
-        uct_iov_t iov[2] = {{&head, sizeof(head), NULL}, {req->buffer, req->length, NULL}};
-
-        return ucp_send_zcopy(req, lane, UCP_WIRE_EAGER, iov, 2);
+    if (req->send.is_sync || req->send.is_zcopy || !ucp_dt_is_contig(req->datatype)) {
+        return ucp_eager_send_pieces(req);
     }
     if (ucs_unlikely(req->length >= UCP_EAGER_LONG)) {
         return ucp_eager_send_long(req, lane);

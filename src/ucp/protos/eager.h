@@ -18,7 +18,8 @@ void *ucp_eager_begin(void *worker, const void *header, size_t header_length, si
                       void **token_p);
 void ucp_eager_end(void *token, ucs_status_t status);
 
-/* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
+/* Sends req->length bytes as one message. UCS_OK: sent, step SYNC if that is to be answered;
+ * UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_eager_send(ucp_request_t *req);
 
 /* The part of ucp_eager_deliver for other datatypes and for messages that do not fit. */

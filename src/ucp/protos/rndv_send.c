@@ -12,6 +12,7 @@
 #include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
+#include <ucp/ops/send.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -185,33 +186,17 @@ void ucp_rndv_send_end(ucp_request_t *req)
     }
 }
 
-typedef struct {
-    ucp_request_t  *req;
-    ucp_wire_data_t head;
-    size_t          length;
-} ucp_rndv_piece_t;
-
-static size_t ucp_rndv_pack_piece(void *dest, void *arg, size_t max UCS_UNUSED)
+/* *length_p: at most, and then as many as the datatype has given. */
+static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, size_t offset, size_t *length_p)
 {
-    ucp_rndv_piece_t *piece = arg;
-
-    memcpy(dest, &piece->head, sizeof(piece->head));
-    piece->length = ucp_dt_pack(piece->req, piece->head.offset, (char *)dest + sizeof(piece->head),
-                                piece->length);
-    return sizeof(piece->head) + piece->length;
-}
-
-static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, ucp_rndv_piece_t *piece)
-{
-    uct_ep_t *lane = req->send.peer->lanes[UCP_LANE_AM];
-    uct_iov_t iov[2];
-    size_t sent;
+    uct_ep_t *lane       = req->send.peer->lanes[UCP_LANE_AM];
+    ucp_wire_data_t head = {.recv_id = req->send.recv_id, .offset = offset};
+    uct_iov_t iov[2]     = {{&head, sizeof(head), NULL}, {NULL, *length_p, NULL}};
 
     if (!ucp_dt_is_contig(req->datatype)) {
-        return lane->ops->am_bcopy(lane, UCP_WIRE_DATA, ucp_rndv_pack_piece, piece, &sent);
+        return ucp_send_packed(req, UCP_WIRE_DATA, iov, 2, offset, length_p);
     }
-    iov[0] = (uct_iov_t){&piece->head, sizeof(piece->head), NULL};
-    iov[1] = (uct_iov_t){(char *)req->buffer + piece->head.offset, piece->length, NULL};
+    iov[1].buffer = (char *)req->buffer + offset;
     return lane->ops->am_short_iov(lane, UCP_WIRE_DATA, iov, 2);
 }
 
@@ -248,11 +233,9 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
     const size_t piece_max = ucp_dt_piece_max(req->send.peer->proto->lanes.am.max -
                                               sizeof(ucp_wire_data_t));
     unsigned count         = 0;
-    ucp_rndv_piece_t piece;
     ucs_status_t status;
+    size_t length;
 
-    piece.req          = req;
-    piece.head.recv_id = req->send.recv_id;
     for (;; ++count) {
         /* What was claimed is sent, since it is nobody else's; then others have their turn. */
         if ((count >= UCP_RNDV_PIECES) &&
@@ -266,17 +249,16 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
         if (req->send.num_data == 0) {
             break;
         }
-        piece.head.offset = req->send.data[0].offset;
-        piece.length      = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
-        status            = ucp_rndv_send_piece(req, &piece);
+        length = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
+        status = ucp_rndv_send_piece(req, req->send.data[0].offset, &length);
         if (status != UCS_OK) {
             return status;
         }
-        if (ucs_unlikely(piece.length == 0)) { /* a pack function that has no more to give */
+        if (ucs_unlikely(length == 0)) { /* a pack function that has no more to give */
             ucp_rndv_send_cancel(req, UCS_ERR_IO_ERROR);
             return UCS_ERR_IO_ERROR;
         }
-        req->send.data[0].offset += piece.length;
+        req->send.data[0].offset += length;
         if (req->send.data[0].offset == req->send.data[0].end) {
             req->send.data[0] = req->send.data[1];
             --req->send.num_data;
