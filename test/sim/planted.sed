@@ -43,7 +43,7 @@ s/ucp_ep_paired(peer, am->ep, UCP_EP_PAIRED_REPLY)/ucp_ep_paired(peer, am->ep ^ 
 # 20: an active message whose turn to be fetched has come is overtaken by those behind it
 s/^    if (has_turn) {/    if (has_turn \&\& !SIM_PLANTED(20)) {/
 # 21: nobody looks what memory a handle is of
-s/if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC)/if ((mem != NULL) \&\& !SIM_PLANTED(21) \&\& (req->kind != UCP_REQUEST_ATOMIC)/
+s/^    if ((own != NULL) &&$/    if ((own != NULL) \&\& !SIM_PLANTED(21) \&\&/
 # 22: what was posted before the server has answered is forgotten
 s/^        uct_ep_pending_add(peer->lanes\[UCP_LANE_AM\], pending);/        if (!SIM_PLANTED(22)) uct_ep_pending_add(peer->lanes[UCP_LANE_AM], pending);/
 # 23: a blocking call inside a callback waits for what only later progress can do

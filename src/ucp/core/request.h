@@ -263,6 +263,13 @@ struct ucp_request {
 _Static_assert(offsetof(ucp_request_t, send) == 96, "the head of a request is 96 bytes");
 _Static_assert(sizeof(ucp_request_t) % 8 == 0, "request_size is a multiple of 8");
 
+/* The parameters of the older forms, whose callbacks (NULL: none) take no user data. */
+UCS_INLINE ucp_request_param_t ucp_request_nb_param(ucp_send_callback_t cb)
+{
+    return (ucp_request_param_t){.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
+                                 .cb.send      = (ucp_send_nbx_callback_t)(void *)cb};
+}
+
 UCS_INLINE void *ucp_request_handle(ucp_request_t *req)
 {
     return req + 1;
@@ -330,9 +337,9 @@ UCS_INLINE void ucp_request_complete_recv(ucp_request_t *req, ucs_status_t statu
  */
 ucs_status_ptr_t ucp_request_end_immediately(ucp_request_t *req, ucs_status_t status);
 
-/* The end of a receive inside its posting call, with info set: stores what the user's recv_info is
- * to tell, if that is asked for; by the callback where the user wants no immediate end. Returns what
- * the call returns. */
+/* The end of a receive inside its posting call, with info set: by the callback where the user wants
+ * no immediate end, else what recv_info points to is told, if that is asked for. Returns what the
+ * call returns. */
 ucs_status_ptr_t ucp_request_end_recv(ucp_request_t *req, ucs_status_t status,
                                       const ucp_request_param_t *param);
 

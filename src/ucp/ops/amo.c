@@ -103,19 +103,16 @@ static ucs_status_ptr_t ucp_amo_start(ucp_ep_h ep, ucp_atomic_op_t opcode, uint6
                                       void *result, size_t size, uint64_t remote_addr,
                                       ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE};
+    ucp_request_param_t param = ucp_request_nb_param(cb);
 
     if ((size != 4) && (size != 8)) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
-    param.datatype = ucp_dt_make_contig(size);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype      = ucp_dt_make_contig(size);
     if (result != NULL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_REPLY_BUFFER;
         param.reply_buffer  = result;
-    }
-    if (cb != NULL) {
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_CALLBACK;
-        param.cb.send       = (ucp_send_nbx_callback_t)(void *)cb;
     }
     return ucp_atomic_op_nbx(ep, opcode, &value, 1, remote_addr, rkey, &param);
 }

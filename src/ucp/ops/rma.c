@@ -6,7 +6,6 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
-#include <ucp/core/mem.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rdma.h>
@@ -421,26 +420,21 @@ static ucs_status_t ucp_rma_direct(ucp_request_t *req, char *ptr)
     }
 }
 
-static ucs_status_t ucp_rma_check(const ucp_request_t *req, const ucp_rkey_t *rkey,
-                                  uint64_t remote_addr, const ucp_request_param_t *param)
+ucs_status_t ucp_rma_check(const ucp_worker_t *worker, const void *buffer, size_t length,
+                           const ucp_mem_t *own, uint64_t remote_addr, const ucp_rkey_t *rkey,
+                           unsigned access)
 {
-    const ucp_mem_t *mem = (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL;
-    unsigned needed      = (req->kind == UCP_REQUEST_PUT) ? UCP_MEM_WRITE :
-                           (req->kind == UCP_REQUEST_GET) ? UCP_MEM_READ :
-                                                            UCP_MEM_READ | UCP_MEM_WRITE;
-
-    if (!ucp_rkey_covers(rkey, remote_addr, req->length)) {
-        ucs_debug("%zu bytes at 0x%lx are not inside the remote key", req->length,
+    if (!ucp_rkey_covers(rkey, remote_addr, length)) {
+        ucs_debug("%zu bytes at 0x%lx are not inside the remote key", length,
                   (unsigned long)remote_addr);
         return UCS_ERR_OUT_OF_RANGE;
     }
-    if (rkey->forbidden & needed) {
+    if (rkey->forbidden & access) {
         ucs_debug("the remote key is not for that: its memory was mapped without the access");
         return UCS_ERR_INVALID_ADDR;
     }
-    if ((mem != NULL) && (req->kind != UCP_REQUEST_ATOMIC) && ucp_dt_is_contig(req->datatype) &&
-        ((mem->context != req->worker->context) ||
-         !ucp_mem_covers(mem, (uintptr_t)req->buffer, req->length))) {
+    if ((own != NULL) &&
+        ((own->context != worker->context) || !ucp_mem_covers(own, (uintptr_t)buffer, length))) {
         return UCS_ERR_INVALID_PARAM;
     }
     return UCS_OK;
@@ -515,6 +509,10 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     ucp_datatype_t datatype    = (amo != NULL) ? ucp_dt_make_contig(1) : ucp_dt_of(param);
     ucp_rkey_class_t key_class = (amo == NULL) ? UCP_RKEY_RMA :
                                  (count == 8)  ? UCP_RKEY_AMO64 : UCP_RKEY_AMO32;
+    unsigned access            = (kind == UCP_REQUEST_PUT) ? UCP_MEM_WRITE :
+                                 (kind == UCP_REQUEST_GET) ? UCP_MEM_READ :
+                                                             UCP_MEM_READ | UCP_MEM_WRITE;
+    const ucp_mem_t *own       = NULL;
     ucs_status_t status;
     ucp_request_t *req;
     uint64_t fence_sn;
@@ -548,8 +546,12 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     }
 
     status = ucp_dt_start(req, buffer, count, datatype, kind == UCP_REQUEST_PUT);
+    if ((mask & UCP_OP_ATTR_FIELD_MEMH) && (amo == NULL) &&
+        (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype))) {
+        own = param->memh;
+    }
     if ((status == UCS_OK) && (req->length > 0)) {
-        status = ucp_rma_check(req, rkey, remote_addr, param);
+        status = ucp_rma_check(worker, buffer, req->length, own, remote_addr, rkey, access);
     }
     fence_sn = ucp_rma_is_open(ep) ? 0 : ucp_rma_fence_of(req);
     if (status == UCS_OK) {
@@ -562,8 +564,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
         ((status == UCS_OK) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL))) {
         return ucp_request_end_immediately(req, status);
     }
-    return ucp_rma_leave_in_flight(req, rkey, (mask & UCP_OP_ATTR_FIELD_MEMH) ? param->memh : NULL,
-                                   fence_sn, status == UCS_OK);
+    return ucp_rma_leave_in_flight(req, rkey, own, fence_sn, status == UCS_OK);
 }
 
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
@@ -625,8 +626,7 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
-                                 .cb.send      = (ucp_send_nbx_callback_t)(void *)cb};
+    ucp_request_param_t param = ucp_request_nb_param(cb);
 
     return ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
 }
@@ -634,8 +634,7 @@ ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
-                                 .cb.send      = (ucp_send_nbx_callback_t)(void *)cb};
+    ucp_request_param_t param = ucp_request_nb_param(cb);
 
     return ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param);
 }

@@ -19,6 +19,7 @@
 #define UCP_OPS_RMA_H
 
 #include <ucp/core/ep.h>
+#include <ucp/core/mem.h>
 #include <ucp/core/rkey.h>
 #include <ucp/wire/wire.h>
 
@@ -63,6 +64,13 @@ void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer);
 ucs_status_ptr_t ucp_rma_post(ucp_ep_t *ep, ucp_request_kind_t kind, void *buffer, size_t count,
                               uint64_t remote_addr, ucp_rkey_t *rkey,
                               const ucp_request_param_t *param, const ucp_amo_t *amo);
+
+/* May operations that need `access` (UCP_MEM_xx) touch `length` bytes of a key's memory at
+ * remote_addr, and is their buffer inside what the user says to have mapped (own; NULL: nothing)?
+ * Else what the public call returns. */
+ucs_status_t ucp_rma_check(const ucp_worker_t *worker, const void *buffer, size_t length,
+                           const ucp_mem_t *own, uint64_t remote_addr, const ucp_rkey_t *rkey,
+                           unsigned access);
 
 /* A put of a scatter-gather list (ops/rma_list.c). Takes the lock. Returns what the public call
  * returns. */

@@ -7,11 +7,8 @@
  */
 #include "config.h"
 
-#define UCS_LOG_COMPONENT "ucp"
-#include <ucp/core/mem.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
-#include <ucs/debug/log.h>
 
 #define UCP_RMA_LIST_LOCAL  (UCP_DT_LOCAL_SGL_FIELD_BUFFERS | UCP_DT_LOCAL_SGL_FIELD_LENGTHS)
 #define UCP_RMA_LIST_REMOTE (UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS | UCP_DT_REMOTE_SGL_FIELD_RKEYS)
@@ -64,7 +61,7 @@ static ucs_status_t ucp_rma_list_check_entry(ucp_ep_t *ep, const ucp_rma_list_t 
     size_t length    = list->local->lengths[i];
     uint64_t address = list->remote->remote_addrs[i];
     ucp_rkey_t *rkey = list->remote->rkeys[i];
-    ucp_mem_h memh   = ucp_rma_list_memh(list, i);
+    ucs_status_t status;
 
     if ((rkey == NULL) || ((list->remote->field_mask & UCP_DT_REMOTE_SGL_FIELD_LENGTHS) &&
                            (list->remote->lengths[i] != length))) {
@@ -73,15 +70,10 @@ static ucs_status_t ucp_rma_list_check_entry(ucp_ep_t *ep, const ucp_rma_list_t 
     if (length == 0) {
         return UCS_OK;
     }
-    if ((memh != NULL) &&
-        ((memh->context != ep->worker->context) ||
-         !ucp_mem_covers(memh, (uintptr_t)list->local->buffers[i], length))) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if (!ucp_rkey_covers(rkey, address, length)) {
-        ucs_debug("%zu bytes at 0x%lx are not inside the remote key", length,
-                  (unsigned long)address);
-        return UCS_ERR_OUT_OF_RANGE;
+    status = ucp_rma_check(ep->worker, list->local->buffers[i], length,
+                           ucp_rma_list_memh(list, i), address, rkey, UCP_MEM_WRITE);
+    if (status != UCS_OK) {
+        return status;
     }
     if (is_immediate) {
         ucp_rkey_map(rkey);

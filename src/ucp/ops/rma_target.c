@@ -139,13 +139,12 @@ ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
         iov[1] = (uct_iov_t){(void *)(uintptr_t)get->address, ucs_min(get->length, piece_max),
                              NULL};
         mem    = ucp_mem_hold(context, get->mem_id, get->address, iov[1].length, UCP_MEM_READ);
-        if (mem == NULL) {
+        if (mem != NULL) {
+            status = ucp_rma_send_get_piece(peer, mem, iov, &end.status);
+            ucp_mem_drop(context);
+        } else {
             end.status = ucp_rma_refuse(get->address, iov[1].length);
-            iov[0]     = (uct_iov_t){&end, sizeof(end), NULL};
-            return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
         }
-        status = ucp_rma_send_get_piece(peer, mem, iov, &end.status);
-        ucp_mem_drop(context);
         if (end.status != UCS_OK) {
             iov[0] = (uct_iov_t){&end, sizeof(end), NULL};
             return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);

@@ -29,11 +29,11 @@ UCS_INLINE size_t ucp_send_short_length(const ucp_request_param_t *param, size_t
 /* The parameters of the older forms. */
 UCS_INLINE ucp_request_param_t ucp_send_nb_param(ucp_datatype_t datatype, ucp_send_callback_t cb)
 {
-    return (ucp_request_param_t){
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK,
-        .cb.send      = (ucp_send_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    ucp_request_param_t param = ucp_request_nb_param(cb);
+
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype      = datatype;
+    return param;
 }
 
 /* What the call returns whose message the short path has taken, or failed to send. The user's

@@ -244,6 +244,12 @@ TEST_P(rma_list, wrong)
     list.addresses[9] = m_remote.address();
     list.buffers[9]   = m_source.data() + LENGTH - 4;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, refused(good));
+    bytes packed = m_remote.memory().packed();
+    packed[3]    = 3; /* its owner allows peers neither */
+    const key forbidden(m_remote.world().ep(), packed);
+    list.buffers[9] = m_source.data();
+    list.rkeys[9]   = forbidden.get();
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, refused(good));
 
     EXPECT_EQ(UCS_ERR_UNSUPPORTED,
               UCS_PTR_STATUS(ucp_get_nbx(m_remote.world().ep(), &list.local, 10,
