@@ -166,7 +166,6 @@ typedef struct ucp_worker {
     size_t             num_controls;       /* of all peers */
     ucs_list_link_t    kept;               /* ucp_kept_t that are in no stream */
     ucs_list_link_t    am_turns;           /* messages that are fetched, and those behind them */
-    struct ucp_am_turn *am_turn;           /* the next message handled is this one; or NULL */
     ucs_list_link_t    stream_ready;       /* endpoints with unread stream data */
     size_t             am_alignment;       /* of the data that handlers get */
     size_t             am_header_max;      /* bytes of the user's header */

@@ -209,15 +209,6 @@ static void ucp_am_end_turn(ucp_worker_t *worker, ucp_am_turn_t *turn)
     ucp_tag_budget_del(worker, ucp_am_turn_size(turn));
 }
 
-/* The turn of the message that is handled; NULL: it has just come. */
-static ucp_am_turn_t *ucp_am_take_turn(ucp_worker_t *worker)
-{
-    ucp_am_turn_t *turn = worker->am_turn;
-
-    worker->am_turn = NULL;
-    return turn;
-}
-
 /* The peer to answer to for what was kept, by the number of its session, which is its alone. NULL:
  * who has come back does not wait for an answer. */
 static ucp_peer_t *ucp_am_kept_peer(ucp_worker_t *worker, uint64_t worker_id,
@@ -239,9 +230,6 @@ static UCS_NOINLINE int ucp_am_must_wait(ucp_worker_t *worker, unsigned wire_id,
     ucp_kept_t *kept;
     ucp_peer_t *peer;
 
-    if (ucp_am_take_turn(worker) != NULL) {
-        return 0;
-    }
     if ((worker->sender == NULL) || (ucp_am_first_turn(worker, worker->sender) == NULL)) {
         return 0;
     }
@@ -298,21 +286,14 @@ UCS_INLINE size_t ucp_am_data_offset(size_t head, size_t header_length, size_t l
     return ucs_likely(offset <= length) ? offset : 0;
 }
 
-void ucp_am_handle(void *arg, const void *data, size_t length)
+UCS_INLINE void ucp_am_show(ucp_worker_t *worker, const void *data, size_t length)
 {
-    ucp_worker_t *worker      = arg;
     ucp_am_recv_param_t param = {.recv_attr = 0};
     const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
     ucp_wire_am_t am;
     size_t offset;
 
-    if (ucs_unlikely(length < sizeof(am)) && !ucp_wire_accepts(UCP_WIRE_AM, length)) {
-        return;
-    }
-    if (ucp_am_waits(worker, UCP_WIRE_AM, data, length)) {
-        return;
-    }
     memcpy(&am, data, sizeof(am));
     offset = ucp_am_data_offset(sizeof(am), am.header_length, length);
     if (ucs_unlikely(offset == 0)) {
@@ -333,6 +314,16 @@ void ucp_am_handle(void *arg, const void *data, size_t length)
     msg = (ucp_am_msg_t){am.id, (const char *)data + sizeof(am), am.header_length, length - offset,
                          NULL};
     ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+}
+
+void ucp_am_handle(void *arg, const void *data, size_t length)
+{
+    if (ucs_unlikely(length < sizeof(ucp_wire_am_t)) && !ucp_wire_accepts(UCP_WIRE_AM, length)) {
+        return;
+    }
+    if (!ucp_am_waits(arg, UCP_WIRE_AM, data, length)) {
+        ucp_am_show(arg, data, length);
+    }
 }
 
 /* Fills msg but for its length and header; 0: there is nobody to give it to. */
@@ -358,38 +349,39 @@ static int ucp_am_open(ucp_worker_t *worker, const ucp_wire_am_t *am, ucp_peer_t
     return 1;
 }
 
-void ucp_am_reply_handle(void *arg, const void *data, size_t length)
+/* kept: in which it has waited, or NULL. */
+static void ucp_am_show_reply(ucp_worker_t *worker, const void *data, size_t length,
+                              const ucp_kept_t *kept)
 {
-    ucp_worker_t *worker = arg;
     const ucp_am_handler_t *handler;
     ucp_wire_am_reply_t head;
-    const ucp_am_turn_t *turn;
     ucp_am_msg_t msg;
     ucp_peer_t *peer;
     size_t offset;
 
-    if (!ucp_wire_accepts(UCP_WIRE_AM_REPLY, length)) {
-        return;
-    }
-    turn = ucp_am_take_turn(worker);
-    if ((turn == NULL) && ucp_am_waits(worker, UCP_WIRE_AM_REPLY, data, length)) {
-        return;
-    }
     memcpy(&head, data, sizeof(head));
     offset = ucp_am_data_offset(sizeof(head), head.am.header_length, length);
     if (offset == 0) {
         ucs_warn("peer sent an AM_REPLY that ends within its header: dropped");
         return;
     }
-    peer = (turn != NULL) ? ucp_am_kept_peer(worker, head.worker_id, turn->kept) :
+    peer = (kept != NULL) ? ucp_am_kept_peer(worker, head.worker_id, kept) :
                             ucp_peer_of_sender(worker, head.worker_id, "AM_REPLY");
-    if ((peer == NULL) && (turn == NULL)) {
+    if ((peer == NULL) && (kept == NULL)) {
         return;
     }
     if (ucp_am_open(worker, &head.am, peer, 1, &msg, &handler)) {
         msg.header = (const char *)data + sizeof(head);
         msg.length = length - offset;
         ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+    }
+}
+
+void ucp_am_reply_handle(void *arg, const void *data, size_t length)
+{
+    if (ucp_wire_accepts(UCP_WIRE_AM_REPLY, length) &&
+        !ucp_am_waits(arg, UCP_WIRE_AM_REPLY, data, length)) {
+        ucp_am_show_reply(arg, data, length, NULL);
     }
 }
 
@@ -408,7 +400,8 @@ static ucp_am_fetch_t *ucp_am_fetch(ucp_kept_t *kept)
     return (ucp_am_fetch_t *)((char *)ucp_kept_data(kept) + ucs_align_up(kept->length, 8));
 }
 
-static void ucp_am_deliver_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
+/* Gives it back, as its handler says. */
+static void ucp_am_show_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
 {
     ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
     ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
@@ -428,38 +421,7 @@ static void ucp_am_deliver_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
     ucp_kept_put(kept);
 }
 
-static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
-                           void *user_data)
-{
-    ucp_am_fetch_t *fetch = ucp_am_fetch(user_data);
-    ucp_worker_t *worker  = fetch->worker;
-    const uint8_t *sender = worker->sender;
-    uint8_t uid[UCT_UID_LEN];
-    ucp_am_turn_t *turn;
-
-    ucp_request_free(request);
-    fetch->turn.status = status;
-    memcpy(uid, fetch->turn.uid, sizeof(uid));
-    while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
-           ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
-        ucp_am_end_turn(worker, turn);
-        worker->sender = uid;
-        if (turn->wire_id == 0) {
-            ucp_am_deliver_fetched(worker, turn->kept);
-            worker->sender = sender;
-            continue;
-        }
-        worker->am_turn = turn;
-        if (ucs_list_is_empty(&worker->am_turns) && (turn->wire_id == UCP_WIRE_AM)) {
-            worker->am_turn = NULL; /* nobody asks */
-        }
-        ucp_wire_table[turn->wire_id].handle(worker, turn + 1,
-                                             turn->kept->length - sizeof(*turn));
-        ucp_kept_put(turn->kept);
-        worker->sender  = sender;
-        worker->am_turn = NULL;
-    }
-}
+static void ucp_am_fetched(void *request, ucs_status_t status, size_t length, void *user_data);
 
 /* Receives the data for a handler that wants all of it at once. has_turn: before all others of the
  * sender. */
@@ -511,55 +473,42 @@ static int ucp_am_has_room(const ucp_worker_t *worker, uint64_t length)
     return (worker->unexp_bytes < budget) && (length <= budget - worker->unexp_bytes);
 }
 
-void ucp_am_rts_handle(void *arg, const void *data, size_t length)
+/* has_turn: it has waited for what came before it. */
+static void ucp_am_show_announced(ucp_worker_t *worker, ucp_peer_t *peer,
+                                  const ucp_wire_rts_t *rts, const void *data, size_t length,
+                                  int has_turn)
 {
-    ucp_worker_t *worker      = arg;
-    const ucp_am_turn_t *turn = ucp_am_take_turn(worker);
-    ucs_status_t status       = UCS_OK;
+    size_t rts_length   = ucp_wire_rts_length(rts->flags);
+    ucp_wire_am_t am    = ucp_wire_am_head(rts->tag);
+    ucs_status_t status = UCS_OK;
     const ucp_am_handler_t *handler;
-    ucp_wire_rts_t rts;
-    size_t rts_length;
     ucp_am_msg_t msg;
-    ucp_wire_am_t am;
     ucp_kept_t *kept;
-    ucp_peer_t *peer;
 
-    if (turn == NULL) {
-        peer = ucp_rndv_read_rts(worker, UCP_WIRE_AM_RTS, data, length, &rts);
-    } else {
-        (void)ucp_wire_rts_read(data, length, &rts);
-        peer = ucp_peer_of_kept(worker, rts.worker_id, turn->kept->session);
-    }
-    if (peer == NULL) {
-        return; /* it says what cannot be, or has parted since */
-    }
-    am         = ucp_wire_am_head(rts.tag);
-    rts_length = ucp_wire_rts_length(rts.flags);
     if (am.header_length > length - rts_length) {
         ucs_warn("peer sent an AM_RTS that ends within its header: dropped");
         return;
     }
-    if (!ucp_am_open(worker, &am, peer, rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
+    if (!ucp_am_open(worker, &am, peer, rts->flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
         /* as one that came whole */
-        ucp_rndv_drop(worker, &rts, worker->is_ending ? UCS_ERR_REJECTED : UCS_OK);
+        ucp_rndv_drop(worker, rts, worker->is_ending ? UCS_ERR_REJECTED : UCS_OK);
         return;
     }
     msg.header = (const char *)data + rts_length;
-    msg.length = rts.length;
+    msg.length = rts->length;
 
-    if (handler->is_legacy || (rts.flags & UCP_WIRE_RTS_WHOLE) ||
-        ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts.flags & UCP_WIRE_RTS_FORCED))) {
-        if ((turn != NULL) || ucp_am_has_room(worker, rts.length) ||
-            !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, &rts, rts_length, data, length)) {
-            status = ucp_am_start_fetch(worker, peer, &rts, msg.header, msg.header_length,
-                                        turn != NULL);
+    if (handler->is_legacy || (rts->flags & UCP_WIRE_RTS_WHOLE) ||
+        ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts->flags & UCP_WIRE_RTS_FORCED))) {
+        if (has_turn || ucp_am_has_room(worker, rts->length) ||
+            !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, rts, rts_length, data, length)) {
+            status = ucp_am_start_fetch(worker, peer, rts, msg.header, msg.header_length, has_turn);
         }
-    } else if ((turn != NULL) || !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, &rts, rts_length,
-                                                   data, length)) {
-        kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(rts), 1);
+    } else if (has_turn || !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, rts, rts_length, data,
+                                             length)) {
+        kept = ucp_kept_get(worker, UCP_KEPT_RTS, sizeof(*rts), 1);
         if (kept != NULL) {
             kept->session = peer->session;
-            memcpy(ucp_kept_data(kept), &rts, sizeof(rts));
+            memcpy(ucp_kept_data(kept), rts, sizeof(*rts));
             ucp_am_lend(worker, handler, &msg, kept);
         } else {
             status = UCS_ERR_NO_MEMORY;
@@ -568,7 +517,67 @@ void ucp_am_rts_handle(void *arg, const void *data, size_t length)
     if (status != UCS_OK) {
         ucs_error("no memory for an active message of %zu bytes to id %u: its sender is told",
                   msg.length, am.id);
-        ucp_rndv_drop(worker, &rts, status);
+        ucp_rndv_drop(worker, rts, status);
+    }
+}
+
+void ucp_am_rts_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_rts_t rts;
+    ucp_peer_t *peer = ucp_rndv_read_rts(arg, UCP_WIRE_AM_RTS, data, length, &rts);
+
+    if (peer != NULL) {
+        ucp_am_show_announced(arg, peer, &rts, data, length, 0);
+    }
+}
+
+/* Shows a handler the message whose turn it is, and is done with it. */
+static void ucp_am_show_turn(ucp_worker_t *worker, ucp_am_turn_t *turn)
+{
+    const void *data = turn + 1;
+    size_t length    = turn->kept->length - sizeof(*turn);
+    ucp_wire_rts_t rts;
+    ucp_peer_t *peer;
+
+    switch (turn->wire_id) {
+    case UCP_WIRE_AM:
+        ucp_am_show(worker, data, length);
+        break;
+    case UCP_WIRE_AM_REPLY:
+        ucp_am_show_reply(worker, data, length, turn->kept);
+        break;
+    case UCP_WIRE_AM_RTS:
+        (void)ucp_wire_rts_read(data, length, &rts);
+        peer = ucp_peer_of_kept(worker, rts.worker_id, turn->kept->session);
+        if (peer != NULL) { /* else it has parted since */
+            ucp_am_show_announced(worker, peer, &rts, data, length, 1);
+        }
+        break;
+    default:
+        ucp_am_show_fetched(worker, turn->kept);
+        return;
+    }
+    ucp_kept_put(turn->kept);
+}
+
+static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
+                           void *user_data)
+{
+    ucp_am_fetch_t *fetch = ucp_am_fetch(user_data);
+    ucp_worker_t *worker  = fetch->worker;
+    const uint8_t *sender = worker->sender;
+    uint8_t uid[UCT_UID_LEN];
+    ucp_am_turn_t *turn;
+
+    ucp_request_free(request);
+    fetch->turn.status = status;
+    memcpy(uid, fetch->turn.uid, sizeof(uid));
+    while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
+           ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
+        ucp_am_end_turn(worker, turn);
+        worker->sender = uid;
+        ucp_am_show_turn(worker, turn);
+        worker->sender = sender;
     }
 }
 
