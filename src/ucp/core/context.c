@@ -128,13 +128,13 @@ static void ucp_config_register_tables(void)
 
 static ucs_status_t ucp_config_fill_tls(ucp_config_t *config, const char *app_prefix)
 {
-    const uct_tl_t *const *tls = uct_tl_list(&config->num_tls);
     ucs_status_t status;
     size_t i;
 
+    config->tls     = uct_tl_list(&config->num_tls);
     config->num_tls = ucs_min(config->num_tls, (size_t)UCP_TL_MAX);
     for (i = 0; i < config->num_tls; ++i) {
-        status = uct_config_read(tls[i], app_prefix, &config->tl_config[i]);
+        status = uct_config_read(config->tls[i], app_prefix, &config->tl_config[i]);
         if (status != UCS_OK) {
             return status;
         }
@@ -172,14 +172,10 @@ ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UN
 
 void ucp_config_release(ucp_config_t *config)
 {
-    const uct_tl_t *const *tls;
-    size_t count, i;
+    size_t i;
 
-    tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
-        if (config->tl_config[i] != NULL) {
-            uct_config_release(tls[i], config->tl_config[i]);
-        }
+        uct_config_release(config->tls[i], config->tl_config[i]);
     }
     ucs_config_release(&config->options, ucp_options_rows);
     ucs_sys_free(config->env_prefix);
@@ -188,22 +184,20 @@ void ucp_config_release(ucp_config_t *config)
 
 ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const char *value)
 {
-    const uct_tl_t *const *tls;
     ucs_status_t status;
-    size_t count, i;
+    size_t i;
 
     status = ucs_config_set(&config->options, ucp_options_rows, "", name, value);
     if (status != UCS_ERR_NO_ELEM) {
         return status;
     }
 
-    tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
         if (config->tl_config[i] == NULL) {
             continue;
         }
-        status = ucs_config_set(config->tl_config[i], tls[i]->config_rows, tls[i]->config_prefix,
-                                name, value);
+        status = ucs_config_set(config->tl_config[i], config->tls[i]->config_rows,
+                                config->tls[i]->config_prefix, name, value);
         if (status != UCS_ERR_NO_ELEM) {
             return status;
         }
@@ -220,18 +214,16 @@ ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const cha
 void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *title,
                       ucs_config_print_flags_t print_flags)
 {
-    const uct_tl_t *const *tls;
-    size_t count, i;
+    size_t i;
 
     ucs_config_print(stream, title, ucs_global_opts(), ucs_global_rows, UCS_CONFIG_PREFIX, "",
                      print_flags);
     ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "",
                      print_flags);
-    tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
         if (config->tl_config[i] != NULL) {
-            ucs_config_print(stream, NULL, config->tl_config[i], tls[i]->config_rows,
-                             UCS_CONFIG_PREFIX, tls[i]->config_prefix, print_flags);
+            ucs_config_print(stream, NULL, config->tl_config[i], config->tls[i]->config_rows,
+                             UCS_CONFIG_PREFIX, config->tls[i]->config_prefix, print_flags);
         }
     }
 }
@@ -371,17 +363,15 @@ static const uct_tl_t *ucp_context_wrapped_tl(const ucs_config_allow_list_t *lis
 
 static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_config_t *config)
 {
-    const uct_tl_t *const *tls;
     unsigned num_useful = 0;
     ucs_status_t status;
-    size_t count, i;
+    size_t i;
 
-    tls = uct_tl_list(&count);
     for (i = 0; i < config->num_tls; ++i) {
-        const uct_tl_t *tl = ucp_context_wrapped_tl(&context->options.tls, tls[i]);
+        const uct_tl_t *tl = ucp_context_wrapped_tl(&context->options.tls, config->tls[i]);
 
         if (tl == NULL) {
-            tl = tls[i];
+            tl = config->tls[i];
             if ((tl->kind != UCT_TL_KIND_SELF) &&
                 !ucp_context_tl_allowed(&context->options.tls, tl)) {
                 snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");

@@ -63,7 +63,8 @@ typedef enum {
 struct ucp_config {
     ucp_options_t options;
     char         *env_prefix;
-    void         *tl_config[UCP_TL_MAX]; /* one block a transport of uct_tl_list, or NULL */
+    const uct_tl_t *const *tls;          /* those of uct_tl_list, */
+    void         *tl_config[UCP_TL_MAX]; /* a block of each; NULL: it has no options */
     size_t        num_tls;
 };
 

@@ -383,24 +383,25 @@ static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer, int is_apart)
     return ep;
 }
 
-void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks)
+void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status)
 {
+    const int is_ending = ep->worker->is_ending;
     ucp_request_t *req;
 
     ucp_ep_unqueue(ep);
     ++ep->num_purges;
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
-        if (with_callbacks && ucp_rndv_is_delivered(req)) {
+        if (is_ending) {
+            ucp_request_release_held(req);
+        } else if (ucp_rndv_is_delivered(req)) {
             ucp_request_complete(req, UCS_OK);
-        } else if (with_callbacks) {
+        } else {
             ucp_rndv_send_cancel(req, status);
             ucp_request_complete(req, status); /* the user may close the endpoint here */
-        } else {
-            ucp_request_release_held(req);
         }
     }
-    if (with_callbacks) {
+    if (!is_ending) {
         ucp_stream_purge(ep, status);
     }
     if ((--ep->num_purges == 0) && ep->is_freed) {

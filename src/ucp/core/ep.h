@@ -112,8 +112,8 @@ void ucp_ep_run_watches(ucp_worker_t *worker);
 /* Calls the error handlers that are due; returns how many. */
 unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 
-/* Ends every send in flight of the endpoint with `status`; with or without the user's callbacks. */
-void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status, int with_callbacks);
+/* Ends every send in flight of the endpoint with `status`; without a word where the worker ends. */
+void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status);
 
 /* Frees an endpoint; its requests have ended. Its memory stays while it is being purged, and for as
  * long as it is among the last that the worker has freed. */

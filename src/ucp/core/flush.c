@@ -186,29 +186,18 @@ ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_par
     return ptr;
 }
 
-static void ucp_flush_nb_param(ucp_request_param_t *param, ucp_send_callback_t cb)
-{
-    param->op_attr_mask = 0;
-    if (cb != NULL) {
-        param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK;
-        param->cb.send      = (ucp_send_nbx_callback_t)(void *)cb;
-    }
-}
-
 ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags UCS_UNUSED, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param;
+    ucp_request_param_t param = ucp_request_nb_param(cb);
 
-    ucp_flush_nb_param(&param, cb);
     return ucp_ep_flush_nbx(ep, &param);
 }
 
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNUSED,
                                      ucp_send_callback_t cb)
 {
-    ucp_request_param_t param;
+    ucp_request_param_t param = ucp_request_nb_param(cb);
 
-    ucp_flush_nb_param(&param, cb);
     return ucp_worker_flush_nbx(worker, &param);
 }
 
@@ -264,7 +253,7 @@ static void ucp_flush_end_all(ucp_ep_t *ep)
     const int was_held   = ucp_worker_hold_progress(worker);
 
     ucp_flush_cancel_sends(ep);
-    ucp_ep_purge(ep, UCS_ERR_CANCELED, 1);
+    ucp_ep_purge(ep, UCS_ERR_CANCELED);
     ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
     ucp_worker_release_progress(worker, was_held);
     ucp_flush_give_up(ep);

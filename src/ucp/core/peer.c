@@ -408,7 +408,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
         ucp_ep_set_limits(ep);
         ucp_ep_report_failure(ep);
-        ucp_ep_purge(ep, status, 1); /* may free it */
+        ucp_ep_purge(ep, status); /* may free it */
     }
     /* Some of what it sent may lie undelivered here, all of a message perhaps: then the end of
      * its own connection, which comes behind it, ends the receives. */
@@ -521,7 +521,6 @@ static void ucp_peer_reap(ucp_peer_t *peer)
     if (!ucp_peer_is_needed(peer)) { /* as before: it may have been given an endpoint since */
         while (!ucs_list_is_empty(&peer->eps)) {
             ep = ucs_list_head(&peer->eps, ucp_ep_t, peer_list);
-            ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);
             ucp_ep_free(ep);
         }
         ucs_list_del(&peer->retired); /* where the last endpoint has put it */

@@ -407,7 +407,8 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
     ucp_recv_desc_t *desc;
     ucp_request_t *req;
 
-    while ((desc = ucp_tag_match_search(tm, 0, 0, 1)) != NULL) {
+    while ((desc = ucp_tag_match_search(tm, 0, 0)) != NULL) {
+        ucp_tag_match_del_unexpected(tm, desc);
         ucp_worker_data_put(desc);
     }
     ucp_tag_match_drop_expected(tm);
@@ -479,7 +480,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     }
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ep->is_closing = 1;
-        ucp_ep_purge(ep, UCS_ERR_CANCELED, 0);
+        ucp_ep_purge(ep, UCS_ERR_CANCELED);
     }
     ucs_list_for_each_safe(ep, next, &worker->eps, list) {
         ucp_ep_free(ep);

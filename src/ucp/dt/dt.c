@@ -25,9 +25,6 @@ static ucs_status_t ucp_dt_start_iov(ucp_request_t *req, const ucp_dt_iov_t *iov
         if ((iov[i].length > 0) && ucp_dt_on_device(req, iov[i].buffer)) {
             req->datatype = UCP_DT_CLASS_DEVICE_IOV;
         }
-    }
-
-    for (i = 0; i < count; ++i) {
         if (__builtin_add_overflow(length, iov[i].length, &length)) {
             return UCS_ERR_INVALID_PARAM;
         }

@@ -289,24 +289,7 @@ static void ucp_stream_go_on(ucp_ep_t *ep)
     ucp_stream_complete(&done);
 }
 
-/* The end of a fetch whose endpoint was closed meanwhile. */
-static void ucp_stream_fetched_late(ucp_kept_t *chunk, ucs_status_t status, ucs_list_link_t *done)
-{
-    ucp_stream_rts_t *announced = ucp_kept_data(chunk);
-    ucp_request_t *req          = announced->req;
-
-    if (announced->piece != NULL) {
-        ucp_kept_put(announced->piece);
-    }
-    if (req != NULL) {
-        if ((status != UCS_OK) || !ucp_stream_is_done(req)) {
-            req->recv.result = (status != UCS_OK) ? status : UCS_ERR_CANCELED;
-        }
-        ucp_stream_set_done(req, done);
-    }
-    ucp_kept_put(chunk);
-}
-
+/* The endpoint may have been closed meanwhile. */
 static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length UCS_UNUSED,
                                void *user_data)
 {
@@ -314,44 +297,45 @@ static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length
     size_t total                = ucp_request_of(request)->recv.total;
     ucp_kept_t *chunk           = user_data;
     ucp_stream_rts_t *announced = ucp_kept_data(chunk);
+    ucp_request_t *req          = announced->req;
     ucp_ep_t *ep                = announced->ep;
+    const int is_over           = (status != UCS_OK) || (ep == NULL);
     ucs_list_link_t done;
 
     ucp_request_free(request);
     ucs_list_head_init(&done);
     announced->is_fetching = 0;
     chunk->offset         += (status == UCS_OK) ? total : 0;
-    if (announced->req != NULL) {
-        announced->req->recv.received += (status == UCS_OK) ? total : 0;
-        announced->req->recv.step      = UCP_RECV_POSTED;
+    if (req != NULL) {
+        req->recv.received += (status == UCS_OK) ? total : 0;
+        req->recv.step      = UCP_RECV_POSTED;
+        if ((status == UCS_OK) && ucp_stream_is_done(req)) {
+            ucp_stream_set_done(req, &done);
+        } else if (ep == NULL) {
+            req->recv.result = (status != UCS_OK) ? status : UCS_ERR_CANCELED;
+            ucp_stream_set_done(req, &done);
+        }
+    } else if (is_over) {
+        ucp_kept_put(announced->piece);
+    } else {
+        ucs_list_del(&announced->piece->list);
+        ucs_list_insert_before(&chunk->list, &announced->piece->list);
     }
-    if ((status != UCS_OK) || ((ep == NULL) && (chunk->offset < announced->rts.length))) {
+    if (is_over && (chunk->offset < announced->rts.length)) {
         ucp_rndv_drop(worker, &announced->rts,
                       (status != UCS_OK) ? status : UCS_ERR_CONNECTION_RESET);
     }
-
-    if (ep == NULL) {
-        ucp_stream_fetched_late(chunk, status, &done);
-    } else if (status == UCS_OK) {
-        if (announced->piece != NULL) {
-            ucs_list_del(&announced->piece->list);
-            ucs_list_insert_before(&chunk->list, &announced->piece->list);
-        } else if (ucp_stream_is_done(announced->req)) {
-            ucp_stream_set_done(announced->req, &done);
-        }
-        if (chunk->offset == announced->rts.length) {
-            ucp_kept_put(chunk);
-        }
-        ucp_stream_match(ep, &done);
-    } else { /* bytes are lost: what came after them must not be read */
+    if (is_over || (chunk->offset == announced->rts.length)) {
+        ucp_kept_put(chunk);
+    }
+    if ((ep != NULL) && (status != UCS_OK)) {
+        /* bytes are lost: what came after them must not be read */
         ucs_debug("endpoint '%s': its stream ends amid a message: %s", ep->name,
                   ucs_status_string(status));
-        if (announced->piece != NULL) {
-            ucp_kept_put(announced->piece);
-        }
         ep->stream.status = status;
-        ucp_kept_put(chunk);
         ucp_stream_drop_chunks(ep, status);
+    }
+    if (ep != NULL) {
         ucp_stream_match(ep, &done);
     }
     ucp_stream_complete(&done);

@@ -190,35 +190,27 @@ void ucp_tag_match_del_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc)
     --tm->num_unexpected;
 }
 
-ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove)
+ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask)
 {
     ucp_recv_desc_t *desc;
 
     if (tm->num_unexpected == 0) {
         return NULL;
     }
-
-    if ((mask & tm->hash_mask) ==
-        tm->hash_mask) { /* a search does not change what the hash is made for */
-        ucs_list_for_each(desc, &tm->unexpected[ucp_tag_match_bucket(tm, tag)], bucket) {
-            if (((desc->tag ^ tag) & mask) == 0) {
-                goto found;
-            }
-        }
-    } else {
+    if ((mask & tm->hash_mask) != tm->hash_mask) { /* a search does not change the hash for it */
         ucs_list_for_each(desc, &tm->arrival, arrival) {
             if (((desc->tag ^ tag) & mask) == 0) {
-                goto found;
+                return desc;
             }
+        }
+        return NULL;
+    }
+    ucs_list_for_each(desc, &tm->unexpected[ucp_tag_match_bucket(tm, tag)], bucket) {
+        if (((desc->tag ^ tag) & mask) == 0) {
+            return desc;
         }
     }
     return NULL;
-
-found:
-    if (remove) {
-        ucp_tag_match_del_unexpected(tm, desc);
-    }
-    return desc;
 }
 
 static void ucp_tag_match_drop_list(ucp_tag_match_t *tm, ucs_list_link_t *head)

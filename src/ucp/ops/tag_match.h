@@ -74,8 +74,8 @@ void ucp_tag_match_add_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
 /* Takes one off. */
 void ucp_tag_match_del_unexpected(ucp_tag_match_t *tm, ucp_recv_desc_t *desc);
 
-/* The first message that has arrived and matches; it stays unless `remove`. */
-ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask, int remove);
+/* The first message that has arrived and matches; it stays. */
+ucp_recv_desc_t *ucp_tag_match_search(ucp_tag_match_t *tm, uint64_t tag, uint64_t mask);
 
 /* The wildcard side of ucp_tag_match_find; selective: what was found by hash, or NULL. */
 ucp_request_t *ucp_tag_match_find_wild(const ucp_tag_match_t *tm, uint64_t tag,

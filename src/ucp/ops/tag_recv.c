@@ -75,8 +75,8 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
                                                        ucp_tag_t tag_mask,
                                                        const ucp_request_param_t *param)
 {
-    const int must_end    = (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0;
-    ucp_recv_desc_t *desc = NULL;
+    const int must_end = (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0;
+    ucp_recv_desc_t *desc;
     ucs_status_ptr_t ptr;
     ucs_status_t status;
     ucp_request_t *req;
@@ -87,16 +87,11 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
         ucp_worker_unlock(worker);
         return UCS_STATUS_PTR(status);
     }
-    if (worker->tag_match.num_unexpected != 0) {
-        desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, !must_end);
-    }
-
+    desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask);
     if (must_end && ((desc == NULL) || (desc->kind == UCP_TAG_MSG_RTS))) {
         ptr = ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE);
     } else if (desc != NULL) {
-        if (must_end) {
-            desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, 1);
-        }
+        ucp_tag_match_del_unexpected(&worker->tag_match, desc);
         ptr = ucp_tag_recv_arrived(req, desc, param);
     } else {
         req->info.sender_tag = tag;
@@ -139,10 +134,13 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
     ucp_recv_desc_t *desc;
 
     ucp_worker_lock(worker);
-    desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask, remove);
+    desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask);
     if (desc != NULL) {
         info->sender_tag = desc->tag;
         info->length     = desc->length;
+        if (remove) {
+            ucp_tag_match_del_unexpected(&worker->tag_match, desc);
+        }
     }
     ucp_worker_unlock(worker);
     return desc;

@@ -161,26 +161,20 @@ UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
 
 #define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
 
-/* Claims by two processes on one transfer of num_grains: the word counts grains taken from the
+/* Claims by two processes on one transfer of `length` bytes: the word counts grains taken from the
  * front (low half) and from the back (high half). The receiver, which comes first, takes half of
  * what is left, so that the sender finds the other half; the sender takes all that is left; each
- * at most `max` grains. Where both are there, each copies once; where one is busy elsewhere, the
- * other does it all. Returns the grains taken, 0 where none is left, and the first of them. A peer
- * may write anything into the word: the range is inside all the same. */
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
-                        uint32_t *first_p);
-
-UCS_INLINE uint32_t ucp_rndv_grains(size_t length)
-{
-    return (uint32_t)ucs_div_round_up(length, UCP_RNDV_GRAIN);
-}
+ * at most `max` bytes, a grain at least. Where both are there, each copies once; where one is busy
+ * elsewhere, the other does it all. Returns the bytes taken, 0 where none is left, and where they
+ * begin. A peer may write anything into the word: the range is inside all the same. */
+size_t ucp_rndv_claim(_Atomic uint64_t *word, size_t length, size_t max, int is_sender,
+                      size_t *offset_p);
 
 /* Largest claim of a transfer: small enough that neither side waits long for the other at the end.
  */
-UCS_INLINE uint32_t ucp_rndv_claim_max(size_t length)
+UCS_INLINE size_t ucp_rndv_claim_max(size_t length)
 {
-    return (uint32_t)(ucs_min(ucs_max(length / 2, (size_t)512 * 1024), (size_t)1024 * 1024) /
-                      UCP_RNDV_GRAIN);
+    return ucs_min(ucs_max(length / 2, (size_t)512 * 1024), (size_t)1024 * 1024);
 }
 
 #endif

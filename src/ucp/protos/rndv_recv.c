@@ -367,18 +367,18 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
 /* Keeps the sender from what nobody has claimed yet. Returns where that ended, or 0. */
 static size_t ucp_rndv_claim_rest(ucp_request_t *req)
 {
-    uint32_t num_grains = ucp_rndv_grains(req->recv.total);
-    size_t end          = 0;
-    uint32_t count, first;
+    size_t total = req->recv.total;
+    size_t end   = 0;
+    size_t offset, length;
     int turns;
 
     /* Halves are left over each time: no more turns than bits, unless the peer plays. */
     for (turns = 0; turns < 32; ++turns) {
-        count = ucp_rndv_claim(req->recv.sync_word, num_grains, num_grains, 0, &first);
-        if (count == 0) {
+        length = ucp_rndv_claim(req->recv.sync_word, total, total, 0, &offset);
+        if (length == 0) {
             break;
         }
-        end = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
+        end = offset + length;
     }
     return end;
 }
@@ -392,22 +392,17 @@ void ucp_rndv_stop_sender(ucp_request_t *req)
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
 {
-    uint32_t num_grains = ucp_rndv_grains(req->recv.total);
-    size_t offset, end;
-    uint32_t count, first;
+    size_t offset, length, end;
 
-    count = ucp_rndv_claim(req->recv.sync_word, num_grains, ucp_rndv_claim_max(req->recv.total), 0,
-                           &first);
-    if (count == 0) {
+    length = ucp_rndv_claim(req->recv.sync_word, req->recv.total,
+                            ucp_rndv_claim_max(req->recv.total), 0, &offset);
+    if (length == 0) {
         ucp_rndv_recv_read_all(req);
         return;
     }
-
-    offset = first * UCP_RNDV_GRAIN;
-    end    = ucs_min(req->recv.total, (first + count) * UCP_RNDV_GRAIN);
-    if (ucs_unlikely(ucp_rndv_get(req, offset, end - offset) != UCS_OK)) {
+    if (ucs_unlikely(ucp_rndv_get(req, offset, length) != UCS_OK)) {
         /* What nobody has claimed follows the part that failed: ask for both in one. */
-        end = ucs_max(end, ucp_rndv_claim_rest(req));
+        end = ucs_max(offset + length, ucp_rndv_claim_rest(req));
         ucp_rndv_ask_for_rest(req, offset, end - offset);
         return;
     }

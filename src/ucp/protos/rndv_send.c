@@ -21,6 +21,11 @@
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
 
+static uint32_t ucp_rndv_grains(size_t length)
+{
+    return (uint32_t)ucs_div_round_up(length, UCP_RNDV_GRAIN);
+}
+
 /* Is there a grain that nobody has claimed? */
 static int ucp_rndv_is_left(uint64_t word, uint32_t num_grains)
 {
@@ -29,10 +34,12 @@ static int ucp_rndv_is_left(uint64_t word, uint32_t num_grains)
     return (front < num_grains) && (back < num_grains - front);
 }
 
-uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t max, int is_sender,
-                        uint32_t *first_p)
+size_t ucp_rndv_claim(_Atomic uint64_t *word, size_t length, size_t max, int is_sender,
+                      size_t *offset_p)
 {
-    uint64_t old = atomic_load_explicit(word, memory_order_relaxed);
+    const uint32_t num_grains = ucp_rndv_grains(length);
+    const uint32_t most       = (uint32_t)ucs_max(max / UCP_RNDV_GRAIN, (size_t)1);
+    uint64_t old              = atomic_load_explicit(word, memory_order_relaxed);
     uint32_t front, back, left, count;
 
     do {
@@ -42,7 +49,7 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
             return 0;
         }
         left  = num_grains - front - back;
-        count = ucs_min(is_sender ? left : (left + 1) / 2, max);
+        count = ucs_min(is_sender ? left : (left + 1) / 2, most);
         if (!is_sender && (left <= UCP_RNDV_LEAST)) {
             count = left; /* not worth two */
         }
@@ -50,8 +57,8 @@ uint32_t ucp_rndv_claim(_Atomic uint64_t *word, uint32_t num_grains, uint32_t ma
     } while (!atomic_compare_exchange_weak_explicit(word, &old,
                                                     old + ((uint64_t)count << (is_sender ? 32 : 0)),
                                                     memory_order_relaxed, memory_order_relaxed));
-    *first_p = is_sender ? num_grains - back - count : front;
-    return count;
+    *offset_p = (is_sender ? num_grains - back - count : front) * UCP_RNDV_GRAIN;
+    return ucs_min(length - *offset_p, count * UCP_RNDV_GRAIN);
 }
 
 /* ---- announcement ---- */
@@ -204,27 +211,22 @@ static ucs_status_t ucp_rndv_send_piece(ucp_request_t *req, size_t offset, size_
  * if there is room for it. UCS_ERR_NO_RESOURCE: there is none. */
 static ucs_status_t ucp_rndv_claim_data(ucp_request_t *req, size_t piece_max)
 {
-    const uint32_t num_grains = ucp_rndv_grains(req->send.end);
-    const uint32_t most       = (uint32_t)((UCP_RNDV_PIECES * piece_max) / UCP_RNDV_GRAIN);
-    _Atomic uint64_t *word    = req->send.sync_word;
-    uct_ep_t *lane            = req->send.peer->lanes[UCP_LANE_AM];
-    uint32_t first, count;
-    size_t offset;
+    _Atomic uint64_t *word = req->send.sync_word;
+    uct_ep_t *lane         = req->send.peer->lanes[UCP_LANE_AM];
+    size_t offset, length;
 
     if ((req->send.num_data > 0) || !req->send.is_both) {
         return UCS_OK;
     }
     if ((lane->ops->has_room != NULL) &&
-        ucp_rndv_is_left(atomic_load_explicit(word, memory_order_relaxed), num_grains) &&
+        ucp_rndv_is_left(atomic_load_explicit(word, memory_order_relaxed),
+                         ucp_rndv_grains(req->send.end)) &&
         !lane->ops->has_room(lane, piece_max + sizeof(ucp_wire_data_t), UCP_RNDV_PIECES)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    count = ucp_rndv_claim(word, num_grains, ucs_max(most, 1u), 1, &first);
-    if (count > 0) {
-        offset = first * UCP_RNDV_GRAIN;
-        ucp_rndv_add_data(req, offset, ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN));
-    }
-    req->send.is_both = (count > 0);
+    length = ucp_rndv_claim(word, req->send.end, UCP_RNDV_PIECES * piece_max, 1, &offset);
+    req->send.is_both = (length > 0);
+    ucp_rndv_add_data(req, offset, length);
     return UCS_OK;
 }
 
@@ -315,23 +317,17 @@ void ucp_rndv_put_end(ucp_request_t *req)
 
 static void ucp_rndv_put_step(ucp_request_t *req)
 {
-    size_t length;
-    size_t offset;
-    uint32_t first, count;
+    size_t offset = req->send.offset;
+    size_t length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
     ucs_status_t status;
 
     if (req->send.is_both) {
-        count = ucp_rndv_claim(req->send.sync_word, ucp_rndv_grains(req->send.end),
-                               ucp_rndv_claim_max(req->send.end), 1, &first);
-        if (count == 0) {
+        length = ucp_rndv_claim(req->send.sync_word, req->send.end,
+                                ucp_rndv_claim_max(req->send.end), 1, &offset);
+        if (length == 0) {
             ucp_rndv_put_end(req);
             return;
         }
-        offset = first * UCP_RNDV_GRAIN;
-        length = ucs_min(req->send.end - offset, count * UCP_RNDV_GRAIN);
-    } else {
-        offset = req->send.offset;
-        length = ucs_min(req->send.end - offset, UCP_RNDV_PUT_CHUNK);
     }
 
     status = ucp_rndv_write(req, (char *)req->buffer + offset, offset, length);
@@ -444,14 +440,11 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     }
     switch (mode) {
     case UCP_WIRE_RTR_PUT:
-        if (rtr->flags & UCP_WIRE_RTR_DEVICE) {
-            return (req->send.step == UCP_SEND_WAIT) &&
-                   (ucp_dt_is_device(req->datatype) || ucp_dt_is_contig(req->datatype)) &&
-                   (rtr->length > 0) && (rtr->slot < UCP_DEVICE_SLOTS);
-        }
         return (req->send.step == UCP_SEND_WAIT) &&
                (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&
-               ucp_rndv_target_is_there(req, rtr);
+               ((rtr->flags & UCP_WIRE_RTR_DEVICE) ?
+                (rtr->length > 0) && (rtr->slot < UCP_DEVICE_SLOTS) :
+                ucp_rndv_target_is_there(req, rtr));
     case UCP_WIRE_RTR_BOTH:
         return (req->send.step == UCP_SEND_WAIT) && (req->held & UCP_REQUEST_HOLDS_SYNC) &&
                ucp_dt_is_contig(req->datatype) && (rtr->offset == 0);

@@ -223,7 +223,8 @@ void ucp_test_match_destroy(ucp_test_match_t *match)
     ucp_recv_desc_t *desc;
     ucp_request_t *req;
 
-    while ((desc = ucp_tag_match_search(&match->table, 0, 0, 1)) != NULL) {
+    while ((desc = ucp_tag_match_search(&match->table, 0, 0)) != NULL) {
+        ucp_tag_match_del_unexpected(&match->table, desc);
         free(desc);
     }
     while (match->table.num_wild != 0) {
@@ -286,7 +287,7 @@ int ucp_test_match_arrive(ucp_test_match_t *match, uint64_t tag, int number)
 
 int ucp_test_match_search(ucp_test_match_t *match, uint64_t tag, uint64_t mask, int remove)
 {
-    ucp_recv_desc_t *desc = ucp_tag_match_search(&match->table, tag, mask, remove);
+    ucp_recv_desc_t *desc = ucp_tag_match_search(&match->table, tag, mask);
     int found;
 
     if (desc == NULL) {
@@ -294,6 +295,7 @@ int ucp_test_match_search(ucp_test_match_t *match, uint64_t tag, uint64_t mask, 
     }
     found = ((ucp_test_message_t *)desc)->number;
     if (remove) {
+        ucp_tag_match_del_unexpected(&match->table, desc);
         free(desc);
     }
     return found;
