@@ -78,7 +78,8 @@ static int ucp_tl_name_is(const char *name, const uct_tl_t *tl)
                                   ((tl->kind == alias->kind1) || (tl->kind == alias->kind2)));
 }
 
-int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
+/* Does the user's TLS list let the transport in? */
+static int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
 {
     const int is_negated = (tls->mode == UCS_CONFIG_ALLOW_LIST_NEGATE);
     unsigned forms       = 0;

@@ -96,10 +96,6 @@ typedef struct ucp_context {
     char tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */
 } ucp_context_t;
 
-/* Does the user's TLS list let the transport in? Knows the names that UCX users write (shm, sm,
- * posix, ...). */
-int ucp_context_tl_allowed(const ucs_config_allow_list_t *tls, const uct_tl_t *tl);
-
 /* What a transport that knows device memory says of an address, as its mem_query. Any thread.
  * UCS_ERR_NO_DEVICE also where there is no such transport. */
 ucs_status_t ucp_context_mem_query(const ucp_context_t *context, const void *address,

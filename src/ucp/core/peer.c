@@ -74,7 +74,10 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     return UCS_OK;
 }
 
-int ucp_peer_is_over(const ucp_peer_t *peer)
+/* Can nothing come from the peer any more, since it has failed, or left? Whoever is connected to us
+ * may have sent more that lies in our rings, its introduction even, until its connections have
+ * ended: that must not be taken for what it sends once it has come back. */
+static int ucp_peer_is_over(const ucp_peer_t *peer)
 {
     return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
 }

@@ -133,11 +133,6 @@ void ucp_peer_retire(ucp_peer_t *peer);
 /* Frees the peers that nobody needs any more. From progress, outside of the transports. */
 void ucp_peers_reap(ucp_worker_t *worker);
 
-/* Can nothing come from the peer any more, since it has failed, or left? Whoever is connected to us
- * may have sent more that lies in our rings, its introduction even, until its connections have
- * ended: that must not be taken for what it sends once it has come back. */
-int ucp_peer_is_over(const ucp_peer_t *peer);
-
 /* Ends the receives that wait for a peer: all, or those that read its memory by themselves, which
  * it will not keep for us. */
 void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all);

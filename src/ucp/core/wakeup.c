@@ -123,16 +123,20 @@ void ucp_wakeup_cleanup(ucp_worker_t *worker)
 static int ucp_wakeup_has_work(ucp_worker_t *worker)
 {
     return !ucs_list_is_empty(&worker->work) || !ucs_list_is_empty(&worker->failed_eps) ||
-           !ucs_list_is_empty(&worker->watches) ||
-           ucp_sockets_have_work(worker);
+           !ucs_list_is_empty(&worker->watches) || ucp_sockets_have_work(worker) ||
+           ucp_rndv_is_watching(worker);
 }
 
-static ucs_status_t ucp_wakeup_arm_ifaces(ucp_worker_t *worker)
+/* UCS_ERR_BUSY: there is something to do for progress. */
+static ucs_status_t ucp_wakeup_arm(ucp_worker_t *worker)
 {
     ucs_status_t status;
     uct_iface_t *iface;
     unsigned i;
 
+    if (ucp_wakeup_has_work(worker)) {
+        return UCS_ERR_BUSY;
+    }
     for (i = 0; i < worker->context->num_tls; ++i) {
         iface = worker->tls[i].iface;
         if ((iface == NULL) || (iface->tl->iface.event_arm == NULL)) {
@@ -154,8 +158,7 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     uct_iface_t *iface;
     unsigned i;
 
-    if (ucp_wakeup_has_work(worker) || ucp_rndv_is_watching(worker) ||
-        (ucp_wakeup_arm_ifaces(worker) != UCS_OK)) {
+    if (ucp_wakeup_arm(worker) != UCS_OK) {
         return UCS_ERR_BUSY;
     }
     if (worker->epoll_fd >= 0) {
@@ -232,12 +235,8 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
         num_signals = 0;
     }
     /* A signal of the user's that came since the last time counts as an event. */
-    if ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_has_work(worker) ||
-        ucp_rndv_is_watching(worker)) {
-        status = UCS_ERR_BUSY;
-    } else {
-        status = ucp_wakeup_arm_ifaces(worker);
-    }
+    status           = (num_signals > (uint64_t)worker->is_held) ? UCS_ERR_BUSY :
+                                                                   ucp_wakeup_arm(worker);
     worker->is_held  = 0;
     worker->is_armed = (status == UCS_OK);
     ucp_worker_unlock(worker);

@@ -511,7 +511,8 @@ void ucp_worker_destroy(ucp_worker_h worker)
 
 /* ---- progress ---- */
 
-unsigned ucp_worker_work(ucp_worker_t *worker)
+/* One step of each request on the list of work; returns the steps done. */
+static unsigned ucp_worker_work(ucp_worker_t *worker)
 {
     ucs_list_link_t todo;
     ucp_request_t *req;
@@ -619,8 +620,8 @@ unsigned ucp_worker_progress(ucp_worker_h worker)
 
 /* ---- address and query ---- */
 
-static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
-                                            ucp_address_t **address_p, size_t *length_p)
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
+                                     size_t *length_p)
 {
     ucp_address_info_t info = {.node_id = worker->context->node_id};
     void *buffer;
@@ -653,12 +654,6 @@ static ucs_status_t ucp_worker_make_address(ucp_worker_t *worker, int net_only,
     return UCS_OK;
 }
 
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,
-                                     size_t *length_p)
-{
-    return ucp_worker_make_address(worker, 0, address_p, length_p);
-}
-
 /* An address that leads from other nodes, where it is to. flags: UCP_WORKER_ADDRESS_FLAG_...; where
  * it is not to, there is one address for all: Open MPI asks for one for other nodes in any job. */
 static ucs_status_t ucp_worker_net_address(ucp_worker_t *worker, uint32_t flags,
@@ -669,7 +664,7 @@ static ucs_status_t ucp_worker_net_address(ucp_worker_t *worker, uint32_t flags,
     if (is_wanted) {
         (void)ucp_net_open(worker);
     }
-    return ucp_worker_make_address(
+    return ucp_worker_pack_address(
         worker, is_wanted && (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY), address_p, length_p);
 }
 
@@ -732,7 +727,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     ucp_worker_lock(worker);
     report = ucs_report_begin(stream, &storage);
     ucs_report_row(report, "name", "#\n# UCP worker '%s'\n#\n", worker->name);
-    if (ucp_worker_pack_address(worker, &address, &length) == UCS_OK) {
+    if (ucp_worker_pack_address(worker, 0, &address, &length) == UCS_OK) {
         ucs_report_row(report, "address_bytes", "#                 address: %zu bytes\n", length);
         ucs_sys_free(address);
     }

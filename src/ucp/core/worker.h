@@ -328,9 +328,6 @@ UCS_INLINE void ucp_worker_count(ucp_worker_t *worker, ucp_counter_t counter)
     UCS_PROBE2(counted, worker, (long)counter);
 }
 
-/* One step of each request on the list of work; returns the steps done. */
-unsigned ucp_worker_work(ucp_worker_t *worker);
-
 /* Lets progress visit an interface from now on. */
 void ucp_worker_activate(ucp_worker_t *worker, uct_iface_t *iface);
 
@@ -342,8 +339,9 @@ void ucp_worker_del_active(ucp_worker_t *worker, const uct_iface_t *iface);
 /* Opens the interface of transport i; where that is not possible its reason says why. */
 void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i);
 
-/* The worker's address by all interfaces that are open; freed by ucp_worker_release_address. */
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, ucp_address_t **address_p,
+/* The worker's address by all interfaces that are open, or by those of networks (net_only); freed
+ * by ucp_worker_release_address. */
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
                                      size_t *length_p);
 
 /* Memory for a copy of `size` bytes of an unexpected message; NULL without memory. */

@@ -228,17 +228,18 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     announced->is_fetching = 1;
     announced->req         = req;
     announced->piece       = piece;
-    part->buffer   = (piece != NULL) ? ucp_kept_data(piece) :
-                                       (char *)req->buffer + req->recv.received;
-    part->length   = left;
-    part->datatype = ((piece == NULL) && ucp_dt_is_device(req->datatype)) ? req->datatype :
-                                                                            ucp_dt_make_contig(1);
-    part->copy.info = (req != NULL) ? req->copy.info : part->copy.info;
-    part->recv.is_part = (chunk->offset + left < announced->rts.length);
-    part->recv.was_awaited = 0;
     if (req != NULL) {
-        req->recv.step = UCP_RECV_WAIT;
+        part->buffer    = (char *)req->buffer + req->recv.received;
+        part->datatype  = req->datatype;
+        part->copy.info = req->copy.info;
+        req->recv.step  = UCP_RECV_WAIT;
+    } else {
+        part->buffer   = ucp_kept_data(piece);
+        part->datatype = ucp_dt_make_contig(1);
     }
+    part->length           = left;
+    part->recv.is_part     = (chunk->offset + left < announced->rts.length);
+    part->recv.was_awaited = 0;
     ucp_rndv_recv_range(
         part, ucp_peer_of_kept(ep->worker, announced->rts.worker_id, chunk->session),
         &announced->rts, chunk->offset);

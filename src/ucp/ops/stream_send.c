@@ -12,6 +12,11 @@
 
 #define UCP_STREAM_HEAD_EXTRA (sizeof(ucp_wire_stream_t) - sizeof(ucp_wire_eager_t))
 
+static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
+{
+    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
+}
+
 /* So many bytes will lie at the receiver. */
 static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
 {
@@ -46,7 +51,7 @@ void ucp_stream_ended(ucp_request_t *req)
 static ucs_status_t ucp_stream_send_pieces(ucp_ep_t *ep, ucp_request_t *req, const void *buffer,
                                            size_t length)
 {
-    ucp_wire_stream_t head = {.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
+    ucp_wire_stream_t head = ucp_stream_head(ep);
     uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
 
     return ucp_send_iov(ep, req, UCP_WIRE_STREAM, iov, 2);

@@ -159,8 +159,6 @@ UCS_INLINE int ucp_rndv_copies_here(const ucp_peer_t *peer)
     return peer->lanes[UCP_LANE_COPY]->iface->tl->kind == UCT_TL_KIND_SELF;
 }
 
-#define UCP_RNDV_GRAIN ((size_t)4096) /* bytes; claims are counted in it */
-
 /* Claims by two processes on one transfer of `length` bytes: the word counts grains taken from the
  * front (low half) and from the back (high half). The receiver, which comes first, takes half of
  * what is left, so that the sender finds the other half; the sender takes all that is left; each

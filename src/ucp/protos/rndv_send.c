@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
+#define UCP_RNDV_GRAIN      ((size_t)4096) /* bytes; claims are counted in it */
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
 #define UCP_RNDV_PIECES     4 /* that one request sends before others have their turn */
 

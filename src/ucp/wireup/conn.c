@@ -118,7 +118,7 @@ static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *
     if (!ucp_net_is_local(&conn->local, &conn->remote) || ucp_net_is_wanted(worker)) {
         (void)ucp_net_open(worker);
     }
-    status = ucp_worker_pack_address(worker, &address, &length);
+    status = ucp_worker_pack_address(worker, 0, &address, &length);
     if (status == UCS_OK) {
         head->magic   = UCP_WIRE_CONN_MAGIC;
         head->version = UCP_WIRE_VERSION;
