@@ -73,7 +73,10 @@ struct ucp_peer {
     uint64_t              put_mem_id;  /* where the next piece of that put goes */
     uint64_t              put_address;
     struct ucp_device_keys *keys;      /* of device memory; NULL: none yet */
-    ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more */
+    ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more; one
+                                        * with an address in worker->successors */
+    uint8_t              *address;     /* provisional: of the worker whose former peer has to part
+                                        * first; else NULL */
     uint8_t               hello_sent;
     uint8_t               hello_received;
     uint8_t               is_held;      /* it was told to announce its tagged messages */

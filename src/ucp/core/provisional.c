@@ -13,14 +13,6 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-/* A worker whose former peer has to part first. All endpoints to it wait on one provisional peer,
- * so that fences order what they do. */
-typedef struct {
-    ucs_list_link_t list; /* in worker->successors */
-    ucp_peer_t     *peer; /* provisional; has one endpoint at least */
-    uint8_t         address[];
-} ucp_successor_t;
-
 ucs_status_t ucp_peer_create_provisional(ucp_worker_t *worker, ucp_peer_t **peer_p)
 {
     uint8_t uid[UCT_UID_LEN];
@@ -90,36 +82,38 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
     return ((status == UCS_OK) && ((*peer_p)->status != UCS_OK)) ? UCS_INPROGRESS : status;
 }
 
+/* A provisional peer for a worker whose former one has to part first. All endpoints to it wait on
+ * one, so that fences order what they do; there is one at least. */
 static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *address,
                                          const uint8_t uid[UCT_UID_LEN], ucp_peer_t **peer_p)
 {
-    size_t length              = ucp_address_length(address);
-    ucp_successor_t *successor = ucs_sys_malloc(sizeof(*successor) + length);
-    ucs_status_t status        = UCS_ERR_NO_MEMORY;
+    size_t length       = ucp_address_length(address);
+    uint8_t *copy       = ucs_sys_malloc(length);
+    ucs_status_t status = (copy == NULL) ? UCS_ERR_NO_MEMORY :
+                                           ucp_peer_create_provisional(worker, peer_p);
 
-    if (successor != NULL) {
-        status = ucp_peer_create_provisional(worker, &successor->peer);
-    }
     if (status != UCS_OK) {
-        ucs_sys_free(successor);
+        ucs_sys_free(copy);
         return status;
     }
-    memcpy(successor->peer->real_uid, uid, UCT_UID_LEN);
-    memcpy(successor->address, address, length);
-    ucs_list_add_tail(&worker->successors, &successor->list);
-    *peer_p = successor->peer;
+    memcpy(copy, address, length);
+    memcpy((*peer_p)->real_uid, uid, UCT_UID_LEN);
+    (*peer_p)->address = copy;
+    ucs_list_add_tail(&worker->successors, &(*peer_p)->retired);
     return UCS_OK;
 }
 
-static void ucp_successor_end(ucp_successor_t *successor)
+/* It waits no more. */
+static void ucp_successor_end(ucp_peer_t *successor)
 {
-    ucs_list_del(&successor->list);
-    ucs_sys_free(successor);
+    ucs_list_del(&successor->retired);
+    ucs_sys_free(successor->address);
+    successor->address = NULL;
 }
 
 ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, ucp_peer_t **peer_p)
 {
-    ucp_successor_t *successor;
+    ucp_peer_t *successor;
     ucp_address_info_t info;
     ucs_status_t status = ucp_address_unpack(address, UCP_ADDRESS_MAX, &info);
 
@@ -127,9 +121,9 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
         ucs_error("ucp_ep_create: these bytes are no worker address");
         return status;
     }
-    ucs_list_for_each(successor, &worker->successors, list) {
-        if (memcmp(successor->peer->real_uid, info.uid, UCT_UID_LEN) == 0) {
-            *peer_p = successor->peer;
+    ucs_list_for_each(successor, &worker->successors, retired) {
+        if (memcmp(successor->real_uid, info.uid, UCT_UID_LEN) == 0) {
+            *peer_p = successor;
             return UCS_OK;
         }
     }
@@ -140,26 +134,22 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
 
 void ucp_peer_leave_unused(ucp_peer_t *peer)
 {
-    ucp_successor_t *successor, *next;
-
     if (!peer->is_provisional || !ucs_list_is_empty(&peer->eps)) {
         return;
     }
-    ucs_list_for_each_safe(successor, next, &peer->worker->successors, list) {
-        if (successor->peer == peer) {
-            ucp_successor_end(successor);
-        }
+    if (peer->address != NULL) {
+        ucp_successor_end(peer);
     }
     ucp_peer_abandon(peer);
 }
 
 int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal)
 {
-    const ucp_successor_t *successor;
+    const ucp_peer_t *successor;
     const ucp_ep_t *ep;
 
-    ucs_list_for_each(successor, &worker->successors, list) {
-        ucs_list_for_each(ep, &successor->peer->eps, peer_list) {
+    ucs_list_for_each(successor, &worker->successors, retired) {
+        ucs_list_for_each(ep, &successor->eps, peer_list) {
             if (ep->ordinal == ordinal) {
                 return 1;
             }
@@ -170,14 +160,12 @@ int ucp_successors_have(ucp_worker_t *worker, uint32_t ordinal)
 
 void ucp_successors_abandon(ucp_worker_t *worker)
 {
-    ucp_successor_t *successor;
-    ucp_peer_t *peer;
+    ucp_peer_t *successor;
 
     while (!ucs_list_is_empty(&worker->successors)) {
-        successor = ucs_list_head(&worker->successors, ucp_successor_t, list);
-        peer      = successor->peer;
+        successor = ucs_list_head(&worker->successors, ucp_peer_t, retired);
         ucp_successor_end(successor);
-        ucp_peer_abandon(peer);
+        ucp_peer_abandon(successor);
     }
 }
 
@@ -187,38 +175,35 @@ void ucp_successors_rouse(ucp_worker_t *worker)
 }
 
 /* UCS_INPROGRESS: not yet. */
-static ucs_status_t ucp_successor_find(ucp_worker_t *worker, const ucp_successor_t *successor,
-                                       ucp_peer_t **peer_p)
+static ucs_status_t ucp_successor_find(const ucp_peer_t *successor, ucp_peer_t **peer_p)
 {
-    ucs_status_t status = successor->peer->status; /* without memory it has failed already */
+    ucs_status_t status = successor->status; /* without memory it has failed already */
     ucp_address_info_t info;
 
     if (status == UCS_OK) {
         status = ucp_address_unpack(successor->address, UCP_ADDRESS_MAX, &info);
     }
-    return (status == UCS_OK) ? ucp_peer_get_if_parted(worker, &info, peer_p) : status;
+    return (status == UCS_OK) ? ucp_peer_get_if_parted(successor->worker, &info, peer_p) : status;
 }
 
 void ucp_successors_settle(ucp_worker_t *worker)
 {
-    ucp_successor_t *successor, *next;
-    ucp_peer_t *peer, *provisional;
+    ucp_peer_t *successor, *next, *peer;
     ucs_status_t status;
 
-    ucs_list_for_each_safe(successor, next, &worker->successors, list) {
-        status = ucp_successor_find(worker, successor, &peer);
+    ucs_list_for_each_safe(successor, next, &worker->successors, retired) {
+        status = ucp_successor_find(successor, &peer);
         if (status == UCS_INPROGRESS) {
             continue;
         }
-        provisional = successor->peer;
         ucp_successor_end(successor);
         if (status != UCS_OK) {
-            uct_ep_set_failed(provisional->lanes[UCP_LANE_AM], status); /* the rest from progress */
+            uct_ep_set_failed(successor->lanes[UCP_LANE_AM], status); /* the rest from progress */
             continue;
         }
         ucp_rma_gate_add(peer, 1); /* another thread may post on those that have moved already */
-        while (!ucs_list_is_empty(&provisional->eps)) { /* in the order of their creation */
-            ucp_ep_leave_provisional(ucs_list_head(&provisional->eps, ucp_ep_t, peer_list), peer);
+        while (!ucs_list_is_empty(&successor->eps)) { /* in the order of their creation */
+            ucp_ep_leave_provisional(ucs_list_head(&successor->eps, ucp_ep_t, peer_list), peer);
         }
         ucp_rma_gate_add(peer, -1);
     }
