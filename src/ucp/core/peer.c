@@ -362,9 +362,7 @@ void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
         req = ucs_list_head(&todo, ucp_request_t, list);
         if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
             ucp_rndv_recv_check_end(req); /* all is there, and its sender knows it */
-        } else if (all || (req->recv.step == UCP_RECV_GET) ||
-                   (req->recv.step == UCP_RECV_BOTH) || (req->recv.step == UCP_RECV_LEFT) ||
-                   (req->recv.step == UCP_RECV_DEVICE) || (req->recv.step == UCP_RECV_READ)) {
+        } else if (all || (req->recv.step != UCP_RECV_WAIT)) {
             ucp_rndv_stop_sender(req);
             ucp_request_complete(req, status);
         } else {
