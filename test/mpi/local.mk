@@ -12,6 +12,7 @@ EXTRA_DIST += \
 	test/mpi/dynamic.c \
 	test/mpi/known_failures.md \
 	test/mpi/match.c \
+	test/mpi/mixed.c \
 	test/mpi/modes.c \
 	test/mpi/pingpong.c \
 	test/mpi/probe.c \

@@ -13,8 +13,8 @@
 set -u
 
 readonly PAIR_PROGRAMS="pingpong match probe modes traffic device"
-readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all rma rma_lock threads
-                       dynamic"
+readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all mixed rma rma_lock
+                       threads dynamic"
 readonly SHMEM_PROGRAMS="put_get atomic together"
 
 here=$(cd "$(dirname "$0")" && pwd)
