@@ -303,11 +303,14 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
 
     ucp_worker_lock(worker);
     flags = ucp_request_flags(req);
-    if (flags & UCP_REQUEST_COMPLETED) {
-        ucs_mpool_put(req);
+    if (ucs_unlikely(flags & UCP_REQUEST_RELEASED)) {
+        ucs_warn("request %p was given back twice", request);
     } else {
         atomic_store_explicit(&req->flags, (flags | UCP_REQUEST_RELEASED) & ~flags_off,
                               memory_order_relaxed);
+        if (flags & UCP_REQUEST_COMPLETED) {
+            ucs_mpool_put(req);
+        }
     }
     ucp_worker_unlock(worker);
 }
