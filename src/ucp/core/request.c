@@ -303,14 +303,13 @@ static void ucp_request_give_back(void *request, uint32_t flags_off)
 
     ucp_worker_lock(worker);
     flags = ucp_request_flags(req);
-    if (ucs_unlikely(flags & UCP_REQUEST_RELEASED)) {
+    if (ucs_unlikely(!ucs_mpool_is_used(&worker->requests, req))) {
         ucs_warn("request %p was given back twice", request);
+    } else if (flags & UCP_REQUEST_COMPLETED) {
+        ucs_mpool_put(req);
     } else {
         atomic_store_explicit(&req->flags, (flags | UCP_REQUEST_RELEASED) & ~flags_off,
                               memory_order_relaxed);
-        if (flags & UCP_REQUEST_COMPLETED) {
-            ucs_mpool_put(req);
-        }
     }
     ucp_worker_unlock(worker);
 }

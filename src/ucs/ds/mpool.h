@@ -137,6 +137,12 @@ UCS_INLINE void *ucs_mpool_get(ucs_mpool_t *mp)
     return elem + 1;
 }
 
+/* Is the object one of the pool's, and in use? */
+UCS_INLINE int ucs_mpool_is_used(const ucs_mpool_t *mp, const void *obj)
+{
+    return ((const ucs_mpool_elem_t *)obj - 1)->mpool == mp;
+}
+
 /* The pool that an object in use belongs to. */
 UCS_INLINE ucs_mpool_t *ucs_mpool_of(const void *obj)
 {
