@@ -39,13 +39,15 @@ const context_options OPTIONS = {UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE
 /* A program with a device, a network, and two workers. */
 class program {
 public:
-    explicit program(bool has_hmem = true, const settings &more = {}) : m_provider(91)
+    explicit program(bool has_hmem = true, const settings &more = {}, unsigned devices = 0) :
+        m_provider(91)
     {
         m_environment.set(more);
         cuda.init();
         cuda.create_context();
-        m_provider.says.hmem = has_hmem;
-        m_pair               = std::make_unique<pair>(NETWORK, OPTIONS);
+        m_provider.says.hmem    = has_hmem;
+        m_provider.says.devices = devices;
+        m_pair                  = std::make_unique<pair>(NETWORK, OPTIONS);
         exchange(kind::PAGEABLE, kind::PAGEABLE, 300000); /* connects the two, both ways */
     }
 
@@ -195,6 +197,28 @@ TEST_F(ofi_hmem, announced_messages_go_past_the_host)
             }
         }
         EXPECT_LT(0u, counted(p.world().receiver(), "read_by_network"));
+    });
+}
+
+/* Each of two network devices reads its share; the second is connected by the first message. */
+TEST_F(ofi_hmem, two_network_devices_share_a_message)
+{
+    in_process([]() {
+        program p(true, {{"UCX_OFI_PROVIDER", "net"}, {"UCX_NET_DEVICES", "fake0,fake1"}}, 2);
+        const std::string told = printed([&p](FILE *stream) {
+            ucp_ep_print_info(p.world().ep(), stream);
+        });
+        if (told.find("fake1") == std::string::npos) {
+            return; /* no provider net here */
+        }
+        p.exchange(kind::DEVICE, kind::DEVICE, LENGTH_MAX);
+        p.world().settle();
+        const size_t before = p.provider().seen.hmem;
+        const size_t reads  = p.provider().seen.reads;
+        p.exchange(kind::DEVICE, kind::DEVICE, LENGTH_MAX);
+        EXPECT_EQ(0u, p.num_copies());
+        EXPECT_EQ(before + 4, p.provider().seen.hmem);
+        EXPECT_LT(reads + 3, p.provider().seen.reads); /* three parts of 4 MiB by one device */
     });
 }
 
