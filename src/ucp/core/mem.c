@@ -126,8 +126,8 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
     int is_device;
     unsigned i;
 
-    is_device = (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK) &&
-                (info.type != UCS_MEMORY_TYPE_HOST);
+    is_device = (mem->type != UCS_MEMORY_TYPE_HOST) &&
+                (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK);
     for (i = 0; (i < mem->context->num_tls) && (status == UCS_OK); ++i) {
         if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL)) {
             status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,

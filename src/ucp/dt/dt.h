@@ -33,6 +33,12 @@ UCS_INLINE int ucp_dt_is_device(ucp_datatype_t datatype)
     return (datatype & UCP_DATATYPE_CLASS_MASK) == UCP_DT_CLASS_DEVICE;
 }
 
+/* One block of memory, wherever it is. */
+UCS_INLINE int ucp_dt_is_block(ucp_datatype_t datatype)
+{
+    return ucp_dt_is_contig(datatype) || ucp_dt_is_device(datatype);
+}
+
 /* On a device, or partly. */
 UCS_INLINE int ucp_dt_has_device(ucp_datatype_t datatype)
 {

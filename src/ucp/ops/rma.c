@@ -9,7 +9,6 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/rdma.h>
-#include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
 
@@ -239,7 +238,7 @@ static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
 static int ucp_rma_can_device(const ucp_request_t *req, const ucp_rkey_t *rkey)
 {
     return (rkey->device != NULL) && (req->kind != UCP_REQUEST_ATOMIC) &&
-           (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&
+           ucp_dt_is_block(req->datatype) &&
            (req->send.peer->lanes[UCP_LANE_DEVICE] != NULL) &&
            !req->send.peer->is_device_refused;
 }
@@ -283,23 +282,32 @@ static int ucp_rma_has_device(const ucp_request_t *req)
     return req->send.to_device || ucp_dt_is_device(req->datatype);
 }
 
+/* Are they faster than messages, or spare copies of a device? */
+static int ucp_rma_suits_net(const ucp_request_t *req, const ucp_rkey_t *rkey)
+{
+    const ucp_peer_t *peer = req->send.peer;
+    const size_t min       = peer->proto->rma_min[req->kind == UCP_REQUEST_PUT];
+
+    if (!ucp_rma_has_device(req)) {
+        return ucp_dt_is_contig(req->datatype) && (req->length >= min) && !ucp_rma_can_copy(req);
+    }
+    return ucp_dt_is_block(req->datatype) &&
+           (min < SIZE_MAX) && ucp_rdma_reaches(req, peer, req->send.to_device) &&
+           !ucp_rma_can_device(req, rkey);
+}
+
 /* Prepares them, if they are the way; inside the posting call, since the user may destroy the key
  * after it. 0: they are not. */
 static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const ucp_mem_t *own)
 {
     ucp_peer_t *peer = req->send.peer;
     int is_put       = (req->kind == UCP_REQUEST_PUT);
-    int has_device   = ucp_rma_has_device(req);
-    size_t min       = peer->proto->rma_min[is_put];
     const void *packed;
     size_t length;
     unsigned rail;
 
     if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
-        (has_device ? (min == SIZE_MAX) || peer->is_hmem_refused || ucp_rma_can_device(req, rkey) ||
-                      !ucp_rndv_read_reaches(req, peer) : (req->length < min)) ||
-        !(ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) ||
-        ucp_rma_can_copy(req) || (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE)) {
+        (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) || !ucp_rma_suits_net(req, rkey)) {
         return 0;
     }
     packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
@@ -547,7 +555,7 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
 
     status = ucp_dt_start(req, buffer, count, datatype, kind == UCP_REQUEST_PUT);
     if ((mask & UCP_OP_ATTR_FIELD_MEMH) && (amo == NULL) &&
-        (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype))) {
+        ucp_dt_is_block(req->datatype)) {
         own = param->memh;
     }
     if ((status == UCS_OK) && (req->length > 0)) {

@@ -14,6 +14,7 @@
 #include <ucp/ops/stream.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
+#include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <string.h>
 
@@ -237,7 +238,7 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
         if (fits && ((form == UCP_SEND_FORM_WHOLE) ||
                      !(ucp_rndv_device_is_way(req) ||
                        (!is_whole && ucp_dt_is_device(req->datatype) &&
-                        ucp_rndv_read_reaches(req, req->send.peer))))) {
+                        ucp_rdma_reaches(req, req->send.peer, 0))))) {
             status = ucp_device_stage(req);
             if (status != UCS_OK) {
                 return status;

@@ -207,7 +207,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     ucp_kept_t *piece           = NULL;
     ucp_request_t *part;
 
-    if ((req != NULL) && (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype))) {
+    if ((req != NULL) && ucp_dt_is_block(req->datatype)) {
         left = ucp_stream_room(req, left);
     } else {
         req   = NULL;

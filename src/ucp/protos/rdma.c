@@ -26,6 +26,14 @@ struct ucp_rdma_rails {
     int             is_used; /* one of them has had a share of the last part */
 };
 
+int ucp_rdma_reaches(const ucp_request_t *req, const ucp_peer_t *peer, int peer_has_device)
+{
+    const int is_device = ucp_dt_is_device(req->datatype);
+
+    return !(is_device || peer_has_device) ||
+           (!peer->is_hmem_refused && (!is_device || peer->proto->lanes.has_device_reads));
+}
+
 static int ucp_rdma_register_lane(ucp_request_t *req, const ucp_peer_t *peer, unsigned lane,
                                   const ucp_mem_t *own, size_t length, int is_remote,
                                   ucp_rdma_rail_t *rail)

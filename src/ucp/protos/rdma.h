@@ -27,6 +27,9 @@
 int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
                       size_t length, int is_remote);
 
+/* Does the network reach both buffers? What the host has it does. */
+int ucp_rdma_reaches(const ucp_request_t *req, const ucp_peer_t *peer, int peer_has_device);
+
 /* Keys of what is registered with rails for the peer to read; returns a bit for each. */
 uint32_t ucp_rdma_pack_rails(const ucp_request_t *req, uint8_t keys[][UCP_WIRE_KEY_LEN]);
 

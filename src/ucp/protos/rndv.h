@@ -100,10 +100,9 @@ void ucp_rndv_start_data(ucp_request_t *req);
 void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length);
 void ucp_rndv_put_end(ucp_request_t *req);
 
-/* Reads over a network (rndv_read.c). Is the request's buffer one that such reads reach? Sender:
- * adds the key of the buffer to its announcement, where the receiver may want to read. Receiver:
- * starts a receive that way, 0: that is no way for it; a step. */
-int ucp_rndv_read_reaches(const ucp_request_t *req, const ucp_peer_t *peer);
+/* Reads over a network (rndv_read.c). Sender: adds the key of the buffer to its announcement, where
+ * the receiver may want to read. Receiver: starts a receive that way, 0: that is no way for it; a
+ * step. */
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 void ucp_rndv_read_step(ucp_request_t *req);

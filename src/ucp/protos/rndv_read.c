@@ -17,18 +17,11 @@
 _Static_assert((UCP_WIRE_KEY_LEN == UCT_IFACE_KEY_LEN) && (UCP_WIRE_RAILS == UCT_RAILS_MAX),
                "an announcement holds all keys");
 
-int ucp_rndv_read_reaches(const ucp_request_t *req, const ucp_peer_t *peer)
-{
-    return !ucp_dt_is_device(req->datatype) ||
-           (peer->proto->lanes.has_device_reads && !peer->is_hmem_refused);
-}
-
 /* Would both sides choose reads for so many bytes? Of memory of a device they spare one side a copy
  * or two that take longer than any message. */
 static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length, int has_device)
 {
     return ucs_unlikely(peer->proto->lanes.has_reads) && !peer->is_provisional &&
-           !(has_device && peer->is_hmem_refused) &&
            (ucp_proto_lookup(peer->proto->recv, has_device ? SIZE_MAX : length) ==
             UCP_PROTO_RNDV_GET);
 }
@@ -36,7 +29,7 @@ static int ucp_rndv_read_is_way(const ucp_peer_t *peer, size_t length, int has_d
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     if (ucp_rndv_read_is_way(req->send.peer, req->length, ucp_dt_is_device(req->datatype)) &&
-        ucp_rndv_read_reaches(req, req->send.peer) &&
+        ucp_rdma_reaches(req, req->send.peer, 0) &&
         ucp_rdma_register(req, req->send.peer, NULL, req->length, 1)) {
         (void)req->copy.mem->md->tl->md.rkey_pack(req->copy.mem, &rts->address);
         rts->rails  = ucp_rdma_pack_rails(req, rts->keys);
@@ -91,11 +84,11 @@ int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts
     unsigned rail;
 
     if (ucs_likely(!(rts->flags & UCP_WIRE_RTS_KEY)) ||
-        !(is_device || ucp_dt_is_contig(req->datatype)) ||
+        !ucp_dt_is_block(req->datatype) ||
         (is_device && (peer->lanes[UCP_LANE_DEVICE] != NULL)) ||
         (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) ||
         !ucp_rndv_read_is_way(peer, req->recv.total, has_device) ||
-        !ucp_rndv_read_reaches(req, peer) ||
+        !ucp_rdma_reaches(req, peer, rts->flags & UCP_WIRE_RTS_WRITES) ||
         !ucp_rdma_register(req, peer, NULL, req->recv.total, 0) ||
         !ucp_rdma_set_key(req, peer, &rts->address, UCP_WIRE_KEY_LEN)) {
         return 0;

@@ -442,7 +442,7 @@ static int ucp_rndv_rtr_is_valid(const ucp_request_t *req, const ucp_wire_rtr_t 
     switch (mode) {
     case UCP_WIRE_RTR_PUT:
         return (req->send.step == UCP_SEND_WAIT) &&
-               (ucp_dt_is_contig(req->datatype) || ucp_dt_is_device(req->datatype)) &&
+               ucp_dt_is_block(req->datatype) &&
                ((rtr->flags & UCP_WIRE_RTR_DEVICE) ?
                 (rtr->length > 0) && (rtr->slot < UCP_DEVICE_SLOTS) :
                 ucp_rndv_target_is_there(req, rtr));

@@ -130,6 +130,11 @@ static void uct_ofi_mem_close(uct_ofi_mem_t *mem)
     mem->iface = NULL;
 }
 
+static int uct_ofi_reaches(const uct_ofi_iface_t *iface, int device)
+{
+    return (device == UCT_OFI_HOST) || ((iface->info->caps & FI_HMEM) != 0);
+}
+
 /* The device whose memory it is, or UCT_OFI_HOST. 0: no provider takes such memory. */
 static int uct_ofi_mem_device(const uct_mem_info_t *info, int *device_p)
 {
@@ -152,7 +157,7 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     uint64_t key;
     int ret;
 
-    if ((device != UCT_OFI_HOST) && !(iface->info->caps & FI_HMEM)) {
+    if (!uct_ofi_reaches(iface, device)) {
         return UCS_ERR_UNSUPPORTED;
     }
     mem = ucs_sys_calloc(1, sizeof(*mem));
@@ -193,13 +198,13 @@ ucs_status_t uct_ofi_reg(uct_iface_t *tl_iface, void *address, size_t length,
     ucs_status_t status;
     int device;
 
-    if ((iface->num_rmas == 0) || iface->is_inherited || !uct_ofi_mem_device(info, &device)) {
+    if ((iface->num_rmas == 0) || iface->is_inherited || !uct_ofi_mem_device(info, &device) ||
+        !uct_ofi_reaches(iface, device)) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (!is_remote && !uct_ofi_needs_desc(iface, device)) {
         *mem_p = NULL;
-        return ((device == UCT_OFI_HOST) || (iface->info->caps & FI_HMEM)) ? UCS_OK :
-                                                                             UCS_ERR_UNSUPPORTED;
+        return UCS_OK;
     }
     pthread_mutex_lock(&md->lock);
     status = uct_ofi_mem_open(iface, address, length, device,
@@ -503,7 +508,7 @@ static int uct_ofi_rma_desc(uct_ofi_iface_t *iface, uct_mem_t *tl_mem, void **de
     }
     mem = ucs_container_of(tl_mem, uct_ofi_mem_t, super);
     if (!uct_ofi_needs_desc(iface, mem->device)) {
-        return (mem->device == UCT_OFI_HOST) || (iface->info->caps & FI_HMEM);
+        return uct_ofi_reaches(iface, mem->device);
     }
     if (mem->mr == NULL) {
         pthread_mutex_lock(&md->lock);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include <ucp/remote.h>
+#include <uct/world.h>
 
 #include <cstring>
 
@@ -65,6 +66,16 @@ key::~key()
 {
     if (m_handle != nullptr) {
         ucp_rkey_destroy(m_handle);
+    }
+}
+
+void need_network_reads()
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "no libfabric here";
+    }
+    if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
+        GTEST_SKIP() << "the network has no reads and writes, or they are not used";
     }
 }
 

@@ -74,6 +74,9 @@ struct way {
 };
 
 std::vector<way> all_ways();
+
+/* For SetUp: skips the test where no network makes reads and writes by itself. */
+void need_network_reads();
 std::string way_name(const testing::TestParamInfo<way> &info);
 
 inline void PrintTo(const way &value, std::ostream *out)

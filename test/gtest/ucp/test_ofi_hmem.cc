@@ -12,7 +12,6 @@
 #include <ucp/remote.h>
 #include <uct/cuda_program.h>
 #include <uct/faulty_provider.h>
-#include <uct/world.h>
 
 extern "C" {
 #include <ucs/debug/log.h>
@@ -25,6 +24,7 @@ using namespace ucp_test;
 using uct_test::cuda_program;
 using uct_test::faulty_provider;
 using uct_test::in_process;
+using uct_test::is_device;
 using kind = cuda_program::kind;
 
 namespace {
@@ -143,12 +143,7 @@ class ofi_hmem : public testing::Test {
 protected:
     void SetUp() override
     {
-        if (!is_present("ofi")) {
-            GTEST_SKIP() << "no libfabric here";
-        }
-        if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
-            GTEST_SKIP() << "the network has no reads and writes, or they are not used";
-        }
+        need_network_reads();
         if (cuda_program::is_real()) {
             GTEST_SKIP() << "the provider reaches no memory of real devices";
         }
@@ -156,12 +151,6 @@ protected:
 
     log_catcher m_log;
 };
-
-/* Can a provider be told of it? */
-bool is_registrable(kind what)
-{
-    return uct_test::is_device(what);
-}
 
 TEST_F(ofi_hmem, every_kind_of_memory_to_every_other)
 {
@@ -184,7 +173,7 @@ TEST_F(ofi_hmem, announced_messages_go_past_the_host)
         program p;
         for (const kind from : {kind::DEVICE, kind::SHARED_POOL, kind::PAGEABLE}) {
             for (const kind to : {kind::DEVICE, kind::POOL, kind::PAGEABLE}) {
-                if (!is_registrable(from) && !is_registrable(to)) {
+                if (!is_device(from) && !is_device(to)) {
                     continue;
                 }
                 const size_t before = p.provider().seen.hmem;
@@ -192,7 +181,7 @@ TEST_F(ofi_hmem, announced_messages_go_past_the_host)
                     p.exchange(from, to, length);
                     EXPECT_EQ(0u, p.num_copies());
                 }
-                EXPECT_EQ(before + 2 * (is_registrable(from) + is_registrable(to)),
+                EXPECT_EQ(before + 2 * (is_device(from) + is_device(to)),
                           p.provider().seen.hmem);
             }
         }

@@ -12,7 +12,6 @@
 #include <seed.h>
 #include <ucp/remote.h>
 #include <uct/faulty_provider.h>
-#include <uct/world.h>
 
 #include <atomic>
 #include <chrono>
@@ -165,12 +164,7 @@ class ofi_rma_trouble : public testing::TestWithParam<trouble> {
 protected:
     void SetUp() override
     {
-        if (!is_present("ofi")) {
-            GTEST_SKIP() << "no libfabric here";
-        }
-        if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
-            GTEST_SKIP() << "the network has no reads and writes, or they are not used";
-        }
+        need_network_reads();
     }
 
     log_catcher m_log;
@@ -263,12 +257,7 @@ class ofi_rma : public testing::Test {
 protected:
     void SetUp() override
     {
-        if (!is_present("ofi")) {
-            GTEST_SKIP() << "no libfabric here";
-        }
-        if (!uct_test::network_has(UCT_OP_GET_ZCOPY)) {
-            GTEST_SKIP() << "the network has no reads and writes, or they are not used";
-        }
+        need_network_reads();
     }
 
     static std::string told(ucp_ep_h ep)
