@@ -315,10 +315,10 @@ UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *addres
            (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 
-/* Does it wait for tagged messages, or move something? */
-UCS_INLINE int ucp_worker_is_receiving(const ucp_worker_t *worker)
+/* How many tagged messages does it wait for? One more where it moves something. */
+UCS_INLINE size_t ucp_worker_num_receiving(const ucp_worker_t *worker)
 {
-    return (worker->tag_match.num_selective + worker->tag_match.num_wild > 0) ||
+    return worker->tag_match.num_selective + worker->tag_match.num_wild +
            !ucs_list_is_empty(&worker->work);
 }
 

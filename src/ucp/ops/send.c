@@ -163,12 +163,22 @@ void ucp_send_queue(ucp_request_t *req)
 
 /* Does the receiver of a tagged message not just wait for it, for all that is known? No longer one
  * has come from it since the last one to it (of those that the short path does not send), or we
- * wait for a message, too. Synchronous ones wait for the receiver anyway. */
+ * wait for messages, too; see UCP_PROTO_UNASKED_MAX. Synchronous ones wait for the receiver
+ * anyway. */
 static int ucp_send_is_unasked(const ucp_request_t *req)
 {
-    return (req->kind == UCP_REQUEST_TAG_SEND) && (req->length <= UCP_PROTO_UNASKED_MAX) &&
-           !req->send.is_sync &&
-           (req->send.peer->is_unanswered || ucp_worker_is_receiving(req->worker));
+    const int is_unanswered = req->send.peer->is_unanswered;
+    const size_t receiving  = ucp_worker_num_receiving(req->worker);
+
+    if ((req->kind != UCP_REQUEST_TAG_SEND) || (req->length > UCP_PROTO_UNASKED_MAX) ||
+        req->send.is_sync) {
+        return 0;
+    }
+    if (req->length <= UCP_PROTO_UNASKED_ANY) {
+        return is_unanswered || (receiving > 0);
+    }
+    return (receiving == 0) ? is_unanswered :
+           (receiving == 1) ? !is_unanswered : (receiving > UCP_PROTO_UNASKED_FEW);
 }
 
 /* Has the receiver found that tagged messages as long as this one had better go whole? */

@@ -133,7 +133,7 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
         }
     } else if (ucp_dt_is_contig(req->datatype) && (req->length > 0)) {
         rts.flags   = UCP_WIRE_RTS_CONTIG | ucp_rndv_device_host_flag(req) |
-                      (ucp_worker_is_receiving(req->worker) ?
+                      ((ucp_worker_num_receiving(req->worker) > 0) ?
                        UCP_WIRE_RTS_EXCHANGE : 0);
         rts.address = (uintptr_t)req->buffer;
         ucp_rndv_get_sync_word(req, &rts);
