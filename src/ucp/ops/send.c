@@ -169,6 +169,7 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
 {
     const int is_unanswered = req->send.peer->is_unanswered;
     const size_t receiving  = ucp_worker_num_receiving(req->worker);
+    const size_t peers      = ucs_hash_size(&req->worker->peers);
 
     if ((req->kind != UCP_REQUEST_TAG_SEND) || (req->length > UCP_PROTO_UNASKED_MAX) ||
         req->send.is_sync) {
@@ -178,7 +179,8 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
         return is_unanswered || (receiving > 0);
     }
     return (receiving == 0) ? is_unanswered :
-           (receiving == 1) ? !is_unanswered : (receiving > UCP_PROTO_UNASKED_FEW);
+           (receiving == 1) ? !is_unanswered && (peers > UCP_PROTO_UNASKED_PAIR) :
+           ucs_min(receiving, peers) > UCP_PROTO_UNASKED_FEW;
 }
 
 /* Has the receiver found that tagged messages as long as this one had better go whole? */

@@ -366,10 +366,15 @@ class middle_messages {
 public:
     static constexpr size_t LENGTH = 20000, MORE = 65537;
 
-    middle_messages()
+    /* The first has so many other peers. */
+    explicit middle_messages(unsigned num_others = 0)
         : m_pair({"middle", {{"UCX_TLS", "mm"}, {"UCX_IDLE", "poll"}}, false,
                   UCS_THREAD_MODE_SINGLE}), m_data(pattern(1, MORE)), m_dest(MORE)
     {
+        for (unsigned i = 0; i < num_others; ++i) {
+            m_others.push_back(std::make_unique<worker>(m_pair.ctx()));
+            EXPECT_NE(nullptr, m_pair.sender().connect(*m_others.back()));
+        }
         (void)is_whole(false, 8);
         (void)is_whole(true, 8);
     }
@@ -410,6 +415,7 @@ public:
 
 private:
     pair m_pair;
+    std::vector<std::unique_ptr<worker>> m_others;
     const bytes m_data;
     bytes m_dest;
 };
@@ -419,7 +425,7 @@ private:
 TEST_F(idle, messages_to_who_does_not_wait)
 {
     constexpr size_t LENGTH = middle_messages::LENGTH;
-    middle_messages m;
+    middle_messages m(2);
 
     for (unsigned i = 0; i < 5; ++i) {
         EXPECT_FALSE(m.is_whole(false, LENGTH));
@@ -441,27 +447,31 @@ TEST_F(idle, messages_to_who_does_not_wait)
 }
 
 /* Longer ones by how many receives wait: one as for an answer, as many as in a group that exchanges
- * with everybody; not around a ring, nor among a few neighbours. */
+ * with everybody; not around a ring, nor among a few neighbours, nor between two alone. */
 TEST_F(idle, messages_beside_receives_that_wait)
 {
     const struct {
         unsigned receives;
-        bool is_answered, is_whole;
-    } cases[] = {{0, true, false}, {0, false, true}, {1, true, true}, {1, false, false},
-                 {2, true, false}, {2, false, false}, {8, true, false}, {8, false, false},
-                 {9, true, true}, {9, false, true}};
-    middle_messages m;
+        bool is_answered;
+        unsigned peers; /* so many make it go whole; 0: none do */
+    } cases[] = {{0, true, 0}, {0, false, 1}, {1, true, 3}, {1, false, 0}, {2, true, 0},
+                 {2, false, 0}, {8, true, 0}, {8, false, 0}, {9, true, 9}, {9, false, 9}};
 
-    for (const size_t length : {16384, 16385, 65536}) {
-        for (const auto &one : cases) {
-            SCOPED_TRACE(testing::Message() << length << " bytes, " << one.receives << " receives, "
-                                            << (one.is_answered ? "" : "not ") << "answered");
-            (void)m.is_whole(false, length);
-            if (one.is_answered) {
-                (void)m.is_whole(true, length);
+    for (const unsigned peers : {1, 2, 3, 8, 9}) {
+        middle_messages m(peers - 1);
+        for (const size_t length : {16384, 16385, 65536}) {
+            for (const auto &one : cases) {
+                SCOPED_TRACE(testing::Message()
+                             << length << " bytes, " << one.receives << " receives, "
+                             << (one.is_answered ? "" : "not ") << "answered, " << peers);
+                (void)m.is_whole(false, length);
+                if (one.is_answered) {
+                    (void)m.is_whole(true, length);
+                }
+                EXPECT_EQ((length == 16384) ? (one.receives > 0) || !one.is_answered :
+                                              (one.peers != 0) && (peers >= one.peers),
+                          m.is_whole_beside(one.receives, length));
             }
-            EXPECT_EQ((length == 16384) ? (one.receives > 0) || !one.is_answered : one.is_whole,
-                      m.is_whole_beside(one.receives, length));
         }
     }
 }
