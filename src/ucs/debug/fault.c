@@ -15,6 +15,7 @@
 #include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/string.h>
+#include <ucs/sys/sys.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -64,16 +65,6 @@ static const struct {
     {"ECONNRESET", ECONNRESET}, {"ECONNREFUSED", ECONNREFUSED},
     {"EADDRINUSE", EADDRINUSE}, {"ETIMEDOUT", ETIMEDOUT}, {"ETOOMANYREFS", ETOOMANYREFS}
 };
-
-/* splitmix64 (Steele, Lea, Flood 2014): every seed, zero too, starts a full-period sequence. */
-static uint64_t ucs_fault_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-}
 
 static int ucs_fault_parse_errno(const char *text, int *error_p)
 {
@@ -322,7 +313,7 @@ static int ucs_fault_entry_hit(ucs_fault_entry_t *entry)
 
     ++entry->calls;
     if (entry->threshold > 0) {
-        fails = (ucs_fault_random(&entry->random_state) >> 11) < entry->threshold;
+        fails = (ucs_random_next(&entry->random_state) >> 11) < entry->threshold;
     } else {
         fails = (entry->first > 0) &&
                 (entry->stay ? (entry->calls >= entry->first) : (entry->calls == entry->first));

@@ -250,6 +250,17 @@ UCS_INLINE int ucs_sys_is_single_threaded(void)
 #endif
 }
 
+/* A step of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): every state, zero too, starts a sequence
+ * of full period. For what may be guessed; no call. */
+UCS_INLINE uint64_t ucs_random_next(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
 /* Copy of a string, from ucs_sys_malloc; NULL without memory. */
 char *ucs_sys_strdup(const char *str);
 

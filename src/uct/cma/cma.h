@@ -22,6 +22,7 @@
 #define UCT_CMA_CMA_H
 
 #include <uct/api/uct_tl.h>
+#include <ucs/sys/sys.h>
 
 #include <sys/types.h>
 
@@ -48,13 +49,13 @@ typedef struct {
     uint64_t secret; /* of the process */
 } uct_cma_identity_t;
 
-/* Steps of splitmix64 (Steele, Lea, Flood 2014): no place has its own mark by chance. */
+/* No place has its own mark by chance. */
 UCS_INLINE void uct_cma_make_mark(uint64_t mark[2], pid_t pid, uint64_t cookie)
 {
-    mark[0]  = (cookie ^ ((uint64_t)pid << 32)) + 0x9e3779b97f4a7c15ull;
-    mark[0]  = (mark[0] ^ (mark[0] >> 30)) * 0xbf58476d1ce4e5b9ull;
-    mark[1]  = (mark[0] ^ (mark[0] >> 27)) * 0x94d049bb133111ebull;
-    mark[1] ^= mark[1] >> 31;
+    uint64_t state = cookie ^ ((uint64_t)pid << 32);
+
+    mark[0] = ucs_random_next(&state);
+    mark[1] = ucs_random_next(&state);
 }
 
 typedef struct {

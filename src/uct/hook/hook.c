@@ -52,17 +52,8 @@ ucs_status_t uct_hook_fail_status(const uct_hook_config_t *config)
 
 int uct_hook_chance(uct_hook_iface_t *iface, double probability)
 {
-    uint64_t x;
-
-    if (!(iface->kinds & UCT_HOOK_FAULT) || (probability <= 0)) {
-        return 0;
-    }
-    /* splitmix64 (Steele, Lea, Flood, OOPSLA 2014) */
-    x = (iface->random += 0x9e3779b97f4a7c15ull);
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    x = x ^ (x >> 31);
-    return (double)(x >> 11) * 0x1p-53 < probability;
+    return (iface->kinds & UCT_HOOK_FAULT) && (probability > 0) &&
+           ((double)(ucs_random_next(&iface->random) >> 11) * 0x1p-53 < probability);
 }
 
 /* ------------------------------------------------------------------ what arrives */
