@@ -170,6 +170,8 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     const int is_unanswered = req->send.peer->is_unanswered;
     const size_t receiving  = ucp_worker_num_receiving(req->worker);
     const size_t peers      = ucs_hash_size(&req->worker->peers);
+    const int is_pair       = (peers <= UCP_PROTO_UNASKED_PAIR);
+    const int is_long       = (req->length > UCP_PROTO_UNASKED_MOST);
 
     if ((req->kind != UCP_REQUEST_TAG_SEND) || (req->length > UCP_PROTO_UNASKED_MAX) ||
         req->send.is_sync) {
@@ -178,9 +180,13 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     if (req->length <= UCP_PROTO_UNASKED_ANY) {
         return is_unanswered || (receiving > 0);
     }
-    return (receiving == 0) ? is_unanswered :
-           (receiving == 1) ? !is_unanswered && (peers > UCP_PROTO_UNASKED_PAIR) :
-           ucs_min(receiving, peers) > UCP_PROTO_UNASKED_FEW;
+    if (receiving == 0) {
+        return is_unanswered && !(is_long && is_pair);
+    }
+    if (receiving == 1) {
+        return !is_unanswered && !is_long && !is_pair;
+    }
+    return (receiving > UCP_PROTO_UNASKED_FEW) && (receiving <= peers);
 }
 
 /* Has the receiver found that tagged messages as long as this one had better go whole? */

@@ -354,7 +354,7 @@ TEST(idle_long, messages_wait_for_nobody_where_processors_are_shared)
 
     EXPECT_EQ(8u, whole_ones({mm, shared}, {12000, 20000, 65536, 131072}));
     EXPECT_EQ(0u, whole_ones({mm, shared}, {131073, 1000000}));
-    EXPECT_EQ(0u, whole_ones({mm, alone}, {65537, 131072}));
+    EXPECT_EQ(0u, whole_ones({mm, alone}, {32769, 65536, 131072}));
     EXPECT_EQ(0u, whole_ones({mm, shared}, {20000, 131072}, true)) << "synchronous ones do wait";
     EXPECT_EQ(2u, whole_ones({mm, shared, {"UCX_RNDV_THRESH", "30000"}}, {29999, 30000, 131072}));
     EXPECT_EQ(4u, whole_ones({mm, alone, {"UCX_RNDV_THRESH", "inf"}}, {29999, 131072, 131073}));
@@ -447,29 +447,31 @@ TEST_F(idle, messages_to_who_does_not_wait)
 }
 
 /* Longer ones by how many receives wait: one as for an answer, as many as in a group that exchanges
- * with everybody; not around a ring, nor among a few neighbours, nor between two alone. */
+ * with everybody; not around a ring, nor among a few neighbours, in windows, or between two. */
 TEST_F(idle, messages_beside_receives_that_wait)
 {
     const struct {
         unsigned receives;
         bool is_answered;
-        unsigned peers; /* so many make it go whole; 0: none do */
-    } cases[] = {{0, true, 0}, {0, false, 1}, {1, true, 3}, {1, false, 0}, {2, true, 0},
-                 {2, false, 0}, {8, true, 0}, {8, false, 0}, {9, true, 9}, {9, false, 9}};
+        unsigned peers, peers_long; /* so many make it go whole; 0: none do */
+    } cases[] = {{0, true, 0, 0}, {0, false, 1, 3}, {1, true, 3, 0}, {1, false, 0, 0},
+                 {2, true, 0, 0}, {2, false, 0, 0}, {8, true, 0, 0}, {8, false, 0, 0},
+                 {9, true, 9, 9}, {9, false, 9, 9}, {10, true, 10, 10}};
 
     for (const unsigned peers : {1, 2, 3, 8, 9}) {
         middle_messages m(peers - 1);
-        for (const size_t length : {16384, 16385, 65536}) {
+        for (const size_t length : {16384, 16385, 32768, 32769, 65536}) {
             for (const auto &one : cases) {
                 SCOPED_TRACE(testing::Message()
                              << length << " bytes, " << one.receives << " receives, "
                              << (one.is_answered ? "" : "not ") << "answered, " << peers);
+                const unsigned enough = (length > 32768) ? one.peers_long : one.peers;
                 (void)m.is_whole(false, length);
                 if (one.is_answered) {
                     (void)m.is_whole(true, length);
                 }
                 EXPECT_EQ((length == 16384) ? (one.receives > 0) || !one.is_answered :
-                                              (one.peers != 0) && (peers >= one.peers),
+                                              (enough != 0) && (peers >= enough),
                           m.is_whole_beside(one.receives, length));
             }
         }
