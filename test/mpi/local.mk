@@ -24,6 +24,7 @@ EXTRA_DIST += \
 	test/mpi/types.c \
 	test/shmem/atomic.c \
 	test/shmem/put_get.c \
+	test/shmem/mixed.c \
 	test/shmem/together.c
 
 EXTRA_DIST += \

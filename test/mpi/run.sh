@@ -15,7 +15,7 @@ set -u
 readonly PAIR_PROGRAMS="pingpong match probe modes traffic device"
 readonly MPI_PROGRAMS="$PAIR_PROGRAMS datatype types collective collective_all mixed rma rma_lock
                        threads dynamic"
-readonly SHMEM_PROGRAMS="put_get atomic together"
+readonly SHMEM_PROGRAMS="put_get atomic together mixed"
 
 here=$(cd "$(dirname "$0")" && pwd)
 run_limited=$here/../../contrib/run-limited.sh

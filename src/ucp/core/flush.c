@@ -17,9 +17,19 @@ static void ucp_flush_end(ucp_request_t *req, ucs_status_t status)
     ucp_request_add_work(req); /* its callback comes after that of the send */
 }
 
-static ucp_flush_of_t ucp_flush_of(const ucp_request_t *req)
+static ucp_flush_of_t ucp_flush_of(ucp_request_kind_t kind)
 {
-    return (req->kind == UCP_REQUEST_CLOSE) ? UCP_FLUSH_OF_CLOSE : UCP_FLUSH_OF_FLUSH;
+    return (kind == UCP_REQUEST_CLOSE) ? UCP_FLUSH_OF_CLOSE : UCP_FLUSH_OF_FLUSH;
+}
+
+/* Control messages that wait for resources, and a flush or close for them. */
+static size_t ucp_flush_num_controls(const ucp_worker_t *worker, const ucp_ep_t *ep,
+                                     ucp_flush_of_t whose)
+{
+    const size_t controls = (ep != NULL) ? ep->peer->num_controls : worker->num_controls;
+    const size_t answers  = (ep != NULL) ? ep->peer->num_answers : worker->num_answers;
+
+    return (whose == UCP_FLUSH_OF_CLOSE) ? controls : controls - answers;
 }
 
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
@@ -29,15 +39,14 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
     size_t num_controls;
 
     ucs_list_for_each_safe(req, next, &worker->flushes, list) {
-        if ((sn >= req->flush.sn) || !(whose & ucp_flush_of(req)) ||
+        if ((sn >= req->flush.sn) || !(whose & ucp_flush_of(req->kind)) ||
             (req->flush.is_rest && (ep != NULL)) ||
             ((req->flush.ep != NULL) &&
              ((ep != NULL) ? (req->flush.ep != ep) : (req->flush.peer != peer)))) {
             continue;
         }
         if (--req->flush.remaining == 0) {
-            num_controls = (req->flush.ep != NULL) ? req->flush.ep->peer->num_controls
-                                                   : worker->num_controls;
+            num_controls = ucp_flush_num_controls(worker, req->flush.ep, ucp_flush_of(req->kind));
             if (!req->flush.is_last && (num_controls > 0)) {
                 /* What those sends have left to say (FIN) is part of them. */
                 req->flush.is_last   = 1;
@@ -122,8 +131,10 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     size_t remaining;
     ucp_request_t *req;
 
-    remaining = (ep == NULL) ? worker->num_sends + worker->num_controls :
-                is_forced    ? ep->num_requests : ep->num_requests + ep->peer->num_controls;
+    remaining = (ep == NULL) ? worker->num_sends : ep->num_requests;
+    if (!is_forced) {
+        remaining += ucp_flush_num_controls(worker, ep, ucp_flush_of(kind));
+    }
     if (kind == UCP_REQUEST_FLUSH) {
         remaining -= (ep != NULL) ? ep->num_handed : worker->num_handed;
     }

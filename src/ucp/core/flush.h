@@ -1,7 +1,8 @@
 /* Halyard: flush and close: waiting for the sends that were posted before.
  *
  * Answers (ATS, FIN, RTR) that wait for a connection count as sends: who closes an endpoint may
- * never progress again, and the peer's requests end by them.
+ * never progress again, and the peer's requests end by them. Those to puts, gets and atomics count
+ * for closes only: the peer may leave its worker alone until who flushes here has gone on.
  *
  * A close ends when every send that was in flight on its endpoint at the time of the call has
  * ended (one by force has ended them all, and waits for no answers either), a flush (of an

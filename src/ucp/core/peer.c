@@ -169,16 +169,34 @@ static int ucp_control_is_awaited(const ucp_control_t *control)
                                            : (control->id != UCP_WIRE_HOLD);
 }
 
+/* Does it end a put, get or atomic of the peer's? Only closes wait for that, see flush.h. */
+static int ucp_control_is_answer(const ucp_control_t *control)
+{
+    return (control->id == UCP_WIRE_RMA_END) || (control->id == UCP_WIRE_GET_DATA);
+}
+
+/* One more, or (-1) one less, that waits for resources. */
+static void ucp_control_count(const ucp_control_t *control, int change)
+{
+    ucp_peer_t *peer        = control->peer;
+    const int answer_change = ucp_control_is_answer(control) ? change : 0;
+
+    peer->num_controls         += change;
+    peer->num_answers          += answer_change;
+    peer->worker->num_controls += change;
+    peer->worker->num_answers  += answer_change;
+}
+
 void ucp_control_end(ucp_control_t *control)
 {
-    ucp_peer_t *peer     = control->peer;
-    ucp_worker_t *worker = peer->worker;
+    ucp_peer_t *peer = control->peer;
 
     if (ucp_control_is_awaited(control)) {
-        --peer->num_controls;
-        --worker->num_controls;
-        if (!ucs_list_is_empty(&worker->flushes)) {
-            ucp_flush_send_ended(worker, NULL, peer, control->sn, UCP_FLUSH_OF_BOTH);
+        ucp_control_count(control, -1);
+        if (!ucs_list_is_empty(&peer->worker->flushes)) {
+            ucp_flush_send_ended(peer->worker, NULL, peer, control->sn,
+                                 ucp_control_is_answer(control) ? UCP_FLUSH_OF_CLOSE :
+                                                                  UCP_FLUSH_OF_BOTH);
         }
     }
     ucs_mpool_put(control);
@@ -245,8 +263,7 @@ void ucp_peer_send_control(ucp_peer_t *peer, unsigned id, void *msg, size_t leng
         memcpy(control->data, msg, length);
     }
     if (ucp_control_is_awaited(control)) {
-        ++peer->num_controls;
-        ++peer->worker->num_controls;
+        ucp_control_count(control, 1);
     }
     uct_ep_pending_add(lane, &control->pending);
     ucp_wakeup_rouse(peer->worker);

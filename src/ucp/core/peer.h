@@ -49,6 +49,7 @@ struct ucp_peer {
     ucs_list_link_t       recvs;       /* receives that wait for this peer */
     ucs_list_link_t       late;        /* those of them for which only a network still reads */
     size_t                num_controls; /* that wait for resources, and flushes for them */
+    size_t                num_answers;  /* of these; see ucp_control_is_answer */
     uint32_t              session;      /* a number for each HELLO of its, never used again */
     uint32_t              num_data;     /* messages DATA that have come from it */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */

@@ -164,6 +164,7 @@ typedef struct ucp_worker {
     size_t             num_sends;          /* tracked sends in flight */
     size_t             num_handed;         /* of these, that wait for their receivers only */
     size_t             num_controls;       /* of all peers */
+    size_t             num_answers;        /* of these, to puts, gets and atomics of peers */
     ucs_list_link_t    kept;               /* ucp_kept_t that are in no stream */
     ucs_list_link_t    am_turns;           /* messages that are fetched, and those behind them */
     ucs_list_link_t    stream_ready;       /* endpoints with unread stream data */

@@ -6,6 +6,8 @@
 #include <ucp/remote.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 
 using namespace ucp_test;
@@ -573,6 +575,35 @@ TEST_P(rma, close_waits)
         EXPECT_EQ(1, end.calls);
         EXPECT_EQ(UCS_OK, end.status);
     }
+}
+
+/* Who has added leaves its worker alone until the owner's flush is done, as PEs do that meet in a
+ * barrier with operations of a context of theirs under way. */
+TEST_P(rma, a_flush_of_the_owner_waits_for_no_answer)
+{
+    if (GetParam().world.is_self || GetParam().is_direct) {
+        GTEST_SKIP() << "needs an owner that answers";
+    }
+    remote remote(GetParam());
+    worker &owner          = remote.world().receiver();
+    auto *word             = reinterpret_cast<std::atomic<uint64_t> *>(remote.data());
+    const uint64_t addend  = 1;
+    *word                  = 5;
+    ucs_status_ptr_t added = remote.atomic(UCP_ATOMIC_OP_ADD, &addend, sizeof(addend), 0, nullptr);
+    const auto end         = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while ((*word == 5) && (std::chrono::steady_clock::now() < end)) {
+        owner.progress();
+        if (*word == 5) {
+            remote.world().sender().progress();
+        }
+    }
+    ASSERT_EQ(6u, *word);
+    const ucp_request_param_t none = {};
+    void *flush = ucp_worker_flush_nbx(owner.handle(), &none);
+    EXPECT_EQ(nullptr, flush);
+    EXPECT_EQ(UCS_OK, remote.world().wait(flush));
+    EXPECT_EQ(UCS_OK, remote.world().wait(added));
+    EXPECT_EQ(UCS_OK, remote.flush());
 }
 
 TEST_P(rma, worker_destroyed_with_operations)
