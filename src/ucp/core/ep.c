@@ -626,16 +626,36 @@ ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
     return NULL;
 }
 
-ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
+/* The lanes of the peer, each once. */
+static void ucp_ep_query_transports(const ucp_peer_t *peer, ucp_transports_t *transports)
 {
     unsigned count = 0;
     unsigned role;
 
+    for (role = 0; (role < UCP_LANE_LAST) && (count < transports->num_entries); ++role) {
+        ucp_transport_entry_t *entry =
+            (void *)((char *)transports->entries + (count * transports->entry_size));
+
+        if ((peer->lanes[role] == NULL) || peer->is_provisional ||
+            ((role > 0) && (peer->lanes[role] == peer->lanes[0])) ||
+            ((role >= UCP_LANE_RAIL) && (peer->lanes[role]->state != UCT_EP_LIVE))) {
+            continue;
+        }
+        entry->transport_name = peer->lanes[role]->iface->tl->name;
+        entry->device_name    = "memory";
+        ++count;
+    }
+    transports->num_entries = count;
+}
+
+ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
+{
     if ((ep->conn == NULL) &&
         (attr->field_mask &
          (UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR))) {
         return UCS_ERR_NOT_CONNECTED;
     }
+    ucp_worker_lock(ep->worker);
     if (attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) {
         attr->local_sockaddr = ep->conn->local;
     }
@@ -649,38 +669,29 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
         attr->user_data = ep->user_data;
     }
     if (attr->field_mask & UCP_EP_ATTR_FIELD_TRANSPORTS) {
-        for (role = 0; (role < UCP_LANE_LAST) && (count < attr->transports.num_entries); ++role) {
-            ucp_transport_entry_t *entry = (void *)((char *)attr->transports.entries +
-                                                    (count * attr->transports.entry_size));
-
-            if ((ep->peer->lanes[role] == NULL) || ep->peer->is_provisional ||
-                ((role > 0) && (ep->peer->lanes[role] == ep->peer->lanes[0])) ||
-                ((role >= UCP_LANE_RAIL) && (ep->peer->lanes[role]->state != UCT_EP_LIVE))) {
-                continue;
-            }
-            entry->transport_name = ep->peer->lanes[role]->iface->tl->name;
-            entry->device_name    = "memory";
-            ++count;
-        }
-        attr->transports.num_entries = count;
+        ucp_ep_query_transports(ep->peer, &attr->transports);
     }
+    ucp_worker_unlock(ep->worker);
     return UCS_OK;
 }
 
 ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_t *param,
                                   ucp_ep_evaluate_perf_attr_t *attr)
 {
-    const ucp_proto_config_t *proto = ep->peer->proto;
+    const ucp_proto_config_t *proto;
 
     if (!(param->field_mask & UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE)) {
         return UCS_ERR_INVALID_PARAM;
     }
+    ucp_worker_lock(ep->worker);
+    proto = ep->peer->proto;
     if (attr->field_mask & UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME) {
         attr->estimated_time =
             ucp_proto_time_ns(proto, ucp_proto_lookup(proto->send, param->message_size),
                               param->message_size) /
             1e9;
     }
+    ucp_worker_unlock(ep->worker);
     return UCS_OK;
 }
 

@@ -365,12 +365,17 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
                                         "tag send", "message send", "stream send",
                                         "tag receive", "message receive", "stream receive",
                                         "put", "get", "atomic"};
-    ucp_request_t *req               = ucp_request_of(request);
+    ucp_request_t *req = ucp_request_of(request);
+    const int goes_on  = (ucp_request_check_status(request) == UCS_INPROGRESS);
 
+    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) &&
+        !(attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (goes_on) { /* what has ended does not change any more, and may have no worker */
+        ucp_worker_lock(req->worker);
+    }
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) {
-        if (!(attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
-            return UCS_ERR_INVALID_PARAM;
-        }
         snprintf(attr->debug_string, attr->debug_string_size, "%s tag 0x%" PRIx64 " length %zu %s",
                  names[req->kind], req->info.sender_tag, req->length,
                  ucs_status_string(ucp_request_check_status(request)));
@@ -381,6 +386,9 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
     if (attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) {
         attr->mem_type = ((req->kind > UCP_REQUEST_CLOSE) && ucp_dt_has_device(req->datatype)) ?
                          UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+    }
+    if (goes_on) {
+        ucp_worker_unlock(req->worker);
     }
     return UCS_OK;
 }

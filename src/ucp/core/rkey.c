@@ -286,13 +286,16 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
 
 ucs_status_t ucp_rkey_ptr(ucp_rkey_h rkey, uint64_t raddr, void **addr_p)
 {
+    char *ptr;
+
     ucp_worker_lock(rkey->worker);
     ucp_rkey_map(rkey);
+    ptr = rkey->ptr;
     ucp_worker_unlock(rkey->worker);
-    if ((rkey->ptr == NULL) || !ucp_rkey_covers(rkey, raddr, 1)) {
+    if ((ptr == NULL) || !ucp_rkey_covers(rkey, raddr, 1)) {
         return UCS_ERR_UNREACHABLE;
     }
-    *addr_p = rkey->ptr + (raddr - rkey->base);
+    *addr_p = ptr + (raddr - rkey->base);
     return UCS_OK;
 }
 

@@ -677,7 +677,9 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
         attr->thread_mode = worker->thread_mode;
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER) {
+        ucp_worker_lock(worker); /* another thread may open the network just now */
         attr->max_am_header = worker->am_header_max;
+        ucp_worker_unlock(worker);
     }
     if (attr->field_mask & UCP_WORKER_ATTR_FIELD_NAME) {
         memcpy(attr->name, worker->name, sizeof(attr->name));

@@ -122,18 +122,20 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
                                                       uint32_t flags)
 {
     int is_reply        = (flags & UCP_AM_SEND_FLAG_REPLY) != 0;
-    ucs_status_t status = ucp_am_send_check(ep->worker, id, header_length, flags);
+    ucs_status_t status;
     ucp_send_form_t form = (flags & UCP_AM_SEND_FLAG_EAGER) ? UCP_SEND_FORM_WHOLE :
                            (flags & UCP_AM_SEND_FLAG_RNDV)  ? UCP_SEND_FORM_ANNOUNCED :
                                                               UCP_SEND_FORM_AUTO;
     ucs_status_ptr_t ptr;
     ucp_request_t *req;
 
+    ucp_worker_lock(ep->worker);
+    status = ucp_am_send_check(ep->worker, id, header_length, flags);
     if (status != UCS_OK) {
+        ucp_worker_unlock(ep->worker);
         return UCS_STATUS_PTR(status);
     }
     status = UCS_ERR_NO_RESOURCE;
-    ucp_worker_lock(ep->worker);
     if (ucp_send_may_be_short(ep, buffer)) {
         status = ucp_am_send_short(ep, ep->locked_limit, id, header, header_length, buffer, count,
                                    param, flags);

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include <ucp/world.h>
+#include <ucp/server.h>
 
 #include <atomic>
 #include <chrono>
@@ -249,7 +249,144 @@ TEST_P(thread, endpoints_made_while_others_progress)
     EXPECT_EQ(0, num_wrong);
 }
 
-/* Single-threaded workers side by side in one context, each with its thread. */
+/* Names of one letter each: one that is being written is none of them. */
+TEST_P(thread, queries_beside_all_else)
+{
+    pair pair(GetParam());
+    const ucp_request_param_t param = send_param(nullptr);
+    const ucp_ep_h ep               = pair.ep();
+    std::atomic<int> tag{0}, num_wrong{0};
+    std::atomic<bool> is_over{false};
+    constexpr int COUNT = 60;
+    std::thread other([&]() {
+        char text[128];
+        for (int i = 0; i < COUNT; ++i) {
+            uint64_t value = 0;
+            void *request =
+                ucp_tag_recv_nbx(pair.receiver().handle(), &value, sizeof(value), i, ~0ull, &param);
+            tag = i + 1;
+            ucp_request_attr_t attr;
+            attr.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
+                              UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE |
+                              UCP_REQUEST_ATTR_FIELD_STATUS;
+            attr.debug_string      = text;
+            attr.debug_string_size = sizeof(text);
+            do {
+                num_wrong += (ucp_request_query(request, &attr) != UCS_OK);
+                ucp_ep_attr_t ep_attr;
+                ep_attr.field_mask = UCP_EP_ATTR_FIELD_NAME;
+                num_wrong += (ucp_ep_query(ep, &ep_attr) != UCS_OK);
+                const std::string name(ep_attr.name);
+                num_wrong += (i > 0) && (name != std::string(name.size(), name[0]));
+                std::this_thread::yield();
+            } while (attr.status == UCS_INPROGRESS);
+            ucp_request_free(request);
+        }
+        is_over = true;
+    });
+    for (uint64_t i = 0; i < COUNT; ++i) {
+        const std::string name((i % 2) ? 30 : 20, (i % 2) ? 'a' : 'b');
+        ucp_ep_params_t params;
+        params.field_mask = UCP_EP_PARAM_FIELD_NAME;
+        params.name       = name.c_str();
+        num_wrong        += (ucp_ep_modify_nb(ep, &params) != nullptr);
+        pair.progress_until([&] { return tag > (int)i; });
+        EXPECT_EQ(UCS_OK, pair.wait(pair.send(&i, sizeof(i), i)));
+    }
+    pair.progress_until([&] { return is_over.load(); });
+    other.join();
+    EXPECT_EQ(0, num_wrong);
+}
+
+/* The peer, its lanes and its protocols are replaced by another thread's progress. */
+TEST(threads, endpoints_are_queried_while_they_connect)
+{
+    log_catcher log;
+    context context;
+    worker client(context, UCS_THREAD_MODE_MULTI), host(context, UCS_THREAD_MODE_MULTI);
+    server_test::server server(host, server_test::address(AF_INET));
+    ASSERT_EQ(UCS_OK, server.status);
+
+    for (int i = 0; i < 20; ++i) {
+        const server_test::address where = server.where();
+        ucp_ep_params_t params;
+        ucp_ep_h ep = nullptr, accepted = nullptr;
+        params.field_mask       = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+        params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+        params.sockaddr.addr    = where.get();
+        params.sockaddr.addrlen = where.length();
+        ASSERT_EQ(UCS_OK, ucp_ep_create(client.handle(), &params, &ep));
+        std::atomic<bool> is_connected{false};
+        std::thread other([&]() {
+            ucp_ep_evaluate_perf_param_t how = {UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE, 8};
+            ucp_ep_evaluate_perf_attr_t perf = {UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME, 0};
+            ucp_transport_entry_t entries[8];
+            ucp_ep_attr_t attr;
+            do {
+                attr.field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS;
+                attr.transports = {entries, 8, sizeof(entries[0])};
+                EXPECT_EQ(UCS_OK, ucp_ep_query(ep, &attr));
+                EXPECT_EQ(UCS_OK, ucp_ep_evaluate_perf(ep, &how, &perf));
+            } while (attr.transports.num_entries == 0);
+            is_connected = true;
+        });
+        while (!is_connected) {
+            client.progress();
+            host.progress();
+            if (!server.requests.empty()) {
+                params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+                params.conn_request = server.take();
+                EXPECT_EQ(UCS_OK, ucp_ep_create(host.handle(), &params, &accepted));
+            }
+        }
+        other.join();
+        const ucp_request_param_t param = send_param(nullptr);
+        void *requests[] = {ucp_ep_close_nbx(ep, &param), ucp_ep_close_nbx(accepted, &param)};
+        for (void *request : requests) {
+            while (UCS_PTR_IS_PTR(request) &&
+                   (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+                client.progress();
+                host.progress();
+            }
+            if (UCS_PTR_IS_PTR(request)) {
+                ucp_request_free(request);
+            }
+        }
+    }
+}
+
+/* The limit of headers is that of all networks that are open. */
+TEST(threads, header_limit_while_the_network_opens)
+{
+    environment environment(settings{{"UCX_NET_ADDRESS", "y"}});
+    log_catcher log;
+    context_options options;
+    options.features = UCP_FEATURE_AM;
+    context context(options);
+
+    worker peer(context);
+    for (int i = 0; i < 5; ++i) {
+        worker worker(context, UCS_THREAD_MODE_MULTI);
+        ucp_ep_h ep = worker.connect(peer);
+        std::atomic<bool> is_open{false};
+        std::thread other([&]() {
+            const ucp_request_param_t param = send_param(nullptr);
+            const uint64_t header           = 1;
+            do {
+                ucp_worker_attr_t attr;
+                attr.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+                EXPECT_EQ(UCS_OK, ucp_worker_query(worker.handle(), &attr));
+                EXPECT_GE(attr.max_am_header, sizeof(header));
+                void *sent = ucp_am_send_nbx(ep, 1, &header, SIZE_MAX, nullptr, 0, &param);
+                EXPECT_EQ(UCS_ERR_INVALID_PARAM, UCS_PTR_RAW_STATUS(sent));
+            } while (!is_open);
+        });
+        (void)worker.address();
+        is_open = true;
+        other.join();
+    }
+}
+
 /* The only thread of a process holds the lock without the mutex: a thread that it starts amid a
  * callback waits until it is out of the library. In a process of its own, which has one thread. */
 TEST(threads, started_inside_a_callback)
@@ -295,6 +432,7 @@ TEST(threads, started_inside_a_callback)
     EXPECT_EQ(0, status);
 }
 
+/* Single-threaded workers side by side in one context, each with its thread. */
 TEST(threads, a_worker_for_each)
 {
     log_catcher log;
