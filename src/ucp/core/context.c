@@ -217,8 +217,9 @@ void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *titl
 {
     size_t i;
 
-    ucs_config_print(stream, title, ucs_global_opts(), ucs_global_rows, UCS_CONFIG_PREFIX, "",
+    ucs_config_print(stream, title, ucs_global_opts_lock(), ucs_global_rows, UCS_CONFIG_PREFIX, "",
                      print_flags);
+    ucs_global_opts_unlock();
     ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "",
                      print_flags);
     for (i = 0; i < config->num_tls; ++i) {

@@ -12,6 +12,7 @@
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/string.h>
+#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -30,7 +31,8 @@ static const ucs_global_opts_t ucs_global_defaults = {
 };
 
 static ucs_global_opts_t ucs_global_values;
-static int ucs_global_state = UCS_GLOBAL_OPTS_NONE;
+static int ucs_global_state              = UCS_GLOBAL_OPTS_NONE;
+static pthread_mutex_t ucs_global_mutex = PTHREAD_MUTEX_INITIALIZER; /* the values' texts */
 
 /* ------------------------------------------------------------------ the type of LOG_LEVEL */
 
@@ -158,19 +160,28 @@ const ucs_global_opts_t *ucs_global_opts(void)
     return (state == UCS_GLOBAL_OPTS_READY) ? &ucs_global_values : &ucs_global_defaults;
 }
 
+const ucs_global_opts_t *ucs_global_opts_lock(void)
+{
+    pthread_mutex_lock(&ucs_global_mutex);
+    return ucs_global_opts();
+}
+
+void ucs_global_opts_unlock(void)
+{
+    pthread_mutex_unlock(&ucs_global_mutex);
+}
+
 ucs_status_t ucs_global_opts_set(const char *name, const char *value)
 {
-    ucs_status_t status;
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
 
-    if (ucs_global_opts() != &ucs_global_values) {
-        return UCS_ERR_NO_MEMORY;
+    if (ucs_global_opts_lock() == &ucs_global_values) {
+        status = ucs_config_set(&ucs_global_values, ucs_global_rows, "", name, value);
+        if (status == UCS_OK) {
+            ucs_global_apply(&ucs_global_values);
+        }
     }
-
-    status = ucs_config_set(&ucs_global_values, ucs_global_rows, "", name, value);
-    if (status == UCS_OK) {
-        ucs_global_apply(&ucs_global_values);
-    }
-
+    ucs_global_opts_unlock();
     return status;
 }
 

@@ -37,8 +37,12 @@ extern const ucs_config_row_t ucs_global_rows[];
  * that this reading itself causes) see the defaults. */
 const ucs_global_opts_t *ucs_global_opts(void);
 
+/* The same for who looks at texts among them, which none frees until the options are unlocked. */
+const ucs_global_opts_t *ucs_global_opts_lock(void);
+void ucs_global_opts_unlock(void);
+
 /* Change one option and put it into effect. UCS_ERR_NO_ELEM (not logged): not one of these.
- * Otherwise as ucs_config_set. One thread at a time, while no other reads the options. */
+ * Otherwise as ucs_config_set. Any thread at any time. */
 ucs_status_t ucs_global_opts_set(const char *name, const char *value);
 
 /* Read everything again, from the environment and files. For tests; one thread at a time. */

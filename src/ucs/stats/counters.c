@@ -54,26 +54,22 @@ static int ucs_counters_open(const char *dest)
     return ucs_sys_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
 }
 
-void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
-                       const uint64_t *values)
+static void ucs_counters_tell_to(const char *dest, int is_json,
+                                 const ucs_counters_class_t *class_desc, const char *name,
+                                 const uint64_t *values)
 {
-    const ucs_global_opts_t *opts = ucs_global_opts();
-    const char *dest              = opts->stats_dest;
     char text[UCS_COUNTERS_TEXT_MAX];
     ucs_report_t report;
     FILE *stream;
     long length;
     int fd;
 
-    if (dest[0] == '\0') {
-        return;
-    }
     stream = fmemopen(text, sizeof(text), "w");
     if (stream == NULL) {
         ucs_warn("no memory to tell the statistics of %s %s", class_desc->name, name);
         return;
     }
-    ucs_report_init(&report, stream, opts->stats_format == UCS_STATS_FORMAT_JSON);
+    ucs_report_init(&report, stream, is_json);
     ucs_report_open(&report, NULL, '{');
     ucs_report_row(&report, "class object process", "# statistics of %s %s, process %d\n",
                    class_desc->name, name, (int)ucs_sys_getpid());
@@ -92,4 +88,16 @@ void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
     if (fd > STDERR_FILENO) {
         ucs_sys_close(fd);
     }
+}
+
+void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
+                       const uint64_t *values)
+{
+    const ucs_global_opts_t *opts = ucs_global_opts_lock();
+
+    if (opts->stats_dest[0] != '\0') {
+        ucs_counters_tell_to(opts->stats_dest, opts->stats_format == UCS_STATS_FORMAT_JSON,
+                             class_desc, name, values);
+    }
+    ucs_global_opts_unlock();
 }

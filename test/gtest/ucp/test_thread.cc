@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include <ucp/server.h>
+#include <ucs/config/global.h>
 
 #include <atomic>
 #include <chrono>
@@ -353,6 +354,35 @@ TEST(threads, endpoints_are_queried_while_they_connect)
             }
         }
     }
+}
+
+/* Each has a configuration of its own, but some options are the process's. */
+TEST(threads, options_of_the_process_are_set_and_read)
+{
+    log_catcher log;
+    std::vector<std::thread> threads;
+
+    for (int t = 0; t < NUM_THREADS; ++t) {
+        threads.emplace_back([&]() {
+            for (int i = 0; i < 20; ++i) {
+                ucp_config_t *config;
+                ASSERT_EQ(UCS_OK, ucp_config_read(nullptr, nullptr, &config));
+                const char *level = (i % 2) ? "warn,mm=error" : "warn";
+                EXPECT_EQ(UCS_OK, ucp_config_modify(config, "LOG_LEVEL", level));
+                EXPECT_EQ(UCS_OK, ucp_config_modify(config, "STATS_DEST", "file:/dev/null"));
+                EXPECT_NE("", printed([&](FILE *stream) {
+                              ucp_config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
+                          }));
+                ucp_config_release(config);
+                context context;
+                worker worker(context); /* it tells what it has counted */
+            }
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    EXPECT_EQ(UCS_OK, ucs_global_opts_reload());
 }
 
 /* The limit of headers is that of all networks that are open. */
