@@ -77,6 +77,7 @@ gtest_sources = \
 	test/gtest/ucp/test_tag_budget.cc \
 	test/gtest/ucp/test_tag_match.cc \
 	test/gtest/ucp/test_thread.cc \
+	test/gtest/ucp/test_thread_mix.cc \
 	test/gtest/ucp/test_wakeup.cc \
 	test/gtest/ucp/world.cc \
 	test/gtest/ucp/world.h \
