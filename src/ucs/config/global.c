@@ -33,6 +33,7 @@ static const ucs_global_opts_t ucs_global_defaults = {
 static ucs_global_opts_t ucs_global_values;
 static int ucs_global_state              = UCS_GLOBAL_OPTS_NONE;
 static pthread_mutex_t ucs_global_mutex = PTHREAD_MUTEX_INITIALIZER; /* the values' texts */
+static pthread_once_t ucs_global_once   = PTHREAD_ONCE_INIT;
 
 /* ------------------------------------------------------------------ the type of LOG_LEVEL */
 
@@ -160,15 +161,31 @@ const ucs_global_opts_t *ucs_global_opts(void)
     return (state == UCS_GLOBAL_OPTS_READY) ? &ucs_global_values : &ucs_global_defaults;
 }
 
-const ucs_global_opts_t *ucs_global_opts_lock(void)
+static void ucs_global_lock(void)
 {
     pthread_mutex_lock(&ucs_global_mutex);
-    return ucs_global_opts();
 }
 
 void ucs_global_opts_unlock(void)
 {
     pthread_mutex_unlock(&ucs_global_mutex);
+}
+
+/* A forked child finds the texts whole and nobody who holds them. */
+static void ucs_global_register_fork(void)
+{
+    int error = pthread_atfork(ucs_global_lock, ucs_global_opts_unlock, ucs_global_opts_unlock);
+
+    if (error != 0) {
+        ucs_diag("a forked child may find the options locked: error %d", error);
+    }
+}
+
+const ucs_global_opts_t *ucs_global_opts_lock(void)
+{
+    pthread_once(&ucs_global_once, ucs_global_register_fork);
+    ucs_global_lock();
+    return ucs_global_opts();
 }
 
 ucs_status_t ucs_global_opts_set(const char *name, const char *value)

@@ -385,6 +385,32 @@ TEST(threads, options_of_the_process_are_set_and_read)
     EXPECT_EQ(UCS_OK, ucs_global_opts_reload());
 }
 
+TEST(threads, a_forked_child_sets_options_that_another_thread_was_setting)
+{
+    ucp_config_t *config;
+    ASSERT_EQ(UCS_OK, ucp_config_read(nullptr, nullptr, &config));
+    std::atomic<bool> stop{false};
+    std::thread other([&]() {
+        while (!stop) {
+            EXPECT_EQ(UCS_OK, ucp_config_modify(config, "LOG_LEVEL", "warn,mm=error"));
+        }
+    });
+    for (int i = 0; (i < 100) && !HasFailure(); ++i) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            _exit((ucp_config_modify(config, "LOG_LEVEL", "warn") == UCS_OK) ? 0 : 1);
+        }
+        int status = -1;
+        EXPECT_EQ(pid, waitpid(pid, &status, 0));
+        EXPECT_EQ(0, status) << "child " << i;
+    }
+    stop = true;
+    other.join();
+    ucp_config_release(config);
+    EXPECT_EQ(UCS_OK, ucs_global_opts_reload());
+}
+
 /* The limit of headers is that of all networks that are open. */
 TEST(threads, header_limit_while_the_network_opens)
 {
