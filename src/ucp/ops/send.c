@@ -161,6 +161,12 @@ void ucp_send_queue(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
+/* Would its sender copy it in that time? By how fast such messages went lately. */
+static int ucp_send_takes_at_most(const ucp_request_t *req, float ns)
+{
+    return (float)req->length <= ns * req->send.peer->whole_rate;
+}
+
 /* Does the receiver of a tagged message not just wait for it, for all that is known? No longer one
  * has come from it since the last one to it (of those that the short path does not send), or we
  * wait for messages, too; see UCP_PROTO_UNASKED_MAX. Synchronous ones wait for the receiver
@@ -177,7 +183,8 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
         req->send.is_sync) {
         return 0;
     }
-    if (req->length <= UCP_PROTO_UNASKED_ANY) {
+    if ((req->length <= UCP_PROTO_UNASKED_ANY) ||
+        (!is_long && ucp_send_takes_at_most(req, UCP_PROTO_UNASKED_ANY_NS))) {
         return is_unanswered || (receiving > 0);
     }
     if (receiving == 0) {
@@ -202,14 +209,12 @@ static int ucp_send_is_wanted_whole(const ucp_request_t *req)
     return 1;
 }
 
-/* Would it take its sender no longer than to wait for a receiver that is at something else? By how
- * fast such messages went lately; once in a while one goes to see. */
+/* Would it take its sender no longer than to wait for a receiver that is at something else? Once in
+ * a while one goes to see. */
 static int ucp_send_is_fast(const ucp_request_t *req)
 {
-    ucp_peer_t *peer = req->send.peer;
-
-    return ((float)req->length <= (UCP_PROTO_UNASKED_NS * peer->whole_rate)) ||
-           ((++peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
+    return ucp_send_takes_at_most(req, UCP_PROTO_UNASKED_NS) ||
+           ((++req->send.peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
 }
 
 /* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It

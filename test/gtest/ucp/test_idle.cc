@@ -446,8 +446,9 @@ TEST_F(idle, messages_to_who_does_not_wait)
     EXPECT_FALSE(m.is_whole(false, LENGTH));
 }
 
-/* Longer ones by how many receives wait: one as for an answer, as many as in a group that exchanges
- * with everybody; not around a ring, nor among a few neighbours, in windows, or between two. */
+/* Longer ones whose copy takes its time by how many receives wait: one as for an answer, as many as
+ * in a group that exchanges with everybody; not around a ring, nor among a few neighbours, in
+ * windows, or between two. */
 TEST_F(idle, messages_beside_receives_that_wait)
 {
     const struct {
@@ -458,21 +459,28 @@ TEST_F(idle, messages_beside_receives_that_wait)
                  {2, true, 0, 0}, {2, false, 0, 0}, {8, true, 0, 0}, {8, false, 0, 0},
                  {9, true, 9, 9}, {9, false, 9, 9}, {10, true, 10, 10}};
 
-    for (const unsigned peers : {1, 2, 3, 8, 9}) {
-        middle_messages m(peers - 1);
-        for (const size_t length : {16384, 16385, 32768, 32769, 65536}) {
-            for (const auto &one : cases) {
-                SCOPED_TRACE(testing::Message()
-                             << length << " bytes, " << one.receives << " receives, "
-                             << (one.is_answered ? "" : "not ") << "answered, " << peers);
-                const unsigned enough = (length > 32768) ? one.peers_long : one.peers;
-                (void)m.is_whole(false, length);
-                if (one.is_answered) {
-                    (void)m.is_whole(true, length);
+    for (const unsigned copy_ns : {1000, 1700}) {
+        for (const unsigned peers : {1, 2, 3, 8, 9}) {
+            middle_messages m(peers - 1);
+            g_call_ns = copy_ns;
+            for (unsigned i = 0; i < 50; ++i) {
+                (void)m.is_whole(false, 16384); /* how long it takes is known */
+            }
+            for (const size_t length : {16384, 16385, 32768, 32769, 65536}) {
+                const bool is_any = (length == 16384) || ((length <= 32768) && (copy_ns < 1500));
+                for (const auto &one : cases) {
+                    SCOPED_TRACE(testing::Message()
+                                 << length << " bytes, " << one.receives << " receives, "
+                                 << (one.is_answered ? "" : "not ") << "answered, " << peers);
+                    const unsigned enough = (length > 32768) ? one.peers_long : one.peers;
+                    (void)m.is_whole(false, length);
+                    if (one.is_answered) {
+                        (void)m.is_whole(true, length);
+                    }
+                    EXPECT_EQ(is_any ? (one.receives > 0) || !one.is_answered :
+                                       (enough != 0) && (peers >= enough),
+                              m.is_whole_beside(one.receives, length));
                 }
-                EXPECT_EQ((length == 16384) ? (one.receives > 0) || !one.is_answered :
-                                              (enough != 0) && (peers >= enough),
-                          m.is_whole_beside(one.receives, length));
             }
         }
     }
