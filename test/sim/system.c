@@ -37,11 +37,7 @@ void sim_seed(uint64_t seed)
 
 uint64_t sim_random(void)
 {
-    uint64_t z = (sim_state += 0x9e3779b97f4a7c15ull);
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
+    return ucs_random_next(&sim_state);
 }
 
 uint64_t sim_below(uint64_t end)

@@ -121,12 +121,12 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
                                                       const ucp_request_param_t *param,
                                                       uint32_t flags)
 {
-    int is_reply        = (flags & UCP_AM_SEND_FLAG_REPLY) != 0;
-    ucs_status_t status;
+    int is_reply         = (flags & UCP_AM_SEND_FLAG_REPLY) != 0;
     ucp_send_form_t form = (flags & UCP_AM_SEND_FLAG_EAGER) ? UCP_SEND_FORM_WHOLE :
                            (flags & UCP_AM_SEND_FLAG_RNDV)  ? UCP_SEND_FORM_ANNOUNCED :
                                                               UCP_SEND_FORM_AUTO;
     ucs_status_ptr_t ptr;
+    ucs_status_t status;
     ucp_request_t *req;
 
     ucp_worker_lock(ep->worker);
