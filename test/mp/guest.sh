@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: the library as a guest in programs that have their own ideas: loaded and unloaded, another
-# malloc, valgrind, a sanitizer in the application only, any environment; and what it costs a program
-# that is linked with it and does not use it.
+# malloc, valgrind, a sanitizer in the application only, any environment; what becomes of their
+# temporary buffers; and what it costs a program that is linked with it and does not use it.
 #
 #   guest.sh        (in the build folder, or with HALYARD_BUILDDIR, HALYARD_LIBDIR, HALYARD_SRCDIR)
 #
@@ -105,6 +105,18 @@ else
 fi
 
 step "$FUZZ_RUNS environments that nobody expects" "$(program env_fuzz)" "$pair" "$FUZZ_RUNS"
+
+if is_sanitized; then
+    skip "temporary buffers" "the library is built with a sanitizer, which has its own malloc"
+else
+    "$source/contrib/run-limited.sh" $STEP_LIMIT_S "$(program heap)" >"$scratch/log" 2>&1 </dev/null
+    rc=$?
+    if [ $rc -eq 77 ]; then
+        skip "temporary buffers" "this C library keeps them, whatever the library does"
+    else
+        verdict "temporary buffers stay with the program" $rc "$scratch/log"
+    fi
+fi
 
 # ---------------------------------------------------------------------------- other tools in the process
 
