@@ -56,14 +56,14 @@ typedef struct {
     char            key[];
 } ucs_config_entry_t;
 
+pthread_mutex_t ucs_config_file_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static struct {
-    pthread_mutex_t mutex;
     int             searched;
     ucs_list_link_t entries;
     unsigned        num_notes;
     char            notes[UCS_CONFIG_NOTES_MAX][UCS_CONFIG_NOTE_MAX];
 } ucs_config_files = {
-    .mutex   = PTHREAD_MUTEX_INITIALIZER,
     .entries = UCS_LIST_INITIALIZER(&ucs_config_files.entries)
 };
 
@@ -96,7 +96,7 @@ static void ucs_config_file_unlock(void)
         memcpy(notes, ucs_config_files.notes, sizeof(notes));
         ucs_config_files.num_notes = 0;
     }
-    pthread_mutex_unlock(&ucs_config_files.mutex);
+    pthread_mutex_unlock(&ucs_config_file_mutex);
 
     for (i = 0; i < ucs_min(count, (unsigned)UCS_CONFIG_NOTES_MAX); ++i) {
         ucs_warn("%s", notes[i]);
@@ -388,7 +388,7 @@ static void ucs_config_file_lock(void)
 {
     char folder[PATH_MAX - 64];
 
-    pthread_mutex_lock(&ucs_config_files.mutex);
+    pthread_mutex_lock(&ucs_config_file_mutex);
     if (ucs_config_files.searched) {
         return;
     }
@@ -462,7 +462,7 @@ ucs_status_t ucs_config_file_parse(const char *name, const char *text, size_t le
     }
 
     memcpy(copy, text, length);
-    pthread_mutex_lock(&ucs_config_files.mutex);
+    pthread_mutex_lock(&ucs_config_file_mutex);
     status = ucs_config_file_lines(name, copy, length);
     ucs_config_file_unlock();
     return status;
@@ -470,10 +470,10 @@ ucs_status_t ucs_config_file_parse(const char *name, const char *text, size_t le
 
 void ucs_config_file_clear(int search)
 {
-    pthread_mutex_lock(&ucs_config_files.mutex);
+    pthread_mutex_lock(&ucs_config_file_mutex);
     while (!ucs_list_is_empty(&ucs_config_files.entries)) {
         ucs_sys_free(ucs_list_extract_head(&ucs_config_files.entries, ucs_config_entry_t, list));
     }
     ucs_config_files.searched = !search;
-    pthread_mutex_unlock(&ucs_config_files.mutex);
+    pthread_mutex_unlock(&ucs_config_file_mutex);
 }

@@ -17,12 +17,16 @@
 #define UCS_CONFIG_FILE_H
 
 #include <ucs/type/status.h>
+#include <pthread.h>
 #include <stddef.h>
 
 BEGIN_C_DECLS
 
 /* A file of this size in bytes or more is refused. */
 #define UCS_CONFIG_FILE_MAX 65536
+
+/* For who holds it over a fork (global.c). */
+extern pthread_mutex_t ucs_config_file_mutex;
 
 /* The value that the files give to a variable, NULL if none does; *place_p (may be NULL) becomes
  * "file:line". Both stay valid, but for what the functions for tests below do. Reads the files on

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include <ucs/config/file.h>
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
@@ -33,7 +34,7 @@ static const ucs_global_opts_t ucs_global_defaults = {
 static ucs_global_opts_t ucs_global_values;
 static int ucs_global_state              = UCS_GLOBAL_OPTS_NONE;
 static pthread_mutex_t ucs_global_mutex = PTHREAD_MUTEX_INITIALIZER; /* the values' texts */
-static pthread_once_t ucs_global_once   = PTHREAD_ONCE_INIT;
+static pthread_once_t ucs_config_once   = PTHREAD_ONCE_INIT;
 
 /* ------------------------------------------------------------------ the type of LOG_LEVEL */
 
@@ -171,19 +172,35 @@ void ucs_global_opts_unlock(void)
     pthread_mutex_unlock(&ucs_global_mutex);
 }
 
-/* A forked child finds the texts whole and nobody who holds them. */
-static void ucs_global_register_fork(void)
+/* In the order in which they are taken inside each other. */
+static void ucs_config_lock_all(void)
 {
-    int error = pthread_atfork(ucs_global_lock, ucs_global_opts_unlock, ucs_global_opts_unlock);
+    ucs_global_lock();
+    pthread_mutex_lock(&ucs_config_file_mutex);
+    pthread_mutex_lock(&ucs_config_names_mutex);
+}
 
-    if (error != 0) {
-        ucs_diag("a forked child may find the options locked: error %d", error);
-    }
+static void ucs_config_unlock_all(void)
+{
+    pthread_mutex_unlock(&ucs_config_names_mutex);
+    pthread_mutex_unlock(&ucs_config_file_mutex);
+    ucs_global_opts_unlock();
+}
+
+/* Without memory for it nothing is said, as the log would read the configuration. */
+static void ucs_config_register_fork(void)
+{
+    (void)pthread_atfork(ucs_config_lock_all, ucs_config_unlock_all, ucs_config_unlock_all);
+}
+
+void ucs_config_hold_over_fork(void)
+{
+    pthread_once(&ucs_config_once, ucs_config_register_fork);
 }
 
 const ucs_global_opts_t *ucs_global_opts_lock(void)
 {
-    pthread_once(&ucs_global_once, ucs_global_register_fork);
+    ucs_config_hold_over_fork();
     ucs_global_lock();
     return ucs_global_opts();
 }

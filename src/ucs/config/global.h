@@ -37,6 +37,10 @@ extern const ucs_config_row_t ucs_global_rows[];
  * that this reading itself causes) see the defaults. */
 const ucs_global_opts_t *ucs_global_opts(void);
 
+/* From the first call on a forked child finds the configuration whole, and nobody who holds its
+ * locks. */
+void ucs_config_hold_over_fork(void);
+
 /* The same for who looks at texts among them, which none frees until the options are unlocked. */
 const ucs_global_opts_t *ucs_global_opts_lock(void);
 void ucs_global_opts_unlock(void);

@@ -86,15 +86,14 @@ static const char *const ucs_config_foreign[] = {
     NULL
 };
 
+pthread_mutex_t ucs_config_names_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static struct {
-    pthread_mutex_t    mutex;
     unsigned           table_count;
     ucs_config_table_t tables[UCS_CONFIG_TABLES_MAX];
     unsigned           warned_count;
     uint64_t           warned[UCS_CONFIG_WARNED_MAX];  /* hashes of names */
-} ucs_config_registry = {
-    .mutex = PTHREAD_MUTEX_INITIALIZER
-};
+} ucs_config_registry;
 
 /* ------------------------------------------------------------------ tables */
 
@@ -104,7 +103,7 @@ ucs_status_t ucs_config_table_add(const char *title, const char *prefix,
     ucs_status_t status = UCS_OK;
     unsigned i;
 
-    pthread_mutex_lock(&ucs_config_registry.mutex);
+    pthread_mutex_lock(&ucs_config_names_mutex);
     for (i = 0; i < ucs_config_registry.table_count; ++i) {
         if (ucs_config_registry.tables[i].rows == rows) {
             break;
@@ -117,7 +116,7 @@ ucs_status_t ucs_config_table_add(const char *title, const char *prefix,
         ucs_config_registry.tables[i]   = (ucs_config_table_t){title, prefix, rows};
         ucs_config_registry.table_count = i + 1;
     }
-    pthread_mutex_unlock(&ucs_config_registry.mutex);
+    pthread_mutex_unlock(&ucs_config_names_mutex);
 
     if (status != UCS_OK) {
         ucs_error("too many configuration tables for '%s'", title);
@@ -129,7 +128,7 @@ void ucs_config_table_remove(const ucs_config_row_t *rows)
 {
     unsigned i;
 
-    pthread_mutex_lock(&ucs_config_registry.mutex);
+    pthread_mutex_lock(&ucs_config_names_mutex);
     for (i = 0; i < ucs_config_registry.table_count; ++i) {
         if (ucs_config_registry.tables[i].rows != rows) {
             continue;
@@ -139,19 +138,19 @@ void ucs_config_table_remove(const ucs_config_row_t *rows)
                 (ucs_config_registry.table_count - i) * sizeof(ucs_config_registry.tables[0]));
         break;
     }
-    pthread_mutex_unlock(&ucs_config_registry.mutex);
+    pthread_mutex_unlock(&ucs_config_names_mutex);
 }
 
 int ucs_config_table_get(unsigned i, ucs_config_table_t *table_p)
 {
     int found;
 
-    pthread_mutex_lock(&ucs_config_registry.mutex);
+    pthread_mutex_lock(&ucs_config_names_mutex);
     found = i < ucs_config_registry.table_count;
     if (found) {
         *table_p = ucs_config_registry.tables[i];
     }
-    pthread_mutex_unlock(&ucs_config_registry.mutex);
+    pthread_mutex_unlock(&ucs_config_names_mutex);
     return found;
 }
 
@@ -281,7 +280,7 @@ static int ucs_config_mark_warned(const char *name)
     int first     = 1;
     unsigned i;
 
-    pthread_mutex_lock(&ucs_config_registry.mutex);
+    pthread_mutex_lock(&ucs_config_names_mutex);
     for (i = 0; i < ucs_config_registry.warned_count; ++i) {
         first = first && (ucs_config_registry.warned[i] != hash);
     }
@@ -290,7 +289,7 @@ static int ucs_config_mark_warned(const char *name)
     } else if (first) {
         ucs_config_registry.warned[ucs_config_registry.warned_count++] = hash;
     }
-    pthread_mutex_unlock(&ucs_config_registry.mutex);
+    pthread_mutex_unlock(&ucs_config_names_mutex);
     return first;
 }
 

@@ -12,6 +12,7 @@
 #define UCS_CONFIG_NAMES_H
 
 #include <ucs/config/parser.h>
+#include <pthread.h>
 
 BEGIN_C_DECLS
 
@@ -23,6 +24,9 @@ typedef struct {
     const char             *prefix;  /* list of prefixes, as for ucs_config_fill */
     const ucs_config_row_t *rows;
 } ucs_config_table_t;
+
+/* For who holds it over a fork (global.c): of tables, and of names that were warned of. */
+extern pthread_mutex_t ucs_config_names_mutex;
 
 /* Make a table known; the three objects must live until it is removed. A table that is known
  * already is left as it is. UCS_ERR_EXCEEDS_LIMIT: too many. */

@@ -11,6 +11,7 @@
 #endif
 
 #include <ucs/config/file.h>
+#include <ucs/config/global.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/assert.h>
 #include <ucs/debug/report.h>
@@ -396,6 +397,7 @@ ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const cha
     ucs_status_t status;
     size_t i;
 
+    ucs_config_hold_over_fork();
     ucs_config_env_init(&source.env, env_prefix);
     for (i = 0; rows[i].name != NULL; ++i) {
         status = ucs_config_fill_row(opts, &rows[i], &source);

@@ -13,7 +13,10 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +25,7 @@
 #include <string>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -1102,6 +1106,50 @@ TEST_F(config, own_defaults_are_valid)
     ASSERT_EQ(UCS_OK, ucs_config_fill(&values, ucs_global_rows, "UCX_", nullptr, "", 0));
     EXPECT_STREQ("warn", values.log_level);
     ucs_config_release(&values, ucs_global_rows);
+}
+
+/* Another thread is inside the configuration at the moment of a fork: what it holds there nobody
+ * would ever give back in the child. */
+TEST_F(config, forked_child_finds_no_lock_held)
+{
+    static const std::chrono::seconds limit(20);
+    std::atomic<bool> stop(false);
+    std::thread other([&] {
+        while (!stop.load()) {
+            ucs_config_table_t table;
+            ucs_global_opts_lock();
+            ucs_global_opts_unlock();
+            ucs_config_table_get(0, &table);
+            ucs_config_file_get("UCX_NONE", nullptr);
+        }
+    });
+    int status = 0;
+
+    ASSERT_EQ(UCS_OK, fill());
+    for (int i = 0; (i < 100) && (status == 0); ++i) {
+        const auto end  = std::chrono::steady_clock::now() + limit;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            ucs_config_table_t table;
+            ucs_global_opts_lock();
+            ucs_global_opts_unlock();
+            ucs_config_table_get(0, &table);
+            _exit((ucs_config_file_get("UCX_NONE", nullptr) == nullptr) ? 0 : 1);
+        }
+        ASSERT_GT(pid, 0);
+        while (waitpid(pid, &status, WNOHANG) == 0) {
+            if (std::chrono::steady_clock::now() > end) {
+                ADD_FAILURE() << "child " << i << " waits";
+                kill(pid, SIGKILL);
+                waitpid(pid, &status, 0);
+                break;
+            }
+            usleep(100);
+        }
+    }
+    stop.store(true);
+    other.join();
+    EXPECT_EQ(0, status);
 }
 
 } // namespace
