@@ -13,6 +13,8 @@
 #             and a short selection of Debian packages
 #   --fuzz    clang, the fuzz targets with libFuzzer and AddressSanitizer, HALYARD_FUZZ_SECONDS each
 #             (default 60; 10 in --all)
+#   --arm     built for aarch64 and run by qemu (which orders memory as this machine does): two
+#             processes, the simulator, checked data
 #   --dist    release archive, built and installed from itself; a program built against it; Debian
 #             packages made of it
 #   --all     all of these
@@ -340,6 +342,35 @@ stage_fuzz()
     count_log fuzz "$dir/run.log" $?
 }
 
+# Without its compiler, or what runs its programs, there is nothing to show.
+stage_arm()
+{
+    local qemu=qemu-aarch64-static sysroot=/usr/aarch64-linux-gnu test
+    if [ $packages = yes ]; then
+        "$root/contrib/packages.sh" arm
+    fi
+    if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v $qemu >/dev/null; then
+        count 0 0 1
+        say "arm: skipped: aarch64-linux-gnu-gcc or $qemu is missing"
+        return
+    fi
+    prepare && mkdir -p "$build_root/arm" && cd "$build_root/arm" || return
+    say "arm: building"
+    step "arm: configure" configure.log "$root/configure" --host=aarch64-linux-gnu --disable-gtest \
+         --disable-static --enable-werror --enable-assert CFLAGS="-O1 -g0" || return
+    step "arm: build" build.log make -j"$jobs" all test/sim/sim test/mp/pair || return
+    say "arm: testing"
+    qemu="$qemu -L $sysroot -E LD_LIBRARY_PATH=$PWD/.libs"
+    step "arm: two processes" pair.log $qemu test/mp/.libs/pair && count 1 0 0
+    limited_log "arm: simulator" $qemu test/sim/sim --seeds 1-300
+    for test in "tag_lat -V" "ucp_am_bw -V" "stream_bw -V" ucp_put_bw ucp_get ucp_fadd; do
+        step "arm: $test" "${test% *}.log" $qemu .libs/ucx_perftest --self -q -t $test -n 100 -s 8 &&
+            count 1 0 0
+    done
+    step "arm: long messages" long.log $qemu .libs/ucx_perftest --self -q -V -t tag_bw -n 20 \
+         -s 4k,64k,1m && count 1 0 0
+}
+
 # The archive must build, install and remove itself from a read-only copy, and a program must
 # build against what was installed by pkg-config alone.
 stage_dist()
@@ -389,13 +420,13 @@ stage_dist()
         limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
 }
 
-for stage in style gcc clang asan tsan mpi fuzz dist; do
+for stage in style gcc clang asan tsan mpi fuzz arm dist; do
     known+=("--$stage stages+= $stage")
 done
 options "${known[@]}" "--all all=yes" "--build build_root=" "--jobs jobs=" \
         "--no-packages packages=no" -- "$@"
 if [ -n "$all" ]; then
-    stages="style gcc mpi dist asan tsan clang fuzz"
+    stages="style gcc mpi dist asan tsan clang fuzz arm"
     HALYARD_FUZZ_SECONDS=${HALYARD_FUZZ_SECONDS:-10}
 fi
 build_root=$(mkdir -p "$build_root" && cd "$build_root" && pwd) || exit 2
@@ -408,6 +439,7 @@ for stage in $stages; do
         clang) purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps wheels" ;;
         fuzz)  purposes="$purposes build fuzz" ;;
+        arm)   purposes="$purposes build" ;;
         dist)  purposes="$purposes build test deb" ;;
         *)     purposes="$purposes build test" ;;
     esac

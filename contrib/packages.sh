@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|clang|fuzz|mpi|apps|wheels|style|deb ...
+#   packages.sh build|plot|test|clang|fuzz|mpi|apps|wheels|style|arm|deb ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh, build-deb.sh and .ci/run.
@@ -22,6 +22,7 @@ packages_of() # purpose
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
         wheels)   echo python3-venv ;;
         style)    echo perl-base ;;
+        arm)      echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static ;;
         deb)      echo debhelper dpkg-dev fakeroot ;;
         *)        echo "packages.sh: unknown purpose '$1'" >&2
                   exit 2 ;;
