@@ -349,9 +349,9 @@ stage_arm()
     if [ $packages = yes ]; then
         "$root/contrib/packages.sh" arm
     fi
-    if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v $qemu >/dev/null; then
+    if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v $qemu >/dev/null; then
         count 0 0 1
-        say "arm: skipped: aarch64-linux-gnu-gcc or $qemu is missing"
+        say "arm: skipped: aarch64-linux-gnu-g++ or $qemu is missing"
         return
     fi
     prepare && mkdir -p "$build_root/arm" && cd "$build_root/arm" || return

@@ -22,7 +22,8 @@ packages_of() # purpose
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
         wheels)   echo python3-venv ;;
         style)    echo perl-base ;;
-        arm)      echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static ;;
+        arm)      echo gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross \
+                       qemu-user-static ;;
         deb)      echo debhelper dpkg-dev fakeroot ;;
         *)        echo "packages.sh: unknown purpose '$1'" >&2
                   exit 2 ;;
