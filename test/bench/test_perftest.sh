@@ -527,6 +527,56 @@ fi
 fake=$(dirname "$BINARY")/test/fakecuda/.libs
 if [ -e "$fake/libcuda.so.1" ]; then
     libraries=${LD_LIBRARY_PATH-}
+# A peer that is none: it says what no ucx_perftest would say.
+peer() { # WHAT TEST
+    port=$((port + 1))
+    python3 - $port $1 2>"$dir/server.err" <<'PYTHON' &
+import socket, struct, sys
+HELLO, PARAMS, ADDRESS, STEP, RESULT, READY = 1, 2, 3, 4, 6, 7
+def hear(wanted):
+    magic, kind, length, zero = struct.unpack("<4I", heard.read(16))
+    assert kind == wanted, (kind, wanted)
+    return heard.read(length)
+def say(kind, payload=b""):
+    peer.sendall(struct.pack("<4I", 0x504c4148, kind, len(payload), 0) + payload)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+listener.settimeout(60)
+peer = listener.accept()[0]
+peer.settimeout(60)
+heard = peer.makefile("rb")
+say(HELLO, hear(HELLO)[:8] + b"\33[31mred".ljust(56, b"\33"))
+hear(PARAMS)
+address = hear(ADDRESS) # of the client itself
+if sys.argv[2] == "silence":
+    say(READY)
+elif sys.argv[2] == "key": # the longest message: nothing of it is left for a key
+    say(ADDRESS, struct.pack("<IIQ", 65520, 0, 0) + address[16:].ljust(65520, b"\0"))
+else:
+    say(ADDRESS, address)
+    hear(READY), say(READY)
+    hear(STEP), say(READY)
+    say(RESULT, struct.pack("<iIIIdQ160s", -3, 0, 0, 0, 0.0, 0, b"\33[31mred" * 20))
+heard.read(1)
+PYTHON
+    server=$!
+    await listening $port
+    perf 127.0.0.1 -p $port -t $2 -n 10
+    served
+}
+if command -v python3 >/dev/null; then
+    peer result tag_lat
+    check "what a peer says does not command the terminal: exit $code" test $code -eq 1 -a \
+        "$(grep -c '?\[31mred' "$dir/err")" -eq 2 -a "$(grep -c $'\33' "$dir/err")" -eq 0
+    peer silence tag_lat
+    check "a peer without address: exit $code" test $code -eq 1 -a \
+        "$(grep -c "error: the peer's worker address" "$dir/err")" -eq 1
+    peer key ucp_get
+    check "a peer without key: exit $code" test $code -eq 1 -a \
+        "$(grep -c 'error: ucp_ep_rkey_unpack' "$dir/err")" -eq 1
+else
+    skip "a peer that is none" "no python3"
+fi
+
     export LD_LIBRARY_PATH=$fake${libraries:+:$libraries}
     for m in cuda cuda-managed,cuda-vmm host,cuda-vmm-pieces cuda-async,cuda-pinned cuda-registered; do
         for t in tag_lat tag_bw tag_bi_bw ucp_am_bw stream_bw; do

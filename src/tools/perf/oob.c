@@ -433,24 +433,29 @@ void perf_oob_send_error(perf_channel_t *channel, const char *text)
     }
 }
 
+const char *perf_oob_text(char *text, size_t size)
+{
+    char *next;
+
+    text[size - 1] = '\0';
+    for (next = text; *next != '\0'; ++next) {
+        if ((*next < ' ') || (*next > '~')) {
+            *next = '?';
+        }
+    }
+    return text;
+}
+
 static int recv_error_text(perf_channel_t *channel, size_t length, double end_ns)
 {
-    char text[512];
-    size_t i;
+    char text[512] = "";
 
     if (length >= sizeof(text)) {
         length = sizeof(text) - 1;
     }
-    if (move_all(channel, 0, text, length, end_ns) != 0) {
-        return -1;
-    }
-    text[length] = '\0';
-    for (i = 0; i < length; ++i) {
-        if ((text[i] < ' ') || (text[i] > '~')) {
-            text[i] = '?';
-        }
-    }
-    return perf_error("the peer (%s) gave up: %s", channel->peer, text);
+    return (move_all(channel, 0, text, length, end_ns) != 0) ? -1 :
+           perf_error("the peer (%s) gave up: %s", channel->peer,
+                      perf_oob_text(text, sizeof(text)));
 }
 
 int perf_oob_recv_any(perf_channel_t *channel, void *buffer, size_t capacity, size_t *length_p)

@@ -73,6 +73,9 @@ int perf_oob_send(perf_channel_t *channel, perf_oob_type_t type, const void *pay
 int perf_oob_send_parts(perf_channel_t *channel, perf_oob_type_t type, const struct iovec *parts,
                         unsigned count);
 
+/* Makes `size` bytes of a peer's a text that any terminal shows as it is, and returns it. */
+const char *perf_oob_text(char *text, size_t size);
+
 /* Sends text as PERF_OOB_ERROR; failure is ignored: the sender gives up anyway. */
 void perf_oob_send_error(perf_channel_t *channel, const char *text);
 

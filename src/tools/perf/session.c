@@ -82,14 +82,13 @@ static int exchange_hello(perf_session_t *session)
         (perf_oob_recv(&session->channel, PERF_OOB_HELLO, &theirs, sizeof(theirs)) != 0)) {
         return -1;
     }
-    theirs.library[sizeof(theirs.library) - 1] = '\0';
     if (theirs.protocol != mine.protocol) {
         return perf_session_fail(session, UCS_ERR_INVALID_PARAM,
                                  "the peer's ucx_perftest speaks protocol %u, this one %u: use "
                                  "the same version on both sides", theirs.protocol,
                                  mine.protocol);
     }
-    if (strcmp(theirs.library, mine.library) != 0) {
+    if (strcmp(perf_oob_text(theirs.library, sizeof(theirs.library)), mine.library) != 0) {
         perf_note("note: libucp is %s here and %s at the peer", mine.library, theirs.library);
     }
     return 0;
@@ -98,9 +97,7 @@ static int exchange_hello(perf_session_t *session)
 /* Nothing that a peer says is believed: limits are those that the own options have. */
 static int params_are_valid(const perf_params_t *params)
 {
-    return (memchr(params->test, '\0', sizeof(params->test)) != NULL) &&
-           (memchr(params->transport, '\0', sizeof(params->transport)) != NULL) &&
-           (params->way <= PERF_UCT_ZCOPY) &&
+    return (params->way <= PERF_UCT_ZCOPY) &&
            (params->window >= 1) && (params->window <= PERF_WINDOW_MAX) &&
            (params->threads >= 1) && (params->threads <= PERF_THREADS_MAX) &&
            ((params->variants == 1) ||
@@ -126,8 +123,9 @@ static int exchange_params(perf_session_t *session)
          perf_oob_recv(&session->channel, PERF_OOB_PARAMS, params, sizeof(*params))) != 0) {
         return -1;
     }
+    (void)perf_oob_text(params->test, sizeof(params->test));
+    (void)perf_oob_text(params->transport, sizeof(params->transport));
     if (!session->leader && !params_are_valid(params)) {
-        params->test[0] = '\0';
         return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the client's parameters");
     }
     session->op = &limits_op;
@@ -298,16 +296,16 @@ static void combine(const perf_op_t *op, const perf_outcome_t *mine, const perf_
 }
 
 static int check_outcome(perf_session_t *session, const perf_outcome_t *mine,
-                         const perf_outcome_t *theirs)
+                         perf_outcome_t *theirs)
 {
     if ((mine->status != UCS_OK) && (mine->status != UCS_ERR_CANCELED)) {
         return perf_session_fail(session, (ucs_status_t)mine->status, "%s", mine->problem);
     }
     if ((theirs->status != UCS_OK) && (theirs->status != UCS_ERR_CANCELED)) {
         session->status = (ucs_status_t)theirs->status;
-        return perf_error("at the peer: %.*s: %s, at: %s", (int)sizeof(theirs->problem) - 1,
-                          theirs->problem, ucs_status_string(session->status),
-                          perf_watch_where());
+        return perf_error("at the peer: %s: %s, at: %s",
+                          perf_oob_text(theirs->problem, sizeof(theirs->problem)),
+                          ucs_status_string(session->status), perf_watch_where());
     }
     return 0;
 }
@@ -393,14 +391,13 @@ static int serve_step(perf_session_t *session, const perf_step_t *step)
 
 int perf_session_serve(perf_session_t *session)
 {
-    uint8_t message[sizeof(perf_step_t)];
     perf_step_t step;
     size_t length;
     int type;
 
     for (;;) {
         perf_watch_stage("waiting for the leader's next step");
-        type = perf_oob_recv_any(&session->channel, message, sizeof(message), &length);
+        type = perf_oob_recv_any(&session->channel, &step, sizeof(step), &length);
         if (type == PERF_OOB_BYE) {
             return 0;
         }
@@ -410,7 +407,6 @@ int perf_session_serve(perf_session_t *session)
         if ((type != PERF_OOB_STEP) || (length != sizeof(step))) {
             return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "message type %d", type);
         }
-        memcpy(&step, message, sizeof(step));
         if (!step_is_valid(session, &step)) {
             return perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the leader's step");
         }

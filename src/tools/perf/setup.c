@@ -362,7 +362,9 @@ static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p)
 {
-    uint8_t *message = malloc(PERF_OOB_PAYLOAD_MAX);
+    /* The library is not told where address and key end: it finds zeros behind them. */
+    int type;
+    uint8_t *message = calloc(2, PERF_OOB_PAYLOAD_MAX);
     size_t length    = 0;
     address_head_t head;
 
@@ -370,15 +372,13 @@ uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length
         perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
         return NULL;
     }
-    if (perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length) !=
-        PERF_OOB_ADDRESS) {
-        free(message);
-        return NULL;
-    }
+    type = perf_oob_recv_any(&session->channel, message, PERF_OOB_PAYLOAD_MAX, &length);
     memcpy(&head, message, sizeof(head));
-    if ((length < sizeof(head)) || (head.address_length == 0) ||
+    if ((type != PERF_OOB_ADDRESS) || (length < sizeof(head)) || (head.address_length == 0) ||
         ((uint64_t)head.address_length + head.rkey_length != length - sizeof(head))) {
-        perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the peer's worker address");
+        if (type >= 0) {
+            perf_session_fail(session, UCS_ERR_INVALID_PARAM, "the peer's worker address");
+        }
         free(message);
         return NULL;
     }
