@@ -325,6 +325,10 @@ for line in "a" "a -t tag_lat --self" "a -t tag_lat --json x" "a -t tag_lat host
     printf '# comment\n%s\n' "$line" >"$dir/bad_batch"
     refuses "batch line '$line'" "in line 2 of" -l -b "$dir/bad_batch"
 done
+for line in "a -t tag_lat -c 1,0" "a -t tag_lat --timeout 7" "a -t tag_lat -6"; do
+    echo "$line" >"$dir/bad_batch"
+    refuses "batch line '$line'" "options that say what to measure" -l -c 0,0 -b "$dir/bad_batch"
+done
 
 # ---- files ----
 UCX_ODD_NAME='`a|b`' UCX_WARN_UNUSED_ENV_VARS=n \
@@ -523,10 +527,6 @@ else
     skip "strangers at a server" "no /dev/tcp"
 fi
 
-# ---- memory of devices, by the driver of the tests ----
-fake=$(dirname "$BINARY")/test/fakecuda/.libs
-if [ -e "$fake/libcuda.so.1" ]; then
-    libraries=${LD_LIBRARY_PATH-}
 # A peer that is none: it says what no ucx_perftest would say.
 peer() { # WHAT TEST
     port=$((port + 1))
@@ -577,6 +577,10 @@ else
     skip "a peer that is none" "no python3"
 fi
 
+# ---- memory of devices, by the driver of the tests ----
+fake=$(dirname "$BINARY")/test/fakecuda/.libs
+if [ -e "$fake/libcuda.so.1" ]; then
+    libraries=${LD_LIBRARY_PATH-}
     export LD_LIBRARY_PATH=$fake${libraries:+:$libraries}
     for m in cuda cuda-managed,cuda-vmm host,cuda-vmm-pieces cuda-async,cuda-pinned cuda-registered; do
         for t in tag_lat tag_bw tag_bi_bw ucp_am_bw stream_bw; do

@@ -18,7 +18,9 @@
 static int is_about_test(const perf_options_t *line, const perf_options_t *all)
 {
     return (line->mode == all->mode) && (line->host == all->host) && (line->port == all->port) &&
+           (line->ipv6 == all->ipv6) && (line->timeout_s == all->timeout_s) &&
            (line->use_ranks == all->use_ranks) && (line->cpu_count == all->cpu_count) &&
+           (memcmp(line->cpus, all->cpus, sizeof(all->cpus)) == 0) &&
            (memcmp(line->files, all->files, sizeof(all->files)) == 0) &&
            (line->csv_stdout == all->csv_stdout);
 }
