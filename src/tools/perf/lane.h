@@ -75,6 +75,12 @@ enum {
 
 _Static_assert(sizeof(perf_params_t) == 112, "perf_params_t is on the wire");
 
+/* Does this side, the leader's or the follower's, use a device? */
+static inline int perf_params_use_device(const perf_params_t *params, unsigned side)
+{
+    return (params->memory[side] != PERF_MEMORY_HOST) || (params->flags & PERF_FLAG_DEVICE);
+}
+
 /* perf_step_t.flags */
 enum {
     PERF_STEP_SAMPLES = 1 << 0 /* the leader keeps the time of every iteration */
@@ -100,7 +106,9 @@ typedef struct perf_time {
 } perf_time_t;
 
 typedef struct perf_lane {
-    /* Hot: what the loops and callbacks touch. */
+    /* Hot: what the loops and callbacks touch. Lanes are written by different threads: pairs of
+     * cache lines, as the hardware fetches them, of their own. */
+    _Alignas(128)
     uint64_t            recv_done;   /* receives completed since the lane was made; puts, gets
                                       * and atomics, which nothing is received for, too */
     uint64_t            send_done;   /* sends that completed by callback */
@@ -148,7 +156,6 @@ typedef struct perf_lane {
     unsigned             index;
     int                  leader;
     int                  event_fd;   /* -1: no wake-up */
-    int                  crowded;    /* the test's threads share too few processors */
     int                  yield;      /* let others run when idle */
     char                 problem[160]; /* what failed first, without the status */
 

@@ -253,7 +253,8 @@ static int has_too_few_processors(const perf_session_t *session)
 
 int perf_setup_worker(perf_session_t *session, unsigned index, ucp_context_h context)
 {
-    perf_lane_t *lane = &session->lanes[index];
+    const int is_crowded = has_too_few_processors(session);
+    perf_lane_t *lane    = &session->lanes[index];
 
     lane->index    = index;
     lane->context  = context;
@@ -264,14 +265,13 @@ int perf_setup_worker(perf_session_t *session, unsigned index, ucp_context_h con
     lane->channel  = (index % session->params.threads == 0) ? &session->channel : NULL;
     lane->stop     = &session->stop;
     lane->event_fd = -1;
-    lane->crowded  = has_too_few_processors(session);
     /* Where nothing is bound, the scheduler may put both sides on one processor for a while. */
-    lane->yield    = lane->crowded || ((session->shared == NULL) && (session->cpu_count == 0));
+    lane->yield    = is_crowded || ((session->shared == NULL) && (session->cpu_count == 0));
     prepare_params(session, lane);
     if ((context != NULL) && (create_worker(session, lane) != 0)) {
         return -1;
     }
-    lane->spin_max = (lane->event_fd >= 0) ? 1 : lane->crowded ? SPINS_CROWDED : SPINS_POLLING;
+    lane->spin_max = (lane->event_fd >= 0) ? 1 : is_crowded ? SPINS_CROWDED : SPINS_POLLING;
     return 0;
 }
 
@@ -286,14 +286,11 @@ static int create_lane(perf_session_t *session, unsigned index)
 
 int perf_setup_lanes(perf_session_t *session, unsigned count)
 {
-    const size_t bytes = (count * sizeof(perf_lane_t) + 127) / 128 * 128;
-
-    /* Lanes are written by different threads: whole lines each. */
-    session->lanes = aligned_alloc(128, bytes);
+    session->lanes = aligned_alloc(_Alignof(perf_lane_t), count * sizeof(perf_lane_t));
     if (session->lanes == NULL) {
         return perf_session_fail(session, UCS_ERR_NO_MEMORY, "lanes");
     }
-    memset(session->lanes, 0, bytes);
+    memset(session->lanes, 0, count * sizeof(perf_lane_t));
     session->lane_count = count;
     return 0;
 }
@@ -363,10 +360,10 @@ static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p)
 {
     /* The library is not told where address and key end: it finds zeros behind them. */
-    int type;
     uint8_t *message = calloc(2, PERF_OOB_PAYLOAD_MAX);
     size_t length    = 0;
     address_head_t head;
+    int type;
 
     if (message == NULL) {
         perf_session_fail(session, UCS_ERR_NO_MEMORY, "worker address");
