@@ -1,8 +1,8 @@
 /* Halyard: kinds of memory that buffers can be in, and the device that some of them belong to.
  *
  * This is the part of an application that uses GPUs: cuda.c loads CUDA's driver when a device is
- * opened, initialises it and keeps its primary context. It needs nothing of Halyard and no CUDA to
- * build; the tests link it too. Functions that can fail return 0, or -1 with the reason in
+ * opened, initialises it and keeps its primary context. It needs no CUDA to build; the tests link
+ * it too. Functions that can fail return 0, or -1 with the reason in
  * device->problem. They may be called by any thread, by one at a time for each device object; they
  * make the device's context current in the calling thread, and wait for what they start.
  *

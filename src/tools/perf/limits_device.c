@@ -73,7 +73,7 @@ int perf_setup_device(perf_session_t *session)
     const perf_memory_t kind = (perf_memory_t)session->params.memory[side];
 
     session->limit_memory[0] = session->limit_memory[1] = NULL;
-    if ((kind == PERF_MEMORY_HOST) && !(session->params.flags & PERF_FLAG_DEVICE)) {
+    if (!perf_params_use_device(&session->params, side)) {
         session->device.is_open = 0;
         return 0;
     }

@@ -1,5 +1,5 @@
-# Halyard: files of ucx_perftest, which uses the public interface but for the tests of one layer:
-# loops_ofi.c and loops_uct.c.
+# Halyard: files of ucx_perftest, which uses the public interface but for the tests of one layer,
+# loops_ofi.c and loops_uct.c, and for the driver's interface (cuda.c).
 # SPDX-License-Identifier: BSD-3-Clause
 
 bin_PROGRAMS += ucx_perftest

@@ -62,7 +62,7 @@ typedef struct perf_report {
     perf_record_t  record;
     perf_result_t  results[PERF_RESULTS_MAX];
     unsigned       count;
-    perf_startup_t startup;   /* medians; valid == 0: not measured */
+    perf_startup_t startup;   /* medians of */
     unsigned       startup_runs;
     unsigned       worse;     /* sizes at which an audit found a better protocol */
 } perf_report_t;

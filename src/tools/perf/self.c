@@ -55,22 +55,16 @@ static int run_session(const pair_t *pair, perf_session_t *session)
            perf_lead(session, options, pair->shared->cpus, (unsigned)pair->bound);
 }
 
-static int uses_device(const perf_options_t *options, int side)
-{
-    return (options->params.memory[side] != PERF_MEMORY_HOST) ||
-           (options->params.flags & PERF_FLAG_DEVICE);
-}
-
 static int run_startup(const pair_t *pair, perf_session_t *session, int index)
 {
-    const perf_options_t *options = pair->options;
+    const perf_params_t *params = &pair->options->params;
 
-    if (uses_device(options, index) &&
-        (perf_device_open(&session->device, options->params.device[index], (unsigned)index) != 0)) {
+    if (perf_params_use_device(params, (unsigned)index) &&
+        (perf_device_open(&session->device, params->device[index], (unsigned)index) != 0)) {
         perf_error("%s", session->device.problem);
         return PERF_EXIT_FAILED;
     }
-    return (perf_startup_run(session, !uses_device(options, 0) && (pair->startup % 2),
+    return (perf_startup_run(session, !perf_params_use_device(params, 0) && (pair->startup % 2),
                              &pair->shared->startup[pair->startup]) == 0) ?
            PERF_EXIT_OK : PERF_EXIT_FAILED;
 }
@@ -309,7 +303,8 @@ int perf_self_main(const perf_options_t *options)
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
     if ((options->op < 0) && !options->limits_only && (options->batch == NULL)) {
         runs = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
-        if (uses_device(options, 0) || uses_device(options, 1)) {
+        if (perf_params_use_device(&options->params, 0) ||
+            perf_params_use_device(&options->params, 1)) {
             /* Starting a device's driver takes a second. */
             runs = options->quick ? 0 : STARTUP_RUNS_QUICK;
         }

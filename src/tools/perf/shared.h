@@ -56,7 +56,6 @@ typedef struct perf_startup {
     double   private_mapped;    /* writable address space */
     double   private_resident;
     double   address_bytes;     /* of the worker address */
-    uint32_t endpoints;         /* how many were made */
     uint32_t memory;            /* this run measured memory, not time */
     uint32_t valid;
 } perf_startup_t;

@@ -264,8 +264,6 @@ void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report)
         }
         *field_of(startup, i) = perf_median(values, used);
     }
-    startup->endpoints = ENDPOINTS;
-    startup->valid     = 1;
 }
 
 void perf_startup_put(const perf_report_t *report, ucs_report_t *json)
@@ -273,11 +271,11 @@ void perf_startup_put(const perf_report_t *report, ucs_report_t *json)
     const perf_startup_t *startup = &report->startup;
     unsigned i;
 
-    if (!startup->valid) {
+    if (report->startup_runs == 0) {
         return;
     }
     ucs_report_open(json, "startup", '{');
-    ucs_report_row(json, "runs endpoints", "%u%u", report->startup_runs, startup->endpoints);
+    ucs_report_row(json, "runs endpoints", "%u%u", report->startup_runs, ENDPOINTS);
     for (i = 0; i < FIELD_COUNT; ++i) {
         ucs_report_row(json, fields[i].name, "%f", *field_of(startup, i) / fields[i].unit);
     }
@@ -289,14 +287,14 @@ void perf_startup_print(const perf_report_t *report)
     const perf_startup_t *startup = &report->startup;
     const double mib              = 1024 * 1024;
 
-    if (!startup->valid) {
+    if (report->startup_runs == 0) {
         return;
     }
     printf("\nstart-up (medians of %u runs in fresh processes):\n", report->startup_runs);
     printf("  ucp_init %.2f ms; to the first message sent and answered %.2f ms\n",
            startup->init_ns / 1e6, startup->first_ns / 1e6);
-    printf("  endpoint: first %.1f us; %u more, each to another worker, %.2f us and %.2f KiB "
-           "each; worker address %.0f B\n", startup->ep_first_ns / 1e3, startup->endpoints,
+    printf("  endpoint: first %.1f us; %d more, each to another worker, %.2f us and %.2f KiB "
+           "each; worker address %.0f B\n", startup->ep_first_ns / 1e3, ENDPOINTS,
            startup->ep_each_ns / 1e3, startup->ep_each_bytes / 1024, startup->address_bytes);
     if (isnan(startup->shared_mapped)) {
         return; /* the devices' driver maps far more than the library */
