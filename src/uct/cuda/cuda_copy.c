@@ -20,17 +20,8 @@
 #include <uct/cuda/cuda_engine.h>
 
 #define UCS_LOG_COMPONENT "cuda_copy"
-#include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
-
-typedef struct {
-    uct_md_t super;
-} uct_cuda_copy_md_t;
-
-typedef struct {
-    uct_iface_t       super;
-    uct_cuda_engine_t engine;
-} uct_cuda_copy_iface_t;
 
 typedef struct {
     uct_mem_t    super;
@@ -40,21 +31,7 @@ typedef struct {
     int          is_registered;
 } uct_cuda_copy_mem_t;
 
-static uct_cuda_copy_iface_t *uct_cuda_copy_iface(uct_iface_t *iface)
-{
-    return ucs_container_of(iface, uct_cuda_copy_iface_t, super);
-}
-
 /* ------------------------------------------------------------------ memory domain */
-
-static ucs_status_t uct_cuda_copy_md_open(uct_md_t *md UCS_UNUSED)
-{
-    if (!uct_cuda_is_possible()) {
-        ucs_debug("no CUDA device: there is no device node and libcuda is not loaded");
-        return UCS_ERR_NO_DEVICE;
-    }
-    return UCS_OK;
-}
 
 static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void *address,
                                             size_t length, uct_mem_info_t *info_p)
@@ -222,12 +199,7 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
 
 static ucs_status_t uct_cuda_copy_iface_open(uct_iface_t *iface)
 {
-    return uct_cuda_engine_init(&uct_cuda_copy_iface(iface)->engine, NULL);
-}
-
-static void uct_cuda_copy_iface_close(uct_iface_t *iface)
-{
-    iface->is_stuck = uct_cuda_engine_cleanup(&uct_cuda_copy_iface(iface)->engine);
+    return uct_cuda_engine_init(uct_cuda_iface_engine(iface), NULL);
 }
 
 static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_UNUSED,
@@ -236,22 +208,10 @@ static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_
     *limits_p = (uct_limits_t){0};
 }
 
-static unsigned uct_cuda_copy_progress(uct_iface_t *iface)
-{
-    return uct_cuda_engine_progress(&uct_cuda_copy_iface(iface)->engine) +
-           uct_iface_progress_base(iface);
-}
-
-static ucs_status_t uct_cuda_copy_event_arm(uct_iface_t *iface)
-{
-    return ((uct_cuda_copy_iface(iface)->engine.num_active != 0) || uct_iface_has_work(iface)) ?
-           UCS_ERR_BUSY : UCS_OK;
-}
-
 static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const void *src,
                                        size_t length, uct_completion_t *comp)
 {
-    uct_cuda_engine_t *engine       = &uct_cuda_copy_iface(iface)->engine;
+    uct_cuda_engine_t *engine       = uct_cuda_iface_engine(iface);
     const uct_cuda_driver_t *driver = uct_cuda_driver();
     uct_cuda_place_t from, to;
     uct_cuda_queue_t *queue;
@@ -283,33 +243,26 @@ static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const voi
     return uct_cuda_engine_post(engine, &part, 1, comp, NULL);
 }
 
-static void uct_cuda_copy_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
-{
-    *shared_p  = 0;
-    *private_p = sizeof(uct_cuda_copy_iface_t) +
-                 uct_cuda_engine_memory(&uct_cuda_copy_iface(iface)->engine);
-}
-
 const uct_tl_t uct_cuda_copy_tl = {
     .name       = "cuda_copy",
     .help       = "memory of CUDA devices: detection, allocation, copies within the process",
     .kind       = UCT_TL_KIND_DEVICE,
-    .md_size    = sizeof(uct_cuda_copy_md_t),
-    .iface_size = sizeof(uct_cuda_copy_iface_t),
+    .md_size    = sizeof(uct_md_t),
+    .iface_size = sizeof(uct_cuda_iface_t),
     .ep_size    = sizeof(uct_ep_t),
     .md = {
-        .open      = uct_cuda_copy_md_open,
+        .open      = uct_cuda_md_open,
         .alloc     = uct_cuda_copy_mem_alloc,
         .release   = uct_cuda_copy_mem_release,
         .mem_query = uct_cuda_copy_mem_query
     },
     .iface = {
         .open         = uct_cuda_copy_iface_open,
-        .close        = uct_cuda_copy_iface_close,
+        .close        = uct_cuda_iface_close,
         .limits       = uct_cuda_copy_limits,
-        .progress     = uct_cuda_copy_progress,
-        .event_arm    = uct_cuda_copy_event_arm,
+        .progress     = uct_cuda_iface_progress,
+        .event_arm    = uct_cuda_iface_event_arm,
         .copy         = uct_cuda_copy_copy,
-        .memory_used  = uct_cuda_copy_memory_used
+        .memory_used  = uct_cuda_iface_memory_used
     }
 };

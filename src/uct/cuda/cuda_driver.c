@@ -12,7 +12,7 @@
 #define UCS_LOG_COMPONENT "cuda"
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/hash.h>
-#include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/library.h>
 #include <ucs/sys/sys.h>
 

@@ -278,6 +278,10 @@ typedef struct {
 ucs_status_t uct_cuda_place_query(const uct_cuda_driver_t *driver, const void *address,
                                   uct_cuda_place_t *place);
 
+/* The same for [address, address + length): memory that is pinned only in part is PAGEABLE. */
+ucs_status_t uct_cuda_range_query(const uct_cuda_driver_t *driver, const void *address,
+                                  size_t length, uct_cuda_place_t *place);
+
 /* Is [address, address + length) part of the range? */
 int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, size_t length);
 
@@ -287,10 +291,6 @@ int uct_cuda_place_covers(const uct_cuda_place_t *place, const void *address, si
  * exported as; 0 where it is no such piece. */
 unsigned uct_cuda_place_narrow(const uct_cuda_driver_t *driver, const void *address, size_t length,
                                uct_cuda_place_t *place);
-
-/* The same for [address, address + length): memory that is pinned only in part is PAGEABLE. */
-ucs_status_t uct_cuda_range_query(const uct_cuda_driver_t *driver, const void *address,
-                                  size_t length, uct_cuda_place_t *place);
 
 /* The context that copies of DEVICE or MANAGED memory are made in; see uct_cuda_device_context. */
 ucs_status_t uct_cuda_place_context(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,

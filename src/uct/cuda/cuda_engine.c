@@ -7,7 +7,7 @@
 #include <uct/cuda/cuda_engine.h>
 
 #define UCS_LOG_COMPONENT "cuda"
-#include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -109,9 +109,9 @@ static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch,
     int result;
 
     ucs_queue_for_each(copy, &batch->copies, elem) {
-        dests[i]     = copy->dest;
-        srcs[i]      = copy->src;
-        lengths[i++] = copy->length;
+        dests[i]     = copy->part.dest;
+        srcs[i]      = copy->part.src;
+        lengths[i++] = copy->part.length;
     }
     result = (driver->cuMemcpyBatchAsync != NULL) ?
              driver->cuMemcpyBatchAsync(dests, srcs, lengths, n, &attributes, &index, 1,
@@ -141,7 +141,7 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
            (bytes < UCT_CUDA_BATCH_BYTES)) {
         copy = ucs_queue_pull_elem(&queue->waiting, uct_cuda_copy_t, elem);
         ucs_queue_push(&batch->copies, &copy->elem);
-        bytes += copy->length;
+        bytes += copy->part.length;
         ++n;
     }
     if (queue->num_batches > 0) {
@@ -156,7 +156,8 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
     }
     /* One by one, so that one which is refused fails alone. Copying twice does no harm. */
     ucs_queue_for_each(copy, &batch->copies, elem) {
-        result = driver->cuMemcpyAsync(copy->dest, copy->src, copy->length, queue->stream);
+        result = driver->cuMemcpyAsync(copy->part.dest, copy->part.src, copy->part.length,
+                                       queue->stream);
         if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
             copy->leader->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
         }
@@ -273,23 +274,23 @@ static char *uct_cuda_bounce_slot(const uct_cuda_bounce_t *bounce, size_t offset
 
 /* Hands the next piece to the driver. */
 static int uct_cuda_bounce_send(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
-                                const uct_cuda_copy_t *copy)
+                                const uct_cuda_part_t *part)
 {
     const size_t offset = bounce->posted;
-    const size_t length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
+    const size_t length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
     char *slot          = uct_cuda_bounce_slot(bounce, offset);
     int result;
 
-    if (copy->to_host) {
-        result = driver->cuMemcpyAsync((uintptr_t)slot, copy->src + offset, length,
+    if (part->to_host) {
+        result = driver->cuMemcpyAsync((uintptr_t)slot, part->src + offset, length,
                                        bounce->stream);
     } else {
-        memcpy(slot, (const char *)(uintptr_t)copy->src + offset, length);
-        result = driver->cuMemcpyAsync(copy->dest + offset, (uintptr_t)slot, length,
+        memcpy(slot, (const char *)(uintptr_t)part->src + offset, length);
+        result = driver->cuMemcpyAsync(part->dest + offset, (uintptr_t)slot, length,
                                        bounce->stream);
     }
     bounce->posted += length;
-    if ((result == UCT_CU_SUCCESS) && (bounce->posted < copy->length)) {
+    if ((result == UCT_CU_SUCCESS) && (bounce->posted < part->length)) {
         result = driver->cuEventRecord(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES],
                                        bounce->stream);
     }
@@ -298,15 +299,15 @@ static int uct_cuda_bounce_send(const uct_cuda_driver_t *driver, uct_cuda_bounce
 
 /* A turn of the copy at work: UCS_INPROGRESS until it has ended. */
 static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                         const uct_cuda_copy_t *copy)
+                                         const uct_cuda_part_t *part)
 {
     const uct_cuda_driver_t *driver = engine->driver;
     size_t offset, length;
     int result;
 
-    while ((bounce->status == UCS_OK) && (bounce->posted < copy->length) &&
+    while ((bounce->status == UCS_OK) && (bounce->posted < part->length) &&
            (bounce->posted < bounce->done + UCT_CUDA_PIECES * UCT_CUDA_PIECE)) {
-        result = uct_cuda_bounce_send(driver, bounce, copy);
+        result = uct_cuda_bounce_send(driver, bounce, part);
         if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
             bounce->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
         }
@@ -317,8 +318,8 @@ static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bou
     }
 
     offset = bounce->done;
-    length = ucs_min(copy->length - offset, UCT_CUDA_PIECE);
-    result = (offset + length < copy->length) ?
+    length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
+    result = (offset + length < part->length) ?
              driver->cuEventQuery(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES]) :
              driver->cuStreamQuery(bounce->stream);
     if (result == UCT_CU_NOT_READY) {
@@ -327,12 +328,12 @@ static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bou
     if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
         return uct_cuda_engine_failed(engine, "a copy", result);
     }
-    if (copy->to_host) {
-        memcpy((char *)(uintptr_t)copy->dest + offset, uct_cuda_bounce_slot(bounce, offset),
+    if (part->to_host) {
+        memcpy((char *)(uintptr_t)part->dest + offset, uct_cuda_bounce_slot(bounce, offset),
                length);
     }
     bounce->done += length;
-    return (bounce->done < copy->length) ? UCS_INPROGRESS : UCS_OK;
+    return (bounce->done < part->length) ? UCS_INPROGRESS : UCS_OK;
 }
 
 static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
@@ -343,7 +344,7 @@ static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
 
     status = uct_cuda_bounce_init(queue->engine, bounce, 1);
     if (ucs_likely(status == UCS_OK)) {
-        status = uct_cuda_bounce_step(queue->engine, bounce, copy);
+        status = uct_cuda_bounce_step(queue->engine, bounce, &copy->part);
     }
     if (status != UCS_INPROGRESS) {
         ucs_queue_pull(&queue->staged);
@@ -528,12 +529,12 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
 
 /* A look at a copy that is under way. */
 static ucs_status_t uct_cuda_now_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                      const uct_cuda_part_t *part, const uct_cuda_copy_t *copy)
+                                      const uct_cuda_part_t *part)
 {
     int result;
 
     if (part->is_staged) {
-        return uct_cuda_bounce_step(engine, bounce, copy);
+        return uct_cuda_bounce_step(engine, bounce, part);
     }
     result = engine->driver->cuStreamQuery(bounce->stream);
     return (result == UCT_CU_NOT_READY) ? UCS_INPROGRESS :
@@ -542,7 +543,7 @@ static ucs_status_t uct_cuda_now_step(uct_cuda_engine_t *engine, uct_cuda_bounce
 
 /* Waits for a copy; one that does not end is given up. */
 static ucs_status_t uct_cuda_now_wait(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                      const uct_cuda_part_t *part, const uct_cuda_copy_t *copy)
+                                      const uct_cuda_part_t *part)
 {
     size_t done    = 0;
     uint64_t until = 0; /* not looked at the clock yet, since `done` */
@@ -550,7 +551,7 @@ static ucs_status_t uct_cuda_now_wait(uct_cuda_engine_t *engine, uct_cuda_bounce
     ucs_status_t status;
     uint64_t now;
 
-    while ((status = uct_cuda_now_step(engine, bounce, part, copy)) == UCS_INPROGRESS) {
+    while ((status = uct_cuda_now_step(engine, bounce, part)) == UCS_INPROGRESS) {
         if ((++polls % UCT_CUDA_YIELD_POLLS) != 0) {
             continue;
         }
@@ -574,8 +575,6 @@ static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_
 {
     const uct_cuda_driver_t *driver = engine->driver;
     uct_cuda_bounce_t *bounce       = &part->queue->now;
-    uct_cuda_copy_t copy            = {.dest = part->dest, .src = part->src,
-                                       .length = part->length, .to_host = part->to_host};
     int result                      = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
     ucs_status_t status;
@@ -594,7 +593,7 @@ static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_
         if (!part->is_staged) {
             result = driver->cuMemcpyAsync(part->dest, part->src, part->length, bounce->stream);
         }
-        status = (result == UCT_CU_SUCCESS) ? uct_cuda_now_wait(engine, bounce, part, &copy) :
+        status = (result == UCT_CU_SUCCESS) ? uct_cuda_now_wait(engine, bounce, part) :
                  uct_cuda_engine_failed(engine, "a copy", result);
     }
     uct_cuda_leave(&scope);
@@ -630,12 +629,9 @@ static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
             }
             return NULL;
         }
-        leader        = (leader == NULL) ? copy : leader;
-        copy->dest    = parts[i].dest;
-        copy->src     = parts[i].src;
-        copy->length  = parts[i].length;
-        copy->to_host = parts[i].to_host;
-        copy->leader  = leader;
+        leader       = (leader == NULL) ? copy : leader;
+        copy->part   = parts[i];
+        copy->leader = leader;
         ucs_queue_push(copies, &copy->elem);
     }
     return leader;
@@ -680,7 +676,8 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
     return UCS_INPROGRESS;
 }
 
-unsigned uct_cuda_engine_progress_active(uct_cuda_engine_t *engine)
+/* Returns the number of operations that have ended. */
+static unsigned uct_cuda_engine_progress(uct_cuda_engine_t *engine)
 {
     uct_cuda_queue_t *queue, *tmp;
 
@@ -708,7 +705,9 @@ ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void 
     return ucs_mpool_init(&engine->copies, &params);
 }
 
-int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
+/* Waits for the copies under way, 10 s at most; their completions are called. What those that do
+ * not end have pinned is never released. Not zero: a copy may still be under way. Accepts zeros. */
+static int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
 {
     uct_cuda_queue_t *queue, *tmp;
     uint64_t end;
@@ -719,7 +718,7 @@ int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
     /* Devices still write what has been handed over. */
     end = ucs_sys_clock_ns() + UCT_CUDA_DRAIN_NS;
     while ((engine->num_active > 0) && (ucs_sys_clock_ns() < end)) {
-        if (uct_cuda_engine_progress_active(engine) == 0) {
+        if (uct_cuda_engine_progress(engine) == 0) {
             ucs_sys_sched_yield();
         }
     }
@@ -737,9 +736,40 @@ int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
     return engine->is_stuck;
 }
 
-size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
+/* ------------------------------------------------------------------ interfaces */
+
+ucs_status_t uct_cuda_md_open(uct_md_t *md UCS_UNUSED)
 {
-    size_t size = engine->copies.num_elems * engine->copies.stride;
+    if (!uct_cuda_is_possible()) {
+        ucs_debug("no CUDA device: there is no device node and libcuda is not loaded");
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+void uct_cuda_iface_close(uct_iface_t *iface)
+{
+    iface->is_stuck = uct_cuda_engine_cleanup(uct_cuda_iface_engine(iface));
+}
+
+unsigned uct_cuda_iface_progress(uct_iface_t *iface)
+{
+    uct_cuda_engine_t *engine = uct_cuda_iface_engine(iface);
+
+    return (ucs_likely(engine->num_active == 0) ? 0 : uct_cuda_engine_progress(engine)) +
+           uct_iface_progress_base(iface);
+}
+
+ucs_status_t uct_cuda_iface_event_arm(uct_iface_t *iface)
+{
+    return ((uct_cuda_iface_engine(iface)->num_active != 0) || uct_iface_has_work(iface)) ?
+           UCS_ERR_BUSY : UCS_OK;
+}
+
+void uct_cuda_iface_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
+{
+    uct_cuda_engine_t *engine = uct_cuda_iface_engine(iface);
+    size_t size               = engine->copies.num_elems * engine->copies.stride;
     const uct_cuda_queue_t *queue;
 
     ucs_list_for_each(queue, &engine->queues, list) {
@@ -747,5 +777,6 @@ size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine)
         size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
                 UCT_CUDA_PIECES * UCT_CUDA_PIECE;
     }
-    return size;
+    *shared_p  = 0;
+    *private_p = iface->tl->iface_size + size;
 }

@@ -37,14 +37,23 @@
 #define UCT_CUDA_PIECES      4             /* on their way at a time */
 
 typedef struct uct_cuda_engine uct_cuda_engine_t;
+typedef struct uct_cuda_queue  uct_cuda_queue_t;
 typedef struct uct_cuda_copy   uct_cuda_copy_t;
 
-/* One contiguous copy. Those of an operation have a leader, the first, which ends with the last. */
-struct uct_cuda_copy {
-    ucs_queue_elem_t  elem;
+/* One contiguous part of an operation, in terms of the driver. */
+typedef struct {
+    uct_cuda_queue_t *queue;
     uct_cu_ptr_t      dest, src;
     size_t            length;
-    int               to_host; /* of copies through the buffer */
+    int               is_staged; /* one side is pageable: */
+    int               to_host;   /* that of the destination */
+} uct_cuda_part_t;
+
+/* One that is under way. Those of an operation have a leader, the first, which ends with the
+ * last. */
+struct uct_cuda_copy {
+    ucs_queue_elem_t  elem;
+    uct_cuda_part_t   part;
     uct_cuda_copy_t  *leader;
     unsigned          left;    /* leader: copies that have not ended */
     ucs_status_t      status;  /* leader: first error */
@@ -70,7 +79,7 @@ typedef struct {
     int             is_stuck;  /* the copy at work was given up: nothing else until it has ended */
 } uct_cuda_bounce_t;
 
-typedef struct {
+struct uct_cuda_queue {
     ucs_list_link_t    list; /* in engine->queues */
     uct_cuda_engine_t *engine;
     uct_cuda_context_t context;
@@ -84,7 +93,7 @@ typedef struct {
     uct_cuda_bounce_t  now;     /* of copies that are waited for: stream and buffer of their own */
     int                is_dead; /* the context is gone, or cannot be used, */
     int                is_left; /* and the driver had copies then */
-} uct_cuda_queue_t;
+};
 
 struct uct_cuda_engine {
     const uct_cuda_driver_t *driver;     /* NULL until the first queue */
@@ -98,15 +107,6 @@ struct uct_cuda_engine {
     void                   (*unpin)(void *pinned);
 };
 
-/* One contiguous part of an operation, in terms of the driver. */
-typedef struct {
-    uct_cuda_queue_t *queue;
-    uct_cu_ptr_t      dest, src;
-    size_t            length;
-    int               is_staged; /* one side is pageable: */
-    int               to_host;   /* that of the destination */
-} uct_cuda_part_t;
-
 /* A part whose places are of these kinds, one at least a device's. */
 void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_ptr_t dest,
                         uct_cuda_kind_t dest_kind, uct_cu_ptr_t src, uct_cuda_kind_t src_kind,
@@ -114,10 +114,6 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
 
 /* unpin may be NULL. */
 ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void *pinned));
-
-/* Waits for the copies under way, 10 s at most; their completions are called. What those that do
- * not end have pinned is never released. Not zero: a copy may still be under way. Accepts zeros. */
-int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine);
 
 /* The queue of a context. Errors: the context is gone, or the driver refuses. */
 ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_driver_t *driver,
@@ -132,15 +128,22 @@ ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_dri
 ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part_t *parts,
                                   unsigned n, uct_completion_t *comp, void *pinned);
 
-/* Returns the number of operations that have ended. */
-unsigned uct_cuda_engine_progress_active(uct_cuda_engine_t *engine);
+/* ---- an interface with an engine; operations as in uct_tl.h ---- */
 
-UCS_INLINE unsigned uct_cuda_engine_progress(uct_cuda_engine_t *engine)
+typedef struct {
+    uct_iface_t       super;
+    uct_cuda_engine_t engine;
+} uct_cuda_iface_t;
+
+UCS_INLINE uct_cuda_engine_t *uct_cuda_iface_engine(uct_iface_t *iface)
 {
-    return ucs_likely(engine->num_active == 0) ? 0 : uct_cuda_engine_progress_active(engine);
+    return &ucs_container_of(iface, uct_cuda_iface_t, super)->engine;
 }
 
-/* Bytes that it holds beyond its own object. */
-size_t uct_cuda_engine_memory(const uct_cuda_engine_t *engine);
+ucs_status_t uct_cuda_md_open(uct_md_t *md);
+void uct_cuda_iface_close(uct_iface_t *iface);
+unsigned uct_cuda_iface_progress(uct_iface_t *iface);
+ucs_status_t uct_cuda_iface_event_arm(uct_iface_t *iface);
+void uct_cuda_iface_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
 
 #endif

@@ -213,7 +213,7 @@ static void uct_cuda_exports_trim(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t
     }
 }
 
-/* The same; a refusal is remembered for a while. */
+/* Gets the handle, unless that was refused a while ago. */
 static void uct_cuda_export_try(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                 uct_cuda_export_t *export, unsigned handle_types)
 {

@@ -11,7 +11,7 @@
 #include <uct/cuda/cuda_ipc.h>
 
 #define UCS_LOG_COMPONENT "cuda_ipc"
-#include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
 #include <fcntl.h>
@@ -26,8 +26,7 @@
 #define UCT_CUDA_IPC_HOST_BYTES_PER_NS 10.0 /* pageable memory, through a buffer */
 
 typedef struct {
-    uct_iface_t            super;
-    uct_cuda_engine_t      engine;
+    uct_cuda_iface_t       base;
     uct_cuda_ipc_address_t address;
 } uct_cuda_ipc_iface_t;
 
@@ -43,7 +42,7 @@ static const ucs_config_row_t uct_cuda_ipc_config_rows[] = {
 
 static uct_cuda_ipc_iface_t *uct_cuda_ipc_iface(uct_iface_t *iface)
 {
-    return ucs_container_of(iface, uct_cuda_ipc_iface_t, super);
+    return ucs_container_of(iface, uct_cuda_ipc_iface_t, base.super);
 }
 
 /* ------------------------------------------------------------------ memory domain */
@@ -67,10 +66,10 @@ uint32_t uct_cuda_ipc_pid_namespace(void)
 static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)
 {
     uct_cuda_ipc_md_t *md = uct_cuda_ipc_md(tl_md);
+    ucs_status_t status   = uct_cuda_md_open(tl_md);
 
-    if (!uct_cuda_is_possible()) {
-        ucs_debug("no CUDA device: there is no device node and libcuda is not loaded");
-        return UCS_ERR_NO_DEVICE;
+    if (status != UCS_OK) {
+        return status;
     }
     md->instance = ucs_sys_random64();
     md->pid_ns   = uct_cuda_ipc_pid_namespace();
@@ -111,12 +110,7 @@ static ucs_status_t uct_cuda_ipc_iface_open(uct_iface_t *tl_iface)
 
     iface->address = (uct_cuda_ipc_address_t)ucs_hash_mix((pid_ns << 32) |
                                                           (uint32_t)ucs_sys_getpid());
-    return uct_cuda_engine_init(&iface->engine, uct_cuda_mapping_put);
-}
-
-static void uct_cuda_ipc_iface_close(uct_iface_t *iface)
-{
-    iface->is_stuck = uct_cuda_engine_cleanup(&uct_cuda_ipc_iface(iface)->engine);
+    return uct_cuda_engine_init(&iface->base.engine, uct_cuda_mapping_put);
 }
 
 static void uct_cuda_ipc_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op,
@@ -163,25 +157,6 @@ static int uct_cuda_ipc_is_reachable(uct_iface_t *tl_iface, const void *buffer, 
         return 0;
     }
     return 1;
-}
-
-static unsigned uct_cuda_ipc_progress(uct_iface_t *iface)
-{
-    return uct_cuda_engine_progress(&uct_cuda_ipc_iface(iface)->engine) +
-           uct_iface_progress_base(iface);
-}
-
-static ucs_status_t uct_cuda_ipc_event_arm(uct_iface_t *iface)
-{
-    return ((uct_cuda_ipc_iface(iface)->engine.num_active != 0) || uct_iface_has_work(iface)) ?
-           UCS_ERR_BUSY : UCS_OK;
-}
-
-static void uct_cuda_ipc_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
-{
-    *shared_p  = 0;
-    *private_p = sizeof(uct_cuda_ipc_iface_t) +
-                 uct_cuda_engine_memory(&uct_cuda_ipc_iface(iface)->engine);
 }
 
 /* ------------------------------------------------------------------ endpoint */
@@ -269,7 +244,7 @@ static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsign
                                       uint64_t remote_addr, uct_rkey_t *tl_rkey,
                                       uct_completion_t *comp, int is_put)
 {
-    uct_cuda_engine_t *engine       = &uct_cuda_ipc_iface(ep->iface)->engine;
+    uct_cuda_engine_t *engine       = uct_cuda_iface_engine(ep->iface);
     const uct_cuda_ipc_rkey_t *rkey = uct_cuda_ipc_rkey(tl_rkey);
     const uct_cuda_driver_t *driver = uct_cuda_driver();
     const uct_iov_t *entries[UCT_CUDA_IPC_IOV_MAX];
@@ -352,13 +327,13 @@ const uct_tl_t uct_cuda_ipc_tl = {
     },
     .iface = {
         .open         = uct_cuda_ipc_iface_open,
-        .close        = uct_cuda_ipc_iface_close,
+        .close        = uct_cuda_iface_close,
         .limits       = uct_cuda_ipc_limits,
         .get_address  = uct_cuda_ipc_get_address,
         .is_reachable = uct_cuda_ipc_is_reachable,
-        .progress     = uct_cuda_ipc_progress,
-        .event_arm    = uct_cuda_ipc_event_arm,
-        .memory_used  = uct_cuda_ipc_memory_used
+        .progress     = uct_cuda_iface_progress,
+        .event_arm    = uct_cuda_iface_event_arm,
+        .memory_used  = uct_cuda_iface_memory_used
     },
     .ep = {
         .init = uct_cuda_ipc_ep_init,
