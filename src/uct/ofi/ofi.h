@@ -487,7 +487,7 @@ void uct_ofi_rma_give_up(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer,
 void uct_ofi_rma_drop_given_up(uct_ofi_peer_t *peer);
 
 /* The provider has given one back; error: libfabric's, or 0. */
-void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *read, int error);
+void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, int error);
 
 /* As in uct_tl.h. */
 ucs_status_t uct_ofi_md_open(uct_md_t *md);

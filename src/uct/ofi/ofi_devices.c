@@ -118,17 +118,25 @@ static unsigned uct_ofi_distance(const struct fi_info *info)
     return distance;
 }
 
-/* Which of the processes of a job on this node this one is, by its launcher's word. */
-static unsigned uct_ofi_local_rank(void)
+/* What the launcher of a job says by its variable among these; -1: nothing. */
+static long uct_ofi_launcher_number(const char *open_mpi, const char *mpich, const char *slurm)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-                                        "SLURM_LOCALID"};
-    long number                      = -1;
+    const char *const names[] = {open_mpi, mpich, slurm};
+    long number               = -1;
     size_t i;
 
     for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
         number = ucs_env_number(names[i]);
     }
+    return number;
+}
+
+/* Which of the processes of a job on this node this one is. */
+static unsigned uct_ofi_local_rank(void)
+{
+    const long number = uct_ofi_launcher_number("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                                "SLURM_LOCALID");
+
     return (unsigned)((number >= 0) ? number : ucs_sys_getpid());
 }
 
@@ -205,19 +213,14 @@ static int uct_ofi_is_rail(int is_named, const uct_ofi_candidate_t *best,
 static int uct_ofi_is_shared_out(const uct_ofi_candidate_t *all, unsigned count,
                                  const uct_ofi_candidate_t *best)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
-                                        "SLURM_NTASKS_PER_NODE"};
-    unsigned num_devices             = 0;
-    long number                      = -1;
-    size_t i;
+    unsigned num_devices = 0;
+    unsigned i;
 
-    for (i = 0; (i < ucs_array_size(names)) && (number < 0); ++i) {
-        number = ucs_env_number(names[i]);
-    }
     for (i = 0; i < count; ++i) {
         num_devices += (unsigned)uct_ofi_is_first(all, &all[i], best);
     }
-    return number >= (long)num_devices;
+    return uct_ofi_launcher_number("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                   "SLURM_NTASKS_PER_NODE") >= (long)num_devices;
 }
 
 /* Is the device best's, or one that was taken already? */

@@ -423,9 +423,10 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     return status;
 }
 
+/* fid: the first field of an object; NULL: there is none. */
 static void uct_ofi_close_fid(const uct_ofi_iface_t *iface, struct fid *fid)
 {
-    int ret = iface->is_inherited ? 0 : fi_close(fid);
+    int ret = ((fid == NULL) || iface->is_inherited) ? 0 : fi_close(fid);
 
     if (ret != 0) {
         ucs_debug("fi_close: error %d", ret);
@@ -489,18 +490,10 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_iface_end(iface, UCS_ERR_CANCELED);
     uct_ofi_rma_close(iface);
     uct_ofi_deregister_own(iface);
-    if (iface->av != NULL) {
-        uct_ofi_close_fid(iface, &iface->av->fid);
-    }
-    if (iface->cq != NULL) {
-        uct_ofi_close_fid(iface, &iface->cq->fid);
-    }
-    if (iface->domain != NULL) {
-        uct_ofi_close_fid(iface, &iface->domain->fid);
-    }
-    if (iface->fabric != NULL) {
-        uct_ofi_close_fid(iface, &iface->fabric->fid);
-    }
+    uct_ofi_close_fid(iface, (struct fid *)iface->av);
+    uct_ofi_close_fid(iface, (struct fid *)iface->cq);
+    uct_ofi_close_fid(iface, (struct fid *)iface->domain);
+    uct_ofi_close_fid(iface, (struct fid *)iface->fabric);
     if (uct_ofi_lib_load(&lib) == UCS_OK) {
         lib->freeinfo(iface->info);
         for (i = 0; i < UCT_RAILS_MAX; ++i) {

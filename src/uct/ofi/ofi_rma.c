@@ -11,7 +11,6 @@
 
 #define UCS_LOG_COMPONENT "ofi"
 #include <string.h>
-#include <ucs/debug/assert.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
