@@ -31,7 +31,6 @@ void uct_hook_delayed_add(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
 {
     delayed->due = iface->now + iface->config->delay;
     ucs_list_add_tail(&iface->delayed, &delayed->list);
-    ++iface->num_delayed;
     if (delayed->ep != NULL) {
         ++uct_hook_ep(delayed->ep)->num_delayed;
     }
@@ -69,10 +68,9 @@ static ucs_status_t uct_hook_delayed_execute(uct_hook_delayed_t *delayed)
 }
 
 /* Off the queue and done with, except for the memory. */
-static void uct_hook_delayed_remove(uct_hook_iface_t *iface, uct_hook_delayed_t *delayed)
+static void uct_hook_delayed_remove(uct_hook_delayed_t *delayed)
 {
     ucs_list_del(&delayed->list);
-    --iface->num_delayed;
     if (delayed->ep != NULL) {
         --uct_hook_ep(delayed->ep)->num_delayed;
     }
@@ -97,7 +95,7 @@ static int uct_hook_delayed_happen(uct_hook_iface_t *iface, uct_hook_delayed_t *
     ucs_status_t status;
 
     if ((delayed->kind == UCT_HOOK_AM) || (delayed->kind == UCT_HOOK_PEER_GONE)) {
-        uct_hook_delayed_remove(iface, delayed);
+        uct_hook_delayed_remove(delayed);
         uct_hook_deliver(iface, delayed->kind, delayed->id, delayed->data, delayed->length,
                          delayed->has_sender ? delayed->sender : NULL);
         *iface->user.sender = NULL;
@@ -106,7 +104,7 @@ static int uct_hook_delayed_happen(uct_hook_iface_t *iface, uct_hook_delayed_t *
         if (status == UCS_ERR_NO_RESOURCE) {
             return 0;
         }
-        uct_hook_delayed_remove(iface, delayed);
+        uct_hook_delayed_remove(delayed);
         if (status != UCS_INPROGRESS) {
             uct_completion_update(delayed->comp, status);
         }

@@ -8,7 +8,7 @@
 
 #define UCS_LOG_COMPONENT "hook"
 #include <ucs/config/names.h>
-#include <ucs/debug/assert.h>
+#include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <pthread.h>
 #include <string.h>
@@ -194,7 +194,7 @@ static unsigned uct_hook_progress(uct_iface_t *iface)
 
 static ucs_status_t uct_hook_event_arm(uct_iface_t *iface)
 {
-    return (uct_hook_iface(iface)->num_delayed != 0) ? UCS_ERR_BUSY :
+    return !ucs_list_is_empty(&uct_hook_iface(iface)->delayed) ? UCS_ERR_BUSY :
            uct_hook_tl(iface->tl)->inner->iface.event_arm(iface);
 }
 

@@ -56,7 +56,6 @@ typedef struct {
     uint64_t                random;
     uint64_t                now;     /* progress calls so far */
     ucs_list_link_t         delayed; /* operations and messages, in order of their time */
-    unsigned                num_delayed;
     uct_iface_params_t      user;    /* whose callbacks ours stand before */
     uct_hook_am_t           am[UCT_AM_ID_MAX];
 } uct_hook_iface_t;
