@@ -42,6 +42,7 @@ expect 2 'self, intra or inter' -e -P mars
 expect 2 'letters of t r a s m x d w, with e and' -e -u q
 expect 2 'letters of' -e -u e
 expect 2 'a number above 0' -p -n 0
+expect 2 'a number above 0' -p -n 99999999999999999999
 expect 2 'a number above 0' -p -N many
 expect 2 'all, shm, net or self' -p -D moon
 for size in nonsense 0 -1 4k,gold 4k, ,host 99999999999999999999; do

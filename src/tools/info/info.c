@@ -132,7 +132,8 @@ static int info_count_parse(const char *text, size_t *count_p)
     char *end;
 
     *count_p = strtoull(text, &end, 10);
-    return isdigit((unsigned char)text[0]) && (*end == '\0') && (*count_p > 0);
+    return isdigit((unsigned char)text[0]) && (*end == '\0') && (*count_p > 0) &&
+           (*count_p < SIZE_MAX); /* more than that reads as it */
 }
 
 static int info_kind_parse(const char *text, const char **tls_p)

@@ -1,6 +1,5 @@
 /* Halyard: ucx_info: what its parts show. All add to ucs_report_shared, in the object or array
- * that is open there; any of them may take a tenth of a
- * second, where libraries are loaded.
+ * that is open there; any of them may take a tenth of a second, where libraries are loaded.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -75,7 +75,7 @@ void info_read_line(const char *path, char *line, size_t max)
 {
     size_t length;
 
-    if ((ucs_sys_read_file(path, line, max, &length) == UCS_ERR_NO_ELEM)) {
+    if (ucs_sys_read_file(path, line, max, &length) == UCS_ERR_NO_ELEM) {
         line[0] = '\0';
     }
     line[strcspn(line, "\n")] = '\0';
