@@ -40,7 +40,6 @@ typedef struct perf_ofi {
 
 /* What the sides tell each other. */
 typedef struct {
-    uint32_t length;
     uint32_t protocol; /* FI_PROTO_... */
     uint8_t  bytes[NAME_MAX_BYTES];
 } perf_ofi_name_t;
@@ -240,7 +239,6 @@ static ucs_status_t ofi_exchange(perf_lane_t *lane)
     if (fi_getname(&ofi->ep->fid, mine.bytes, &length) != 0) {
         return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, "fi_getname");
     }
-    mine.length = (uint32_t)length;
     if ((perf_oob_send(lane->channel, PERF_OOB_ADDRESS, &mine, sizeof(mine)) != 0) ||
         (perf_oob_recv(lane->channel, PERF_OOB_ADDRESS, &theirs, sizeof(theirs)) != 0)) {
         return perf_lane_fail(lane, UCS_ERR_CONNECTION_RESET, "addresses");
@@ -249,8 +247,8 @@ static ucs_status_t ofi_exchange(perf_lane_t *lane)
         return perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer uses another provider "
                                                          "(UCX_OFI_PROVIDER on both sides)");
     }
-    if ((theirs.length > sizeof(theirs.bytes)) ||
-        (fi_av_insert(ofi->av, theirs.bytes, 1, &ofi->peer, 0, NULL) != 1)) {
+    theirs.bytes[sizeof(theirs.bytes) - 1] = '\0'; /* some say by that how long they are */
+    if (fi_av_insert(ofi->av, theirs.bytes, 1, &ofi->peer, 0, NULL) != 1) {
         return perf_lane_fail(lane, UCS_ERR_UNREACHABLE, "the peer's address");
     }
     perf_note("provider %s on %s", ofi->info->fabric_attr->prov_name,

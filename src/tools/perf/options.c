@@ -29,12 +29,6 @@
 /* Names that -t takes. */
 #define TEST_NAMES_MAX 32
 
-static int usage_error(void)
-{
-    fputs("Try `ucx_perftest -h`, or `ucx_perftest --self`.\n", stderr);
-    return PERF_EXIT_USAGE;
-}
-
 /* Up to `most` numbers from 0 to `max`, such as "0,1". Returns how many they are, or -1. */
 static int parse_numbers(const char *text, long max, int most, int *numbers)
 {
@@ -733,5 +727,8 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options_p)
                  (options_p->batch != NULL)      ? perf_batch_read(options_p) :
                                                    complete(options_p);
     }
-    return (status == 0) ? PERF_EXIT_OK : usage_error();
+    if (status != 0) {
+        fputs("Try `ucx_perftest -h`, or `ucx_perftest --self`.\n", stderr);
+    }
+    return (status == 0) ? PERF_EXIT_OK : PERF_EXIT_USAGE;
 }

@@ -1,7 +1,7 @@
 /* Halyard: choice of two processors and binding to them.
  *
  * Topology comes from sysfs rather than from a library: two small files a processor are all that
- * is needed, and the tool then has no dependency besides libucp.
+ * is needed, whatever libraries the tool measures.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 
 /* Raised whenever a structure on the channel or the order of messages changes. */
-#define PROTOCOL_VERSION 5
+#define PROTOCOL_VERSION 6
 
 typedef struct perf_hello {
     uint32_t protocol;
