@@ -60,7 +60,6 @@ libuct_sources = \
 	src/uct/ofi/ofi_alive.c \
 	src/uct/ofi/ofi_cq.c \
 	src/uct/ofi/ofi_ep.c \
-	src/uct/ofi/ofi_fork.c \
 	src/uct/ofi/ofi_hear.c \
 	src/uct/ofi/ofi_iface.c \
 	src/uct/ofi/ofi_lib.c \

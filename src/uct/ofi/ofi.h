@@ -227,7 +227,7 @@ typedef enum {
     UCT_OFI_TX_CLOSING  /* farewell said; waits until all has been taken */
 } uct_ofi_tx_state_t;
 
-/* What is to be said to a peer; bits, in the order in which it is said. */
+/* What is to be said to a peer; bits. */
 enum {
     UCT_OFI_SAY_HELLO   = 1 << UCT_OFI_HELLO,
     UCT_OFI_SAY_WELCOME = 1 << UCT_OFI_WELCOME,
@@ -466,9 +466,6 @@ void uct_ofi_rma_leave(uct_ofi_iface_t *iface);
 /* Memory is not registered with the interface any more. */
 void uct_ofi_mems_close(uct_ofi_iface_t *iface);
 
-/* Behind the interface's end: memory is not registered any more. */
-void uct_ofi_rma_close(uct_ofi_iface_t *iface);
-
 /* Ends all operations, though the provider does not: where it never will. */
 void uct_ofi_rma_abandon(uct_ofi_iface_t *iface, ucs_status_t status);
 
@@ -566,11 +563,6 @@ int uct_ofi_drop_peer(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int di
 
 /* One message from the provider; data is 8-byte aligned. */
 void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length);
-
-/* ---- ofi_fork.c: any thread ---- */
-
-/* As long as iface->fork is watched a forked child leaves the interface alone. */
-void uct_ofi_fork_add(uct_ofi_iface_t *iface);
 
 /* ---- ofi_alive.c ---- */
 

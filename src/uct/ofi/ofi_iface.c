@@ -377,6 +377,24 @@ static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface, const uct_ofi_
                                               &iface->mr), lib, "fi_mr_reg");
 }
 
+/* A forked child inherits the provider's connections. What it would send there, a farewell even,
+ * would come out of the middle of the parent's messages; so what it has inherited fails, is not
+ * progressed, and is forgotten without a word. The provider's descriptors stay open in it, as there
+ * is no way to close them that the provider would not tell the peers. What it makes anew works. */
+static void uct_ofi_fork_in_child(ucs_fork_watch_t *watch)
+{
+    uct_ofi_iface_t *iface = ucs_container_of(watch, uct_ofi_iface_t, fork);
+    uct_ep_t *ep;
+
+    iface->is_inherited = 1;
+    /* Another thread of the parent may have held them. */
+    pthread_mutex_init(&iface->lock, NULL);
+    pthread_mutex_init(&uct_ofi_md(iface->super.md)->lock, NULL);
+    ucs_list_for_each(ep, &iface->super.eps, list) {
+        uct_ep_set_failed(ep, UCS_ERR_CONNECTION_RESET);
+    }
+}
+
 ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
@@ -391,7 +409,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     if (iface->super.params.lead != NULL) {
         ucs_list_add_tail(&uct_ofi_iface(iface->super.params.lead)->siblings, &iface->siblings);
     }
-    uct_ofi_fork_add(iface);
+    ucs_fork_watch_add(&iface->fork, uct_ofi_fork_in_child);
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
     ucs_list_head_init(&iface->blocks);
@@ -488,7 +506,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_peers_free(iface);
     uct_ofi_events_close(iface);
     uct_ofi_iface_end(iface, UCS_ERR_CANCELED);
-    uct_ofi_rma_close(iface);
+    uct_ofi_mems_close(iface);
     uct_ofi_deregister_own(iface);
     uct_ofi_close_fid(iface, (struct fid *)iface->av);
     uct_ofi_close_fid(iface, (struct fid *)iface->cq);
@@ -507,6 +525,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     pthread_mutex_destroy(&iface->lock);
     ucs_string_buffer_cleanup(&iface->choice);
     ucs_sys_free(iface->receives);
+    ucs_sys_free(iface->rmas);
     ucs_hash_cleanup(&iface->by_uid);
     ucs_ptr_map_cleanup(&iface->by_token);
     uct_ofi_addrs_close(iface);

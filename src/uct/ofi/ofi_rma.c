@@ -699,10 +699,4 @@ void uct_ofi_mems_close(uct_ofi_iface_t *iface)
     pthread_mutex_unlock(&md->lock);
 }
 
-void uct_ofi_rma_close(uct_ofi_iface_t *iface)
-{
-    uct_ofi_mems_close(iface);
-    ucs_sys_free(iface->rmas);
-}
-
 #endif
