@@ -17,7 +17,7 @@ static const char *const uct_hook_status_names[] = {
     "io", "reset", "timeout", "unreachable", "unsupported", "address", NULL
 };
 
-static const ucs_status_t uct_hook_statuses[] = {
+const ucs_status_t uct_hook_statuses[] = {
     UCS_ERR_IO_ERROR,    UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT,
     UCS_ERR_UNREACHABLE, UCS_ERR_UNSUPPORTED,      UCS_ERR_INVALID_ADDR
 };
@@ -44,11 +44,6 @@ static const ucs_config_row_t uct_hook_config_rows[] = {
 };
 
 static const char *const uct_hook_names[] = {"fault", "delay", "trace"}; /* by their bits */
-
-ucs_status_t uct_hook_fail_status(const uct_hook_config_t *config)
-{
-    return uct_hook_statuses[config->fail_status];
-}
 
 int uct_hook_chance(uct_hook_iface_t *iface, double probability)
 {

@@ -107,8 +107,8 @@ UCS_INLINE const uct_ep_ops_t *uct_hook_inner_ops(const uct_ep_t *ep)
 /* True with the given probability, by the interface's own random numbers; never without faults. */
 int uct_hook_chance(uct_hook_iface_t *iface, double probability);
 
-/* The status that UCX_HOOK_FAIL_STATUS names. */
-ucs_status_t uct_hook_fail_status(const uct_hook_config_t *config);
+/* What UCX_HOOK_FAIL_STATUS names, by its number. */
+extern const ucs_status_t uct_hook_statuses[];
 
 /* The table of wrapped operations (ops.c). */
 extern const uct_ep_ops_t uct_hook_ep_ops;

@@ -30,7 +30,7 @@ static ucs_status_t uct_hook_enter_at_once(uct_ep_t *ep)
 
     return ((iface->kinds & UCT_HOOK_FAULT) &&
             (uct_hook_ep(ep)->num_ops + 1 == iface->config->fail_op)) ?
-           uct_hook_fail(ep, uct_hook_fail_status(iface->config)) : UCS_OK;
+           uct_hook_fail(ep, uct_hook_statuses[iface->config->fail_status]) : UCS_OK;
 }
 
 static ucs_status_t uct_hook_enter(uct_ep_t *ep)
