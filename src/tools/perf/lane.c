@@ -27,12 +27,11 @@ ucs_status_t perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *
 
 void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset)
 {
-    if (lane->status == UCS_OK) {
-        lane->status = UCS_ERR_IO_ERROR;
-        snprintf(lane->problem, sizeof(lane->problem),
-                 "wrong data: message %llu differs at byte %lld", (unsigned long long)sequence,
-                 (long long)offset);
-    }
+    char what[sizeof(lane->problem)];
+
+    snprintf(what, sizeof(what), "wrong data: message %llu differs at byte %lld",
+             (unsigned long long)sequence, (long long)offset);
+    perf_lane_fail(lane, UCS_ERR_IO_ERROR, what);
 }
 
 /* Sleeps until the library has something to do. The library says "busy" when an event came

@@ -179,23 +179,11 @@ static void put_record(ucs_report_t *json, const perf_record_t *record)
     ucs_report_close(json);
 }
 
-static const char *kind_name(perf_kind_t kind)
-{
-    switch (kind) {
-    case PERF_KIND_LATENCY:
-        return "latency";
-    case PERF_KIND_BANDWIDTH:
-        return "bandwidth";
-    case PERF_KIND_RATE:
-        return "rate";
-    case PERF_KIND_LIMIT:
-        return "limit";
-    }
-    return "";
-}
-
 static void put_result(ucs_report_t *json, const perf_result_t *result)
 {
+    static const char *const kinds[] = {[PERF_KIND_LATENCY] = "latency",
+                                        [PERF_KIND_BANDWIDTH] = "bandwidth",
+                                        [PERF_KIND_RATE] = "rate", [PERF_KIND_LIMIT] = "limit"};
     char name[32];
     unsigned i;
 
@@ -203,7 +191,7 @@ static void put_result(ucs_report_t *json, const perf_result_t *result)
     ucs_report_row(json,
                    "test kind size window threads iterations rounds disturbed us us_best "
                    "bytes_per_second messages_per_second",
-                   "%s%s%llu%u%u%llu%u%u%f%f%f%f", result->test, kind_name(result->kind),
+                   "%s%s%llu%u%u%llu%u%u%f%f%f%f", result->test, kinds[result->kind],
                    (unsigned long long)result->size, result->window, result->threads,
                    (unsigned long long)result->iterations, result->rounds, result->disturbed,
                    result->us, result->us_best, result->bandwidth, result->rate);
