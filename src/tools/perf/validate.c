@@ -11,25 +11,14 @@
 #include "validate.h"
 
 #include <string.h>
+#include <ucs/ds/hash.h>
 
 #define PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
 #define GUARD_BYTE   0xc7
 
-/* Finalizer of the 64-bit variant of MurmurHash3 (A. Appleby, public domain): each input bit
- * changes each output bit with probability near one half. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 33;
-    x *= UINT64_C(0xff51afd7ed558ccd);
-    x ^= x >> 33;
-    x *= UINT64_C(0xc4ceb9fe1a85ec53);
-    x ^= x >> 33;
-    return x;
-}
-
 uint64_t perf_pattern_base(uint64_t seed, unsigned direction, uint64_t sequence)
 {
-    return mix(seed ^ mix(sequence * 2 + (direction & 1) + 1));
+    return ucs_hash_mix(seed ^ ucs_hash_mix(sequence * 2 + (direction & 1) + 1));
 }
 
 void perf_pattern_fill(void *buffer, size_t size, uint64_t base)
@@ -42,7 +31,7 @@ void perf_pattern_fill(void *buffer, size_t size, uint64_t base)
         memcpy(bytes + i, &word, sizeof(word));
         word += PATTERN_STEP;
     }
-    word = mix(word);
+    word = ucs_hash_mix(word);
     memcpy(bytes + i, &word, size - i);
 }
 
@@ -62,7 +51,7 @@ int64_t perf_pattern_check(const void *buffer, size_t size, uint64_t base)
         word += PATTERN_STEP;
     }
     if (i + sizeof(word) > size) {
-        word = mix(word);
+        word = ucs_hash_mix(word);
     }
     memcpy(expected, &word, sizeof(word));
     for (k = 0; (k < sizeof(word)) && (i + k < size); ++k) {
