@@ -56,24 +56,28 @@ libuct_sources = \
 	src/uct/mm/mm_socket.c \
 	src/uct/mm/mm_socket.h \
 	src/uct/ofi/ofi.h \
-	src/uct/ofi/ofi_addr.c \
-	src/uct/ofi/ofi_alive.c \
-	src/uct/ofi/ofi_cq.c \
 	src/uct/ofi/ofi_ep.c \
-	src/uct/ofi/ofi_hear.c \
-	src/uct/ofi/ofi_iface.c \
 	src/uct/ofi/ofi_lib.c \
 	src/uct/ofi/ofi_lib.h \
-	src/uct/ofi/ofi_peer.c \
-	src/uct/ofi/ofi_devices.c \
 	src/uct/ofi/ofi_devices.h \
-	src/uct/ofi/ofi_provider.c \
-	src/uct/ofi/ofi_rma.c \
-	src/uct/ofi/ofi_send.c \
 	src/uct/ofi/ofi_wire.h \
 	src/uct/self/self.c \
 	src/uct/self/self.h \
 	src/uct/self/self_mem.c
+
+if HAVE_OFI
+libuct_sources += \
+	src/uct/ofi/ofi_addr.c \
+	src/uct/ofi/ofi_alive.c \
+	src/uct/ofi/ofi_cq.c \
+	src/uct/ofi/ofi_devices.c \
+	src/uct/ofi/ofi_hear.c \
+	src/uct/ofi/ofi_iface.c \
+	src/uct/ofi/ofi_peer.c \
+	src/uct/ofi/ofi_provider.c \
+	src/uct/ofi/ofi_rma.c \
+	src/uct/ofi/ofi_send.c
+endif
 
 noinst_LTLIBRARIES += libuct_core.la libuct_ofi_lib.la
 libuct_core_la_SOURCES = $(libuct_sources)

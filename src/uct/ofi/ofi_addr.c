@@ -8,8 +8,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #include <string.h>
@@ -84,5 +82,3 @@ void uct_ofi_addrs_close(uct_ofi_iface_t *iface)
     }
     ucs_hash_cleanup(&iface->addrs);
 }
-
-#endif

@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -586,5 +584,3 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
         peer->has_spoken = 0;
     }
 }
-
-#endif

@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -315,5 +313,3 @@ unsigned uct_ofi_poll(uct_ofi_iface_t *iface)
     }
     return count;
 }
-
-#endif

@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi_devices.h>
 
 #include <arpa/inet.h>
@@ -294,5 +292,3 @@ int uct_ofi_is_in_network(const struct fi_info *info, const void *address)
            ((shift == 0) ||
             ((own[bits / 8] >> shift) == (peer[bits / 8] >> shift)));
 }
-
-#endif

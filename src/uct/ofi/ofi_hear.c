@@ -5,8 +5,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -387,5 +385,3 @@ void uct_ofi_receive(uct_ofi_iface_t *iface, const char *data, size_t length)
         break;
     }
 }
-
-#endif

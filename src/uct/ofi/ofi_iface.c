@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -530,5 +528,3 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     ucs_ptr_map_cleanup(&iface->by_token);
     uct_ofi_addrs_close(iface);
 }
-
-#endif

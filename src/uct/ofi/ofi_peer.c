@@ -7,8 +7,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -582,5 +580,3 @@ void uct_ofi_peers_free(uct_ofi_iface_t *iface)
         uct_ofi_peer_free(peer);
     }
 }
-
-#endif

@@ -4,8 +4,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 #include <uct/ofi/ofi_devices.h>
 
@@ -743,5 +741,3 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
     }
     return UCS_OK;
 }
-
-#endif

@@ -5,8 +5,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -698,5 +696,3 @@ void uct_ofi_mems_close(uct_ofi_iface_t *iface)
     }
     pthread_mutex_unlock(&md->lock);
 }
-
-#endif

@@ -10,8 +10,6 @@
  */
 #include "config.h"
 
-#ifdef HAVE_OFI
-
 #include <uct/ofi/ofi.h>
 
 #define UCS_LOG_COMPONENT "ofi"
@@ -261,5 +259,3 @@ ucs_status_t uct_ofi_send_post(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
     uct_ofi_peer_fail(peer, uct_ofi_peer_lost(peer));
     return peer->status;
 }
-
-#endif
