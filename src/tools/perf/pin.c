@@ -8,10 +8,6 @@
 
 #include "config.h"
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include "pin.h"
 #include "watch.h"
 

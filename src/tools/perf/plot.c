@@ -7,10 +7,6 @@
 
 #include "config.h"
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include "report.h"
 #include "watch.h"
 

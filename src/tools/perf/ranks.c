@@ -9,10 +9,6 @@
 
 #include "config.h"
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include "pin.h"
 #include "run.h"
 #include "watch.h"

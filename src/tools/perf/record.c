@@ -5,10 +5,6 @@
 
 #include "config.h"
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include "report.h"
 #include "tools/cpu_model.h"
 

@@ -9,9 +9,6 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "config.h"
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 
 #include <ucs/config/file.h>
 #include <ucs/config/parser.h>

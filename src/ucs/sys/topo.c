@@ -6,9 +6,6 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "config.h"
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 
 #include <ucs/debug/log.h>
 #include <ucs/sys/library.h>

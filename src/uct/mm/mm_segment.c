@@ -3,9 +3,6 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "config.h"
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 
 #include "mm_segment.h"
 
