@@ -15,9 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include <ucs/sys/compiler_def.h>
+
+BEGIN_C_DECLS
 
 typedef enum perf_memory {
     PERF_MEMORY_HOST,
@@ -100,8 +100,6 @@ int perf_device_copy_poll(perf_device_t *device, void *dest, const void *src, si
 int perf_device_batch_poll(perf_device_t *device, void *dest, const void *src, size_t size,
                            unsigned count);
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

@@ -21,6 +21,7 @@
 
 #include <ucs/arch/atomic.h>
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -31,9 +32,7 @@
 #include <ucs/arch/generic.h>
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 /* Instructions that both the processor and the operating system offer. */
 enum {
@@ -109,8 +108,6 @@ UCS_INLINE void ucs_arch_prefetch_write(const void *ptr)
     __builtin_prefetch(ptr, 1, 3);
 }
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

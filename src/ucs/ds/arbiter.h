@@ -20,10 +20,9 @@
 
 #include <ucs/ds/list.h>
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 typedef struct ucs_arbiter ucs_arbiter_t;
 typedef struct ucs_arbiter_group ucs_arbiter_group_t;
@@ -134,8 +133,6 @@ UCS_INLINE unsigned ucs_arbiter_dispatch(ucs_arbiter_t *arbiter, unsigned per_gr
     return ucs_arbiter_dispatch_ready(arbiter, per_group_limit, cb, arg);
 }
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

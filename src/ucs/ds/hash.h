@@ -14,11 +14,10 @@
 #define UCS_DS_HASH_H
 
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 typedef struct {
     uint64_t key; /* 0: slot is empty */
@@ -94,8 +93,6 @@ UCS_INLINE void *ucs_hash_get_ptr(ucs_hash_t *hash, uint64_t key)
     return (value != NULL) ? (void *)(uintptr_t)*value : NULL;
 }
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

@@ -15,6 +15,7 @@
 #define UCS_DS_MPOOL_H
 
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 
 #if UCS_HAVE_ASAN
@@ -27,9 +28,7 @@
 #include <valgrind/memcheck.h>
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 typedef struct ucs_mpool ucs_mpool_t;
 typedef struct ucs_mpool_chunk ucs_mpool_chunk_t;
@@ -164,8 +163,6 @@ UCS_INLINE void ucs_mpool_put(void *obj)
     ucs_mpool_poison(mp, obj);
 }
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

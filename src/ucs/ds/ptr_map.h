@@ -12,11 +12,10 @@
 #define UCS_DS_PTR_MAP_H
 
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 typedef struct {
     uint64_t id; /* in use: the id; free: generation to come, and index of the next free entry */
@@ -66,8 +65,6 @@ UCS_INLINE void *ucs_ptr_map_get(const ucs_ptr_map_t *map, uint64_t id)
     return ucs_likely(entry->id == id) ? entry->ptr : NULL;
 }
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif

@@ -10,10 +10,9 @@
 #define UCS_DS_STRBUF_H
 
 #include <ucs/sys/compiler.h>
+#include <ucs/sys/compiler_def.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+BEGIN_C_DECLS
 
 typedef struct {
     char *text;      /* NULL while nothing was appended to a growing buffer */
@@ -40,8 +39,6 @@ void ucs_string_buffer_appendf(ucs_string_buffer_t *strb, const char *fmt, ...) 
 /* The text; never NULL. Good until the buffer is next changed. */
 const char *ucs_string_buffer_cstr(const ucs_string_buffer_t *strb);
 
-#ifdef __cplusplus
-}
-#endif
+END_C_DECLS
 
 #endif
