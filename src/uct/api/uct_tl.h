@@ -32,6 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 BEGIN_C_DECLS
 
@@ -565,6 +566,20 @@ UCS_INLINE size_t uct_iov_length(const uct_iov_t *iov, unsigned n)
         length += iov[i].length;
     }
     return length;
+}
+
+/* Copies all of them, one behind the other. */
+UCS_INLINE void uct_iov_gather(void *dest, const uct_iov_t *iov, unsigned n)
+{
+    char *next = (char *)dest;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        if (iov[i].length != 0) {
+            memcpy(next, iov[i].buffer, iov[i].length);
+            next += iov[i].length;
+        }
+    }
 }
 
 UCS_INLINE void uct_completion_update(uct_completion_t *comp, ucs_status_t status)

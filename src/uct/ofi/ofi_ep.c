@@ -111,18 +111,6 @@ static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *se
     return status;
 }
 
-static void uct_ofi_gather(char *dest, const uct_iov_t *iov, unsigned n)
-{
-    unsigned i;
-
-    for (i = 0; i < n; ++i) {
-        if (iov[i].length != 0) {
-            memcpy(dest, iov[i].buffer, iov[i].length);
-            dest += iov[i].length;
-        }
-    }
-}
-
 static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_iov_t *iov,
                                          unsigned n)
 {
@@ -137,14 +125,14 @@ static ucs_status_t uct_ofi_am_short_iov(uct_ep_t *ep, unsigned id, const uct_io
     if ((length + uct_ofi_pad(length) + sizeof(uct_ofi_head_t)) <= peer->iface->short_max) {
         UCS_ALIGNED(8) char message[UCT_OFI_SHORT_MAX];
 
-        uct_ofi_gather(message + sizeof(uct_ofi_head_t), iov, n);
+        uct_iov_gather(message + sizeof(uct_ofi_head_t), iov, n);
         return uct_ofi_send_value(peer, message, id, length);
     }
     send = uct_ofi_send_get(peer->iface, peer, 1);
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
+    uct_iov_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n);
     return uct_ofi_send_buffer(peer, send, id, length);
 }
 
@@ -193,7 +181,7 @@ static ucs_status_t uct_ofi_am_zcopy(uct_ep_t *ep, unsigned id, const uct_iov_t 
     send->comp    = comp;
     send->length  = sizeof(uct_ofi_head_t) + uct_iov_length(iov, n - 1);
     send->payload = (struct iovec){payload->buffer, payload->length};
-    uct_ofi_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
+    uct_iov_gather(send->buffer + sizeof(uct_ofi_head_t), iov, n - 1);
     pad           = uct_ofi_pad(send->length + payload->length);
     uct_ofi_peer_head(peer, (uct_ofi_head_t *)send->buffer, UCT_OFI_DATA, id, pad);
     memset(send->buffer + send->length, 0, pad);

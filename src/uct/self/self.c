@@ -111,8 +111,7 @@ static ucs_status_t uct_self_am_short_iov(uct_ep_t *ep, unsigned id, const uct_i
 {
     uct_self_iface_t *iface = uct_self_iface(ep->iface);
     size_t length           = uct_iov_length(iov, n);
-    char *dest;
-    unsigned i;
+    void *dest;
 
     ucs_assert(length <= uct_self_seg_size(iface));
 
@@ -121,12 +120,7 @@ static ucs_status_t uct_self_am_short_iov(uct_ep_t *ep, unsigned id, const uct_i
         return UCS_ERR_NO_RESOURCE;
     }
 
-    for (i = 0; i < n; ++i) {
-        if (iov[i].length != 0) {
-            memcpy(dest, iov[i].buffer, iov[i].length);
-            dest += iov[i].length;
-        }
-    }
+    uct_iov_gather(dest, iov, n);
     uct_self_commit(iface, id, length);
     return UCS_OK;
 }
