@@ -296,6 +296,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .close             = close,
     .read              = read,
     .write             = write,
+    .stat              = stat,
     .fstat             = fstat,
     .fchmod            = fchmod,
     .fcntl             = ucs_sys_real_fcntl,

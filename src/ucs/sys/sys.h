@@ -108,6 +108,7 @@ typedef struct {
     _sure(int, close, (int fd), (fd)) \
     _call(ssize_t, read, (int fd, void *buf, size_t count), (fd, buf, count), -1, EIO) \
     _call(ssize_t, write, (int fd, const void *buf, size_t count), (fd, buf, count), -1, EIO) \
+    _call(int, stat, (const char *path, struct stat *stat_p), (path, stat_p), -1, EACCES) \
     _call(int, fstat, (int fd, struct stat *stat_p), (fd, stat_p), -1, EIO) \
     _call(int, fchmod, (int fd, mode_t mode), (fd, mode), -1, EPERM) \
     _call(int, fcntl, (int fd, int cmd, long arg), (fd, cmd, arg), -1, EPERM) \

@@ -11,7 +11,6 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
-#include <fcntl.h>
 #include <string.h>
 
 /* Measured on two H200 with NVLink and driver 580: a copy of 8 bytes to the other device until the
@@ -46,18 +45,9 @@ static uct_cuda_ipc_iface_t *uct_cuda_ipc_iface(uct_iface_t *iface)
 
 uint32_t uct_cuda_ipc_pid_namespace(void)
 {
-    struct stat st = {0};
-    int fd;
+    struct stat st;
 
-    fd = ucs_sys_open("/proc/self/ns/pid", O_PATH | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return 0;
-    }
-    if (ucs_sys_fstat(fd, &st) != 0) {
-        st.st_ino = 0;
-    }
-    ucs_sys_close(fd);
-    return (uint32_t)st.st_ino;
+    return (ucs_sys_stat("/proc/self/ns/pid", &st) == 0) ? (uint32_t)st.st_ino : 0;
 }
 
 static ucs_status_t uct_cuda_ipc_md_open(uct_md_t *tl_md)

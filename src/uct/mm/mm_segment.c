@@ -257,17 +257,9 @@ static int uct_mm_posix_create(uct_mm_segment_t *segment, void *address, unsigne
 /* The ids of System V segments are unique in a namespace only. 0 where that is not known. */
 static uint64_t uct_mm_sysv_namespace(void)
 {
-    int fd = ucs_sys_open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC, 0);
     struct stat st;
 
-    if (fd < 0) {
-        return 0;
-    }
-    if (ucs_sys_fstat(fd, &st) != 0) {
-        st.st_ino = 0;
-    }
-    ucs_sys_close(fd);
-    return st.st_ino;
+    return (ucs_sys_stat("/proc/self/ns/ipc", &st) == 0) ? st.st_ino : 0;
 }
 
 static int uct_mm_sysv_create(uct_mm_segment_t *segment, void *address, unsigned flags)

@@ -396,6 +396,7 @@ TEST_F(sys, every_fault_point_is_where_it_says)
         {"open", [] { return ucs_sys_open("/dev/null", O_RDONLY, 0) == -1; }},
         {"read", [&] { return ucs_sys_read(-1, &byte, 1) == -1; }},
         {"write", [&] { return ucs_sys_write(-1, &byte, 1) == -1; }},
+        {"stat", [&] { return ucs_sys_stat("/dev/null", &info) == -1; }},
         {"fstat", [&] { return ucs_sys_fstat(0, &info) == -1; }},
         {"fchmod", [] { return ucs_sys_fchmod(-1, 0600) == -1; }},
         {"fcntl", [] { return ucs_sys_fcntl(0, F_GETFD, 0) == -1; }},
