@@ -16,6 +16,7 @@
 #define SPINS_POLLING (1u << 14)
 #define SPINS_CROWDED 64
 #define CLOSE_MAX_NS  5e9
+#define ADDRESS_TAIL  512 /* zeros behind what the library is not told the end of */
 
 /* Head of PERF_OOB_ADDRESS; the worker address and the packed key follow. */
 typedef struct address_head {
@@ -355,8 +356,7 @@ static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 
 uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p)
 {
-    /* The library is not told where address and key end: it finds zeros behind them. */
-    uint8_t *message = calloc(2, PERF_OOB_PAYLOAD_MAX);
+    uint8_t *message = malloc(PERF_OOB_PAYLOAD_MAX + ADDRESS_TAIL);
     size_t length    = 0;
     address_head_t head;
     int type;
@@ -375,6 +375,7 @@ uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length
         free(message);
         return NULL;
     }
+    memset(message + length, 0, ADDRESS_TAIL);
     *address_length_p = head.address_length;
     return message;
 }
