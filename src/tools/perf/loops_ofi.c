@@ -159,23 +159,16 @@ static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list
 
 static int ofi_find(perf_ofi_t *ofi)
 {
-    const char *provider  = getenv("UCX_OFI_PROVIDER");
-    struct fi_info *hints = ofi->lib->dupinfo(NULL);
-    struct fi_info *list  = NULL;
+    static const uct_ofi_offer_t offer = {FI_MSG, FI_PROGRESS_UNSPEC, FI_ORDER_SAS};
+    const char *provider               = getenv("UCX_OFI_PROVIDER");
+    struct fi_info *hints              = uct_ofi_lib_hints(ofi->lib, &offer);
+    struct fi_info *list               = NULL;
     int ret;
 
     if (hints == NULL) {
         return -FI_ENOMEM;
     }
-    hints->caps                       = FI_MSG;
-    hints->mode                       = FI_CONTEXT | FI_CONTEXT2;
-    hints->ep_attr->type              = FI_EP_RDM;
-    hints->domain_attr->mr_mode       = UCT_OFI_MR_MODES;
-    hints->domain_attr->threading     = FI_THREAD_DOMAIN;
-    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-    hints->tx_attr->msg_order         = FI_ORDER_SAS;
-    hints->rx_attr->msg_order         = FI_ORDER_SAS;
-    hints->fabric_attr->prov_name     =
+    hints->fabric_attr->prov_name =
         strdup(uct_ofi_lib_provider(ofi->lib, (provider != NULL) ? provider : "net"));
     ret = ofi->lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
     ofi->lib->freeinfo(hints);

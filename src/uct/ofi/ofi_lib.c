@@ -45,4 +45,22 @@ const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name)
     return ((strcmp(name, "net") == 0) && (lib->version() >= FI_VERSION(1, 18))) ? "tcp" : name;
 }
 
+struct fi_info *uct_ofi_lib_hints(const uct_ofi_lib_t *lib, const uct_ofi_offer_t *offer)
+{
+    struct fi_info *hints = lib->dupinfo(NULL);
+
+    if (hints != NULL) {
+        hints->caps                       = offer->caps;
+        hints->mode                       = FI_CONTEXT | FI_CONTEXT2;
+        hints->ep_attr->type              = FI_EP_RDM;
+        hints->domain_attr->mr_mode       = UCT_OFI_MR_MODES;
+        hints->domain_attr->threading     = FI_THREAD_DOMAIN;
+        hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+        hints->domain_attr->data_progress = offer->progress;
+        hints->tx_attr->msg_order         = offer->order;
+        hints->rx_attr->msg_order         = offer->order;
+    }
+    return hints;
+}
+
 #endif

@@ -21,6 +21,13 @@
 #define UCT_OFI_MR_MODES \
     (FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM)
 
+/* What is asked for, of endpoints of type RDM. */
+typedef struct {
+    uint64_t         caps;
+    enum fi_progress progress;
+    uint64_t         order;
+} uct_ofi_offer_t;
+
 /* The functions of the library that are symbols. */
 typedef struct {
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
@@ -38,5 +45,8 @@ const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p);
 /* The name by which this library knows a provider that users name: "net" became "tcp" in 1.18
  * (what was "tcp" before takes "tcp;ofi_rxm"). */
 const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name);
+
+/* How the library is asked for an offer, to be freed; NULL without memory. */
+struct fi_info *uct_ofi_lib_hints(const uct_ofi_lib_t *lib, const uct_ofi_offer_t *offer);
 
 #endif

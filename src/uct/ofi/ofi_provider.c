@@ -243,38 +243,14 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
 
 /* ---- the offers ---- */
 
-/* What is asked for, from rich to poor. Progress of our own first: with the other kind some
- * providers start a thread. */
-typedef struct {
-    uint64_t         caps;
-    enum fi_progress progress;
-    uint64_t         order;
-} uct_ofi_offer_t;
-
+/* From rich to poor. Progress of our own first: with the other kind some providers start a
+ * thread. */
 static const uct_ofi_offer_t uct_ofi_offers[] = {
     {FI_MSG | FI_MULTI_RECV, FI_PROGRESS_MANUAL, FI_ORDER_SAS},
     {FI_MSG, FI_PROGRESS_MANUAL, FI_ORDER_SAS},
     {FI_MSG | FI_MULTI_RECV, FI_PROGRESS_UNSPEC, FI_ORDER_SAS},
     {FI_MSG, FI_PROGRESS_UNSPEC, FI_ORDER_NONE}
 };
-
-static struct fi_info *uct_ofi_hints(const uct_ofi_lib_t *lib, const uct_ofi_offer_t *offer)
-{
-    struct fi_info *hints = lib->dupinfo(NULL);
-
-    if (hints != NULL) {
-        hints->caps                       = offer->caps;
-        hints->mode                       = FI_CONTEXT | FI_CONTEXT2;
-        hints->ep_attr->type              = FI_EP_RDM;
-        hints->domain_attr->mr_mode       = UCT_OFI_MR_MODES;
-        hints->domain_attr->threading     = FI_THREAD_DOMAIN;
-        hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-        hints->domain_attr->data_progress = offer->progress;
-        hints->tx_attr->msg_order         = offer->order;
-        hints->rx_attr->msg_order         = offer->order;
-    }
-    return hints;
-}
 
 /* Why a provider's reads and writes of memory are not used, or NULL. */
 static const char *uct_ofi_refuse_rma(const uct_ofi_config_t *config, const char *name)
@@ -356,7 +332,7 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
 static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
                                     const uct_ofi_offer_t *offer)
 {
-    struct fi_info *hints      = uct_ofi_hints(lib, offer);
+    struct fi_info *hints      = uct_ofi_lib_hints(lib, offer);
     struct fi_info *list       = NULL;
     const struct fi_info *best = NULL;
     struct fi_info *copy       = NULL;
@@ -593,7 +569,7 @@ static void uct_ofi_check_names(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib
                        (config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return;
     }
-    hints = uct_ofi_hints(lib, poorest);
+    hints = uct_ofi_lib_hints(lib, poorest);
     if (hints != NULL) {
         (void)lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
         lib->freeinfo(hints);
