@@ -190,6 +190,7 @@ typedef struct {
     uint8_t           is_part;  /* of a message that goes on after it */
     uint8_t           was_awaited; /* it was posted before the announcement came */
     uint8_t           is_given_up; /* by its user, with the last endpoint to the peer */
+    uint8_t           is_written;  /* the sender was asked to write into the buffer */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint8_t           has_device; /* READ: a buffer of the two is a device's */
     uint16_t          word;     /* in worker->asked: of the sender's interface */

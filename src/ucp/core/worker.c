@@ -414,23 +414,48 @@ static void ucp_worker_drop_requests(ucp_worker_t *worker)
     ucp_tag_match_drop_expected(tm);
     while (!ucs_list_is_empty(&worker->work)) {
         req = ucs_list_head(&worker->work, ucp_request_t, work_list);
-        ucp_rndv_stop_sender(req);
         ucp_request_release_held(req);
     }
 }
 
+/* Are peers writing into buffers of receives, which will be the user's again? */
+static int ucp_worker_is_written(ucp_worker_t *worker)
+{
+    const ucp_request_t *req;
+    const ucp_peer_t *peer;
+    uint64_t *value;
+    uint64_t key;
+    size_t pos = 0;
+
+    while (ucs_hash_next(&worker->peers, &pos, &key, &value)) {
+        peer = (const ucp_peer_t *)(uintptr_t)*value;
+        ucs_list_for_each(req, &peer->recvs, list) {
+            if (ucp_rndv_is_written(req)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Answers that wait for a connection are the end of somebody's request: give them a moment to
- * leave. A peer that does not progress cannot hold us longer. */
+ * leave, and peers one to end their copies into our memory; none begins another, see
+ * UCP_WIRE_ENDS_OVER. A peer that does not progress cannot hold us longer. */
 static void ucp_worker_drain_controls(ucp_worker_t *worker)
 {
     uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
+    ucp_request_t *req;
     unsigned i;
 
     ucp_successors_abandon(worker);
     ucp_tag_match_drop_expected(&worker->tag_match);
+    ucs_list_for_each(req, &worker->work, work_list) {
+        ucp_rndv_stop_sender(req);
+    }
     worker->num_am_handlers = 0; /* what comes meanwhile is for nobody */
     ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
-    while ((worker->num_controls > 0) && (ucs_sys_clock_ns() < deadline_ns)) {
+    while (((worker->num_controls > 0) || ucp_worker_is_written(worker)) &&
+           (ucs_sys_clock_ns() < deadline_ns)) {
         for (i = 0; i < worker->num_active; ++i) {
             worker->active[i].progress(worker->active[i].iface);
         }
@@ -463,9 +488,10 @@ void ucp_worker_destroy(ucp_worker_h worker)
         ucs_counters_tell(&ucp_counters_class, worker->name, worker->counters);
     }
     worker->is_ending = 1;
-    for (i = 0; i < worker->context->num_tls; ++i) { /* all announced messages end now */
+    /* All announced messages end now, and nobody begins to copy to us. */
+    for (i = 0; i < worker->context->num_tls; ++i) {
         if (worker->tls[i].early_ends != NULL) {
-            (void)ucs_atomic_fetch_add(worker->tls[i].early_ends, 1);
+            (void)ucs_atomic_fetch_add(worker->tls[i].early_ends, UCP_WIRE_ENDS_OVER + 1);
         }
     }
     ucs_fork_watch_remove(&worker->fork);

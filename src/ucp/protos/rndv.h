@@ -77,6 +77,8 @@ int ucp_rndv_is_connecting(ucp_request_t *req);
 
 /* A receive that ends early, whose sender may live: it is to write no more into the buffer. */
 void ucp_rndv_stop_sender(ucp_request_t *req);
+/* May the sender of a receive, which was stopped, write into its buffer still? */
+int ucp_rndv_is_written(const ucp_request_t *req);
 void ucp_rndv_recv_check_end(ucp_request_t *req);
 /* `length` bytes have been read: counted, but never beyond the message, since a peer may have
  * claimed them by FIN. All that was to be read has been: the sender is told, and the end if all is

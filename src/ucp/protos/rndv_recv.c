@@ -212,12 +212,14 @@ static void ucp_rndv_recv_move(ucp_request_t *req, ucp_peer_t *peer, const ucp_w
         break;
     case UCP_PROTO_RNDV_BOTH:
         ucp_worker_count(req->worker, UCP_COUNT_READ_BY_BOTH);
-        req->recv.step = UCP_RECV_BOTH;
+        req->recv.step       = UCP_RECV_BOTH;
+        req->recv.is_written = 1;
         ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_BOTH);
         ucp_request_add_work(req);
         break;
     case UCP_PROTO_RNDV_PUT:
         ucp_worker_count(req->worker, UCP_COUNT_WRITTEN);
+        req->recv.is_written = 1;
         ucp_rndv_send_rtr(req, 0, req->recv.total, UCP_WIRE_RTR_PUT | UCP_WIRE_RTR_LAST);
         break;
     default:
@@ -257,6 +259,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.until_ns    = 0;
     req->recv.offset      = 0;
     req->recv.is_given_up = 0;
+    req->recv.is_written  = 0;
     req->recv.step        = UCP_RECV_WAIT;
     req->recv.has_ends    = (rts->flags & UCP_WIRE_RTS_ENDS) != 0;
     req->recv.ends        = (uint16_t)(rts->flags >> UCP_WIRE_RTS_ENDS_SHIFT);
@@ -364,35 +367,48 @@ static void ucp_rndv_recv_get_step(ucp_request_t *req)
     ucp_rndv_recv_read_all(req);
 }
 
-/* Keeps the sender from what nobody has claimed yet. Returns where that ended, or 0. */
-static size_t ucp_rndv_claim_rest(ucp_request_t *req)
+/* Keeps the sender from what nobody has claimed yet. Returns where that ended, or 0, and how many
+ * bytes it was. */
+static size_t ucp_rndv_claim_rest(ucp_request_t *req, size_t *length_p)
 {
     size_t total = req->recv.total;
     size_t end   = 0;
     size_t offset, length;
     int turns;
 
+    *length_p = 0;
     /* Halves are left over each time: no more turns than bits, unless the peer plays. */
     for (turns = 0; turns < 32; ++turns) {
         length = ucp_rndv_claim(req->recv.sync_word, total, total, 0, &offset);
         if (length == 0) {
             break;
         }
-        end = offset + length;
+        end        = offset + length;
+        *length_p += length;
     }
     return end;
 }
 
 void ucp_rndv_stop_sender(ucp_request_t *req)
 {
+    size_t length;
+
     if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_BOTH)) {
-        (void)ucp_rndv_claim_rest(req);
+        (void)ucp_rndv_claim_rest(req, &length);
+        ucp_rndv_recv_count(req, length); /* so that what it has claimed before is missing */
     }
+}
+
+int ucp_rndv_is_written(const ucp_request_t *req)
+{
+    return req->recv.is_written && (req->recv.received != req->recv.total) &&
+           !req->recv.peer->is_gone && (req->recv.peer->status == UCS_OK) &&
+           !ucp_rndv_copies_here(req->recv.peer);
 }
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
 {
-    size_t offset, length, end;
+    size_t offset, length, rest, end;
 
     length = ucp_rndv_claim(req->recv.sync_word, req->recv.total,
                             ucp_rndv_claim_max(req->recv.total), 0, &offset);
@@ -402,7 +418,7 @@ static void ucp_rndv_recv_both_step(ucp_request_t *req)
     }
     if (ucs_unlikely(ucp_rndv_get(req, offset, length) != UCS_OK)) {
         /* What nobody has claimed follows the part that failed: ask for both in one. */
-        end = ucs_max(offset + length, ucp_rndv_claim_rest(req));
+        end = ucs_max(offset + length, ucp_rndv_claim_rest(req, &rest));
         ucp_rndv_ask_for_rest(req, offset, end - offset);
         return;
     }

@@ -111,6 +111,8 @@ enum {
 };
 
 #define UCP_WIRE_RTS_ENDS_SHIFT 16
+/* In that word: the worker is being destroyed, and nobody may write to its memory. */
+#define UCP_WIRE_ENDS_OVER      (1ull << 63)
 
 typedef struct {
     uint64_t tag;        /* AM_RTS: a ucp_wire_am_t; STREAM_RTS: as ep of ucp_wire_stream_t */
