@@ -68,8 +68,8 @@ compile() # mpi program
     if [ "$1" = openshmem ]; then
         compiler=oshcc folder=$here/../shmem define=-DCHECK_SHMEM
     fi
-    if [ "$2" = device ]; then # of what configure finds out it needs nothing
-        mkdir -p "$build/config" && : >"$build/config/config.h"
+    if [ "$2" = device ]; then # of what configure finds out it needs nothing else
+        mkdir -p "$build/config" && echo "#define _GNU_SOURCE 1" >"$build/config/config.h"
         memory="-I$build/config -I$src $src/tools/perf/cuda.c $src/ucs/sys/library.c -ldl"
     fi
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
