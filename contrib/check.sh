@@ -345,10 +345,7 @@ stage_fuzz()
 # Without its compiler, or what runs its programs, there is nothing to show.
 stage_arm()
 {
-    local qemu=qemu-aarch64-static sysroot=/usr/aarch64-linux-gnu test
-    if [ $packages = yes ]; then
-        "$root/contrib/packages.sh" arm
-    fi
+    local qemu=qemu-aarch64-static test
     if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v $qemu >/dev/null; then
         count 0 0 1
         say "arm: skipped: aarch64-linux-gnu-g++ or $qemu is missing"
@@ -361,7 +358,7 @@ stage_arm()
     step "arm: build" build.log make -j"$jobs" all || return
     step "arm: build of the tests" build-tests.log make -j"$jobs" test/sim/sim test/mp/pair || return
     say "arm: testing"
-    qemu="$qemu -L $sysroot -E LD_LIBRARY_PATH=$PWD/.libs"
+    qemu="$qemu -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$PWD/.libs"
     step "arm: two processes" pair.log $qemu test/mp/.libs/pair && count 1 0 0
     limited_log "arm: simulator" $qemu test/sim/sim --seeds 1-300
     for test in "tag_lat -V" "ucp_am_bw -V" "stream_bw -V" ucp_put_bw ucp_get ucp_fadd; do
@@ -440,7 +437,7 @@ for stage in $stages; do
         clang) purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps wheels" ;;
         fuzz)  purposes="$purposes build fuzz" ;;
-        arm)   purposes="$purposes build" ;;
+        arm)   purposes="$purposes build arm" ;;
         dist)  purposes="$purposes build test deb" ;;
         *)     purposes="$purposes build test" ;;
     esac
