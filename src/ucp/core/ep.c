@@ -86,43 +86,12 @@ void ucp_ep_untrack(ucp_request_t *req)
     }
 }
 
-typedef struct {
-    ucp_ep_t *ep;
-    uct_ep_t *lane;
-} ucp_ep_unqueue_t;
-
-/* Takes the requests of one endpoint off a lane that others use too. */
-static void ucp_ep_unqueue_cb(uct_pending_t *pending, void *arg)
-{
-    const ucp_ep_unqueue_t *unqueue = arg;
-    ucp_request_t *req;
-
-    if (pending->func == ucp_send_retry) {
-        req = ucs_container_of(pending, ucp_request_t, send.pending);
-        if (req->send.ep == unqueue->ep) {
-            req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
-            return;
-        }
-    }
-    uct_ep_pending_add(unqueue->lane, pending);
-}
-
-static void ucp_ep_unqueue_lane(ucp_ep_t *ep, uct_ep_t *lane)
-{
-    ucp_ep_unqueue_t unqueue = {ep, lane};
-
-    if (uct_ep_has_pending(lane)) {
-        uct_ep_pending_purge(lane, ucp_ep_unqueue_cb, &unqueue);
-    }
-}
-
 void ucp_ep_unqueue(ucp_ep_t *ep)
 {
-    unsigned i;
+    ucp_request_t *req;
 
-    ucp_ep_unqueue_lane(ep, ep->am);
-    for (i = 0; i < ep->num_left; ++i) { /* what waited for an answer there may go on since */
-        ucp_ep_unqueue_lane(ep, ep->left[i]->lanes[UCP_LANE_AM]);
+    ucs_list_for_each(req, &ep->requests, list) {
+        ucp_send_unqueue(req);
     }
 }
 

@@ -77,6 +77,8 @@ ucs_status_t ucp_send_retry(uct_pending_t *pending);
 
 /* Queues a send on its lane. */
 void ucp_send_queue(ucp_request_t *req);
+/* Takes it out of there, if it waits. */
+void ucp_send_unqueue(ucp_request_t *req);
 
 /* Puts a send that did not end inside its call on the endpoint's list. */
 void ucp_ep_track(ucp_ep_t *ep, ucp_request_t *req);

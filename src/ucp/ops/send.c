@@ -161,6 +161,14 @@ void ucp_send_queue(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
+void ucp_send_unqueue(ucp_request_t *req)
+{
+    if (req->held & UCP_REQUEST_HOLDS_PENDING) {
+        uct_ep_pending_remove(req->send.peer->lanes[UCP_LANE_AM], &req->send.pending);
+        req->held &= (uint16_t)~UCP_REQUEST_HOLDS_PENDING;
+    }
+}
+
 /* Would its sender copy it in that time? By how fast such messages went lately. */
 static int ucp_send_takes_at_most(const ucp_request_t *req, float ns)
 {

@@ -240,9 +240,11 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
     size_t length;
 
     for (;; ++count) {
-        /* What was claimed is sent, since it is nobody else's; then others have their turn. */
+        /* What was claimed is sent, since it is nobody else's; then others have their turn, unless
+         * it was the last, which the receiver may answer. */
         if ((count >= UCP_RNDV_PIECES) &&
-            (req->send.is_both ? (req->send.num_data == 0) : (req->send.num_data > 0))) {
+            (req->send.is_both ? (req->send.num_data == 0) && req->send.needs_ats :
+                                 (req->send.num_data > 0))) {
             return UCS_INPROGRESS;
         }
         status = ucp_rndv_claim_data(req, piece_max);
@@ -583,5 +585,10 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
          * our next turn, so the send ends now. */
         ucp_request_del_work(req);
         ucp_rndv_put_end(req);
+    } else if (ucp_rndv_is_delivered(req)) {
+        /* It waits for a turn to see that. What the receiver sends next may answer this message,
+         * and programs count on hearing of its end before. */
+        ucp_send_unqueue(req);
+        ucp_request_complete(req, UCS_OK);
     }
 }

@@ -75,6 +75,14 @@ void ucs_arbiter_group_deschedule(ucs_arbiter_group_t *group)
     }
 }
 
+void ucs_arbiter_group_remove(ucs_arbiter_group_t *group, ucs_arbiter_elem_t *elem)
+{
+    ucs_list_del(&elem->list);
+    if (ucs_list_is_empty(&group->elems) && !ucs_arbiter_group_is_current(group)) {
+        ucs_list_del(&group->list);
+    }
+}
+
 void ucs_arbiter_group_purge(ucs_arbiter_group_t *group, ucs_arbiter_purge_cb_t cb, void *arg)
 {
     ucs_arbiter_elem_t *elem;

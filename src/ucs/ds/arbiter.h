@@ -111,6 +111,9 @@ void ucs_arbiter_group_schedule(ucs_arbiter_group_t *group);
 /* Keep dispatch off the group until it is scheduled again. */
 void ucs_arbiter_group_deschedule(ucs_arbiter_group_t *group);
 
+/* Take out an element that waits in this group. The last one deschedules it. */
+void ucs_arbiter_group_remove(ucs_arbiter_group_t *group, ucs_arbiter_elem_t *elem);
+
 /* Take out all elements that wait in the group now, in order, and give each to 'cb'. Elements
  * that 'cb' adds stay. The group ends up descheduled unless it is not empty and was scheduled by
  * 'cb'. */

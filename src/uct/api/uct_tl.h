@@ -497,7 +497,8 @@ ucs_status_t uct_ep_connect(uct_ep_t *ep);
 /* Queues a request behind those already waiting on the endpoint. Called from iface progress when
  * there may be resources, in order within an endpoint, fair among endpoints. */
 void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending);
-/* Takes every queued request out, calling cb for each. */
+/* Takes one out that waits on this endpoint; every one, calling cb for each. */
+void uct_ep_pending_remove(uct_ep_t *ep, uct_pending_t *pending);
 void uct_ep_pending_purge(uct_ep_t *ep, uct_pending_purge_cb_t cb, void *arg);
 UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep);
 

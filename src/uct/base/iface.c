@@ -114,6 +114,12 @@ void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending)
     } /* else: uct_ep_set_live and uct_ep_set_failed wake the queue */
 }
 
+void uct_ep_pending_remove(uct_ep_t *ep, uct_pending_t *pending)
+{
+    ucs_arbiter_group_remove(&ep->pending, &pending->elem);
+    --ep->iface->num_pending;
+}
+
 typedef struct {
     uct_pending_purge_cb_t cb;
     void                   *arg;

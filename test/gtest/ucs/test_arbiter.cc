@@ -359,7 +359,7 @@ protected:
         group_t *group = m_groups[id].get();
         elem_t *elem;
 
-        switch (m_rnd->below(7)) {
+        switch (m_rnd->below(8)) {
         case 0:
         case 1:
             elem = make_elem();
@@ -395,6 +395,25 @@ protected:
                 ASSERT_EQ(expected, purged);
             }
             break;
+        default:
+            remove(group);
+            break;
+        }
+    }
+
+    /* Takes one of a group out, from anywhere in it. */
+    void remove(group_t *group)
+    {
+        std::deque<int> &elems = m_model[group->id].elems;
+        if (elems.empty()) {
+            return;
+        }
+        elem_t *elem = m_elems[elems[m_rnd->below(elems.size())]].get();
+        ucs_arbiter_group_remove(&group->super, &elem->super);
+        EXPECT_FALSE(ucs_arbiter_elem_is_queued(&elem->super));
+        erase(elems, elem->id);
+        if (elems.empty() && (group->id != m_current)) {
+            model_deschedule(group->id);
         }
     }
 
