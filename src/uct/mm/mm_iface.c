@@ -67,7 +67,7 @@ static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
     }
 }
 
-static UCS_NOINLINE void uct_mm_iface_release(uct_mm_peer_t *peer)
+UCS_NOINLINE void uct_mm_iface_release(uct_mm_peer_t *peer)
 {
     uct_mm_reader_release(&peer->reader, peer->reader.pos);
     if (ucs_unlikely(peer->reader.attention != 0)) {

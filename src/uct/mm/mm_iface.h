@@ -298,6 +298,8 @@ int uct_mm_connect_signal(int fd);
 
 /* Takes messages from a ring whose next line is there. */
 unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+/* Gives the lines that were read back to their sender. */
+void uct_mm_iface_release(uct_mm_peer_t *peer);
 
 /* ---- mm_md.c ---- */
 

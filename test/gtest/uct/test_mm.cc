@@ -848,6 +848,47 @@ TEST_F(mm_turns, streams_take_turns)
     EXPECT_EQ(AT_ONCE * CALL, m_receiver.progress()) << "they still count as streams";
 }
 
+/* A ring that is looked at no more each time was read to its end, but not looked at since, as long
+ * messages kept its receiver busy: the lines that are due go back to its sender, who may wait for
+ * that many. */
+TEST(mm_test, rings_that_get_cold_give_their_lines_back)
+{
+    constexpr unsigned NUM = 12, LINES = 100;
+    const bytes short_one(8);
+    const environment no_buffers(settings{{"UCX_MM_BUFFER_THRESH", "inf"}});
+    worker receiver(mm());
+    std::vector<std::unique_ptr<worker>> senders;
+    std::vector<uct_ep_t *> eps;
+    unsigned received = 0;
+
+    receiver.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+    for (unsigned i = 0; i < NUM; ++i) {
+        senders.push_back(std::make_unique<worker>(mm()));
+        eps.push_back(senders[i]->connect(receiver.where()));
+        ASSERT_EQ(UCS_OK,
+                  send({senders[i].get(), &receiver}, eps[i], way::SHORT, ID_DATA, short_one));
+    }
+    ASSERT_TRUE(run_until({&receiver}, [&]() { return received == NUM; }));
+
+    uct_mm_iface_t *iface = uct_mm_iface(receiver.iface);
+    for (unsigned i = 0; i < NUM; ++i) {
+        for (unsigned k = 0; k < LINES; ++k) {
+            ASSERT_EQ(UCS_OK, post(eps[i], way::SHORT, ID_DATA, short_one, 0));
+        }
+    }
+    while (received < NUM * (LINES + 1)) {
+        ASSERT_GT(receiver.progress(), 0u);
+    }
+    uct_mm_rings_cool(iface); /* as if no time had passed since the last message */
+    uct_mm_rings_cool(iface);
+    for (unsigned i = 0; i < NUM; ++i) {
+        const bytes longest(senders[i]->limits(UCT_OP_AM_SHORT).max, 1);
+        ASSERT_EQ(UCS_OK, send({senders[i].get(), &receiver}, eps[i], way::SHORT, ID_DATA, longest))
+            << "sender " << i;
+    }
+    EXPECT_TRUE(run_until({&receiver}, [&]() { return received == NUM * (LINES + 2); }));
+}
+
 /* More peers than are looked at each time: all are heard. */
 TEST(mm_test, many_workers_in_one_process)
 {
