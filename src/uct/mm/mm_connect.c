@@ -148,14 +148,20 @@ void uct_mm_connect_end(uct_ep_t *tl_ep)
     }
 }
 
+static uct_mm_area_t uct_mm_welcome_area(const uct_mm_welcome_t *welcome)
+{
+    return welcome->is_small ? UCT_MM_AREA_SMALL : UCT_MM_AREA_USUAL;
+}
+
 /* Does the segment of buffers have an area there? */
-static int uct_mm_welcome_has_area(const uct_mm_welcome_t *welcome, uint64_t offset, int is_wide)
+static int uct_mm_welcome_has_area(const uct_mm_welcome_t *welcome, uint64_t offset,
+                                   uct_mm_area_t area)
 {
     const uct_mm_ring_shape_t shape = {welcome->lines, welcome->quantum};
     const uint64_t length           = welcome->buffers_length;
 
     return ((offset % UCT_MM_LINE_SIZE) == 0) && (offset <= length) &&
-           ((length - offset) >= uct_mm_ring_buffers_size(&shape, is_wide));
+           ((length - offset) >= uct_mm_ring_buffers_size(&shape, area));
 }
 
 /* The numbers make sense; segments are checked when they are mapped. */
@@ -181,9 +187,9 @@ static int uct_mm_welcome_is_valid(const uct_mm_iface_t *iface, const uct_mm_wel
 
     if ((welcome->buffers_length > 0) &&
         ((welcome->segments[0].backing != UCT_MM_BACKING_MEMFD) ||
-         !uct_mm_welcome_has_area(welcome, welcome->buffers_offset, 0) ||
+         !uct_mm_welcome_has_area(welcome, welcome->buffers_offset, uct_mm_welcome_area(welcome)) ||
          ((welcome->wide_offset > 0) &&
-          !uct_mm_welcome_has_area(welcome, welcome->wide_offset, 1)))) {
+          !uct_mm_welcome_has_area(welcome, welcome->wide_offset, UCT_MM_AREA_WIDE)))) {
         return 0;
     }
     in_segment = welcome->segments[welcome->num_segments - 1].length;
@@ -242,10 +248,11 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;
-        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, thresh);
+        uct_mm_writer_use_buffers(&ep->writer, buffers, &shape, uct_mm_welcome_area(welcome),
+                                  thresh);
         if (welcome->wide_offset > 0) {
             uct_mm_buffers_init(&ep->writer.wide, (uint8_t *)ep->segments[2]->address +
-                                welcome->wide_offset, &shape, 1);
+                                welcome->wide_offset, &shape, UCT_MM_AREA_WIDE);
         }
     }
     ep->wake = &ep->main->wake;

@@ -246,6 +246,8 @@ unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface);
 
 /* Bytes of the shared segments. */
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface);
+/* Which area the ring has whose buffers are the index-th. */
+uct_mm_area_t uct_mm_buffers_area(unsigned index);
 
 /* ---- mm_poll.c ---- */
 

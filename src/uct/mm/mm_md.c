@@ -31,9 +31,9 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("BUFFER_THRESH", memunits, uct_mm_config_t, buffer_thresh, "auto",
                    "Messages of that many bytes and more, headers included, go through buffers "
                    "beside the ring, which the first 64 peers of a receiver get where its shared "
-                   "memory is memfd and FIFO_SIZE at most 256: 360 KiB each, of which only what is "
-                   "used takes memory. auto: 1 KiB, but single ones below 3 KiB (AMD's "
-                   "processors: 1.25 KiB) not; inf: never.",
+                   "memory is memfd and FIFO_SIZE at most 256: 372 KiB for each of the first 16, "
+                   "94 KiB for the others, of which only what is used takes memory. auto: 1 KiB, "
+                   "but single ones below 3 KiB (AMD's processors: 1.25 KiB) not; inf: never.",
                    .min   = UCT_MM_LINE_SIZE,
                    .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("FIFO_RELEASE_FACTOR", double, uct_mm_config_t, release_factor, "0.25",

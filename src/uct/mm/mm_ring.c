@@ -90,13 +90,13 @@ static size_t uct_mm_writer_single_min(void)
 }
 
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
-                         const uct_mm_ring_shape_t *shape, int is_wide)
+                         const uct_mm_ring_shape_t *shape, uct_mm_area_t area)
 {
-    const uint32_t count = uct_mm_ring_buffers(shape, is_wide);
+    const uint32_t count = uct_mm_ring_buffers(shape, area);
 
     buffers->address   = address;
-    buffers->size      = uct_mm_ring_buffer_size(shape, is_wide);
-    buffers->long_max  = uct_mm_ring_long_max(shape, is_wide);
+    buffers->size      = uct_mm_ring_buffer_size(shape, area);
+    buffers->long_max  = uct_mm_ring_long_max(shape, area);
     buffers->mask      = count - 1;
     buffers->stride    = shape->lines / count;
     buffers->pos       = 0;
@@ -104,11 +104,11 @@ void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
 }
 
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
-                               const uct_mm_ring_shape_t *shape, size_t min)
+                               const uct_mm_ring_shape_t *shape, uct_mm_area_t area, size_t min)
 {
     const int is_auto = (min == UCT_MM_BUFFER_AUTO);
 
-    uct_mm_buffers_init(&writer->buffers, address, shape, 0);
+    uct_mm_buffers_init(&writer->buffers, address, shape, area);
     writer->buffer_min  = is_auto ? UCT_MM_BUFFER_MIN : min;
     writer->single_min  = is_auto ? uct_mm_writer_single_min() : min;
     writer->long_max    =

@@ -125,35 +125,44 @@ UCS_INLINE size_t uct_mm_ring_message_max(const uct_mm_ring_shape_t *shape)
            ((size_t)(shape->lines - shape->quantum - 1) * UCT_MM_REST_DATA);
 }
 
+/* Areas of a ring's buffers: one of the first two, and perhaps the wide one. */
+typedef enum {
+    UCT_MM_AREA_USUAL,
+    UCT_MM_AREA_SMALL, /* where many senders have one: a receiver's together stay in caches */
+    UCT_MM_AREA_WIDE   /* see uct_mm_writer_area */
+} uct_mm_area_t;
+
 /* Buffers of an area: of the wide one as many as lines. Powers of two. */
-UCS_INLINE uint32_t uct_mm_ring_buffers(const uct_mm_ring_shape_t *shape, int is_wide)
+UCS_INLINE uint32_t uct_mm_ring_buffers(const uct_mm_ring_shape_t *shape, uct_mm_area_t area)
 {
-    return is_wide ? shape->lines : ucs_max(shape->lines / 2, (uint32_t)UCT_MM_RING_LINES_MIN);
+    return (area == UCT_MM_AREA_WIDE) ? shape->lines :
+           ucs_max(shape->lines / ((area == UCT_MM_AREA_SMALL) ? 8 : 2),
+                   (uint32_t)UCT_MM_RING_LINES_MIN);
 }
 
 /* Bytes of a buffer: a line for a header, and the longest message of a ring in the wide area, else
  * a quarter of that. An odd number of lines, so that buffers do not all begin in the same sets of a
  * cache. */
-UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape, int is_wide)
+UCS_INLINE size_t uct_mm_ring_buffer_size(const uct_mm_ring_shape_t *shape, uct_mm_area_t area)
 {
-    return (ucs_align_up(uct_mm_ring_message_max(shape) / (is_wide ? 1 : 4), UCT_MM_LINE_SIZE) +
-            UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
+    return (ucs_align_up(uct_mm_ring_message_max(shape) / ((area == UCT_MM_AREA_WIDE) ? 1 : 4),
+                         UCT_MM_LINE_SIZE) + UCT_MM_LINE_SIZE) | UCT_MM_LINE_SIZE;
 }
 
 /* Bytes of an area. */
-UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape, int is_wide)
+UCS_INLINE size_t uct_mm_ring_buffers_size(const uct_mm_ring_shape_t *shape, uct_mm_area_t area)
 {
-    return uct_mm_ring_buffers(shape, is_wide) * uct_mm_ring_buffer_size(shape, is_wide);
+    return uct_mm_ring_buffers(shape, area) * uct_mm_ring_buffer_size(shape, area);
 }
 
 /* Bytes of the longest message that goes there: so few buffers that the lines for them, and for as
  * many that are left out, are no more than a message may take. */
-UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, int is_wide)
+UCS_INLINE size_t uct_mm_ring_long_max(const uct_mm_ring_shape_t *shape, uct_mm_area_t area)
 {
-    const size_t most = ((size_t)uct_mm_ring_buffers(shape, is_wide) *
+    const size_t most = ((size_t)uct_mm_ring_buffers(shape, area) *
                          (shape->lines - shape->quantum)) / (2 * (size_t)shape->lines);
 
-    return ucs_min((most * uct_mm_ring_buffer_size(shape, is_wide)) - UCT_MM_LINE_SIZE,
+    return ucs_min((most * uct_mm_ring_buffer_size(shape, area)) - UCT_MM_LINE_SIZE,
                    UCT_MM_LONG_MESSAGES * uct_mm_ring_message_max(shape));
 }
 
@@ -172,7 +181,7 @@ typedef struct {
  * wide area, too. The reader does this to its `buffers` and `wide`, after init; the writer to
  * `wide`, once it uses buffers. */
 void uct_mm_buffers_init(uct_mm_buffers_t *buffers, void *address,
-                         const uct_mm_ring_shape_t *shape, int is_wide);
+                         const uct_mm_ring_shape_t *shape, uct_mm_area_t area);
 
 /* Buffers that a message needs side by side: a line for a header comes first. */
 UCS_INLINE uint32_t uct_mm_buffers_count(const uct_mm_buffers_t *buffers, size_t length)
@@ -271,7 +280,7 @@ void uct_mm_writer_init(uct_mm_writer_t *writer, void *ring, const uct_mm_ring_s
  * sent) go through buffers: memory of uct_mm_ring_buffers_size bytes, which the reader has been
  * told of. */
 void uct_mm_writer_use_buffers(uct_mm_writer_t *writer, void *address,
-                               const uct_mm_ring_shape_t *shape, size_t min);
+                               const uct_mm_ring_shape_t *shape, uct_mm_area_t area, size_t min);
 
 /* Looks at the read position again; true if `count` lines may be written now: not where much has
  * been sent without a turn of our side's progress, by which it hears that the receiver has enough.

@@ -47,11 +47,12 @@ typedef struct {
     uint64_t              buffers_length; /* of a memfd, whose descriptor comes last; 0: none */
     uint64_t              buffers_offset; /* of the ring's buffers there, bytes */
     uint64_t              wide_offset;    /* of its wide area, 0: none */
+    uint64_t              is_small;       /* the area of buffers is UCT_MM_AREA_SMALL */
     ucs_sys_cpus_t        cpus;           /* that the receiver may run on */
 } uct_mm_welcome_t;
 
 static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
-static_assert(sizeof(uct_mm_welcome_t) == 216, "layout shared by processes");
+static_assert(sizeof(uct_mm_welcome_t) == 224, "layout shared by processes");
 
 /* The directory of the configuration. */
 UCS_INLINE const char *uct_mm_socket_dir(const uct_mm_md_t *md)

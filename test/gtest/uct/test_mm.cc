@@ -380,6 +380,7 @@ TEST_F(mm_door_test, welcomes_that_say_anything)
         w.buffers_length  = rnd.one_in(4) ? rnd.bits() : MEMORY;
         w.buffers_offset  = rnd.one_in(4) ? rnd.bits() : 64 * rnd.below(MEMORY / 64);
         w.wide_offset     = rnd.one_in(4) ? rnd.bits() : 64 * rnd.below(MEMORY / 64);
+        w.is_small        = rnd.below(2);
         const size_t size = rnd.one_in(4) ? rnd.below(sizeof(w) + 1) : sizeof(w);
         int memory[UCT_SOCKET_FDS_MAX];
         const unsigned count = rnd.below(UCT_SOCKET_FDS_MAX + 1);

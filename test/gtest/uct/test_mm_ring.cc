@@ -30,25 +30,25 @@ public:
 
     /* buffer_min: bytes from which on messages go through buffers; SIZE_MAX: there are none. */
     explicit ring_bench(uint32_t lines, uint32_t quantum, size_t buffer_min = SIZE_MAX,
-                        bool has_wide = false)
+                        bool has_wide = false, uct_mm_area_t area = UCT_MM_AREA_USUAL)
         : shape{lines, quantum}
     {
-        const size_t long_max = uct_mm_ring_long_max(&shape, 1);
+        const size_t long_max = uct_mm_ring_long_max(&shape, UCT_MM_AREA_WIDE);
 
-        EXPECT_LE(uct_mm_ring_long_max(&shape, 0), long_max) << "the staging holds either";
+        EXPECT_LE(uct_mm_ring_long_max(&shape, area), long_max) << "the staging holds either";
         memory = static_cast<uint8_t *>(aligned_alloc(64, size()));
         memset(memory, 0, size());
         EXPECT_EQ(UCS_OK, uct_mm_staging_init(&staging, long_max));
         uct_mm_reader_init(&reader, memory, &shape, &staging);
         uct_mm_writer_init(&writer, memory, &shape, &side);
         if (buffer_min != SIZE_MAX) {
-            const size_t size = uct_mm_ring_buffers_size(&shape, 0);
-            buffers.resize(size + uct_mm_ring_buffers_size(&shape, 1));
-            uct_mm_buffers_init(&reader.buffers, buffers.data(), &shape, 0);
-            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, buffer_min);
+            const size_t size = uct_mm_ring_buffers_size(&shape, area);
+            buffers.resize(size + uct_mm_ring_buffers_size(&shape, UCT_MM_AREA_WIDE));
+            uct_mm_buffers_init(&reader.buffers, buffers.data(), &shape, area);
+            uct_mm_writer_use_buffers(&writer, buffers.data(), &shape, area, buffer_min);
             if (has_wide) {
-                uct_mm_buffers_init(&reader.wide, buffers.data() + size, &shape, 1);
-                uct_mm_buffers_init(&writer.wide, buffers.data() + size, &shape, 1);
+                uct_mm_buffers_init(&reader.wide, buffers.data() + size, &shape, UCT_MM_AREA_WIDE);
+                uct_mm_buffers_init(&writer.wide, buffers.data() + size, &shape, UCT_MM_AREA_WIDE);
             }
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
@@ -312,7 +312,8 @@ TEST(mm_ring, random_messages_through_buffers)
 
     for (uint32_t lines : {16u, 32u, 256u}) {
         for (size_t min : {(size_t)0, (size_t)64, (size_t)500, (size_t)UCT_MM_BUFFER_AUTO}) {
-            ring_bench bench(lines, (lines / 4) << rnd.below(2), min, rnd.one_in(2));
+            const uct_mm_area_t area = rnd.one_in(2) ? UCT_MM_AREA_SMALL : UCT_MM_AREA_USUAL;
+            ring_bench bench(lines, (lines / 4) << rnd.below(2), min, rnd.one_in(2), area);
             random_traffic(bench, rnd);
             if (min < bench.message_max()) {
                 EXPECT_GT(bench.in_buffers, 100 / mp::slowness())
@@ -372,7 +373,7 @@ TEST(mm_ring, streams_go_through_buffers)
 
     bench.on_message = [&](unsigned, const uint8_t *, size_t) { ++delivered; };
     uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape,
-                              UCT_MM_BUFFER_AUTO);
+                              UCT_MM_AREA_USUAL, UCT_MM_BUFFER_AUTO);
     bench.writer.single_min = 3000;
     for (unsigned round = 0; round < 3; ++round) {
         for (unsigned i = 0; i < 4; ++i) {
@@ -506,7 +507,8 @@ TEST(mm_ring, positions_wrap)
 
     for (size_t min : {SIZE_MAX, (size_t)200}) {
         for (uint32_t lines : {16u, 128u}) {
-            ring_bench bench(lines, lines / 4, min, rnd.one_in(2));
+            ring_bench bench(lines, lines / 4, min, rnd.one_in(2),
+                             rnd.one_in(2) ? UCT_MM_AREA_SMALL : UCT_MM_AREA_USUAL);
             bench.move_to(0u - 2 * lines + 3);
             random_traffic(bench, rnd);
             EXPECT_LT(bench.writer.pos, 1u << 24) << "it has wrapped";
@@ -589,7 +591,7 @@ TEST(mm_ring, what_has_not_come_ends_no_turn)
 TEST(mm_ring, a_buffer_that_is_not_there)
 {
     const uct_mm_ring_shape_t shape = {16, 4};
-    const size_t too_long           = uct_mm_ring_long_max(&shape, 0) + 1;
+    const size_t too_long           = uct_mm_ring_long_max(&shape, UCT_MM_AREA_USUAL) + 1;
     const struct {
         bool has_buffers;
         uint32_t area;
