@@ -188,7 +188,7 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     const int is_long       = (req->length > UCP_PROTO_UNASKED_MOST);
 
     if ((req->kind != UCP_REQUEST_TAG_SEND) || (req->length > UCP_PROTO_UNASKED_MAX) ||
-        req->send.is_sync) {
+        req->send.is_sync || ((receiving > UCP_PROTO_UNASKED_CROWD) && (receiving <= peers))) {
         return 0;
     }
     if ((req->length <= UCP_PROTO_UNASKED_ANY) ||

@@ -61,18 +61,21 @@ typedef struct {
  * here: none, as where steps of a reduction go up a tree (beyond UNASKED_MOST not to the only other
  * process, which is sent windows of them); one, up to UNASKED_MOST, of a peer that sends to us as
  * we send to it; or more than UNASKED_FEW, but no more than one of each peer, where so many
- * processes read each other's memory at once that the kernel is in their way. Around a ring, among
- * a few neighbours, in windows, and between two processes alone (UNASKED_PAIR: one may be a peer of
- * its own) one copy is faster. Measured in collective operations of 4, 8 and 16 processes, and
- * windows of pairs, on 32 processors of Emerald Rapids. Where the sender's copy takes longer than
- * UNASKED_NS they are announced: between Zen 4's processors without a common cache 32 KiB take 7
- * us, near ones 1 us. */
+ * processes read each other's memory at once that the kernel is in their way; with more than
+ * UNASKED_CROWD, one of each peer, none goes whole: what they all write lies in no cache any more
+ * when it is read (alltoall of 16 KiB among 20 and 28: 143 and 255 us, announced 112 and 165).
+ * Around a ring, among a few neighbours, in windows, and between two processes alone
+ * (UNASKED_PAIR: one may be a peer of its own) one copy is faster. Measured in collective
+ * operations of 4, 8, 16, 20 and 28 processes, and windows of pairs, on 32 processors of Emerald
+ * Rapids. Where the sender's copy takes longer than UNASKED_NS they are announced: between Zen 4's
+ * processors without a common cache 32 KiB take 7 us, near ones 1 us. */
 #define UCP_PROTO_UNASKED_ANY    16384
 #define UCP_PROTO_UNASKED_ANY_NS 1500.0f
 #define UCP_PROTO_UNASKED_MOST   32768
 #define UCP_PROTO_UNASKED_MAX    65536
 #define UCP_PROTO_UNASKED_FEW    8
 #define UCP_PROTO_UNASKED_PAIR   2
+#define UCP_PROTO_UNASKED_CROWD  16
 #define UCP_PROTO_UNASKED_NS     8000.0f
 
 /* And so to who has found that messages are the fastest way for announced ones of that length: any
