@@ -144,20 +144,23 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void *buffer, size_t count,
 /* ---- Remote memory; length in bytes ---- */
 
 /* Write, read. New: ucp_put_nbx, ucp_get_nbx. Threads: worker. Block until buffer can be used
- * again, until the data is in buffer, progressing the worker. */
+ * again and what was in flight to the peer has ended, until the data is in buffer, progressing the
+ * worker. */
 ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);
 ucs_status_t ucp_get(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);
 
-/* Start a write, a read. New: ucp_put_nbx, ucp_get_nbx. Threads: worker. */
+/* Start a write, a read. New: ucp_put_nbx, ucp_get_nbx. Threads: worker. While something is in
+ * flight to the peer, a write returns a request. */
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
 
-/* The same without a request: UCS_OK where buffer is ready, UCS_INPROGRESS where it is after the
- * next flush of the endpoint or worker, or an error. Threads: worker. */
+/* The same without a request: UCS_OK where buffer is ready (and, of a write, nothing is in flight
+ * to the peer), UCS_INPROGRESS where it is after the next flush of the endpoint or worker, or an
+ * error. Threads: worker. */
 ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey);
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,

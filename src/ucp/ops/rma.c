@@ -631,11 +631,17 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
     return ucp_rma_nbx(ep, 0, buffer, count, remote_addr, rkey, param);
 }
 
+/* The earlier forms of a put do not end inside their call while something is in flight to the peer.
+ * MPICH keeps for each target what the last of them has said, so where that was the end, its local
+ * flush would not wait for a get before it. */
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
     ucp_request_param_t param = ucp_request_nb_param(cb);
 
+    if (!ucp_rma_is_open(ep)) {
+        param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    }
     return ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
 }
 
@@ -661,8 +667,10 @@ ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_
                          ucp_rkey_h rkey)
 {
     ucp_request_param_t param = {0};
+    ucs_status_t status       = ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey,
+                                                           &param));
 
-    return ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param));
+    return ((status == UCS_OK) && !ucp_rma_is_open(ep)) ? UCS_INPROGRESS : status;
 }
 
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
@@ -677,9 +685,14 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
                      ucp_rkey_h rkey)
 {
     ucp_request_param_t param = {0};
+    ucs_status_t status       = ucp_request_wait(ep->worker, ucp_put_nbx(ep, buffer, length,
+                                                                         remote_addr, rkey,
+                                                                         &param));
 
-    return ucp_request_wait(ep->worker,
-                            ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param));
+    if ((status == UCS_OK) && !ucp_rma_is_open(ep)) {
+        ucp_ep_flush(ep);
+    }
+    return status;
 }
 
 ucs_status_t ucp_get(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,

@@ -333,6 +333,43 @@ TEST_P(rma, earlier_forms)
     }
 }
 
+/* They tell MPICH, by the last of them, whether its local flush has anything to wait for. */
+TEST_P(rma, earlier_puts_end_after_what_is_in_flight)
+{
+    remote remote(GetParam());
+    ucp_ep_h ep      = remote.world().ep();
+    const bytes data = pattern(8, 100);
+    bytes back(100);
+    ending get;
+    ucp_request_param_t param = send_param(&get, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+    const auto post_get       = [&]() {
+        return ucp_get_nbx(ep, back.data(), back.size(), remote.address(), remote.rkey(), &param);
+    };
+
+    ASSERT_TRUE(UCS_PTR_IS_PTR(post_get()));
+    EXPECT_EQ(UCS_INPROGRESS,
+              ucp_put_nbi(ep, data.data(), data.size(), remote.address(500), remote.rkey()));
+    EXPECT_EQ(UCS_INPROGRESS, ucp_put_nbi(ep, nullptr, 0, 0, remote.rkey()));
+    ucs_status_ptr_t put = ucp_put_nb(ep, data.data(), data.size(), remote.address(700),
+                                      remote.rkey(), [](void *, ucs_status_t) {});
+    EXPECT_TRUE(UCS_PTR_IS_PTR(put));
+    EXPECT_EQ(0, get.calls);
+    EXPECT_EQ(UCS_OK, remote.world().wait(put));
+    ASSERT_EQ(UCS_OK, remote.flush());
+    EXPECT_EQ(1, get.calls);
+    EXPECT_EQ(-1, differs(remote.data() + 500, data.size(), 8));
+    EXPECT_EQ(-1, differs(remote.data() + 700, data.size(), 8));
+    EXPECT_EQ(UCS_OK, ucp_put_nbi(ep, nullptr, 0, 0, remote.rkey()));
+
+    if (GetParam().is_direct) { /* one that blocks waits for all */
+        ASSERT_TRUE(UCS_PTR_IS_PTR(post_get()));
+        EXPECT_EQ(UCS_OK, ucp_put(ep, data.data(), data.size(), remote.address(900),
+                                  remote.rkey()));
+        EXPECT_EQ(2, get.calls);
+        EXPECT_EQ(-1, differs(remote.data() + 900, data.size(), 8));
+    }
+}
+
 /* ---- datatypes and registrations ---- */
 
 TEST_P(rma, iov)
