@@ -43,6 +43,7 @@ SEND_STEPS = {
     'UCP_SEND_DATA': 'is sent in pieces',
     'UCP_SEND_DEVICE': 'is copied between devices',
     'UCP_SEND_STAGED': 'passes through memory that the receiver reads',
+    'UCP_SEND_GIVEN_UP': 'given up; waits until the receiver does not read it any more',
     'UCP_SEND_FENCED': 'waits for those before a fence',
     'UCP_SEND_DONE': 'ends with the next progress',
 }

@@ -67,6 +67,7 @@ gtest_sources = \
 	test/gtest/ucp/test_ofi_receives.cc \
 	test/gtest/ucp/test_ofi_hmem.cc \
 	test/gtest/ucp/test_ofi_rma.cc \
+	test/gtest/ucp/test_ofi_ends.cc \
 	test/gtest/ucp/test_ofi_zcopy.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_query.cc \

@@ -373,6 +373,7 @@ void ucp_device_transferred(uct_completion_t *comp)
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
     if (then == NULL) {
         ucp_rndv_device_late_cancel(req);
+        ucp_rndv_read_late_answer(req);
         ucp_request_complete(req, req->copy.late);
     } else {
         then(req, comp->status);
@@ -384,6 +385,9 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status)
     uint16_t keep = req->held & (UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_CHUNKS |
                                  UCP_REQUEST_HOLDS_TRACKED | UCP_REQUEST_HOLDS_MEM);
 
+    if (ucp_request_is_send(req) && (req->send.step == UCP_SEND_GIVEN_UP)) { /* until it answers */
+        keep |= req->held & (UCP_REQUEST_HOLDS_ID | UCP_REQUEST_HOLDS_WORK);
+    }
     if (keep & UCP_REQUEST_HOLDS_TRACKED) { /* flushes still wait for it, a purge is done with it */
         ucs_list_del(&req->list);
         ucs_list_add_tail(&req->worker->late, &req->list);

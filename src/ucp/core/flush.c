@@ -121,8 +121,8 @@ void ucp_flush_work(ucp_request_t *req)
 }
 
 /* Starts a flush of ep (NULL: of the worker), or a close of it, which, is_forced, does not wait for
- * the peer, but for copies that go on by themselves. Returns NULL, a request or an error pointer.
- */
+ * the peer, but for copies that go on by themselves, and a moment for who reads. Returns NULL, a
+ * request or an error pointer. */
 static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
                                         const ucp_request_param_t *param, ucp_request_kind_t kind,
                                         int is_forced)

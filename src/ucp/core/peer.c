@@ -433,6 +433,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     ucp_peer_end_recvs(peer, status,
                        (status != UCS_ERR_CONNECTION_RESET) || !peer->hello_received ||
                            peer->is_gone);
+    ucp_rndv_given_up_end_all(peer->worker, peer);
     ucp_successors_rouse(peer->worker);
     ucp_peer_retire(peer);
 }
@@ -494,6 +495,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
      * end. */
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
                        1);
+    ucp_rndv_given_up_end_all(worker, peer); /* nor can answers */
     ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
     ucp_conn_peer_gone(peer);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler

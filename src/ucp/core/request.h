@@ -51,7 +51,8 @@ enum {
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
     UCP_REQUEST_HOLDS_HEADER  = 1 << 8, /* send.header: a copy that is the library's */
     UCP_REQUEST_HOLDS_STAGE   = 1 << 9, /* buffer: a copy that is the library's */
-    UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a device or network still uses the buffer: ends last */
+    UCP_REQUEST_HOLDS_COPY    = 1 << 10, /* a device or network, or the network of who reads it,
+                                            still uses the buffer: ends last */
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
@@ -86,6 +87,8 @@ typedef enum {
     UCP_SEND_DATA,  /* sending pieces */
     UCP_SEND_DEVICE, /* on the work list or copied: by the DEVICE lane */
     UCP_SEND_STAGED, /* chunk by chunk through memory that the receiver reads */
+    UCP_SEND_GIVEN_UP, /* in worker->asked: ended early, but the receiver may be reading it by the
+                          announced key until it answers */
     UCP_SEND_FENCED, /* put, get, atomic: waits for those before a fence */
     UCP_SEND_DONE   /* on the work list: to be completed from progress */
 } ucp_send_step_t;
@@ -179,9 +182,7 @@ typedef struct {
     size_t            total;    /* bytes that will be received */
     size_t            received;
     _Atomic uint64_t *sync_word; /* both, left: claims */
-    uint64_t          until_ns; /* in worker->asked: has the sender begun by then? GET, BOTH,
-                                 * DEVICE: are we connected by then? */
-    uint32_t          num_data; /* the same: the sender's when it was looked at last */
+    uint32_t          num_data; /* in worker->asked: the sender's when it was looked at last */
     ucp_learn_turn_t  turn;
     ucp_learn_t      *learn;    /* where the turn is counted */
     ucp_recv_step_t   step : 8;
@@ -245,6 +246,8 @@ struct ucp_request {
         ucp_put_list_request_t put_list;
     };
     ucs_list_link_t      work_list; /* in the worker's list of work, or of what was asked for */
+    uint64_t             until_ns;  /* in worker->asked: has the sender begun, has the receiver
+                                     * answered by then? GET, BOTH, DEVICE: are we connected? */
     struct {                        /* a copy that goes on by itself, see device.h */
         uct_completion_t comp;
         ucp_device_then_cb_t then;

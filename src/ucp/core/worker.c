@@ -501,6 +501,7 @@ void ucp_worker_destroy(ucp_worker_h worker)
     while (!ucs_list_is_empty(&worker->flushes)) { /* they name endpoints */
         ucp_request_release_held(ucs_list_head(&worker->flushes, ucp_request_t, list));
     }
+    ucp_rndv_given_up_end_all(worker, NULL);
     while (!ucs_list_is_empty(&worker->late)) {
         ucp_request_release_held(ucs_list_head(&worker->late, ucp_request_t, list));
     }

@@ -26,8 +26,14 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req);
 ucs_status_t ucp_rndv_send_data(ucp_request_t *req);
 
 /* Tells the receiver of an announced message, if it does not have all of it, that the send ends
- * before that with `status`; the caller completes the request. */
+ * before that with `status`; the caller completes the request. Where the receiver may be reading it
+ * by the key of its announcement, that ends once the receiver has answered, its peer is lost or
+ * gone, or some time has passed. */
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status);
+
+/* The end of such a send; of all to a peer, or (NULL) of the worker. */
+void ucp_rndv_given_up_end(ucp_request_t *req);
+void ucp_rndv_given_up_end_all(ucp_worker_t *worker, const ucp_peer_t *peer);
 
 /* Has the receiver said that it has all, of a send that waits for its turn to claim more? */
 int ucp_rndv_is_delivered(const ucp_request_t *req);
@@ -108,6 +114,9 @@ void ucp_rndv_put_end(ucp_request_t *req);
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 void ucp_rndv_read_step(ucp_request_t *req);
+/* The end of a part amid which the receive was given up: the sender, which may wait for it, is
+ * told. */
+void ucp_rndv_read_late_answer(ucp_request_t *req);
 
 /* Messages between device memory (rndv_device.c). May the DEVICE lane carry this send? */
 int ucp_rndv_device_is_way(const ucp_request_t *req);
@@ -147,7 +156,8 @@ ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, siz
  * when the copy has ended (late_cancel), since its memory is written until then. */
 int ucp_rndv_device_is_writing(const ucp_request_t *req);
 void ucp_rndv_device_late_cancel(ucp_request_t *req);
-void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status);
+void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status,
+                          unsigned flags);
 
 /* Steps DEVICE of either side. */
 void ucp_rndv_device_get(ucp_request_t *req);

@@ -146,7 +146,7 @@ int ucp_rndv_device_is_writing(const ucp_request_t *req)
 void ucp_rndv_device_late_cancel(ucp_request_t *req)
 {
     if (ucp_request_is_send(req) && (req->send.step == UCP_SEND_DEVICE)) {
-        ucp_rndv_tell_cancel(req->send.peer, req->send.id, req->copy.late);
+        ucp_rndv_tell_cancel(req->send.peer, req->send.id, req->copy.late, 0);
     }
 }
 

@@ -256,7 +256,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.result      = ((length > req->length) && !req->recv.is_part) ?
                             UCS_ERR_MESSAGE_TRUNCATED : UCS_OK;
     req->recv.received    = 0;
-    req->recv.until_ns    = 0;
+    req->until_ns         = 0;
     req->recv.offset      = 0;
     req->recv.is_given_up = 0;
     req->recv.is_written  = 0;
@@ -435,10 +435,10 @@ int ucp_rndv_is_connecting(ucp_request_t *req)
         return 0;
     }
     now_ns = ucs_sys_clock_ns();
-    if (req->recv.until_ns == 0) {
-        req->recv.until_ns = now_ns + UCP_RNDV_CONNECT_NS;
+    if (req->until_ns == 0) {
+        req->until_ns = now_ns + UCP_RNDV_CONNECT_NS;
     }
-    return now_ns < req->recv.until_ns;
+    return now_ns < req->until_ns;
 }
 
 void ucp_rndv_recv_work(ucp_request_t *req)
@@ -483,9 +483,9 @@ static void ucp_rndv_watch_until(ucp_request_t *req, uint64_t until_ns)
     ucp_worker_t *worker = req->worker;
     ucs_list_link_t *pos = worker->asked.prev;
 
-    req->recv.until_ns = until_ns;
+    req->until_ns = until_ns;
     while ((pos != &worker->asked) &&
-           (ucs_container_of(pos, ucp_request_t, work_list)->recv.until_ns > req->recv.until_ns)) {
+           (ucs_container_of(pos, ucp_request_t, work_list)->until_ns > req->until_ns)) {
         pos = pos->prev;
     }
     req->held        |= UCP_REQUEST_HOLDS_WORK;
@@ -504,7 +504,8 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
     const ucp_request_t *req;
 
     ucs_list_for_each(req, &worker->asked, work_list) {
-        if (req->recv.peer->lanes[UCP_LANE_AM]->state == UCT_EP_LIVE) {
+        if (ucp_request_is_send(req) ||
+            (req->recv.peer->lanes[UCP_LANE_AM]->state == UCT_EP_LIVE)) {
             return 1; /* else the connection is an event */
         }
     }
@@ -541,11 +542,14 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
     now_ns = ucs_sys_clock_ns();
     do {
         req = ucs_list_head(&worker->asked, ucp_request_t, work_list);
-        if (req->recv.until_ns > now_ns) {
+        if (req->until_ns > now_ns) {
             break;
         }
         ucp_request_del_work(req);
-        if (req->recv.step != UCP_RECV_LEFT) {
+        if (ucp_request_is_send(req)) {
+            ucp_rndv_given_up_end(req);
+            ++count;
+        } else if (req->recv.step != UCP_RECV_LEFT) {
             count += ucp_rndv_device_take(req);
         } else if (ucp_rndv_recv_take(req, now_ns)) {
             ++count;
@@ -709,34 +713,45 @@ static ucs_status_t ucp_rndv_cancel_status(const ucp_wire_cancel_t *cancel)
     return (status == UCS_ERR_CANCELED) ? UCS_ERR_CONNECTION_RESET : status;
 }
 
-void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
+/* Ends what is there of an announced message. 0: the network reads a part of it still. */
+static int ucp_rndv_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
-    ucp_worker_t *worker = arg;
-    ucp_wire_cancel_t cancel;
+    ucp_worker_t *worker = peer->worker;
     ucp_recv_desc_t *desc;
     ucp_request_t *req;
+    int is_read;
+
+    ucs_list_for_each(req, &peer->recvs, list) {
+        if (req->recv.send_id == send_id) {
+            is_read = (req->recv.step == UCP_RECV_READ) && (req->held & UCP_REQUEST_HOLDS_COPY);
+            ucp_request_complete(req, status);
+            return !is_read;
+        }
+    }
+    desc = ucp_rndv_find_announced(worker, ucp_uid_id(peer->uid), send_id);
+    if (desc != NULL) {
+        ucp_tag_match_del_unexpected(&worker->tag_match, desc);
+        ucp_worker_data_put(desc);
+        return 1;
+    }
+    ucp_am_cancelled(peer, send_id);
+    ucp_stream_cancelled(peer, send_id, status);
+    return 1;
+}
+
+void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
+{
+    ucp_wire_cancel_t cancel;
     ucp_peer_t *peer;
 
     if (!ucp_wire_accepts(UCP_WIRE_CANCEL, length)) {
         return;
     }
     memcpy(&cancel, data, sizeof(cancel));
-    peer = ucp_peer_of_connection(worker);
-    if (peer == NULL) {
-        return;
+    peer = ucp_peer_of_connection(arg);
+    if ((peer != NULL) &&
+        ucp_rndv_cancel(peer, cancel.send_id, ucp_rndv_cancel_status(&cancel)) &&
+        (cancel.flags & UCP_WIRE_CANCEL_ASKS)) {
+        ucp_rndv_answer(peer, cancel.send_id, UCS_OK);
     }
-    ucs_list_for_each(req, &peer->recvs, list) {
-        if (req->recv.send_id == cancel.send_id) {
-            ucp_request_complete(req, ucp_rndv_cancel_status(&cancel));
-            return;
-        }
-    }
-    desc = ucp_rndv_find_announced(worker, ucp_uid_id(peer->uid), cancel.send_id);
-    if (desc != NULL) {
-        ucp_tag_match_del_unexpected(&worker->tag_match, desc);
-        ucp_worker_data_put(desc);
-        return;
-    }
-    ucp_am_cancelled(peer, cancel.send_id);
-    ucp_stream_cancelled(peer, cancel.send_id, ucp_rndv_cancel_status(&cancel));
 }

@@ -17,6 +17,8 @@
 #include <ucs/debug/log.h>
 #include <string.h>
 
+/* Longest that what is given up waits for its reader, which may wait for a processor. */
+#define UCP_RNDV_ANSWER_NS  500000000u
 #define UCP_RNDV_PUT_CHUNK  ((size_t)512 * 1024)
 #define UCP_RNDV_GRAIN      ((size_t)4096) /* bytes; claims are counted in it */
 #define UCP_RNDV_LEAST      2 /* grains that one side takes whole */
@@ -382,9 +384,9 @@ void ucp_rndv_send_work(ucp_request_t *req)
 
 /* ---- a send that ends early ---- */
 
-void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
+void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status, unsigned flags)
 {
-    ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status};
+    ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status, .flags = flags};
 
     ucp_peer_send_control(peer, UCP_WIRE_CANCEL, &cancel, sizeof(cancel));
 }
@@ -393,6 +395,52 @@ int ucp_rndv_is_delivered(const ucp_request_t *req)
 {
     return ucp_request_is_send(req) && (req->send.step == UCP_SEND_DATA) && req->send.is_both &&
            (req->send.num_data == 0) && !req->send.needs_ats;
+}
+
+/* May the receiver be reading by the key of the announcement? Not once it has asked for the rest as
+ * messages. */
+static int ucp_rndv_is_read(const ucp_request_t *req)
+{
+    return (req->held & UCP_REQUEST_HOLDS_MEM) && req->send.needs_ats &&
+           ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_DATA)) &&
+           !req->send.peer->is_gone && (req->send.peer->status == UCS_OK);
+}
+
+/* What is registered stays, since a read of what is not breaks the connection of some providers;
+ * and so does the buffer, of which the receiver could take other bytes for the message's. */
+static void ucp_rndv_await_reader(ucp_request_t *req, ucs_status_t status)
+{
+    req->send.step  = UCP_SEND_GIVEN_UP;
+    req->held      |= UCP_REQUEST_HOLDS_COPY;
+    ucp_rndv_watch(req, UCP_RNDV_ANSWER_NS);
+    ucp_rndv_tell_cancel(req->send.peer, req->send.id, status, UCP_WIRE_CANCEL_ASKS);
+}
+
+void ucp_rndv_given_up_end(ucp_request_t *req)
+{
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
+    ucp_request_complete(req, req->copy.late);
+}
+
+static ucp_request_t *ucp_rndv_find_given_up(ucp_worker_t *worker, const ucp_peer_t *peer)
+{
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, &worker->asked, work_list) {
+        if (ucp_request_is_send(req) && ((peer == NULL) || (req->send.peer == peer))) {
+            return req;
+        }
+    }
+    return NULL;
+}
+
+void ucp_rndv_given_up_end_all(ucp_worker_t *worker, const ucp_peer_t *peer)
+{
+    ucp_request_t *req;
+
+    while ((req = ucp_rndv_find_given_up(worker, peer)) != NULL) {
+        ucp_rndv_given_up_end(req);
+    }
 }
 
 void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
@@ -407,7 +455,11 @@ void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
         if (ends != NULL) { /* before the user changes the buffer: receivers may be reading it */
             (void)ucs_atomic_fetch_add(ends, 1);
         }
-        ucp_rndv_tell_cancel(req->send.peer, req->send.id, status);
+        if (ucp_rndv_is_read(req)) {
+            ucp_rndv_await_reader(req, status);
+        } else {
+            ucp_rndv_tell_cancel(req->send.peer, req->send.id, status, 0);
+        }
     }
 }
 
@@ -543,10 +595,10 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     }
     memcpy(&rtr, data, sizeof(rtr));
     req = ucp_rndv_find_send(worker, rtr.send_id, "RTR");
-    if (req == NULL) {
+    if ((req == NULL) || (req->send.step == UCP_SEND_GIVEN_UP)) {
         peer = ucp_peer_of_connection(worker);
         if (peer != NULL) {
-            ucp_rndv_tell_cancel(peer, rtr.send_id, UCS_ERR_CANCELED);
+            ucp_rndv_tell_cancel(peer, rtr.send_id, UCS_ERR_CANCELED, 0);
         } else {
             ucp_worker_give_up_sender(worker, UCS_ERR_CANCELED); /* there is no way to tell it */
         }
@@ -578,7 +630,9 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     }
 
     req->send.needs_ats = 0;
-    if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
+    if (ucs_unlikely(req->send.step == UCP_SEND_GIVEN_UP)) {
+        ucp_rndv_given_up_end(req);
+    } else if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
         ucp_request_complete(req, ucp_wire_status(ats.status, UCS_OK));
     } else if ((req->send.step == UCP_SEND_PUT) && req->send.is_both) {
         /* Nothing is left to claim, and what we claimed is written. The receiver may be gone by

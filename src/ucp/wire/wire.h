@@ -23,7 +23,9 @@
  *
  * An RTR asks for one range of the message. With UCP_WIRE_RTR_LAST no ATS will follow: the send
  * ends when the range is delivered. A send that ends without its message having been delivered is
- * told by CANCEL, at once, and again in answer to an RTR that comes later.
+ * told by CANCEL, at once, and again in answer to an RTR that comes later. Where its announcement
+ * had a key by which the receiver may be reading, it asks for an answer: ATS, when no read is under
+ * way any more. Until then, or for a moment at most, its buffer is not the user's again.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -174,10 +176,14 @@ typedef struct {
     uint32_t zero;
 } ucp_wire_ats_t;
 
+enum {
+    UCP_WIRE_CANCEL_ASKS = 1 /* to be answered by ATS, once nobody reads by the announced key */
+};
+
 typedef struct {
     uint64_t send_id;
     int32_t  status; /* why */
-    uint32_t zero;
+    uint32_t flags;
 } ucp_wire_cancel_t;
 
 typedef struct {

@@ -202,7 +202,8 @@ private:
             return plain(ucp_wire_fin_t{one_of(m_names.requests), number()});
         case UCP_WIRE_CANCEL:
             return plain(ucp_wire_cancel_t{one_of(m_names.requests),
-                                           static_cast<int32_t>(m_random.below(200)) - 150, 0});
+                                           static_cast<int32_t>(m_random.below(200)) - 150,
+                                           static_cast<uint32_t>(m_random.below(2))});
         default:
             return plain(ucp_wire_ats_t{one_of(m_names.requests),
                                         static_cast<int32_t>(m_random.below(200)) - 150, 0});

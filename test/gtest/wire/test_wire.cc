@@ -173,8 +173,8 @@ TEST(wire, golden_bytes)
         hex(ucp_wire_rtr_t{U64_1, U64_2, U64_3, U64_4, U64_5, U32_1, U32_2}));
     EXPECT_EQ("0807060504030201 1817161514131211", hex(ucp_wire_data_t{U64_1, U64_2}));
     EXPECT_EQ("0807060504030201 1817161514131211", hex(ucp_wire_fin_t{U64_1, U64_2}));
-    EXPECT_EQ("0807060504030201 f7ffffff00000000",
-              hex(ucp_wire_cancel_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, 0}));
+    EXPECT_EQ("0807060504030201 f7ffffff54535251",
+              hex(ucp_wire_cancel_t{U64_1, UCS_ERR_MESSAGE_TRUNCATED, U32_1}));
     EXPECT_EQ("5354060554535251", hex(ucp_wire_am_t{0x5453, 0x0506, U32_1}));
     EXPECT_EQ("5354060554535251", hex(ucp_wire_am_word(0x5453, 0x0506, U32_1)));
     EXPECT_EQ("5354060554535251 0807060504030201",
