@@ -207,6 +207,16 @@ bool announces_all(const variant &variant)
     return false;
 }
 
+bool is_network(const variant &variant)
+{
+    for (const auto &[name, value] : variant.env) {
+        if ((name == "UCX_TLS") && (value.find("ofi") != std::string::npos)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 std::string variant_name(const testing::TestParamInfo<variant> &info)
 {
     return info.param.name;

@@ -75,6 +75,8 @@ std::vector<variant> all_variants();
 std::vector<variant> some_variants();
 /* Does the variant send no message of some bytes whole? */
 bool announces_all(const variant &variant);
+/* Does it send by a network, whose receivers read announced messages by a key? */
+bool is_network(const variant &variant);
 std::string variant_name(const testing::TestParamInfo<variant> &info);
 
 inline void PrintTo(const variant &value, std::ostream *out)
