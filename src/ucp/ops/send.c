@@ -184,11 +184,12 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     const int is_unanswered = req->send.peer->is_unanswered;
     const size_t receiving  = ucp_worker_num_receiving(req->worker);
     const size_t peers      = ucs_hash_size(&req->worker->peers);
+    const size_t to_all     = (receiving <= peers) ? receiving : 0; /* at most one of each */
     const int is_pair       = (peers <= UCP_PROTO_UNASKED_PAIR);
     const int is_long       = (req->length > UCP_PROTO_UNASKED_MOST);
 
     if ((req->kind != UCP_REQUEST_TAG_SEND) || (req->length > UCP_PROTO_UNASKED_MAX) ||
-        req->send.is_sync || ((receiving > UCP_PROTO_UNASKED_CROWD) && (receiving <= peers))) {
+        req->send.is_sync || (to_all > UCP_PROTO_UNASKED_CROWD)) {
         return 0;
     }
     if ((req->length <= UCP_PROTO_UNASKED_ANY) ||
@@ -201,7 +202,7 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     if (receiving == 1) {
         return !is_unanswered && !is_long && !is_pair;
     }
-    return (receiving > UCP_PROTO_UNASKED_FEW) && (receiving <= peers);
+    return to_all > UCP_PROTO_UNASKED_FEW;
 }
 
 /* Has the receiver found that tagged messages as long as this one had better go whole? */
