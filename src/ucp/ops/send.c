@@ -226,6 +226,14 @@ static int ucp_send_is_fast(const ucp_request_t *req)
            ((++req->send.peer->num_slow % UCP_SEND_SLOW_TURN) == 0);
 }
 
+/* With more processes than processors: does it take less time whole, which waits for nobody, than
+ * announced, for which both sides have to run? See UCP_PROTO_UNASKED_MAX. */
+static int ucp_send_suits_shared(const ucp_request_t *req)
+{
+    return req->length <= ((ucp_worker_num_receiving(req->worker) > 1) ? UCP_PROTO_UNASKED_ANY :
+                                                                       UCP_PROTO_UNASKED_MOST);
+}
+
 /* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It
  * waits for nobody, while to announce it both sides have to run, twice the receiver's: that takes
  * longer with more processes than processors, and where the receiver is at something else (steps of
@@ -241,7 +249,8 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
         return 0;
     }
     return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
-           ucp_idle_is_shared(req->worker) || ucp_send_is_wanted_whole(req) ||
+           ucp_idle_is_shared(req->worker) ? ucp_send_suits_shared(req) :
+           ucp_send_is_wanted_whole(req) ||
            (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
 }
 

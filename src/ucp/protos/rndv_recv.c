@@ -12,6 +12,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/core/idle.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
@@ -112,14 +113,17 @@ static int ucp_rndv_has_word(ucp_request_t *req, ucp_peer_t *peer, const ucp_wir
            (am->ops->sync_map(am, rts->sync_index, &req->recv.sync_word) == UCS_OK);
 }
 
-/* Is the message one of many that processes exchange at the same time? Each for itself would be
- * faster with its neighbour's help, but all are done sooner where each copies what it receives (16
- * processes in a ring, 32 processors of Emerald Rapids: 64 KiB in 7 instead of 14 us, 256 KiB in 23
- * instead of 27 to 45; of 1 MiB it is no longer so). */
+/* Is the message one of many that move at the same time: what processes exchange, or where they
+ * share processors? Each for itself would be faster with its neighbour's help, but all are done
+ * sooner where each copies what it receives (16 processes in a ring, 32 processors of Emerald
+ * Rapids: 64 KiB in 7 instead of 14 us, 256 KiB in 23 instead of 27 to 45; 8 processes on two
+ * processors, in pairs: 256 KiB in 84 instead of 164 us; of 1 MiB it is no longer so). */
 static int ucp_rndv_is_common(const ucp_request_t *req, const ucp_wire_rts_t *rts)
 {
-    return (rts->flags & UCP_WIRE_RTS_EXCHANGE) && (req->recv.total <= UCP_RNDV_COMMON_MAX) &&
-           (ucs_hash_size(&req->worker->peers) > UCP_RNDV_FEW_PEERS);
+    return (req->recv.total <= UCP_RNDV_COMMON_MAX) &&
+           (ucp_idle_is_shared(req->worker) ||
+            ((rts->flags & UCP_WIRE_RTS_EXCHANGE) &&
+             (ucs_hash_size(&req->worker->peers) > UCP_RNDV_FEW_PEERS)));
 }
 
 /* Contiguous memory of the host at both ends, which either side can copy. Without a word that both

@@ -108,7 +108,8 @@ static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer
         welcome.buffers_offset = (size_t)(reader->buffers.address - start);
         welcome.wide_offset    = (reader->wide.long_max > 0) ?
                                  (size_t)(reader->wide.address - start) : 0;
-        welcome.is_small       = uct_mm_buffers_area((unsigned)peer->buffers) == UCT_MM_AREA_SMALL;
+        welcome.is_small       = uct_mm_buffers_area(iface, (unsigned)peer->buffers) ==
+                                 UCT_MM_AREA_SMALL;
     }
     welcome.lines   = shape->lines;
     welcome.quantum = shape->quantum;

@@ -169,6 +169,7 @@ typedef struct {
     uct_mm_segment_t *buffers;      /* of UCT_MM_BUFFERED_RINGS rings; NULL: none */
     uint64_t          buffers_used; /* bits */
     int               buffers_tried; /* to be made */
+    unsigned          num_usual;    /* the first of them, of UCT_MM_AREA_USUAL */
     ucs_list_link_t   greeting; /* accepted, nothing said yet; who has asked and was answered */
     ucs_list_link_t   due;      /* their WELCOME or DESCRIPTOR could not be sent yet */
     ucs_list_link_t   peers;
@@ -247,7 +248,7 @@ unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface);
 /* Bytes of the shared segments. */
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface);
 /* Which area the ring has whose buffers are the index-th. */
-uct_mm_area_t uct_mm_buffers_area(unsigned index);
+uct_mm_area_t uct_mm_buffers_area(const uct_mm_iface_t *iface, unsigned index);
 
 /* ---- mm_poll.c ---- */
 
