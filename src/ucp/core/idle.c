@@ -24,8 +24,11 @@
 /* Each call of a shared turn takes longer: the application is busy between them. */
 #define UCP_IDLE_BUSY_NS 2000u
 
-/* Yields that let nobody run before the processor counts as ours again. */
-#define UCP_IDLE_ALONE_YIELDS 256
+/* Yields from one look at whether they let somebody run to the next, and for how long they may not
+ * have done so before the processor counts as ours again: the kernel spreads processes over
+ * processors by milliseconds, so one that has a processor for itself meanwhile will not keep it. */
+#define UCP_IDLE_LOOK_YIELDS 256
+#define UCP_IDLE_ALONE_NS    100000000u
 
 static _Atomic int ucp_idle_workers; /* of the process */
 
@@ -109,9 +112,19 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
         (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
         return;
     }
-    idle->mask   = ucp_idle_shared_mask();
-    idle->calls  = 0;
-    idle->yields = 0;
+    idle->mask    = ucp_idle_shared_mask();
+    idle->calls   = 0;
+    idle->yields  = 0;
+    idle->lost_ns = idle->last_ns;
+}
+
+/* Has nobody else wanted our processor for long? */
+static int ucp_idle_is_alone_again(ucp_idle_t *idle)
+{
+    if (ucp_idle_was_shared(idle)) {
+        idle->lost_ns = idle->last_ns;
+    }
+    return idle->last_ns - idle->lost_ns > UCP_IDLE_ALONE_NS;
 }
 
 ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
@@ -139,8 +152,8 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         (now - idle->since_ns > UCP_IDLE_YIELD_NS) && ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
-    if (((++idle->yields % UCP_IDLE_ALONE_YIELDS) == 0) && !ucp_idle_was_shared(idle) &&
-        (ucp_idle_mode(worker) == UCP_IDLE_AUTO)) {
+    if (((++idle->yields % UCP_IDLE_LOOK_YIELDS) == 0) &&
+        (ucp_idle_mode(worker) == UCP_IDLE_AUTO) && ucp_idle_is_alone_again(idle)) {
         idle->mask = UCP_IDLE_ALONE_CALLS - 1;
         return UCP_IDLE_NOTHING;
     }

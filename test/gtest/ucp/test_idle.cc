@@ -211,13 +211,40 @@ TEST_F(idle, yields_then_sleeps_while_others_run)
     EXPECT_GT(now - before, 25000u) << "to wake a sleeper takes as long as many yields";
 
     /* nobody else runs any more: some last yields show it */
-    g_others_run = false;
+    g_others_run  = false;
+    progress_in_vain(pair, MANY);
+    g_now_ns     += 100000000;
     progress_in_vain(pair, MANY);
     g_yields = g_sleeps = 0;
     progress_in_vain(pair, MANY);
     EXPECT_EQ(0u, g_yields);
     EXPECT_EQ(0u, g_sleeps);
     ucp_test_hide_workers(-1);
+}
+
+/* The kernel moves processes from one processor to another by milliseconds. */
+TEST_F(idle, a_processor_that_nobody_else_wants_for_a_moment_stays_shared)
+{
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    use_one_cpu();
+    meet(pair);
+    be_interrupted(pair);
+    g_others_run = false;
+    for (unsigned ms = 0; ms < 90; ++ms) {
+        progress_in_vain(pair, MANY);
+        g_now_ns += 500000;
+    }
+    g_yields = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_yields, 100u);
+
+    g_now_ns += 100000000;
+    for (unsigned i = 0; i < 4; ++i) {
+        progress_in_vain(pair, MANY);
+    }
+    g_yields = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_EQ(0u, g_yields);
 }
 
 /* What comes for another worker, or is stored into shared memory, wakes nobody. */
