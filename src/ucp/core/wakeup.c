@@ -234,6 +234,7 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
     if (ucs_sys_read(worker->event_fd, &num_signals, sizeof(num_signals)) != sizeof(num_signals)) {
         num_signals = 0;
     }
+    worker->is_armed = 0; /* what is taken from here on, this call finds by itself */
     /* A signal of the user's that came since the last time counts as an event. */
     status           = (num_signals > (uint64_t)worker->is_held) ? UCS_ERR_BUSY :
                                                                    ucp_wakeup_arm(worker);

@@ -144,8 +144,9 @@ typedef struct {
     uint8_t            uid[UCT_UID_LEN]; /* the worker's identity; the cookie that peers prove */
     uct_ep_failed_cb_t ep_failed;        /* not NULL */
     uct_peer_gone_cb_t peer_gone;        /* may be NULL */
-    void             (*rouse)(void *arg); /* an operation has left something for progress to report,
-                                            of which no event tells; may be NULL */
+    void             (*rouse)(void *arg); /* who sleeps is to look: an operation has left something
+                                            for progress to report, of which no event tells, or an
+                                            event has been taken that comes once; may be NULL */
     void              *arg;              /* of these callbacks */
     /* Where the transport puts the identity of the peer whose messages it delivers next, valid
      * inside their handlers; it puts NULL where it does not know. NULL: nobody asks. */

@@ -176,6 +176,10 @@ unsigned uct_mm_connect_poll(uct_mm_iface_t *iface)
         for (i = 0; i < found; ++i) {
             count += uct_mm_source_event(iface, events[i].data.ptr);
         }
+        if ((found > 0) && (iface->super.params.rouse != NULL)) {
+            /* Nobody signals again, and another thread may sleep that was to wake by this. */
+            iface->super.params.rouse(iface->super.params.arg);
+        }
         done += count;
         ++round;
     } while ((count > 0) && (round < UCT_MM_ROUNDS_MAX));

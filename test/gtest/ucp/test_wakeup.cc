@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <thread>
@@ -486,6 +487,92 @@ TEST_P(wakeup, wait_mem_ends_by_itself)
         ucp_worker_wait_mem(worker, page + 4096 - back);
     }
     free(page);
+}
+
+/* A ring of a few lines that are given back by halves, and a message that takes two thirds. */
+class wakeup_lines : public wakeup {
+protected:
+    /* The sender sleeps with the ring full and that message waiting, until half of it is free. */
+    void SetUp() override
+    {
+        ucp_request_param_t at_once = {};
+        at_once.op_attr_mask        = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+        m_pair.reset(new pair(GetParam()));
+        void *sent = m_pair->send(&m_value, sizeof(m_value), 1);
+        EXPECT_EQ(UCS_OK, m_pair->wait(m_pair->receive(&m_value, sizeof(m_value), 1)));
+        EXPECT_EQ(UCS_OK, m_pair->wait(sent));
+        m_pair->settle();
+        while (ucp_tag_send_nbx(m_pair->ep(), &m_value, sizeof(m_value), 1, &at_once) == nullptr) {
+            ++m_count;
+        }
+        m_sent = m_pair->send(m_data.data(), m_data.size(), 2);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(m_sent));
+        ASSERT_NO_FATAL_FAILURE(progress_and_arm(m_pair->sender()));
+        ASSERT_FALSE(is_awake());
+        for (unsigned i = 0; (i < m_count) && !is_awake(); ++i) {
+            m_pair->receiver().progress();
+        }
+        ASSERT_TRUE(is_awake());
+    }
+
+    bool is_awake()
+    {
+        return is_readable(fd_of(m_pair->sender()));
+    }
+
+    /* The receiver takes all that is there, then the sender goes on. */
+    void expect_the_rest()
+    {
+        bytes got(m_data.size());
+        for (unsigned i = 0; i < 2 * m_count; ++i) {
+            m_pair->receiver().progress();
+        }
+        EXPECT_TRUE(is_awake()) << "it sleeps for ever";
+        EXPECT_EQ(UCS_OK, m_pair->wait(m_pair->receive(got.data(), got.size(), 2)));
+        EXPECT_EQ(UCS_OK, m_pair->wait(m_sent));
+        EXPECT_EQ(m_data, got);
+        for (unsigned i = 0; i < m_count; ++i) {
+            EXPECT_EQ(UCS_OK, m_pair->wait(m_pair->receive(&m_value, sizeof(m_value), 1)));
+        }
+        m_pair.reset();
+    }
+
+    std::unique_ptr<pair> m_pair;
+
+private:
+    const bytes m_data = pattern(1, 2500);
+    uint64_t m_value   = 1;
+    unsigned m_count   = 0;
+    void *m_sent       = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(mm, wakeup_lines,
+                         testing::Values(variant{"64",
+                                                 {{"UCX_TLS", "mm"},
+                                                  {"UCX_MM_FIFO_SIZE", "64"},
+                                                  {"UCX_MM_FIFO_MAX_POLL", "1"},
+                                                  {"UCX_MM_BUFFER_THRESH", "inf"},
+                                                  {"UCX_RNDV_THRESH", "inf"}},
+                                                 false,
+                                                 UCS_THREAD_MODE_MULTI}),
+                         variant_name);
+
+/* Another thread makes progress and takes the signal that there is room, though too little for the
+ * message. That there is more later nobody signals. */
+TEST_P(wakeup_lines, a_signal_that_another_thread_took)
+{
+    for (int i = 0; (i < 100000) && is_awake(); ++i) {
+        ASSERT_EQ(0u, m_pair->sender().progress());
+    }
+    expect_the_rest();
+}
+
+/* The same signal, taken by whoever arms again, wakes nobody. */
+TEST_P(wakeup_lines, a_signal_that_arming_took)
+{
+    EXPECT_EQ(UCS_OK, ucp_worker_arm(m_pair->sender().handle()));
+    EXPECT_FALSE(is_awake());
+    expect_the_rest();
 }
 
 /* What programs do that is not in the book. */
