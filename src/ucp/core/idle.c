@@ -118,28 +118,13 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
     idle->lost_ns = idle->last_ns;
 }
 
-/* Has somebody else run on our processor since this was asked last? */
-static int ucp_idle_is_wanted(ucp_idle_t *idle)
-{
-    if (!ucp_idle_was_shared(idle)) {
-        return 0;
-    }
-    idle->lost_ns = idle->last_ns;
-    return 1;
-}
-
-/* To sleep where nobody else wants to run helps nobody, and a processor that sleeps, too, takes
- * long to wake. */
-static int ucp_idle_should_sleep(ucp_worker_t *worker)
-{
-    return ucp_idle_may_sleep(worker) &&
-           ((ucp_idle_mode(worker) == UCP_IDLE_SLEEP) || ucp_idle_is_wanted(&worker->idle));
-}
-
 /* Has nobody else wanted our processor for long? */
 static int ucp_idle_is_alone_again(ucp_idle_t *idle)
 {
-    return !ucp_idle_is_wanted(idle) && (idle->last_ns - idle->lost_ns > UCP_IDLE_ALONE_NS);
+    if (ucp_idle_was_shared(idle)) {
+        idle->lost_ns = idle->last_ns;
+    }
+    return idle->last_ns - idle->lost_ns > UCP_IDLE_ALONE_NS;
 }
 
 ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
@@ -164,7 +149,7 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         return UCP_IDLE_NOTHING;
     }
     if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) &&
-        (now - idle->since_ns > UCP_IDLE_YIELD_NS) && ucp_idle_should_sleep(worker)) {
+        (now - idle->since_ns > UCP_IDLE_YIELD_NS) && ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
     if (((++idle->yields % UCP_IDLE_LOOK_YIELDS) == 0) &&

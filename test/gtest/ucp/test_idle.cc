@@ -247,28 +247,6 @@ TEST_F(idle, a_processor_that_nobody_else_wants_for_a_moment_stays_shared)
     EXPECT_EQ(0u, g_yields);
 }
 
-/* A processor that sleeps takes long to wake. */
-TEST_F(idle, does_not_sleep_where_nobody_else_runs)
-{
-    for (const std::string mode : {"auto", "sleep"}) {
-        pair pair(with(mode, UCS_THREAD_MODE_SINGLE));
-        use_one_cpu();
-        meet(pair);
-        ucp_test_hide_workers(1);
-        be_interrupted(pair);
-        progress_in_vain(pair, 64);
-        g_others_run = false;
-        g_sleeps     = 0;
-        progress_in_vain(pair, 4000);
-        if (mode == "auto") {
-            EXPECT_LE(g_sleeps, 1u); /* for what was lost before */
-        } else {
-            EXPECT_GT(g_sleeps, 100u);
-        }
-        ucp_test_hide_workers(-1);
-    }
-}
-
 /* What comes for another worker, or is stored into shared memory, wakes nobody. */
 TEST_F(idle, only_yields_where_something_may_come_that_wakes_nobody)
 {
