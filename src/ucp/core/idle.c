@@ -25,10 +25,12 @@
 #define UCP_IDLE_BUSY_NS 2000u
 
 /* Yields from one look at whether they let somebody run to the next, and for how long they may not
- * have done so before the processor counts as ours again: the kernel spreads processes over
- * processors by milliseconds, so one that has a processor for itself meanwhile will not keep it. */
+ * have done so before the processor counts as ours again: the kernel moves processes to a processor
+ * that has few by and by. Programs of 8 processes on two processors take ten times as long with a
+ * third of the time; with 4 ms and more the last one there sleeps as well, and its processor, which
+ * takes long to wake (a token ring of 16 processes: 15 us a hop in most runs, else 5). */
 #define UCP_IDLE_LOOK_YIELDS 256
-#define UCP_IDLE_ALONE_NS    100000000u
+#define UCP_IDLE_ALONE_NS    1000000u
 
 static _Atomic int ucp_idle_workers; /* of the process */
 
