@@ -1016,12 +1016,12 @@ TEST_P(ep, receiver_destroyed_amid_long_messages)
         environment environment(GetParam().env);
         environment.set({{"UCX_OFI_TIMEOUT", "500ms"}}); /* the end waits for so long */
         context context;
-        worker sender(context, GetParam().mode);
-        auto receiver    = std::make_unique<worker>(context, GetParam().mode);
-        ucp_ep_h there   = sender.connect(*receiver);
-        ucp_ep_h back    = receiver->connect(sender);
-        const bytes data = pattern(1, 2000000);
+        const bytes data = pattern(1, 2000000); /* the worker that stays may read it to its end */
         std::vector<bytes> places(8, bytes(data.size()));
+        worker sender(context, GetParam().mode);
+        auto receiver  = std::make_unique<worker>(context, GetParam().mode);
+        ucp_ep_h there = sender.connect(*receiver);
+        ucp_ep_h back  = receiver->connect(sender);
         const ucp_request_param_t param = send_param(nullptr);
 
         for (size_t i = 0; i < places.size(); ++i) {
