@@ -24,13 +24,15 @@
 /* Each call of a shared turn takes longer: the application is busy between them. */
 #define UCP_IDLE_BUSY_NS 2000u
 
-/* Yields from one look at whether they let somebody run to the next, and for how long they may not
- * have done so before the processor counts as ours again: the kernel moves processes to a processor
- * that has few by and by. Programs of 8 processes on two processors take ten times as long with a
- * third of the time; with 4 ms and more the last one there sleeps as well, and its processor, which
- * takes long to wake (a token ring of 16 processes: 15 us a hop in most runs, else 5). */
+/* Yields from one look at whether they let somebody run to the next. When they have not done so for
+ * a millisecond, we do not sleep until they do: our processor would sleep with us, and takes long
+ * to wake (a token ring of 16 processes on two: 15 us a hop in most runs, else 5). Only much later
+ * the processor counts as ours again: the kernel moves processes to one that has few by and by, and
+ * who polls without yielding keeps them out for slices (8 processes of MPICH on two processors,
+ * small collectives: ten times as long with a millisecond for both). */
 #define UCP_IDLE_LOOK_YIELDS 256
-#define UCP_IDLE_ALONE_NS    1000000u
+#define UCP_IDLE_AWAKE_NS    1000000u
+#define UCP_IDLE_ALONE_NS    100000000u
 
 static _Atomic int ucp_idle_workers; /* of the process */
 
@@ -114,18 +116,22 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
         (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
         return;
     }
-    idle->mask    = ucp_idle_shared_mask();
-    idle->calls   = 0;
-    idle->yields  = 0;
-    idle->lost_ns = idle->last_ns;
+    idle->mask     = ucp_idle_shared_mask();
+    idle->calls    = 0;
+    idle->yields   = 0;
+    idle->lost_ns  = idle->last_ns;
+    idle->is_awake = 0;
 }
 
-/* Has nobody else wanted our processor for long? */
-static int ucp_idle_is_alone_again(ucp_idle_t *idle)
+/* Looks at whether yields let somebody run. True: the processor counts as ours again. */
+static int ucp_idle_look(ucp_idle_t *idle)
 {
     if (ucp_idle_was_shared(idle)) {
-        idle->lost_ns = idle->last_ns;
+        idle->lost_ns  = idle->last_ns;
+        idle->is_awake = 0;
+        return 0;
     }
+    idle->is_awake = (idle->last_ns - idle->lost_ns > UCP_IDLE_AWAKE_NS);
     return idle->last_ns - idle->lost_ns > UCP_IDLE_ALONE_NS;
 }
 
@@ -151,11 +157,12 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         return UCP_IDLE_NOTHING;
     }
     if ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) &&
-        (now - idle->since_ns > UCP_IDLE_YIELD_NS) && ucp_idle_may_sleep(worker)) {
+        (now - idle->since_ns > UCP_IDLE_YIELD_NS) && !idle->is_awake &&
+        ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
     if (((++idle->yields % UCP_IDLE_LOOK_YIELDS) == 0) &&
-        (ucp_idle_mode(worker) == UCP_IDLE_AUTO) && ucp_idle_is_alone_again(idle)) {
+        (ucp_idle_mode(worker) == UCP_IDLE_AUTO) && ucp_idle_look(idle)) {
         idle->mask = UCP_IDLE_ALONE_CALLS - 1;
         return UCP_IDLE_NOTHING;
     }
@@ -165,16 +172,21 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
 void ucp_idle_turn(ucp_worker_t *worker)
 {
     const ucp_idle_action_t action = ucp_idle_choose(worker);
+    ucp_idle_t *idle               = &worker->idle;
+    const uint64_t began_ns        = idle->last_ns;
 
     if (action == UCP_IDLE_NOTHING) {
         return;
     }
-    if ((action == UCP_IDLE_GIVE_AWAY) ||
-        (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) != UCS_OK)) {
-        ucp_worker_count(worker, UCP_COUNT_YIELDS);
-        ucs_sys_sched_yield();
-    } else {
+    if ((action == UCP_IDLE_DOZE) && (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) == UCS_OK)) {
         ucp_worker_count(worker, UCP_COUNT_SLEEPS);
+        idle->last_ns = ucs_sys_clock_ns();
+        return;
     }
-    worker->idle.last_ns = ucs_sys_clock_ns();
+    ucp_worker_count(worker, UCP_COUNT_YIELDS);
+    ucs_sys_sched_yield();
+    idle->last_ns = ucs_sys_clock_ns();
+    if (idle->last_ns - began_ns > UCP_IDLE_LOST_NS) { /* to one who gives nothing away */
+        idle->is_awake = 0;
+    }
 }

@@ -77,6 +77,7 @@ typedef struct {
     uint64_t since_ns; /* the first turn since a call that was not in vain */
     uint64_t lost;     /* ucs_sys_lost_turns when it was looked at last */
     uint64_t lost_ns;  /* shared: when that was last seen to have grown */
+    int      is_awake; /* nor for a while: we do not sleep */
 } ucp_idle_t;
 
 #define UCP_DEVICE_BLOCKS     64

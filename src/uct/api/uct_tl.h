@@ -292,7 +292,8 @@ typedef struct {
      * NULL where peers do not notice. */
     int (*drop_peer)(uct_iface_t *iface, const uint8_t uid[UCT_UID_LEN], int discard);
     /* Connected peers, in either direction, that may run on the processors that this process may
-     * run on. May take microseconds. NULL: none. */
+     * run on, or those of one of them, if they are more; at most INT_MAX. May take microseconds.
+     * NULL: none. */
     unsigned (*num_rivals)(uct_iface_t *iface);
     /* Bytes of shared and of private memory that the interface holds now. */
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);

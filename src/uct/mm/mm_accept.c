@@ -138,15 +138,15 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
 
     status = uct_mm_hello_check(iface, &hello, length);
     if (status == UCS_OK) {
-        status = uct_mm_rings_add(iface, peer);
+        memcpy(peer->uid, hello.uid, UCT_UID_LEN);
+        ucs_sys_get_cpus(&own);
+        peer->is_rival = uct_mm_is_rival(&own, &hello.cpus);
+        status         = uct_mm_rings_add(iface, peer);
     }
     if (status != UCS_OK) {
         uct_mm_peer_refuse(peer->source.fd, status);
         return status;
     }
-    memcpy(peer->uid, hello.uid, UCT_UID_LEN);
-    ucs_sys_get_cpus(&own);
-    peer->is_rival = uct_mm_is_rival(&own, &hello.cpus);
     return UCS_OK;
 }
 

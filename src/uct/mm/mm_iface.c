@@ -402,21 +402,22 @@ static int uct_mm_iface_has_sender(const uct_mm_iface_t *iface, const uint8_t ui
     return 0;
 }
 
+/* A peer that is ours has rivals, too, whom we may not know: workers of one master. We are one of
+ * them, it is one of ours. */
 static unsigned uct_mm_iface_num_rivals(uct_iface_t *tl_iface)
 {
     const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    unsigned count              = 0;
+    unsigned count              = ucs_atomic_load_relaxed(&iface->main->rivals);
+    uint32_t most               = 0;
     uct_ep_t *ep;
-    unsigned i;
 
-    for (i = 0; i < iface->rings.length; ++i) {
-        count += iface->rings.items[i]->is_rival;
-    }
     ucs_list_for_each(ep, &tl_iface->eps, list) {
-        count += (ep->state == UCT_EP_LIVE) && uct_mm_ep(ep)->is_rival &&
-                 !uct_mm_iface_has_sender(iface, ep->peer_uid);
+        if ((ep->state == UCT_EP_LIVE) && uct_mm_ep(ep)->is_rival) {
+            count += !uct_mm_iface_has_sender(iface, ep->peer_uid);
+            most   = ucs_max(most, ucs_atomic_load_relaxed(&uct_mm_ep(ep)->main->rivals));
+        }
     }
-    return count;
+    return ucs_min(ucs_max(count, most), (unsigned)INT_MAX);
 }
 
 static void uct_mm_iface_memory_used(uct_iface_t *tl_iface, size_t *shared_p, size_t *private_p)

@@ -64,6 +64,7 @@ typedef struct {
     uint8_t            uid[UCT_UID_LEN];
     UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u32_t wake; /* uct_mm_wake_t */
     UCS_ALIGNED(UCT_MM_LINE_SIZE) ucs_atomic_u64_t looked_ns; /* when it looked at its clock last */
+    ucs_atomic_u32_t   rivals; /* senders to it that may run where it runs */
     uct_mm_sync_word_t sync[UCT_MM_SYNC_WORDS];
 } uct_mm_main_t;
 

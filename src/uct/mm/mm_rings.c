@@ -269,6 +269,14 @@ static void uct_mm_rings_heat(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     ++iface->num_hot;
 }
 
+static void uct_mm_rings_count_rival(uct_mm_iface_t *iface, const uct_mm_peer_t *peer, int change)
+{
+    const uint32_t count = ucs_atomic_load_relaxed(&iface->main->rivals);
+
+    ucs_atomic_store_relaxed(&iface->main->rivals,
+                             count + (uint32_t)(peer->is_rival ? change : 0));
+}
+
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
@@ -302,11 +310,13 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     peer->slot = (unsigned)iface->rings.length;
     (void)ucs_array_push(&iface->rings, peer);
     uct_mm_rings_heat(iface, peer);
+    uct_mm_rings_count_rival(iface, peer, 1);
     return UCS_OK;
 }
 
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
+    uct_mm_rings_count_rival(iface, peer, -1);
     if (peer->slot < iface->num_hot) {
         --iface->num_hot;
         uct_mm_rings_swap(iface, peer->slot, iface->num_hot);

@@ -23,6 +23,8 @@ namespace {
 std::atomic<uint64_t> g_now_ns, g_lost;
 std::atomic<unsigned> g_yields, g_sleeps, g_slept_through;
 uint64_t g_call_ns;  /* that a look at the clock takes */
+uint64_t g_yield_ns; /* and a yield */
+uint64_t g_sleep_ns; /* and a sleep */
 bool g_others_run;   /* a yield lets somebody else run */
 std::atomic<bool> g_is_patient; /* who sleeps is woken or fails the test */
 
@@ -47,8 +49,10 @@ protected:
     {
         sched_getaffinity(0, sizeof(m_cpus), &m_cpus);
         g_now_ns  = ucs_sys_real.clock_ns();
-        g_call_ns = 100;
-        g_lost    = 0;
+        g_call_ns  = 100;
+        g_yield_ns = 0;
+        g_sleep_ns = 1000000;
+        g_lost     = 0;
         g_yields = g_sleeps = g_slept_through = 0;
         g_others_run   = true;
         g_is_patient   = false;
@@ -57,12 +61,13 @@ protected:
         m_ops.lost_turns  = []() -> uint64_t { return g_lost; };
         m_ops.sched_yield = []() {
             ++g_yields;
-            g_lost += g_others_run;
+            g_lost   += g_others_run;
+            g_now_ns += g_yield_ns;
             return 0;
         };
         m_ops.poll = [](struct pollfd *, nfds_t, int timeout_ms) {
             g_sleeps += (timeout_ms != 0);
-            g_now_ns += 1000000;
+            g_now_ns += g_sleep_ns;
             return 0;
         };
         ucs_sys_set(&m_ops);
@@ -222,29 +227,96 @@ TEST_F(idle, yields_then_sleeps_while_others_run)
     ucp_test_hide_workers(-1);
 }
 
-/* The kernel moves processes from one processor to another. */
-TEST_F(idle, a_processor_that_nobody_else_wants_for_a_moment_stays_shared)
+/* A worker knows its master alone, and the master has other workers. */
+TEST_F(idle, gives_away_where_its_peer_has_many_peers)
 {
+    if (CPU_COUNT(&m_cpus) < 2) {
+        GTEST_SKIP() << "needs two processors";
+    }
+    cpu_set_t cpus = m_cpus;
+    for (int cpu = 0; CPU_COUNT(&cpus) > 2; ++cpu) {
+        CPU_CLR(cpu, &cpus);
+    }
+    ASSERT_EQ(0, sched_setaffinity(0, sizeof(cpus), &cpus));
+
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    const auto be_interrupted_and_wait = [&pair]() {
+        for (int i = 0; i < 3072; ++i) {
+            if (i == 2048) {
+                g_lost   += 1;
+                g_now_ns += SLICE_NS;
+            }
+            pair.sender().progress();
+        }
+        g_yields = 0;
+        for (unsigned i = 0; i < MANY; ++i) {
+            pair.sender().progress();
+        }
+    };
+    meet(pair);
+    be_interrupted_and_wait();
+    EXPECT_EQ(0u, g_yields) << "there are two of us";
+    {
+        worker other(pair.ctx());
+        uint64_t out = 7, in = 0;
+        ending sent;
+        const ucp_request_param_t param = send_param(&sent);
+        void *received = pair.receive(&in, sizeof(in), 3);
+        void *request  = ucp_tag_send_nbx(other.connect(pair.receiver()), &out, sizeof(out), 3,
+                                          &param);
+        pair.progress_until([&]() {
+            other.progress();
+            return (ucp_request_check_status(received) != UCS_INPROGRESS) &&
+                   (!UCS_PTR_IS_PTR(request) || (sent.calls > 0));
+        });
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        be_interrupted_and_wait();
+        EXPECT_GT(g_yields, 100u) << "there are three of us";
+    }
+}
+
+/* The kernel moves processes from one processor to another: nobody sleeps on one that would sleep
+ * too, and nobody keeps it from others before they have stayed away for long. */
+TEST_F(idle, on_a_processor_that_nobody_else_wants_it_only_yields)
+{
+    g_sleep_ns = 1000;
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
     use_one_cpu();
     meet(pair);
     be_interrupted(pair);
-    g_others_run = false;
-    const uint64_t before = g_now_ns;
-    while (g_now_ns < before + 900000) {
-        progress_in_vain(pair, MANY);
-    }
-    g_yields = 0;
-    progress_in_vain(pair, FEW);
-    EXPECT_GT(g_yields, 0u);
+    ucp_test_hide_workers(1); /* the sender stands for another process */
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 100u);
 
-    g_now_ns += 1000000;
-    for (unsigned i = 0; i < 4; ++i) {
-        progress_in_vain(pair, MANY);
-    }
-    g_yields = 0;
+    g_others_run = false;
+    progress_in_vain(pair, 2 * MANY); /* more than a millisecond */
+    g_yields = g_sleeps = 0;
+    progress_in_vain(pair, FEW);
+    EXPECT_GT(g_yields, 50u);
+    EXPECT_EQ(0u, g_sleeps);
+
+    g_others_run = true;
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 100u);
+
+    g_others_run = false;
+    progress_in_vain(pair, 2 * MANY);
+    g_sleeps = 0;
+    progress_in_vain(pair, FEW);
+    EXPECT_EQ(0u, g_sleeps);
+    g_yield_ns = SLICE_NS; /* to one who gives nothing away */
+    progress_in_vain(pair, FEW);
+    EXPECT_GT(g_sleeps, 10u);
+
+    g_yield_ns = 0;
+    progress_in_vain(pair, 2 * MANY);
+    g_now_ns += 100000000;
+    progress_in_vain(pair, MANY);
+    g_yields = g_sleeps = 0;
     progress_in_vain(pair, MANY);
     EXPECT_EQ(0u, g_yields);
+    EXPECT_EQ(0u, g_sleeps);
+    ucp_test_hide_workers(-1);
 }
 
 /* What comes for another worker, or is stored into shared memory, wakes nobody. */
