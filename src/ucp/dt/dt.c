@@ -111,6 +111,21 @@ static size_t ucp_dt_iov_copy(ucp_request_t *req, size_t offset, char *packed, s
     return done;
 }
 
+/* The user's function may give less than there is room for. So may a piece of a message, which ends
+ * where an element does; what is to be all the rest is asked for until it is there. */
+static size_t ucp_dt_pack_generic(ucp_request_t *req, size_t offset, char *dest, size_t length)
+{
+    const ucp_dt_generic_t *dt = ucp_dt_generic(req->datatype);
+    size_t done                = 0;
+    size_t part;
+
+    do {
+        part  = dt->ops.pack(req->dt_state, offset + done, dest + done, length - done);
+        done += ucs_min(part, length - done); /* it is trusted with its data, not with ours */
+    } while ((part > 0) && (done < length) && (offset + length == req->length));
+    return done;
+}
+
 size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
 {
     size_t length = ucs_min(max, req->length - offset);
@@ -130,9 +145,7 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
         }
         return (ucp_device_copy(req->worker, dest, req->buffer, length) == UCS_OK) ? length : 0;
     default:
-        length = ucp_dt_generic(req->datatype)->ops.pack(req->dt_state, offset, dest, length);
-        return ucs_min(length,
-                       max); /* the user's function is trusted with its data, not with ours */
+        return ucp_dt_pack_generic(req, offset, dest, length);
     }
 }
 

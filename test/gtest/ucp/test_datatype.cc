@@ -420,6 +420,41 @@ TEST_P(datatype, pack_of_a_type_that_stops_at_its_elements)
     ucp_dt_destroy(type);
 }
 
+/* A pack function may give less than there is room for at any time. */
+TEST_P(datatype, pack_that_gives_little_at_a_time)
+{
+    const ucp_generic_dt_ops_t ops = {
+        [](void *, const void *buffer, size_t count) -> void * {
+            return new tail_state{static_cast<const uint8_t *>(buffer), count};
+        },
+        [](void *, void *, size_t) -> void * { return nullptr; },
+        [](void *state) { return static_cast<tail_state *>(state)->length; },
+        [](void *state, size_t offset, void *dest, size_t max) {
+            auto *self        = static_cast<tail_state *>(state);
+            const size_t part = std::min({max, self->length - offset, self->length / 3 + 1});
+            memcpy(dest, self->buffer + offset, part);
+            return part;
+        },
+        [](void *, size_t, const void *, size_t) { return UCS_OK; },
+        [](void *state) { delete static_cast<tail_state *>(state); }};
+    ucp_datatype_t type;
+    pair pair(GetParam());
+
+    ASSERT_EQ(UCS_OK, ucp_dt_create_generic(&ops, nullptr, &type));
+    for (size_t length : {1ul, 9ul, 70ul, 1000ul, 7000ul, 210000ul}) {
+        const bytes data = pattern(length, length);
+        bytes buffer(length);
+        ucp_tag_recv_info_t info{};
+        void *received = pair.receive(buffer.data(), length, 1);
+        void *sent     = send_type(pair, data.data(), length, type);
+        ASSERT_EQ(UCS_OK, pair.wait(received, &info));
+        ASSERT_EQ(UCS_OK, pair.wait(sent));
+        ASSERT_EQ(length, info.length);
+        ASSERT_EQ(data, buffer);
+    }
+    ucp_dt_destroy(type);
+}
+
 /* ---- vectors ---- */
 
 /* Memory cut into pieces, some of them empty, some without an address. */
