@@ -150,10 +150,7 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
         } else if (ep != NULL) {
             status = ep->peer->status;
         }
-        if (param->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST) {
-            ucp_request_end_unused(param->request, kind, status);
-        }
-        return UCS_STATUS_PTR(status);
+        return ucp_request_end_without(param, kind, status);
     }
 
     req = ucp_request_get(worker, param, kind);
@@ -284,11 +281,11 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     if (ep->is_closing || ep->is_freed) {
         ucs_diag("endpoint '%s' was closed before", ep->name);
         ucp_worker_unlock(worker);
-        return UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED);
+        return ucp_request_end_without(param, UCP_REQUEST_CLOSE, UCS_ERR_NOT_CONNECTED);
     }
     if (is_forced && (ep->err_mode == UCP_ERR_HANDLING_MODE_NONE)) {
         ucp_worker_unlock(worker);
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+        return ucp_request_end_without(param, UCP_REQUEST_CLOSE, UCS_ERR_INVALID_PARAM);
     }
     ep->is_closing = 1;
     if (is_forced) {

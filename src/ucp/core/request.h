@@ -350,6 +350,17 @@ ucs_status_ptr_t ucp_request_end_recv(ucp_request_t *req, ucs_status_t status,
 /* Makes memory of the user's, for a request that was not needed, one that has ended. */
 void ucp_request_end_unused(void *request, ucp_request_kind_t kind, ucs_status_t status);
 
+/* What a call returns that has ended without a request, or was refused. The user's memory for one,
+ * if there is any, knows it too: clients ask that. */
+UCS_INLINE ucs_status_ptr_t ucp_request_end_without(const ucp_request_param_t *param,
+                                                    ucp_request_kind_t kind, ucs_status_t status)
+{
+    if (ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST)) {
+        ucp_request_end_unused(param->request, kind, status);
+    }
+    return UCS_STATUS_PTR(status);
+}
+
 /* Waits for the end of what a call returned, progressing the worker, and frees the request. Returns
  * its status. In a callback, where progress does nothing, it does not wait: what goes on is left to
  * later progress, UCS_ERR_NO_PROGRESS. */

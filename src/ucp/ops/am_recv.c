@@ -616,7 +616,8 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     uint32_t session;
 
     if (kept->is_taken) {
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM); /* by the handler that still runs */
+        /* by the handler that still runs */
+        return ucp_request_end_without(param, UCP_REQUEST_AM_RECV, UCS_ERR_INVALID_PARAM);
     }
     req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
     if (req == NULL) {

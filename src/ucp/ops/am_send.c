@@ -133,7 +133,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_am_send_slow(ucp_ep_t *ep, unsigned id,
     status = ucp_am_send_check(ep->worker, id, header_length, flags);
     if (status != UCS_OK) {
         ucp_worker_unlock(ep->worker);
-        return UCS_STATUS_PTR(status);
+        return ucp_request_end_without(param, UCP_REQUEST_AM_SEND, status);
     }
     status = UCS_ERR_NO_RESOURCE;
     if (ucp_send_may_be_short(ep, buffer)) {

@@ -56,28 +56,28 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
     void *ptr;
 
     if (!(mask & UCP_OP_ATTR_FIELD_DATATYPE) || (count != 1)) {
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+        return ucp_request_end_without(param, UCP_REQUEST_ATOMIC, UCS_ERR_INVALID_PARAM);
     }
     size = (param->datatype == ucp_dt_make_contig(8)) ? 8 : 4;
     if ((param->datatype != ucp_dt_make_contig(size)) || ((remote_addr % size) != 0) ||
         ((unsigned)opcode >= ucs_array_size(ucp_amo_ops))) {
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+        return ucp_request_end_without(param, UCP_REQUEST_ATOMIC, UCS_ERR_INVALID_PARAM);
     }
     amo.op      = ucp_amo_ops[opcode];
     status = ucp_amo_load(ep, buffer, size, &amo.value);
     if (status != UCS_OK) {
-        return UCS_STATUS_PTR(status);
+        return ucp_request_end_without(param, UCP_REQUEST_ATOMIC, status);
     }
     amo.compare = 0;
     if (ucs_unlikely((opcode == UCP_ATOMIC_OP_CSWAP) || (opcode == UCP_ATOMIC_OP_SWAP))) {
         if (reply == NULL) {
-            return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+            return ucp_request_end_without(param, UCP_REQUEST_ATOMIC, UCS_ERR_INVALID_PARAM);
         }
         if (opcode == UCP_ATOMIC_OP_CSWAP) {
             amo.compare = amo.value;
             status      = ucp_amo_load(ep, reply, size, &amo.value);
             if (status != UCS_OK) {
-                return UCS_STATUS_PTR(status);
+                return ucp_request_end_without(param, UCP_REQUEST_ATOMIC, status);
             }
         }
     }

@@ -526,13 +526,13 @@ static ucs_status_ptr_t ucp_rma_post_locked(ucp_ep_t *ep, ucp_request_kind_t kin
     uint64_t fence_sn;
 
     if (ep->peer->status != UCS_OK) {
-        return UCS_STATUS_PTR(ep->peer->status);
+        return ucp_request_end_without(param, kind, ep->peer->status);
     }
     if (ep->am->state == UCT_EP_FAILED) { /* before progress tells of it */
-        return UCS_STATUS_PTR(ep->am->status);
+        return ucp_request_end_without(param, kind, ep->am->status);
     }
     if (!(worker->context->features & ucp_rkey_features[key_class])) {
-        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+        return ucp_request_end_without(param, kind, UCS_ERR_UNSUPPORTED);
     }
     req = ucp_request_get(worker, param, kind);
     if (req == NULL) {
@@ -613,7 +613,7 @@ UCS_INLINE ucs_status_ptr_t ucp_rma_nbx(ucp_ep_t *ep, int is_put, void *buffer, 
     }
     if (ucs_unlikely(ucp_rma_is_list(param))) {
         return is_put ? ucp_rma_list_post(ep, buffer, count, param) :
-                        UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+                        ucp_request_end_without(param, UCP_REQUEST_GET, UCS_ERR_UNSUPPORTED);
     }
     return ucp_rma_post(ep, is_put ? UCP_REQUEST_PUT : UCP_REQUEST_GET, buffer, count, remote_addr,
                         rkey, param, NULL);

@@ -313,7 +313,7 @@ ucp_request_t *ucp_send_request(ucp_ep_t *ep, const void *buffer, size_t count,
         return NULL;
     }
     if (ep->peer->status != UCS_OK) {
-        *end_p = UCS_STATUS_PTR(ep->peer->status);
+        *end_p = ucp_request_end_without(param, kind, ep->peer->status);
         return NULL;
     }
     req = ucp_request_get(ep->worker, param, kind);

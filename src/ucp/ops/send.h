@@ -36,16 +36,12 @@ UCS_INLINE ucp_request_param_t ucp_send_nb_param(ucp_datatype_t datatype, ucp_se
     return param;
 }
 
-/* What the call returns whose message the short path has taken, or failed to send. The user's
- * memory for a request, if there is any, knows it too: clients ask that. */
+/* What the call returns whose message the short path has taken, or failed to send. */
 UCS_INLINE ucs_status_ptr_t ucp_send_short_end(ucp_ep_t *ep, const ucp_request_param_t *param,
                                                ucp_request_kind_t kind, ucs_status_t status)
 {
     ucs_counter_add(&ep->worker->counters[UCP_COUNT_SENT_AT_ONCE], status == UCS_OK);
-    if (ucs_unlikely(param->op_attr_mask & UCP_OP_ATTR_FIELD_REQUEST)) {
-        ucp_request_end_unused(param->request, kind, status);
-    }
-    return UCS_STATUS_PTR(status);
+    return ucp_request_end_without(param, kind, status);
 }
 
 /* May the short path take what the call has not given it before the lock was held? It looks at

@@ -358,6 +358,45 @@ TEST_P(request, truncation_and_cancellation_in_memory_of_the_client)
     EXPECT_TRUE(memory.is_intact());
 }
 
+/* Clients ask their memory how a call ended, whatever it returned: also one that was refused. */
+TEST_P(request, client_memory_of_what_is_refused)
+{
+    pair pair(GetParam());
+    external_memory memory(pair.ctx().request_size());
+    const bytes header(100000);
+    uint64_t value = 1;
+    auto refused   = [&](ucs_status_t status, ucp_datatype_t type, uint32_t flags,
+                       const std::function<ucs_status_ptr_t(const ucp_request_param_t *)> &call) {
+        ucp_request_param_t param =
+            send_param(nullptr, UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_DATATYPE |
+                       UCP_OP_ATTR_FIELD_FLAGS);
+        memory         = external_memory(pair.ctx().request_size());
+        param.request  = memory.handle();
+        param.datatype = type;
+        param.flags    = flags;
+        EXPECT_EQ(UCS_STATUS_PTR(status), call(&param));
+        EXPECT_EQ(status, ucp_request_check_status(memory.handle()));
+        EXPECT_TRUE(memory.is_intact());
+    };
+    auto atomic = [&](ucp_atomic_op_t op, size_t count) {
+        return [&pair, &value, op, count](const ucp_request_param_t *param) {
+            return ucp_atomic_op_nbx(pair.ep(), op, &value, count, 64, nullptr, param);
+        };
+    };
+
+    refused(UCS_ERR_INVALID_PARAM, ucp_dt_make_contig(1), 0, [&](const auto *param) {
+        return ucp_am_send_nbx(pair.ep(), 1, header.data(), header.size(), nullptr, 0, param);
+    });
+    refused(UCS_ERR_INVALID_PARAM, ucp_dt_make_contig(8), 0, atomic(UCP_ATOMIC_OP_ADD, 2));
+    refused(UCS_ERR_INVALID_PARAM, ucp_dt_make_contig(2), 0, atomic(UCP_ATOMIC_OP_ADD, 1));
+    refused(UCS_ERR_INVALID_PARAM, ucp_dt_make_contig(8), 0, atomic(UCP_ATOMIC_OP_SWAP, 1));
+    refused(UCS_ERR_UNSUPPORTED, ucp_dt_make_sgl(), 0, [&](const auto *param) {
+        return ucp_get_nbx(pair.ep(), &value, 1, 64, nullptr, param);
+    });
+    refused(UCS_ERR_INVALID_PARAM, ucp_dt_make_contig(1), UCP_EP_CLOSE_FLAG_FORCE,
+            [&](const auto *param) { return ucp_ep_close_nbx(pair.ep(), param); });
+}
+
 TEST_P(request, client_memory_and_callback_together)
 {
     pair pair(GetParam());
