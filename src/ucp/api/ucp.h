@@ -230,9 +230,10 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
 /* Starts closing. The handle is invalid from now on; the error handler is not called any more.
  * Without UCP_EP_CLOSE_FLAG_FORCE in param->flags, earlier operations are finished first; nothing
  * is asked of the peer where none are left. With it, they end at once with UCS_ERR_CANCELED, their
- * callbacks included; over a network, announced ones do so when the peer has said that it does not
- * read them, or after half a second. A peer that still reads one then may end its receive with
- * UCS_OK and what the memory holds by then. Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint
+ * callbacks included (those of flushes from progress, before the close's end); over a network,
+ * announced ones do so when the peer has said that it does not read them, or after half a second. A
+ * peer that still reads one then may end its receive with UCS_OK and what the memory holds by then.
+ * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint
  * without error handling. A request that is freed in flight does not stop the closing. Threads:
  * worker. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);

@@ -28,6 +28,7 @@ typedef struct ucp_ep {
     ucs_list_link_t          watch_list;    /* in worker->watches while it is to be connected */
     size_t                   num_requests;
     size_t                   num_handed;    /* of these; see ucp_ep_hand_over */
+    size_t                   num_flushes;   /* of it alone, whose ends the user has not heard of */
     ucp_err_handling_mode_t  err_mode;
     ucp_err_handler_cb_t     err_cb;
     void                    *err_arg;

@@ -116,6 +116,8 @@ void ucp_flush_work(ucp_request_t *req)
     if (req->kind == UCP_REQUEST_CLOSE) {
         ucp_ep_free(req->flush.ep);
         status = UCS_OK; /* a peer that has gone is no reason not to be closed */
+    } else if (req->flush.ep != NULL) {
+        --req->flush.ep->num_flushes;
     }
     ucp_request_complete(req, status);
 }
@@ -144,7 +146,9 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
         remaining = 0;
     }
 
-    if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
+    /* The user hears of the end of a flush from progress, so a close behind it ends there, too. */
+    if ((remaining == 0) && !(param->op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
+        ((kind == UCP_REQUEST_FLUSH) || (ep->num_flushes == 0))) {
         if (kind == UCP_REQUEST_CLOSE) {
             ucp_ep_free(ep);
         } else if (ep != NULL) {
@@ -156,6 +160,9 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     req = ucp_request_get(worker, param, kind);
     if (req == NULL) {
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    if ((kind == UCP_REQUEST_FLUSH) && (ep != NULL)) {
+        ++ep->num_flushes;
     }
     req->flush.ep        = ep;
     req->flush.peer      = ((ep != NULL) && !is_forced) ? ep->peer : NULL;

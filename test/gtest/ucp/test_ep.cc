@@ -471,6 +471,31 @@ TEST_P(ep, close_waits_for_sends_in_flight)
     EXPECT_EQ(data, buffer);
 }
 
+/* Also where nothing else is left: flushes of which the user hears from progress are operations. */
+TEST_P(ep, close_ends_behind_flushes)
+{
+    for (uint32_t flags : {0u, static_cast<uint32_t>(UCP_EP_CLOSE_FLAG_FORCE)}) {
+        pair pair(GetParam());
+        ending flushed, closed;
+        int told_before = -1;
+
+        const ucp_ep_h second =
+            pair.sender().connect(pair.receiver(), UCP_ERR_HANDLING_MODE_PEER,
+                                  [](void *, ucp_ep_h, ucs_status_t) {});
+        const ucp_request_param_t fparam = send_param(&flushed, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        ucp_request_param_t cparam       = send_param(&closed, UCP_OP_ATTR_FIELD_FLAGS);
+
+        cparam.flags  = flags;
+        closed.action = [&]() { told_before = flushed.calls; };
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_ep_flush_nbx(second, &fparam)));
+        pair.sender().forget(second);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_ep_close_nbx(second, &cparam)));
+        pair.progress_until([&]() { return closed.calls > 0; });
+        EXPECT_EQ(1, told_before);
+        EXPECT_EQ(UCS_OK, closed.status);
+    }
+}
+
 TEST_P(ep, close_request_freed_in_flight)
 {
     pair pair(GetParam());
