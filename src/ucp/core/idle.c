@@ -25,11 +25,11 @@
 #define UCP_IDLE_BUSY_NS 2000u
 
 /* Yields from one look at whether they let somebody run to the next. When they have not done so for
- * a millisecond, we do not sleep until they do: our processor would sleep with us, and takes long
- * to wake (a token ring of 16 processes on two: 15 us a hop in most runs, else 5). Only much later
- * the processor counts as ours again: the kernel moves processes to one that has few by and by, and
- * who polls without yielding keeps them out for slices (8 processes of MPICH on two processors,
- * small collectives: ten times as long with a millisecond for both). */
+ * a millisecond, we do not sleep, and seldom yield, until one does: our processor would sleep with
+ * us, and takes long to wake (a token ring of 16 processes on two: 15 us a hop in most runs, else
+ * 5). Only much later the processor counts as ours again: the kernel moves processes to one that
+ * has few by and by, and who polls without yielding keeps them out for slices (8 processes of MPICH
+ * on two processors, small collectives: five times as long with a millisecond for both). */
 #define UCP_IDLE_LOOK_YIELDS 256
 #define UCP_IDLE_AWAKE_NS    1000000u
 #define UCP_IDLE_ALONE_NS    100000000u
@@ -46,16 +46,18 @@ static int ucp_idle_has_other_workers(void)
     return atomic_load_explicit(&ucp_idle_workers, memory_order_relaxed) > 1;
 }
 
-static unsigned ucp_idle_shared_mask(void)
+static unsigned ucp_idle_shared_mask(const ucp_idle_t *idle)
 {
-    return (ucp_idle_has_other_workers() ? UCP_IDLE_TURNS_CALLS : UCP_IDLE_SHARED_CALLS) - 1;
+    return (idle->is_awake               ? UCP_IDLE_AWAKE_CALLS :
+            ucp_idle_has_other_workers() ? UCP_IDLE_TURNS_CALLS :
+                                           UCP_IDLE_SHARED_CALLS) - 1;
 }
 
 void ucp_idle_init(ucp_worker_t *worker)
 {
     ucp_idle_t *idle = &worker->idle;
 
-    idle->mask = (ucp_idle_mode(worker) >= UCP_IDLE_YIELD) ? ucp_idle_shared_mask() :
+    idle->mask = (ucp_idle_mode(worker) >= UCP_IDLE_YIELD) ? ucp_idle_shared_mask(idle) :
                  UCP_IDLE_ALONE_CALLS - 1;
     idle->last_ns = ucs_sys_clock_ns();
     idle->lost    = ucs_sys_lost_turns();
@@ -116,11 +118,11 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
         (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
         return;
     }
-    idle->mask     = ucp_idle_shared_mask();
+    idle->is_awake = 0;
+    idle->mask     = ucp_idle_shared_mask(idle);
     idle->calls    = 0;
     idle->yields   = 0;
     idle->lost_ns  = idle->last_ns;
-    idle->is_awake = 0;
 }
 
 /* Looks at whether yields let somebody run. True: the processor counts as ours again. */
@@ -152,7 +154,7 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         idle->since_ns = now;
     }
     is_busy    = (passed_ns > UCP_IDLE_BUSY_NS * (idle->mask + 1));
-    idle->mask = ucp_idle_shared_mask(); /* another worker may have come or gone */
+    idle->mask = ucp_idle_shared_mask(idle); /* another worker may have come or gone */
     if (is_busy) {
         return UCP_IDLE_NOTHING;
     }
@@ -161,7 +163,7 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
         ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
-    if (((++idle->yields % UCP_IDLE_LOOK_YIELDS) == 0) &&
+    if ((idle->is_awake || ((++idle->yields % UCP_IDLE_LOOK_YIELDS) == 0)) &&
         (ucp_idle_mode(worker) == UCP_IDLE_AUTO) && ucp_idle_look(idle)) {
         idle->mask = UCP_IDLE_ALONE_CALLS - 1;
         return UCP_IDLE_NOTHING;
@@ -172,21 +174,16 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
 void ucp_idle_turn(ucp_worker_t *worker)
 {
     const ucp_idle_action_t action = ucp_idle_choose(worker);
-    ucp_idle_t *idle               = &worker->idle;
-    const uint64_t began_ns        = idle->last_ns;
 
     if (action == UCP_IDLE_NOTHING) {
         return;
     }
-    if ((action == UCP_IDLE_DOZE) && (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) == UCS_OK)) {
+    if ((action == UCP_IDLE_GIVE_AWAY) ||
+        (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) != UCS_OK)) {
+        ucp_worker_count(worker, UCP_COUNT_YIELDS);
+        ucs_sys_sched_yield();
+    } else {
         ucp_worker_count(worker, UCP_COUNT_SLEEPS);
-        idle->last_ns = ucs_sys_clock_ns();
-        return;
     }
-    ucp_worker_count(worker, UCP_COUNT_YIELDS);
-    ucs_sys_sched_yield();
-    idle->last_ns = ucs_sys_clock_ns();
-    if (idle->last_ns - began_ns > UCP_IDLE_LOST_NS) { /* to one who gives nothing away */
-        idle->is_awake = 0;
-    }
+    worker->idle.last_ns = ucs_sys_clock_ns();
 }

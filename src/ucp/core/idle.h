@@ -18,10 +18,11 @@
  *           meanwhile, and the kernel says that one did, and there are more processes than
  *           processors: shared. An application that yields by itself, as MPI libraries do, seldom
  *           makes many calls in vain one after the other
- *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If yields let nobody else run
- *           for a while: no sleep; if for long: alone. In a process with several workers it is
- *           UCP_IDLE_TURNS_CALLS: Open MPI progresses that of its windows once in 100 calls for
- *           that of its messages, so a peer's atomic waited for 12 rounds of all processes
+ *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If yields let nobody else run for a
+ *           while: no sleep, and a turn is UCP_IDLE_AWAKE_CALLS; if for long: alone. In a process
+ *           with several workers a turn is UCP_IDLE_TURNS_CALLS: Open MPI progresses that of its
+ *           windows once in 100 calls for that of its messages, so a peer's atomic waited for 12
+ *           rounds of all processes
  *
  * Calls that come slowly show that the application does something useful between them, and are no
  * turn. No wake-up is lost: sleeping is what ucp_worker_arm and a poll of the descriptors are; who
@@ -50,6 +51,7 @@ typedef enum {
 #define UCP_IDLE_ALONE_CALLS  1024 /* powers of two */
 #define UCP_IDLE_SHARED_CALLS 8
 #define UCP_IDLE_TURNS_CALLS  128
+#define UCP_IDLE_AWAKE_CALLS  256
 
 void ucp_idle_init(ucp_worker_t *worker);
 

@@ -23,7 +23,6 @@ namespace {
 std::atomic<uint64_t> g_now_ns, g_lost;
 std::atomic<unsigned> g_yields, g_sleeps, g_slept_through;
 uint64_t g_call_ns;  /* that a look at the clock takes */
-uint64_t g_yield_ns; /* and a yield */
 uint64_t g_sleep_ns; /* and a sleep */
 bool g_others_run;   /* a yield lets somebody else run */
 std::atomic<bool> g_is_patient; /* who sleeps is woken or fails the test */
@@ -50,7 +49,6 @@ protected:
         sched_getaffinity(0, sizeof(m_cpus), &m_cpus);
         g_now_ns  = ucs_sys_real.clock_ns();
         g_call_ns  = 100;
-        g_yield_ns = 0;
         g_sleep_ns = 1000000;
         g_lost     = 0;
         g_yields = g_sleeps = g_slept_through = 0;
@@ -61,8 +59,7 @@ protected:
         m_ops.lost_turns  = []() -> uint64_t { return g_lost; };
         m_ops.sched_yield = []() {
             ++g_yields;
-            g_lost   += g_others_run;
-            g_now_ns += g_yield_ns;
+            g_lost += g_others_run;
             return 0;
         };
         m_ops.poll = [](struct pollfd *, nfds_t, int timeout_ms) {
@@ -291,24 +288,17 @@ TEST_F(idle, on_a_processor_that_nobody_else_wants_it_only_yields)
     g_others_run = false;
     progress_in_vain(pair, 2 * MANY); /* more than a millisecond */
     g_yields = g_sleeps = 0;
-    progress_in_vain(pair, FEW);
+    progress_in_vain(pair, MANY);
     EXPECT_GT(g_yields, 50u);
     EXPECT_EQ(0u, g_sleeps);
 
     g_others_run = true;
-    progress_in_vain(pair, MANY);
-    EXPECT_GT(g_sleeps, 100u);
-
-    g_others_run = false;
-    progress_in_vain(pair, 2 * MANY);
+    progress_in_vain(pair, FEW);
     g_sleeps = 0;
     progress_in_vain(pair, FEW);
-    EXPECT_EQ(0u, g_sleeps);
-    g_yield_ns = SLICE_NS; /* to one who gives nothing away */
-    progress_in_vain(pair, FEW);
-    EXPECT_GT(g_sleeps, 10u);
+    EXPECT_GT(g_sleeps, 10u) << "one yield is enough to see that somebody runs";
 
-    g_yield_ns = 0;
+    g_others_run = false;
     progress_in_vain(pair, 2 * MANY);
     g_now_ns += 100000000;
     progress_in_vain(pair, MANY);
