@@ -248,6 +248,7 @@ void tick(CUstream_st *stream)
 }
 
 std::set<CUstream_st *> streams;
+std::set<CUevent_st *> events;
 std::vector<copy> tail; /* of copies from pageable memory, after the call has returned */
 std::deque<std::vector<char>> tail_bytes;
 
@@ -279,14 +280,68 @@ int check_stream(uct_cu_stream_t stream)
            misuse("a stream of another context", UCT_CU_INVALID_HANDLE);
 }
 
+/* Memory of devices lies in blocks of addresses of its own, as with a real driver: never beside
+ * memory of the host in one block. */
+constexpr size_t BLOCK = size_t(2) << 20;
+
+size_t whole_blocks(size_t size)
+{
+    return (size + BLOCK - 1) & ~(BLOCK - 1);
+}
+
+std::deque<uintptr_t> given_back; /* addresses, the latest first: they are used again */
+
+void give_back_blocks(uintptr_t place, size_t size)
+{
+    munmap(reinterpret_cast<void *>(place), whole_blocks(size));
+    given_back.push_front(place);
+    if (given_back.size() > 64) {
+        given_back.pop_back();
+    }
+}
+
+/* Addresses for so much. 0: there are none. */
+uintptr_t reserve_blocks(size_t size)
+{
+    const size_t length = whole_blocks(size);
+    const int flags     = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+    for (auto it = given_back.begin(); it != given_back.end(); ++it) {
+        const uintptr_t place = *it;
+        if (mmap(reinterpret_cast<void *>(place), length, PROT_NONE, flags | MAP_FIXED_NOREPLACE,
+                 -1, 0) != MAP_FAILED) {
+            given_back.erase(it);
+            return place;
+        }
+    }
+    void *room       = mmap(nullptr, length + BLOCK, PROT_NONE, flags, -1, 0);
+    const auto begin = reinterpret_cast<uintptr_t>(room);
+    const auto place = whole_blocks(begin);
+    if (room == MAP_FAILED) {
+        return 0;
+    }
+    if (place > begin) {
+        munmap(room, place - begin);
+    }
+    if (place < begin + BLOCK) {
+        munmap(reinterpret_cast<void *>(place + length), begin + BLOCK - place);
+    }
+    return place;
+}
+
 /* New memory that only the second mapping reaches. */
 int make_device(int fd, size_t size, uintptr_t place, allocation *a, size_t offset = 0)
 {
     const size_t pages = (size + 4095) & ~4095ul;
     const off_t from   = static_cast<off_t>(offset);
-    void *address      = mmap(reinterpret_cast<void *>(place), pages, PROT_NONE,
-                              MAP_SHARED | (place ? MAP_FIXED : 0), fd, from);
-    void *shadow       = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
+
+    place = (place == 0) ? reserve_blocks(size) : place;
+    if (place == 0) {
+        return UCT_CU_OUT_OF_MEMORY;
+    }
+    void *address = mmap(reinterpret_cast<void *>(place), pages, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                         fd, from);
+    void *shadow  = mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
 
     if ((address == MAP_FAILED) || (shadow == MAP_FAILED)) {
         return UCT_CU_OUT_OF_MEMORY;
@@ -347,8 +402,10 @@ void drop(std::map<uintptr_t, allocation>::iterator it)
         if (a.shadow != reinterpret_cast<char *>(a.base)) {
             munmap(a.shadow, pages);
         }
-        if (a.range == 0) {
+        if (a.kind == allocation::PINNED) {
             munmap(reinterpret_cast<void *>(a.base), pages);
+        } else if (a.range == 0) {
+            give_back_blocks(a.base, pages);
         } else {
             mmap(reinterpret_cast<void *>(a.base), pages, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -387,6 +444,14 @@ void destroy(uct_cu_ctx_t ctx)
         if ((*it)->ctx == ctx) {
             bury(*it);
             it = streams.erase(it);
+        } else {
+            ++it;
+        }
+    }
+    for (auto it = events.begin(); it != events.end();) {
+        if ((*it)->ctx == ctx) {
+            bury(*it);
+            it = events.erase(it);
         } else {
             ++it;
         }
@@ -915,10 +980,9 @@ int cuMemFreeHost(void *address)
 int cuMemAddressReserve(uct_cu_ptr_t *ptr_p, size_t size, size_t, uct_cu_ptr_t, unsigned long long)
 {
     ENTER_UNSAFE(cuMemAddressReserve)
-    *ptr_p = reinterpret_cast<uintptr_t>(mmap(nullptr, size, PROT_NONE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    *ptr_p = reserve_blocks(size);
     reservations[*ptr_p] = size;
-    return 0;
+    return (*ptr_p == 0) ? UCT_CU_OUT_OF_MEMORY : 0;
 }
 
 int cuMemCreate(unsigned long long *handle_p, size_t size, const void *properties,
@@ -990,7 +1054,7 @@ int cuMemAddressFree(uct_cu_ptr_t ptr, size_t size)
 {
     ENTER_UNSAFE(cuMemAddressFree)
     reservations.erase(ptr);
-    munmap(reinterpret_cast<void *>(ptr), size);
+    give_back_blocks(ptr, size);
     return 0;
 }
 
@@ -1163,6 +1227,7 @@ int cuEventCreate(uct_cu_event_t *event_p, unsigned)
     NEED_CONTEXT()
     *event_p = new CUevent_st{current(), nullptr, 0};
     alive.insert(*event_p);
+    events.insert(*event_p);
     return 0;
 }
 
@@ -1173,6 +1238,7 @@ int cuEventDestroy_v2(uct_cu_event_t event)
         return misuse("an event that went with its context", UCT_CU_CONTEXT_IS_DESTROYED);
     }
     alive.erase(event);
+    events.erase(event);
     delete event;
     return 0;
 }
