@@ -152,6 +152,10 @@ void ucp_rndv_push_turn(ucp_request_t *req);
 ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t length);
 ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, size_t length);
 
+/* Is the receiver's worker being destroyed, or can that not be told? From then on its buffers are
+ * the user's: nothing may be written to them. */
+int ucp_rndv_is_receiver_over(const ucp_peer_t *peer);
+
 /* A send whose copy into the receiver's memory is under way: if it ends early, the receiver is told
  * when the copy has ended (late_cancel), since its memory is written until then. */
 int ucp_rndv_device_is_writing(const ucp_request_t *req);

@@ -297,12 +297,17 @@ int ucp_rndv_was_there(const ucp_request_t *req)
 {
     uct_ep_t *am = req->recv.peer->lanes[UCP_LANE_AM];
     ucs_atomic_u64_t *ends;
+    uint64_t now;
 
     if (!req->recv.has_ends || (am->ops->sync_map == NULL)) {
         return 1;
     }
-    return (am->ops->sync_map(am, 0, &ends) == UCS_OK) &&
-           ((uint16_t)ucs_atomic_load_acquire(ends) == req->recv.ends);
+    if (am->ops->sync_map(am, 0, &ends) != UCS_OK) {
+        return 0;
+    }
+    now = ucs_atomic_load_acquire(ends);
+    /* What was announced while the worker was being destroyed has the count of after its end. */
+    return ((uint16_t)now == req->recv.ends) && !(now & UCP_WIRE_ENDS_OVER);
 }
 
 ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t length)

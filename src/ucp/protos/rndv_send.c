@@ -302,14 +302,13 @@ void ucp_rndv_add_data(ucp_request_t *req, size_t offset, size_t length)
     }
 }
 
-/* Is the receiver's worker being destroyed? From then on its buffers are the user's. */
-static int ucp_rndv_is_receiver_over(const ucp_peer_t *peer)
+int ucp_rndv_is_receiver_over(const ucp_peer_t *peer)
 {
     uct_ep_t *am = peer->lanes[UCP_LANE_AM];
     ucs_atomic_u64_t *ends;
 
-    return (am->ops->sync_map != NULL) && (am->ops->sync_map(am, 0, &ends) == UCS_OK) &&
-           (ucs_atomic_load_acquire(ends) & UCP_WIRE_ENDS_OVER);
+    return (am->ops->sync_map != NULL) && ((am->ops->sync_map(am, 0, &ends) != UCS_OK) ||
+                                           (ucs_atomic_load_acquire(ends) & UCP_WIRE_ENDS_OVER));
 }
 
 ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, size_t length)

@@ -484,8 +484,8 @@ TEST_P(cancelled_send, is_not_taken_for_sent)
 
 /* An announced message that has come to be known to a receiver which looks at nothing else yet. */
 struct announced {
-    announced(const char *scheme, size_t length) :
-        env(settings{{"UCX_TLS", "mm,cma"}, {"UCX_RNDV_SCHEME", scheme}}), sender(ctx),
+    announced(const char *scheme, size_t length, const char *tls = "mm,cma") :
+        env(settings{{"UCX_TLS", tls}, {"UCX_RNDV_SCHEME", scheme}}), sender(ctx),
         receiver(ctx), data(pattern(1, length)), buffer(length)
     {
         const ucp_request_param_t param = send_param(&sent);
@@ -551,6 +551,71 @@ TEST_P(cancelled_send, by_the_end_of_its_receiver)
         EXPECT_EQ(1, message.sent.calls);
         EXPECT_EQ(ptrdiff_t(length), std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
     }
+}
+
+/* So it is where the sender cannot be told. */
+TEST(destroyed_worker, is_not_written_where_nothing_tells_of_it)
+{
+    environment env(settings{{"UCX_HOOK_NO_RESOURCE", "0.5"}});
+
+    for (int round = 0; round < 20; ++round) {
+        announced message("put_zcopy", 100000, "fault:mm,cma");
+
+        message.receive();
+        message.receiver.destroy();
+        std::fill(message.buffer.begin(), message.buffer.end(), 'Y');
+        for (int i = 0; (i < 200000) && (message.sent.calls == 0); ++i) {
+            message.sender.progress();
+        }
+        EXPECT_EQ(1, message.sent.calls);
+        ASSERT_EQ(100000, std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
+    }
+}
+
+/* What is announced only while the worker is being destroyed is not read once it is: the ring is
+ * full before, and an answer has to leave behind the announcement. */
+TEST(destroyed_worker, announces_what_nobody_reads)
+{
+    environment env(settings{{"UCX_TLS", "mm,cma"}, {"UCX_RNDV_SCHEME", "get_zcopy"},
+                             {"UCX_MM_FIFO_SIZE", "16"}});
+    context ctx;
+    worker other(ctx), self(ctx);
+    const ucp_ep_h to_self  = other.connect(self), to_other = self.connect(other);
+    bytes data              = pattern(1, 300000), buffer(data.size()), small(8);
+    ending sync, sent, received;
+    const ucp_request_param_t none = {}, param = send_param(&sent), sync_param = send_param(&sync);
+    const ucp_request_param_t receive = receive_param(&received);
+    ucs_status_ptr_t queued;
+    ucp_tag_recv_info_t info;
+
+    connect_both_ways(self, to_other, other);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_sync_nbx(to_self, small.data(), 8, 1, &sync_param)));
+    while (ucp_tag_probe_nb(self.handle(), 1, ~0ull, 0, &info) == nullptr) {
+        self.progress();
+        other.progress();
+    }
+    while ((queued = ucp_tag_send_nbx(to_other, small.data(), 8, 2, &none)) == nullptr) {
+    }
+    ASSERT_TRUE(UCS_PTR_IS_PTR(queued));
+    ucp_request_free(queued);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(to_other, data.data(), data.size(), 3, &param)));
+    (void)ucp_tag_recv_nbx(self.handle(), small.data(), 8, 1, ~0ull, &none);
+    ASSERT_GT(ucp_test_num_controls(self.handle()), 0u);
+    std::thread thread([&]() {
+        while (ucp_tag_probe_nb(other.handle(), 3, ~0ull, 0, &info) == nullptr) {
+            other.progress();
+        }
+    });
+    self.destroy();
+    thread.join();
+    std::fill(data.begin(), data.end(), 'X');
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_recv_nbx(other.handle(), buffer.data(), buffer.size(), 3,
+                                                ~0ull, &receive)));
+    for (int i = 0; (i < 200000) && (received.calls == 0); ++i) {
+        other.progress();
+    }
+    EXPECT_EQ(1, received.calls);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, received.status);
 }
 
 /* What ends while a worker is destroyed, because an answer has to leave, ends without a word. */
