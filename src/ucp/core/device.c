@@ -423,10 +423,17 @@ void ucp_device_refuse(ucp_peer_t *peer, ucs_status_t status)
     }
 }
 
+static void ucp_device_copied(uct_completion_t *comp)
+{
+    --ucs_container_of(comp, ucp_request_t, copy.comp)->worker->device.num_copies;
+    ucp_device_transferred(comp);
+}
+
 /* The end of a copy is found by progress, and no event announces it. */
 static void ucp_device_hold_copy(ucp_request_t *req, uct_iface_t *iface)
 {
     req->held |= UCP_REQUEST_HOLDS_COPY;
+    ++req->worker->device.num_copies;
     ucp_worker_activate(req->worker, iface);
     ucp_wakeup_rouse(req->worker);
 }
@@ -453,7 +460,7 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
             return (status == UCS_INPROGRESS) ? UCS_ERR_NO_RESOURCE : status;
         }
     }
-    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
+    req->copy.comp = (uct_completion_t){ucp_device_copied, 1, UCS_OK};
     req->copy.then = then;
     status = is_put ? lane->ops->put_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp) :
                       lane->ops->get_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
@@ -471,7 +478,7 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
     uct_iface_t *iface = req->worker->device.iface;
     ucs_status_t status;
 
-    req->copy.comp = (uct_completion_t){ucp_device_transferred, 1, UCS_OK};
+    req->copy.comp = (uct_completion_t){ucp_device_copied, 1, UCS_OK};
     req->copy.then = then;
     status         = iface->tl->iface.copy(iface, dest, src, length, &req->copy.comp);
     if (status == UCS_INPROGRESS) {

@@ -440,7 +440,8 @@ static int ucp_worker_is_written(ucp_worker_t *worker)
 
 /* Answers that wait for a connection are the end of somebody's request: give them a moment to
  * leave, and peers one to end their copies into our memory; none begins another, see
- * UCP_WIRE_ENDS_OVER. A peer that does not progress cannot hold us longer. */
+ * UCP_WIRE_ENDS_OVER. So that devices end ours into theirs: once they hear of our end, it is their
+ * user's. A peer that does not progress cannot hold us longer. */
 static void ucp_worker_drain_controls(ucp_worker_t *worker)
 {
     uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
@@ -454,7 +455,8 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
     }
     worker->num_am_handlers = 0; /* what comes meanwhile is for nobody */
     ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
-    while (((worker->num_controls > 0) || ucp_worker_is_written(worker)) &&
+    while (((worker->num_controls > 0) || (worker->device.num_copies > 0) ||
+            ucp_worker_is_written(worker)) &&
            (ucs_sys_clock_ns() < deadline_ns)) {
         for (i = 0; i < worker->num_active; ++i) {
             worker->active[i].progress(worker->active[i].iface);

@@ -156,7 +156,7 @@ void ucp_rndv_device_put(ucp_request_t *req)
     uct_rkey_t *rkey    = ucp_device_heard(peer, req->send.slot);
     ucs_status_t status = UCS_ERR_UNREACHABLE;
 
-    if (rkey != NULL) {
+    if ((rkey != NULL) && !ucp_rndv_is_receiver_over(peer)) {
         status = ucp_device_transfer(req, peer, rkey, 1, req->send.offset,
                                      req->send.end - req->send.offset,
                                      req->send.remote_addr + req->send.offset,
@@ -186,7 +186,8 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigne
         return 0;
     }
     ucp_device_use_slot(req, slot);
-    req->recv.step = UCP_RECV_WAIT;
+    req->recv.step       = UCP_RECV_WAIT;
+    req->recv.is_written = 1;
     ucp_rndv_device_send_ask(req, flags);
     return 1;
 }

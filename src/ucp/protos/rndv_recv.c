@@ -410,9 +410,11 @@ void ucp_rndv_stop_sender(ucp_request_t *req)
 
 int ucp_rndv_is_written(const ucp_request_t *req)
 {
-    return req->recv.is_written && (req->recv.received != req->recv.total) &&
-           !req->recv.peer->is_gone && (req->recv.peer->status == UCS_OK) &&
-           !ucp_rndv_copies_here(req->recv.peer);
+    const ucp_peer_t *peer = req->recv.peer;
+
+    return req->recv.is_written && (req->recv.received != req->recv.total) && !peer->is_gone &&
+           (peer->status == UCS_OK) &&
+           ((peer->lanes[UCP_LANE_COPY] == NULL) || !ucp_rndv_copies_here(peer));
 }
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)

@@ -8,6 +8,7 @@
 #include "restrict.h"
 #include "seed.h"
 
+#include <memory>
 #include <sys/syscall.h>
 
 using mp::gpu;
@@ -588,3 +589,123 @@ INSTANTIATE_TEST_SUITE_P(all, mp_cuda_election_kill,
                          [](const testing::TestParamInfo<death> &info) {
                              return std::string(info.param.name);
                          });
+
+/* ---- workers that are destroyed ---- */
+
+namespace {
+
+/* Process 0 sends what process 1 has it write, by its device, into memory of process 1's. The first
+ * message finds the way, the next one is sent. */
+class written {
+public:
+    static constexpr size_t LENGTH = 300000;
+
+    explicit written(self &me) : m_me(me), m_gpu(0), m_buffer(m_gpu, PERF_MEMORY_CUDA, LENGTH)
+    {
+        setenv("UCX_RNDV_SCHEME", "put_zcopy", 1);
+        m_node = std::make_unique<node>(me);
+        m_node->connect_all();
+        m_buffer.put(LENGTH, is_sender() ? 1 : 0);
+        m_node->barrier();
+        EXPECT_EQ(UCS_OK, m_node->wait(start()));
+        m_buffer.put(LENGTH, is_sender() ? 2 : 0);
+        m_node->barrier();
+    }
+
+    bool is_sender() const
+    {
+        return m_me.index() == 0;
+    }
+    ucs_status_ptr_t start()
+    {
+        return is_sender() ? m_node->send(m_node->ep(1), m_buffer.place(LENGTH), LENGTH, TAG) :
+                             m_node->recv(m_buffer.place(LENGTH), LENGTH, TAG);
+    }
+    node &n()
+    {
+        return *m_node;
+    }
+    gpu_buffer &buffer()
+    {
+        return m_buffer;
+    }
+    void destroy()
+    {
+        m_node.reset();
+    }
+    void reach(uint64_t step)
+    {
+        m_me.own().words[STEP] = step;
+    }
+    void sleep_until(uint64_t step)
+    {
+        while (m_me.at(!m_me.index()).words[STEP] < step) {
+            usleep(100);
+        }
+    }
+
+private:
+    self &m_me;
+    gpu m_gpu;
+    gpu_buffer m_buffer;
+    std::unique_ptr<node> m_node;
+};
+
+} // namespace
+
+/* The receiver's is, before the sender looks at what it is asked for. */
+TEST(mp_cuda_end, of_a_receiver_that_has_asked)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([](self &me) {
+        written message(me);
+        if (message.is_sender()) {
+            void *request = message.start();
+            message.reach(1);
+            message.sleep_until(1);
+            (void)message.n().wait(request);
+            message.reach(2);
+            return;
+        }
+        message.sleep_until(1);
+        EXPECT_TRUE(UCS_PTR_IS_PTR(message.start()));
+        for (int i = 0; i < 1000; ++i) {
+            message.n().progress();
+        }
+        message.destroy();
+        message.buffer().put(written::LENGTH, 3);
+        message.reach(1);
+        message.sleep_until(2);
+        message.buffer().expect(written::LENGTH, 3);
+    });
+    EXPECT_TRUE(all.join());
+}
+
+/* The sender's is, while its device copies: the receiver does not hear of it before the copy has
+ * ended. */
+TEST(mp_cuda_end, of_a_sender_that_copies)
+{
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([](self &me) {
+        written message(me);
+        if (message.is_sender()) {
+            const uint64_t before = copies();
+            gpu::function<void(const char *, int)>("fakecuda_set")("ticks", 5000);
+            EXPECT_TRUE(UCS_PTR_IS_PTR(message.start()));
+            message.n().until([&]() { return copies() > before; });
+            message.destroy();
+            message.reach(1);
+            return;
+        }
+        void *request = message.start();
+        (void)message.n().wait(request);
+        message.buffer().put(written::LENGTH, 3);
+        message.sleep_until(1);
+        message.buffer().expect(written::LENGTH, 3);
+    });
+    EXPECT_TRUE(all.join());
+}
