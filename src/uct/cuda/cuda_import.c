@@ -336,8 +336,8 @@ static int uct_cuda_mapping_is_left_over(const uct_cuda_mapping_t *mapping)
 }
 
 /* What the new mapping shows to be gone, what is beyond the bounds, what was made in a context that
- * is gone or belongs to a process that is, and questions that were not answered in time. The lock
- * is held. */
+ * is gone or belongs to a process that is, and questions that were not answered in time; until then
+ * they stay, as several that put each other out would be asked for ever. The lock is held. */
 static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping_t *newest,
                                    ucs_list_link_t *dead)
 {
@@ -352,6 +352,7 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
         if (uct_cuda_key_replaces(&newest->key, &mapping->key) ||
             ((mapping->refs == 0) && uct_cuda_mapping_is_lost(driver, mapping, newest)) ||
             ((mapping != newest) && (mapping->refs == 0) && (mapping->trial == NULL) &&
+             ((mapping->question < 0) || (now > mapping->until_ns)) &&
              ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
               (is_due && uct_cuda_mapping_is_left_over(mapping)) ||
               ((mapping->question >= 0) && (now > mapping->until_ns) &&
