@@ -689,6 +689,52 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
     });
 }
 
+/* More questions at a time than mappings may be kept. */
+TEST(cuda_ipc, questions_do_not_put_each_other_out)
+{
+    in_process([]() {
+        ASSERT_EQ(0, setenv("UCX_CUDA_IPC_MAX_MAPPINGS", "1", 1));
+        constexpr unsigned COUNT = 3;
+        ipc_user u;
+        uct_rkey_t *keys[COUNT];
+        uint64_t addresses[COUNT];
+        completion ends[COUNT];
+        unsigned started = 0;
+        bool is_started[COUNT] = {};
+        const auto local = u.cuda.make(kind::DEVICE, COUNT * 1000);
+
+        u.open_door();
+        for (unsigned i = 0; i < COUNT; ++i) {
+            u.allocate(1000, 'p');
+            keys[i]      = u.rkey;
+            addresses[i] = u.remote;
+            u.rkey       = nullptr;
+        }
+        ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
+        for (unsigned turn = 0; (turn < 2000) && (started < COUNT); ++turn) {
+            for (unsigned i = 0; i < COUNT; ++i) {
+                uct_iov_t iov = {static_cast<char *>(local.address) + (i * 1000), 1000, nullptr};
+                if (!is_started[i] && (u.ep->ops->get_zcopy(u.ep, &iov, 1, addresses[i], keys[i],
+                                                            &ends[i].base) == UCS_INPROGRESS)) {
+                    is_started[i] = true;
+                    ++started;
+                }
+            }
+            u.w->progress();
+            usleep(1000);
+        }
+        ucs_fault_clear(nullptr);
+        EXPECT_EQ(COUNT, started);
+        for (unsigned i = 0; i < COUNT; ++i) {
+            while (is_started[i] && (ends[i].calls == 0)) {
+                u.w->progress();
+            }
+            u.w->tl->md.rkey_release(keys[i]);
+        }
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* A worker that makes no progress does not answer; another one of the same process does, once a key
  * names it. */
 TEST(cuda_ipc, descriptors_that_another_worker_has_to_be_asked_for)
