@@ -39,8 +39,14 @@ static int uct_mm_welcome_is_refusal(const uct_mm_welcome_t *welcome, ssize_t le
         (welcome->head.type != UCT_SOCKET_WELCOME) || (welcome->status == UCS_OK)) {
         return 0;
     }
-    ucs_diag("a peer on this node refused the connection: %s",
-             ucs_status_string((ucs_status_t)welcome->status));
+    if (welcome->status == UCS_ERR_EXCEEDS_LIMIT) {
+        ucs_warn("a peer on this node refused the connection: its rings take shorter messages "
+                 "than ours (set UCX_MM_FIFO_SIZE and UCX_MM_SEG_SIZE alike everywhere), or it has "
+                 "no file descriptor left (ulimit -n)");
+    } else {
+        ucs_diag("a peer on this node refused the connection: %s",
+                 ucs_status_string((ucs_status_t)welcome->status));
+    }
     return 1;
 }
 

@@ -17,7 +17,7 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("FIFO_SIZE", uint, uct_mm_config_t, fifo_size, "256",
                    "Lines of 64 bytes of a receive ring, of which each peer that sends gets one. "
                    "The longest message takes three quarters of them by default. Small rings stay "
-                   "in the cache.",
+                   "in the cache. Who has longer ones than the receiver is refused.",
                    .min = UCT_MM_RING_LINES_MIN, .max = UCT_MM_RING_LINES_MAX,
                    .flags = UCS_CONFIG_ROW_POW2),
     UCS_CONFIG_ROW("FIFO_ELEM_SIZE", uint, uct_mm_config_t, fifo_elem_size, "64",
