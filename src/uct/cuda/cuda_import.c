@@ -355,8 +355,7 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
              ((mapping->question < 0) || (now > mapping->until_ns)) &&
              ((md->num_mappings > config->max_mappings) || (md->mapped > config->max_mapped) ||
               (is_due && uct_cuda_mapping_is_left_over(mapping)) ||
-              ((mapping->question >= 0) && (now > mapping->until_ns) &&
-               !uct_cuda_key_is_probe(&mapping->key))))) {
+              ((mapping->question >= 0) && !uct_cuda_key_is_probe(&mapping->key))))) {
             uct_cuda_mapping_retire(mapping, dead);
         }
     }

@@ -145,9 +145,8 @@ static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer
     }
     if (status != UCS_OK) {
         uct_mm_peer_refuse(peer->source.fd, status);
-        return status;
     }
-    return UCS_OK;
+    return status;
 }
 
 /* Makes a new connection known. */

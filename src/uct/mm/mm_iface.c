@@ -407,7 +407,7 @@ static int uct_mm_iface_has_sender(const uct_mm_iface_t *iface, const uint8_t ui
 static unsigned uct_mm_iface_num_rivals(uct_iface_t *tl_iface)
 {
     const uct_mm_iface_t *iface = uct_mm_iface(tl_iface);
-    unsigned count              = ucs_atomic_load_relaxed(&iface->main->rivals);
+    unsigned count              = uct_mm_rings_num_rivals(iface);
     uint32_t most               = 0;
     uct_ep_t *ep;
 

@@ -246,6 +246,8 @@ void uct_mm_rings_cool(uct_mm_iface_t *iface);
 /* Polls some of the others; returns messages delivered. */
 unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface);
 
+/* Senders that may run where we run. */
+unsigned uct_mm_rings_num_rivals(const uct_mm_iface_t *iface);
 /* Bytes of the shared segments. */
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface);
 /* Which area the ring has whose buffers are the index-th. */

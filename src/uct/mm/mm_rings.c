@@ -269,12 +269,15 @@ static void uct_mm_rings_heat(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     ++iface->num_hot;
 }
 
-static void uct_mm_rings_count_rival(uct_mm_iface_t *iface, const uct_mm_peer_t *peer, int change)
+unsigned uct_mm_rings_num_rivals(const uct_mm_iface_t *iface)
 {
-    const uint32_t count = ucs_atomic_load_relaxed(&iface->main->rivals);
+    unsigned count = 0;
+    unsigned i;
 
-    ucs_atomic_store_relaxed(&iface->main->rivals,
-                             count + (uint32_t)(peer->is_rival ? change : 0));
+    for (i = 0; i < iface->rings.length; ++i) {
+        count += (unsigned)iface->rings.items[i]->is_rival;
+    }
+    return count;
 }
 
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
@@ -310,19 +313,19 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     peer->slot = (unsigned)iface->rings.length;
     (void)ucs_array_push(&iface->rings, peer);
     uct_mm_rings_heat(iface, peer);
-    uct_mm_rings_count_rival(iface, peer, 1);
+    ucs_atomic_store_relaxed(&iface->main->rivals, uct_mm_rings_num_rivals(iface));
     return UCS_OK;
 }
 
 void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
-    uct_mm_rings_count_rival(iface, peer, -1);
     if (peer->slot < iface->num_hot) {
         --iface->num_hot;
         uct_mm_rings_swap(iface, peer->slot, iface->num_hot);
     }
     uct_mm_rings_swap(iface, peer->slot, (unsigned)iface->rings.length - 1);
     (void)ucs_array_pop(&iface->rings);
+    ucs_atomic_store_relaxed(&iface->main->rivals, uct_mm_rings_num_rivals(iface));
 
     uct_mm_reader_cleanup(&peer->reader, &iface->super);
     uct_mm_buffers_remove(iface, peer);
