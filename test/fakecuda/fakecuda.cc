@@ -430,6 +430,18 @@ void bury(const void *object)
     graves.push_back(object);
 }
 
+template <typename T> void bury_all(std::set<T *> &things, uct_cu_ctx_t ctx)
+{
+    for (auto it = things.begin(); it != things.end();) {
+        if ((*it)->ctx == ctx) {
+            bury(*it);
+            it = things.erase(it);
+        } else {
+            ++it;
+        }
+    }
+}
+
 void destroy(uct_cu_ctx_t ctx)
 {
     bury(ctx);
@@ -440,22 +452,8 @@ void destroy(uct_cu_ctx_t ctx)
         }
         it = next;
     }
-    for (auto it = streams.begin(); it != streams.end();) {
-        if ((*it)->ctx == ctx) {
-            bury(*it);
-            it = streams.erase(it);
-        } else {
-            ++it;
-        }
-    }
-    for (auto it = events.begin(); it != events.end();) {
-        if ((*it)->ctx == ctx) {
-            bury(*it);
-            it = events.erase(it);
-        } else {
-            ++it;
-        }
-    }
+    bury_all(streams, ctx);
+    bury_all(events, ctx);
     ctx->id = 0;
 }
 

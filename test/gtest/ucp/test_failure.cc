@@ -536,20 +536,27 @@ TEST_P(cancelled_send, by_the_end_of_its_worker)
     }
 }
 
+/* The receiver's worker is destroyed, and the sender makes progress only then. */
+void expect_written_nowhere(announced &message)
+{
+    message.receive();
+    message.receiver.destroy();
+    std::fill(message.buffer.begin(), message.buffer.end(), 'Y');
+    for (int i = 0; (i < 200000) && (message.sent.calls == 0); ++i) {
+        message.sender.progress();
+    }
+    EXPECT_EQ(1, message.sent.calls);
+    EXPECT_EQ(ptrdiff_t(message.buffer.size()),
+              std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
+}
+
 /* The receiver's is, and the sender makes progress only then: it writes nowhere. */
 TEST_P(cancelled_send, by_the_end_of_its_receiver)
 {
     for (size_t length : {40000u, 300000u, 2000000u}) {
         announced message(GetParam(), length);
 
-        message.receive();
-        message.receiver.destroy();
-        std::fill(message.buffer.begin(), message.buffer.end(), 'Y');
-        for (int i = 0; (i < 200000) && (message.sent.calls == 0); ++i) {
-            message.sender.progress();
-        }
-        EXPECT_EQ(1, message.sent.calls);
-        EXPECT_EQ(ptrdiff_t(length), std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
+        expect_written_nowhere(message);
     }
 }
 
@@ -561,14 +568,7 @@ TEST(destroyed_worker, is_not_written_where_nothing_tells_of_it)
     for (int round = 0; round < 20; ++round) {
         announced message("put_zcopy", 100000, "fault:mm,cma");
 
-        message.receive();
-        message.receiver.destroy();
-        std::fill(message.buffer.begin(), message.buffer.end(), 'Y');
-        for (int i = 0; (i < 200000) && (message.sent.calls == 0); ++i) {
-            message.sender.progress();
-        }
-        EXPECT_EQ(1, message.sent.calls);
-        ASSERT_EQ(100000, std::count(message.buffer.begin(), message.buffer.end(), 'Y'));
+        expect_written_nowhere(message);
     }
 }
 

@@ -47,7 +47,7 @@ protected:
     void SetUp() override
     {
         sched_getaffinity(0, sizeof(m_cpus), &m_cpus);
-        g_now_ns  = ucs_sys_real.clock_ns();
+        g_now_ns   = ucs_sys_real.clock_ns();
         g_call_ns  = 100;
         g_sleep_ns = 1000000;
         g_lost     = 0;
@@ -103,20 +103,30 @@ protected:
         g_yields = g_sleeps = 0;
     }
 
-    static void progress_in_vain(pair &pair, unsigned count)
+    static void progress_in_vain(worker &worker, unsigned count)
     {
         for (unsigned i = 0; i < count; ++i) {
-            pair.receiver().progress();
+            worker.progress();
         }
     }
 
-    /* Another process gets the processor while we poll. */
-    static void be_interrupted(pair &pair)
+    static void progress_in_vain(pair &pair, unsigned count)
     {
-        progress_in_vain(pair, 2048);
+        progress_in_vain(pair.receiver(), count);
+    }
+
+    /* Another process gets the processor while we poll. */
+    static void be_interrupted(worker &worker)
+    {
+        progress_in_vain(worker, 2048);
         g_lost   += 1;
         g_now_ns += SLICE_NS;
-        progress_in_vain(pair, 1024);
+        progress_in_vain(worker, 1024);
+    }
+
+    static void be_interrupted(pair &pair)
+    {
+        be_interrupted(pair.receiver());
     }
 
     ucs_sys_ops_t m_ops;
@@ -238,17 +248,9 @@ TEST_F(idle, gives_away_where_its_peer_has_many_peers)
 
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
     const auto be_interrupted_and_wait = [&pair]() {
-        for (int i = 0; i < 3072; ++i) {
-            if (i == 2048) {
-                g_lost   += 1;
-                g_now_ns += SLICE_NS;
-            }
-            pair.sender().progress();
-        }
+        be_interrupted(pair.sender());
         g_yields = 0;
-        for (unsigned i = 0; i < MANY; ++i) {
-            pair.sender().progress();
-        }
+        progress_in_vain(pair.sender(), MANY);
     };
     meet(pair);
     be_interrupted_and_wait();
