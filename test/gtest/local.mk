@@ -32,10 +32,12 @@ gtest_sources = \
 	test/gtest/mp/syscall_count.h \
 	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_client_server.cc \
+	test/gtest/mp/cuda_side.h \
 	test/gtest/mp/test_cuda_election.cc \
 	test/gtest/mp/test_cuda_faults.cc \
 	test/gtest/mp/test_cuda_host.cc \
 	test/gtest/mp/test_cuda_matrix.cc \
+	test/gtest/mp/test_cuda_shared.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_hosts.cc \

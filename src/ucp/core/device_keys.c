@@ -249,6 +249,7 @@ void ucp_device_use_slot(ucp_request_t *req, unsigned slot)
     req->copy.slot = (uint8_t)slot;
     req->held     |= UCP_REQUEST_HOLDS_SLOT;
     ++peer->keys->told[slot].uses;
+    req->worker->device.num_asked += (unsigned)ucp_request_is_recv(req);
 }
 
 void ucp_device_put_slot(ucp_request_t *req)
@@ -256,6 +257,7 @@ void ucp_device_put_slot(ucp_request_t *req)
     ucp_peer_t *peer = ucp_request_is_recv(req) ? req->recv.peer : req->send.peer;
 
     --peer->keys->told[req->copy.slot].uses;
+    req->worker->device.num_asked -= (unsigned)ucp_request_is_recv(req);
 }
 
 uct_rkey_t *ucp_device_heard(const ucp_peer_t *peer, unsigned slot)

@@ -90,7 +90,7 @@ struct ucp_peer {
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               is_device_refused; /* the DEVICE lane has failed once */
-    uint8_t               is_pinned_refused; /* nor is it for our pinned memory */
+    uint8_t               is_put_refused; /* nor is it for what the peer can read instead */
     uint8_t               is_hmem_refused; /* the network failed with memory of a device */
     uint8_t               uid[UCT_UID_LEN];
     uint8_t               real_uid[UCT_UID_LEN]; /* of the worker that it is, was, or waits for

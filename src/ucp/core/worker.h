@@ -104,6 +104,7 @@ typedef struct {
     int                  is_warned;
     int                  is_stuck;   /* a copy has not ended though its interface is closed */
     unsigned             num_copies; /* of requests, under way */
+    unsigned             num_asked;  /* receives whose sender was asked to copy */
     uint64_t             asked_ns;   /* coarse: when it did not, last; read without the lock */
     uint64_t             trust;      /* ticks for which a block stays the host's */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];

@@ -5,7 +5,9 @@
  * on one device, one process of the two copies in both directions, since the device takes 145 us to
  * change over from one process to the other. It is the one with the lesser identity. Where there is
  * no key, or the copy is refused, the bytes go through memory of the host as messages. Between two
- * devices writing costs two messages more and was not faster in all (measured).
+ * devices writing costs two messages more and was not faster in all (measured), but where many
+ * short copies wait at once the processor is what takes the time (0.9 us each in the driver), so
+ * the sender is asked for its share of them.
  *
  * Where the sender is to copy it may be busy with something else. So it offers the copy with its
  * announcement, by a word in common memory (as those by which both sides of a message claim parts),
@@ -34,6 +36,13 @@
  * has not lost much more than twice what the better choice would have cost, whichever that was. */
 #define UCP_RNDV_DEVICE_WAIT_NS 100000u
 
+/* Copies that both sides share: of so many bytes at most, since longer ones keep the devices busy,
+ * while so many of the sender's are in flight, and so many more than the sender's are the
+ * receiver's. */
+#define UCP_RNDV_DEVICE_SHARED_MAX   ((size_t)256 * 1024)
+#define UCP_RNDV_DEVICE_SHARED_SENDS 4u
+#define UCP_RNDV_DEVICE_SHARED_MORE  3u
+
 /* States of the word. Bits that neither numbers of requests have (ucs_ptr_map) nor claims of parts,
  * for which the word may serve another time; 0: it is settled. */
 #define UCP_RNDV_OFFERED(_send_id) ((_send_id) | (1ull << 63))
@@ -57,11 +66,21 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req)
     const ucp_peer_t *peer = req->send.peer;
 
     return ((peer->lanes[UCP_LANE_DEVICE] != NULL) && !peer->is_device_refused &&
-            !peer->is_pinned_refused && ucp_device_reaches(req->worker, req->buffer)) ?
+            !peer->is_put_refused && ucp_device_reaches(req->worker, req->buffer)) ?
            UCP_WIRE_RTS_PINNED : 0;
 }
 
 /* ---- sender ---- */
+
+/* May the receiver want this side to copy, without being held up by that? */
+static int ucp_rndv_device_may_copy(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+
+    return !peer->is_put_refused &&
+           (ucp_rndv_device_is_copier(peer) ||
+            (req->worker->num_sends > UCP_RNDV_DEVICE_SHARED_SENDS));
+}
 
 /* Lets the receiver take the copy, where this side is to do it. Doing without is always possible.
  */
@@ -71,7 +90,7 @@ static void ucp_rndv_device_offer(ucp_request_t *req, ucp_wire_rts_t *rts)
     uct_iface_t *am  = peer->lanes[UCP_LANE_AM]->iface;
 
     if (!(req->held & UCP_REQUEST_HOLDS_SYNC)) {
-        if (!ucp_rndv_device_is_copier(peer) || !peer->proto->lanes.has_sync ||
+        if (!ucp_rndv_device_may_copy(req) || !peer->proto->lanes.has_sync ||
             (am->tl->iface.sync_alloc(am, &req->send.sync_index, &req->send.sync_word) != UCS_OK)) {
             return;
         }
@@ -121,6 +140,23 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
     return UCS_OK;
 }
 
+static int ucp_rndv_device_is_on(uct_rkey_t *rkey, int device)
+{
+    const uct_md_ops_t *ops = &rkey->md->tl->md;
+
+    return (ops->rkey_is_on != NULL) && ops->rkey_is_on(rkey, device);
+}
+
+/* Could the receiver as well read what this side could not write? */
+static int ucp_rndv_device_is_read_too(const ucp_request_t *req)
+{
+    uct_rkey_t *rkey = ucp_device_heard(req->send.peer, req->send.slot);
+
+    return !ucp_dt_is_device(req->datatype) ||
+           ((req->held & UCP_REQUEST_HOLDS_SYNC) && (rkey != NULL) &&
+            !ucp_rndv_device_is_on(rkey, req->copy.info.device));
+}
+
 static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
 {
     size_t length = req->send.end - req->send.offset;
@@ -128,8 +164,8 @@ static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
     if (status == UCS_OK) {
         req->send.put_bytes += length;
     } else {
-        if (!ucp_dt_is_device(req->datatype)) {
-            req->send.peer->is_pinned_refused = 1; /* the receiver reads from now on */
+        if (ucp_rndv_device_is_read_too(req)) {
+            req->send.peer->is_put_refused = 1; /* it does from now on */
         } else if (status != UCS_ERR_UNREACHABLE) {
             ucp_device_refuse(req->send.peer, status);
         }
@@ -210,11 +246,14 @@ static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
     return 1;
 }
 
-static int ucp_rndv_device_is_on(uct_rkey_t *rkey, int device)
+/* Does this side have more to copy than others have for it, and nothing else that is under way? */
+static int ucp_rndv_device_is_shared(const ucp_request_t *req, const ucp_wire_rts_t *rts)
 {
-    const uct_md_ops_t *ops = &rkey->md->tl->md;
+    const ucp_worker_t *worker = req->worker;
 
-    return (ops->rkey_is_on != NULL) && ops->rkey_is_on(rkey, device);
+    return (rts->flags & UCP_WIRE_RTS_SYNC) && (req->recv.total <= UCP_RNDV_DEVICE_SHARED_MAX) &&
+           (worker->device.num_copies > worker->device.num_asked + UCP_RNDV_DEVICE_SHARED_MORE) &&
+           (worker->num_sends == 0);
 }
 
 /* Who copies? Both sides would do it the same way. 1: the sender has been asked to. */
@@ -222,12 +261,16 @@ static int ucp_rndv_device_leave(ucp_request_t *req, ucp_peer_t *peer, const ucp
                                  uct_rkey_t *rkey)
 {
     const unsigned scheme = req->worker->context->options.rndv_scheme;
+    const int is_shared   = ucp_rndv_device_is_shared(req, rts);
 
     if (scheme != UCP_RNDV_SCHEME_AUTO) {
         return (scheme == UCP_RNDV_SCHEME_PUT) && ucp_rndv_device_ask_put(req, peer, 0);
     }
-    return !ucp_rndv_device_is_copier(peer) &&
-           ucp_rndv_device_is_on(rkey, req->copy.info.device) &&
+    if (!is_shared && ucp_rndv_device_is_copier(peer)) {
+        return 0;
+    }
+    return (ucp_rndv_device_is_on(rkey, req->copy.info.device) ?
+            !ucp_rndv_device_is_copier(peer) : is_shared) &&
            ucp_rndv_device_ask_copier(req, peer, rts);
 }
 
