@@ -50,7 +50,8 @@ void ucp_stream_ended(struct ucp_request *req);
  * was announced hear at once: they may wait for it with a close of their own. */
 void ucp_stream_close(struct ucp_ep *ep);
 
-/* Ends the posted receives with `status`, but for one that the peer is just filling. */
+/* Ends the posted receives with `status`, but for one that the peer is just filling. Where one had
+ * got a part of its bytes, the stream ends there. */
 void ucp_stream_purge(struct ucp_ep *ep, ucs_status_t status);
 
 /* The same for all endpoints of a peer, which has left: even if it comes back, nothing follows what

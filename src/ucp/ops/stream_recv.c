@@ -89,43 +89,6 @@ static void ucp_stream_complete(ucs_list_link_t *done)
     }
 }
 
-/* Moves all receives that nobody is filling to `done`, to end with `status`. */
-static void ucp_stream_give_up(ucp_ep_t *ep, ucs_status_t status, ucs_list_link_t *done)
-{
-    ucp_request_t *req, *next;
-
-    ucs_list_for_each_safe(req, next, &ep->stream.recvs, list) {
-        if (req->recv.step == UCP_RECV_POSTED) {
-            req->recv.result = status;
-            ucp_stream_set_done(req, done);
-        }
-    }
-}
-
-void ucp_stream_purge(ucp_ep_t *ep, ucs_status_t status)
-{
-    ucs_list_link_t done;
-
-    ucs_list_head_init(&done);
-    ucp_stream_give_up(ep, status, &done);
-    ucp_stream_complete(&done);
-}
-
-void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
-{
-    ucs_list_link_t done;
-    ucp_ep_t *ep;
-
-    ucs_list_head_init(&done);
-    ucs_list_for_each(ep, &peer->eps, peer_list) {
-        if (ep->stream.status == UCS_OK) {
-            ep->stream.status = status;
-        }
-        ucp_stream_give_up(ep, status, &done);
-    }
-    ucp_stream_complete(&done);
-}
-
 /* ---- chunks ---- */
 
 static void ucp_stream_add(ucp_ep_t *ep, ucp_kept_t *chunk)
@@ -183,6 +146,59 @@ static void ucp_stream_drop_chunks(ucp_ep_t *ep, ucs_status_t status)
     }
 }
 
+/* ---- ends ---- */
+
+/* Bytes are lost: what came after them must not be read. */
+static void ucp_stream_break(ucp_ep_t *ep, ucs_status_t status)
+{
+    ep->stream.status = status;
+    ucp_stream_drop_chunks(ep, status);
+    ucp_stream_update_ready(ep);
+}
+
+/* Moves all receives that nobody is filling to `done`, to end with `status`. What one of them had
+ * got is lost with it, so what comes after that must not be read. */
+static void ucp_stream_give_up(ucp_ep_t *ep, ucs_status_t status, ucs_list_link_t *done)
+{
+    int is_lossy = 0;
+    ucp_request_t *req, *next;
+
+    ucs_list_for_each_safe(req, next, &ep->stream.recvs, list) {
+        if (req->recv.step == UCP_RECV_POSTED) {
+            is_lossy        |= (req->recv.received > 0);
+            req->recv.result = status;
+            ucp_stream_set_done(req, done);
+        }
+    }
+    if (is_lossy) {
+        ucp_stream_break(ep, status);
+    }
+}
+
+void ucp_stream_purge(ucp_ep_t *ep, ucs_status_t status)
+{
+    ucs_list_link_t done;
+
+    ucs_list_head_init(&done);
+    ucp_stream_give_up(ep, status, &done);
+    ucp_stream_complete(&done);
+}
+
+void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
+{
+    ucs_list_link_t done;
+    ucp_ep_t *ep;
+
+    ucs_list_head_init(&done);
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        if (ep->stream.status == UCS_OK) {
+            ep->stream.status = status;
+        }
+        ucp_stream_give_up(ep, status, &done);
+    }
+    ucp_stream_complete(&done);
+}
+
 void ucp_stream_close(ucp_ep_t *ep)
 {
     ep->stream.status = UCS_ERR_CANCELED;
@@ -190,6 +206,8 @@ void ucp_stream_close(ucp_ep_t *ep)
     ucp_stream_update_ready(ep);
     ucp_stream_purge(ep, UCS_ERR_CANCELED);
 }
+
+/* ---- announced bytes ---- */
 
 static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length, void *user_data);
 
@@ -330,11 +348,9 @@ static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length
         ucp_kept_put(chunk);
     }
     if ((ep != NULL) && (status != UCS_OK)) {
-        /* bytes are lost: what came after them must not be read */
         ucs_debug("endpoint '%s': its stream ends amid a message: %s", ep->name,
                   ucs_status_string(status));
-        ep->stream.status = status;
-        ucp_stream_drop_chunks(ep, status);
+        ucp_stream_break(ep, status);
     }
     if (ep != NULL) {
         ucp_stream_match(ep, &done);

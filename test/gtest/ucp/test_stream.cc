@@ -714,6 +714,51 @@ TEST(stream_again, a_reader_whose_peer_comes_back)
     log.take();
 }
 
+/* A connection to the peer that breaks ends a receive which has got a part of its bytes: what the
+ * peer sends before it hears of that is not read behind the gap. */
+TEST(stream_gap, nothing_is_read_behind_it)
+{
+    log_catcher log;
+    const environment over(settings{{"UCX_TLS", "fault:mm"}, {"UCX_HOOK_NO_RESOURCE", "0"}});
+    const context writing(stream_options());
+    const environment death(settings{{"UCX_HOOK_DEATH", "4"}});
+    const context reading(stream_options());
+    worker writes(writing), reads(reading);
+    unsigned failed       = 0;
+    const auto on_failure = [](void *arg, ucp_ep_h, ucs_status_t) {
+        ++*static_cast<unsigned *>(arg);
+    };
+    const ucp_ep_h writer = writes.connect(reads);
+    const ucp_ep_h reader = reads.connect(writes, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failed);
+    const bytes data      = pattern(1, 100);
+    bytes buffer(200);
+    ending part, rest;
+
+    receive(reader, buffer.data(), buffer.size(), true, &part);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(send(writer, data.data(), 40)));
+    for (unsigned i = 0; i < 1000; ++i) {
+        writes.progress();
+        reads.progress();
+    }
+    ASSERT_EQ(0, part.calls);
+    ASSERT_EQ(0u, failed);
+    for (unsigned i = 0; i < 10; ++i) { /* until its own endpoint dies */
+        EXPECT_FALSE(UCS_PTR_IS_PTR(send(reader, data.data(), 8)));
+    }
+    for (unsigned i = 0; (i < 1000) && (part.calls == 0); ++i) {
+        reads.progress();
+    }
+    ASSERT_EQ(1, part.calls);
+    EXPECT_TRUE(UCS_STATUS_IS_ERR(part.status));
+    EXPECT_EQ(nullptr, send(writer, data.data() + 40, 60)); /* it has heard nothing yet */
+    for (unsigned i = 0; i < 1000; ++i) {
+        reads.progress();
+    }
+    EXPECT_TRUE(UCS_PTR_IS_ERR(receive(reader, buffer.data(), 8, false, &rest)));
+    EXPECT_EQ(1u, failed);
+    log.take();
+}
+
 /* Endpoints to their own worker: with NO_LOOPBACK each one pairs with the next one that is made so,
  * else with itself. */
 TEST(stream_apart, own_endpoints_pair)
