@@ -156,22 +156,25 @@ static void ucp_stream_break(ucp_ep_t *ep, ucs_status_t status)
     ucp_stream_update_ready(ep);
 }
 
-/* Moves all receives that nobody is filling to `done`, to end with `status`. What one of them had
- * got is lost with it, so what comes after that must not be read. */
+/* A receive ends with an error: what it has got is lost with it. */
+static void ucp_stream_lose(ucp_ep_t *ep, const ucp_request_t *req, ucs_status_t status)
+{
+    if (req->recv.received > 0) {
+        ucp_stream_break(ep, status);
+    }
+}
+
+/* Moves all receives that nobody is filling to `done`, to end with `status`. */
 static void ucp_stream_give_up(ucp_ep_t *ep, ucs_status_t status, ucs_list_link_t *done)
 {
-    int is_lossy = 0;
     ucp_request_t *req, *next;
 
     ucs_list_for_each_safe(req, next, &ep->stream.recvs, list) {
         if (req->recv.step == UCP_RECV_POSTED) {
-            is_lossy        |= (req->recv.received > 0);
             req->recv.result = status;
             ucp_stream_set_done(req, done);
+            ucp_stream_lose(ep, req, status);
         }
-    }
-    if (is_lossy) {
-        ucp_stream_break(ep, status);
     }
 }
 
@@ -284,7 +287,8 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
                 break;
             }
             req->recv.result = status;
-            ucp_stream_set_done(req, done); /* nothing is lost: the next may have more luck */
+            ucp_stream_set_done(req, done); /* the next may have more luck */
+            ucp_stream_lose(ep, req, status);
             continue;
         }
         ucp_stream_read(req, chunk);
@@ -596,6 +600,7 @@ static ucs_status_ptr_t ucp_stream_recv_start(ucp_ep_t *ep, ucp_request_t *req, 
     }
     if (status != UCS_OK) {
         ucs_list_del(&req->list);
+        ucp_stream_lose(ep, req, status);
         return ucp_request_end_immediately(req, status);
     }
     req->held |= UCP_REQUEST_HOLDS_LIST;
