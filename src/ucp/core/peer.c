@@ -74,14 +74,6 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     return UCS_OK;
 }
 
-/* Can nothing come from the peer any more, since it has failed, or left? Whoever is connected to us
- * may have sent more that lies in our rings, its introduction even, until its connections have
- * ended: that must not be taken for what it sends once it has come back. */
-static int ucp_peer_is_over(const ucp_peer_t *peer)
-{
-    return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
-}
-
 /* A failed peer that nothing can come from any more keeps its endpoints, but leaves its identity
  * to the one that takes its place. */
 static ucs_status_t ucp_peer_step_aside(ucp_peer_t *peer)
@@ -368,7 +360,7 @@ static void ucp_peer_purge_cb(uct_pending_t *pending, void *arg UCS_UNUSED)
     }
 }
 
-void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
+void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, ucp_recvs_t which)
 {
     ucs_list_link_t todo;
     ucp_request_t *req;
@@ -379,12 +371,13 @@ void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all)
         req = ucs_list_head(&todo, ucp_request_t, list);
         if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
             ucp_rndv_recv_check_end(req); /* all is there, and its sender knows it */
-        } else if (all || (req->recv.step != UCP_RECV_WAIT)) {
-            ucp_rndv_stop_sender(req);
-            ucp_request_complete(req, status);
-        } else {
+        } else if (((which == UCP_RECVS_READING) && (req->recv.step == UCP_RECV_WAIT)) ||
+                   ((which != UCP_RECVS_ALL) && ucp_rndv_leave_to_writer(req, status))) {
             ucs_list_del(&req->list);
             ucs_list_add_tail(&peer->recvs, &req->list);
+        } else {
+            ucp_rndv_stop_sender(req);
+            ucp_request_complete(req, status);
         }
     }
 }
@@ -428,11 +421,14 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucp_ep_report_failure(ep);
         ucp_ep_purge(ep, status); /* may free it */
     }
-    /* Some of what it sent may lie undelivered here, all of a message perhaps: then the end of
-     * its own connection, which comes behind it, ends the receives. */
+    /* Some of what it sent may lie undelivered here, all of a message perhaps, or it may be writing
+     * into our memory: then the end of its own connection, which comes behind that, ends the
+     * receives. */
     ucp_peer_end_recvs(peer, status,
-                       (status != UCS_ERR_CONNECTION_RESET) || !peer->hello_received ||
-                           peer->is_gone);
+                       ucp_peer_is_over(peer) ? UCP_RECVS_ALL :
+                       ((status == UCS_ERR_CONNECTION_RESET) && peer->hello_received) ?
+                                                UCP_RECVS_READING :
+                                                UCP_RECVS_UNWRITTEN);
     ucp_rndv_given_up_end_all(peer->worker, peer);
     ucp_successors_rouse(peer->worker);
     ucp_peer_retire(peer);
@@ -494,7 +490,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
      * end. */
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
-                       1);
+                       UCP_RECVS_ALL);
     ucp_rndv_given_up_end_all(worker, peer); /* nor can answers */
     ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
     ucp_conn_peer_gone(peer);

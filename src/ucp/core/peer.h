@@ -137,9 +137,23 @@ void ucp_peer_retire(ucp_peer_t *peer);
 /* Frees the peers that nobody needs any more. From progress, outside of the transports. */
 void ucp_peers_reap(ucp_worker_t *worker);
 
-/* Ends the receives that wait for a peer: all, or those that read its memory by themselves, which
- * it will not keep for us. */
-void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, int all);
+/* Can nothing come from the peer any more, since it has failed, or left? Whoever is connected to us
+ * may have sent more that lies in our rings, its introduction even, until its connections have
+ * ended: that must not be taken for what it sends once it has come back. */
+UCS_INLINE int ucp_peer_is_over(const ucp_peer_t *peer)
+{
+    return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
+}
+
+typedef enum {
+    UCP_RECVS_ALL,
+    UCP_RECVS_UNWRITTEN, /* all but those into which the peer may be writing */
+    UCP_RECVS_READING    /* of these, those that read its memory by themselves, which it will not
+                          * keep for us */
+} ucp_recvs_t;
+
+/* Ends receives that wait for a peer. What is left ends with its connection to us. */
+void ucp_peer_end_recvs(ucp_peer_t *peer, ucs_status_t status, ucp_recvs_t which);
 
 /* Ends the connections that the peer has made to us, behind what it has sent. */
 void ucp_peer_hang_up(ucp_peer_t *peer);

@@ -413,8 +413,25 @@ int ucp_rndv_is_written(const ucp_request_t *req)
     const ucp_peer_t *peer = req->recv.peer;
 
     return req->recv.is_written && (req->recv.received != req->recv.total) && !peer->is_gone &&
-           (peer->status == UCS_OK) &&
+           !ucp_peer_is_over(peer) &&
            ((peer->lanes[UCP_LANE_COPY] == NULL) || !ucp_rndv_copies_here(peer));
+}
+
+int ucp_rndv_leave_to_writer(ucp_request_t *req, ucs_status_t status)
+{
+    if (!ucp_rndv_is_written(req)) {
+        return 0;
+    }
+    if (req->recv.step == UCP_RECV_BOTH) {
+        ucp_rndv_stop_sender(req);
+        if (req->recv.received == req->recv.total) {
+            return 0; /* it had claimed nothing more */
+        }
+        ucp_request_del_work(req);
+        req->recv.step   = UCP_RECV_WAIT;
+        req->recv.result = status;
+    }
+    return 1;
 }
 
 static void ucp_rndv_recv_both_step(ucp_request_t *req)

@@ -286,21 +286,6 @@ TEST_P(failure, of_connections)
     log.take();
 }
 
-/* ---- a send that ends early ---- */
-
-class cancelled_send : public testing::TestWithParam<const char *> {};
-
-INSTANTIATE_TEST_SUITE_P(schemes, cancelled_send,
-                         testing::Values("auto", "get_zcopy", "put_zcopy", "both", "am"),
-                         [](const testing::TestParamInfo<const char *> &info) {
-                             return std::string(info.param);
-                         });
-
-void no_failure(void *, ucp_ep_h, ucs_status_t)
-{
-    ADD_FAILURE() << "an endpoint that is closed has no failure";
-}
-
 void connect_both_ways(worker &sender, ucp_ep_h ep, worker &receiver)
 {
     const bytes data(8);
@@ -316,6 +301,96 @@ void connect_both_ways(worker &sender, ucp_ep_h ep, worker &receiver)
         receiver.progress();
         sender.progress();
     }
+}
+
+/* The receiver's connection fails while the sender, on another processor, writes: the receive ends
+ * once that is over. */
+void fail_while_written(const context &sending, const context &receiving, const char *scheme)
+{
+    worker sender(sending), receiver(receiving);
+    int failures          = 0;
+    const auto on_failure = [](void *arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int *>(arg); };
+    const ucp_ep_h ep     = sender.connect(receiver);
+    const ucp_ep_h back   = receiver.connect(sender, UCP_ERR_HANDLING_MODE_PEER, on_failure,
+                                             &failures);
+    const bytes data      = pattern(1, 32 << 20);
+    bytes buffer(data.size());
+    ending sent, received;
+    const auto written = [&]() { /* pages that have come, from the front */
+        size_t pages = 0;
+        for (size_t i = 0; i < data.size(); i += 4096) {
+            pages += (memcmp(&data[i], &buffer[i], 64) == 0);
+        }
+        return pages;
+    };
+    size_t at_end = 0;
+
+    connect_both_ways(sender, ep, receiver);
+    received.action                  = [&]() { at_end = written(); };
+    const ucp_request_param_t sparam = send_param(&sent);
+    const ucp_request_param_t rparam = receive_param(&received);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(
+        ucp_tag_recv_nbx(receiver.handle(), buffer.data(), buffer.size(), 5, ~0ull, &rparam)));
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(ep, data.data(), data.size(), 5, &sparam)));
+    std::atomic<bool> is_over{false};
+    std::thread progress([&]() {
+        while (!is_over) {
+            sender.progress();
+        }
+    });
+    const auto until = [&](const std::function<bool()> &condition) {
+        const auto start = std::chrono::steady_clock::now();
+        while (!condition() &&
+               (std::chrono::steady_clock::now() - start < std::chrono::seconds(20))) {
+            receiver.progress();
+        }
+    };
+    until([&]() { return memcmp(&data[0], &buffer[0], 64) == 0; });
+    until([&]() {
+        const ucp_request_param_t none = {};
+        EXPECT_FALSE(UCS_PTR_IS_PTR(ucp_tag_send_nbx(back, data.data(), 8, 6, &none)));
+        return failures > 0;
+    });
+    until([&]() { return received.calls > 0; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    is_over = true;
+    progress.join();
+    ASSERT_EQ(1, failures);
+    ASSERT_EQ(1, received.calls);
+    ASSERT_EQ(at_end, written()) << scheme;
+}
+
+TEST(failed_receiver, is_not_written_after_its_end)
+{
+    log_catcher log;
+    for (const char *scheme : {"put_zcopy", "both"}) {
+        const environment over(settings{{"UCX_TLS", "fault:mm,cma"},
+                                        {"UCX_HOOK_NO_RESOURCE", "0"},
+                                        {"UCX_RNDV_SCHEME", scheme}});
+        const context sending;
+        const environment fault(settings{{"UCX_HOOK_FAIL_OP", "8"},
+                                         {"UCX_HOOK_FAIL_STATUS", "timeout"}});
+        const context receiving;
+        for (int i = 0; (i < 6) && !testing::Test::HasFatalFailure(); ++i) {
+            fail_while_written(sending, receiving, scheme);
+        }
+    }
+    log.take();
+}
+
+/* ---- a send that ends early ---- */
+
+class cancelled_send : public testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(schemes, cancelled_send,
+                         testing::Values("auto", "get_zcopy", "put_zcopy", "both", "am"),
+                         [](const testing::TestParamInfo<const char *> &info) {
+                             return std::string(info.param);
+                         });
+
+void no_failure(void *, ucp_ep_h, ucs_status_t)
+{
+    ADD_FAILURE() << "an endpoint that is closed has no failure";
 }
 
 /* Forced close at each step of the transfer: the receive ends, the next message is exact. */

@@ -714,8 +714,8 @@ TEST(stream_again, a_reader_whose_peer_comes_back)
     log.take();
 }
 
-/* A connection to the peer that breaks ends a receive which has got a part of its bytes, be it posted
- * before or after: what the peer sends before it hears of that is not read behind the gap. */
+/* A connection to the peer that breaks ends a receive which has got a part of its bytes, be it
+ * posted before or after that: what the peer sends before it notices is not read behind the gap. */
 void read_behind_a_gap(bool is_posted)
 {
     log_catcher log;
