@@ -233,9 +233,9 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
  * callbacks included (those of flushes from progress, before the close's end); over a network,
  * announced ones do so when the peer has said that it does not read them, or after half a second. A
  * peer that still reads one then may end its receive with UCS_OK and what the memory holds by then.
- * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint
- * without error handling. A request that is freed in flight does not stop the closing. Threads:
- * worker. */
+ * A request that is freed in flight does not stop the closing.
+ * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error handling.
+ * Threads: worker. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Starts a flush: it ends when all operations posted on the endpoint before it are finished, puts

@@ -19,10 +19,11 @@
  *           processors: shared. An application that yields by itself, as MPI libraries do, seldom
  *           makes many calls in vain one after the other
  *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If yields let nobody else run for a
- *           while: no sleep, and a turn is UCP_IDLE_AWAKE_CALLS; if for long: alone. In a process
- *           with several workers a turn is UCP_IDLE_TURNS_CALLS: Open MPI progresses that of its
- *           windows once in 100 calls for that of its messages, so a peer's atomic waited for 12
- *           rounds of all processes
+ *           while: no sleep, and a turn is UCP_IDLE_AWAKE_CALLS; if for long: alone. If one takes
+ *           as long as a slice, somebody else is busy there: we sleep at once for a while. In a
+ *           process with several workers a turn is UCP_IDLE_TURNS_CALLS: Open MPI progresses that
+ *           of its windows once in 100 calls for that of its messages, so a peer's atomic waited
+ *           for 12 rounds of all processes
  *
  * Calls that come slowly show that the application does something useful between them, and are no
  * turn. No wake-up is lost: sleeping is what ucp_worker_arm and a poll of the descriptors are; who

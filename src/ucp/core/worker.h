@@ -70,14 +70,16 @@ typedef struct ucp_sockets ucp_sockets_t;
 
 /* Progress in vain; see idle.h. */
 typedef struct {
-    unsigned calls;    /* in vain since the last that was not; alone: in all */
-    unsigned mask;     /* every mask + 1 of them are a turn: it is looked at what to do */
-    unsigned yields;   /* since the processor was shared the last time */
-    uint64_t last_ns;  /* the last turn */
-    uint64_t since_ns; /* the first turn since a call that was not in vain */
-    uint64_t lost;     /* ucs_sys_lost_turns when it was looked at last */
-    uint64_t lost_ns;  /* shared: when that was last seen to have grown */
-    int      is_awake; /* nor for a while: we do not sleep */
+    unsigned calls;     /* in vain since the last that was not; alone: in all */
+    unsigned mask;      /* every mask + 1 of them are a turn: it is looked at what to do */
+    unsigned yields;    /* since the processor was shared the last time */
+    uint64_t last_ns;   /* the last turn */
+    uint64_t since_ns;  /* the first turn since a call that was not in vain */
+    uint64_t lost;      /* ucs_sys_lost_turns when it was looked at last */
+    uint64_t lost_ns;   /* shared: when that was last seen to have grown */
+    int      is_awake;  /* nor for a while: we do not sleep */
+    uint64_t slice_ns;  /* when a yield last cost as much as a slice, */
+    uint64_t loaded_ns; /* and for how long that counts: we sleep at once */
 } ucp_idle_t;
 
 #define UCP_DEVICE_BLOCKS     64

@@ -24,7 +24,8 @@ std::atomic<uint64_t> g_now_ns, g_lost;
 std::atomic<unsigned> g_yields, g_sleeps, g_slept_through;
 uint64_t g_call_ns;  /* that a look at the clock takes */
 uint64_t g_sleep_ns; /* and a sleep */
-bool g_others_run;   /* a yield lets somebody else run */
+bool g_others_run;   /* a yield lets somebody else run, */
+uint64_t g_yield_ns; /* for so long */
 std::atomic<bool> g_is_patient; /* who sleeps is woken or fails the test */
 
 constexpr unsigned MANY    = 20000;
@@ -53,13 +54,15 @@ protected:
         g_lost     = 0;
         g_yields = g_sleeps = g_slept_through = 0;
         g_others_run   = true;
+        g_yield_ns     = 0;
         g_is_patient   = false;
         m_ops          = ucs_sys_real;
         m_ops.clock_ns = []() -> uint64_t { return g_now_ns += g_call_ns; };
         m_ops.lost_turns  = []() -> uint64_t { return g_lost; };
         m_ops.sched_yield = []() {
             ++g_yields;
-            g_lost += g_others_run;
+            g_lost   += g_others_run;
+            g_now_ns += g_yield_ns;
             return 0;
         };
         m_ops.poll = [](struct pollfd *, nfds_t, int timeout_ms) {
@@ -308,6 +311,30 @@ TEST_F(idle, on_a_processor_that_nobody_else_wants_it_only_yields)
     progress_in_vain(pair, MANY);
     EXPECT_EQ(0u, g_yields);
     EXPECT_EQ(0u, g_sleeps);
+    ucp_test_hide_workers(-1);
+}
+
+/* A yield costs a slice there, and who is woken is let in. */
+TEST_F(idle, beside_somebody_who_keeps_the_processor_it_sleeps_at_once)
+{
+    g_sleep_ns = 1000;
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    use_one_cpu();
+    meet(pair);
+    be_interrupted(pair);
+    ucp_test_hide_workers(1); /* the sender stands for another process */
+    g_yield_ns = SLICE_NS;
+    progress_in_vain(pair, MANY);
+    g_yields = g_sleeps = 0;
+    progress_in_vain(pair, FEW);
+    EXPECT_EQ(0u, g_yields);
+    EXPECT_GT(g_sleeps, 10u);
+
+    g_now_ns  += 100000000; /* has he gone? */
+    g_yield_ns = 0;
+    g_yields = g_sleeps = 0;
+    progress_in_vain(pair, FEW);
+    EXPECT_GT(g_yields, 10u);
     ucp_test_hide_workers(-1);
 }
 
