@@ -132,6 +132,15 @@ protected:
         be_interrupted(pair.receiver());
     }
 
+    /* With the sender, which stands for another process until ucp_test_hide_workers(-1). */
+    static void share_processor(pair &pair)
+    {
+        use_one_cpu();
+        meet(pair);
+        be_interrupted(pair);
+        ucp_test_hide_workers(1);
+    }
+
     ucs_sys_ops_t m_ops;
     cpu_set_t m_cpus;
 };
@@ -201,10 +210,7 @@ TEST_F(idle, polls_while_there_are_processors_for_all)
 TEST_F(idle, yields_then_sleeps_while_others_run)
 {
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
-    use_one_cpu();
-    meet(pair);
-    be_interrupted(pair);
-    ucp_test_hide_workers(1); /* the sender stands for another process */
+    share_processor(pair);
     progress_in_vain(pair, MANY);
     EXPECT_GT(g_yields, 100u);
     EXPECT_GT(g_sleeps, 100u);
@@ -283,10 +289,7 @@ TEST_F(idle, on_a_processor_that_nobody_else_wants_it_only_yields)
 {
     g_sleep_ns = 1000;
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
-    use_one_cpu();
-    meet(pair);
-    be_interrupted(pair);
-    ucp_test_hide_workers(1); /* the sender stands for another process */
+    share_processor(pair);
     progress_in_vain(pair, MANY);
     EXPECT_GT(g_sleeps, 100u);
 
@@ -319,10 +322,7 @@ TEST_F(idle, beside_somebody_who_keeps_the_processor_it_sleeps_at_once)
 {
     g_sleep_ns = 1000;
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
-    use_one_cpu();
-    meet(pair);
-    be_interrupted(pair);
-    ucp_test_hide_workers(1); /* the sender stands for another process */
+    share_processor(pair);
     g_yield_ns = SLICE_NS;
     progress_in_vain(pair, MANY);
     g_yields = g_sleeps = 0;
