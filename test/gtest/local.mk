@@ -19,6 +19,7 @@ gtest_sources = \
 	test/gtest/mp/joined_hosts.cc \
 	test/gtest/mp/line.cc \
 	test/gtest/mp/joined_hosts.h \
+	test/gtest/mp/cuda_side.h \
 	test/gtest/mp/gpu.h \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
@@ -32,7 +33,6 @@ gtest_sources = \
 	test/gtest/mp/syscall_count.h \
 	test/gtest/mp/test_beyond_4gib.cc \
 	test/gtest/mp/test_client_server.cc \
-	test/gtest/mp/cuda_side.h \
 	test/gtest/mp/test_cuda_election.cc \
 	test/gtest/mp/test_cuda_faults.cc \
 	test/gtest/mp/test_cuda_host.cc \

@@ -228,12 +228,19 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigne
     return 1;
 }
 
+/* May the receiver take a copy that it has asked for? */
+static int ucp_rndv_device_is_offered(const ucp_request_t *req, const ucp_peer_t *peer,
+                                      const ucp_wire_rts_t *rts)
+{
+    return (rts->flags & UCP_WIRE_RTS_SYNC) && peer->proto->lanes.has_sync &&
+           !req->recv.is_part && (req->recv.base == 0);
+}
+
 /* The same where the receiver may take the copy, if the announcement offers it. */
 static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
                                       const ucp_wire_rts_t *rts)
 {
-    const int is_offered = (rts->flags & UCP_WIRE_RTS_SYNC) && peer->proto->lanes.has_sync &&
-                           !req->recv.is_part && (req->recv.base == 0);
+    const int is_offered = ucp_rndv_device_is_offered(req, peer, rts);
 
     if (!ucp_rndv_device_ask_put(req, peer, is_offered ? UCP_WIRE_RTR_CLAIM : 0)) {
         return 0;
@@ -247,11 +254,13 @@ static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
 }
 
 /* Does this side have more to copy than others have for it, and nothing else that is under way? */
-static int ucp_rndv_device_is_shared(const ucp_request_t *req, const ucp_wire_rts_t *rts)
+static int ucp_rndv_device_is_shared(const ucp_request_t *req, const ucp_peer_t *peer,
+                                     const ucp_wire_rts_t *rts)
 {
     const ucp_worker_t *worker = req->worker;
 
-    return (rts->flags & UCP_WIRE_RTS_SYNC) && (req->recv.total <= UCP_RNDV_DEVICE_SHARED_MAX) &&
+    return ucp_rndv_device_is_offered(req, peer, rts) &&
+           (req->recv.total <= UCP_RNDV_DEVICE_SHARED_MAX) &&
            (worker->device.num_copies > worker->device.num_asked + UCP_RNDV_DEVICE_SHARED_MORE) &&
            (worker->num_sends == 0);
 }
@@ -261,7 +270,7 @@ static int ucp_rndv_device_leave(ucp_request_t *req, ucp_peer_t *peer, const ucp
                                  uct_rkey_t *rkey)
 {
     const unsigned scheme = req->worker->context->options.rndv_scheme;
-    const int is_shared   = ucp_rndv_device_is_shared(req, rts);
+    const int is_shared   = ucp_rndv_device_is_shared(req, peer, rts);
 
     if (scheme != UCP_RNDV_SCHEME_AUTO) {
         return (scheme == UCP_RNDV_SCHEME_PUT) && ucp_rndv_device_ask_put(req, peer, 0);

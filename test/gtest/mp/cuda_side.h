@@ -54,7 +54,7 @@ struct am_target {
 };
 
 inline ucs_status_t on_am(void *arg, const void *, size_t, void *data, size_t length,
-                   const ucp_am_recv_param_t *param)
+                          const ucp_am_recv_param_t *param)
 {
     am_target *target       = static_cast<am_target *>(arg);
     ucp_request_param_t how = {};
