@@ -32,6 +32,7 @@ libucp_sources = \
 	src/ucp/ops/amo.c \
 	src/ucp/ops/rma.c \
 	src/ucp/ops/rma_list.c \
+	src/ucp/ops/rma_piped.c \
 	src/ucp/ops/rma_order.c \
 	src/ucp/ops/rma_target.c \
 	src/ucp/ops/am_recv.c \

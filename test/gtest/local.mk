@@ -21,12 +21,14 @@ gtest_sources = \
 	test/gtest/mp/joined_hosts.h \
 	test/gtest/mp/cuda_side.h \
 	test/gtest/mp/gpu.h \
+	test/gtest/mp/host_buffer.h \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \
 	test/gtest/mp/processes.h \
 	test/gtest/mp/restrict.cc \
 	test/gtest/mp/restrict.h \
+	test/gtest/mp/shared_memory.h \
 	test/gtest/mp/snapshot.cc \
 	test/gtest/mp/snapshot.h \
 	test/gtest/mp/syscall_count.cc \
@@ -37,6 +39,7 @@ gtest_sources = \
 	test/gtest/mp/test_cuda_faults.cc \
 	test/gtest/mp/test_cuda_host.cc \
 	test/gtest/mp/test_cuda_matrix.cc \
+	test/gtest/mp/test_cuda_rma.cc \
 	test/gtest/mp/test_cuda_shared.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \

@@ -489,6 +489,17 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
 
 /* ---- chunks ---- */
 
+#define UCP_DEVICE_SHORT_MAX ((size_t)16 * 1024)
+
+static const struct {
+    size_t   chunk;
+    unsigned num;
+} ucp_device_pool_sizes[] = {
+    [0]                 = {(size_t)8 * 1024 * 1024, 4}, /* of a device */
+    [-UCP_DEVICE_HOST]  = {(size_t)256 * 1024, 4},      /* stay in the processor's cache */
+    [-UCP_DEVICE_SHORT] = {UCP_DEVICE_SHORT_MAX, UCP_DEVICE_NO_CHUNK}
+};
+
 /* Is the memory what it was? That of a device goes with its context; that of the host stays, but
  * devices do not reach it any more. */
 static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *pool)
@@ -498,22 +509,22 @@ static int ucp_device_pool_is_there(ucp_device_t *own, const ucp_device_pool_t *
     if (own->md->tl->md.mem_query(own->md, pool->mem->address, 1, &info) != UCS_OK) {
         return 0;
     }
-    return (pool->device == UCP_DEVICE_HOST) ? (info.is_pinned || !pool->is_pinned) :
+    return (pool->device < 0) ? (info.is_pinned || !pool->is_pinned) :
            ((info.type != UCS_MEMORY_TYPE_HOST) && (info.id == pool->id));
 }
 
 static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, int device)
 {
-    const int is_host       = (device == UCP_DEVICE_HOST);
-    const size_t chunk      = is_host ? UCP_DEVICE_HOST_CHUNK : UCP_DEVICE_CHUNK;
+    const int kind          = ucs_max(-device, 0);
+    const unsigned num      = ucp_device_pool_sizes[kind].num;
     ucp_device_pool_t *pool = ucs_sys_calloc(1, sizeof(*pool));
     uct_mem_info_t info = {0};
 
     if (pool == NULL) {
         return NULL;
     }
-    if (own->md->tl->md.alloc(own->md, like, chunk * UCP_DEVICE_CHUNKS,
-                              is_host ? UCT_MEM_ALLOC_PINNED : UCT_MEM_ALLOC_DEVICE,
+    if (own->md->tl->md.alloc(own->md, like, ucp_device_pool_sizes[kind].chunk * num,
+                              (kind != 0) ? UCT_MEM_ALLOC_PINNED : UCT_MEM_ALLOC_DEVICE,
                               &pool->mem) != UCS_OK) {
         ucs_sys_free(pool);
         return NULL;
@@ -522,7 +533,9 @@ static ucp_device_pool_t *ucp_device_pool_make(ucp_device_t *own, void *like, in
         pool->id        = info.id;
         pool->is_pinned = info.is_pinned;
     }
-    pool->chunk  = pool->mem->length / UCP_DEVICE_CHUNKS;
+    ucs_list_head_init(&pool->waiting);
+    pool->chunk  = pool->mem->length / num;
+    pool->num    = num;
     pool->device = device;
     pool->next   = own->pools;
     own->pools   = pool;
@@ -544,7 +557,7 @@ ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
             return pool;
         }
         if (pool->users != 0) { /* it went with its context, under those that use it */
-            return (device == UCP_DEVICE_HOST) ? pool : NULL;
+            return (device < 0) ? pool : NULL;
         }
         *link = pool->next;
         own->md->tl->md.release(pool->mem);
@@ -552,6 +565,12 @@ ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device)
         break;
     }
     return ucp_device_pool_make(own, like, device);
+}
+
+ucp_device_pool_t *ucp_device_host_pool(ucp_worker_t *worker, void *like, size_t length)
+{
+    return ucp_device_pool(worker, like, (length <= UCP_DEVICE_SHORT_MAX) ? UCP_DEVICE_SHORT :
+                                                                            UCP_DEVICE_HOST);
 }
 
 void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool)
@@ -563,25 +582,44 @@ void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool)
     ++pool->users;
 }
 
-void ucp_device_put_chunks(ucp_request_t *req)
-{
-    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.near);
-    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.far);
-    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
-    --req->copy.chunks.pool->users;
-}
-
 unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)
 {
     unsigned chunk = (unsigned)__builtin_ctz(~pool->in_use);
 
-    if (chunk < UCP_DEVICE_CHUNKS) {
-        pool->in_use |= 1u << chunk;
+    if (chunk >= pool->num) {
+        return UCP_DEVICE_NO_CHUNK;
     }
-    return ucs_min(chunk, (unsigned)UCP_DEVICE_NO_CHUNK);
+    pool->in_use |= 1u << chunk;
+    return chunk;
 }
 
 void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk)
 {
-    pool->in_use &= ~((1u << chunk) & ((1u << UCP_DEVICE_CHUNKS) - 1));
+    ucp_request_t *req;
+
+    pool->in_use &= ~((1u << chunk) & ((1u << UCP_DEVICE_NO_CHUNK) - 1));
+    if (!ucs_list_is_empty(&pool->waiting) && (pool->in_use != (1u << pool->num) - 1)) {
+        req = ucs_list_head(&pool->waiting, ucp_request_t, work_list);
+        ucp_request_del_work(req);
+        ucp_request_add_work(req);
+    }
+}
+
+void ucp_device_chunk_wait(ucp_request_t *req)
+{
+    if (!(req->held & UCP_REQUEST_HOLDS_WORK)) {
+        req->held |= UCP_REQUEST_HOLDS_WORK;
+        ucs_list_add_tail(&req->copy.chunks.pool->waiting, &req->work_list);
+    }
+}
+
+/* One that was to take a chunk may end instead: the next one is told by giving back what it has. */
+void ucp_device_put_chunks(ucp_request_t *req)
+{
+    ucp_device_pool_t *pool = req->copy.chunks.pool;
+
+    req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
+    --pool->users;
+    ucp_device_chunk_put(pool, req->copy.chunks.near);
+    ucp_device_chunk_put(pool, req->copy.chunks.far);
 }

@@ -95,20 +95,21 @@ ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src
 ucs_status_t ucp_device_flush(ucp_request_t *req);
 
 /* Memory of the library's in chunks: on one device, where peers may read it, or of the host, where
- * devices copy from and to it. */
-#define UCP_DEVICE_CHUNK      ((size_t)8 * 1024 * 1024) /* bytes, on a device */
-#define UCP_DEVICE_HOST_CHUNK ((size_t)256 * 1024)      /* stays in the processor's cache */
-#define UCP_DEVICE_CHUNKS     4
-#define UCP_DEVICE_NO_CHUNK   UCP_DEVICE_CHUNKS
-#define UCP_DEVICE_HOST       (-1) /* in place of a device */
+ * devices copy from and to it. Many short operations are under way at a time, so they have chunks
+ * of their own. */
+#define UCP_DEVICE_NO_CHUNK 16 /* more than any pool has */
+#define UCP_DEVICE_HOST     (-1) /* in place of a device */
+#define UCP_DEVICE_SHORT    (-2)
 
 typedef struct ucp_device_pool {
     struct ucp_device_pool *next;
     int                     device;
     uint64_t                id;      /* of the allocation, on a device */
     size_t                  chunk;   /* bytes of each */
+    unsigned                num;
     int                     is_pinned; /* of the host: devices reach it */
     unsigned                in_use;  /* bits of chunks */
+    ucs_list_link_t         waiting; /* requests for a chunk, by work_list */
     unsigned                users;   /* requests that take chunks of it */
     uct_mem_t              *mem;
 } ucp_device_pool_t;
@@ -117,6 +118,9 @@ typedef struct ucp_device_pool {
  * is none. */
 ucp_device_pool_t *ucp_device_pool(ucp_worker_t *worker, void *like, int device);
 
+/* That of the host, for so many bytes of a device. */
+ucp_device_pool_t *ucp_device_host_pool(ucp_worker_t *worker, void *like, size_t length);
+
 /* The request takes chunks of the pool (copy.chunks), none so far; gives those that it has back. */
 void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool);
 void ucp_device_put_chunks(ucp_request_t *req);
@@ -124,6 +128,9 @@ void ucp_device_put_chunks(ucp_request_t *req);
 /* A chunk, UCP_DEVICE_NO_CHUNK: all are in use. put takes that too. */
 unsigned ucp_device_chunk_get(ucp_device_pool_t *pool);
 void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk);
+
+/* The request's turn is due when a chunk of its pool is free, unless it is due already. */
+void ucp_device_chunk_wait(ucp_request_t *req);
 
 UCS_INLINE void *ucp_device_chunk_address(const ucp_device_pool_t *pool, unsigned chunk)
 {

@@ -78,6 +78,13 @@ void ucp_request_add_work(ucp_request_t *req)
     ucp_wakeup_rouse(req->worker);
 }
 
+void ucp_request_want_work(ucp_request_t *req)
+{
+    if (!(req->held & UCP_REQUEST_HOLDS_WORK)) {
+        ucp_request_add_work(req);
+    }
+}
+
 void ucp_request_del_work(ucp_request_t *req)
 {
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WORK;

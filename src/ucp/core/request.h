@@ -45,7 +45,8 @@ enum {
     UCP_REQUEST_HOLDS_DATATYPE = 1 << 3, /* dt_state of a generic datatype: finish is due */
     UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
     UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done, or
-                                            of those that others were asked for */
+                                            of those that others were asked for, or that wait for
+                                            a chunk (device.h) */
     UCP_REQUEST_HOLDS_PENDING =
         1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
@@ -373,6 +374,9 @@ void ucp_request_drop_copy(ucp_request_t *req);
 
 /* Puts a request on, takes it off the worker's list of work, which progress walks through. */
 void ucp_request_add_work(ucp_request_t *req);
+
+/* The same, unless it is there already or waits for a chunk (ucp_device_chunk_wait). */
+void ucp_request_want_work(ucp_request_t *req);
 void ucp_request_del_work(ucp_request_t *req);
 
 /* Prepares / cleans up the pool of a worker. */

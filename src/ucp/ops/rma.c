@@ -113,7 +113,7 @@ ucs_status_t ucp_rma_send(ucp_request_t *req)
     return status;
 }
 
-static void ucp_rma_start_messages(ucp_request_t *req)
+void ucp_rma_start_messages(ucp_request_t *req)
 {
     req->send.step = UCP_SEND_DATA;
     if (uct_ep_has_pending(req->send.peer->lanes[UCP_LANE_AM]) || (ucp_rma_send(req) != UCS_OK)) {
@@ -364,6 +364,13 @@ void ucp_rma_work(ucp_request_t *req)
         --req->send.peer->num_fenced;
         req->send.step = UCP_SEND_PUT;
         ucp_rma_begin_part(req, 0);
+        if (!(req->held & UCP_REQUEST_HOLDS_MEM) && ucp_rma_piped_start(req)) {
+            return;
+        }
+    }
+    if (req->held & UCP_REQUEST_HOLDS_CHUNKS) {
+        ucp_rma_piped_turn(req);
+        return;
     }
     if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.rkey != NULL))) {
         ucp_rdma_part(req, req->send.peer, req->kind == UCP_REQUEST_PUT, req->send.offset,
@@ -462,7 +469,7 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
     }
     ucp_rkey_map(rkey);
     ptr = ucp_rkey_local(rkey, kind, req->send.remote_addr, req->length);
-    if (ptr != NULL) {
+    if ((ptr != NULL) && !ucp_rma_can_pipe(req)) { /* else it would wait for a device */
         return ucp_rma_direct(req, ptr);
     }
     ucp_rma_begin_part(req, 0);
@@ -502,7 +509,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
     } else if (is_net || ucp_rma_copies(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);
-    } else if (!ucp_rma_device_copy(req, rkey)) {
+    } else if (!ucp_rma_device_copy(req, rkey) && !ucp_rma_piped_start(req)) {
         ucp_rma_start_messages(req);
     }
     return ucp_request_handle(req);

@@ -80,6 +80,15 @@ ucs_status_ptr_t ucp_rma_list_post(ucp_ep_t *ep, const void *buffer, size_t coun
 /* Sends the messages of a request (step DATA). UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_rma_send(ucp_request_t *req);
 
+/* Sends what is left of a put or get, or all of an atomic, as messages. */
+void ucp_rma_start_messages(ucp_request_t *req);
+
+/* A put or get between device memory here and the peer's host memory, by pinned memory of ours
+ * (ops/rma_piped.c). start: 0: it does not go this way; turn: of a request that holds chunks. */
+int ucp_rma_can_pipe(const ucp_request_t *req);
+int ucp_rma_piped_start(ucp_request_t *req);
+void ucp_rma_piped_turn(ucp_request_t *req);
+
 /* The peer has answered all messages of the part that is under way, well. */
 void ucp_rma_part_answered(ucp_request_t *req);
 

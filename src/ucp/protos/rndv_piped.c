@@ -34,7 +34,7 @@ static void ucp_rndv_piped_put(ucp_request_t *req, uint8_t *chunk)
 
 int ucp_rndv_piped_start(ucp_request_t *req)
 {
-    ucp_device_pool_t *pool = ucp_device_pool(req->worker, req->buffer, UCP_DEVICE_HOST);
+    ucp_device_pool_t *pool = ucp_device_host_pool(req->worker, req->buffer, req->length);
 
     if (pool == NULL) {
         return 0;
@@ -42,14 +42,6 @@ int ucp_rndv_piped_start(ucp_request_t *req)
     ucp_device_use_pool(req, pool);
     ucp_request_add_work(req);
     return 1;
-}
-
-/* The processor's turn is due, unless it is already. */
-static void ucp_rndv_piped_want_turn(ucp_request_t *req)
-{
-    if (!(req->held & UCP_REQUEST_HOLDS_WORK)) {
-        ucp_request_add_work(req);
-    }
 }
 
 /* ---- receiver ---- */
@@ -97,7 +89,7 @@ static void ucp_rndv_pull_go(ucp_request_t *req)
     }
     if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
         (req->recv.offset < req->recv.total)) {
-        ucp_rndv_piped_want_turn(req);
+        ucp_request_want_work(req);
     } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {
         ucp_device_put_chunks(req);
         if (chunks->is_failed) {
@@ -115,7 +107,7 @@ void ucp_rndv_pull_turn(ucp_request_t *req)
 
     chunks->near = (uint8_t)ucp_device_chunk_get(chunks->pool);
     if (chunks->near == UCP_DEVICE_NO_CHUNK) {
-        ucp_request_add_work(req); /* others of this worker have them, and go on */
+        ucp_device_chunk_wait(req); /* others of this worker have them, and go on */
         return;
     }
     chunks->near_offset = req->recv.offset;
@@ -152,7 +144,7 @@ static void ucp_rndv_push_fill(ucp_request_t *req)
     unsigned chunk       = ucp_device_chunk_get(chunks->pool);
 
     if (chunk == UCP_DEVICE_NO_CHUNK) {
-        ucp_rndv_piped_want_turn(req); /* others of this worker have them, and go on */
+        ucp_device_chunk_wait(req); /* others of this worker have them, and go on */
     } else if (ucs_likely(ucp_device_copy_async(req, ucp_rndv_piped_chunk(req, chunk),
                                                 (const char *)req->buffer + offset, length,
                                                 ucp_rndv_push_filled) == UCS_INPROGRESS)) {
@@ -176,7 +168,7 @@ static void ucp_rndv_push_go(ucp_request_t *req)
         chunks->far        = chunks->near;
         chunks->far_offset = chunks->near_offset;
         chunks->near       = UCP_DEVICE_NO_CHUNK;
-        ucp_rndv_piped_want_turn(req);
+        ucp_request_want_work(req);
     }
     if ((chunks->near == UCP_DEVICE_NO_CHUNK) && !chunks->is_failed &&
         (req->send.offset < req->send.end)) {

@@ -36,6 +36,12 @@ static void uct_cuda_copy_end(uct_cuda_engine_t *engine, uct_cuda_copy_t *copy, 
     if (ucs_unlikely(status != UCS_OK) && (leader->status == UCS_OK)) {
         leader->status = status;
     }
+    if (copy->ring_end != 0) {
+        if ((copy->host != NULL) && (leader->status == UCS_OK)) {
+            memcpy(copy->host, (const void *)(uintptr_t)copy->part.dest, copy->part.length);
+        }
+        copy->part.queue->ring.back = copy->ring_end;
+    }
     if (copy != leader) {
         ucs_mpool_put(copy);
     }
@@ -189,178 +195,115 @@ static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ pageable memory */
 
-/* Makes stream and buffer. */
-static ucs_status_t uct_cuda_bounce_init(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                         int has_buffer)
+/* Room for so many bytes, UCT_CUDA_PIECE at most, and where it ends; NULL: there is none. */
+static char *uct_cuda_ring_get(uct_cuda_ring_t *ring, size_t length, size_t *end_p)
 {
-    const uct_cuda_driver_t *driver = engine->driver;
-    unsigned i;
-    int result;
+    const size_t size = ucs_align_up(length, 64);
+    const size_t rest = UCT_CUDA_RING - (ring->given % UCT_CUDA_RING);
+    const size_t from = ring->given + ((rest < size) ? rest : 0);
 
-    if (bounce->stream == NULL) {
-        result = driver->cuStreamCreate(&bounce->stream, UCT_CU_STREAM_NON_BLOCKING);
-        if (result != UCT_CU_SUCCESS) {
-            bounce->stream = NULL;
-            return uct_cuda_engine_failed(engine, "cuStreamCreate", result);
-        }
+    if (from + size - ring->back > UCT_CUDA_RING) {
+        return NULL;
     }
-    for (i = 0; has_buffer && (i < ucs_array_size(bounce->events)); ++i) {
-        if (bounce->events[i] != NULL) {
-            continue;
-        }
-        result = driver->cuEventCreate(&bounce->events[i], UCT_CU_EVENT_DISABLE_TIMING);
-        if (result != UCT_CU_SUCCESS) {
-            bounce->events[i] = NULL;
-            return uct_cuda_engine_failed(engine, "cuEventCreate", result);
-        }
+    ring->given = from + size;
+    *end_p      = ring->given;
+    return ring->buffer + (from % UCT_CUDA_RING);
+}
+
+/* Takes a piece of a copy that goes through the ring. UCS_ERR_NO_RESOURCE: the ring is full. */
+static ucs_status_t uct_cuda_queue_stage_piece(uct_cuda_queue_t *queue, uct_cuda_copy_t *copy,
+                                               size_t length)
+{
+    uct_cuda_ring_t *ring = &queue->ring;
+    uct_cuda_copy_t *piece;
+    char *room;
+
+    if (ring->buffer == NULL) { /* not registered, the driver copies once more */
+        ring->buffer = uct_cuda_host_make(queue->engine->driver, UCT_CUDA_RING,
+                                          &ring->is_registered);
     }
-    if (has_buffer && (bounce->buffer == NULL)) { /* not registered, the driver copies once more */
-        bounce->buffer = uct_cuda_host_make(driver, UCT_CUDA_PIECES * UCT_CUDA_PIECE,
-                                            &bounce->is_registered);
-        if (bounce->buffer == NULL) {
-            return UCS_ERR_NO_MEMORY;
-        }
+    piece = (ring->buffer == NULL) ? NULL : ucs_mpool_get(&queue->engine->copies);
+    if (ucs_unlikely(piece == NULL)) {
+        return UCS_ERR_NO_MEMORY;
     }
+    room = uct_cuda_ring_get(ring, length, &piece->ring_end);
+    if (room == NULL) {
+        ucs_mpool_put(piece);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    piece->part        = copy->part;
+    piece->part.length = length;
+    piece->leader      = copy->leader;
+    piece->host        = NULL;
+    if (copy->part.to_host) {
+        piece->host      = (void *)(uintptr_t)copy->part.dest;
+        piece->part.dest = (uintptr_t)room;
+    } else {
+        memcpy(room, (const void *)(uintptr_t)copy->part.src, length);
+        piece->part.src = (uintptr_t)room;
+    }
+    ++copy->leader->left;
+    ucs_queue_push(&queue->waiting, &piece->elem);
+    copy->part.dest   += length;
+    copy->part.src    += length;
+    copy->part.length -= length;
     return UCS_OK;
 }
 
-/* Has a copy that was given up still not ended? In the context that is current. */
-static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce)
+/* Takes some pieces of what goes through the ring, so few that a turn does not take long. */
+static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
 {
-    bounce->is_stuck = bounce->is_stuck &&
-                       (driver->cuStreamQuery(bounce->stream) == UCT_CU_NOT_READY);
-    return bounce->is_stuck;
-}
-
-/* has_gone: the context, and with it the registration, so no device reaches the buffer. is_alive:
- * it is current. Neither: it cannot be used, and nothing is known. */
-static void uct_cuda_bounce_cleanup(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
-                                    int is_alive, int has_gone)
-{
-    int is_idle;
-    unsigned i;
-
-    is_alive = is_alive && !uct_cuda_now_is_stuck(driver, bounce); /* else the driver has it all */
-    is_idle  = is_alive && (bounce->posted == bounce->done);
-    for (i = 0; is_alive && (i < ucs_array_size(bounce->events)); ++i) {
-        if (bounce->events[i] != NULL) {
-            driver->cuEventDestroy(bounce->events[i]);
-        }
-    }
-    if (is_alive && (bounce->stream != NULL)) {
-        is_idle &= (driver->cuStreamDestroy(bounce->stream) == UCT_CU_SUCCESS);
-    }
-    if (is_alive && bounce->is_registered) {
-        driver->cuMemHostUnregister(bounce->buffer);
-    }
-    /* A device that may still write keeps the memory. */
-    if ((bounce->buffer != NULL) && (is_idle || has_gone)) {
-        ucs_sys_munmap(bounce->buffer, UCT_CUDA_PIECES * UCT_CUDA_PIECE);
-    }
-    memset(bounce, 0, sizeof(*bounce));
-}
-
-static void uct_cuda_bounce_reset(uct_cuda_bounce_t *bounce)
-{
-    bounce->posted = 0;
-    bounce->done   = 0;
-    bounce->status = UCS_OK;
-}
-
-static char *uct_cuda_bounce_slot(const uct_cuda_bounce_t *bounce, size_t offset)
-{
-    return bounce->buffer + (offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES) * UCT_CUDA_PIECE;
-}
-
-/* Hands the next piece to the driver. */
-static int uct_cuda_bounce_send(const uct_cuda_driver_t *driver, uct_cuda_bounce_t *bounce,
-                                const uct_cuda_part_t *part)
-{
-    const size_t offset = bounce->posted;
-    const size_t length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
-    char *slot          = uct_cuda_bounce_slot(bounce, offset);
-    int result;
-
-    if (part->to_host) {
-        result = driver->cuMemcpyAsync((uintptr_t)slot, part->src + offset, length,
-                                       bounce->stream);
-    } else {
-        memcpy(slot, (const char *)(uintptr_t)part->src + offset, length);
-        result = driver->cuMemcpyAsync(part->dest + offset, (uintptr_t)slot, length,
-                                       bounce->stream);
-    }
-    bounce->posted += length;
-    if ((result == UCT_CU_SUCCESS) && (bounce->posted < part->length)) {
-        result = driver->cuEventRecord(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES],
-                                       bounce->stream);
-    }
-    return result;
-}
-
-/* A turn of the copy at work: UCS_INPROGRESS until it has ended. */
-static ucs_status_t uct_cuda_bounce_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                         const uct_cuda_part_t *part)
-{
-    const uct_cuda_driver_t *driver = engine->driver;
-    size_t offset, length;
-    int result;
-
-    while ((bounce->status == UCS_OK) && (bounce->posted < part->length) &&
-           (bounce->posted < bounce->done + UCT_CUDA_PIECES * UCT_CUDA_PIECE)) {
-        result = uct_cuda_bounce_send(driver, bounce, part);
-        if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
-            bounce->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
-        }
-    }
-    if (ucs_unlikely(bounce->status != UCS_OK)) { /* pieces before it may be under way */
-        return (driver->cuStreamQuery(bounce->stream) == UCT_CU_NOT_READY) ? UCS_INPROGRESS :
-               bounce->status;
-    }
-
-    offset = bounce->done;
-    length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
-    result = (offset + length < part->length) ?
-             driver->cuEventQuery(bounce->events[offset / UCT_CUDA_PIECE % UCT_CUDA_PIECES]) :
-             driver->cuStreamQuery(bounce->stream);
-    if (result == UCT_CU_NOT_READY) {
-        return UCS_INPROGRESS;
-    }
-    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
-        return uct_cuda_engine_failed(engine, "a copy", result);
-    }
-    if (part->to_host) {
-        memcpy((char *)(uintptr_t)part->dest + offset, uct_cuda_bounce_slot(bounce, offset),
-               length);
-    }
-    bounce->done += length;
-    return (bounce->done < part->length) ? UCS_INPROGRESS : UCS_OK;
-}
-
-static void uct_cuda_queue_step_staged(uct_cuda_queue_t *queue)
-{
-    uct_cuda_bounce_t *bounce = &queue->bounce;
-    uct_cuda_copy_t *copy     = ucs_queue_head_elem(&queue->staged, uct_cuda_copy_t, elem);
+    size_t bytes = 0;
+    uct_cuda_copy_t *copy;
     ucs_status_t status;
+    size_t length;
 
-    status = uct_cuda_bounce_init(queue->engine, bounce, 1);
-    if (ucs_likely(status == UCS_OK)) {
-        status = uct_cuda_bounce_step(queue->engine, bounce, &copy->part);
-    }
-    if (status != UCS_INPROGRESS) {
-        ucs_queue_pull(&queue->staged);
-        uct_cuda_bounce_reset(bounce);
-        uct_cuda_copy_end(queue->engine, copy, status);
+    while (!ucs_queue_is_empty(&queue->staged) && (bytes < UCT_CUDA_PIECE)) {
+        copy   = ucs_queue_head_elem(&queue->staged, uct_cuda_copy_t, elem);
+        length = ucs_min(copy->part.length, UCT_CUDA_PIECE);
+        status = copy->leader->status;
+        if (ucs_likely(status == UCS_OK)) {
+            status = uct_cuda_queue_stage_piece(queue, copy, length);
+        }
+        if (status == UCS_ERR_NO_RESOURCE) {
+            return;
+        }
+        bytes += length;
+        if ((status != UCS_OK) || (copy->part.length == 0)) {
+            ucs_queue_pull(&queue->staged);
+            uct_cuda_copy_end(queue->engine, copy, status);
+        }
     }
 }
 
 /* ------------------------------------------------------------------ queues */
+
+/* Memory of ours that devices reach. has_gone: the context, and with it the registration. is_idle:
+ * the context is current, and no device uses the memory. Neither: it is theirs for ever. */
+static void uct_cuda_buffer_free(const uct_cuda_driver_t *driver, char *buffer, size_t size,
+                                 int is_registered, int is_idle, int has_gone)
+{
+    if (is_idle && is_registered) {
+        driver->cuMemHostUnregister(buffer);
+    }
+    if ((buffer != NULL) && (is_idle || has_gone)) {
+        ucs_sys_munmap(buffer, size);
+    }
+}
+
+/* Has a copy that was given up still not ended? In the context that is current. */
+static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_now_t *now)
+{
+    now->is_stuck = now->is_stuck && (driver->cuStreamQuery(now->stream) == UCT_CU_NOT_READY);
+    return now->is_stuck;
+}
 
 /* The context is gone, and with it all that was made in it. */
 static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t status)
 {
     ucs_diag("a CUDA context has gone that copies were made in");
     queue->is_dead = 1;
-    queue->is_left |= (queue->num_batches > 0) || (queue->bounce.posted > queue->bounce.done);
+    queue->is_left |= (queue->num_batches > 0);
     while (queue->num_batches > 0) {
         uct_cuda_copies_end(queue->engine, &queue->batches[queue->first].copies, status);
         queue->first = (queue->first + 1) % UCT_CUDA_BATCHES;
@@ -394,11 +337,11 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     if (poll) {
         uct_cuda_queue_poll(queue);
     }
+    if (!ucs_queue_is_empty(&queue->staged)) {
+        uct_cuda_queue_stage(queue);
+    }
     while (!ucs_queue_is_empty(&queue->waiting) && (queue->num_batches < max_batches)) {
         uct_cuda_queue_submit(queue);
-    }
-    if (!ucs_queue_is_empty(&queue->staged)) {
-        uct_cuda_queue_step_staged(queue);
     }
     uct_cuda_leave(&scope);
 }
@@ -407,7 +350,7 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
     const int has_gone              = uct_cuda_context_has_gone(driver, &queue->context);
-    int is_alive, is_stuck;
+    int is_alive, is_stuck, is_idle;
     uct_cuda_scope_t scope;
     unsigned i;
 
@@ -415,9 +358,15 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
                (uct_cuda_context_enter(&scope, driver, &queue->context) == UCS_OK);
     is_stuck = is_alive ? uct_cuda_now_is_stuck(driver, &queue->now) :
                (!has_gone && (queue->is_left || queue->now.is_stuck));
+    is_idle  = is_alive && !is_stuck;
     queue->engine->is_stuck |= is_stuck;
-    uct_cuda_bounce_cleanup(driver, &queue->bounce, is_alive, has_gone);
-    uct_cuda_bounce_cleanup(driver, &queue->now, is_alive, has_gone);
+    if (is_idle && (queue->now.stream != NULL)) {
+        is_idle = (driver->cuStreamDestroy(queue->now.stream) == UCT_CU_SUCCESS);
+    }
+    uct_cuda_buffer_free(driver, queue->now.buffer, UCT_CUDA_PIECE, queue->now.is_registered,
+                         is_idle, has_gone);
+    uct_cuda_buffer_free(driver, queue->ring.buffer, UCT_CUDA_RING, queue->ring.is_registered,
+                         is_alive, has_gone);
     uct_cuda_context_cleanup(driver, &queue->context, is_alive && !is_stuck, has_gone);
     if (is_alive) {
         for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
@@ -527,55 +476,81 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
     part->is_staged = part->to_host || (src_kind == UCT_CUDA_PAGEABLE);
 }
 
-/* A look at a copy that is under way. */
-static ucs_status_t uct_cuda_now_step(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                      const uct_cuda_part_t *part)
+static ucs_status_t uct_cuda_now_init(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
+                                      int has_buffer)
 {
+    const uct_cuda_driver_t *driver = engine->driver;
     int result;
 
-    if (part->is_staged) {
-        return uct_cuda_bounce_step(engine, bounce, part);
+    if (now->stream == NULL) {
+        result = driver->cuStreamCreate(&now->stream, UCT_CU_STREAM_NON_BLOCKING);
+        if (result != UCT_CU_SUCCESS) {
+            now->stream = NULL;
+            return uct_cuda_engine_failed(engine, "cuStreamCreate", result);
+        }
     }
-    result = engine->driver->cuStreamQuery(bounce->stream);
-    return (result == UCT_CU_NOT_READY) ? UCS_INPROGRESS :
-           (result == UCT_CU_SUCCESS) ? UCS_OK : uct_cuda_engine_failed(engine, "a copy", result);
+    if (has_buffer && (now->buffer == NULL)) {
+        now->buffer = uct_cuda_host_make(driver, UCT_CUDA_PIECE, &now->is_registered);
+    }
+    return (has_buffer && (now->buffer == NULL)) ? UCS_ERR_NO_MEMORY : UCS_OK;
 }
 
-/* Waits for a copy; one that does not end is given up. */
-static ucs_status_t uct_cuda_now_wait(uct_cuda_engine_t *engine, uct_cuda_bounce_t *bounce,
-                                      const uct_cuda_part_t *part)
+/* Copies what devices reach and waits for it; a copy that does not end is given up. */
+static ucs_status_t uct_cuda_now_copy(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
+                                      uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length)
 {
-    size_t done    = 0;
-    uint64_t until = 0; /* not looked at the clock yet, since `done` */
-    unsigned polls = 0;
-    ucs_status_t status;
-    uint64_t now;
+    const uct_cuda_driver_t *driver = engine->driver;
+    uint64_t until                  = 0; /* not looked at the clock yet */
+    unsigned polls                  = 0;
+    uint64_t time;
+    int result;
 
-    while ((status = uct_cuda_now_step(engine, bounce, part)) == UCS_INPROGRESS) {
+    result = driver->cuMemcpyAsync(dest, src, length, now->stream);
+    while ((result == UCT_CU_SUCCESS) &&
+           ((result = driver->cuStreamQuery(now->stream)) == UCT_CU_NOT_READY)) {
+        result = UCT_CU_SUCCESS;
         if ((++polls % UCT_CUDA_YIELD_POLLS) != 0) {
             continue;
         }
-        now = ucs_sys_clock_ns();
-        if ((until == 0) || (done != bounce->done)) {
-            done  = bounce->done;
-            until = now + UCT_CUDA_NOW_NS + (part->is_staged ? 0 : part->length);
-        } else if (now > until) {
+        time  = ucs_sys_clock_ns();
+        until = (until == 0) ? time + UCT_CUDA_NOW_NS + length : until;
+        if (time > until) {
             ucs_error("a copy of %zu bytes does not end: given up, as are others until it does",
-                      part->length);
-            bounce->is_stuck = 1;
+                      length);
+            now->is_stuck = 1;
             return UCS_ERR_TIMED_OUT;
         }
         ucs_sys_sched_yield();
     }
+    return (result == UCT_CU_SUCCESS) ? UCS_OK : uct_cuda_engine_failed(engine, "a copy", result);
+}
+
+/* The same from or to pageable memory. */
+static ucs_status_t uct_cuda_now_stage(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
+                                       const uct_cuda_part_t *part)
+{
+    const uct_cu_ptr_t buffer = (uintptr_t)now->buffer;
+    ucs_status_t status       = UCS_OK;
+    size_t offset, length;
+
+    for (offset = 0; (offset < part->length) && (status == UCS_OK); offset += length) {
+        length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
+        if (!part->to_host) {
+            memcpy(now->buffer, (const char *)(uintptr_t)part->src + offset, length);
+        }
+        status = uct_cuda_now_copy(engine, now, part->to_host ? buffer : part->dest + offset,
+                                   part->to_host ? part->src + offset : buffer, length);
+        if (part->to_host && (status == UCS_OK)) {
+            memcpy((char *)(uintptr_t)part->dest + offset, now->buffer, length);
+        }
+    }
     return status;
 }
 
-/* Copies and waits for it. */
 static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t *part)
 {
     const uct_cuda_driver_t *driver = engine->driver;
-    uct_cuda_bounce_t *bounce       = &part->queue->now;
-    int result                      = UCT_CU_SUCCESS;
+    uct_cuda_now_t *now             = &part->queue->now;
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
@@ -583,18 +558,14 @@ static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_
     if (status != UCS_OK) {
         return status;
     }
-    if (ucs_unlikely(uct_cuda_now_is_stuck(driver, bounce))) {
+    if (ucs_unlikely(uct_cuda_now_is_stuck(driver, now))) {
         uct_cuda_leave(&scope);
         return UCS_ERR_IO_ERROR;
     }
-    status = uct_cuda_bounce_init(engine, bounce, part->is_staged);
+    status = uct_cuda_now_init(engine, now, part->is_staged);
     if (status == UCS_OK) {
-        uct_cuda_bounce_reset(bounce);
-        if (!part->is_staged) {
-            result = driver->cuMemcpyAsync(part->dest, part->src, part->length, bounce->stream);
-        }
-        status = (result == UCT_CU_SUCCESS) ? uct_cuda_now_wait(engine, bounce, part) :
-                 uct_cuda_engine_failed(engine, "a copy", result);
+        status = part->is_staged ? uct_cuda_now_stage(engine, now, part) :
+                 uct_cuda_now_copy(engine, now, part->dest, part->src, part->length);
     }
     uct_cuda_leave(&scope);
     return status;
@@ -629,9 +600,10 @@ static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
             }
             return NULL;
         }
-        leader       = (leader == NULL) ? copy : leader;
-        copy->part   = parts[i];
-        copy->leader = leader;
+        leader         = (leader == NULL) ? copy : leader;
+        copy->part     = parts[i];
+        copy->leader   = leader;
+        copy->ring_end = 0;
         ucs_queue_push(copies, &copy->elem);
     }
     return leader;
@@ -774,8 +746,8 @@ void uct_cuda_iface_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *pr
 
     ucs_list_for_each(queue, &engine->queues, list) {
         size += sizeof(*queue) + uct_cuda_context_memory(&queue->context);
-        size += ((queue->bounce.buffer != NULL) + (queue->now.buffer != NULL)) *
-                UCT_CUDA_PIECES * UCT_CUDA_PIECE;
+        size += (queue->ring.buffer != NULL) ? UCT_CUDA_RING : 0;
+        size += (queue->now.buffer != NULL) ? UCT_CUDA_PIECE : 0;
     }
     *shared_p  = 0;
     *private_p = iface->tl->iface_size + size;

@@ -10,9 +10,10 @@
  * A batch gets an event only when another follows it; the last one ends when the stream is idle,
  * which saves the recording where it would count.
  *
- * Pageable memory of the host goes piece by piece through a buffer that the device reaches, because
- * the driver would wait for such copies. The buffer is our own memory, registered: memory that the
- * driver allocates would vanish with the program's context.
+ * Pageable memory of the host goes piece by piece through a ring that the device reaches, because
+ * the driver would wait for such copies; the pieces are copies like others, so that short ones come
+ * in batches too. The ring is our own memory, registered: memory that the driver allocates would
+ * vanish with the program's context.
  *
  * Programs destroy their contexts whenever they like: whether that of a queue is still there is
  * asked before it is used (cuda_context.h), and for idle queues when another is made.
@@ -33,8 +34,8 @@
 #define UCT_CUDA_BATCHES     2             /* with the driver at a time */
 #define UCT_CUDA_BATCH_MAX   32            /* copies of a batch */
 #define UCT_CUDA_BATCH_BYTES (32ul << 20)  /* after which a batch is closed */
-#define UCT_CUDA_PIECE       (128ul << 10) /* of pageable memory, bytes */
-#define UCT_CUDA_PIECES      4             /* on their way at a time */
+#define UCT_CUDA_PIECE       (128ul << 10) /* of pageable memory, bytes, */
+#define UCT_CUDA_RING        (512ul << 10) /* and of those on their way */
 
 typedef struct uct_cuda_engine uct_cuda_engine_t;
 typedef struct uct_cuda_queue  uct_cuda_queue_t;
@@ -53,8 +54,10 @@ typedef struct {
  * last. */
 struct uct_cuda_copy {
     ucs_queue_elem_t  elem;
-    uct_cuda_part_t   part;
+    uct_cuda_part_t   part;     /* of what goes through the ring: what is left of it */
     uct_cuda_copy_t  *leader;
+    size_t            ring_end; /* of a piece in the ring; 0: it is none */
+    void             *host;     /* of a piece: where it goes from there, or NULL */
     unsigned          left;    /* leader: copies that have not ended */
     ucs_status_t      status;  /* leader: first error */
     uct_completion_t *comp;    /* leader */
@@ -67,17 +70,20 @@ typedef struct {
     int              has_event; /* it is recorded */
 } uct_cuda_batch_t;
 
-/* The way of pageable memory, piece by piece. */
+/* Pieces take room in the order in which they end. */
 typedef struct {
-    uct_cu_stream_t stream;    /* NULL: not made yet */
-    uct_cu_event_t  events[UCT_CUDA_PIECES];
-    char           *buffer;    /* NULL: not made yet */
+    char  *buffer;      /* NULL: not made yet */
+    int    is_registered;
+    size_t given, back; /* bytes so far, with those that were left out at the end */
+} uct_cuda_ring_t;
+
+/* Of copies that are waited for. */
+typedef struct {
+    uct_cu_stream_t stream; /* NULL: not made yet */
+    char           *buffer; /* for pageable memory, likewise */
     int             is_registered;
-    size_t          posted;    /* bytes of the copy at work that went to the driver, */
-    size_t          done;      /* and that have ended */
-    ucs_status_t    status;    /* why it fails once the stream is idle */
-    int             is_stuck;  /* the copy at work was given up: nothing else until it has ended */
-} uct_cuda_bounce_t;
+    int             is_stuck; /* a copy was given up: no other one until it has ended */
+} uct_cuda_now_t;
 
 struct uct_cuda_queue {
     ucs_list_link_t    list; /* in engine->queues */
@@ -85,12 +91,12 @@ struct uct_cuda_queue {
     uct_cuda_context_t context;
     uct_cu_stream_t    stream;
     ucs_queue_head_t   waiting; /* copies for the next batch */
-    ucs_queue_head_t   staged;  /* copies through `bounce`, one at a time */
+    ucs_queue_head_t   staged;  /* copies through the ring, before they are in pieces */
     uct_cuda_batch_t   batches[UCT_CUDA_BATCHES];
     unsigned           first;   /* batch with the driver */
     unsigned           num_batches;
-    uct_cuda_bounce_t  bounce;
-    uct_cuda_bounce_t  now;     /* of copies that are waited for: stream and buffer of their own */
+    uct_cuda_ring_t    ring;
+    uct_cuda_now_t     now;
     int                is_dead; /* the context is gone, or cannot be used, */
     int                is_left; /* and the driver had copies then */
 };

@@ -6,6 +6,7 @@
  */
 #include "gpu.h"
 #include "seed.h"
+#include "shared_memory.h"
 
 #include <ucp/internals.h>
 #include <ucs/sys/sys.h>
@@ -20,6 +21,7 @@ using mp::gpu_buffer;
 using mp::node;
 using mp::processes;
 using mp::self;
+using mp::shared_memory;
 
 namespace {
 
@@ -60,56 +62,6 @@ struct holder {
     gpu        g;
     node       n;
     gpu_buffer buffer;
-};
-
-/* Memory of process 0's device, that process 1 may write. */
-class shared_memory {
-public:
-    shared_memory(node &n, unsigned index, gpu_buffer &target, size_t length) :
-        m_node(n), m_address(reinterpret_cast<uintptr_t>(target.place(length))), m_packed(256)
-    {
-        if (index != 0) {
-            EXPECT_EQ(UCS_OK, n.wait(n.recv(m_packed.data(), m_packed.size(), TAG)));
-            memcpy(&m_address, m_packed.data(), sizeof(m_address));
-            return;
-        }
-        ucp_mem_map_params_t map = {};
-        void *buffer             = nullptr;
-        size_t size              = 0;
-        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        map.address    = target.memory();
-        map.length     = target.size();
-        EXPECT_EQ(UCS_OK, ucp_mem_map(n.context(), &map, &m_mem));
-        EXPECT_EQ(UCS_OK, ucp_rkey_pack(n.context(), m_mem, &buffer, &size));
-        memcpy(m_packed.data(), &m_address, sizeof(m_address));
-        memcpy(m_packed.data() + sizeof(m_address), buffer, size);
-        ucp_rkey_buffer_release(buffer);
-        EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), m_packed.data(), m_packed.size(), TAG)));
-    }
-    ~shared_memory()
-    {
-        if (m_mem != nullptr) {
-            EXPECT_EQ(UCS_OK, ucp_mem_unmap(m_node.context(), m_mem));
-        }
-    }
-
-    uint64_t address() const
-    {
-        return m_address;
-    }
-    ucp_rkey_h key(ucp_ep_h ep) const
-    {
-        ucp_rkey_h rkey = nullptr;
-
-        EXPECT_EQ(UCS_OK, ucp_ep_rkey_unpack(ep, m_packed.data() + sizeof(m_address), &rkey));
-        return rkey;
-    }
-
-private:
-    node &m_node;
-    uint64_t m_address;
-    std::vector<uint8_t> m_packed;
-    ucp_mem_h m_mem = nullptr;
 };
 
 class mp_cuda_faults : public testing::TestWithParam<way> {

@@ -4,13 +4,14 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "gpu.h"
+#include "host_buffer.h"
 #include "seed.h"
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 
 using mp::gpu;
 using mp::gpu_buffer;
+using mp::host_buffer;
 using mp::node;
 using mp::processes;
 using mp::self;
@@ -63,34 +64,6 @@ void exchange(self &me, node &n, const std::vector<size_t> &lengths, const buffe
         n.barrier();
     }
 }
-
-/* Memory of the host, as gpu_buffer. */
-class host_buffer {
-public:
-    explicit host_buffer(size_t length) : m_bytes(length)
-    {
-    }
-
-    uint8_t *place(size_t)
-    {
-        return m_bytes.data();
-    }
-
-    void put(size_t length, uint64_t id)
-    {
-        if (id != 0) {
-            mp::fill(m_bytes.data(), length, id);
-        }
-    }
-
-    void expect(size_t length, uint64_t id)
-    {
-        EXPECT_EQ(-1, mp::find_difference(m_bytes.data(), length, id)) << length << " bytes";
-    }
-
-private:
-    std::vector<uint8_t> m_bytes;
-};
 
 void run(self &me, const way &w, const std::string &fault, const std::vector<size_t> &lengths)
 {
