@@ -352,13 +352,20 @@ static ucp_ep_t *ucp_ep_next(ucp_peer_t *peer, int is_apart)
     return ep;
 }
 
+void ucp_ep_release(ucp_ep_t *ep)
+{
+    if ((--ep->num_holds == 0) && ep->is_freed) {
+        ucp_ep_bury(ep);
+    }
+}
+
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status)
 {
     const int is_ending = ep->worker->is_ending;
     ucp_request_t *req;
 
     ucp_ep_unqueue(ep);
-    ++ep->num_purges;
+    ucp_ep_hold(ep);
     while (!ucs_list_is_empty(&ep->requests)) {
         req = ucs_list_head(&ep->requests, ucp_request_t, list);
         if (is_ending) {
@@ -373,9 +380,7 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status)
     if (!is_ending) {
         ucp_stream_purge(ep, status);
     }
-    if ((--ep->num_purges == 0) && ep->is_freed) {
-        ucp_ep_bury(ep);
-    }
+    ucp_ep_release(ep);
 }
 
 void ucp_ep_free(ucp_ep_t *ep)
@@ -398,7 +403,7 @@ void ucp_ep_free(ucp_ep_t *ep)
         ucp_peer_retire(ep->left[ep->num_left]);
     }
     ep->is_freed = 1;
-    if (ep->num_purges == 0) {
+    if (ep->num_holds == 0) {
         ucp_ep_bury(ep);
     }
     ucp_peer_retire(peer);

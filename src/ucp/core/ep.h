@@ -38,13 +38,13 @@ typedef struct ucp_ep {
     uint8_t                  is_closing;
     uint8_t                  is_apart;      /* to its own worker, pairs with the next such one */
     uint8_t                  is_reported;   /* the error handler has run, or is due */
-    uint8_t                  is_freed;      /* closed; amid a purge its end frees it */
+    uint8_t                  is_freed;      /* closed; while it is held its memory stays */
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
     ucp_peer_t              *left[3];       /* former peers, kept for as long as the endpoint */
     unsigned                 num_left;
     uint8_t                  is_internal;   /* the library's: the user has not made it (yet) */
     uint8_t                  is_handed_out; /* internal, but the user may answer on it */
-    unsigned                 num_purges;    /* that are under way: callbacks may start another */
+    unsigned                 num_holds;     /* by who goes on with it after callbacks */
     uint32_t                 ordinal;       /* among our endpoints to the peer */
     uint32_t                 pair;          /* of the peer's that pairs with it */
     ucp_stream_t             stream;
@@ -118,8 +118,16 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker);
 /* Ends every send in flight of the endpoint with `status`; without a word where the worker ends. */
 void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status);
 
-/* Frees an endpoint; its requests have ended. Its memory stays while it is being purged, and for as
- * long as it is among the last that the worker has freed. */
+/* Around what calls the user's callbacks, which may close the endpoint, and looks at it again. */
+UCS_INLINE void ucp_ep_hold(ucp_ep_t *ep)
+{
+    ++ep->num_holds;
+}
+
+void ucp_ep_release(ucp_ep_t *ep);
+
+/* Frees an endpoint; its requests have ended. Its memory stays while it is held, and for as long as
+ * it is among the last that the worker has freed. */
 void ucp_ep_free(ucp_ep_t *ep);
 
 /* Frees that memory, but for that of so many. */

@@ -688,17 +688,28 @@ ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remo
     return ucp_rma_forget(ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param));
 }
 
+/* Amid the wait the user's error handler may close the endpoint. */
 ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey)
 {
+    ucp_worker_t *worker      = ep->worker;
     ucp_request_param_t param = {0};
-    ucs_status_t status       = ucp_request_wait(ep->worker, ucp_put_nbx(ep, buffer, length,
-                                                                         remote_addr, rkey,
-                                                                         &param));
+    ucs_status_ptr_t ptr      = ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
+    ucs_status_t status;
 
-    if ((status == UCS_OK) && !ucp_rma_is_open(ep)) {
+    if (UCS_PTR_IS_ERR(ptr) || ((ptr == NULL) && ucp_rma_is_open(ep))) {
+        return UCS_PTR_RAW_STATUS(ptr);
+    }
+    ucp_worker_lock(worker);
+    ucp_ep_hold(ep);
+    ucp_worker_unlock(worker);
+    status = ucp_request_wait(worker, ptr);
+    if ((status == UCS_OK) && !ep->is_closing && !ucp_rma_is_open(ep)) {
         ucp_ep_flush(ep);
     }
+    ucp_worker_lock(worker);
+    ucp_ep_release(ep);
+    ucp_worker_unlock(worker);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace ucp_test;
 
@@ -679,6 +680,82 @@ TEST_P(rma, copies_refused_midway)
     ASSERT_EQ(UCS_OK, remote.world().wait(remote.get(got.data(), LENGTH, 0)));
     EXPECT_EQ(put, got);
     take_log();
+}
+
+/* The error handler may close the endpoint that a blocking put waits on, in the turn in which the
+ * put has ended well: here the next piece of a message fails. */
+TEST(rma_blocking, a_handler_closes_the_endpoint)
+{
+    constexpr size_t COUNT = 10, LENGTH = 200000;
+    const bytes data       = pattern(8, LENGTH);
+    unsigned num_closed    = 0;
+    log_catcher log;
+
+    for (int fail_op = 5; fail_op <= 200; fail_op += 3) {
+        remote remote(
+                   way{{"mm",
+                        {{"UCX_TLS", "fault:mm"},
+                         {"UCX_RNDV_THRESH", "1000"},
+                         {"UCX_RNDV_SCHEME", "am"},
+                         {"UCX_HOOK_NO_RESOURCE", "0"},
+                         {"UCX_HOOK_FAIL_OP", std::to_string(fail_op)}},
+                        false,
+                        UCS_THREAD_MODE_SINGLE},
+                       false,
+                       false});
+        pair &world       = remote.world();
+        const ucp_ep_h ep = world.ep();
+        struct closer {
+            worker *sender;
+            void *request;
+            bool is_closed;
+        } closer = {&world.sender(), nullptr, false};
+        ucp_ep_params_t params;
+        params.field_mask =
+            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.arg = &closer;
+        params.err_handler.cb  = [](void *arg, ucp_ep_h failed, ucs_status_t) {
+            auto *self      = static_cast<struct closer *>(arg);
+            self->is_closed = true;
+            self->sender->forget(failed);
+            self->request = ucp_ep_close_nb(failed, UCP_EP_CLOSE_MODE_FORCE);
+        };
+        ASSERT_FALSE(UCS_PTR_IS_ERR(ucp_ep_modify_nb(ep, &params)));
+
+        const ucp_request_param_t none = {};
+        std::vector<void *> sends, receives;
+        bytes received(COUNT * LENGTH);
+        for (size_t i = 0; i < COUNT; ++i) {
+            receives.push_back(ucp_tag_recv_nbx(world.receiver().handle(), &received[i * LENGTH],
+                                                LENGTH, i, ~0ull, &none));
+        }
+        std::atomic<bool> stop{false};
+        std::thread target([&]() {
+            while (!stop) {
+                world.receiver().progress();
+            }
+        });
+        for (size_t i = 0; (i < COUNT) && !closer.is_closed; ++i) {
+            sends.push_back(ucp_tag_send_nbx(ep, data.data(), LENGTH, i, &none));
+            for (int n = 0; (n < 5) && !closer.is_closed; ++n) {
+                (void)ucp_put(ep, data.data(), 100, remote.address(500), remote.rkey());
+            }
+        }
+        stop = true;
+        target.join();
+        for (void *send : sends) {
+            world.wait(send);
+        }
+        for (void *receive : receives) {
+            ucp_request_cancel(world.receiver().handle(), receive);
+            world.wait(receive);
+        }
+        EXPECT_EQ(UCS_OK, world.wait(closer.request));
+        num_closed += closer.is_closed;
+    }
+    EXPECT_LT(5u, num_closed);
+    log.take();
 }
 
 /* Copies need no connection, but messages that may be faster later do: it is made with a word, as a
