@@ -91,7 +91,8 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         uct_ofi_leave(iface);
         if (ret != 0) {
             ucs_trace_poll("fi_recvmsg: error %zd", ret);
-            if ((ret != -FI_EAGAIN) && (iface->num_unposted == iface->num_receives)) {
+            if ((ret != -FI_EAGAIN) && (iface->num_unposted == iface->num_receives) &&
+                (++iface->num_refused == UCT_OFI_REFUSALS)) {
                 uct_ofi_broken(iface, "endpoint takes no receive buffer any more", ret);
             }
             return; /* else tried again by the next progress */
@@ -106,6 +107,7 @@ void uct_ofi_receives_post(uct_ofi_iface_t *iface)
         receive->bytes           = 0;
         receive->end             = 0;
         --iface->num_unposted;
+        iface->num_refused = 0;
     }
 }
 

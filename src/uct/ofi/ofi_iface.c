@@ -396,6 +396,7 @@ static void uct_ofi_fork_in_child(ucs_fork_watch_t *watch)
 ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
+    unsigned tries         = 0;
     const uct_ofi_lib_t *lib;
     ucs_status_t status;
 
@@ -433,7 +434,9 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     status = (status != UCS_OK) ? status : uct_ofi_rma_open(iface);
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
-        uct_ofi_receives_post(iface);
+        do {
+            uct_ofi_receives_post(iface);
+        } while ((iface->num_refused > 0) && (iface->ep != NULL) && (++tries < UCT_OFI_REFUSALS));
         status = (iface->ep != NULL) ? UCS_OK : UCS_ERR_IO_ERROR;
     }
     return status;

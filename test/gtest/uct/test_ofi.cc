@@ -1148,6 +1148,31 @@ TEST_F(ofi, an_end_of_receive_buffers_is_the_end_of_all)
     }
 }
 
+/* An error for a buffer may be that of a message which waited for one, from who has died. */
+TEST_F(ofi, receive_buffers_are_refused_for_a_moment)
+{
+    faulty_provider provider(57);
+    worker a(m_tl), b(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    ASSERT_EQ(UCS_OK, b.status());
+    uct_ofi_iface_t *iface = uct_ofi_iface(b.iface);
+    uct_ep_t *ep           = a.connect(b.where());
+    ASSERT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+
+    provider.faults.full = true;
+    EXPECT_TRUE(run_until({&a, &b}, [&]() {
+        (void)post(ep, way::BCOPY, 1, pattern(0, 60000), 0);
+        return iface->num_unposted == iface->num_receives;
+    }));
+    for (int i = 0; i < 10; ++i) {
+        b.progress();
+    }
+    provider.faults.full = false;
+    EXPECT_TRUE(run_until({&a, &b}, [&]() { return iface->num_unposted == 0; }));
+    EXPECT_EQ(UCS_OK, send({&a, &b}, ep, way::SHORT, 1, pattern(0, 8)));
+    EXPECT_TRUE(a.failed.empty() && b.gone.empty());
+}
+
 /* Peers that take nothing hold nobody up: others get messages of any length, or, where the
  * provider's queue is too short for that, short ones at least; words are said; nothing is lost. */
 TEST_F(ofi, who_takes_nothing_holds_nobody_up)
