@@ -3,11 +3,10 @@
  *     UCS_ARRAY(int) numbers;
  *     ucs_array_init(&numbers);
  *     status = ucs_array_push(&numbers, 7);
- *     ucs_array_for_each(number_p, &numbers) { ... }
  *     ucs_array_cleanup(&numbers);
  *
- * Elements move when the array grows: pointers to them do not survive a push or a resize. Elements
- * are plain bytes: nothing is called for them. Growth that fails leaves the array as it was.
+ * Elements move when the array grows: pointers to them do not survive a push. Elements are plain
+ * bytes: nothing is called for them. Growth that fails leaves the array as it was.
  * Not thread-safe. Macros marked (*) evaluate _array several times.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -84,31 +83,7 @@ static inline void *ucs_array_realloc(void *items, size_t *capacity, size_t item
         ucs_array_status_; \
     }))
 
-/* Set the length; elements that come into being have undefined bytes. UCS_OK, or UCS_ERR_NO_MEMORY
- * when it grows. (*) */
-#define ucs_array_resize(_array, _length) \
-    (__extension__({ \
-        size_t ucs_array_length_       = (_length); \
-        ucs_status_t ucs_array_status_ = ucs_array_reserve(_array, ucs_array_length_); \
-        if (ucs_array_status_ == UCS_OK) { \
-            (_array)->length = ucs_array_length_; \
-        } \
-        ucs_array_status_; \
-    }))
-
 /* The last element, taken off; the array must not be empty. (*) */
 #define ucs_array_pop(_array) ((_array)->items[--(_array)->length])
-
-/* The last element, which stays; the array must not be empty. (*) */
-#define ucs_array_last(_array) ((_array)->items[(_array)->length - 1])
-
-/* Take out element _index in constant time: the last one takes its place. (*) */
-#define ucs_array_remove_swap(_array, _index) \
-    ((void)((_array)->items[_index] = (_array)->items[(_array)->length - 1], --(_array)->length))
-
-/* Walk over pointers to the elements; the body must not grow the array. (*) */
-#define ucs_array_for_each(_item, _array) \
-    for (__typeof__((_array)->items) _item = (_array)->items; \
-         ((_array)->length > 0) && (_item < (_array)->items + (_array)->length); ++_item)
 
 #endif

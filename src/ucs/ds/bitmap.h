@@ -1,12 +1,8 @@
 /* Halyard: bitmaps of any length.
  *
- * A bitmap is an array of 64-bit words that the caller owns:
- *
- *     uint64_t fixed[UCS_BITMAP_WORDS(100)] = {0};
- *     uint64_t *dynamic = ucs_bitmap_alloc(nbits);    ... ucs_sys_free(dynamic);
- *
- * 'nbits' is its length in bits and 'bit' an index below it, which is not checked. Bits of the last
- * word beyond the length are always zero. Not thread-safe.
+ * A bitmap is an array of 64-bit words that the caller owns. 'nbits' is its length in bits and
+ * 'bit' an index below it, which is not checked. Bits of the last word beyond the length are always
+ * zero. Not thread-safe.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,44 +10,19 @@
 #define UCS_DS_BITMAP_H
 
 #include <ucs/sys/compiler.h>
-#include <ucs/sys/sys.h>
-#include <string.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define UCS_BITMAP_WORDS(_nbits) (((_nbits) + 63) / 64)
-
-/* A bitmap of zeros, released with ucs_sys_free. NULL without memory. 'nbits' may be 0. */
-UCS_INLINE uint64_t *ucs_bitmap_alloc(size_t nbits)
-{
-    return (uint64_t *)ucs_sys_calloc(ucs_max(UCS_BITMAP_WORDS(nbits), (size_t)1),
-                                      sizeof(uint64_t));
-}
 
 UCS_INLINE void ucs_bitmap_set(uint64_t *words, size_t bit)
 {
     words[bit / 64] |= (uint64_t)1 << (bit % 64);
 }
 
-UCS_INLINE void ucs_bitmap_clear(uint64_t *words, size_t bit)
-{
-    words[bit / 64] &= ~((uint64_t)1 << (bit % 64));
-}
-
 UCS_INLINE int ucs_bitmap_test(const uint64_t *words, size_t bit)
 {
     return (words[bit / 64] >> (bit % 64)) & 1;
-}
-
-UCS_INLINE void ucs_bitmap_clear_all(uint64_t *words, size_t nbits)
-{
-    memset(words, 0, UCS_BITMAP_WORDS(nbits) * sizeof(*words));
-}
-
-UCS_INLINE void ucs_bitmap_set_all(uint64_t *words, size_t nbits)
-{
-    memset(words, 0xff, nbits / 64 * sizeof(*words));
-    if (nbits % 64 != 0) {
-        words[nbits / 64] = ((uint64_t)1 << (nbits % 64)) - 1;
-    }
 }
 
 /* The first bit at or after 'from' that is set, or 'nbits' if there is none. */
@@ -94,11 +65,6 @@ UCS_INLINE size_t ucs_bitmap_ffz(const uint64_t *words, size_t nbits, size_t fro
     return ucs_min(index * 64 + (size_t)__builtin_ctzll(word), nbits);
 }
 
-UCS_INLINE int ucs_bitmap_is_empty(const uint64_t *words, size_t nbits)
-{
-    return ucs_bitmap_ffs(words, nbits, 0) == nbits;
-}
-
 /* Number of bits set. */
 UCS_INLINE size_t ucs_bitmap_count(const uint64_t *words, size_t nbits)
 {
@@ -110,10 +76,5 @@ UCS_INLINE size_t ucs_bitmap_count(const uint64_t *words, size_t nbits)
     }
     return count;
 }
-
-/* Walk over the bits that are set, upwards; the body may set and clear bits. */
-#define ucs_bitmap_for_each(_bit, _words, _nbits) \
-    for ((_bit) = ucs_bitmap_ffs(_words, _nbits, 0); (_bit) < (_nbits); \
-         (_bit) = ucs_bitmap_ffs(_words, _nbits, (size_t)(_bit) + 1))
 
 #endif
