@@ -85,7 +85,7 @@ static ucs_status_t ucp_peer_step_aside(ucp_peer_t *peer)
     ucp_peer_make_up_uid(uid);
     status = ucs_hash_insert(peers, ucp_uid_id(uid), (uintptr_t)peer);
     if (status == UCS_OK) {
-        ucs_hash_del(peers, ucp_uid_id(peer->uid), NULL);
+        ucs_hash_del(peers, ucp_uid_id(peer->uid));
         memcpy(peer->uid, uid, UCT_UID_LEN);
     }
     return status;
@@ -540,7 +540,7 @@ static void ucp_peer_reap(ucp_peer_t *peer)
             ucp_ep_free(ep);
         }
         ucs_list_del(&peer->retired); /* where the last endpoint has put it */
-        ucs_hash_del(&peer->worker->peers, ucp_uid_id(peer->uid), NULL);
+        ucs_hash_del(&peer->worker->peers, ucp_uid_id(peer->uid));
         ucp_peer_destroy(peer);
     }
 }

@@ -127,7 +127,7 @@ static void ucs_hash_erase(ucs_hash_t *hash, size_t hole)
     --hash->count;
 }
 
-ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key, uint64_t *value_p)
+ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key)
 {
     uint64_t *value = ucs_hash_get(hash, key);
 
@@ -135,9 +135,6 @@ ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key, uint64_t *value_p)
         return UCS_ERR_NO_ELEM;
     }
 
-    if (value_p != NULL) {
-        *value_p = *value;
-    }
     if (key == 0) {
         hash->has_zero = 0;
     } else {

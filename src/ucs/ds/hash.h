@@ -50,8 +50,8 @@ void ucs_hash_cleanup(ucs_hash_t *hash);
 /* Store 'value' under a new 'key'. UCS_ERR_ALREADY_EXISTS, UCS_ERR_NO_MEMORY: nothing changed. */
 ucs_status_t ucs_hash_insert(ucs_hash_t *hash, uint64_t key, uint64_t value);
 
-/* Remove 'key'; its value goes to *value_p unless that is NULL. UCS_ERR_NO_ELEM: not there. */
-ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key, uint64_t *value_p);
+/* Remove 'key'. UCS_ERR_NO_ELEM: not there. */
+ucs_status_t ucs_hash_del(ucs_hash_t *hash, uint64_t key);
 
 /* One step of a walk over all entries in no particular order: *pos is 0 at first. Returns 0 at the
  * end, otherwise 1 with the entry in the outputs. Values may be changed during a walk, the set of

@@ -105,7 +105,7 @@ ucs_status_t ucs_event_set_add(ucs_event_set_t *set, int fd, unsigned events, vo
 
     status = ucs_event_set_ctl(set, EPOLL_CTL_ADD, fd, events);
     if (status != UCS_OK) {
-        (void)ucs_hash_del(&set->data, (uint32_t)fd, NULL);
+        (void)ucs_hash_del(&set->data, (uint32_t)fd);
     }
 
     return status;
@@ -122,7 +122,7 @@ ucs_status_t ucs_event_set_del(ucs_event_set_t *set, int fd)
     struct epoll_event unused = {.events = 0};
     int i;
 
-    if (ucs_hash_del(&set->data, (uint32_t)fd, NULL) != UCS_OK) {
+    if (ucs_hash_del(&set->data, (uint32_t)fd) != UCS_OK) {
         return UCS_ERR_NO_ELEM;
     }
 

@@ -42,7 +42,7 @@ void uct_cuda_export_close(uct_cuda_export_t *export)
 /* The lock is held. */
 static void uct_cuda_export_free(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export)
 {
-    ucs_hash_del(&md->export_of, export->place.id, NULL);
+    ucs_hash_del(&md->export_of, export->place.id);
     ucs_list_del(&export->list);
     --md->num_exports;
     if (export->probe != NULL) {

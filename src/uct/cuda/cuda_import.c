@@ -164,8 +164,7 @@ static void uct_cuda_mapping_retire(uct_cuda_mapping_t *mapping, ucs_list_link_t
 {
     uct_cuda_ipc_md_t *md = mapping->md;
 
-    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(&mapping->key, mapping->context->base.ctx),
-                 NULL);
+    ucs_hash_del(&md->mapping_of, uct_cuda_mapping_slot(&mapping->key, mapping->context->base.ctx));
     ucs_list_del(&mapping->list);
     --md->num_mappings;
     if (mapping->status == UCS_OK) {

@@ -34,7 +34,7 @@ static uct_ofi_addr_t *uct_ofi_addr_make(uct_ofi_iface_t *iface, uint64_t key, c
     count = fi_av_insert(iface->av, raw, 1, &where->addr, 0, NULL);
     uct_ofi_leave(iface);
     if (count != 1) {
-        (void)ucs_hash_del(&iface->addrs, key, NULL);
+        (void)ucs_hash_del(&iface->addrs, key);
         ucs_sys_free(where);
         return NULL;
     }
@@ -67,7 +67,7 @@ void uct_ofi_addr_put(uct_ofi_iface_t *iface, uct_ofi_addr_t *where)
         (void)fi_av_remove(iface->av, &where->addr, 1, 0);
         uct_ofi_leave(iface);
     }
-    (void)ucs_hash_del(&iface->addrs, where->key, NULL);
+    (void)ucs_hash_del(&iface->addrs, where->key);
     ucs_sys_free(where);
 }
 

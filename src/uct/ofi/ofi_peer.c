@@ -44,7 +44,7 @@ static void uct_ofi_peer_unlink(uct_ofi_peer_t *peer)
 
     if (peer->own_token != 0) {
         (void)ucs_ptr_map_del(&iface->by_token, peer->own_token);
-        (void)ucs_hash_del(&iface->by_uid, uct_ofi_uid_key(peer->uid), NULL);
+        (void)ucs_hash_del(&iface->by_uid, uct_ofi_uid_key(peer->uid));
         peer->own_token = 0;
     }
     ucs_list_del(&peer->list);
