@@ -160,8 +160,7 @@ ucs_status_t ucp_config_read(const char *env_prefix, const char *filename UCS_UN
     }
     ucp_config_register_tables();
 
-    status =
-        ucs_config_fill(&config->options, ucp_options_rows, UCS_CONFIG_PREFIX, app_prefix, "", 0);
+    status = ucs_config_fill(&config->options, ucp_options_rows, app_prefix, "", 0);
     if (status != UCS_OK) {
         ucs_sys_free(config);
         return status;
@@ -222,15 +221,13 @@ void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *titl
 {
     size_t i;
 
-    ucs_config_print(stream, title, ucs_global_opts_lock(), ucs_global_rows, UCS_CONFIG_PREFIX, "",
-                     print_flags);
+    ucs_config_print(stream, title, ucs_global_opts_lock(), ucs_global_rows, "", print_flags);
     ucs_global_opts_unlock();
-    ucs_config_print(stream, NULL, &config->options, ucp_options_rows, UCS_CONFIG_PREFIX, "",
-                     print_flags);
+    ucs_config_print(stream, NULL, &config->options, ucp_options_rows, "", print_flags);
     for (i = 0; i < config->num_tls; ++i) {
         if (config->tl_config[i] != NULL) {
             ucs_config_print(stream, NULL, config->tl_config[i], config->tls[i]->config_rows,
-                             UCS_CONFIG_PREFIX, config->tls[i]->config_prefix, print_flags);
+                             config->tls[i]->config_prefix, print_flags);
         }
     }
 }

@@ -130,7 +130,7 @@ static ucs_status_t ucs_global_read(void)
 
     status = ucs_config_table_add("process", "", ucs_global_rows);
     if (status == UCS_OK) {
-        status = ucs_config_fill(&values, ucs_global_rows, UCS_CONFIG_PREFIX, NULL, "",
+        status = ucs_config_fill(&values, ucs_global_rows, NULL, "",
                                  UCS_CONFIG_FILL_DEFAULT);
     }
     if (status != UCS_OK) {

@@ -45,7 +45,6 @@ typedef struct {
 /* What a fill knows beside the table. */
 typedef struct {
     ucs_config_env_t env;
-    const char       *env_prefix;
     const char       *app_prefix;
     const char       *table_prefix;
     unsigned         flags;
@@ -242,7 +241,7 @@ static void ucs_config_release_field(const ucs_config_row_t *row, void *field)
 
 /* ------------------------------------------------------------------ finding a value */
 
-static void ucs_config_env_init(ucs_config_env_t *env, const char *prefix)
+static void ucs_config_env_init(ucs_config_env_t *env)
 {
     char **entry;
 
@@ -253,7 +252,7 @@ static void ucs_config_env_init(ucs_config_env_t *env, const char *prefix)
     }
 
     for (entry = environ; *entry != NULL; ++entry) {
-        if (strstr(*entry, prefix) == NULL) {
+        if (strstr(*entry, UCS_CONFIG_PREFIX) == NULL) {
             continue;
         }
         if (env->count == UCS_CONFIG_ENV_MAX) {
@@ -312,8 +311,8 @@ static int ucs_config_find_in(const ucs_config_source_t *source, const ucs_confi
     int length;
 
     while (ucs_config_next_prefix(&list, prefix)) {
-        length = snprintf(found->name, sizeof(found->name), "%s%s%s%s%s", app,
-                          (app[0] != '\0') ? "_" : "", source->env_prefix, prefix, row->name);
+        length = snprintf(found->name, sizeof(found->name), "%s%s" UCS_CONFIG_PREFIX "%s%s",
+                          app, (app[0] != '\0') ? "_" : "", prefix, row->name);
         if (length >= (int)sizeof(found->name)) {
             continue;
         }
@@ -382,11 +381,10 @@ static void ucs_config_release_rows(void *opts, const ucs_config_row_t *rows, si
     }
 }
 
-ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const char *env_prefix,
-                             const char *app_prefix, const char *table_prefix, unsigned flags)
+ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const char *app_prefix,
+                             const char *table_prefix, unsigned flags)
 {
     ucs_config_source_t source = {
-        .env_prefix   = env_prefix,
         .app_prefix   = app_prefix,
         .table_prefix = table_prefix,
         .flags        = flags
@@ -395,7 +393,7 @@ ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const cha
     size_t i;
 
     ucs_config_hold_over_fork();
-    ucs_config_env_init(&source.env, env_prefix);
+    ucs_config_env_init(&source.env);
     for (i = 0; rows[i].name != NULL; ++i) {
         status = ucs_config_fill_row(opts, &rows[i], &source);
         if (status != UCS_OK) {
@@ -557,8 +555,8 @@ static void ucs_config_print_row(ucs_report_t *report, const void *opts,
 }
 
 void ucs_config_print(FILE *stream, const char *title, const void *opts,
-                      const ucs_config_row_t *rows, const char *env_prefix,
-                      const char *table_prefix, ucs_config_print_flags_t flags)
+                      const ucs_config_row_t *rows, const char *table_prefix,
+                      ucs_config_print_flags_t flags)
 {
     char prefix[UCS_CONFIG_NAME_MAX], name[3 * UCS_CONFIG_NAME_MAX];
     ucs_report_t storage, *report = ucs_report_begin(stream, &storage);
@@ -574,7 +572,7 @@ void ucs_config_print(FILE *stream, const char *title, const void *opts,
          (flags & (UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC)) && (row->name != NULL); ++row) {
         list = ucs_config_row_prefix(row, table_prefix);
         (void)ucs_config_next_prefix(&list, prefix);
-        snprintf(name, sizeof(name), "%s%s%s", env_prefix, prefix, row->name);
+        snprintf(name, sizeof(name), UCS_CONFIG_PREFIX "%s%s", prefix, row->name);
         if ((!(row->flags & UCS_CONFIG_ROW_HIDDEN) || (flags & UCS_CONFIG_PRINT_HIDDEN)) &&
             ((report->filter == NULL) || (strcasestr(name, report->filter) != NULL))) {
             ucs_config_print_row(report, opts, row, name, flags);

@@ -162,12 +162,12 @@ enum {
     UCS_CONFIG_FILL_DEFAULT = 1 /* say so, but go on with the row's default */
 };
 
-/* Fill all fields of `opts` (whose contents before do not matter). env_prefix is "UCX_"; app_prefix
- * is the application's, such as "MPI", or NULL; table_prefix is the table's, or "". Errors
- * (logged): UCS_ERR_INVALID_PARAM, UCS_ERR_OUT_OF_RANGE for a wrong value, UCS_ERR_NO_MEMORY;
+/* Fill all fields of `opts` (whose contents before do not matter). app_prefix is the application's,
+ * such as "MPI", or NULL; table_prefix is the table's, or "". Errors (logged):
+ * UCS_ERR_INVALID_PARAM, UCS_ERR_OUT_OF_RANGE for a wrong value, UCS_ERR_NO_MEMORY;
  * `opts` then holds nothing that must be released. */
-ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const char *env_prefix,
-                             const char *app_prefix, const char *table_prefix, unsigned flags);
+ucs_status_t ucs_config_fill(void *opts, const ucs_config_row_t *rows, const char *app_prefix,
+                             const char *table_prefix, unsigned flags);
 
 /* Change one field from text; `name` is spelled with the table's prefix and without UCX_.
  * UCS_ERR_NO_ELEM, not logged: no such row here. Other errors as above, logged; nothing changed. */
@@ -181,11 +181,11 @@ ucs_status_t ucs_config_copy(void *dest, const void *src, const ucs_config_row_t
 void ucs_config_release(void *opts, const ucs_config_row_t *rows);
 
 /* Write the table and its values to `stream`: with UCS_CONFIG_PRINT_CONFIG lines
- * <env_prefix><table><name>=<value> and nothing else unless DOC, HEADER or COMMENT_DEFAULT ask for
+ * UCX_<table><name>=<value> and nothing else unless DOC, HEADER or COMMENT_DEFAULT ask for
  * comments. `title` may be NULL. `opts` may be NULL: the defaults are shown. */
 void ucs_config_print(FILE *stream, const char *title, const void *opts,
-                      const ucs_config_row_t *rows, const char *env_prefix,
-                      const char *table_prefix, ucs_config_print_flags_t flags);
+                      const ucs_config_row_t *rows, const char *table_prefix,
+                      ucs_config_print_flags_t flags);
 
 /* The expected form of a row's values with its bounds, for people. */
 void ucs_config_describe(const ucs_config_row_t *row, char *buf, size_t max);

@@ -134,8 +134,7 @@ static ucs_status_t uct_hook_md_open(uct_md_t *md)
     ucs_status_t status   = (inner->md.open != NULL) ? inner->md.open(md) : UCS_OK;
 
     return (status != UCS_OK) ? status :
-           ucs_config_fill(uct_hook_config(md), uct_hook_config_rows, UCS_CONFIG_PREFIX, NULL,
-                           "HOOK_", 0);
+           ucs_config_fill(uct_hook_config(md), uct_hook_config_rows, NULL, "HOOK_", 0);
 }
 
 static ucs_status_t uct_hook_iface_open(uct_iface_t *iface)

@@ -168,7 +168,7 @@ protected:
     {
         release();
         memset(&m_opts, 0xee, sizeof(m_opts));
-        const ucs_status_t status = ucs_config_fill(&m_opts, rows, "UCX_", app, PREFIX, flags);
+        const ucs_status_t status = ucs_config_fill(&m_opts, rows, app, PREFIX, flags);
         m_filled                  = (status == UCS_OK);
         return status;
     }
@@ -239,7 +239,7 @@ protected:
         char *text    = nullptr;
         size_t length = 0;
         FILE *stream  = open_memstream(&text, &length);
-        ucs_config_print(stream, title, options, rows, "UCX_", PREFIX,
+        ucs_config_print(stream, title, options, rows, PREFIX,
                          static_cast<ucs_config_print_flags_t>(flags));
         fclose(stream);
         std::string result(text, length);
@@ -512,7 +512,7 @@ TEST_F(config, empty_list_to_allow)
         UCS_CONFIG_ROW_END
     };
     opts o = {};
-    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, nullptr, PREFIX, 0));
     EXPECT_TRUE(ucs_config_allow_list_has(&o.tls, "mm"));
     ASSERT_EQ(UCS_OK, ucs_config_set(&o, own_rows, PREFIX, "CT_TLS", ""));
     EXPECT_FALSE(ucs_config_allow_list_has(&o.tls, "mm"));
@@ -534,10 +534,10 @@ TEST_F(config, prefix_of_a_row)
     opts o = {};
     setenv("UCX_CT_SLOTS", "2", 1);
     setenv("UCX_CTX_SLOTS", "4", 1); /* the table's: not this row's */
-    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, nullptr, PREFIX, 0));
     EXPECT_EQ(2u, o.slots);
     setenv("UCX_NET_SLOTS", "3", 1);
-    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, "UCX_", nullptr, PREFIX, 0));
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&o, own_rows, nullptr, PREFIX, 0));
     EXPECT_EQ(3u, o.slots);
     EXPECT_EQ(UCS_OK, ucs_config_set(&o, own_rows, PREFIX, "NET_SLOTS", "5"));
     EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_config_set(&o, own_rows, PREFIX, "CTX_SLOTS", "6"));
@@ -547,7 +547,7 @@ TEST_F(config, prefix_of_a_row)
     char *text  = nullptr;
     size_t size = 0;
     FILE *file  = open_memstream(&text, &size);
-    ucs_config_print(file, nullptr, &o, own_rows, "UCX_", PREFIX, UCS_CONFIG_PRINT_CONFIG);
+    ucs_config_print(file, nullptr, &o, own_rows, PREFIX, UCS_CONFIG_PRINT_CONFIG);
     fclose(file);
     EXPECT_STREQ("UCX_NET_SLOTS=5\nUCX_CT_NUMBER=-5\n", text);
     free(text);
@@ -742,7 +742,7 @@ TEST_F(config, print_and_parse_are_inverse)
         ASSERT_EQ(UCS_OK, ucs_config_file_parse("printed", text.data(), text.size()));
         opts again;
         memset(&again, 0, sizeof(again));
-        ASSERT_EQ(UCS_OK, ucs_config_fill(&again, rows, "UCX_", nullptr, PREFIX, 0)) << text;
+        ASSERT_EQ(UCS_OK, ucs_config_fill(&again, rows, nullptr, PREFIX, 0)) << text;
         ASSERT_EQ(m_opts.yes, again.yes);
         ASSERT_EQ(m_opts.ternary, again.ternary);
         ASSERT_EQ(m_opts.number, again.number);
@@ -1103,7 +1103,7 @@ TEST_F(config, tables_are_bounded)
 TEST_F(config, own_defaults_are_valid)
 {
     ucs_global_opts_t values;
-    ASSERT_EQ(UCS_OK, ucs_config_fill(&values, ucs_global_rows, "UCX_", nullptr, "", 0));
+    ASSERT_EQ(UCS_OK, ucs_config_fill(&values, ucs_global_rows, nullptr, "", 0));
     EXPECT_STREQ("warn", values.log_level);
     ucs_config_release(&values, ucs_global_rows);
 }
