@@ -24,7 +24,6 @@
 #define ACK_BYTES      8
 
 typedef struct perf_ofi {
-    const uct_ofi_lib_t *lib;
     struct fi_info      *info;
     struct fid_fabric   *fabric;
     struct fid_domain   *domain;
@@ -54,7 +53,7 @@ static unsigned ofi_progress(perf_lane_t *lane)
 
     if (ret == -FI_EAVAIL) {
         (void)fi_cq_readerr(ofi->cq, &error, 0);
-        perf_lane_fail(lane, UCS_ERR_IO_ERROR, ofi->lib->strerror(error.err));
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, uct_ofi_lib.strerror(error.err));
         return 1;
     }
     for (i = 0; i < ret; ++i) {
@@ -70,14 +69,12 @@ static unsigned ofi_progress(perf_lane_t *lane)
 /* Is the call to be repeated? */
 static int ofi_again(perf_lane_t *lane, ssize_t ret, unsigned *spins)
 {
-    perf_ofi_t *ofi = lane->bare;
-
     if (ret == -FI_EAGAIN) {
         (void)perf_lane_pause(lane, ofi_progress(lane), spins);
         return lane->status == UCS_OK;
     }
     if (ret != 0) {
-        perf_lane_fail(lane, UCS_ERR_IO_ERROR, ofi->lib->strerror((int)-ret));
+        perf_lane_fail(lane, UCS_ERR_IO_ERROR, uct_ofi_lib.strerror((int)-ret));
     }
     return 0;
 }
@@ -137,7 +134,7 @@ static const perf_flow_t ofi_flow = {ofi_send, ofi_post, ofi_ack, ofi_post_ack};
 /* ---- opening ---- */
 
 /* The offer on the device that is named, else the first that is not the loopback. */
-static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list)
+static struct fi_info *ofi_choose(struct fi_info *list)
 {
     const char *device   = getenv("UCX_NET_DEVICES");
     struct fi_info *best = NULL, *info;
@@ -154,14 +151,15 @@ static struct fi_info *ofi_choose(const uct_ofi_lib_t *lib, struct fi_info *list
             best = info;
         }
     }
-    return (best != NULL) ? lib->dupinfo(best) : (device == NULL) ? lib->dupinfo(list) : NULL;
+    best = ((best == NULL) && (device == NULL)) ? list : best;
+    return (best != NULL) ? uct_ofi_lib.dupinfo(best) : NULL;
 }
 
 static int ofi_find(perf_ofi_t *ofi)
 {
     static const uct_ofi_offer_t offer = {FI_MSG, FI_PROGRESS_UNSPEC, FI_ORDER_SAS};
     const char *provider               = getenv("UCX_OFI_PROVIDER");
-    struct fi_info *hints              = uct_ofi_lib_hints(ofi->lib, &offer);
+    struct fi_info *hints              = uct_ofi_lib_hints(&offer);
     struct fi_info *list               = NULL;
     int ret;
 
@@ -169,12 +167,12 @@ static int ofi_find(perf_ofi_t *ofi)
         return -FI_ENOMEM;
     }
     hints->fabric_attr->prov_name =
-        strdup(uct_ofi_lib_provider(ofi->lib, (provider != NULL) ? provider : "net"));
-    ret = ofi->lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
-    ofi->lib->freeinfo(hints);
+        strdup(uct_ofi_lib_provider((provider != NULL) ? provider : "net"));
+    ret = uct_ofi_lib.getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+    uct_ofi_lib.freeinfo(hints);
     if (ret == 0) {
-        ofi->info = ofi_choose(ofi->lib, list);
-        ofi->lib->freeinfo(list);
+        ofi->info = ofi_choose(list);
+        uct_ofi_lib.freeinfo(list);
     }
     return (ofi->info != NULL) ? 0 : (ret != 0) ? ret : -FI_ENODATA;
 }
@@ -205,7 +203,7 @@ static int ofi_open_objects(perf_lane_t *lane)
     struct fi_cq_attr cq  = {.format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
     struct fi_av_attr av  = {.type = FI_AV_UNSPEC};
 
-    ret = (ret == 0) ? ofi->lib->fabric(ofi->info->fabric_attr, &ofi->fabric, NULL) : ret;
+    ret = (ret == 0) ? uct_ofi_lib.fabric(ofi->info->fabric_attr, &ofi->fabric, NULL) : ret;
     ret = (ret == 0) ? fi_domain(ofi->fabric, ofi->info, &ofi->domain, NULL) : ret;
     if (ret == 0) {
         cq.size = ofi->info->tx_attr->size + ofi->info->rx_attr->size;
@@ -269,7 +267,7 @@ static void ofi_close(perf_lane_t *lane)
     ofi_close_fid((struct fid *)ofi->domain);
     ofi_close_fid((struct fid *)ofi->fabric);
     if (ofi->info != NULL) {
-        ofi->lib->freeinfo(ofi->info);
+        uct_ofi_lib.freeinfo(ofi->info);
     }
     free(ofi);
 }
@@ -287,13 +285,13 @@ ucs_status_t perf_ofi_open(perf_lane_t *lane, const perf_op_t *op)
     lane->bare     = ofi;
     lane->progress = ofi_progress;
     lane->close    = ofi_close;
-    ofi->lib       = uct_ofi_lib_open(&problem);
-    if (ofi->lib == NULL) {
+    problem        = uct_ofi_lib_open();
+    if (problem != NULL) {
         return perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, problem);
     }
     ret = ofi_open_objects(lane);
     return (ret == 0) ? ofi_exchange(lane) :
-                        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, ofi->lib->strerror(-ret));
+                        perf_lane_fail(lane, UCS_ERR_UNSUPPORTED, uct_ofi_lib.strerror(-ret));
 }
 
 #else

@@ -364,12 +364,9 @@ UCS_INLINE size_t uct_ofi_pad(size_t length)
 
 /* ---- ofi_provider.c ---- */
 
-/* Opens libfabric, once a process. UCS_ERR_NO_DEVICE: it is not there; logged. Any thread. */
-ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p);
-
 /* Sets iface->info to what is used, and iface->rails; says at level info, and in iface->choice, why
  * the others are not. UCS_ERR_NO_DEVICE: nothing is left. */
-ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
+ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface);
 
 /* Checks what a peer calls its address. UCS_ERR_INVALID_ADDR: it is none; UCS_ERR_UNREACHABLE: of
  * another network (reason is written). On success the provider's own address is at *raw_p. */
@@ -378,7 +375,7 @@ ucs_status_t uct_ofi_address_parse(const uct_ofi_iface_t *iface, const void *add
                                    char reason[UCT_REASON_MAX]);
 
 /* Writes iface->address. */
-ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib);
+ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface);
 
 /* ---- ofi_addr.c ---- */
 

@@ -235,8 +235,8 @@ static int uct_ofi_is_taken(const uct_ofi_iface_t *iface, const uct_ofi_candidat
     return uct_ofi_is_same_device(best->info, info);
 }
 
-void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_ofi_candidate_t *all,
-                        unsigned count, const uct_ofi_candidate_t *best)
+void uct_ofi_find_rails(uct_ofi_iface_t *iface, uct_ofi_candidate_t *all, unsigned count,
+                        const uct_ofi_candidate_t *best)
 {
     const unsigned max = ucs_min(iface->super.params.num_rails, UCT_RAILS_MAX + 0u);
     const int is_named = (uct_ofi_config(iface)->devices.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
@@ -252,7 +252,7 @@ void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_of
         each = &all[((unsigned)(best - all) + i) % count];
         if (uct_ofi_is_rail(is_named, best, each) && !uct_ofi_is_taken(iface, best, each->info) &&
             ((i > count) || uct_ofi_is_equal(each, best))) {
-            iface->rails[num] = lib->dupinfo(each->info);
+            iface->rails[num] = uct_ofi_lib.dupinfo(each->info);
             num              += (iface->rails[num] != NULL);
         }
     }

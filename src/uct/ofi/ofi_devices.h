@@ -40,8 +40,8 @@ uct_ofi_candidate_t *uct_ofi_share_out(uct_ofi_candidate_t *all, unsigned count,
 
 /* Fills iface->rails with the devices behind best's, round the list, so that processes that share
  * devices out begin with different ones. Sets their reasons. */
-void uct_ofi_find_rails(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, uct_ofi_candidate_t *all,
-                        unsigned count, const uct_ofi_candidate_t *best);
+void uct_ofi_find_rails(uct_ofi_iface_t *iface, uct_ofi_candidate_t *all, unsigned count,
+                        const uct_ofi_candidate_t *best);
 
 /* Does a provider's own address lie in the network of the device (net and tcp call their fabrics
  * "10.2.0.0/24")? 1 where the provider does not tell. */

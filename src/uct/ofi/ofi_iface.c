@@ -273,16 +273,16 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
 
 /* ---- opening ---- */
 
-static ucs_status_t uct_ofi_check(int ret, const uct_ofi_lib_t *lib, const char *what)
+static ucs_status_t uct_ofi_check(int ret, const char *what)
 {
     if (ret == 0) {
         return UCS_OK;
     }
-    ucs_info("%s: %s", what, lib->strerror(-ret));
+    ucs_info("%s: %s", what, uct_ofi_lib.strerror(-ret));
     return (ret == -FI_ENOMEM) ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
 }
 
-static ucs_status_t uct_ofi_open_queue(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static ucs_status_t uct_ofi_open_queue(uct_ofi_iface_t *iface)
 {
     struct fi_cq_attr attr = {.size     = iface->info->tx_attr->size + iface->info->rx_attr->size,
                               .format   = FI_CQ_FORMAT_DATA,
@@ -294,27 +294,26 @@ static ucs_status_t uct_ofi_open_queue(uct_ofi_iface_t *iface, const uct_ofi_lib
     }
     iface->has_wait = 0;
     attr.wait_obj   = FI_WAIT_NONE;
-    return uct_ofi_check(fi_cq_open(iface->domain, &attr, &iface->cq, NULL), lib, "fi_cq_open");
+    return uct_ofi_check(fi_cq_open(iface->domain, &attr, &iface->cq, NULL), "fi_cq_open");
 }
 
-static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface)
 {
     struct fi_av_attr av_attr = {.type = iface->info->domain_attr->av_type};
     size_t message_max        = UCT_OFI_BUFFER_SIZE;
     ucs_status_t status;
     int ret;
 
-    status = uct_ofi_check(lib->fabric(iface->info->fabric_attr, &iface->fabric, NULL), lib,
+    status = uct_ofi_check(uct_ofi_lib.fabric(iface->info->fabric_attr, &iface->fabric, NULL),
                            "fi_fabric");
     status = (status != UCS_OK) ? status :
-             uct_ofi_check(fi_domain(iface->fabric, iface->info, &iface->domain, NULL), lib,
+             uct_ofi_check(fi_domain(iface->fabric, iface->info, &iface->domain, NULL),
                            "fi_domain");
-    status = (status != UCS_OK) ? status : uct_ofi_open_queue(iface, lib);
+    status = (status != UCS_OK) ? status : uct_ofi_open_queue(iface);
     status = (status != UCS_OK) ? status :
-             uct_ofi_check(fi_av_open(iface->domain, &av_attr, &iface->av, NULL), lib,
-                           "fi_av_open");
+             uct_ofi_check(fi_av_open(iface->domain, &av_attr, &iface->av, NULL), "fi_av_open");
     status = (status != UCS_OK) ? status :
-             uct_ofi_check(fi_endpoint(iface->domain, iface->info, &iface->ep, NULL), lib,
+             uct_ofi_check(fi_endpoint(iface->domain, iface->info, &iface->ep, NULL),
                            "fi_endpoint");
     if (status != UCS_OK) {
         return status;
@@ -326,11 +325,11 @@ static ucs_status_t uct_ofi_open_objects(uct_ofi_iface_t *iface, const uct_ofi_l
                         sizeof(message_max));
     }
     ret = (ret == 0) ? fi_enable(iface->ep) : ret;
-    return uct_ofi_check(ret, lib, "fi_enable");
+    return uct_ofi_check(ret, "fi_enable");
 }
 
 /* Buffers in one block: one to align in, those to receive into. */
-static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface)
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
     int is_rail                    = (iface->super.params.lead != NULL);
@@ -372,7 +371,7 @@ static ucs_status_t uct_ofi_open_receives(uct_ofi_iface_t *iface, const uct_ofi_
         iface->receives[i].super.kind = UCT_OFI_OP_RECEIVE;
     }
     return uct_ofi_check(uct_ofi_register_own(iface, iface->memory, iface->memory_size,
-                                              &iface->mr), lib, "fi_mr_reg");
+                                              &iface->mr), "fi_mr_reg");
 }
 
 /* A forked child inherits the provider's connections. What it would send there, a farewell even,
@@ -397,7 +396,7 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
     unsigned tries         = 0;
-    const uct_ofi_lib_t *lib;
+    const char *reason;
     ucs_status_t status;
 
     iface->epoll_fd = iface->timer_fd = iface->cq_fd = -1;
@@ -424,13 +423,17 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     iface->secret     = ucs_sys_random64();
     iface->poll_ticks = (uint64_t)(UCT_OFI_VAIN_NS * 1e-9 * ucs_arch_tsc_hz());
 
-    status = uct_ofi_lib_load(&lib);
-    status = (status != UCS_OK) ? status : uct_ofi_provider_choose(iface, lib);
-    status = (status != UCS_OK) ? status : uct_ofi_open_objects(iface, lib);
-    status = (status != UCS_OK) ? status : uct_ofi_address_make(iface, lib);
-    status = (status != UCS_OK) ? status : uct_ofi_open_receives(iface, lib);
+    reason = uct_ofi_lib_open();
+    if (reason != NULL) {
+        ucs_info("no networks: %s", reason);
+        return UCS_ERR_NO_DEVICE;
+    }
+    status = uct_ofi_provider_choose(iface);
+    status = (status != UCS_OK) ? status : uct_ofi_open_objects(iface);
+    status = (status != UCS_OK) ? status : uct_ofi_address_make(iface);
+    status = (status != UCS_OK) ? status : uct_ofi_open_receives(iface);
     status = (status != UCS_OK) ? status :
-             uct_ofi_check(uct_ofi_sends_open(iface), lib, "buffers to send from");
+             uct_ofi_check(uct_ofi_sends_open(iface), "buffers to send from");
     status = (status != UCS_OK) ? status : uct_ofi_rma_open(iface);
     if (status == UCS_OK) {
         iface->short_max = ucs_min(iface->info->tx_attr->inject_size, UCT_OFI_SHORT_MAX);
@@ -494,7 +497,6 @@ void uct_ofi_iface_end(uct_ofi_iface_t *iface, ucs_status_t status)
 void uct_ofi_iface_close(uct_iface_t *tl_iface)
 {
     uct_ofi_iface_t *iface = uct_ofi_iface(tl_iface);
-    const uct_ofi_lib_t *lib;
     unsigned i;
 
     ucs_fork_watch_remove(&iface->fork);
@@ -513,10 +515,10 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     uct_ofi_close_fid(iface, (struct fid *)iface->cq);
     uct_ofi_close_fid(iface, (struct fid *)iface->domain);
     uct_ofi_close_fid(iface, (struct fid *)iface->fabric);
-    if (uct_ofi_lib_load(&lib) == UCS_OK) {
-        lib->freeinfo(iface->info);
+    if (uct_ofi_lib_open() == NULL) {
+        uct_ofi_lib.freeinfo(iface->info);
         for (i = 0; i < UCT_RAILS_MAX; ++i) {
-            lib->freeinfo(iface->rails[i]);
+            uct_ofi_lib.freeinfo(iface->rails[i]);
         }
     }
     if (iface->memory != NULL) {

@@ -14,8 +14,9 @@
 #include <stddef.h>
 #include <string.h>
 
+uct_ofi_lib_t uct_ofi_lib;
+
 static pthread_once_t uct_ofi_lib_once = PTHREAD_ONCE_INIT;
-static uct_ofi_lib_t uct_ofi_lib;
 static char uct_ofi_lib_reason[96];
 
 static void uct_ofi_lib_load(void)
@@ -33,21 +34,21 @@ static void uct_ofi_lib_load(void)
                            &uct_ofi_lib, uct_ofi_lib_reason, sizeof(uct_ofi_lib_reason));
 }
 
-const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p)
+const char *uct_ofi_lib_open(void)
 {
     pthread_once(&uct_ofi_lib_once, uct_ofi_lib_load);
-    *reason_p = uct_ofi_lib_reason;
-    return (uct_ofi_lib_reason[0] == '\0') ? &uct_ofi_lib : NULL;
+    return (uct_ofi_lib_reason[0] == '\0') ? NULL : uct_ofi_lib_reason;
 }
 
-const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name)
+const char *uct_ofi_lib_provider(const char *name)
 {
-    return ((strcmp(name, "net") == 0) && (lib->version() >= FI_VERSION(1, 18))) ? "tcp" : name;
+    return ((strcmp(name, "net") == 0) && (uct_ofi_lib.version() >= FI_VERSION(1, 18))) ? "tcp" :
+                                                                                        name;
 }
 
-struct fi_info *uct_ofi_lib_hints(const uct_ofi_lib_t *lib, const uct_ofi_offer_t *offer)
+struct fi_info *uct_ofi_lib_hints(const uct_ofi_offer_t *offer)
 {
-    struct fi_info *hints = lib->dupinfo(NULL);
+    struct fi_info *hints = uct_ofi_lib.dupinfo(NULL);
 
     if (hints != NULL) {
         hints->caps                       = offer->caps;

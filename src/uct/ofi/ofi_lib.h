@@ -28,7 +28,7 @@ typedef struct {
     uint64_t         order;
 } uct_ofi_offer_t;
 
-/* The functions of the library that are symbols. */
+/* The functions of the library that are symbols; there once it has been opened. */
 typedef struct {
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
                    const struct fi_info *hints, struct fi_info **info);
@@ -39,14 +39,16 @@ typedef struct {
     uint32_t (*version)(void);
 } uct_ofi_lib_t;
 
-/* Opens libfabric, once a process. NULL: it is not there, and *reason_p says why. Any thread. */
-const uct_ofi_lib_t *uct_ofi_lib_open(const char **reason_p);
+extern uct_ofi_lib_t uct_ofi_lib;
+
+/* Opens libfabric, once a process. Returns NULL, or why it is not there. Any thread. */
+const char *uct_ofi_lib_open(void);
 
 /* The name by which this library knows a provider that users name: "net" became "tcp" in 1.18
  * (what was "tcp" before takes "tcp;ofi_rxm"). */
-const char *uct_ofi_lib_provider(const uct_ofi_lib_t *lib, const char *name);
+const char *uct_ofi_lib_provider(const char *name);
 
 /* How the library is asked for an offer, to be freed; NULL without memory. */
-struct fi_info *uct_ofi_lib_hints(const uct_ofi_lib_t *lib, const uct_ofi_offer_t *offer);
+struct fi_info *uct_ofi_lib_hints(const uct_ofi_offer_t *offer);
 
 #endif

@@ -1,4 +1,4 @@
-/* Halyard: ofi: the library, the choice of a provider, and addresses.
+/* Halyard: ofi: the choice of a provider, and addresses.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -16,21 +16,6 @@
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
-
-/* ---- the library ---- */
-
-ucs_status_t uct_ofi_lib_load(const uct_ofi_lib_t **lib_p)
-{
-    const char *reason;
-    const uct_ofi_lib_t *lib = uct_ofi_lib_open(&reason);
-
-    if (lib == NULL) {
-        ucs_info("no networks: %s", reason);
-        return UCS_ERR_NO_DEVICE;
-    }
-    *lib_p = lib;
-    return UCS_OK;
-}
 
 /* ---- the choice ---- */
 
@@ -57,8 +42,7 @@ static const struct {
 
 /* Users write the whole name, or that of the provider below ("tcp" for "tcp;ofi_rxm"). Returns
  * where in the list it is, or -1. */
-static int uct_ofi_list_find(const uct_ofi_lib_t *lib, const ucs_config_allow_list_t *list,
-                             const char *name)
+static int uct_ofi_list_find(const ucs_config_allow_list_t *list, const char *name)
 {
     size_t core = strcspn(name, ";");
     const char *listed;
@@ -66,7 +50,7 @@ static int uct_ofi_list_find(const uct_ofi_lib_t *lib, const ucs_config_allow_li
     unsigned i;
 
     for (i = 0; i < list->array.count; ++i) {
-        listed     = uct_ofi_lib_provider(lib, list->array.names[i]);
+        listed     = uct_ofi_lib_provider(list->array.names[i]);
         is_renamed = (listed != list->array.names[i]); /* "net" is not "tcp;ofi_rxm" */
         if ((strcmp(listed, name) == 0) ||
             (!is_renamed && (strlen(listed) == core) && (strncmp(listed, name, core) == 0))) {
@@ -166,10 +150,9 @@ static const char *uct_ofi_multi_recv_defect(const struct fi_info *info)
 }
 
 /* Why an offer cannot be used, or NULL. */
-static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
-                                  const struct fi_info *info)
+static const char *uct_ofi_refuse(const uct_ofi_config_t *config, const struct fi_info *info)
 {
-    int is_named = uct_ofi_list_find(lib, &config->providers, info->fabric_attr->prov_name) >= 0;
+    int is_named = uct_ofi_list_find(&config->providers, info->fabric_attr->prov_name) >= 0;
 
     if ((config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW_ALL) &&
         (is_named != (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW))) {
@@ -193,12 +176,11 @@ static int uct_ofi_prefers_ipv6(const uct_ofi_config_t *config)
 
 /* Sets the rank of an offer, and the reason why it is not higher. is_multi: the offer is to take
  * several messages into one buffer. */
-static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib, int is_multi,
-                         uct_ofi_candidate_t *each)
+static void uct_ofi_rank(const uct_ofi_config_t *config, int is_multi, uct_ofi_candidate_t *each)
 {
     const struct fi_info *info = each->info;
     const char *name           = info->fabric_attr->prov_name;
-    const char *refusal        = uct_ofi_refuse(config, lib, info);
+    const char *refusal        = uct_ofi_refuse(config, info);
     int is_chosen              = (config->providers.mode == UCS_CONFIG_ALLOW_LIST_ALLOW);
     int rank                   = 100;
     size_t i;
@@ -226,7 +208,7 @@ static void uct_ofi_rank(const uct_ofi_config_t *config, const uct_ofi_lib_t *li
         each->rank   = -1;
         return;
     }
-    each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(lib, &config->providers, name) : rank);
+    each->rank = 4 * (is_chosen ? 1000 - uct_ofi_list_find(&config->providers, name) : rank);
     if (each->is_default && each->is_routed &&
         (config->devices.mode != UCS_CONFIG_ALLOW_LIST_ALLOW)) {
         each->rank += 2;
@@ -292,8 +274,8 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
 }
 
 /* Ranks what there is, says in iface->choice what is thought of it, returns the best or NULL. */
-static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
-                                           uct_ofi_candidate_t *all, unsigned count, int is_multi)
+static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, uct_ofi_candidate_t *all,
+                                           unsigned count, int is_multi)
 {
     uct_ofi_candidate_t *best = NULL;
     const struct fi_info *info;
@@ -303,7 +285,7 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
     uct_ofi_sort_named(uct_ofi_config(iface), all, count);
     uct_ofi_mark_default(all, count);
     for (i = 0; i < count; ++i) {
-        uct_ofi_rank(uct_ofi_config(iface), lib, is_multi, &all[i]);
+        uct_ofi_rank(uct_ofi_config(iface), is_multi, &all[i]);
         if ((all[i].rank >= 0) && ((best == NULL) || uct_ofi_is_better(&all[i], best))) {
             best = &all[i];
         }
@@ -312,7 +294,7 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
     if (best != NULL) {
         best = uct_ofi_share_out(all, count, best);
         if (uct_ofi_refuse_rma(uct_ofi_config(iface), best->info->fabric_attr->prov_name) == NULL) {
-            uct_ofi_find_rails(iface, lib, all, count, best);
+            uct_ofi_find_rails(iface, all, count, best);
         }
         ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->info->fabric_attr->prov_name,
                                   best->info->domain_attr->name);
@@ -329,10 +311,9 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, const uct_ofi
 }
 
 /* A copy of the best of what there is, or NULL; iface->choice says why. */
-static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib,
-                                    const uct_ofi_offer_t *offer)
+static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_offer_t *offer)
 {
-    struct fi_info *hints      = uct_ofi_lib_hints(lib, offer);
+    struct fi_info *hints      = uct_ofi_lib_hints(offer);
     struct fi_info *list       = NULL;
     const struct fi_info *best = NULL;
     struct fi_info *copy       = NULL;
@@ -344,10 +325,10 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
     if (hints == NULL) {
         return NULL;
     }
-    ret = lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
-    lib->freeinfo(hints);
+    ret = uct_ofi_lib.getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+    uct_ofi_lib.freeinfo(hints);
     if (ret != 0) {
-        ucs_debug("fi_getinfo: %s", lib->strerror(-ret));
+        ucs_debug("fi_getinfo: %s", uct_ofi_lib.strerror(-ret));
         return NULL;
     }
     for (info = list; info != NULL; info = info->next) {
@@ -359,11 +340,11 @@ static struct fi_info *uct_ofi_best(uct_ofi_iface_t *iface, const uct_ofi_lib_t 
         for (info = list; info != NULL; info = info->next) {
             all[count++].info = info;
         }
-        best = uct_ofi_judge(iface, lib, all, count, (offer->caps & FI_MULTI_RECV) != 0);
-        copy = (best != NULL) ? lib->dupinfo(best) : NULL;
+        best = uct_ofi_judge(iface, all, count, (offer->caps & FI_MULTI_RECV) != 0);
+        copy = (best != NULL) ? uct_ofi_lib.dupinfo(best) : NULL;
         ucs_sys_free(all);
     }
-    lib->freeinfo(list);
+    uct_ofi_lib.freeinfo(list);
     return copy;
 }
 
@@ -391,10 +372,9 @@ static struct fi_info *uct_ofi_find_rma(const struct fi_info *own, struct fi_inf
 /* Replaces what is used by the same with reads of a peer's memory, and with writes where they end
  * when the bytes lie there, of memory of devices as well (FI_HMEM), if the provider has them. 0: it
  * has not. */
-static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int has_writes,
-                           uint64_t hmem)
+static int uct_ofi_add_rma(uct_ofi_iface_t *iface, int has_writes, uint64_t hmem)
 {
-    struct fi_info *hints = lib->dupinfo(iface->info);
+    struct fi_info *hints = uct_ofi_lib.dupinfo(iface->info);
     struct fi_info *list  = NULL;
     struct fi_info *info  = NULL;
     uint64_t op_flags     = iface->info->tx_attr->op_flags;
@@ -408,35 +388,35 @@ static int uct_ofi_add_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib, int
     hints->tx_attr->op_flags    = has_writes ? FI_DELIVERY_COMPLETE : 0; /* only asks for it */
     hints->rx_attr->caps        = 0;
     hints->domain_attr->mr_mode = UCT_OFI_MR_MODES;
-    if (lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list) == 0) {
+    if (uct_ofi_lib.getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list) == 0) {
         info = uct_ofi_find_rma(iface->info, list, FI_READ | FI_REMOTE_READ | hmem);
-        info = (info != NULL) ? lib->dupinfo(info) : NULL;
+        info = (info != NULL) ? uct_ofi_lib.dupinfo(info) : NULL;
     }
     if (info != NULL) {
-        lib->freeinfo(iface->info);
+        uct_ofi_lib.freeinfo(iface->info);
         iface->info                    = info;
         iface->info->tx_attr->op_flags = op_flags;
         iface->info->caps             &= ~FI_HMEM | hmem; /* what was not asked for */
         iface->has_writes              = has_writes;
     }
-    lib->freeinfo(list);
-    lib->freeinfo(hints);
+    uct_ofi_lib.freeinfo(list);
+    uct_ofi_lib.freeinfo(hints);
     return info != NULL;
 }
 
 /* Why reads and writes of memory, or writes, are not used, or NULL. */
-static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static const char *uct_ofi_choose_rma(uct_ofi_iface_t *iface)
 {
     const uct_ofi_config_t *config = uct_ofi_config(iface);
     const uint64_t hmem            = config->has_hmem ? FI_HMEM : 0;
     const char *refusal            = uct_ofi_refuse_rma(config,
                                                         iface->info->fabric_attr->prov_name);
 
-    if ((refusal != NULL) || uct_ofi_add_rma(iface, lib, 1, hmem) ||
-        ((hmem != 0) && uct_ofi_add_rma(iface, lib, 1, 0))) {
+    if ((refusal != NULL) || uct_ofi_add_rma(iface, 1, hmem) ||
+        ((hmem != 0) && uct_ofi_add_rma(iface, 1, 0))) {
         return refusal;
     }
-    return (uct_ofi_add_rma(iface, lib, 0, hmem) || uct_ofi_add_rma(iface, lib, 0, 0)) ?
+    return (uct_ofi_add_rma(iface, 0, hmem) || uct_ofi_add_rma(iface, 0, 0)) ?
            "without writes of memory: it does not tell when the bytes lie there "
            "(FI_DELIVERY_COMPLETE)" :
            "without reads and writes of memory: it has none";
@@ -453,37 +433,37 @@ static const char *uct_ofi_explain_hmem(const uct_ofi_iface_t *iface)
 
 /* Makes the queue as long as our buffers need, if the provider can: some offer less than they have
  * when they are asked. */
-static void uct_ofi_lengthen_queue(struct fi_info *own, const uct_ofi_lib_t *lib)
+static void uct_ofi_lengthen_queue(struct fi_info *own)
 {
     struct fi_info *list  = NULL;
-    struct fi_info *hints = (own->tx_attr->size < UCT_OFI_QUEUE) ? lib->dupinfo(own) : NULL;
+    struct fi_info *hints = (own->tx_attr->size < UCT_OFI_QUEUE) ? uct_ofi_lib.dupinfo(own) : NULL;
     const struct fi_info *info;
 
     if (hints == NULL) {
         return;
     }
     hints->tx_attr->size = UCT_OFI_QUEUE;
-    (void)lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+    (void)uct_ofi_lib.getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
     for (info = list; info != NULL; info = info->next) {
         if (uct_ofi_is_same_offer(info, own)) {
             own->tx_attr->size = ucs_max(own->tx_attr->size, info->tx_attr->size);
         }
     }
-    lib->freeinfo(list);
-    lib->freeinfo(hints);
+    uct_ofi_lib.freeinfo(list);
+    uct_ofi_lib.freeinfo(hints);
 }
 
 /* A further interface uses what its lead has found. */
-static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface)
 {
     const uct_ofi_iface_t *lead = uct_ofi_iface(iface->super.params.lead);
     const struct fi_info *info  = lead->rails[iface->super.params.rail];
 
-    iface->info = (info != NULL) ? lib->dupinfo(info) : NULL;
+    iface->info = (info != NULL) ? uct_ofi_lib.dupinfo(info) : NULL;
     if (iface->info == NULL) {
         return UCS_ERR_NO_DEVICE;
     }
-    (void)uct_ofi_choose_rma(iface, lib);
+    (void)uct_ofi_choose_rma(iface);
     if (!(iface->info->caps & FI_READ)) {
         return UCS_ERR_NO_DEVICE;
     }
@@ -502,8 +482,8 @@ static const char *uct_ofi_name_of(const struct fi_info *info, int is_device)
 }
 
 /* Does any offer have what element i of the user's list names? */
-static int uct_ofi_has_name(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
-                            const struct fi_info *list, int is_device, unsigned i)
+static int uct_ofi_has_name(const uct_ofi_config_t *config, const struct fi_info *list,
+                            int is_device, unsigned i)
 {
     uct_ofi_config_t one            = *config;
     ucs_config_names_array_t *array = is_device ? &one.devices.array : &one.providers.array;
@@ -514,14 +494,14 @@ static int uct_ofi_has_name(const uct_ofi_config_t *config, const uct_ofi_lib_t 
     array->count  = 1;
     for (info = list; (info != NULL) && !is_found; info = info->next) {
         is_found = (is_device ? uct_ofi_device_find(&one, uct_ofi_name_of(info, 1)) :
-                    uct_ofi_list_find(lib, &one.providers, uct_ofi_name_of(info, 0))) >= 0;
+                    uct_ofi_list_find(&one.providers, uct_ofi_name_of(info, 0))) >= 0;
     }
     return is_found;
 }
 
 /* Warns of names to use that no offer has, with those that there are. */
-static void uct_ofi_check_list(const uct_ofi_config_t *config, const uct_ofi_lib_t *lib,
-                               const struct fi_info *list, int is_device)
+static void uct_ofi_check_list(const uct_ofi_config_t *config, const struct fi_info *list,
+                               int is_device)
 {
     const ucs_config_allow_list_t *names = is_device ? &config->devices : &config->providers;
     const struct fi_info *info, *other;
@@ -542,7 +522,7 @@ static void uct_ofi_check_list(const uct_ofi_config_t *config, const uct_ofi_lib
         }
     }
     for (i = 0; i < names->array.count; ++i) {
-        if (!uct_ofi_has_name(config, lib, list, is_device, i)) {
+        if (!uct_ofi_has_name(config, list, is_device, i)) {
             ucs_warn("%s: there is no '%s'; there are:%s",
                      is_device ? "UCX_NET_DEVICES" : "UCX_OFI_PROVIDER", names->array.names[i],
                      (list != NULL) ? ucs_string_buffer_cstr(&there) : " none");
@@ -552,7 +532,7 @@ static void uct_ofi_check_list(const uct_ofi_config_t *config, const uct_ofi_lib
 }
 
 /* Once a context: do the devices and providers exist that the user names? */
-static void uct_ofi_check_names(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+static void uct_ofi_check_names(uct_ofi_iface_t *iface)
 {
     const uct_ofi_offer_t *poorest = &uct_ofi_offers[ucs_array_size(uct_ofi_offers) - 1];
     const uct_ofi_config_t *config = uct_ofi_config(iface);
@@ -569,36 +549,36 @@ static void uct_ofi_check_names(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib
                        (config->providers.mode != UCS_CONFIG_ALLOW_LIST_ALLOW))) {
         return;
     }
-    hints = uct_ofi_lib_hints(lib, poorest);
+    hints = uct_ofi_lib_hints(poorest);
     if (hints != NULL) {
-        (void)lib->getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
-        lib->freeinfo(hints);
-        uct_ofi_check_list(config, lib, list, 0);
-        uct_ofi_check_list(config, lib, list, 1);
-        lib->freeinfo(list);
+        (void)uct_ofi_lib.getinfo(UCT_OFI_API, NULL, NULL, 0, hints, &list);
+        uct_ofi_lib.freeinfo(hints);
+        uct_ofi_check_list(config, list, 0);
+        uct_ofi_check_list(config, list, 1);
+        uct_ofi_lib.freeinfo(list);
     }
 }
 
-ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface)
 {
     const char *line, *end, *reason;
     size_t i;
 
     if (iface->super.params.lead != NULL) {
-        return uct_ofi_rail_choose(iface, lib);
+        return uct_ofi_rail_choose(iface);
     }
-    uct_ofi_check_names(iface, lib);
+    uct_ofi_check_names(iface);
     for (i = 0; (i < ucs_array_size(uct_ofi_offers)) && (iface->info == NULL); ++i) {
-        iface->info     = uct_ofi_best(iface, lib, &uct_ofi_offers[i]);
+        iface->info     = uct_ofi_best(iface, &uct_ofi_offers[i]);
         iface->is_multi = (uct_ofi_offers[i].caps & FI_MULTI_RECV) != 0;
     }
     if (iface->info != NULL) {
-        reason = uct_ofi_choose_rma(iface, lib);
+        reason = uct_ofi_choose_rma(iface);
         if (reason != NULL) {
             ucs_string_buffer_appendf(&iface->choice, "%s\n", reason);
         }
         ucs_string_buffer_appendf(&iface->choice, "%s\n", uct_ofi_explain_hmem(iface));
-        uct_ofi_lengthen_queue(iface->info, lib);
+        uct_ofi_lengthen_queue(iface->info);
     }
     line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
     for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
@@ -606,7 +586,7 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface, const uct_ofi_lib_t
     }
     if (iface->info == NULL) {
         ucs_info("no network: libfabric %u.%u has no provider for it that is let in",
-                 FI_MAJOR(lib->version()), FI_MINOR(lib->version()));
+                 FI_MAJOR(uct_ofi_lib.version()), FI_MINOR(uct_ofi_lib.version()));
         return UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;
@@ -627,7 +607,7 @@ static uint32_t uct_ofi_checksum(const uint8_t *address, size_t length)
     return hash;
 }
 
-ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *lib)
+ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface)
 {
     uct_ofi_address_t head = {.version  = UCT_OFI_VERSION,
                               .protocol = iface->info->ep_attr->protocol,
@@ -638,7 +618,7 @@ ucs_status_t uct_ofi_address_make(uct_ofi_iface_t *iface, const uct_ofi_lib_t *l
 
     ret = fi_getname(&iface->ep->fid, raw, &length);
     if ((ret != 0) || (length > (sizeof(iface->address) - sizeof(head)))) {
-        ucs_debug("fi_getname: %s, %zu bytes", lib->strerror(-ret), length);
+        ucs_debug("fi_getname: %s, %zu bytes", uct_ofi_lib.strerror(-ret), length);
         return UCS_ERR_UNSUPPORTED;
     }
     head.length           = (uint8_t)length;
