@@ -149,8 +149,7 @@ void ucp_ep_forget_closed(ucp_worker_t *worker, unsigned max_left)
     ucp_ep_t *ep;
 
     while (worker->num_closed_eps > max_left) {
-        ep = ucs_list_head(&worker->closed_eps, ucp_ep_t, list);
-        ucs_list_del(&ep->list);
+        ep = ucs_list_extract_head(&worker->closed_eps, ucp_ep_t, list);
         --worker->num_closed_eps;
         ucs_sys_free(ep);
     }
@@ -295,8 +294,7 @@ void ucp_ep_run_watches(ucp_worker_t *worker)
     ucp_ep_t *ep;
 
     for (i = 0; (i < UCP_EP_WATCHES) && !ucs_list_is_empty(&worker->watches); ++i) {
-        ep = ucs_list_head(&worker->watches, ucp_ep_t, watch_list);
-        ucs_list_del(&ep->watch_list);
+        ep = ucs_list_extract_head(&worker->watches, ucp_ep_t, watch_list);
         if (!ep->is_closing && !ep->peer->is_provisional && (ep->peer->status == UCS_OK)) {
             /* Not without a word: who waits for the end of a former connection of ours would take
              * this one for it, see ucp_hello_handle. */
@@ -448,8 +446,7 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
     ucs_list_head_init(&due);
     ucs_list_splice_tail(&due, &worker->failed_eps);
     while (!ucs_list_is_empty(&due)) {
-        ep = ucs_list_head(&due, ucp_ep_t, failed_list);
-        ucs_list_del(&ep->failed_list);
+        ep = ucs_list_extract_head(&due, ucp_ep_t, failed_list);
         ++count;
         if (!ep->is_closing && ucp_ep_has_handler(ep)) { /* another may have taken it away */
             ep->err_cb(ep->err_arg, ep, ep->peer->status); /* may close the endpoint */

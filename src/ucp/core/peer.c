@@ -414,8 +414,7 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
     ucs_list_head_init(&todo);
     ucs_list_splice_tail(&todo, &peer->eps);
     while (!ucs_list_is_empty(&todo)) {
-        ep = ucs_list_head(&todo, ucp_ep_t, peer_list);
-        ucs_list_del(&ep->peer_list);
+        ep = ucs_list_extract_head(&todo, ucp_ep_t, peer_list);
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
         ucp_ep_set_limits(ep);
         ucp_ep_report_failure(ep);
@@ -550,16 +549,14 @@ void ucp_peers_reap(ucp_worker_t *worker)
     ucp_peer_t *peer;
 
     while (!ucs_list_is_empty(&worker->retired)) {
-        peer = ucs_list_head(&worker->retired, ucp_peer_t, retired);
-        ucs_list_del(&peer->retired);
+        peer = ucs_list_extract_head(&worker->retired, ucp_peer_t, retired);
         if (ucp_ep_handed_out(peer) == NULL) { /* the user cannot answer to it */
             ucp_peer_reap(peer);
             continue;
         }
         ucs_list_add_tail(&worker->answerable, &peer->retired);
         if (++worker->num_answerable > UCP_PEERS_ANSWERABLE) {
-            peer = ucs_list_head(&worker->answerable, ucp_peer_t, retired);
-            ucs_list_del(&peer->retired);
+            peer = ucs_list_extract_head(&worker->answerable, ucp_peer_t, retired);
             --worker->num_answerable;
             ucp_peer_reap(peer);
         }

@@ -55,8 +55,7 @@ void uct_ofi_drop_early(uct_ofi_peer_t *peer)
     uct_ofi_early_t *early;
 
     while (!ucs_list_is_empty(&peer->early)) {
-        early = ucs_list_head(&peer->early, uct_ofi_early_t, list);
-        ucs_list_del(&early->list);
+        early = ucs_list_extract_head(&peer->early, uct_ofi_early_t, list);
         ucs_sys_free(early);
     }
 }
@@ -481,8 +480,7 @@ unsigned uct_ofi_peers_work(uct_ofi_iface_t *iface)
     ucs_list_splice_tail(&todo, &iface->todo);
     ucs_list_splice_tail(&todo, &iface->blocked);
     while (!ucs_list_is_empty(&todo)) {
-        peer = ucs_list_head(&todo, uct_ofi_peer_t, todo);
-        ucs_list_del(&peer->todo);
+        peer = ucs_list_extract_head(&todo, uct_ofi_peer_t, todo);
         if (!uct_ofi_speak(peer, &count)) {
             ucs_list_del(&peer->todo);
             ucs_list_add_tail(&iface->blocked, &peer->todo);

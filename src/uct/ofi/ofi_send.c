@@ -118,8 +118,7 @@ void uct_ofi_sends_close(uct_ofi_iface_t *iface)
     uct_ofi_block_t *block;
 
     while (!ucs_list_is_empty(&iface->blocks)) {
-        block = ucs_list_head(&iface->blocks, uct_ofi_block_t, list);
-        ucs_list_del(&block->list);
+        block = ucs_list_extract_head(&iface->blocks, uct_ofi_block_t, list);
         ucs_sys_munmap(block, uct_ofi_block_bytes);
     }
 }
