@@ -7,7 +7,6 @@
 
 #include "info.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void info_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep UCS_UNUSED,

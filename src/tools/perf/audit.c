@@ -13,7 +13,6 @@
 #include "costs.h"
 #include "rounds.h"
 #include "run.h"
-#include "watch.h"
 
 #include <limits.h>
 #include <stdlib.h>

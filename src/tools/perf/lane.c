@@ -6,13 +6,10 @@
 #include "config.h"
 
 #include "lane.h"
-#include "watch.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 
 #define SLEEP_MAX_MS 1000
 

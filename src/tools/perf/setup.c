@@ -7,9 +7,7 @@
 
 #include "pin.h"
 #include "session.h"
-#include "watch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "rounds.h"
 #include "run.h"
 #include "stats.h"
-#include "watch.h"
 
 #include <math.h>
 #include <string.h>

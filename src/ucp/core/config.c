@@ -5,8 +5,6 @@
 #include "config.h"
 
 #include <ucp/core/context.h>
-#include <ucs/config/names.h>
-#include <ucs/debug/log.h>
 #include <ucs/sys/string.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
-#include <ucs/sys/sys.h>
 #include <inttypes.h>
 
 #define UCP_REQUEST_CHUNK 128

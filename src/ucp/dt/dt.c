@@ -7,7 +7,6 @@
 #include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucs/sys/sys.h>
-#include <string.h>
 
 /* Then req->copy.info tells about it. */
 static int ucp_dt_on_device(ucp_request_t *req, const void *address)

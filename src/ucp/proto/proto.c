@@ -14,7 +14,6 @@
 #include <ucp/wire/wire.h>
 #include <ucs/debug/log.h>
 #include <math.h>
-#include <string.h>
 
 const char *const ucp_proto_names[UCP_PROTO_LAST] = {
     [UCP_PROTO_EAGER]     = "eager",

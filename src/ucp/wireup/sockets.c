@@ -11,7 +11,6 @@
 #include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/timerfd.h>
 
 /* Calls of progress from one look at the sockets to the next: a look is a system call. */

@@ -12,7 +12,6 @@
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
-#include <ucs/sys/string.h>
 #include <pthread.h>
 #include <string.h>
 

@@ -13,7 +13,6 @@
 #include <ucs/debug/assert.h>
 #include <ucs/debug/report.h>
 #include <ucs/sys/string.h>
-#include <ucs/sys/sys.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

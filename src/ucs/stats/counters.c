@@ -8,7 +8,6 @@
 #include <ucs/config/global.h>
 #include <ucs/debug/log.h>
 #include <ucs/stats/counters.h>
-#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <fcntl.h>
 #include <inttypes.h>

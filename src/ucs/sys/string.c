@@ -6,7 +6,6 @@
 
 #include <ucs/sys/compiler.h>
 #include <ucs/sys/string.h>
-#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 
 #include <ucs/debug/log.h>
 #include <ucs/sys/library.h>
-#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
 #include <ctype.h>
@@ -18,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef HAVE_HWLOC
 #include <dlfcn.h>
 #include <hwloc.h>

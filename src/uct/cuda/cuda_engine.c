@@ -10,7 +10,6 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define UCT_CUDA_DRAIN_NS    10000000000ull
 #define UCT_CUDA_YIELD_POLLS 64

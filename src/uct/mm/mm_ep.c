@@ -14,7 +14,6 @@
 #include <ucs/sys/sys.h>
 
 #include <endian.h>
-#include <string.h>
 
 ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
 {

@@ -9,8 +9,6 @@
 #include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 
-#include <string.h>
-
 /* Signals that are taken off a connection at a time; a peer could send without end. */
 #define UCT_MM_SIGNALS_MAX 64
 

@@ -13,9 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
-#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
-#include <ucs/sys/topo.h>
 
 /* ---- the choice ---- */
 
