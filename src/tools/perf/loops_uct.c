@@ -152,31 +152,37 @@ static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffe
     return ep->ops->am_short(ep, id, header, buffer + sizeof(header), size - sizeof(header));
 }
 
-/* One operation, as often as it finds no room; with a completion it ends later. */
-#define UCT_DO(_lane, _call, _what) \
-    do { \
-        ucs_status_t _status; \
-        unsigned _spins = 0; \
-        \
-        while (((_status = (_call)) == UCS_ERR_NO_RESOURCE) && \
-               (perf_lane_turn(_lane, &_spins) == UCS_OK)) { \
-        } \
-        if (_status == UCS_INPROGRESS) { \
-            ++uct_of(_lane)->next; \
-            ++(_lane)->send_posted; \
-        } else if ((_status != UCS_OK) && ((_lane)->status == UCS_OK)) { \
-            perf_lane_fail(_lane, _status, _what); \
-        } \
-    } while (0)
+/* Is the operation to be tried again, as it has found no room? With a completion it ends later. */
+PERF_INLINE int uct_again(perf_lane_t *lane, ucs_status_t status, const char *what, unsigned *spins)
+{
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return perf_lane_turn(lane, spins) == UCS_OK;
+    }
+    if (status == UCS_INPROGRESS) {
+        ++uct_of(lane)->next;
+        ++lane->send_posted;
+    } else if (status != UCS_OK) {
+        perf_lane_fail(lane, status, what);
+    }
+    return 0;
+}
 
 static void uct_send(perf_lane_t *lane, const perf_layout_t *layout)
 {
-    UCT_DO(lane, uct_send_once(lane, AM_DATA_ID, layout->buffer, layout->count), "a message");
+    unsigned spins = 0;
+
+    while (uct_again(lane, uct_send_once(lane, AM_DATA_ID, layout->buffer, layout->count),
+                     "a message", &spins)) {
+    }
 }
 
 static void uct_ack(perf_lane_t *lane)
 {
-    UCT_DO(lane, uct_send_once(lane, AM_ACK_ID, lane->send_buffer, 8), "an acknowledgement");
+    unsigned spins = 0;
+
+    while (uct_again(lane, uct_send_once(lane, AM_ACK_ID, lane->send_buffer, 8),
+                     "an acknowledgement", &spins)) {
+    }
 }
 
 static const perf_flow_t uct_flow = {uct_send, perf_post_none, uct_ack, perf_post_ack_none};
@@ -203,12 +209,18 @@ static ucs_status_t uct_move_once(perf_lane_t *lane, size_t size, int is_put)
 
 static void uct_put(perf_lane_t *lane, size_t size)
 {
-    UCT_DO(lane, uct_move_once(lane, size, 1), "a put");
+    unsigned spins = 0;
+
+    while (uct_again(lane, uct_move_once(lane, size, 1), "a put", &spins)) {
+    }
 }
 
 static void uct_get(perf_lane_t *lane, size_t size)
 {
-    UCT_DO(lane, uct_move_once(lane, size, 0), "a get");
+    unsigned spins = 0;
+
+    while (uct_again(lane, uct_move_once(lane, size, 0), "a get", &spins)) {
+    }
 }
 
 ucs_status_t perf_uct_put_latency(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
