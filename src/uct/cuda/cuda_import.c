@@ -16,6 +16,7 @@
 
 #define UCS_LOG_COMPONENT "cuda_ipc"
 #include <ucs/debug/log.h>
+#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 #include <errno.h>
 #include <string.h>
@@ -362,19 +363,19 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
 
 /* One line a reason: what fails for one buffer fails for all of its kind. */
 static void uct_cuda_import_refused(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
-                                    const uct_cuda_ipc_packed_t *key, const char *call, int result)
+                                    const uct_cuda_ipc_packed_t *key, int result)
 {
     const unsigned bit = (unsigned)result % UCT_CUDA_RESULT_MAX;
     int level          = UCS_LOG_LEVEL_WARN;
 
     pthread_mutex_lock(&md->lock);
-    if ((md->warned[bit / 64] & (1ull << (bit % 64))) != 0) {
+    if (ucs_bitmap_test(md->warned, bit)) {
         level = UCS_LOG_LEVEL_DEBUG;
     }
-    md->warned[bit / 64] |= 1ull << (bit % 64);
+    ucs_bitmap_set(md->warned, bit);
     pthread_mutex_unlock(&md->lock);
     ucs_log(level, "device memory of process %u cannot be mapped and is staged instead", key->pid);
-    (void)uct_cuda_failed(driver, level, call, result);
+    (void)uct_cuda_failed(driver, level, "mapping it", result);
 }
 
 int uct_cuda_is_mapped(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length)
@@ -443,7 +444,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
     }
     uct_cuda_descriptors_close(mapping);
     if (result != UCT_CU_SUCCESS) {
-        uct_cuda_import_refused(mapping->md, driver, key, "mapping it", result);
+        uct_cuda_import_refused(mapping->md, driver, key, result);
     } else if (uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) == UCS_OK) {
         mapping->place_id = place.id;
     }
