@@ -161,11 +161,6 @@ const ucs_global_opts_t *ucs_global_opts(void)
     return (state == UCS_GLOBAL_OPTS_READY) ? &ucs_global_values : &ucs_global_defaults;
 }
 
-static void ucs_global_lock(void)
-{
-    pthread_mutex_lock(&ucs_global_mutex);
-}
-
 void ucs_global_opts_unlock(void)
 {
     pthread_mutex_unlock(&ucs_global_mutex);
@@ -174,7 +169,7 @@ void ucs_global_opts_unlock(void)
 /* In the order in which they are taken inside each other. */
 static void ucs_config_lock_all(void)
 {
-    ucs_global_lock();
+    pthread_mutex_lock(&ucs_global_mutex);
     pthread_mutex_lock(&ucs_config_file_mutex);
     pthread_mutex_lock(&ucs_config_names_mutex);
 }
@@ -200,7 +195,7 @@ void ucs_config_hold_over_fork(void)
 const ucs_global_opts_t *ucs_global_opts_lock(void)
 {
     ucs_config_hold_over_fork();
-    ucs_global_lock();
+    pthread_mutex_lock(&ucs_global_mutex);
     return ucs_global_opts();
 }
 

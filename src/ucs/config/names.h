@@ -33,7 +33,7 @@ extern pthread_mutex_t ucs_config_names_mutex;
 ucs_status_t ucs_config_table_add(const char *title, const char *prefix,
                                   const ucs_config_row_t *rows);
 
-/* Forget a table, before the module that holds it is unloaded. */
+/* Forget a table. For tests. */
 void ucs_config_table_remove(const ucs_config_row_t *rows);
 
 /* The i-th table; 0 behind the last. */
