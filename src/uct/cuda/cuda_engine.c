@@ -14,6 +14,10 @@
 #define UCT_CUDA_DRAIN_NS    10000000000ull
 #define UCT_CUDA_YIELD_POLLS 64
 
+/* Turns in a row in which the driver lets nobody into a context, without saying that it is gone:
+ * then it counts as that. Devices may still make the copies, whose memory is its users' again. */
+#define UCT_CUDA_DOUBTS      1000
+
 /* For a copy that is waited for: longer than any takes, but for what takes longer at 1 GB/s. */
 #define UCT_CUDA_NOW_NS      30000000000ull
 
@@ -169,6 +173,24 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
     }
 }
 
+/* Whether what is before an event, or in a stream (event NULL), has ended. An error is believed
+ * when it is said twice: who hears of it uses the memory for other things, and if it is the
+ * question that has failed the device still copies. */
+static int uct_cuda_query(const uct_cuda_driver_t *driver, uct_cu_event_t event,
+                          uct_cu_stream_t stream)
+{
+    int result = UCT_CU_NOT_READY;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        result = (event != NULL) ? driver->cuEventQuery(event) : driver->cuStreamQuery(stream);
+        if (ucs_likely((result == UCT_CU_SUCCESS) || (result == UCT_CU_NOT_READY))) {
+            break;
+        }
+    }
+    return result;
+}
+
 static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
@@ -178,8 +200,7 @@ static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 
     while (queue->num_batches > 0) {
         batch  = &queue->batches[queue->first];
-        result = batch->has_event ? driver->cuEventQuery(batch->event) :
-                                    driver->cuStreamQuery(queue->stream);
+        result = uct_cuda_query(driver, batch->has_event ? batch->event : NULL, queue->stream);
         if (result == UCT_CU_NOT_READY) {
             return;
         }
@@ -330,9 +351,13 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     }
     status = uct_cuda_context_enter(&scope, queue->engine->driver, &queue->context);
     if (ucs_unlikely(status != UCS_OK)) {
-        uct_cuda_queue_die(queue, status);
+        if (uct_cuda_context_has_gone(queue->engine->driver, &queue->context) ||
+            (++queue->num_doubts == UCT_CUDA_DOUBTS)) {
+            uct_cuda_queue_die(queue, status);
+        }
         return;
     }
+    queue->num_doubts = 0;
     if (poll) {
         uct_cuda_queue_poll(queue);
     }
@@ -506,7 +531,7 @@ static ucs_status_t uct_cuda_now_copy(uct_cuda_engine_t *engine, uct_cuda_now_t 
 
     result = driver->cuMemcpyAsync(dest, src, length, now->stream);
     while ((result == UCT_CU_SUCCESS) &&
-           ((result = driver->cuStreamQuery(now->stream)) == UCT_CU_NOT_READY)) {
+           ((result = uct_cuda_query(driver, NULL, now->stream)) == UCT_CU_NOT_READY)) {
         result = UCT_CU_SUCCESS;
         if ((++polls % UCT_CUDA_YIELD_POLLS) != 0) {
             continue;

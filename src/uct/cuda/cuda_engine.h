@@ -97,6 +97,7 @@ struct uct_cuda_queue {
     unsigned           num_batches;
     uct_cuda_ring_t    ring;
     uct_cuda_now_t     now;
+    unsigned           num_doubts; /* turns in a row without an answer of the driver */
     int                is_dead; /* the context is gone, or cannot be used, */
     int                is_left; /* and the driver had copies then */
 };

@@ -53,8 +53,8 @@
 #define UCT_OFI_LOST_MAX    3      /* messages in a row that are said again */
 #define UCT_OFI_PAUSE_NS    1000000ul /* of which the first of them waits 4, the next 16, ... */
 #define UCT_OFI_SPARES       3u     /* receive buffers in reserve for each that is in use */
-/* Seen over `tcp;ofi_rxm` (libfabric 1.17) after a process had died: fi_recvmsg failed with -256, and
- * took the buffer at the next call. Perhaps a message of the dead was waiting for one. */
+/* Seen over `tcp;ofi_rxm` (libfabric 1.17) after a process had died: fi_recvmsg failed with -256,
+ * and took the buffer at the next call. Perhaps a message of the dead was waiting for one. */
 #define UCT_OFI_REFUSALS    1000 /* in a row: no receive buffer is taken any more */
 #define UCT_OFI_STRANGERS   8      /* refusals under way to those that are no peers */
 #define UCT_OFI_RAIL_SIZE  (2 * UCT_OFI_BUFFER_SIZE) /* bytes of a receive buffer of an interface

@@ -47,6 +47,24 @@ private:
     std::vector<uint8_t> m_bytes;
 };
 
+/* Two processes run with a fault by which the k-th single copy is refused with an error, or it and
+ * all that follow. They run well all the same, and say little. */
+template <typename run_t>
+void refuse_single_copies(const std::vector<unsigned> &counts, const char *error, const run_t &run)
+{
+    for (const char *more : {"", "+"}) {
+        for (unsigned k : counts) {
+            processes both(2);
+            both.start_all([&](self &me) { run(me, std::to_string(k) + more + ":" + error); });
+            EXPECT_TRUE(both.join()) << "copy " << k << more;
+            EXPECT_LE(both.log_lines(), 4u) << both.log();
+            if (testing::Test::HasFailure()) {
+                return;
+            }
+        }
+    }
+}
+
 } // namespace mp
 
 #endif

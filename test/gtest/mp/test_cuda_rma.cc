@@ -177,17 +177,8 @@ TEST_P(mp_cuda_rma, refused_at_a_copy)
     if (w.error == nullptr) {
         GTEST_SKIP() << "nothing is refused";
     }
-    for (const char *more : {"", "+"}) {
-        for (unsigned k : {1u, 2u, 4u, 11u, 30u, 115u}) {
-            processes both(2);
-            both.start_all([&](self &me) { run(me, w, std::to_string(k) + more + ":" + w.error); });
-            EXPECT_TRUE(both.join()) << "copy " << k << more;
-            EXPECT_LE(both.log_lines(), 4u) << both.log();
-            if (HasFailure()) {
-                return;
-            }
-        }
-    }
+    mp::refuse_single_copies({1, 2, 4, 11, 30, 115}, w.error,
+                             [&](self &me, const std::string &fault) { run(me, w, fault); });
 }
 
 INSTANTIATE_TEST_SUITE_P(all, mp_cuda_rma,

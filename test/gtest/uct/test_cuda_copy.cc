@@ -756,6 +756,58 @@ TEST_F(fake_cuda, each_call_of_the_driver_fails)
     });
 }
 
+/* Whoever is told that a copy has failed uses its memory for other things, so it is not told so
+ * while the device copies: because the driver has not said once whether it has ended, or where. */
+TEST_F(fake_cuda, a_question_fails_amid_copies)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        cuda_program cuda;
+        constexpr unsigned COUNT = 100;
+        constexpr size_t LENGTH  = 3000;
+        const bytes data         = pattern(15, COUNT * LENGTH);
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, data.size());
+        const auto other  = cuda.make(kind::DEVICE, data.size());
+        cuda.write(other.address, data);
+        for (const char *name : {"cuPointerGetAttributes", "cuCtxPushCurrent", "cuStreamQuery",
+                                 "cuEventQuery"}) {
+            for (unsigned k = 1; k < 6; ++k) {
+                SCOPED_TRACE(std::string(name) + " " + std::to_string(k));
+                worker w(copy_tl());
+                bytes back(data.size());
+                std::deque<completion> comps;
+                for (unsigned i = 0; i < COUNT; ++i) {
+                    const size_t offset = i * LENGTH;
+                    uint8_t *dest = static_cast<uint8_t *>(device.address) + offset;
+                    const uint8_t *src = static_cast<const uint8_t *>(other.address) + offset;
+                    comps.emplace_back();
+                    ASSERT_EQ(UCS_INPROGRESS,
+                              w.tl->iface.copy(w.iface, (i % 2) ? back.data() + offset : dest,
+                                               (i % 4) ? src : data.data() + offset, LENGTH,
+                                               &comps.back().base));
+                }
+                cuda.fail(name, k, 999);
+                ASSERT_TRUE(run_until({&w}, [&]() {
+                    return std::all_of(comps.begin(), comps.end(),
+                                       [](const completion &c) { return c.calls != 0; });
+                }));
+                cuda.fail(nullptr, 0, 0);
+                const bytes there = cuda.read(device.address, data.size());
+                for (unsigned i = 0; i < COUNT; ++i) {
+                    const bytes &dest = (i % 2) ? back : there;
+                    EXPECT_EQ(UCS_OK, comps[i].base.status) << i;
+                    EXPECT_EQ(0, memcmp(dest.data() + i * LENGTH, data.data() + i * LENGTH,
+                                        LENGTH)) << i;
+                }
+            }
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 TEST_F(fake_cuda, the_driver_goes_first)
 {
     in_process([]() {

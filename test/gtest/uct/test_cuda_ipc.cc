@@ -1925,7 +1925,7 @@ TEST_F(fake_cuda_ipc, each_call_of_the_driver_fails)
             u.free_remote();
         }
         u.w->is_stuck = -1; /* the same */
-        EXPECT_GT(failures, 20u);
+        EXPECT_GT(failures, 10u); /* questions that fail once are asked again */
         EXPECT_EQ(0u, u.cuda.misuses());
     });
 }
