@@ -132,6 +132,7 @@ void ucp_request_release_held(ucp_request_t *req)
     }
     if (held & UCP_REQUEST_HOLDS_LIST) {
         ucs_list_del(&req->list);
+        req->worker->num_reading -= (req->kind == UCP_REQUEST_TAG_RECV);
     }
     if (held & UCP_REQUEST_HOLDS_TRACKED) {
         ucp_ep_untrack(req);

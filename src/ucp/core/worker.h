@@ -136,6 +136,7 @@ typedef struct ucp_worker {
     ucs_list_link_t asked; /* receives whose sender was asked to move them, see ucp_rndv_watch; the
                               first to be looked at comes first */
     unsigned           num_looks; /* at these */
+    size_t             num_reading; /* tagged receives whose announced messages have been found */
     ucs_list_link_t    coming;    /* receives that a transport fills (UCP_RECV_COMES) */
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
@@ -322,11 +323,15 @@ UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *addres
            (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
 }
 
+UCS_INLINE size_t ucp_worker_num_posted(const ucp_worker_t *worker)
+{
+    return worker->tag_match.num_selective + worker->tag_match.num_wild;
+}
+
 /* How many tagged messages does it wait for? One more where it moves something. */
 UCS_INLINE size_t ucp_worker_num_receiving(const ucp_worker_t *worker)
 {
-    return worker->tag_match.num_selective + worker->tag_match.num_wild +
-           !ucs_list_is_empty(&worker->work);
+    return ucp_worker_num_posted(worker) + !ucs_list_is_empty(&worker->work);
 }
 
 UCS_INLINE void ucp_worker_count(ucp_worker_t *worker, ucp_counter_t counter)

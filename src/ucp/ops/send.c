@@ -184,7 +184,8 @@ static int ucp_send_is_unasked(const ucp_request_t *req)
     const int is_unanswered = req->send.peer->is_unanswered;
     const size_t receiving  = ucp_worker_num_receiving(req->worker);
     const size_t peers      = ucs_hash_size(&req->worker->peers);
-    const size_t to_all     = (receiving <= peers) ? receiving : 0; /* at most one of each */
+    const size_t crowd      = ucp_worker_num_posted(req->worker) + req->worker->num_reading;
+    const size_t to_all     = (crowd <= peers) ? crowd : 0; /* at most one of each */
     const int is_pair       = (peers <= UCP_PROTO_UNASKED_PAIR);
     const int is_long       = (req->length > UCP_PROTO_UNASKED_MOST);
 

@@ -62,8 +62,9 @@ typedef struct {
  * process, which is sent windows of them); one, up to UNASKED_MOST, of a peer that sends to us as
  * we send to it; or more than UNASKED_FEW, but no more than one of each peer, where so many
  * processes read each other's memory at once that the kernel is in their way; with more than
- * UNASKED_CROWD, one of each peer, none goes whole: what they all write lies in no cache any more
- * when it is read (alltoall of 16 KiB among 20 and 28: 143 and 255 us, announced 112 and 165).
+ * UNASKED_CROWD, one of each peer, posted or with their announced messages found, none goes whole:
+ * what they all write lies in no cache any more when it is read (alltoall of 16 KiB among 20 and
+ * 28: 143 and 255 us, announced 112 and 165; who comes late finds announcements of all).
  * Around a ring, among a few neighbours, in windows, and between two processes alone
  * (UNASKED_PAIR: one may be a peer of its own) one copy is faster. Measured in collective
  * operations of 4, 8, 16, 20 and 28 processes, and windows of pairs, on 32 processors of Emerald

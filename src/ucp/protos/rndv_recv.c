@@ -273,7 +273,8 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
         ucp_request_add_work(req);
         return;
     }
-    req->held            |= UCP_REQUEST_HOLDS_LIST;
+    req->held                |= UCP_REQUEST_HOLDS_LIST;
+    req->worker->num_reading += (req->kind == UCP_REQUEST_TAG_RECV);
     ucs_list_add_tail(&peer->recvs, &req->list);
 
     if ((peer->status != UCS_OK) ||

@@ -521,6 +521,34 @@ public:
         return is;
     }
 
+    /* The same, while one receive waits at the first and so many others have found their messages,
+     * announced before, and have not read them. */
+    bool is_whole_amid(unsigned receives, size_t length)
+    {
+        const ucp_request_param_t plain = {};
+        std::vector<ucs_status_ptr_t> requests;
+        const bytes out(200000);
+        bytes in(out.size());
+
+        for (unsigned i = 0; i < receives; ++i) {
+            requests.push_back(ucp_tag_send_nbx(m_pair.ep_back(), out.data(), out.size(), 78,
+                                                &plain));
+        }
+        for (unsigned i = 0; i < 100; ++i) {
+            (void)ucp_worker_progress(m_pair.sender().handle());
+        }
+        for (unsigned i = 0; i < receives; ++i) {
+            requests.push_back(ucp_tag_recv_nbx(m_pair.sender().handle(), in.data(), in.size(), 78,
+                                                ~0ull, &plain));
+            EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(requests.back()));
+        }
+        const bool is = is_whole_beside(1, length);
+        for (const ucs_status_ptr_t request : requests) {
+            EXPECT_EQ(UCS_OK, m_pair.wait(request));
+        }
+        return is;
+    }
+
 private:
     pair m_pair;
     std::vector<std::unique_ptr<worker>> m_others;
@@ -595,6 +623,18 @@ TEST_F(idle, messages_beside_receives_that_wait)
                 }
             }
         }
+    }
+}
+
+/* Who comes late to such a group finds the messages of the others announced. */
+TEST_F(idle, messages_beside_receives_that_read)
+{
+    constexpr unsigned PEERS = 17;
+    middle_messages m(PEERS - 1);
+
+    for (unsigned receives = 1; receives <= PEERS; ++receives) {
+        SCOPED_TRACE(receives);
+        EXPECT_EQ(receives + 1 != PEERS, m.is_whole_amid(receives, 16384));
     }
 }
 
