@@ -187,7 +187,9 @@ part_dask()
 # plugin is the one that has no RPATH. NIXL does without PyTorch, which its package asks for.
 part_nixl()
 {
-    local mode lists name packages names=$build/nixl-names python=$build/nixl-cu12/bin/python
+    local mode lists kind name packages names=$build/nixl-names python=$build/nixl-cu12/bin/python
+    local kinds=DRAM
+    [ ! -e /dev/nvidiactl ] || kinds="DRAM VRAM mixed"
     if ! fetch nixl-cu12 "$NIXL" --no-deps || ! fetch_into nixl-cu12 numpy; then
         skip "nixl: cannot be fetched: $(tail -n 1 "$build/nixl-cu12.log")"
         return
@@ -197,11 +199,14 @@ part_nixl()
     for name in ucp uct ucs ucm; do
         ln -sf "$lib/lib$name.so.0" "$names/$(basename "$packages"/nixl_cu12.libs/lib$name-*.so*)"
     done
-    for mode in polling thread pool; do
-        for lists in n y; do
-            run_app "nixl.$mode.$lists" "all agents agree" \
-                env NIXL_UCX_SGL_ENABLE=$lists NIXL_PLUGIN_DIR="$packages/nixl_cu12.libs/nixl" \
-                LD_LIBRARY_PATH="$names:$lib" "$python" "$root/test/apps/nixl_agents.py" $mode
+    for kind in $kinds; do
+        for mode in polling thread pool; do
+            for lists in n y; do
+                run_app "nixl.$mode.$lists.$kind" "all agents agree" \
+                    env NIXL_UCX_SGL_ENABLE=$lists NIXL_PLUGIN_DIR="$packages/nixl_cu12.libs/nixl" \
+                    LD_LIBRARY_PATH="$names:$lib" "$python" "$root/test/apps/nixl_agents.py" \
+                    $mode "$kind"
+            done
         done
     done
 }

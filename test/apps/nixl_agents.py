@@ -1,7 +1,10 @@
 # Halyard: NIXL's UCX backend: agents of one process and of several move data by READ and WRITE,
 # whole and as lists, with notifications; one dies, another of its name comes; every byte checked.
-# Argument: who makes progress: polling (the program), thread (one of NIXL's) or pool (several).
+# Arguments: who makes progress: polling (the program), thread (one of NIXL's) or pool (several);
+# whose memory it is: DRAM (of the host, the default), VRAM (of the first GPU) or mixed (every other
+# agent's is a GPU's).
 # SPDX-License-Identifier: BSD-3-Clause
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -28,31 +31,82 @@ def foreign():
     return wrong + [line for line in maps.splitlines() if "nixl_cu12.libs/libuc" in line]
 
 
+class HostMemory:
+    kind = "DRAM"
+
+    def __init__(self):
+        self.bytes = np.zeros(ROOM, dtype="u1")
+        self.address = self.bytes.ctypes.data
+
+    def write(self, data):
+        self.bytes[:data.size] = data
+
+    def read(self, size):
+        return self.bytes[:size].copy()
+
+
+class DeviceMemory:
+    kind = "VRAM"
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(ROOM))
+        self.address = address.value
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        if result:
+            raise RuntimeError(f"{name}: CUDA error {result}")
+
+    def write(self, data):
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.address),
+                  ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size))
+        self.call("cuCtxSynchronize")
+
+    def read(self, size):
+        data = np.zeros(size, dtype="u1")
+        self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data),
+                  ctypes.c_uint64(self.address), ctypes.c_size_t(size))
+        return data
+
+
+def memory_kind(kinds, index):
+    """That of the agent of this number."""
+    return ("VRAM", "DRAM")[index % 2] if kinds == "mixed" else kinds
+
+
 class Agent:
     others = ()  # of this process, whose progress is this agent's to make
 
-    def __init__(self, name, mode):
+    def __init__(self, name, mode, kind):
         from nixl_cu12 import nixl_agent, nixl_agent_config
 
         self.name = name
+        self.memory = DeviceMemory() if kind == "VRAM" else HostMemory()
+        self.address = self.memory.address
+        self.kinds = {}  # by peer
         self.nixl = nixl_agent(name, nixl_agent_config(enable_prog_thread=mode != "polling",
                                                        num_threads=2 if mode == "pool" else 0))
-        self.buffer = np.zeros(ROOM, dtype="u1")
-        self.address = self.buffer.ctypes.data
-        self.nixl.register_memory(self.nixl.get_reg_descs([(self.address, ROOM, 0, "")], "DRAM"))
+        self.nixl.register_memory(self.nixl.get_reg_descs([(self.address, ROOM, 0, "")], kind))
 
-    def know(self, metadata):
+    def know(self, name, metadata, kind):
         self.nixl.add_remote_agent(metadata)
+        self.kinds[name] = kind
 
     def metadata(self):
         return self.nixl.get_agent_metadata()
 
-    def descriptors(self, places):
-        return self.nixl.get_xfer_descs([(address, size, 0) for address, size in places], "DRAM")
+    def descriptors(self, places, kind):
+        return self.nixl.get_xfer_descs([(address, size, 0) for address, size in places], kind)
 
     def prepare(self, op, peer, local, remote, note=b""):
-        return self.nixl.initialize_xfer(op, self.descriptors(local), self.descriptors(remote),
-                                         peer, note)
+        return self.nixl.initialize_xfer(op, self.descriptors(local, self.memory.kind),
+                                         self.descriptors(remote, self.kinds[peer]), peer, note)
 
     def post(self, handle):
         """Returns how the transfer ended."""
@@ -83,41 +137,42 @@ class Agent:
 
 def exercise(agent, peer, remote):
     """Moves data to the memory at remote and back. Returns what was wrong and the notes sent."""
-    wrong, sent = [], []
+    wrong, sent, nothing = [], [], np.zeros(ROOM, dtype="u1")
     for size in SIZES:
         data = pattern(size, size)
-        agent.buffer[:size] = data
+        agent.memory.write(data)
         sent += [b"write %d" % size, b"read %d" % size]
         here, there = [(agent.address, size)], [(remote + 5, size)]
         write = agent.move("WRITE", peer, here, there, sent[-2])
-        agent.buffer[:] = 0
+        agent.memory.write(nothing)
         read = agent.move("READ", peer, here, there, sent[-1])
-        if write != "DONE" or read != "DONE" or not np.array_equal(agent.buffer[:size], data):
+        if write != "DONE" or read != "DONE" or not np.array_equal(agent.memory.read(size), data):
             wrong.append(f"{size} bytes: {write}, {read}")
     for count, size in LISTS:
         data = pattern(ROOM, count)
-        agent.buffer[:] = data
+        agent.memory.write(data)
         here = [(agent.address + i * (size + 7), size) for i in range(count)]
         there = [(remote + i * (size + 7), size) for i in reversed(range(count))]
         sent.append(b"list %d" % count)
         write = agent.move("WRITE", peer, here, there, sent[-1])
-        agent.buffer[:] = 0
+        agent.memory.write(nothing)
         read = agent.move("READ", peer, here, there)
+        found = agent.memory.read(ROOM)
         for place, _ in here:
             start = place - agent.address
-            if not np.array_equal(agent.buffer[start:start + size], data[start:start + size]):
+            if not np.array_equal(found[start:start + size], data[start:start + size]):
                 wrong.append(f"list of {count}: {write}, {read}")
                 break
     return wrong, sent
 
 
-def in_one_process(mode):
-    agents = [Agent(f"agent {i}", mode) for i in range(3)]
+def in_one_process(mode, kinds):
+    agents = [Agent(f"agent {i}", mode, memory_kind(kinds, i)) for i in range(3)]
     wrong = []
     for agent in agents:
         for other in agents:
             if other is not agent:
-                agent.know(other.metadata())
+                agent.know(other.name, other.metadata(), other.memory.kind)
     for agent, other in zip(agents, agents[1:] + agents[:1]):
         agent.others = [other]
         bad, sent = exercise(agent, other.name, other.address)
@@ -127,10 +182,10 @@ def in_one_process(mode):
     return wrong
 
 
-def serve(name, mode, pipe):
-    agent = Agent(name, mode)
+def serve(name, mode, kind, pipe):
+    agent = Agent(name, mode, kind)
     pipe.send((agent.metadata(), agent.address))
-    agent.know(pipe.recv())
+    agent.know(*pipe.recv())
     while not pipe.poll():
         agent.nixl.update_notifs()
     sent = pipe.recv()
@@ -140,16 +195,16 @@ def serve(name, mode, pipe):
 
 
 class Server:
-    def __init__(self, name, mode, client):
+    def __init__(self, name, mode, kind, client):
         spawn = multiprocessing.get_context("spawn")
         self.pipe, there = spawn.Pipe()
-        self.name = name
-        self.process = spawn.Process(target=serve, args=(name, mode, there))
+        self.name, self.kind = name, kind
+        self.process = spawn.Process(target=serve, args=(name, mode, kind, there))
         self.process.start()
         there.close()
         metadata, self.address = self.pipe.recv()
-        client.know(metadata)
-        self.pipe.send(client.metadata())
+        client.know(name, metadata, kind)
+        self.pipe.send((client.name, client.metadata(), client.memory.kind))
 
     def end(self, sent):
         self.pipe.send(sent)
@@ -161,9 +216,9 @@ class Server:
         return wrong
 
 
-def in_several_processes(mode):
-    client = Agent("client", mode)
-    servers = [Server(f"server {i}", mode, client) for i in range(2)]
+def in_several_processes(mode, kinds):
+    client = Agent("client", mode, memory_kind(kinds, 0))
+    servers = [Server(f"server {i}", mode, memory_kind(kinds, i + 1), client) for i in range(2)]
     wrong, sent = [], []
     for server in servers:
         bad, notes = exercise(client, server.name, server.address)
@@ -195,13 +250,14 @@ def in_several_processes(mode):
     client.nixl.release_xfer_handle(handle)
     client.nixl.remove_remote_agent(victim.name)
 
-    again = Server(victim.name, mode, client)
+    again = Server(victim.name, mode, victim.kind, client)
     bad, notes = exercise(client, again.name, again.address)
     return wrong + bad + again.end(notes) + servers[0].end(sent[0] + [b"both"] * 200)
 
 
 def main():
-    wrong = in_one_process(sys.argv[1]) + in_several_processes(sys.argv[1]) + foreign()
+    mode, kinds = sys.argv[1], (sys.argv + ["DRAM"])[2]
+    wrong = in_one_process(mode, kinds) + in_several_processes(mode, kinds) + foreign()
     if wrong:
         print(f"FAILED: wrong, or not ours: {wrong}")
         return 1
