@@ -38,7 +38,9 @@
  * yields waits for his slices, who sleeps is let in when he is woken. So for a while we sleep at
  * once; for longer each time that this is found again, and less after yields that were short (two
  * busy programs on two processors: a token ring of 16 processes 300 us a hop, now 37; small
- * collectives of 8 and 16 of MPICH 3.5 and 6.4 s, now 2.4 and 5.8). */
+ * collectives of 8 and 16 of MPICH 3.5 and 6.4 s, now 2.4 and 5.8). The turns of many peers take
+ * long, too (32 on two processors, scatter of 16 KiB 85 us, 250 if they count as a slice). */
+#define UCP_IDLE_TURN_NS       100000u /* of a peer that moves messages and yields */
 #define UCP_IDLE_LOADED_MIN_NS 2000000u
 #define UCP_IDLE_LOADED_MAX_NS 64000000u
 
@@ -87,8 +89,8 @@ static int ucp_idle_was_shared(ucp_idle_t *idle)
     return lost != before;
 }
 
-/* Whether this process and the peers that run on its processors are more than those. */
-static int ucp_idle_is_crowded(const ucp_worker_t *worker)
+/* This process and the peers that run on its processors. */
+static unsigned ucp_idle_num_rivals(const ucp_worker_t *worker)
 {
     unsigned count = 1;
     uct_iface_t *iface;
@@ -100,7 +102,7 @@ static int ucp_idle_is_crowded(const ucp_worker_t *worker)
             count += iface->tl->iface.num_rivals(iface);
         }
     }
-    return count > ucs_sys_num_cpus();
+    return count;
 }
 
 /* Could something come that wakes nobody? What peers store into memory that is shared with them
@@ -123,7 +125,8 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
     ucp_idle_t *idle = &worker->idle;
 
     if ((passed_ns < UCP_IDLE_LOST_NS) || !ucp_idle_was_shared(idle) ||
-        (ucp_idle_mode(worker) == UCP_IDLE_POLL) || !ucp_idle_is_crowded(worker)) {
+        (ucp_idle_mode(worker) == UCP_IDLE_POLL) ||
+        (ucp_idle_num_rivals(worker) <= ucs_sys_num_cpus())) {
         return;
     }
     idle->is_awake = 0;
@@ -185,9 +188,23 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
     return UCP_IDLE_GIVE_AWAY;
 }
 
-static void ucp_idle_yielded(ucp_idle_t *idle, uint64_t now)
+/* Has a yield taken longer than the turns of all peers that share our processor? */
+static int ucp_idle_lost_slice(const ucp_worker_t *worker, uint64_t passed_ns)
 {
-    if (now - idle->last_ns > UCP_IDLE_LOST_NS) {
+    uint64_t turns_ns;
+
+    if (ucs_likely(passed_ns <= UCP_IDLE_LOST_NS)) {
+        return 0;
+    }
+    turns_ns = (uint64_t)ucp_idle_num_rivals(worker) * UCP_IDLE_TURN_NS / ucs_sys_num_cpus();
+    return passed_ns > UCP_IDLE_LOST_NS + turns_ns;
+}
+
+static void ucp_idle_yielded(ucp_worker_t *worker, uint64_t now)
+{
+    ucp_idle_t *idle = &worker->idle;
+
+    if (ucs_unlikely(ucp_idle_lost_slice(worker, now - idle->last_ns))) {
         idle->slice_ns  = now;
         idle->loaded_ns = ucs_min(ucs_max(2 * idle->loaded_ns, UCP_IDLE_LOADED_MIN_NS),
                                   UCP_IDLE_LOADED_MAX_NS);
@@ -213,7 +230,7 @@ void ucp_idle_turn(ucp_worker_t *worker)
     }
     now = ucs_sys_clock_ns();
     if (action == UCP_IDLE_GIVE_AWAY) {
-        ucp_idle_yielded(&worker->idle, now);
+        ucp_idle_yielded(worker, now);
     }
     worker->idle.last_ns = now;
 }

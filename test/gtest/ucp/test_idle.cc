@@ -323,12 +323,14 @@ TEST_F(idle, beside_somebody_who_keeps_the_processor_it_sleeps_at_once)
     g_sleep_ns = 1000;
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
     share_processor(pair);
-    g_yield_ns = SLICE_NS;
-    progress_in_vain(pair, MANY);
-    g_yields = g_sleeps = 0;
-    progress_in_vain(pair, FEW);
-    EXPECT_EQ(0u, g_yields);
-    EXPECT_GT(g_sleeps, 10u);
+    for (const uint64_t yield_ns : {(uint64_t)600000, SLICE_NS}) { /* a peer's turn, another's */
+        g_yield_ns = yield_ns;
+        progress_in_vain(pair, MANY);
+        g_yields = g_sleeps = 0;
+        progress_in_vain(pair, FEW);
+        EXPECT_EQ(yield_ns == SLICE_NS, g_yields == 0) << yield_ns;
+        EXPECT_GT(g_sleeps, 10u);
+    }
 
     g_now_ns  += 100000000; /* has he gone? */
     g_yield_ns = 0;
