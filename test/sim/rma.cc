@@ -280,7 +280,7 @@ op *op_on_slot(endpoint &e, kind what, region &r)
         }
         offset += sim_below((s.offset + s.length - offset - length) / 8 + 1) * 8;
     } else {
-        length = sim_chance(0.3) ? s.length : std::min(length_random(), s.length);
+        length = sim_chance(0.6) ? s.length : std::min(length_random(), s.length);
         offset = s.offset + sim_below(s.length - length + 1);
     }
     op &o    = op_new(*e.owner, what);
