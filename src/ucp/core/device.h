@@ -97,7 +97,7 @@ ucs_status_t ucp_device_flush(ucp_request_t *req);
 /* Memory of the library's in chunks: on one device, where peers may read it, or of the host, where
  * devices copy from and to it. Many short operations are under way at a time, so they have chunks
  * of their own. */
-#define UCP_DEVICE_NO_CHUNK 16 /* more than any pool has */
+#define UCP_DEVICE_NO_CHUNK 16   /* pools have so many at most, from 0 */
 #define UCP_DEVICE_HOST     (-1) /* in place of a device */
 #define UCP_DEVICE_SHORT    (-2)
 

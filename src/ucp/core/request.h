@@ -374,10 +374,10 @@ void ucp_request_drop_copy(ucp_request_t *req);
 
 /* Puts a request on, takes it off the worker's list of work, which progress walks through. */
 void ucp_request_add_work(ucp_request_t *req);
-
-/* The same, unless it is there already or waits for a chunk (ucp_device_chunk_wait). */
-void ucp_request_want_work(ucp_request_t *req);
 void ucp_request_del_work(ucp_request_t *req);
+
+/* Puts it there, unless it is there already or waits for a chunk (ucp_device_chunk_wait). */
+void ucp_request_want_work(ucp_request_t *req);
 
 /* Prepares / cleans up the pool of a worker. */
 ucs_status_t ucp_request_pool_init(ucp_worker_h worker);
