@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
+#include <ucp/core/mem.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
@@ -237,123 +238,121 @@ ucs_status_t ucp_device_stage(ucp_request_t *req)
     return UCS_OK;
 }
 
-/* The window for a request, taken from whoever had it. NULL: there is none. */
-static ucp_device_window_t *ucp_device_window(ucp_device_window_t *window, ucp_request_t *req)
-{
-    uct_md_t *md = req->worker->device.md;
+/* ---- windows ---- */
 
-    if ((window->mem != NULL) && window->mem->is_lost) {
-        return NULL;
-    }
-    if ((window->mem == NULL) && (md->tl->md.alloc(md, req->buffer, UCP_DEVICE_WINDOW,
+/* The window is there and free of what was in it. 0: there is none. */
+static int ucp_device_window_take(ucp_worker_t *worker, ucp_device_window_t *window,
+                                  const ucp_device_user_t *user, void *address)
+{
+    uct_md_t *md = worker->device.md;
+
+    if ((window->mem == NULL) && (md->tl->md.alloc(md, address, UCP_DEVICE_WINDOW,
                                                    UCT_MEM_ALLOC_PINNED, &window->mem) != UCS_OK)) {
         window->mem = NULL;
-        return NULL;
+        return 0;
     }
-    if (window->req != req) {
-        if (window->req != NULL) {
-            window->req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WINDOW;
-        }
-        window->req    = req;
-        window->length = 0;
-        req->held     |= UCP_REQUEST_HOLDS_WINDOW;
+    if (window->mem->is_lost) {
+        return 0;
     }
-    return window;
+    window->user    = *user;
+    window->address = address;
+    window->length  = 0;
+    return 1;
 }
 
-/* Copies to or from the window. One that a device may still read or write is left to it. */
-static ucs_status_t ucp_device_copy_window(ucp_device_window_t *window, void *dest,
-                                           const void *src, size_t length)
+size_t ucp_device_read(ucp_worker_t *worker, const void *user, const void *address, size_t rest,
+                       void *dest, size_t length)
 {
-    ucs_status_t status = ucp_device_copy(window->req->worker, dest, src, length);
-
-    window->mem->is_lost |= (status == UCS_ERR_TIMED_OUT);
-    return status;
-}
-
-static char *ucp_device_window_at(const ucp_device_window_t *window, size_t offset)
-{
-    return (char *)window->mem->address + offset;
-}
-
-void ucp_device_drop_window(ucp_request_t *req)
-{
-    ucp_device_t *device = &req->worker->device;
-
-    if (device->read_window.req == req) {
-        device->read_window.req = NULL;
-    }
-    if (device->write_window.req == req) {
-        device->write_window.req = NULL;
-    }
-}
-
-size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t length)
-{
-    ucp_device_window_t *window = ucp_device_window(&req->worker->device.read_window, req);
-    size_t size;
+    ucp_device_window_t *window  = &worker->device.read_window;
+    const ucp_device_user_t mine = {.id = user};
+    char *first                  = (char *)(uintptr_t)address;
+    size_t offset                = (uintptr_t)first - (uintptr_t)window->address;
+    ucs_status_t status;
 
     length = ucs_min(length, UCP_DEVICE_WINDOW);
-    if (window == NULL) {
-        return (ucp_device_copy(req->worker, dest, (char *)req->buffer + offset, length) ==
-                UCS_OK) ? length : 0;
-    }
-    if ((offset < window->offset) || (offset + length > window->offset + window->length)) {
-        size           = ucs_min(req->length - offset, UCP_DEVICE_WINDOW);
-        window->length = 0;
-        if (ucp_device_copy_window(window, window->mem->address, (char *)req->buffer + offset,
-                                   size) != UCS_OK) {
+    if ((window->user.id != user) || (first < window->address) || (offset > window->length) ||
+        (length > window->length - offset)) {
+        if ((length == rest) || !ucp_device_window_take(worker, window, &mine, first)) {
+            return (ucp_device_copy(worker, dest, address, length) == UCS_OK) ? length : 0;
+        }
+        window->length = ucs_min(rest, UCP_DEVICE_WINDOW);
+        offset         = 0;
+        status = ucp_device_copy(worker, window->mem->address, first, window->length);
+        if (status != UCS_OK) {
+            window->mem->is_lost |= (status == UCS_ERR_TIMED_OUT); /* the device may still write */
+            window->user.id       = NULL;
             return 0;
         }
-        window->offset = offset;
-        window->length = size;
     }
-    memcpy(dest, ucp_device_window_at(window, offset - window->offset), length);
+    memcpy(dest, (char *)window->mem->address + offset, length);
     return length;
 }
 
-static ucs_status_t ucp_device_flush_window(ucp_device_window_t *window)
+/* A peer's memory may have been unmapped since the peer began. */
+static ucs_status_t ucp_device_store(ucp_worker_t *worker, const ucp_device_user_t *user,
+                                     void *address, const void *src, size_t length)
 {
-    ucp_request_t *req  = window->req;
-    ucs_status_t status = ucp_device_copy_window(window, (char *)req->buffer + window->offset,
-                                                 window->mem->address, window->length);
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
 
-    window->length = 0;
+    if (user->mem_id == 0) {
+        status = ucp_device_copy(worker, address, src, length);
+    } else if (ucp_mem_hold(worker->context, user->mem_id, (uintptr_t)address, length,
+                            UCP_MEM_WRITE) != NULL) {
+        status = ucp_device_copy(worker, address, src, length);
+        ucp_mem_drop(worker->context);
+    }
+    if ((status != UCS_OK) && (*user->result == UCS_OK)) {
+        *user->result = status;
+    }
     return status;
 }
 
-ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src, size_t length)
+static void ucp_device_empty_window(ucp_worker_t *worker, ucp_device_window_t *window)
 {
-    ucp_device_window_t *window = &req->worker->device.write_window;
-    ucs_status_t status         = UCS_OK;
+    ucs_status_t status;
 
-    if ((window->req != NULL) && (window->length > 0) &&
-        ((window->req != req) || (offset != window->offset + window->length) ||
-         (length > UCP_DEVICE_WINDOW - window->length))) {
-        status = ucp_device_flush_window(window);
-        if ((status != UCS_OK) && (window->req != req)) {
-            window->req->recv.result = status; /* it hears of it at its end */
-            status                   = UCS_OK;
+    if (window->user.id != NULL) {
+        status = ucp_device_store(worker, &window->user, window->address, window->mem->address,
+                                  window->length);
+        window->mem->is_lost |= (status == UCS_ERR_TIMED_OUT); /* the device may still read */
+        window->user.id       = NULL;
+    }
+}
+
+void ucp_device_write(ucp_worker_t *worker, const ucp_device_user_t *user, void *address,
+                      size_t rest, const void *src, size_t length)
+{
+    ucp_device_window_t *window = &worker->device.write_window;
+    const int is_ours           = (window->user.id == user->id);
+
+    if (!is_ours || ((char *)address != window->address + window->length) ||
+        (length > UCP_DEVICE_WINDOW - window->length)) {
+        if (is_ours || (length < rest)) {
+            ucp_device_empty_window(worker, window);
+        }
+        if ((!is_ours && (length == rest)) || (length > UCP_DEVICE_WINDOW) ||
+            !ucp_device_window_take(worker, window, user, address)) {
+            (void)ucp_device_store(worker, user, address, src, length);
+            return;
         }
     }
-    if ((length > UCP_DEVICE_WINDOW) || (ucp_device_window(window, req) == NULL)) {
-        return (status != UCS_OK) ? status :
-               ucp_device_copy(req->worker, (char *)req->buffer + offset, src, length);
-    }
-    if (window->length == 0) {
-        window->offset = offset;
-    }
-    memcpy(ucp_device_window_at(window, window->length), src, length);
+    memcpy((char *)window->mem->address + window->length, src, length);
     window->length += length;
-    return status;
 }
 
-ucs_status_t ucp_device_flush(ucp_request_t *req)
+void ucp_device_flush(ucp_worker_t *worker, const void *user)
 {
-    ucp_device_window_t *window = &req->worker->device.write_window;
+    ucp_device_window_t *window = &worker->device.write_window;
 
-    return ((window->req == req) && (window->length > 0)) ? ucp_device_flush_window(window) :
-                                                            UCS_OK;
+    if (window->user.id == user) {
+        ucp_device_empty_window(worker, window);
+    }
+}
+
+void ucp_device_forget(ucp_worker_t *worker, const void *user)
+{
+    ucp_window_forget(&worker->device.read_window, user);
+    ucp_window_forget(&worker->device.write_window, user);
 }
 
 /* ---- copies of the DEVICE lane ---- */

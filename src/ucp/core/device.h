@@ -87,12 +87,23 @@ ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, 
  * from host memory. On failure nothing has changed. */
 ucs_status_t ucp_device_stage(ucp_request_t *req);
 
-/* Parts of one long message, in order, staged in large pieces: reads of `length` bytes at `offset`
- * of a contiguous send (0: failed), and writes of a contiguous receive, which come to the device at
- * the latest with ucp_device_flush. */
-size_t ucp_device_read(ucp_request_t *req, size_t offset, void *dest, size_t length);
-ucs_status_t ucp_device_write(ucp_request_t *req, size_t offset, const void *src, size_t length);
-ucs_status_t ucp_device_flush(ucp_request_t *req);
+/* Pieces of one message in device memory, in order, staged in large pieces. address: of this one;
+ * rest: bytes of the message from there on. What is read may be as old as the first piece, and what
+ * is written comes to the device at the latest with ucp_device_flush. Reads return `length`, 0: it
+ * has failed. Users are to be forgotten when they end, and who reads again when it has read. */
+size_t ucp_device_read(ucp_worker_t *worker, const void *user, const void *address, size_t rest,
+                       void *dest, size_t length);
+void ucp_device_write(ucp_worker_t *worker, const ucp_device_user_t *user, void *address,
+                      size_t rest, const void *src, size_t length);
+void ucp_device_flush(ucp_worker_t *worker, const void *user);
+void ucp_device_forget(ucp_worker_t *worker, const void *user);
+
+UCS_INLINE void ucp_window_forget(ucp_device_window_t *window, const void *user)
+{
+    if (window->user.id == user) {
+        window->user.id = NULL;
+    }
+}
 
 /* Memory of the library's in chunks: on one device, where peers may read it, or of the host, where
  * devices copy from and to it. Many short operations are under way at a time, so they have chunks
@@ -158,9 +169,6 @@ void ucp_device_transferred(uct_completion_t *comp);
 
 /* A request is to end while its copy is under way: it does when the copy has ended. */
 void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
-
-/* The window of the request that ends is nobody's. */
-void ucp_device_drop_window(ucp_request_t *req);
 
 /* The slot of an allocation, whether told or not. UCS_ERR_UNSUPPORTED: there is no lane to the
  * peer, or every slot is in use. */

@@ -588,6 +588,7 @@ void ucp_peer_destroy(ucp_peer_t *peer)
             uct_ep_close(peer->lanes[role]);
         }
     }
+    ucp_device_forget(peer->worker, peer);
     ucp_device_keys_free(peer);
     ucs_sys_free(peer);
 }

@@ -153,7 +153,7 @@ void ucp_request_release_held(ucp_request_t *req)
         ucp_device_put_chunks(req);
     }
     if (held & UCP_REQUEST_HOLDS_WINDOW) {
-        ucp_device_drop_window(req);
+        ucp_device_forget(req->worker, req);
     }
     if (held & UCP_REQUEST_HOLDS_DATATYPE) {
         ucp_dt_finish(req); /* last: the datatype may be gone after it */

@@ -252,7 +252,8 @@ struct ucp_request {
     struct {                        /* a copy that goes on by itself, see device.h */
         uct_completion_t comp;
         ucp_device_then_cb_t then;
-        ucs_status_t     late;      /* the status to end with once the copy has ended */
+        ucs_status_t     late;      /* the status to end with once the copy has ended, or the
+                                     * messages that a device buffer gets from a peer */
         uint8_t          slot;      /* of our memory that the peer was told */
         uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
         ucp_chunks_t     chunks;

@@ -90,12 +90,20 @@ typedef struct {
     uint64_t  tsc;
 } ucp_device_block_t;
 
-/* Bytes of one contiguous request on a device, for the processor. */
+/* Whose pieces of a message lie in a window, see device.h. */
 typedef struct {
-    uct_mem_t     *mem;    /* UCP_DEVICE_WINDOW bytes; NULL until needed */
-    ucp_request_t *req;    /* holds UCP_REQUEST_HOLDS_WINDOW; NULL: nobody's */
-    size_t         offset; /* of the message */
-    size_t         length;
+    const void   *id;     /* a request, which holds UCP_REQUEST_HOLDS_WINDOW, or the peer that puts
+                           * or gets; NULL: nobody's */
+    ucs_status_t *result; /* write: takes the first error of a copy */
+    uint64_t      mem_id; /* write: of registered memory, to be looked up once more; 0: ours */
+} ucp_device_user_t;
+
+/* Bytes of one message in device memory, for the processor. */
+typedef struct {
+    uct_mem_t        *mem;     /* UCP_DEVICE_WINDOW bytes; NULL until needed */
+    ucp_device_user_t user;
+    char             *address; /* on the device */
+    size_t            length;
 } ucp_device_window_t;
 
 /* What the worker knows of device memory, see device.h. */

@@ -140,9 +140,10 @@ size_t ucp_dt_pack(ucp_request_t *req, size_t offset, void *dest, size_t max)
         return ucp_dt_iov_copy(req, offset, dest, length, 1);
     case UCP_DT_CLASS_DEVICE:
         if (length < req->length) {
-            return ucp_device_read(req, offset, dest, length);
+            req->held |= UCP_REQUEST_HOLDS_WINDOW;
         }
-        return (ucp_device_copy(req->worker, dest, req->buffer, length) == UCS_OK) ? length : 0;
+        return ucp_device_read(req->worker, req, (const char *)req->buffer + offset,
+                               req->length - offset, dest, length);
     default:
         return ucp_dt_pack_generic(req, offset, dest, length);
     }

@@ -116,6 +116,7 @@ ucs_status_t ucp_rma_send(ucp_request_t *req)
 void ucp_rma_start_messages(ucp_request_t *req)
 {
     req->send.step = UCP_SEND_DATA;
+    req->copy.late = UCS_OK;
     if (uct_ep_has_pending(req->send.peer->lanes[UCP_LANE_AM]) || (ucp_rma_send(req) != UCS_OK)) {
         ucp_send_queue(req); /* an error too is met again there, outside of the posting call */
     }

@@ -36,39 +36,65 @@ static void ucp_rma_send_end(ucp_peer_t *peer, uint64_t request_id, uint64_t val
 
 /* ---- requests of peers ---- */
 
+/* Pieces for a device go there together. */
+static void ucp_rma_put_on_device(ucp_peer_t *peer, const ucp_wire_put_t *put, const void *data,
+                                  size_t length, int is_first)
+{
+    ucp_device_user_t user = {peer, &peer->put_status, put->mem_id};
+
+    if (is_first) {
+        ucp_device_flush(peer->worker, peer); /* of a put that ended amid its pieces */
+        peer->put_status = UCS_OK;
+    }
+    ucp_device_write(peer->worker, &user, (void *)(uintptr_t)put->address,
+                     length + (put->request_id == 0), data, length);
+    if (put->request_id != 0) {
+        ucp_device_flush(peer->worker, peer);
+    }
+}
+
+static void ucp_rma_put_piece(ucp_peer_t *peer, const ucp_wire_put_t *put, const void *data,
+                              size_t length, int is_first)
+{
+    ucp_context_t *context = peer->worker->context;
+    const ucp_mem_t *mem   = ucp_mem_hold(context, put->mem_id, put->address, length,
+                                          UCP_MEM_WRITE);
+    int is_device;
+
+    if (mem == NULL) {
+        peer->put_status = ucp_rma_refuse(put->address, length);
+        return;
+    }
+    is_device = (mem->type != UCS_MEMORY_TYPE_HOST);
+    if (ucs_likely(!is_device)) {
+        ucp_copy((void *)(uintptr_t)put->address, data, length);
+    }
+    ucp_mem_drop(context);
+    if (ucs_unlikely(is_device)) {
+        ucp_rma_put_on_device(peer, put, data, length, is_first);
+    }
+}
+
 void ucp_rma_put_handle(void *arg, const void *data, size_t length)
 {
-    ucp_worker_t *worker = arg;
-    ucs_status_t status  = UCS_OK;
-    const ucp_mem_t *mem;
     ucp_wire_put_t put;
     ucp_peer_t *peer;
+    int is_first;
 
     if (!ucp_wire_accepts(UCP_WIRE_PUT, length)) {
         return;
     }
     memcpy(&put, data, sizeof(put));
     length -= sizeof(put);
-    peer    = ucp_peer_of_sender(worker, put.worker_id, "PUT");
+    peer    = ucp_peer_of_sender(arg, put.worker_id, "PUT");
     if (peer == NULL) {
         return;
     }
-    mem  = ucp_mem_hold(worker->context, put.mem_id, put.address, length, UCP_MEM_WRITE);
-    data = (const char *)data + sizeof(put);
-    if (mem != NULL) {
-        if (ucs_likely(mem->type == UCS_MEMORY_TYPE_HOST)) {
-            ucp_copy((void *)(uintptr_t)put.address, data, length);
-        } else {
-            status = ucp_device_copy(worker, (void *)(uintptr_t)put.address, data, length);
-        }
-        ucp_mem_drop(worker->context);
-    } else {
-        status = ucp_rma_refuse(put.address, length);
+    is_first = (put.mem_id != peer->put_mem_id) || (put.address != peer->put_address);
+    if (is_first) {
+        peer->put_status = UCS_OK; /* another put: that one ended amid its pieces */
     }
-    if ((peer->put_status == UCS_OK) || (put.mem_id != peer->put_mem_id) ||
-        (put.address != peer->put_address)) { /* another put: that one ended amid its pieces */
-        peer->put_status = status;
-    }
+    ucp_rma_put_piece(peer, &put, (const char *)data + sizeof(put), length, is_first);
     peer->put_mem_id  = put.mem_id;
     peer->put_address = put.address + length;
     if (put.request_id != 0) { /* the last piece tells of all, which follow one another */
@@ -92,67 +118,78 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
     }
 }
 
-/* A piece of registered memory as a message; from a device, by way of a copy, which may fail. */
-static ucs_status_t ucp_rma_send_get_piece(ucp_peer_t *peer, const ucp_mem_t *mem, uct_iov_t *iov,
-                                           int32_t *failed_p)
+typedef struct {
+    ucp_peer_t           *peer;
+    const ucp_wire_get_t *get;
+    size_t                length; /* bytes of data that were packed; 0: a device has failed */
+} ucp_rma_get_piece_t;
+
+static size_t ucp_rma_pack_from_device(void *dest, void *arg, size_t max)
 {
-    uct_ep_t *lane = peer->lanes[UCP_LANE_AM];
-    void *copy     = NULL;
-    ucs_status_t status;
+    ucp_rma_get_piece_t *piece = arg;
+    const ucp_wire_get_t *get  = piece->get;
+    ucp_wire_get_data_t head   = {get->request_id, get->address};
+
+    memcpy(dest, &head, sizeof(head));
+    piece->length = ucp_device_read(piece->peer->worker, piece->peer,
+                                    (void *)(uintptr_t)get->address, get->length,
+                                    (char *)dest + sizeof(head),
+                                    ucs_min(ucp_dt_piece_max(max - sizeof(head)),
+                                            get->length));
+    return sizeof(head) + piece->length;
+}
+
+/* A piece of registered memory as a message. */
+static ucs_status_t ucp_rma_send_get_piece(ucp_rma_get_piece_t *piece, const ucp_mem_t *mem)
+{
+    const ucp_wire_get_t *get = piece->get;
+    ucp_peer_t *peer          = piece->peer;
+    uct_ep_t *lane            = peer->lanes[UCP_LANE_AM];
+    size_t piece_max          = peer->proto->lanes.am.max - sizeof(ucp_wire_get_data_t);
+    ucp_wire_get_data_t head;
+    uct_iov_t iov[2];
+    size_t sent;
 
     if (ucs_unlikely(mem->type != UCS_MEMORY_TYPE_HOST)) {
-        copy = ucp_worker_data_get(peer->worker, iov[1].length);
-        if (copy == NULL) {
-            return UCS_ERR_NO_RESOURCE;
-        }
-        status        = ucp_device_copy(peer->worker, copy, iov[1].buffer, iov[1].length);
-        iov[1].buffer = copy;
-        if (status != UCS_OK) {
-            ucp_worker_data_put(copy);
-            *failed_p = status;
-            return UCS_OK;
-        }
+        return lane->ops->am_bcopy(lane, UCP_WIRE_GET_DATA, ucp_rma_pack_from_device, piece, &sent);
     }
-    status = lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
-    if (copy != NULL) {
-        ucp_worker_data_put(copy);
-    }
-    return status;
+    piece->length = ucs_min(get->length, ucp_dt_piece_max(piece_max));
+    head          = (ucp_wire_get_data_t){get->request_id, get->address};
+    iov[0]        = (uct_iov_t){&head, sizeof(head), NULL};
+    iov[1]        = (uct_iov_t){(void *)(uintptr_t)get->address, piece->length, NULL};
+    return lane->ops->am_short_iov(lane, UCP_WIRE_GET_DATA, iov, 2);
 }
 
 ucs_status_t ucp_rma_send_get_data(ucp_peer_t *peer, ucp_wire_get_t *get)
 {
-    ucp_context_t *context = peer->worker->context;
-    uct_ep_t *lane         = peer->lanes[UCP_LANE_AM];
-    size_t piece_max       = peer->proto->lanes.am.max - sizeof(ucp_wire_get_data_t);
-    ucs_status_t status    = UCS_OK;
-    ucp_wire_rma_end_t end = {.request_id = get->request_id};
-    ucp_wire_get_data_t head;
+    ucp_context_t *context    = peer->worker->context;
+    uct_ep_t *lane            = peer->lanes[UCP_LANE_AM];
+    ucp_rma_get_piece_t piece = {peer, get, 0};
+    ucs_status_t status       = UCS_OK;
+    ucp_wire_rma_end_t end    = {.request_id = get->request_id};
+    uct_iov_t iov             = {&end, sizeof(end), NULL};
     const ucp_mem_t *mem;
-    uct_iov_t iov[2];
 
-    piece_max = ucs_min(piece_max, (size_t)UCP_WIRE_EAGER_MAX); /* what a copy has room for */
-    piece_max = ucp_dt_piece_max(piece_max);
     while ((get->length > 0) && (status == UCS_OK)) {
-        head   = (ucp_wire_get_data_t){get->request_id, get->address};
-        iov[0] = (uct_iov_t){&head, sizeof(head), NULL};
-        iov[1] = (uct_iov_t){(void *)(uintptr_t)get->address, ucs_min(get->length, piece_max),
-                             NULL};
-        mem    = ucp_mem_hold(context, get->mem_id, get->address, iov[1].length, UCP_MEM_READ);
-        if (mem != NULL) {
-            status = ucp_rma_send_get_piece(peer, mem, iov, &end.status);
-            ucp_mem_drop(context);
+        mem = ucp_mem_hold(context, get->mem_id, get->address, get->length, UCP_MEM_READ);
+        if (mem == NULL) {
+            end.status = ucp_rma_refuse(get->address, get->length);
         } else {
-            end.status = ucp_rma_refuse(get->address, iov[1].length);
+            status = ucp_rma_send_get_piece(&piece, mem);
+            ucp_mem_drop(context);
+            end.status = ((status == UCS_OK) && (piece.length == 0)) ? UCS_ERR_IO_ERROR : UCS_OK;
         }
         if (end.status != UCS_OK) {
-            iov[0] = (uct_iov_t){&end, sizeof(end), NULL};
-            return lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, iov, 1);
+            status = lane->ops->am_short_iov(lane, UCP_WIRE_RMA_END, &iov, 1);
+            break;
         }
         if (status == UCS_OK) {
-            get->address += iov[1].length;
-            get->length  -= iov[1].length;
+            get->address += piece.length;
+            get->length  -= piece.length;
         }
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        ucp_window_forget(&peer->worker->device.read_window, peer);
     }
     return status;
 }
@@ -227,6 +264,21 @@ static ucp_request_t *ucp_rma_find_request(ucp_worker_t *worker, uint64_t id)
     return req;
 }
 
+/* A piece for a device of ours; with the last one all are there, or the result says why not. */
+static ucs_status_t ucp_rma_get_to_device(ucp_request_t *req, const void *data, size_t length)
+{
+    ucp_device_user_t user = {.id = req, .result = &req->copy.late};
+    const size_t rest      = req->length - req->send.offset;
+
+    req->held |= UCP_REQUEST_HOLDS_WINDOW;
+    ucp_device_write(req->worker, &user, (char *)req->buffer + req->send.offset, rest, data,
+                     length);
+    if (length == rest) {
+        ucp_device_flush(req->worker, req);
+    }
+    return req->copy.late;
+}
+
 void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
 {
     ucp_wire_get_data_t head;
@@ -248,7 +300,9 @@ void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
         ucs_warn("peer sent a GET_DATA that does not suit the get: dropped");
         return;
     }
-    status = ucp_dt_unpack(req, req->send.offset, (const char *)data + sizeof(head), length);
+    data   = (const char *)data + sizeof(head);
+    status = ucp_dt_is_device(req->datatype) ? ucp_rma_get_to_device(req, data, length) :
+                                               ucp_dt_unpack(req, req->send.offset, data, length);
     req->send.offset += length;
     if (status != UCS_OK) {
         ucp_request_complete(req, status);

@@ -69,8 +69,6 @@ void ucp_rndv_send_rtr(ucp_request_t *req, size_t offset, size_t length, unsigne
 
 void ucp_rndv_recv_check_end(ucp_request_t *req)
 {
-    ucs_status_t status;
-
     if (req->recv.received != req->recv.total) {
         return;
     }
@@ -80,10 +78,7 @@ void ucp_rndv_recv_check_end(ucp_request_t *req)
     }
     if (req->recv.step == UCP_RECV_WAIT) {
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_WINDOW)) {
-            status = ucp_device_flush(req);
-            if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
-                req->recv.result = status;
-            }
+            ucp_device_flush(req->worker, req);
         }
         ucp_request_complete(req, req->recv.result);
     }
@@ -670,9 +665,10 @@ ucp_request_t *ucp_rndv_find_recv(ucp_worker_t *worker, uint64_t id, uint64_t le
 
 void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
 {
+    ucs_status_t status = UCS_OK;
+    ucp_device_user_t user;
     ucp_wire_data_t head;
     ucp_request_t *req;
-    ucs_status_t status;
     size_t offset;
 
     if (!ucp_wire_accepts(UCP_WIRE_DATA, length)) {
@@ -693,8 +689,14 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     ++req->recv.peer->num_data;
     offset = head.offset - req->recv.base;
     data   = (const char *)data + sizeof(head);
-    status = ucp_dt_is_device(req->datatype) ? ucp_device_write(req, offset, data, length) :
-                                               ucp_dt_unpack(req, offset, data, length);
+    if (ucp_dt_is_device(req->datatype)) {
+        req->held |= UCP_REQUEST_HOLDS_WINDOW;
+        user       = (ucp_device_user_t){.id = req, .result = &req->recv.result};
+        ucp_device_write(req->worker, &user, (char *)req->buffer + offset,
+                         req->recv.total - req->recv.received, data, length);
+    } else {
+        status = ucp_dt_unpack(req, offset, data, length);
+    }
     if ((status != UCS_OK) && (req->recv.result == UCS_OK)) {
         req->recv.result = status;
     }

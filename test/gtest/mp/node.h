@@ -42,6 +42,12 @@ public:
         return m_worker;
     }
 
+    /* Processes, this one among them. */
+    unsigned count() const
+    {
+        return m_me.count();
+    }
+
     /* Puts the worker's address on the board. */
     void publish();
 

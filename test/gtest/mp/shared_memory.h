@@ -9,7 +9,7 @@
 
 namespace mp {
 
-/* A buffer of process 0 (gpu_buffer, host_buffer), that process 1 may read and write. */
+/* A buffer of process 0 (gpu_buffer, host_buffer), that the others may read and write. */
 class shared_memory {
 public:
     template <typename buffer_t>
@@ -34,7 +34,9 @@ public:
         memcpy(m_packed.data(), &m_address, sizeof(m_address));
         memcpy(m_packed.data() + sizeof(m_address), buffer, size);
         ucp_rkey_buffer_release(buffer);
-        EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), m_packed.data(), m_packed.size(), TAG)));
+        for (unsigned i = 1; i < n.count(); ++i) {
+            EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(i), m_packed.data(), m_packed.size(), TAG)));
+        }
     }
 
     ~shared_memory()

@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
 /* The owner of device memory does the copies of a put and a get; its driver refuses the k-th. */
 TEST(mp_cuda_owner, refusals_are_told)
 {
-    constexpr size_t LENGTH = 60000; /* several messages */
+    constexpr size_t LENGTH = 3500000; /* several copies */
     processes all(2);
 
     NEED_FAKE_GPU();

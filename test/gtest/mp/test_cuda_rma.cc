@@ -5,6 +5,7 @@
  */
 #include "host_buffer.h"
 #include "shared_memory.h"
+#include <deque>
 #include <ucs/debug/fault.h>
 
 using mp::gpu;
@@ -17,12 +18,14 @@ using mp::shared_memory;
 
 namespace {
 
+constexpr unsigned NUM_SHARED = 4; /* memories of put_and_get */
 constexpr unsigned TARGET = 0, ORIGIN = 1; /* processes: whose memory it is; who puts and gets */
 
 struct way {
     bool        is_to_device; /* the target's memory is a device's, else the origin's */
     const char *error;        /* of single copies of the origin; NULL: none */
     bool        is_mute;      /* no single copies at all: everything is messages */
+    bool        is_plain;     /* the origin does not use the driver: the target copies */
     const char *name;
 };
 
@@ -79,12 +82,16 @@ void flush(node &n)
     EXPECT_EQ(UCS_OK, n.wait(ucp_ep_flush_nbx(n.ep(TARGET), &param)));
 }
 
-/* Calls by which this process has handed several copies to a device at once; only the driver of the
- * tests counts them. */
+/* How often this process has called the driver; only that of the tests counts it. */
+uint64_t calls(const char *name)
+{
+    return mp::is_gpu_real() ? 0 : gpu::function<uint64_t(const char *)>("fakecuda_calls")(name);
+}
+
+/* Calls by which it has handed several copies to a device at once. */
 uint64_t batches()
 {
-    return mp::is_gpu_real() ? 0 :
-           gpu::function<uint64_t(const char *)>("fakecuda_calls")("cuMemcpyBatchAsync");
+    return calls("cuMemcpyBatchAsync");
 }
 
 /* Both processes: puts that the target checks, gets of what it has then. The key is destroyed while
@@ -110,7 +117,7 @@ void run(self &me, node &n, target_t &target, origin_t &origin, const std::strin
         n.barrier();
         if (me.index() == ORIGIN) {
             ucp_rkey_h rkey       = memory.key(n.ep(TARGET));
-            const uint64_t before = batches();
+            const uint64_t before = is_batched ? batches() : 0;
             auto requests = start_all(n, is_put, origin.place(total()), memory.address(), rkey);
             ucp_rkey_destroy(rkey);
             for (ucs_status_ptr_t request : requests) {
@@ -129,11 +136,69 @@ void run(self &me, node &n, target_t &target, origin_t &origin, const std::strin
     }
 }
 
+/* Pieces of a message go to and off the target's device together. */
+void run_plain(self &me)
+{
+    if (me.index() == ORIGIN) {
+        node n(me);
+        n.connect_all();
+        host_buffer none(1), host(total());
+        run(me, n, none, host, "", false);
+        return;
+    }
+    gpu g(0);
+    ASSERT_TRUE(g.is_open()) << g.problem();
+    node n(me);
+    n.connect_all();
+    gpu_buffer device(g, PERF_MEMORY_CUDA, total());
+    host_buffer none(1);
+    const uint64_t before = calls("cuMemcpyAsync") + batches();
+    run(me, n, device, none, "", false);
+    EXPECT_LT(calls("cuMemcpyAsync") + batches() - before, 4 * parts().size() + 100);
+}
+
+/* Of a process without the driver: into and out of memory that nobody else uses. */
+void put_and_get(self &me)
+{
+    node n(me);
+    n.connect_all();
+    host_buffer put(total()), got(total()), none(1);
+    std::deque<shared_memory> keys;
+    std::vector<ucp_rkey_h> rkeys;
+    std::vector<ucs_status_ptr_t> requests;
+    put.put(total(), me.index());
+    for (unsigned i = 0; i < NUM_SHARED; ++i) {
+        keys.emplace_back(n, me.index(), none, total());
+        rkeys.push_back(keys.back().key(n.ep(TARGET)));
+    }
+    n.barrier();
+    for (bool is_put : {true, false}) {
+        const unsigned i = 2 * (me.index() - 1) + (is_put ? 0 : 1);
+        const auto some  = start_all(n, is_put, (is_put ? put : got).memory(),
+                                     keys[i].address(), rkeys[i]);
+        requests.insert(requests.end(), some.begin(), some.end());
+    }
+    for (ucs_status_ptr_t request : requests) {
+        EXPECT_EQ(UCS_OK, n.wait(request));
+    }
+    flush(n);
+    got.expect(total(), 10 + me.index());
+    n.barrier();
+    for (ucp_rkey_h rkey : rkeys) {
+        ucp_rkey_destroy(rkey);
+    }
+    n.barrier();
+}
+
 /* In each process. */
 void run(self &me, const way &w, const std::string &fault)
 {
     if (w.is_mute) {
         setenv("UCX_TLS", "mm,cuda_copy,cuda_ipc", 1);
+    }
+    if (w.is_plain) {
+        run_plain(me);
+        return;
     }
     gpu g(0);
     ASSERT_TRUE(g.is_open()) << g.problem();
@@ -181,14 +246,51 @@ TEST_P(mp_cuda_rma, refused_at_a_copy)
                              [&](self &me, const std::string &fault) { run(me, w, fault); });
 }
 
-INSTANTIATE_TEST_SUITE_P(all, mp_cuda_rma,
-                         testing::Values(way{false, nullptr, false, "off_a_device"},
-                                         way{false, "1", false, "off_a_device_EPERM"},
-                                         way{false, "14", false, "off_a_device_EFAULT"},
-                                         way{false, nullptr, true, "off_a_device_by_messages"},
-                                         way{true, nullptr, false, "to_a_device"},
-                                         way{true, nullptr, true, "to_a_device_by_messages"}),
-                         [](const testing::TestParamInfo<way> &info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    all, mp_cuda_rma,
+    testing::Values(way{false, nullptr, false, false, "off_a_device"},
+                    way{false, "1", false, false, "off_a_device_EPERM"},
+                    way{false, "14", false, false, "off_a_device_EFAULT"},
+                    way{false, nullptr, true, false, "off_a_device_by_messages"},
+                    way{true, nullptr, false, false, "to_a_device"},
+                    way{true, nullptr, true, false, "to_a_device_by_messages"},
+                    way{true, nullptr, false, true, "without_a_driver"}),
+    [](const testing::TestParamInfo<way> &info) { return info.param.name; });
+
+/* Two processes without the driver put and get at the same time: the target copies for both. */
+TEST(mp_cuda_rma_peers, put_and_get_at_a_time)
+{
+    constexpr unsigned NUM = 3;
+    processes three(NUM);
+
+    NEED_GPU();
+    three.start(TARGET, [&](self &me) {
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        node n(me);
+        n.connect_all();
+        gpu_buffer put_1(g, PERF_MEMORY_CUDA, total()), got_1(g, PERF_MEMORY_CUDA, total());
+        gpu_buffer put_2(g, PERF_MEMORY_CUDA, total()), got_2(g, PERF_MEMORY_CUDA, total());
+        shared_memory keys[] = {{n, TARGET, put_1, total()}, {n, TARGET, got_1, total()},
+                                {n, TARGET, put_2, total()}, {n, TARGET, got_2, total()}};
+        put_1.put(total(), 0);
+        put_2.put(total(), 0);
+        got_1.put(total(), 11);
+        got_2.put(total(), 12);
+        n.barrier();
+        n.barrier();
+        put_1.expect(total(), 1);
+        put_2.expect(total(), 2);
+        got_1.expect(total(), 11);
+        got_2.expect(total(), 12);
+        n.barrier();
+    });
+    for (unsigned i = 1; i < NUM; ++i) {
+        three.start(i, put_and_get);
+    }
+    EXPECT_TRUE(three.join());
+    EXPECT_EQ(std::string::npos, three.log().find("ERROR")) << three.log();
+}
 
 /* Calls of the driver fail amid many operations: each ends once, and well only if its bytes are
  * there. */
