@@ -48,6 +48,7 @@ libucp_sources = \
 	src/ucp/proto/learn.c \
 	src/ucp/proto/proto.c \
 	src/ucp/protos/eager.c \
+	src/ucp/protos/piped.c \
 	src/ucp/protos/rndv_device.c \
 	src/ucp/protos/rdma.c \
 	src/ucp/protos/rndv_read.c \

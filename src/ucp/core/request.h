@@ -105,9 +105,14 @@ typedef enum {
     UCP_RECV_WAIT   /* the peer delivers the rest */
 } ucp_recv_step_t;
 
+typedef struct ucp_piped_ops ucp_piped_ops_t;
+
 /* A message that passes through chunks of a pool, two at a time, see device.h. */
 typedef struct {
     struct ucp_device_pool *pool;
+    const ucp_piped_ops_t *ops; /* see piped.h, */
+    size_t   offset;      /* of the message: the next byte that it takes, */
+    size_t   end;         /* and the last, and one */
     size_t   near_offset; /* of the message: where the chunk `near` begins */
     size_t   far_offset;
     uint8_t  near;        /* chunk that is filled, or being filled */

@@ -8,6 +8,7 @@
 #include <ucp/core/device.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
+#include <ucp/protos/piped.h>
 #include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -370,7 +371,7 @@ void ucp_rma_work(ucp_request_t *req)
         }
     }
     if (req->held & UCP_REQUEST_HOLDS_CHUNKS) {
-        ucp_rma_piped_turn(req);
+        ucp_piped_turn(req);
         return;
     }
     if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.rkey != NULL))) {

@@ -84,10 +84,9 @@ ucs_status_t ucp_rma_send(ucp_request_t *req);
 void ucp_rma_start_messages(ucp_request_t *req);
 
 /* A put or get between device memory here and the peer's host memory, by pinned memory of ours
- * (ops/rma_piped.c). start: 0: it does not go this way; turn: of a request that holds chunks. */
+ * (ops/rma_piped.c). start: 0: it does not go this way. */
 int ucp_rma_can_pipe(const ucp_request_t *req);
 int ucp_rma_piped_start(ucp_request_t *req);
-void ucp_rma_piped_turn(ucp_request_t *req);
 
 /* The peer has answered all messages of the part that is under way, well. */
 void ucp_rma_part_answered(ucp_request_t *req);

@@ -17,6 +17,7 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/protos/eager.h>
+#include <ucp/protos/piped.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -205,7 +206,7 @@ static void ucp_rndv_recv_move(ucp_request_t *req, ucp_peer_t *peer, const ucp_w
         req->recv.step = UCP_RECV_GET;
         if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
             ucp_request_add_work(req);
-        } else if (!ucp_rndv_piped_start(req)) {
+        } else if (!ucp_rndv_pull_start(req)) {
             ucp_rndv_ask_for_rest(req, 0, req->recv.total);
         }
         break;
@@ -480,7 +481,7 @@ void ucp_rndv_recv_work(ucp_request_t *req)
     switch (req->recv.step) {
     case UCP_RECV_GET:
         if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-            ucp_rndv_pull_turn(req);
+            ucp_piped_turn(req);
         } else {
             ucp_rndv_recv_get_step(req);
         }

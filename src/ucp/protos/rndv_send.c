@@ -13,6 +13,7 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/am.h>
 #include <ucp/ops/send.h>
+#include <ucp/protos/piped.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -375,7 +376,7 @@ void ucp_rndv_send_work(ucp_request_t *req)
     } else if (req->send.step == UCP_SEND_STAGED) {
         ucp_rndv_staged_go(req);
     } else if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-        ucp_rndv_push_turn(req);
+        ucp_piped_turn(req);
     } else {
         ucp_rndv_put_step(req);
     }
@@ -561,7 +562,7 @@ static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
             ucp_rndv_device_put(req);
         } else if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
             ucp_request_add_work(req);
-        } else if (!ucp_rndv_piped_start(req)) {
+        } else if (!ucp_rndv_push_start(req)) {
             ucp_rndv_add_data(req, rtr->offset, rtr->length);
             ucp_rndv_start_data(req);
         }
