@@ -127,7 +127,8 @@ ucs_status_t uct_hook_inner_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, con
                                                                       comp);
 }
 
-/* Copies from and to any memory of a peer, without key, happen at once or not at all. */
+/* Copies from and to any memory of a peer, without key, happen at once or not at all. Those of
+ * devices are not delayed, as the key may go with the call. */
 static ucs_status_t uct_hook_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, const uct_iov_t *iov,
                                   unsigned n, uint64_t remote_addr, uct_rkey_t *rkey,
                                   uct_completion_t *comp)
@@ -135,7 +136,7 @@ static ucs_status_t uct_hook_copy(uct_ep_t *ep, uct_hook_delayed_kind_t kind, co
     ucs_status_t status = (rkey == NULL) ? uct_hook_enter_at_once(ep) : uct_hook_enter(ep);
 
     if (status == UCS_OK) {
-        status = uct_hook_is_delayed(ep, comp) ?
+        status = (uct_hook_is_delayed(ep, comp) && (ep->iface->tl->kind != UCT_TL_KIND_DEVICE)) ?
                  uct_hook_delay(ep, kind, iov, n, remote_addr, rkey, comp) :
                  uct_hook_inner_copy(ep, kind, iov, n, remote_addr, rkey, comp);
     }

@@ -21,10 +21,12 @@ namespace {
 constexpr unsigned NUM_SHARED = 4; /* memories of put_and_get */
 constexpr unsigned TARGET = 0, ORIGIN = 1; /* processes: whose memory it is; who puts and gets */
 
+constexpr const char *NO_SINGLE_COPIES = "mm,cuda_copy,cuda_ipc";
+
 struct way {
     bool        is_to_device; /* the target's memory is a device's, else the origin's */
     const char *error;        /* of single copies of the origin; NULL: none */
-    bool        is_mute;      /* no single copies at all: everything is messages */
+    const char *tls;          /* NULL: all */
     bool        is_plain;     /* the origin does not use the driver: the target copies */
     const char *name;
 };
@@ -193,8 +195,8 @@ void put_and_get(self &me)
 /* In each process. */
 void run(self &me, const way &w, const std::string &fault)
 {
-    if (w.is_mute) {
-        setenv("UCX_TLS", "mm,cuda_copy,cuda_ipc", 1);
+    if (w.tls != nullptr) {
+        setenv("UCX_TLS", w.tls, 1);
     }
     if (w.is_plain) {
         run_plain(me);
@@ -207,7 +209,7 @@ void run(self &me, const way &w, const std::string &fault)
     const bool is_device = (me.index() == (w.is_to_device ? TARGET : ORIGIN));
     gpu_buffer device(g, PERF_MEMORY_CUDA, is_device ? total() : 1);
     host_buffer host(is_device ? 1 : total());
-    const bool is_batched = fault.empty() && (w.is_to_device || !w.is_mute);
+    const bool is_batched = fault.empty() && (w.is_to_device || (w.tls == nullptr));
     if (w.is_to_device) {
         run(me, n, device, host, fault, is_batched);
     } else {
@@ -248,13 +250,14 @@ TEST_P(mp_cuda_rma, refused_at_a_copy)
 
 INSTANTIATE_TEST_SUITE_P(
     all, mp_cuda_rma,
-    testing::Values(way{false, nullptr, false, false, "off_a_device"},
-                    way{false, "1", false, false, "off_a_device_EPERM"},
-                    way{false, "14", false, false, "off_a_device_EFAULT"},
-                    way{false, nullptr, true, false, "off_a_device_by_messages"},
-                    way{true, nullptr, false, false, "to_a_device"},
-                    way{true, nullptr, true, false, "to_a_device_by_messages"},
-                    way{true, nullptr, false, true, "without_a_driver"}),
+    testing::Values(way{false, nullptr, nullptr, false, "off_a_device"},
+                    way{false, "1", nullptr, false, "off_a_device_EPERM"},
+                    way{false, "14", nullptr, false, "off_a_device_EFAULT"},
+                    way{false, nullptr, NO_SINGLE_COPIES, false, "off_a_device_by_messages"},
+                    way{true, nullptr, nullptr, false, "to_a_device"},
+                    way{true, nullptr, NO_SINGLE_COPIES, false, "to_a_device_by_messages"},
+                    way{true, nullptr, "delay:mm,delay:cuda_ipc,cuda_copy", false, "delayed"},
+                    way{true, nullptr, nullptr, true, "without_a_driver"}),
     [](const testing::TestParamInfo<way> &info) { return info.param.name; });
 
 /* Two processes without the driver put and get at the same time: the target copies for both. */
