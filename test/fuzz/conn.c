@@ -124,7 +124,8 @@ static void fuzz_say_message(fuzz_conn_t *state)
     uint8_t patches      = fuzz_byte(&state->in) % 4;
     ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
                             .version = UCP_WIRE_VERSION,
-                            .type    = (uint16_t)(1 + (which % 3)),
+                            .type    = (uint16_t)((which & 8) ? UCP_WIRE_CONN_WIDEN :
+                                                                1 + (which % 3)),
                             .ordinal = UCP_WIRE_CONN_ORDINAL | (which & 0x70u)};
     uint8_t message[sizeof(head) + UCP_ADDRESS_MAX];
     ucp_address_t *address;
@@ -132,7 +133,7 @@ static void fuzz_say_message(fuzz_conn_t *state)
 
     fuzz_expect(ucp_worker_get_address(state->pair.workers[which >> 7], &address, &length) ==
                     UCS_OK, "no address");
-    head.length = (head.type == UCP_WIRE_CONN_REJECT) ? 0 : (uint32_t)length;
+    head.length = (head.type >= UCP_WIRE_CONN_REJECT) ? 0 : (uint32_t)length;
     head.status = (head.type == UCP_WIRE_CONN_REJECT) ? -(int8_t)fuzz_byte(&state->in) : 0;
     memcpy(message, &head, sizeof(head));
     memcpy(message + sizeof(head), address, head.length);

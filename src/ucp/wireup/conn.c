@@ -7,6 +7,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
 #include <ucp/core/provisional.h>
+#include <ucp/wireup/lanes.h>
 #include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
@@ -107,6 +108,17 @@ static ucs_status_t ucp_conn_send(int fd, const ucp_wire_conn_t *head, const voi
     return (sent < 0) ? ucp_socket_status(errno) : UCS_ERR_IO_ERROR;
 }
 
+/* A server's answer without an address. */
+static ucs_status_t ucp_conn_say(int fd, uint16_t type, ucs_status_t why)
+{
+    const ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
+                                  .version = UCP_WIRE_VERSION,
+                                  .type    = type,
+                                  .status  = why};
+
+    return ucp_conn_send(fd, &head, NULL);
+}
+
 /* Sends a message with the address of a worker, which the other end must be able to reach. */
 static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *worker, int fd,
                                           ucp_wire_conn_t *head)
@@ -115,7 +127,7 @@ static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *
     ucs_status_t status;
     size_t length;
 
-    if (!ucp_net_is_local(&conn->local, &conn->remote) || ucp_net_is_wanted(worker)) {
+    if (conn->is_far || ucp_net_is_needed(worker)) {
         (void)ucp_net_open(worker);
     }
     status = ucp_worker_pack_address(worker, 0, &address, &length);
@@ -138,8 +150,9 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
     if ((head->magic != UCP_WIRE_CONN_MAGIC) || (head->version != UCP_WIRE_VERSION)) {
         return 0;
     }
-    if (head->type == UCP_WIRE_CONN_REJECT) {
-        return !is_server && (head->length == 0);
+    if ((head->type == UCP_WIRE_CONN_REJECT) || (head->type == UCP_WIRE_CONN_WIDEN)) {
+        return !is_server && (head->length == 0) &&
+               ((head->type == UCP_WIRE_CONN_REJECT) || !conn->was_widened);
     }
     if (is_server &&
         ((head->ordinal & (UCP_WIRE_APART_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
@@ -194,6 +207,23 @@ static ucs_status_t ucp_conn_receive(ucp_conn_t *conn, ucp_wire_conn_t *head,
 
 /* ---- client ---- */
 
+static ucs_status_t ucp_conn_ask(const ucp_conn_t *conn)
+{
+    ucp_wire_conn_t head = {.type      = UCP_WIRE_CONN_ASK,
+                            .client_id = conn->client_id,
+                            .ordinal   = conn->ordinal};
+
+    return ucp_conn_send_address(conn, conn->socket.worker, conn->socket.fd, &head);
+}
+
+static ucs_status_t ucp_conn_widen(ucp_conn_t *conn)
+{
+    conn->was_widened = 1;
+    conn->is_far      = 1;
+    conn->received    = 0;
+    return ucp_conn_ask(conn);
+}
+
 static void ucp_conn_answered(ucp_conn_t *conn)
 {
     ucp_address_info_t info = {.num_entries = 0};
@@ -202,6 +232,12 @@ static void ucp_conn_answered(ucp_conn_t *conn)
     ucp_peer_t *peer;
 
     status = ucp_conn_receive(conn, &head, &info);
+    if ((status == UCS_OK) && (head.type == UCP_WIRE_CONN_WIDEN)) {
+        status = ucp_conn_widen(conn);
+        if (status == UCS_OK) {
+            return;
+        }
+    }
     if (status == UCS_INPROGRESS) {
         return;
     }
@@ -227,7 +263,6 @@ static void ucp_conn_answered(ucp_conn_t *conn)
 /* The TCP connection is there, or is not. */
 static void ucp_conn_connected(ucp_conn_t *conn)
 {
-    ucp_wire_conn_t head = {.type = UCP_WIRE_CONN_ASK};
     ucs_status_t status;
     int error        = 0;
     socklen_t size   = sizeof(error);
@@ -237,9 +272,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
         ucp_conn_fail(conn, ucp_socket_status(error));
         return;
     }
-    head.client_id = conn->client_id;
-    head.ordinal   = conn->ordinal;
-    status         = ucp_conn_send_address(conn, conn->socket.worker, fd, &head);
+    status = ucp_conn_ask(conn);
     if (status == UCS_OK) {
         status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
     }
@@ -303,6 +336,7 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
 
     (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     memcpy(&conn->remote, remote, ucp_sockaddr_length(remote));
+    conn->is_far = !ucp_net_is_local(&conn->local, &conn->remote);
     if ((params->field_mask & UCP_EP_PARAM_FIELD_FLAGS) &&
         (params->flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID)) {
         conn->client_id = ep->worker->client_id;
@@ -360,10 +394,6 @@ static void ucp_conn_begin(ucp_listener_h listener, int fd, const struct sockadd
  * would go on reporting it for ever. */
 static int ucp_conn_turn_away(ucp_sockets_t *sockets, int listen_fd)
 {
-    static const ucp_wire_conn_t no = {.magic   = UCP_WIRE_CONN_MAGIC,
-                                       .version = UCP_WIRE_VERSION,
-                                       .type    = UCP_WIRE_CONN_REJECT,
-                                       .status  = UCS_ERR_EXCEEDS_LIMIT};
     int fd;
 
     ucs_warn_once("no descriptor is left for clients: they are turned away (%m; ulimit -n)");
@@ -374,7 +404,7 @@ static int ucp_conn_turn_away(ucp_sockets_t *sockets, int listen_fd)
     sockets->spare_fd = -1;
     fd                = ucs_sys_accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-        (void)ucp_conn_send(fd, &no, NULL);
+        (void)ucp_conn_say(fd, UCP_WIRE_CONN_REJECT, UCS_ERR_EXCEEDS_LIMIT);
         ucs_sys_shutdown(fd, SHUT_WR);
         ucs_sys_close(fd);
     }
@@ -458,6 +488,17 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     if (status == UCS_INPROGRESS) {
         return;
     }
+    if ((status == UCS_OK) && !ucp_lanes_are_near(conn->socket.worker, &info)) {
+        conn->is_far = 1;
+        if (!conn->was_widened && ucp_lanes_lack_net(conn->socket.worker, &info)) {
+            conn->was_widened = 1;
+            conn->received    = 0;
+            status            = ucp_conn_say(conn->socket.fd, UCP_WIRE_CONN_WIDEN, UCS_OK);
+            if (status == UCS_OK) {
+                return;
+            }
+        }
+    }
     if (status != UCS_OK) {
         ucp_conn_fail(conn, status);
         return;
@@ -523,13 +564,8 @@ int ucp_conn_is_awaited(const ucp_worker_t *worker, uint32_t ordinal)
 
 void ucp_conn_reject(ucp_conn_t *conn, ucs_status_t status)
 {
-    ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
-                            .version = UCP_WIRE_VERSION,
-                            .type    = UCP_WIRE_CONN_REJECT,
-                            .status  = status};
-
     ucp_conn_take_request(conn);
-    (void)ucp_conn_send(conn->socket.fd, &head, NULL);
+    (void)ucp_conn_say(conn->socket.fd, UCP_WIRE_CONN_REJECT, status);
     ucs_sys_shutdown(conn->socket.fd, SHUT_WR);
     ucs_sys_close(conn->socket.fd);
     ucp_conn_free(conn);

@@ -56,25 +56,72 @@ static int ucp_lane_is_self(const ucp_peer_t *peer)
     return memcmp(peer->uid, peer->worker->uid, UCT_UID_LEN) == 0;
 }
 
+/* What an address tells for transport i; NULL: nothing. */
+static const ucp_address_entry_t *ucp_lane_entry(const ucp_worker_t *worker,
+                                                 const ucp_address_info_t *address, unsigned i)
+{
+    unsigned n;
+
+    for (n = 0; n < address->num_entries; ++n) {
+        if (address->entries[n].wire_id == worker->context->tls[i].wire_id) {
+            return &address->entries[n];
+        }
+    }
+    return NULL;
+}
+
 /* Where the peer is for transport i: in its address, or for ourselves what we know. 0 if it is not
  * there. */
 static int ucp_lane_find_entry(const ucp_peer_t *peer, const ucp_address_info_t *address,
                                unsigned i, ucp_address_entry_t *entry)
 {
-    const ucp_worker_tl_t *wtl = &peer->worker->tls[i];
-    unsigned n;
+    const ucp_worker_tl_t *wtl       = &peer->worker->tls[i];
+    const ucp_address_entry_t *found = ucp_lane_entry(peer->worker, address, i);
 
     if (ucp_lane_is_self(peer)) {
         *entry = (ucp_address_entry_t){0, (uint8_t)wtl->addr_length, wtl->addr};
-        return 1;
+    } else if (found != NULL) {
+        *entry = *found;
+    } else {
+        return 0;
     }
-    for (n = 0; n < address->num_entries; ++n) {
-        if (address->entries[n].wire_id == peer->worker->context->tls[i].wire_id) {
-            *entry = address->entries[n];
+    return 1;
+}
+
+int ucp_lanes_are_near(const ucp_worker_t *worker, const ucp_address_info_t *address)
+{
+    const int same_node = (address->node_id == worker->context->node_id);
+    const ucp_address_entry_t *entry;
+    char reason[UCT_REASON_MAX];
+    uct_iface_t *iface;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        entry = ucp_lane_entry(worker, address, i);
+        if ((worker->context->tls[i].tl->kind == UCT_TL_KIND_SHM) && (iface != NULL) &&
+            (entry != NULL) &&
+            iface->tl->iface.is_reachable(iface, entry->bytes, entry->length, same_node, reason)) {
             return 1;
         }
     }
-    return 0;
+    return memcmp(address->uid, worker->uid, UCT_UID_LEN) == 0;
+}
+
+int ucp_lanes_lack_net(const ucp_worker_t *worker, const ucp_address_info_t *address)
+{
+    int has_net = 0;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        if (worker->context->tls[i].tl->kind == UCT_TL_KIND_NET) {
+            has_net = 1;
+            if (ucp_lane_entry(worker, address, i) != NULL) {
+                return 0;
+            }
+        }
+    }
+    return has_net;
 }
 
 /* Predicted time of the role's operation through transport i, or a negative number and the reason,

@@ -12,6 +12,12 @@
  * (one line at error level). The caller closes what was opened. */
 ucs_status_t ucp_lanes_open(ucp_peer_t *peer, const ucp_address_info_t *address);
 
+/* Is the worker of an address reached without a network? */
+int ucp_lanes_are_near(const ucp_worker_t *worker, const ucp_address_info_t *address);
+
+/* Could we reach it over a network, did its address tell of one that we have? */
+int ucp_lanes_lack_net(const ucp_worker_t *worker, const ucp_address_info_t *address);
+
 /* For a peer that is not known yet: a lane that holds everything back, and thresholds that are
  * right for whatever lanes will follow: it stands for the transport with the shortest messages.
  * UCS_ERR_NO_DEVICE: no transport has messages. */

@@ -44,17 +44,21 @@ static int ucp_net_is_one_node(void)
     return ucs_env_number("SLURM_STEP_NUM_NODES") == 1;
 }
 
-int ucp_net_is_wanted(const ucp_worker_t *worker)
+int ucp_net_is_needed(const ucp_worker_t *worker)
 {
-    int option       = worker->context->options.net_address;
     int has_messages = 0;
     unsigned i;
 
     for (i = 0; i < worker->context->num_tls; ++i) {
         has_messages |= (worker->context->tls[i].tl->kind == UCT_TL_KIND_SHM);
     }
-    return !has_messages || (option == UCS_YES) ||
-           ((option != UCS_NO) && !ucp_net_is_one_node());
+    return !has_messages || (worker->context->options.net_address == UCS_YES);
+}
+
+int ucp_net_is_wanted(const ucp_worker_t *worker)
+{
+    return ucp_net_is_needed(worker) ||
+           ((worker->context->options.net_address != UCS_NO) && !ucp_net_is_one_node());
 }
 
 int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote)

@@ -16,8 +16,11 @@
  * there is one now that was not there before. */
 int ucp_net_open(ucp_worker_t *worker);
 
-/* Is the worker's address to lead from other nodes, as far as its user's wishes and the launcher's
- * word go (UCX_NET_ADDRESS)? Yes where nothing else carries messages. */
+/* Is the worker's address to lead from other nodes even to those that are near? Where the user says
+ * so (UCX_NET_ADDRESS), or nothing else carries messages. */
+int ucp_net_is_needed(const ucp_worker_t *worker);
+
+/* And to those of whom nothing is known? Unless the user or the launcher says that all are here. */
 int ucp_net_is_wanted(const ucp_worker_t *worker);
 
 /* Do the two ends of a socket lie on one host, for all that their addresses tell? */

@@ -9,6 +9,10 @@
  *           rejects it) -> UP (ACCEPT sent)
  *   either  UP -> LOST (end of file: the other endpoint was closed, or its process is gone)
  *
+ * Networks take long to load, so addresses lead over them only where that is needed: a client whose
+ * connection stays in its host asks without, and a server that cannot reach it by memory (another
+ * container, the end of a tunnel) has it ask once more (WIDEN).
+ *
  * A client's endpoint begins on a provisional peer, whose lane holds back what is sent
  * (ucp_peer_create_provisional); when the answer is there the endpoint moves to the real peer with
  * all that waits. An endpoint that is lost moves to a provisional peer that fails, since the real
@@ -63,6 +67,8 @@ struct ucp_conn_request {
     size_t                  received;
     uint64_t                client_id;
     uint32_t                ordinal;     /* of our endpoint, see UCP_WIRE_CONN_ORDINAL */
+    uint8_t                 is_far;      /* addresses are to lead over networks */
+    uint8_t                 was_widened; /* the client was asked for such a one */
 };
 
 struct ucp_listener {

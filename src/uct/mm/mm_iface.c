@@ -356,6 +356,10 @@ static int uct_mm_iface_is_reachable(uct_iface_t *tl_iface, const void *address,
                  "in another network namespace (UCX_MM_SOCKET_DIR can be a way)");
         return 0;
     }
+    if (uct_socket_place_is_dir(iface->door.place) && !uct_socket_place_is_dir(place)) {
+        snprintf(reason, UCT_REASON_MAX, "it does not know our UCX_MM_SOCKET_DIR");
+        return 0;
+    }
     return 1;
 }
 

@@ -8,6 +8,8 @@
 #include <mp/processes.h>
 #include <ucp/server.h>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -132,34 +134,94 @@ uint16_t ask(mp::self &me)
     return (uint16_t)me.at(SERVER).words[PORT];
 }
 
+/* Messages of several sizes to the server and back, and a close. */
+void serve_one(mp::self &me, party &self)
+{
+    server server(self.get(), address(AF_INET));
+    tell(me, server);
+    self.accept(server);
+    for (size_t length : {0, 8, 5000, 1000000}) {
+        bytes got(length);
+        self.receive(got, 1);
+        EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
+    }
+    self.reset_comes();
+}
+
+void exchange_with_server(mp::self &me)
+{
+    party self(me);
+    self.connect(ask(me));
+    for (size_t length : {0, 8, 5000, 1000000}) {
+        const bytes data = pattern(length, length);
+        bytes got(length);
+        EXPECT_EQ(UCS_OK, self.wait(self.send(data, 1)));
+        self.receive(got, 2);
+        EXPECT_EQ(data, got);
+    }
+    EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
+    EXPECT_EQ(0, self.failed.calls);
+}
+
 TEST(client_server, exchanges)
 {
     mp::processes both(COUNT);
     both.start(SERVER, [](mp::self &me) {
         party self(me);
-        server server(self.get(), address(AF_INET));
-        tell(me, server);
-        self.accept(server);
-        for (size_t length : {0, 8, 5000, 1000000}) {
-            bytes got(length);
-            self.receive(got, 1);
-            EXPECT_EQ(UCS_OK, self.wait(self.send(got, 2)));
-        }
-        self.reset_comes();
+        serve_one(me, self);
     });
-    both.start(CLIENT, [](mp::self &me) {
+    both.start(CLIENT, exchange_with_server);
+    EXPECT_TRUE(both.join());
+}
+
+/* With the user's default, by which addresses lead to other hosts: who opens a network says that
+ * there is no such provider. */
+TEST(client_server, of_one_host_open_no_network)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    for (const char *wish : {"auto", "y"}) {
+        const auto set = [=] {
+            setenv("UCX_NET_ADDRESS", wish, 1);
+            setenv("UCX_OFI_PROVIDER", "nonesuch", 1);
+        };
+        mp::processes both(COUNT);
+        both.start(SERVER, [=](mp::self &me) {
+            set();
+            party self(me);
+            serve_one(me, self);
+        });
+        both.start(CLIENT, [=](mp::self &me) {
+            set();
+            exchange_with_server(me);
+        });
+        EXPECT_TRUE(both.join());
+        EXPECT_EQ(strcmp(wish, "y") == 0, both.log().find("nonesuch") != std::string::npos)
+            << both.log();
+    }
+}
+
+/* The client is connected within its host, as it seems, but the server's memory is that of another
+ * container. */
+TEST(client_server, through_a_tunnel)
+{
+    mp::processes both(COUNT);
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root has network namespaces";
+    }
+    both.start(SERVER, [](mp::self &me) {
+        const int host = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+        ASSERT_EQ(0, unshare(CLONE_NEWNET)) << strerror(errno);
         party self(me);
-        self.connect(ask(me));
-        for (size_t length : {0, 8, 5000, 1000000}) {
-            const bytes data = pattern(length, length);
-            bytes got(length);
-            EXPECT_EQ(UCS_OK, self.wait(self.send(data, 1)));
-            self.receive(got, 2);
-            EXPECT_EQ(data, got);
-        }
-        EXPECT_EQ(UCS_OK, self.wait(ucp_ep_close_nb(self.ep, UCP_EP_CLOSE_MODE_FLUSH)));
-        EXPECT_EQ(0, self.failed.calls);
+        ASSERT_EQ(0, setns(host, CLONE_NEWNET)) << strerror(errno);
+        close(host);
+        serve_one(me, self);
     });
+    both.start(CLIENT, exchange_with_server);
     EXPECT_TRUE(both.join());
 }
 
