@@ -255,6 +255,16 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
            (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
 }
 
+/* Who is not connected to us reads nothing before we have let it in: what one message carries does
+ * not wait for that, since we may not listen until it has been received. */
+static int ucp_send_is_to_stranger(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+
+    return !peer->is_heard && peer->proto->lanes.has_sync &&
+           (peer->proto->rndv_thresh == UCS_CONFIG_AUTO_SIZE) && !ucp_dt_has_device(req->datatype);
+}
+
 /* Is a whole message sent from where it lies? */
 static int ucp_send_is_zcopy(const ucp_request_t *req, uint32_t mask)
 {
@@ -271,7 +281,8 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     int fits = (req->length <= proto->eager_max) && (req->length + extra <= proto->eager_max);
     int is_whole = (form != UCP_SEND_FORM_ANNOUNCED) &&
                    ((fits && ((form == UCP_SEND_FORM_WHOLE) ||
-                              (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER))) ||
+                              (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) ||
+                              ucp_send_is_to_stranger(req))) ||
                     ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra));
     int is_held  = is_whole && ucp_tag_must_announce(req);
 

@@ -443,6 +443,31 @@ TEST_P(tag, a_synchronous_send_waits_for_its_match)
 
 /* ---- probes ---- */
 
+/* Its sender does not listen any more when the message is received, nor has it ever heard of the
+ * receiver: what goes whole at most times does so at all. */
+TEST(tag_plain, a_first_message_waits_for_nobody)
+{
+    for (size_t length : {3000, 4096, 6000, 8000}) {
+        pair pair({"mm", {{"UCX_TLS", "mm,cma"}}, false, UCS_THREAD_MODE_SINGLE});
+        const bytes data = pattern(length, length);
+        bytes got(length);
+        ucp_tag_recv_info_t info;
+        void *sent = pair.send(data.data(), length, 7);
+
+        pair.progress_until([&]() {
+            return ucp_tag_probe_nb(pair.receiver().handle(), 7, ~0ull, 0, &info) != nullptr;
+        });
+        void *received = pair.receive(got.data(), length, 7);
+        for (unsigned i = 0; (i < 1000) && UCS_PTR_IS_PTR(received) &&
+                             (ucp_request_check_status(received) == UCS_INPROGRESS); ++i) {
+            pair.receiver().progress();
+        }
+        EXPECT_EQ(data, got) << length << " bytes";
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+    }
+}
+
 TEST_P(tag, probes_see_messages_in_order_and_leave_them)
 {
     pair pair(GetParam());
