@@ -47,6 +47,7 @@ ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets)
     tm->sn             = 0;
     ucs_list_head_init(&tm->wild);
     ucs_list_head_init(&tm->arrival);
+    ucs_list_head_init(&tm->taken);
     return UCS_OK;
 }
 

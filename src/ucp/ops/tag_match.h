@@ -52,6 +52,7 @@ typedef struct {
     size_t           num_unexpected;
     ucs_list_link_t  wild;        /* posted receives that are not selective */
     ucs_list_link_t  arrival;     /* all unexpected messages */
+    ucs_list_link_t  taken;       /* those that a probe has taken off, until they are received */
     uint64_t         sn;
 } ucp_tag_match_t;
 

@@ -140,6 +140,7 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
         info->length     = desc->length;
         if (remove) {
             ucp_tag_match_del_unexpected(&worker->tag_match, desc);
+            ucs_list_add_tail(&worker->tag_match.taken, &desc->arrival);
         }
     }
     ucp_worker_unlock(worker);
@@ -158,6 +159,7 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
     if (req == NULL) {
         ptr = UCS_STATUS_PTR(status);
     } else {
+        ucs_list_del(&((ucp_recv_desc_t *)message)->arrival);
         ptr = ucp_tag_recv_arrived(req, message, param);
     }
     ucp_worker_unlock(worker);

@@ -722,12 +722,12 @@ void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
 }
 
 /* A message that was announced and has not met its receive yet. */
-static ucp_recv_desc_t *ucp_rndv_find_announced(ucp_worker_t *worker, uint64_t worker_id,
+static ucp_recv_desc_t *ucp_rndv_find_announced(const ucs_list_link_t *list, uint64_t worker_id,
                                                 uint64_t send_id)
 {
     ucp_recv_desc_t *desc;
 
-    ucs_list_for_each(desc, &worker->tag_match.arrival, arrival) {
+    ucs_list_for_each(desc, list, arrival) {
         if ((desc->kind == UCP_TAG_MSG_RTS) && (desc->worker_id == worker_id) &&
             (desc->request_id == send_id)) {
             return desc;
@@ -745,9 +745,11 @@ static ucs_status_t ucp_rndv_cancel_status(const ucp_wire_cancel_t *cancel)
     return (status == UCS_ERR_CANCELED) ? UCS_ERR_CONNECTION_RESET : status;
 }
 
-/* Ends what is there of an announced message. 0: the network reads a part of it still. */
+/* Ends what is there of an announced message. 0: the network or a device reads it still; of a
+ * device no answer follows, which takes no longer than its sender waits. */
 static int ucp_rndv_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status)
 {
+    const uint64_t id    = ucp_uid_id(peer->uid);
     ucp_worker_t *worker = peer->worker;
     ucp_recv_desc_t *desc;
     ucp_request_t *req;
@@ -755,15 +757,21 @@ static int ucp_rndv_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t stat
 
     ucs_list_for_each(req, &peer->recvs, list) {
         if (req->recv.send_id == send_id) {
-            is_read = (req->recv.step == UCP_RECV_READ) && (req->held & UCP_REQUEST_HOLDS_COPY);
+            is_read = ((req->recv.step == UCP_RECV_READ) || (req->recv.step == UCP_RECV_DEVICE)) &&
+                      (req->held & UCP_REQUEST_HOLDS_COPY);
             ucp_request_complete(req, status);
             return !is_read;
         }
     }
-    desc = ucp_rndv_find_announced(worker, ucp_uid_id(peer->uid), send_id);
+    desc = ucp_rndv_find_announced(&worker->tag_match.arrival, id, send_id);
     if (desc != NULL) {
         ucp_tag_match_del_unexpected(&worker->tag_match, desc);
         ucp_worker_data_put(desc);
+        return 1;
+    }
+    desc = ucp_rndv_find_announced(&worker->tag_match.taken, id, send_id);
+    if (desc != NULL) {
+        desc->worker_id = 0; /* as of a peer that is gone */
         return 1;
     }
     ucp_am_cancelled(peer, send_id);

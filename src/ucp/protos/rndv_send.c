@@ -397,11 +397,23 @@ int ucp_rndv_is_delivered(const ucp_request_t *req)
            (req->send.num_data == 0) && !req->send.needs_ats;
 }
 
-/* May the receiver be reading by the key of the announcement? Not once it has asked for the rest as
- * messages. */
+/* Does the receiver read the buffer by itself, and no count of ours tells it that the send has
+ * ended? By the key of the announcement, or as a process of this node to which messages go over a
+ * network. */
+static int ucp_rndv_is_read_blindly(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+
+    return (req->held & UCP_REQUEST_HOLDS_MEM) ||
+           ((peer->lanes[UCP_LANE_AM]->iface->tl->kind == UCT_TL_KIND_NET) &&
+            !(req->held & UCP_REQUEST_HOLDS_COPY) &&
+            ((peer->lanes[UCP_LANE_COPY] != NULL) || (peer->lanes[UCP_LANE_DEVICE] != NULL)));
+}
+
+/* May it be reading? Not once it has asked for the rest as messages. */
 static int ucp_rndv_is_read(const ucp_request_t *req)
 {
-    return (req->held & UCP_REQUEST_HOLDS_MEM) && req->send.needs_ats &&
+    return ucp_rndv_is_read_blindly(req) && req->send.needs_ats &&
            ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_DATA)) &&
            !req->send.peer->is_gone && (req->send.peer->status == UCS_OK);
 }

@@ -34,8 +34,13 @@ protected:
 
     void SetUp() override
     {
+        open("ofi");
+    }
+
+    void open(const char *transports)
+    {
         need_network_reads();
-        m_environment.set({{"UCX_TLS", "ofi"}});
+        m_environment.set({{"UCX_TLS", transports}});
         m_provider = std::make_unique<faulty_provider>(91);
         m_context  = std::make_unique<context>();
         m_from     = std::make_unique<worker>(*m_context);
@@ -227,6 +232,69 @@ TEST_F(ofi_ends, a_close_before_the_receiver_wants_them)
     EXPECT_TRUE(run(true, [&]() { return m_closed.calls > 0; }));
     expect_cancelled();
     EXPECT_EQ(0u, ucp_test_num_kept(m_to->handle()));
+}
+
+/* Probes have taken them by then: what follows reads nothing. */
+TEST_F(ofi_ends, a_close_between_probe_and_receive)
+{
+    ucp_tag_message_h taken[COUNT];
+    ucp_tag_recv_info_t info;
+
+    send_announced(false);
+    for (unsigned i = 0; i < COUNT; ++i) {
+        taken[i] = ucp_tag_probe_nb(m_to->handle(), i, ~0ull, 1, &info);
+        ASSERT_NE(nullptr, taken[i]);
+    }
+    close();
+    EXPECT_TRUE(run(true, [&]() { return m_closed.calls > 0; }));
+    expect_cancelled();
+    for (unsigned i = 0; i < COUNT; ++i) {
+        message &each                   = m_announced[i];
+        const ucp_request_param_t param = receive_param(&each.received,
+                                                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+        each.in.resize(LENGTH);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_tag_msg_recv_nbx(m_to->handle(), each.in.data(), LENGTH,
+                                                        taken[i], &param)));
+    }
+    send_others(0, OTHERS);
+    expect_others();
+    EXPECT_TRUE(run(true, [&]() { return have_ended(&message::received); }));
+    for (const message &each : m_announced) {
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.received.status);
+    }
+}
+
+/* A receiver on the same node, which reads as such. */
+class ofi_ends_beside_copies : public ofi_ends {
+protected:
+    void SetUp() override
+    {
+        open("ofi,cma");
+    }
+};
+
+/* The memory is the user's when the receiver has heard that it reads no more. */
+TEST_F(ofi_ends_beside_copies, a_close_amid_copies)
+{
+    send_announced(false);
+    for (message &each : m_announced) {
+        receive(*m_to, &each, LENGTH, each.tag);
+    }
+    close();
+    for (message &each : m_announced) {
+        EXPECT_EQ(0, each.sent.calls);
+    }
+    EXPECT_TRUE(run(true, [&]() {
+        return (m_closed.calls > 0) && have_ended(&message::received);
+    }));
+    expect_cancelled();
+    for (const message &each : m_announced) {
+        if (each.received.status == UCS_OK) {
+            EXPECT_EQ(-1, differs(each.in.data(), LENGTH, each.tag));
+        } else {
+            EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.received.status);
+        }
+    }
 }
 
 /* A receiver that has stopped holds the close up for a moment only, also where who closes sleeps
