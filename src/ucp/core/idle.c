@@ -44,6 +44,14 @@
 #define UCP_IDLE_LOADED_MIN_NS 2000000u
 #define UCP_IDLE_LOADED_MAX_NS 64000000u
 
+/* A sleep in which nothing comes: the wait is long, or there is none, and the application only
+ * looks for messages between short pieces of work, 1 ms for every few looks (a look 70 us instead
+ * of 1; MP2 of NWChem, three processes on two processors, five times as long). The calls are the
+ * same. So after such a sleep we only yield for a while, for twice as long each time, which begins
+ * to count after about ten in a row: a ring that somebody busy has made slow must find back. */
+#define UCP_IDLE_WARY_MIN_NS 2000u
+#define UCP_IDLE_WARY_MAX_NS 64000000u
+
 static _Atomic int ucp_idle_workers; /* of the process */
 
 static ucp_idle_mode_t ucp_idle_mode(const ucp_worker_t *worker)
@@ -153,6 +161,14 @@ static int ucp_idle_is_loaded(const ucp_idle_t *idle)
     return idle->last_ns - idle->slice_ns < idle->loaded_ns;
 }
 
+static int ucp_idle_is_wary(const ucp_worker_t *worker)
+{
+    const ucp_idle_t *idle = &worker->idle;
+
+    return (ucp_idle_mode(worker) != UCP_IDLE_SLEEP) &&
+           (idle->last_ns - idle->woke_ns < idle->wary_ns);
+}
+
 ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
 {
     ucp_idle_t *idle         = &worker->idle;
@@ -176,7 +192,8 @@ ucp_idle_action_t ucp_idle_choose(ucp_worker_t *worker)
     }
     if ((ucp_idle_is_loaded(idle) ||
          ((turn > UCP_IDLE_YIELDS) && ((turn % 2) != 0) &&
-          (now - idle->since_ns > UCP_IDLE_YIELD_NS) && !idle->is_awake)) &&
+          (now - idle->since_ns > UCP_IDLE_YIELD_NS) && !idle->is_awake &&
+          !ucp_idle_is_wary(worker))) &&
         ucp_idle_may_sleep(worker)) {
         return UCP_IDLE_DOZE;
     }
@@ -213,16 +230,30 @@ static void ucp_idle_yielded(ucp_worker_t *worker, uint64_t now)
     }
 }
 
+static void ucp_idle_slept(ucp_idle_t *idle, uint64_t now, ucs_status_t status)
+{
+    if (status == UCS_ERR_TIMED_OUT) {
+        idle->woke_ns = now;
+        idle->wary_ns = ucs_min(ucs_max(2 * idle->wary_ns, UCP_IDLE_WARY_MIN_NS),
+                                UCP_IDLE_WARY_MAX_NS);
+    } else {
+        idle->wary_ns = 0;
+    }
+}
+
 void ucp_idle_turn(ucp_worker_t *worker)
 {
     const ucp_idle_action_t action = ucp_idle_choose(worker);
+    ucs_status_t status            = UCS_ERR_BUSY;
     uint64_t now;
 
     if (action == UCP_IDLE_NOTHING) {
         return;
     }
-    if ((action == UCP_IDLE_GIVE_AWAY) ||
-        (ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS) != UCS_OK)) {
+    if (action == UCP_IDLE_DOZE) {
+        status = ucp_wakeup_doze(worker, UCP_IDLE_SLEEP_MS);
+    }
+    if (status == UCS_ERR_BUSY) {
         ucp_worker_count(worker, UCP_COUNT_YIELDS);
         ucs_sys_sched_yield();
     } else {
@@ -231,6 +262,8 @@ void ucp_idle_turn(ucp_worker_t *worker)
     now = ucs_sys_clock_ns();
     if (action == UCP_IDLE_GIVE_AWAY) {
         ucp_idle_yielded(worker, now);
+    } else if (status != UCS_ERR_BUSY) {
+        ucp_idle_slept(&worker->idle, now, status);
     }
     worker->idle.last_ns = now;
 }

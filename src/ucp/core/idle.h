@@ -29,7 +29,8 @@
  * turn. No wake-up is lost: sleeping is what ucp_worker_arm and a poll of the descriptors are; who
  * sends after the arming finds it and writes to a socket that is polled, what came before keeps arm
  * from succeeding. And a sleep ends after UCP_IDLE_SLEEP_MS, since the application may wait for
- * other things too; where that is known it only yields (UCX_IDLE=sleep: all the same): memory that
+ * other things too, or for nothing, and after several that ended so the next one is put off; where
+ * the former is known it only yields (UCX_IDLE=sleep: all the same): memory that
  * is shared with peers, who store there without a word, and further workers of the process.
  *
  * Threads: in mode MULTI a worker never sleeps, because the sends of other threads may need

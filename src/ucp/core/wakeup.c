@@ -156,6 +156,7 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     nfds_t count  = 0;
     uint64_t held = 0;
     uct_iface_t *iface;
+    int is_over;
     unsigned i;
 
     if (ucp_wakeup_arm(worker) != UCS_OK) {
@@ -181,11 +182,11 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     if (worker->is_held && (ucs_sys_read(worker->event_fd, &held, sizeof(held)) != sizeof(held))) {
         held = 0;
     }
-    (void)ucs_sys_poll(fds, count, timeout_ms);
+    is_over = (ucs_sys_poll(fds, count, timeout_ms) == 0);
     if (held > 0) {
         (void)!ucs_sys_write(worker->event_fd, &held, sizeof(held));
     }
-    return UCS_OK;
+    return is_over ? UCS_ERR_TIMED_OUT : UCS_OK;
 }
 
 void ucp_wakeup_hold(ucp_worker_t *worker)

@@ -32,8 +32,8 @@ void ucp_wakeup_del(ucp_worker_t *worker, int fd);
 void ucp_wakeup_cleanup(ucp_worker_t *worker);
 
 /* Sleeps until an interface has something to do, ucp_worker_signal was called or the time is over.
- * UCS_ERR_BUSY: there is something to do, or nothing to sleep on. Takes no lock and leaves what the
- * user asked of ucp_worker_arm in force or fulfilled. */
+ * UCS_ERR_TIMED_OUT: the time is over. UCS_ERR_BUSY: there is something to do, or nothing to sleep
+ * on. Takes no lock and leaves what the user asked of ucp_worker_arm in force or fulfilled. */
 ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms);
 
 #endif

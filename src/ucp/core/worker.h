@@ -80,6 +80,8 @@ typedef struct {
     int      is_awake;  /* nor for a while: we do not sleep */
     uint64_t slice_ns;  /* when a yield last cost as much as a slice, */
     uint64_t loaded_ns; /* and for how long that counts: we sleep at once */
+    uint64_t woke_ns;   /* when a sleep ended in which nothing came, */
+    uint64_t wary_ns;   /* and for how long we do not sleep after that */
 } ucp_idle_t;
 
 #define UCP_DEVICE_BLOCKS     64

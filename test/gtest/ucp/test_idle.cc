@@ -24,6 +24,7 @@ std::atomic<uint64_t> g_now_ns, g_lost;
 std::atomic<unsigned> g_yields, g_sleeps, g_slept_through;
 uint64_t g_call_ns;  /* that a look at the clock takes */
 uint64_t g_sleep_ns; /* and a sleep */
+bool g_is_woken;     /* something ends each sleep */
 bool g_others_run;   /* a yield lets somebody else run, */
 uint64_t g_yield_ns; /* for so long */
 std::atomic<bool> g_is_patient; /* who sleeps is woken or fails the test */
@@ -53,6 +54,7 @@ protected:
         g_sleep_ns = 1000000;
         g_lost     = 0;
         g_yields = g_sleeps = g_slept_through = 0;
+        g_is_woken     = true;
         g_others_run   = true;
         g_yield_ns     = 0;
         g_is_patient   = false;
@@ -68,7 +70,7 @@ protected:
         m_ops.poll = [](struct pollfd *, nfds_t, int timeout_ms) {
             g_sleeps += (timeout_ms != 0);
             g_now_ns += g_sleep_ns;
-            return 0;
+            return (int)((timeout_ms != 0) && g_is_woken);
         };
         ucs_sys_set(&m_ops);
     }
@@ -337,6 +339,25 @@ TEST_F(idle, beside_somebody_who_keeps_the_processor_it_sleeps_at_once)
     g_yields = g_sleeps = 0;
     progress_in_vain(pair, FEW);
     EXPECT_GT(g_yields, 10u);
+    ucp_test_hide_workers(-1);
+}
+
+/* MPI_Iprobe and MPI_Test between short pieces of work, by somebody who waits for nothing. */
+TEST_F(idle, an_application_that_only_looks_is_not_put_to_sleep_time_and_again)
+{
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    share_processor(pair);
+    g_is_woken = false;
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 5u) << "it may be a long wait";
+    EXPECT_LT(g_sleeps, 20u);
+    EXPECT_GT(g_yields, 100u);
+
+    g_now_ns += 100000000;
+    g_is_woken = true; /* it was */
+    g_sleeps   = 0;
+    progress_in_vain(pair, MANY);
+    EXPECT_GT(g_sleeps, 100u);
     ucp_test_hide_workers(-1);
 }
 
