@@ -50,7 +50,7 @@ sim_planted_from = \
 	src/ucp/ops/tag_match.c \
 	src/ucp/ops/tag_recv.c \
 	src/ucp/protos/eager.c \
-	src/ucp/protos/rndv_piped.c \
+	src/ucp/protos/piped.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
 	src/ucp/protos/rndv_staged.c \
@@ -61,12 +61,12 @@ sim_planted_sources = \
 	test/sim/planted_sources/eager.c \
 	test/sim/planted_sources/flush.c \
 	test/sim/planted_sources/peer.c \
+	test/sim/planted_sources/piped.c \
 	test/sim/planted_sources/provisional.c \
 	test/sim/planted_sources/request.c \
 	test/sim/planted_sources/rma.c \
 	test/sim/planted_sources/rma_order.c \
 	test/sim/planted_sources/rma_target.c \
-	test/sim/planted_sources/rndv_piped.c \
 	test/sim/planted_sources/rndv_recv.c \
 	test/sim/planted_sources/rndv_send.c \
 	test/sim/planted_sources/rndv_staged.c \

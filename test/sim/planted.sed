@@ -57,7 +57,7 @@ s/^        ucp_rndv_send_ats(req, UCS_OK);/        if (!SIM_PLANTED(26)) ucp_rnd
 # 27: a request that ends early does not wait for the device that still copies for it
 s/^        if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {/        if ((req->held \& UCP_REQUEST_HOLDS_COPY) \&\& !SIM_PLANTED(27)) {/
 # 28: a receive ends while the device still empties its last chunk
-s/^    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) && (chunks->far == UCP_DEVICE_NO_CHUNK)) {/    } else if ((chunks->near == UCP_DEVICE_NO_CHUNK) \&\& (SIM_PLANTED(28) || (chunks->far == UCP_DEVICE_NO_CHUNK))) {/
+s/^    if ((chunks->far == UCP_DEVICE_NO_CHUNK) && !(req->held & UCP_REQUEST_HOLDS_COPY) &&/    if (((SIM_PLANTED(28) \&\& !is_off) || ((chunks->far == UCP_DEVICE_NO_CHUNK) \&\& !(req->held \& UCP_REQUEST_HOLDS_COPY))) \&\&/
 # 29: a chunk that its receiver could not read counts as read
 s/^    if (end.status != UCS_OK) {/    if ((end.status != UCS_OK) \&\& !SIM_PLANTED(29)) {/
 # 30: a message that is sent from where it lies ends before it has left
