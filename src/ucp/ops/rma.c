@@ -206,18 +206,25 @@ void ucp_rma_part_answered(ucp_request_t *req)
     }
 }
 
+ucs_status_t ucp_rma_single_copy(ucp_request_t *req, void *buffer, size_t offset, size_t length)
+{
+    uct_ep_t *lane  = req->send.peer->lanes[UCP_LANE_COPY];
+    uct_iov_t iov   = {buffer, length, NULL};
+    uint64_t remote = req->send.remote_addr + offset;
+
+    return (req->kind == UCP_REQUEST_PUT) ?
+           lane->ops->put_zcopy(lane, &iov, 1, remote, NULL, NULL) :
+           lane->ops->get_zcopy(lane, &iov, 1, remote, NULL, NULL);
+}
+
 /* Some of the part through the COPY lane. UCS_ERR_UNSUPPORTED: messages are to do the rest. */
 static ucs_status_t ucp_rma_copy_part(ucp_request_t *req)
 {
-    uct_ep_t *lane  = req->send.peer->lanes[UCP_LANE_COPY];
-    size_t length   = ucs_min(req->send.end - req->send.offset, UCP_RMA_CHUNK);
-    uct_iov_t iov   = {(char *)req->buffer + req->send.offset, length, NULL};
-    uint64_t remote = req->send.remote_addr + req->send.offset;
+    size_t length = ucs_min(req->send.end - req->send.offset, UCP_RMA_CHUNK);
     ucs_status_t status;
 
-    status = (req->kind == UCP_REQUEST_PUT) ?
-             lane->ops->put_zcopy(lane, &iov, 1, remote, NULL, NULL) :
-             lane->ops->get_zcopy(lane, &iov, 1, remote, NULL, NULL);
+    status = ucp_rma_single_copy(req, (char *)req->buffer + req->send.offset, req->send.offset,
+                                 length);
     if (status == UCS_OK) {
         req->send.offset += length;
         if (req->send.offset == req->send.end) {

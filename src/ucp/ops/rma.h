@@ -83,6 +83,9 @@ ucs_status_t ucp_rma_send(ucp_request_t *req);
 /* Sends what is left of a put or get, or all of an atomic, as messages. */
 void ucp_rma_start_messages(ucp_request_t *req);
 
+/* Copies between a buffer and the memory at an offset of a put or get, by the COPY lane. */
+ucs_status_t ucp_rma_single_copy(ucp_request_t *req, void *buffer, size_t offset, size_t length);
+
 /* A put or get between device memory here and the peer's host memory, by pinned memory of ours
  * (ops/rma_piped.c). start: 0: it does not go this way. */
 int ucp_rma_can_pipe(const ucp_request_t *req);

@@ -12,17 +12,10 @@
 static ucs_status_t ucp_rma_piped_move(ucp_request_t *req, void *chunk, size_t offset,
                                        size_t length)
 {
-    ucp_peer_t *peer        = req->send.peer;
-    uct_ep_t *lane          = peer->lanes[UCP_LANE_COPY];
-    const uct_iov_t iov     = {chunk, length, NULL};
-    const uint64_t address  = req->send.remote_addr + offset;
-    ucs_status_t status;
+    ucs_status_t status = ucp_rma_single_copy(req, chunk, offset, length);
 
-    status = (req->kind == UCP_REQUEST_PUT) ?
-             lane->ops->put_zcopy(lane, &iov, 1, address, NULL, NULL) :
-             lane->ops->get_zcopy(lane, &iov, 1, address, NULL, NULL);
     if (ucs_unlikely(status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
-        ucp_peer_copy_failed(peer, status);
+        ucp_peer_copy_failed(req->send.peer, status);
     }
     return status;
 }

@@ -150,9 +150,11 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
     if ((head->magic != UCP_WIRE_CONN_MAGIC) || (head->version != UCP_WIRE_VERSION)) {
         return 0;
     }
+    if ((head->type == UCP_WIRE_CONN_WIDEN) && conn->was_widened) {
+        return 0;
+    }
     if ((head->type == UCP_WIRE_CONN_REJECT) || (head->type == UCP_WIRE_CONN_WIDEN)) {
-        return !is_server && (head->length == 0) &&
-               ((head->type == UCP_WIRE_CONN_REJECT) || !conn->was_widened);
+        return !is_server && (head->length == 0);
     }
     if (is_server &&
         ((head->ordinal & (UCP_WIRE_APART_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
