@@ -133,10 +133,11 @@ void send_end(const op &o)
 void flush_end(const op &o)
 {
     if (o.status != UCS_OK) {
-        if ((o.ep != nullptr) && !may_break(*o.ep)) {
+        if (((o.ep == nullptr) || !may_break(*o.ep)) && !rma_may_have_failed(o)) {
             sim_fail("flush %llu fails for no reason: %s", (unsigned long long)o.sn,
                      ucs_status_string(o.status));
         }
+        rma_flushed(o);
         return;
     }
     for (const auto &other : the_world->ops) {

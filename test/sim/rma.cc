@@ -756,19 +756,48 @@ void rma_end(op &o)
     }
 }
 
+namespace {
+
+/* Is an operation on memory among those that a flush or close waits for? */
+bool is_behind(const op &flush, const op &o)
+{
+    return (o.target != nullptr) && (o.sn < flush.sn) && (o.owner == flush.owner) &&
+           ((flush.ep == nullptr) || (o.ep == flush.ep));
+}
+
+/* Would a flush that has ended well have told that an operation without a request failed? Another
+ * one may have told so before, or may do so when it is looked at. */
+bool is_told_by(const op &flush, const op &o)
+{
+    return (flush.what == kind::FLUSH) && (flush.status == UCS_OK) &&
+           std::none_of(the_world->ops.begin() + (ptrdiff_t)o.sn, the_world->ops.end(),
+                        [&](const auto &other) {
+                            return (other->what == kind::FLUSH) && is_behind(*other, o) &&
+                                   (other->is_detached || !other->is_done ||
+                                    (other->status != UCS_OK));
+                        });
+}
+
+} // namespace
+
+bool rma_may_have_failed(const op &flush)
+{
+    return std::any_of(the_world->ops.begin(), the_world->ops.begin() + (ptrdiff_t)flush.sn,
+                       [&](const auto &o) { return is_behind(flush, *o) && may_fail(*o); });
+}
+
 void rma_flushed(const op &flush)
 {
     for (uint64_t sn = 0; sn < flush.sn; ++sn) {
         op &o = *the_world->ops[sn];
-        if ((o.target == nullptr) || o.is_settled || (o.owner != flush.owner) ||
-            (o.is_blocking && !o.is_done) ||
-            ((flush.ep != nullptr) && (o.ep != flush.ep))) {
+        if (!is_behind(flush, o) || o.is_settled || (o.is_blocking && !o.is_done)) {
             continue;
         }
         const ucs_status_t status = o.is_detached ? UCS_OK :
                                     o.is_done     ? o.status :
                                                     ucp_request_check_status(o.request);
-        const bool is_known = (status == UCS_OK) && !(o.is_detached && may_fail(o));
+        const bool is_known = (status == UCS_OK) &&
+                              !(o.is_detached && may_fail(o) && !is_told_by(flush, o));
         if (is_known && o.is_detached) {
             check_result(o);
         }

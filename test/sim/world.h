@@ -366,7 +366,9 @@ void post_drop_keys(worker &w);
 /* Destroys the keys of an endpoint, or that of one region. */
 void rma_drop_keys(endpoint &e, const region *only);
 void rma_end(op &o);
-/* A flush or close has ended well. */
+/* May an operation that a flush waited for have failed? */
+bool rma_may_have_failed(const op &flush);
+/* A flush or close has ended. */
 void rma_flushed(const op &flush);
 /* A worker is no more: nobody knows what became of its operations. */
 void rma_owner_ends(worker &w);

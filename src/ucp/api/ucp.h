@@ -239,7 +239,9 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
 /* Starts a flush: it ends when all operations posted on the endpoint before it are finished, puts
- * and atomics also at the target, those whose requests were freed included. Messages that go whole
+ * and atomics also at the target, those whose requests were freed included: where one of those
+ * without a request has failed, the next flush of the endpoint and the next one of the worker end
+ * with its error, as do all that wait for a put, get or atomic that fails. Messages that go whole
  * have then left this process's buffers, which need not mean that they were received. Not waited
  * for is what waits for its receiver: a message that was only announced, whose buffer stays in use
  * until its request ends, and the match of a synchronous send. Threads: worker. */

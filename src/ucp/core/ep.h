@@ -42,6 +42,7 @@ typedef struct ucp_ep {
     struct ucp_conn_request *conn;          /* made by a socket address; else NULL */
     ucp_peer_t              *left[3];       /* former peers, kept for as long as the endpoint */
     unsigned                 num_left;
+    ucs_status_t             rma_status;    /* for the next flush, see ucp_flush_rma_failed */
     uint8_t                  is_internal;   /* the library's: the user has not made it (yet) */
     uint8_t                  is_handed_out; /* internal, but the user may answer on it */
     unsigned                 num_holds;     /* by who goes on with it after callbacks */

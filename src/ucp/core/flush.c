@@ -56,11 +56,48 @@ void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_pe
                 req->flush.remaining = num_controls;
                 continue;
             }
-            ucp_flush_end(req, (req->flush.ep == NULL)         ? UCS_OK :
-                               (req->flush.status != UCS_OK) ? req->flush.status :
-                                                               req->flush.ep->peer->status);
+            ucp_flush_end(req, ((req->flush.status != UCS_OK) || (req->flush.ep == NULL)) ?
+                                   req->flush.status : req->flush.ep->peer->status);
         }
     }
+}
+
+void ucp_flush_rma_failed(const ucp_request_t *rma, ucs_status_t status, int is_unheard)
+{
+    ucp_ep_t *ep         = rma->send.ep;
+    ucp_worker_t *worker = rma->worker;
+    int is_told[2]       = {0}; /* by flushes of the worker, of the endpoint */
+    ucp_request_t *req;
+
+    ucs_list_for_each(req, &worker->flushes, list) {
+        if ((req->kind == UCP_REQUEST_FLUSH) && !req->flush.is_rest &&
+            (rma->send.sn < req->flush.sn) && ((req->flush.ep == NULL) || (req->flush.ep == ep))) {
+            is_told[req->flush.ep != NULL] = 1;
+            if (req->flush.status == UCS_OK) {
+                req->flush.status = status;
+            }
+        }
+    }
+    if (is_unheard && !is_told[0]) {
+        worker->rma_status = status;
+    }
+    if (is_unheard && !is_told[1]) {
+        ep->rma_status = status;
+    }
+}
+
+/* What a flush of ep (NULL: of the worker) that starts has to tell in any case. */
+static ucs_status_t ucp_flush_first_status(const ucp_worker_t *worker, const ucp_ep_t *ep)
+{
+    if (ep == NULL) {
+        return worker->rma_status;
+    }
+    return (ep->peer->status != UCS_OK) ? ep->peer->status : ep->rma_status;
+}
+
+static void ucp_flush_forget_status(ucp_worker_t *worker, ucp_ep_t *ep)
+{
+    *((ep != NULL) ? &ep->rma_status : &worker->rma_status) = UCS_OK;
 }
 
 /* Sends among these of its endpoint that the flush or close waits for. */
@@ -129,7 +166,7 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
                                         const ucp_request_param_t *param, ucp_request_kind_t kind,
                                         int is_forced)
 {
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status = (kind == UCP_REQUEST_FLUSH) ? ucp_flush_first_status(worker, ep) : UCS_OK;
     size_t remaining;
     ucp_request_t *req;
 
@@ -151,8 +188,8 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
         ((kind == UCP_REQUEST_FLUSH) || (ep->num_flushes == 0))) {
         if (kind == UCP_REQUEST_CLOSE) {
             ucp_ep_free(ep);
-        } else if (ep != NULL) {
-            status = ep->peer->status;
+        } else {
+            ucp_flush_forget_status(worker, ep);
         }
         return ucp_request_end_without(param, kind, status);
     }
@@ -161,12 +198,15 @@ static ucs_status_ptr_t ucp_flush_start(ucp_worker_t *worker, ucp_ep_t *ep,
     if (req == NULL) {
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
-    if ((kind == UCP_REQUEST_FLUSH) && (ep != NULL)) {
-        ++ep->num_flushes;
+    if (kind == UCP_REQUEST_FLUSH) {
+        ucp_flush_forget_status(worker, ep);
+        if (ep != NULL) {
+            ++ep->num_flushes;
+        }
     }
     req->flush.ep        = ep;
     req->flush.peer      = ((ep != NULL) && !is_forced) ? ep->peer : NULL;
-    req->flush.status    = (ep != NULL) ? ep->peer->status : UCS_OK;
+    req->flush.status    = status;
     req->flush.sn        = worker->send_sn;
     req->flush.remaining = remaining;
     req->flush.is_last   = (uint8_t)is_forced;

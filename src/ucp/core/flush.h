@@ -29,6 +29,11 @@ typedef enum {
 void ucp_flush_send_ended(ucp_worker_t *worker, const ucp_ep_t *ep, const ucp_peer_t *peer,
                           uint64_t sn, ucp_flush_of_t whose);
 
+/* A put, get or atomic that has not yet left its list fails: the flushes behind it that wait for it
+ * tell so, or, where is_unheard (its request tells nobody), the next one of its endpoint and the
+ * next one of the worker. */
+void ucp_flush_rma_failed(const ucp_request_t *rma, ucs_status_t status, int is_unheard);
+
 /* The endpoint leaves its peer, which may live on, because it is lost: its flushes wait for its own
  * sends only, which are about to end with `status`. */
 void ucp_flush_ep_lost(ucp_ep_t *ep, ucs_status_t status);

@@ -7,6 +7,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/device.h>
 #include <ucp/core/ep.h>
+#include <ucp/core/flush.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rdma.h>
@@ -173,6 +174,10 @@ void ucp_request_complete(ucp_request_t *req, ucs_status_t status)
         if (ucs_unlikely(req->held & UCP_REQUEST_HOLDS_COPY)) {
             ucp_device_end_later(req, status);
             return;
+        }
+        if (ucs_unlikely(status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
+            ucp_request_is_rma(req)) {
+            ucp_flush_rma_failed(req, status, (flags & UCP_REQUEST_RELEASED) != 0);
         }
         ucp_request_release_held(req);
     }

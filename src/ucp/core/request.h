@@ -125,7 +125,7 @@ typedef struct {
 /* A send of a message that did not end inside the call; a put, get or atomic too: recv_id is then
  * the id of the peer's memory. */
 typedef struct {
-    ucp_ep_h          ep;       /* NULL once the endpoint is gone */
+    ucp_ep_h          ep;
     ucp_peer_t       *peer;
     uint64_t          sn;       /* position among the worker's sends, for closes */
     uint64_t          flush_sn; /* the same for flushes: of when it last came to wait for us */

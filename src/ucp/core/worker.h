@@ -177,6 +177,7 @@ typedef struct ucp_worker {
     uint64_t           send_sn;            /* sends that were tracked so far */
     ucs_list_link_t    late;               /* sends that end with the copy of a device or network */
     ucs_list_link_t    flushes;            /* flush and close requests in flight */
+    ucs_status_t       rma_status;         /* for the next flush, see ucp_flush_rma_failed */
     _Atomic uint64_t   fence_sn;           /* puts, gets, atomics before it come first */
     size_t             num_sends;          /* tracked sends in flight */
     size_t             num_handed;         /* of these, that wait for their receivers only */

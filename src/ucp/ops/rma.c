@@ -704,7 +704,8 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
     ucp_worker_t *worker      = ep->worker;
     ucp_request_param_t param = {0};
     ucs_status_ptr_t ptr      = ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
-    ucs_status_t status;
+    ucs_status_t flushed      = UCS_ERR_NO_PROGRESS;
+    ucs_status_t status, unheard;
 
     if (UCS_PTR_IS_ERR(ptr) || ((ptr == NULL) && ucp_rma_is_open(ep))) {
         return UCS_PTR_RAW_STATUS(ptr);
@@ -713,10 +714,15 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
     ucp_ep_hold(ep);
     ucp_worker_unlock(worker);
     status = ucp_request_wait(worker, ptr);
+    ucp_worker_lock(worker);
+    unheard = ep->rma_status;
+    ucp_worker_unlock(worker);
     if ((status == UCS_OK) && !ep->is_closing && !ucp_rma_is_open(ep)) {
-        ucp_ep_flush(ep);
+        flushed = ucp_ep_flush(ep);
     }
     ucp_worker_lock(worker);
+    /* what this flush has heard of others is for the user's */
+    ep->rma_status = (flushed == UCS_ERR_NO_PROGRESS) ? unheard : flushed;
     ucp_ep_release(ep);
     ucp_worker_unlock(worker);
     return status;

@@ -806,6 +806,44 @@ TEST_P(rma, unmapped_meanwhile)
     take_log();
 }
 
+/* The forms without a request have nothing else that tells of an error. */
+TEST_P(rma, a_flush_tells_of_what_failed_unheard)
+{
+    if (GetParam().is_direct) {
+        GTEST_SKIP() << "the mapping lives as long as the key";
+    }
+    const ucp_request_param_t none = {};
+    for (bool is_in_flight : {true, false}) {
+        remote remote(GetParam());
+        ucp_worker_h worker = remote.world().sender().handle();
+        ucp_ep_h ep         = remote.world().ep();
+        bytes got(100000);
+        ucp_test_refuse_copies(ep);
+        ASSERT_EQ(UCS_OK, remote.flush());
+        const uint64_t address = remote.address();
+        remote.memory().unmap();
+
+        /* a request that was kept tells itself */
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, remote.world().wait(remote.get(got.data(), got.size(), 0)));
+        EXPECT_EQ(UCS_OK, remote.flush());
+        EXPECT_EQ(UCS_OK, ucp_worker_flush(worker));
+
+        ASSERT_EQ(UCS_INPROGRESS, ucp_get_nbi(ep, got.data(), got.size(), address, remote.rkey()));
+        if (!is_in_flight) {
+            ASSERT_EQ(UCS_ERR_INVALID_ADDR, remote.world().wait(ucp_put_nbx(
+                ep, got.data(), 8, address, remote.rkey(), &none)));
+        }
+        ucs_status_ptr_t of_worker = ucp_worker_flush_nbx(worker, &none);
+        EXPECT_EQ(is_in_flight, UCS_PTR_IS_PTR(of_worker));
+        ucs_status_ptr_t of_ep = ucp_ep_flush_nbx(ep, &none);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, remote.world().wait(of_worker));
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, remote.world().wait(of_ep));
+        EXPECT_EQ(UCS_OK, remote.flush());
+        EXPECT_EQ(UCS_OK, ucp_worker_flush(worker));
+    }
+    take_log();
+}
+
 /* A request that is freed in flight does not call back, and one that is released does. */
 TEST_P(rma, freed_in_flight)
 {
