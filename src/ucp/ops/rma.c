@@ -343,7 +343,8 @@ static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
         return;
     }
     if (status != UCS_OK) {
-        if (ucp_rma_has_device(req)) {
+        /* what the key does not allow says nothing of devices */
+        if (ucp_rma_has_device(req) && (status != UCS_ERR_UNSUPPORTED)) {
             ucp_rdma_refuse_devices(req->send.peer, status);
         }
         ucs_debug("%zu bytes of a peer's memory are not reached directly: %s: messages do it", rest,

@@ -332,7 +332,8 @@ struct uct_ep_ops {
                              uct_completion_t *comp);
     /* Copies whole buffers. For transports of the kinds SELF and COPY rkey may be NULL: any memory
      * of the peer; with that they copy inside the call: UCS_OK, or an error. Those of the kind
-     * DEVICE look at rkey and at the memories of iov inside the call only, others until the end. */
+     * DEVICE look at rkey and at the memories of iov inside the call only, others until the end.
+     * UCS_ERR_UNSUPPORTED: this memory of the peer's may not be written, or read. */
     ucs_status_t (*put_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,
                               uct_rkey_t *rkey, uct_completion_t *comp);
     ucs_status_t (*get_zcopy)(uct_ep_t *ep, const uct_iov_t *iov, unsigned n, uint64_t remote_addr,

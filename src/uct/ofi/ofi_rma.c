@@ -25,11 +25,12 @@ typedef struct uct_ofi_mem {
     uint32_t            key;
     int                 is_kept; /* one of a domain's */
     int                 device;  /* on which it lies: the ordinal; UCT_OFI_HOST */
+    uint8_t             is_writable; /* by peers */
     struct uct_ofi_mem *next;
 } uct_ofi_mem_t;
 
-/* What goes over the wire of a key, little-endian. Of an interface's memory: no more than this; of
- * a domain's: `base`, then an entry an interface. */
+/* What goes over the wire of a key, little-endian. Of an interface's memory, to read: no more than
+ * this; of a domain's: `base`, then an entry an interface. */
 typedef struct {
     uint64_t base; /* address of the first byte in its owner */
     uint32_t key;
@@ -38,6 +39,7 @@ typedef struct {
 typedef struct {
     uint64_t uid; /* first bytes of the identity of the interface's worker */
     uint32_t key;
+    uint8_t  is_writable; /* its provider takes writes, which the peer's own does not tell */
 } UCS_PACKED uct_ofi_wire_entry_t;
 
 typedef struct {
@@ -165,6 +167,8 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     mem->device  = device;
     mem->iface   = iface;
     mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
+
+    mem->is_writable = (access & FI_REMOTE_WRITE) != 0;
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
     uct_ofi_kept_add(mem, 1);
     ret      = uct_ofi_register(iface, address, length, device, access, &mem->mr);
@@ -296,7 +300,8 @@ size_t uct_ofi_rkey_pack(uct_mem_t *tl_mem, void *buffer)
         own = ((count < UCT_OFI_KEYS_MAX) && !iface->is_inherited) ? uct_ofi_mem_of(mem, iface) :
                                                                      NULL;
         if (own != NULL) {
-            entries[count].key = own->key;
+            entries[count] = (uct_ofi_wire_entry_t){.key         = own->key,
+                                                    .is_writable = own->is_writable};
             memcpy(&entries[count].uid, iface->super.params.uid, sizeof(entries->uid));
             ++count;
         }
@@ -331,20 +336,23 @@ ucs_status_t uct_ofi_rkey_unpack(uct_md_t *md, const void *buffer, size_t length
     return UCS_OK;
 }
 
-/* The key that a peer made; 0: it made none. */
-static int uct_ofi_rkey_find(const uct_ofi_rkey_t *rkey, const uct_ofi_peer_t *peer,
-                             uint64_t *key_p)
+/* The key that a peer made. */
+static ucs_status_t uct_ofi_rkey_find(const uct_ofi_rkey_t *rkey, const uct_ofi_peer_t *peer,
+                                      int is_write, uint64_t *key_p)
 {
+    const uct_ofi_wire_entry_t *entry;
     unsigned i;
 
-    *key_p = rkey->key;
     for (i = 0; i < rkey->num_entries; ++i) {
-        if (memcmp(&rkey->entries[i].uid, peer->uid, sizeof(rkey->entries[i].uid)) == 0) {
-            *key_p = rkey->entries[i].key;
-            return 1;
+        entry = &rkey->entries[i];
+        if (memcmp(&entry->uid, peer->uid, sizeof(entry->uid)) == 0) {
+            *key_p = entry->key;
+            return (!is_write || entry->is_writable) ? UCS_OK : UCS_ERR_UNSUPPORTED;
         }
     }
-    return rkey->num_entries == 0;
+    *key_p = rkey->key;
+    return (rkey->num_entries > 0) ? UCS_ERR_UNREACHABLE :
+           is_write                ? UCS_ERR_UNSUPPORTED : UCS_OK;
 }
 
 void uct_ofi_rkey_release(uct_rkey_t *rkey)
@@ -528,6 +536,7 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     uct_ofi_peer_t *peer   = uct_ofi_ep(ep)->peer;
     uct_ofi_iface_t *iface = peer->iface;
     uct_ofi_rkey_t *rkey;
+    ucs_status_t status;
     uct_ofi_rma_t *op;
     uint64_t key;
     void *desc;
@@ -543,8 +552,9 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     if ((remote_addr < rkey->base) || (remote_addr > UINT64_MAX - iov->length)) {
         return UCS_ERR_OUT_OF_RANGE; /* the provider checks the rest, but not that */
     }
-    if (!uct_ofi_rkey_find(rkey, peer, &key)) {
-        return UCS_ERR_UNREACHABLE;
+    status = uct_ofi_rkey_find(rkey, peer, is_write, &key);
+    if (status != UCS_OK) {
+        return status;
     }
     if (!uct_ofi_rma_desc(iface, iov->mem, &desc)) {
         return UCS_ERR_IO_ERROR;

@@ -285,6 +285,48 @@ TEST_F(ofi_rma, early_writes_are_not_used)
     EXPECT_NE(std::string::npos, told(remote.world().ep()).find("FI_DELIVERY_COMPLETE"));
 }
 
+/* The provider of the memory's owner decides: another version may not do what ours does. */
+TEST_F(ofi_rma, memory_that_takes_no_writes_is_only_read)
+{
+    constexpr size_t SIZE = 1 << 20;
+    seeded_random rnd(74);
+    faulty_provider provider(rnd.bits());
+    pair pair(NETWORK.world, {RMA_FEATURES, 0, nullptr, nullptr});
+    provider.says.early = true;
+    worker owner(pair.ctx());
+    const mapping memory(pair.ctx(), SIZE);
+    bytes local            = pattern(1, SIZE);
+    ucp_ep_h exact         = pair.ep();
+    ucp_ep_h early         = pair.sender().connect(owner);
+    const auto finish      = [&](ucs_status_ptr_t ptr) {
+        pair.progress_until([&]() {
+            owner.progress();
+            return !UCS_PTR_IS_PTR(ptr) || (ucp_request_check_status(ptr) != UCS_INPROGRESS);
+        });
+        return pair.wait(ptr);
+    };
+    const ucp_request_param_t none = {};
+
+    for (ucp_ep_h ep : {early, exact}) {
+        const key key(ep, memory.packed());
+        ASSERT_EQ(UCS_OK, key.status());
+        const auto before = provider.seen;
+        ASSERT_EQ(UCS_OK, finish(ucp_get_nbx(ep, local.data(), 8, memory.address(), key.get(),
+                                             &none))); /* connects */
+        local = pattern((ep == early) ? 2 : 3, SIZE);
+        ASSERT_EQ(UCS_OK, finish(ucp_put_nbx(ep, local.data(), SIZE, memory.address(), key.get(),
+                                             &none)));
+        ASSERT_EQ(UCS_OK, finish(ucp_ep_flush_nbx(ep, &none)));
+        EXPECT_EQ(0, memcmp(local.data(), memory.data(), SIZE));
+        EXPECT_EQ(ep == exact, provider.seen.writes > before.writes);
+        const bytes sent = std::exchange(local, bytes(SIZE));
+        ASSERT_EQ(UCS_OK, finish(ucp_get_nbx(ep, local.data(), SIZE, memory.address(), key.get(),
+                                             &none)));
+        EXPECT_EQ(sent, local);
+        EXPECT_LT(before.reads, provider.seen.reads);
+    }
+}
+
 TEST_F(ofi_rma, switched_off)
 {
     environment environment(settings{{"UCX_OFI_RMA", "n"}});
@@ -427,7 +469,7 @@ TEST_F(ofi_rma, a_key_serves_all_workers)
     }
     const bytes packed = mapping.packed();
     EXPECT_EQ(28u, without.size());
-    EXPECT_EQ(28u + 3 + 8 + (3 * 12), packed.size());
+    EXPECT_EQ(28u + 3 + 8 + (3 * 13), packed.size());
     to.push_back(std::make_unique<worker>(there));
     for (unsigned i = 0; i < 4; ++i) {
         const size_t writes       = provider.seen.writes;
@@ -447,7 +489,7 @@ TEST_F(ofi_rma, a_key_serves_all_workers)
         EXPECT_EQ(data, back);
     }
     to[1].reset(); /* what it had registered is gone with it, the rest with the memory */
-    EXPECT_EQ(28u + 3 + 8 + (3 * 12), mapping.packed().size());
+    EXPECT_EQ(28u + 3 + 8 + (3 * 13), mapping.packed().size());
 }
 
 /* What mm allocates has two entries in its key. */

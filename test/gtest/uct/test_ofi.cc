@@ -825,7 +825,7 @@ TEST_F(ofi, refused_registrations_and_keys)
     ASSERT_EQ(UCS_OK, a.status());
     for (size_t length = 0; length < UCT_RKEY_MAX; ++length) {
         if ((length != UCT_IFACE_KEY_LEN) &&
-            ((length < 20) || (length % 12 != 8) || (length > 8 + UCT_OFI_KEYS_MAX * 12))) {
+            ((length < 21) || (length % 13 != 8) || (length > 8 + UCT_OFI_KEYS_MAX * 13))) {
             EXPECT_EQ(UCS_ERR_INVALID_PARAM, m_tl->md.rkey_unpack(a.md, packed, length, &rkey));
         }
     }
