@@ -378,10 +378,11 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
                                  const ucp_request_param_t *param);
 
 /* Starts moving an active message's data to buffer: from the sender where data_desc is a descriptor
- * (UCP_AM_RECV_ATTR_FLAG_RNDV), else by a copy of data that was kept. In the handler or later;
- * consumes data_desc, whatever it returns (a message that cannot be received is discarded; so is,
- * with UCS_OK, an announced one of which no byte is asked for). Where NULL is returned, param's
- * recv_info.length has got the bytes; a callback gets them otherwise.
+ * (UCP_AM_RECV_ATTR_FLAG_RNDV), else by a copy of the data. In the handler, where data without
+ * either flag is taken too, or later; consumes data_desc, whatever it returns (a message that
+ * cannot be received is discarded; so is, with UCS_OK, an announced one of which no byte is asked
+ * for). Where NULL is returned, param's recv_info.length has got the bytes; a callback gets them
+ * otherwise.
  * Errors: UCS_ERR_MESSAGE_TRUNCATED. Threads: worker. */
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
                                       size_t count, const ucp_request_param_t *param);

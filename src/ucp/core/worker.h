@@ -151,6 +151,8 @@ typedef struct ucp_worker {
     ucp_lock_t         lock;
     struct ucp_am_handler *am_handlers; /* by id */
     unsigned           num_am_handlers;
+    const void        *am_passing;        /* data that a handler is shown but may not keep, */
+    size_t             am_passing_length; /* while it runs; else NULL */
     uint64_t           counters[UCP_COUNTERS];
 
     ucp_context_t     *context;

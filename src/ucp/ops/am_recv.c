@@ -118,6 +118,13 @@ static ucs_status_t ucp_am_call(const ucp_am_handler_t *handler, const ucp_am_ms
                             &param);
 }
 
+/* Shows data that is gone when the handler returns. */
+UCS_INLINE void ucp_am_pass(ucp_worker_t *worker, const void *data, size_t length)
+{
+    worker->am_passing        = data;
+    worker->am_passing_length = length;
+}
+
 /* The user is done with it. A handler that still looks at it gives the memory back by returning. */
 static void ucp_am_take(ucp_kept_t *kept)
 {
@@ -265,7 +272,9 @@ static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_handler_t *handler
 
     if (!(handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) &&
         (((uintptr_t)data & (worker->am_alignment - 1)) == 0)) {
+        ucp_am_pass(worker, data, msg->length);
         ucp_am_call(handler, msg, (void *)data, 0);
+        worker->am_passing = NULL;
         return;
     }
     kept = ucp_kept_get(worker, UCP_KEPT_DATA, msg->length, worker->am_alignment);
@@ -307,8 +316,10 @@ UCS_INLINE void ucp_am_show(ucp_worker_t *worker, const void *data, size_t lengt
     }
 
     if (ucs_likely(handler->is_plain)) {
+        ucp_am_pass(worker, (const char *)data + offset, length - offset);
         handler->cb.recv(handler->arg, (const char *)data + sizeof(am), am.header_length,
                          (char *)data + offset, length - offset, &param);
+        worker->am_passing = NULL;
         return;
     }
     msg = (ucp_am_msg_t){am.id, (const char *)data + sizeof(am), am.header_length, length - offset,
@@ -646,13 +657,38 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     return ucp_request_handle(req);
 }
 
+/* Is it what a handler that runs was shown and may not keep? Nothing of ours stands before it. */
+UCS_INLINE int ucp_am_is_passing(const ucp_worker_t *worker, const void *data)
+{
+    return (data == worker->am_passing) && (data != NULL);
+}
+
+static ucs_status_ptr_t ucp_am_recv_passing(ucp_worker_t *worker, void *buffer, size_t count,
+                                            const ucp_request_param_t *param)
+{
+    ucp_request_t *req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
+    ucs_status_t status;
+
+    if (req == NULL) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
+    if (status != UCS_OK) {
+        return ucp_request_end_immediately(req, status);
+    }
+    status = ucp_eager_deliver(req, 0, worker->am_passing, worker->am_passing_length);
+    return ucp_request_end_recv(req, status, param);
+}
+
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
                                       size_t count, const ucp_request_param_t *param)
 {
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    ptr = ucp_am_recv_data_locked(worker, ucp_kept_of(data_desc), buffer, count, param);
+    ptr = ucp_am_is_passing(worker, data_desc) ?
+          ucp_am_recv_passing(worker, buffer, count, param) :
+          ucp_am_recv_data_locked(worker, ucp_kept_of(data_desc), buffer, count, param);
     ucp_worker_unlock(worker);
     return ptr;
 }
@@ -662,7 +698,7 @@ void ucp_am_data_release(ucp_worker_h worker, void *data)
     ucp_kept_t *kept = ucp_kept_of(data);
 
     ucp_worker_lock(worker);
-    if (!kept->is_taken) {
+    if (!ucp_am_is_passing(worker, data) && !kept->is_taken) {
         ucp_am_give_back(worker, kept, UCS_OK);
     }
     ucp_worker_unlock(worker);

@@ -322,6 +322,43 @@ TEST_P(am, receiving_kept_data_at_once)
     expect_clean(pair);
 }
 
+/* Data that the handler may not keep, with which some clients do the same. */
+TEST_P(am, receiving_passing_data_in_the_handler)
+{
+    pair pair(GetParam(), am_options());
+    listener handler;
+    guarded small(59), buffer(300);
+    handler.action = [&](const message &got) {
+        EXPECT_EQ(0u, got.attr & (UCP_AM_RECV_ATTR_FLAG_DATA | UCP_AM_RECV_ATTR_FLAG_RNDV));
+        const size_t expected     = got.length;
+        size_t length             = 0;
+        ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FIELD_RECV_INFO);
+        param.recv_info.length    = &length;
+        EXPECT_EQ((expected > 59) ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK,
+                  UCS_PTR_RAW_STATUS(ucp_am_recv_data_nbx(pair.receiver().handle(), got.pointer,
+                                                          small.data(), 59, &param)));
+        EXPECT_EQ(nullptr, ucp_am_recv_data_nbx(pair.receiver().handle(), got.pointer,
+                                                buffer.data(), 300, &param));
+        EXPECT_EQ(expected, length);
+        EXPECT_EQ(-1, differs(buffer.data(), expected, 5));
+        ucp_am_data_release(pair.receiver().handle(), got.pointer);
+        return UCS_OK;
+    };
+    handler.listen(pair.receiver());
+    size_t count = 0;
+    for (size_t length : {0ul, 1ul, 60ul, 300ul}) {
+        for (uint32_t flags : {0, static_cast<int>(UCP_AM_SEND_FLAG_REPLY)}) {
+            ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), NOTHING, pattern(5, length),
+                                             UCP_AM_SEND_FLAG_EAGER | flags)));
+            ++count;
+            pair.progress_until([&]() { return handler.messages.size() == count; });
+        }
+    }
+    EXPECT_TRUE(small.is_intact());
+    EXPECT_TRUE(buffer.is_intact());
+    expect_clean(pair);
+}
+
 /* Announces data, whose descriptor the handler keeps; the send. */
 ucs_status_ptr_t announce_and_keep(pair &pair, listener &handler, const bytes &data)
 {
