@@ -83,7 +83,7 @@ std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
 int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
 int stuck; /* 1: copies of foreign memory, 2: all */
-bool initialised, gone, capturing;
+bool initialised, gone, capturing, kernel;
 
 thread_local std::vector<uct_cu_ctx_t> stack;
 thread_local int capture_mode;
@@ -149,6 +149,12 @@ int enter(const char *name, bool needs_init = true)
     ENTER(_name) \
     if (capturing && (capture_mode != UCT_CU_CAPTURE_RELAXED)) { \
         return misuse(#_name " amid a capture", UCT_CU_CAPTURE_UNSUPPORTED); \
+    }
+
+/* Calls that wait for the kernels that run: whoever works for one of them would wait for ever. */
+#define WAIT_FOR_KERNELS(_name) \
+    if (kernel) { \
+        return misuse(#_name " waits for a kernel", UCT_CU_NOT_READY); \
     }
 
 #define NEED_CONTEXT() \
@@ -590,6 +596,7 @@ void fakecuda_set(const char *what, int value)
     capturing = (name == "capture") ? value != 0 : capturing;
     gone      = (name == "gone") ? value != 0 : gone;
     stuck     = (name == "stuck") ? value : stuck;
+    kernel    = (name == "kernel") ? value != 0 : kernel;
 }
 
 /* ---- the driver, contexts, devices ---- */
@@ -919,6 +926,7 @@ int cuMemAllocManaged(uct_cu_ptr_t *ptr_p, size_t size, unsigned)
 int cuMemFree_v2(uct_cu_ptr_t ptr)
 {
     ENTER_UNSAFE(cuMemFree)
+    WAIT_FOR_KERNELS(cuMemFree)
     const auto it = memory.find(ptr);
     if ((it == memory.end()) ||
         ((it->second.kind > allocation::MANAGED) &&
@@ -949,6 +957,7 @@ int cuMemHostRegister_v2(void *address, size_t size, unsigned)
 int cuMemHostUnregister(void *address)
 {
     ENTER_UNSAFE(cuMemHostUnregister)
+    WAIT_FOR_KERNELS(cuMemHostUnregister)
     const auto it = memory.find(reinterpret_cast<uintptr_t>(address));
     if ((it == memory.end()) || (it->second.kind != allocation::REGISTERED)) {
         return misuse("unregistered what was not registered", UCT_CU_INVALID_VALUE);
@@ -970,6 +979,7 @@ int cuMemHostAlloc(void **address_p, size_t size, unsigned flags)
 int cuMemFreeHost(void *address)
 {
     ENTER_UNSAFE(cuMemFreeHost)
+    WAIT_FOR_KERNELS(cuMemFreeHost)
     drop(memory.find(reinterpret_cast<uintptr_t>(address)));
     return 0;
 }
@@ -1425,6 +1435,7 @@ int cuIpcOpenMemHandle_v2(uct_cu_ptr_t *ptr_p, uct_cu_ipc_handle_t in, unsigned)
 int cuIpcCloseMemHandle(uct_cu_ptr_t ptr)
 {
     ENTER_UNSAFE(cuIpcCloseMemHandle)
+    WAIT_FOR_KERNELS(cuIpcCloseMemHandle)
     const auto it = memory.find(ptr);
     if ((it == memory.end()) || (it->second.kind != allocation::IMPORTED) ||
         (it->second.pool != nullptr)) {

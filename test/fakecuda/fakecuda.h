@@ -39,6 +39,7 @@ uint64_t fakecuda_foreign(void);
  * "devices": how many there are (2). "capture": another thread captures a graph.
  * "lose": copies to memory of other processes (1; 2: from there too) are done without effect.
  * "stuck": copies from and to memory of other processes (1; 2: all) do not end meanwhile.
+ * "kernel": one runs that does not end, and what waits for it is a misuse.
  * "gone": the driver is being torn down. "version": below 12080 batches are not supported,
  * below 12000 contexts have no numbers. */
 void fakecuda_set(const char *what, int value);

@@ -153,6 +153,7 @@ static void uct_cuda_ipc_context_put(const uct_cuda_driver_t *driver, uct_cuda_i
     has_gone = uct_cuda_context_has_gone(driver, &context->base);
     is_alive = !has_gone && !context->is_stuck &&
                (uct_cuda_context_enter(&scope, driver, &context->base) == UCS_OK);
+    uct_cuda_words_cleanup(driver, context, is_alive, has_gone);
     uct_cuda_context_cleanup(driver, &context->base, is_alive, has_gone);
     if (is_alive) {
         uct_cuda_leave(&scope);

@@ -156,12 +156,15 @@ typedef struct {
     unsigned        refs; /* mappings */
 } uct_cuda_pool_t;
 
+typedef struct uct_cuda_words uct_cuda_words_t;
+
 /* A context of this process that something is mapped in. */
 typedef struct {
     ucs_list_link_t    list; /* in md->contexts */
     uct_cuda_context_t base;
     unsigned           refs; /* mappings */
     int                is_stuck; /* a copy there does not end */
+    uct_cuda_words_t  *words;    /* of proofs that are over */
 } uct_cuda_ipc_context_t;
 
 typedef struct {
@@ -307,5 +310,9 @@ ucs_status_t uct_cuda_probe_prove(const uct_cuda_driver_t *driver, uct_cuda_mapp
 /* The end of the mapping's trial, if there is one; waits for the rest of its time. Where a device
  * may still write then, all that it uses stays: ptr is 0. */
 void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
+
+/* The end of what is kept for proofs in a context, as of the context (cuda_context.h). */
+void uct_cuda_words_cleanup(const uct_cuda_driver_t *driver, uct_cuda_ipc_context_t *context,
+                            int is_alive, int has_gone);
 
 #endif

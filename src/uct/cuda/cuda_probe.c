@@ -186,38 +186,96 @@ void uct_cuda_probe_key(const uct_cuda_ipc_packed_t *key, uct_cuda_ipc_packed_t 
     memset(probe->by.shown.pointer, 0, sizeof(probe->by.shown.pointer));
 }
 
+/* Memory of the host that a proof copies from and to. */
+struct uct_cuda_words {
+    uct_cuda_words_t *next; /* in context->words */
+    int               is_registered;
+    uint64_t          patterns[3][UCT_CUDA_PROBE_WORDS]; /* two that are told, what is found */
+};
+
 /* A proof that is under way. */
 struct uct_cuda_trial {
-    uct_cu_stream_t stream;        /* NULL: not made */
-    int             is_registered; /* the words are */
-    int             result;        /* of the driver: why it fails once the stream is idle */
-    unsigned        rounds;
-    uint64_t        until_ns;      /* it is waited for */
-    uint64_t      (*words)[UCT_CUDA_PROBE_WORDS]; /* two patterns that are told, what is found */
+    uct_cu_stream_t   stream;   /* NULL: not made */
+    int               result;   /* of the driver: why it fails once the stream is idle */
+    unsigned          rounds;
+    uint64_t          until_ns; /* it is waited for */
+    uct_cuda_words_t *words;
 };
+
+/* Where they are not registered the driver copies once more, and waits. */
+static uct_cuda_words_t *uct_cuda_words_get(const uct_cuda_driver_t *driver,
+                                            uct_cuda_mapping_t *mapping)
+{
+    uct_cuda_words_t *words;
+    int is_registered;
+
+    pthread_mutex_lock(&mapping->md->lock);
+    words = mapping->context->words;
+    if (words != NULL) {
+        mapping->context->words = words->next;
+    }
+    pthread_mutex_unlock(&mapping->md->lock);
+    if (words == NULL) {
+        words = uct_cuda_host_make(driver, UCT_CUDA_TRIAL_SIZE, &is_registered);
+        if (words != NULL) {
+            words->is_registered = is_registered;
+        }
+    }
+    return words;
+}
+
+/* They stay registered for the next proof: to end that the driver waits for the kernels of the
+ * context, and one of them may wait for what is to be copied here next. */
+static void uct_cuda_words_put(uct_cuda_mapping_t *mapping, uct_cuda_words_t *words)
+{
+    if (!words->is_registered) {
+        ucs_sys_munmap(words, UCT_CUDA_TRIAL_SIZE);
+        return;
+    }
+    pthread_mutex_lock(&mapping->md->lock);
+    words->next             = mapping->context->words;
+    mapping->context->words = words;
+    pthread_mutex_unlock(&mapping->md->lock);
+}
+
+void uct_cuda_words_cleanup(const uct_cuda_driver_t *driver, uct_cuda_ipc_context_t *context,
+                            int is_alive, int has_gone)
+{
+    uct_cuda_words_t *words;
+
+    while ((words = context->words) != NULL) {
+        context->words = words->next;
+        if (is_alive) {
+            driver->cuMemHostUnregister(words);
+        }
+        if (is_alive || has_gone) {
+            ucs_sys_munmap(words, UCT_CUDA_TRIAL_SIZE);
+        }
+    }
+}
 
 /* Writes a pattern somewhere and reads it back. Another one is written in between: what lies on the
  * way may still hold what was written last. */
 static void uct_cuda_trial_round(const uct_cuda_driver_t *driver, uct_cuda_trial_t *trial,
                                  uct_cu_ptr_t ptr)
 {
+    uint64_t (*patterns)[UCT_CUDA_PROBE_WORDS] = trial->words->patterns;
     const uint64_t seed = ucs_sys_random64();
-    const size_t size   = sizeof(trial->words[0]);
+    const size_t size   = sizeof(patterns[0]);
     unsigned i;
 
     ptr += seed % (UCT_CUDA_PROBE_SIZE / (2 * size)) * (2 * size);
-    memset(trial->words[2], 0, size);
+    memset(patterns[2], 0, size);
     for (i = 0; i < 2 * UCT_CUDA_PROBE_WORDS; ++i) {
-        trial->words[i / UCT_CUDA_PROBE_WORDS][i % UCT_CUDA_PROBE_WORDS] = ucs_hash_mix(seed + i);
+        patterns[i / UCT_CUDA_PROBE_WORDS][i % UCT_CUDA_PROBE_WORDS] = ucs_hash_mix(seed + i);
     }
     ++trial->rounds;
     for (i = 0; (i < 2) && (trial->result == UCT_CU_SUCCESS); ++i) {
-        trial->result = driver->cuMemcpyAsync(ptr + (i * size), (uintptr_t)trial->words[i], size,
+        trial->result = driver->cuMemcpyAsync(ptr + (i * size), (uintptr_t)patterns[i], size,
                                               trial->stream);
     }
     if (trial->result == UCT_CU_SUCCESS) {
-        trial->result = driver->cuMemcpyAsync((uintptr_t)trial->words[2], ptr, size,
-                                              trial->stream);
+        trial->result = driver->cuMemcpyAsync((uintptr_t)patterns[2], ptr, size, trial->stream);
     }
 }
 
@@ -230,8 +288,7 @@ static ucs_status_t uct_cuda_trial_begin(const uct_cuda_driver_t *driver,
     if (trial == NULL) {
         return UCS_ERR_UNREACHABLE;
     }
-    /* Where it is not registered the driver copies once more, and waits. */
-    trial->words = uct_cuda_host_make(driver, UCT_CUDA_TRIAL_SIZE, &trial->is_registered);
+    trial->words = uct_cuda_words_get(driver, mapping);
     if (trial->words == NULL) {
         ucs_sys_free(trial);
         return UCS_ERR_UNREACHABLE;
@@ -273,10 +330,7 @@ void uct_cuda_trial_end(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *map
             if (trial->stream != NULL) {
                 driver->cuStreamDestroy(trial->stream);
             }
-            if (trial->is_registered) {
-                driver->cuMemHostUnregister(trial->words);
-            }
-            ucs_sys_munmap(trial->words, UCT_CUDA_TRIAL_SIZE);
+            uct_cuda_words_put(mapping, trial->words);
         }
         uct_cuda_leave(&scope);
     } else if (uct_cuda_context_has_gone(driver, &mapping->context->base)) {
@@ -295,6 +349,7 @@ static ucs_status_t uct_cuda_trial_step(const uct_cuda_driver_t *driver,
                                         const uct_cuda_mapping_t *mapping)
 {
     uct_cuda_trial_t *trial = mapping->trial;
+    uint64_t (*patterns)[UCT_CUDA_PROBE_WORDS] = trial->words->patterns;
     int result              = driver->cuStreamQuery(trial->stream);
 
     if (result == UCT_CU_NOT_READY) {
@@ -306,7 +361,7 @@ static ucs_status_t uct_cuda_trial_step(const uct_cuda_driver_t *driver,
                               result);
         return UCS_ERR_UNREACHABLE;
     }
-    if (memcmp(trial->words[0], trial->words[2], sizeof(trial->words[0])) == 0) {
+    if (memcmp(patterns[0], patterns[2], sizeof(patterns[0])) == 0) {
         return UCS_OK;
     }
     if (trial->rounds == UCT_CUDA_PROBE_ROUNDS) {

@@ -1684,6 +1684,29 @@ TEST_F(fake_cuda_ipc, a_way_is_proved_once)
     });
 }
 
+/* A kernel that waits for what is put or got, as those of NVSHMEM do, may run at the first use:
+ * nothing is asked of the driver that waits for kernels. */
+TEST_F(fake_cuda_ipc, a_way_is_proved_while_a_kernel_waits)
+{
+    in_process([]() {
+        ipc_user u;
+        const auto local = u.cuda.make(kind::DEVICE, 100);
+
+        for (char order : {'a', 'p', 's'}) {
+            u.allocate(100, order);
+            u.cuda.set("kernel", 1);
+            EXPECT_EQ(UCS_OK, u.get(local.address, 0, 100)) << order;
+            EXPECT_EQ(UCS_OK, u.put(local.address, 0, 100)) << order;
+            EXPECT_EQ(0u, u.cuda.misuses()) << order;
+            u.cuda.set("kernel", 0);
+        }
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(u.cuda.calls("cuMemHostRegister"), u.cuda.calls("cuMemHostUnregister"));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
 /* A proof whose copies do not end: nobody waits for them, memory is staged after a while, and
  * nothing is given back that a device may still write to. Should they end, the way serves. */
 TEST_F(fake_cuda_ipc, a_proof_that_does_not_end)
