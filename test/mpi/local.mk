@@ -33,6 +33,8 @@ EXTRA_DIST += \
 	test/apps/fftw.c \
 	test/apps/melt.lammps \
 	test/apps/nixl_agents.py \
+	test/apps/nvshmem_devices.c \
+	test/apps/nvshmem_pes.cu \
 	test/apps/ucxx_pairs.py
 
 # Over the libraries as built, before make install.
