@@ -211,7 +211,7 @@ part_nixl()
     done
 }
 
-# On one GPU, with symmetric memory there and of the host; what it wants besides, and does not offer
+# On all GPUs, with symmetric memory there and of the host; what it wants besides, and does not offer
 # so, say the heads of the two programs.
 part_nvshmem()
 {
@@ -244,14 +244,15 @@ part_nvshmem()
         [ "$heap" = SYSMEM ] || devices=$devices:$folder/card
         # shellcheck disable=SC2086
         run_app "nvshmem.$heap.$pes" "all PEs agree" \
-            env NVSHMEM_REMOTE_TRANSPORT=ucx NVSHMEM_UCX_TLS=all NVSHMEM_DISABLE_P2P=1 \
-            NVSHMEM_DISABLE_NCCL=1 NVSHMEM_DISABLE_NVLS=1 NVSHMEM_HEAP_KIND="$heap" \
-            NVSHMEM_SYMMETRIC_SIZE=128M NVSHMEM_MAX_TEAMS=8 NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo \
+            env CUDA_MODULE_LOADING=EAGER NVSHMEM_REMOTE_TRANSPORT=ucx NVSHMEM_UCX_TLS=all \
+            NVSHMEM_DISABLE_P2P=1 NVSHMEM_DISABLE_NCCL=1 NVSHMEM_DISABLE_NVLS=1 \
+            NVSHMEM_HEAP_KIND="$heap" NVSHMEM_SYMMETRIC_SIZE=128M NVSHMEM_MAX_TEAMS=8 \
+            NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo \
             LD_LIBRARY_PATH="$lib:$where/lib:$devices:${LD_LIBRARY_PATH:-}" \
             "$folder/nvshmem_pes" "$pes" $tests
     done <<'EOT'
-VIDMEM 2 device host fence mixed buffer add
-VIDMEM 4 device host fence
+VIDMEM 2 device host stream fence mixed buffer add
+VIDMEM 4 device host stream fence
 SYSMEM 2 device host stream fence mixed buffer add fetch
 EOT
 }

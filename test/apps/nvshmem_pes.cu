@@ -1,13 +1,15 @@
-/* Halyard: PEs of NVSHMEM that share a GPU move data by its UCX transport, and look at every byte.
+/* Halyard: PEs of NVSHMEM move data by its UCX transport, and look at every byte.
  *
  *   nvshmem_pes PES TEST...    tests: see the table at the end; "measure" prints figures instead
  *
- * The PEs are forked; the parent says where each one stood if they do not end in time. What NVSHMEM
- * does not offer where PEs share a GPU (most collectives, waiting on the host) is not used: the PEs
- * meet by memory that they share. nvshmem_devices.c says what NVSHMEM needs besides.
+ * The PEs are forked, and spread over the GPUs; the parent says where each one stood if they do not
+ * end in time. What NVSHMEM does not offer where PEs share a GPU (most collectives, waiting on the
+ * host) is not used: the PEs meet by memory that they share. nvshmem_devices.c says what NVSHMEM
+ * needs besides.
  *
- * "stream" ends only where the symmetric memory is the host's, over any UCX; "fetch" does only
- * there, and without a network card.
+ * "stream" wants CUDA_MODULE_LOADING=EAGER where the symmetric memory is the GPU's: kernels that
+ * wait for a put keep others from being loaded. "fetch" ends only where it is the host's, and
+ * without a network card. Both so over any UCX.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -571,10 +573,11 @@ static const struct {
 static int run_pe(int argc, char **argv)
 {
     nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
-    int count = 0, i;
+    int num_devices, count = 0, i;
 
     stage("init", 0);
-    CUDA(cudaSetDevice(0));
+    CUDA(cudaGetDeviceCount(&num_devices));
+    CUDA(cudaSetDevice(pe % num_devices));
     CUDA(cudaFree(0));
     if ((pe == 0) && (nvshmemx_get_uniqueid(&board->id) != 0)) {
         return 1;
