@@ -11,7 +11,7 @@
 
 /* Of two processes that start at once one waits in MPI_Init for ever, now and then, with Debian's
    Open MPI 4.1.4 and PMIx 4.2.2: mpirun never answers it. So without any UCX (pml ob1): 3 runs of
-   133; one process at a time: none of 445. */
+   133; one process at a time: 2 of some 500. */
 #if defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION < 5)
 #define CHILDREN 1
 #else

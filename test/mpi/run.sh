@@ -8,7 +8,8 @@
 # DIR holds libucp.so.0, libuct.so.0, libucs.so.0 and libucm.so.0; each rank checks that these and
 # no others are mapped. A case passes if it passed on every rank. An MPI that is not installed
 # counts as skipped. Programs in which pairs take turns run with even numbers of ranks only. Cases
-# that are known to fail over UCX 1.13 are in known_failures.md. The last line is "N passed, N failed, N skipped".
+# that are known to fail over UCX 1.13 are in known_failures.md, and why a run that leaves a process
+# in PMIx_Init counts as one skipped. The last line is "N passed, N failed, N skipped".
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
@@ -145,6 +146,12 @@ count_results() # folder ranks exit_status
         }'
 }
 
+# mpirun has never answered a process that starts, which has not met our library yet.
+waits_in_pmix() # log exit_status
+{
+    [ "$2" -eq 124 ] && grep -q "in PMIx_Init ()" "$1"
+}
+
 run_one() # mpi ranks program
 {
     local results=$build/results.$1.$2.$3 log=$build/log.$1.$2.$3 rc start_s=$SECONDS counts
@@ -152,6 +159,11 @@ run_one() # mpi ranks program
     mkdir -p "$results"
     launch "$1" "$2" "$3" "$results" >"$log" 2>&1 </dev/null
     rc=$?
+    if waits_in_pmix "$log" $rc; then
+        echo "$1, $2 ranks, $3: mpirun leaves a process waiting in PMIx_Init: skipped"
+        skipped=$((skipped + 1))
+        return
+    fi
     counts=$(count_results "$results" "$2" $rc 2>"$log.failed")
     set -- "$1" "$2" "$3" $counts
     passed=$((passed + $4))
