@@ -26,6 +26,10 @@ gtest_sources = \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \
 	test/gtest/mp/processes.h \
+	test/gtest/mp/program.cc \
+	test/gtest/mp/program.h \
+	test/gtest/mp/program_memory.cc \
+	test/gtest/mp/program_plan.h \
 	test/gtest/mp/restrict.cc \
 	test/gtest/mp/restrict.h \
 	test/gtest/mp/shared_memory.h \
@@ -39,6 +43,7 @@ gtest_sources = \
 	test/gtest/mp/test_cuda_faults.cc \
 	test/gtest/mp/test_cuda_host.cc \
 	test/gtest/mp/test_cuda_matrix.cc \
+	test/gtest/mp/test_cuda_programs.cc \
 	test/gtest/mp/test_cuda_rma.cc \
 	test/gtest/mp/test_cuda_shared.cc \
 	test/gtest/mp/test_footprint.cc \

@@ -24,6 +24,12 @@ public:
         }
         printf("[   seed   ] %" PRIu64 "\n", seed);
         m_engine.seed(seed);
+        m_seed = seed;
+    }
+
+    uint64_t seed() const
+    {
+        return m_seed;
     }
 
     /* All 64 bits. */
@@ -45,6 +51,7 @@ public:
 
 private:
     std::mt19937_64 m_engine;
+    uint64_t        m_seed;
 };
 
 #endif
