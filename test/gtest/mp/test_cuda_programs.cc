@@ -25,8 +25,9 @@ using mp::programs::program;
 
 namespace {
 
-constexpr uint64_t SEED     = 20261129;
-constexpr unsigned PROGRAMS = 50;
+constexpr uint64_t SEED          = 20261129;
+constexpr unsigned PROGRAMS      = 50;
+constexpr unsigned PROGRAMS_REAL = 10; /* contexts of a real device take their time */
 
 struct sigaction g_actions_before[NSIG];
 
@@ -64,6 +65,7 @@ unsigned program_count()
     const char *number = getenv("HALYARD_PROGRAMS");
 
     return (number != nullptr) ? static_cast<unsigned>(strtoul(number, nullptr, 0)) :
+           mp::is_gpu_real()   ? PROGRAMS_REAL :
                                  static_cast<unsigned>(PROGRAMS / mp::slowness());
 }
 
