@@ -8,8 +8,8 @@
  * needs besides.
  *
  * "stream" wants CUDA_MODULE_LOADING=EAGER where the symmetric memory is the GPU's: kernels that
- * wait for a put keep others from being loaded. "fetch" ends only where it is the host's, and
- * without a network card. Both so over any UCX.
+ * wait for a put keep others from being loaded (over any UCX). "fetch" ends only where it is the
+ * host's, and without a network card: else NVSHMEM's transport waits, or crashes in its handler.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
