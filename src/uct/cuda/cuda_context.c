@@ -31,6 +31,17 @@ void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_r
     return pages;
 }
 
+void uct_cuda_host_free(const uct_cuda_driver_t *driver, void *pages, size_t size,
+                        int is_registered, int is_idle, int has_gone)
+{
+    if (is_idle && is_registered) {
+        driver->cuMemHostUnregister(pages);
+    }
+    if ((pages != NULL) && (is_idle || has_gone)) {
+        ucs_sys_munmap(pages, size);
+    }
+}
+
 /* 1 more than the number of what the driver knows at an address; 0: nothing. Few questions, since
  * this is asked before each turn of copies. */
 static ucs_status_t uct_cuda_mark_query(const uct_cuda_driver_t *driver, const void *mark,

@@ -26,6 +26,11 @@ typedef struct {
  * be had. */
 void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_registered_p);
 
+/* Its end; NULL: none. has_gone: the context, and with it the registration. is_idle: the context is
+ * current, and no device uses the memory. Neither: it is theirs for ever. */
+void uct_cuda_host_free(const uct_cuda_driver_t *driver, void *pages, size_t size,
+                        int is_registered, int is_idle, int has_gone);
+
 /* Marks the context that is current. */
 void uct_cuda_context_init(const uct_cuda_driver_t *driver, uct_cu_ctx_t ctx, uint64_t id,
                            uct_cuda_context_t *context);

@@ -298,19 +298,6 @@ static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ queues */
 
-/* Memory of ours that devices reach. has_gone: the context, and with it the registration. is_idle:
- * the context is current, and no device uses the memory. Neither: it is theirs for ever. */
-static void uct_cuda_buffer_free(const uct_cuda_driver_t *driver, char *buffer, size_t size,
-                                 int is_registered, int is_idle, int has_gone)
-{
-    if (is_idle && is_registered) {
-        driver->cuMemHostUnregister(buffer);
-    }
-    if ((buffer != NULL) && (is_idle || has_gone)) {
-        ucs_sys_munmap(buffer, size);
-    }
-}
-
 /* Has a copy that was given up still not ended? In the context that is current. */
 static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_now_t *now)
 {
@@ -387,10 +374,10 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
     if (is_idle && (queue->now.stream != NULL)) {
         is_idle = (driver->cuStreamDestroy(queue->now.stream) == UCT_CU_SUCCESS);
     }
-    uct_cuda_buffer_free(driver, queue->now.buffer, UCT_CUDA_PIECE, queue->now.is_registered,
-                         is_idle, has_gone);
-    uct_cuda_buffer_free(driver, queue->ring.buffer, UCT_CUDA_RING, queue->ring.is_registered,
-                         is_alive, has_gone);
+    uct_cuda_host_free(driver, queue->now.buffer, UCT_CUDA_PIECE, queue->now.is_registered,
+                       is_idle, has_gone);
+    uct_cuda_host_free(driver, queue->ring.buffer, UCT_CUDA_RING, queue->ring.is_registered,
+                       is_alive, has_gone);
     uct_cuda_context_cleanup(driver, &queue->context, is_alive && !is_stuck, has_gone);
     if (is_alive) {
         for (i = 0; i < UCT_CUDA_BATCHES; ++i) {

@@ -245,12 +245,8 @@ void uct_cuda_words_cleanup(const uct_cuda_driver_t *driver, uct_cuda_ipc_contex
 
     while ((words = context->words) != NULL) {
         context->words = words->next;
-        if (is_alive) {
-            driver->cuMemHostUnregister(words);
-        }
-        if (is_alive || has_gone) {
-            ucs_sys_munmap(words, UCT_CUDA_TRIAL_SIZE);
-        }
+        uct_cuda_host_free(driver, words, UCT_CUDA_TRIAL_SIZE, words->is_registered, is_alive,
+                           has_gone);
     }
 }
 

@@ -25,7 +25,6 @@ typedef struct uct_ofi_mem {
     uint32_t            key;
     int                 is_kept; /* one of a domain's */
     int                 device;  /* on which it lies: the ordinal; UCT_OFI_HOST */
-    uint8_t             is_writable; /* by peers */
     struct uct_ofi_mem *next;
 } uct_ofi_mem_t;
 
@@ -167,8 +166,6 @@ static ucs_status_t uct_ofi_mem_open(uct_ofi_iface_t *iface, void *address, size
     mem->device  = device;
     mem->iface   = iface;
     mem->is_kept = (access & FI_REMOTE_READ) && (access & FI_READ);
-
-    mem->is_writable = (access & FI_REMOTE_WRITE) != 0;
     ucs_list_add_tail(mem->is_kept ? &iface->kept_mems : &iface->mems, &mem->list);
     uct_ofi_kept_add(mem, 1);
     ret      = uct_ofi_register(iface, address, length, device, access, &mem->mr);
@@ -301,7 +298,7 @@ size_t uct_ofi_rkey_pack(uct_mem_t *tl_mem, void *buffer)
                                                                      NULL;
         if (own != NULL) {
             entries[count] = (uct_ofi_wire_entry_t){.key         = own->key,
-                                                    .is_writable = own->is_writable};
+                                                    .is_writable = iface->has_writes != 0};
             memcpy(&entries[count].uid, iface->super.params.uid, sizeof(entries->uid));
             ++count;
         }
