@@ -14,22 +14,10 @@
 #include <cstdlib>
 #include <random>
 
-class seeded_random {
+class dice {
 public:
-    explicit seeded_random(uint64_t seed)
+    explicit dice(uint64_t seed) : m_engine(seed)
     {
-        const char *replacement = getenv("HALYARD_TEST_SEED");
-        if (replacement != nullptr) {
-            seed = strtoull(replacement, nullptr, 0);
-        }
-        printf("[   seed   ] %" PRIu64 "\n", seed);
-        m_engine.seed(seed);
-        m_seed = seed;
-    }
-
-    uint64_t seed() const
-    {
-        return m_seed;
     }
 
     /* All 64 bits. */
@@ -51,7 +39,25 @@ public:
 
 private:
     std::mt19937_64 m_engine;
-    uint64_t        m_seed;
+};
+
+/* The seed of a test: the one given, or what replaces it; printed. */
+inline uint64_t chosen_seed(uint64_t seed)
+{
+    const char *replacement = getenv("HALYARD_TEST_SEED");
+
+    if (replacement != nullptr) {
+        seed = strtoull(replacement, nullptr, 0);
+    }
+    printf("[   seed   ] %" PRIu64 "\n", seed);
+    return seed;
+}
+
+class seeded_random : public dice {
+public:
+    explicit seeded_random(uint64_t seed) : dice(chosen_seed(seed))
+    {
+    }
 };
 
 #endif

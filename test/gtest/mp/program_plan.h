@@ -6,9 +6,9 @@
 #define TEST_GTEST_MP_PROGRAM_PLAN_H
 
 #include "gpu.h"
+#include "seed.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 namespace mp::programs {
@@ -49,31 +49,6 @@ inline const std::vector<setting> &settings()
     };
     return all;
 }
-
-class dice {
-public:
-    explicit dice(uint64_t seed) : m_engine(seed)
-    {
-    }
-
-    uint64_t below(uint64_t limit)
-    {
-        return m_engine() % limit;
-    }
-
-    bool one_in(uint64_t n)
-    {
-        return below(n) == 0;
-    }
-
-    uint64_t bits()
-    {
-        return m_engine();
-    }
-
-private:
-    std::mt19937_64 m_engine;
-};
 
 /* Some bytes of an area. */
 struct span {
