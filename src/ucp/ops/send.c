@@ -235,6 +235,14 @@ static int ucp_send_suits_shared(const ucp_request_t *req)
                                                                        UCP_PROTO_UNASKED_MOST);
 }
 
+/* An active message, which a handler takes where it lies: what announced ones save, the copy to
+ * where the receiver wants it, it need not make; see UCP_PROTO_HANDLED_MAX. */
+static int ucp_send_is_handled(const ucp_request_t *req)
+{
+    return (req->kind == UCP_REQUEST_AM_SEND) && (req->length <= UCP_PROTO_HANDLED_MAX) &&
+           !ucp_dt_has_device(req->datatype);
+}
+
 /* May a message of `size` bytes with all that is sent beside it go as a long one of the lane? It
  * waits for nobody, while to announce it both sides have to run, twice the receiver's: that takes
  * longer with more processes than processors, and where the receiver is at something else (steps of
@@ -250,9 +258,10 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
         return 0;
     }
     return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
-           ucp_idle_is_shared(req->worker) ? ucp_send_suits_shared(req) :
-           ucp_send_is_wanted_whole(req) ||
-           (ucp_send_is_unasked(req) && ucp_send_is_fast(req));
+           ucp_send_is_handled(req) ||
+           (ucp_idle_is_shared(req->worker) ? ucp_send_suits_shared(req) :
+            ucp_send_is_wanted_whole(req) ||
+            (ucp_send_is_unasked(req) && ucp_send_is_fast(req)));
 }
 
 /* Who is not connected to us reads nothing before we have let it in: what one message carries does

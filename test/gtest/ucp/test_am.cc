@@ -218,6 +218,26 @@ TEST_P(am, flags_force_the_form)
     expect_clean(pair);
 }
 
+/* Whatever copies cost here, by which tagged messages are announced or not. */
+TEST(am_forms, short_messages_go_whole_to_handlers)
+{
+    for (const char *bandwidth : {"100MBs", "100000MBs"}) {
+        pair pair({"mm", {{"UCX_TLS", "mm,cma"}, {"UCX_MM_BW", bandwidth}}, false,
+                   UCS_THREAD_MODE_SINGLE}, am_options());
+        for (size_t length : {6000ul, 8192ul, 16384ul, 200000ul}) {
+            const bytes data = pattern(5, length);
+            listener handler;
+            handler.listen(pair.receiver());
+            const ucs_status_ptr_t sent = send(pair.ep(), THREE, data);
+            ASSERT_EQ(UCS_OK, pair.wait(sent));
+            pair.progress_until([&]() { return handler.messages.size() == 1; });
+            EXPECT_EQ(length > 16384,
+                      (handler.messages[0].attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
+                << length << " bytes, " << bandwidth;
+        }
+    }
+}
+
 /* Descriptors and persistent data are kept by UCS_INPROGRESS, and used or given back later. */
 TEST_P(am, kept_data)
 {
