@@ -59,6 +59,7 @@ libucp_sources = \
 	src/ucp/wire/address.c \
 	src/ucp/wire/wire.c \
 	src/ucp/wireup/conn.c \
+	src/ucp/wireup/door.c \
 	src/ucp/wireup/hello.c \
 	src/ucp/wireup/lanes.c \
 	src/ucp/wireup/net.c \

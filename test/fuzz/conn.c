@@ -124,8 +124,9 @@ static void fuzz_say_message(fuzz_conn_t *state)
     uint8_t patches      = fuzz_byte(&state->in) % 4;
     ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
                             .version = UCP_WIRE_VERSION,
-                            .type    = (uint16_t)((which & 8) ? UCP_WIRE_CONN_WIDEN :
-                                                                1 + (which % 3)),
+                            .type    = (uint16_t)(!(which & 8) ? 1 + (which % 3) :
+                                                  (which & 2) ? UCP_WIRE_CONN_FIND :
+                                                                UCP_WIRE_CONN_WIDEN),
                             .ordinal = UCP_WIRE_CONN_ORDINAL | (which & 0x70u)};
     uint8_t message[sizeof(head) + UCP_ADDRESS_MAX];
     ucp_address_t *address;
@@ -293,7 +294,11 @@ static void fuzz_conn_step(fuzz_conn_t *state)
     default:
         if ((what >> 3) < 30) {
             fuzz_relay(state, what >> 3);
-        } else if (((what >> 3) == 31) && (state->listener != NULL)) {
+        } else if (state->listener == NULL) {
+            break;
+        } else if ((what >> 3) == 30) {
+            state->listener->num_places ^= 1; /* a door, or none */
+        } else {
             ucp_listener_destroy(state->listener);
             state->listener = NULL;
         }

@@ -46,6 +46,7 @@ gtest_sources = \
 	test/gtest/mp/test_cuda_programs.cc \
 	test/gtest/mp/test_cuda_rma.cc \
 	test/gtest/mp/test_cuda_shared.cc \
+	test/gtest/mp/test_doors.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
 	test/gtest/mp/test_hosts.cc \
@@ -62,6 +63,7 @@ gtest_sources = \
 	test/gtest/ucp/test_answers.cc \
 	test/gtest/ucp/test_context.cc \
 	test/gtest/ucp/test_datatype.cc \
+	test/gtest/ucp/test_door.cc \
 	test/gtest/ucp/test_ep.cc \
 	test/gtest/ucp/test_idle.cc \
 	test/gtest/ucp/test_learn.cc \

@@ -165,8 +165,10 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("NET_ADDRESS", ternary, net_address, "auto",
             "Do worker addresses lead from other nodes too? That loads libfabric, which takes 0.1 "
             "to 0.4 s. auto: unless the launcher (Open MPI's, MPICH's, Slurm's) says that the "
-            "whole job is on one node. In any case they do where UCX_TLS lets only networks in, "
-            "and where two workers meet by socket addresses of different hosts."),
+            "whole job is on one node; where it says nothing, those of workers without puts, gets "
+            "and atomics tell of a TCP port where it is loaded once another node asks. In any case "
+            "they do where UCX_TLS lets only networks in, and where two workers meet by socket "
+            "addresses of different hosts."),
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
             "what it wants."),

@@ -498,7 +498,7 @@ static ucs_status_t ucp_ep_find_peer(ucp_worker_t *worker, const ucp_ep_params_t
         return UCS_ERR_INVALID_PARAM;
     }
     return ucp_peer_get_or_await(
-        worker, (request != NULL) ? ucp_conn_client_address(request) : params->address, peer_p);
+        worker, (request != NULL) ? ucp_conn_address(request) : params->address, peer_p);
 }
 
 static ucs_status_t ucp_ep_create_locked(ucp_worker_t *worker, const ucp_ep_params_t *params,

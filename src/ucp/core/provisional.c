@@ -9,6 +9,7 @@
 #include <ucp/ops/rma.h>
 #include <ucp/wire/address.h>
 #include <ucp/wire/wire.h>
+#include <ucp/wireup/door.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void ucp_ep_leave_provisional(ucp_ep_t *ep, ucp_peer_t *peer)
 
 /* UCS_INPROGRESS: the worker's former peer has failed, or progress is about to find that it has,
  * and its connections to us have yet to end, which they will, unless its process is stopped, or
- * copies that puts to it have begun. */
+ * copies that puts to it have begun; or its address leads to its door only. */
 static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_address_info_t *address,
                                            ucp_peer_t **peer_p)
 {
@@ -75,7 +76,9 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
         ucp_rma_gate_add(peer, 1); /* for good: nothing of its endpoints overtakes what waits */
         return UCS_INPROGRESS;
     }
-    if (ucp_rma_is_late(worker, address->uid)) {
+    if (ucp_rma_is_late(worker, address->uid) ||
+        (((peer == NULL) || ((peer->status != UCS_OK) && ucp_peer_is_over(peer))) &&
+         ucp_door_is_needed(worker, address))) {
         return UCS_INPROGRESS;
     }
     status = ucp_peer_get(worker, address, peer_p);
@@ -85,27 +88,47 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
 /* A provisional peer for a worker whose former one has to part first. All endpoints to it wait on
  * one, so that fences order what they do; there is one at least. */
 static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *address,
-                                         const uint8_t uid[UCT_UID_LEN], ucp_peer_t **peer_p)
+                                         const ucp_address_info_t *info, ucp_peer_t **peer_p)
 {
-    size_t length       = ucp_address_length(address);
-    uint8_t *copy       = ucs_sys_malloc(length);
-    ucs_status_t status = (copy == NULL) ? UCS_ERR_NO_MEMORY :
-                                           ucp_peer_create_provisional(worker, peer_p);
+    ucs_status_t status = ucp_peer_create_provisional(worker, peer_p);
 
     if (status != UCS_OK) {
-        ucs_sys_free(copy);
         return status;
     }
-    memcpy(copy, address, length);
-    memcpy((*peer_p)->real_uid, uid, UCT_UID_LEN);
-    (*peer_p)->address = copy;
+    memcpy((*peer_p)->real_uid, info->uid, UCT_UID_LEN);
+    status = ucp_successor_found(*peer_p, address);
+    if ((status == UCS_OK) && ucp_door_is_needed(worker, info)) {
+        status = ucp_door_knock(*peer_p, info);
+    }
+    if (status != UCS_OK) {
+        ucs_sys_free((*peer_p)->address);
+        (*peer_p)->address = NULL;
+        ucp_peer_abandon(*peer_p);
+        return status;
+    }
     ucs_list_add_tail(&worker->successors, &(*peer_p)->retired);
+    return UCS_OK;
+}
+
+ucs_status_t ucp_successor_found(ucp_peer_t *successor, const void *address)
+{
+    size_t length = ucp_address_length(address);
+    uint8_t *copy = ucs_sys_malloc(length);
+
+    if (copy == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memcpy(copy, address, length);
+    ucs_sys_free(successor->address);
+    successor->address = copy;
+    ucp_successors_rouse(successor->worker);
     return UCS_OK;
 }
 
 /* It waits no more. */
 static void ucp_successor_end(ucp_peer_t *successor)
 {
+    ucp_conn_seek_no_more(successor);
     ucs_list_del(&successor->retired);
     ucs_sys_free(successor->address);
     successor->address = NULL;
@@ -128,7 +151,7 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
         }
     }
     status = ucp_peer_get_if_parted(worker, &info, peer_p);
-    return (status == UCS_INPROGRESS) ? ucp_successor_create(worker, address, info.uid, peer_p)
+    return (status == UCS_INPROGRESS) ? ucp_successor_create(worker, address, &info, peer_p)
                                       : status;
 }
 

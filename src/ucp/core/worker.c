@@ -17,6 +17,7 @@
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/net.h>
+#include <ucp/wireup/door.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
@@ -649,8 +650,8 @@ unsigned ucp_worker_progress(ucp_worker_h worker)
 
 /* ---- address and query ---- */
 
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
-                                     size_t *length_p)
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, unsigned what,
+                                     ucp_address_t **address_p, size_t *length_p)
 {
     ucp_address_info_t info = {.node_id = worker->context->node_id};
     void *buffer;
@@ -660,17 +661,21 @@ ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_add
     ucp_worker_lock(worker); /* another thread may open the network just now */
     for (i = 0; i < worker->context->num_tls; ++i) {
         const ucp_tl_resource_t *tl = &worker->context->tls[i];
+        const int is_net            = (tl->tl->kind == UCT_TL_KIND_NET);
 
         /* A worker knows its own address: the way to itself is not in it. */
         if ((worker->tls[i].iface == NULL) || (info.num_entries == UCP_ADDRESS_ENTRIES) ||
             (tl->tl->kind == UCT_TL_KIND_SELF) || (tl->tl->iface.get_address == NULL) ||
-            (net_only && (tl->tl->kind != UCT_TL_KIND_NET))) {
+            !(what & (is_net ? UCP_ADDRESS_NET : UCP_ADDRESS_NEAR))) {
             continue;
         }
-        info.entries[info.num_entries].wire_id = tl->wire_id;
-        info.entries[info.num_entries].length  = (uint8_t)worker->tls[i].addr_length;
-        info.entries[info.num_entries].bytes   = worker->tls[i].addr;
-        ++info.num_entries;
+        info.entries[info.num_entries++] = (ucp_address_entry_t){
+            tl->wire_id, (uint8_t)worker->tls[i].addr_length, worker->tls[i].addr};
+        what &= is_net ? ~(unsigned)UCP_ADDRESS_DOOR : what;
+    }
+    if ((what & UCP_ADDRESS_DOOR) && (worker->door != NULL) &&
+        (info.num_entries < UCP_ADDRESS_ENTRIES)) {
+        info.entries[info.num_entries++] = ucp_door_entry(worker->door);
     }
     ucp_worker_unlock(worker);
 
@@ -688,13 +693,16 @@ ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_add
 static ucs_status_t ucp_worker_net_address(ucp_worker_t *worker, uint32_t flags,
                                            ucp_address_t **address_p, size_t *length_p)
 {
-    const int is_wanted = ucp_net_is_wanted(worker);
+    const ucp_net_need_t need = ucp_net_need(worker);
+    unsigned what             = UCP_ADDRESS_NET | UCP_ADDRESS_DOOR;
 
-    if (is_wanted) {
+    if ((need == UCP_NET_NEEDED) || ((need == UCP_NET_UNKNOWN) && !ucp_door_open(worker))) {
         (void)ucp_net_open(worker);
     }
-    return ucp_worker_pack_address(
-        worker, is_wanted && (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY), address_p, length_p);
+    if ((need == UCP_NET_UNWANTED) || !(flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY)) {
+        what |= UCP_ADDRESS_NEAR;
+    }
+    return ucp_worker_pack_address(worker, what, address_p, length_p);
 }
 
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
@@ -758,7 +766,8 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     ucp_worker_lock(worker);
     report = ucs_report_begin(stream, &storage);
     ucs_report_row(report, "name", "#\n# UCP worker '%s'\n#\n", worker->name);
-    if (ucp_worker_pack_address(worker, 0, &address, &length) == UCS_OK) {
+    if (ucp_worker_pack_address(worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET, &address, &length) ==
+        UCS_OK) {
         ucs_report_row(report, "address_bytes", "#                 address: %zu bytes\n", length);
         ucs_sys_free(address);
     }

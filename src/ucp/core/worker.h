@@ -208,6 +208,7 @@ typedef struct ucp_worker {
     void              *user_data;          /* of the events of user_event_fd */
 
     ucp_sockets_t     *sockets;            /* connections by socket addresses; NULL: none yet */
+    ucp_listener_h     door;               /* one of them, see wireup/door.h; NULL: none yet */
     ucs_fork_watch_t   fork;
 } ucp_worker_t;
 
@@ -364,10 +365,16 @@ void ucp_worker_del_active(ucp_worker_t *worker, const uct_iface_t *iface);
 /* Opens the interface of transport i; where that is not possible its reason says why. */
 void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i);
 
-/* The worker's address by all interfaces that are open, or by those of networks (net_only); freed
- * by ucp_worker_release_address. */
-ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, int net_only, ucp_address_t **address_p,
-                                     size_t *length_p);
+/* What an address tells of. */
+enum {
+    UCP_ADDRESS_NEAR = 1, /* all interfaces but networks */
+    UCP_ADDRESS_NET  = 2, /* the networks that are open, */
+    UCP_ADDRESS_DOOR = 4  /* or where none is, the door */
+};
+
+/* The worker's address by what is asked for and is there; freed by ucp_worker_release_address. */
+ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, unsigned what,
+                                     ucp_address_t **address_p, size_t *length_p);
 
 /* Memory for a copy of `size` bytes of an unexpected message; NULL without memory. */
 void *ucp_worker_data_get(ucp_worker_t *worker, size_t size);

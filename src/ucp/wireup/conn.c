@@ -13,6 +13,7 @@
 #include <ucs/debug/log.h>
 #include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
+#include <netinet/tcp.h>
 #include <string.h>
 
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
@@ -21,6 +22,9 @@
 /* Least time that one over a network waits: TCP sends again after 200 ms what got lost last. */
 #define UCP_LOST_NET_NS   300000000ul
 #define UCP_LOST_NET_TURN 64 /* and calls, since not each of them asks the network */
+/* Time for a host to say that it is there: of a door some places may lead nowhere. Then its kernel
+ * is asked from time to time while its worker may compute. */
+#define UCP_SEEK_NS 5000000000ul
 
 /* ---- one connection ---- */
 
@@ -54,17 +58,23 @@ static void ucp_conn_free(ucp_conn_t *conn)
 /* The time of a hand-shake begins. */
 static void ucp_conn_start_clock(ucp_conn_t *conn)
 {
-    ucp_worker_t *worker   = conn->socket.worker;
-    ucp_sockets_t *sockets = worker->sockets;
+    ucp_worker_t *worker    = conn->socket.worker;
+    ucp_sockets_t *sockets  = worker->sockets;
+    ucs_list_link_t *before = sockets->handshakes.prev;
 
-    conn->deadline_ns = ucs_sys_clock_ns() + worker->context->options.connect_timeout_ns;
-    ucs_list_add_tail(&sockets->handshakes, &conn->waiting);
+    conn->deadline_ns =
+        ucs_sys_clock_ns() + ((conn->sought != NULL) ? UCP_SEEK_NS :
+                                                       worker->context->options.connect_timeout_ns);
+    while ((before != &sockets->handshakes) &&
+           (ucs_container_of(before, ucp_conn_t, waiting)->deadline_ns > conn->deadline_ns)) {
+        before = before->prev;
+    }
+    ucs_list_insert_before(before->next, &conn->waiting);
     sockets->num_half_open += (conn->state == UCP_CONN_HALF_OPEN);
     ucp_sockets_set_timer(sockets);
 }
 
-/* The hand-shake has ended, this way or that. */
-static void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
+static void ucp_conn_stop_clock(ucp_conn_t *conn)
 {
     ucp_sockets_t *sockets = conn->socket.worker->sockets;
 
@@ -75,7 +85,34 @@ static void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
             ucp_sockets_set_timer(sockets);
         }
     }
+}
+
+/* The hand-shake has ended, this way or that. */
+static void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
+{
+    ucp_conn_stop_clock(conn);
     conn->state = state;
+}
+
+/* One place of a door has led nowhere; with the last one the worker cannot be reached. */
+static void ucp_conn_sought_in_vain(ucp_conn_t *conn, ucs_status_t status)
+{
+    ucp_sockets_t *sockets = conn->socket.worker->sockets;
+    ucp_peer_t *sought     = conn->sought;
+
+    ucs_list_del(&conn->seekers);
+    ucp_conn_free(conn);
+    ucs_list_for_each(conn, &sockets->seekers, seekers) {
+        if (conn->sought == sought) {
+            return;
+        }
+    }
+    if (!sought->worker->is_inherited) {
+        ucs_error("no answer at the places where an address says that its worker tells of its "
+                  "network: %s (with UCX_NET_ADDRESS=y there its addresses tell it themselves)",
+                  ucs_status_string(status));
+    }
+    uct_ep_set_failed(sought->lanes[UCP_LANE_AM], status); /* the rest from progress */
 }
 
 void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status)
@@ -87,6 +124,8 @@ void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status)
     if (state == UCP_CONN_HALF_OPEN) {
         ucs_debug("a client is given up: %s", ucs_status_string(status));
         ucp_conn_free(conn);
+    } else if (conn->sought != NULL) {
+        ucp_conn_sought_in_vain(conn, status);
     } else {
         ucs_diag("endpoint '%s' cannot connect: %s", conn->ep->name, ucs_status_string(status));
         uct_ep_set_failed(conn->ep->am, status); /* the rest from progress */
@@ -130,7 +169,7 @@ static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *
     if (conn->is_far || ucp_net_is_needed(worker)) {
         (void)ucp_net_open(worker);
     }
-    status = ucp_worker_pack_address(worker, 0, &address, &length);
+    status = ucp_worker_pack_address(worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET, &address, &length);
     if (status == UCS_OK) {
         head->magic   = UCP_WIRE_CONN_MAGIC;
         head->version = UCP_WIRE_VERSION;
@@ -155,6 +194,9 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
     }
     if ((head->type == UCP_WIRE_CONN_REJECT) || (head->type == UCP_WIRE_CONN_WIDEN)) {
         return !is_server && (head->length == 0);
+    }
+    if (is_server && (conn->listener->num_places > 0)) {
+        return (head->type == UCP_WIRE_CONN_FIND) && (head->length == 0);
     }
     if (is_server &&
         ((head->ordinal & (UCP_WIRE_APART_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
@@ -214,7 +256,13 @@ static ucs_status_t ucp_conn_ask(const ucp_conn_t *conn)
     ucp_wire_conn_t head = {.type      = UCP_WIRE_CONN_ASK,
                             .client_id = conn->client_id,
                             .ordinal   = conn->ordinal};
+    ucs_status_t status;
 
+    if (conn->sought != NULL) {
+        status = ucp_conn_say(conn->socket.fd, UCP_WIRE_CONN_FIND, UCS_OK);
+        (void)ucp_net_open(conn->socket.worker); /* while the other one does */
+        return status;
+    }
     return ucp_conn_send_address(conn, conn->socket.worker, conn->socket.fd, &head);
 }
 
@@ -224,6 +272,25 @@ static ucs_status_t ucp_conn_widen(ucp_conn_t *conn)
     conn->is_far      = 1;
     conn->received    = 0;
     return ucp_conn_ask(conn);
+}
+
+const void *ucp_conn_address(const ucp_conn_t *conn)
+{
+    return conn->message + sizeof(ucp_wire_conn_t);
+}
+
+/* Another worker may listen at a place that many hosts have. */
+static void ucp_conn_found(ucp_conn_t *conn, const ucp_address_info_t *info, ucs_status_t status)
+{
+    if (status == UCS_OK) {
+        status = (memcmp(info->uid, conn->sought->real_uid, UCT_UID_LEN) == 0) ?
+                 ucp_successor_found(conn->sought, ucp_conn_address(conn)) : UCS_ERR_UNREACHABLE;
+    }
+    if (status == UCS_OK) {
+        ucp_conn_seek_no_more(conn->sought); /* nor by this one */
+    } else {
+        ucp_conn_fail(conn, status);
+    }
 }
 
 static void ucp_conn_answered(ucp_conn_t *conn)
@@ -246,8 +313,12 @@ static void ucp_conn_answered(ucp_conn_t *conn)
     if ((status == UCS_OK) && (head.type == UCP_WIRE_CONN_REJECT)) {
         status = (head.status == UCS_ERR_UNREACHABLE) ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
     }
+    if (conn->sought != NULL) {
+        ucp_conn_found(conn, &info, status);
+        return;
+    }
     if (status == UCS_OK) {
-        status = ucp_peer_get_or_await(conn->socket.worker, conn->message + sizeof(head), &peer);
+        status = ucp_peer_get_or_await(conn->socket.worker, ucp_conn_address(conn), &peer);
     }
     if (status == UCS_OK) {
         status = peer->status;
@@ -283,6 +354,9 @@ static void ucp_conn_connected(ucp_conn_t *conn)
         return;
     }
     conn->state = UCP_CONN_ASKING; /* the clock goes on */
+    if (conn->sought != NULL) {
+        ucp_conn_stop_clock(conn);
+    }
 }
 
 /* Which addresses are to be used is set on success only. */
@@ -303,42 +377,53 @@ static ucs_status_t ucp_conn_check_params(const ucp_ep_params_t *params,
     return UCS_OK;
 }
 
-ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
+/* A connection to a socket address (local: from one, or NULL) that begins. *error_p: its errno, or
+ * 0. */
+static ucs_status_t ucp_conn_dial(ucp_worker_t *worker, const struct sockaddr *remote,
+                                  const ucs_sock_addr_t *local, ucp_conn_t **conn_p, int *error_p)
 {
-    const struct sockaddr *remote = params->sockaddr.addr;
-    socklen_t length              = sizeof(struct sockaddr_storage);
-    const ucs_sock_addr_t *local;
+    ucp_conn_t *conn = ucp_conn_alloc(UCP_CONN_CONNECTING);
+    socklen_t length = sizeof(conn->local);
     ucs_status_t status;
-    ucp_conn_t *conn;
-    int error = 0;
     int fd;
 
-    status = ucp_conn_check_params(params, &local);
-    if (status != UCS_OK) {
-        return status;
-    }
-    conn = ucp_conn_alloc(UCP_CONN_CONNECTING);
     if (conn == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
-    status = ucp_socket_open(ep->worker, remote->sa_family, local, &fd);
+    status = ucp_socket_open(worker, remote->sa_family, local, &fd);
     if (status != UCS_OK) {
         ucp_conn_free(conn);
         return status;
     }
-    if ((ucs_sys_connect(fd, remote, ucp_sockaddr_length(remote)) != 0) && (errno != EINPROGRESS)) {
-        error = errno;
-    }
-    status = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_WRITE);
+    *error_p = ((ucs_sys_connect(fd, remote, ucp_sockaddr_length(remote)) != 0) &&
+                (errno != EINPROGRESS)) ? errno : 0;
+    status   = ucp_socket_add(&conn->socket, worker, fd, UCS_EVENT_WRITE);
     if (status != UCS_OK) {
         ucs_sys_close(fd);
         ucp_conn_free(conn);
         return status;
     }
-
     (void)ucs_sys_getsockname(fd, (struct sockaddr *)&conn->local, &length);
     memcpy(&conn->remote, remote, ucp_sockaddr_length(remote));
     conn->is_far = !ucp_net_is_local(&conn->local, &conn->remote);
+    *conn_p      = conn;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
+{
+    const ucs_sock_addr_t *local;
+    ucs_status_t status;
+    ucp_conn_t *conn;
+    int error;
+
+    status = ucp_conn_check_params(params, &local);
+    if (status == UCS_OK) {
+        status = ucp_conn_dial(ep->worker, params->sockaddr.addr, local, &conn, &error);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
     if ((params->field_mask & UCP_EP_PARAM_FIELD_FLAGS) &&
         (params->flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID)) {
         conn->client_id = ep->worker->client_id;
@@ -351,6 +436,62 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
         ucp_conn_fail(conn, ucp_socket_status(error));
     }
     return UCS_OK;
+}
+
+/* ---- seekers ---- */
+
+/* Its kernel is to say whether the host is still there, however long the worker computes. */
+static void ucp_conn_keep_alive(int fd)
+{
+    static const int options[][3] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                                     {IPPROTO_TCP, TCP_KEEPIDLE, 2},
+                                     {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                                     {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    size_t i;
+
+    for (i = 0; i < ucs_array_size(options); ++i) {
+        (void)ucs_sys_setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
+    }
+}
+
+ucs_status_t ucp_conn_seek(ucp_peer_t *sought, const struct sockaddr *where)
+{
+    ucs_status_t status;
+    ucp_conn_t *conn;
+    int error;
+
+    status = ucp_conn_dial(sought->worker, where, NULL, &conn, &error);
+    if ((status == UCS_OK) && (error != 0)) {
+        ucp_socket_close(&conn->socket);
+        ucp_conn_free(conn);
+        status = ucp_socket_status(error);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    ucp_conn_keep_alive(conn->socket.fd);
+    conn->sought = sought;
+    ucs_list_add_tail(&sought->worker->sockets->seekers, &conn->seekers);
+    ucp_conn_start_clock(conn);
+    return UCS_OK;
+}
+
+void ucp_conn_seek_no_more(ucp_peer_t *sought)
+{
+    ucp_sockets_t *sockets = sought->worker->sockets;
+    ucp_conn_t *conn, *next;
+
+    if (sockets == NULL) {
+        return;
+    }
+    ucs_list_for_each_safe(conn, next, &sockets->seekers, seekers) {
+        if (conn->sought == sought) {
+            ucs_list_del(&conn->seekers);
+            ucp_conn_set_state(conn, UCP_CONN_CLOSED);
+            ucp_socket_close(&conn->socket);
+            ucp_conn_free(conn);
+        }
+    }
 }
 
 /* ---- server ---- */
@@ -490,6 +631,13 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     if (status == UCS_INPROGRESS) {
         return;
     }
+    if ((status == UCS_OK) && (head.type == UCP_WIRE_CONN_FIND)) {
+        head         = (ucp_wire_conn_t){.type = UCP_WIRE_CONN_ACCEPT};
+        conn->is_far = 1;
+        status       = ucp_conn_send_address(conn, conn->socket.worker, conn->socket.fd, &head);
+        ucp_conn_fail(conn, (status == UCS_OK) ? UCS_ERR_CANCELED : status); /* it was all */
+        return;
+    }
     if ((status == UCS_OK) && !ucp_lanes_are_near(conn->socket.worker, &info)) {
         conn->is_far = 1;
         if (!conn->was_widened && ucp_lanes_lack_net(conn->socket.worker, &info)) {
@@ -518,11 +666,6 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     } else {
         ucp_conn_accept_itself(listener, conn);
     }
-}
-
-const void *ucp_conn_client_address(const ucp_conn_t *conn)
-{
-    return conn->message + sizeof(ucp_wire_conn_t);
 }
 
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)

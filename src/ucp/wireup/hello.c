@@ -26,7 +26,8 @@ ucs_status_t ucp_peer_send_hello(ucp_peer_t *peer)
     }
     iov[0].buffer = &hello;
     iov[0].length = sizeof(hello);
-    status        = ucp_worker_pack_address(peer->worker, 0, &address, &iov[1].length);
+    status        = ucp_worker_pack_address(peer->worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET,
+                                            &address, &iov[1].length);
     if (status != UCS_OK) {
         return status;
     }

@@ -25,23 +25,25 @@ int ucp_net_open(ucp_worker_t *worker)
     return is_new;
 }
 
-/* Does the launcher say that all of the job is on this node? */
-static int ucp_net_is_one_node(void)
+/* What the launcher says of where the job is. */
+static ucp_net_need_t ucp_net_of_launcher(void)
 {
     static const char *const pairs[][2] = { /* processes on this node, and in all */
         {"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
         {"MPI_LOCALNRANKS", "PMI_SIZE"}
     };
-    long here;
+    long some = ucs_env_number("SLURM_STEP_NUM_NODES");
+    long here, all;
     size_t i;
 
     for (i = 0; i < ucs_array_size(pairs); ++i) {
         here = ucs_env_number(pairs[i][0]);
-        if ((here > 0) && (here == ucs_env_number(pairs[i][1]))) {
-            return 1;
+        all  = ucs_env_number(pairs[i][1]);
+        if ((here > 0) && (all > 0)) {
+            return (here == all) ? UCP_NET_UNWANTED : UCP_NET_NEEDED;
         }
     }
-    return ucs_env_number("SLURM_STEP_NUM_NODES") == 1;
+    return (some == 1) ? UCP_NET_UNWANTED : (some > 1) ? UCP_NET_NEEDED : UCP_NET_UNKNOWN;
 }
 
 int ucp_net_is_needed(const ucp_worker_t *worker)
@@ -55,10 +57,11 @@ int ucp_net_is_needed(const ucp_worker_t *worker)
     return !has_messages || (worker->context->options.net_address == UCS_YES);
 }
 
-int ucp_net_is_wanted(const ucp_worker_t *worker)
+ucp_net_need_t ucp_net_need(const ucp_worker_t *worker)
 {
-    return ucp_net_is_needed(worker) ||
-           ((worker->context->options.net_address != UCS_NO) && !ucp_net_is_one_node());
+    return ucp_net_is_needed(worker) ? UCP_NET_NEEDED :
+           (worker->context->options.net_address == UCS_NO) ? UCP_NET_UNWANTED :
+                                                              ucp_net_of_launcher();
 }
 
 int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote)

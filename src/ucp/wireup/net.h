@@ -20,8 +20,14 @@ int ucp_net_open(ucp_worker_t *worker);
  * so (UCX_NET_ADDRESS), or nothing else carries messages. */
 int ucp_net_is_needed(const ucp_worker_t *worker);
 
-/* And to those of whom nothing is known? Unless the user or the launcher says that all are here. */
-int ucp_net_is_wanted(const ucp_worker_t *worker);
+typedef enum {
+    UCP_NET_UNWANTED, /* the user or the launcher says that all are here */
+    UCP_NET_UNKNOWN,
+    UCP_NET_NEEDED    /* as above, or the launcher says that some are elsewhere */
+} ucp_net_need_t;
+
+/* And to those of whom nothing is known? */
+ucp_net_need_t ucp_net_need(const ucp_worker_t *worker);
 
 /* Do the two ends of a socket lie on one host, for all that their addresses tell? */
 int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote);

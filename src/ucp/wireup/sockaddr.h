@@ -5,6 +5,7 @@
  * workers that learned their addresses by other means.
  *
  *   client  CONNECTING -> ASKING (ASK sent) -> UP
+ *   seeker  CONNECTING -> ASKING (FIND sent) -> freed (wireup/door.h)
  *   server  HALF_OPEN (reading ASK) -> REQUEST (the user's, until the listener's worker ends, which
  *           rejects it) -> UP (ACCEPT sent)
  *   either  UP -> LOST (end of file: the other endpoint was closed, or its process is gone)
@@ -30,6 +31,8 @@
 #include <ucp/wire/wire.h>
 #include <ucs/event/event_set.h>
 #include <netinet/in.h>
+
+#define UCP_DOOR_MAX 128 /* bytes of the entry of a door in an address */
 
 typedef struct ucp_socket       ucp_socket_t;
 typedef struct ucp_conn_request ucp_conn_t;
@@ -60,6 +63,8 @@ struct ucp_conn_request {
     unsigned                patience;    /* calls of progress that a lost one waits for silence */
     int                     is_gone;     /* its peer has left since it is there */
     ucp_ep_t               *ep;
+    ucp_peer_t             *sought;      /* a seeker: provisional, of the worker behind the door */
+    ucs_list_link_t         seekers;     /* in sockets->seekers */
     ucp_listener_h          listener;    /* while HALF_OPEN */
     uint64_t                deadline_ns; /* of the hand-shake, or of what may come once LOST */
     struct sockaddr_storage local, remote;
@@ -75,6 +80,8 @@ struct ucp_listener {
     ucp_socket_t                  socket;
     ucp_listener_conn_handler_t   conn_handler;
     ucp_listener_accept_handler_t accept_handler;
+    unsigned                      num_places; /* a door's: bytes of places; 0: the user's */
+    uint8_t                       places[UCP_DOOR_MAX]; /* see wireup/door.h */
 };
 
 struct ucp_sockets {
@@ -86,10 +93,12 @@ struct ucp_sockets {
     ucs_list_link_t  late;         /* ucp_conn_t by deadline: over a network more may come */
     ucs_list_link_t  lost;         /* ucp_conn_t whose endpoint fails once nothing more comes */
     ucs_list_link_t  requests;     /* ucp_conn_t: of our listeners, the user's to decide */
+    ucs_list_link_t  seekers;      /* ucp_conn_t that are */
     pthread_mutex_t  request_lock; /* of that list: they may be accepted on another worker */
     int              spare_fd;     /* given up to turn a client away when there is no other */
     unsigned         num_half_open;
-    unsigned         countdown;    /* to the next look */
+    unsigned         countdown;    /* to the next look, or where all is quiet to the next time */
+    uint64_t         looked_ns;    /* when */
     int              is_inherited; /* by a forked child: all are closed */
 };
 
@@ -141,8 +150,15 @@ void ucp_conn_forget_listener(ucp_listener_h listener);
 /* Starts connecting ep, whose peer is provisional. What fails later, fails the endpoint. */
 ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params);
 
-/* The address of the client's worker in a request, which was checked when it came. */
-const void *ucp_conn_client_address(const ucp_conn_t *conn);
+/* The worker's address that the other end has sent, which was checked when it came. */
+const void *ucp_conn_address(const ucp_conn_t *conn);
+
+/* Asks at a door for the address of the worker that `sought`, a provisional peer, waits for: has
+ * ucp_successor_found called, or `sought` fail with the last of its seekers. */
+ucs_status_t ucp_conn_seek(ucp_peer_t *sought, const struct sockaddr *where);
+
+/* Ends the seekers of such a peer, without a word. */
+void ucp_conn_seek_no_more(ucp_peer_t *sought);
 
 /* ep, on the client's peer, answers a request, which is its connection. */
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep);

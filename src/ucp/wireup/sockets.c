@@ -13,9 +13,11 @@
 #include <fcntl.h>
 #include <sys/timerfd.h>
 
-/* Calls of progress from one look at the sockets to the next: a look is a system call. */
+/* Calls of progress from one look at the sockets to the next, which is a system call, or where no
+ * hand-shake is under way to a look at the clock; and the time from one look to the next then. */
 #define UCP_LOOK_HANDSHAKE 4
-#define UCP_LOOK_QUIET     64
+#define UCP_LOOK_QUIET     128
+#define UCP_LOOK_QUIET_NS  50000ul
 
 /* ---- the set ---- */
 
@@ -46,14 +48,22 @@ static unsigned ucp_sockets_progress(uct_iface_t *self)
 {
     ucp_sockets_t *sockets = (void *)self;
     unsigned count         = 0;
+    uint64_t now_ns;
 
     if (ucs_likely(sockets->countdown-- > 0)) {
         return 0;
     }
-    sockets->countdown =
-        ucs_list_is_empty(&sockets->handshakes) ? UCP_LOOK_QUIET : UCP_LOOK_HANDSHAKE;
+    sockets->countdown = UCP_LOOK_HANDSHAKE;
     if (ucs_unlikely(sockets->is_inherited)) {
         return ucp_sockets_end_inherited(sockets);
+    }
+    if (ucs_list_is_empty(&sockets->handshakes)) {
+        sockets->countdown = UCP_LOOK_QUIET;
+        now_ns             = ucs_sys_clock_ns();
+        if (now_ns - sockets->looked_ns < UCP_LOOK_QUIET_NS) {
+            return 0;
+        }
+        sockets->looked_ns = now_ns;
     }
     (void)ucs_event_set_wait(sockets->set, 0, ucp_sockets_event, NULL, &count);
     return count;
@@ -143,6 +153,7 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     ucs_list_head_init(&sockets->late);
     ucs_list_head_init(&sockets->lost);
     ucs_list_head_init(&sockets->requests);
+    ucs_list_head_init(&sockets->seekers);
     pthread_mutex_init(&sockets->request_lock, NULL);
     worker->sockets = sockets;
     status          = ucs_event_set_create(&sockets->set);
@@ -180,6 +191,7 @@ int ucp_sockets_have_work(ucp_worker_t *worker)
         return 0;
     }
     worker->sockets->countdown = 0;
+    worker->sockets->looked_ns = 0;
     return 1;
 }
 
@@ -228,7 +240,8 @@ ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_ad
     fd = ucs_sys_socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
     if (fd < 0) {
         status = ucp_socket_status(errno);
-        ucs_error("cannot open a socket: %m");
+        ucs_log((errno == EAFNOSUPPORT) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                "cannot open a socket: %m");
         return status;
     }
     if (addr != NULL) {
@@ -337,6 +350,8 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
         conn = ucs_container_of(socket, ucp_conn_t, socket);
         if (conn->ep != NULL) {
             ucp_conn_close(conn);
+        } else if (conn->sought != NULL) {
+            ucp_conn_seek_no_more(conn->sought);
         } else {
             ucp_conn_fail(conn, UCS_ERR_CANCELED);
         }
@@ -359,4 +374,5 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
     }
     ucs_sys_free(sockets);
     worker->sockets = NULL;
+    worker->door    = NULL;
 }

@@ -1,0 +1,36 @@
+/* Halyard: wire-up: a worker's door.
+ *
+ * Where nobody says whether all of a job is on one node, a worker's address does not tell of its
+ * network, which takes long to load, but of its door: a TCP socket where those on other nodes ask
+ * for an address that does (UCP_WIRE_CONN_FIND). Only then the network is opened. In the address:
+ *   entry "door": u16 port, then for each place u8 4 or 16, and that many bytes of an address of
+ *   IPv4 or IPv6, in the network's order
+ * Who asks tries all places at once, and takes the worker of the right identity; what is sent
+ * meanwhile waits on a provisional peer (core/provisional.h). Called with the worker's lock.
+ *
+ * Not for workers of puts, gets and atomics: the keys of their memory have to tell of its
+ * registration with the network, and may be packed before anybody asks.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_WIREUP_DOOR_H
+#define UCP_WIREUP_DOOR_H
+
+#include <ucp/wire/address.h>
+#include <ucp/wireup/sockaddr.h>
+
+/* 1: the worker's door is open, by this call or an earlier one, or its network is, or there is none
+ * to be opened; takes the lock. 0: there can be no door: no socket, no address that other nodes
+ * could reach, or keys are to be packed. */
+int ucp_door_open(ucp_worker_t *worker);
+
+/* What addresses tell of it. */
+ucp_address_entry_t ucp_door_entry(ucp_listener_h door);
+
+/* Does an address, of a worker that is not near, lead to its door only, and have we a network? */
+int ucp_door_is_needed(const ucp_worker_t *worker, const ucp_address_info_t *address);
+
+/* Asks there for the address of the worker that `sought` waits for, see ucp_conn_seek. */
+ucs_status_t ucp_door_knock(ucp_peer_t *sought, const ucp_address_info_t *address);
+
+#endif

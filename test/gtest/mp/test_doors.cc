@@ -1,0 +1,284 @@
+/* Halyard: workers that learned their addresses from each other while nobody says whether all of
+ * them are on one node: none loads a network's library until one on another node asks at its door.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include <mp/hosts.h>
+#include <mp/node.h>
+#include <mp/processes.h>
+#include <ucp/server.h>
+
+using namespace server_test;
+
+namespace {
+
+enum { FIRST, SECOND, COUNT };
+
+/* Words on the board. */
+enum { STAGE, SIGNAL };
+
+/* A process: a worker, its address on the board, and an endpoint to the other one. */
+class member {
+public:
+    explicit member(mp::self &me, uint64_t features = UCP_FEATURE_TAG) :
+        m_me(me), m_context(with(features)), m_worker(m_context)
+    {
+        publish(m_worker.address());
+    }
+
+    void publish(const bytes &address)
+    {
+        ASSERT_LE(address.size(), mp::ADDRESS_ROOM);
+        memcpy(m_me.own().address, address.data(), address.size());
+        m_me.own().address_length = (uint32_t)address.size();
+        ++m_me.own().address_serial;
+    }
+
+    static context_options with(uint64_t features)
+    {
+        context_options options;
+        options.features = features;
+        return options;
+    }
+
+    void connect()
+    {
+        mp::slot &other = m_me.at(1 - m_me.index());
+        until([&] { return other.address_serial > 0; }, "an address");
+        ucp_ep_params_t params = {};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.address         = reinterpret_cast<ucp_address_t *>(other.address);
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb  = on_failure;
+        params.err_handler.arg = &failed;
+        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
+    }
+
+    void until(const std::function<bool()> &condition, const char *what)
+    {
+        m_me.waits_for("%s", what);
+        const double end = mp::now_s() + 0.8 * mp::limit_s();
+        while (!condition()) {
+            m_worker.progress();
+            ASSERT_LT(mp::now_s(), end) << what;
+        }
+    }
+
+    ucs_status_t wait(void *request)
+    {
+        if (!UCS_PTR_IS_PTR(request)) {
+            return UCS_PTR_STATUS(request);
+        }
+        until([=] { return ucp_request_check_status(request) != UCS_INPROGRESS; }, "a request");
+        const ucs_status_t status = ucp_request_check_status(request);
+        ucp_request_free(request);
+        return status;
+    }
+
+    void *send(const bytes &data, ucp_tag_t tag)
+    {
+        const ucp_request_param_t param = {};
+        return ucp_tag_send_nbx(ep, data.data(), data.size(), tag, &param);
+    }
+
+    /* Both send to each other, and wait for what the other has sent. */
+    void exchange()
+    {
+        const ucp_request_param_t param = {};
+        for (size_t length : {0, 8, 5000, 1000000}) {
+            const bytes data = pattern(length, length);
+            bytes got(length);
+            void *sent = send(data, length);
+            EXPECT_EQ(UCS_OK, wait(ucp_tag_recv_nbx(m_worker.handle(), got.data(), length, length,
+                                                    ~0ull, &param)));
+            EXPECT_EQ(UCS_OK, wait(sent));
+            EXPECT_EQ(data, got);
+        }
+    }
+
+    /* Both have come so far. */
+    void meet(uint64_t stage)
+    {
+        m_me.own().words[STAGE] = stage;
+        until([&] { return m_me.at(1 - m_me.index()).words[STAGE] >= stage; }, "the other");
+    }
+
+    void close(unsigned mode)
+    {
+        EXPECT_EQ(UCS_OK, wait(ucp_ep_close_nb(ep, mode)));
+    }
+
+    ucp_ep_h ep = nullptr;
+    failure failed;
+
+private:
+    mp::self &m_me;
+    context m_context;
+    worker m_worker;
+};
+
+void meet_and_exchange(mp::self &me, uint64_t features)
+{
+    member self(me, features);
+    self.connect();
+    self.exchange();
+    self.meet(1);
+    self.close(UCP_EP_CLOSE_MODE_FLUSH);
+    self.meet(2);
+    EXPECT_EQ(0, self.failed.calls);
+}
+
+/* Who opens a network says that there is no such provider: who packs keys does. */
+TEST(doors, of_one_node_open_no_network)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    for (unsigned keys : {0u, (unsigned)UCP_FEATURE_RMA}) {
+        mp::processes both(COUNT);
+        both.start_all([=](mp::self &me) {
+            setenv("UCX_NET_ADDRESS", "auto", 1);
+            setenv("UCX_OFI_PROVIDER", "nonesuch", 1);
+            meet_and_exchange(me, UCP_FEATURE_TAG | keys);
+        });
+        EXPECT_TRUE(both.join());
+        EXPECT_EQ(keys != 0, both.log().find("nonesuch") != std::string::npos) << both.log();
+    }
+}
+
+class doors_of_two_hosts : public testing::TestWithParam<int> {
+protected:
+    doors_of_two_hosts() : m_hosts({COUNT, GetParam()}), m_both(COUNT) {}
+
+    void SetUp() override
+    {
+        if (!m_hosts.why_not().empty()) {
+            GTEST_SKIP() << m_hosts.why_not();
+        }
+        if (!is_present("ofi")) {
+            GTEST_SKIP() << "built without libfabric";
+        }
+    }
+
+    void start(unsigned index, const mp::processes::body &func)
+    {
+        m_both.start(index, [=](mp::self &me) {
+            m_hosts.join(me.index());
+            setenv("UCX_NET_ADDRESS", "auto", 1);
+            func(me);
+        });
+    }
+
+    /* One sends to another that has said where it is, and has gone, or goes before it looks. */
+    void asks_in_vain(bool is_gone_before)
+    {
+        start(FIRST, [=](mp::self &me) {
+            member self(me);
+            while (!is_gone_before) {
+                pause(); /* it does not look who is at the door */
+            }
+        });
+        if (is_gone_before) {
+            ASSERT_TRUE(m_both.until([&] { return !m_both.is_running(FIRST); }, "its end"));
+        }
+        start(SECOND, [](mp::self &me) {
+            member self(me);
+            const bytes data(100);
+            self.connect();
+            void *sent = self.send(data, 1);
+            for (unsigned i = 0; i < 1000; ++i) {
+                self.until([] { return true; }, "nothing");
+                usleep(100);
+            }
+            me.own().words[STAGE] = 1;
+            self.until([&] { return self.failed.calls > 0; }, "the news of its end");
+            EXPECT_NE(UCS_OK, self.failed.status);
+            EXPECT_EQ(self.failed.status, self.wait(sent));
+            self.close(UCP_EP_CLOSE_MODE_FORCE);
+            EXPECT_EQ(1, self.failed.calls);
+        });
+        if (!is_gone_before) {
+            ASSERT_TRUE(
+                m_both.until([&] { return m_both.at(SECOND).words[STAGE] == 1; }, "a while"));
+            m_both.kill_now(FIRST);
+        }
+        EXPECT_TRUE(m_both.join());
+    }
+
+    mp::hosts m_hosts;
+    mp::processes m_both;
+};
+
+INSTANTIATE_TEST_SUITE_P(all, doors_of_two_hosts, testing::Values(AF_INET, AF_INET6),
+                         [](const testing::TestParamInfo<int> &info) {
+                             return (info.param == AF_INET) ? "ipv4" : "ipv6";
+                         });
+
+TEST_P(doors_of_two_hosts, exchange)
+{
+    for (unsigned index : {FIRST, SECOND}) {
+        start(index, [](mp::self &me) { meet_and_exchange(me, UCP_FEATURE_TAG); });
+    }
+    EXPECT_TRUE(m_both.join());
+}
+
+TEST_P(doors_of_two_hosts, of_who_has_gone)
+{
+    asks_in_vain(true);
+}
+
+TEST_P(doors_of_two_hosts, of_who_dies_before_it_looks)
+{
+    asks_in_vain(false);
+}
+
+/* Its kernel says that it is there. */
+TEST_P(doors_of_two_hosts, of_who_computes)
+{
+    start(FIRST, [](mp::self &me) {
+        member self(me);
+        while (me.own().words[SIGNAL] == 0) {
+            usleep(1000);
+        }
+        usleep(6500000);
+        self.connect();
+        self.exchange();
+        self.meet(1);
+        self.close(UCP_EP_CLOSE_MODE_FLUSH);
+        self.meet(2);
+    });
+    start(SECOND, [](mp::self &me) { meet_and_exchange(me, UCP_FEATURE_TAG); });
+    while (m_both.at(SECOND).address_serial == 0) {
+        usleep(1000);
+    }
+    m_both.at(FIRST).words[SIGNAL] = 1;
+    EXPECT_TRUE(m_both.join());
+}
+
+/* Its host is not there any more, and no kernel says so. */
+TEST_P(doors_of_two_hosts, whose_cable_is_out)
+{
+    start(FIRST, [](mp::self &me) {
+        member self(me);
+        me.own().words[STAGE] = 1;
+        pause();
+    });
+    ASSERT_TRUE(m_both.until([&] { return m_both.at(FIRST).words[STAGE] == 1; }, "its address"));
+    m_hosts.set_link(FIRST, false);
+    const double start_s = mp::now_s();
+    start(SECOND, [](mp::self &me) {
+        member self(me);
+        const bytes data(100);
+        self.connect();
+        void *sent = self.send(data, 1);
+        self.until([&] { return self.failed.calls > 0; }, "the news of its end");
+        EXPECT_NE(UCS_OK, self.wait(sent));
+        self.close(UCP_EP_CLOSE_MODE_FORCE);
+    });
+    ASSERT_TRUE(m_both.until([&] { return !m_both.is_running(SECOND); }, "the news"));
+    EXPECT_LT(mp::now_s() - start_s, 8 * mp::slowness());
+    m_both.kill_now(FIRST);
+}
+
+} // namespace
