@@ -67,6 +67,10 @@ void ucp_rndv_drop(ucp_worker_t *worker, const ucp_wire_rts_t *rts, ucs_status_t
 ucp_peer_t *ucp_rndv_read_rts(ucp_worker_t *worker, unsigned id, const void *data, size_t length,
                               ucp_wire_rts_t *rts);
 
+/* How a request ends that the peer has ended with a status (as ucp_wire_status). Cancelled is what
+ * the user cancels here: by the close of an endpoint there its connection is cut off. */
+ucs_status_t ucp_rndv_status_there(int32_t status, ucs_status_t unless);
+
 /* What the two sides share with rndv_device.c. Receiver: the end of its reads, a range asked for
  * (UCP_WIRE_RTR_xx), all from `offset` on asked for as messages, and the end if all is there. */
 void ucp_rndv_send_ats(ucp_request_t *req, ucs_status_t status);

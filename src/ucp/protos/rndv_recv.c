@@ -736,13 +736,11 @@ static ucp_recv_desc_t *ucp_rndv_find_announced(const ucs_list_link_t *list, uin
     return NULL;
 }
 
-/* How a receive ends whose sender has given the message up. Cancelled is what the user cancels
- * here: by the close of an endpoint there its connection is cut off. */
-static ucs_status_t ucp_rndv_cancel_status(const ucp_wire_cancel_t *cancel)
+ucs_status_t ucp_rndv_status_there(int32_t status, ucs_status_t unless)
 {
-    const ucs_status_t status = ucp_wire_status(cancel->status, UCS_ERR_CONNECTION_RESET);
+    const ucs_status_t there = ucp_wire_status(status, unless);
 
-    return (status == UCS_ERR_CANCELED) ? UCS_ERR_CONNECTION_RESET : status;
+    return (there == UCS_ERR_CANCELED) ? UCS_ERR_CONNECTION_RESET : there;
 }
 
 /* Ends what is there of an announced message. 0: the network or a device reads it still; of a
@@ -790,7 +788,8 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
     memcpy(&cancel, data, sizeof(cancel));
     peer = ucp_peer_of_connection(arg);
     if ((peer != NULL) &&
-        ucp_rndv_cancel(peer, cancel.send_id, ucp_rndv_cancel_status(&cancel)) &&
+        ucp_rndv_cancel(peer, cancel.send_id,
+                        ucp_rndv_status_there(cancel.status, UCS_ERR_CONNECTION_RESET)) &&
         (cancel.flags & UCP_WIRE_CANCEL_ASKS)) {
         ucp_rndv_answer(peer, cancel.send_id, UCS_OK);
     }

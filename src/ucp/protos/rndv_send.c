@@ -645,7 +645,7 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     if (ucs_unlikely(req->send.step == UCP_SEND_GIVEN_UP)) {
         ucp_rndv_given_up_end(req);
     } else if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
-        ucp_request_complete(req, ucp_wire_status(ats.status, UCS_OK));
+        ucp_request_complete(req, ucp_rndv_status_there(ats.status, UCS_OK));
     } else if ((req->send.step == UCP_SEND_PUT) && req->send.is_both) {
         /* Nothing is left to claim, and what we claimed is written. The receiver may be gone by
          * our next turn, so the send ends now. */
