@@ -240,6 +240,7 @@ static int ucp_send_suits_shared(const ucp_request_t *req)
 static int ucp_send_is_handled(const ucp_request_t *req)
 {
     return (req->kind == UCP_REQUEST_AM_SEND) && (req->length <= UCP_PROTO_HANDLED_MAX) &&
+           (req->send.peer->proto->rndv_thresh == UCS_CONFIG_AUTO_SIZE) &&
            !ucp_dt_has_device(req->datatype);
 }
 
@@ -291,7 +292,7 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     int is_whole = (form != UCP_SEND_FORM_ANNOUNCED) &&
                    ((fits && ((form == UCP_SEND_FORM_WHOLE) ||
                               (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) ||
-                              ucp_send_is_to_stranger(req))) ||
+                              ucp_send_is_handled(req) || ucp_send_is_to_stranger(req))) ||
                     ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra));
     int is_held  = is_whole && ucp_tag_must_announce(req);
 
