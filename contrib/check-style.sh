@@ -24,7 +24,7 @@ readonly SYSTEM_CALLS='clock_gettime|gettimeofday|clock_nanosleep|nanosleep|usle
 |open|openat|creat|close|read|write|pread|pwrite|readv|writev|fopen|fdopen|fstat|stat|lstat
 |access|unlink|rename|mkdir|fcntl|ioctl|dup|dup2|pipe|pipe2
 |socket|socketpair|bind|connect|listen|accept|accept4|shutdown|send|recv|sendto|recvfrom
-|sendmsg|recvmsg|getsockopt|setsockopt|getsockname|getpeername
+|sendmsg|recvmsg|getsockopt|setsockopt|getifaddrs|getsockname|getpeername
 |poll|ppoll|select|epoll_create|epoll_create1|epoll_ctl|epoll_wait|eventfd|timerfd_create
 |timerfd_settime|signalfd|inotify_init1
 |getpid|getppid|gettid|getuid|geteuid|gethostname|fork|vfork|kill|syscall|sched_yield

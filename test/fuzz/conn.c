@@ -124,9 +124,8 @@ static void fuzz_say_message(fuzz_conn_t *state)
     uint8_t patches      = fuzz_byte(&state->in) % 4;
     ucp_wire_conn_t head = {.magic   = UCP_WIRE_CONN_MAGIC,
                             .version = UCP_WIRE_VERSION,
-                            .type    = (uint16_t)(!(which & 8) ? 1 + (which % 3) :
-                                                  (which & 2) ? UCP_WIRE_CONN_FIND :
-                                                                UCP_WIRE_CONN_WIDEN),
+                            .type    = (uint16_t)((which & 8) ? UCP_WIRE_CONN_WIDEN :
+                                                                1 + (which % 3)),
                             .ordinal = UCP_WIRE_CONN_ORDINAL | (which & 0x70u)};
     uint8_t message[sizeof(head) + UCP_ADDRESS_MAX];
     ucp_address_t *address;

@@ -77,7 +77,8 @@ struct ucp_peer {
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more; one
                                         * with an address in worker->successors */
     uint8_t              *address;     /* provisional: of the worker whose former peer has to part
-                                        * first; else NULL */
+                                        * first, or that is asked for another one; else NULL */
+    uint8_t               has_asked;   /* it is, or has been */
     uint8_t               hello_sent;
     uint8_t               hello_received;
     uint8_t               is_held;      /* it was told to announce its tagged messages */

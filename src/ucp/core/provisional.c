@@ -85,6 +85,23 @@ static ucs_status_t ucp_peer_get_if_parted(ucp_worker_t *worker, const ucp_addre
     return ((status == UCS_OK) && ((*peer_p)->status != UCS_OK)) ? UCS_INPROGRESS : status;
 }
 
+/* Goes to the door of a worker, if nothing else leads to it, and not all descriptors are needed for
+ * other doors just now: then once one of these has been left. */
+static ucs_status_t ucp_successor_ask(ucp_peer_t *successor, const ucp_address_info_t *info)
+{
+    ucs_status_t status;
+
+    if (successor->has_asked || !ucp_door_is_needed(successor->worker, info)) {
+        return UCS_OK;
+    }
+    status = ucp_door_knock(successor, info);
+    if (status == UCS_ERR_BUSY) {
+        return UCS_OK;
+    }
+    successor->has_asked = (status == UCS_OK);
+    return status;
+}
+
 /* A provisional peer for a worker whose former one has to part first. All endpoints to it wait on
  * one, so that fences order what they do; there is one at least. */
 static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *address,
@@ -97,8 +114,8 @@ static ucs_status_t ucp_successor_create(ucp_worker_t *worker, const void *addre
     }
     memcpy((*peer_p)->real_uid, info->uid, UCT_UID_LEN);
     status = ucp_successor_found(*peer_p, address);
-    if ((status == UCS_OK) && ucp_door_is_needed(worker, info)) {
-        status = ucp_door_knock(*peer_p, info);
+    if (status == UCS_OK) {
+        status = ucp_successor_ask(*peer_p, info);
     }
     if (status != UCS_OK) {
         ucs_sys_free((*peer_p)->address);
@@ -128,7 +145,7 @@ ucs_status_t ucp_successor_found(ucp_peer_t *successor, const void *address)
 /* It waits no more. */
 static void ucp_successor_end(ucp_peer_t *successor)
 {
-    ucp_conn_seek_no_more(successor);
+    ucp_door_leave(successor);
     ucs_list_del(&successor->retired);
     ucs_sys_free(successor->address);
     successor->address = NULL;
@@ -145,7 +162,8 @@ ucs_status_t ucp_peer_get_or_await(ucp_worker_t *worker, const void *address, uc
         return status;
     }
     ucs_list_for_each(successor, &worker->successors, retired) {
-        if (memcmp(successor->real_uid, info.uid, UCT_UID_LEN) == 0) {
+        if ((successor->status == UCS_OK) &&
+            (memcmp(successor->real_uid, info.uid, UCT_UID_LEN) == 0)) {
             *peer_p = successor;
             return UCS_OK;
         }
@@ -198,7 +216,7 @@ void ucp_successors_rouse(ucp_worker_t *worker)
 }
 
 /* UCS_INPROGRESS: not yet. */
-static ucs_status_t ucp_successor_find(const ucp_peer_t *successor, ucp_peer_t **peer_p)
+static ucs_status_t ucp_successor_find(ucp_peer_t *successor, ucp_peer_t **peer_p)
 {
     ucs_status_t status = successor->status; /* without memory it has failed already */
     ucp_address_info_t info;
@@ -206,7 +224,14 @@ static ucs_status_t ucp_successor_find(const ucp_peer_t *successor, ucp_peer_t *
     if (status == UCS_OK) {
         status = ucp_address_unpack(successor->address, UCP_ADDRESS_MAX, &info);
     }
-    return (status == UCS_OK) ? ucp_peer_get_if_parted(successor->worker, &info, peer_p) : status;
+    if (status == UCS_OK) {
+        status = ucp_peer_get_if_parted(successor->worker, &info, peer_p);
+    }
+    if (status == UCS_INPROGRESS) {
+        status = ucp_successor_ask(successor, &info);
+        status = (status == UCS_OK) ? UCS_INPROGRESS : status;
+    }
+    return status;
 }
 
 void ucp_successors_settle(ucp_worker_t *worker)

@@ -13,6 +13,7 @@
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
+#include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <sys/eventfd.h>
 
@@ -152,7 +153,7 @@ static ucs_status_t ucp_wakeup_arm(ucp_worker_t *worker)
 
 ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
 {
-    struct pollfd fds[UCP_TL_MAX];
+    struct pollfd fds[UCP_TL_MAX + 1];
     nfds_t count  = 0;
     uint64_t held = 0;
     uct_iface_t *iface;
@@ -164,7 +165,10 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
     }
     if (worker->epoll_fd >= 0) {
         fds[count++].fd = worker->epoll_fd;
-    } else if (worker->sockets == NULL) {
+    } else {
+        if (worker->sockets != NULL) {
+            fds[count++].fd = ucs_event_set_fd(worker->sockets->set);
+        }
         for (i = 0; i < worker->context->num_tls; ++i) {
             iface = worker->tls[i].iface;
             if ((iface != NULL) && (iface->tl->iface.event_fd != NULL)) {

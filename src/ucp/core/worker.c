@@ -766,8 +766,8 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     ucp_worker_lock(worker);
     report = ucs_report_begin(stream, &storage);
     ucs_report_row(report, "name", "#\n# UCP worker '%s'\n#\n", worker->name);
-    if (ucp_worker_pack_address(worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET, &address, &length) ==
-        UCS_OK) {
+    if (ucp_worker_pack_address(worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET | UCP_ADDRESS_DOOR,
+                                &address, &length) == UCS_OK) {
         ucs_report_row(report, "address_bytes", "#                 address: %zu bytes\n", length);
         ucs_sys_free(address);
     }

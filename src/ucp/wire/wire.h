@@ -239,10 +239,9 @@ typedef struct {
 
 enum {
     UCP_WIRE_CONN_ASK    = 1, /* client: its worker's address follows */
-    UCP_WIRE_CONN_ACCEPT = 2, /* server: yes; its worker's address follows */
+    UCP_WIRE_CONN_ACCEPT = 2, /* server: yes; its worker's address follows; a door: unasked */
     UCP_WIRE_CONN_REJECT = 3, /* server: no, and why */
-    UCP_WIRE_CONN_WIDEN  = 4, /* server: another ASK, with an address that leads over networks */
-    UCP_WIRE_CONN_FIND   = 5  /* at a door: ACCEPT, with an address that leads over networks */
+    UCP_WIRE_CONN_WIDEN  = 4  /* server: another ASK, with an address that leads over networks */
 };
 
 typedef struct {

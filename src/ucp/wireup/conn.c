@@ -7,13 +7,13 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
 #include <ucp/core/provisional.h>
+#include <ucp/wireup/door.h>
 #include <ucp/wireup/lanes.h>
 #include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
-#include <netinet/tcp.h>
 #include <string.h>
 
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
@@ -23,7 +23,8 @@
 #define UCP_LOST_NET_NS   300000000ul
 #define UCP_LOST_NET_TURN 64 /* and calls, since not each of them asks the network */
 /* Time for a host to say that it is there: of a door some places may lead nowhere. Then its kernel
- * is asked from time to time while its worker may compute. */
+ * is asked from time to time while its worker may compute: nothing is said to it that could wait
+ * for an acknowledgement. */
 #define UCP_SEEK_NS 5000000000ul
 
 /* ---- one connection ---- */
@@ -49,14 +50,13 @@ static ucp_conn_t *ucp_conn_alloc(ucp_conn_state_t state)
     return conn;
 }
 
-static void ucp_conn_free(ucp_conn_t *conn)
+void ucp_conn_free(ucp_conn_t *conn)
 {
     ucs_sys_free(conn->message);
     ucs_sys_free(conn);
 }
 
-/* The time of a hand-shake begins. */
-static void ucp_conn_start_clock(ucp_conn_t *conn)
+void ucp_conn_start_clock(ucp_conn_t *conn)
 {
     ucp_worker_t *worker    = conn->socket.worker;
     ucp_sockets_t *sockets  = worker->sockets;
@@ -87,32 +87,10 @@ static void ucp_conn_stop_clock(ucp_conn_t *conn)
     }
 }
 
-/* The hand-shake has ended, this way or that. */
-static void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
+void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state)
 {
     ucp_conn_stop_clock(conn);
     conn->state = state;
-}
-
-/* One place of a door has led nowhere; with the last one the worker cannot be reached. */
-static void ucp_conn_sought_in_vain(ucp_conn_t *conn, ucs_status_t status)
-{
-    ucp_sockets_t *sockets = conn->socket.worker->sockets;
-    ucp_peer_t *sought     = conn->sought;
-
-    ucs_list_del(&conn->seekers);
-    ucp_conn_free(conn);
-    ucs_list_for_each(conn, &sockets->seekers, seekers) {
-        if (conn->sought == sought) {
-            return;
-        }
-    }
-    if (!sought->worker->is_inherited) {
-        ucs_error("no answer at the places where an address says that its worker tells of its "
-                  "network: %s (with UCX_NET_ADDRESS=y there its addresses tell it themselves)",
-                  ucs_status_string(status));
-    }
-    uct_ep_set_failed(sought->lanes[UCP_LANE_AM], status); /* the rest from progress */
 }
 
 void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status)
@@ -125,7 +103,7 @@ void ucp_conn_fail(ucp_conn_t *conn, ucs_status_t status)
         ucs_debug("a client is given up: %s", ucs_status_string(status));
         ucp_conn_free(conn);
     } else if (conn->sought != NULL) {
-        ucp_conn_sought_in_vain(conn, status);
+        ucp_door_in_vain(conn, status);
     } else {
         ucs_diag("endpoint '%s' cannot connect: %s", conn->ep->name, ucs_status_string(status));
         uct_ep_set_failed(conn->ep->am, status); /* the rest from progress */
@@ -158,15 +136,13 @@ static ucs_status_t ucp_conn_say(int fd, uint16_t type, ucs_status_t why)
     return ucp_conn_send(fd, &head, NULL);
 }
 
-/* Sends a message with the address of a worker, which the other end must be able to reach. */
-static ucs_status_t ucp_conn_send_address(const ucp_conn_t *conn, ucp_worker_t *worker, int fd,
-                                          ucp_wire_conn_t *head)
+ucs_status_t ucp_conn_send_address(ucp_worker_t *worker, int fd, int is_far, ucp_wire_conn_t *head)
 {
     ucp_address_t *address;
     ucs_status_t status;
     size_t length;
 
-    if (conn->is_far || ucp_net_is_needed(worker)) {
+    if (is_far || ucp_net_is_needed(worker)) {
         (void)ucp_net_open(worker);
     }
     status = ucp_worker_pack_address(worker, UCP_ADDRESS_NEAR | UCP_ADDRESS_NET, &address, &length);
@@ -194,9 +170,6 @@ static int ucp_conn_head_ok(const ucp_conn_t *conn, const ucp_wire_conn_t *head)
     }
     if ((head->type == UCP_WIRE_CONN_REJECT) || (head->type == UCP_WIRE_CONN_WIDEN)) {
         return !is_server && (head->length == 0);
-    }
-    if (is_server && (conn->listener->num_places > 0)) {
-        return (head->type == UCP_WIRE_CONN_FIND) && (head->length == 0);
     }
     if (is_server &&
         ((head->ordinal & (UCP_WIRE_APART_ORDINAL | 1)) != UCP_WIRE_CONN_ORDINAL)) {
@@ -246,6 +219,10 @@ static ucs_status_t ucp_conn_receive(ucp_conn_t *conn, ucp_wire_conn_t *head,
         ucs_warn("a socket peer sends bytes that are no worker address: it is given up");
         return UCS_ERR_INVALID_ADDR;
     }
+    if ((head->length > 0) && ucp_door_is_in(info)) { /* no stranger chooses whom we dial */
+        ucs_warn("a socket peer sends an address that would have to be asked for: it is given up");
+        return UCS_ERR_INVALID_ADDR;
+    }
     return UCS_OK;
 }
 
@@ -256,14 +233,8 @@ static ucs_status_t ucp_conn_ask(const ucp_conn_t *conn)
     ucp_wire_conn_t head = {.type      = UCP_WIRE_CONN_ASK,
                             .client_id = conn->client_id,
                             .ordinal   = conn->ordinal};
-    ucs_status_t status;
 
-    if (conn->sought != NULL) {
-        status = ucp_conn_say(conn->socket.fd, UCP_WIRE_CONN_FIND, UCS_OK);
-        (void)ucp_net_open(conn->socket.worker); /* while the other one does */
-        return status;
-    }
-    return ucp_conn_send_address(conn, conn->socket.worker, conn->socket.fd, &head);
+    return ucp_conn_send_address(conn->socket.worker, conn->socket.fd, conn->is_far, &head);
 }
 
 static ucs_status_t ucp_conn_widen(ucp_conn_t *conn)
@@ -277,20 +248,6 @@ static ucs_status_t ucp_conn_widen(ucp_conn_t *conn)
 const void *ucp_conn_address(const ucp_conn_t *conn)
 {
     return conn->message + sizeof(ucp_wire_conn_t);
-}
-
-/* Another worker may listen at a place that many hosts have. */
-static void ucp_conn_found(ucp_conn_t *conn, const ucp_address_info_t *info, ucs_status_t status)
-{
-    if (status == UCS_OK) {
-        status = (memcmp(info->uid, conn->sought->real_uid, UCT_UID_LEN) == 0) ?
-                 ucp_successor_found(conn->sought, ucp_conn_address(conn)) : UCS_ERR_UNREACHABLE;
-    }
-    if (status == UCS_OK) {
-        ucp_conn_seek_no_more(conn->sought); /* nor by this one */
-    } else {
-        ucp_conn_fail(conn, status);
-    }
 }
 
 static void ucp_conn_answered(ucp_conn_t *conn)
@@ -314,7 +271,7 @@ static void ucp_conn_answered(ucp_conn_t *conn)
         status = (head.status == UCS_ERR_UNREACHABLE) ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
     }
     if (conn->sought != NULL) {
-        ucp_conn_found(conn, &info, status);
+        ucp_door_found(conn, &info, status);
         return;
     }
     if (status == UCS_OK) {
@@ -345,7 +302,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
         ucp_conn_fail(conn, ucp_socket_status(error));
         return;
     }
-    status = ucp_conn_ask(conn);
+    status = (conn->sought == NULL) ? ucp_conn_ask(conn) : UCS_OK; /* a door speaks first */
     if (status == UCS_OK) {
         status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
     }
@@ -356,6 +313,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
     conn->state = UCP_CONN_ASKING; /* the clock goes on */
     if (conn->sought != NULL) {
         ucp_conn_stop_clock(conn);
+        (void)ucp_net_open(conn->socket.worker); /* while the other one does */
     }
 }
 
@@ -377,10 +335,8 @@ static ucs_status_t ucp_conn_check_params(const ucp_ep_params_t *params,
     return UCS_OK;
 }
 
-/* A connection to a socket address (local: from one, or NULL) that begins. *error_p: its errno, or
- * 0. */
-static ucs_status_t ucp_conn_dial(ucp_worker_t *worker, const struct sockaddr *remote,
-                                  const ucs_sock_addr_t *local, ucp_conn_t **conn_p, int *error_p)
+ucs_status_t ucp_conn_dial(ucp_worker_t *worker, const struct sockaddr *remote,
+                           const ucs_sock_addr_t *local, ucp_conn_t **conn_p, int *error_p)
 {
     ucp_conn_t *conn = ucp_conn_alloc(UCP_CONN_CONNECTING);
     socklen_t length = sizeof(conn->local);
@@ -436,62 +392,6 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
         ucp_conn_fail(conn, ucp_socket_status(error));
     }
     return UCS_OK;
-}
-
-/* ---- seekers ---- */
-
-/* Its kernel is to say whether the host is still there, however long the worker computes. */
-static void ucp_conn_keep_alive(int fd)
-{
-    static const int options[][3] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-                                     {IPPROTO_TCP, TCP_KEEPIDLE, 2},
-                                     {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-                                     {IPPROTO_TCP, TCP_KEEPCNT, 3}};
-    size_t i;
-
-    for (i = 0; i < ucs_array_size(options); ++i) {
-        (void)ucs_sys_setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
-    }
-}
-
-ucs_status_t ucp_conn_seek(ucp_peer_t *sought, const struct sockaddr *where)
-{
-    ucs_status_t status;
-    ucp_conn_t *conn;
-    int error;
-
-    status = ucp_conn_dial(sought->worker, where, NULL, &conn, &error);
-    if ((status == UCS_OK) && (error != 0)) {
-        ucp_socket_close(&conn->socket);
-        ucp_conn_free(conn);
-        status = ucp_socket_status(error);
-    }
-    if (status != UCS_OK) {
-        return status;
-    }
-    ucp_conn_keep_alive(conn->socket.fd);
-    conn->sought = sought;
-    ucs_list_add_tail(&sought->worker->sockets->seekers, &conn->seekers);
-    ucp_conn_start_clock(conn);
-    return UCS_OK;
-}
-
-void ucp_conn_seek_no_more(ucp_peer_t *sought)
-{
-    ucp_sockets_t *sockets = sought->worker->sockets;
-    ucp_conn_t *conn, *next;
-
-    if (sockets == NULL) {
-        return;
-    }
-    ucs_list_for_each_safe(conn, next, &sockets->seekers, seekers) {
-        if (conn->sought == sought) {
-            ucs_list_del(&conn->seekers);
-            ucp_conn_set_state(conn, UCP_CONN_CLOSED);
-            ucp_socket_close(&conn->socket);
-            ucp_conn_free(conn);
-        }
-    }
 }
 
 /* ---- server ---- */
@@ -578,6 +478,10 @@ void ucp_conn_accept_clients(ucp_socket_t *socket)
             }
             return;
         }
+        if (listener->num_places > 0) {
+            ucp_door_tell(socket->worker, fd);
+            continue;
+        }
         if (sockets->num_half_open == UCP_HALF_OPEN_MAX) {
             ucp_conn_evict(sockets);
         }
@@ -631,13 +535,6 @@ static void ucp_conn_asked(ucp_conn_t *conn)
     if (status == UCS_INPROGRESS) {
         return;
     }
-    if ((status == UCS_OK) && (head.type == UCP_WIRE_CONN_FIND)) {
-        head         = (ucp_wire_conn_t){.type = UCP_WIRE_CONN_ACCEPT};
-        conn->is_far = 1;
-        status       = ucp_conn_send_address(conn, conn->socket.worker, conn->socket.fd, &head);
-        ucp_conn_fail(conn, (status == UCS_OK) ? UCS_ERR_CANCELED : status); /* it was all */
-        return;
-    }
     if ((status == UCS_OK) && !ucp_lanes_are_near(conn->socket.worker, &info)) {
         conn->is_far = 1;
         if (!conn->was_widened && ucp_lanes_lack_net(conn->socket.worker, &info)) {
@@ -678,7 +575,7 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
     conn->socket.fd = -1;
     status          = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_READ);
     if ((status == UCS_OK) &&
-        (ucp_conn_send_address(conn, ep->worker, fd, &head) == UCS_ERR_NO_MEMORY)) {
+        (ucp_conn_send_address(ep->worker, fd, conn->is_far, &head) == UCS_ERR_NO_MEMORY)) {
         status = UCS_ERR_NO_MEMORY; /* a client that has gone is noticed by the end of file */
         (void)ucp_socket_remove(&conn->socket);
     }

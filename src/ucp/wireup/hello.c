@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/ep.h>
+#include <ucp/core/provisional.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/hello.h>
 #include <ucs/debug/log.h>
@@ -93,4 +94,5 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     peer->is_held        = 0; /* what it was told before it has forgotten, if it came anew */
     peer->is_heard       = 1;
     peer->session        = ++worker->num_sessions;
+    ucp_successors_rouse(worker); /* one may have asked for the way to it */
 }

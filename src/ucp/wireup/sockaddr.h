@@ -5,7 +5,7 @@
  * workers that learned their addresses by other means.
  *
  *   client  CONNECTING -> ASKING (ASK sent) -> UP
- *   seeker  CONNECTING -> ASKING (FIND sent) -> freed (wireup/door.h)
+ *   seeker  CONNECTING -> ASKING (a door speaks first) -> freed (wireup/door.h)
  *   server  HALF_OPEN (reading ASK) -> REQUEST (the user's, until the listener's worker ends, which
  *           rejects it) -> UP (ACCEPT sent)
  *   either  UP -> LOST (end of file: the other endpoint was closed, or its process is gone)
@@ -93,7 +93,8 @@ struct ucp_sockets {
     ucs_list_link_t  late;         /* ucp_conn_t by deadline: over a network more may come */
     ucs_list_link_t  lost;         /* ucp_conn_t whose endpoint fails once nothing more comes */
     ucs_list_link_t  requests;     /* ucp_conn_t: of our listeners, the user's to decide */
-    ucs_list_link_t  seekers;      /* ucp_conn_t that are */
+    ucs_list_link_t  seekers;      /* ucp_conn_t that are, */
+    unsigned         num_seekers;
     pthread_mutex_t  request_lock; /* of that list: they may be accepted on another worker */
     int              spare_fd;     /* given up to turn a client away when there is no other */
     unsigned         num_half_open;
@@ -141,6 +142,24 @@ void ucp_sockets_cleanup(ucp_worker_t *worker);
 
 /* ---- conn.c ---- */
 
+/* A connection to a socket address (local: from one, or NULL) that begins: its clock is the
+ * caller's to start. *error_p: its errno, or 0. */
+ucs_status_t ucp_conn_dial(ucp_worker_t *worker, const struct sockaddr *remote,
+                           const ucs_sock_addr_t *local, ucp_conn_t **conn_p, int *error_p);
+
+/* Sends a message with the address of a worker, which the other end must be able to reach, is_far
+ * over networks. */
+ucs_status_t ucp_conn_send_address(ucp_worker_t *worker, int fd, int is_far, ucp_wire_conn_t *head);
+
+/* The time of a hand-shake begins. */
+void ucp_conn_start_clock(ucp_conn_t *conn);
+
+/* The hand-shake has ended, this way or that. */
+void ucp_conn_set_state(ucp_conn_t *conn, ucp_conn_state_t state);
+
+/* Without a word, one whose socket is closed. */
+void ucp_conn_free(ucp_conn_t *conn);
+
 /* The listening socket has clients. */
 void ucp_conn_accept_clients(ucp_socket_t *listener);
 
@@ -152,13 +171,6 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params);
 
 /* The worker's address that the other end has sent, which was checked when it came. */
 const void *ucp_conn_address(const ucp_conn_t *conn);
-
-/* Asks at a door for the address of the worker that `sought`, a provisional peer, waits for: has
- * ucp_successor_found called, or `sought` fail with the last of its seekers. */
-ucs_status_t ucp_conn_seek(ucp_peer_t *sought, const struct sockaddr *where);
-
-/* Ends the seekers of such a peer, without a word. */
-void ucp_conn_seek_no_more(ucp_peer_t *sought);
 
 /* ep, on the client's peer, answers a request, which is its connection. */
 ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep);

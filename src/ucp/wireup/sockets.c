@@ -6,7 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/wakeup.h>
-#include <ucp/wireup/sockaddr.h>
+#include <ucp/wireup/door.h>
 #include <ucs/debug/log.h>
 #include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
@@ -58,10 +58,14 @@ static unsigned ucp_sockets_progress(uct_iface_t *self)
         return ucp_sockets_end_inherited(sockets);
     }
     if (ucs_list_is_empty(&sockets->handshakes)) {
-        sockets->countdown = UCP_LOOK_QUIET;
-        now_ns             = ucs_sys_clock_ns();
+        now_ns = ucs_sys_clock_ns();
         if (now_ns - sockets->looked_ns < UCP_LOOK_QUIET_NS) {
+            sockets->countdown = UCP_LOOK_QUIET;
             return 0;
+        }
+        /* few calls are made in that time: the next is not to be far */
+        if (now_ns - sockets->looked_ns < 4 * UCP_LOOK_QUIET_NS) {
+            sockets->countdown = UCP_LOOK_QUIET;
         }
         sockets->looked_ns = now_ns;
     }
@@ -351,7 +355,7 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
         if (conn->ep != NULL) {
             ucp_conn_close(conn);
         } else if (conn->sought != NULL) {
-            ucp_conn_seek_no_more(conn->sought);
+            ucp_door_leave(conn->sought);
         } else {
             ucp_conn_fail(conn, UCS_ERR_CANCELED);
         }

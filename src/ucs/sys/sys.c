@@ -308,6 +308,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .connect           = connect,
     .accept4           = ucs_sys_real_accept4,
     .shutdown          = shutdown,
+    .getifaddrs        = getifaddrs,
     .getsockname       = getsockname,
     .getsockopt        = getsockopt,
     .setsockopt        = setsockopt,

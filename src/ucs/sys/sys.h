@@ -21,6 +21,7 @@
 #include <ucs/sys/compiler.h>
 #include <ucs/type/status.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -126,6 +127,7 @@ typedef struct {
     _call(int, accept4, (int fd, struct sockaddr *addr, socklen_t *addrlen, int flags), \
           (fd, addr, addrlen, flags), -1, EMFILE) \
     _sure(int, shutdown, (int fd, int how), (fd, how)) \
+    _call(int, getifaddrs, (struct ifaddrs **all_p), (all_p), -1, ENOMEM) \
     _call(int, getsockname, (int fd, struct sockaddr *addr, socklen_t *addrlen), \
           (fd, addr, addrlen), -1, ENOBUFS) \
     _call(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *length), \

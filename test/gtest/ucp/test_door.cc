@@ -6,6 +6,8 @@
 #include <ucp/server.h>
 
 #include <algorithm>
+#include <sys/resource.h>
+#include <time.h>
 
 extern "C" {
 #include <ucp/wire/address.h>
@@ -18,6 +20,14 @@ namespace {
 /* The workers of one process are near to each other; the address of one for other nodes leads to
  * its door only, and what is heard there leads by shared memory, too. */
 class door : public testing::Test {
+public:
+    ucp_ep_h connect(const bytes &address)
+    {
+        ucp_ep_h ep = nullptr;
+        EXPECT_EQ(UCS_OK, make(address, &ep));
+        return ep;
+    }
+
 protected:
     door() :
         m_environment(settings{{"UCX_NET_ADDRESS", "auto"}, {"UCX_TLS", "self,mm,cma,ofi"}})
@@ -84,13 +94,6 @@ protected:
         params.err_handler.cb  = on_failure;
         params.err_handler.arg = &m_failed;
         return ucp_ep_create(m_asking->handle(), &params, ep_p);
-    }
-
-    ucp_ep_h connect(const bytes &address)
-    {
-        ucp_ep_h ep = nullptr;
-        EXPECT_EQ(UCS_OK, make(address, &ep));
-        return ep;
     }
 
     void until(const std::function<bool()> &condition)
@@ -280,34 +283,218 @@ TEST_F(door, entries_that_are_none)
     m_log.take();
 }
 
-/* Who says what is no question is hung up on, and the door stays open. */
-TEST_F(door, hears_questions_only)
+/* Whoever comes is told, whatever it says or does not say; in hundreds at once, too. */
+TEST_F(door, tells_all_who_come)
 {
     const bytes address = address_of(*m_asked), entry = entry_of(address);
-    const uint32_t magic   = 0x6e436148u;
-    const uint16_t version = 1;
-    for (uint16_t type : {1, 2, 3, 4, 5, 6}) {
-        for (uint32_t length : {0u, 10u, 0xffffffffu}) {
-            const int fd = dial(entry);
-            uint8_t head[32] = {}, answer[32];
-            memcpy(head, &magic, 4);
-            memcpy(head + 4, &version, 2);
-            memcpy(head + 6, &type, 2);
-            memcpy(head + 8, &length, 4);
-            EXPECT_EQ(32, ::send(fd, head, 32, MSG_NOSIGNAL));
-            ssize_t got = -1;
-            until([&] { return (got = recv(fd, answer, 32, MSG_DONTWAIT)) != -1; });
-            EXPECT_EQ(((type == 5) && (length == 0)) ? 32 : 0, got) << type << ", " << length;
-            ::close(fd);
+    std::vector<int> fds;
+    for (unsigned i = 0; i < 300; ++i) {
+        fds.push_back(dial(entry));
+        if ((i % 3) == 1) {
+            EXPECT_EQ(10, ::send(fds.back(), "rubbish...", 10, MSG_NOSIGNAL));
+        } else if ((i % 3) == 2) {
+            ::close(fds.back());
+            fds.pop_back();
         }
     }
-    m_log.take();
+    for (int fd : fds) {
+        uint8_t head[32];
+        ssize_t got = -1;
+        until([&] { return (got = recv(fd, head, 32, MSG_DONTWAIT)) != -1; });
+        EXPECT_EQ(32, got);
+        EXPECT_EQ(2, head[6]) << "an ACCEPT";
+        ::close(fd);
+    }
     ucp_ep_h ep      = connect(address);
     const bytes data = pattern(3, 50);
     void *sent       = send(ep, data, 1);
     EXPECT_EQ(data, receive(50, 1));
     EXPECT_EQ(UCS_OK, wait(sent));
     close(ep, UCP_EP_CLOSE_MODE_FLUSH);
+}
+
+/* Without a descriptor left it still says no, and does not ask for ever to be progressed. */
+TEST_F(door, has_no_descriptor_left)
+{
+    const bytes address = address_of(*m_asked), entry = entry_of(address);
+    const int fd        = dial(entry);
+    struct rlimit limit, low;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+    std::vector<int> all;
+    low          = limit;
+    low.rlim_cur = (rlim_t)fd + 1;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &low));
+    for (int other; (other = dup(fd)) >= 0;) {
+        all.push_back(other);
+    }
+    uint8_t head[32];
+    ssize_t got = -1;
+    until([&] { return (got = recv(fd, head, 32, MSG_DONTWAIT)) != -1; });
+    EXPECT_EQ(32, got);
+    EXPECT_EQ(3, head[6]) << "a REJECT";
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    for (int other : all) {
+        ::close(other);
+    }
+    ::close(fd);
+    EXPECT_EQ(1u, m_log.take().size());
+}
+
+/* More endpoints than descriptors: they go to their doors one after the other. */
+TEST_F(door, is_one_of_many)
+{
+    std::vector<bytes> addresses;
+    std::vector<ucp_ep_h> eps;
+    std::vector<std::unique_ptr<worker>> others;
+    std::vector<void *> sent;
+    const bytes data = pattern(1, 30);
+    for (unsigned i = 0; i < 40; ++i) {
+        others.emplace_back(new worker(*m_context));
+        addresses.push_back(address_of(*others.back()));
+    }
+    struct rlimit limit, low;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+    const int next = dup(0); /* the lowest that is free */
+    ::close(next);
+    low          = limit;
+    low.rlim_cur = (rlim_t)next + 12;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &low));
+    for (const bytes &address : addresses) {
+        eps.push_back(connect(address));
+        ASSERT_NE(nullptr, eps.back());
+        sent.push_back(send(eps.back(), data, 1));
+    }
+    /* Each answers with an open network, and a connection, for which there have to be some. */
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    for (void *request : sent) {
+        until([&] {
+            for (const auto &other : others) {
+                other->progress();
+            }
+            return !UCS_PTR_IS_PTR(request) || (ucp_request_check_status(request) == UCS_OK);
+        });
+        EXPECT_EQ(UCS_OK, wait(request));
+    }
+    for (ucp_ep_h ep : eps) {
+        close(ep);
+    }
+    EXPECT_EQ(0, m_failed.calls);
+    m_log.take(); /* what others found no descriptor for */
+}
+
+/* An endpoint that nobody uses fails without a line that looks like an error. */
+TEST_F(door, of_who_has_gone_and_is_not_missed)
+{
+    const bytes address = address_of(*m_asked);
+    m_asked.reset();
+    ucp_ep_h ep = connect(address);
+    until([&] { return m_failed.calls > 0; });
+    close(ep);
+    EXPECT_TRUE(m_log.take().empty());
+}
+
+/* One made in the handler asks anew. */
+TEST_F(door, is_asked_again_in_the_handler)
+{
+    const bytes address = address_of(*m_asked), data = pattern(3, 50);
+    const bytes bad     = with_entry(address, {1, 0, 4, 127, 77, 0, 1});
+    struct again {
+        door *test;
+        bytes address;
+        ucp_ep_h ep = nullptr;
+    } again = {this, address};
+    ucp_ep_params_t params = {};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address         = reinterpret_cast<const ucp_address_t *>(bad.data());
+    params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb  = [](void *arg, ucp_ep_h, ucs_status_t) {
+        auto *self = static_cast<struct again *>(arg);
+        self->ep   = self->test->connect(self->address);
+    };
+    params.err_handler.arg = &again;
+    ucp_ep_h ep;
+    ASSERT_EQ(UCS_OK, ucp_ep_create(m_asking->handle(), &params, &ep));
+    until([&] { return again.ep != nullptr; });
+    void *sent = send(again.ep, data, 1);
+    EXPECT_EQ(data, receive(50, 1));
+    EXPECT_EQ(UCS_OK, wait(sent));
+    close(ep);
+    close(again.ep, UCP_EP_CLOSE_MODE_FLUSH);
+    EXPECT_EQ(0, m_failed.calls);
+    m_log.take();
+}
+
+/* Who progresses seldom hears of those who come by few calls. */
+TEST_F(door, of_who_looks_seldom)
+{
+    const int fd = dial(entry_of(address_of(*m_asked)));
+    uint8_t head[32];
+    unsigned calls = 0;
+    while ((recv(fd, head, 32, MSG_DONTWAIT) == -1) && (calls < 100)) {
+        usleep(5000);
+        m_asked->progress();
+        ++calls;
+    }
+    EXPECT_LT(calls, 30u);
+    ::close(fd);
+}
+
+/* A worker without UCP_FEATURE_WAKEUP sleeps though it has a door, and hears of who comes. */
+TEST_F(door, of_who_sleeps)
+{
+    environment environment(settings{{"UCX_IDLE", "sleep"}});
+    context_options options;
+    options.features = UCP_FEATURE_TAG;
+    context context(options);
+    worker worker(context);
+    const bytes entry = entry_of(address_of(worker));
+    const auto cpu_s = [] {
+        struct timespec now;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return (double)now.tv_sec + (1e-9 * (double)now.tv_nsec);
+    };
+    const double before_s = cpu_s();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < end) {
+        worker.progress();
+    }
+    EXPECT_LT(cpu_s() - before_s, 0.15);
+    const int fd = dial(entry);
+    uint8_t head[32];
+    ssize_t got = -1;
+    for (unsigned i = 0; (i < 5000) && (got == -1); ++i) {
+        worker.progress();
+        got = recv(fd, head, 32, MSG_DONTWAIT);
+    }
+    EXPECT_EQ(32, got);
+    ::close(fd);
+}
+
+/* No stranger has a server go to places that the stranger chooses. */
+TEST_F(door, is_in_no_address_of_a_client)
+{
+    server server(*m_asked, address(AF_INET));
+    const bytes own = with_entry(address_of(*m_asking), {1, 0, 4, 127, 77, 0, 1});
+    uint8_t head[32]       = {};
+    const uint32_t magic   = 0x6e436148u, length = (uint32_t)own.size(), ordinal = 0x80000002u;
+    const uint16_t version = 1, type = 1;
+    memcpy(head, &magic, 4);
+    memcpy(head + 4, &version, 2);
+    memcpy(head + 6, &type, 2);
+    memcpy(head + 8, &length, 4);
+    memcpy(head + 24, &ordinal, 4);
+    bytes whole(head, head + 32);
+    whole.insert(whole.end(), own.begin(), own.end());
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(0, ::connect(fd, server.where().get(), server.where().length()));
+    EXPECT_EQ((ssize_t)whole.size(), ::send(fd, whole.data(), whole.size(), MSG_NOSIGNAL));
+    ssize_t got = -1;
+    until([&] { return (got = recv(fd, head, 32, MSG_DONTWAIT)) != -1; });
+    EXPECT_EQ(0, got);
+    EXPECT_TRUE(server.requests.empty());
+    EXPECT_EQ(1u, m_log.take().size());
+    ::close(fd);
 }
 
 /* The keys of memory must tell of the network, and be there before anybody asks. */
