@@ -25,6 +25,7 @@ gtest_sources = \
 	test/gtest/mp/node.cc \
 	test/gtest/mp/node.h \
 	test/gtest/mp/processes.cc \
+	test/gtest/mp/party.h \
 	test/gtest/mp/processes.h \
 	test/gtest/mp/program.cc \
 	test/gtest/mp/program.h \

@@ -5,6 +5,7 @@
  */
 #include <mp/hosts.h>
 #include <mp/node.h>
+#include <mp/party.h>
 #include <mp/processes.h>
 #include <ucp/server.h>
 
@@ -22,45 +23,10 @@ enum { CLIENT, SERVER, COUNT };
 /* Words on the board. */
 enum { PORT, STAGE };
 
-/* What a process is in a test: a context, a worker, and at most one endpoint. */
-class party {
+/* A client or a server. */
+class party : public mp::party {
 public:
-    explicit party(mp::self &me) : m_me(me), m_worker(m_context) {}
-
-    worker &get()
-    {
-        return m_worker;
-    }
-
-    void until(const std::function<bool()> &condition, const char *what)
-    {
-        m_me.waits_for("%s", what);
-        const double end = mp::now_s() + 0.8 * mp::limit_s();
-        while (!condition()) {
-            m_worker.progress();
-            ASSERT_LT(mp::now_s(), end) << what;
-        }
-    }
-
-    ucs_status_t wait(void *request)
-    {
-        if (!UCS_PTR_IS_PTR(request)) {
-            return UCS_PTR_STATUS(request);
-        }
-        until([=] { return ucp_request_is_completed(request) != 0; }, "a request");
-        const ucs_status_t status = ucp_request_check_status(request);
-        ucp_request_free(request);
-        return status;
-    }
-
-    void add_handler(ucp_ep_params_t &params)
-    {
-        params.field_mask |=
-            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler.cb  = on_failure;
-        params.err_handler.arg = &failed;
-    }
+    using mp::party::party;
 
     void connect(uint16_t port)
     {
@@ -74,8 +40,7 @@ public:
         params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
         params.sockaddr.addr    = where.get();
         params.sockaddr.addrlen = where.length();
-        add_handler(params);
-        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
+        make_ep(params);
     }
 
     void accept(server &server)
@@ -84,21 +49,7 @@ public:
         ucp_ep_params_t params = {};
         params.field_mask      = UCP_EP_PARAM_FIELD_CONN_REQUEST;
         params.conn_request    = server.take();
-        add_handler(params);
-        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
-    }
-
-    void *send(const bytes &data, ucp_tag_t tag)
-    {
-        const ucp_request_param_t param = {};
-        return ucp_tag_send_nbx(ep, data.data(), data.size(), tag, &param);
-    }
-
-    void receive(bytes &data, ucp_tag_t tag)
-    {
-        const ucp_request_param_t param = {};
-        EXPECT_EQ(UCS_OK, wait(ucp_tag_recv_nbx(m_worker.handle(), data.data(), data.size(), tag,
-                                                ~0ull, &param)));
+        make_ep(params);
     }
 
     void reset_comes()
@@ -109,14 +60,6 @@ public:
         EXPECT_EQ(UCS_OK, wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE)));
         EXPECT_EQ(1, failed.calls);
     }
-
-    ucp_ep_h ep = nullptr;
-    failure failed;
-
-private:
-    mp::self &m_me;
-    context m_context;
-    worker m_worker;
 };
 
 /* The server tells its port, the client waits for it. */

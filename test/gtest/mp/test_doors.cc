@@ -4,9 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include <mp/hosts.h>
-#include <mp/node.h>
-#include <mp/processes.h>
-#include <ucp/server.h>
+#include <mp/party.h>
 
 using namespace server_test;
 
@@ -17,13 +15,20 @@ enum { FIRST, SECOND, COUNT };
 /* Words on the board. */
 enum { STAGE, SIGNAL };
 
-/* A process: a worker, its address on the board, and an endpoint to the other one. */
-class member {
+ucp_test::context_options with(uint64_t features)
+{
+    ucp_test::context_options options;
+    options.features = features;
+    return options;
+}
+
+/* A process: its address is on the board, its endpoint leads to the other one. */
+class member : public mp::party {
 public:
     explicit member(mp::self &me, uint64_t features = UCP_FEATURE_TAG) :
-        m_me(me), m_context(with(features)), m_worker(m_context)
+        mp::party(me, with(features))
     {
-        publish(m_worker.address());
+        publish(get().address());
     }
 
     void publish(const bytes &address)
@@ -34,64 +39,24 @@ public:
         ++m_me.own().address_serial;
     }
 
-    static context_options with(uint64_t features)
-    {
-        context_options options;
-        options.features = features;
-        return options;
-    }
-
     void connect()
     {
         mp::slot &other = m_me.at(1 - m_me.index());
         until([&] { return other.address_serial > 0; }, "an address");
         ucp_ep_params_t params = {};
-        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
         params.address         = reinterpret_cast<ucp_address_t *>(other.address);
-        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler.cb  = on_failure;
-        params.err_handler.arg = &failed;
-        ASSERT_EQ(UCS_OK, ucp_ep_create(m_worker.handle(), &params, &ep));
-    }
-
-    void until(const std::function<bool()> &condition, const char *what)
-    {
-        m_me.waits_for("%s", what);
-        const double end = mp::now_s() + 0.8 * mp::limit_s();
-        while (!condition()) {
-            m_worker.progress();
-            ASSERT_LT(mp::now_s(), end) << what;
-        }
-    }
-
-    ucs_status_t wait(void *request)
-    {
-        if (!UCS_PTR_IS_PTR(request)) {
-            return UCS_PTR_STATUS(request);
-        }
-        until([=] { return ucp_request_check_status(request) != UCS_INPROGRESS; }, "a request");
-        const ucs_status_t status = ucp_request_check_status(request);
-        ucp_request_free(request);
-        return status;
-    }
-
-    void *send(const bytes &data, ucp_tag_t tag)
-    {
-        const ucp_request_param_t param = {};
-        return ucp_tag_send_nbx(ep, data.data(), data.size(), tag, &param);
+        make_ep(params);
     }
 
     /* Both send to each other, and wait for what the other has sent. */
     void exchange()
     {
-        const ucp_request_param_t param = {};
         for (size_t length : {0, 8, 5000, 1000000}) {
             const bytes data = pattern(length, length);
             bytes got(length);
             void *sent = send(data, length);
-            EXPECT_EQ(UCS_OK, wait(ucp_tag_recv_nbx(m_worker.handle(), got.data(), length, length,
-                                                    ~0ull, &param)));
+            receive(got, length);
             EXPECT_EQ(UCS_OK, wait(sent));
             EXPECT_EQ(data, got);
         }
@@ -108,14 +73,6 @@ public:
     {
         EXPECT_EQ(UCS_OK, wait(ucp_ep_close_nb(ep, mode)));
     }
-
-    ucp_ep_h ep = nullptr;
-    failure failed;
-
-private:
-    mp::self &m_me;
-    context m_context;
-    worker m_worker;
 };
 
 void meet_and_exchange(mp::self &me, uint64_t features)
