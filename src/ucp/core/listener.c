@@ -11,8 +11,6 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCP_LISTEN_BACKLOG 1024
-
 static ucs_status_t ucp_listener_check(const ucp_listener_params_t *params)
 {
     uint64_t mask = params->field_mask;

@@ -671,7 +671,9 @@ ucs_status_t ucp_worker_pack_address(ucp_worker_t *worker, unsigned what,
         }
         info.entries[info.num_entries++] = (ucp_address_entry_t){
             tl->wire_id, (uint8_t)worker->tls[i].addr_length, worker->tls[i].addr};
-        what &= is_net ? ~(unsigned)UCP_ADDRESS_DOOR : what;
+        if (is_net) {
+            what &= ~(unsigned)UCP_ADDRESS_DOOR;
+        }
     }
     if ((what & UCP_ADDRESS_DOOR) && (worker->door != NULL) &&
         (info.num_entries < UCP_ADDRESS_ENTRIES)) {

@@ -21,6 +21,18 @@ uint16_t ucp_address_wire_id(const char *tl_name)
     return (uint16_t)(hash ^ (hash >> 16));
 }
 
+const ucp_address_entry_t *ucp_address_find(const ucp_address_info_t *info, uint16_t wire_id)
+{
+    unsigned i;
+
+    for (i = 0; i < info->num_entries; ++i) {
+        if (info->entries[i].wire_id == wire_id) {
+            return &info->entries[i];
+        }
+    }
+    return NULL;
+}
+
 size_t ucp_address_pack(const ucp_address_info_t *info, void *buffer)
 {
     size_t total = UCP_ADDRESS_HEADER;

@@ -35,6 +35,9 @@ typedef struct {
 /* Number that names a transport on the wire. */
 uint16_t ucp_address_wire_id(const char *tl_name);
 
+/* What an address tells for a transport; NULL: nothing. */
+const ucp_address_entry_t *ucp_address_find(const ucp_address_info_t *info, uint16_t wire_id);
+
 /* Bytes of the packed form; buffer may be NULL to learn them. */
 size_t ucp_address_pack(const ucp_address_info_t *info, void *buffer);
 

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define UCP_DOOR_NAME    "door"
-#define UCP_DOOR_BACKLOG 1024
 #define UCP_DOOR_PLACES  6
 #define UCP_DOOR_SEEKERS 256 /* under way: each takes a descriptor */
 #define UCP_DOOR_KEYS    (UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64)
@@ -87,7 +86,7 @@ static int ucp_door_listen(int family, uint16_t *port_p)
     }
     if (((family == AF_INET6) &&
          (ucs_sys_setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) != 0)) ||
-        (ucs_sys_listen(fd, UCP_DOOR_BACKLOG) != 0) || /* which also binds it, to any port */
+        (ucs_sys_listen(fd, UCP_LISTEN_BACKLOG) != 0) || /* which also binds it, to any port */
         (ucs_sys_getsockname(fd, (struct sockaddr *)&addr, &length) != 0)) {
         ucs_sys_close(fd);
         return -1;
@@ -295,15 +294,7 @@ void ucp_door_leave(ucp_peer_t *sought)
 
 static const ucp_address_entry_t *ucp_door_find(const ucp_address_info_t *address)
 {
-    const uint16_t wire_id = ucp_address_wire_id(UCP_DOOR_NAME);
-    unsigned i;
-
-    for (i = 0; i < address->num_entries; ++i) {
-        if (address->entries[i].wire_id == wire_id) {
-            return &address->entries[i];
-        }
-    }
-    return NULL;
+    return ucp_address_find(address, ucp_address_wire_id(UCP_DOOR_NAME));
 }
 
 int ucp_door_is_in(const ucp_address_info_t *address)

@@ -60,14 +60,7 @@ static int ucp_lane_is_self(const ucp_peer_t *peer)
 static const ucp_address_entry_t *ucp_lane_entry(const ucp_worker_t *worker,
                                                  const ucp_address_info_t *address, unsigned i)
 {
-    unsigned n;
-
-    for (n = 0; n < address->num_entries; ++n) {
-        if (address->entries[n].wire_id == worker->context->tls[i].wire_id) {
-            return &address->entries[n];
-        }
-    }
-    return NULL;
+    return ucp_address_find(address, worker->context->tls[i].wire_id);
 }
 
 /* Where the peer is for transport i: in its address, or for ourselves what we know. 0 if it is not

@@ -32,7 +32,8 @@
 #include <ucs/event/event_set.h>
 #include <netinet/in.h>
 
-#define UCP_DOOR_MAX 128 /* bytes of the entry of a door in an address */
+#define UCP_LISTEN_BACKLOG 1024
+#define UCP_DOOR_MAX       128 /* bytes of the entry of a door in an address */
 
 typedef struct ucp_socket       ucp_socket_t;
 typedef struct ucp_conn_request ucp_conn_t;
