@@ -475,17 +475,8 @@ TEST_F(door, of_who_sleeps)
 TEST_F(door, is_in_no_address_of_a_client)
 {
     server server(*m_asked, address(AF_INET));
-    const bytes own = with_entry(address_of(*m_asking), {1, 0, 4, 127, 77, 0, 1});
-    uint8_t head[32]       = {};
-    const uint32_t magic   = 0x6e436148u, length = (uint32_t)own.size(), ordinal = 0x80000002u;
-    const uint16_t version = 1, type = 1;
-    memcpy(head, &magic, 4);
-    memcpy(head + 4, &version, 2);
-    memcpy(head + 6, &type, 2);
-    memcpy(head + 8, &length, 4);
-    memcpy(head + 24, &ordinal, 4);
-    bytes whole(head, head + 32);
-    whole.insert(whole.end(), own.begin(), own.end());
+    const bytes whole = question(with_entry(address_of(*m_asking), {1, 0, 4, 127, 77, 0, 1}));
+    uint8_t head[32];
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(0, ::connect(fd, server.where().get(), server.where().length()));
     EXPECT_EQ((ssize_t)whole.size(), ::send(fd, whole.data(), whole.size(), MSG_NOSIGNAL));

@@ -50,22 +50,6 @@ private:
     int m_fd;
 };
 
-/* A message as it is sent: by hand, so that the test knows the format by itself. */
-bytes question(const bytes &worker_address, uint16_t type = 1)
-{
-    bytes data(32);
-    const uint32_t magic = 0x6e436148u, length = (uint32_t)worker_address.size();
-    const uint32_t ordinal = 0x80000002u;
-    const uint16_t version = 1;
-    memcpy(&data[0], &magic, 4);
-    memcpy(&data[4], &version, 2);
-    memcpy(&data[6], &type, 2);
-    memcpy(&data[8], &length, 4);
-    memcpy(&data[24], &ordinal, 4);
-    data.insert(data.end(), worker_address.begin(), worker_address.end());
-    return data;
-}
-
 TEST_P(hostile_connection, a_question_by_hand_is_understood)
 {
     auto server = serve();
