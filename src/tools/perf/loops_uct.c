@@ -287,8 +287,8 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
     if (status != UCS_OK) {
         return status;
     }
-    uct_iface_set_am(uct->iface, AM_DATA_ID, uct_on_data, lane, 1);
-    uct_iface_set_am(uct->iface, AM_ACK_ID, uct_on_ack, lane, 1);
+    uct_iface_set_am(uct->iface, AM_DATA_ID, uct_on_data, lane, UCT_AM_IN_PLACE);
+    uct_iface_set_am(uct->iface, AM_ACK_ID, uct_on_ack, lane, UCT_AM_IN_PLACE);
     if ((md->reg != NULL) && (lane->params->way == PERF_UCT_ZCOPY)) {
         status = md->reg(uct->md, lane->send_buffer, span, NULL, &uct->mem[0]);
     }

@@ -153,7 +153,7 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
     ucp_worker_count_early_ends(wtl);
     for (id = 1; (resource->rail == 0) && (id < UCP_WIRE_LAST); ++id) { /* rails have no messages */
         uct_iface_set_am(wtl->iface, id, ucp_wire_table[id].handle, worker,
-                         ucp_wire_table[id].in_place);
+                         ucp_wire_table[id].place);
         uct_iface_set_am_parts(wtl->iface, id, ucp_wire_table[id].begin, ucp_wire_table[id].end);
     }
     tl->iface.limits(wtl->iface, UCT_OP_AM_SHORT, UCS_MEMORY_TYPE_HOST, &limits);

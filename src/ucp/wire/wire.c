@@ -20,16 +20,19 @@
 #include <string.h>
 
 /* Rows: messages of a header alone, those with more behind it, those of which that is taken from
- * where it came (ucp_wire_message_t.in_place), and such as may be taken part by part. */
+ * where it came, those that are shown there to the user, and such as may be taken part by part. */
 #define ROW(_name, _length, _handle, ...) \
     [UCP_WIRE_##_name] = \
         {.name = #_name, .header_length = (_length), .handle = (_handle), __VA_ARGS__}
 #define HEADER(_name, _length, _handle)   ROW(_name, _length, _handle, .has_payload = 0)
 #define PAYLOAD(_name, _length, _handle)  ROW(_name, _length, _handle, .has_payload = 1)
 #define IN_PLACE(_name, _length, _handle) \
-    ROW(_name, _length, _handle, .has_payload = 1, .in_place = 1)
+    ROW(_name, _length, _handle, .has_payload = 1, .place = UCT_AM_IN_PLACE)
+#define SHOWN(_name, _length, _handle) \
+    ROW(_name, _length, _handle, .has_payload = 1, .place = UCT_AM_SHOWN)
 #define IN_PARTS(_name, _length, _handle, _begin, _end) \
-    ROW(_name, _length, _handle, .has_payload = 1, .in_place = 1, .begin = _begin, .end = _end)
+    ROW(_name, _length, _handle, .has_payload = 1, .place = UCT_AM_IN_PLACE, .begin = _begin, \
+        .end = _end)
 
 const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     PAYLOAD(HELLO, sizeof(ucp_wire_hello_t), ucp_hello_handle),
@@ -46,8 +49,8 @@ const ucp_wire_message_t ucp_wire_table[UCP_WIRE_LAST] = {
     IN_PLACE(GET_DATA, sizeof(ucp_wire_get_data_t), ucp_rma_get_data_handle),
     HEADER(ATOMIC, sizeof(ucp_wire_atomic_t), ucp_rma_atomic_handle),
     HEADER(RMA_END, sizeof(ucp_wire_rma_end_t), ucp_rma_end_handle),
-    IN_PLACE(AM, sizeof(ucp_wire_am_t), ucp_am_handle),
-    IN_PLACE(AM_REPLY, sizeof(ucp_wire_am_reply_t), ucp_am_reply_handle),
+    SHOWN(AM, sizeof(ucp_wire_am_t), ucp_am_handle),
+    SHOWN(AM_REPLY, sizeof(ucp_wire_am_reply_t), ucp_am_reply_handle),
     PAYLOAD(AM_RTS, UCP_WIRE_RTS_LEN, ucp_am_rts_handle),
     IN_PLACE(STREAM, sizeof(ucp_wire_stream_t), ucp_stream_handle),
     PAYLOAD(STREAM_RTS, UCP_WIRE_RTS_LEN, ucp_stream_rts_handle),

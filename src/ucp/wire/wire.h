@@ -33,6 +33,7 @@
 #define UCP_WIRE_WIRE_H
 
 #include <ucs/type/status.h>
+#include <uct/api/uct_tl.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -346,8 +347,8 @@ typedef struct {
     const char *name;
     size_t      header_length; /* bytes that every such message has */
     int         has_payload;   /* more bytes may follow */
-    int         in_place;      /* the handler copies the header; the payload to where it goes, or
-                                * the user looks at it where it came */
+    uct_am_place_t place;      /* the handler copies the header, and the payload to where it goes,
+                                * or shows it to the user where it came */
     /* Acts on a message whose length has been checked. arg is the worker. NULL: id not in use. */
     void (*handle)(void *worker, const void *data, size_t length);
     /* Long ones part by part, see uct_iface_set_am_parts; or NULL. */

@@ -299,10 +299,17 @@ typedef struct {
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
 } uct_iface_ops_t;
 
+/* Where a handler finds a long message. */
+typedef enum {
+    UCT_AM_COPIED,   /* in a copy */
+    UCT_AM_IN_PLACE, /* where the sender can still change it: it takes what it relies on once */
+    UCT_AM_SHOWN     /* there, too, and shows it to its user, who may leave most of it unread */
+} uct_am_place_t;
+
 typedef struct {
     uct_am_cb_t cb;
     void       *arg;
-    int         in_place; /* see uct_iface_set_am */
+    uct_am_place_t place;
     uct_am_begin_cb_t begin; /* see uct_iface_set_am_parts */
     uct_am_end_cb_t   end;
 } uct_am_handler_t;
@@ -472,10 +479,9 @@ void uct_md_close(uct_md_t *md);
  * is_stuck: not 0 if memory that operations have named must not be given back. */
 ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_iface_t **iface_p);
 int uct_iface_close(uct_iface_t *iface);
-/* in_place: the handler takes what it relies on out of a message once, so long ones too may be
- * handed to it where the sender can still change them; others get a copy. cb NULL: messages are
- * dropped. */
-void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg, int in_place);
+/* cb NULL: messages are dropped. */
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg,
+                      uct_am_place_t place);
 /* After that: long messages may be taken part by part. begin gets uct_iface_set_am's arg. */
 void uct_iface_set_am_parts(uct_iface_t *iface, unsigned id, uct_am_begin_cb_t begin,
                             uct_am_end_cb_t end);

@@ -25,15 +25,16 @@ static void uct_iface_am_drop(void *arg, const void *data UCS_UNUSED, size_t len
     ++iface->am_dropped;
 }
 
-void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg, int in_place)
+void uct_iface_set_am(uct_iface_t *iface, unsigned id, uct_am_cb_t cb, void *arg,
+                      uct_am_place_t place)
 {
     ucs_assert_always(id < UCT_AM_ID_MAX);
 
-    iface->am[id].cb       = (cb != NULL) ? cb : uct_iface_am_drop;
-    iface->am[id].arg      = (cb != NULL) ? arg : iface;
-    iface->am[id].in_place = in_place;
-    iface->am[id].begin    = NULL;
-    iface->am[id].end      = NULL;
+    iface->am[id].cb    = (cb != NULL) ? cb : uct_iface_am_drop;
+    iface->am[id].arg   = (cb != NULL) ? arg : iface;
+    iface->am[id].place = place;
+    iface->am[id].begin = NULL;
+    iface->am[id].end   = NULL;
 }
 
 void uct_iface_set_am_parts(uct_iface_t *iface, unsigned id, uct_am_begin_cb_t begin,

@@ -121,7 +121,8 @@ static void uct_hook_catch_messages(uct_iface_t *iface)
     for (id = 0; id < UCT_AM_ID_MAX; ++id) {
         if (iface->am[id].cb != uct_hook_am) {
             hook->am[id] = (uct_hook_am_t){iface, id, iface->am[id]};
-            uct_iface_set_am(iface, id, uct_hook_am, &hook->am[id], 0);
+            uct_iface_set_am(iface, id, uct_hook_am, &hook->am[id],
+                             UCT_AM_COPIED);
         }
     }
 }

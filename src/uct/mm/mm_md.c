@@ -34,7 +34,7 @@ const ucs_config_row_t uct_mm_config_rows[] = {
                    "memory is memfd and FIFO_SIZE at most 256: 372 KiB for each of the first 16, "
                    "or as many as the machine has processors, 94 KiB for the others, of which only "
                    "what is used takes memory. auto: 1 KiB, but single ones below 3 KiB (AMD's "
-                   "processors: 1.25 KiB) not; inf: never.",
+                   "processors: 1.25 KiB) only if they are active messages; inf: never.",
                    .min   = UCT_MM_LINE_SIZE,
                    .flags = UCS_CONFIG_ROW_AUTO | UCS_CONFIG_ROW_INF),
     UCS_CONFIG_ROW("FIFO_RELEASE_FACTOR", double, uct_mm_config_t, release_factor, "0.25",

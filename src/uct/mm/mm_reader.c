@@ -177,7 +177,7 @@ static int uct_mm_reader_finish(uct_mm_reader_t *reader, uct_iface_t *iface,
     uint8_t *data       = message->payload - message->header;
     uint8_t *staging;
 
-    if (!iface->am[message->id].in_place) {
+    if (iface->am[message->id].place == UCT_AM_COPIED) {
         staging = uct_mm_staging_look(reader->staging);
         if (ucs_unlikely(staging == NULL)) {
             reader->attention |= UCT_MM_READER_NO_MEMORY; /* it stays, for the next call */

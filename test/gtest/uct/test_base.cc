@@ -617,7 +617,7 @@ TEST_F(base_test, messages_for_nobody_are_counted)
     uct_iface_deliver(w().iface, UINT32_MAX, data, 8);
     EXPECT_EQ((std::vector<unsigned>{8}), lengths);
     EXPECT_EQ(3u, w().iface->am_dropped);
-    uct_iface_set_am(w().iface, 3, nullptr, nullptr, 0);
+    uct_iface_set_am(w().iface, 3, nullptr, nullptr, UCT_AM_COPIED);
     uct_iface_deliver(w().iface, 3, data, 8);
     EXPECT_EQ(4u, w().iface->am_dropped);
 }

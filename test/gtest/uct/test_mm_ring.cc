@@ -52,10 +52,10 @@ public:
             }
         }
         for (unsigned id = 0; id < UCT_AM_ID_MAX; ++id) {
-            m_contexts[id]        = {this, id};
-            iface.am[id].cb       = deliver;
-            iface.am[id].arg      = &m_contexts[id];
-            iface.am[id].in_place = static_cast<int>(id % 2);
+            m_contexts[id]     = {this, id};
+            iface.am[id].cb    = deliver;
+            iface.am[id].arg   = &m_contexts[id];
+            iface.am[id].place = (id % 2 == 1) ? UCT_AM_IN_PLACE : UCT_AM_COPIED;
             if (id % 4 == 3) {
                 uct_iface_set_am_parts(&iface, id, begin, end);
             }
@@ -364,16 +364,17 @@ TEST(mm_ring, headers_in_lines)
 }
 
 /* On processors on which single messages of middle length take longer through buffers: a message
- * goes there if some went before it without one coming the other way. */
+ * goes there if some went before it without one coming the other way, or if it is shown to the user
+ * where it comes. */
 TEST(mm_ring, streams_go_through_buffers)
 {
     ring_bench bench(256, 64, UCT_MM_BUFFER_AUTO, true);
     const bytes data(2900);
     unsigned delivered = 0;
-    auto lines         = [&](size_t length) {
+    auto lines         = [&](size_t length, unsigned id = 1) {
         const uint32_t before = bench.writer.pos;
         const uct_iov_t iov   = {const_cast<uint8_t *>(data.data()), length, nullptr};
-        EXPECT_EQ(UCS_OK, uct_mm_writer_send_iov(&bench.writer, 1, &iov, 1, length));
+        EXPECT_EQ(UCS_OK, uct_mm_writer_send_iov(&bench.writer, id, &iov, 1, length));
         bench.receive(16);
         return bench.writer.pos - before;
     };
@@ -382,6 +383,10 @@ TEST(mm_ring, streams_go_through_buffers)
     uct_mm_writer_use_buffers(&bench.writer, bench.buffers.data(), &bench.shape,
                               UCT_MM_AREA_USUAL, UCT_MM_BUFFER_AUTO);
     bench.writer.single_min = 3000;
+    bench.iface.am[5].place = UCT_AM_SHOWN;
+    EXPECT_EQ(2u, lines(1024, 5));
+    EXPECT_EQ(uct_mm_ring_lines(1023), lines(1023, 5));
+    ++bench.side.received;
     for (unsigned round = 0; round < 3; ++round) {
         for (unsigned i = 0; i < 4; ++i) {
             EXPECT_EQ(uct_mm_ring_lines(2900), lines(2900));
@@ -393,7 +398,7 @@ TEST(mm_ring, streams_go_through_buffers)
         EXPECT_EQ(uct_mm_ring_lines(500), lines(500));
         ++bench.side.received;
     }
-    EXPECT_EQ(3u * 19, delivered);
+    EXPECT_EQ(2u + (3u * 19), delivered);
 
     EXPECT_EQ(uct_mm_ring_lines(2999), uct_mm_writer_lines(&bench.writer, 2999));
     EXPECT_EQ(1u, uct_mm_writer_lines(&bench.writer, 3000));

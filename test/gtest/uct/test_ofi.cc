@@ -781,7 +781,7 @@ TEST_F(ofi, a_set_of_two_interfaces)
         where.address.resize(m_tl->iface.get_address(ifaces[i], where.address.data()));
         uct_iface_set_am(ifaces[i], 1, [](void *arg, const void *, size_t) {
             ++*static_cast<unsigned *>(arg);
-        }, &received, 0);
+        }, &received, UCT_AM_COPIED);
         ASSERT_EQ(UCS_OK, m_tl->iface.event_join(ifaces[i], set.fd));
         eps[i] = senders[i]->connect(where);
         EXPECT_TRUE(run_until({senders[i].get()}, [&]() {

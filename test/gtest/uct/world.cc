@@ -138,7 +138,7 @@ void worker::deliver(void *arg, const void *data, size_t length)
 void worker::on_message(unsigned id, handler func)
 {
     m_handlers[id] = std::move(func);
-    uct_iface_set_am(iface, id, deliver, &m_handlers[id], 0);
+    uct_iface_set_am(iface, id, deliver, &m_handlers[id], UCT_AM_COPIED);
 }
 
 contact worker::where() const
