@@ -24,8 +24,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UCP_DRAIN_NS                                                                               \
-    100000000ul /* longest that destroying a worker waits for its last answers to leave */
+/* Longest that destroying a worker waits for its last answers to leave, and for devices that copy
+ * from or to its peers. */
+#define UCP_DRAIN_NS        100000000ul
+#define UCP_DRAIN_COPIES_NS 10000000000ul
 #define UCP_MAX_INFO_STRING 128
 /* Clients copy this much from the address of an address, whatever its length. */
 #define UCP_ADDRESS_READABLE 4096
@@ -441,11 +443,20 @@ static int ucp_worker_is_written(ucp_worker_t *worker)
 
 /* Answers that wait for a connection are the end of somebody's request: give them a moment to
  * leave, and peers one to end their copies into our memory; none begins another, see
- * UCP_WIRE_ENDS_OVER. So that devices end ours into theirs: once they hear of our end, it is their
- * user's. A peer that does not progress cannot hold us longer. */
+ * UCP_WIRE_ENDS_OVER. A peer that does not progress cannot hold us longer. Devices may, until they
+ * have ended our copies into peers' memory: once peers hear of our end, it is their users'. */
+static int ucp_worker_should_drain(ucp_worker_t *worker, uint64_t since_ns)
+{
+    const uint64_t waited_ns = ucs_sys_clock_ns() - since_ns;
+
+    return (worker->device.num_copies > 0) ? (waited_ns < UCP_DRAIN_COPIES_NS) :
+           ((worker->num_controls > 0) || ucp_worker_is_written(worker)) &&
+           (waited_ns < UCP_DRAIN_NS);
+}
+
 static void ucp_worker_drain_controls(ucp_worker_t *worker)
 {
-    uint64_t deadline_ns = ucs_sys_clock_ns() + UCP_DRAIN_NS;
+    const uint64_t now_ns = ucs_sys_clock_ns();
     ucp_request_t *req;
     unsigned i;
 
@@ -456,9 +467,7 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
     }
     worker->num_am_handlers = 0; /* what comes meanwhile is for nobody */
     ucp_worker_gate_set(worker, UCP_GATE_PROGRESSING);
-    while (((worker->num_controls > 0) || (worker->device.num_copies > 0) ||
-            ucp_worker_is_written(worker)) &&
-           (ucs_sys_clock_ns() < deadline_ns)) {
+    while (ucp_worker_should_drain(worker, now_ns)) {
         for (i = 0; i < worker->num_active; ++i) {
             worker->active[i].progress(worker->active[i].iface);
         }

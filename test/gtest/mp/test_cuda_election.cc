@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <sys/syscall.h>
+#include <thread>
 
 using mp::calls;
 using mp::copies;
@@ -528,10 +529,15 @@ TEST(mp_cuda_end, of_a_sender_that_copies)
         written message(me);
         if (message.is_sender()) {
             const uint64_t before = copies();
-            gpu::function<void(const char *, int)>("fakecuda_set")("ticks", 5000);
+            hold_copies(true);
             EXPECT_TRUE(UCS_PTR_IS_PTR(message.start()));
             message.n().until([&]() { return copies() > before; });
+            std::thread device([]() {
+                usleep(300000);
+                hold_copies(false);
+            });
             message.destroy();
+            device.join();
             message.reach(1);
             return;
         }
