@@ -8,6 +8,7 @@
 
 #include <ucp/internals.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/compiler.h>
 
 #include <chrono>
 #include <csignal>
@@ -28,7 +29,7 @@ constexpr unsigned REAL_LIMIT_S = 60;
 #endif
 constexpr unsigned TWICE_EVERY = 16;    /* seeds */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
 constexpr unsigned SEEDS_DEFAULT = 400;
 #else
 constexpr unsigned SEEDS_DEFAULT = 2500;

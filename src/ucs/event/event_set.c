@@ -140,9 +140,9 @@ ucs_status_t ucs_event_set_del(ucs_event_set_t *set, int fd)
 ucs_status_t ucs_event_set_wait(ucs_event_set_t *set, int timeout_ms, ucs_event_set_cb_t cb,
                                 void *arg, unsigned *count_p)
 {
-    const struct epoll_event *event;
     const uint64_t *data;
     unsigned count = 0;
+    int i;
 
     set->fetched = ucs_sys_epoll_wait(set->epfd, set->events, UCS_EVENT_SET_BATCH, timeout_ms);
     if ((set->fetched < 0) && (errno != EINTR)) {
@@ -150,10 +150,10 @@ ucs_status_t ucs_event_set_wait(ucs_event_set_t *set, int timeout_ms, ucs_event_
         return UCS_ERR_IO_ERROR;
     }
 
-    for (event = set->events; event < set->events + set->fetched; ++event) {
-        data = ucs_hash_get(&set->data, (uint32_t)event->data.fd);
+    for (i = 0; i < set->fetched; ++i) {
+        data = ucs_hash_get(&set->data, (uint32_t)set->events[i].data.fd);
         if (data != NULL) {
-            cb((void *)(uintptr_t)*data, ucs_event_set_from_epoll(event->events), arg);
+            cb((void *)(uintptr_t)*data, ucs_event_set_from_epoll(set->events[i].events), arg);
             ++count;
         }
     }

@@ -318,7 +318,7 @@ static unsigned uct_cma_gather(const uct_cma_cursor_t *cursor, struct iovec *bat
 
     for (i = 0; (i < cursor->n) && (count < UCT_CMA_BATCH) && (total < UCT_CMA_BATCH_MAX); ++i) {
         if (cursor->iov[i].length > offset) {
-            batch[count].iov_base = (char *)cursor->iov[i].buffer + offset;
+            batch[count].iov_base = (void *)((uintptr_t)cursor->iov[i].buffer + offset);
             batch[count].iov_len  = ucs_min(cursor->iov[i].length - offset,
                                             UCT_CMA_BATCH_MAX - total);
             total                += batch[count].iov_len;

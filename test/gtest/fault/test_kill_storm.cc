@@ -13,6 +13,7 @@
 #include <mp/restrict.h>
 #include <mp/snapshot.h>
 #include <seed.h>
+#include <ucs/sys/compiler.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -30,7 +31,7 @@ constexpr unsigned SURVIVOR     = 0;
 constexpr unsigned THIRD        = 1;
 constexpr unsigned FIRST_VICTIM = 2;
 constexpr unsigned VICTIMS      = 3; /* at a time */
-#ifdef __SANITIZE_ADDRESS__ /* each fork costs ten times as much there */
+#if UCS_HAVE_ASAN /* each fork costs ten times as much there */
 constexpr unsigned KILLS        = 300;
 #else
 constexpr unsigned KILLS        = 1000;
@@ -398,7 +399,7 @@ public:
                "requests failed\n", kills, (unsigned)s.words[WORD_MET],
                (unsigned)s.words[WORD_TALKED], (unsigned)s.words[WORD_FAILED]);
         EXPECT_GT(s.words[WORD_MET], KILLS / 10);
-#ifndef __SANITIZE_ADDRESS__ /* of those few kills each may come after the meeting */
+#if !UCS_HAVE_ASAN /* of those few kills each may come after the meeting */
         EXPECT_LT(s.words[WORD_MET], kills);
 #endif
         EXPECT_GT(s.words[WORD_TALKED], KILLS / 10);

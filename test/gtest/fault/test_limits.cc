@@ -8,6 +8,7 @@
 #include <mp/node.h>
 #include <mp/snapshot.h>
 #include <ucs/debug/fault.h>
+#include <ucs/sys/compiler.h>
 
 #include <cstdlib>
 #include <sched.h>
@@ -321,7 +322,7 @@ uint64_t run(const std::string &faults, unsigned log_lines_max = LOG_LINES_MAX)
 
 TEST(limits, each_call_fails_once)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "its waits are too short for a sanitizer";
 #endif
     const uint64_t calls = run("*:0");

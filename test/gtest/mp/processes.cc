@@ -4,6 +4,8 @@
  */
 #include "processes.h"
 
+#include <ucs/sys/compiler.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -19,13 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
 #define SLOWNESS 5.0
 #else
 #define SLOWNESS 1.0
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#if UCS_HAVE_ASAN
 extern "C" int __lsan_do_recoverable_leak_check(void);
 #endif
 
@@ -69,7 +71,7 @@ static int count_parts()
     return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if UCS_HAVE_ASAN
 /* The search for leaks runs in a helper that the runtime clones, and that must see its parent and
  * be allowed to trace it. The helper of a process that has made a namespace of process ids for its
  * children sees none, and the process would wait for it for ever. */
@@ -98,7 +100,7 @@ static int child_exit_code(int inherited_parts)
         }
     }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if UCS_HAVE_ASAN
     if ((code == 0) && can_look_for_leaks() && __lsan_do_recoverable_leak_check()) {
         code = 1;
     }

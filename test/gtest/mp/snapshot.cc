@@ -5,6 +5,7 @@
 #include "snapshot.h"
 
 #include <gtest/gtest.h>
+#include <ucs/sys/compiler.h>
 
 #include <cstring>
 #include <dirent.h>
@@ -106,7 +107,7 @@ size_t count_mappings()
     size_t count = 0;
 
     while (std::getline(file, line)) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
         count += (line[line.find(' ') + 4] == 's'); /* "rw-s" */
 #else
         ++count;

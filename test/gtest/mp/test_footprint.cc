@@ -6,6 +6,8 @@
 #include "snapshot.h"
 #include "syscall_count.h"
 
+#include <ucs/sys/compiler.h>
+
 #include <cstring>
 #include <malloc.h>
 #include <unistd.h>
@@ -86,7 +88,7 @@ private:
 
 TEST(footprint, memory_of_an_idle_worker)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
 #endif
     run_alone([](self &me) {
@@ -116,7 +118,7 @@ TEST(footprint, memory_of_an_idle_worker)
 /* Memory of a pair that has exchanged all kinds of messages: what peers cost each other. */
 TEST(footprint, memory_of_a_pair)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
 #endif
     processes both(2);
@@ -164,7 +166,7 @@ TEST(footprint, bytes_of_an_address)
 
 TEST(footprint, an_endpoint_takes_no_system_call)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
 #endif
     const auto one_call = []() { (void)getppid(); };
@@ -195,7 +197,7 @@ TEST(footprint, an_endpoint_takes_no_system_call)
 
 TEST(footprint, memory_of_an_endpoint)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
 #endif
     if (mp::slowness() > 1) {

@@ -7,6 +7,8 @@
 #include "node.h"
 #include "snapshot.h"
 
+#include <ucs/sys/compiler.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <sys/resource.h>
@@ -103,7 +105,7 @@ TEST(guest, waiting_takes_no_thread)
 
 TEST(guest, nothing_grows_from_life_to_life)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
     GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
 #endif
     run_two([](self &me) {

@@ -692,6 +692,11 @@ TEST(rma_blocking, a_handler_closes_the_endpoint)
     log_catcher log;
 
     for (int fail_op = 5; fail_op <= 200; fail_op += 3) {
+        struct closer { /* the endpoint may fail while it is closed below */
+            worker *sender;
+            void *request;
+            bool is_closed;
+        } closer = {nullptr, nullptr, false};
         remote remote(
                    way{{"mm",
                         {{"UCX_TLS", "fault:mm"},
@@ -705,12 +710,8 @@ TEST(rma_blocking, a_handler_closes_the_endpoint)
                        false});
         pair &world       = remote.world();
         const ucp_ep_h ep = world.ep();
-        struct closer {
-            worker *sender;
-            void *request;
-            bool is_closed;
-        } closer = {&world.sender(), nullptr, false};
         ucp_ep_params_t params;
+        closer.sender     = &world.sender();
         params.field_mask =
             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
         params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;

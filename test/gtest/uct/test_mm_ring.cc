@@ -837,10 +837,11 @@ TEST(mm_ring, parts_are_taken_as_they_come)
 /* A hostile sender may write anything anywhere at any time. */
 TEST(mm_ring, memory_full_of_anything)
 {
+    const unsigned rounds = UCS_HAVE_TSAN ? 60 : 600; /* one thread: what takes it 50 s */
     seeded_random rnd(5);
     uint64_t broken = 0, delivered = 0, in_buffers = 0;
 
-    for (unsigned round = 0; round < 600; ++round) {
+    for (unsigned round = 0; round < rounds; ++round) {
         const bool has_buffers = (round % 2 != 0);
         ring_bench bench((round % 8 == 7) ? 512 : 32, 8, has_buffers ? 64 : SIZE_MAX,
                          round % 4 == 1);
@@ -891,8 +892,8 @@ TEST(mm_ring, memory_full_of_anything)
         in_buffers += bench.in_buffers;
     }
     EXPECT_GT(broken, 10u);
-    EXPECT_GT(delivered, 500u);
-    EXPECT_GT(in_buffers, 30u);
+    EXPECT_GT(delivered, rounds);
+    EXPECT_GT(in_buffers, rounds / 20);
 }
 
 TEST(mm_ring, shapes_from_a_peer)

@@ -610,6 +610,8 @@ TEST_F(ofi, a_cut_spares_questions_of_other_workers)
 {
     log_levels quiet("fatal");
     faulty_provider provider(57);
+    bytes data = pattern(1, 60000);
+    completion comp; /* ends with the interface at the latest */
     patient_pair both(m_tl, "1000s");
     worker &a = both.a, &b = both.b, c(m_tl);
     uct_ofi_iface_t *iface = uct_ofi_iface(a.iface);
@@ -627,9 +629,7 @@ TEST_F(ofi, a_cut_spares_questions_of_other_workers)
     uct_ofi_alive_look(uct_ofi_iface(c.iface), now_ns + 300000000000ul);
     ASSERT_LE(0, asker->probe_fd);
 
-    bytes data          = pattern(1, 60000);
-    const uct_iov_t iov = {data.data(), data.size(), nullptr};
-    completion comp;
+    const uct_iov_t iov  = {data.data(), data.size(), nullptr};
     provider.faults.keep = 1;
     ASSERT_EQ(UCS_INPROGRESS, ep->ops->am_zcopy(ep, 1, &iov, 1, &comp.base));
     ep->ops->abandon(ep, &comp.base);

@@ -67,9 +67,10 @@ bytes pattern(uint64_t number, size_t length)
     bytes data(length);
     uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull;
 
-    for (size_t i = 0; i < length; ++i) {
-        x       = x * 6364136223846793005ull + 1442695040888963407ull;
-        data[i] = static_cast<uint8_t>(x >> 56);
+    for (size_t i = 0; i < length; i += sizeof(x)) {
+        x                    = x * 6364136223846793005ull + 1442695040888963407ull;
+        const uint64_t mixed = x ^ (x >> 29);
+        memcpy(&data[i], &mixed, std::min(sizeof(mixed), length - i));
     }
     return data;
 }
