@@ -6,9 +6,8 @@
 # Stages (without one: --style --gcc):
 #   --style   layer, style and text rules (contrib/check-style.sh)
 #   --gcc     gcc, optimized, assertions on: unit tests, examples
-#   --clang   clang, the same but for tests that take long and those of the tools
-#   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
-#   --tsan    ThreadSanitizer
+#   --asan    clang with AddressSanitizer and UndefinedBehaviorSanitizer, leaks too
+#   --tsan    gcc with ThreadSanitizer
 #   --mpi     gcc build installed; over it MPI and OpenSHMEM programs with Open MPI and MPICH,
 #             and a short selection of Debian packages
 #   --fuzz    clang, the fuzz targets with libFuzzer and AddressSanitizer, HALYARD_FUZZ_SECONDS each
@@ -191,7 +190,6 @@ run_tests() # stage wrapper...
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
         tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz|packaging|wireshark)/' <<<"$tests") ;;
-        clang) tests=$(grep -vE '^test/(abi|bench|packaging)/|^test/sim/planted' <<<"$tests") ;;
         *)     tests=$(grep -vE '^test/(abi|packaging|wireshark)/|^test/sim/planted' <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
@@ -236,16 +234,24 @@ stage_gcc()
     build gcc CC=gcc CXX=g++ --enable-assert && run_tests gcc
 }
 
-# Debian 12's valgrind, which one test runs, cannot read all of DWARF 5 as clang writes it.
-stage_clang()
+# Sanitizers' runtimes do not start where the kernel randomizes more address bits than they know of;
+# without randomization they do. Sets $wrapper to what a program of the stage is run by.
+find_wrapper() # stage compiler options
 {
-    local left_out=$LONG_TESTS
-    build clang CC=clang CXX=clang++ --disable-static --enable-assert \
-          CFLAGS="-O2 -g -gdwarf-4" && run_tests clang
+    echo 'int main(void) { return 0; }' >probe.c
+    wrapper=
+    if "$2" "$3" probe.c -o probe 2>probe.log && ! ./probe >>probe.log 2>&1; then
+        if ! setarch -R ./probe >>probe.log 2>&1; then
+            fail "$1: a program with $3 does not start here (log: $PWD/probe.log)"
+            return 1
+        fi
+        wrapper="setarch -R"
+    fi
 }
 
 stage_asan()
 {
+    local wrapper
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99
     ASAN_OPTIONS+=:allocator_may_return_null=1
@@ -262,7 +268,8 @@ stage_asan()
     left_out+=':ofi.reads_from_who_computes:doors_of_two_hosts.of_who_computes'
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan CC=gcc CXX=g++ --disable-static --enable-assert --enable-asan && run_tests asan
+    build asan CC=clang CXX=clang++ --disable-static --enable-assert --enable-asan &&
+        find_wrapper asan clang -fsanitize=address && run_tests asan $wrapper
 }
 
 # The suites of the sources in which threads are made, as a filter.
@@ -272,26 +279,16 @@ suites_with_threads()
         xargs sed -nE 's/^TEST(_P|_F)?\((\w+),.*/*\2.*/p' | sort -u | paste -sd:
 }
 
-# ThreadSanitizer of gcc 12 does not start where the kernel randomizes more address bits than it
-# knows of; without randomization it does. It sees threads, not processes: tests of one thread would
-# only take time.
+# ThreadSanitizer sees threads, not processes: tests of one thread would only take time.
 stage_tsan()
 {
-    local wrapper= test
+    local wrapper test
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     local suites left_out=$LONG_TESTS
     suites=$(suites_with_threads)
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
-    build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan || return
-    echo 'int main(void) { return 0; }' >probe.c
-    if gcc -fsanitize=thread probe.c -o probe 2>probe.log && ! ./probe >>probe.log 2>&1; then
-        if setarch -R ./probe >>probe.log 2>&1; then
-            wrapper="setarch -R"
-        else
-            fail "tsan: a program with ThreadSanitizer does not start here (log: $PWD/probe.log)"
-            return
-        fi
-    fi
+    build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan &&
+        find_wrapper tsan gcc -fsanitize=thread || return
     run_tests tsan $wrapper
     for test in tag_bw ucp_am_bw stream_lat ucp_put_bw ucp_fadd; do # the tool's own threads
         step "tsan: threads of $test" "threads-$test.log" $wrapper ./ucx_perftest --self -q -f \
@@ -418,13 +415,13 @@ stage_dist()
         limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
 }
 
-for stage in style gcc clang asan tsan mpi fuzz arm dist; do
+for stage in style gcc asan tsan mpi fuzz arm dist; do
     known+=("--$stage stages+= $stage")
 done
 options "${known[@]}" "--all all=yes" "--build build_root=" "--jobs jobs=" \
         "--no-packages packages=no" -- "$@"
 if [ -n "$all" ]; then
-    stages="style gcc mpi dist asan tsan clang fuzz"
+    stages="style gcc mpi dist asan tsan fuzz"
     HALYARD_FUZZ_SECONDS=${HALYARD_FUZZ_SECONDS:-10}
 fi
 build_root=$(mkdir -p "$build_root" && cd "$build_root" && pwd) || exit 2
@@ -434,9 +431,9 @@ purposes=
 for stage in $stages; do
     case $stage in
         style) purposes="$purposes style" ;;
-        clang) purposes="$purposes build test clang" ;;
+        asan)  purposes="$purposes build test clang" ;;
         mpi)   purposes="$purposes build test mpi apps wheels" ;;
-        fuzz)  purposes="$purposes build fuzz" ;;
+        fuzz)  purposes="$purposes build clang" ;;
         arm)   purposes="$purposes build arm" ;;
         dist)  purposes="$purposes build test deb" ;;
         *)     purposes="$purposes build test" ;;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Halyard: installs the Debian packages that a purpose needs and that are missing.
 #
-#   packages.sh build|plot|test|clang|fuzz|mpi|apps|wheels|style|arm|deb ...
+#   packages.sh build|plot|test|clang|mpi|apps|wheels|style|arm|deb ...
 #
 # Uses root or sudo; where neither is there, says what to install and exits with 1.
 # Called by quickstart.sh, check.sh, build-deb.sh and .ci/run.
@@ -15,8 +15,7 @@ packages_of() # purpose
                        libhwloc-dev libnuma-dev libfabric-dev systemtap-sdt-dev ;;
         plot)     echo gnuplot-nox ;;
         test)     echo libgtest-dev gdb procps python3 libucx-dev ;;
-        clang)    echo clang libgtest-dev ;;
-        fuzz)     echo clang libclang-rt-14-dev ;;
+        clang)    echo clang libclang-rt-14-dev llvm ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
                        libfftw3-mpi-dev libfftw3-dev netpipe-openmpi netpipe-mpich2 ;;
