@@ -143,8 +143,8 @@ check_layers()
         report have-cuda error "HAVE_CUDA only in the folder of CUDA"
     bare_grep '^\s*#.*\bHAVE_OFI\b' src | grep -v '^src/uct/ofi/' |
         report have-ofi error "HAVE_OFI only in the folder of libfabric"
-    bare_grep '#\s*include\s*[<"](hwloc|numa|numaif)\.h' src | grep -v '^src/ucs/sys/' |
-        report machine-headers error "hwloc and libnuma only in src/ucs/sys"
+    bare_grep '#\s*include\s*[<"]hwloc\.h' src | grep -v '^src/ucs/sys/' |
+        report machine-headers error "hwloc only in src/ucs/sys"
 }
 
 check_calls()

@@ -12,7 +12,7 @@ packages_of() # purpose
 {
     case $1 in
         build)    echo autoconf automake libtool m4 make gcc g++ libc6-dev pkg-config \
-                       libhwloc-dev libnuma-dev libfabric-dev systemtap-sdt-dev ;;
+                       libhwloc-dev libfabric-dev systemtap-sdt-dev ;;
         plot)     echo gnuplot-nox ;;
         test)     echo libgtest-dev gdb procps python3 libucx-dev ;;
         clang)    echo clang libclang-rt-14-dev llvm ;;

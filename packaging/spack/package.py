@@ -36,7 +36,6 @@ class Halyard(AutotoolsPackage):
         multi=True,
         description="Libraries to build",
     )
-    variant("numa", default=True, description="Bind memory to NUMA nodes, by libnuma")
     variant("ofi", default=True, description="Carry messages between nodes, by libfabric")
 
     depends_on("c", type="build")
@@ -45,10 +44,9 @@ class Halyard(AutotoolsPackage):
         depends_on("automake@1.15:")
         depends_on("libtool")
 
-    # Opened with dlopen (libhwloc.so.15, libnuma.so.1, libfabric.so.1) and found by the run path
+    # Opened with dlopen (libhwloc.so.15, libfabric.so.1) and found by the run path
     # that Spack gives to what it links: dependencies of type link, though nothing is linked.
     depends_on("hwloc@2", when="+hwloc")
-    depends_on("numactl", when="+numa")
     depends_on("libfabric@1.17:", when="+ofi")
 
     requires("platform=linux")
@@ -64,7 +62,7 @@ class Halyard(AutotoolsPackage):
         args += ["--without-sdt"]
         for name in ("assertions", "cma", "debug", "libs"):
             args += self.enable_or_disable(name)
-        for name in ("hwloc", "numa", "ofi"):
+        for name in ("hwloc", "ofi"):
             args += self.with_or_without(name)
         return args
 

@@ -60,8 +60,6 @@ libucs_sources = \
 	src/ucs/sys/fork.h \
 	src/ucs/sys/library.c \
 	src/ucs/sys/library.h \
-	src/ucs/sys/numa.c \
-	src/ucs/sys/numa.h \
 	src/ucs/sys/string.c \
 	src/ucs/sys/string.h \
 	src/ucs/sys/sys.c \
@@ -84,7 +82,7 @@ libucs_tools_la_SOURCES = \
 lib_LTLIBRARIES += libucs.la
 libucs_la_SOURCES =
 libucs_la_LIBADD = libucs_core.la libucm.la
-libucs_la_LDFLAGS = $(library_ldflags) $(HWLOC_LDFLAGS) $(NUMA_LDFLAGS) $(OFI_LDFLAGS) \
+libucs_la_LDFLAGS = $(library_ldflags) $(HWLOC_LDFLAGS) $(OFI_LDFLAGS) \
 	-Wl,--version-script=$(top_srcdir)/src/ucs/libucs.map
 libucs_la_DEPENDENCIES = libucs_core.la libucm.la src/ucs/libucs.map
 EXTRA_DIST += src/ucs/libucs.map

@@ -29,11 +29,6 @@
 #else
 #define INFO_HAS_HWLOC "no (Debian: libhwloc-dev)"
 #endif
-#ifdef HAVE_NUMA
-#define INFO_HAS_NUMA "yes"
-#else
-#define INFO_HAS_NUMA "no (Debian: libnuma-dev)"
-#endif
 #ifdef HAVE_OFI
 #define INFO_HAS_OFI "yes"
 #else
@@ -58,15 +53,14 @@ void info_build(void)
 
     ucs_report_text(report, "#\n# Build\n#\n");
     ucs_report_row(report,
-                   "library api compiler flags prefix assertions? sanitizers cma? hwloc? libnuma? "
+                   "library api compiler flags prefix assertions? sanitizers cma? hwloc? "
                    "libfabric?",
                    "#        version: Halyard %s, UCX API %s\n"
                    "#       compiler: %s\n#          flags: %s\n#   installed in: %s\n"
                    "#     assertions: %s\n#     sanitizers: %s\n#            cma: %s\n"
-                   "#          hwloc: %s\n#        libnuma: %s\n#      libfabric: %s\n",
+                   "#          hwloc: %s\n#      libfabric: %s\n",
                    PACKAGE_VERSION, ucp_get_version_string(), __VERSION__, INFO_FLAGS, INFO_PREFIX,
-                   INFO_HAS_ASSERT, INFO_SANITIZERS, INFO_HAS_CMA, INFO_HAS_HWLOC, INFO_HAS_NUMA,
-                   INFO_HAS_OFI);
+                   INFO_HAS_ASSERT, INFO_SANITIZERS, INFO_HAS_CMA, INFO_HAS_HWLOC, INFO_HAS_OFI);
     ucs_report_row(report, "cuda?", "#           CUDA: %s\n#\n",
                    "yes: the driver is found when a program has started it");
 }

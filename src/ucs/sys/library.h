@@ -1,4 +1,4 @@
-/* Halyard: other people's shared libraries (hwloc, libnuma, libfabric, the CUDA driver), opened
+/* Halyard: other people's shared libraries (hwloc, libfabric, the CUDA driver), opened
  * when they are needed: programs that never need them pay nothing for them, and their absence is no
  * error. There are no modules of our own: what uses such a library is built in.
  *

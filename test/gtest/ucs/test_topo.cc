@@ -1,4 +1,4 @@
-/* Halyard: tests of topology and NUMA placement.
+/* Halyard: tests of topology.
  *
  * The topology is read once a process, so each machine that hwloc is made to imagine is looked at
  * by a fresh copy of this program, which prints what it sees.
@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <ucs/sys/numa.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
 
@@ -128,40 +127,6 @@ TEST(topo, pci_names_are_checked)
     }
     EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_topo_pci_node("ffff:FF:1f.7", &node));
     EXPECT_EQ(77, node);
-}
-
-TEST(numa, placement_works_or_is_refused)
-{
-    const size_t page   = ucs_sys_page_size();
-    const size_t length = 16 * page;
-    char *memory        = static_cast<char *>(ucs_sys_mmap(
-        nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    ASSERT_NE(MAP_FAILED, memory);
-    const int target          = ucs_topo_node(ucs_topo_num_nodes() - 1);
-    const ucs_status_t status = ucs_numa_bind(memory + 1, length - 2, target);
-    if (status == UCS_ERR_UNSUPPORTED) {
-        int node = 77;
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucs_numa_query(memory, &node));
-        EXPECT_EQ(77, node);
-    } else {
-        ASSERT_EQ(UCS_OK, status);
-        for (size_t offset = 0; offset < length; offset += page) {
-            int node       = -1;
-            memory[offset] = 1;
-            ASSERT_EQ(UCS_OK, ucs_numa_query(memory + offset, &node));
-            EXPECT_EQ(target, node);
-        }
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, -1));
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, 1000000));
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, 1023));
-        ASSERT_EQ(UCS_OK, ucs_fault_set("mbind", "1"));
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucs_numa_bind(memory, length, target));
-        ucs_fault_clear(nullptr);
-        ucs_sys_munmap(memory, length);
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_numa_bind(memory, length, target));
-        return;
-    }
-    ucs_sys_munmap(memory, length);
 }
 
 } // namespace
