@@ -50,8 +50,6 @@ libucs_sources = \
 	src/ucs/ds/strbuf.c \
 	src/ucs/ds/strbuf.h \
 	src/ucs/event/async.c \
-	src/ucs/event/event_set.c \
-	src/ucs/event/event_set.h \
 	src/ucs/memory/memory_type.c \
 	src/ucs/stats/counters.c \
 	src/ucs/stats/counters.h \

@@ -103,7 +103,6 @@ gtest_sources = \
 	test/gtest/ucs/test_bitmap.cc \
 	test/gtest/ucs/test_config.cc \
 	test/gtest/ucs/test_counters.cc \
-	test/gtest/ucs/test_event_set.cc \
 	test/gtest/ucs/test_fault.cc \
 	test/gtest/ucs/test_hash.cc \
 	test/gtest/ucs/test_library.cc \

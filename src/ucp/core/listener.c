@@ -7,7 +7,6 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
-#include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
 
@@ -59,7 +58,7 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_
             status = (errno == EADDRINUSE) ? UCS_ERR_BUSY : UCS_ERR_IO_ERROR;
             ucs_diag("cannot listen: %m");
         } else {
-            status = ucp_socket_add(&listener->socket, worker, fd, UCS_EVENT_READ);
+            status = ucp_socket_add(&listener->socket, worker, fd, EPOLLIN);
             if (status == UCS_OK) {
                 ucp_sockets_keep_spare(worker->sockets);
             }

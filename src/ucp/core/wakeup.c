@@ -13,7 +13,6 @@
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
-#include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <sys/eventfd.h>
 
@@ -167,7 +166,7 @@ ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
         fds[count++].fd = worker->epoll_fd;
     } else {
         if (worker->sockets != NULL) {
-            fds[count++].fd = ucs_event_set_fd(worker->sockets->set);
+            fds[count++].fd = worker->sockets->epoll_fd;
         }
         for (i = 0; i < worker->context->num_tls; ++i) {
             iface = worker->tls[i].iface;

@@ -12,7 +12,6 @@
 #include <ucp/wireup/net.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
-#include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
 
@@ -304,7 +303,7 @@ static void ucp_conn_connected(ucp_conn_t *conn)
     }
     status = (conn->sought == NULL) ? ucp_conn_ask(conn) : UCS_OK; /* a door speaks first */
     if (status == UCS_OK) {
-        status = ucs_event_set_mod(conn->socket.worker->sockets->set, fd, UCS_EVENT_READ);
+        status = ucp_socket_await(&conn->socket, EPOLLIN);
     }
     if (status != UCS_OK) {
         ucp_conn_fail(conn, status);
@@ -353,7 +352,7 @@ ucs_status_t ucp_conn_dial(ucp_worker_t *worker, const struct sockaddr *remote,
     }
     *error_p = ((ucs_sys_connect(fd, remote, ucp_sockaddr_length(remote)) != 0) &&
                 (errno != EINPROGRESS)) ? errno : 0;
-    status   = ucp_socket_add(&conn->socket, worker, fd, UCS_EVENT_WRITE);
+    status   = ucp_socket_add(&conn->socket, worker, fd, EPOLLOUT);
     if (status != UCS_OK) {
         ucs_sys_close(fd);
         ucp_conn_free(conn);
@@ -419,7 +418,7 @@ static void ucp_conn_begin(ucp_listener_h listener, int fd, const struct sockadd
     socklen_t length     = sizeof(conn->local);
 
     if ((conn == NULL) ||
-        (ucp_socket_add(&conn->socket, worker, fd, UCS_EVENT_READ) != UCS_OK)) {
+        (ucp_socket_add(&conn->socket, worker, fd, EPOLLIN) != UCS_OK)) {
         ucs_error("no memory for a client: it is turned away");
         ucs_sys_close(fd);
         if (conn != NULL) {
@@ -573,7 +572,7 @@ ucs_status_t ucp_conn_accept(ucp_conn_t *conn, ucp_ep_t *ep)
 
     ucp_conn_take_request(conn);
     conn->socket.fd = -1;
-    status          = ucp_socket_add(&conn->socket, ep->worker, fd, UCS_EVENT_READ);
+    status          = ucp_socket_add(&conn->socket, ep->worker, fd, EPOLLIN);
     if ((status == UCS_OK) &&
         (ucp_conn_send_address(ep->worker, fd, conn->is_far, &head) == UCS_ERR_NO_MEMORY)) {
         status = UCS_ERR_NO_MEMORY; /* a client that has gone is noticed by the end of file */

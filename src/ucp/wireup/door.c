@@ -114,7 +114,7 @@ static ucp_listener_h ucp_door_create(ucp_worker_t *worker)
         ucp_door_set_places(door, port, has_ipv6);
         door->socket.handle = ucp_conn_accept_clients;
         if ((door->num_places > 0) &&
-            (ucp_socket_add(&door->socket, worker, fd, UCS_EVENT_READ) == UCS_OK)) {
+            (ucp_socket_add(&door->socket, worker, fd, EPOLLIN) == UCS_OK)) {
             ucp_sockets_keep_spare(worker->sockets);
             return door;
         }

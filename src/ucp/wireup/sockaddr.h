@@ -29,11 +29,12 @@
 
 #include <ucp/core/ep.h>
 #include <ucp/wire/wire.h>
-#include <ucs/event/event_set.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 
 #define UCP_LISTEN_BACKLOG 1024
 #define UCP_DOOR_MAX       128 /* bytes of the entry of a door in an address */
+#define UCP_SOCKETS_BATCH  32  /* events that are fetched at a time */
 
 typedef struct ucp_socket       ucp_socket_t;
 typedef struct ucp_conn_request ucp_conn_t;
@@ -87,7 +88,8 @@ struct ucp_listener {
 
 struct ucp_sockets {
     ucp_worker_t    *worker;
-    ucs_event_set_t *set;
+    int              epoll_fd;     /* the set; -1: none yet, or our parent's, before a fork */
+    int              num_events;   /* that were fetched, while their handlers run */
     ucp_socket_t     timer;        /* due at the first deadline of handshakes and late */
     ucs_list_link_t  all;          /* ucp_socket_t */
     ucs_list_link_t  handshakes;   /* ucp_conn_t by deadline */
@@ -102,6 +104,7 @@ struct ucp_sockets {
     unsigned         countdown;    /* to the next look, or where all is quiet to the next time */
     uint64_t         looked_ns;    /* when */
     int              is_inherited; /* by a forked child: all are closed */
+    struct epoll_event events[UCP_SOCKETS_BATCH]; /* by socket; NULL: it was removed since */
 };
 
 /* ---- sockets.c ---- */
@@ -117,8 +120,13 @@ ucs_status_t ucp_socket_status(int error);
 ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_addr_t *addr,
                              int *fd_p);
 
-/* Adds a descriptor, whose `handle` is set, to the worker's set; it is not closed on failure. */
-ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, unsigned events);
+/* Adds a descriptor, whose `handle` is set, to the worker's set; it is not closed on failure. Once
+ * it is taken out its handler does not run any more, not even for an event that was fetched before:
+ * so a handler may take out any of the set, close it, and free its object. */
+ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, uint32_t events);
+
+/* Changes what is waited for (EPOLLIN, EPOLLOUT). */
+ucs_status_t ucp_socket_await(const ucp_socket_t *socket, uint32_t events);
 
 /* Takes it out; returns the descriptor, which stays open, or -1. */
 int ucp_socket_remove(ucp_socket_t *socket);

@@ -8,7 +8,6 @@
 #include <ucp/core/wakeup.h>
 #include <ucp/wireup/door.h>
 #include <ucs/debug/log.h>
-#include <ucs/event/event_set.h>
 #include <ucs/sys/sys.h>
 #include <fcntl.h>
 #include <sys/timerfd.h>
@@ -21,11 +20,39 @@
 
 /* ---- the set ---- */
 
-static void ucp_sockets_event(void *data, unsigned events UCS_UNUSED, void *arg UCS_UNUSED)
+/* Looks what has happened, without waiting, and has it handled. */
+static unsigned ucp_sockets_look(ucp_sockets_t *sockets)
 {
-    ucp_socket_t *socket = data;
+    unsigned count = 0;
+    ucp_socket_t *socket;
+    int i;
 
-    socket->handle(socket);
+    sockets->num_events = ucs_sys_epoll_wait(sockets->epoll_fd, sockets->events,
+                                             UCP_SOCKETS_BATCH, 0);
+    if ((sockets->num_events < 0) && (errno != EINTR)) {
+        ucs_error("epoll_wait() failed: %m");
+    }
+    for (i = 0; i < sockets->num_events; ++i) {
+        socket = sockets->events[i].data.ptr;
+        if (socket != NULL) { /* else it was removed since */
+            socket->handle(socket);
+            ++count;
+        }
+    }
+    sockets->num_events = 0;
+    return count;
+}
+
+static ucs_status_t ucp_sockets_ctl(const ucp_sockets_t *sockets, int op, int fd, uint32_t events,
+                                    const ucp_socket_t *socket)
+{
+    struct epoll_event event = {.events = events, .data.ptr = (void *)(uintptr_t)socket};
+
+    if (ucs_sys_epoll_ctl(sockets->epoll_fd, op, fd, &event) == 0) {
+        return UCS_OK;
+    }
+    ucs_error("epoll_ctl(fd %d) failed: %m", fd);
+    return UCS_ERR_IO_ERROR;
 }
 
 /* Each is told that something has happened: that it is closed is what it finds. */
@@ -47,7 +74,6 @@ static unsigned ucp_sockets_end_inherited(ucp_sockets_t *sockets)
 static unsigned ucp_sockets_progress(uct_iface_t *self)
 {
     ucp_sockets_t *sockets = (void *)self;
-    unsigned count         = 0;
     uint64_t now_ns;
 
     if (ucs_likely(sockets->countdown-- > 0)) {
@@ -69,8 +95,7 @@ static unsigned ucp_sockets_progress(uct_iface_t *self)
         }
         sockets->looked_ns = now_ns;
     }
-    (void)ucs_event_set_wait(sockets->set, 0, ucp_sockets_event, NULL, &count);
-    return count;
+    return ucp_sockets_look(sockets);
 }
 
 void ucp_sockets_set_timer(ucp_sockets_t *sockets)
@@ -130,7 +155,7 @@ static ucs_status_t ucp_sockets_add_timer(ucp_sockets_t *sockets)
         ucs_error("cannot open a timer for connections: %m");
         return UCS_ERR_IO_ERROR;
     }
-    status = ucp_socket_add(&sockets->timer, sockets->worker, fd, UCS_EVENT_READ);
+    status = ucp_socket_add(&sockets->timer, sockets->worker, fd, EPOLLIN);
     if (status != UCS_OK) {
         ucs_sys_close(fd);
     }
@@ -159,13 +184,16 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     ucs_list_head_init(&sockets->requests);
     ucs_list_head_init(&sockets->seekers);
     pthread_mutex_init(&sockets->request_lock, NULL);
-    worker->sockets = sockets;
-    status          = ucs_event_set_create(&sockets->set);
-    if (status == UCS_OK) {
+    worker->sockets   = sockets;
+    sockets->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
+    if (sockets->epoll_fd < 0) {
+        ucs_error("epoll_create1() failed: %m");
+        status = UCS_ERR_IO_ERROR;
+    } else {
         status = ucp_sockets_add_timer(sockets);
     }
     if (status == UCS_OK) {
-        status = ucp_wakeup_add(worker, ucs_event_set_fd(sockets->set));
+        status = ucp_wakeup_add(worker, sockets->epoll_fd);
     }
     if (status != UCS_OK) {
         ucp_sockets_cleanup(worker);
@@ -178,7 +206,7 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
 void ucp_sockets_keep_spare(ucp_sockets_t *sockets)
 {
     if (sockets->spare_fd < 0) {
-        sockets->spare_fd = ucs_sys_fcntl(ucs_event_set_fd(sockets->set), F_DUPFD_CLOEXEC, 0);
+        sockets->spare_fd = ucs_sys_fcntl(sockets->epoll_fd, F_DUPFD_CLOEXEC, 0);
     }
 }
 
@@ -189,7 +217,7 @@ int ucp_sockets_have_work(ucp_worker_t *worker)
     if (worker->sockets == NULL) {
         return 0;
     }
-    pfd.fd = ucs_event_set_fd(worker->sockets->set);
+    pfd.fd = worker->sockets->epoll_fd;
     if ((pfd.fd < 0) || ((ucs_sys_poll(&pfd, 1, 0) <= 0) &&
                          ucs_list_is_empty(&worker->sockets->lost))) {
         return 0;
@@ -265,12 +293,12 @@ ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_ad
     return UCS_OK;
 }
 
-ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, unsigned events)
+ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, uint32_t events)
 {
     ucs_status_t status = ucp_sockets_open(worker);
 
     if (status == UCS_OK) {
-        status = ucs_event_set_add(worker->sockets->set, fd, events, socket);
+        status = ucp_sockets_ctl(worker->sockets, EPOLL_CTL_ADD, fd, events, socket);
     }
     if (status != UCS_OK) {
         return status;
@@ -282,12 +310,27 @@ ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, 
     return UCS_OK;
 }
 
+ucs_status_t ucp_socket_await(const ucp_socket_t *socket, uint32_t events)
+{
+    return ucp_sockets_ctl(socket->worker->sockets, EPOLL_CTL_MOD, socket->fd, events, socket);
+}
+
 int ucp_socket_remove(ucp_socket_t *socket)
 {
-    int fd = socket->fd;
+    struct epoll_event unused = {.events = 0};
+    int fd                    = socket->fd;
+    ucp_sockets_t *sockets;
+    int i;
 
     if (fd >= 0) {
-        (void)ucs_event_set_del(socket->worker->sockets->set, fd);
+        sockets = socket->worker->sockets;
+        for (i = 0; i < sockets->num_events; ++i) {
+            if (sockets->events[i].data.ptr == socket) {
+                sockets->events[i].data.ptr = NULL;
+            }
+        }
+        /* no fault point, since what is removed must stay removed */
+        (void)ucs_sys->epoll_ctl(sockets->epoll_fd, EPOLL_CTL_DEL, fd, &unused);
         socket->fd = -1;
     }
     if (socket->worker != NULL) { /* inherited ones have no descriptor any more */
@@ -330,7 +373,10 @@ void ucp_sockets_disown(ucp_sockets_t *sockets)
         ucs_sys_close(sockets->spare_fd);
         sockets->spare_fd = -1;
     }
-    ucs_event_set_disown(sockets->set);
+    if (sockets->epoll_fd >= 0) {
+        ucs_sys_close(sockets->epoll_fd);
+        sockets->epoll_fd = -1;
+    }
     sockets->is_inherited = 1;
     sockets->countdown    = 0;
 }
@@ -371,10 +417,10 @@ void ucp_sockets_cleanup(ucp_worker_t *worker)
     if (sockets->spare_fd >= 0) {
         ucs_sys_close(sockets->spare_fd);
     }
-    if (sockets->set != NULL) {
-        ucp_worker_del_active(worker, (uct_iface_t *)(void *)sockets);
-        ucp_wakeup_del(worker, ucs_event_set_fd(sockets->set));
-        ucs_event_set_destroy(sockets->set);
+    ucp_worker_del_active(worker, (uct_iface_t *)(void *)sockets);
+    if (sockets->epoll_fd >= 0) {
+        ucp_wakeup_del(worker, sockets->epoll_fd);
+        ucs_sys_close(sockets->epoll_fd);
     }
     ucs_sys_free(sockets);
     worker->sockets = NULL;

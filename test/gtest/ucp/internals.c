@@ -12,9 +12,12 @@
 #include <ucp/ops/kept.h>
 #include <ucp/ops/tag_match.h>
 #include <ucp/wire/wire.h>
+#include <ucp/wireup/sockaddr.h>
 #include <ucs/sys/sys.h>
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* ---- workers and endpoints ---- */
 
@@ -188,6 +191,71 @@ void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t len
     ep->worker->sender = ep->peer->uid;
     ucp_wire_table[id].handle(ep->worker, data, length);
     ep->worker->sender = NULL;
+}
+
+/* ---- sockets ---- */
+
+#define UCP_TEST_SOCKETS 16
+
+static ucp_socket_t g_sockets[UCP_TEST_SOCKETS];
+static unsigned g_num_handled;
+
+static void ucp_test_socket_handle(ucp_socket_t *socket)
+{
+    ucp_worker_h worker = socket->worker;
+    ucp_socket_t *other;
+
+    if (g_num_handled++ > 0) {
+        return;
+    }
+    for (other = g_sockets; other < g_sockets + UCP_TEST_SOCKETS; ++other) {
+        if (other != socket) {
+            close(ucp_socket_remove(other));
+        }
+    }
+    for (other = g_sockets; other < g_sockets + UCP_TEST_SOCKETS; ++other) {
+        if ((other != socket) &&
+            (ucp_socket_add(other, worker, eventfd(0, EFD_CLOEXEC), EPOLLIN) != UCS_OK)) {
+            abort();
+        }
+    }
+    close(ucp_socket_remove(socket));
+}
+
+unsigned ucp_test_take_out_sockets(ucp_worker_h worker)
+{
+    ucp_socket_t *socket;
+    unsigned i;
+
+    g_num_handled = 0;
+    for (socket = g_sockets; socket < g_sockets + UCP_TEST_SOCKETS; ++socket) {
+        socket->handle = ucp_test_socket_handle;
+        if (ucp_socket_add(socket, worker, eventfd(1, EFD_CLOEXEC), EPOLLIN) != UCS_OK) {
+            abort();
+        }
+    }
+    for (i = 0; i < 3; ++i) {
+        worker->sockets->countdown = 0;
+        worker->sockets->looked_ns = 0;
+        ucp_worker_progress(worker);
+    }
+    for (socket = g_sockets; socket < g_sockets + UCP_TEST_SOCKETS; ++socket) {
+        if (socket->fd >= 0) {
+            close(ucp_socket_remove(socket));
+        }
+    }
+    return g_num_handled;
+}
+
+ucs_status_t ucp_test_add_socket(ucp_worker_h worker, int fd)
+{
+    ucp_socket_t socket = {.handle = ucp_test_socket_handle};
+    ucs_status_t status = ucp_socket_add(&socket, worker, fd, EPOLLIN);
+
+    if (status == UCS_OK) {
+        ucp_socket_remove(&socket);
+    }
+    return status;
 }
 
 /* ---- matching ---- */

@@ -80,6 +80,12 @@ void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t 
 /* The same to an endpoint's worker, as if by the connection of the endpoint's peer. */
 void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t length);
 
+/* How many handlers run of 16 sockets that are ready at once, where the first to run takes out and
+ * closes all others, whose numbers new descriptors get, which are not ready. */
+unsigned ucp_test_take_out_sockets(ucp_worker_h worker);
+/* What adding a descriptor gives; it is taken out again. */
+ucs_status_t ucp_test_add_socket(ucp_worker_h worker, int fd);
+
 /* ---- matching ---- */
 
 typedef struct ucp_test_match ucp_test_match_t;

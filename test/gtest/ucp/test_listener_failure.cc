@@ -15,6 +15,7 @@ extern "C" {
 
 #include <algorithm>
 #include <poll.h>
+#include <sys/eventfd.h>
 
 using namespace server_test;
 
@@ -201,6 +202,27 @@ TEST_P(listener_failure, no_descriptor_for_a_client)
     until([&] { return !server->requests.empty(); });
     ucp_ep_h back = accept(host(), server->take(), nullptr);
     exchange(to_host, back);
+}
+
+/* No handler runs once its socket was taken out, not even for what had happened before. */
+TEST_P(listener_failure, sockets_that_are_taken_out_by_handlers)
+{
+    EXPECT_EQ(1u, ucp_test_take_out_sockets(host().handle()));
+    EXPECT_EQ(1u, ucp_test_take_out_sockets(host().handle()));
+}
+
+TEST_P(listener_failure, sockets_that_cannot_be_watched)
+{
+    const int fd = eventfd(0, EFD_CLOEXEC);
+    for (const char *call : {"epoll_create1", "timerfd_create", "calloc", "epoll_ctl"}) {
+        ASSERT_EQ(UCS_OK, ucs_fault_set(call, "1"));
+        EXPECT_NE(UCS_OK, ucp_test_add_socket(host().handle(), fd)) << call;
+        ucs_fault_clear(nullptr);
+    }
+    EXPECT_EQ(UCS_ERR_IO_ERROR, ucp_test_add_socket(host().handle(), -1));
+    EXPECT_EQ(UCS_OK, ucp_test_add_socket(host().handle(), fd));
+    ::close(fd);
+    take_log();
 }
 
 /* The listener's worker goes while requests are with the user, who never decides: they are
