@@ -46,7 +46,6 @@ libucs_sources = \
 	src/ucs/ds/mpool.h \
 	src/ucs/ds/ptr_map.c \
 	src/ucs/ds/ptr_map.h \
-	src/ucs/ds/queue.h \
 	src/ucs/ds/strbuf.c \
 	src/ucs/ds/strbuf.h \
 	src/ucs/event/async.c \

@@ -49,15 +49,15 @@ static void uct_cuda_copy_end(uct_cuda_engine_t *engine, uct_cuda_copy_t *copy, 
         ucs_mpool_put(copy);
     }
     if (--leader->left == 0) {
-        ucs_queue_push(&engine->done, &leader->elem);
+        ucs_list_add_tail(&engine->done, &leader->elem);
     }
 }
 
-static void uct_cuda_copies_end(uct_cuda_engine_t *engine, ucs_queue_head_t *copies,
+static void uct_cuda_copies_end(uct_cuda_engine_t *engine, ucs_list_link_t *copies,
                                 ucs_status_t status)
 {
-    while (!ucs_queue_is_empty(copies)) {
-        uct_cuda_copy_end(engine, ucs_queue_pull_elem(copies, uct_cuda_copy_t, elem), status);
+    while (!ucs_list_is_empty(copies)) {
+        uct_cuda_copy_end(engine, ucs_list_extract_head(copies, uct_cuda_copy_t, elem), status);
     }
 }
 
@@ -76,8 +76,8 @@ static unsigned uct_cuda_engine_complete(uct_cuda_engine_t *engine)
     uct_completion_t *comp;
     ucs_status_t status;
 
-    while (!ucs_queue_is_empty(&engine->done)) {
-        leader = ucs_queue_pull_elem(&engine->done, uct_cuda_copy_t, elem);
+    while (!ucs_list_is_empty(&engine->done)) {
+        leader = ucs_list_extract_head(&engine->done, uct_cuda_copy_t, elem);
         comp   = leader->comp;
         status = leader->status;
         uct_cuda_engine_unpin(engine, leader->pinned);
@@ -117,7 +117,7 @@ static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch,
     unsigned i = 0;
     int result;
 
-    ucs_queue_for_each(copy, &batch->copies, elem) {
+    ucs_list_for_each(copy, &batch->copies, elem) {
         dests[i]     = copy->part.dest;
         srcs[i]      = copy->part.src;
         lengths[i++] = copy->part.length;
@@ -146,10 +146,10 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
     uct_cuda_copy_t *copy;
     int result;
 
-    while (!ucs_queue_is_empty(&queue->waiting) && (n < UCT_CUDA_BATCH_MAX) &&
+    while (!ucs_list_is_empty(&queue->waiting) && (n < UCT_CUDA_BATCH_MAX) &&
            (bytes < UCT_CUDA_BATCH_BYTES)) {
-        copy = ucs_queue_pull_elem(&queue->waiting, uct_cuda_copy_t, elem);
-        ucs_queue_push(&batch->copies, &copy->elem);
+        copy = ucs_list_extract_head(&queue->waiting, uct_cuda_copy_t, elem);
+        ucs_list_add_tail(&batch->copies, &copy->elem);
         bytes += copy->part.length;
         ++n;
     }
@@ -164,7 +164,7 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
         return;
     }
     /* One by one, so that one which is refused fails alone. Copying twice does no harm. */
-    ucs_queue_for_each(copy, &batch->copies, elem) {
+    ucs_list_for_each(copy, &batch->copies, elem) {
         result = driver->cuMemcpyAsync(copy->part.dest, copy->part.src, copy->part.length,
                                        queue->stream);
         if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
@@ -263,7 +263,7 @@ static ucs_status_t uct_cuda_queue_stage_piece(uct_cuda_queue_t *queue, uct_cuda
         piece->part.src = (uintptr_t)room;
     }
     ++copy->leader->left;
-    ucs_queue_push(&queue->waiting, &piece->elem);
+    ucs_list_add_tail(&queue->waiting, &piece->elem);
     copy->part.dest   += length;
     copy->part.src    += length;
     copy->part.length -= length;
@@ -278,8 +278,8 @@ static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
     ucs_status_t status;
     size_t length;
 
-    while (!ucs_queue_is_empty(&queue->staged) && (bytes < UCT_CUDA_PIECE)) {
-        copy   = ucs_queue_head_elem(&queue->staged, uct_cuda_copy_t, elem);
+    while (!ucs_list_is_empty(&queue->staged) && (bytes < UCT_CUDA_PIECE)) {
+        copy   = ucs_list_head(&queue->staged, uct_cuda_copy_t, elem);
         length = ucs_min(copy->part.length, UCT_CUDA_PIECE);
         status = copy->leader->status;
         if (ucs_likely(status == UCS_OK)) {
@@ -290,7 +290,7 @@ static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
         }
         bytes += length;
         if ((status != UCS_OK) || (copy->part.length == 0)) {
-            ucs_queue_pull(&queue->staged);
+            ucs_list_del(&copy->elem);
             uct_cuda_copy_end(queue->engine, copy, status);
         }
     }
@@ -322,8 +322,8 @@ static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t st
 
 static int uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 {
-    return (queue->num_batches == 0) && ucs_queue_is_empty(&queue->waiting) &&
-           ucs_queue_is_empty(&queue->staged);
+    return (queue->num_batches == 0) && ucs_list_is_empty(&queue->waiting) &&
+           ucs_list_is_empty(&queue->staged);
 }
 
 /* Lets a queue do what it can: without `poll`, what costs no look at the device. */
@@ -348,10 +348,10 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     if (poll) {
         uct_cuda_queue_poll(queue);
     }
-    if (!ucs_queue_is_empty(&queue->staged)) {
+    if (!ucs_list_is_empty(&queue->staged)) {
         uct_cuda_queue_stage(queue);
     }
-    while (!ucs_queue_is_empty(&queue->waiting) && (queue->num_batches < max_batches)) {
+    while (!ucs_list_is_empty(&queue->waiting) && (queue->num_batches < max_batches)) {
         uct_cuda_queue_submit(queue);
     }
     uct_cuda_leave(&scope);
@@ -420,10 +420,10 @@ static UCS_NOINLINE ucs_status_t uct_cuda_queue_make(uct_cuda_engine_t *engine, 
         return UCS_ERR_NO_MEMORY;
     }
     queue->engine = engine;
-    ucs_queue_head_init(&queue->waiting);
-    ucs_queue_head_init(&queue->staged);
+    ucs_list_head_init(&queue->waiting);
+    ucs_list_head_init(&queue->staged);
     for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
-        ucs_queue_head_init(&queue->batches[i].copies);
+        ucs_list_head_init(&queue->batches[i].copies);
     }
 
     status = uct_cuda_enter(&scope, engine->driver, ctx);
@@ -597,7 +597,7 @@ static ucs_status_t uct_cuda_engine_copy_now(uct_cuda_engine_t *engine,
 /* The copies of an operation, linked in order; NULL without memory. */
 static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
                                              const uct_cuda_part_t *parts, unsigned n,
-                                             ucs_queue_head_t *copies)
+                                             ucs_list_link_t *copies)
 {
     uct_cuda_copy_t *leader = NULL;
     uct_cuda_copy_t *copy;
@@ -606,8 +606,8 @@ static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
     for (i = 0; i < n; ++i) {
         copy = ucs_mpool_get(&engine->copies);
         if (ucs_unlikely(copy == NULL)) {
-            while (!ucs_queue_is_empty(copies)) {
-                ucs_mpool_put(ucs_queue_pull_elem(copies, uct_cuda_copy_t, elem));
+            while (!ucs_list_is_empty(copies)) {
+                ucs_mpool_put(ucs_list_extract_head(copies, uct_cuda_copy_t, elem));
             }
             return NULL;
         }
@@ -615,7 +615,7 @@ static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
         copy->part     = parts[i];
         copy->leader   = leader;
         copy->ring_end = 0;
-        ucs_queue_push(copies, &copy->elem);
+        ucs_list_add_tail(copies, &copy->elem);
     }
     return leader;
 }
@@ -623,7 +623,7 @@ static uct_cuda_copy_t *uct_cuda_copies_make(uct_cuda_engine_t *engine,
 ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part_t *parts,
                                   unsigned n, uct_completion_t *comp, void *pinned)
 {
-    ucs_queue_head_t copies;
+    ucs_list_link_t copies;
     uct_cuda_copy_t *leader;
     ucs_status_t status;
     unsigned i;
@@ -636,7 +636,7 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
         return status;
     }
 
-    ucs_queue_head_init(&copies);
+    ucs_list_head_init(&copies);
     leader = uct_cuda_copies_make(engine, parts, n, &copies);
     if (ucs_unlikely(leader == NULL)) {
         uct_cuda_engine_unpin(engine, pinned);
@@ -648,8 +648,8 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
     leader->pinned = pinned;
     ++engine->num_active;
     for (i = 0; i < n; ++i) {
-        ucs_queue_push(parts[i].is_staged ? &parts[i].queue->staged : &parts[i].queue->waiting,
-                       ucs_queue_pull(&copies));
+        ucs_list_add_tail(parts[i].is_staged ? &parts[i].queue->staged : &parts[i].queue->waiting,
+                          ucs_list_extract_head_link(&copies));
     }
     for (i = 0; i < n; ++i) {
         if (parts[i].queue->num_batches == 0) { /* what comes amid others waits for progress */
@@ -683,7 +683,7 @@ ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void 
     };
 
     ucs_list_head_init(&engine->queues);
-    ucs_queue_head_init(&engine->done);
+    ucs_list_head_init(&engine->done);
     engine->unpin = unpin;
     return ucs_mpool_init(&engine->copies, &params);
 }

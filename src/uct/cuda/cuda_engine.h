@@ -29,7 +29,6 @@
 #include <uct/cuda/cuda_context.h>
 
 #include <ucs/ds/mpool.h>
-#include <ucs/ds/queue.h>
 
 #define UCT_CUDA_BATCHES     2             /* with the driver at a time */
 #define UCT_CUDA_BATCH_MAX   32            /* copies of a batch */
@@ -53,7 +52,7 @@ typedef struct {
 /* One that is under way. Those of an operation have a leader, the first, which ends with the
  * last. */
 struct uct_cuda_copy {
-    ucs_queue_elem_t  elem;
+    ucs_list_link_t   elem;
     uct_cuda_part_t   part;     /* of what goes through the ring: what is left of it */
     uct_cuda_copy_t  *leader;
     size_t            ring_end; /* of a piece in the ring; 0: it is none */
@@ -65,7 +64,7 @@ struct uct_cuda_copy {
 };
 
 typedef struct {
-    ucs_queue_head_t copies;
+    ucs_list_link_t  copies;
     uct_cu_event_t   event;     /* NULL: not made yet */
     int              has_event; /* it is recorded */
 } uct_cuda_batch_t;
@@ -90,8 +89,8 @@ struct uct_cuda_queue {
     uct_cuda_engine_t *engine;
     uct_cuda_context_t context;
     uct_cu_stream_t    stream;
-    ucs_queue_head_t   waiting; /* copies for the next batch */
-    ucs_queue_head_t   staged;  /* copies through the ring, before they are in pieces */
+    ucs_list_link_t    waiting; /* copies for the next batch */
+    ucs_list_link_t    staged;  /* copies through the ring, before they are in pieces */
     uct_cuda_batch_t   batches[UCT_CUDA_BATCHES];
     unsigned           first;   /* batch with the driver */
     unsigned           num_batches;
@@ -106,7 +105,7 @@ struct uct_cuda_engine {
     const uct_cuda_driver_t *driver;     /* NULL until the first queue */
     ucs_list_link_t          queues;
     ucs_mpool_t              copies;
-    ucs_queue_head_t         done;       /* leaders whose completion has to be called */
+    ucs_list_link_t          done;       /* leaders whose completion has to be called */
     unsigned                 num_active; /* operations that have not ended */
     int                      no_batches; /* the driver has refused one */
     int                      last_error; /* result that was logged last */

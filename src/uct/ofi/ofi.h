@@ -31,7 +31,7 @@
 
 #include <ucs/ds/hash.h>
 #include <ucs/ds/ptr_map.h>
-#include <ucs/ds/queue.h>
+#include <ucs/ds/list.h>
 #include <ucs/ds/strbuf.h>
 #include <ucs/sys/fork.h>
 
@@ -106,7 +106,7 @@ typedef struct {
 /* A buffer of messages under way. */
 typedef struct {
     uct_ofi_op_t     super;
-    ucs_queue_elem_t queue;  /* free, or waits to be sent */
+    ucs_list_link_t  queue;  /* free, or waits to be sent */
     uct_ofi_peer_t  *peer;   /* NULL: a refusal to a stranger... */
     uct_ofi_addr_t  *where;  /* ...that is here */
     size_t           length;
@@ -131,7 +131,7 @@ typedef struct {
 
 typedef struct {
     uct_ofi_op_t      super;
-    ucs_queue_elem_t  queue;  /* free, or waits to be posted */
+    ucs_list_link_t   queue;  /* free, or waits to be posted */
     uct_ofi_peer_t   *peer;   /* NULL: free */
     uct_completion_t *comp;   /* may be NULL */
     int               is_write;
@@ -166,12 +166,12 @@ typedef struct {
     unsigned            num_busy;   /* and are */
     unsigned            num_under_way;
     unsigned            num_strangers;
-    ucs_queue_head_t     free_sends;
+    ucs_list_link_t     free_sends;
     uct_ofi_rma_t      *rmas;
     unsigned            num_rmas;  /* in all; 0: the provider has none */
     int                 has_told_refusal; /* of memory of devices */
     unsigned            num_free_rmas;
-    ucs_queue_head_t    free_rmas;
+    ucs_list_link_t     free_rmas;
     int                 has_writes;
     int                 has_gather; /* messages can be sent from the user's memory */
     pthread_mutex_t     lock;       /* of the provider's objects, where threads share them */
@@ -255,8 +255,8 @@ struct uct_ofi_peer {
     uint32_t           heard_question; /* the last of the peer's */
     unsigned           say;           /* UCT_OFI_SAY_... */
     unsigned           num_under_way; /* operations that the provider has */
-    ucs_queue_head_t   unsent;        /* buffers that the provider would not take yet, */
-    ucs_queue_head_t   waiting;       /* and reads and writes */
+    ucs_list_link_t    unsent;        /* buffers that the provider would not take yet, */
+    ucs_list_link_t    waiting;       /* and reads and writes */
     uct_ofi_tx_state_t tx_state;
     unsigned           num_rmas;      /* reads and writes among those under way, */
     unsigned           num_waiting;   /* and in waiting */

@@ -55,7 +55,7 @@ static const ucs_config_row_t uct_ofi_config_rows[] = {
 static int uct_ofi_may_send(const uct_ofi_peer_t *peer)
 {
     return ((peer->tx_count - peer->tx_taken) < UCT_OFI_WINDOW) &&
-           ucs_queue_is_empty(&peer->unsent);
+           ucs_list_is_empty(&peer->unsent);
 }
 
 /* Fills the head and the padding of a message whose payload lies behind the head. */
@@ -103,7 +103,7 @@ static ucs_status_t uct_ofi_send_buffer(uct_ofi_peer_t *peer, uct_ofi_send_t *se
     send->length = uct_ofi_frame(peer, send->buffer, id, length);
     status       = uct_ofi_send_post(peer->iface, send);
     if (ucs_unlikely(status == UCS_ERR_NO_RESOURCE)) {
-        ucs_queue_push(&peer->unsent, &send->queue);
+        ucs_list_add_tail(&peer->unsent, &send->queue);
         uct_ofi_peer_say(peer, 0);
         status = UCS_OK;
     }

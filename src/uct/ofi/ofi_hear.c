@@ -57,8 +57,8 @@ static void uct_ofi_rx_closed(uct_ofi_peer_t *peer)
 static int uct_ofi_forgotten(uct_ofi_peer_t *peer)
 {
     if ((peer->tx_state == UCT_OFI_TX_OPEN) || !ucs_list_is_empty(&peer->flushes) ||
-        !ucs_queue_is_empty(&peer->unsent) || (peer->num_rmas > 0) ||
-        !ucs_queue_is_empty(&peer->waiting)) {
+        !ucs_list_is_empty(&peer->unsent) || (peer->num_rmas > 0) ||
+        !ucs_list_is_empty(&peer->waiting)) {
         uct_ofi_peer_fail(peer, UCS_ERR_CONNECTION_RESET);
         return 0;
     }

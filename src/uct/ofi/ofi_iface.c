@@ -411,8 +411,8 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->todo);
     ucs_list_head_init(&iface->blocked);
     ucs_list_head_init(&iface->blocks);
-    ucs_queue_head_init(&iface->free_sends);
-    ucs_queue_head_init(&iface->free_rmas);
+    ucs_list_head_init(&iface->free_sends);
+    ucs_list_head_init(&iface->free_rmas);
     ucs_string_buffer_init(&iface->choice);
     ucs_list_head_init(&iface->md_list);
     ucs_list_head_init(&iface->mems);

@@ -96,8 +96,8 @@ ucs_status_t uct_ofi_peer_get(uct_ofi_iface_t *iface, const uint8_t uid[UCT_UID_
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->flushes);
     ucs_list_head_init(&peer->early);
-    ucs_queue_head_init(&peer->unsent);
-    ucs_queue_head_init(&peer->waiting);
+    ucs_list_head_init(&peer->unsent);
+    ucs_list_head_init(&peer->waiting);
 
     status = ucs_ptr_map_put(&iface->by_token, peer, &peer->own_token);
     if (status == UCS_OK) {
@@ -209,7 +209,6 @@ ucs_status_t uct_ofi_peer_lost(const uct_ofi_peer_t *peer)
 void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
 {
     uct_ofi_iface_t *iface = peer->iface;
-    ucs_queue_elem_t *elem;
 
     if (peer->status != UCS_OK) {
         return;
@@ -224,8 +223,8 @@ void uct_ofi_peer_fail(uct_ofi_peer_t *peer, ucs_status_t status)
     ucs_list_add_tail(&iface->lost, &peer->list);
     uct_ofi_probe_end(peer);
     uct_ofi_drop_early(peer); /* the provider may keep the peer for ever */
-    while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
-        uct_ofi_send_put(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
+    while (!ucs_list_is_empty(&peer->unsent)) {
+        uct_ofi_send_put(iface, ucs_list_extract_head(&peer->unsent, uct_ofi_send_t, queue));
     }
     uct_ofi_fail_eps(peer, status);
     uct_ofi_peer_say(peer, 0); /* the rest from progress */
@@ -407,7 +406,7 @@ void uct_ofi_reject(uct_ofi_iface_t *iface, const uct_ofi_intro_t *asked, const 
 static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
 {
     uct_ofi_iface_t *iface = peer->iface;
-    ucs_queue_elem_t *elem;
+    uct_ofi_send_t *send;
     ucs_status_t status;
     int is_all = 1;
     size_t i;
@@ -415,10 +414,11 @@ static int uct_ofi_speak(uct_ofi_peer_t *peer, unsigned *count_p)
     if (ucs_unlikely((peer->num_given_up > 0) && (peer->num_waiting > 0))) {
         uct_ofi_rma_drop_given_up(peer);
     }
-    while ((elem = ucs_queue_pull(&peer->unsent)) != NULL) {
-        status = uct_ofi_send_post(iface, ucs_container_of(elem, uct_ofi_send_t, queue));
+    while (!ucs_list_is_empty(&peer->unsent)) {
+        send   = ucs_list_extract_head(&peer->unsent, uct_ofi_send_t, queue);
+        status = uct_ofi_send_post(iface, send);
         if (status == UCS_ERR_NO_RESOURCE) {
-            ucs_queue_push_head(&peer->unsent, elem);
+            ucs_list_add_head(&peer->unsent, &send->queue);
             return 0;
         }
         ++*count_p;
@@ -465,7 +465,7 @@ void uct_ofi_end_flushes(uct_ofi_peer_t *peer)
 
 static int uct_ofi_peer_is_needed(const uct_ofi_peer_t *peer)
 {
-    return (peer->num_under_way > 0) || !ucs_queue_is_empty(&peer->waiting) ||
+    return (peer->num_under_way > 0) || !ucs_list_is_empty(&peer->waiting) ||
            !ucs_list_is_empty(&peer->eps) || peer->rx_open ||
            (peer->tx_state != UCT_OFI_TX_IDLE) || (peer->say != 0);
 }

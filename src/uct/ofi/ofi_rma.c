@@ -363,19 +363,17 @@ static void uct_ofi_rma_op_put(uct_ofi_iface_t *iface, uct_ofi_rma_t *op)
 {
     op->peer = NULL;
     ++iface->num_free_rmas;
-    ucs_queue_push_head(&iface->free_rmas, &op->queue);
+    ucs_list_add_head(&iface->free_rmas, &op->queue);
 }
 
 /* The next one that waits, taken off its queue, or NULL. */
 static uct_ofi_rma_t *uct_ofi_rma_pull(uct_ofi_peer_t *peer)
 {
-    ucs_queue_elem_t *elem = ucs_queue_pull(&peer->waiting);
-
-    if (elem == NULL) {
+    if (ucs_list_is_empty(&peer->waiting)) {
         return NULL;
     }
     --peer->num_waiting;
-    return ucs_container_of(elem, uct_ofi_rma_t, queue);
+    return ucs_list_extract_head(&peer->waiting, uct_ofi_rma_t, queue);
 }
 
 static void uct_ofi_rma_op_end(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, ucs_status_t status)
@@ -425,22 +423,22 @@ static ssize_t uct_ofi_rma_op_post(uct_ofi_rma_t *op)
 /* The others stay in order. */
 void uct_ofi_rma_drop_given_up(uct_ofi_peer_t *peer)
 {
-    ucs_queue_head_t dropped;
+    ucs_list_link_t dropped;
     uct_ofi_rma_t *op;
     unsigned i;
 
-    ucs_queue_head_init(&dropped);
+    ucs_list_head_init(&dropped);
     for (i = peer->num_waiting; i > 0; --i) {
         op = uct_ofi_rma_pull(peer);
         if (op->super.is_given_up) {
-            ucs_queue_push(&dropped, &op->queue);
+            ucs_list_add_tail(&dropped, &op->queue);
         } else {
-            ucs_queue_push(&peer->waiting, &op->queue);
+            ucs_list_add_tail(&peer->waiting, &op->queue);
             ++peer->num_waiting;
         }
     }
-    while (!ucs_queue_is_empty(&dropped)) {
-        op = ucs_container_of(ucs_queue_pull(&dropped), uct_ofi_rma_t, queue);
+    while (!ucs_list_is_empty(&dropped)) {
+        op = ucs_list_extract_head(&dropped, uct_ofi_rma_t, queue);
         uct_ofi_rma_op_end(peer->iface, op, UCS_ERR_CANCELED);
     }
 }
@@ -453,7 +451,7 @@ int uct_ofi_rma_post(uct_ofi_peer_t *peer, unsigned *count_p)
     while ((peer->status == UCS_OK) && ((op = uct_ofi_rma_pull(peer)) != NULL)) {
         ret = uct_ofi_rma_op_post(op);
         if (ret == -FI_EAGAIN) {
-            ucs_queue_push_head(&peer->waiting, &op->queue);
+            ucs_list_add_head(&peer->waiting, &op->queue);
             ++peer->num_waiting;
             return 0;
         }
@@ -563,7 +561,7 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     if ((peer->num_rmas + peer->num_waiting) >= iface->num_free_rmas) {
         return UCS_ERR_NO_RESOURCE;
     }
-    op = ucs_container_of(ucs_queue_pull(&iface->free_rmas), uct_ofi_rma_t, queue);
+    op = ucs_list_extract_head(&iface->free_rmas, uct_ofi_rma_t, queue);
     --iface->num_free_rmas;
     op->peer        = peer;
     op->comp        = comp;
@@ -574,12 +572,12 @@ static ucs_status_t uct_ofi_rma_start(uct_ep_t *ep, int is_write, const uct_iov_
     op->remote_addr = (iface->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) ?
                       remote_addr : remote_addr - rkey->base;
     op->key         = key;
-    ret             = ucs_queue_is_empty(&peer->waiting) ? uct_ofi_rma_op_post(op) : -FI_EAGAIN;
+    ret             = ucs_list_is_empty(&peer->waiting) ? uct_ofi_rma_op_post(op) : -FI_EAGAIN;
     if (ucs_likely(ret == 0)) {
         return UCS_INPROGRESS;
     }
     if (ret == -FI_EAGAIN) {
-        ucs_queue_push(&peer->waiting, &op->queue);
+        ucs_list_add_tail(&peer->waiting, &op->queue);
         ++peer->num_waiting;
         uct_ofi_peer_say(peer, 0);
         return UCS_INPROGRESS;
@@ -654,7 +652,7 @@ ucs_status_t uct_ofi_rma_open(uct_ofi_iface_t *iface)
     iface->num_free_rmas = count;
     for (i = 0; i < count; ++i) {
         iface->rmas[i].super.kind = UCT_OFI_OP_RMA;
-        ucs_queue_push(&iface->free_rmas, &iface->rmas[i].queue);
+        ucs_list_add_tail(&iface->free_rmas, &iface->rmas[i].queue);
     }
     pthread_mutex_lock(&md->lock);
     ucs_list_add_tail(&md->ifaces, &iface->md_list);

@@ -145,16 +145,14 @@ static uct_ofi_send_t *uct_ofi_send_new(uct_ofi_iface_t *iface)
 uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *peer, int is_data)
 {
     const unsigned num_held = (peer != NULL) ? peer->num_under_way - peer->num_rmas : 0;
-    ucs_queue_elem_t *elem;
     uct_ofi_send_t *send;
 
     if (ucs_unlikely((iface->num_busy >= (is_data ? iface->num_data : iface->num_sends)) ||
                      ((num_held > 0) && ((num_held + iface->num_busy) >= iface->num_shared)))) {
         return NULL;
     }
-    elem = ucs_queue_pull(&iface->free_sends);
-    send = (elem != NULL) ? ucs_container_of(elem, uct_ofi_send_t, queue) :
-                            uct_ofi_send_new(iface);
+    send = ucs_list_is_empty(&iface->free_sends) ? uct_ofi_send_new(iface) :
+           ucs_list_extract_head(&iface->free_sends, uct_ofi_send_t, queue);
     if (send != NULL) {
         ++iface->num_busy;
         send->is_question = 0;
@@ -166,7 +164,7 @@ uct_ofi_send_t *uct_ofi_send_get(uct_ofi_iface_t *iface, const uct_ofi_peer_t *p
 void uct_ofi_send_put(uct_ofi_iface_t *iface, uct_ofi_send_t *send)
 {
     --iface->num_busy;
-    ucs_queue_push_head(&iface->free_sends, &send->queue);
+    ucs_list_add_head(&iface->free_sends, &send->queue);
 }
 
 /* ---- messages ---- */
