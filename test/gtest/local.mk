@@ -98,7 +98,6 @@ gtest_sources = \
 	test/gtest/ucp/world.h \
 	test/gtest/ucs/comma_locale.h \
 	test/gtest/ucs/test_arbiter.cc \
-	test/gtest/ucs/test_array.cc \
 	test/gtest/ucs/test_atomic.cc \
 	test/gtest/ucs/test_bitmap.cc \
 	test/gtest/ucs/test_config.cc \

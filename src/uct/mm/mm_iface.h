@@ -24,7 +24,6 @@
 #include "mm_segment.h"
 
 #include <ucs/arch/atomic.h>
-#include <ucs/ds/array.h>
 #include <ucs/ds/list.h>
 #include <ucs/sys/fork.h>
 #include <ucs/sys/sys.h>
@@ -147,7 +146,10 @@ typedef struct {
     uint32_t          hot_turns; /* times that they have all been looked at */
     unsigned          cold_next; /* the others a few at a time */
     unsigned          max_poll;
-    UCS_ARRAY(uct_mm_peer_t *) rings;
+    struct {
+        uct_mm_peer_t **items;
+        size_t          length, capacity;
+    } rings;
 
     ucs_fork_watch_t  fork;
     uint64_t          last_look_ns;

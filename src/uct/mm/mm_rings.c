@@ -130,7 +130,7 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
         uct_mm_segment_put(iface->buffers);
     }
     uct_mm_staging_cleanup(&iface->staging);
-    ucs_array_cleanup(&iface->rings);
+    ucs_sys_free(iface->rings.items);
 }
 
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
@@ -280,6 +280,25 @@ unsigned uct_mm_rings_num_rivals(const uct_mm_iface_t *iface)
     return count;
 }
 
+/* Room for one more. */
+static ucs_status_t uct_mm_rings_reserve(uct_mm_iface_t *iface)
+{
+    const size_t capacity = ucs_max(2 * iface->rings.capacity, (size_t)4);
+    uct_mm_peer_t **items;
+
+    if (iface->rings.length < iface->rings.capacity) {
+        return UCS_OK;
+    }
+    items = ucs_sys_realloc(iface->rings.items, capacity * sizeof(*items));
+    if (items == NULL) {
+        ucs_error("no memory for %zu peers", iface->rings.length + 1);
+        return UCS_ERR_NO_MEMORY;
+    }
+    iface->rings.items    = items;
+    iface->rings.capacity = capacity;
+    return UCS_OK;
+}
+
 ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     const uct_mm_ring_shape_t *shape = uct_mm_rings_shape(iface);
@@ -287,9 +306,8 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     ucs_status_t status;
     unsigned index;
 
-    status = ucs_array_reserve(&iface->rings, iface->rings.length + 1);
+    status = uct_mm_rings_reserve(iface);
     if (status != UCS_OK) {
-        ucs_error("no memory for %zu peers", iface->rings.length + 1);
         return status;
     }
     status = uct_mm_rings_find_block(iface, &block);
@@ -311,7 +329,7 @@ ucs_status_t uct_mm_rings_add(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
     uct_mm_buffers_add(iface, peer);
 
     peer->slot = (unsigned)iface->rings.length;
-    (void)ucs_array_push(&iface->rings, peer);
+    iface->rings.items[iface->rings.length++] = peer;
     uct_mm_rings_heat(iface, peer);
     ucs_atomic_store_relaxed(&iface->main->rivals, uct_mm_rings_num_rivals(iface));
     return UCS_OK;
@@ -324,7 +342,7 @@ void uct_mm_rings_remove(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         uct_mm_rings_swap(iface, peer->slot, iface->num_hot);
     }
     uct_mm_rings_swap(iface, peer->slot, (unsigned)iface->rings.length - 1);
-    (void)ucs_array_pop(&iface->rings);
+    --iface->rings.length;
     ucs_atomic_store_relaxed(&iface->main->rivals, uct_mm_rings_num_rivals(iface));
 
     uct_mm_reader_cleanup(&peer->reader, &iface->super);
