@@ -37,7 +37,6 @@ libucs_sources = \
 	src/ucs/debug/report.h \
 	src/ucs/ds/arbiter.c \
 	src/ucs/ds/arbiter.h \
-	src/ucs/ds/bitmap.h \
 	src/ucs/ds/hash.c \
 	src/ucs/ds/hash.h \
 	src/ucs/ds/list.h \

@@ -99,7 +99,6 @@ gtest_sources = \
 	test/gtest/ucs/comma_locale.h \
 	test/gtest/ucs/test_arbiter.cc \
 	test/gtest/ucs/test_atomic.cc \
-	test/gtest/ucs/test_bitmap.cc \
 	test/gtest/ucs/test_config.cc \
 	test/gtest/ucs/test_counters.cc \
 	test/gtest/ucs/test_fault.cc \

@@ -14,7 +14,6 @@
 #include <sys/utsname.h>
 #include <ucp/api/ucp.h>
 #include <ucs/arch/cpu.h>
-#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 #include <ucs/sys/topo.h>
 #include <unistd.h>
@@ -78,17 +77,21 @@ void info_read_line(const char *path, char *line, size_t max)
 /* "0-3,8" */
 static void info_cpu_list(char *list, size_t max)
 {
-    size_t used = 0, first = 0, end;
-    ucs_sys_cpus_t cpus;
+    size_t used = 0, first, end;
+    cpu_set_t cpus;
 
     ucs_sys_get_cpus(&cpus);
     list[0] = '\0';
-    while (((first = ucs_bitmap_ffs(cpus.words, UCS_SYS_CPUS, first)) < UCS_SYS_CPUS) &&
-           (used < max)) {
-        end   = ucs_bitmap_ffz(cpus.words, UCS_SYS_CPUS, first);
+    for (first = 0; (first < CPU_SETSIZE) && (used < max); first = end) {
+        end = first + 1;
+        if (!CPU_ISSET(first, &cpus)) {
+            continue;
+        }
+        while ((end < CPU_SETSIZE) && CPU_ISSET(end, &cpus)) {
+            ++end;
+        }
         used += (size_t)snprintf(list + used, max - used, (end > first + 1) ? "%s%zu-%zu" : "%s%zu",
                                  (used > 0) ? "," : "", first, end - 1);
-        first = end;
     }
 }
 

@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <ucs/ds/bitmap.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 #include <ctype.h>
@@ -410,50 +409,41 @@ size_t ucs_sys_page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE); /* which the C library knows since the program began */
 }
 
-void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus)
+void ucs_sys_get_cpus(cpu_set_t *cpus)
 {
-    cpu_set_t set;
-    unsigned i;
-
-    memset(cpus, 0, sizeof(*cpus));
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        for (i = 0; i < ucs_min(UCS_SYS_CPUS, (unsigned)CPU_SETSIZE); ++i) {
-            if (CPU_ISSET(i, &set)) {
-                ucs_bitmap_set(cpus->words, i);
-            }
-        }
-    }
+    CPU_ZERO(cpus);
+    (void)sched_getaffinity(0, sizeof(*cpus), cpus);
 }
 
 #define UCS_SYS_CACHES 5 /* of one CPU, at most */
 
 /* A list of the kernel's: "0-3,8,10-11". What is no list is empty. */
-static void ucs_sys_parse_cpus(const char *text, ucs_sys_cpus_t *cpus)
+static void ucs_sys_parse_cpus(const char *text, cpu_set_t *cpus)
 {
     unsigned long first, last, i;
     char *end;
 
-    memset(cpus, 0, sizeof(*cpus));
+    CPU_ZERO(cpus);
     do {
         first = strtoul(text, &end, 10);
         if (end == text) {
             return;
         }
         last = (*end == '-') ? strtoul(end + 1, &end, 10) : first;
-        for (i = first; i <= ucs_min(last, UCS_SYS_CPUS - 1ul); ++i) {
-            ucs_bitmap_set(cpus->words, i);
+        for (i = first; i <= ucs_min(last, CPU_SETSIZE - 1ul); ++i) {
+            CPU_SET(i, cpus);
         }
         text = end + 1;
     } while (*end == ',');
 }
 
-void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus)
+void ucs_sys_get_cache_cpus(unsigned cpu, cpu_set_t *cpus)
 {
     char path[96], text[4096];
     size_t length;
     int index;
 
-    memset(cpus, 0, sizeof(*cpus));
+    CPU_ZERO(cpus);
     for (index = UCS_SYS_CACHES - 1; index >= 0; --index) { /* those farther away come later */
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/cache/index%d/shared_cpu_list",
                  cpu, index);
@@ -466,12 +456,12 @@ void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus)
 
 unsigned ucs_sys_num_cpus(void)
 {
-    ucs_sys_cpus_t cpus;
+    cpu_set_t cpus;
     unsigned count;
     long online;
 
     ucs_sys_get_cpus(&cpus);
-    count = (unsigned)ucs_bitmap_count(cpus.words, UCS_SYS_CPUS);
+    count = (unsigned)CPU_COUNT(&cpus);
     if (count == 0) { /* more CPUs than the set holds: count those online */
         online = sysconf(_SC_NPROCESSORS_ONLN);
         count  = (online > 0) ? (unsigned)online : 1;

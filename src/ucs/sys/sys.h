@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <poll.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -221,21 +222,12 @@ size_t ucs_sys_memory_limit(void);
 /* CPUs that the scheduler lets this thread use now, at least 1. */
 unsigned ucs_sys_num_cpus(void);
 
-#define UCS_SYS_CPUS      1024u
-#define UCS_SYS_CPU_WORDS (UCS_SYS_CPUS / 64)
-
-/* A set of CPUs, as a bitmap (ucs/ds/bitmap.h); those from UCS_SYS_CPUS on are not told apart from
- * none. */
-typedef struct {
-    uint64_t words[UCS_SYS_CPU_WORDS];
-} ucs_sys_cpus_t;
-
-/* The same as a set; empty where the system does not tell. */
-void ucs_sys_get_cpus(ucs_sys_cpus_t *cpus);
+/* The same as a set; empty where the system does not tell, or has more than CPU_SETSIZE. */
+void ucs_sys_get_cpus(cpu_set_t *cpus);
 
 /* The CPUs behind the same last cache before memory as this one, which is among them; empty where
  * the system does not tell. Reads files: some 20 us. */
-void ucs_sys_get_cache_cpus(unsigned cpu, ucs_sys_cpus_t *cpus);
+void ucs_sys_get_cache_cpus(unsigned cpu, cpu_set_t *cpus);
 
 /* Read a small file (as in /proc or /sys) into buf, at most max - 1 bytes, terminated. Returns
  * UCS_ERR_NO_ELEM where it cannot be opened, UCS_ERR_IO_ERROR where reading fails,

@@ -16,7 +16,6 @@
 
 #define UCS_LOG_COMPONENT "cuda_ipc"
 #include <ucs/debug/log.h>
-#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 #include <errno.h>
 #include <string.h>
@@ -366,14 +365,12 @@ static void uct_cuda_mappings_trim(uct_cuda_ipc_md_t *md, const uct_cuda_mapping
 static void uct_cuda_import_refused(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t *driver,
                                     const uct_cuda_ipc_packed_t *key, int result)
 {
-    const unsigned bit = (unsigned)result % UCT_CUDA_RESULT_MAX;
-    int level          = UCS_LOG_LEVEL_WARN;
+    const unsigned reason = (unsigned)result % UCT_CUDA_RESULT_MAX;
+    int level;
 
     pthread_mutex_lock(&md->lock);
-    if (ucs_bitmap_test(md->warned, bit)) {
-        level = UCS_LOG_LEVEL_DEBUG;
-    }
-    ucs_bitmap_set(md->warned, bit);
+    level              = md->warned[reason] ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN;
+    md->warned[reason] = 1;
     pthread_mutex_unlock(&md->lock);
     ucs_log(level, "device memory of process %u cannot be mapped and is staged instead", key->pid);
     (void)uct_cuda_failed(driver, level, "mapping it", result);

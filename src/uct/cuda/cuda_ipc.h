@@ -140,7 +140,7 @@ typedef struct {
     ucs_list_link_t contexts;      /* uct_cuda_ipc_context_t */
     int             num_devices;   /* of those below; 0: not asked */
     uct_cu_uuid_t   devices[UCT_CUDA_DEVICES_MAX];
-    uint64_t        warned[UCT_CUDA_RESULT_MAX / 64]; /* results that were told */
+    uint8_t         warned[UCT_CUDA_RESULT_MAX]; /* by result: it was told */
     pthread_mutex_t pool_lock;     /* of the list; held while the driver opens a pool */
     ucs_list_link_t pools;         /* of other processes */
 } uct_cuda_ipc_md_t;

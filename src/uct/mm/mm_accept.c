@@ -122,7 +122,7 @@ static ucs_status_t uct_mm_peer_welcome(uct_mm_iface_t *iface, const uct_mm_peer
 static ucs_status_t uct_mm_peer_greet(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     uct_mm_hello_t hello;
-    ucs_sys_cpus_t own;
+    cpu_set_t own;
     ucs_status_t status;
     ssize_t length;
 

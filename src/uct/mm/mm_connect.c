@@ -269,7 +269,7 @@ static void uct_mm_ep_welcome(uct_mm_iface_t *iface, uct_mm_ep_t *ep)
 {
     unsigned num_fds = 0;
     uct_mm_welcome_t welcome;
-    ucs_sys_cpus_t own;
+    cpu_set_t own;
     ucs_status_t status;
     ssize_t length;
     unsigned i;

@@ -178,7 +178,7 @@ typedef struct {
     ucs_list_link_t   peers;
     ucs_list_link_t   gone;     /* to be drained, reported and freed */
     ucs_list_link_t   retries;  /* endpoints whose peer had no room for another connection */
-    ucs_sys_cpus_t    near_cpus; /* behind one cache with the first that we run on */
+    cpu_set_t         near_cpus; /* behind one cache with the first that we run on */
 } uct_mm_iface_t;
 
 /* ---- endpoint ---- */

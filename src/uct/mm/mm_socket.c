@@ -6,7 +6,6 @@
 
 #include "mm_socket.h"
 
-#include <ucs/ds/bitmap.h>
 #include <ucs/sys/sys.h>
 
 /* Signals that are taken off a connection at a time; a peer could send without end. */
@@ -96,34 +95,31 @@ int uct_mm_socket_is_ended(int fd)
     return (length == 0) || ((length < 0) && (errno != EAGAIN) && (errno != EINTR));
 }
 
-int uct_mm_is_rival(const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
+int uct_mm_is_rival(const cpu_set_t *own, const cpu_set_t *theirs)
 {
-    uint64_t common = 0;
-    unsigned i;
+    cpu_set_t common;
 
-    for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
-        common |= own->words[i] & theirs->words[i];
-    }
-    return common != 0;
+    CPU_AND(&common, own, theirs);
+    return CPU_COUNT(&common) > 0;
 }
 
-int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs)
+int uct_mm_is_near(uct_mm_iface_t *iface, const cpu_set_t *own, const cpu_set_t *theirs)
 {
-    const unsigned first = (unsigned)ucs_bitmap_ffs(own->words, UCS_SYS_CPUS, 0);
-    uint64_t any = 0, beyond = 0;
-    unsigned i;
+    cpu_set_t all, inside;
+    unsigned first = 0;
 
-    if (first == UCS_SYS_CPUS) {
+    while ((first < CPU_SETSIZE) && !CPU_ISSET(first, own)) {
+        ++first;
+    }
+    if (first == CPU_SETSIZE) {
         return 0;
     }
-    if (!ucs_bitmap_test(iface->near_cpus.words, first)) { /* not known yet, or moved */
+    if (!CPU_ISSET(first, &iface->near_cpus)) { /* not known yet, or moved */
         ucs_sys_get_cache_cpus(first, &iface->near_cpus);
     }
-    for (i = 0; i < UCS_SYS_CPU_WORDS; ++i) {
-        any    |= theirs->words[i];
-        beyond |= (own->words[i] | theirs->words[i]) & ~iface->near_cpus.words[i];
-    }
-    return (any != 0) && (beyond == 0);
+    CPU_OR(&all, own, theirs);
+    CPU_AND(&inside, &all, &iface->near_cpus);
+    return (CPU_COUNT(theirs) > 0) && CPU_EQUAL(&inside, &all);
 }
 
 ucs_status_t uct_mm_socket_status(int error)

@@ -27,7 +27,7 @@ typedef struct {
     uint8_t              uid[UCT_UID_LEN];      /* of the sender */
     uint8_t              expected[UCT_UID_LEN]; /* of whom it wants to reach */
     uint64_t             message_max;           /* bytes of the longest message it will send */
-    ucs_sys_cpus_t       cpus;                  /* that the sender may run on */
+    cpu_set_t            cpus;                  /* that the sender may run on */
 } uct_mm_hello_t;
 
 typedef struct {
@@ -48,7 +48,7 @@ typedef struct {
     uint64_t              buffers_offset; /* of the ring's buffers there, bytes */
     uint64_t              wide_offset;    /* of its wide area, 0: none */
     uint64_t              is_small;       /* the area of buffers is UCT_MM_AREA_SMALL */
-    ucs_sys_cpus_t        cpus;           /* that the receiver may run on */
+    cpu_set_t             cpus;           /* that the receiver may run on */
 } uct_mm_welcome_t;
 
 static_assert(sizeof(uct_mm_hello_t) == 176, "layout shared by processes");
@@ -81,10 +81,10 @@ int uct_mm_socket_drain(int fd);
 int uct_mm_socket_is_ended(int fd);
 
 /* Whether the other side (its CPUs: from a peer) may run where this one may. */
-int uct_mm_is_rival(const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs);
+int uct_mm_is_rival(const cpu_set_t *own, const cpu_set_t *theirs);
 
 /* Whether both run behind one cache, whichever of their CPUs they run on. */
-int uct_mm_is_near(uct_mm_iface_t *iface, const ucs_sys_cpus_t *own, const ucs_sys_cpus_t *theirs);
+int uct_mm_is_near(uct_mm_iface_t *iface, const cpu_set_t *own, const cpu_set_t *theirs);
 
 /* What an error of a system call means for an endpoint. */
 ucs_status_t uct_mm_socket_status(int error);

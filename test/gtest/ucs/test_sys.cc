@@ -327,12 +327,12 @@ TEST_F(sys, cpus_behind_one_cache)
     ucs_sys_set(&fake);
     const auto behind = [](std::map<std::string, std::string> caches) {
         g_caches = caches;
-        ucs_sys_cpus_t cpus;
+        cpu_set_t cpus;
         memset(&cpus, 0xff, sizeof(cpus));
         ucs_sys_get_cache_cpus(3, &cpus);
         std::set<unsigned> set;
-        for (unsigned i = 0; i < 64 * UCS_SYS_CPU_WORDS; ++i) {
-            if ((cpus.words[i / 64] >> (i % 64)) & 1) {
+        for (unsigned i = 0; i < CPU_SETSIZE; ++i) {
+            if (CPU_ISSET(i, &cpus)) {
                 set.insert(i);
             }
         }
@@ -357,7 +357,7 @@ TEST_F(sys, cpus_behind_one_cache)
                                           {"index2/shared_cpu_list", "3,5\n"},
                                           {"index3/shared_cpu_list", "2-5\n"}}));
     ucs_sys_set(nullptr);
-    ucs_sys_cpus_t own;
+    cpu_set_t own;
     ucs_sys_get_cache_cpus(0, &own); /* whatever the machine is */
 }
 

@@ -742,10 +742,10 @@ TEST(mm_test, peers_behind_one_cache)
         return fd;
     };
     const fake_sys fake(ops);
-    ucs_sys_cpus_t own;
+    cpu_set_t own;
     ucs_sys_get_cpus(&own);
     unsigned first = 0;
-    while ((own.words[first / 64] >> (first % 64) & 1) == 0) {
+    while (!CPU_ISSET(first, &own)) {
         ++first;
     }
     const std::string one = std::to_string(first);
