@@ -44,8 +44,6 @@ libucs_sources = \
 	src/ucs/ds/mpool.h \
 	src/ucs/ds/ptr_map.c \
 	src/ucs/ds/ptr_map.h \
-	src/ucs/ds/strbuf.c \
-	src/ucs/ds/strbuf.h \
 	src/ucs/event/async.c \
 	src/ucs/memory/memory_type.c \
 	src/ucs/stats/counters.c \

@@ -109,7 +109,6 @@ gtest_sources = \
 	test/gtest/ucs/test_mpool.cc \
 	test/gtest/ucs/test_ptr_map.cc \
 	test/gtest/ucs/test_report.cc \
-	test/gtest/ucs/test_strbuf.cc \
 	test/gtest/ucs/test_sys.cc \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \

@@ -147,13 +147,10 @@ void sim_events_print_last(void)
 
 void sim_event_message(unsigned id, const void *data, size_t length)
 {
-    ucs_string_buffer_t strb;
-    char text[256];
-
     if (sim_events.trace) {
-        ucs_string_buffer_init_fixed(&strb, text, sizeof(text));
-        wire_print(id, data, length, &strb);
-        printf("                   %s\n", ucs_string_buffer_cstr(&strb));
+        printf("                   ");
+        wire_print(id, data, length, stdout);
+        printf("\n");
     }
 }
 

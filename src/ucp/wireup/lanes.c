@@ -8,7 +8,6 @@
 #include <ucp/wireup/lanes.h>
 #include <ucp/wireup/net.h>
 #include <ucs/debug/log.h>
-#include <ucs/ds/strbuf.h>
 #include <limits.h>
 #include <string.h>
 
@@ -166,21 +165,22 @@ static double ucp_lane_score(const ucp_peer_t *peer, const ucp_address_info_t *a
 static void ucp_lane_explain(const ucp_peer_t *peer, const ucp_address_info_t *address,
                              const ucp_lane_row_t *row)
 {
-    char storage[512], reason_storage[UCT_REASON_MAX];
-    ucs_string_buffer_t text;
+    char text[512] = "", storage[UCT_REASON_MAX];
     const char *reason = "";
+    size_t used        = 0;
     unsigned i;
 
-    ucs_string_buffer_init_fixed(&text, storage, sizeof(storage));
     for (i = 0; i < peer->worker->context->num_tls; ++i) {
         if ((peer->worker->context->tls[i].rail == 0) &&
-            (ucp_lane_score(peer, address, row, i, &reason, reason_storage) < 0)) {
-            ucs_string_buffer_appendf(&text, "%s%s: %s", (i > 0) ? ", " : "",
-                                      peer->worker->context->tls[i].name, reason);
+            (used < sizeof(text)) &&
+            (ucp_lane_score(peer, address, row, i, &reason, storage) < 0)) {
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s: %s",
+                                     (i > 0) ? ", " : "", peer->worker->context->tls[i].name,
+                                     reason);
         }
     }
     ucs_log(row->required ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG,
-            "no transport for %s to this peer (%s)", row->name, ucs_string_buffer_cstr(&text));
+            "no transport for %s to this peer (%s)", row->name, text);
 }
 
 /* The transport that serves a role best, or UCP_NO_TL. */

@@ -6,7 +6,9 @@
 
 #include <ucs/sys/compiler.h>
 #include <ucs/sys/string.h>
+#include <ucs/sys/sys.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +213,27 @@ int ucs_str_match(const char *pattern, const char *text)
     }
 
     return *pattern == '\0';
+}
+
+void ucs_str_append(char **text_p, const char *fmt, ...)
+{
+    const size_t before = (*text_p != NULL) ? strlen(*text_p) : 0;
+    char *text          = NULL;
+    va_list ap;
+    int length;
+
+    va_start(ap, fmt);
+    length = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (length >= 0) { /* else it cannot be encoded */
+        text = ucs_sys_realloc(*text_p, before + (size_t)length + 1);
+    }
+    if (text != NULL) {
+        va_start(ap, fmt);
+        (void)vsnprintf(text + before, (size_t)length + 1, fmt, ap);
+        va_end(ap);
+        *text_p = text;
+    }
 }
 
 long ucs_env_number(const char *name)

@@ -1,12 +1,13 @@
 /* Halyard: text helpers that do not depend on the locale and never write out of bounds.
  *
- * Pure functions of their arguments, any thread, no allocation.
+ * Pure functions of their arguments, any thread; only ucs_str_append allocates.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef UCS_SYS_STRING_H
 #define UCS_SYS_STRING_H
 
+#include <ucs/sys/compiler.h>
 #include <ucs/sys/compiler_def.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,10 @@ BEGIN_C_DECLS
 /* Copy `src` with its end into `dest` of `max` bytes. Not zero if all of it fitted; what did not is
  * cut off. */
 int ucs_str_copy(char *dest, size_t max, const char *src);
+
+/* Append formatted text to one of the heap (NULL: none yet), to be given to ucs_sys_free. Without
+ * memory it stays as it was. */
+void ucs_str_append(char **text_p, const char *fmt, ...) UCS_PRINTF(2, 3);
 
 /* Read a decimal number, "digits[.digits][e[+-]digits]" with an optional minus, at the very start
  * of the text. Returns the first character after it, or NULL if there is none; too large gives

@@ -32,7 +32,6 @@
 #include <ucs/ds/hash.h>
 #include <ucs/ds/ptr_map.h>
 #include <ucs/ds/list.h>
-#include <ucs/ds/strbuf.h>
 #include <ucs/sys/fork.h>
 
 #include <pthread.h>
@@ -147,7 +146,7 @@ typedef struct {
     struct fi_info     *info;
     struct fi_info     *rails[UCT_RAILS_MAX]; /* other devices like it, for further interfaces */
     ucs_list_link_t     siblings;   /* ring of a lead and its further interfaces, no head */
-    ucs_string_buffer_t choice;     /* which that is, and why not another */
+    char               *choice;     /* which that is, and why not another */
     struct fid_fabric  *fabric;
     struct fid_domain  *domain;
     struct fid_av      *av;

@@ -413,7 +413,6 @@ ucs_status_t uct_ofi_iface_open(uct_iface_t *tl_iface)
     ucs_list_head_init(&iface->blocks);
     ucs_list_head_init(&iface->free_sends);
     ucs_list_head_init(&iface->free_rmas);
-    ucs_string_buffer_init(&iface->choice);
     ucs_list_head_init(&iface->md_list);
     ucs_list_head_init(&iface->mems);
     ucs_list_head_init(&iface->kept_mems);
@@ -526,7 +525,7 @@ void uct_ofi_iface_close(uct_iface_t *tl_iface)
     }
     uct_ofi_sends_close(iface);
     pthread_mutex_destroy(&iface->lock);
-    ucs_string_buffer_cleanup(&iface->choice);
+    ucs_sys_free(iface->choice);
     ucs_sys_free(iface->receives);
     ucs_sys_free(iface->rmas);
     ucs_hash_cleanup(&iface->by_uid);

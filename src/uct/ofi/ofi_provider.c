@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/string.h>
 #include <ucs/sys/sys.h>
 
 /* ---- the choice ---- */
@@ -266,8 +267,8 @@ static void uct_ofi_explain(uct_ofi_iface_t *iface, const struct fi_info *info, 
     }
     snprintf(head, sizeof(head), "not %s on %s%s", name, is_other ? "" : device,
              is_other ? "" : ": ");
-    if (strstr(ucs_string_buffer_cstr(&iface->choice), head) == NULL) {
-        ucs_string_buffer_appendf(&iface->choice, "not %s on %s: %s\n", name, device, reason);
+    if ((iface->choice == NULL) || (strstr(iface->choice, head) == NULL)) {
+        ucs_str_append(&iface->choice, "not %s on %s: %s\n", name, device, reason);
     }
 }
 
@@ -288,14 +289,15 @@ static const struct fi_info *uct_ofi_judge(uct_ofi_iface_t *iface, uct_ofi_candi
             best = &all[i];
         }
     }
-    ucs_string_buffer_reset(&iface->choice); /* what an earlier offer met is met again */
+    ucs_sys_free(iface->choice); /* what an earlier offer met is met again */
+    iface->choice = NULL;
     if (best != NULL) {
         best = uct_ofi_share_out(all, count, best);
         if (uct_ofi_refuse_rma(uct_ofi_config(iface), best->info->fabric_attr->prov_name) == NULL) {
             uct_ofi_find_rails(iface, all, count, best);
         }
-        ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", best->info->fabric_attr->prov_name,
-                                  best->info->domain_attr->name);
+        ucs_str_append(&iface->choice, "%s on %s\n", best->info->fabric_attr->prov_name,
+                       best->info->domain_attr->name);
     }
     info = (best != NULL) ? best->info : NULL;
     for (is_link_local = 0; is_link_local < 2; ++is_link_local) { /* these say least of the rest */
@@ -466,9 +468,9 @@ static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface)
         return UCS_ERR_NO_DEVICE;
     }
     iface->is_multi = lead->is_multi;
-    ucs_string_buffer_appendf(&iface->choice, "%s on %s\n", iface->info->fabric_attr->prov_name,
-                              iface->info->domain_attr->name);
-    iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
+    ucs_str_append(&iface->choice, "%s on %s\n", iface->info->fabric_attr->prov_name,
+                   iface->info->domain_attr->name);
+    iface->super.choice = iface->choice;
     return UCS_OK;
 }
 
@@ -503,30 +505,29 @@ static void uct_ofi_check_list(const uct_ofi_config_t *config, const struct fi_i
 {
     const ucs_config_allow_list_t *names = is_device ? &config->devices : &config->providers;
     const struct fi_info *info, *other;
-    ucs_string_buffer_t there;
+    char *there = NULL;
     unsigned i;
 
     if (names->mode != UCS_CONFIG_ALLOW_LIST_ALLOW) {
         return;
     }
-    ucs_string_buffer_init(&there);
     for (info = list; info != NULL; info = info->next) {
         for (other = list; (other != info) && (strcmp(uct_ofi_name_of(other, is_device),
                                                       uct_ofi_name_of(info, is_device)) != 0);
              other = other->next) {
         }
         if (other == info) {
-            ucs_string_buffer_appendf(&there, " %s", uct_ofi_name_of(info, is_device));
+            ucs_str_append(&there, " %s", uct_ofi_name_of(info, is_device));
         }
     }
     for (i = 0; i < names->array.count; ++i) {
         if (!uct_ofi_has_name(config, list, is_device, i)) {
             ucs_warn("%s: there is no '%s'; there are:%s",
                      is_device ? "UCX_NET_DEVICES" : "UCX_OFI_PROVIDER", names->array.names[i],
-                     (list != NULL) ? ucs_string_buffer_cstr(&there) : " none");
+                     (there != NULL) ? there : " none");
         }
     }
-    ucs_string_buffer_cleanup(&there);
+    ucs_sys_free(there);
 }
 
 /* Once a context: do the devices and providers exist that the user names? */
@@ -573,13 +574,13 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface)
     if (iface->info != NULL) {
         reason = uct_ofi_choose_rma(iface);
         if (reason != NULL) {
-            ucs_string_buffer_appendf(&iface->choice, "%s\n", reason);
+            ucs_str_append(&iface->choice, "%s\n", reason);
         }
-        ucs_string_buffer_appendf(&iface->choice, "%s\n", uct_ofi_explain_hmem(iface));
+        ucs_str_append(&iface->choice, "%s\n", uct_ofi_explain_hmem(iface));
         uct_ofi_lengthen_queue(iface->info);
     }
-    line = iface->super.choice = ucs_string_buffer_cstr(&iface->choice);
-    for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    line = iface->super.choice = iface->choice;
+    for (; (line != NULL) && ((end = strchr(line, '\n')) != NULL); line = end + 1) {
         ucs_info("network: %.*s", (int)(end - line), line);
     }
     if (iface->info == NULL) {

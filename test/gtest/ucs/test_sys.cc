@@ -579,6 +579,25 @@ TEST(string, numbers_do_not_depend_on_the_locale)
     setlocale(LC_ALL, "C");
 }
 
+TEST(string, appending_against_a_model)
+{
+    seeded_random rnd(9);
+    std::string expected;
+    char *text = nullptr;
+    for (int step = 0; step < 1000; ++step) {
+        const std::string more(rnd.below(rnd.one_in(10) ? 200 : 10), 'a' + rnd.below(26));
+        const bool has_memory = !rnd.one_in(5);
+        if (!has_memory) {
+            ASSERT_EQ(UCS_OK, ucs_fault_set("realloc", "1"));
+        }
+        ucs_str_append(&text, "<%s %d>", more.c_str(), step);
+        ucs_fault_clear(nullptr);
+        expected += has_memory ? "<" + more + " " + std::to_string(step) + ">" : "";
+        ASSERT_EQ(expected, (text != nullptr) ? text : "") << "step " << step;
+    }
+    ucs_sys_free(text);
+}
+
 TEST(string, copy_is_bounded)
 {
     seeded_random rnd(6);

@@ -74,30 +74,28 @@ static const field_t fields[UCP_WIRE_LAST][9] = {
         FIELD(frag_end, status, "status", 'd')}
 };
 
-void wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb)
+void wire_print(unsigned id, const void *data, size_t length, FILE *out)
 {
     const field_t *field;
     uint64_t value;
 
     if (!ucp_wire_length_ok(id, length)) {
-        ucs_string_buffer_appendf(strb, "id %u of %zu bytes is no message", id, length);
+        fprintf(out, "id %u of %zu bytes is no message", id, length);
         return;
     }
 
-    ucs_string_buffer_appendf(strb, "%s", ucp_wire_table[id].name);
+    fprintf(out, "%s", ucp_wire_table[id].name);
     for (field = fields[id]; field->label != NULL; ++field) {
         value = 0;
         memcpy(&value, (const char *)data + field->offset, field->size);
         if (field->form == 'd') {
-            ucs_string_buffer_appendf(strb, " %s %d", field->label, (int)value);
+            fprintf(out, " %s %d", field->label, (int)value);
         } else {
-            ucs_string_buffer_appendf(strb, (field->form == 'x') ? " %s 0x%" PRIx64 :
-                                                                   " %s %" PRIu64,
-                                      field->label, value);
+            fprintf(out, (field->form == 'x') ? " %s 0x%" PRIx64 : " %s %" PRIu64, field->label,
+                    value);
         }
     }
     if (ucp_wire_table[id].has_payload) {
-        ucs_string_buffer_appendf(strb, " and %zu bytes",
-                                  length - ucp_wire_table[id].header_length);
+        fprintf(out, " and %zu bytes", length - ucp_wire_table[id].header_length);
     }
 }

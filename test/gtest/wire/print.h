@@ -5,14 +5,14 @@
 #ifndef TEST_GTEST_WIRE_PRINT_H
 #define TEST_GTEST_WIRE_PRINT_H
 
-#include <ucs/ds/strbuf.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Safe for any id, bytes and length. */
-void wire_print(unsigned id, const void *data, size_t length, ucs_string_buffer_t *strb);
+void wire_print(unsigned id, const void *data, size_t length, FILE *out);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,6 @@
 #include <seed.h>
 #include <ucp/api/ucp.h>
 #include <ucp/world.h>
-#include <ucs/ds/strbuf.h>
 #include <uct/api/uct_tl.h>
 
 #define _Static_assert static_assert

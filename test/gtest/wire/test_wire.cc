@@ -10,7 +10,6 @@
 #include <seed.h>
 #include <ucp/api/ucp.h>
 #include <ucp/world.h>
-#include <ucs/ds/strbuf.h>
 #include <uct/api/uct_tl.h>
 
 #define _Static_assert static_assert
@@ -66,11 +65,13 @@ private:
 
 std::string printed(unsigned id, const void *data, size_t length)
 {
-    ucs_string_buffer_t text;
-    ucs_string_buffer_init(&text);
-    wire_print(id, data, length, &text);
-    std::string result = ucs_string_buffer_cstr(&text);
-    ucs_string_buffer_cleanup(&text);
+    char *text  = nullptr;
+    size_t size = 0;
+    FILE *out   = open_memstream(&text, &size);
+    wire_print(id, data, length, out);
+    fclose(out);
+    const std::string result = text;
+    free(text);
     return result;
 }
 
