@@ -217,7 +217,7 @@ class State:
             ep = peer['lanes'][role]
             if int(ep):
                 tl = context['tls'][int(peer['lane_tl'][role])]['tl']['name'].string()
-                waiting = len(list(nodes(ep['pending']['elems'])))
+                waiting = len(list(nodes(ep['pending'])))
                 lanes.append('%s by %s (%s%s)' % (
                     use, tl, text_of(ep['state'], 'uct_ep_state_t'),
                     ', %d wait for room' % waiting if waiting else ''))

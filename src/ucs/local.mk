@@ -35,8 +35,6 @@ libucs_sources = \
 	src/ucs/debug/probe.h \
 	src/ucs/debug/report.c \
 	src/ucs/debug/report.h \
-	src/ucs/ds/arbiter.c \
-	src/ucs/ds/arbiter.h \
 	src/ucs/ds/hash.c \
 	src/ucs/ds/hash.h \
 	src/ucs/ds/list.h \

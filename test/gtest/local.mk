@@ -97,7 +97,6 @@ gtest_sources = \
 	test/gtest/ucp/world.cc \
 	test/gtest/ucp/world.h \
 	test/gtest/ucs/comma_locale.h \
-	test/gtest/ucs/test_arbiter.cc \
 	test/gtest/ucs/test_atomic.cc \
 	test/gtest/ucs/test_config.cc \
 	test/gtest/ucs/test_counters.cc \

@@ -23,7 +23,6 @@
 #include <ucs/config/parser.h>
 #include <ucs/debug/probe.h>
 #include <ucs/debug/report.h>
-#include <ucs/ds/arbiter.h>
 #include <ucs/ds/list.h>
 #include <ucs/memory/memory_type.h>
 #include <ucs/sys/compiler.h>
@@ -107,8 +106,8 @@ struct uct_completion {
  * another turn at the queue's tail.
  * Errors are the owner's: func handles them itself and returns UCS_OK. */
 struct uct_pending {
-    ucs_status_t       (*func)(uct_pending_t *self);
-    ucs_arbiter_elem_t elem;
+    ucs_status_t    (*func)(uct_pending_t *self);
+    ucs_list_link_t list; /* in ep->pending */
 };
 typedef void (*uct_pending_purge_cb_t)(uct_pending_t *self, void *arg);
 
@@ -378,7 +377,9 @@ struct uct_iface {
     uct_md_t          *md;
     const char        *choice;            /* what open has chosen, then a line each why not the
                                              others; NULL: there was nothing to choose */
-    ucs_arbiter_t      pending;           /* groups: endpoints with queued requests */
+    ucs_list_link_t    ready;             /* endpoints whose queued requests may be tried */
+    uct_ep_t          *served;            /* the one whose request is being tried, or NULL */
+    int                is_serving;        /* a round of `ready` */
     ucs_list_link_t    failed;            /* endpoints whose failure progress has to report */
     unsigned           num_pending;       /* queued requests, of connecting endpoints too */
     uint64_t           am_dropped;        /* messages that came for an id without handler */
@@ -413,7 +414,8 @@ struct uct_ep {
     const uct_ep_ops_t  *ops;   /* first: the hot path loads it */
     uct_iface_t         *iface;
     void                *user;  /* the caller's, untouched by uct */
-    ucs_arbiter_group_t  pending;
+    ucs_list_link_t      ready;   /* in iface->ready, or in what is left of a round of it */
+    ucs_list_link_t      pending; /* uct_pending_t, but for the one that is being tried */
     ucs_list_link_t      list;  /* in iface->eps */
     ucs_list_link_t      failed_list;
     uct_ep_state_t       state;
@@ -505,7 +507,8 @@ void uct_ep_close(uct_ep_t *ep);
 ucs_status_t uct_ep_connect(uct_ep_t *ep);
 
 /* Queues a request behind those already waiting on the endpoint. Called from iface progress when
- * there may be resources, in order within an endpoint, fair among endpoints. */
+ * there may be resources, in order within an endpoint, fair among endpoints; its func may add,
+ * remove and purge requests of any endpoint. */
 void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending);
 /* Takes one out that waits on this endpoint; every one, calling cb for each. */
 void uct_ep_pending_remove(uct_ep_t *ep, uct_pending_t *pending);
@@ -534,7 +537,7 @@ unsigned uct_iface_progress_work(uct_iface_t *iface);
 
 UCS_INLINE int uct_iface_has_work(const uct_iface_t *iface)
 {
-    return !ucs_list_is_empty(&iface->failed) || !ucs_list_is_empty(&iface->pending.ready);
+    return !ucs_list_is_empty(&iface->failed) || !ucs_list_is_empty(&iface->ready);
 }
 
 UCS_INLINE unsigned uct_iface_progress_base(uct_iface_t *iface)
@@ -559,7 +562,7 @@ UCS_INLINE unsigned uct_iface_progress(uct_iface_t *iface)
 
 UCS_INLINE int uct_ep_has_pending(const uct_ep_t *ep)
 {
-    return !ucs_arbiter_group_is_empty(&ep->pending);
+    return !ucs_list_is_empty(&ep->pending);
 }
 
 UCS_INLINE int uct_ep_is_near(uct_ep_t *ep)

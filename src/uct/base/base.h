@@ -14,6 +14,10 @@
  * Released by ucs_sys_free. */
 void *uct_object_alloc(size_t size);
 
+/* Has progress try an endpoint's requests, where it has some and their time has come: it is neither
+ * connecting nor failed without a report yet. */
+void uct_ep_pending_wake(uct_ep_t *ep);
+
 /* The table of endpoints that are not live: an operation is there where `live` has one. */
 void uct_ep_make_unready_ops(const uct_ep_ops_t *live, uct_ep_ops_t *ops_p);
 

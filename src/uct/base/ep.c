@@ -30,7 +30,8 @@ static uct_ep_t *uct_ep_alloc(uct_iface_t *iface, void *user)
     ep->user  = user;
     ep->state = UCT_EP_IDLE;
     ep->ops   = &iface->unready_ops;
-    ucs_arbiter_group_init(&iface->pending, &ep->pending);
+    ucs_list_head_init(&ep->ready);
+    ucs_list_head_init(&ep->pending);
     ucs_list_head_init(&ep->failed_list);
     return ep;
 }
@@ -87,7 +88,9 @@ void uct_ep_close(uct_ep_t *ep)
         ep->iface->tl->ep.close(ep);
     }
     uct_ep_pending_purge(ep, uct_ep_drop_pending, NULL);
-    ucs_arbiter_group_cleanup(&ep->pending);
+    if (ep->iface->served == ep) {
+        ep->iface->served = NULL; /* tells who serves it that it is gone */
+    }
     ucs_list_del(&ep->failed_list);
     ucs_list_del(&ep->list);
     ucs_sys_free(ep);
@@ -127,7 +130,7 @@ void uct_ep_set_live(uct_ep_t *ep)
     }
     ep->state = UCT_EP_LIVE;
     ep->ops   = &ep->iface->tl->ep.live;
-    ucs_arbiter_group_schedule(&ep->pending);
+    uct_ep_pending_wake(ep);
 }
 
 void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status)
@@ -140,7 +143,7 @@ void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status)
     ep->state  = UCT_EP_FAILED;
     ep->status = status;
     ep->ops    = &ep->iface->unready_ops;
-    ucs_arbiter_group_deschedule(&ep->pending); /* until the failure has been reported */
+    ucs_list_del(&ep->ready); /* until the failure has been reported */
     ucs_list_add_tail(&ep->iface->failed, &ep->failed_list);
     if (!ep->is_nowhere && (ep->iface->tl->ep.disconnect != NULL)) {
         ep->iface->tl->ep.disconnect(ep);

@@ -70,7 +70,7 @@ ucs_status_t uct_iface_open(uct_md_t *md, const uct_iface_params_t *params, uct_
     if (iface->params.sender == NULL) {
         iface->params.sender = &iface->sender;
     }
-    ucs_arbiter_init(&iface->pending);
+    ucs_list_head_init(&iface->ready);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->failed);
     uct_ep_make_unready_ops(&tl->ep.live, &iface->unready_ops);
@@ -98,70 +98,86 @@ int uct_iface_close(uct_iface_t *iface)
         iface->tl->iface.close(iface);
     }
     is_stuck = iface->is_stuck;
-    ucs_arbiter_cleanup(&iface->pending);
+    ucs_assert(ucs_list_is_empty(&iface->ready) && !iface->is_serving);
     ucs_sys_free(iface);
     return is_stuck;
 }
 
 /* ------------------------------------------------------------------ pending requests */
 
+static int uct_ep_may_retry(const uct_ep_t *ep)
+{
+    return (ep->state != UCT_EP_CONNECTING) && ucs_list_is_empty(&ep->failed_list);
+}
+
+void uct_ep_pending_wake(uct_ep_t *ep)
+{
+    if (!ucs_list_is_empty(&ep->pending) && ucs_list_is_empty(&ep->ready) &&
+        (ep != ep->iface->served) && uct_ep_may_retry(ep)) {
+        ucs_list_add_tail(&ep->iface->ready, &ep->ready);
+    }
+}
+
 void uct_ep_pending_add(uct_ep_t *ep, uct_pending_t *pending)
 {
-    ucs_arbiter_elem_init(&pending->elem);
-    ucs_arbiter_group_add_tail(&ep->pending, &pending->elem);
+    ucs_list_add_tail(&ep->pending, &pending->list);
     ++ep->iface->num_pending;
-    if (ep->state != UCT_EP_CONNECTING) {
-        ucs_arbiter_group_schedule(&ep->pending);
-    } /* else: uct_ep_set_live and uct_ep_set_failed wake the queue */
+    uct_ep_pending_wake(ep);
 }
 
 void uct_ep_pending_remove(uct_ep_t *ep, uct_pending_t *pending)
 {
-    ucs_arbiter_group_remove(&ep->pending, &pending->elem);
+    ucs_list_del(&pending->list);
     --ep->iface->num_pending;
-}
-
-typedef struct {
-    uct_pending_purge_cb_t cb;
-    void                   *arg;
-    uct_iface_t            *iface;
-} uct_pending_purge_t;
-
-static void uct_pending_purge_one(ucs_arbiter_group_t *group UCS_UNUSED, ucs_arbiter_elem_t *elem,
-                                  void *arg)
-{
-    uct_pending_purge_t *purge = arg;
-
-    --purge->iface->num_pending;
-    purge->cb(ucs_container_of(elem, uct_pending_t, elem), purge->arg);
+    if (ucs_list_is_empty(&ep->pending)) {
+        ucs_list_del(&ep->ready);
+    }
 }
 
 void uct_ep_pending_purge(uct_ep_t *ep, uct_pending_purge_cb_t cb, void *arg)
 {
-    uct_pending_purge_t purge = {cb, arg, ep->iface};
+    uct_iface_t *iface = ep->iface;
+    ucs_list_link_t purged; /* what the callback adds stays */
 
-    ucs_arbiter_group_purge(&ep->pending, uct_pending_purge_one, &purge);
+    ucs_list_head_init(&purged);
+    ucs_list_splice_tail(&purged, &ep->pending);
+    ucs_list_del(&ep->ready);
+    while (!ucs_list_is_empty(&purged)) {
+        --iface->num_pending;
+        cb(ucs_list_extract_head(&purged, uct_pending_t, list), arg);
+    }
 }
 
-static ucs_arbiter_result_t uct_pending_dispatch(ucs_arbiter_group_t *group,
-                                                 ucs_arbiter_elem_t *elem, void *arg)
+/* One turn of an endpoint, which has requests and is on no list. Returns how many got on. */
+static unsigned uct_ep_pending_serve(uct_ep_t *ep)
 {
-    uct_pending_t *pending = ucs_container_of(elem, uct_pending_t, elem);
-    uct_iface_t *iface     = arg;
-    uct_ep_t *ep;
+    uct_iface_t *iface = ep->iface;
+    unsigned count     = 0;
+    uct_pending_t *pending;
+    ucs_status_t status;
 
-    switch (pending->func(pending)) {
-    case UCS_ERR_NO_RESOURCE:
-        ep = ucs_container_of(group, uct_ep_t, pending);
-        return (ep->state == UCT_EP_CONNECTING) ? UCS_ARBITER_DESCHED_GROUP :
-               UCS_ARBITER_KEEP_GROUP;
-    case UCS_INPROGRESS:
-        ucs_arbiter_group_add_tail(group, elem);
-        return UCS_ARBITER_NEXT;
-    default: /* the request and even the endpoint may be gone */
-        --iface->num_pending;
-        return UCS_ARBITER_NEXT;
-    }
+    iface->served = ep;
+    do {
+        pending = ucs_list_extract_head(&ep->pending, uct_pending_t, list);
+        status  = pending->func(pending);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            ucs_list_add_head(&ep->pending, &pending->list);
+            break;
+        }
+        ++count;
+        if (status == UCS_INPROGRESS) {
+            ucs_list_add_tail(&ep->pending, &pending->list);
+        } else { /* the request may be gone, */
+            --iface->num_pending;
+            if (iface->served == NULL) { /* and the endpoint is */
+                return count;
+            }
+        }
+    } while ((count < UCT_PENDING_TURN) && !ucs_list_is_empty(&ep->pending) &&
+             uct_ep_may_retry(ep));
+    iface->served = NULL;
+    uct_ep_pending_wake(ep);
+    return count;
 }
 
 /* ------------------------------------------------------------------ progress */
@@ -175,31 +191,38 @@ static unsigned uct_iface_report_failed(uct_iface_t *iface)
         ep = ucs_list_extract_head(&iface->failed, uct_ep_t, failed_list);
         /* Before the callback, since that may close the endpoint: requests that it leaves in the
          * queue meet the error by themselves. */
-        ucs_arbiter_group_schedule(&ep->pending);
+        uct_ep_pending_wake(ep);
         iface->params.ep_failed(iface->params.arg, ep, ep->status);
         ++count;
     }
     return count;
 }
 
-/* Dispatch visits the queues in one order, so where they share a resource the first takes most of
- * it: after each round that took something another queue is the first. */
+/* Each round serves the endpoints that were ready at its begin. They have their turns in one order,
+ * so where they share a resource the first takes most of it: after each round that took something
+ * another endpoint is the first. */
 static unsigned uct_iface_retry_pending(uct_iface_t *iface)
 {
-    ucs_arbiter_t *arbiter = &iface->pending;
-    unsigned total         = 0;
-    ucs_arbiter_group_t *first;
-    unsigned count;
+    unsigned total = 0, count;
+    ucs_list_link_t round;
 
+    if (iface->is_serving) { /* a request's func calls progress */
+        return 0;
+    }
+    iface->is_serving = 1;
     do {
-        count  = ucs_arbiter_dispatch(arbiter, UCT_PENDING_TURN, uct_pending_dispatch, iface);
-        total += count;
-        if ((count != 0) && !ucs_list_is_empty(&arbiter->ready)) {
-            first = ucs_list_head(&arbiter->ready, ucs_arbiter_group_t, list);
-            ucs_arbiter_group_deschedule(first);
-            ucs_arbiter_group_schedule(first);
+        count = 0;
+        ucs_list_head_init(&round);
+        ucs_list_splice_tail(&round, &iface->ready);
+        while (!ucs_list_is_empty(&round)) {
+            count += uct_ep_pending_serve(ucs_list_extract_head(&round, uct_ep_t, ready));
         }
-    } while ((count != 0) && (total < UCT_PENDING_MAX) && !ucs_list_is_empty(&arbiter->ready));
+        total += count;
+        if ((count != 0) && !ucs_list_is_empty(&iface->ready)) {
+            ucs_list_add_tail(&iface->ready, ucs_list_extract_head_link(&iface->ready));
+        }
+    } while ((count != 0) && (total < UCT_PENDING_MAX) && !ucs_list_is_empty(&iface->ready));
+    iface->is_serving = 0;
     return total;
 }
 

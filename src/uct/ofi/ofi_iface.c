@@ -256,7 +256,7 @@ ucs_status_t uct_ofi_event_arm(uct_iface_t *tl_iface)
     if (iface->has_wait && uct_ofi_has_arrived(iface)) {
         return UCS_ERR_BUSY;
     }
-    has_pending = !ucs_list_is_empty(&tl_iface->pending.ready);
+    has_pending = !ucs_list_is_empty(&tl_iface->ready);
     time_ns = (!iface->has_wait || !ucs_list_is_empty(&iface->blocked) || has_pending ||
                (iface->num_unposted > 0)) ?
               UCT_OFI_NO_WAIT_NS :

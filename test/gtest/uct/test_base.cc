@@ -485,6 +485,64 @@ TEST_F(base_test, results_of_requests)
     EXPECT_EQ(0u, w().iface->num_pending);
 }
 
+TEST_F(base_test, endpoints_have_their_turns)
+{
+    std::vector<uct_ep_t *> eps;
+    std::string order;
+
+    for (unsigned count : {6u, 1u, 5u}) {
+        const char name = static_cast<char>('a' + eps.size());
+        eps.push_back(make_ep());
+        for (unsigned i = 0; i < count; ++i) {
+            add(eps.back(), [&order, name]() { order += name; return UCS_OK; });
+        }
+    }
+    w().progress();
+    EXPECT_EQ("aaaabcccccaa", order) << "after a round another is the first";
+}
+
+/* A request that is being tried is off its queue; whatever it does to queues takes effect. */
+TEST_F(base_test, requests_that_meddle_with_queues)
+{
+    uct_ep_t *ep = make_ep(), *other = make_ep();
+    std::string order;
+    pending *removed = nullptr;
+
+    add(ep, [&]() {
+        order += 'a';
+        EXPECT_TRUE(uct_ep_has_pending(ep));
+        EXPECT_EQ(0u, w().progress()) << "another is being tried";
+        uct_ep_pending_remove(ep, &removed->base);
+        EXPECT_FALSE(uct_ep_has_pending(ep));
+        add(ep, [&]() { order += 'b'; return UCS_OK; });
+        w().close(other);
+        return UCS_OK;
+    });
+    removed = add(ep, [&]() { order += 'x'; return UCS_OK; });
+    add(other, [&]() { order += 'y'; return UCS_OK; });
+    w().progress();
+    EXPECT_EQ("ab", order);
+    EXPECT_EQ(0u, w().iface->num_pending);
+    EXPECT_FALSE(uct_iface_has_work(w().iface));
+}
+
+TEST_F(base_test, requests_that_a_purge_adds_stay)
+{
+    uct_ep_t *ep = make_ep();
+    unsigned ran = 0;
+
+    for (unsigned i = 0; i < 3; ++i) {
+        add(ep, [&]() { ++ran; return UCS_OK; });
+    }
+    std::function<void()> again = [&]() { add(ep, [&]() { ran += 10; return UCS_OK; }); };
+    uct_ep_pending_purge(ep, [](uct_pending_t *, void *arg) {
+        (*static_cast<std::function<void()> *>(arg))();
+    }, &again);
+    EXPECT_EQ(3u, w().iface->num_pending);
+    w().progress();
+    EXPECT_EQ(30u, ran);
+}
+
 /* Random adding, purging, closing and failing, from outside and from inside of requests, against a
  * model that knows for each endpoint which requests wait and in which order. */
 TEST_F(base_test, random_pending_operations_against_a_model)
