@@ -375,9 +375,6 @@ void ucp_ep_purge(ucp_ep_t *ep, ucs_status_t status)
             ucp_request_complete(req, status); /* the user may close the endpoint here */
         }
     }
-    if (!is_ending) {
-        ucp_stream_purge(ep, status);
-    }
     ucp_ep_release(ep);
 }
 

@@ -6,6 +6,7 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
+#include <ucp/ops/stream.h>
 #include <ucp/protos/rdma.h>
 #include <ucs/debug/log.h>
 
@@ -312,6 +313,7 @@ static void ucp_flush_end_all(ucp_ep_t *ep)
 
     ucp_flush_cancel_sends(ep);
     ucp_ep_purge(ep, UCS_ERR_CANCELED);
+    ucp_stream_purge(ep, UCS_ERR_CANCELED);
     ucp_flush_ep_lost(ep, UCS_ERR_CANCELED); /* those that waited for answers only */
     ucp_worker_release_progress(worker, was_held);
     ucp_flush_give_up(ep);

@@ -10,6 +10,7 @@
 #include <ucp/core/provisional.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/ops/rma.h>
+#include <ucp/ops/stream.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
 #include <ucp/wireup/lanes.h>
@@ -418,16 +419,17 @@ void ucp_peer_fail(ucp_peer_t *peer, ucs_status_t status)
         ucs_list_add_tail(&peer->eps, &ep->peer_list);
         ucp_ep_set_limits(ep);
         ucp_ep_report_failure(ep);
-        ucp_ep_purge(ep, status); /* may free it */
+        ucp_ep_hold(ep);
+        ucp_ep_purge(ep, status);
+        if (!ucp_peer_has_more(peer)) {
+            ucp_stream_purge(ep, status);
+        }
+        ucp_ep_release(ep);
     }
-    /* Some of what it sent may lie undelivered here, all of a message perhaps, or it may be writing
-     * into our memory: then the end of its own connection, which comes behind that, ends the
-     * receives. */
     ucp_peer_end_recvs(peer, status,
-                       ucp_peer_is_over(peer) ? UCP_RECVS_ALL :
-                       ((status == UCS_ERR_CONNECTION_RESET) && peer->hello_received) ?
-                                                UCP_RECVS_READING :
-                                                UCP_RECVS_UNWRITTEN);
+                       ucp_peer_is_over(peer)  ? UCP_RECVS_ALL :
+                       ucp_peer_has_more(peer) ? UCP_RECVS_READING :
+                                                 UCP_RECVS_UNWRITTEN);
     ucp_rndv_given_up_end_all(peer->worker, peer);
     ucp_successors_rouse(peer->worker);
     ucp_peer_retire(peer);

@@ -146,6 +146,14 @@ UCS_INLINE int ucp_peer_is_over(const ucp_peer_t *peer)
     return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
 }
 
+/* Has the peer failed while some of what it sent may lie undelivered here, all of a message
+ * perhaps? Then the end of its own connection, which comes behind that, ends receives. */
+UCS_INLINE int ucp_peer_has_more(const ucp_peer_t *peer)
+{
+    return (peer->status == UCS_ERR_CONNECTION_RESET) && peer->hello_received &&
+           !ucp_peer_is_over(peer);
+}
+
 typedef enum {
     UCP_RECVS_ALL,
     UCP_RECVS_UNWRITTEN, /* all but those into which the peer may be writing */

@@ -540,6 +540,7 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
 static ucs_status_t ucp_stream_end_status(const ucp_ep_t *ep)
 {
     return (ep->stream.status != UCS_OK) ? ep->stream.status :
+           ucp_peer_has_more(ep->peer)   ? UCS_OK :
            (ep->peer->status != UCS_OK)  ? ep->peer->status :
            ep->peer->is_gone             ? UCS_ERR_CONNECTION_RESET :
                                            UCS_OK;
