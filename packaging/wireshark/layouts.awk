@@ -127,7 +127,7 @@ kind != "" && /^\}/ {
 }
 kind != "" { text = text " " $0 }
 
-/^ +(HEADER|PAYLOAD|IN_PLACE|IN_PARTS)\([A-Z_]+, / { # a row: name, header's bytes, handler
+/^ +(HEADER|PAYLOAD|IN_PLACE|SHOWN|IN_PARTS)\([A-Z_]+, / { # a row: name, header's bytes, handler
     id = $1
     gsub(/.*\(|,/, "", id)
     size_text = $2
