@@ -140,10 +140,12 @@ void ucp_peers_reap(ucp_worker_t *worker);
 
 /* Can nothing come from the peer any more, since it has failed, or left? Whoever is connected to us
  * may have sent more that lies in our rings, its introduction even, until its connections have
- * ended: that must not be taken for what it sends once it has come back. */
+ * ended: that must not be taken for what it sends once it has come back. A forked child hears
+ * nothing of that. */
 UCS_INLINE int ucp_peer_is_over(const ucp_peer_t *peer)
 {
-    return peer->is_heard ? peer->is_gone : (peer->status != UCS_OK);
+    return (peer->is_heard && !peer->worker->is_inherited) ? peer->is_gone :
+                                                             (peer->status != UCS_OK);
 }
 
 /* Has the peer failed while some of what it sent may lie undelivered here, all of a message

@@ -24,10 +24,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longest that destroying a worker waits for its last answers to leave, and for devices that copy
- * from or to its peers. */
+/* Longest that destroying a worker waits for its last answers to leave, and for devices' copies. */
 #define UCP_DRAIN_NS        100000000ul
-#define UCP_DRAIN_COPIES_NS 10000000000ul
+#define UCP_DRAIN_COPIES_NS 5000000000ul
 #define UCP_MAX_INFO_STRING 128
 /* Clients copy this much from the address of an address, whatever its length. */
 #define UCP_ADDRESS_READABLE 4096
@@ -444,7 +443,8 @@ static int ucp_worker_is_written(ucp_worker_t *worker)
 /* Answers that wait for a connection are the end of somebody's request: give them a moment to
  * leave, and peers one to end their copies into our memory; none begins another, see
  * UCP_WIRE_ENDS_OVER. A peer that does not progress cannot hold us longer. Devices may, until they
- * have ended our copies into peers' memory: once peers hear of our end, it is their users'. */
+ * have ended all of our copies, also those into peers' memory: once peers hear of our end, that is
+ * their users'. */
 static int ucp_worker_should_drain(ucp_worker_t *worker, uint64_t since_ns)
 {
     const uint64_t waited_ns = ucs_sys_clock_ns() - since_ns;

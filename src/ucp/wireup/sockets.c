@@ -363,6 +363,7 @@ void ucp_sockets_disown(ucp_sockets_t *sockets)
     ucp_conn_t *conn;
 
     pthread_mutex_init(&sockets->request_lock, NULL); /* another thread may have held it */
+    sockets->num_events = 0; /* the fork may be in the handler of one */
     ucs_list_for_each(socket, &sockets->all, list) {
         ucp_socket_disown(socket);
     }

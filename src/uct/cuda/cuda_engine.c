@@ -11,7 +11,7 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCT_CUDA_DRAIN_NS    10000000000ull
+#define UCT_CUDA_DRAIN_NS    5000000000ull
 #define UCT_CUDA_YIELD_POLLS 64
 
 /* Turns in a row in which the driver lets nobody into a context, without saying that it is gone:
@@ -688,7 +688,7 @@ ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void 
     return ucs_mpool_init(&engine->copies, &params);
 }
 
-/* Waits for the copies under way, 10 s at most; their completions are called. What those that do
+/* Waits for the copies under way, 5 s at most; their completions are called. What those that do
  * not end have pinned is never released. Not zero: a copy may still be under way. Accepts zeros. */
 static int uct_cuda_engine_cleanup(uct_cuda_engine_t *engine)
 {

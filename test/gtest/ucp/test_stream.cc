@@ -13,6 +13,8 @@
 #include <cstring>
 #include <deque>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace ucp_test;
 
@@ -617,6 +619,54 @@ TEST(stream_late, the_peer_leaves)
     pair.progress_until([&]() { return rest.calls == 1; });
     EXPECT_EQ(UCS_OK, rest.status) << ucs_status_string(rest.status);
     EXPECT_EQ(data, buffer);
+}
+
+/* What waits in a forked child for peers of its parent's ends, as they say nothing to it. */
+TEST(stream_fork, inherited_receives_end)
+{
+    const variant way = {"way",
+                         {{"UCX_TLS", "mm"}, {"UCX_RNDV_THRESH", "1000"},
+                          {"UCX_RNDV_SCHEME", "am"}},
+                         false, UCS_THREAD_MODE_SINGLE};
+    const ucp_request_param_t none = {};
+    pair pair(way, stream_options());
+    const ucp_ep_h ep = pair.ep_back();
+    const bytes data  = pattern(1, 4 << 20);
+    bytes buffer(20), message(data.size());
+    ending first, before, after;
+    ASSERT_FALSE(UCS_PTR_IS_ERR(send(ep, data.data(), 1)));
+    ASSERT_FALSE(UCS_PTR_IS_ERR(send(pair.ep(), data.data(), 20)));
+    receive(ep, buffer.data(), 20, true, &first);
+    pair.progress_until([&]() { return first.calls == 1; });
+    pair.settle();
+    void *posted = receive(ep, buffer.data(), 20, true, &before);
+    void *tagged = ucp_tag_recv_nbx(pair.receiver().handle(), message.data(), message.size(), 1,
+                                    ~0ull, &none);
+    void *sent   = ucp_tag_send_nbx(pair.ep(), data.data(), data.size(), 1, &none);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(posted) && UCS_PTR_IS_PTR(tagged) && UCS_PTR_IS_PTR(sent));
+    for (unsigned i = 0; i < 1000; ++i) { /* it is asked for, and not answered yet */
+        pair.receiver().progress();
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        size_t length;
+        for (unsigned i = 0; i < 1000; ++i) {
+            pair.receiver().progress();
+        }
+        receive(ep, buffer.data(), 20, true, &after);
+        _exit(((before.calls == 1) && UCS_STATUS_IS_ERR(before.status) &&
+               UCS_STATUS_IS_ERR(ucp_request_check_status(tagged)) && (after.calls == 1) &&
+               UCS_STATUS_IS_ERR(after.status) &&
+               UCS_PTR_IS_ERR(ucp_stream_recv_data_nb(ep, &length))) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_EQ(UCS_OK, pair.wait(tagged));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(data, message);
+    ucp_request_cancel(pair.receiver().handle(), posted);
+    EXPECT_EQ(1, before.calls);
 }
 
 /* A receive waits for its peer, also where neither side has ever said anything: it hears of its
