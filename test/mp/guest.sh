@@ -79,7 +79,7 @@ library() # name: path of an installed library
 
 is_sanitized()
 {
-    ldd "$libs/libucp.so.0" 2>/dev/null | grep -qE 'lib(asan|tsan|ubsan)'
+    readelf -s --wide "$libs/libucp.so.0" 2>/dev/null | grep -qE ' __(asan|tsan|ubsan)_'
 }
 
 pair=$(program pair)
