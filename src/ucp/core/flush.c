@@ -247,16 +247,18 @@ ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_par
 
 ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags UCS_UNUSED, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_request_nb_param(cb);
+    ucp_request_param_t param;
 
+    ucp_request_nb_param(&param, cb);
     return ucp_ep_flush_nbx(ep, &param);
 }
 
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags UCS_UNUSED,
                                      ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_request_nb_param(cb);
+    ucp_request_param_t param;
 
+    ucp_request_nb_param(&param, cb);
     return ucp_worker_flush_nbx(worker, &param);
 }
 

@@ -174,8 +174,9 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void *buffer, size_t count,
                                 ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags)
 {
-    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_send_nb_param(&param, datatype, cb);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     /* handlers have always got them whole */
     param.flags = flags | ((flags & UCP_AM_SEND_FLAG_RNDV) ? 0 : UCP_AM_SEND_FLAG_EAGER);

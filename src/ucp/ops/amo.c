@@ -103,8 +103,9 @@ static ucs_status_ptr_t ucp_amo_start(ucp_ep_h ep, ucp_atomic_op_t opcode, uint6
                                       void *result, size_t size, uint64_t remote_addr,
                                       ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_request_nb_param(cb);
+    ucp_request_param_t param;
 
+    ucp_request_nb_param(&param, cb);
     if ((size != 4) && (size != 8)) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }

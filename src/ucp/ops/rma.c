@@ -654,8 +654,9 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_request_nb_param(cb);
+    ucp_request_param_t param;
 
+    ucp_request_nb_param(&param, cb);
     if (!ucp_rma_is_open(ep)) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
@@ -665,10 +666,13 @@ ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void *buffer, size_t length, uint
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_request_nb_param(cb);
+    ucp_request_param_t param;
 
+    ucp_request_nb_param(&param, cb);
     return ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param);
 }
+
+static const ucp_request_param_t ucp_rma_plain; /* nothing is asked for */
 
 /* Without a request: a flush ends it. */
 static ucs_status_t ucp_rma_forget(ucs_status_ptr_t ptr)
@@ -683,9 +687,8 @@ static ucs_status_t ucp_rma_forget(ucs_status_ptr_t ptr)
 ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey)
 {
-    ucp_request_param_t param = {0};
-    ucs_status_t status       = ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey,
-                                                           &param));
+    ucs_status_t status = ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey,
+                                                     &ucp_rma_plain));
 
     return ((status == UCS_OK) && !ucp_rma_is_open(ep)) ? UCS_INPROGRESS : status;
 }
@@ -693,19 +696,16 @@ ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey)
 {
-    ucp_request_param_t param = {0};
-
-    return ucp_rma_forget(ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param));
+    return ucp_rma_forget(ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &ucp_rma_plain));
 }
 
 /* Amid the wait the user's error handler may close the endpoint. */
 ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey)
 {
-    ucp_worker_t *worker      = ep->worker;
-    ucp_request_param_t param = {0};
-    ucs_status_ptr_t ptr      = ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &param);
-    ucs_status_t flushed      = UCS_ERR_NO_PROGRESS;
+    ucp_worker_t *worker = ep->worker;
+    ucs_status_ptr_t ptr = ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &ucp_rma_plain);
+    ucs_status_t flushed = UCS_ERR_NO_PROGRESS;
     ucs_status_t status, unheard;
 
     if (UCS_PTR_IS_ERR(ptr) || ((ptr == NULL) && ucp_rma_is_open(ep))) {
@@ -732,8 +732,6 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
 ucs_status_t ucp_get(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey)
 {
-    ucp_request_param_t param = {0};
-
     return ucp_request_wait(ep->worker,
-                            ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &param));
+                            ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &ucp_rma_plain));
 }

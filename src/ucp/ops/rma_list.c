@@ -121,11 +121,12 @@ static void ucp_rma_list_entry_ended(void *request UCS_UNUSED, ucs_status_t stat
 static void ucp_rma_list_post_entries(ucp_request_t *req, ucp_ep_t *ep, const ucp_rma_list_t *list,
                                       uint32_t no_immediate)
 {
-    ucp_request_param_t param = {.cb.send   = ucp_rma_list_entry_ended,
-                                 .user_data = req};
+    ucp_request_param_t param;
     ucs_status_ptr_t ptr;
     size_t i;
 
+    param.cb.send   = ucp_rma_list_entry_ended;
+    param.user_data = req;
     for (i = 0; (i < list->count) && (req->put_list.status == UCS_OK); ++i) {
         param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
         param.memh         = ucp_rma_list_memh(list, i);

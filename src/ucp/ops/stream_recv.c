@@ -641,14 +641,13 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void *buffer, size_t count,
                                     ucp_datatype_t datatype, ucp_stream_recv_callback_t cb,
                                     size_t *length, unsigned flags)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask   = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
-                          UCP_OP_ATTR_FIELD_FLAGS,
-        .flags          = flags,
-        .cb.recv_stream = (ucp_stream_recv_nbx_callback_t)(void *)cb,
-        .datatype       = datatype
-    };
+    ucp_request_param_t param;
 
+    param.op_attr_mask   = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
+                           UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags          = flags;
+    param.cb.recv_stream = (ucp_stream_recv_nbx_callback_t)(void *)cb;
+    param.datatype       = datatype;
     return ucp_stream_recv_nbx(ep, buffer, count, length, &param);
 }
 

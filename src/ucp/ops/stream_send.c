@@ -135,7 +135,8 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void *buffer, size_t coun
                                     ucp_datatype_t datatype, ucp_send_callback_t cb,
                                     unsigned flags UCS_UNUSED)
 {
-    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_send_nb_param(&param, datatype, cb);
     return ucp_stream_send_nbx(ep, buffer, count, &param);
 }

@@ -168,23 +168,22 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
 
 /* ---- older forms: never NULL ---- */
 
-static ucp_request_param_t ucp_tag_recv_nb_param(ucp_datatype_t datatype,
-                                                 ucp_tag_recv_callback_t cb)
+static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype,
+                                  ucp_tag_recv_callback_t cb)
 {
-    return (ucp_request_param_t){
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-        .cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb,
-        .datatype     = datatype
-    };
+    param->op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param->cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb;
+    param->datatype     = datatype;
 }
 
 ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                                  ucp_tag_recv_callback_t cb)
 {
-    ucp_request_param_t param = ucp_tag_recv_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_tag_recv_nb_param(&param, datatype, cb);
     return ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
 }
 
@@ -192,22 +191,23 @@ ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t c
                                      ucp_datatype_t datatype, ucp_tag_message_h message,
                                      ucp_tag_recv_callback_t cb)
 {
-    ucp_request_param_t param = ucp_tag_recv_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_tag_recv_nb_param(&param, datatype, cb);
     return ucp_tag_msg_recv_nbx(worker, buffer, count, message, &param);
 }
 
 ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void *buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask, void *req)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST |
-                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-        .datatype     = datatype,
-        .request      = req
-    };
-    ucs_status_ptr_t ptr = ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
 
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST |
+                         UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.datatype     = datatype;
+    param.request      = req;
+    ptr                = ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
     return (UCS_PTR_IS_ERR(ptr)) ? UCS_PTR_RAW_STATUS(ptr)
                                  : UCS_OK; /* the request tells the rest */
 }

@@ -73,8 +73,9 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
 ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_send_nb_param(&param, datatype, cb);
     return ucp_tag_send_nbx(ep, buffer, count, tag, &param);
 }
 
@@ -82,21 +83,21 @@ ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t co
                                       ucp_datatype_t datatype, ucp_tag_t tag,
                                       ucp_send_callback_t cb)
 {
-    ucp_request_param_t param = ucp_send_nb_param(datatype, cb);
+    ucp_request_param_t param;
 
+    ucp_send_nb_param(&param, datatype, cb);
     return ucp_tag_send_sync_nbx(ep, buffer, count, tag, &param);
 }
 
 ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void *buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, void *req)
 {
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST,
-        .datatype     = datatype,
-        .request      = req
-    };
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
 
-    ucs_status_ptr_t ptr = ucp_tag_send_nbx(ep, buffer, count, tag, &param);
-
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REQUEST;
+    param.datatype     = datatype;
+    param.request      = req;
+    ptr                = ucp_tag_send_nbx(ep, buffer, count, tag, &param);
     return UCS_PTR_STATUS(ptr);
 }

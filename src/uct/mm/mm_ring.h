@@ -218,7 +218,7 @@ UCS_INLINE uint32_t uct_mm_parts_count(size_t length, uint32_t lines)
 /* Bytes before part `index` of `count`, and up to its end. */
 UCS_INLINE size_t uct_mm_part_start(size_t length, uint32_t count, uint32_t index)
 {
-    return index * ucs_align_down(length / count, (size_t)UCT_MM_LINE_SIZE);
+    return (index == 0) ? 0 : index * ucs_align_down(length / count, (size_t)UCT_MM_LINE_SIZE);
 }
 
 UCS_INLINE size_t uct_mm_part_end(size_t length, uint32_t count, uint32_t index)
