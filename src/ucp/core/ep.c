@@ -63,9 +63,6 @@ void ucp_ep_untrack(ucp_request_t *req)
     ucp_worker_t *worker = req->worker;
 
     ucs_list_del(&req->list);
-    if (req->kind == UCP_REQUEST_STREAM_SEND) {
-        ucp_stream_ended(req);
-    }
     --req->send.ep->num_requests;
     --worker->num_sends;
     req->send.ep->num_handed -= req->send.is_handed;
@@ -264,6 +261,7 @@ void ucp_ep_pair_anew(ucp_peer_t *peer)
         }
         if ((ep->stream.status == UCS_OK) && !ep->is_internal) {
             ep->ordinal = ep->pair = peer->next_ordinal++;
+            ep->stream.unread = ep->stream.read = 0;
             continue;
         }
         ep->ordinal = ep->pair = UINT32_MAX;

@@ -158,8 +158,8 @@ void ucp_peer_hang_up(ucp_peer_t *peer)
  * knows us already; for what a provisional peer becomes is waited. */
 static int ucp_control_is_awaited(const ucp_control_t *control)
 {
-    return (control->id == UCP_WIRE_HELLO) ? control->peer->is_provisional
-                                           : (control->id != UCP_WIRE_HOLD);
+    return (control->id == UCP_WIRE_HELLO) ? control->peer->is_provisional :
+           (control->id != UCP_WIRE_HOLD) && (control->id != UCP_WIRE_STREAM);
 }
 
 /* Does it end a put, get or atomic of the peer's? Only closes wait for that, see flush.h. */

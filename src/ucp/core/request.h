@@ -168,10 +168,7 @@ typedef struct {
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
     uint8_t           by_message;    /* put, get: this part, however it could be copied */
     uint8_t           is_handed;     /* tracked, and waits for nothing but its receiver */
-    union {
-        const void   *header;    /* active message: the user's header; info.sender_tag its length */
-        size_t        unread;    /* stream, announced: what ends it says that so much was read */
-    };
+    const void       *header;    /* active message: the user's header; info.sender_tag its length */
 } ucp_send_request_t;
 
 /* A receive, and the rendezvous that fills it. A tag receive's info.sender_tag holds the tag that

@@ -9,7 +9,8 @@
 #include <ucp/core/worker.h>
 
 typedef enum {
-    UCP_KEPT_DATA, /* bytes */
+    UCP_KEPT_DATA, /* bytes that came whole */
+    UCP_KEPT_PART, /* stream: bytes that were fetched */
     UCP_KEPT_RTS   /* an announcement: a ucp_wire_rts_t, and what its owner adds */
 } ucp_kept_kind_t;
 

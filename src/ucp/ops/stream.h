@@ -5,9 +5,10 @@
  * them on the endpoint (ucp_kept_t) until they are read. What is announced stays at the sender
  * until it is read, in parts if need be.
  *
- * Back-pressure: an announced send ends when it is read, and so tells that all before it was. Once
- * more than UCP_STREAM_BUDGET was sent since, everything is announced: a receiver that does not
- * read keeps no more than the budget, the message that exceeds it and announcements.
+ * Back-pressure: who reads says how much, in what it sends itself or, at the latest after a quarter
+ * of UCP_STREAM_BUDGET, in a message of its own. While more than the budget is not known to be read
+ * everything is announced: a receiver that does not read keeps no more than the budget, the message
+ * that exceeds it and announcements.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -19,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define UCP_STREAM_BUDGET ((size_t)256 * 1024) /* bytes, each piece with what keeping it costs */
+#define UCP_STREAM_BUDGET ((size_t)512 * 1024) /* bytes, each piece with what keeping it costs */
 
 struct ucp_ep;
 struct ucp_peer;
@@ -30,8 +31,8 @@ typedef struct {
     ucs_list_link_t chunks; /* ucp_kept_t: arrived, unread */
     ucs_list_link_t recvs;  /* posted receives */
     ucs_list_link_t ready;  /* in worker->stream_ready while chunks are there */
-    size_t          unread; /* sent, not known to be read; bounded by the budget */
-    size_t          since;  /* the part of unread that was sent after the last announcement */
+    size_t          unread; /* sent whole, not known to be read; bounded by the budget */
+    uint32_t        read;   /* of what has come whole, not yet said; less than the budget */
     ucs_status_t    status; /* why nothing comes after the chunks, or UCS_OK */
 } ucp_stream_t;
 
@@ -43,8 +44,8 @@ ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
 /* Counts a send, on its way or queued, among what the receiver has not read; once. */
 void ucp_stream_count(struct ucp_request *req);
 
-/* A send has ended: if it was announced, all before it was read. */
-void ucp_stream_ended(struct ucp_request *req);
+/* Tells the peer what was read. */
+void ucp_stream_say_read(struct ucp_ep *ep);
 
 /* The user closes the endpoint: nobody will read what has come or will come, which senders of what
  * was announced hear at once: they may wait for it with a close of their own. */

@@ -109,12 +109,30 @@ static void ucp_stream_update_ready(ucp_ep_t *ep)
     }
 }
 
+/* Of what has come whole, so much is read. The sender hears it early enough not to announce. */
+static void ucp_stream_count_read(ucp_ep_t *ep, size_t cost)
+{
+    ep->stream.read += (uint32_t)cost;
+    if (ep->stream.read >= UCP_STREAM_BUDGET / 4) {
+        ucp_stream_say_read(ep);
+    }
+}
+
+/* The user has got the last byte of a chunk. */
+static void ucp_stream_count_chunk(ucp_ep_t *ep, const ucp_kept_t *chunk)
+{
+    if (chunk->kind == UCP_KEPT_DATA) {
+        ucp_stream_count_read(ep, chunk->length + sizeof(*chunk));
+    }
+}
+
 /* Moves bytes from a chunk to a receive; the chunk ends with its last byte. */
-static void ucp_stream_read(ucp_request_t *req, ucp_kept_t *chunk)
+static void ucp_stream_read(ucp_ep_t *ep, ucp_request_t *req, ucp_kept_t *chunk)
 {
     chunk->offset += ucp_stream_fill(req, (char *)ucp_kept_data(chunk) + chunk->offset,
                                      chunk->length - chunk->offset);
     if (chunk->offset == chunk->length) {
+        ucp_stream_count_chunk(ep, chunk);
         ucp_kept_put(chunk);
     }
 }
@@ -233,7 +251,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     } else {
         req   = NULL;
         left  = ucs_min(left, UCP_STREAM_FETCH_MAX);
-        piece = ucp_kept_get(ep->worker, UCP_KEPT_DATA, left, 1);
+        piece = ucp_kept_get(ep->worker, UCP_KEPT_PART, left, 1);
         if (piece == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
@@ -291,7 +309,7 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
             ucp_stream_lose(ep, req, status);
             continue;
         }
-        ucp_stream_read(req, chunk);
+        ucp_stream_read(ep, req, chunk);
         if (ucp_stream_is_done(req)) {
             ucp_stream_set_done(req, done);
         }
@@ -409,6 +427,7 @@ void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
     ucs_list_splice_tail(&to->stream.chunks, &from->stream.chunks);
     ucs_list_head_init(&from->stream.chunks);
     to->stream.status = from->stream.status;
+    to->stream.read  += from->stream.read;
     ucp_stream_update_ready(from);
     ucp_stream_go_on(to);
 }
@@ -474,7 +493,11 @@ void ucp_stream_handle(void *arg, const void *data, size_t length)
         return;
     }
     ep = ucp_stream_find_ep(peer, head.ep);
-    if (ucs_unlikely((ep == NULL) || (length == 0))) {
+    if (ucs_unlikely(ep == NULL)) {
+        return;
+    }
+    ep->stream.unread -= ucs_min((size_t)head.read, ep->stream.unread);
+    if (length == 0) {
         return;
     }
 
@@ -485,6 +508,7 @@ void ucp_stream_handle(void *arg, const void *data, size_t length)
         used    = ucp_stream_fill(req, data, length);
         data    = (const char *)data + used;
         length -= used;
+        ucp_stream_count_read(ep, used + ((length == 0) ? sizeof(*chunk) : 0));
         if (ucp_stream_is_done(req)) {
             ucp_stream_set_done(req, &done);
         }
@@ -684,6 +708,7 @@ static ucs_status_ptr_t ucp_stream_lend(ucp_ep_t *ep, size_t *length)
     }
 
     /* The user gives it back by the address of its first byte. */
+    ucp_stream_count_chunk(ep, chunk);
     chunk->length -= chunk->offset;
     memmove(ucp_kept_data(chunk), (char *)ucp_kept_data(chunk) + chunk->offset, chunk->length);
     *length = chunk->length;

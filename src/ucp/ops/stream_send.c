@@ -14,37 +14,33 @@
 
 static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
 {
-    return (ucp_wire_stream_t){.worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair};
+    return (ucp_wire_stream_t){
+        .worker_id = ucp_uid_id(ep->worker->uid), .ep = ep->pair, .read = ep->stream.read};
 }
 
 /* So many bytes will lie at the receiver. */
 static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
 {
-    size_t cost = length + sizeof(ucp_kept_t);
-
-    ep->stream.unread += cost;
-    ep->stream.since  += cost;
+    ep->stream.unread += length + sizeof(ucp_kept_t);
 }
 
 void ucp_stream_count(ucp_request_t *req)
 {
-    ucp_ep_t *ep = req->send.ep;
-
-    if (req->send.is_counted) {
-        return;
-    }
-    req->send.is_counted = 1;
-    if ((req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_ZCOPY)) {
-        ucp_stream_add_unread(ep, req->length);
-    } else {
-        req->send.unread = ep->stream.since;
-        ep->stream.since = 0;
+    if (!req->send.is_counted &&
+        ((req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_ZCOPY))) {
+        req->send.is_counted = 1;
+        ucp_stream_add_unread(req->send.ep, req->length);
     }
 }
 
-void ucp_stream_ended(ucp_request_t *req)
+void ucp_stream_say_read(ucp_ep_t *ep)
 {
-    req->send.ep->stream.unread -= req->send.unread;
+    ucp_wire_stream_t head = ucp_stream_head(ep);
+
+    ep->stream.read = 0;
+    if ((ep->peer->status == UCS_OK) && !ep->peer->is_gone) {
+        ucp_peer_send_control(ep->peer, UCP_WIRE_STREAM, &head, sizeof(head));
+    }
 }
 
 /* req: NULL where none is needed. */
@@ -53,8 +49,10 @@ static ucs_status_t ucp_stream_send_pieces(ucp_ep_t *ep, ucp_request_t *req, con
 {
     ucp_wire_stream_t head = ucp_stream_head(ep);
     uct_iov_t iov[2]       = {{&head, sizeof(head), NULL}, {(void *)buffer, length, NULL}};
+    ucs_status_t status    = ucp_send_iov(ep, req, UCP_WIRE_STREAM, iov, 2);
 
-    return ucp_send_iov(ep, req, UCP_WIRE_STREAM, iov, 2);
+    ep->stream.read -= (status == UCS_OK) ? head.read : 0;
+    return status;
 }
 
 ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
@@ -104,7 +102,6 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, status, &ptr);
     if (req != NULL) {
         req->info.sender_tag = 0;
-        req->send.unread     = 0;
         req->send.is_counted = 0;
         if (req->length == 0) {
             form = UCP_SEND_FORM_WHOLE;

@@ -161,9 +161,6 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
     }
     status = lane->ops->am_short_iov(lane, id, iov, num_iov);
     if (status == UCS_OK) {
-        if (req->kind == UCP_REQUEST_STREAM_SEND) {
-            ucp_stream_count(req);
-        }
         req->send.step      = UCP_SEND_WAIT;
         req->send.needs_ats = 1;
         req->send.num_data  = 0;

@@ -277,8 +277,9 @@ typedef struct {
 typedef struct {
     uint64_t worker_id;
     uint32_t ep;        /* the sender's endpoint */
-    uint32_t zero;
-    /* payload */
+    uint32_t read;      /* bytes that the sender has read since it said so last, of what came whole,
+                         * and for each message what keeping it costs (a ucp_kept_t) */
+    /* payload, if any */
 } ucp_wire_stream_t;
 
 typedef struct {

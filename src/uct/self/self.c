@@ -181,6 +181,11 @@ static unsigned uct_self_progress(uct_iface_t *iface)
     while ((self_iface->head != end) && (count < UCT_SELF_PROGRESS_MAX)) {
         count += uct_self_deliver_one(self_iface);
     }
+    if ((count > 0) && (self_iface->head == self_iface->tail)) {
+        /* the next message takes the memory that the last one left in the cache */
+        self_iface->head = ucs_align_up(self_iface->tail, (uint64_t)self_iface->ring_size);
+        self_iface->tail = self_iface->head;
+    }
     if (ucs_unlikely(self_iface->is_ending) && (self_iface->head >= self_iface->end)) {
         count += uct_self_report_gone(self_iface);
     }

@@ -497,6 +497,51 @@ TEST_P(stream, back_pressure)
     expect_clean(pair);
 }
 
+/* Nothing is announced to who reads, in whatever way: it says so, alone or with what it sends. */
+TEST(stream_short, who_reads_is_not_announced_to)
+{
+    constexpr size_t LENGTH = 1000, COUNT = 4000; /* eight times the budget */
+    enum { RECEIVED, IN_PIECES, SHOWN, ANSWERED, WAYS };
+    const bytes data = pattern(1, LENGTH);
+    for (int way = 0; way < WAYS; ++way) {
+        pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE},
+                  stream_options());
+        const size_t piece = (way == IN_PIECES) ? 300 : LENGTH;
+        for (size_t i = 0; i < COUNT; ++i) {
+            const ucs_status_ptr_t sent = send(pair.ep(), data.data(), LENGTH);
+            bytes buffer(LENGTH);
+            size_t length = 0;
+            void *shown   = nullptr;
+            for (size_t done = 0; (way != SHOWN) && (done < LENGTH); done += length) {
+                ending end;
+                length = std::min(piece, LENGTH - done);
+                receive(pair.ep_back(), &buffer[done], length, true, &end);
+                pair.progress_until([&]() { return end.calls > 0; });
+                ASSERT_EQ(UCS_OK, end.status);
+            }
+            if (way == SHOWN) {
+                pair.progress_until([&]() {
+                    shown = ucp_stream_recv_data_nb(pair.ep_back(), &length);
+                    return shown != nullptr;
+                });
+                ASSERT_EQ(LENGTH, length);
+                memcpy(buffer.data(), shown, LENGTH);
+                ucp_stream_data_release(pair.ep_back(), shown);
+            } else if (way == ANSWERED) {
+                ending end;
+                const ucs_status_ptr_t answer = send(pair.ep_back(), data.data(), LENGTH);
+                receive(pair.ep(), buffer.data(), LENGTH, true, &end);
+                pair.progress_until([&]() { return end.calls > 0; });
+                ASSERT_EQ(UCS_OK, pair.wait(answer));
+            }
+            ASSERT_EQ(UCS_OK, pair.wait(sent));
+            ASSERT_EQ(data, buffer) << way << ", message " << i;
+        }
+        EXPECT_EQ(0u, counted(pair.sender(), "announced")) << way;
+        EXPECT_EQ(0u, counted(pair.receiver(), "announced")) << way;
+    }
+}
+
 /* ---- ends ---- */
 
 /* Closing ends posted receives and drops what was not read; the sender of what was announced is

@@ -62,7 +62,7 @@ static const field_t fields[UCP_WIRE_LAST][9] = {
         FIELD(am_reply, am.ep, "endpoint", 'u')},
     [UCP_WIRE_AM_RTS] = {RTS_FIELDS},
     [UCP_WIRE_STREAM] = {FIELD(stream, worker_id, "from", 'x'),
-        FIELD(stream, ep, "endpoint", 'u')},
+        FIELD(stream, ep, "endpoint", 'u'), FIELD(stream, read, "read", 'u')},
     [UCP_WIRE_STREAM_RTS] = {RTS_FIELDS},
     [UCP_WIRE_HOLD] = {FIELD(hold, hold, "hold", 'u')},
     [UCP_WIRE_KEY] = {FIELD(key, worker_id, "from", 'x'), FIELD(key, slot, "slot", 'u'),
