@@ -281,8 +281,9 @@ static ucs_status_t sim_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, 
     if (message == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }
-    length = pack(message->data, arg, sim_plan.am_max);
-    ucs_assert_always(length <= sim_plan.am_max);
+    ucs_assert_always(*length_p <= sim_plan.am_max);
+    length = pack(message->data, arg, *length_p);
+    ucs_assert_always(length <= *length_p);
     message->length = (uint32_t)length;
     *length_p       = length;
     return UCS_OK;

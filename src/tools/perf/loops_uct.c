@@ -137,10 +137,9 @@ static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffe
     uct_iov_t iov  = {buffer, size, uct_of(lane)->mem[0]};
     perf_uct_message_t message = {buffer, size};
     uint64_t header;
-    size_t sent;
 
     if ((lane->params->way == PERF_UCT_BCOPY) && (id == AM_DATA_ID)) {
-        return ep->ops->am_bcopy(ep, id, uct_pack, &message, &sent);
+        return ep->ops->am_bcopy(ep, id, uct_pack, &message, &size);
     }
     if ((lane->params->way == PERF_UCT_ZCOPY) && (id == AM_DATA_ID)) {
         return ep->ops->am_zcopy(ep, id, &iov, 1, uct_completion(lane));

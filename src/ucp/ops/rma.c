@@ -53,12 +53,14 @@ static size_t ucp_rma_pack_put(void *dest, void *arg, size_t max)
 
 static ucs_status_t ucp_rma_send_put(ucp_request_t *req, uct_ep_t *lane)
 {
+    const size_t max      = req->send.peer->proto->lanes.am.max;
     ucp_rma_piece_t piece = {req, 0};
     ucs_status_t status;
-    size_t sent;
+    size_t length;
 
     do {
-        status = lane->ops->am_bcopy(lane, UCP_WIRE_PUT, ucp_rma_pack_put, &piece, &sent);
+        length = ucs_min(sizeof(ucp_wire_put_t) + req->send.end - req->send.offset, max);
+        status = lane->ops->am_bcopy(lane, UCP_WIRE_PUT, ucp_rma_pack_put, &piece, &length);
         if (status != UCS_OK) {
             return status;
         }

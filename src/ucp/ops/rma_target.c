@@ -147,11 +147,12 @@ static ucs_status_t ucp_rma_send_get_piece(ucp_rma_get_piece_t *piece, const ucp
     uct_ep_t *lane            = peer->lanes[UCP_LANE_AM];
     size_t piece_max          = peer->proto->lanes.am.max - sizeof(ucp_wire_get_data_t);
     ucp_wire_get_data_t head;
+    size_t length             = peer->proto->lanes.am.max;
     uct_iov_t iov[2];
-    size_t sent;
 
     if (ucs_unlikely(mem->type != UCS_MEMORY_TYPE_HOST)) {
-        return lane->ops->am_bcopy(lane, UCP_WIRE_GET_DATA, ucp_rma_pack_from_device, piece, &sent);
+        return lane->ops->am_bcopy(lane, UCP_WIRE_GET_DATA, ucp_rma_pack_from_device, piece,
+                                   &length);
     }
     piece->length = ucs_min(get->length, ucp_dt_piece_max(piece_max));
     head          = (ucp_wire_get_data_t){get->request_id, get->address};

@@ -49,10 +49,11 @@ ucs_status_t ucp_send_packed(ucp_request_t *req, unsigned id, const uct_iov_t *i
 {
     ucp_send_packing_t packing = {req, iov, n, offset, 0};
     uct_ep_t *lane             = req->send.peer->lanes[UCP_LANE_AM];
+    size_t length              = ucs_min(uct_iov_length(iov, n),
+                                         req->send.peer->proto->lanes.am.max);
     ucs_status_t status;
-    size_t sent;
 
-    status    = lane->ops->am_bcopy(lane, id, ucp_send_pack, &packing, &sent);
+    status    = lane->ops->am_bcopy(lane, id, ucp_send_pack, &packing, &length);
     *packed_p = packing.packed;
     return status;
 }

@@ -327,8 +327,8 @@ struct uct_ep_ops {
                              size_t length);
     /* Message gathered from iov[0..n); all copied before return; at most am_short's max in all. */
     ucs_status_t (*am_short_iov)(uct_ep_t *ep, unsigned id, const uct_iov_t *iov, unsigned n);
-    /* Message written by pack into a transport buffer of at most am_bcopy's max; *length_p: bytes
-     * sent. */
+    /* Message written by pack into a transport buffer. *length_p: bytes that pack gives at most, no
+     * more than am_bcopy's max; then, with UCS_OK, bytes sent. */
     ucs_status_t (*am_bcopy)(uct_ep_t *ep, unsigned id, uct_pack_cb_t pack, void *arg,
                              size_t *length_p);
     /* Message gathered from iov[0..n), of which the last entry is the payload and is not copied:

@@ -131,23 +131,17 @@ ucs_status_t uct_mm_ep_am_short_iov(uct_ep_t *tl_ep, unsigned id, const uct_iov_
 ucs_status_t uct_mm_ep_am_bcopy(uct_ep_t *tl_ep, unsigned id, uct_pack_cb_t pack, void *arg,
                                 size_t *length_p)
 {
-    uct_mm_ep_t *ep          = uct_mm_ep(tl_ep);
-    const size_t message_max = uct_mm_md(tl_ep->iface->md)->message_max;
-    const uint32_t lines_max = uct_mm_writer_lines_up_to(&ep->writer, message_max);
-    uct_iov_t iov            = {.buffer = uct_mm_iface(tl_ep->iface)->pack_buffer};
+    uct_mm_ep_t *ep  = uct_mm_ep(tl_ep);
+    const size_t max = *length_p;
     ucs_status_t status;
 
-    /* room for the longest, because what has been packed cannot be given back */
-    if (ucs_unlikely(!uct_mm_writer_has_room(&ep->writer, lines_max))) {
-        ep->wanted = lines_max;
-        return UCS_ERR_NO_RESOURCE;
+    ucs_assertv(max <= uct_mm_md(tl_ep->iface->md)->message_max, "length %zu", max);
+    status = uct_mm_writer_send_packed(&ep->writer, id, pack, arg,
+                                       uct_mm_iface(tl_ep->iface)->pack_buffer, length_p);
+    if (ucs_unlikely(status != UCS_OK)) {
+        ep->wanted = uct_mm_writer_lines_up_to(&ep->writer, max);
+        return status;
     }
-
-    iov.length = pack(iov.buffer, arg, message_max);
-    uct_mm_ep_check_length(ep, iov.length);
-    status = uct_mm_writer_send_iov(&ep->writer, id, &iov, 1, iov.length);
-    ucs_assert(status == UCS_OK);
-    *length_p = iov.length;
     return uct_mm_ep_sent(ep, ep->writer.last);
 }
 

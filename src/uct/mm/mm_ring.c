@@ -410,30 +410,59 @@ static void uct_mm_writer_further_parts(uct_mm_writer_t *writer, uint8_t *dest,
     }
 }
 
-/* The message goes into the next buffer, or several. */
-static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
-                                              const uct_iov_t *iov, unsigned n, size_t length)
+/* Where the payload of a message of that length goes, if it has so many bytes before it; *count_p:
+ * the buffers that it takes. NULL: there is no room. */
+static uint8_t *uct_mm_writer_reserve(uct_mm_writer_t *writer, uct_mm_buffers_t *buffers,
+                                      size_t length, size_t header, uint32_t *count_p)
 {
-    uct_mm_buffers_t *buffers = uct_mm_writer_area(writer, length);
-    const uint32_t area       = (buffers == &writer->wide) ? UCT_MM_HEAD_WIDE : 0;
-    const uint32_t pos        = writer->pos;
     uint32_t first;
-    const uint32_t count = uct_mm_buffers_take(buffers, length, &first);
-    const uint32_t lines = count * buffers->stride;
-    const size_t header  = uct_mm_header_length(writer, iov, n, length);
-    uct_mm_line_t *line  = uct_mm_writer_line(writer, pos);
-    uint32_t parts       = 1;
     uint8_t *dest;
 
     ucs_assert(length <= buffers->long_max);
-    if (ucs_unlikely(!uct_mm_writer_has_room(writer, lines))) {
-        return UCS_ERR_NO_RESOURCE;
+    *count_p = uct_mm_buffers_take(buffers, length, &first);
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, *count_p * buffers->stride))) {
+        return NULL;
     }
     dest = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
     while (ucs_unlikely(dest + length - header > /* on the first lap */
                         buffers->address + (buffers->num_ready * buffers->size))) {
         uct_mm_buffers_ready(buffers, length);
     }
+    return dest;
+}
+
+/* Makes a message visible of which as many parts as said are still to come. */
+static void uct_mm_writer_publish_buffer(uct_mm_writer_t *writer, uct_mm_buffers_t *buffers,
+                                         unsigned id, size_t length, uint32_t lines,
+                                         uint32_t parts)
+{
+    const uint32_t area = (buffers == &writer->wide) ? UCT_MM_HEAD_WIDE : 0;
+    uct_mm_line_t *line = uct_mm_writer_line(writer, writer->pos);
+
+    uct_mm_writer_fill(writer, writer->pos + parts - 1, lines - parts + 1);
+    ucs_atomic_store_relaxed(&line->head,
+                             UCT_MM_HEAD_BUFFER | area | uct_mm_line_head(id, length));
+    uct_mm_writer_publish(writer, line, writer->pos); /* R1: of the buffer, too */
+    writer->unheard += length;
+}
+
+/* The message goes into the next buffer, or several. */
+static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned id,
+                                              const uct_iov_t *iov, unsigned n, size_t length)
+{
+    uct_mm_buffers_t *buffers = uct_mm_writer_area(writer, length);
+    const size_t header       = uct_mm_header_length(writer, iov, n, length);
+    const uint32_t pos        = writer->pos;
+    uct_mm_line_t *line       = uct_mm_writer_line(writer, pos);
+    uint32_t parts            = 1;
+    uint32_t count, lines;
+    uint8_t *dest;
+
+    dest = uct_mm_writer_reserve(writer, buffers, length, header, &count);
+    if (dest == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    lines = count * buffers->stride;
     if (header == 0) {
         uct_mm_writer_copy(writer, dest, iov, n, length);
         line->data[0] = 0;
@@ -444,17 +473,42 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
         uct_mm_writer_copy_part(writer, dest, &iov[n - 1], parts, 0);
         uct_mm_writer_head(line, iov, header, parts);
     }
-    uct_mm_writer_fill(writer, pos + parts - 1, lines - parts + 1);
-    ucs_atomic_store_relaxed(&line->head,
-                             UCT_MM_HEAD_BUFFER | area | uct_mm_line_head(id, length));
-    uct_mm_writer_publish(writer, line, pos); /* R1: of the buffer, too */
+    uct_mm_writer_publish_buffer(writer, buffers, id, length, lines, parts);
     if (parts > 1) {
         uct_mm_writer_further_parts(writer, dest, &iov[n - 1], parts, pos);
     }
-    writer->last     = pos + parts - 1;
-    writer->pos      = pos + lines;
-    writer->unheard += length;
-    buffers->pos    += count;
+    writer->last  = pos + parts - 1;
+    writer->pos   = pos + lines;
+    buffers->pos += count;
+    return UCS_OK;
+}
+
+/* The same, packed where it is read. */
+static ucs_status_t uct_mm_writer_pack_buffer(uct_mm_writer_t *writer, unsigned id,
+                                              uct_pack_cb_t pack, void *arg, size_t *length_p)
+{
+    const size_t max          = *length_p;
+    uct_mm_buffers_t *buffers = uct_mm_writer_area(writer, max);
+    const uint32_t pos        = writer->pos;
+    uint32_t count, first;
+    uint8_t *dest, *packed;
+
+    packed = uct_mm_writer_reserve(writer, buffers, max, 0, &count);
+    if (packed == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    *length_p = pack(packed, arg, max);
+    ucs_assert(*length_p <= max);
+    count = uct_mm_buffers_take(buffers, *length_p, &first);
+    dest  = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
+    if (dest != packed) { /* it is shorter, and fits before the end of the area */
+        memmove(dest, packed, *length_p);
+    }
+    uct_mm_writer_line(writer, pos)->data[0] = 0;
+    uct_mm_writer_publish_buffer(writer, buffers, id, *length_p, count * buffers->stride, 1);
+    writer->last  = pos;
+    writer->pos   = pos + (count * buffers->stride);
+    buffers->pos += count;
     return UCS_OK;
 }
 
@@ -526,17 +580,14 @@ ucs_status_t uct_mm_writer_send_pair(uct_mm_writer_t *writer, unsigned id, const
     return UCS_OK;
 }
 
-ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
-                                    unsigned n, size_t length)
+static ucs_status_t uct_mm_writer_send_lines(uct_mm_writer_t *writer, unsigned id,
+                                             const uct_iov_t *iov, unsigned n, size_t length)
 {
     const uint32_t count   = uct_mm_ring_lines(length);
     const size_t first     = ucs_min(length, (size_t)UCT_MM_FIRST_DATA);
     uct_mm_cursor_t cursor = {.iov = iov, .src = NULL, .left = 0};
     uct_mm_line_t *line;
 
-    if (uct_mm_writer_should_buffer(writer, id, length)) {
-        return uct_mm_writer_send_buffer(writer, id, iov, n, length);
-    }
     ucs_assert(count <= writer->lines_max);
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, count))) {
         return UCS_ERR_NO_RESOURCE;
@@ -559,4 +610,35 @@ ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const 
         }
     }
     return UCS_OK;
+}
+
+ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
+                                    unsigned n, size_t length)
+{
+    return uct_mm_writer_should_buffer(writer, id, length) ?
+           uct_mm_writer_send_buffer(writer, id, iov, n, length) :
+           uct_mm_writer_send_lines(writer, id, iov, n, length);
+}
+
+ucs_status_t uct_mm_writer_send_packed(uct_mm_writer_t *writer, unsigned id, uct_pack_cb_t pack,
+                                       void *arg, void *space, size_t *length_p)
+{
+    const int is_buffered = uct_mm_writer_should_buffer(writer, id, *length_p);
+    const uint32_t lines  = is_buffered ? uct_mm_writer_lines_up_to(writer, *length_p) :
+                                          uct_mm_ring_lines(*length_p);
+    uct_iov_t iov         = {.buffer = space};
+    ucs_status_t status;
+
+    if (is_buffered && !writer->is_far) { /* else by other copies, see uct_mm_writer_copy */
+        return uct_mm_writer_pack_buffer(writer, id, pack, arg, length_p);
+    }
+    /* first, because what has been packed cannot be given back */
+    if (ucs_unlikely(!uct_mm_writer_has_room(writer, lines))) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    *length_p = iov.length = pack(space, arg, *length_p);
+    status = is_buffered ? uct_mm_writer_send_buffer(writer, id, &iov, 1, iov.length) :
+                           uct_mm_writer_send_lines(writer, id, &iov, 1, iov.length);
+    ucs_assert(status == UCS_OK);
+    return status;
 }

@@ -306,6 +306,11 @@ void uct_mm_writer_send_two(uct_mm_writer_t *writer, unsigned id, uint64_t heade
 ucs_status_t uct_mm_writer_send_iov(uct_mm_writer_t *writer, unsigned id, const uct_iov_t *iov,
                                     unsigned n, size_t length);
 
+/* Sends what `pack` writes, at most *length_p bytes: where they are read, or to `space` first.
+ * Otherwise the same; *length_p: bytes sent. */
+ucs_status_t uct_mm_writer_send_packed(uct_mm_writer_t *writer, unsigned id, uct_pack_cb_t pack,
+                                       void *arg, void *space, size_t *length_p);
+
 /* Lines of a message. */
 UCS_INLINE uint32_t uct_mm_ring_lines(size_t length)
 {
@@ -348,7 +353,7 @@ UCS_INLINE uint32_t uct_mm_writer_lines(uct_mm_writer_t *writer, size_t length)
  * out fewer buffers than it takes. */
 UCS_INLINE uint32_t uct_mm_writer_lines_up_to(const uct_mm_writer_t *writer, size_t max)
 {
-    const uint32_t lines           = uct_mm_ring_lines(ucs_min(max, writer->single_min - 1));
+    const uint32_t lines           = uct_mm_ring_lines(ucs_min(max, writer->single_min));
     const uct_mm_buffers_t *buffers = &writer->buffers; /* of the wide ones it takes one */
 
     return (buffers->long_max == 0) ? lines :

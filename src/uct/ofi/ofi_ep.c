@@ -155,8 +155,9 @@ static ucs_status_t uct_ofi_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t pa
     if (ucs_unlikely(send == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    length = pack(send->buffer + sizeof(uct_ofi_head_t), arg, peer->iface->message_max);
-    ucs_assert(length <= peer->iface->message_max);
+    ucs_assert(*length_p <= peer->iface->message_max);
+    length = pack(send->buffer + sizeof(uct_ofi_head_t), arg, *length_p);
+    ucs_assert(length <= *length_p);
     status = uct_ofi_send_buffer(peer, send, id, length);
     if (status == UCS_OK) {
         *length_p = length;

@@ -129,19 +129,18 @@ static ucs_status_t uct_self_am_bcopy(uct_ep_t *ep, unsigned id, uct_pack_cb_t p
                                       size_t *length_p)
 {
     uct_self_iface_t *iface = uct_self_iface(ep->iface);
-    size_t seg_size         = uct_self_seg_size(iface);
-    size_t length;
+    const size_t max        = *length_p;
     void *dest;
 
-    dest = uct_self_reserve(iface, seg_size);
+    ucs_assert(max <= uct_self_seg_size(iface));
+    dest = uct_self_reserve(iface, max);
     if (ucs_unlikely(dest == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
-    length = pack(dest, arg, seg_size);
-    ucs_assert(length <= seg_size);
-    uct_self_commit(iface, id, length);
-    *length_p = length;
+    *length_p = pack(dest, arg, max);
+    ucs_assert(*length_p <= max);
+    uct_self_commit(iface, id, *length_p);
     return UCS_OK;
 }
 

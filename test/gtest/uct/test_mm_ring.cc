@@ -206,8 +206,27 @@ size_t random_length(seeded_random &rnd, size_t max)
     }
 }
 
-/* Sends by one of the three functions, cut into entries in some way. */
-ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const message &m)
+/* Sends by the function that packs, which is told of `most` bytes. */
+ucs_status_t ring_pack(uct_mm_writer_t *writer, const message &m, size_t most)
+{
+    alignas(64) static thread_local uint8_t space[1 << 20];
+    const auto pack = [](void *dest, void *arg, size_t) {
+        const bytes &data = *static_cast<const bytes *>(arg);
+        std::copy(data.begin(), data.end(), static_cast<uint8_t *>(dest));
+        return data.size();
+    };
+
+    EXPECT_LE(most, sizeof(space));
+    const ucs_status_t status = uct_mm_writer_send_packed(
+        writer, m.id, pack, const_cast<bytes *>(&m.data), space, &most);
+    EXPECT_TRUE((status != UCS_OK) || (most == m.data.size()));
+    return status;
+}
+
+/* Sends by one of the four functions, cut into entries in some way; most: bytes that the one which
+ * packs is told, if they are more. */
+ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const message &m,
+                       size_t most = 0)
 {
     constexpr size_t TWO_MIN = UCT_MM_FIRST_DATA + 1, TWO_MAX = TWO_MIN + UCT_MM_REST_DATA - 1;
 
@@ -225,6 +244,10 @@ ucs_status_t ring_send(uct_mm_writer_t *writer, seeded_random &rnd, const messag
         const size_t header = rnd.below(std::min<size_t>(m.data.size(), UCT_MM_FIRST_DATA) + 1);
         return uct_mm_writer_send_pair(writer, m.id, m.data.data(), header, m.data.data() + header,
                                        m.data.size() - header);
+    }
+
+    if (rnd.one_in(2)) {
+        return ring_pack(writer, m, std::max(most, m.data.size()));
     }
 
     std::vector<uct_iov_t> iov;
@@ -263,9 +286,14 @@ void random_traffic(ring_bench &bench, seeded_random &rnd)
                                    pattern(number++, length)};
             const auto before   = bench.writer.pos;
             const auto most     = uct_mm_writer_lines(&bench.writer, length);
-            const auto status   = ring_send(&bench.writer, rnd, m);
+            const size_t told   = rnd.one_in(2) ? length :
+                                  rnd.one_in(2) ? std::min(bench.longest(), length + 200) :
+                                                  bench.longest();
+            const auto allowed  = uct_mm_writer_lines_up_to(&bench.writer, told);
+            const auto status   = ring_send(&bench.writer, rnd, m, told);
             if (status == UCS_OK) {
-                ASSERT_LE(bench.writer.pos - before, std::max(most, 2u));
+                ASSERT_LE(bench.writer.pos - before,
+                          std::max((told == length) ? most : allowed, 2u));
                 ASSERT_LE(most, uct_mm_writer_lines_up_to(&bench.writer, length));
                 model.push_back(m);
             } else {
@@ -289,7 +317,8 @@ void random_traffic(ring_bench &bench, seeded_random &rnd)
 
     /* An empty ring takes the longest message, wherever it stands. */
     const message longest = {1, pattern(number, bench.longest())};
-    ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, longest));
+    ++bench.side.turns;
+    ASSERT_EQ(UCS_OK, ring_send(&bench.writer, rnd, longest, bench.longest()));
     model.push_back(longest);
     EXPECT_EQ(1u, bench.receive(1));
 }

@@ -406,7 +406,8 @@ ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_
 {
     uint64_t header;
     ucs_status_t status;
-    size_t length = 0;
+    uct_limits_t limits;
+    size_t length;
 
     switch (how) {
     case way::SHORT:
@@ -420,6 +421,8 @@ ucs_status_t post(uct_ep_t *ep, way how, unsigned id, const bytes &data, uint64_
     case way::ZCOPY:
         return post_lent(ep, id, data, seed);
     default:
+        ep->iface->tl->iface.limits(ep->iface, UCT_OP_AM_BCOPY, UCS_MEMORY_TYPE_HOST, &limits);
+        length = std::max(data.size(), std::min(limits.max, data.size() + (seed % 100)));
         status = ep->ops->am_bcopy(ep, id, pack_bytes, const_cast<bytes *>(&data), &length);
         if (status == UCS_OK) {
             EXPECT_EQ(data.size(), length);
