@@ -8,6 +8,7 @@
 #include "config.h"
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/idle.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wireup/sockaddr.h>
@@ -15,6 +16,16 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <sys/eventfd.h>
+
+/* To wake a thread takes 5 us, 40 and more where its processor has begun to sleep, too, and a
+ * system call of the sender's. So where what an armed worker waits for has come soon, its sleep
+ * included, the next armings look for it first for a while. Those that look in vain become fewer:
+ * it may be that the peer cannot run while we look. */
+#define UCP_WAKEUP_SOON_NS      50000u
+#define UCP_WAKEUP_LOOK_NS      30000u
+#define UCP_WAKEUP_LOOKS_MAX    2000 /* at the transports, each time */
+#define UCP_WAKEUP_TURNS        4    /* armings that look after the last that found something */
+#define UCP_WAKEUP_PATIENCE_MAX 1024
 
 #define UCP_WAIT_MEM_SPINS 200
 #define UCP_WAIT_MEM_NS    20000ul
@@ -83,6 +94,8 @@ ucs_status_t ucp_wakeup_open(ucp_worker_t *worker)
     ucs_status_t status;
     unsigned i;
 
+    worker->look.patience = 1;
+
     worker->pid      = ucs_sys_getpid();
     worker->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
     worker->event_fd = ucs_sys_eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -148,6 +161,61 @@ static ucs_status_t ucp_wakeup_arm(ucp_worker_t *worker)
         }
     }
     return UCS_OK;
+}
+
+static int ucp_wakeup_has_come(const ucp_worker_t *worker)
+{
+    const uct_iface_t *iface;
+    unsigned i;
+
+    for (i = 0; i < worker->context->num_tls; ++i) {
+        iface = worker->tls[i].iface;
+        if ((iface != NULL) && (iface->tl->iface.has_come != NULL) &&
+            iface->tl->iface.has_come(iface)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Looks for a while whether something comes. The lock is held, but for pauses. */
+static int ucp_wakeup_look(ucp_worker_t *worker)
+{
+    ucp_wakeup_look_t *look = &worker->look;
+    unsigned i;
+
+    if ((look->turns == 0) || ucp_idle_is_shared(worker)) { /* UCX_IDLE=sleep: it is */
+        return 0;
+    }
+    for (i = 0; (i < UCP_WAKEUP_LOOKS_MAX) &&
+                (ucs_sys_clock_ns() - look->armed_ns < UCP_WAKEUP_LOOK_NS); ++i) {
+        if (ucp_wakeup_has_come(worker) || ucp_wakeup_has_work(worker)) {
+            look->turns    = UCP_WAKEUP_TURNS;
+            look->patience = 1;
+            return 1;
+        }
+        ucp_worker_unlock(worker);
+        ucs_arch_cpu_relax();
+        ucp_worker_lock(worker);
+    }
+    if (--look->turns == 0) {
+        look->patience = (uint16_t)ucs_min(2 * look->patience, UCP_WAKEUP_PATIENCE_MAX);
+        look->num_soon = 0;
+    }
+    return 0;
+}
+
+void ucp_wakeup_found(ucp_worker_t *worker)
+{
+    ucp_wakeup_look_t *look = &worker->look;
+
+    if (ucs_sys_clock_ns() - look->armed_ns >= UCP_WAKEUP_SOON_NS) {
+        look->num_soon = 0;
+    } else if ((look->turns == 0) && (++look->num_soon >= look->patience)) {
+        look->turns = UCP_WAKEUP_TURNS;
+    }
+    worker->is_waiting = 0;
+    ucp_wakeup_rouse(worker);
 }
 
 ucs_status_t ucp_wakeup_doze(ucp_worker_t *worker, int timeout_ms)
@@ -238,12 +306,14 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
     if (ucs_sys_read(worker->event_fd, &num_signals, sizeof(num_signals)) != sizeof(num_signals)) {
         num_signals = 0;
     }
-    worker->is_armed = 0; /* what is taken from here on, this call finds by itself */
+    worker->is_armed      = 0; /* what is taken from here on, this call finds by itself */
+    worker->look.armed_ns = ucs_sys_clock_ns();
     /* A signal of the user's that came since the last time counts as an event. */
-    status           = (num_signals > (uint64_t)worker->is_held) ? UCS_ERR_BUSY :
-                                                                   ucp_wakeup_arm(worker);
-    worker->is_held  = 0;
-    worker->is_armed = (status == UCS_OK);
+    status           = ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_look(worker)) ?
+                       UCS_ERR_BUSY : ucp_wakeup_arm(worker);
+    worker->is_held    = 0;
+    worker->is_armed   = (status == UCS_OK);
+    worker->is_waiting = worker->is_armed;
     ucp_worker_unlock(worker);
     return status;
 }

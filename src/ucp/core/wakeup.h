@@ -10,6 +10,9 @@
 /* Opens the worker's descriptors, where its context has UCP_FEATURE_WAKEUP. */
 ucs_status_t ucp_wakeup_open(ucp_worker_t *worker);
 
+/* Progress has found something, for the first time since the user armed the worker. */
+void ucp_wakeup_found(ucp_worker_t *worker);
+
 /* Something has happened since the user armed the worker: its descriptor stays readable until it is
  * armed again. Programs (RAPIDS' UCXX) make progress whenever it is readable, and only then, and
  * arm once. */

@@ -611,8 +611,8 @@ UCS_INLINE unsigned ucp_worker_progress_all(ucp_worker_t *worker)
         count += ucp_worker_run_deferred(worker, count == 0);
     }
     ucp_worker_gate_clear(worker, UCP_GATE_PROGRESSING);
-    if (ucs_unlikely(worker->is_armed) && (count > 0)) {
-        ucp_wakeup_hold(worker);
+    if (ucs_unlikely(worker->is_waiting) && (count > 0)) {
+        ucp_wakeup_found(worker);
     }
     return count;
 }

@@ -127,13 +127,22 @@ typedef struct {
     struct ucp_device_pool *pools;   /* of memory to stage in, one a device */
 } ucp_device_t;
 
+/* Looks of ucp_worker_arm before it lets its caller sleep; see wakeup.c. */
+typedef struct {
+    uint64_t armed_ns; /* when it was called last */
+    uint16_t turns;    /* calls that will look; 0: they do not */
+    uint16_t num_soon; /* events in a row that came soon, while they do not, */
+    uint16_t patience; /* and how many of those it takes to begin again */
+} ucp_wakeup_look_t;
+
 typedef struct ucp_worker {
     /* hot: progress and small messages */
     _Atomic unsigned gate; /* UCP_GATE_xx: 0: progress may run straight through; looked at without
                                             * the lock, which it tells of */
     unsigned           num_active;
     unsigned           deferred;           /* UCP_DEFERRED_xx */
-    int                is_armed;           /* ucp_worker_arm, and nothing has happened since */
+    int                is_armed;           /* ucp_worker_arm, and nothing has happened since, */
+    int                is_waiting;         /* or progress has found nothing since */
     uintptr_t          host_base;          /* what lies here is memory of the host for certain, */
     size_t             host_length;        /* see device.h */
     ucp_idle_t         idle;
@@ -203,6 +212,7 @@ typedef struct ucp_worker {
     int                epoll_fd;           /* -1 until asked for */
     int                event_fd;           /* ucp_worker_signal writes it, and ucp_wakeup_hold: */
     int                is_held;            /* 1: it has */
+    ucp_wakeup_look_t  look;               /* before it is armed */
     pid_t              pid;                /* whose they are: not a forked child's */
     int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */
     void              *user_data;          /* of the events of user_event_fd */

@@ -266,6 +266,9 @@ typedef struct {
      * the caller's set does. NULL: event_fd. */
     ucs_status_t (*event_join)(uct_iface_t *iface, int epoll_fd);
     ucs_status_t (*event_arm)(uct_iface_t *iface);
+    /* Has a message come that progress would deliver? Takes little time and changes nothing, so
+     * that who is about to sleep may look for a while before. NULL: not known. */
+    int (*has_come)(const uct_iface_t *iface);
     /* Copies between places of this process of which mem_query knows one at least, in no order with
      * other copies. comp NULL: UCS_OK once the bytes are there, having polled for them; calls no
      * completions of others meanwhile. UCS_ERR_TIMED_OUT: they do not come, but still may: the

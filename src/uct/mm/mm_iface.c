@@ -247,6 +247,19 @@ static int uct_mm_iface_arm_readers(uct_mm_iface_t *iface)
     return 1;
 }
 
+static int uct_mm_iface_has_come(const uct_iface_t *tl_iface)
+{
+    const uct_mm_iface_t *iface = ucs_container_of(tl_iface, uct_mm_iface_t, super);
+    unsigned i;
+
+    for (i = 0; i < iface->rings.length; ++i) {
+        if (uct_mm_reader_ready(&iface->rings.items[i]->reader)) { /* A1 */
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Publish that we sleep, then look whether something came before that was seen. A sender publishes
  * its line, then looks whether we sleep. */
 static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
@@ -494,6 +507,7 @@ const uct_tl_t uct_mm_tl = {
         .progress     = uct_mm_iface_progress,
         .event_fd     = uct_mm_iface_event_fd,
         .event_arm    = uct_mm_iface_event_arm,
+        .has_come     = uct_mm_iface_has_come,
         .sync_alloc   = uct_mm_iface_sync_alloc,
         .sync_free    = uct_mm_iface_sync_free,
         .drop_peer    = uct_mm_iface_drop_peer,

@@ -8,13 +8,19 @@
 #include <seed.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
 #include <memory>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <thread>
 #include <unistd.h>
+
+extern "C" {
+#include <ucs/sys/sys.h>
+}
 
 using namespace ucp_test;
 
@@ -487,6 +493,137 @@ TEST_P(wakeup, wait_mem_ends_by_itself)
         ucp_worker_wait_mem(worker, page + 4096 - back);
     }
     free(page);
+}
+
+/* Under a clock of which each look takes a microsecond, and at one of which something happens. */
+class wakeup_look : public testing::Test {
+protected:
+    static constexpr uint64_t LOOK_NS = 30000, SHORT_NS = 10000, LATE_NS = 100000;
+
+    void TearDown() override
+    {
+        ucs_sys_set(nullptr);
+    }
+
+    /* How long it takes to arm the worker, and (*status_p) what comes of it. */
+    static uint64_t arm(pair &pair, ucs_status_t *status_p)
+    {
+        while (pair.receiver().progress() > 0) {
+        }
+        const uint64_t start = s_now_ns;
+        *status_p            = ucp_worker_arm(pair.receiver().handle());
+        return s_now_ns - start;
+    }
+
+    static bool looks(pair &pair)
+    {
+        ucs_status_t status;
+        const uint64_t ns = arm(pair, &status);
+        EXPECT_EQ(UCS_OK, status);
+        EXPECT_TRUE((ns < SHORT_NS) || (ns >= LOOK_NS)) << ns;
+        return ns >= LOOK_NS;
+    }
+
+    /* A message that comes that long after the worker was armed. */
+    static void message(pair &pair, uint64_t after_ns)
+    {
+        uint64_t got   = 0;
+        void *received = pair.receive(&got, sizeof(got), 1);
+        (void)looks(pair);
+        s_now_ns += after_ns;
+        EXPECT_EQ(UCS_OK, pair.wait(pair.send(&s_value, sizeof(s_value), 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+    }
+
+    void stop_clock(pair &pair)
+    {
+        uint64_t got   = 0;
+        void *received = pair.receive(&got, sizeof(got), 1);
+        EXPECT_EQ(UCS_OK, pair.wait(pair.send(&s_value, sizeof(s_value), 1))); /* they connect */
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2)); /* arming is busy for so long */
+        for (ucs_status_t status = UCS_ERR_BUSY; status != UCS_OK;) {
+            (void)arm(pair, &status);
+        }
+        s_now_ns   = ucs_sys_real.clock_ns() + (10 * LATE_NS);
+        m_ops      = ucs_sys_real;
+        s_tick     = nullptr;
+        s_ticks    = 0;
+        m_ops.clock_ns = []() -> uint64_t {
+            if ((s_ticks > 0) && (--s_ticks == 0)) {
+                s_tick();
+            }
+            return s_now_ns += 1000;
+        };
+        ucs_sys_set(&m_ops);
+        message(pair, LATE_NS);
+    }
+
+    static std::atomic<uint64_t> s_now_ns;
+    static std::function<void()> s_tick;
+    static unsigned s_ticks;
+    static const uint64_t s_value;
+    ucs_sys_ops_t m_ops;
+};
+
+std::atomic<uint64_t> wakeup_look::s_now_ns;
+std::function<void()> wakeup_look::s_tick;
+unsigned wakeup_look::s_ticks;
+const uint64_t wakeup_look::s_value = 5;
+
+/* Who is woken soon looks before it sleeps, as long as that finds something. */
+TEST_F(wakeup_look, what_comes_soon_is_looked_for)
+{
+    for (ucs_thread_mode_t mode : {UCS_THREAD_MODE_SINGLE, UCS_THREAD_MODE_MULTI}) {
+        pair pair({"mm", {{"UCX_TLS", "mm"}}, false, mode});
+        stop_clock(pair);
+        EXPECT_FALSE(looks(pair)) << "messages come late";
+        message(pair, 0);
+        for (int i = 0; i < 4; ++i) {
+            EXPECT_TRUE(looks(pair)) << i;
+        }
+        EXPECT_FALSE(looks(pair)) << "all was in vain";
+
+        message(pair, 0);
+        EXPECT_FALSE(looks(pair)) << "once is not enough any more";
+        message(pair, LATE_NS);
+        message(pair, 0);
+        EXPECT_FALSE(looks(pair)) << "one was late between";
+        message(pair, 0);
+        EXPECT_TRUE(looks(pair));
+
+        /* amid the look */
+        uint64_t got = 0;
+        ucs_status_t status;
+        void *received = pair.receive(&got, sizeof(got), 1);
+        void *sent     = nullptr;
+        s_tick         = [&]() { sent = pair.send(&s_value, sizeof(s_value), 1); };
+        s_ticks        = 8;
+        const uint64_t ns = arm(pair, &status);
+        EXPECT_EQ(UCS_ERR_BUSY, status);
+        EXPECT_LT(ns, LOOK_NS);
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        for (int i = 0; i < 4; ++i) {
+            EXPECT_TRUE(looks(pair)) << i;
+        }
+        EXPECT_FALSE(looks(pair));
+        ucs_sys_set(nullptr);
+    }
+}
+
+/* Who wants to sleep does, and so do more processes than processors. */
+TEST_F(wakeup_look, not_where_processors_are_shared)
+{
+    for (const char *idle : {"sleep", "yield"}) {
+        pair pair({"mm", {{"UCX_TLS", "mm"}, {"UCX_IDLE", idle}}, false, UCS_THREAD_MODE_SINGLE});
+        stop_clock(pair);
+        for (int i = 0; i < 10; ++i) {
+            message(pair, 0);
+            EXPECT_FALSE(looks(pair));
+        }
+        ucs_sys_set(nullptr);
+    }
 }
 
 /* A ring of a few lines that are given back by halves, and a message that takes two thirds. */
