@@ -38,8 +38,11 @@ UCS_INLINE void ucs_arch_demote(const void *ptr)
  * AMD's, volume 2, 7.3.2), and stores are seen in their order: the compiler has to keep it too. */
 UCS_INLINE void ucs_arch_store_16(void *dest, uint64_t first, uint64_t second)
 {
-    __asm__ volatile("" ::: "memory");
-    _mm_store_si128((__m128i *)dest, _mm_set_epi64x((long long)second, (long long)first));
+    __m128i high = _mm_cvtsi64_si128((long long)second);
+
+    __asm__ volatile("" : "+x"(high)::"memory"); /* in a register: gcc would store it to load it */
+    _mm_store_si128((__m128i *)dest,
+                    _mm_unpacklo_epi64(_mm_cvtsi64_si128((long long)first), high));
     __asm__ volatile("" ::: "memory");
 }
 #endif

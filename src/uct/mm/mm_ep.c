@@ -88,6 +88,16 @@ static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_slow(uct_mm_ep_t *ep, unsign
     return uct_mm_ep_result(ep, status, sizeof(header) + length);
 }
 
+/* A message of two lines, for which there is credit. */
+static UCS_NOINLINE ucs_status_t uct_mm_ep_am_short_two(uct_mm_ep_t *ep, unsigned id,
+                                                        uint64_t header, const void *payload,
+                                                        size_t length)
+{
+    uct_mm_writer_send_two(&ep->writer, id, header, payload, length);
+    return uct_mm_ep_sent(ep, ep->writer.pos - 1);
+}
+
+/* All that is called is called last, so nothing has to be saved. */
 ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, const void *payload,
                                 size_t length)
 {
@@ -98,8 +108,7 @@ ucs_status_t uct_mm_ep_am_short(uct_ep_t *tl_ep, unsigned id, uint64_t header, c
     if (ucs_unlikely(length > UCT_MM_INLINE_MAX) &&
         (length <= UCT_MM_INLINE_MAX + UCT_MM_REST_DATA) &&
         uct_mm_writer_has_credit(&ep->writer, 2)) {
-        uct_mm_writer_send_two(&ep->writer, id, header, payload, length);
-        return uct_mm_ep_sent(ep, ep->writer.pos - 1);
+        return uct_mm_ep_am_short_two(ep, id, header, payload, length);
     }
     if (ucs_unlikely((length > UCT_MM_INLINE_MAX) || !uct_mm_writer_has_credit(&ep->writer, 1))) {
         return uct_mm_ep_am_short_slow(ep, id, header, payload, length);
