@@ -555,7 +555,8 @@ typedef struct ucp_dt_remote_sgl {
 
 /* Functions of a generic data type. For each operation: one start_..., then packed_size and calls
  * of pack or unpack by offsets that ascend without gaps, then exactly one finish; all from one
- * thread at a time. start_... gets the context of ucp_dt_create_generic and returns the state. */
+ * thread at a time. start_... gets the context of ucp_dt_create_generic and returns the state. pack
+ * and unpack call no function of the worker. */
 typedef struct ucp_generic_dt_ops {
     void *(*start_pack)(void *context, const void *buffer, size_t count);
     void *(*start_unpack)(void *context, void *buffer, size_t count);
@@ -563,7 +564,8 @@ typedef struct ucp_generic_dt_ops {
     /* Bytes of the whole packed form. */
     size_t (*packed_size)(void *state);
 
-    /* Writes packed bytes from offset on to dest, at most max_length; returns how many. */
+    /* Writes packed bytes from offset on to dest, at most max_length; returns how many. dest may be
+     * memory of the receiver's, who can change it: what is there is not read. */
     size_t (*pack)(void *state, size_t offset, void *dest, size_t max_length);
 
     /* Takes in length packed bytes of the given offset. An error becomes the request's status. They

@@ -151,8 +151,8 @@ const ucs_config_row_t ucp_options_rows[] = {
             "What progress does when it finds nothing again and again: it returns at once (poll), "
             "gives the processor away (yield), or, when that was in vain, sleeps until something "
             "comes, for 1 ms at most (sleep). auto: poll, but sleep while others of more processes "
-            "than processors want to run. With yield and sleep ucp_worker_arm never looks before "
-            "its caller sleeps, as else for 30 us where messages have come soon.",
+            "than processors want to run. With poll, and auto while there are processors enough, "
+            "ucp_worker_arm looks for 30 us before its caller sleeps where messages came soon.",
             .arg = ucp_idle_names),
     UCP_ROW("TM_BUCKETS", uint, tm_buckets, "1024",
             "Buckets of the tag matching table at first; it grows with the entries.", .min = 16,

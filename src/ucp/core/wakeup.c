@@ -178,18 +178,24 @@ static int ucp_wakeup_has_come(const ucp_worker_t *worker)
     return 0;
 }
 
-/* Looks for a while whether something comes. The lock is held, but for pauses. */
+/* Looks for a while whether something comes. The lock is held, but for pauses, in which another
+ * thread's progress may take it; the caller of that has to hear of it as well. */
 static int ucp_wakeup_look(ucp_worker_t *worker)
 {
     ucp_wakeup_look_t *look = &worker->look;
+    const uint64_t start_ns = look->armed_ns;
     unsigned i;
 
     if ((look->turns == 0) || ucp_idle_is_shared(worker)) { /* UCX_IDLE=sleep: it is */
         return 0;
     }
+    if (ucp_wakeup_has_work(worker)) {
+        return 1;
+    }
+    worker->is_waiting = 1;
     for (i = 0; (i < UCP_WAKEUP_LOOKS_MAX) &&
-                (ucs_sys_clock_ns() - look->armed_ns < UCP_WAKEUP_LOOK_NS); ++i) {
-        if (ucp_wakeup_has_come(worker) || ucp_wakeup_has_work(worker)) {
+                (ucs_sys_clock_ns() - start_ns < UCP_WAKEUP_LOOK_NS); ++i) {
+        if (!worker->is_waiting || ucp_wakeup_has_come(worker)) {
             look->turns    = UCP_WAKEUP_TURNS;
             look->patience = 1;
             return 1;
@@ -198,7 +204,10 @@ static int ucp_wakeup_look(ucp_worker_t *worker)
         ucs_arch_cpu_relax();
         ucp_worker_lock(worker);
     }
-    if (--look->turns == 0) {
+    if (!worker->is_waiting) {
+        return 1;
+    }
+    if ((look->turns > 0) && (--look->turns == 0)) {
         look->patience = (uint16_t)ucs_min(2 * look->patience, UCP_WAKEUP_PATIENCE_MAX);
         look->num_soon = 0;
     }
@@ -306,7 +315,7 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
     if (ucs_sys_read(worker->event_fd, &num_signals, sizeof(num_signals)) != sizeof(num_signals)) {
         num_signals = 0;
     }
-    worker->is_armed      = 0; /* what is taken from here on, this call finds by itself */
+    worker->is_armed      = 0; /* what comes from here on, this call finds by itself */
     worker->look.armed_ns = ucs_sys_clock_ns();
     /* A signal of the user's that came since the last time counts as an event. */
     status           = ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_look(worker)) ?

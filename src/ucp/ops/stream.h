@@ -41,7 +41,7 @@ void ucp_stream_init(ucp_stream_t *stream);
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
 
-/* Counts a send, on its way or queued, among what the receiver has not read; once. */
+/* Counts a send that goes whole, on its way or queued, among what is not read; once. */
 void ucp_stream_count(struct ucp_request *req);
 
 /* Tells the peer what was read. */

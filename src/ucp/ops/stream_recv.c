@@ -427,7 +427,10 @@ void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
     ucs_list_splice_tail(&to->stream.chunks, &from->stream.chunks);
     ucs_list_head_init(&from->stream.chunks);
     to->stream.status = from->stream.status;
-    to->stream.read  += from->stream.read;
+    to->stream.read   += from->stream.read;
+    to->stream.unread += from->stream.unread;
+    from->stream.read = 0;
+    from->stream.unread = 0;
     ucp_stream_update_ready(from);
     ucp_stream_go_on(to);
 }
@@ -460,7 +463,7 @@ static ucp_ep_t *ucp_stream_find_ep(ucp_peer_t *peer, uint32_t ordinal)
             ucp_worker_give_up_sender(peer->worker, UCS_ERR_NO_MEMORY);
         }
     }
-    return ((ep == NULL) || (ep->stream.status != UCS_OK)) ? NULL : ep;
+    return ep;
 }
 
 static void ucp_stream_no_memory(ucp_ep_t *ep, size_t length)
@@ -497,7 +500,7 @@ void ucp_stream_handle(void *arg, const void *data, size_t length)
         return;
     }
     ep->stream.unread -= ucs_min((size_t)head.read, ep->stream.unread);
-    if (length == 0) {
+    if (ucs_unlikely((length == 0) || (ep->stream.status != UCS_OK))) {
         return;
     }
 
@@ -540,7 +543,7 @@ void ucp_stream_rts_handle(void *arg, const void *data, size_t length)
         return;
     }
     ep = (rts.tag > UINT32_MAX) ? NULL : ucp_stream_find_ep(peer, (uint32_t)rts.tag);
-    if ((ep == NULL) || (rts.length == 0)) {
+    if ((ep == NULL) || (ep->stream.status != UCS_OK) || (rts.length == 0)) {
         ucp_rndv_drop(worker, &rts, UCS_ERR_CONNECTION_RESET);
         return;
     }

@@ -21,7 +21,7 @@ static ucp_wire_stream_t ucp_stream_head(const ucp_ep_t *ep)
 /* So many bytes will lie at the receiver. */
 static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
 {
-    ep->stream.unread += length + sizeof(ucp_kept_t);
+    ep->stream.unread += (length > 0) ? length + sizeof(ucp_kept_t) : 0;
 }
 
 void ucp_stream_count(ucp_request_t *req)

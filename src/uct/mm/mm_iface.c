@@ -398,7 +398,7 @@ static void uct_mm_iface_limits(uct_iface_t *tl_iface, uct_op_t op, ucs_memory_t
             limits.iov_max      = 1;
             limits.overhead_ns  = 15;
             limits.latency_ns   = (double)config->latency_ns;
-            limits.bytes_per_ns = config->bandwidth / 1.1e9; /* packed before */
+            limits.bytes_per_ns = config->bandwidth / 1.1e9; /* short ones: packed before */
             break;
         default:
             break;

@@ -326,13 +326,16 @@ UCS_INLINE void uct_mm_copy_iov(uint8_t *dest, const uct_iov_t *iov, unsigned n,
     }
 }
 
+/* Copies from one that is timed to the next. */
+static unsigned uct_mm_writer_look_interval(const uct_mm_writer_t *writer)
+{
+    return writer->is_far ? UCT_MM_FAR_LOOKS : (writer->num_slow > 0) ? 1 : UCT_MM_NEAR_LOOKS;
+}
+
 /* Is it time to look how long a copy takes the usual way? */
 static int uct_mm_writer_should_look(uct_mm_writer_t *writer)
 {
-    const unsigned due = writer->is_far ? UCT_MM_FAR_LOOKS :
-                         (writer->num_slow > 0) ? 1 : UCT_MM_NEAR_LOOKS;
-
-    if (++writer->num_copies < due) {
+    if (++writer->num_copies < uct_mm_writer_look_interval(writer)) {
         return 0;
     }
     writer->num_copies = 0;
@@ -410,8 +413,8 @@ static void uct_mm_writer_further_parts(uct_mm_writer_t *writer, uint8_t *dest,
     }
 }
 
-/* Where the payload of a message of that length goes, if it has so many bytes before it; *count_p:
- * the buffers that it takes. NULL: there is no room. */
+/* Where a message of that length goes but for its first `header` bytes, which its line takes;
+ * *count_p: the buffers that it takes. NULL: there is no room. */
 static uint8_t *uct_mm_writer_reserve(uct_mm_writer_t *writer, uct_mm_buffers_t *buffers,
                                       size_t length, size_t header, uint32_t *count_p)
 {
@@ -431,7 +434,7 @@ static uint8_t *uct_mm_writer_reserve(uct_mm_writer_t *writer, uct_mm_buffers_t 
     return dest;
 }
 
-/* Makes a message visible of which as many parts as said are still to come. */
+/* Makes the first of the parts of a message visible. */
 static void uct_mm_writer_publish_buffer(uct_mm_writer_t *writer, uct_mm_buffers_t *buffers,
                                          unsigned id, size_t length, uint32_t lines,
                                          uint32_t parts)
@@ -483,6 +486,22 @@ static ucs_status_t uct_mm_writer_send_buffer(uct_mm_writer_t *writer, unsigned 
     return UCS_OK;
 }
 
+/* Is a message packed where it is read? Not past the caches, and not when a copy is to be timed. */
+static int uct_mm_writer_packs_there(uct_mm_writer_t *writer, size_t length)
+{
+    if (writer->is_far) {
+        return 0;
+    }
+    if ((length <= UCS_ARCH_COPY_MIN) || !writer->can_be_far) {
+        return 1;
+    }
+    if (writer->num_copies + 1u >= uct_mm_writer_look_interval(writer)) {
+        return 0;
+    }
+    ++writer->num_copies;
+    return 1;
+}
+
 /* The same, packed where it is read. */
 static ucs_status_t uct_mm_writer_pack_buffer(uct_mm_writer_t *writer, unsigned id,
                                               uct_pack_cb_t pack, void *arg, size_t *length_p)
@@ -498,7 +517,7 @@ static ucs_status_t uct_mm_writer_pack_buffer(uct_mm_writer_t *writer, unsigned 
         return UCS_ERR_NO_RESOURCE;
     }
     *length_p = pack(packed, arg, max);
-    ucs_assert(*length_p <= max);
+    ucs_assert((*length_p <= max) && (writer->pos == pos));
     count = uct_mm_buffers_take(buffers, *length_p, &first);
     dest  = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
     if (dest != packed) { /* it is shorter, and fits before the end of the area */
@@ -629,7 +648,7 @@ ucs_status_t uct_mm_writer_send_packed(uct_mm_writer_t *writer, unsigned id, uct
     uct_iov_t iov         = {.buffer = space};
     ucs_status_t status;
 
-    if (is_buffered && !writer->is_far) { /* else by other copies, see uct_mm_writer_copy */
+    if (is_buffered && uct_mm_writer_packs_there(writer, *length_p)) {
         return uct_mm_writer_pack_buffer(writer, id, pack, arg, length_p);
     }
     /* first, because what has been packed cannot be given back */

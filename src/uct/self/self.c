@@ -206,13 +206,19 @@ static int uct_self_event_fd(uct_iface_t *iface)
     return self_iface->event_fd;
 }
 
+static int uct_self_has_come(const uct_iface_t *iface)
+{
+    const uct_self_iface_t *self_iface = ucs_container_of(iface, uct_self_iface_t, super);
+
+    return (self_iface->head != self_iface->tail) || self_iface->is_ending;
+}
+
 static ucs_status_t uct_self_event_arm(uct_iface_t *iface)
 {
     uct_self_iface_t *self_iface = uct_self_iface(iface);
     uint64_t count;
 
-    if ((self_iface->head != self_iface->tail) || self_iface->is_ending ||
-        uct_iface_has_work(iface)) {
+    if (uct_self_has_come(iface) || uct_iface_has_work(iface)) {
         return UCS_ERR_BUSY;
     }
 
@@ -374,6 +380,7 @@ const uct_tl_t uct_self_tl = {
         .progress     = uct_self_progress,
         .event_fd     = uct_self_event_fd,
         .event_arm    = uct_self_event_arm,
+        .has_come     = uct_self_has_come,
         .drop_peer    = uct_self_drop_peer,
         .memory_used  = uct_self_memory_used
     },

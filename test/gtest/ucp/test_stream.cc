@@ -542,6 +542,25 @@ TEST(stream_short, who_reads_is_not_announced_to)
     }
 }
 
+/* Messages without bytes use up nothing. */
+TEST(stream_short, empty_messages_are_not_counted)
+{
+    constexpr size_t LENGTH = 1000, COUNT = 20000;
+    pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE}, stream_options());
+    const bytes data = pattern(1, LENGTH);
+    bytes buffer(LENGTH);
+    ending end;
+    for (size_t i = 0; i < COUNT; ++i) {
+        ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), nullptr, 0)));
+    }
+    receive(pair.ep_back(), buffer.data(), LENGTH, true, &end);
+    const ucs_status_ptr_t sent = send(pair.ep(), data.data(), LENGTH);
+    pair.progress_until([&]() { return end.calls > 0; });
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(data, buffer);
+    EXPECT_EQ(0u, counted(pair.sender(), "announced"));
+}
+
 /* ---- ends ---- */
 
 /* Closing ends posted receives and drops what was not read; the sender of what was announced is

@@ -612,6 +612,29 @@ TEST_F(wakeup_look, what_comes_soon_is_looked_for)
     }
 }
 
+/* What the progress of another thread takes while one looks: that one may wait for it, too. */
+TEST_F(wakeup_look, another_thread_takes_what_comes)
+{
+    pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_MULTI});
+    stop_clock(pair);
+    message(pair, 0);
+    EXPECT_TRUE(looks(pair));
+
+    uint64_t got = 0;
+    ucs_status_t status;
+    void *received = pair.receive(&got, sizeof(got), 1);
+    s_tick         = [&]() {
+        EXPECT_EQ(UCS_OK, pair.wait(pair.send(&s_value, sizeof(s_value), 1)));
+        while (ucp_request_check_status(received) == UCS_INPROGRESS) {
+            pair.receiver().progress();
+        }
+    };
+    s_ticks = 8;
+    (void)arm(pair, &status);
+    EXPECT_EQ(UCS_ERR_BUSY, status);
+    EXPECT_EQ(UCS_OK, pair.wait(received));
+}
+
 /* Who wants to sleep does, and so do more processes than processors. */
 TEST_F(wakeup_look, not_where_processors_are_shared)
 {

@@ -209,17 +209,28 @@ size_t random_length(seeded_random &rnd, size_t max)
 /* Sends by the function that packs, which is told of `most` bytes. */
 ucs_status_t ring_pack(uct_mm_writer_t *writer, const message &m, size_t most)
 {
-    alignas(64) static thread_local uint8_t space[1 << 20];
-    const auto pack = [](void *dest, void *arg, size_t) {
-        const bytes &data = *static_cast<const bytes *>(arg);
-        std::copy(data.begin(), data.end(), static_cast<uint8_t *>(dest));
-        return data.size();
+    struct packing {
+        const bytes &data;
+        size_t most;
+        void *dest;
     };
+    alignas(64) static thread_local uint8_t space[1 << 20];
+    const auto pack = [](void *dest, void *arg, size_t max) {
+        packing &p = *static_cast<packing *>(arg);
+        EXPECT_EQ(p.most, max);
+        p.dest = dest;
+        std::copy(p.data.begin(), p.data.end(), static_cast<uint8_t *>(dest));
+        return p.data.size();
+    };
+    packing p            = {m.data, most, nullptr};
+    const bool is_direct = (most >= writer->single_min) && !writer->is_far && !writer->can_be_far;
 
     EXPECT_LE(most, sizeof(space));
-    const ucs_status_t status = uct_mm_writer_send_packed(
-        writer, m.id, pack, const_cast<bytes *>(&m.data), space, &most);
+    const ucs_status_t status =
+        uct_mm_writer_send_packed(writer, m.id, pack, &p, space, &most);
     EXPECT_TRUE((status != UCS_OK) || (most == m.data.size()));
+    EXPECT_TRUE((status != UCS_OK) || !is_direct || (p.dest != space));
+    EXPECT_TRUE(!writer->is_far || (p.dest == nullptr) || (p.dest == space));
     return status;
 }
 

@@ -168,7 +168,8 @@ private:
         case UCP_WIRE_AM_REPLY:
             return with_payload(ucp_wire_am_reply_t{am(), one_of(m_names.workers)});
         case UCP_WIRE_STREAM:
-            return with_payload(ucp_wire_stream_t{one_of(m_names.workers), ordinal(), 0});
+            return with_payload(ucp_wire_stream_t{one_of(m_names.workers), ordinal(),
+                                                  static_cast<uint32_t>(number())});
         case UCP_WIRE_AM_RTS:
         case UCP_WIRE_STREAM_RTS: {
             ucp_wire_rts_t rts      = {ordinal(), one_of(m_names.workers),
