@@ -154,8 +154,8 @@ void ucp_peer_hang_up(ucp_peer_t *peer)
     }
 }
 
-/* Is it part of what a flush waits for? Whether a peer announces is its own affair, and whether it
- * knows us already; for what a provisional peer becomes is waited. */
+/* Is it part of what a flush waits for? Whether a peer announces (HOLD, STREAM) is its own affair,
+ * and whether it knows us already; for what a provisional peer becomes is waited. */
 static int ucp_control_is_awaited(const ucp_control_t *control)
 {
     return (control->id == UCP_WIRE_HELLO) ? control->peer->is_provisional :

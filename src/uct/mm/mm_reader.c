@@ -266,7 +266,7 @@ static int uct_mm_reader_take_buffer(uct_mm_reader_t *reader, uct_mm_buffers_t *
                                    length);
     uct_mm_long_t message = {
         .area    = buffers,
-        .payload = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE,
+        .payload = uct_mm_buffers_payload(buffers, first),
         .header  = (uint32_t)header,
         .length  = length - header,
         .id      = id,

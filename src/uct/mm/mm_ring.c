@@ -426,7 +426,7 @@ static uint8_t *uct_mm_writer_reserve(uct_mm_writer_t *writer, uct_mm_buffers_t 
     if (ucs_unlikely(!uct_mm_writer_has_room(writer, *count_p * buffers->stride))) {
         return NULL;
     }
-    dest = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
+    dest = uct_mm_buffers_payload(buffers, first);
     while (ucs_unlikely(dest + length - header > /* on the first lap */
                         buffers->address + (buffers->num_ready * buffers->size))) {
         uct_mm_buffers_ready(buffers, length);
@@ -519,7 +519,7 @@ static ucs_status_t uct_mm_writer_pack_buffer(uct_mm_writer_t *writer, unsigned 
     *length_p = pack(packed, arg, max);
     ucs_assert((*length_p <= max) && (writer->pos == pos));
     count = uct_mm_buffers_take(buffers, *length_p, &first);
-    dest  = buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
+    dest  = uct_mm_buffers_payload(buffers, first);
     if (dest != packed) { /* it is shorter, and fits before the end of the area */
         memmove(dest, packed, *length_p);
     }

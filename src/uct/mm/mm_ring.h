@@ -208,6 +208,12 @@ UCS_INLINE uint32_t uct_mm_buffers_take(const uct_mm_buffers_t *buffers, size_t 
     return count;
 }
 
+/* The payload of a message whose first buffer this is: behind the line for a header. */
+UCS_INLINE uint8_t *uct_mm_buffers_payload(const uct_mm_buffers_t *buffers, uint32_t first)
+{
+    return buffers->address + (first * buffers->size) + UCT_MM_LINE_SIZE;
+}
+
 /* Parts of a payload in buffers that takes so many lines. */
 UCS_INLINE uint32_t uct_mm_parts_count(size_t length, uint32_t lines)
 {
