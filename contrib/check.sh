@@ -147,8 +147,23 @@ build() # stage configure-arguments...
     step "$stage: configure" configure.log "$root/configure" --prefix="$dir/install" \
          --enable-werror CXXFLAGS="-O0 -g1" "$@" || return 1
     step "$stage: build" build.log make -j"$jobs" all test/gtest/precompiled.h.gch || return 1
+    make_variables=()
+    [ $stage != tsan ] || build_only_threads
     step "$stage: build of the tests" build-tests.log make -j"$jobs" check TESTS= \
-         GTEST_PRECOMPILED="-include test/gtest/precompiled.h" || return 1
+         "${make_variables[@]}" GTEST_PRECOMPILED="-include test/gtest/precompiled.h" || return 1
+}
+
+# Sets $make_variables to the programs that the stage of threads runs, and to the unit tests' objects
+# less those of sources in which no threads are made.
+build_only_threads()
+{
+    local programs objects files
+    programs=$(make -s print-test-programs | tr ' ' '\n' | grep -E '^(examples|test/(gtest|mp))/')
+    files=$(grep -rlE 'std::thread|pthread_create' "$root/test/gtest" --include='test_*.cc' |
+            sed 's|.*/|gtest-|; s|cc$|o$|' | paste -sd'|')
+    objects=$(make -s print-unit-objects | tr ' ' '\n' | grep -P "/(?!gtest-test_)[^/]*$|$files")
+    make_variables=("check_PROGRAMS=${programs//$'\n'/ }"
+                    "test_gtest_gtest_OBJECTS=${objects//$'\n'/ }")
 }
 
 # Runs unit tests.
@@ -160,18 +175,18 @@ run_gtest() # log filter wrapper...
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" test/gtest/gtest >"$log" 2>&1
 }
 
-# Those that need one processor run in two shards at once, the others after these. A stage says in
-# $suites and $left_out which ones it has (all where it does not), as patterns.
+# Those that need one processor run in a shard more than there are (many wait for time to pass), the
+# others after these. A stage says in $left_out which ones it does not run, as patterns.
 run_unit_tests() # stage wrapper...
 {
     local stage=$1 without=${left_out:-} shard shards=()
     shift
-    for shard in 0 1; do
-        GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$shard \
-            run_gtest gtest-$shard.log "${suites:-*}-$PAIR_TESTS:$without" "$@" &
+    for ((shard = 0; shard <= jobs; shard++)); do
+        GTEST_TOTAL_SHARDS=$((jobs + 1)) GTEST_SHARD_INDEX=$shard \
+            run_gtest gtest-$shard.log "*-$PAIR_TESTS:$without" "$@" &
         shards+=($!)
     done
-    for shard in 0 1; do
+    for ((shard = 0; shard <= jobs; shard++)); do
         wait "${shards[shard]}"
         count_log "$stage: unit tests, shard $shard" "$PWD/gtest-$shard.log" $?
     done
@@ -189,8 +204,9 @@ run_tests() # stage wrapper...
     tests=$(make -s print-tests | tr ' ' '\n')
     case $stage in # what no compiler option changes is tested once, what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(grep -vE '^test/(abi|bench|sim|fuzz|packaging|wireshark)/' <<<"$tests") ;;
-        *)     tests=$(grep -vE '^test/(abi|packaging|wireshark)/|^test/sim/planted' <<<"$tests") ;;
+        tsan)  tests=$(grep -E '^(examples|test/(gtest|mp))/' <<<"$tests") ;;
+        *)     tests=$(grep -vE '^test/(abi|gdb|packaging|wireshark)/|^test/sim/planted' \
+                       <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
         fail "$stage: no tests were built"
@@ -203,9 +219,9 @@ run_tests() # stage wrapper...
     fi
     # First those that need one processor each, then those that need all for themselves.
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$jobs" -k check \
-        TESTS="$(grep -vE "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >tests.log 2>&1
+        "${make_variables[@]}" TESTS="$(grep -vE "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >tests.log 2>&1
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j1 -k check \
-        TESTS="$(grep -E "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >>tests.log 2>&1
+        "${make_variables[@]}" TESTS="$(grep -E "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >>tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
         trs=$log.trs
@@ -274,20 +290,12 @@ stage_asan()
         find_wrapper asan clang -fsanitize=address && run_tests asan $wrapper
 }
 
-# The suites of the sources in which threads are made, as a filter.
-suites_with_threads()
-{
-    grep -rlE 'std::thread|pthread_create' "$root/test/gtest" --include='*.cc' |
-        xargs sed -nE 's/^TEST(_P|_F)?\((\w+),.*/*\2.*/p' | sort -u | paste -sd:
-}
-
 # ThreadSanitizer sees threads, not processes: tests of one thread would only take time.
 stage_tsan()
 {
     local wrapper test
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
-    local suites left_out=$LONG_TESTS
-    suites=$(suites_with_threads)
+    local left_out=$LONG_TESTS
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
     build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan &&
         find_wrapper tsan gcc -fsanitize=thread || return
