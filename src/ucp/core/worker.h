@@ -21,15 +21,11 @@
 #include <ucs/debug/probe.h>
 #include <ucs/ds/hash.h>
 #include <ucs/sys/fork.h>
-#include <pthread.h>
 
-/* Recursive lock; free when not in use (thread mode below MULTI). The only thread of a process
- * takes it without the mutex; threads that it starts meanwhile wait for `owner`. */
+/* Recursive lock; free when not in use (thread mode below MULTI). */
 typedef struct {
-    pthread_mutex_t       mutex;
     _Atomic(const void *) owner; /* a per-thread address, or NULL */
     unsigned              depth;
-    int                   is_alone; /* the owner does not hold the mutex */
     int                   enabled;
 } ucp_lock_t;
 
@@ -225,37 +221,41 @@ typedef struct ucp_worker {
 /* Its address names the thread; found without a call. */
 extern __thread char ucp_thread_mark __attribute__((tls_model("initial-exec")));
 
-/* The mutex, where other threads may be there. */
-void ucp_lock_acquire_slow(ucp_lock_t *lock);
+/* Waits until no other thread has the lock, and takes it. */
+void ucp_lock_wait(ucp_lock_t *lock);
+
+/* Takes it where it is free. */
+UCS_INLINE int ucp_lock_try(ucp_lock_t *lock)
+{
+    const void *owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
+
+    return (owner == NULL) &&
+           atomic_compare_exchange_strong_explicit(&lock->owner, &owner, &ucp_thread_mark,
+                                                   memory_order_acquire, /* A8 */
+                                                   memory_order_relaxed);
+}
 
 UCS_INLINE void ucp_lock_acquire(ucp_lock_t *lock)
 {
     const void *self = &ucp_thread_mark;
-    int is_alone;
 
     /* Only this thread can have stored its own address, so a relaxed load tells. */
     if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == self) {
         ++lock->depth;
         return;
     }
-    is_alone = ucs_sys_is_single_threaded();
-    if (!is_alone) {
-        ucp_lock_acquire_slow(lock);
+    if (ucs_sys_is_single_threaded()) {
+        atomic_store_explicit(&lock->owner, self, memory_order_relaxed);
+    } else if (ucs_unlikely(!ucp_lock_try(lock))) {
+        ucp_lock_wait(lock);
     }
-    atomic_store_explicit(&lock->owner, self, memory_order_relaxed);
-    lock->is_alone = is_alone;
-    lock->depth    = 1;
+    lock->depth = 1;
 }
 
 UCS_INLINE void ucp_lock_release(ucp_lock_t *lock)
 {
-    int is_alone = lock->is_alone;
-
     if (--lock->depth == 0) {
         atomic_store_explicit(&lock->owner, NULL, memory_order_release); /* R8 */
-        if (!is_alone) {
-            pthread_mutex_unlock(&lock->mutex);
-        }
     }
 }
 

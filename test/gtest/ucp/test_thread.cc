@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <fake_sys.h>
 #include <ucp/server.h>
 #include <ucs/config/global.h>
 
@@ -443,8 +444,17 @@ TEST(threads, header_limit_while_the_network_opens)
     }
 }
 
-/* The only thread of a process holds the lock without the mutex: a thread that it starts amid a
- * callback waits until it is out of the library. In a process of its own, which has one thread. */
+std::atomic<int> g_sleeps; /* of who waits for the lock */
+
+void count_sleep(uint64_t)
+{
+    ++g_sleeps;
+    std::this_thread::yield();
+}
+
+/* The only thread of a process takes the lock as if there were no others: one that it starts amid a
+ * callback waits until it is out of the library; does it wait for long, it sleeps. In a process of
+ * its own, which has one thread. */
 TEST(threads, started_inside_a_callback)
 {
     const pid_t pid = fork();
@@ -454,7 +464,10 @@ TEST(threads, started_inside_a_callback)
         alarm(60);
         context context;
         worker worker(context, UCS_THREAD_MODE_MULTI);
-        ucp_ep_h ep = worker.connect(worker);
+        ucp_ep_h ep       = worker.connect(worker);
+        ucs_sys_ops_t ops = ucs_sys_real;
+        ops.sleep_ns      = count_sleep;
+        fake_sys sys(ops);
         std::atomic<bool> is_inside{false}, has_overlapped{false}, is_done{false};
         std::thread other;
         ending received;
@@ -468,7 +481,9 @@ TEST(threads, started_inside_a_callback)
                 has_overlapped = is_inside.load();
                 is_done        = true;
             });
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            while (g_sleeps < 3) {
+                std::this_thread::yield();
+            }
             const ucp_request_param_t param = send_param(nullptr);
             (void)ucp_tag_send_nbx(ep, &sent, sizeof(sent), 1, &param); /* takes it once more */
             is_inside = false;
