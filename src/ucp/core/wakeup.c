@@ -303,47 +303,82 @@ ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
     return status;
 }
 
-ucs_status_t ucp_worker_arm(ucp_worker_h worker)
+static int ucp_wakeup_has_sleepers(ucp_worker_t *worker)
 {
-    ucs_status_t status = ucp_wakeup_check(worker);
-    uint64_t num_signals;
+    return ucs_unlikely(ucs_atomic_load_acquire(&worker->num_sleepers) > 0); /* A9 */
+}
 
-    if (status != UCS_OK) {
-        return status;
-    }
-    ucp_worker_lock(worker);
+/* What keeps the descriptor readable, a signal, and what is found here, are for all threads in
+ * ucp_worker_wait: who arms takes it from none that has not seen it yet. */
+static ucs_status_t ucp_wakeup_arm_user(ucp_worker_t *worker)
+{
+    const uint64_t is_seen = worker->is_held && !ucp_wakeup_has_sleepers(worker);
+    uint64_t num_signals;
+    ucs_status_t status;
+
     if (ucs_sys_read(worker->event_fd, &num_signals, sizeof(num_signals)) != sizeof(num_signals)) {
         num_signals = 0;
     }
     worker->is_armed      = 0; /* what comes from here on, this call finds by itself */
     worker->look.armed_ns = ucs_sys_clock_ns();
     /* A signal of the user's that came since the last time counts as an event. */
-    status           = ((num_signals > (uint64_t)worker->is_held) || ucp_wakeup_look(worker)) ?
-                       UCS_ERR_BUSY : ucp_wakeup_arm(worker);
+    status             = ((num_signals > is_seen) || ucp_wakeup_look(worker)) ?
+                         UCS_ERR_BUSY : ucp_wakeup_arm(worker);
     worker->is_held    = 0;
     worker->is_armed   = (status == UCS_OK);
     worker->is_waiting = worker->is_armed;
-    ucp_worker_unlock(worker);
+    if ((status == UCS_ERR_BUSY) && ucp_wakeup_has_sleepers(worker)) {
+        ucp_wakeup_hold(worker);
+    }
     return status;
 }
 
+ucs_status_t ucp_worker_arm(ucp_worker_h worker)
+{
+    ucs_status_t status = ucp_wakeup_check(worker);
+
+    if (status == UCS_OK) {
+        ucp_worker_lock(worker);
+        status = ucp_wakeup_arm_user(worker);
+        ucp_worker_unlock(worker);
+    }
+    return status;
+}
+
+static void ucp_wakeup_slept(void *arg)
+{
+    ucp_worker_t *worker = arg;
+
+    (void)ucs_atomic_fetch_add(&worker->num_sleepers, -1); /* R9 */
+}
+
+/* Programs may cancel a thread that sleeps. */
 ucs_status_t ucp_worker_wait(ucp_worker_h worker)
 {
-    struct pollfd pfd = {.events = POLLIN};
-    ucs_status_t status;
+    struct pollfd pfd   = {.fd = worker->epoll_fd, .events = POLLIN};
+    ucs_status_t status = ucp_wakeup_check(worker);
     int ret;
 
-    status = ucp_worker_arm(worker);
-    if (status == UCS_ERR_BUSY) {
-        return UCS_OK;
-    }
     if (status != UCS_OK) {
         return status;
     }
-    pfd.fd = worker->epoll_fd;
+    ucp_worker_lock(worker);
+    status = ucp_wakeup_arm_user(worker);
+    if (status == UCS_OK) {
+        (void)ucs_atomic_fetch_add(&worker->num_sleepers, 1);
+    }
+    ucp_worker_unlock(worker);
+    if (status != UCS_OK) {
+        if (ucp_wakeup_has_sleepers(worker)) {
+            ucs_sys_sched_yield(); /* to those who have yet to see what has happened */
+        }
+        return (status == UCS_ERR_BUSY) ? UCS_OK : status;
+    }
+    pthread_cleanup_push(ucp_wakeup_slept, worker);
     do {
         ret = ucs_sys_poll(&pfd, 1, -1);
     } while ((ret < 0) && (errno == EINTR));
+    pthread_cleanup_pop(1);
     return (ret < 0) ? UCS_ERR_IO_ERROR : UCS_OK;
 }
 

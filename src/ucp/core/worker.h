@@ -208,6 +208,7 @@ typedef struct ucp_worker {
     int                epoll_fd;           /* -1 until asked for */
     int                event_fd;           /* ucp_worker_signal writes it, and ucp_wakeup_hold: */
     int                is_held;            /* 1: it has */
+    ucs_atomic_u32_t   num_sleepers;       /* threads in ucp_worker_wait */
     ucp_wakeup_look_t  look;               /* before it is armed */
     pid_t              pid;                /* whose they are: not a forked child's */
     int                user_event_fd;      /* UCP_WORKER_PARAM_FIELD_EVENT_FD, or -1 */

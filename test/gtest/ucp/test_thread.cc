@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -501,6 +502,115 @@ TEST(threads, started_inside_a_callback)
     int status = -1;
     ASSERT_EQ(pid, waitpid(pid, &status, 0));
     EXPECT_EQ(0, status);
+}
+
+/* A thread that is about to sleep in ucp_worker_wait, but does not get the processor yet. */
+std::atomic<bool> g_is_late, g_may_go;
+thread_local bool t_is_sleeper;
+int g_num_ready;
+
+int poll_late(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    if (!t_is_sleeper) {
+        return ucs_sys_real.poll(fds, count, timeout_ms);
+    }
+    g_is_late = true;
+    while (!g_may_go) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    g_num_ready = ucs_sys_real.poll(fds, count, 2000);
+    return g_num_ready;
+}
+
+/* What has happened wakes all who sleep, though one of them was quicker, has made progress and goes
+ * to sleep again; whether it finds what has come by progress, or by arming, or it is a signal. */
+TEST(threads, all_that_sleep_are_woken)
+{
+    ucs_sys_ops_t table = ucs_sys_real;
+    table.poll          = poll_late;
+    for (const char *way : {"progress", "arm", "signal"}) {
+        pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_MULTI});
+        const fake_sys fake(table);
+        ucp_worker_h worker = pair.receiver().handle();
+        uint64_t value = 1, got = 0;
+        void *received = pair.receive(&got, sizeof(got), 1);
+        void *sent     = pair.send(&value, sizeof(value), 1);
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        pair.settle();
+        received  = pair.receive(&got, sizeof(got), 2);
+        g_is_late = g_may_go = false;
+
+        std::thread sleeper([&]() {
+            t_is_sleeper = true;
+            while (!g_is_late) {
+                ucp_worker_progress(worker);
+                EXPECT_EQ(UCS_OK, ucp_worker_wait(worker));
+            }
+        });
+        while (!g_is_late) {
+            std::this_thread::yield();
+        }
+        if (strcmp(way, "signal") == 0) {
+            EXPECT_EQ(UCS_OK, ucp_worker_signal(worker));
+            EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(worker));
+        }
+        sent = pair.send(&value, sizeof(value), 2);
+        if (strcmp(way, "arm") == 0) {
+            EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(worker));
+        }
+        if (strcmp(way, "signal") != 0) {
+            EXPECT_EQ(UCS_OK, pair.wait(received));
+            received = nullptr;
+        }
+        for (int i = 0; (i < 10) && (ucp_worker_arm(worker) == UCS_ERR_BUSY); ++i) {
+        }
+        g_may_go = true;
+        sleeper.join();
+        EXPECT_EQ(1, g_num_ready) << way << ": it sleeps for ever";
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+    }
+}
+
+int poll_noted(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    g_is_late = true;
+    return ucs_sys_real.poll(fds, count, timeout_ms);
+}
+
+void *sleep_for_ever(void *worker)
+{
+    for (;;) {
+        (void)ucp_worker_wait(static_cast<ucp_worker_h>(worker));
+    }
+}
+
+/* A thread that was cancelled as it slept is not waited for. */
+TEST(threads, cancelled_as_it_sleeps)
+{
+    context context;
+    worker worker(context, UCS_THREAD_MODE_MULTI);
+    struct pollfd event = {-1, POLLIN, 0};
+    ucs_sys_ops_t table = ucs_sys_real;
+    pthread_t sleeper;
+    void *result;
+
+    table.poll = poll_noted;
+    const fake_sys fake(table);
+    g_is_late = false;
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(worker.handle(), &event.fd));
+    ASSERT_EQ(0, pthread_create(&sleeper, nullptr, sleep_for_ever, worker.handle()));
+    while (!g_is_late) {
+        std::this_thread::yield();
+    }
+    ASSERT_EQ(0, pthread_cancel(sleeper));
+    ASSERT_EQ(0, pthread_join(sleeper, &result));
+    EXPECT_EQ(PTHREAD_CANCELED, result);
+    ASSERT_EQ(UCS_OK, ucp_worker_signal(worker.handle()));
+    EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(worker.handle()));
+    EXPECT_EQ(UCS_OK, ucp_worker_arm(worker.handle()));
+    EXPECT_EQ(0, poll(&event, 1, 0));
 }
 
 /* Single-threaded workers side by side in one context, each with its thread. */
