@@ -33,20 +33,30 @@ ucs_status_t uct_mm_ep_init(uct_ep_t *tl_ep, const void *address, size_t length)
     return UCS_OK;
 }
 
+/* Whoever takes the word back has signalled before: one that is stopped in between keeps nobody
+ * asleep. */
+void uct_mm_ep_rouse(uct_mm_ep_t *ep)
+{
+    uint32_t word = ucs_atomic_load_seq_cst(ep->wake); /* S3 */
+
+    if ((word % UCT_MM_WAKE_SLEEP) != UCT_MM_WAKE_ARMED) {
+        return;
+    }
+    if (uct_mm_connect_signal(ep->source.fd)) {
+        (void)ucs_atomic_cas(ep->wake, &word, UCT_MM_WAKE_AWAKE);
+    } else {
+        uct_mm_iface(ep->super.iface)->owes_signals = 1;
+    }
+}
+
 /* The receiver may sleep. Publishing the last line once more, now in the order of S3, makes sure
- * that either it finds the line before it sleeps or we find that it sleeps. Whoever takes the word
- * back has signalled before: one that is stopped in between keeps nobody asleep. */
+ * that either it finds the line before it sleeps or we find that it sleeps. */
 static UCS_NOINLINE ucs_status_t uct_mm_ep_wake(uct_mm_ep_t *ep, uint32_t last)
 {
     uct_mm_line_t *line = uct_mm_writer_line(&ep->writer, last);
-    uint32_t word;
 
     ucs_atomic_store_seq_cst(&line->seq, uct_mm_writer_seq(&ep->writer, last)); /* S3 */
-    word = ucs_atomic_load_seq_cst(ep->wake);                                   /* S3 */
-    if (((word % UCT_MM_WAKE_SLEEP) == UCT_MM_WAKE_ARMED) &&
-        uct_mm_connect_signal(ep->source.fd)) { /* else the next message tries again */
-        (void)ucs_atomic_cas(ep->wake, &word, UCT_MM_WAKE_AWAKE);
-    }
+    uct_mm_ep_rouse(ep);
     return UCS_OK;
 }
 

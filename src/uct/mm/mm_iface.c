@@ -54,12 +54,15 @@
 
 /* ------------------------------------------------------------------ progress */
 
-static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
+static UCS_COLD void uct_mm_iface_attend(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     peer->reader.attention &= ~(unsigned)UCT_MM_READER_NO_MEMORY; /* the next call tries again */
-    if (((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) &&
-        uct_mm_connect_signal(peer->source.fd)) {
-        peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL; /* else the next call tries */
+    if ((peer->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
+        if (uct_mm_connect_signal(peer->source.fd)) {
+            peer->reader.attention &= ~(unsigned)UCT_MM_READER_SIGNAL;
+        } else {
+            iface->owes_signals = 1;
+        }
     }
     if (((peer->reader.attention & UCT_MM_READER_BROKEN) != 0) && (peer->source.fd >= 0)) {
         ucs_error("a peer on this node wrote what is no message: its connection is closed");
@@ -67,11 +70,30 @@ static UCS_COLD void uct_mm_iface_attend(uct_mm_peer_t *peer)
     }
 }
 
-UCS_NOINLINE void uct_mm_iface_release(uct_mm_peer_t *peer)
+UCS_NOINLINE void uct_mm_iface_release(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
 {
     uct_mm_reader_release(&peer->reader, peer->reader.pos);
     if (ucs_unlikely(peer->reader.attention != 0)) {
-        uct_mm_iface_attend(peer);
+        uct_mm_iface_attend(iface, peer);
+    }
+}
+
+/* A signal too much does no harm. */
+void uct_mm_iface_pay_signals(uct_mm_iface_t *iface)
+{
+    uct_ep_t *ep;
+    unsigned i;
+
+    iface->owes_signals = 0;
+    for (i = 0; i < iface->rings.length; ++i) {
+        if ((iface->rings.items[i]->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
+            uct_mm_iface_attend(iface, iface->rings.items[i]);
+        }
+    }
+    ucs_list_for_each(ep, &iface->super.eps, list) {
+        if (ep->state == UCT_EP_LIVE) {
+            uct_mm_ep_rouse(uct_mm_ep(ep));
+        }
     }
 }
 
@@ -94,7 +116,7 @@ unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer)
         reader->in_a_row = 0;
     }
     if (ucs_unlikely(peer->reader.attention != 0)) {
-        uct_mm_iface_attend(peer);
+        uct_mm_iface_attend(iface, peer);
     }
     return count;
 }
@@ -110,7 +132,7 @@ UCS_INLINE unsigned uct_mm_iface_poll_ring(uct_mm_iface_t *iface, uct_mm_peer_t 
         count      = uct_mm_iface_receive(iface, peer);
         *is_long_p = peer->reader.has_enough;
     } else if (ucs_unlikely(uct_mm_reader_should_release(&peer->reader))) {
-        uct_mm_iface_release(peer);
+        uct_mm_iface_release(iface, peer);
     }
     return count;
 }
@@ -241,7 +263,7 @@ static int uct_mm_iface_arm_readers(uct_mm_iface_t *iface)
             return 0;
         }
         if (uct_mm_reader_should_release(&iface->rings.items[i]->reader)) {
-            uct_mm_iface_release(iface->rings.items[i]);
+            uct_mm_iface_release(iface, iface->rings.items[i]);
         }
     }
     return 1;
@@ -272,7 +294,8 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
         return UCS_ERR_BUSY;
     }
     if (!ucs_list_is_empty(&tl_iface->failed) || !ucs_list_is_empty(&iface->gone) ||
-        !ucs_list_is_empty(&iface->retries) || !ucs_list_is_empty(&iface->due)) {
+        !ucs_list_is_empty(&iface->retries) || !ucs_list_is_empty(&iface->due) ||
+        iface->owes_signals) {
         uct_mm_connect_hurry(iface); /* nobody signals that what failed before can be sent now */
         return UCS_ERR_BUSY;
     }
@@ -283,7 +306,8 @@ static ucs_status_t uct_mm_iface_event_arm(uct_iface_t *tl_iface)
 
     ucs_atomic_store_seq_cst(&iface->main->wake, /* S3 */
                              (++iface->num_sleeps * UCT_MM_WAKE_SLEEP) + UCT_MM_WAKE_ARMED);
-    if (!uct_mm_iface_arm_readers(iface) || !uct_mm_iface_arm_senders(iface)) {
+    if (!uct_mm_iface_arm_readers(iface) || !uct_mm_iface_arm_senders(iface) ||
+        iface->owes_signals) {
         ucs_atomic_store_seq_cst(&iface->main->wake, UCT_MM_WAKE_AWAKE);
         return UCS_ERR_BUSY;
     }

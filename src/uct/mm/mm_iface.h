@@ -160,6 +160,7 @@ typedef struct {
     unsigned          looks;
     unsigned          num_connecting;
     int               epoll_fd;
+    int               owes_signals; /* the kernel had no memory for one */
     int               spare_fd; /* given up when descriptors run out, to refuse a peer in words */
     uint16_t          net;      /* tag of the network namespace, 0 if unknown */
     uct_descriptor_door_t door; /* the listening socket: its name and its place */
@@ -307,7 +308,9 @@ int uct_mm_connect_signal(int fd);
 /* Takes messages from a ring whose next line is there. */
 unsigned uct_mm_iface_receive(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
 /* Gives the lines that were read back to their sender. */
-void uct_mm_iface_release(uct_mm_peer_t *peer);
+void uct_mm_iface_release(uct_mm_iface_t *iface, uct_mm_peer_t *peer);
+/* Sends the signals that are owed, as far as the kernel has memory for them. */
+void uct_mm_iface_pay_signals(uct_mm_iface_t *iface);
 
 /* ---- mm_md.c ---- */
 
@@ -346,6 +349,9 @@ int uct_mm_ep_is_attentive(uct_ep_t *ep);
 int uct_mm_ep_is_near(uct_ep_t *ep);
 size_t uct_mm_ep_long_max(uct_ep_t *ep);
 int uct_mm_ep_has_room(uct_ep_t *ep, size_t length, unsigned count);
+
+/* Signals the peer if it sleeps. */
+void uct_mm_ep_rouse(uct_mm_ep_t *ep);
 
 END_C_DECLS
 

@@ -170,6 +170,9 @@ unsigned uct_mm_connect_poll(uct_mm_iface_t *iface)
     if (ucs_unlikely(!ucs_list_is_empty(&iface->due))) {
         done += uct_mm_due_run(iface);
     }
+    if (ucs_unlikely(iface->owes_signals)) {
+        uct_mm_iface_pay_signals(iface);
+    }
     do {
         found = ucs_sys_epoll_wait(iface->epoll_fd, events, UCT_MM_EVENTS, 0);
         count = 0;

@@ -390,7 +390,7 @@ unsigned uct_mm_rings_poll_cold(uct_mm_iface_t *iface)
             uct_mm_rings_heat(iface, peer);
             count += uct_mm_iface_receive(iface, peer);
         } else if (uct_mm_reader_should_release(&peer->reader)) {
-            uct_mm_iface_release(peer); /* it got cold before it was looked at in vain */
+            uct_mm_iface_release(iface, peer); /* it got cold before it was looked at in vain */
         }
     }
     return count;

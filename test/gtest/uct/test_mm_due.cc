@@ -9,6 +9,7 @@
 #include "sys_meter.h"
 
 #include <fake_sys.h>
+#include <ucp/world.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 #include <uct/mm/mm_iface.h>
@@ -157,6 +158,63 @@ TEST(mm_famine, is_waited_for)
     EXPECT_EQ(1, poll(&event, 1, 0));
     EXPECT_EQ(0u, g_famine);
     EXPECT_TRUE(run_until({&receiver}, [&]() { return received == 2; }));
+}
+
+/* It lasts longer than anybody waits: who sleeps is signalled later, and nobody who owes that falls
+ * asleep over it. */
+TEST(mm_famine, signals_are_owed)
+{
+    constexpr unsigned LONG = 250; /* each signal is tried 101 times */
+    const ucp_test::environment small(ucp_test::settings{{"UCX_MM_FIFO_SIZE", "16"}});
+    ucs_sys_ops_t table = ucs_sys_real;
+    worker sender(mm()), receiver(mm());
+    struct pollfd at_receiver = {mm()->iface.event_fd(receiver.iface), POLLIN, 0};
+    struct pollfd at_sender   = {mm()->iface.event_fd(sender.iface), POLLIN, 0};
+    const bytes data          = pattern(1, 8);
+    unsigned sent = 1, received = 0;
+
+    receiver.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+    uct_ep_t *ep = sender.connect(receiver.where());
+    EXPECT_EQ(UCS_OK, send({&sender, &receiver}, ep, way::SHORT, ID_DATA, data));
+    const auto sleeps = [&](worker &w, struct pollfd &event) {
+        return run_until({&w}, [&]() {
+            return (received == sent) && (mm()->iface.event_arm(w.iface) == UCS_OK) &&
+                   (poll(&event, 1, 0) == 0);
+        });
+    };
+    table.sendmsg = sendmsg_without_memory;
+    const fake_sys fake(table);
+
+    ASSERT_TRUE(sleeps(receiver, at_receiver));
+    g_famine = LONG;
+    EXPECT_EQ(UCS_OK, post(ep, way::SHORT, ID_DATA, data, 0));
+    ++sent;
+    EXPECT_EQ(UCS_ERR_BUSY, mm()->iface.event_arm(sender.iface));
+    EXPECT_TRUE(run_until({&sender}, [&]() { return poll(&at_receiver, 1, 0) == 1; }));
+    EXPECT_TRUE(run_until({&receiver}, [&]() { return received == sent; }));
+    EXPECT_EQ(0u, g_famine);
+
+    bool taken = false;
+    pending request([&]() {
+        const ucs_status_t status = post(ep, way::SHORT, ID_DATA, data, 0);
+        taken                     = (status == UCS_OK);
+        return status;
+    });
+    while (post(ep, way::SHORT, ID_DATA, data, 0) == UCS_OK) {
+        ++sent;
+    }
+    uct_ep_pending_add(ep, &request.base);
+    EXPECT_TRUE(run_until({&sender}, [&]() {
+        return mm()->iface.event_arm(sender.iface) == UCS_OK;
+    }));
+    ASSERT_EQ(0, poll(&at_sender, 1, 0));
+    g_famine = UINT_MAX;
+    EXPECT_TRUE(run_until({&receiver}, [&]() { return received == sent; }));
+    EXPECT_EQ(UCS_ERR_BUSY, mm()->iface.event_arm(receiver.iface));
+    g_famine = LONG;
+    EXPECT_TRUE(run_until({&receiver}, [&]() { return poll(&at_sender, 1, 0) == 1; }));
+    EXPECT_TRUE(run_until({&sender}, [&]() { return taken; }));
+    EXPECT_EQ(0u, g_famine);
 }
 
 /* Nobody takes the other for dead, nobody falls asleep over it, and then the message goes. */
