@@ -283,7 +283,7 @@ void ucp_wakeup_hold(ucp_worker_t *worker)
 static ucs_status_t ucp_wakeup_check(ucp_worker_t *worker)
 {
     if (worker->event_fd >= 0) {
-        return UCS_OK;
+        return worker->is_inherited ? UCS_ERR_CONNECTION_RESET : UCS_OK;
     }
     ucs_debug("the context was made without UCP_FEATURE_WAKEUP");
     return UCS_ERR_INVALID_PARAM;

@@ -613,6 +613,38 @@ TEST(threads, cancelled_as_it_sleeps)
     EXPECT_EQ(0, poll(&event, 1, 0));
 }
 
+/* What wakes a worker's owner is not for a child that it forks, nor from it. */
+TEST(threads, a_forked_child_takes_no_event)
+{
+    context context;
+    worker worker(context, UCS_THREAD_MODE_MULTI);
+    struct pollfd event = {-1, POLLIN, 0};
+
+    ASSERT_EQ(UCS_OK, ucp_worker_get_efd(worker.handle(), &event.fd));
+    while (ucp_worker_arm(worker.handle()) == UCS_ERR_BUSY) {
+        worker.progress();
+    }
+    for (bool is_signalled : {false, true}) {
+        if (is_signalled) {
+            ASSERT_EQ(UCS_OK, ucp_worker_signal(worker.handle()));
+        }
+        const pid_t pid = fork();
+        ASSERT_GE(pid, 0);
+        if (pid == 0) {
+            alarm(60);
+            const bool is_refused =
+                (ucp_worker_arm(worker.handle()) == UCS_ERR_CONNECTION_RESET) &&
+                (ucp_worker_signal(worker.handle()) == UCS_ERR_CONNECTION_RESET) &&
+                (ucp_worker_wait(worker.handle()) == UCS_ERR_CONNECTION_RESET);
+            _exit(is_refused ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(pid, waitpid(pid, &status, 0));
+        EXPECT_EQ(0, status);
+        EXPECT_EQ(is_signalled ? 1 : 0, poll(&event, 1, 0));
+    }
+}
+
 /* Single-threaded workers side by side in one context, each with its thread. */
 TEST(threads, a_worker_for_each)
 {
