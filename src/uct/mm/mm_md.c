@@ -55,10 +55,10 @@ const ucs_config_row_t uct_mm_config_rows[] = {
     UCS_CONFIG_ROW("BW", bandwidth, uct_mm_config_t, bandwidth, "5500MBs",
                    "Bytes per second of messages through a ring, likewise.", .min = 1),
     UCS_CONFIG_ROW("SOCKET_DIR", string, uct_mm_config_t, socket_dir, "",
-                   "Directory in which processes of different network namespaces meet, such as one "
-                   "that containers share: sockets get their names there while they are open. The "
-                   "default is none: processes meet by names that are no files, within one network "
-                   "namespace."),
+                   "Directory, by its whole path, in which processes of different network "
+                   "namespaces meet, such as one that containers share: sockets get their names "
+                   "there while they are open. The default is none: processes meet by names that "
+                   "are no files, within one network namespace."),
     UCS_CONFIG_ROW_END
 };
 

@@ -39,12 +39,18 @@ static uint16_t uct_mm_tag_of(const char *path, int flags)
     return (uint16_t)mix;
 }
 
-/* Tag of the directory of the configuration, 0 if there is none. */
+/* Tag of the directory of the configuration, 0 if there is none. Programs go to other directories,
+ * so a path has to lead there from each. */
 static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
 {
     const char *dir = uct_mm_socket_dir(md);
-    uint16_t tag    = (*dir == '\0') ? 0 : uct_mm_tag_of(dir, O_DIRECTORY);
+    uint16_t tag;
 
+    if (*dir != '/') {
+        errno = EINVAL;
+        return 0;
+    }
+    tag = uct_mm_tag_of(dir, O_DIRECTORY);
     return (tag == 0) ? 0 : tag | 1;
 }
 

@@ -616,6 +616,30 @@ TEST(mm_test, settings_that_make_no_sense)
     }
 }
 
+/* A program may go to another directory: a path from where it was leads nowhere then. */
+TEST(mm_test, a_directory_by_a_path_from_elsewhere)
+{
+    char dir[]      = "/tmp/halyard-mm-XXXXXX";
+    const int start = open(".", O_PATH | O_CLOEXEC);
+    unsigned received = 0;
+
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    ASSERT_EQ(0, chdir(dir));
+    ASSERT_EQ(0, mkdir("meet", 0700));
+    {
+        const environment meet(settings{{"UCX_MM_SOCKET_DIR", "meet"}});
+        worker a(mm()), b(mm());
+        ASSERT_EQ(0, fchdir(start));
+        b.on_message(ID_DATA, [&](const uint8_t *, size_t) { ++received; });
+        EXPECT_EQ(UCS_OK, send({&a, &b}, a.connect(b.where()), way::SHORT, ID_DATA,
+                               pattern(1, 100)));
+        EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 1; }));
+    }
+    EXPECT_EQ(0, rmdir((std::string(dir) + "/meet").c_str())) << "a name is left there";
+    EXPECT_EQ(0, rmdir(dir));
+    close(start);
+}
+
 /* What suits UCX and not us: the nearest that does is used, and messages go. */
 TEST(mm_test, settings_of_users_of_ucx)
 {
