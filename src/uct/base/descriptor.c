@@ -305,6 +305,7 @@ ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *lengt
     if ((length < 0) && (errno == EAGAIN)) {
         return UCS_ERR_NO_RESOURCE;
     }
+    ucs_sys_shutdown(*connection_p, SHUT_RDWR); /* a child that was forked may hold a copy */
     ucs_sys_close(*connection_p);
     *connection_p = -1;
     if ((length == sizeof(answer)) && (answer.head.magic == UCT_SOCKET_MAGIC) &&

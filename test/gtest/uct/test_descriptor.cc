@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace uct_test;
@@ -173,6 +175,31 @@ TEST_F(descriptor_test, who_asks_gets_it)
     EXPECT_EQ(-1, uct_descriptor_ask(NAME + 1, 0, 5, 7)) << "nobody listens";
     EXPECT_EQ(-1, uct_descriptor_ask(0, 0, 5, 7)) << "no door";
     EXPECT_EQ(-1, uct_descriptor_ask(NAME, 1, 5, 7)) << "a directory that we have not";
+}
+
+/* The owner hears that an asker is done, though a child of that one holds the connection, too. */
+TEST_F(descriptor_test, an_asker_with_a_child)
+{
+    uct_descriptor_question_t asked = {};
+    uint64_t told;
+    int fd = -1;
+
+    int connection  = uct_descriptor_ask(NAME, 0, 5, 7);
+    const int owner = accept(m_listener, nullptr, nullptr);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    EXPECT_EQ(ssize_t(sizeof(asked)),
+              uct_socket_recv(owner, &asked, sizeof(asked), nullptr, nullptr));
+    EXPECT_EQ(UCS_OK, uct_descriptor_answer(owner, &asked));
+    EXPECT_EQ(UCS_OK, uct_descriptor_listen(&connection, &fd, &told));
+    EXPECT_EQ(0, uct_socket_recv(owner, &asked, sizeof(asked), nullptr, nullptr));
+    close(fd);
+    close(owner);
+    kill(pid, SIGKILL);
+    EXPECT_EQ(pid, waitpid(pid, nullptr, 0));
 }
 
 /* What passes is told from what does not. */
