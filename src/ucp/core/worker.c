@@ -44,8 +44,8 @@ __thread char ucp_thread_mark;
 
 /* Looks less and less often. Two processes on a Xeon, the worker of each shared by 2, 4 and 7
  * threads, 8 bytes a message: 0.4, 1.4 and 3.8 us (looks always one pause apart: 0.5, 1.7, 4.7; by
- * an adaptive pthread_mutex_t: 0.9, 2.6, 6.5). Who has waited for long lets others run, at last also
- * such of a lower priority. */
+ * an adaptive pthread_mutex_t: 0.9, 2.6, 6.5). Who has waited for long lets others run, at last
+ * also such of a lower priority. */
 void ucp_lock_wait(ucp_lock_t *lock)
 {
     unsigned looks = 0;
