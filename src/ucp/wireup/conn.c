@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define UCP_HALF_OPEN_MAX 256  /* clients that have not said yet what they want */
+#define UCP_SILENCE_NS 2000000000ul /* time for that in any case: theirs to make progress */
 #define UCP_ACCEPT_TURN   16   /* clients that one call of progress lets in */
 #define UCP_LOST_PATIENCE 1000 /* calls of progress that a lost endpoint waits for silence */
 /* Least time that one over a network waits: TCP sends again after 200 ms what got lost last. */
@@ -395,20 +396,28 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
 
 /* ---- server ---- */
 
-/* Makes room for a client by giving up the one that has been silent for longest. */
-static void ucp_conn_evict(ucp_sockets_t *sockets)
+/* The client that is given up to make room for another: the one that has been silent for longest.
+ * NULL: not even that has been for long; the kernel keeps those that come meanwhile. */
+static ucp_conn_t *ucp_conn_silent(ucp_sockets_t *sockets)
 {
+    const uint64_t timeout_ns = sockets->worker->context->options.connect_timeout_ns;
+    const uint64_t now_ns     = ucs_sys_clock_ns();
     ucp_conn_t *conn;
 
     ucs_list_for_each(conn, &sockets->handshakes, waiting) {
         if (conn->state == UCP_CONN_HALF_OPEN) {
-            ucs_warn("more than %d clients are connected that ask for nothing: the oldest of them "
-                     "is given up",
-                     UCP_HALF_OPEN_MAX);
-            ucp_conn_fail(conn, UCS_ERR_EXCEEDS_LIMIT);
-            return;
+            return ((now_ns + timeout_ns - conn->deadline_ns) < UCP_SILENCE_NS) ? NULL : conn;
         }
     }
+    return NULL;
+}
+
+static void ucp_conn_evict(ucp_conn_t *conn)
+{
+    ucs_warn("more than %d clients are connected that ask for nothing: the oldest of them is given "
+             "up",
+             UCP_HALF_OPEN_MAX);
+    ucp_conn_fail(conn, UCS_ERR_EXCEEDS_LIMIT);
 }
 
 static void ucp_conn_begin(ucp_listener_h listener, int fd, const struct sockaddr_storage *remote)
@@ -459,12 +468,19 @@ void ucp_conn_accept_clients(ucp_socket_t *socket)
     ucp_listener_h listener = ucs_container_of(socket, struct ucp_listener, socket);
     ucp_sockets_t *sockets  = socket->worker->sockets;
     struct sockaddr_storage remote;
+    ucp_conn_t *silent;
     socklen_t length;
+    int is_full;
     unsigned i;
     int fd;
 
     ucp_sockets_keep_spare(sockets);
     for (i = 0; i < UCP_ACCEPT_TURN; ++i) {
+        is_full = (sockets->num_half_open == UCP_HALF_OPEN_MAX) && (listener->num_places == 0);
+        silent  = is_full ? ucp_conn_silent(sockets) : NULL;
+        if (is_full && (silent == NULL)) {
+            return;
+        }
         length = sizeof(remote);
         memset(&remote, 0, sizeof(remote));
         fd = ucs_sys_accept4(socket->fd, (struct sockaddr *)&remote, &length,
@@ -481,8 +497,8 @@ void ucp_conn_accept_clients(ucp_socket_t *socket)
             ucp_door_tell(socket->worker, fd);
             continue;
         }
-        if (sockets->num_half_open == UCP_HALF_OPEN_MAX) {
-            ucp_conn_evict(sockets);
+        if (silent != NULL) {
+            ucp_conn_evict(silent);
         }
         ucp_conn_begin(listener, fd, &remote);
     }

@@ -654,6 +654,32 @@ TEST_P(listener, many_clients)
     }
 }
 
+/* So many that a server turns strangers away, by a program that makes no progress meanwhile. */
+TEST_P(listener, many_clients_that_ask_late)
+{
+    constexpr size_t COUNT = 300;
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "the server's progress is the clients'";
+    }
+    auto server = serve();
+    std::vector<failure> failed(COUNT);
+    for (size_t i = 0; i < COUNT; ++i) {
+        connect(server->where(), &failed[i]);
+        host().progress();
+    }
+    for (int i = 0; i < 1000; ++i) {
+        host().progress();
+    }
+    until([&] { return server->requests.size() == COUNT; });
+    while (!server->requests.empty()) {
+        accept(host(), server->take());
+    }
+    exchange(m_eps.front().second, m_eps.back().second);
+    for (const failure &each : failed) {
+        EXPECT_EQ(0, each.calls);
+    }
+}
+
 TEST_P(listener, a_worker_goes_with_everything_open)
 {
     auto server = serve();
