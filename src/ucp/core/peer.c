@@ -523,11 +523,24 @@ static int ucp_peer_is_needed(const ucp_peer_t *peer)
            !ucs_list_is_empty(&peer->recvs) || !ucp_peer_is_over(peer);
 }
 
+/* Takes it from the list of those that the user may answer to. */
+static void ucp_peer_leave_answerable(ucp_peer_t *peer)
+{
+    if (peer->is_answerable) {
+        peer->is_answerable = 0;
+        --peer->worker->num_answerable;
+        ucs_list_del(&peer->retired);
+    }
+}
+
 void ucp_peer_retire(ucp_peer_t *peer)
 {
-    if (ucs_list_is_empty(&peer->retired) && !ucp_peer_is_needed(peer)) {
-        ucs_list_add_tail(&peer->worker->retired, &peer->retired);
-        peer->worker->deferred |= UCP_DEFERRED_SOME;
+    if (!ucp_peer_is_needed(peer)) {
+        ucp_peer_leave_answerable(peer); /* it may have failed since */
+        if (ucs_list_is_empty(&peer->retired)) {
+            ucs_list_add_tail(&peer->worker->retired, &peer->retired);
+            peer->worker->deferred |= UCP_DEFERRED_SOME;
+        }
     }
 }
 
@@ -546,6 +559,46 @@ static void ucp_peer_reap(ucp_peer_t *peer)
     }
 }
 
+static void ucp_peer_close_lanes(ucp_peer_t *peer)
+{
+    uct_iface_t *am = peer->lanes[UCP_LANE_AM]->iface;
+    ucp_lane_role_t role;
+
+    uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
+    for (; peer->lost_sync != 0; peer->lost_sync &= peer->lost_sync - 1) {
+        am->tl->iface.sync_free(am, (uint32_t)__builtin_ctzll(peer->lost_sync));
+    }
+    for (role = UCP_LANE_AM + 1; role < UCP_LANE_LAST; ++role) {
+        if ((peer->lanes[role] != NULL) && (peer->lanes[role] != peer->lanes[UCP_LANE_AM])) {
+            uct_ep_close(peer->lanes[role]);
+        }
+        peer->lanes[role] = NULL;
+    }
+    uct_ep_close(peer->lanes[UCP_LANE_AM]);
+    peer->lanes[UCP_LANE_AM] = NULL;
+}
+
+/* The dead are kept for the handles that the user has: what else they have, memory and descriptors
+ * of a former connection, is given back. Without memory for that, not now. */
+static void ucp_peer_leave_body(ucp_peer_t *peer)
+{
+    uct_ep_t *nowhere;
+    ucp_ep_t *ep;
+
+    if ((peer->status == UCS_OK) || ucp_peer_is_needed(peer) || !ucs_list_is_empty(&peer->late) ||
+        peer->lanes[UCP_LANE_AM]->is_nowhere ||
+        (uct_ep_open_nowhere(peer->lanes[UCP_LANE_AM]->iface, peer, &nowhere) != UCS_OK)) {
+        return;
+    }
+    ucp_peer_close_lanes(peer);
+    peer->lanes[UCP_LANE_AM] = nowhere;
+    peer->copy_state         = UCP_COPY_NONE;
+    uct_ep_set_failed(nowhere, peer->status);
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ep->am = nowhere;
+    }
+}
+
 void ucp_peers_reap(ucp_worker_t *worker)
 {
     ucp_peer_t *peer;
@@ -556,10 +609,12 @@ void ucp_peers_reap(ucp_worker_t *worker)
             ucp_peer_reap(peer);
             continue;
         }
+        ucp_peer_leave_body(peer);
+        peer->is_answerable = 1;
         ucs_list_add_tail(&worker->answerable, &peer->retired);
         if (++worker->num_answerable > UCP_PEERS_ANSWERABLE) {
-            peer = ucs_list_extract_head(&worker->answerable, ucp_peer_t, retired);
-            --worker->num_answerable;
+            peer = ucs_list_head(&worker->answerable, ucp_peer_t, retired);
+            ucp_peer_leave_answerable(peer);
             ucp_peer_reap(peer);
         }
     }
@@ -567,9 +622,6 @@ void ucp_peers_reap(ucp_worker_t *worker)
 
 void ucp_peer_destroy(ucp_peer_t *peer)
 {
-    ucp_lane_role_t role;
-    uct_iface_t *am;
-
     /* Receives in flight end without a word: the worker goes away. */
     while (!ucs_list_is_empty(&peer->recvs)) {
         ucp_request_release_held(ucs_list_head(&peer->recvs, ucp_request_t, list));
@@ -578,17 +630,7 @@ void ucp_peer_destroy(ucp_peer_t *peer)
         ucs_list_del(peer->late.next);
     }
     if (peer->lanes[UCP_LANE_AM] != NULL) {
-        uct_ep_pending_purge(peer->lanes[UCP_LANE_AM], ucp_peer_purge_cb, NULL);
-        am = peer->lanes[UCP_LANE_AM]->iface;
-        for (; peer->lost_sync != 0; peer->lost_sync &= peer->lost_sync - 1) {
-            am->tl->iface.sync_free(am, (uint32_t)__builtin_ctzll(peer->lost_sync));
-        }
-    }
-    for (role = 0; role < UCP_LANE_LAST; ++role) {
-        if ((peer->lanes[role] != NULL) &&
-            ((role == UCP_LANE_AM) || (peer->lanes[role] != peer->lanes[UCP_LANE_AM]))) {
-            uct_ep_close(peer->lanes[role]);
-        }
+        ucp_peer_close_lanes(peer);
     }
     ucp_device_forget(peer->worker, peer);
     ucp_device_keys_free(peer);

@@ -5,6 +5,8 @@
  */
 #include <ucp/world.h>
 
+#include <mp/snapshot.h>
+
 #include <seed.h>
 #include <ucs/debug/fault.h>
 
@@ -691,6 +693,51 @@ TEST_P(am, a_reply_endpoint_is_closed)
                                                     UCP_EP_CLOSE_MODE_FLUSH)));
     }
     expect_clean(pair);
+}
+
+/* A server answers clients that come and go: of the dead it keeps the endpoints to answer on, in
+ * case it does later, but no memory and descriptors. */
+TEST_P(am, reply_endpoints_of_the_dead)
+{
+    constexpr size_t COUNT = 20, WARM = 5;
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "who dies are others";
+    }
+    pair pair(GetParam(), am_options());
+    listener there;
+    std::vector<ucp_ep_h> answered;
+    there.action = [&](const message &got) {
+        answered.push_back(got.reply_ep);
+        const ucs_status_ptr_t sent = send(got.reply_ep, NOTHING, THREE, 0, 0, ID + 1);
+        EXPECT_FALSE(UCS_PTR_IS_ERR(sent));
+        if (UCS_PTR_IS_PTR(sent)) {
+            ucp_request_free(sent);
+        }
+        return UCS_OK;
+    };
+    there.listen(pair.receiver());
+    size_t before = 0;
+    for (size_t i = 0; i < COUNT; ++i) {
+        listener back;
+        worker guest(pair.ctx(), GetParam().mode);
+        back.listen(guest, ID + 1);
+        const ucs_status_ptr_t sent =
+            send(guest.connect(pair.receiver()), NOTHING, ONE, UCP_AM_SEND_FLAG_REPLY);
+        pair.progress_until([&]() {
+            guest.progress();
+            return !back.messages.empty() &&
+                   (!UCS_PTR_IS_PTR(sent) || ucp_request_is_completed(sent));
+        });
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        guest.destroy();
+        pair.settle();
+        before = (i < WARM) ? mp::count_descriptors() : before;
+    }
+    EXPECT_LT(mp::count_descriptors(), before + COUNT - WARM);
+    ASSERT_EQ(COUNT, answered.size());
+    for (ucp_ep_h ep : answered) {
+        EXPECT_NE(UCS_OK, pair.wait(send(ep, NOTHING, THREE, 0, 0, ID + 1)));
+    }
 }
 
 /* ---- handlers ---- */
