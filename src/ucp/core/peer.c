@@ -517,10 +517,20 @@ static int ucp_peer_has_used_ep(const ucp_peer_t *peer)
     return 0;
 }
 
+/* Has no side ever said a word, so that no end will be heard of? Who was known by connections of
+ * sockets only is made anew when there is something; others count which endpoint is the next. */
+static int ucp_peer_is_stranger(const ucp_peer_t *peer)
+{
+    return !peer->is_heard && !peer->hello_sent && (peer->next_ordinal == 0) &&
+           (peer->next_apart == UCP_WIRE_APART_ORDINAL) &&
+           (peer->lanes[UCP_LANE_AM]->state == UCT_EP_IDLE);
+}
+
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
 {
     return (peer->num_left > 0) || ucp_peer_has_used_ep(peer) ||
-           !ucs_list_is_empty(&peer->recvs) || !ucp_peer_is_over(peer);
+           !ucs_list_is_empty(&peer->recvs) ||
+           (!ucp_peer_is_over(peer) && !ucp_peer_is_stranger(peer));
 }
 
 /* Takes it from the list of those that the user may answer to. */

@@ -680,6 +680,31 @@ TEST_P(listener, many_clients_that_ask_late)
     }
 }
 
+/* Who only looks whether a server is there leaves nothing behind, on either side. */
+TEST_P(listener, who_says_nothing_is_forgotten)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "a worker knows itself";
+    }
+    auto server = serve();
+    failure failed;
+    ucp_ep_h to_host = connect(server->where(), &failed);
+    ucp_ep_h back    = accept_one(*server);
+    until([&] { return ucp_test_knows(client().handle(), host().handle()); });
+    EXPECT_TRUE(ucp_test_knows(host().handle(), client().handle()));
+    close_now(back, UCP_EP_CLOSE_MODE_FLUSH);
+    until([&] { return failed.calls > 0; });
+    close_now(to_host, UCP_EP_CLOSE_MODE_FORCE);
+    until([&] {
+        return !ucp_test_knows(client().handle(), host().handle()) &&
+               !ucp_test_knows(host().handle(), client().handle());
+    });
+
+    to_host = connect(server->where());
+    exchange(to_host, accept_one(*server));
+    EXPECT_TRUE(ucp_test_knows(host().handle(), client().handle()));
+}
+
 TEST_P(listener, a_worker_goes_with_everything_open)
 {
     auto server = serve();
