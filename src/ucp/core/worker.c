@@ -461,9 +461,15 @@ static void ucp_worker_drain_controls(ucp_worker_t *worker)
 {
     const uint64_t now_ns = ucs_sys_clock_ns();
     ucp_request_t *req;
+    ucp_ep_t *ep;
     unsigned i;
 
     ucp_successors_abandon(worker);
+    ucs_list_for_each(ep, &worker->eps, list) {
+        if (ep->peer->is_provisional) {
+            ucp_peer_abandon(ep->peer); /* no server will say who it is */
+        }
+    }
     ucp_tag_match_drop_expected(&worker->tag_match);
     ucs_list_for_each(req, &worker->work, work_list) {
         ucp_rndv_stop_sender(req);

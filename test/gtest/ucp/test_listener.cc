@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <fake_sys.h>
 #include <ucp/server.h>
 
 #include <algorithm>
@@ -724,6 +725,30 @@ TEST_P(listener, a_worker_goes_with_everything_open)
         m_workers.pop_back();
     }
     EXPECT_EQ(0, failed.calls);
+}
+
+unsigned g_looks; /* at a clock that stands still for the first thousand of them */
+
+/* Nothing that waits for a server's answer is the end of somebody's request. */
+TEST_P(listener, a_worker_that_still_connects_goes_at_once)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "the listener goes with it";
+    }
+    auto server       = serve();
+    ucp_ep_h waiting  = connect(server->where());
+    ucs_sys_ops_t ops = ucs_sys_real;
+    const bytes data  = pattern(1, 100);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(send(waiting, data, 1)));
+    m_eps.clear();
+    g_looks      = 0;
+    ops.clock_ns = []() { return (++g_looks < 1000) ? uint64_t(1) : ucs_sys_real.clock_ns(); };
+    {
+        const fake_sys sys(ops);
+        client().destroy();
+    }
+    m_workers.erase(m_workers.begin());
+    EXPECT_GT(1000u, g_looks);
 }
 
 /* ---- sleeping ---- */
