@@ -2,7 +2,8 @@
  *
  * The sender copies its memory, a chunk at a time, into memory of the library's on the same device,
  * which the receiver can read. While the receiver reads one chunk (FRAG, FRAG_END) the next one is
- * filled. Where a step fails the rest goes as messages.
+ * filled. Where a step fails the rest goes as messages; and so does all where messages go over a
+ * network: nothing would tell a receiver that the send has ended early, and another has the chunk.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -121,11 +122,12 @@ void ucp_rndv_staged_go(ucp_request_t *req)
 
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length)
 {
+    const unsigned am = req->send.peer->lane_tl[UCP_LANE_AM];
     ucp_device_pool_t *pool;
     uct_mem_info_t info;
     unsigned slot;
 
-    if (!ucp_rndv_device_is_way(req)) {
+    if (!ucp_rndv_device_is_way(req) || (req->worker->tls[am].early_ends == NULL)) {
         return 0;
     }
     pool = ucp_device_pool(req->worker, req->buffer, req->copy.info.device);

@@ -9,6 +9,7 @@
 #include "shared_memory.h"
 
 #include <ucp/internals.h>
+#include <ucp/world.h>
 #include <ucs/sys/sys.h>
 
 #include <atomic>
@@ -578,6 +579,85 @@ TEST(mp_cuda_owner, a_send_is_given_up_while_it_is_read)
         SCOPED_TRACE(perf_memory_names[kind]);
         give_up_while_read(kind);
     }
+}
+
+/* The same of memory that is staged, where messages go over a network: a chunk that was given up
+ * is filled with another message while the receiver reads it. */
+TEST(mp_cuda_owner, a_staged_send_is_given_up_over_a_network)
+{
+    constexpr size_t LENGTH = 300000, OTHERS = 300;
+    processes all(3);
+
+    NEED_FAKE_GPU();
+    if (!ucp_test::is_present("ofi")) {
+        GTEST_SKIP() << "built without libfabric";
+    }
+    ucp_test::environment environment;
+    environment.set({{"UCX_TLS", "ofi,cuda_copy,cuda_ipc"}, {"UCX_OFI_PROVIDER", "net"}});
+    all.start_all([&](self &me) {
+        const perf_memory_t kind = (me.index() == 0) ? PERF_MEMORY_ASYNC : PERF_MEMORY_CUDA;
+        auto [g, n, buffer]      = holder(me, me.index(), kind, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto set     = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto foreign = gpu::function<uint64_t()>("fakecuda_foreign");
+        char word    = 0;
+
+        const auto move = [&](unsigned target, uint64_t id) {
+            buffer.put(LENGTH, (me.index() == 0) ? id : 0);
+            n.barrier();
+            if (me.index() == 0) {
+                EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(target), buffer.place(LENGTH), LENGTH, TAG)));
+            } else if (me.index() == target) {
+                EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG)));
+                buffer.expect(LENGTH, id);
+            }
+        };
+        for (uint64_t id = 1; id <= 4; ++id) { /* all is mapped then */
+            move(1 + (id % 2), id);
+        }
+        buffer.put(LENGTH, (me.index() == 0) ? 5 : 0);
+        n.barrier();
+        if (me.index() == 0) {
+            void *send = n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG);
+            me.waits_for("the receiver to read");
+            n.until([&]() { return me.at(1).words[0] == 1; });
+            std::vector<void *> sends;
+            for (size_t i = 0; i < OTHERS; ++i) {
+                sends.push_back(n.send(n.ep(1), &word, sizeof(word), TAG + 1));
+            }
+            n.close(n.ep(1), UCP_EP_CLOSE_FLAG_FORCE);
+            (void)n.wait(send);
+            for (void *request : sends) {
+                (void)n.wait(request);
+            }
+            buffer.put(LENGTH, 77);
+            EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(2), buffer.place(LENGTH), LENGTH, TAG)));
+            me.own().words[0] = 1;
+            n.until([&]() { return me.at(1).words[0] == 2; });
+        } else if (me.index() == 2) {
+            EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG)));
+            buffer.expect(LENGTH, 77);
+        } else {
+            const uint64_t before = foreign();
+            set("stuck", 1);
+            set("ticks", 1);
+            void *recv = n.recv(buffer.place(LENGTH), LENGTH, TAG);
+            n.until([&]() {
+                return (foreign() > before) || (ucp_request_check_status(recv) != UCS_INPROGRESS);
+            });
+            me.own().words[0] = 1;
+            while (me.at(0).words[0] != 1) { /* and at something else */
+                sched_yield();
+            }
+            set("stuck", 0);
+            me.waits_for("the end of what was given up");
+            if (n.wait(recv) == UCS_OK) {
+                buffer.expect(LENGTH, 5);
+            }
+            me.own().words[0] = 2;
+        }
+    });
+    EXPECT_TRUE(all.join());
 }
 
 /* Copies to and from the other process do not end, from the first: the workers go on, and messages
