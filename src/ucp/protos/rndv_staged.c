@@ -101,8 +101,13 @@ static void ucp_rndv_staged_announce(ucp_request_t *req)
 
 void ucp_rndv_staged_go(ucp_request_t *req)
 {
-    ucs_status_t status = UCS_INPROGRESS;
+    ucp_device_pool_t *pool = req->copy.chunks.pool;
+    ucs_status_t status     = UCS_INPROGRESS;
 
+    if (ucs_unlikely(ucp_device_pool(req->worker, req->buffer, pool->device) != pool)) {
+        ucp_rndv_staged_give_up(req); /* it went with its context */
+        return;
+    }
     if ((req->copy.chunks.near != UCP_DEVICE_NO_CHUNK) &&
         (req->copy.chunks.far == UCP_DEVICE_NO_CHUNK)) {
         ucp_rndv_staged_announce(req);

@@ -660,6 +660,58 @@ TEST(mp_cuda_owner, a_staged_send_is_given_up_over_a_network)
     EXPECT_TRUE(all.join());
 }
 
+/* A program destroys the context that was current when its first message was staged, while a later
+ * one is under way from memory that belongs to none. */
+TEST(mp_cuda_owner, a_context_goes_amid_a_staged_message)
+{
+    constexpr size_t LENGTH = 30000000; /* several chunks */
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([&](self &me) {
+        auto [g, n, buffer] = holder(me, 0, (me.index() == 0) ? PERF_MEMORY_VMM_PRIVATE :
+                                                                PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(buffer.is_made()) << g.problem();
+        auto set         = gpu::function<void(const char *, int)>("fakecuda_set");
+        auto foreign     = gpu::function<uint64_t()>("fakecuda_foreign");
+        void *ctx        = nullptr;
+
+        buffer.put(LENGTH, (me.index() == 0) ? 1 : 0);
+        n.barrier();
+        if (me.index() == 0) {
+            ASSERT_EQ(0, gpu::function<int(void **, unsigned, int)>("cuCtxCreate_v2")(
+                             &ctx, 0, g.device()->number));
+            EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG)));
+            n.barrier();
+            void *send = n.send(n.ep(1), buffer.place(LENGTH), LENGTH, TAG);
+            n.until([&]() { return me.at(1).words[0] == 1; });
+            for (int i = 0; i < 1000; ++i) { /* the next chunk is filled then */
+                n.progress();
+            }
+            ASSERT_EQ(0, gpu::function<int(void *)>("cuCtxDestroy_v2")(ctx));
+            ASSERT_EQ(0, perf_device_enter(g.device()));
+            me.own().words[0] = 1;
+            EXPECT_EQ(UCS_OK, n.wait(send));
+        } else {
+            EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG)));
+            buffer.expect(LENGTH, 1);
+            buffer.put(LENGTH, 0);
+            n.barrier();
+            const uint64_t before = foreign();
+            set("stuck", 1);
+            void *recv = n.recv(buffer.place(LENGTH), LENGTH, TAG);
+            n.until([&]() { return foreign() > before; });
+            me.own().words[0] = 1;
+            n.until([&]() { return me.at(0).words[0] == 1; });
+            set("stuck", 0);
+            EXPECT_EQ(UCS_OK, n.wait(recv));
+            buffer.expect(LENGTH, 1);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(all.join());
+}
+
 /* Copies to and from the other process do not end, from the first: the workers go on, and messages
  * come by way of the host. */
 TEST(mp_cuda_owner, a_proof_that_does_not_end)
