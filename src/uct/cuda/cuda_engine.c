@@ -301,7 +301,8 @@ static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
 /* Has a copy that was given up still not ended? In the context that is current. */
 static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_now_t *now)
 {
-    now->is_stuck = now->is_stuck && (driver->cuStreamQuery(now->stream) == UCT_CU_NOT_READY);
+    now->is_stuck = now->is_stuck &&
+                    (uct_cuda_query(driver, NULL, now->stream) == UCT_CU_NOT_READY);
     return now->is_stuck;
 }
 

@@ -932,10 +932,12 @@ TEST(cuda_copy, one_that_does_not_end)
                 EXPECT_EQ(UCS_ERR_TIMED_OUT, copy(w, device.address, src, data.size(), true));
                 const uint64_t posted = cuda.calls("cuMemcpyAsync");
                 for (unsigned i = 0; i < 3; ++i) {
+                    cuda.fail("cuStreamQuery", i, 999); /* which does not say that it has */
                     EXPECT_EQ(UCS_ERR_IO_ERROR,
                               copy(w, back.data(), device.address, data.size(), true));
                 }
                 EXPECT_EQ(posted, cuda.calls("cuMemcpyAsync"));
+                cuda.fail("cuStreamQuery", is_last, 999);
                 if (is_last) {
                     break; /* it is closed like this */
                 }
