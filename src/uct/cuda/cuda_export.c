@@ -13,6 +13,7 @@
 #define UCS_LOG_COMPONENT "cuda_ipc"
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
+#include <fcntl.h>
 #include <string.h>
 
 #define UCT_CUDA_IPC_VERSION 3
@@ -102,6 +103,7 @@ int uct_cuda_export_add(uct_cuda_ipc_md_t *md, uct_cuda_export_t *export, size_t
         uct_cuda_export_close(export);
         return 0;
     }
+    (void)ucs_sys_fcntl(fd, F_SETFD, FD_CLOEXEC); /* the driver does not promise it */
     *offer = (uct_descriptor_offer_t){
         .domain = md->instance + export->count, .id = export->place.id, .length = length, .fd = fd
     };

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fcntl.h>
 #include <future>
 #include <signal.h>
 #include <sys/socket.h>
@@ -1400,6 +1401,10 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_no_descriptors)
         const bytes unused = key_of(w, memory[0].address, 1000); /* of a part: another export */
         const auto made    = sys_meter::descriptors();
         EXPECT_EQ(before.size() + 5, made.size()) << "two pieces, one again, a pool, a probe";
+        for (const std::string &file : made) { /* programs that are started have none either */
+            EXPECT_TRUE((std::count(before.begin(), before.end(), file) > 0) ||
+                        (fcntl(atoi(file.c_str()), F_GETFD) == FD_CLOEXEC)) << file;
+        }
         packed.resize(w.tl->md.rkey_pack(mems[0], packed.data()));
         EXPECT_TRUE(is_offered(packed));
         EXPECT_EQ(0, in_fork([&]() {
