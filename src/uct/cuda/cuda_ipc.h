@@ -265,6 +265,7 @@ void uct_cuda_descriptors_close(uct_cuda_mapping_t *mapping);
  * (cuda_pool.c), in the context that is current. Returns what the driver says. */
 int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_mapping_t *mapping,
                         uct_cu_ptr_t *ptr_p);
+/* Needs no context. */
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length);
 int uct_cuda_pool_open(const uct_cuda_driver_t *driver, uct_cuda_mapping_t *mapping);
 /* The mapping uses the pool of its key if that is open already: its descriptor is not needed. */

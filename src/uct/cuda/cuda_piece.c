@@ -227,7 +227,15 @@ int uct_cuda_piece_open(const uct_cuda_driver_t *driver, const uct_cuda_mapping_
 
 int uct_cuda_piece_close(const uct_cuda_driver_t *driver, uct_cu_ptr_t ptr, size_t length)
 {
-    const int result = driver->cuMemUnmap(ptr, length);
+    uct_cuda_scope_t scope;
+    const int is_relaxed = (uct_cuda_relax(&scope, driver) == UCS_OK);
+    int result           = driver->cuMemUnmap(ptr, length);
 
-    return (result == UCT_CU_SUCCESS) ? driver->cuMemAddressFree(ptr, length) : result;
+    if (result == UCT_CU_SUCCESS) {
+        result = driver->cuMemAddressFree(ptr, length);
+    }
+    if (is_relaxed) {
+        uct_cuda_restore(&scope);
+    }
+    return result;
 }

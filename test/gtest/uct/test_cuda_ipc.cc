@@ -920,6 +920,27 @@ TEST(cuda_ipc, mappings_whose_context_is_current_and_goes)
     }
 }
 
+/* They are unmapped where no context is left, while another thread captures in one of its own. */
+TEST_F(fake_cuda_ipc, mappings_outlive_all_contexts)
+{
+    for (char order : {'p', 's'}) {
+        in_process([=]() {
+            ipc_user u;
+
+            u.allocate(1000, order);
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            EXPECT_EQ(0, u.cuda.call("cuDevicePrimaryCtxRelease_v2", 0));
+            u.cuda.set_current(nullptr);
+            u.cuda.set("capture", 1);
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(0u, u.cuda.misuses());
+            EXPECT_EQ(u.cuda.calls("cuMemMap"), u.cuda.calls("cuMemUnmap"));
+        });
+    }
+}
+
 /* Nothing tells the primary context from the one before, with an older driver, but what was made
  * in it. */
 TEST_F(fake_cuda_ipc, a_device_is_reset_and_contexts_have_no_numbers)
