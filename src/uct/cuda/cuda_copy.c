@@ -5,7 +5,9 @@
  *    which it may do at any time.
  *  - iface.copy between any two places of which one at least is device or managed memory. What it
  *    returns at once as an error has not happened; a refusal by the driver comes with the
- *    completion. Neither order nor context of the caller matters.
+ *    completion. Order does not matter, nor does the caller's context, but for memory of pools and
+ *    mapped pieces, which have none: where the device's primary one is not active, one of the
+ *    device has to be current in the thread, else UCS_ERR_UNREACHABLE (logged).
  *  - alloc with UCT_MEM_ALLOC_DEVICE, _MANAGED or _PINNED, in the context of the address given, or
  *    the one that is current in the thread. _PINNED is memory of our own, registered: what the
  *    driver allocates would vanish with the context. Where it may not be registered it is still

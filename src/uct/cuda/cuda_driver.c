@@ -339,11 +339,19 @@ ucs_status_t uct_cuda_range_query(const uct_cuda_driver_t *driver, const void *a
 ucs_status_t uct_cuda_place_context(const uct_cuda_driver_t *driver, const uct_cuda_place_t *place,
                                     uct_cu_ctx_t *ctx_p)
 {
+    ucs_status_t status;
+
     if (ucs_likely(place->ctx != NULL)) {
         *ctx_p = place->ctx;
         return UCS_OK;
     }
-    return uct_cuda_device_context(driver, place->device, ctx_p);
+    status = uct_cuda_device_context(driver, place->device, ctx_p);
+    if (ucs_unlikely(status != UCS_OK)) {
+        ucs_warn_once("memory of device %d is not copied: it belongs to no CUDA context, none of "
+                      "the device is current in this thread, and the primary one is not active",
+                      place->device);
+    }
+    return status;
 }
 
 static unsigned uct_cuda_place_find_piece(const uct_cuda_driver_t *driver, const void *address,

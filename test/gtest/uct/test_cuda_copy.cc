@@ -421,6 +421,34 @@ TEST(cuda_copy, a_thread_that_never_used_cuda_with_another_device_current)
     });
 }
 
+/* Memory that belongs to no context is copied in one that is current, or the primary one. Where the
+ * program has made its own only, a thread without it is told why nothing can be done. */
+TEST_F(fake_cuda, a_thread_without_context_where_there_is_no_primary_one)
+{
+    in_process([]() {
+        cuda_program cuda;
+        const bytes data = pattern(7, 100000);
+
+        cuda.init();
+        cuda.create_context();
+        for (kind what : {kind::DEVICE, kind::MANAGED, kind::SHARED_POOL, kind::PIECES}) {
+            const bool has_none = (what == kind::SHARED_POOL) || (what == kind::PIECES);
+            const auto m        = cuda.make(what, data.size());
+            worker w(copy_tl());
+            bytes back(data.size());
+            cuda.write(m.address, data);
+            std::thread([&]() {
+                log_levels quiet("fatal");
+                EXPECT_EQ(has_none ? UCS_ERR_UNREACHABLE : UCS_OK,
+                          copy(w, back.data(), m.address, data.size(), true));
+            }).join();
+            EXPECT_EQ(UCS_OK, copy(w, back.data(), m.address, data.size(), true));
+            EXPECT_EQ(data, back);
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 TEST_F(fake_cuda, another_thread_captures_a_graph)
 {
     in_process([]() {
