@@ -104,8 +104,7 @@ static int ucp_device_is_heap(ucp_worker_t *worker, uintptr_t address)
     return address - worker->host_base < length;
 }
 
-/* The driver does not answer: can this processor read there? The kernel tells without harm. */
-static UCS_COLD int ucp_device_is_unreadable(const void *address, ucs_status_t status)
+UCS_COLD int ucp_device_is_unreadable(const void *address, ucs_status_t status)
 {
     struct iovec remote = {(void *)(uintptr_t)address, 1};
     char byte;

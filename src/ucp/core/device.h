@@ -53,7 +53,11 @@ void ucp_device_cleanup(ucp_worker_t *worker);
  * address. */
 int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *info_p);
 
-/* The same without the worker's lock: only whether it is. */
+/* The driver does not answer (status, logged): is this processor unable to read there? The kernel
+ * tells without harm. */
+int ucp_device_is_unreadable(const void *address, ucs_status_t status);
+
+/* The same as _query without the worker's lock: only whether it is. */
 int ucp_device_has_slow(ucp_worker_t *worker, const void *address);
 
 UCS_INLINE int ucp_device_has(ucp_worker_t *worker, const void *address)

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #define UCS_LOG_COMPONENT "ucp"
+#include <ucp/core/device.h>
 #include <ucp/core/mem.h>
 #include <ucs/config/parser.h>
 #include <ucs/debug/log.h>
@@ -153,10 +154,15 @@ static unsigned ucp_mem_access(const ucp_mem_map_params_t *params)
 /* Looks at what the memory is, whatever the user has said. */
 static void ucp_mem_detect(ucp_mem_t *mem)
 {
+    ucs_status_t status;
     uct_mem_info_t info;
 
-    if (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK) {
+    status = ucp_context_mem_query(mem->context, mem->address, &info);
+    if (status == UCS_OK) {
         mem->type = info.type;
+    } else if ((status != UCS_ERR_NO_DEVICE) && (mem->length > 0) &&
+               ucp_device_is_unreadable(mem->address, status)) {
+        mem->type = UCS_MEMORY_TYPE_CUDA;
     }
 }
 

@@ -660,6 +660,38 @@ TEST(mp_cuda_owner, a_staged_send_is_given_up_over_a_network)
     EXPECT_TRUE(all.join());
 }
 
+/* Memory that is mapped while the driver does not tell what it is. The kernel does: nobody takes
+ * that of a device for the host's. */
+TEST(mp_cuda_owner, memory_is_mapped_while_the_driver_fails)
+{
+    processes one(1);
+
+    NEED_FAKE_GPU();
+    one.start_all([&](self &me) {
+        gpu g(0);
+        node n(me);
+        gpu_buffer device(g, PERF_MEMORY_CUDA, 4096);
+        std::vector<uint8_t> host(4096);
+
+        for (const bool is_device : {true, false}) {
+            ucp_mem_map_params_t params = {};
+            ucp_mem_attr_t attr         = {};
+            ucp_mem_h mem               = nullptr;
+            params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            params.address    = is_device ? device.place(4096) : host.data();
+            params.length     = 4096;
+            refuse("cuPointerGetAttributes", 1);
+            ASSERT_EQ(UCS_OK, ucp_mem_map(n.context(), &params, &mem));
+            refuse(nullptr, 0);
+            attr.field_mask = UCP_MEM_ATTR_FIELD_MEM_TYPE;
+            EXPECT_EQ(UCS_OK, ucp_mem_query(mem, &attr));
+            EXPECT_EQ(is_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST, attr.mem_type);
+            EXPECT_EQ(UCS_OK, ucp_mem_unmap(n.context(), mem));
+        }
+    });
+    EXPECT_TRUE(one.join());
+}
+
 /* A program destroys the context that was current when its first message was staged, while a later
  * one is under way from memory that belongs to none. */
 TEST(mp_cuda_owner, a_context_goes_amid_a_staged_message)
