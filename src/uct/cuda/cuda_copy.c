@@ -102,12 +102,38 @@ static ucs_status_t uct_cuda_copy_make(const uct_cuda_driver_t *driver, uct_cuda
            uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "allocation of device memory", result);
 }
 
-/* The number of the allocation at an address; 0: there is none, or it cannot be told. */
-static uint64_t uct_cuda_copy_mem_id(const uct_cuda_driver_t *driver, const void *address)
+/* The context is current. */
+static void uct_cuda_copy_unmake(const uct_cuda_driver_t *driver, const uct_cuda_copy_mem_t *mem)
+{
+    const int result = (mem->how == UCT_MEM_ALLOC_PINNED) ?
+                       driver->cuMemHostUnregister(mem->super.address) :
+                       driver->cuMemFree((uintptr_t)mem->super.address);
+
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "release of memory", result);
+    }
+}
+
+/* Notes the number of the allocation, without which it could not be told from others later. The
+ * context is current. */
+static ucs_status_t uct_cuda_copy_note(const uct_cuda_driver_t *driver, uct_cuda_copy_mem_t *mem)
 {
     uct_cuda_place_t place;
+    ucs_status_t status;
 
-    return (uct_cuda_place_query(driver, address, &place) == UCS_OK) ? place.id : 0;
+    if ((mem->how == UCT_MEM_ALLOC_PINNED) && !mem->is_registered) {
+        return UCS_OK;
+    }
+    status = uct_cuda_place_query(driver, mem->super.address, &place);
+    if (status == UCS_OK) {
+        mem->id = place.id;
+        return UCS_OK;
+    }
+    uct_cuda_copy_unmake(driver, mem);
+    if (mem->how == UCT_MEM_ALLOC_PINNED) {
+        ucs_sys_munmap(mem->super.address, mem->super.length);
+    }
+    return status;
 }
 
 static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t length,
@@ -147,14 +173,14 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
     status            = uct_cuda_enter(&scope, driver, ctx);
     if (status == UCS_OK) {
         status = uct_cuda_copy_make(driver, mem, length);
+        status = (status == UCS_OK) ? uct_cuda_copy_note(driver, mem) : status;
         uct_cuda_leave(&scope);
     }
     if (status != UCS_OK) {
         ucs_sys_free(mem);
         return status;
     }
-    mem->id = uct_cuda_copy_mem_id(driver, mem->super.address);
-    *mem_p  = &mem->super;
+    *mem_p = &mem->super;
     return UCS_OK;
 }
 
@@ -174,7 +200,6 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
 {
     uct_cuda_copy_mem_t *mem        = ucs_container_of(tl_mem, uct_cuda_copy_mem_t, super);
     const uct_cuda_driver_t *driver = uct_cuda_driver();
-    int result                      = UCT_CU_SUCCESS;
     uct_cuda_scope_t scope;
 
     if (tl_mem->is_lost) {
@@ -183,12 +208,7 @@ static void uct_cuda_copy_mem_release(uct_mem_t *tl_mem)
     }
     if (uct_cuda_copy_mem_is_known(driver, mem) &&
         (uct_cuda_enter(&scope, driver, mem->ctx) == UCS_OK)) {
-        result = (mem->how == UCT_MEM_ALLOC_PINNED) ?
-                 driver->cuMemHostUnregister(tl_mem->address) :
-                 driver->cuMemFree((uintptr_t)tl_mem->address);
-        if (result != UCT_CU_SUCCESS) {
-            (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "release of memory", result);
-        }
+        uct_cuda_copy_unmake(driver, mem);
         uct_cuda_leave(&scope);
     }
     if (mem->how == UCT_MEM_ALLOC_PINNED) {

@@ -891,6 +891,35 @@ TEST(cuda_copy, allocation)
     });
 }
 
+/* What the driver does not tell the number of could not be told from others' later, and is given
+ * back at once. */
+TEST_F(fake_cuda, allocation_while_questions_fail)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        size_t before, after, total;
+
+        cuda.init();
+        cuda.use_primary();
+        ASSERT_EQ(0, cuda.call("cuMemGetInfo_v2", &before, &total));
+        for (unsigned flag : {UCT_MEM_ALLOC_DEVICE, UCT_MEM_ALLOC_MANAGED, UCT_MEM_ALLOC_PINNED}) {
+            uct_mem_t *mem;
+            cuda.fail("cuPointerGetAttributes", 1, 999);
+            const ucs_status_t status = w.tl->md.alloc(w.md, nullptr, 5000, flag, &mem);
+            EXPECT_EQ(UCS_ERR_IO_ERROR, status) << flag;
+            cuda.fail(nullptr, 0, 0);
+            if (status == UCS_OK) {
+                w.tl->md.release(mem);
+            }
+        }
+        ASSERT_EQ(0, cuda.call("cuMemGetInfo_v2", &after, &total));
+        EXPECT_EQ(before, after);
+        EXPECT_EQ(cuda.calls("cuMemHostRegister"), cuda.calls("cuMemHostUnregister"));
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 /* Closing with copies under way waits for them. */
 TEST(cuda_copy, closing_waits)
 {
