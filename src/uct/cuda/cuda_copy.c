@@ -185,14 +185,16 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
 }
 
 /* Does the driver know it, and as the same? Memory of a context that is gone went with it. After a
- * reset of the device the program may have other memory there, in a context at the same address. */
+ * reset of the device the program may have other memory there, in a context at the same address. An
+ * error is believed when it is said twice: what is not known is never given back. */
 static int uct_cuda_copy_mem_is_known(const uct_cuda_driver_t *driver,
                                       const uct_cuda_copy_mem_t *mem)
 {
     uct_cuda_place_t place;
 
     return ((mem->how != UCT_MEM_ALLOC_PINNED) || mem->is_registered) &&
-           (uct_cuda_place_query(driver, mem->super.address, &place) == UCS_OK) &&
+           ((uct_cuda_place_query(driver, mem->super.address, &place) == UCS_OK) ||
+            (uct_cuda_place_query(driver, mem->super.address, &place) == UCS_OK)) &&
            (place.kind != UCT_CUDA_PAGEABLE) && (place.id == mem->id);
 }
 

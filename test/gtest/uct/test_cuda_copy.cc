@@ -892,7 +892,7 @@ TEST(cuda_copy, allocation)
 }
 
 /* What the driver does not tell the number of could not be told from others' later, and is given
- * back at once. */
+ * back at once; what it does not tell once when it is to be given back, is given back. */
 TEST_F(fake_cuda, allocation_while_questions_fail)
 {
     in_process([]() {
@@ -912,6 +912,10 @@ TEST_F(fake_cuda, allocation_while_questions_fail)
             if (status == UCS_OK) {
                 w.tl->md.release(mem);
             }
+            ASSERT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 5000, flag, &mem)) << flag;
+            cuda.fail("cuPointerGetAttributes", 1, 999);
+            w.tl->md.release(mem);
+            cuda.fail(nullptr, 0, 0);
         }
         ASSERT_EQ(0, cuda.call("cuMemGetInfo_v2", &after, &total));
         EXPECT_EQ(before, after);
