@@ -220,8 +220,10 @@ static void uct_cuda_mapping_unmap(const uct_cuda_driver_t *driver, uct_cuda_map
     if (mapping->ptr == 0) {
         return;
     }
-    /* In another context at the same place the address may belong to another mapping. */
-    is_inside = (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK);
+    /* In another context at the same place the address may belong to another mapping. An error is
+     * believed when it is said twice: what is not closed now stays mapped. */
+    is_inside = (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK) ||
+                (uct_cuda_context_enter(&scope, driver, &mapping->context->base) == UCS_OK);
     if (is_inside || uct_cuda_mapping_is_left(driver, mapping)) {
         if (!is_inside && (uct_cuda_device_context(driver, -1, &other) == UCS_OK)) {
             is_inside = (uct_cuda_enter(&scope, driver, other) == UCS_OK);

@@ -2012,6 +2012,28 @@ TEST_F(fake_cuda_ipc, a_context_that_cannot_be_entered_once)
 }
 
 /* Opening endpoints needs no driver; addresses may be anything. */
+/* It is closed all the same where its context, which is there, cannot be entered once, or is not
+ * known to be there once. */
+TEST_F(fake_cuda_ipc, a_mapping_whose_context_cannot_be_entered_once)
+{
+    for (const char *name : {"cuCtxPushCurrent", "cuPointerGetAttributes"}) {
+        in_process([=]() {
+            log_levels quiet("fatal");
+            ipc_user u;
+
+            u.allocate(1000);
+            const auto local = u.cuda.make(kind::DEVICE, 1000);
+            ASSERT_EQ(UCS_OK, u.get(local.address, 0, 1000));
+            const uint64_t closed = u.cuda.calls("cuIpcCloseMemHandle");
+            u.cuda.fail(name, 1, 999);
+            u.w->tl->md.rkey_forget(u.rkey);
+            u.cuda.fail(nullptr, 0, 0);
+            EXPECT_EQ(closed + 1, u.cuda.calls("cuIpcCloseMemHandle")) << name;
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
 TEST_F(fake_cuda_ipc, addresses_and_endpoints)
 {
     in_process([]() {
