@@ -75,7 +75,7 @@ static uct_mm_segment_t *uct_mm_table_find(const uct_mm_segment_t *key)
 
     ucs_list_for_each(segment, &uct_mm_table, list) {
         if ((segment->backing == key->backing) && (segment->device == key->device) &&
-            (segment->inode == key->inode)) {
+            (segment->inode == key->inode) && !segment->is_fixed) {
             return segment;
         }
     }
@@ -309,10 +309,11 @@ ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *
 
     for (i = 0; backings->kinds[i] != UCT_MM_BACKING_NONE; ++i) {
         memset(&value, 0, sizeof(value));
-        value.fd      = -1;
-        value.shmid   = -1;
-        value.length  = whole;
-        value.backing = backings->kinds[i];
+        value.fd       = -1;
+        value.shmid    = -1;
+        value.length   = whole;
+        value.backing  = backings->kinds[i];
+        value.is_fixed = ((flags & UCT_MM_SEGMENT_FIXED) != 0);
         if (uct_mm_backing_create(&value, address, flags, backings->hugetlb) == 0) {
             break;
         }

@@ -51,6 +51,7 @@ typedef struct {
     uct_mm_backing_t backing;
     int              fd;       /* of the owner; -1: System V, or not ours */
     int              shmid;    /* System V */
+    int              is_fixed; /* the address is the user's again after put: not to be shared */
     uint64_t         device;   /* identity of what is mapped */
     uint64_t         inode;
 } uct_mm_segment_t;
@@ -74,7 +75,7 @@ ucs_status_t uct_mm_segment_create(const uct_mm_backing_list_t *backings, void *
                                    size_t length, unsigned flags, uct_mm_segment_t **segment_p);
 
 /* Takes another reference to a segment that this process has mapped. UCS_ERR_NO_ELEM: it has
- * not. */
+ * not, or at an address that its user chose. */
 ucs_status_t uct_mm_segment_find(uct_mm_backing_t backing, uint64_t device, uint64_t inode,
                                  uct_mm_segment_t **segment_p);
 

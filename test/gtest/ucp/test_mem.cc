@@ -411,6 +411,46 @@ TEST_F(rkey, order_of_ends)
     unused.reset();
 }
 
+/* The address that the user has chosen is the user's again once the memory is unmapped: a key that
+ * is still there has a mapping of its own. */
+TEST_F(rkey, outlives_memory_at_a_fixed_address)
+{
+    constexpr size_t LENGTH = 1 << 16;
+    pair world(TWO, OPTIONS);
+    char *place = static_cast<char *>(
+        mmap(nullptr, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(MAP_FAILED, place);
+    ucp_mem_map_params_t params = {};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                        UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.address    = place;
+    params.length     = LENGTH;
+    params.flags      = UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED;
+    ucp_mem_h memh    = nullptr;
+    void *packed      = nullptr;
+    size_t length     = 0;
+    ASSERT_EQ(UCS_OK, ucp_mem_map(world.ctx().handle(), &params, &memh));
+    ASSERT_EQ(UCS_OK, ucp_rkey_pack(world.ctx().handle(), memh, &packed, &length));
+    const auto *start = static_cast<const uint8_t *>(packed);
+    auto used = std::make_unique<key>(world.ep(), bytes(start, start + length));
+    ucp_rkey_buffer_release(packed);
+    const ucp_request_param_t param = {};
+    const bytes data                = pattern(1, 100);
+    ASSERT_EQ(UCS_OK, world.wait(ucp_put_nbx(world.ep(), data.data(), 100,
+                                             reinterpret_cast<uintptr_t>(place), used->get(),
+                                             &param)));
+    EXPECT_EQ(0, memcmp(place, data.data(), 100));
+
+    unsigned char pages[LENGTH / 4096];
+    EXPECT_EQ(UCS_OK, ucp_mem_unmap(world.ctx().handle(), memh));
+    EXPECT_NE(0, mincore(place, LENGTH, pages)) << "it is still mapped";
+    ASSERT_EQ(UCS_OK, ucp_mem_map(world.ctx().handle(), &params, &memh));
+    used.reset();
+    ASSERT_EQ(0, mincore(place, LENGTH, pages)) << "the key has unmapped what came after it";
+    memset(place, 1, LENGTH);
+    EXPECT_EQ(UCS_OK, ucp_mem_unmap(world.ctx().handle(), memh));
+}
+
 /* Our own memory is only what is registered now. */
 TEST_F(rkey, of_oneself)
 {
