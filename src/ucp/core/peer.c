@@ -60,6 +60,7 @@ ucs_status_t ucp_peer_create(ucp_worker_t *worker, const uint8_t uid[UCT_UID_LEN
     ucs_list_head_init(&peer->eps);
     ucs_list_head_init(&peer->recvs);
     ucs_list_head_init(&peer->late);
+    ucs_list_head_init(&peer->fenced);
     ucs_list_head_init(&peer->retired);
 
     status = (address != NULL) ? ucp_lanes_open(peer, address) : ucp_lanes_open_nowhere(peer);

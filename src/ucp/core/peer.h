@@ -59,7 +59,8 @@ struct ucp_peer {
         unsigned          num;
         uint64_t          start, end;   /* all of their memory lies between */
     }                     rma[3];       /* puts, gets, atomics in flight */
-    unsigned              num_fenced;   /* of them, that wait for others */
+    unsigned              num_fenced;   /* of them, that wait for others, or are about to begin */
+    ucs_list_link_t       fenced;       /* those that wait, by work_list, as they were posted */
     uint32_t              next_ordinal; /* of the next endpoint that the user makes, */
     uint32_t              next_apart;   /* and with UCP_EP_PARAMS_FLAGS_NO_LOOPBACK */
     unsigned              num_internal; /* endpoints that the user did not make */

@@ -46,7 +46,7 @@ enum {
     UCP_REQUEST_HOLDS_SYNC     = 1 << 4, /* a sync word of the worker's shared-memory interface */
     UCP_REQUEST_HOLDS_WORK     = 1 << 5, /* work_list: in the worker's list of copies to be done, or
                                             of those that others were asked for, or that wait for
-                                            a chunk (device.h) */
+                                            a chunk (device.h) or others (ops/rma_order.c) */
     UCP_REQUEST_HOLDS_PENDING =
         1 << 6, /* queued on a uct endpoint; only purge or dispatch take it off */
     UCP_REQUEST_HOLDS_TRACKED = 1 << 7, /* list: in its endpoint's; flushes count it */
@@ -152,7 +152,7 @@ typedef struct {
     };
     union {
         _Atomic uint64_t *sync_word;
-        uint64_t      fence_sn;  /* step FENCED: those before it come first */
+        uint64_t      fence_sn;  /* step FENCED: those before it come first; 0: they have */
     };
     uint32_t          sync_index;
     uint8_t           num_data;

@@ -515,9 +515,7 @@ static ucs_status_ptr_t ucp_rma_leave_in_flight(ucp_request_t *req, const ucp_rk
     req->held |= UCP_REQUEST_HOLDS_ID;
     is_net     = ucp_rma_prepare_net(req, rkey, own);
     if (fence_sn != 0) {
-        req->send.step     = UCP_SEND_FENCED;
-        req->send.fence_sn = fence_sn;
-        ++req->send.peer->num_fenced;
+        ucp_rma_wait_for(req, fence_sn);
     } else if (is_net || ucp_rma_copies(req)) {
         req->send.step = UCP_SEND_PUT;
         ucp_request_add_work(req);

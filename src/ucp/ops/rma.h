@@ -53,6 +53,9 @@ UCS_INLINE void ucp_rma_gate_add(ucp_peer_t *peer, int num)
  * rely on that: Open MPI's MPI_Get_accumulate is a get and a put. 0: it need not wait. */
 uint64_t ucp_rma_fence_of(const ucp_request_t *req);
 
+/* A tracked request waits for those before fence_sn, not 0 (step FENCED). */
+void ucp_rma_wait_for(ucp_request_t *req, uint64_t fence_sn);
+
 /* In flight to the peer (num is 1), or (-1) not any more. */
 void ucp_rma_count(const ucp_request_t *req, int num);
 

@@ -73,11 +73,28 @@ static int ucp_rma_may_conflict(const ucp_request_t *req, const ucp_peer_t *peer
     return 0;
 }
 
+/* The youngest that it conflicts with decides: where many are in flight that is near. */
+static uint64_t ucp_rma_conflict_fence(const ucp_request_t *req, const ucp_ep_t *ep, uint64_t fence)
+{
+    const ucs_list_link_t *link;
+    const ucp_request_t *older;
+
+    for (link = ep->requests.prev; link != &ep->requests; link = link->prev) {
+        older = ucs_container_of(link, const ucp_request_t, list);
+        if (older->send.sn < fence) {
+            break;
+        }
+        if (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older)) {
+            return older->send.sn + 1;
+        }
+    }
+    return fence;
+}
+
 uint64_t ucp_rma_fence_of(const ucp_request_t *req)
 {
     const ucp_peer_t *peer = req->send.peer;
     uint64_t fence         = atomic_load_explicit(&req->worker->fence_sn, memory_order_relaxed);
-    const ucp_request_t *older;
     const ucp_ep_t *ep;
 
     if (ucp_rma_oldest(peer) >= fence) {
@@ -87,11 +104,7 @@ uint64_t ucp_rma_fence_of(const ucp_request_t *req)
         return fence;
     }
     ucs_list_for_each(ep, &peer->eps, peer_list) {
-        ucs_list_for_each(older, &ep->requests, list) {
-            if (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older)) {
-                fence = ucs_max(fence, older->send.sn + 1);
-            }
-        }
+        fence = ucp_rma_conflict_fence(req, ep, fence);
     }
     return fence;
 }
@@ -112,20 +125,38 @@ void ucp_rma_count(const ucp_request_t *req, int num)
     }
 }
 
-/* Those that nothing before their fence holds back any more go on from progress. */
+void ucp_rma_wait_for(ucp_request_t *req, uint64_t fence_sn)
+{
+    ucp_peer_t *peer      = req->send.peer;
+    ucs_list_link_t *link = peer->fenced.prev;
+
+    /* Last, unless its endpoint has come to this peer after others. */
+    while ((link != &peer->fenced) &&
+           (ucs_container_of(link, ucp_request_t, work_list)->send.sn > req->send.sn)) {
+        link = link->prev;
+    }
+    ucs_list_add_head(link, &req->work_list);
+    req->held         |= UCP_REQUEST_HOLDS_WORK;
+    req->send.step     = UCP_SEND_FENCED;
+    req->send.fence_sn = fence_sn;
+    ++peer->num_fenced;
+}
+
+/* Those that nothing before their fence holds back any more go on from progress, in the order of
+ * their posting: so none waits for one behind it. */
 static UCS_NOINLINE void ucp_rma_release_fenced(ucp_peer_t *peer)
 {
-    uint64_t oldest = ucp_rma_oldest(peer);
+    const uint64_t oldest = ucp_rma_oldest(peer);
     ucp_request_t *req;
-    ucp_ep_t *ep;
 
-    ucs_list_for_each(ep, &peer->eps, peer_list) {
-        ucs_list_for_each(req, &ep->requests, list) {
-            if (ucp_request_is_rma(req) && (req->send.step == UCP_SEND_FENCED) &&
-                (req->send.fence_sn <= oldest) && !(req->held & UCP_REQUEST_HOLDS_WORK)) {
-                ucp_request_add_work(req);
-            }
+    while (!ucs_list_is_empty(&peer->fenced)) {
+        req = ucs_list_head(&peer->fenced, ucp_request_t, work_list);
+        if (req->send.fence_sn > oldest) {
+            break;
         }
+        ucp_request_del_work(req);
+        req->send.fence_sn = 0;
+        ucp_request_add_work(req);
     }
 }
 
@@ -137,7 +168,7 @@ void ucp_rma_ended(ucp_request_t *req)
     if (req->send.step == UCP_SEND_FENCED) {
         --peer->num_fenced;
     }
-    if (ucs_unlikely(peer->num_fenced > 0)) {
+    if (ucs_unlikely(!ucs_list_is_empty(&peer->fenced))) {
         ucp_rma_release_fenced(peer);
     }
     if (ucs_unlikely(peer->status != UCS_OK)) {
@@ -152,7 +183,12 @@ void ucp_rma_set_peer(ucp_request_t *req, ucp_peer_t *peer)
     ucp_rma_count(req, -1);
     req->send.peer->num_fenced -= is_fenced;
     req->send.peer              = peer;
-    peer->num_fenced           += is_fenced;
+    if (is_fenced && (req->send.fence_sn != 0)) {
+        ucp_request_del_work(req);
+        ucp_rma_wait_for(req, req->send.fence_sn);
+    } else {
+        peer->num_fenced += is_fenced;
+    }
     ucp_rma_count(req, 1);
 }
 

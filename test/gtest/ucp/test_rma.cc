@@ -172,6 +172,30 @@ TEST_P(rma, what_waits_is_not_overtaken)
     }
 }
 
+/* However many wait: that each end looked through all of them took minutes, as a hang does. */
+TEST_P(rma, many_wait_behind_a_fence)
+{
+    constexpr unsigned COUNT = 30000, PLACES = 1000;
+    const uint64_t values[]  = {1, 2};
+    remote remote(GetParam());
+    memset(remote.data(), 0, 8 * PLACES);
+
+    for (unsigned round = 0; round < 3; ++round) { /* puts, puts behind a fence, atomics */
+        for (unsigned i = 0; i < COUNT; ++i) {
+            ASSERT_FALSE(UCS_STATUS_IS_ERR(
+                (round < 2) ? ucp_put_nbi(remote.world().ep(), &values[round], 8,
+                                          remote.address(8 * (i % PLACES)), remote.rkey()) :
+                              ucp_atomic_post(remote.world().ep(), UCP_ATOMIC_POST_OP_ADD, 1, 8,
+                                              remote.address(8 * (i % PLACES)), remote.rkey())));
+        }
+        ASSERT_EQ(UCS_OK, ucp_worker_fence(remote.world().sender().handle()));
+    }
+    ASSERT_EQ(UCS_OK, remote.flush());
+    for (unsigned i = 0; i < PLACES; ++i) {
+        ASSERT_EQ(2 + (COUNT / PLACES), reinterpret_cast<uint64_t *>(remote.data())[i]);
+    }
+}
+
 /* Nothing outside of the key is touched; what overflows is outside. */
 TEST_P(rma, out_of_range)
 {
