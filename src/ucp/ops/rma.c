@@ -481,7 +481,8 @@ static ucs_status_t ucp_rma_attempt(ucp_request_t *req, ucp_rkey_t *rkey, ucp_rk
     }
     ucp_rkey_map(rkey);
     ptr = ucp_rkey_local(rkey, kind, req->send.remote_addr, req->length);
-    if ((ptr != NULL) && !ucp_rma_can_pipe(req)) { /* else it would wait for a device */
+    if ((ptr != NULL) && !ucp_rma_can_pipe(req) && /* else it would wait for a device */
+        !ucp_rma_is_behind_atomics(req)) {
         return ucp_rma_direct(req, ptr);
     }
     ucp_rma_begin_part(req, 0);

@@ -53,6 +53,11 @@ UCS_INLINE void ucp_rma_gate_add(ucp_peer_t *peer, int num)
  * rely on that: Open MPI's MPI_Get_accumulate is a get and a put. 0: it need not wait. */
 uint64_t ucp_rma_fence_of(const ucp_request_t *req);
 
+/* Is it an atomic that has to go as a message since others, perhaps to the same memory, are under
+ * way as such? Those were posted before the memory was mapped, and clients rely on their order:
+ * Open MPI's accumulations are atomics. */
+int ucp_rma_is_behind_atomics(const ucp_request_t *req);
+
 /* A tracked request waits for those before fence_sn, not 0 (step FENCED). */
 void ucp_rma_wait_for(ucp_request_t *req, uint64_t fence_sn);
 

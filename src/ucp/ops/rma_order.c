@@ -109,6 +109,27 @@ uint64_t ucp_rma_fence_of(const ucp_request_t *req)
     return fence;
 }
 
+int ucp_rma_is_behind_atomics(const ucp_request_t *req)
+{
+    const ucp_peer_t *peer = req->send.peer;
+    const unsigned own     = req->kind - UCP_REQUEST_PUT;
+    const ucp_request_t *older;
+    const ucp_ep_t *ep;
+
+    if ((req->kind != UCP_REQUEST_ATOMIC) || (peer->rma[own].num == 0) ||
+        !ucp_rma_overlaps(req, peer->rma[own].start, peer->rma[own].end)) {
+        return 0;
+    }
+    ucs_list_for_each(ep, &peer->eps, peer_list) {
+        ucs_list_for_each(older, &ep->requests, list) {
+            if ((older->kind == UCP_REQUEST_ATOMIC) && (older->send.step != UCP_SEND_DONE)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 void ucp_rma_count(const ucp_request_t *req, int num)
 {
     ucp_peer_t *peer   = req->send.peer;

@@ -241,6 +241,51 @@ TEST_P(mp_one_sided, sums_are_exact)
     EXPECT_TRUE(all.join());
 }
 
+/* Accumulations of MPI to one place rely on the order of atomics, also while the memory gets
+ * mapped: its owner was asked for the descriptor; what was posted meanwhile goes as messages. */
+TEST(one_sided, atomics_stay_in_order_while_memory_gets_mapped)
+{
+    constexpr unsigned ROUNDS = 20, MOST = 100;
+    processes both(2);
+
+    both.start_all([&](self &me) {
+        setenv("UCX_MM_BACKING", "posix", 1);
+        node n(me);
+        n.connect_all();
+        for (unsigned round = 0; round < ROUNDS; ++round) {
+            window w(me, n);
+            n.barrier();
+            if (me.index() == 1) {
+                ucp_request_param_t param = {};
+                ucp_rkey_h rkey           = w.key(0, ALLOCATED);
+                uint64_t value            = 0;
+                std::vector<uint64_t> old(MOST);
+                std::vector<ucs_status_ptr_t> requests;
+                ucs_status_ptr_t request;
+                param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+                param.datatype     = ucp_dt_make_contig(8);
+                do {
+                    param.reply_buffer = &old[value];
+                    ++value;
+                    request = ucp_atomic_op_nbx(n.ep(0), UCP_ATOMIC_OP_SWAP, &value, 1,
+                                                w.address(0, ALLOCATED), rkey, &param);
+                    ASSERT_FALSE(UCS_PTR_IS_ERR(request));
+                    requests.push_back(request);
+                    usleep(100);
+                } while ((request != nullptr) && (value < MOST));
+                for (ucs_status_ptr_t each : requests) {
+                    ASSERT_EQ(UCS_OK, n.wait(each));
+                }
+                for (uint64_t i = 0; i < value; ++i) {
+                    ASSERT_EQ(i, old[i]) << round;
+                }
+            }
+            n.barrier();
+        }
+    });
+    EXPECT_TRUE(both.join());
+}
+
 /* What is mapped needs nothing of its owner, which stands still. */
 TEST(one_sided, a_stopped_owner)
 {
