@@ -127,17 +127,16 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
         [UCP_ATOMIC_POST_OP_OR]  = UCP_ATOMIC_OP_OR,
         [UCP_ATOMIC_POST_OP_XOR] = UCP_ATOMIC_OP_XOR
     };
+    ucp_worker_t *worker = ep->worker;
     ucs_status_ptr_t ptr;
+    ucs_status_t status;
 
     if ((unsigned)opcode >= UCP_ATOMIC_POST_OP_LAST) {
         return UCS_ERR_INVALID_PARAM;
     }
-    ptr = ucp_amo_start(ep, ops[opcode], value, NULL, op_size, remote_addr, rkey, NULL);
-    if (!UCS_PTR_IS_PTR(ptr)) {
-        return UCS_PTR_RAW_STATUS(ptr);
-    }
-    ucp_request_free(ptr); /* a flush ends it */
-    return UCS_OK;
+    ptr    = ucp_amo_start(ep, ops[opcode], value, NULL, op_size, remote_addr, rkey, NULL);
+    status = ucp_rma_forget(worker, ptr);
+    return (status == UCS_INPROGRESS) ? UCS_OK : status;
 }
 
 ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,

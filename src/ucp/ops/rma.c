@@ -675,21 +675,26 @@ ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void *buffer, size_t length, uint64_t r
 
 static const ucp_request_param_t ucp_rma_plain; /* nothing is asked for */
 
-/* Without a request: a flush ends it. */
-static ucs_status_t ucp_rma_forget(ucs_status_ptr_t ptr)
+ucs_status_t ucp_rma_forget(ucp_worker_t *worker, ucs_status_ptr_t ptr)
 {
+    ucs_status_t status;
+
     if (!UCS_PTR_IS_PTR(ptr)) {
         return UCS_PTR_RAW_STATUS(ptr);
     }
+    ucp_worker_lock(worker);
+    status = ucp_request_check_status(ptr); /* another thread's progress may have ended it */
     ucp_request_free(ptr);
-    return UCS_INPROGRESS;
+    ucp_worker_unlock(worker);
+    return status;
 }
 
 ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey)
 {
-    ucs_status_t status = ucp_rma_forget(ucp_put_nbx(ep, buffer, length, remote_addr, rkey,
-                                                     &ucp_rma_plain));
+    ucp_worker_t *worker = ep->worker;
+    ucs_status_t status  = ucp_rma_forget(worker, ucp_put_nbx(ep, buffer, length, remote_addr, rkey,
+                                                              &ucp_rma_plain));
 
     return ((status == UCS_OK) && !ucp_rma_is_open(ep)) ? UCS_INPROGRESS : status;
 }
@@ -697,7 +702,10 @@ ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void *buffer, size_t length, uint64_
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void *buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey)
 {
-    return ucp_rma_forget(ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &ucp_rma_plain));
+    ucp_worker_t *worker = ep->worker;
+
+    return ucp_rma_forget(worker, ucp_get_nbx(ep, buffer, length, remote_addr, rkey,
+                                              &ucp_rma_plain));
 }
 
 /* Amid the wait the user's error handler may close the endpoint. */

@@ -80,6 +80,10 @@ ucs_status_t ucp_rma_check(const ucp_worker_t *worker, const void *buffer, size_
                            const ucp_mem_t *own, uint64_t remote_addr, const ucp_rkey_t *rkey,
                            unsigned access);
 
+/* The end of a call without a request: a flush ends what is in flight, and tells of its error. What
+ * has ended meanwhile tells here: nobody else would. */
+ucs_status_t ucp_rma_forget(ucp_worker_t *worker, ucs_status_ptr_t ptr);
+
 /* A put of a scatter-gather list (ops/rma_list.c). Takes the lock. Returns what the public call
  * returns. */
 ucs_status_ptr_t ucp_rma_list_post(ucp_ep_t *ep, const void *buffer, size_t count,

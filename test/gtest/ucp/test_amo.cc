@@ -280,4 +280,39 @@ TEST(amo_threads, sums_are_exact)
     EXPECT_EQ(ROUNDS * (1 + 2 + 3 + 10), *reinterpret_cast<uint64_t *>(heap + 8));
 }
 
+/* What another thread's progress ends before the call without a request is over tells there, or a
+ * flush does. */
+TEST(amo_threads, every_error_is_heard)
+{
+    remote remote({{"messages", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_MULTI}, false, false},
+                  4096);
+    log_catcher log;
+    pair &world            = remote.world();
+    const uint64_t address = remote.address();
+    std::atomic<bool> is_over{false};
+    uint64_t value   = 0;
+    unsigned unheard = 0;
+
+    ASSERT_EQ(UCS_OK, remote.flush());
+    remote.memory().unmap();
+    std::thread progress([&]() {
+        while (!is_over) {
+            world.progress();
+        }
+    });
+    for (unsigned i = 0; i < 60000; ++i) {
+        const ucs_status_t status =
+            ((i % 3) == 0) ? ucp_get_nbi(world.ep(), &value, 8, address, remote.rkey()) :
+            ((i % 3) == 1) ? ucp_put_nbi(world.ep(), &value, 8, address, remote.rkey()) :
+                             ucp_atomic_post(world.ep(), UCP_ATOMIC_POST_OP_ADD, 1, 8, address,
+                                             remote.rkey());
+        const ucs_status_t flushed = ucp_ep_flush(world.ep());
+        unheard += !UCS_STATUS_IS_ERR(status) && !UCS_STATUS_IS_ERR(flushed);
+    }
+    is_over = true;
+    progress.join();
+    EXPECT_EQ(0u, unheard);
+    log.take();
+}
+
 } // namespace
