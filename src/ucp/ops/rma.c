@@ -714,7 +714,7 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
 {
     ucp_worker_t *worker = ep->worker;
     ucs_status_ptr_t ptr = ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &ucp_rma_plain);
-    ucs_status_t flushed = UCS_ERR_NO_PROGRESS;
+    ucs_status_t flushed = UCS_OK;
     ucs_status_t status, unheard;
 
     if (UCS_PTR_IS_ERR(ptr) || ((ptr == NULL) && ucp_rma_is_open(ep))) {
@@ -731,8 +731,10 @@ ucs_status_t ucp_put(ucp_ep_h ep, const void *buffer, size_t length, uint64_t re
         flushed = ucp_ep_flush(ep);
     }
     ucp_worker_lock(worker);
-    /* what this flush has heard of others is for the user's */
-    ep->rma_status = (flushed == UCS_ERR_NO_PROGRESS) ? unheard : flushed;
+    /* what this flush has heard of others is for the user's, and so is what it has not */
+    if (ep->rma_status == UCS_OK) {
+        ep->rma_status = (flushed == UCS_ERR_NO_PROGRESS) ? unheard : flushed;
+    }
     ucp_ep_release(ep);
     ucp_worker_unlock(worker);
     return status;

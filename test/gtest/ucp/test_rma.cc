@@ -783,6 +783,47 @@ TEST(rma_blocking, a_handler_closes_the_endpoint)
     log.take();
 }
 
+/* What fails unheard amid a blocking put, posted by a callback, is left to the user's flush. */
+TEST(rma_blocking, leaves_what_its_flush_has_not_heard)
+{
+    constexpr size_t LENGTH = 64 << 20;
+    log_catcher log;
+    pair world({"copies", {}, false, UCS_THREAD_MODE_SINGLE}, {RMA_FEATURES, 0, nullptr, nullptr});
+    bytes heap(LENGTH), data(LENGTH, 1), refused(8);
+    const mapping mapped(world.ctx(), 8), of_user(world.ctx(), LENGTH, heap.data());
+    mapping gone(world.ctx(), 8, refused.data());
+    const key direct(world.ep(), mapped.packed()), copied(world.ep(), of_user.packed()),
+        stale(world.ep(), gone.packed());
+    const ucp_request_param_t none = {};
+    std::atomic<bool> is_over{false};
+    ending counted;
+
+    EXPECT_EQ(UCS_OK, world.wait(ucp_ep_flush_nbx(world.ep(), &none)));
+    gone.unmap();
+    std::thread owner([&]() {
+        while (!is_over) {
+            world.receiver().progress();
+        }
+    });
+    counted.action = [&]() {
+        EXPECT_EQ(UCS_OK, ucp_atomic_post(world.ep(), UCP_ATOMIC_POST_OP_ADD, 1, 8,
+                                          gone.address(), stale.get()));
+    };
+    ucp_request_param_t param = send_param(&counted, UCP_OP_ATTR_FIELD_DATATYPE);
+    param.datatype            = ucp_dt_make_contig(8);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_atomic_op_nbx(world.ep(), UCP_ATOMIC_OP_ADD, data.data(), 1,
+                                                 of_user.address(LENGTH - 8), copied.get(),
+                                                 &param)));
+    EXPECT_EQ(UCS_INPROGRESS, ucp_put_nbi(world.ep(), data.data(), LENGTH - 8, of_user.address(),
+                                          copied.get()));
+    EXPECT_EQ(UCS_OK, ucp_put(world.ep(), data.data(), 8, mapped.address(), direct.get()));
+    EXPECT_EQ(1, counted.calls);
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, ucp_ep_flush(world.ep()));
+    is_over = true;
+    owner.join();
+    log.take();
+}
+
 /* Copies need no connection, but messages that may be faster later do: it is made with a word, as a
  * worker that has lost the other would take it for the former one. */
 TEST(rma_copies, tell_who_connects)
