@@ -73,9 +73,14 @@ static int ucp_rma_may_conflict(const ucp_request_t *req, const ucp_peer_t *peer
     return 0;
 }
 
-/* The youngest that it conflicts with decides: where many are in flight that is near. */
+/* Requests in flight that are looked at before one is posted: some us. */
+#define UCP_RMA_LOOK 1024
+
+/* The youngest that it conflicts with decides. Where so many are in flight that to look at all
+ * takes long, it waits for the others. */
 static uint64_t ucp_rma_conflict_fence(const ucp_request_t *req, const ucp_ep_t *ep, uint64_t fence)
 {
+    unsigned num_seen = 0;
     const ucs_list_link_t *link;
     const ucp_request_t *older;
 
@@ -84,7 +89,8 @@ static uint64_t ucp_rma_conflict_fence(const ucp_request_t *req, const ucp_ep_t 
         if (older->send.sn < fence) {
             break;
         }
-        if (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older)) {
+        if ((++num_seen > UCP_RMA_LOOK) ||
+            (ucp_request_is_rma(older) && ucp_rma_conflicts(req, older))) {
             return older->send.sn + 1;
         }
     }
@@ -113,6 +119,7 @@ int ucp_rma_is_behind_atomics(const ucp_request_t *req)
 {
     const ucp_peer_t *peer = req->send.peer;
     const unsigned own     = req->kind - UCP_REQUEST_PUT;
+    unsigned num_seen      = 0;
     const ucp_request_t *older;
     const ucp_ep_t *ep;
 
@@ -122,7 +129,10 @@ int ucp_rma_is_behind_atomics(const ucp_request_t *req)
     }
     ucs_list_for_each(ep, &peer->eps, peer_list) {
         ucs_list_for_each(older, &ep->requests, list) {
-            if ((older->kind == UCP_REQUEST_ATOMIC) && (older->send.step != UCP_SEND_DONE)) {
+            if ((++num_seen > UCP_RMA_LOOK) ||
+                ((older->kind == UCP_REQUEST_ATOMIC) && (older->send.step != UCP_SEND_DONE) &&
+                 ucp_rma_overlaps(req, older->send.remote_addr,
+                                  older->send.remote_addr + older->length))) {
                 return 1;
             }
         }

@@ -196,6 +196,30 @@ TEST_P(rma, many_wait_behind_a_fence)
     }
 }
 
+/* Nor does it take long to find that many in flight touch other memory. */
+TEST_P(rma, many_of_two_kinds_beside_each_other)
+{
+    constexpr unsigned COUNT = 60000;
+    const uint64_t value     = 5;
+    remote remote(GetParam());
+    std::vector<uint64_t> got(COUNT);
+    memset(remote.data(), 7, 16 * COUNT);
+
+    for (unsigned i = 0; i < COUNT; ++i) {
+        ASSERT_FALSE(UCS_STATUS_IS_ERR(ucp_put_nbi(remote.world().ep(), &value, 8,
+                                                   remote.address(16 * i), remote.rkey())));
+    }
+    for (unsigned i = 0; i < COUNT; ++i) {
+        ASSERT_FALSE(UCS_STATUS_IS_ERR(ucp_get_nbi(remote.world().ep(), &got[i], 8,
+                                                   remote.address(16 * i + 8), remote.rkey())));
+    }
+    ASSERT_EQ(UCS_OK, remote.flush());
+    for (unsigned i = 0; i < COUNT; ++i) {
+        ASSERT_EQ(value, reinterpret_cast<uint64_t *>(remote.data())[2 * i]);
+        ASSERT_EQ(0x0707070707070707u, got[i]);
+    }
+}
+
 /* Nothing outside of the key is touched; what overflows is outside. */
 TEST_P(rma, out_of_range)
 {
