@@ -570,6 +570,7 @@ static void ucp_peer_reap(ucp_peer_t *peer)
     }
 }
 
+/* And what belongs to them. */
 static void ucp_peer_close_lanes(ucp_peer_t *peer)
 {
     uct_iface_t *am = peer->lanes[UCP_LANE_AM]->iface;
@@ -587,6 +588,8 @@ static void ucp_peer_close_lanes(ucp_peer_t *peer)
     }
     uct_ep_close(peer->lanes[UCP_LANE_AM]);
     peer->lanes[UCP_LANE_AM] = NULL;
+    ucp_device_forget(peer->worker, peer);
+    ucp_device_keys_free(peer);
 }
 
 /* The dead are kept for the handles that the user has: what else they have, memory and descriptors
@@ -643,7 +646,5 @@ void ucp_peer_destroy(ucp_peer_t *peer)
     if (peer->lanes[UCP_LANE_AM] != NULL) {
         ucp_peer_close_lanes(peer);
     }
-    ucp_device_forget(peer->worker, peer);
-    ucp_device_keys_free(peer);
     ucs_sys_free(peer);
 }

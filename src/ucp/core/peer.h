@@ -135,7 +135,8 @@ ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id);
 /* Closes the lanes and frees a peer; all of its requests must have ended. */
 void ucp_peer_destroy(ucp_peer_t *peer);
 
-/* Has the peer reaped by a later progress, if it is dead or gone and no endpoint is left. */
+/* Has the peer reaped by a later progress, if it is dead or gone, or has never said a word, and no
+ * endpoint is left. */
 void ucp_peer_retire(ucp_peer_t *peer);
 
 /* Frees the peers that nobody needs any more. From progress, outside of the transports. */

@@ -397,16 +397,20 @@ ucs_status_t ucp_conn_connect(ucp_ep_t *ep, const ucp_ep_params_t *params)
 /* ---- server ---- */
 
 /* The client that is given up to make room for another: the one that has been silent for longest.
- * NULL: not even that has been for long; the kernel keeps those that come meanwhile. */
+ * NULL: not even that has been for long, or it has only not been heard yet; the kernel keeps those
+ * that come meanwhile. */
 static ucp_conn_t *ucp_conn_silent(ucp_sockets_t *sockets)
 {
     const uint64_t timeout_ns = sockets->worker->context->options.connect_timeout_ns;
     const uint64_t now_ns     = ucs_sys_clock_ns();
+    struct pollfd word        = {.events = POLLIN};
     ucp_conn_t *conn;
 
     ucs_list_for_each(conn, &sockets->handshakes, waiting) {
         if (conn->state == UCP_CONN_HALF_OPEN) {
-            return ((now_ns + timeout_ns - conn->deadline_ns) < UCP_SILENCE_NS) ? NULL : conn;
+            word.fd = conn->socket.fd;
+            return (((now_ns + timeout_ns - conn->deadline_ns) < UCP_SILENCE_NS) ||
+                    (ucs_sys_poll(&word, 1, 0) > 0)) ? NULL : conn;
         }
     }
     return NULL;

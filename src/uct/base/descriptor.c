@@ -293,6 +293,13 @@ int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t 
     return -1;
 }
 
+void uct_descriptor_hang_up(int *connection_p)
+{
+    ucs_sys_shutdown(*connection_p, SHUT_RDWR); /* a child that was forked may hold a copy */
+    ucs_sys_close(*connection_p);
+    *connection_p = -1;
+}
+
 ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *length_p)
 {
     ucs_status_t status = UCS_ERR_UNREACHABLE;
@@ -305,9 +312,7 @@ ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *lengt
     if ((length < 0) && (errno == EAGAIN)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ucs_sys_shutdown(*connection_p, SHUT_RDWR); /* a child that was forked may hold a copy */
-    ucs_sys_close(*connection_p);
-    *connection_p = -1;
+    uct_descriptor_hang_up(connection_p);
     if ((length == sizeof(answer)) && (answer.head.magic == UCT_SOCKET_MAGIC) &&
         (answer.head.type == UCT_SOCKET_DESCRIPTOR) && (answer.status == UCS_OK) && (count > 0)) {
         *fd_p     = fds[--count];

@@ -137,6 +137,9 @@ void uct_descriptor_guard_fork(void);
 /* Asks; the connection on which the answer comes, or -1 (EAGAIN: many ask at once). */
 int uct_descriptor_ask(uint64_t name, uint16_t place, uint64_t domain, uint64_t id);
 
+/* Whoever has asked ends the connection, which is -1 then. */
+void uct_descriptor_hang_up(int *connection_p);
+
 /* Takes the answer: UCS_OK, a descriptor and its length; UCS_ERR_NO_RESOURCE: it is not there yet;
  * UCS_ERR_UNREACHABLE: there is none. The connection is closed, and -1, unless it goes on. */
 ucs_status_t uct_descriptor_listen(int *connection_p, int *fd_p, uint64_t *length_p);

@@ -250,7 +250,7 @@ static void uct_cuda_mapping_free(uct_cuda_mapping_t *mapping)
     uct_cuda_mapping_drop_pool(uct_cuda_driver(), mapping);
     uct_cuda_ipc_context_put(uct_cuda_driver(), mapping->md, mapping->context);
     if (mapping->question >= 0) {
-        ucs_sys_close(mapping->question);
+        uct_descriptor_hang_up(&mapping->question);
     }
     uct_cuda_descriptors_close(mapping);
     ucs_sys_free(mapping);
@@ -417,8 +417,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
 
     uct_cuda_pool_hold(driver, mapping);
     if ((mapping->pool != NULL) && (mapping->question >= 0)) { /* another's answer has served */
-        ucs_sys_close(mapping->question);
-        mapping->question = -1;
+        uct_descriptor_hang_up(&mapping->question);
     }
     if ((key->kind != UCT_CUDA_IPC_LEGACY) && (mapping->pool == NULL)) {
         status = uct_cuda_descriptors_get(mapping);
@@ -597,8 +596,7 @@ static int uct_cuda_mapping_may_open(uct_cuda_mapping_t *mapping, const uct_cuda
         if (ucs_sys_clock_ns() <= mapping->until_ns) {
             return 1;
         }
-        ucs_sys_close(mapping->question);
-        mapping->question = -1;
+        uct_descriptor_hang_up(&mapping->question);
         mapping->until_ns = 0;
     }
     if (is_closed) {

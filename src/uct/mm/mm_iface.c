@@ -78,20 +78,21 @@ UCS_NOINLINE void uct_mm_iface_release(uct_mm_iface_t *iface, uct_mm_peer_t *pee
     }
 }
 
-/* A signal too much does no harm. */
+/* A signal too much does no harm. One for which there is still no memory takes long, so the others
+ * wait with it. */
 void uct_mm_iface_pay_signals(uct_mm_iface_t *iface)
 {
     uct_ep_t *ep;
     unsigned i;
 
     iface->owes_signals = 0;
-    for (i = 0; i < iface->rings.length; ++i) {
+    for (i = 0; (i < iface->rings.length) && !iface->owes_signals; ++i) {
         if ((iface->rings.items[i]->reader.attention & UCT_MM_READER_SIGNAL) != 0) {
             uct_mm_iface_attend(iface, iface->rings.items[i]);
         }
     }
     ucs_list_for_each(ep, &iface->super.eps, list) {
-        if (ep->state == UCT_EP_LIVE) {
+        if ((ep->state == UCT_EP_LIVE) && !iface->owes_signals) {
             uct_mm_ep_rouse(uct_mm_ep(ep));
         }
     }

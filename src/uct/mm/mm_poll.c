@@ -88,7 +88,10 @@ static int uct_mm_listen_open(uct_mm_iface_t *iface)
         iface->listen.fd = uct_mm_listen_in(iface, iface->door.place);
     }
     if (iface->listen.fd < 0) {
-        if (*iface->door.dir != '\0') {
+        if ((*iface->door.dir != '\0') && (*iface->door.dir != '/')) {
+            ucs_warn_once("UCX_MM_SOCKET_DIR=%s is not used: a whole path (/...) is needed",
+                          iface->door.dir);
+        } else if (*iface->door.dir != '\0') {
             ucs_diag("UCX_MM_SOCKET_DIR does not serve, peers of other network namespaces cannot "
                      "be reached: %m");
         }
