@@ -602,7 +602,8 @@ TEST(mp_cuda_owner, a_staged_send_is_given_up_over_a_network)
         auto foreign = gpu::function<uint64_t()>("fakecuda_foreign");
         char word    = 0;
 
-        const auto move = [&](unsigned target, uint64_t id) {
+        for (uint64_t id = 1; id <= 4; ++id) { /* all is mapped then */
+            const unsigned target = 1 + (id % 2);
             buffer.put(LENGTH, (me.index() == 0) ? id : 0);
             n.barrier();
             if (me.index() == 0) {
@@ -611,9 +612,6 @@ TEST(mp_cuda_owner, a_staged_send_is_given_up_over_a_network)
                 EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.place(LENGTH), LENGTH, TAG)));
                 buffer.expect(LENGTH, id);
             }
-        };
-        for (uint64_t id = 1; id <= 4; ++id) { /* all is mapped then */
-            move(1 + (id % 2), id);
         }
         buffer.put(LENGTH, (me.index() == 0) ? 5 : 0);
         n.barrier();
