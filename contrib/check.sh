@@ -175,18 +175,18 @@ run_gtest() # log filter wrapper...
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" test/gtest/gtest >"$log" 2>&1
 }
 
-# Those that need one processor run in a shard more than there are (many wait for time to pass), the
-# others after these. A stage says in $left_out which ones it does not run, as patterns.
+# Those that need one processor run in as many shards, the others after these. A stage says in
+# $left_out which ones it does not run, as patterns.
 run_unit_tests() # stage wrapper...
 {
     local stage=$1 without=${left_out:-} shard shards=()
     shift
-    for ((shard = 0; shard <= jobs; shard++)); do
-        GTEST_TOTAL_SHARDS=$((jobs + 1)) GTEST_SHARD_INDEX=$shard \
+    for ((shard = 0; shard < jobs; shard++)); do
+        GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard \
             run_gtest gtest-$shard.log "*-$PAIR_TESTS:$without" "$@" &
         shards+=($!)
     done
-    for ((shard = 0; shard <= jobs; shard++)); do
+    for ((shard = 0; shard < jobs; shard++)); do
         wait "${shards[shard]}"
         count_log "$stage: unit tests, shard $shard" "$PWD/gtest-$shard.log" $?
     done
