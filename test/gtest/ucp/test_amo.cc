@@ -7,6 +7,7 @@
 #include <ucp/remote.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -300,7 +301,8 @@ TEST(amo_threads, every_error_is_heard)
             world.progress();
         }
     });
-    for (unsigned i = 0; i < 60000; ++i) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    for (unsigned i = 0; (i < 60000) && (std::chrono::steady_clock::now() < end); ++i) {
         const ucs_status_t status =
             ((i % 3) == 0) ? ucp_get_nbi(world.ep(), &value, 8, address, remote.rkey()) :
             ((i % 3) == 1) ? ucp_put_nbi(world.ep(), &value, 8, address, remote.rkey()) :

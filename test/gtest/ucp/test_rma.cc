@@ -172,12 +172,14 @@ TEST_P(rma, what_waits_is_not_overtaken)
     }
 }
 
+const way MANY{{"messages", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE}, false, false};
+
 /* However many wait: that each end looked through all of them took minutes, as a hang does. */
-TEST_P(rma, many_wait_behind_a_fence)
+TEST(rma_many, wait_behind_a_fence)
 {
     constexpr unsigned COUNT = 30000, PLACES = 1000;
     const uint64_t values[]  = {1, 2};
-    remote remote(GetParam());
+    remote remote(MANY);
     memset(remote.data(), 0, 8 * PLACES);
 
     for (unsigned round = 0; round < 3; ++round) { /* puts, puts behind a fence, atomics */
@@ -197,11 +199,11 @@ TEST_P(rma, many_wait_behind_a_fence)
 }
 
 /* Nor does it take long to find that many in flight touch other memory. */
-TEST_P(rma, many_of_two_kinds_beside_each_other)
+TEST(rma_many, of_two_kinds_beside_each_other)
 {
     constexpr unsigned COUNT = 60000;
     const uint64_t value     = 5;
-    remote remote(GetParam());
+    remote remote(MANY);
     std::vector<uint64_t> got(COUNT);
     memset(remote.data(), 7, 16 * COUNT);
 
