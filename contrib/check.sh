@@ -175,8 +175,8 @@ run_gtest() # log filter wrapper...
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" test/gtest/gtest >"$log" 2>&1
 }
 
-# Those that need one processor run in as many shards, the others after these. A stage says in
-# $left_out which ones it does not run, as patterns.
+# Those that need one processor run in shards beside each other, $jobs of them, the others after
+# these. A stage says in $left_out which ones it does not run, as patterns.
 run_unit_tests() # stage wrapper...
 {
     local stage=$1 without=${left_out:-} shard shards=()

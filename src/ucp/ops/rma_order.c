@@ -49,13 +49,19 @@ static int ucp_rma_overlaps(const ucp_request_t *req, uint64_t start, uint64_t e
     return (req->send.remote_addr < end) && (start < req->send.remote_addr + req->length);
 }
 
+/* Is one in flight to the same memory? */
+static int ucp_rma_meets(const ucp_request_t *req, const ucp_request_t *older)
+{
+    return (older->send.step != UCP_SEND_DONE) &&
+           ucp_rma_overlaps(req, older->send.remote_addr,
+                            older->send.remote_addr + older->length);
+}
+
 /* Those of one kind go in order, unless one waits. */
 static int ucp_rma_conflicts(const ucp_request_t *req, const ucp_request_t *older)
 {
     return ((older->kind != req->kind) || (older->send.step == UCP_SEND_FENCED)) &&
-           (older->send.step != UCP_SEND_DONE) &&
-           ucp_rma_overlaps(req, older->send.remote_addr,
-                            older->send.remote_addr + older->length);
+           ucp_rma_meets(req, older);
 }
 
 /* Not zero: one in flight may stand in the way. */
@@ -130,9 +136,7 @@ int ucp_rma_is_behind_atomics(const ucp_request_t *req)
     ucs_list_for_each(ep, &peer->eps, peer_list) {
         ucs_list_for_each(older, &ep->requests, list) {
             if ((++num_seen > UCP_RMA_LOOK) ||
-                ((older->kind == UCP_REQUEST_ATOMIC) && (older->send.step != UCP_SEND_DONE) &&
-                 ucp_rma_overlaps(req, older->send.remote_addr,
-                                  older->send.remote_addr + older->length))) {
+                ((older->kind == UCP_REQUEST_ATOMIC) && ucp_rma_meets(req, older))) {
                 return 1;
             }
         }

@@ -426,10 +426,10 @@ void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
     }
     ucs_list_splice_tail(&to->stream.chunks, &from->stream.chunks);
     ucs_list_head_init(&from->stream.chunks);
-    to->stream.status = from->stream.status;
-    to->stream.read   += from->stream.read;
-    to->stream.unread += from->stream.unread;
-    from->stream.read = 0;
+    to->stream.status   = from->stream.status;
+    to->stream.read    += from->stream.read;
+    to->stream.unread  += from->stream.unread;
+    from->stream.read   = 0;
     from->stream.unread = 0;
     ucp_stream_update_ready(from);
     ucp_stream_go_on(to);

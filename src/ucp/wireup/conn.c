@@ -474,16 +474,17 @@ void ucp_conn_accept_clients(ucp_socket_t *socket)
     struct sockaddr_storage remote;
     ucp_conn_t *silent;
     socklen_t length;
-    int is_full;
     unsigned i;
     int fd;
 
     ucp_sockets_keep_spare(sockets);
     for (i = 0; i < UCP_ACCEPT_TURN; ++i) {
-        is_full = (sockets->num_half_open == UCP_HALF_OPEN_MAX) && (listener->num_places == 0);
-        silent  = is_full ? ucp_conn_silent(sockets) : NULL;
-        if (is_full && (silent == NULL)) {
-            return;
+        silent = NULL;
+        if ((sockets->num_half_open == UCP_HALF_OPEN_MAX) && (listener->num_places == 0)) {
+            silent = ucp_conn_silent(sockets);
+            if (silent == NULL) {
+                return;
+            }
         }
         length = sizeof(remote);
         memset(&remote, 0, sizeof(remote));

@@ -44,13 +44,8 @@ static uint16_t uct_mm_tag_of(const char *path, int flags)
 static uint16_t uct_mm_dir_tag(const uct_mm_md_t *md)
 {
     const char *dir = uct_mm_socket_dir(md);
-    uint16_t tag;
+    uint16_t tag    = (*dir != '/') ? 0 : uct_mm_tag_of(dir, O_DIRECTORY);
 
-    if (*dir != '/') {
-        errno = EINVAL;
-        return 0;
-    }
-    tag = uct_mm_tag_of(dir, O_DIRECTORY);
     return (tag == 0) ? 0 : tag | 1;
 }
 

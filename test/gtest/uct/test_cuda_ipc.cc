@@ -2011,7 +2011,6 @@ TEST_F(fake_cuda_ipc, a_context_that_cannot_be_entered_once)
     }
 }
 
-/* Opening endpoints needs no driver; addresses may be anything. */
 /* It is closed all the same where its context, which is there, cannot be entered once, or is not
  * known to be there once. */
 TEST_F(fake_cuda_ipc, a_mapping_whose_context_cannot_be_entered_once)
@@ -2034,6 +2033,7 @@ TEST_F(fake_cuda_ipc, a_mapping_whose_context_cannot_be_entered_once)
     }
 }
 
+/* Opening endpoints needs no driver; addresses may be anything. */
 TEST_F(fake_cuda_ipc, addresses_and_endpoints)
 {
     in_process([]() {
