@@ -358,11 +358,11 @@ TEST_P(life_test, an_idle_interface_is_idle)
     EXPECT_EQ(0u, b().progress());
     if (m_tl->iface.event_arm != nullptr) {
         struct pollfd event = {m_tl->iface.event_fd(b().iface), POLLIN, 0};
-        ASSERT_TRUE(run_until(both(), [&]() {
-            return m_tl->iface.event_arm(b().iface) == UCS_OK;
-        }));
-        EXPECT_TRUE(ucp_test::is_polled(m_tl->name) || (poll(&event, 1, 10) == 0))
-            << "armed and idle, but readable";
+        /* what the network has done late may still be to be seen */
+        EXPECT_TRUE(run_until(both(), [&]() {
+            return (m_tl->iface.event_arm(b().iface) == UCS_OK) &&
+                   (ucp_test::is_polled(m_tl->name) || (poll(&event, 1, 10) == 0));
+        })) << "armed and idle, but readable";
         EXPECT_EQ(UCS_OK, finish({&a()}, [&](uct_completion_t *comp) { return touch(ep, comp); }));
         EXPECT_EQ(1, poll(&event, 1, LIMIT_S * 1000)) << "a message came after arm";
     }

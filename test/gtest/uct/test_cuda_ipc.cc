@@ -1531,12 +1531,15 @@ TEST_F(fake_cuda_ipc, a_forked_child_keeps_none_that_are_being_mapped)
 TEST_F(fake_cuda_ipc, forks_amid_registrations)
 {
     in_process([]() {
+        static ucs_sys_ops_t ops = ucs_sys_real;
         cuda_program cuda;
         worker w(ipc_tl());
         std::atomic<bool> is_over{false};
         bytes packed(UCT_RKEY_MAX);
         uct_mem_t *mem;
 
+        ops.clock_ns = []() { return ucs_sys_real.clock_ns() / 20; }; /* a fork waits so long */
+        ucs_sys_set(&ops);
         cuda.init();
         cuda.use_primary();
         const auto kept   = cuda.make(kind::PIECES, 1000);
@@ -1562,6 +1565,7 @@ TEST_F(fake_cuda_ipc, forks_amid_registrations)
         }
         is_over = true;
         thread.join();
+        ucs_sys_set(nullptr);
         w.tl->md.release(mem);
         EXPECT_EQ(0u, cuda.misuses());
     });
