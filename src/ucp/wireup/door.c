@@ -8,6 +8,7 @@
 #include <ucp/core/provisional.h>
 #include <ucp/wireup/door.h>
 #include <ucp/wireup/lanes.h>
+#include <ucp/wireup/net.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <net/if.h>
@@ -17,7 +18,6 @@
 #define UCP_DOOR_NAME    "door"
 #define UCP_DOOR_PLACES  6
 #define UCP_DOOR_SEEKERS 256 /* under way: each takes a descriptor */
-#define UCP_DOOR_KEYS    (UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64)
 
 _Static_assert(2 + (UCP_DOOR_PLACES * (1 + sizeof(struct in6_addr))) <= UCP_DOOR_MAX,
                "all places fit");
@@ -145,13 +145,19 @@ static int ucp_door_leads(ucp_worker_t *worker, const struct ucp_listener *door)
     return is_there;
 }
 
+/* Will keys of memory have to tell of its registration with a network? */
+static int ucp_door_lacks_keys(const ucp_worker_t *worker)
+{
+    return (worker->context->features & UCP_FEATURE_RMA) && ucp_net_has_rdma();
+}
+
 int ucp_door_open(ucp_worker_t *worker)
 {
     int has_net, is_open;
 
     ucp_worker_lock(worker);
     has_net = ucp_door_leads(worker, NULL);
-    if (has_net && (worker->door == NULL) && !(worker->context->features & UCP_DOOR_KEYS)) {
+    if (has_net && (worker->door == NULL) && !ucp_door_lacks_keys(worker)) {
         worker->door = ucp_door_create(worker);
         (void)ucp_door_leads(worker, worker->door);
     }

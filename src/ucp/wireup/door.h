@@ -9,8 +9,10 @@
  * the worker of the right identity; what is sent meanwhile waits on a provisional peer
  * (core/provisional.h). Called with the worker's lock.
  *
- * Not for workers of puts, gets and atomics: the keys of their memory have to tell of its
- * registration with the network, and may be packed before anybody asks.
+ * Not for workers of puts and gets where a network's devices carry these out (ucp_net_has_rdma):
+ * the keys of their memory have to tell of its registration, and may be packed before anybody asks.
+ * Elsewhere keys that do not tell of it lead to messages, which take as long over TCP as the
+ * writes and reads of its providers do (up to 1 MiB as measured).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -5,9 +5,11 @@
 #include "config.h"
 
 #include <ucp/wireup/net.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <ucs/sys/string.h>
+#include <ucs/sys/sys.h>
 
 int ucp_net_open(ucp_worker_t *worker)
 {
@@ -62,6 +64,22 @@ ucp_net_need_t ucp_net_need(const ucp_worker_t *worker)
     return ucp_net_is_needed(worker) ? UCP_NET_NEEDED :
            (worker->context->options.net_address == UCS_NO) ? UCP_NET_UNWANTED :
                                                               ucp_net_of_launcher();
+}
+
+int ucp_net_has_rdma(void)
+{
+    static const char *const classes[] = {"/sys/class/infiniband", "/sys/class/cxi"};
+    size_t i;
+    int fd;
+
+    for (i = 0; i < ucs_array_size(classes); ++i) {
+        fd = ucs_sys_open(classes[i], O_PATH | O_CLOEXEC, 0);
+        if (fd >= 0) {
+            ucs_sys_close(fd);
+            return 1;
+        }
+    }
+    return 0;
 }
 
 int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote)

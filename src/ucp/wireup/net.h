@@ -29,6 +29,10 @@ typedef enum {
 /* And to those of whom nothing is known? */
 ucp_net_need_t ucp_net_need(const ucp_worker_t *worker);
 
+/* Has the kernel networks whose devices read and write memory by themselves (verbs and what
+ * libfabric counts among them, EFA, Omni-Path, Slingshot)? */
+int ucp_net_has_rdma(void);
+
 /* Do the two ends of a socket lie on one host, for all that their addresses tell? */
 int ucp_net_is_local(const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
 

@@ -24,6 +24,11 @@ public:
         return m_worker;
     }
 
+    ucp_context_h context() const
+    {
+        return m_context.handle();
+    }
+
     void until(const std::function<bool()> &condition, const char *what)
     {
         m_me.waits_for("%s", what);

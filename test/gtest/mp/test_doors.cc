@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <fake_sys.h>
 #include <mp/hosts.h>
 #include <mp/party.h>
 
@@ -13,7 +14,10 @@ namespace {
 enum { FIRST, SECOND, COUNT };
 
 /* Words on the board. */
-enum { STAGE, SIGNAL };
+enum { STAGE, SIGNAL, ADDRESS, KEY };
+constexpr unsigned KEY_WORDS = 12;
+
+constexpr uint64_t KEYS = UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
 
 ucp_test::context_options with(uint64_t features)
 {
@@ -86,21 +90,130 @@ void meet_and_exchange(mp::self &me, uint64_t features)
     EXPECT_EQ(0, self.failed.calls);
 }
 
-/* Who opens a network says that there is no such provider: who packs keys does. */
+/* Memory that the other one writes and reads: a counter, and bytes. */
+class window {
+public:
+    window(mp::self &me, member &owner) :
+        m_me(me), m_owner(owner), m_memory(sizeof(uint64_t) + LENGTH)
+    {
+        ucp_mem_map_params_t params = {};
+        uint64_t words[KEY_WORDS]   = {};
+        void *packed                = nullptr;
+        size_t length               = 0;
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address    = m_memory.data();
+        params.length     = m_memory.size();
+        EXPECT_EQ(UCS_OK, ucp_mem_map(owner.context(), &params, &m_mem));
+        EXPECT_EQ(UCS_OK, ucp_rkey_pack(owner.context(), m_mem, &packed, &length));
+        EXPECT_LE(length, sizeof(words));
+        memcpy(words, packed, length);
+        ucp_rkey_buffer_release(packed);
+        for (unsigned i = 0; i < KEY_WORDS; ++i) {
+            me.own().words[KEY + i] = words[i];
+        }
+        me.own().words[ADDRESS] = reinterpret_cast<uintptr_t>(m_memory.data());
+    }
+
+    ~window()
+    {
+        EXPECT_EQ(UCS_OK, ucp_mem_unmap(m_owner.context(), m_mem));
+    }
+
+    /* The other one's, by the key that it had before it was asked for its network. */
+    void use()
+    {
+        const mp::slot &other           = m_me.at(1 - m_me.index());
+        const ucp_request_param_t param = {};
+        const bytes data                = pattern(m_me.index(), LENGTH);
+        bytes got(LENGTH);
+        uint64_t words[KEY_WORDS];
+        ucp_rkey_h rkey = nullptr;
+        m_owner.until([&] { return other.words[ADDRESS] != 0; }, "its key");
+        const uint64_t address = other.words[ADDRESS];
+        for (unsigned i = 0; i < KEY_WORDS; ++i) {
+            words[i] = other.words[KEY + i];
+        }
+        ASSERT_EQ(UCS_OK, ucp_ep_rkey_unpack(m_owner.ep, words, &rkey));
+        void *put = ucp_put_nbx(m_owner.ep, data.data(), LENGTH, address + sizeof(uint64_t), rkey,
+                                &param);
+        EXPECT_EQ(UCS_OK, ucp_atomic_post(m_owner.ep, UCP_ATOMIC_POST_OP_ADD, 5, sizeof(uint64_t),
+                                          address, rkey));
+        EXPECT_EQ(UCS_OK, m_owner.wait(ucp_ep_flush_nbx(m_owner.ep, &param)));
+        EXPECT_EQ(UCS_OK, m_owner.wait(put));
+        EXPECT_EQ(UCS_OK, m_owner.wait(ucp_get_nbx(m_owner.ep, got.data(), LENGTH,
+                                                   address + sizeof(uint64_t), rkey, &param)));
+        EXPECT_EQ(data, got);
+        m_owner.meet(1);
+        EXPECT_EQ(pattern(1 - m_me.index(), LENGTH),
+                  bytes(m_memory.begin() + sizeof(uint64_t), m_memory.end()));
+        EXPECT_EQ(5u, m_memory[0]);
+        ucp_rkey_destroy(rkey);
+    }
+
+private:
+    static constexpr size_t LENGTH = 1000000;
+
+    mp::self &m_me;
+    member &m_owner;
+    bytes m_memory;
+    ucp_mem_h m_mem = nullptr;
+};
+
+/* So as if devices that read and write memory by themselves were there, or none. */
+class networks {
+public:
+    explicit networks(bool have_rdma) : m_fake(have_rdma ? with_rdma() : without())
+    {
+    }
+
+private:
+    static bool is_class(const char *path)
+    {
+        return (strcmp(path, "/sys/class/infiniband") == 0) ||
+               (strcmp(path, "/sys/class/cxi") == 0);
+    }
+
+    static ucs_sys_ops_t with_rdma()
+    {
+        ucs_sys_ops_t ops = ucs_sys_real;
+        ops.open          = [](const char *path, int flags, mode_t mode) {
+            return ucs_sys_real.open(is_class(path) ? "/" : path, flags, mode);
+        };
+        return ops;
+    }
+
+    static ucs_sys_ops_t without()
+    {
+        ucs_sys_ops_t ops = ucs_sys_real;
+        ops.open          = [](const char *path, int flags, mode_t mode) {
+            return ucs_sys_real.open(is_class(path) ? "/nonesuch" : path, flags, mode);
+        };
+        return ops;
+    }
+
+    fake_sys m_fake;
+};
+
+/* Who opens a network says that there is no such provider: who packs keys for one whose devices
+ * write and read by themselves does. */
 TEST(doors, of_one_node_open_no_network)
 {
     if (!is_present("ofi")) {
         GTEST_SKIP() << "built without libfabric";
     }
-    for (unsigned keys : {0u, (unsigned)UCP_FEATURE_RMA}) {
-        mp::processes both(COUNT);
-        both.start_all([=](mp::self &me) {
-            setenv("UCX_NET_ADDRESS", "auto", 1);
-            setenv("UCX_OFI_PROVIDER", "nonesuch", 1);
-            meet_and_exchange(me, UCP_FEATURE_TAG | keys);
-        });
-        EXPECT_TRUE(both.join());
-        EXPECT_EQ(keys != 0, both.log().find("nonesuch") != std::string::npos) << both.log();
+    for (uint64_t keys : {(uint64_t)0, KEYS}) {
+        for (bool have_rdma : {false, true}) {
+            mp::processes both(COUNT);
+            both.start_all([=](mp::self &me) {
+                const networks networks(have_rdma);
+                setenv("UCX_NET_ADDRESS", "auto", 1);
+                setenv("UCX_OFI_PROVIDER", "nonesuch", 1);
+                meet_and_exchange(me, UCP_FEATURE_TAG | keys);
+            });
+            EXPECT_TRUE(both.join());
+            EXPECT_EQ((keys != 0) && have_rdma,
+                      both.log().find("nonesuch") != std::string::npos) << both.log();
+        }
     }
 }
 
@@ -178,6 +291,24 @@ protected:
 TEST_F(doors_of_two_hosts, exchange)
 {
     exchange();
+}
+
+/* Keys that do not tell of the network serve all the same. */
+TEST_F(doors_of_two_hosts, with_keys)
+{
+    for (unsigned index : {FIRST, SECOND}) {
+        start(index, [](mp::self &me) {
+            const networks networks(false);
+            member self(me, KEYS);
+            window window(me, self);
+            self.connect();
+            window.use();
+            self.close(UCP_EP_CLOSE_MODE_FLUSH);
+            self.meet(2);
+            EXPECT_EQ(0, self.failed.calls);
+        });
+    }
+    EXPECT_TRUE(m_both.join());
 }
 
 class doors_of_ipv6_hosts : public doors_of_two_hosts {

@@ -3,6 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <fake_sys.h>
+#include <ucp/remote.h>
 #include <ucp/server.h>
 
 #include <algorithm>
@@ -16,6 +18,8 @@ extern "C" {
 using namespace server_test;
 
 namespace {
+
+std::string g_shown; /* a class of devices that the kernel seems to have */
 
 /* The workers of one process are near to each other; the address of one for other nodes leads to
  * its door only, and what is heard there leads by shared memory, too. */
@@ -488,14 +492,73 @@ TEST_F(door, is_in_no_address_of_a_client)
     ::close(fd);
 }
 
-/* The keys of memory must tell of the network, and be there before anybody asks. */
-TEST_F(door, is_not_for_keys)
+/* The keys of memory must tell of a network whose devices write and read by themselves, and be
+ * there before anybody asks. */
+TEST_F(door, is_not_for_keys_of_rdma)
 {
     context_options options;
     options.features = UCP_FEATURE_RMA;
     context context(options);
-    worker worker(context);
-    EXPECT_TRUE(entry_of(address_of(worker)).empty());
+    ucs_sys_ops_t ops = ucs_sys_real;
+    for (const char *shown : {"/sys/class/infiniband", "/sys/class/cxi", ""}) {
+        g_shown  = shown;
+        ops.open = [](const char *path, int flags, mode_t mode) {
+            const bool is_class = (strncmp(path, "/sys/class/", 11) == 0);
+            return ucs_sys_real.open(!is_class ? path : (g_shown == path) ? "/" : "/nonesuch",
+                                     flags, mode);
+        };
+        const fake_sys fake(ops);
+        worker worker(context);
+        EXPECT_EQ(*shown == 0, !entry_of(address_of(worker)).empty()) << shown;
+    }
+}
+
+/* Elsewhere what is put before the answer is there goes to the memory all the same. */
+TEST_F(door, what_is_put_meanwhile_arrives)
+{
+    context_options options;
+    options.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
+    ucs_sys_ops_t ops = ucs_sys_real;
+    ops.open          = [](const char *path, int flags, mode_t mode) {
+        return ucs_sys_real.open((strncmp(path, "/sys/class/", 11) == 0) ? "/nonesuch" : path,
+                                 flags, mode);
+    };
+    const fake_sys fake(ops);
+    m_asking.reset();
+    m_asked.reset();
+    m_context.reset(new context(options));
+    m_asked.reset(new worker(*m_context));
+    m_asking.reset(new worker(*m_context));
+
+    const ucp_request_param_t none = {};
+    const bytes data               = pattern(1, 300000);
+    bytes memory(8 + data.size()), got(data.size());
+    mapping map(*m_context, memory.size(), memory.data());
+    ucp_ep_h ep = connect(address_of(*m_asked));
+    key key(ep, map.packed());
+    uint64_t add = 5, before = 1;
+    ucp_request_param_t fetch = {};
+    fetch.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+    fetch.datatype     = ucp_dt_make_contig(8);
+    fetch.reply_buffer = &before;
+
+    void *put     = ucp_put_nbx(ep, data.data(), data.size(), map.address(8), key.get(), &none);
+    void *fetched = ucp_atomic_op_nbx(ep, UCP_ATOMIC_OP_ADD, &add, 1, map.address(), key.get(),
+                                      &fetch);
+    void *flushed = ucp_ep_flush_nbx(ep, &none);
+    EXPECT_TRUE(UCS_PTR_IS_PTR(put));
+    EXPECT_EQ(0, memory[0]);
+    EXPECT_EQ(UCS_OK, wait(flushed));
+    EXPECT_EQ(UCS_OK, wait(put));
+    EXPECT_EQ(UCS_OK, wait(fetched));
+    EXPECT_EQ(0u, before);
+    EXPECT_EQ(5, memory[0]);
+    EXPECT_EQ(data, bytes(memory.begin() + 8, memory.end()));
+    EXPECT_EQ(UCS_OK,
+              wait(ucp_get_nbx(ep, got.data(), got.size(), map.address(8), key.get(), &none)));
+    EXPECT_EQ(data, got);
+    close(ep, UCP_EP_CLOSE_MODE_FLUSH);
+    EXPECT_EQ(0, m_failed.calls);
 }
 
 } // namespace
