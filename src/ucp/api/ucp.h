@@ -356,8 +356,9 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
 ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask,
                                    int remove, ucp_tag_recv_info_t *info);
 
-/* Starts the receive of a message taken out by a probe; consumes the handle. Otherwise as
- * ucp_tag_recv_nbx. Threads: worker. */
+/* Starts the receive of a message taken out by a probe; consumes the handle, but for
+ * UCS_ERR_NO_RESOURCE (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL). Otherwise as ucp_tag_recv_nbx.
+ * Threads: worker. */
 ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count,
                                       ucp_tag_message_h message, const ucp_request_param_t *param);
 
@@ -379,10 +380,10 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
 
 /* Starts moving an active message's data to buffer: from the sender where data_desc is a descriptor
  * (UCP_AM_RECV_ATTR_FLAG_RNDV), else by a copy of the data. In the handler, where data without
- * either flag is taken too, or later; consumes data_desc, whatever it returns (a message that
- * cannot be received is discarded; so is, with UCS_OK, an announced one of which no byte is asked
- * for). Where NULL is returned, param's recv_info.length has got the bytes; a callback gets them
- * otherwise.
+ * either flag is taken too, or later; consumes data_desc, whatever it returns but
+ * UCS_ERR_NO_RESOURCE (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL); a message that cannot be received is
+ * discarded; so is, with UCS_OK, an announced one of which no byte is asked for. Where NULL is
+ * returned, param's recv_info.length has got the bytes; a callback gets them otherwise.
  * Errors: UCS_ERR_MESSAGE_TRUNCATED. Threads: worker. */
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
                                       size_t count, const ucp_request_param_t *param);

@@ -650,6 +650,9 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
         req->info.length = 0;
         return ucp_request_end_recv(req, UCS_OK, param);
     }
+    if (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) {
+        return ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE); /* it stays the user's */
+    }
     memcpy(&rts, ucp_kept_data(kept), sizeof(rts));
     session = kept->session;
     ucp_am_take(kept);

@@ -158,8 +158,11 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
     req = ucp_tag_recv_request(worker, buffer, count, param, &status);
     if (req == NULL) {
         ptr = UCS_STATUS_PTR(status);
+    } else if ((param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+               (message->kind == UCP_TAG_MSG_RTS)) {
+        ptr = ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE);
     } else {
-        ucs_list_del(&((ucp_recv_desc_t *)message)->arrival);
+        ucs_list_del(&message->arrival);
         ptr = ucp_tag_recv_arrived(req, message, param);
     }
     ucp_worker_unlock(worker);

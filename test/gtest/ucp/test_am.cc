@@ -419,6 +419,28 @@ TEST_P(am, nothing_of_announced_data)
     }
 }
 
+/* A receive that may not wait for announced data leaves the descriptor as it is. */
+TEST_P(am, announced_data_that_cannot_come_at_once)
+{
+    pair pair(GetParam(), am_options());
+    listener handler;
+    const bytes data                = pattern(5, 1000);
+    const ucs_status_ptr_t sent     = announce_and_keep(pair, handler, data);
+    const ucp_request_param_t param = send_param(nullptr, UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL);
+    guarded buffer(1000);
+    ending end;
+
+    ASSERT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_am_recv_data_nbx(pair.receiver().handle(), handler.messages[0].pointer,
+                                   buffer.data(), buffer.size(), &param));
+    receive_data(pair.receiver(), handler.messages[0].pointer, buffer, &end);
+    pair.progress_until([&]() { return end.calls == 1; });
+    EXPECT_EQ(UCS_OK, end.status);
+    EXPECT_EQ(-1, differs(buffer.data(), 1000, 5));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    expect_clean(pair);
+}
+
 /* What param's recv_info points to may be gone when the call returns a request. */
 TEST_P(am, the_length_of_announced_data)
 {

@@ -228,6 +228,32 @@ TEST_P(request, forced_immediate_receive)
     EXPECT_EQ(0u, ucp_test_num_requests(receiver));
 }
 
+/* So does one of a message that a probe has taken out: the caller has that still. */
+TEST_P(request, forced_immediate_receive_of_a_probed_message)
+{
+    pair pair(GetParam());
+    ucp_worker_h receiver             = pair.receiver().handle();
+    const ucp_request_param_t param   = send_param(nullptr);
+    const ucp_request_param_t at_once = send_param(nullptr, UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL);
+    const bytes data                  = pattern(1, LONG_LENGTH);
+    bytes buffer(LONG_LENGTH);
+    ucp_tag_message_h message = nullptr;
+    ucp_tag_recv_info_t info;
+
+    ucs_status_ptr_t sent = pair.send(data.data(), data.size(), 1);
+    pair.progress_until([&]() {
+        message = ucp_tag_probe_nb(receiver, 1, ~0ull, 1, &info);
+        return message != nullptr;
+    });
+    ASSERT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_tag_msg_recv_nbx(receiver, buffer.data(), buffer.size(), message, &at_once));
+    EXPECT_EQ(UCS_OK, pair.wait(ucp_tag_msg_recv_nbx(receiver, buffer.data(), buffer.size(),
+                                                     message, &param)));
+    EXPECT_EQ(data, buffer);
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    EXPECT_EQ(0u, ucp_test_num_requests(receiver));
+}
+
 /* ---- external requests ---- */
 
 /* Request memory of a client: filled with garbage, with bytes behind that are the client's. */
