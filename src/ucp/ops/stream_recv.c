@@ -432,7 +432,11 @@ void ucp_stream_move(ucp_ep_t *from, ucp_ep_t *to)
     from->stream.read   = 0;
     from->stream.unread = 0;
     ucp_stream_update_ready(from);
-    ucp_stream_go_on(to);
+    if (to->is_closing) {
+        ucp_stream_close(to); /* once more: nobody will read that either */
+    } else {
+        ucp_stream_go_on(to);
+    }
 }
 
 void ucp_stream_cleanup(ucp_ep_t *ep)

@@ -525,6 +525,38 @@ TEST_P(listener, a_close_ends_when_the_server_has_closed)
     EXPECT_EQ(0, failed.calls);
 }
 
+/* What a server sends on a stream before its client has heard that it is accepted, and has closed
+ * meanwhile, is for nobody: the server hears that at once, though the client's close waits. */
+TEST_P(listener, a_stream_to_a_client_that_closes)
+{
+    auto server      = serve();
+    ucp_ep_h near    = host().connect(client()); /* so that bytes come before the answer */
+    const bytes data = pattern(4, 1 << 20);
+    bytes got(data.size());
+    void *sent       = send(near, data, 5);
+    EXPECT_EQ(UCS_OK, wait(receive(client(), got, 5)));
+    EXPECT_EQ(UCS_OK, wait(sent));
+
+    ucp_ep_h to_host = connect(server->where());
+    sent             = send(to_host, data, 4);
+    forget(to_host);
+    void *closing = ucp_ep_close_nb(to_host, UCP_EP_CLOSE_MODE_FLUSH);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(closing));
+
+    ucp_ep_h back                   = accept_one(*server);
+    const ucp_request_param_t param = {};
+    void *unread = ucp_stream_send_nbx(back, data.data(), data.size(), &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(unread));
+    for (int i = 0; i < 100; ++i) {
+        host().progress();
+    }
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, wait(unread));
+    EXPECT_EQ(UCS_INPROGRESS, ucp_request_check_status(closing));
+    EXPECT_EQ(UCS_OK, wait(receive(host(), got, 4)));
+    EXPECT_EQ(UCS_OK, wait(sent));
+    EXPECT_EQ(UCS_OK, wait(closing));
+}
+
 TEST_P(listener, a_close_with_nothing_to_send_gives_up)
 {
     auto server = serve();
