@@ -23,6 +23,7 @@ typedef struct {
     ucp_wire_rts_t rts;
     ucp_ep_t      *ep;          /* NULL: the endpoint was closed meanwhile */
     int            is_fetching;
+    ucp_request_t *part;        /* is_fetching: the receive of ours that does it */
     ucp_request_t *req;         /* the receive that is being filled, or NULL */
     ucp_kept_t    *piece;       /* our memory that is being filled, or NULL */
 } ucp_stream_rts_t;
@@ -220,11 +221,30 @@ void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
     ucp_stream_complete(&done);
 }
 
+/* What fetches announced bytes, or NULL. */
+static ucp_request_t *ucp_stream_part(const ucp_stream_t *stream)
+{
+    ucp_kept_t *chunk = ucs_list_is_empty(&stream->chunks) ? NULL :
+                        ucs_list_head(&stream->chunks, ucp_kept_t, list);
+    ucp_stream_rts_t *announced;
+
+    if ((chunk == NULL) || (chunk->kind != UCP_KEPT_RTS)) {
+        return NULL;
+    }
+    announced = ucp_kept_data(chunk);
+    return announced->is_fetching ? announced->part : NULL;
+}
+
 void ucp_stream_close(ucp_ep_t *ep)
 {
+    ucp_request_t *part = ucp_stream_part(&ep->stream);
+
     ep->stream.status = UCS_ERR_CANCELED;
     ucp_stream_drop_chunks(ep, UCS_ERR_CONNECTION_RESET);
     ucp_stream_update_ready(ep);
+    if (part != NULL) { /* with the receive that it fills, which is the first */
+        ucp_rndv_recv_give_up(part, UCS_ERR_CANCELED);
+    }
     ucp_stream_purge(ep, UCS_ERR_CANCELED);
 }
 
@@ -265,6 +285,7 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
     }
 
     announced->is_fetching = 1;
+    announced->part        = part;
     announced->req         = req;
     announced->piece       = piece;
     if (req != NULL) {

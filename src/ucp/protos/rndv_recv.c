@@ -431,6 +431,22 @@ int ucp_rndv_leave_to_writer(ucp_request_t *req, ucs_status_t status)
     return 1;
 }
 
+void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status)
+{
+    if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
+        ucp_rndv_recv_check_end(req); /* all is there, and its sender knows it */
+        return;
+    }
+    if (req->recv.is_written && (req->recv.peer->lanes[UCP_LANE_COPY] != NULL) &&
+        ucp_rndv_copies_here(req->recv.peer)) {
+        return; /* a send of ours writes, and goes on */
+    }
+    if (!ucp_rndv_leave_to_writer(req, status)) {
+        ucp_rndv_stop_sender(req);
+        ucp_request_complete(req, status);
+    }
+}
+
 static void ucp_rndv_recv_both_step(ucp_request_t *req)
 {
     size_t offset, length, rest, end;

@@ -641,7 +641,8 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     req->send.needs_ats = 0;
     if (ucs_unlikely(req->send.step == UCP_SEND_GIVEN_UP)) {
         ucp_rndv_given_up_end(req);
-    } else if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC)) {
+    } else if ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_SYNC) ||
+               (req->send.step == UCP_SEND_STAGED)) { /* of these it reads no more */
         ucp_request_complete(req, ucp_rndv_status_there(ats.status, UCS_OK));
     } else if ((req->send.step == UCP_SEND_PUT) && req->send.is_both) {
         /* Nothing is left to claim, and what we claimed is written. The receiver may be gone by

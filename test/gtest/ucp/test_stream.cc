@@ -1109,6 +1109,62 @@ TEST_P(stream, forced_close_amid_a_message)
     take_log();
 }
 
+/* May the sender write into the receiver's memory, or a network that the receiver has asked? */
+bool is_written_by_others(const variant &variant)
+{
+    return is_network(variant) || (std::count(variant.env.begin(), variant.env.end(),
+                                              std::pair<std::string, std::string>(
+                                                  "UCX_RNDV_SCHEME", "put_zcopy")) > 0);
+}
+
+/* The reader closes amid a message whose sender does nothing: its receive ends with the close. */
+TEST_P(stream, closed_by_the_reader_amid_a_message)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    environment environment(GetParam().env);
+    for (const unsigned mode : {UCP_EP_CLOSE_MODE_FLUSH, UCP_EP_CLOSE_MODE_FORCE}) {
+        context context(stream_options());
+        worker from(context, GetParam().mode), to(context, GetParam().mode);
+        int failures      = 0;
+        const ucp_ep_h in = to.connect(from, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failures);
+        const bytes data  = pattern(1, 4 << 20);
+        bytes buffer(data.size());
+        ending received;
+        ucp_stream_poll_ep_t ready;
+        const auto progress_until = [&](const std::function<bool()> &condition) {
+            for (int i = 0; (i < 10000000) && !condition(); ++i) {
+                from.progress();
+                to.progress();
+            }
+        };
+        void *sent = send(from.connect(to), data.data(), data.size());
+        ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+        progress_until([&]() { return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1; });
+        receive(in, buffer.data(), buffer.size(), true, &received);
+        to.progress();
+        ASSERT_EQ(0, received.calls);
+
+        to.forget(in);
+        void *closing = ucp_ep_close_nb(in, mode);
+        if (is_written_by_others(GetParam())) { /* that may have been all */
+            progress_until([&]() { return received.calls == 1; });
+        } else {
+            EXPECT_EQ(UCS_ERR_CANCELED, received.status);
+        }
+        EXPECT_EQ(1, received.calls);
+        bytes().swap(buffer); /* nobody writes to it any more */
+        progress_until([&]() { return ucp_request_check_status(sent) != UCS_INPROGRESS; });
+        EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(sent));
+        ucp_request_free(sent);
+        if (UCS_PTR_IS_PTR(closing)) {
+            ucp_request_free(closing);
+        }
+        EXPECT_EQ(0, failures);
+    }
+}
+
 /* Whichever allocation fails: every operation ends, and what is read before is right. */
 TEST(stream_shortage, every_allocation_may_fail)
 {
