@@ -161,7 +161,9 @@ void ucp_worker_open_tl(ucp_worker_t *worker, unsigned i)
         }
     }
     if (status != UCS_OK) {
-        wtl->iface = NULL;
+        wtl->iface    = NULL;
+        wtl->is_tried = (resource->rail > 0) ? worker->tls[resource->lead].is_tried :
+                                               (status == UCS_ERR_NO_DEVICE);
         snprintf(wtl->reason, sizeof(wtl->reason), "%s does not open: %s", resource->name,
                  ((resource->rail > 0) && (status == UCS_ERR_NO_DEVICE)) ?
                      "no further device is like the first one" : ucs_status_string(status));

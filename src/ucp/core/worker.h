@@ -40,7 +40,7 @@ typedef struct {
     _Atomic uint64_t *early_ends; /* its word 0, see UCP_WIRE_RTS_ENDS; NULL: it has none */
     size_t       addr_length;
     uint8_t      addr[UCP_ADDRESS_TL_MAX];
-    int          is_tried;               /* opened, or not to be opened here */
+    int          is_tried;               /* opened, or there is none here; else it may open later */
     char         reason[UCT_REASON_MAX]; /* why iface is NULL */
 } ucp_worker_tl_t;
 

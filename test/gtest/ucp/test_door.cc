@@ -13,6 +13,7 @@
 
 extern "C" {
 #include <ucp/wire/address.h>
+#include <ucs/debug/fault.h>
 }
 
 using namespace server_test;
@@ -64,12 +65,12 @@ protected:
     }
 
     /* What it says of its door. */
-    static bytes entry_of(const bytes &address)
+    static bytes entry_of(const bytes &address, const char *name = "door")
     {
         ucp_address_info_t info;
         EXPECT_EQ(UCS_OK, ucp_address_unpack(address.data(), address.size(), &info));
         for (unsigned i = 0; i < info.num_entries; ++i) {
-            if (info.entries[i].wire_id == ucp_address_wire_id("door")) {
+            if (info.entries[i].wire_id == ucp_address_wire_id(name)) {
                 return bytes(info.entries[i].bytes, info.entries[i].bytes + info.entries[i].length);
             }
         }
@@ -169,6 +170,21 @@ protected:
         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         EXPECT_EQ(0, ::connect(fd, reinterpret_cast<struct sockaddr *>(&where), sizeof(where)));
         return fd;
+    }
+
+    /* The address that whoever comes to the door is told. */
+    bytes told(const bytes &entry)
+    {
+        const int fd = dial(entry);
+        bytes all, part(4096);
+        ssize_t got = -1;
+        while (got != 0) {
+            until([&] { return (got = recv(fd, part.data(), part.size(), MSG_DONTWAIT)) != -1; });
+            all.insert(all.end(), part.begin(), part.begin() + got);
+        }
+        ::close(fd);
+        EXPECT_LT(32u, all.size());
+        return bytes(all.begin() + std::min<size_t>(32, all.size()), all.end());
     }
 
     log_catcher m_log;
@@ -315,6 +331,20 @@ TEST_F(door, tells_all_who_come)
     EXPECT_EQ(data, receive(50, 1));
     EXPECT_EQ(UCS_OK, wait(sent));
     close(ep, UCP_EP_CLOSE_MODE_FLUSH);
+}
+
+/* A network that does not open for lack of memory, or of descriptors, may do when the next one
+ * asks. */
+TEST_F(door, of_a_network_that_opens_later)
+{
+    const bytes entry = entry_of(address_of(*m_asked));
+    for (const char *point : {"mmap", "timerfd_create"}) {
+        ASSERT_EQ(UCS_OK, ucs_fault_set(point, "1+"));
+        EXPECT_TRUE(entry_of(told(entry), "ofi").empty()) << point;
+        ucs_fault_clear(nullptr);
+    }
+    EXPECT_FALSE(entry_of(told(entry), "ofi").empty());
+    m_log.take();
 }
 
 /* Without a descriptor left it still says no, and does not ask for ever to be progressed. */
