@@ -143,7 +143,7 @@ static void uct_ofi_welcomed(uct_ofi_peer_t *peer, const uct_ofi_intro_t *intro)
 }
 
 /* A peer opens its direction, by the number of its next message. 0: it did so before, and that is
- * over. */
+ * over, or it has failed. */
 static int uct_ofi_rx_open(uct_ofi_peer_t *peer, uint32_t number)
 {
     if (peer->rx_open) {
@@ -152,6 +152,9 @@ static int uct_ofi_rx_open(uct_ofi_peer_t *peer, uint32_t number)
         }
         uct_ofi_rx_closed(peer); /* nothing has come: it was opened by a late word */
         uct_ofi_drop_early(peer);
+        if (peer->status != UCS_OK) { /* who was told has said something, in vain */
+            return 0;
+        }
     } else if (peer->rx_was_open && (number != peer->rx_count)) {
         return 0;
     }

@@ -258,6 +258,29 @@ TEST_P(ofi_late, a_close_amid_an_introduction)
     EXPECT_TRUE(run_until(both(), [this]() { return m_b->gone.size() == 2; }));
 }
 
+/* Who hears that a direction has ended may say something by which the peer fails: it is not opened
+ * anew then, by which it would stay for ever. */
+TEST_P(ofi_late, a_failure_while_an_end_is_told)
+{
+    uct_ofi_iface_t *iface = uct_ofi_iface(m_a->iface);
+    uct_ofi_peer_t *peer   = uct_ofi_ep(m_there)->peer;
+
+    m_b->close(m_back);
+    EXPECT_TRUE(run_until(both(), [&]() { return !peer->rx_open; }));
+    m_back = m_b->connect(m_a->where());
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_connect(m_back));
+    ASSERT_TRUE(run_until(both(), [&]() { return peer->rx_open != 0; }));
+    iface->super.params.peer_gone = [](void *arg, const uint8_t *uid) {
+        uct_ofi_iface_t *own = uct_ofi_iface(static_cast<worker *>(arg)->iface);
+        own->super.params.peer_gone = nullptr;
+        uct_ofi_peer_fail(uct_ofi_peer_find(own, uid), UCS_ERR_IO_ERROR);
+    };
+    say_to_a(UCT_OFI_HELLO, peer->rx_base + 1, peer->serial);
+    EXPECT_TRUE(run_until(both(), [&]() {
+        return ucs_list_is_empty(&iface->lost) && (m_a->failed.size() == 1);
+    }));
+}
+
 /* Within a connection: what was about a direction that has been closed since is not about that
  * which was opened after it. */
 TEST_P(ofi_late, words_of_a_closed_direction)
