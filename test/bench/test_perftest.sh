@@ -321,11 +321,11 @@ for how in --self -l; do
         "size,iterations 8,200 65536,50 1048576,50 16,300"
 done
 for line in "a" "a -t tag_lat --self" "a -t tag_lat --json x" "a -t tag_lat host" "a -t tag_lat -p 5" \
-            "a -t tag_lat -b x" "a -t no_test" "a -t tag_lat -s 8x"; do
+            "a -t tag_lat -b x" "a -t no_test" "a -t tag_lat -s 8x" "a,b -t tag_lat" "a|b -t tag_lat"; do
     printf '# comment\n%s\n' "$line" >"$dir/bad_batch"
     refuses "batch line '$line'" "in line 2 of" -l -b "$dir/bad_batch"
 done
-for line in "a -t tag_lat -c 1,0" "a -t tag_lat --timeout 7" "a -t tag_lat -6"; do
+for line in "a -t tag_lat -c 1,0" "a -t tag_lat --timeout 7" "a -t tag_lat -6" "a -t tag_lat -R 10"; do
     echo "$line" >"$dir/bad_batch"
     refuses "batch line '$line'" "options that say what to measure" -l -c 0,0 -b "$dir/bad_batch"
 done

@@ -21,6 +21,8 @@ static int is_about_test(const perf_options_t *line, const perf_options_t *all)
            (line->ipv6 == all->ipv6) && (line->timeout_s == all->timeout_s) &&
            (line->use_ranks == all->use_ranks) && (line->cpu_count == all->cpu_count) &&
            (memcmp(line->cpus, all->cpus, sizeof(all->cpus)) == 0) &&
+           (line->percent_count == all->percent_count) &&
+           (memcmp(line->percents, all->percents, sizeof(all->percents)) == 0) &&
            (memcmp(line->files, all->files, sizeof(all->files)) == 0) &&
            (line->csv_stdout == all->csv_stdout);
 }
@@ -45,6 +47,8 @@ static perf_options_t *parse_line(const perf_options_t *all, char *text)
     test->label = words[0];
     if (count == WORDS_MAX) {
         perf_error("more than %d words", WORDS_MAX - 1);
+    } else if (strpbrk(words[0], ",|\"") != NULL) { /* it stands in tables */
+        perf_error("a test's name has none of , | \", as '%s' has", words[0]);
     } else if (perf_options_parse_test(count, words, test) == 0) {
         if ((test->op >= 0) && is_about_test(test, all)) {
             return test;
