@@ -330,6 +330,26 @@ for line in "a -t tag_lat -c 1,0" "a -t tag_lat --timeout 7" "a -t tag_lat -6" "
     refuses "batch line '$line'" "options that say what to measure" -l -c 0,0 -b "$dir/bad_batch"
 done
 
+apart() { # PROCESS: of its threads, or its children, one has processor 0 and one processor 1
+    local lists
+    lists=$(cat /proc/$1/task/*/status $(children $1 | sed 's,.*,/proc/&/status,') |
+            sed -n 's/^Cpus_allowed_list:[[:space:]]*//p')
+    grep -qx 0 <<<"$lists" && grep -qx 1 <<<"$lists"
+}
+printf '%s\n' "t -t tag_lat -T 2 -n 10" "a -t tag_lat -n 1000000000" >"$dir/threads_batch"
+for how in --self -l; do
+    if ! taskset -c 0,1 true 2>/dev/null || [ "$(nproc)" -lt 2 ]; then
+        skip "batch, $how: processors after a test of threads" "not processors 0 and 1"
+        continue
+    fi
+    "$BINARY" $how -c 0,1 -b "$dir/threads_batch" -f -q >"$dir/out" 2>"$dir/err" &
+    main=$!
+    await test -s "$dir/out"
+    check "batch, $how: after a test of threads each side has a processor" await apart $main
+    kill $main
+    wait $main 2>/dev/null
+done
+
 # ---- files ----
 UCX_ODD_NAME='`a|b`' UCX_WARN_UNUSED_ENV_VARS=n \
     perf --self -t tag_lat -s 8,64k -n 500 -q -R 50,99 --md -
@@ -350,7 +370,8 @@ assert set(data["results"][0]["percentiles"]) == {"50", "90", "99", "99.9"}
 assert any("quote \" backslash \\ tab \t byte" in v for v in data["record"]["environment"])
 assert data["record"]["library"] and data["record"]["cpu"] and data["record"]["kernel"]
 ' "$dir/odd.json"
-    for case in "--self -c 0,0:0,0" "-l -c 0,0:0,0" "--self -c 0,0 -T 2:0,0" "--self -T 2:null"; do
+    for case in "--self -c 0,0:0,0" "-l -c 0,0:0,0" "--self -c 0,0 -T 2:0,0" "--self -T 2:null" \
+                "-l -c 0,0 -T 2:0,0"; do
         # shellcheck disable=SC2086
         perf ${case%:*} -t tag_lat -s 8 -n 100 -q --json -
         check "${case%:*}: the record says ${case##*:}" test $code -eq 0 -a "${case##*:}" = "$(
@@ -409,7 +430,7 @@ for form in json csv md; do
     check "--$form to a full disk: exit $code" test $code -eq 1 -a \
         "$(grep -c 'cannot write /dev/full: No space left on device' "$dir/err")" -eq 1
 done
-for arguments in "--self -c 0,9999" "--self -c 0,9999 -T 2" "-l -c 9999,0" "localhost -c 9999" \
+for arguments in "--self -c 0,9999" "--self -c 0,9999 -T 2" "-l -c 9999,0" "-l -c 0,9999 -T 2" "localhost -c 9999" \
                  "localhost -c 0,9999 -T 2"; do
     # shellcheck disable=SC2086
     perf $arguments -t tag_lat -s 8 -n 100 -q

@@ -29,6 +29,12 @@ int perf_bind(const int *cpus, unsigned count, perf_session_t *session)
     return 0;
 }
 
+unsigned perf_lane_cpus(const perf_options_t *options)
+{
+    return (options->cpu_count < options->params.threads) ? options->cpu_count :
+                                                            options->params.threads;
+}
+
 int perf_server_main(const perf_options_t *options)
 {
     static perf_session_t session;
@@ -58,12 +64,10 @@ int perf_server_main(const perf_options_t *options)
 
 int perf_client_main(const perf_options_t *options)
 {
-    const unsigned count = (options->cpu_count < options->params.threads) ? options->cpu_count :
-                                                                     options->params.threads;
     static perf_session_t session;
 
     perf_watch_init(NULL, options->timeout_s + 2);
-    if (perf_bind(options->cpus, count, &session) != 0) {
+    if (perf_bind(options->cpus, perf_lane_cpus(options), &session) != 0) {
         return PERF_EXIT_FAILED;
     }
     perf_watch_stage("connecting to %s", options->host);
@@ -95,6 +99,9 @@ int perf_loopback_main(const perf_options_t *options)
     pthread_t thread;
 
     perf_watch_init(NULL, options->timeout_s);
+    if (perf_pin_check(options->cpus, options->cpu_count) != 0) {
+        return PERF_EXIT_FAILED;
+    }
     if (options->cpu_count > 1) {
         memcpy(cpus, options->cpus, sizeof(cpus));
     }
@@ -104,8 +111,11 @@ int perf_loopback_main(const perf_options_t *options)
     }
     for (i = 0; i < 2; ++i) {
         perf_oob_wrap(ends[i], "the other thread", PERF_OOB_WATCHED_MS, &sessions[i].channel);
-        if ((options->params.threads == 1) &&
-            ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0))) {
+        if (options->params.threads > 1) { /* those of each side, as with --self */
+            sessions[i].cpu_count = perf_lane_cpus(options);
+            sessions[i].cpu_first = (unsigned)i;
+            memcpy(sessions[i].cpus, options->cpus, sizeof(options->cpus));
+        } else if ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0)) {
             sessions[i].cpus[0]   = cpus[i];
             sessions[i].cpu_count = 1;
         }
@@ -115,7 +125,9 @@ int perf_loopback_main(const perf_options_t *options)
         return PERF_EXIT_FAILED;
     }
     if (perf_bind(sessions[0].cpus, sessions[0].cpu_count, &sessions[0]) == 0) {
-        code = perf_lead(&sessions[0], options, cpus, 2 * sessions[0].cpu_count);
+        code = (options->params.threads > 1) ?
+               perf_lead(&sessions[0], options, sessions[0].cpus, sessions[0].cpu_count) :
+               perf_lead(&sessions[0], options, cpus, 2 * sessions[0].cpu_count);
     }
     perf_oob_close(&sessions[0].channel);
     pthread_join(thread, NULL);

@@ -42,6 +42,9 @@ int perf_self_main(const perf_options_t *options);
 int perf_server_main(const perf_options_t *options);
 int perf_client_main(const perf_options_t *options);
 
+/* remote.c: how many of the processors that -c names the threads of one side take. */
+unsigned perf_lane_cpus(const perf_options_t *options);
+
 /* remote.c: binds this thread to the first of these processors; those that it starts take turns
  * among all. All are tried. `count` may be 0. Returns 0, or -1 after an error message. */
 int perf_bind(const int *cpus, unsigned count, perf_session_t *session);

@@ -198,9 +198,11 @@ static void *run_lane(void *arg)
 {
     lane_run_t *run         = arg;
     perf_session_t *session = run->session;
+    unsigned at;
 
-    if ((session->cpu_count > 0) && (session->params.threads > 1)) {
-        (void)perf_pin_to(session->cpus[run->lane->index % session->cpu_count]);
+    if (session->cpu_count > 0) {
+        at = (session->params.threads > 1) ? run->lane->index : session->cpu_first;
+        (void)perf_pin_to(session->cpus[at % session->cpu_count]);
     }
     run->lane->refused = 0;
     (void)perf_ops[run->step->op].run(run->lane, run->step, &run->time);

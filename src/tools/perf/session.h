@@ -31,7 +31,8 @@ typedef struct perf_session {
     perf_channel_t  channel;
     perf_shared_t  *shared;    /* NULL between machines */
     int             leader;
-    int             cpus[PERF_CPUS_MAX]; /* lane i runs on cpus[i % cpu_count] */
+    int             cpus[PERF_CPUS_MAX]; /* lane i of several runs on cpus[i % cpu_count], */
+    unsigned        cpu_first;           /* a single one on this of them */
     unsigned        cpu_count;           /* 0: not pinned by the lane */
     const perf_op_t *op;       /* what params.test names */
     ucp_context_h   contexts[PERF_VARIANT_COUNT]; /* NULL where the library is not used */
