@@ -336,6 +336,8 @@ apart() { # PROCESS: of its threads, or its children, one has processor 0 and on
             sed -n 's/^Cpus_allowed_list:[[:space:]]*//p')
     grep -qx 0 <<<"$lists" && grep -qx 1 <<<"$lists"
 }
+seq -f "t%g -t tag_lat -n 1 -w 0 -s $(seq -s, 1 103)" 20 >"$dir/long_batch"
+refuses "a batch of more results than there is room for, before the first" "in line 20 of" -l -b "$dir/long_batch"
 printf '%s\n' "t -t tag_lat -T 2 -n 10" "a -t tag_lat -n 1000000000" >"$dir/threads_batch"
 for how in --self -l; do
     if ! taskset -c 0,1 true 2>/dev/null || [ "$(nproc)" -lt 2 ]; then

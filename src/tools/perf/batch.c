@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "options.h"
+#include "report.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -63,7 +64,7 @@ int perf_batch_read(perf_options_t *options)
 {
     perf_options_t all    = *options;
     perf_options_t **next = &options->next;
-    unsigned number       = 0;
+    unsigned number = 0, results = 0;
     size_t size           = 0;
     char *text            = NULL;
     FILE *file            = fopen(options->batch, "r");
@@ -79,6 +80,13 @@ int perf_batch_read(perf_options_t *options)
             continue;
         }
         *next = parse_line(&all, text);
+        if (*next != NULL) {
+            results += (*next)->size_count * (*next)->params.variants;
+            if (results > PERF_RESULTS_MAX) {
+                perf_error("more than %d results", PERF_RESULTS_MAX);
+                *next = NULL;
+            }
+        }
         if (*next == NULL) {
             perf_error("in line %u of %s", number, options->batch);
             break;

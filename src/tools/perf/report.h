@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define PERF_RESULTS_MAX 512
+#define PERF_RESULTS_MAX 2048 /* more than one test has, a table of the most sizes included */
 #define PERF_ENV_MAX     64
 
 /* One test or limit at one size. Times are microseconds of one message, one way. Fields that do
