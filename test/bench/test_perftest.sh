@@ -151,6 +151,18 @@ check "-t limits" test $code -eq 0 -a "$(grep -c '|' "$dir/out")" -ge 8
 UCX_TLS=nothing_like_this perf -t limits -s 8 --rounds 2 -q --quick
 check "-t limits does not need the library" test $code -eq 0
 
+without_proc='mount -t tmpfs none /proc && exec "$@"'
+if unshare -m sh -c "$without_proc" sh true 2>/dev/null; then
+    timeout $LIMIT_S unshare -m sh -c "$without_proc" sh "$BINARY" --self --quick --rounds 1 -s 8 -q \
+        >"$dir/out" 2>"$dir/err"
+    code=$?
+    check "without /proc nothing is said of memory: exit $code" test $code -eq 0 -a \
+        "$(grep -cE '^  (ucp_init|endpoint)' "$dir/out")" -eq 2 -a \
+        "$(grep -cE 'nan|KiB|idle worker' "$dir/out")" -eq 0
+else
+    skip "without /proc" "no namespace to hide it in"
+fi
+
 # ---- audit ----
 # The lines of a table: size | automatic time | five forced | best behind [!] [*]
 rows() { grep -E '^ +[0-9]+[KM]? \|' "$dir/out"; }

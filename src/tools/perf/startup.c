@@ -27,17 +27,17 @@ typedef struct memory {
     double shared_mapped, shared_resident, private_mapped, private_resident; /* bytes */
 } memory_t;
 
-static int read_memory(memory_t *memory_p)
+/* All of it is NaN where the kernel does not tell. */
+static void read_memory(memory_t *memory_p)
 {
     char line[512], permissions[8];
     int is_shared = 0, is_writable = 0;
-    double kib;
-    FILE *file;
+    FILE *file    = fopen("/proc/self/smaps", "r");
+    double kib    = (file == NULL) ? NAN : 0;
 
-    memset(memory_p, 0, sizeof(*memory_p));
-    file = fopen("/proc/self/smaps", "r");
+    *memory_p = (memory_t) {kib, kib, kib, kib};
     if (file == NULL) {
-        return -1;
+        return;
     }
     while (fgets(line, sizeof(line), file) != NULL) {
         if (sscanf(line, "%*[0-9a-f]-%*[0-9a-f] %7s", permissions) == 1) {
@@ -54,7 +54,6 @@ static int read_memory(memory_t *memory_p)
         }
     }
     fclose(file);
-    return 0;
 }
 
 /* The first message, from the leader, and the answer. */
@@ -96,7 +95,6 @@ static int create_more(perf_session_t *session, perf_startup_t *startup)
     double start_ns;
     size_t length;
     unsigned i;
-    int known;
 
     for (i = 1; i <= ENDPOINTS; ++i) {
         session->lanes[i].worker = session->lanes[0].worker;
@@ -105,7 +103,7 @@ static int create_more(perf_session_t *session, perf_startup_t *startup)
             return -1;
         }
     }
-    known    = read_memory(&before);
+    read_memory(&before);
     start_ns = perf_now_ns();
     for (i = 1; i <= ENDPOINTS; ++i) {
         if (perf_setup_endpoint(session, &session->lanes[i], messages[i]) != 0) {
@@ -113,10 +111,9 @@ static int create_more(perf_session_t *session, perf_startup_t *startup)
         }
     }
     startup->ep_each_ns    = (perf_now_ns() - start_ns) / ENDPOINTS;
-    known                 |= read_memory(&after);
-    startup->ep_each_bytes = (known == 0) ? (after.private_resident - before.private_resident +
-                                             after.shared_resident - before.shared_resident) /
-                                            ENDPOINTS : NAN;
+    read_memory(&after);
+    startup->ep_each_bytes = (after.private_resident - before.private_resident +
+                              after.shared_resident - before.shared_resident) / ENDPOINTS;
     for (i = 1; i <= ENDPOINTS; ++i) {
         free(messages[i]);
     }
@@ -143,14 +140,13 @@ static int start(perf_session_t *session, int memory, perf_startup_t *startup)
 {
     memory_t before, after;
     double start_ns, before_ep_ns;
-    int known = -1, status;
     uint8_t *message;
     size_t length;
+    int status;
 
     if (memory) {
-        /* The first reading makes room for itself. */
-        (void)read_memory(&before);
-        known = read_memory(&before);
+        read_memory(&before); /* the first reading makes room for itself */
+        read_memory(&before);
     }
     start_ns = perf_now_ns();
     if (perf_setup_context(session, 0) != 0) {
@@ -160,7 +156,8 @@ static int start(perf_session_t *session, int memory, perf_startup_t *startup)
     if (perf_setup_worker(session, 0, session->contexts[0]) != 0) {
         return -1;
     }
-    if (memory && (known == 0) && (read_memory(&after) == 0)) {
+    if (memory) {
+        read_memory(&after);
         startup->shared_mapped    = after.shared_mapped - before.shared_mapped;
         startup->shared_resident  = after.shared_resident - before.shared_resident;
         startup->private_mapped   = after.private_mapped - before.private_mapped;
@@ -293,11 +290,14 @@ void perf_startup_print(const perf_report_t *report)
     printf("\nstart-up (medians of %u runs in fresh processes):\n", report->startup_runs);
     printf("  ucp_init %.2f ms; to the first message sent and answered %.2f ms\n",
            startup->init_ns / 1e6, startup->first_ns / 1e6);
-    printf("  endpoint: first %.1f us; %d more, each to another worker, %.2f us and %.2f KiB "
-           "each; worker address %.0f B\n", startup->ep_first_ns / 1e3, ENDPOINTS,
-           startup->ep_each_ns / 1e3, startup->ep_each_bytes / 1024, startup->address_bytes);
+    printf("  endpoint: first %.1f us; %d more, each to another worker, %.2f us",
+           startup->ep_first_ns / 1e3, ENDPOINTS, startup->ep_each_ns / 1e3);
+    if (!isnan(startup->ep_each_bytes)) {
+        printf(" and %.2f KiB", startup->ep_each_bytes / 1024);
+    }
+    printf(" each; worker address %.0f B\n", startup->address_bytes);
     if (isnan(startup->shared_mapped)) {
-        return; /* the devices' driver maps far more than the library */
+        return; /* no /proc; or the devices' driver maps far more than the library */
     }
     printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB mapped (%.2f "
            "resident)\n",
