@@ -679,6 +679,8 @@ PMI_RANK=1 PMI_SIZE=2 perf -t tag_lat --timeout 1
 check "the other rank is not there" test $code -eq 1 -a "$(grep -c 'host of rank 0' "$dir/err")" -eq 1
 as_rank 0 1 1 -q --timeout 1 -p $((port + 1)) >"$dir/out" 2>"$dir/err"
 check "one rank alone is a server" grep -q "no client" "$dir/err"
+as_rank 7 2 2 -q --timeout 1 -p $((port + 1)) >"$dir/out" 2>"$dir/err"
+check "a rank beyond the size is none" grep -q "no client" "$dir/err"
 as_rank 0 2 2 -P 0 -q --timeout 1 -p $((port + 2)) >"$dir/out" 2>"$dir/err"
 check "-P 0: a server even as a rank" grep -q "no client" "$dir/err"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -65,7 +65,7 @@ int perf_ranks_find(perf_ranks_t *ranks_p)
         ranks_p->rank       = env_number(launchers[i].rank);
         ranks_p->size       = env_number(launchers[i].size);
         ranks_p->local_size = env_number(launchers[i].local_size);
-        if ((ranks_p->rank < 0) || (ranks_p->size <= 1)) {
+        if ((ranks_p->rank < 0) || (ranks_p->size <= 1) || (ranks_p->rank >= ranks_p->size)) {
             continue;
         }
         job = (launchers[i].job != NULL) ? getenv(launchers[i].job) : NULL;
