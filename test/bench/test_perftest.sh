@@ -104,6 +104,8 @@ refuses "size overflow"          "option -s"                  -t tag_lat -s 9999
 refuses "zero iterations"        "option -n"                  -t tag_lat -n 0
 refuses "negative iterations"    "option -n"                  -t tag_lat -n -5
 refuses "percentile above 100"   "option -R"                  -t tag_lat -R 101
+refuses "a percentile twice"     "option -R"                  -t tag_lat -R 50,99,50.0
+refuses "percentile shown as 100" "at most 6 digits"          -t tag_lat -R 99.99999
 refuses "wrong thread mode"      "option -M"                  -t tag_lat -M many
 refuses "wrong memory kind"      "option -m"                  -t tag_lat -m gpu
 refuses "wrong device"           "option --device"            -t tag_lat --device 0,x

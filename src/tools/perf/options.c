@@ -59,6 +59,19 @@ static int parse_cpus(perf_options_t *options, const char *text)
     return 0;
 }
 
+/* Whether what tables say of it (%g) is its value, and not that of another. */
+static int is_percentile(const perf_options_t *options, double value)
+{
+    char text[32];
+    unsigned i;
+
+    snprintf(text, sizeof(text), "%g", value);
+    for (i = 0; (i < options->percent_count) && (options->percents[i] != value); ++i) {
+    }
+    return (value > 0) && (value <= 100) && (strtod(text, NULL) == value) &&
+           (i == options->percent_count);
+}
+
 static int parse_percents(perf_options_t *options, const char *text)
 {
     const char *next = text;
@@ -68,11 +81,11 @@ static int parse_percents(perf_options_t *options, const char *text)
     options->percent_count = 0;
     do {
         value = strtod(next, &end);
-        if ((end == next) || !(value > 0) || (value > 100) ||
+        if ((end == next) || !is_percentile(options, value) ||
             ((*end != ',') && (*end != '\0')) ||
             (options->percent_count == PERF_PERCENTS_MAX)) {
-            return perf_error("option -R wants up to %d percentiles such as 50,99,99.9, not '%s'",
-                              PERF_PERCENTS_MAX, text);
+            return perf_error("option -R wants up to %d different percentiles of at most 6 "
+                              "digits, such as 50,99,99.9, not '%s'", PERF_PERCENTS_MAX, text);
         }
         options->percents[options->percent_count++] = value;
         next                                        = end + 1;
