@@ -138,16 +138,13 @@ static void doctor_huge_pages(void)
  * around each other; 0: no limit. */
 static double doctor_cpu_quota(void)
 {
-    char path[512], group[256], text[64], *cut;
+    char groups[8192] = "\n", path[sizeof(groups) + 32], text[64], *group, *cut;
     double quota, period, least = 0;
     size_t length;
 
-    if ((ucs_sys_read_file("/proc/self/cgroup", group, sizeof(group), &length) != UCS_OK) ||
-        ((cut = strstr(group, "0::")) == NULL)) {
-        snprintf(group, sizeof(group), "0::/");
-        cut = group;
-    }
-    memmove(group, cut + 3, strlen(cut + 3) + 1);
+    (void)ucs_sys_read_file("/proc/self/cgroup", groups + 1, sizeof(groups) - 1, &length);
+    group = strstr(groups, "\n0::"); /* version 2 */
+    group = (group != NULL) ? group + strlen("\n0::") : strchr(groups, '\0');
     group[strcspn(group, "\n")] = '\0';
     for (;;) {
         snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group);
