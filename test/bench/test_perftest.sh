@@ -85,6 +85,7 @@ refuses "-o of messages"         "one-sided"                  --self -t tag_lat 
 refuses "-y of tags"             "active messages"            --self -t tag_lat -y
 refuses "-o of the table"        "one-sided"                  --self -o
 refuses "threads of a plain loop" "one thread, which polls"   --self -t ofi_lat -T 2
+refuses "sleep of who looks at memory" "wakes nobody"       --self -t ucp_put_lat -E sleep
 refuses "sleep of a transport"   "one thread, which polls"    --self -t am_lat -x mm -E sleep
 refuses "audit of a transport"   "messages only"              --self -t audit -t am_lat -x mm
 refuses "-l with a host"         "exclude each other"         -l -t tag_lat host
@@ -312,6 +313,10 @@ for o in "ucp_get -o" "ucp_put_bw -o -z -B" "ucp_fadd -o -O 4" "ucp_put_lat -z -
     # shellcheck disable=SC2086
     perf --self -t $o -s 8 -n 1000 -f -q
     check "$o: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1
+done
+for t in ucp_get ucp_put_bw ucp_add; do
+    perf --self -t $t -s 8 -n 300 -E sleep -f -q --timeout 20
+    check "$t -E sleep: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 1
 done
 perf --self -t tag_bi_bw -s 8,100000 -n 300 -V -D iov,iov -f -q
 check "tag_bi_bw of pieces: exit $code" test $code -eq 0 -a "$(wc -l <"$dir/out")" -eq 2

@@ -31,15 +31,17 @@ void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset)
     perf_lane_fail(lane, UCS_ERR_IO_ERROR, what);
 }
 
-/* Sleeps until the library has something to do. The library says "busy" when an event came
- * between the last poll and now. */
+/* Sleeps until the library has something to do, or the peer says something, as that a one-sided
+ * test is over. The library says "busy" when an event came between the last poll and now. */
 static void sleep_for_event(perf_lane_t *lane)
 {
-    struct pollfd waiting = {.fd = lane->event_fd, .events = POLLIN};
-    ucs_status_t status   = ucp_worker_arm(lane->worker);
+    struct pollfd waiting[] = {{.fd = lane->event_fd, .events = POLLIN},
+                               {.fd     = (lane->channel != NULL) ? lane->channel->fd : -1,
+                                .events = POLLIN}};
+    ucs_status_t status     = ucp_worker_arm(lane->worker);
 
     if (status == UCS_OK) {
-        (void)poll(&waiting, 1, SLEEP_MAX_MS);
+        (void)poll(waiting, 2, SLEEP_MAX_MS);
     } else if (status != UCS_ERR_BUSY) {
         perf_lane_fail(lane, status, "ucp_worker_arm");
     }

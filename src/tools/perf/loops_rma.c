@@ -95,6 +95,17 @@ ucs_status_t perf_put_pingpong(perf_lane_t *lane, const perf_step_t *step, perf_
     return perf_lane_timed(lane, step, time_p, put_rounds, &put, 2);
 }
 
+/* Lane 0 ends all: those that sleep wake up. */
+static void end_lanes(perf_lane_t *lane)
+{
+    unsigned i;
+
+    atomic_store_explicit(lane->stop, 1, memory_order_release);
+    for (i = 1; (lane->event_fd >= 0) && (i < lane->params->threads); ++i) {
+        (void)ucp_worker_signal(lane[i].worker);
+    }
+}
+
 /* The passive side: progresses until the leader has ended. Lane 0 looks at the channel and tells
  * the others. */
 ucs_status_t perf_one_sided_follow(perf_lane_t *lane)
@@ -109,7 +120,7 @@ ucs_status_t perf_one_sided_follow(perf_lane_t *lane)
         }
         if ((lane->channel != NULL) && (++polls % STOP_CHECK_POLLS == 0) &&
             (perf_oob_look(lane->channel) != PERF_PEER_SILENT)) {
-            atomic_store_explicit(lane->stop, 1, memory_order_release);
+            end_lanes(lane);
         }
     }
     return lane->status;

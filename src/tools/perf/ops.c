@@ -125,6 +125,8 @@ const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params)
         {is_plain && on_device, "it reads its buffers by the processor"},
         {(op->run == perf_put_latency) && on_device,
          "it polls its buffers by the processor (ucp_put_bw does not)"},
+        {(op->run == perf_put_latency) && (flags & PERF_FLAG_SLEEP),
+         "option -E: what a put has written wakes nobody"},
         {op->is_uct && (params->transport[0] == '\0'),
          "it wants a transport, such as -x mm (ucx_info -d)"},
         {!op->is_uct && (params->transport[0] != '\0'),
