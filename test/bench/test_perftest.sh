@@ -509,6 +509,10 @@ serve
 perf localhost -p $port -t audit -t tag_bw -s 8,64k --quick --rounds 2 -q --tolerance 0.001
 check "audit between client and server" audited 2
 check "server of an audit ends with 0" served
+serve -T 64
+perf localhost -p $port -t tag_lat -s 8 -n 500 -f -q
+check "a server of many threads, which the client decides: exit $code" test $code -eq 0
+check "that server of many ends with 0" served
 serve -6
 perf ::1 -p $port -t tag_lat -s 8 -n 500 -f -q
 if [ $code -eq 0 ]; then

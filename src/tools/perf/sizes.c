@@ -110,8 +110,8 @@ int perf_sizes_parse(perf_options_t *options, const char *text)
 
 const char *perf_sizes_default(const perf_options_t *options)
 {
-    if ((options->op >= 0) && !options->audit) {
-        return "8";
+    if (((options->op >= 0) && !options->audit) || (options->mode == PERF_MODE_SERVER)) {
+        return "8"; /* the client tells a server */
     }
     if (!options->audit && perf_memory_any_device(options->params.memory)) {
         return "8,64,1k,8k,64k,256k,1m,4m,16m";
