@@ -78,13 +78,15 @@ static struct {
     char             filter[UCS_LOG_PATH_MAX];
     size_t           size_max;
     int              fd;
+    int              number;    /* the only one that fd ever has; -1 before the first file */
     pid_t            fd_pid;    /* who opened fd: the name may hold the pid */
     size_t           written;   /* bytes since then */
 } ucs_logger = {
     .levels        = {.level = UCS_LOG_LEVEL_WARN},
     .handler_count = 1,
     .handlers      = {ucs_log_default_handler},
-    .fd            = UCS_LOG_FD_CLOSED
+    .fd            = UCS_LOG_FD_CLOSED,
+    .number        = -1
 };
 
 /* ------------------------------------------------------------------ levels */
@@ -253,6 +255,23 @@ static void ucs_log_rotate(void)
     }
 }
 
+/* Puts a file, or stderr, in the place of the last one, under the same number: another thread may
+ * be about to write there, and a number that was given back would be somebody else's by then.
+ * Returns what it was given, or that number instead of a file's. */
+static int ucs_log_replace(int fd)
+{
+    if (ucs_logger.number < 0) {
+        ucs_logger.number = (fd >= 0) ? fd : -1;
+        return fd;
+    }
+    (void)ucs_sys->dup3((fd >= 0) ? fd : STDERR_FILENO, ucs_logger.number, O_CLOEXEC);
+    if (fd < 0) {
+        return fd;
+    }
+    ucs_sys->close(fd);
+    return ucs_logger.number;
+}
+
 /* The descriptor to write a line of `length` bytes to. A thread that finds another one opening the
  * file takes stderr rather than wait: it might be waiting for a thread that a fork left behind. */
 static int ucs_log_get_fd(size_t length)
@@ -277,22 +296,16 @@ static int ucs_log_get_fd(size_t length)
         return STDERR_FILENO;
     }
 
-    if (fd >= 0) {
-        if (full && !forked) {
-            ucs_log_rotate();
-        }
-        ucs_sys->close(fd);
+    if (full && !forked) {
+        ucs_log_rotate();
     }
-
-    fd = ucs_log_open(length);
+    fd = ucs_log_replace(ucs_log_open(length));
     __atomic_store_n(&ucs_logger.fd, fd, __ATOMIC_RELEASE); /* R0 */
     return (fd >= 0) ? fd : STDERR_FILENO;
 }
 
 ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter)
 {
-    int fd;
-
     name          = (name != NULL) ? name : "";
     source_filter = (source_filter != NULL) ? source_filter : "";
     if ((strlen(name) >= sizeof(ucs_logger.path)) ||
@@ -300,9 +313,8 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    fd = __atomic_exchange_n(&ucs_logger.fd, UCS_LOG_FD_OPENING, __ATOMIC_ACQUIRE);
-    if (fd >= 0) {
-        ucs_sys->close(fd);
+    if (__atomic_exchange_n(&ucs_logger.fd, UCS_LOG_FD_OPENING, __ATOMIC_ACQUIRE) >= 0) {
+        (void)ucs_log_replace(UCS_LOG_FD_FAILED);
     }
 
     ucs_str_copy(ucs_logger.path, sizeof(ucs_logger.path), name);

@@ -299,6 +299,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .fstat             = fstat,
     .fchmod            = fchmod,
     .fcntl             = ucs_sys_real_fcntl,
+    .dup3              = dup3,
     .unlink            = unlink,
     .rename            = rename,
     .socket            = ucs_sys_real_socket,

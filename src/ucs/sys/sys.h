@@ -114,6 +114,7 @@ typedef struct {
     _call(int, fstat, (int fd, struct stat *stat_p), (fd, stat_p), -1, EIO) \
     _call(int, fchmod, (int fd, mode_t mode), (fd, mode), -1, EPERM) \
     _call(int, fcntl, (int fd, int cmd, long arg), (fd, cmd, arg), -1, EPERM) \
+    _sure(int, dup3, (int fd, int to, int flags), (fd, to, flags)) \
     _sure(int, unlink, (const char *path), (path)) \
     _sure(int, rename, (const char *from, const char *to), (from, to)) \
     \

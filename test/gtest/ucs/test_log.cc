@@ -362,6 +362,45 @@ TEST_F(log, file_size_is_bounded)
     EXPECT_LE(old_size, 4096u);
 }
 
+/* While one thread is about to write, another one's line begins the file anew, and a third opens a
+ * file of its own. */
+TEST_F(log, no_line_goes_to_the_file_of_somebody_else)
+{
+    static std::string others;
+    static int others_fd, writes;
+    const std::string path = m_dir + "/log";
+    others                 = m_dir + "/others";
+    others_fd              = -1;
+    writes                 = 0;
+    m_sys.close            = [](int fd) {
+        const int ret = close(fd);
+        if (others_fd < 0) {
+            others_fd = open(others.c_str(), O_WRONLY | O_CREAT, 0600);
+        }
+        return ret;
+    };
+    m_sys.write = [](int fd, const void *buf, size_t count) {
+        if (++writes == 2) {
+            ucs_error("%s", std::string(1500, 'y').c_str());
+        }
+        return write(fd, buf, count);
+    };
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 4096, nullptr));
+    ucs_sys_set(&m_sys);
+    ucs_error("%s", std::string(1500, 'x').c_str());
+    ucs_error("%s", std::string(1500, 'z').c_str());
+    ucs_sys_set(nullptr);
+    EXPECT_GE(others_fd, 0);
+    EXPECT_EQ("", contents(others));
+    EXPECT_EQ(1u, lines(path + ".1").size());
+    EXPECT_EQ(2u, lines(path).size());
+    close(others_fd);
+    ASSERT_EQ(UCS_OK, ucs_log_set_file((m_dir + "/next").c_str(), 0, nullptr));
+    ucs_error("the next file");
+    EXPECT_EQ(1u, lines(m_dir + "/next").size());
+    EXPECT_EQ(2u, lines(path).size());
+}
+
 TEST_F(log, source_filter)
 {
     const std::string path = m_dir + "/log";
