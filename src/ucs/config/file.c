@@ -32,6 +32,9 @@
 #define UCX_CONFIG_DIR "/etc/ucx"
 #endif
 
+/* What some editors put before text in UTF-8: no part of the first name. */
+#define UCS_CONFIG_FILE_BOM "\xef\xbb\xbf"
+
 /* Bytes of "file:line". */
 #define UCS_CONFIG_PLACE_MAX 96
 
@@ -228,6 +231,10 @@ static ucs_status_t ucs_config_file_lines(const char *name, char *text, size_t l
     unsigned number     = 0;
     int in_section      = 0;
 
+    if ((length >= strlen(UCS_CONFIG_FILE_BOM)) &&
+        (memcmp(text, UCS_CONFIG_FILE_BOM, strlen(UCS_CONFIG_FILE_BOM)) == 0)) {
+        line += strlen(UCS_CONFIG_FILE_BOM);
+    }
     while (line < end) {
         line_end = memchr(line, '\n', (size_t)(end - line));
         line_end = (line_end != NULL) ? line_end : end;

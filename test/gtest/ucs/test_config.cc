@@ -634,6 +634,19 @@ TEST_F(config, wrong_value_fails_or_leaves_the_default)
     EXPECT_NE(std::string::npos, g_log[0].find("UCX_CT_MODE='x' (my.conf:3)"));
 }
 
+TEST_F(config, file_with_a_byte_order_mark)
+{
+    const std::string text = "\xef\xbb\xbfUCX_CT_SLOTS=32\n";
+
+    ASSERT_EQ(UCS_OK, ucs_config_file_parse("my.conf", text.data(), text.size()));
+    ASSERT_EQ(UCS_OK, fill());
+    EXPECT_EQ(32u, m_opts.slots);
+    for (size_t length = 0; length < 4; ++length) {
+        EXPECT_EQ((length == 0) || (length == 3) ? UCS_OK : UCS_ERR_INVALID_PARAM,
+                  ucs_config_file_parse("short.conf", text.data(), length));
+    }
+}
+
 /* Every allocation of fill, set and copy fails once: a status, and nothing is lost (ASan looks). */
 TEST_F(config, no_memory_is_a_status)
 {
