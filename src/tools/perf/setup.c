@@ -349,7 +349,8 @@ int perf_setup_send_address(perf_session_t *session, perf_lane_t *lane)
 static void on_endpoint_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
-    perf_lane_fail(arg, status, "the endpoint failed");
+    perf_lane_fail(arg, status, (status == UCS_ERR_CONNECTION_RESET) ? "the peer process is gone" :
+                                                                      "the endpoint failed");
 }
 
 uint8_t *perf_setup_recv_address(perf_session_t *session, size_t *address_length_p)
