@@ -234,7 +234,8 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
  * announced ones do so when the peer has said that it does not read them, or after half a second. A
  * peer that still reads one then may end its receive with UCS_OK and what the memory holds by then.
  * Receives from its stream end with UCS_ERR_CANCELED in either case, inside the call, but for one
- * into which the peer or a network is just writing: that ends when they have.
+ * into which the peer, a network, a device or a send of the same worker is just writing: that ends
+ * when they have, by what has come of it.
  * A request that is freed in flight does not stop the closing.
  * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error handling.
  * Threads: worker. */

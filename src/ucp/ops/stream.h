@@ -49,7 +49,7 @@ void ucp_stream_say_read(struct ucp_ep *ep);
 
 /* The user closes the endpoint: nobody will read what has come or will come, which senders of what
  * was announced hear at once: they may wait for it with a close of their own. Posted receives end,
- * be they filled or not, but for one into which the peer or a network is just writing. */
+ * be they filled or not, but for one into which others are just writing. */
 void ucp_stream_close(struct ucp_ep *ep);
 
 /* Ends the posted receives with `status`, but for one that the peer is just filling. Where one had

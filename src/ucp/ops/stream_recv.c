@@ -221,18 +221,19 @@ void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
     ucp_stream_complete(&done);
 }
 
-/* What fetches announced bytes, or NULL. */
+/* What fetches announced bytes, or NULL: those of the first announcement, if any. */
 static ucp_request_t *ucp_stream_part(const ucp_stream_t *stream)
 {
-    ucp_kept_t *chunk = ucs_list_is_empty(&stream->chunks) ? NULL :
-                        ucs_list_head(&stream->chunks, ucp_kept_t, list);
     ucp_stream_rts_t *announced;
+    ucp_kept_t *chunk;
 
-    if ((chunk == NULL) || (chunk->kind != UCP_KEPT_RTS)) {
-        return NULL;
+    ucs_list_for_each(chunk, &stream->chunks, list) {
+        if (chunk->kind == UCP_KEPT_RTS) {
+            announced = ucp_kept_data(chunk);
+            return announced->is_fetching ? announced->part : NULL;
+        }
     }
-    announced = ucp_kept_data(chunk);
-    return announced->is_fetching ? announced->part : NULL;
+    return NULL;
 }
 
 void ucp_stream_close(ucp_ep_t *ep)

@@ -433,6 +433,9 @@ int ucp_rndv_leave_to_writer(ucp_request_t *req, ucs_status_t status)
 
 void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status)
 {
+    if (req->held & UCP_REQUEST_HOLDS_COPY) {
+        return; /* a network or a device is at it: the sender is told once they have ended */
+    }
     if ((req->recv.step == UCP_RECV_WAIT) && (req->recv.received == req->recv.total)) {
         ucp_rndv_recv_check_end(req); /* all is there, and its sender knows it */
         return;
@@ -443,6 +446,7 @@ void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status)
     }
     if (!ucp_rndv_leave_to_writer(req, status)) {
         ucp_rndv_stop_sender(req);
+        req->recv.received = 0; /* what is counted has not been moved */
         ucp_request_complete(req, status);
     }
 }

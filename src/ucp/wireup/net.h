@@ -12,8 +12,8 @@
 #include <ucp/core/worker.h>
 #include <sys/socket.h>
 
-/* Opens those that have not been tried yet; takes the worker's lock and may take long. Returns 1 if
- * there is one now that was not there before. */
+/* Opens those that are not open, but for such as there are none of here; takes the worker's lock
+ * and may take long. Returns 1 if there is one now that was not there before. */
 int ucp_net_open(ucp_worker_t *worker);
 
 /* Is the worker's address to lead from other nodes even to those that are near? Where the user says

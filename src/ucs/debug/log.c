@@ -260,7 +260,7 @@ static void ucs_log_rotate(void)
  * Returns what it was given, or that number instead of a file's. */
 static int ucs_log_replace(int fd)
 {
-    if (ucs_logger.number < 0) {
+    if ((ucs_logger.number < 0) || (fd == ucs_logger.number)) { /* or who forked has closed all */
         ucs_logger.number = (fd >= 0) ? fd : -1;
         return fd;
     }

@@ -180,6 +180,7 @@ protected:
         ssize_t got = -1;
         while (got != 0) {
             until([&] { return (got = recv(fd, part.data(), part.size(), MSG_DONTWAIT)) != -1; });
+            got = std::max<ssize_t>(got, 0); /* in vain */
             all.insert(all.end(), part.begin(), part.begin() + got);
         }
         ::close(fd);

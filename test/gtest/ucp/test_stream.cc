@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1162,6 +1163,120 @@ TEST_P(stream, closed_by_the_reader_amid_a_message)
             ucp_request_free(closing);
         }
         EXPECT_EQ(0, failures);
+    }
+}
+
+/* Both close amid a message: its memory is the sender's again once its send has ended, and not
+ * before who reads it has; other endpoints between the two go on. */
+TEST_P(stream, closed_on_both_sides_amid_a_message)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one worker on both ends";
+    }
+    environment environment(GetParam().env);
+    context context(stream_options());
+    worker from(context, GetParam().mode), to(context, GetParam().mode);
+    int failures         = 0;
+    const ucp_ep_h in    = to.connect(from);
+    const ucp_ep_h out   = from.connect(to, UCP_ERR_HANDLING_MODE_PEER, on_failure, &failures);
+    const ucp_ep_h other = to.connect(from), others = from.connect(to);
+    bytes buffer(64 << 20), byte(1);
+    ending sent, received, rest;
+    ucp_stream_poll_ep_t ready;
+    const auto progress_until = [&](const std::function<bool()> &condition) {
+        for (int i = 0; (i < 10000000) && !condition(); ++i) {
+            from.progress();
+            to.progress();
+        }
+    };
+    const ucp_request_param_t param = send_param(&sent);
+    void *hello = send(in, "y", 1);
+    receive(out, byte.data(), 1, true, &rest);
+    progress_until([&]() { return rest.calls == 1; });
+    rest       = ending();
+    void *data = mmap(nullptr, buffer.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0);
+    ASSERT_NE(MAP_FAILED, data);
+    memset(data, 7, buffer.size());
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_stream_send_nbx(out, data, buffer.size(), &param)));
+    progress_until([&]() { return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1; });
+    receive(in, buffer.data(), buffer.size(), true, &received);
+    to.progress();
+    ASSERT_EQ(0, received.calls);
+
+    to.forget(in);
+    from.forget(out);
+    void *closing[] = {ucp_ep_close_nb(in, UCP_EP_CLOSE_MODE_FLUSH),
+                       ucp_ep_close_nb(out, UCP_EP_CLOSE_MODE_FORCE)};
+    for (int i = 0; i < 50; ++i) {
+        to.progress(); /* it is asked whether it still reads */
+    }
+    for (int i = 0; i < 20; ++i) {
+        from.progress(); /* and may have answered */
+    }
+    progress_until([&]() { return sent.calls == 1; });
+    EXPECT_EQ(1, sent.calls);
+    EXPECT_EQ(0, munmap(data, buffer.size()));
+    progress_until([&]() { return received.calls == 1; });
+    EXPECT_EQ(1, received.calls);
+    void *sent_there = send(others, "y", 1);
+    receive(other, byte.data(), 1, true, &rest);
+    progress_until([&]() { return rest.calls == 1; });
+    EXPECT_EQ('y', byte[0]);
+    for (void *request : {closing[0], closing[1], hello, sent_there}) {
+        if (UCS_PTR_IS_PTR(request)) {
+            ucp_request_free(request);
+        }
+    }
+    EXPECT_EQ(0, failures);
+    take_log();
+}
+
+/* The sender hears of the close though what its reader has begun to fetch is not the first. */
+TEST_P(stream, closed_by_the_reader_before_it_has_read_what_is_fetched)
+{
+    if (GetParam().is_self || is_written_by_others(GetParam())) {
+        GTEST_SKIP() << "what others write is waited for";
+    }
+    environment environment(GetParam().env);
+    context context(stream_options());
+    worker from(context, GetParam().mode), to(context, GetParam().mode);
+    const ucp_ep_h in = to.connect(from), out = from.connect(to);
+    const bytes data  = pattern(1, 4 << 20);
+    bytes buffer(4096);
+    ucp_stream_poll_ep_t ready;
+    size_t length;
+    ucp_request_param_t at_once = {};
+    at_once.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_FLAGS;
+    at_once.flags        = UCP_STREAM_RECV_FLAG_WAITALL;
+    ending heard;
+    void *hello = send(in, "y", 1); /* so that an answer finds its way later */
+    receive(out, buffer.data(), 1, true, &heard);
+    void *first = send(out, data.data(), 100);
+    void *sent  = send(out, data.data(), data.size());
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
+    for (int i = 0; i < 100000; ++i) {
+        from.progress();
+        to.progress();
+    }
+    ASSERT_EQ(1, heard.calls);
+    EXPECT_EQ(1, ucp_stream_worker_poll(to.handle(), &ready, 1, 0));
+    EXPECT_EQ(UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE),
+              ucp_stream_recv_nbx(in, buffer.data(), buffer.size(), &length, &at_once));
+    to.forget(in);
+    void *closing = ucp_ep_close_nb(in, UCP_EP_CLOSE_MODE_FLUSH);
+    for (int i = 0; (i < 10000000) && UCS_PTR_IS_PTR(closing) &&
+                    (ucp_request_check_status(closing) == UCS_INPROGRESS); ++i) {
+        to.progress();
+    }
+    for (int i = 0; (i < 10000000) && (ucp_request_check_status(sent) == UCS_INPROGRESS); ++i) {
+        from.progress(); /* the reader does nothing more */
+    }
+    EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(sent));
+    for (void *request : {closing, hello, first, sent}) {
+        if (UCS_PTR_IS_PTR(request)) {
+            ucp_request_free(request);
+        }
     }
 }
 

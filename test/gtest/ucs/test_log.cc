@@ -401,6 +401,27 @@ TEST_F(log, no_line_goes_to_the_file_of_somebody_else)
     EXPECT_EQ(2u, lines(path).size());
 }
 
+/* A process that forks and closes all that it has inherited goes on with a log of its own. */
+TEST_F(log, goes_on_after_all_descriptors_are_closed)
+{
+    const std::string path = m_dir + "/log", others = m_dir + "/others";
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 0, nullptr));
+    ucs_error("parent");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        for (int fd = 3; fd < 256; ++fd) {
+            close(fd);
+        }
+        ucs_error("first");
+        (void)open(others.c_str(), O_WRONLY | O_CREAT, 0600);
+        ucs_error("second");
+        _exit(0);
+    }
+    waitpid(pid, nullptr, 0);
+    EXPECT_EQ(3u, lines(path).size());
+    EXPECT_EQ("", contents(others));
+}
+
 TEST_F(log, source_filter)
 {
     const std::string path = m_dir + "/log";
