@@ -254,5 +254,7 @@ void ucp_successors_settle(ucp_worker_t *worker)
             ucp_ep_leave_provisional(ucs_list_head(&successor->eps, ucp_ep_t, peer_list), peer);
         }
         ucp_rma_gate_add(peer, -1);
+        /* From the first again: callbacks, of bytes that had come, may have closed the next. */
+        next = ucs_container_of(worker->successors.next, ucp_peer_t, retired);
     }
 }

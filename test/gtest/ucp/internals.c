@@ -193,6 +193,22 @@ void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t len
     ep->worker->sender = NULL;
 }
 
+void ucp_test_stream_comes(ucp_worker_h worker, const void *address, size_t address_length,
+                           uint64_t worker_id, uint64_t word)
+{
+    const ucp_wire_hello_t hello = {UCP_WIRE_VERSION, 0};
+    const struct {
+        ucp_wire_stream_t head;
+        uint64_t          word;
+    } stream = {{worker_id, 0, 0}, word};
+    char introduction[sizeof(hello) + UCP_ADDRESS_MAX];
+
+    memcpy(introduction, &hello, sizeof(hello));
+    memcpy(introduction + sizeof(hello), address, address_length);
+    ucp_test_handle(worker, UCP_WIRE_HELLO, introduction, sizeof(hello) + address_length);
+    ucp_test_handle(worker, UCP_WIRE_STREAM, &stream, sizeof(stream));
+}
+
 /* ---- sockets ---- */
 
 #define UCP_TEST_SOCKETS 16

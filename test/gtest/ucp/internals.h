@@ -80,6 +80,11 @@ void ucp_test_handle(ucp_worker_h worker, unsigned id, const void *data, size_t 
 /* The same to an endpoint's worker, as if by the connection of the endpoint's peer. */
 void ucp_test_handle_from(ucp_ep_h ep, unsigned id, const void *data, size_t length);
 
+/* As if another worker, known by its address and id, had introduced itself and written a word to
+ * the stream of its first endpoint, both between two calls of progress. */
+void ucp_test_stream_comes(ucp_worker_h worker, const void *address, size_t address_length,
+                           uint64_t worker_id, uint64_t word);
+
 /* How many handlers run of 16 sockets that are ready at once, where the first to run takes out and
  * closes all others, whose numbers new descriptors get, which are not ready. */
 unsigned ucp_test_take_out_sockets(ucp_worker_h worker);

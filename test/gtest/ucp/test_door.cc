@@ -592,4 +592,44 @@ TEST_F(door, what_is_put_meanwhile_arrives)
     EXPECT_EQ(0, m_failed.calls);
 }
 
+void on_bytes(void *request, ucs_status_t status, size_t, void *user_data)
+{
+    on_send(request, status, user_data);
+}
+
+/* By a callback that runs as the first goes on; the worker it leads to came by itself. */
+TEST_F(door, the_next_to_wait_is_closed)
+{
+    context_options options;
+    options.features = UCP_FEATURE_TAG | UCP_FEATURE_STREAM;
+    m_asking.reset();
+    m_asked.reset();
+    m_context.reset(new context(options));
+    m_asked.reset(new worker(*m_context));
+    m_asking.reset(new worker(*m_context));
+    worker other(*m_context);
+    const bytes silent = entry_of(address_of(other));
+    ucp_ep_h first     = connect(with_entry(address_of(*m_asked), silent));
+    ucp_ep_h second    = connect(with_entry(address_of(other), silent));
+    const uint64_t word             = 77;
+    uint64_t got                    = 0;
+    size_t length                   = 0;
+    ending read;
+    ucp_request_param_t param = send_param(&read);
+
+    param.cb.recv_stream = on_bytes;
+    read.action          = [&] {
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(second, UCP_EP_CLOSE_MODE_FORCE));
+    };
+    ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_stream_recv_nbx(first, &got, sizeof(got), &length, &param)));
+    const bytes address = m_asked->address();
+    ucp_test_stream_comes(m_asking->handle(), address.data(), address.size(),
+                          ucp_test_worker_id(m_asked->handle()), word);
+    m_asking->progress();
+    EXPECT_EQ(1, read.calls);
+    EXPECT_EQ(word, got);
+    close(first);
+    EXPECT_EQ(0, m_failed.calls);
+}
+
 } // namespace
