@@ -12,6 +12,7 @@
 #include <ucp/api/ucp.h>
 #include <ucs/config/parser.h>
 #include <ucs/ds/ptr_map.h>
+#include <ucs/sys/fork.h>
 #include <ucs/sys/sys.h>
 #include <uct/api/uct_tl.h>
 #include <pthread.h>
@@ -91,6 +92,7 @@ typedef struct ucp_context {
     ucp_tl_resource_t tls[UCP_TL_MAX];
     unsigned          num_tls;
     pthread_rwlock_t  mem_lock;           /* of mems; see mem.h */
+    ucs_fork_watch_t  fork;               /* a child has it unlocked */
     ucs_ptr_map_t     mems;               /* ucp_mem_t, by the ids that peers know */
     uint64_t          node_id;            /* of the running kernel; equal on one node */
     char tl_reason[UCP_TL_MAX][UCT_REASON_MAX]; /* why a transport of uct_tl_list is not in use */

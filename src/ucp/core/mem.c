@@ -13,9 +13,16 @@
 
 /* ---- the table ---- */
 
+/* Another thread of the parent may have held it. */
+static void ucp_mem_in_child(ucs_fork_watch_t *watch)
+{
+    pthread_rwlock_init(&ucs_container_of(watch, ucp_context_t, fork)->mem_lock, NULL);
+}
+
 void ucp_mem_table_init(ucp_context_t *context)
 {
     pthread_rwlock_init(&context->mem_lock, NULL);
+    ucs_fork_watch_add(&context->fork, ucp_mem_in_child);
     ucs_ptr_map_init(&context->mems);
     ucs_ptr_map_hide(&context->mems);
 }
@@ -75,6 +82,7 @@ void ucp_mem_table_cleanup(ucp_context_t *context)
     while ((mem = ucs_ptr_map_next(&context->mems, &pos, &id)) != NULL) {
         ucp_mem_free(mem);
     }
+    ucs_fork_watch_remove(&context->fork);
     ucs_ptr_map_cleanup(&context->mems);
     pthread_rwlock_destroy(&context->mem_lock);
 }

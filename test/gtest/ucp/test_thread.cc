@@ -413,6 +413,40 @@ TEST(threads, a_forked_child_sets_options_that_another_thread_was_setting)
     EXPECT_EQ(UCS_OK, ucs_global_opts_reload());
 }
 
+TEST(threads, a_forked_child_unmaps_while_another_thread_was_mapping)
+{
+    context context;
+    std::atomic<bool> stop{false};
+    char buffer[64];
+    ucp_mem_map_params_t params = {};
+    ucp_mem_h memh              = nullptr;
+
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = buffer;
+    params.length     = sizeof(buffer);
+    ASSERT_EQ(UCS_OK, ucp_mem_map(context.handle(), &params, &memh));
+    std::thread other([&]() {
+        ucp_mem_h mapped = nullptr;
+        while (!stop) {
+            EXPECT_EQ(UCS_OK, ucp_mem_map(context.handle(), &params, &mapped));
+            EXPECT_EQ(UCS_OK, ucp_mem_unmap(context.handle(), mapped));
+        }
+    });
+    for (int i = 0; (i < 100) && !HasFailure(); ++i) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            _exit((ucp_mem_unmap(context.handle(), memh) == UCS_OK) ? 0 : 1);
+        }
+        int status = -1;
+        EXPECT_EQ(pid, waitpid(pid, &status, 0));
+        EXPECT_EQ(0, status) << "child " << i;
+    }
+    stop = true;
+    other.join();
+    EXPECT_EQ(UCS_OK, ucp_mem_unmap(context.handle(), memh));
+}
+
 /* The limit of headers is that of all networks that are open. */
 TEST(threads, header_limit_while_the_network_opens)
 {
