@@ -75,6 +75,7 @@ typedef struct {
     pthread_mutex_t lock;   /* of what follows, and of registered memory: any thread releases it */
     ucs_list_link_t ifaces; /* that have reads */
     int             is_checked; /* the names that the user gives were looked for */
+    ucs_fork_watch_t fork;      /* a child has it unlocked */
 } uct_ofi_md_t;
 
 typedef struct uct_ofi_peer uct_ofi_peer_t;

@@ -621,17 +621,25 @@ void uct_ofi_rma_op_ended(uct_ofi_iface_t *iface, uct_ofi_rma_t *op, int error)
 
 /* ---- opening and closing ---- */
 
+/* Another thread of the parent may have held it. */
+static void uct_ofi_md_in_child(ucs_fork_watch_t *watch)
+{
+    pthread_mutex_init(&ucs_container_of(watch, uct_ofi_md_t, fork)->lock, NULL);
+}
+
 ucs_status_t uct_ofi_md_open(uct_md_t *tl_md)
 {
     uct_ofi_md_t *md = uct_ofi_md(tl_md);
 
     pthread_mutex_init(&md->lock, NULL);
+    ucs_fork_watch_add(&md->fork, uct_ofi_md_in_child);
     ucs_list_head_init(&md->ifaces);
     return UCS_OK;
 }
 
 void uct_ofi_md_close(uct_md_t *tl_md)
 {
+    ucs_fork_watch_remove(&uct_ofi_md(tl_md)->fork);
     pthread_mutex_destroy(&uct_ofi_md(tl_md)->lock);
 }
 
