@@ -128,7 +128,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
 /* Destroys a worker with all that is left in it: endpoints, listeners, posted receives, closes
  * under way. Callbacks of requests in flight are not called; request_cleanup is, once a request.
  * Their buffers are the user's again when it returns, not before.
- * Messages whose send has finished still arrive. Addresses not released are freed.
+ * Messages whose send has finished still arrive. Addresses not released stay the caller's.
  * Threads: nobody else may use the worker. May wait for transfers that peers make from or
  * to this process's memory; where nothing is in flight, for peers' hosts to take what was sent over
  * TCP, for UCX_OFI_TIMEOUT at the longest. */
