@@ -84,6 +84,7 @@ int perf_batch_read(perf_options_t *options)
             results += (*next)->size_count * (*next)->params.variants;
             if (results > PERF_RESULTS_MAX) {
                 perf_error("more than %d results", PERF_RESULTS_MAX);
+                free(*next);
                 *next = NULL;
             }
         }
