@@ -29,10 +29,18 @@ int perf_bind(const int *cpus, unsigned count, perf_session_t *session)
     return 0;
 }
 
-unsigned perf_lane_cpus(const perf_options_t *options)
+/* How many of the processors that -c names the threads of one side take. */
+static unsigned perf_lane_cpus(const perf_options_t *options)
 {
     return (options->cpu_count < options->params.threads) ? options->cpu_count :
                                                             options->params.threads;
+}
+
+void perf_lanes_bind(perf_session_t *session, const perf_options_t *options, unsigned first)
+{
+    session->cpu_count = perf_lane_cpus(options);
+    session->cpu_first = first;
+    memcpy(session->cpus, options->cpus, sizeof(session->cpus));
 }
 
 int perf_server_main(const perf_options_t *options)
@@ -112,9 +120,7 @@ int perf_loopback_main(const perf_options_t *options)
     for (i = 0; i < 2; ++i) {
         perf_oob_wrap(ends[i], "the other thread", PERF_OOB_WATCHED_MS, &sessions[i].channel);
         if (options->params.threads > 1) { /* those of each side, as with --self */
-            sessions[i].cpu_count = perf_lane_cpus(options);
-            sessions[i].cpu_first = (unsigned)i;
-            memcpy(sessions[i].cpus, options->cpus, sizeof(options->cpus));
+            perf_lanes_bind(&sessions[i], options, (unsigned)i);
         } else if ((options->cpu_count > 1) || (perf_pin_choose(cpus) > 0)) {
             sessions[i].cpus[0]   = cpus[i];
             sessions[i].cpu_count = 1;

@@ -42,8 +42,9 @@ int perf_self_main(const perf_options_t *options);
 int perf_server_main(const perf_options_t *options);
 int perf_client_main(const perf_options_t *options);
 
-/* remote.c: how many of the processors that -c names the threads of one side take. */
-unsigned perf_lane_cpus(const perf_options_t *options);
+/* remote.c: the threads of this side take turns among the processors that -c names; where there is
+ * but one, it takes the `first` of them, counted from 0. */
+void perf_lanes_bind(perf_session_t *session, const perf_options_t *options, unsigned first);
 
 /* remote.c: binds this thread to the first of these processors; those that it starts take turns
  * among all. All are tried. `count` may be 0. Returns 0, or -1 after an error message. */

@@ -39,9 +39,7 @@ static int run_session(const pair_t *pair, perf_session_t *session)
     const perf_options_t *options = pair->options;
 
     if (options->params.threads > 1) {
-        session->cpu_count = perf_lane_cpus(options);
-        session->cpu_first = !session->leader;
-        memcpy(session->cpus, options->cpus, sizeof(session->cpus));
+        perf_lanes_bind(session, options, !session->leader);
     }
     if (!session->leader) {
         return perf_follow(session);

@@ -146,7 +146,7 @@ static int ucp_door_leads(ucp_worker_t *worker, const struct ucp_listener *door)
 }
 
 /* Will keys of memory have to tell of its registration with a network? */
-static int ucp_door_lacks_keys(const ucp_worker_t *worker)
+static int ucp_door_needs_keys(const ucp_worker_t *worker)
 {
     return (worker->context->features & UCP_FEATURE_RMA) && ucp_net_has_rdma();
 }
@@ -157,7 +157,7 @@ int ucp_door_open(ucp_worker_t *worker)
 
     ucp_worker_lock(worker);
     has_net = ucp_door_leads(worker, NULL);
-    if (has_net && (worker->door == NULL) && !ucp_door_lacks_keys(worker)) {
+    if (has_net && (worker->door == NULL) && !ucp_door_needs_keys(worker)) {
         worker->door = ucp_door_create(worker);
         (void)ucp_door_leads(worker, worker->door);
     }

@@ -159,41 +159,6 @@ private:
     ucp_mem_h m_mem = nullptr;
 };
 
-/* So as if devices that read and write memory by themselves were there, or none. */
-class networks {
-public:
-    explicit networks(bool have_rdma) : m_fake(have_rdma ? with_rdma() : without())
-    {
-    }
-
-private:
-    static bool is_class(const char *path)
-    {
-        return (strcmp(path, "/sys/class/infiniband") == 0) ||
-               (strcmp(path, "/sys/class/cxi") == 0);
-    }
-
-    static ucs_sys_ops_t with_rdma()
-    {
-        ucs_sys_ops_t ops = ucs_sys_real;
-        ops.open          = [](const char *path, int flags, mode_t mode) {
-            return ucs_sys_real.open(is_class(path) ? "/" : path, flags, mode);
-        };
-        return ops;
-    }
-
-    static ucs_sys_ops_t without()
-    {
-        ucs_sys_ops_t ops = ucs_sys_real;
-        ops.open          = [](const char *path, int flags, mode_t mode) {
-            return ucs_sys_real.open(is_class(path) ? "/nonesuch" : path, flags, mode);
-        };
-        return ops;
-    }
-
-    fake_sys m_fake;
-};
-
 /* Who opens a network says that there is no such provider: who packs keys for one whose devices
  * write and read by themselves does. */
 TEST(doors, of_one_node_open_no_network)
@@ -205,7 +170,7 @@ TEST(doors, of_one_node_open_no_network)
         for (bool have_rdma : {false, true}) {
             mp::processes both(COUNT);
             both.start_all([=](mp::self &me) {
-                const networks networks(have_rdma);
+                const fake_networks networks(have_rdma ? "/sys/class/infiniband" : "");
                 setenv("UCX_NET_ADDRESS", "auto", 1);
                 setenv("UCX_OFI_PROVIDER", "nonesuch", 1);
                 meet_and_exchange(me, UCP_FEATURE_TAG | keys);
@@ -298,7 +263,7 @@ TEST_F(doors_of_two_hosts, with_keys)
 {
     for (unsigned index : {FIRST, SECOND}) {
         start(index, [](mp::self &me) {
-            const networks networks(false);
+            const fake_networks networks("");
             member self(me, KEYS);
             window window(me, self);
             self.connect();

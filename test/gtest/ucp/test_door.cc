@@ -20,8 +20,6 @@ using namespace server_test;
 
 namespace {
 
-std::string g_shown; /* a class of devices that the kernel seems to have */
-
 /* The workers of one process are near to each other; the address of one for other nodes leads to
  * its door only, and what is heard there leads by shared memory, too. */
 class door : public testing::Test {
@@ -50,6 +48,18 @@ protected:
         if (entry_of(address_of(*m_asked)).empty()) {
             GTEST_SKIP() << "this host has no address but that of the loopback";
         }
+    }
+
+    /* Other ones. */
+    void open_with(uint64_t features)
+    {
+        context_options options;
+        options.features = features;
+        m_asking.reset();
+        m_asked.reset();
+        m_context.reset(new context(options));
+        m_asked.reset(new worker(*m_context));
+        m_asking.reset(new worker(*m_context));
     }
 
     static bytes address_of(worker &worker)
@@ -530,15 +540,8 @@ TEST_F(door, is_not_for_keys_of_rdma)
     context_options options;
     options.features = UCP_FEATURE_RMA;
     context context(options);
-    ucs_sys_ops_t ops = ucs_sys_real;
     for (const char *shown : {"/sys/class/infiniband", "/sys/class/cxi", ""}) {
-        g_shown  = shown;
-        ops.open = [](const char *path, int flags, mode_t mode) {
-            const bool is_class = (strncmp(path, "/sys/class/", 11) == 0);
-            return ucs_sys_real.open(!is_class ? path : (g_shown == path) ? "/" : "/nonesuch",
-                                     flags, mode);
-        };
-        const fake_sys fake(ops);
+        const fake_networks networks(shown);
         worker worker(context);
         EXPECT_EQ(*shown == 0, !entry_of(address_of(worker)).empty()) << shown;
     }
@@ -547,20 +550,8 @@ TEST_F(door, is_not_for_keys_of_rdma)
 /* Elsewhere what is put before the answer is there goes to the memory all the same. */
 TEST_F(door, what_is_put_meanwhile_arrives)
 {
-    context_options options;
-    options.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
-    ucs_sys_ops_t ops = ucs_sys_real;
-    ops.open          = [](const char *path, int flags, mode_t mode) {
-        return ucs_sys_real.open((strncmp(path, "/sys/class/", 11) == 0) ? "/nonesuch" : path,
-                                 flags, mode);
-    };
-    const fake_sys fake(ops);
-    m_asking.reset();
-    m_asked.reset();
-    m_context.reset(new context(options));
-    m_asked.reset(new worker(*m_context));
-    m_asking.reset(new worker(*m_context));
-
+    const fake_networks networks("");
+    open_with(UCP_FEATURE_RMA | UCP_FEATURE_AMO64);
     const ucp_request_param_t none = {};
     const bytes data               = pattern(1, 300000);
     bytes memory(8 + data.size()), got(data.size());
@@ -600,13 +591,7 @@ void on_bytes(void *request, ucs_status_t status, size_t, void *user_data)
 /* By a callback that runs as the first goes on; the worker it leads to came by itself. */
 TEST_F(door, the_next_to_wait_is_closed)
 {
-    context_options options;
-    options.features = UCP_FEATURE_TAG | UCP_FEATURE_STREAM;
-    m_asking.reset();
-    m_asked.reset();
-    m_context.reset(new context(options));
-    m_asked.reset(new worker(*m_context));
-    m_asking.reset(new worker(*m_context));
+    open_with(UCP_FEATURE_TAG | UCP_FEATURE_STREAM);
     worker other(*m_context);
     const bytes silent = entry_of(address_of(other));
     ucp_ep_h first     = connect(with_entry(address_of(*m_asked), silent));

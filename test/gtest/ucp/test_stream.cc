@@ -1006,6 +1006,15 @@ void on_failure(void *arg, ucp_ep_h, ucs_status_t)
     ++*static_cast<int *>(arg);
 }
 
+void progress_both(worker &from, worker &to, const std::function<bool()> &condition,
+                   int rounds = 10000000)
+{
+    for (int i = 0; (i < rounds) && !condition(); ++i) {
+        from.progress();
+        to.progress();
+    }
+}
+
 /* Each side closes with a message of the other's unread, or read in part: neither close waits for
  * the other, nor an endpoint to oneself for itself. */
 TEST_P(stream, both_close_with_messages_unread)
@@ -1020,12 +1029,6 @@ TEST_P(stream, both_close_with_messages_unread)
     bytes buffer(1000);
     ending sent[2], received;
     std::vector<ucs_status_ptr_t> requests, closings;
-    const auto progress = [&](int rounds, const std::function<bool()> &condition) {
-        for (int i = 0; (i < rounds) && !condition(); ++i) {
-            from.progress();
-            to.progress();
-        }
-    };
     receive(in, buffer.data(), buffer.size(), true, &received);
     for (int i = 0; i < 2; ++i) {
         const ucp_request_param_t param = send_param(&sent[i]);
@@ -1033,7 +1036,7 @@ TEST_P(stream, both_close_with_messages_unread)
             ucp_stream_send_nbx((i == 0) ? ep : in, data.data(), data.size(), &param));
         ASSERT_FALSE(UCS_PTR_IS_ERR(requests.back()));
     }
-    progress(3000, []() { return false; });
+    progress_both(from, to, []() { return false; }, 3000);
     from.forget(ep);
     closings.push_back(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH));
     if (in != ep) {
@@ -1048,7 +1051,7 @@ TEST_P(stream, both_close_with_messages_unread)
             return !UCS_PTR_IS_PTR(ptr) || ucp_request_is_completed(ptr);
         });
     };
-    progress(10000000, [&]() {
+    progress_both(from, to, [&]() {
         return all_closed() && is_over(0) && is_over(1) && (received.calls == 1);
     });
     EXPECT_TRUE(all_closed());
@@ -1076,30 +1079,24 @@ TEST_P(stream, forced_close_amid_a_message)
     const bytes data  = pattern(1, 1000000);
     bytes buffer(1000000);
     ending sent, received, rest;
-    const auto progress = [&](int rounds, const std::function<bool()> &condition) {
-        for (int i = 0; (i < rounds) && !condition(); ++i) {
-            from.progress();
-            to.progress();
-        }
-    };
     const ucp_request_param_t param = send_param(&sent);
     void *ptr = ucp_stream_send_nbx(ep, data.data(), data.size(), &param);
     ASSERT_FALSE(UCS_PTR_IS_ERR(ptr));
     receive(in, buffer.data(), 1000, true, &received);
-    progress(10000000, [&]() { return received.calls == 1; });
+    progress_both(from, to, [&]() { return received.calls == 1; });
     ASSERT_EQ(UCS_OK, received.status);
     from.forget(ep);
     void *closing = ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE);
     if (UCS_PTR_IS_PTR(ptr)) {
         if (is_network(GetParam())) { /* who could read it has to answer */
-            progress(10000000, [&]() { return sent.calls == 1; });
+            progress_both(from, to, [&]() { return sent.calls == 1; });
         }
         EXPECT_EQ(1, sent.calls);
         EXPECT_EQ(UCS_ERR_CANCELED, sent.status);
     }
-    progress(2000, []() { return false; });
+    progress_both(from, to, []() { return false; }, 2000);
     receive(in, buffer.data() + 1000, buffer.size() - 1000, true, &rest);
-    progress(10000000, [&]() { return rest.calls == 1; });
+    progress_both(from, to, [&]() { return rest.calls == 1; });
     EXPECT_EQ(1, rest.calls);
     EXPECT_TRUE(UCS_STATUS_IS_ERR(rest.status)) << ucs_status_string(rest.status);
     EXPECT_TRUE(std::equal(buffer.begin(), buffer.begin() + 1000, data.begin()));
@@ -1134,15 +1131,11 @@ TEST_P(stream, closed_by_the_reader_amid_a_message)
         bytes buffer(data.size());
         ending received;
         ucp_stream_poll_ep_t ready;
-        const auto progress_until = [&](const std::function<bool()> &condition) {
-            for (int i = 0; (i < 10000000) && !condition(); ++i) {
-                from.progress();
-                to.progress();
-            }
-        };
         void *sent = send(from.connect(to), data.data(), data.size());
         ASSERT_TRUE(UCS_PTR_IS_PTR(sent));
-        progress_until([&]() { return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1; });
+        progress_both(from, to, [&]() {
+            return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1;
+        });
         receive(in, buffer.data(), buffer.size(), true, &received);
         to.progress();
         ASSERT_EQ(0, received.calls);
@@ -1150,13 +1143,13 @@ TEST_P(stream, closed_by_the_reader_amid_a_message)
         to.forget(in);
         void *closing = ucp_ep_close_nb(in, mode);
         if (is_written_by_others(GetParam())) { /* that may have been all */
-            progress_until([&]() { return received.calls == 1; });
+            progress_both(from, to, [&]() { return received.calls == 1; });
         } else {
             EXPECT_EQ(UCS_ERR_CANCELED, received.status);
         }
         EXPECT_EQ(1, received.calls);
         bytes().swap(buffer); /* nobody writes to it any more */
-        progress_until([&]() { return ucp_request_check_status(sent) != UCS_INPROGRESS; });
+        progress_both(from, to, [&]() { return ucp_request_check_status(sent) != UCS_INPROGRESS; });
         EXPECT_NE(UCS_INPROGRESS, ucp_request_check_status(sent));
         ucp_request_free(sent);
         if (UCS_PTR_IS_PTR(closing)) {
@@ -1183,23 +1176,19 @@ TEST_P(stream, closed_on_both_sides_amid_a_message)
     bytes buffer(64 << 20), byte(1);
     ending sent, received, rest;
     ucp_stream_poll_ep_t ready;
-    const auto progress_until = [&](const std::function<bool()> &condition) {
-        for (int i = 0; (i < 10000000) && !condition(); ++i) {
-            from.progress();
-            to.progress();
-        }
-    };
     const ucp_request_param_t param = send_param(&sent);
     void *hello = send(in, "y", 1);
     receive(out, byte.data(), 1, true, &rest);
-    progress_until([&]() { return rest.calls == 1; });
+    progress_both(from, to, [&]() { return rest.calls == 1; });
     rest       = ending();
     void *data = mmap(nullptr, buffer.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                       -1, 0);
     ASSERT_NE(MAP_FAILED, data);
     memset(data, 7, buffer.size());
     ASSERT_TRUE(UCS_PTR_IS_PTR(ucp_stream_send_nbx(out, data, buffer.size(), &param)));
-    progress_until([&]() { return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1; });
+    progress_both(from, to, [&]() {
+        return ucp_stream_worker_poll(to.handle(), &ready, 1, 0) == 1;
+    });
     receive(in, buffer.data(), buffer.size(), true, &received);
     to.progress();
     ASSERT_EQ(0, received.calls);
@@ -1214,14 +1203,14 @@ TEST_P(stream, closed_on_both_sides_amid_a_message)
     for (int i = 0; i < 20; ++i) {
         from.progress(); /* and may have answered */
     }
-    progress_until([&]() { return sent.calls == 1; });
+    progress_both(from, to, [&]() { return sent.calls == 1; });
     EXPECT_EQ(1, sent.calls);
     EXPECT_EQ(0, munmap(data, buffer.size()));
-    progress_until([&]() { return received.calls == 1; });
+    progress_both(from, to, [&]() { return received.calls == 1; });
     EXPECT_EQ(1, received.calls);
     void *sent_there = send(others, "y", 1);
     receive(other, byte.data(), 1, true, &rest);
-    progress_until([&]() { return rest.calls == 1; });
+    progress_both(from, to, [&]() { return rest.calls == 1; });
     EXPECT_EQ('y', byte[0]);
     for (void *request : {closing[0], closing[1], hello, sent_there}) {
         if (UCS_PTR_IS_PTR(request)) {
