@@ -142,7 +142,7 @@ part_build()
 test_targets()
 {
     local target
-    for target in test/gtest/gtest test/gtest/libhaltest_sample.la test/fakecuda/libcuda.la \
+    for target in test/gtest/gtest test/gtest/libgreedy.la test/fakecuda/libcuda.la \
                   examples/cuda_pingpong; do
         grep -q "^${target//./\\.}\\(\$(EXEEXT)\\)\\?:" Makefile && echo "$target"
     done
