@@ -14,13 +14,19 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <errno.h>
+#include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define UCP_DEVICE_TRUST_NS 8000.0    /* see device.h */
+#define UCP_DEVICE_TRUST_NS  8000.0             /* see device.h */
+#define UCP_DEVICE_STACK_MAX ((size_t)64 << 20) /* so near a program's stack nothing is mapped */
+
+/* Of this thread; length 0: it has not been looked for. */
+static __thread ucp_device_range_t ucp_device_stack __attribute__((tls_model("initial-exec")));
 
 /* ---- which memory it is ---- */
 
@@ -41,6 +47,37 @@ static uintptr_t ucp_device_heap_start(void)
         pos = strchr(pos + 1, ' ');
     }
     return (pos == NULL) ? 0 : (uintptr_t)strtoull(pos, NULL, 10);
+}
+
+/* Static data: what is written to of the first object, which is the program. */
+static int ucp_device_find_data(struct dl_phdr_info *info, size_t size UCS_UNUSED, void *arg)
+{
+    ucp_device_range_t *data = arg;
+    const ElfW(Phdr) *header;
+    unsigned i;
+
+    for (i = 0; i < info->dlpi_phnum; ++i) {
+        header = &info->dlpi_phdr[i];
+        if ((header->p_type == PT_LOAD) && (header->p_flags & PF_W)) {
+            *data = (ucp_device_range_t){info->dlpi_addr + header->p_vaddr, header->p_memsz};
+        }
+    }
+    return 1;
+}
+
+static void ucp_device_find_stack(ucp_device_range_t *stack)
+{
+    pthread_attr_t attributes;
+    void *base    = NULL;
+    size_t length = 0;
+    size_t max;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        (void)pthread_attr_getstack(&attributes, &base, &length);
+        pthread_attr_destroy(&attributes);
+    }
+    max    = ucs_min(length, UCP_DEVICE_STACK_MAX);
+    *stack = (ucp_device_range_t){(uintptr_t)base + length - max, ucs_max(max, (size_t)1)};
 }
 
 ucs_status_t ucp_device_init(ucp_worker_t *worker)
@@ -64,6 +101,7 @@ ucs_status_t ucp_device_init(ucp_worker_t *worker)
             worker->host_base   = ucp_device_heap_start();
             worker->host_length = 0;
             device->trust       = (uint64_t)(UCP_DEVICE_TRUST_NS * 1e-9 * ucs_arch_tsc_hz());
+            (void)dl_iterate_phdr(ucp_device_find_data, &device->data);
             break;
         }
     }
@@ -89,6 +127,39 @@ void ucp_device_cleanup(ucp_worker_t *worker)
     }
     ucp_device_free_window(&worker->device.read_window);
     ucp_device_free_window(&worker->device.write_window);
+}
+
+/* Was the block around the address the host's a moment ago? */
+static int ucp_device_was_host(const ucp_device_t *device, uintptr_t address)
+{
+    uintptr_t block                = address >> UCP_DEVICE_BLOCK_BITS;
+    const ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
+
+    return device->is_started && (host->block == block) &&
+           (ucs_arch_read_tsc() - host->tsc < device->trust);
+}
+
+static int ucp_device_is_inside(const ucp_device_range_t *range, uintptr_t address)
+{
+    return address - range->base < range->length;
+}
+
+/* In a frame of this thread that calls us? A program may run on stacks of its own. */
+static int ucp_device_is_stack(uintptr_t address)
+{
+    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+
+    return (address > frame) && ucp_device_is_inside(&ucp_device_stack, address) &&
+           ucp_device_is_inside(&ucp_device_stack, frame);
+}
+
+int ucp_device_is_host(const ucp_worker_t *worker, uintptr_t address)
+{
+    const ucp_device_t *device = &worker->device;
+
+    return ucp_device_is_inside(&device->data, address) || ucp_device_is_stack(address) ||
+           ucp_device_is_idle(device) ||
+           (!worker->lock.enabled && ucp_device_was_host(device, address));
 }
 
 /* Inside the heap as it is now? */
@@ -138,6 +209,9 @@ static int ucp_device_ask(ucp_worker_t *worker, const void *address, uct_mem_inf
         return 1;
     }
     device->hosts[block % UCP_DEVICE_BLOCKS] = (ucp_device_block_t){block, now};
+    if (ucs_unlikely(ucp_device_stack.length == 0)) {
+        ucp_device_find_stack(&ucp_device_stack);
+    }
     return 0;
 }
 
@@ -152,7 +226,8 @@ int ucp_device_query(ucp_worker_t *worker, const void *address, uct_mem_info_t *
         return 1;
     }
     if ((device->md == NULL) || ucp_device_is_idle(device) ||
-        ucp_device_was_host(device, address) || ucp_device_is_heap(worker, (uintptr_t)address)) {
+        ucp_device_was_host(device, (uintptr_t)address) ||
+        ucp_device_is_heap(worker, (uintptr_t)address)) {
         return 0;
     }
     return ucp_device_ask(worker, address, info_p);

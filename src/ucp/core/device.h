@@ -2,11 +2,12 @@
  * bytes, and the keys by which peers reach them.
  *
  * A buffer is looked at when an operation is posted. Memory of the host is told apart without the
- * driver where that is certain: nothing of the device can lie inside the heap (brk), and a block of
- * addresses that was the host's a moment ago still is: to become the device's it has to be unmapped
- * and reserved anew, which takes longer than the moment that an answer is trusted for. Measured:
- * 34 us at least; an answer counts for 8. While the driver is not started there is no device memory
- * at all, which is looked at once a tick of the kernel's clock. Nobody's calls are intercepted.
+ * driver where that is certain: nothing of the device can lie inside the heap (brk), the program's
+ * static data, or the frames of the thread that calls; and a block of addresses that was the host's
+ * a moment ago still is: to become the device's it has to be unmapped and reserved anew, which
+ * takes longer than the moment that an answer is trusted for. Measured: 34 us at least; an answer
+ * counts for 8. While the driver is not started there is no device memory at all, which is looked
+ * at once a tick of the kernel's clock. Nobody's calls are intercepted.
  *
  * Contiguous buffers on a device have a datatype class of their own (dt/dt.h), so that no path that
  * touches memory by itself takes them for its own. Their bytes are copied by the transport

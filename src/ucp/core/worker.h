@@ -88,6 +88,11 @@ typedef struct {
     uint64_t  tsc;
 } ucp_device_block_t;
 
+typedef struct {
+    uintptr_t base;
+    size_t    length; /* 0: none */
+} ucp_device_range_t;
+
 /* Whose pieces of a message lie in a window, see device.h. */
 typedef struct {
     const void   *id;     /* a request, which holds UCP_REQUEST_HOLDS_WINDOW, or the peer that puts
@@ -115,6 +120,7 @@ typedef struct {
     unsigned             num_asked;  /* receives whose sender was asked to copy */
     uint64_t             asked_ns;   /* coarse: when it did not, last; read without the lock */
     uint64_t             trust;      /* ticks for which a block stays the host's */
+    ucp_device_range_t   data;       /* the program's own */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
     const void          *had;        /* address that ucp_device_has found there; NULL: none, */
     uint64_t             had_tsc;    /* when, */
@@ -329,23 +335,15 @@ UCS_INLINE int ucp_device_is_idle(const ucp_device_t *device)
            (__atomic_load_n(&device->asked_ns, __ATOMIC_RELAXED) == ucs_sys_clock_coarse_ns());
 }
 
-/* Was the block around the address the host's a moment ago? */
-UCS_INLINE int ucp_device_was_host(const ucp_device_t *device, const void *address)
-{
-    uintptr_t block                = (uintptr_t)address >> UCP_DEVICE_BLOCK_BITS;
-    const ucp_device_block_t *host = &device->hosts[block % UCP_DEVICE_BLOCKS];
+/* The same as ucp_worker_is_host outside the heap. */
+int ucp_device_is_host(const ucp_worker_t *worker, uintptr_t address);
 
-    return device->is_started && (host->block == block) &&
-           (ucs_arch_read_tsc() - host->tsc < device->trust);
-}
-
-/* True if the address is in memory of the host, as far as can be told without a call; no lock. */
+/* True if the address is in memory of the host, as far as the driver need not tell; no lock. */
 UCS_INLINE int ucp_worker_is_host(const ucp_worker_t *worker, const void *address)
 {
     return ((uintptr_t)address - worker->host_base <
             __atomic_load_n(&worker->host_length, __ATOMIC_RELAXED)) ||
-           ucp_device_is_idle(&worker->device) ||
-           (!worker->lock.enabled && ucp_device_was_host(&worker->device, address));
+           ucp_device_is_host(worker, (uintptr_t)address);
 }
 
 UCS_INLINE size_t ucp_worker_num_posted(const ucp_worker_t *worker)

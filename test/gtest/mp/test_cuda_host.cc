@@ -9,6 +9,11 @@
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 
+#include <functional>
+#include <sys/mman.h>
+#include <thread>
+#include <ucontext.h>
+
 using mp::gpu;
 using mp::gpu_buffer;
 using mp::host_buffer;
@@ -237,6 +242,64 @@ TEST(mp_cuda_heap, is_copied_by_the_device)
         });
         EXPECT_TRUE(both.join());
     }
+}
+
+/* What lies in the heap, static data of the program or the stack that runs is the host's for
+ * certain; all else is looked at, also another thread's stack, and all from a stack that the
+ * program made. */
+TEST(mp_cuda_heap, memory_that_needs_no_look)
+{
+    constexpr size_t LENGTH = 64, STACK = 256u << 10;
+    static char data[LENGTH];
+    processes one(1);
+
+    NEED_FAKE_GPU();
+    one.start_all([](self &me) {
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        auto calls = gpu::function<uint64_t(const char *)>("fakecuda_calls");
+        node n(me);
+        const auto looks = [&](void *place) {
+            const uint64_t before = calls("cuPointerGetAttributes");
+            for (int i = 0; i < 10; ++i) {
+                usleep(50); /* longer than an answer counts */
+                ucs_status_ptr_t request = n.recv(place, LENGTH, 1);
+                ucp_request_cancel(n.worker(), request);
+                EXPECT_EQ(UCS_ERR_CANCELED, n.wait(request));
+            }
+            return calls("cuPointerGetAttributes") - before;
+        };
+        void *mapped = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
+        ASSERT_NE(MAP_FAILED, mapped);
+        char local[LENGTH];
+        std::unique_ptr<char[]> heap(new char[LENGTH]);
+
+        EXPECT_EQ(10u, looks(mapped));
+        EXPECT_EQ(0u, looks(data));
+        EXPECT_EQ(0u, looks(local));
+        EXPECT_GE(1u, looks(heap.get())); /* it may have grown */
+        std::thread([&]() {
+            char own[LENGTH];
+            EXPECT_EQ(10u, looks(local));
+            EXPECT_EQ(0u, looks(own));
+        }).join();
+
+        static std::function<void()> on_own_stack;
+        on_own_stack = [&]() {
+            char own[LENGTH];
+            EXPECT_EQ(10u, looks(local));
+            EXPECT_EQ(10u, looks(own));
+        };
+        ucontext_t here, there;
+        ASSERT_EQ(0, getcontext(&there));
+        there.uc_stack = {mapped, 0, STACK};
+        there.uc_link  = &here;
+        makecontext(&there, []() { on_own_stack(); }, 0);
+        ASSERT_EQ(0, swapcontext(&here, &there));
+        munmap(mapped, STACK);
+    });
+    EXPECT_TRUE(one.join());
 }
 
 /* The process of the host ends when its send has; the other one, which looks seldom, has all. */

@@ -56,8 +56,9 @@ void ucp_test_hide_workers(int change)
 
 void ucp_test_look_always(ucp_worker_h worker)
 {
-    worker->host_base    = 0;
-    worker->device.trust = 0;
+    worker->host_base          = 0;
+    worker->device.data.length = 0;
+    worker->device.trust       = 0;
 }
 
 int ucp_test_was_handed(void *request)
