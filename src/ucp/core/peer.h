@@ -51,7 +51,7 @@ struct ucp_peer {
     size_t                num_controls; /* that wait for resources, and flushes for them */
     size_t                num_answers;  /* of these; see ucp_control_is_answer */
     uint32_t              session;      /* a number for each HELLO of its, never used again */
-    uint32_t              num_data;     /* messages DATA that have come from it */
+    uint32_t              num_data;     /* messages DATA and FIN that have come from it */
     uint64_t              lost_sync;    /* sync words of ended sends that it may still claim by */
     _Atomic unsigned      rma_gate;     /* 0: puts, gets and atomics may run straight through: none
                                          * is in flight, and the peer lives */

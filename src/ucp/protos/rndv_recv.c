@@ -557,16 +557,16 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
     return 0;
 }
 
-/* Reads what the sender has not claimed, if it has not been heard of; returns what was done. */
-static unsigned ucp_rndv_recv_take(ucp_request_t *req, uint64_t now_ns)
+/* Waits once more, if the sender has been heard of meanwhile. */
+static int ucp_rndv_recv_waits(ucp_request_t *req, uint64_t now_ns)
 {
-    if (req->recv.num_data != req->recv.peer->num_data) {
-        req->recv.num_data = req->recv.peer->num_data;
-        ucp_rndv_watch_until(req, now_ns + ucp_rndv_claim_wait_ns(req));
+    if (req->recv.num_data == req->recv.peer->num_data) {
         return 0;
     }
-    req->recv.step = UCP_RECV_BOTH;
-    ucp_request_add_work(req);
+    req->recv.num_data = req->recv.peer->num_data;
+    ucp_rndv_watch_until(req, now_ns + ((req->recv.step == UCP_RECV_LEFT) ?
+                                        ucp_rndv_claim_wait_ns(req) :
+                                        ucp_rndv_device_wait_ns(req->worker)));
     return 1;
 }
 
@@ -594,9 +594,13 @@ unsigned ucp_rndv_overdue(ucp_worker_t *worker)
         if (ucp_request_is_send(req)) {
             ucp_rndv_given_up_end(req);
             ++count;
+        } else if (ucp_rndv_recv_waits(req, now_ns)) {
+            continue;
         } else if (req->recv.step != UCP_RECV_LEFT) {
             count += ucp_rndv_device_take(req);
-        } else if (ucp_rndv_recv_take(req, now_ns)) {
+        } else { /* reads what the sender has not claimed */
+            req->recv.step = UCP_RECV_BOTH;
+            ucp_request_add_work(req);
             ++count;
             break; /* one: who copies a window's is taken for away, and two would do so for ever */
         }
@@ -736,6 +740,7 @@ void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
     memcpy(&fin, data, sizeof(fin));
     req = ucp_rndv_find_recv(arg, fin.recv_id, fin.length, "FIN");
     if (req != NULL) {
+        ++req->recv.peer->num_data;
         req->recv.received += fin.length;
         ucp_rndv_recv_check_end(req);
     }

@@ -7,6 +7,7 @@
 #include "cuda_side.h"
 #include "restrict.h"
 #include "seed.h"
+#include <ucs/sys/sys.h>
 
 #include <memory>
 #include <sys/syscall.h>
@@ -212,6 +213,80 @@ TEST(mp_cuda_election_race, more_than_there_are_words)
 {
     NEED_GPU();
     race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways);
+}
+
+namespace {
+
+uint64_t g_now_ns;
+
+uint64_t the_time_that_is_set()
+{
+    return g_now_ns;
+}
+
+} // namespace
+
+/* A sender that copies other messages comes to this one, too: each time that it is heard of it is
+ * waited for anew. */
+TEST(mp_cuda_election_turn, of_a_sender_that_copies_others)
+{
+    constexpr size_t LENGTH  = 70000;
+    constexpr uint64_t LATER = 1000000; /* longer than it is waited for */
+    static ucs_sys_ops_t ops;
+    processes all(2);
+
+    NEED_FAKE_GPU();
+    all.start_all([](self &me) {
+        side s(me);
+        gpu_buffer first(s.g(), PERF_MEMORY_CUDA, LENGTH), second(s.g(), PERF_MEMORY_CUDA, LENGTH);
+        ASSERT_TRUE(first.is_made() && second.is_made()) << s.g().problem();
+        const auto progress = [&]() {
+            for (int i = 0; i < 100; ++i) {
+                s.n().progress();
+            }
+        };
+        use_both_ways(s);
+        first.put(LENGTH, s.is_sender() ? 11 : 0);
+        second.put(LENGTH, s.is_sender() ? 12 : 0);
+        s.n().barrier();
+        if (s.is_sender()) {
+            void *requests[] = {s.post(operation::TAG, first, LENGTH),
+                                s.post(operation::TAG, second, LENGTH)};
+            s.reach(3);
+            s.sleep_until(3);
+            EXPECT_EQ(UCS_OK, s.n().wait(requests[0]));
+            s.reach(4);
+            s.sleep_until(4);
+            EXPECT_EQ(UCS_OK, s.n().wait(requests[1]));
+        } else {
+            s.sleep_until(3);
+            void *one = s.post(operation::TAG, first, LENGTH);
+            progress(); /* asks */
+            s.reach(3);
+            s.sleep_until(4);
+            ops          = ucs_sys_real;
+            ops.clock_ns = the_time_that_is_set;
+            g_now_ns     = ucs_sys_real.clock_ns();
+            ucs_sys_set(&ops);
+            const uint64_t before = copies();
+            void *two             = s.post(operation::TAG, second, LENGTH);
+            g_now_ns += LATER;
+            progress(); /* hears that the first one is there */
+            EXPECT_TRUE(ucp_request_is_completed(one));
+            EXPECT_EQ(before, copies());
+            g_now_ns += LATER;
+            progress(); /* hears nothing, and copies */
+            EXPECT_EQ(before + 1, copies());
+            ucs_sys_set(&ucs_sys_real);
+            EXPECT_EQ(UCS_OK, s.n().wait(one));
+            EXPECT_EQ(UCS_OK, s.n().wait(two));
+            s.reach(4);
+        }
+        first.expect(LENGTH, 11);
+        second.expect(LENGTH, 12);
+        s.n().barrier();
+    });
+    EXPECT_TRUE(all.join());
 }
 
 /* The receiver may not map: what it takes it has to give back. */
