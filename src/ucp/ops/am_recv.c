@@ -617,28 +617,37 @@ void ucp_am_cancelled(ucp_peer_t *peer, uint64_t send_id)
     }
 }
 
-static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t *kept,
-                                                void *buffer, size_t count,
-                                                const ucp_request_param_t *param)
+/* Is it what a handler that runs was shown and may not keep? Nothing of ours stands before it. */
+UCS_INLINE int ucp_am_is_passing(const ucp_worker_t *worker, const void *data)
 {
+    return (data == worker->am_passing) && (data != NULL);
+}
+
+static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, void *data, void *buffer,
+                                                size_t count, const ucp_request_param_t *param)
+{
+    const int is_passing = ucp_am_is_passing(worker, data);
+    ucp_kept_t *kept     = ucp_kept_of(data);
+    ucs_status_ptr_t ptr;
     ucp_request_t *req;
     ucs_status_t status;
     ucp_wire_rts_t rts;
     uint32_t session;
 
-    if (kept->is_taken) {
+    if (!is_passing && kept->is_taken) {
         /* by the handler that still runs */
         return ucp_request_end_without(param, UCP_REQUEST_AM_RECV, UCS_ERR_INVALID_PARAM);
     }
-    req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
+    req = ucp_recv_request(worker, buffer, count, param, UCP_REQUEST_AM_RECV, &ptr);
     if (req == NULL) {
-        ucp_am_give_back(worker, kept, UCS_OK);
-        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        if (!is_passing) {
+            ucp_am_give_back(worker, kept, UCS_OK);
+        }
+        return ptr;
     }
-    status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
-    if (status != UCS_OK) {
-        ucp_am_give_back(worker, kept, UCS_OK);
-        return ucp_request_end_immediately(req, status);
+    if (is_passing) {
+        status = ucp_eager_deliver(req, 0, data, worker->am_passing_length);
+        return ucp_request_end_recv(req, status, param);
     }
     if (kept->kind != UCP_KEPT_RTS) {
         status = ucp_eager_deliver(req, 0, ucp_kept_data(kept), kept->length);
@@ -660,38 +669,13 @@ static ucs_status_ptr_t ucp_am_recv_data_locked(ucp_worker_t *worker, ucp_kept_t
     return ucp_request_handle(req);
 }
 
-/* Is it what a handler that runs was shown and may not keep? Nothing of ours stands before it. */
-UCS_INLINE int ucp_am_is_passing(const ucp_worker_t *worker, const void *data)
-{
-    return (data == worker->am_passing) && (data != NULL);
-}
-
-static ucs_status_ptr_t ucp_am_recv_passing(ucp_worker_t *worker, void *buffer, size_t count,
-                                            const ucp_request_param_t *param)
-{
-    ucp_request_t *req = ucp_request_get(worker, param, UCP_REQUEST_AM_RECV);
-    ucs_status_t status;
-
-    if (req == NULL) {
-        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    }
-    status = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
-    if (status != UCS_OK) {
-        return ucp_request_end_immediately(req, status);
-    }
-    status = ucp_eager_deliver(req, 0, worker->am_passing, worker->am_passing_length);
-    return ucp_request_end_recv(req, status, param);
-}
-
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void *data_desc, void *buffer,
                                       size_t count, const ucp_request_param_t *param)
 {
     ucs_status_ptr_t ptr;
 
     ucp_worker_lock(worker);
-    ptr = ucp_am_is_passing(worker, data_desc) ?
-          ucp_am_recv_passing(worker, buffer, count, param) :
-          ucp_am_recv_data_locked(worker, ucp_kept_of(data_desc), buffer, count, param);
+    ptr = ucp_am_recv_data_locked(worker, data_desc, buffer, count, param);
     ucp_worker_unlock(worker);
     return ptr;
 }

@@ -12,6 +12,7 @@
 #include <ucp/dt/dt.h>
 #include <ucp/ops/kept.h>
 #include <ucp/ops/stream.h>
+#include <ucp/protos/eager.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -669,22 +670,16 @@ ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void *buffer, size_t count, si
     ucp_datatype_t datatype = ucp_dt_of(param);
     ucp_worker_t *worker    = ep->worker;
     ucs_status_ptr_t ptr;
-    ucs_status_t status;
     ucp_request_t *req;
 
     ucp_worker_lock(worker);
-    req = ucp_request_get(worker, param, UCP_REQUEST_STREAM_RECV);
-    if (req == NULL) {
-        ptr = UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    } else {
-        req->recv.step     = UCP_RECV_POSTED;
+    req = ucp_recv_request(worker, buffer, count, param, UCP_REQUEST_STREAM_RECV, &ptr);
+    if (req != NULL) {
         req->recv.received = 0;
         req->recv.result   = UCS_OK;
         req->recv.offset   = (flags & UCP_STREAM_RECV_FLAG_WAITALL) ? SIZE_MAX :
                              ucp_dt_is_contig(datatype) ? datatype >> UCP_DATATYPE_SHIFT : 1;
-        status = ucp_dt_start(req, buffer, count, datatype, 0);
-        ptr    = (status == UCS_OK) ? ucp_stream_recv_start(ep, req, length, param) :
-                                      ucp_request_end_immediately(req, status);
+        ptr = ucp_stream_recv_start(ep, req, length, param);
     }
     ucp_worker_unlock(worker);
     return ptr;

@@ -42,33 +42,6 @@ static ucs_status_ptr_t ucp_tag_recv_arrived(ucp_request_t *req, ucp_recv_desc_t
     return ucp_request_end_recv(req, status, param);
 }
 
-/* A receive request for the buffer; NULL and *status_p on failure. */
-UCS_INLINE ucp_request_t *ucp_tag_recv_request(ucp_worker_t *worker, void *buffer, size_t count,
-                                               const ucp_request_param_t *param,
-                                               ucs_status_t *status_p)
-{
-    ucp_request_t *req = ucp_request_get(worker, param, UCP_REQUEST_TAG_RECV);
-
-    if (ucs_unlikely(req == NULL)) {
-        *status_p = UCS_ERR_NO_MEMORY;
-        return NULL;
-    }
-    req->recv.step = UCP_RECV_POSTED;
-    if (ucs_likely(!(param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE)) &&
-        ucs_likely(ucp_worker_is_host(worker, buffer))) {
-        req->buffer   = buffer;
-        req->length   = count;
-        req->datatype = ucp_dt_make_contig(1);
-        return req;
-    }
-    *status_p = ucp_dt_start(req, buffer, count, ucp_dt_of(param), 0);
-    if (*status_p != UCS_OK) {
-        ucp_request_end_immediately(req, *status_p);
-        return NULL;
-    }
-    return req;
-}
-
 /* All that the short path of ucp_tag_recv_nbx leaves out. */
 static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, void *buffer,
                                                        size_t count, ucp_tag_t tag,
@@ -78,14 +51,13 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_tag_recv_slow(ucp_worker_t *worker, voi
     const int must_end = (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) != 0;
     ucp_recv_desc_t *desc;
     ucs_status_ptr_t ptr;
-    ucs_status_t status;
     ucp_request_t *req;
 
     ucp_worker_lock(worker);
-    req = ucp_tag_recv_request(worker, buffer, count, param, &status);
+    req = ucp_recv_request(worker, buffer, count, param, UCP_REQUEST_TAG_RECV, &ptr);
     if (req == NULL) {
         ucp_worker_unlock(worker);
-        return UCS_STATUS_PTR(status);
+        return ptr;
     }
     desc = ucp_tag_match_search(&worker->tag_match, tag, tag_mask);
     if (must_end && ((desc == NULL) || (desc->kind == UCP_TAG_MSG_RTS))) {
@@ -151,17 +123,14 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
                                       ucp_tag_message_h message, const ucp_request_param_t *param)
 {
     ucs_status_ptr_t ptr;
-    ucs_status_t status;
     ucp_request_t *req;
 
     ucp_worker_lock(worker);
-    req = ucp_tag_recv_request(worker, buffer, count, param, &status);
-    if (req == NULL) {
-        ptr = UCS_STATUS_PTR(status);
-    } else if ((param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
-               (message->kind == UCP_TAG_MSG_RTS)) {
+    req = ucp_recv_request(worker, buffer, count, param, UCP_REQUEST_TAG_RECV, &ptr);
+    if ((req != NULL) && (param->op_attr_mask & UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+        (message->kind == UCP_TAG_MSG_RTS)) {
         ptr = ucp_request_end_immediately(req, UCS_ERR_NO_RESOURCE);
-    } else {
+    } else if (req != NULL) {
         ucs_list_del(&message->arrival);
         ptr = ucp_tag_recv_arrived(req, message, param);
     }
