@@ -127,16 +127,27 @@ void ucp_rma_start_messages(ucp_request_t *req)
 
 /* ---- parts ---- */
 
-static int ucp_rma_can_copy(const ucp_request_t *req)
+/* Can this processor copy between its memory and the peer's? */
+static int ucp_rma_has_copies(const ucp_request_t *req)
 {
     const uct_ep_ops_t *ops;
 
-    if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_contig(req->datatype) ||
-        req->send.to_device || !ucp_peer_can_copy(req->send.peer)) {
+    if ((req->kind == UCP_REQUEST_ATOMIC) || req->send.to_device ||
+        !ucp_peer_can_copy(req->send.peer)) {
         return 0;
     }
     ops = req->send.peer->lanes[UCP_LANE_COPY]->ops; /* has one of the two at least */
     return (req->kind == UCP_REQUEST_PUT) ? (ops->put_zcopy != NULL) : (ops->get_zcopy != NULL);
+}
+
+static int ucp_rma_can_copy(const ucp_request_t *req)
+{
+    return ucp_dt_is_contig(req->datatype) && ucp_rma_has_copies(req);
+}
+
+int ucp_rma_can_pipe(const ucp_request_t *req)
+{
+    return ucp_dt_is_device(req->datatype) && ucp_rma_has_copies(req);
 }
 
 static int ucp_rma_copies(const ucp_request_t *req)

@@ -5,7 +5,6 @@
  */
 #include "config.h"
 
-#include <ucp/dt/dt.h>
 #include <ucp/ops/rma.h>
 #include <ucp/protos/piped.h>
 
@@ -30,27 +29,11 @@ static void ucp_rma_piped_end(ucp_request_t *req, size_t offset, ucs_status_t st
     ucp_rma_start_messages(req);
 }
 
-static const ucp_piped_ops_t ucp_rma_piped[] = {
-    {0, ucp_rma_piped_move, ucp_rma_piped_end},
-    {1, ucp_rma_piped_move, ucp_rma_piped_end}
-};
-
-int ucp_rma_can_pipe(const ucp_request_t *req)
-{
-    const uct_ep_ops_t *ops;
-
-    if ((req->kind == UCP_REQUEST_ATOMIC) || !ucp_dt_is_device(req->datatype) ||
-        req->send.to_device || !ucp_peer_can_copy(req->send.peer)) {
-        return 0;
-    }
-    ops = req->send.peer->lanes[UCP_LANE_COPY]->ops;
-    return ((req->kind == UCP_REQUEST_PUT) ? ops->put_zcopy : ops->get_zcopy) != NULL;
-}
+static const ucp_piped_ops_t ucp_rma_piped = {ucp_rma_piped_move, ucp_rma_piped_end};
 
 int ucp_rma_piped_start(ucp_request_t *req)
 {
-    if (!ucp_rma_can_pipe(req) ||
-        !ucp_piped_start(req, &ucp_rma_piped[req->kind == UCP_REQUEST_PUT], 0, req->length)) {
+    if (!ucp_rma_can_pipe(req) || !ucp_piped_start(req, &ucp_rma_piped, 0, req->length)) {
         return 0;
     }
     req->send.step = UCP_SEND_DEVICE;

@@ -17,8 +17,6 @@
 #include <ucp/core/request.h>
 
 struct ucp_piped_ops {
-    int is_off; /* off the device */
-
     /* This processor's copy of bytes of the message between a chunk and the peer. Any error: they,
      * and all that follow, go another way. */
     ucs_status_t (*move)(ucp_request_t *req, void *chunk, size_t offset, size_t length);

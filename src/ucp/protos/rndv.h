@@ -155,8 +155,7 @@ void ucp_rndv_frag_end_handle(void *worker, const void *data, size_t length);
 
 /* Messages between device memory here and memory of the host there (rndv_piped.c): starts step GET
  * of a receive, or PUT of a send; 0: there is no memory for it. */
-int ucp_rndv_pull_start(ucp_request_t *req);
-int ucp_rndv_push_start(ucp_request_t *req);
+int ucp_rndv_piped_start(ucp_request_t *req);
 
 /* Bytes at an offset of the message read from the sender or written to the receiver by single copy.
  * A refusal of reading is noted with the peer. */

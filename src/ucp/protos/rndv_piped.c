@@ -27,16 +27,7 @@ static void ucp_rndv_pull_end(ucp_request_t *req, size_t offset, ucs_status_t st
     }
 }
 
-static const ucp_piped_ops_t ucp_rndv_pull = {0, ucp_rndv_read, ucp_rndv_pull_end};
-
-int ucp_rndv_pull_start(ucp_request_t *req)
-{
-    if (!ucp_piped_start(req, &ucp_rndv_pull, 0, req->recv.total)) {
-        return 0;
-    }
-    ucp_request_add_work(req);
-    return 1;
-}
+static const ucp_piped_ops_t ucp_rndv_pull = {ucp_rndv_read, ucp_rndv_pull_end};
 
 /* ---- sender ---- */
 
@@ -64,13 +55,16 @@ static void ucp_rndv_push_end(ucp_request_t *req, size_t offset, ucs_status_t st
     ucp_rndv_put_end(req);
 }
 
-static const ucp_piped_ops_t ucp_rndv_push = {1, ucp_rndv_push_move, ucp_rndv_push_end};
+static const ucp_piped_ops_t ucp_rndv_push = {ucp_rndv_push_move, ucp_rndv_push_end};
 
-int ucp_rndv_push_start(ucp_request_t *req)
+int ucp_rndv_piped_start(ucp_request_t *req)
 {
-    if (!ucp_piped_start(req, &ucp_rndv_push, req->send.offset, req->send.end)) {
-        return 0;
+    const int is_there = ucp_request_is_recv(req) ?
+                         ucp_piped_start(req, &ucp_rndv_pull, 0, req->recv.total) :
+                         ucp_piped_start(req, &ucp_rndv_push, req->send.offset, req->send.end);
+
+    if (is_there) {
+        ucp_request_add_work(req);
     }
-    ucp_request_add_work(req);
-    return 1;
+    return is_there;
 }

@@ -206,7 +206,7 @@ static void ucp_rndv_recv_move(ucp_request_t *req, ucp_peer_t *peer, const ucp_w
         req->recv.step = UCP_RECV_GET;
         if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
             ucp_request_add_work(req);
-        } else if (!ucp_rndv_pull_start(req)) {
+        } else if (!ucp_rndv_piped_start(req)) {
             ucp_rndv_ask_for_rest(req, 0, req->recv.total);
         }
         break;

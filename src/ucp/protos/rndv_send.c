@@ -571,7 +571,7 @@ static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
             ucp_rndv_device_put(req);
         } else if (ucs_likely(!ucp_dt_is_device(req->datatype))) {
             ucp_request_add_work(req);
-        } else if (!ucp_rndv_push_start(req)) {
+        } else if (!ucp_rndv_piped_start(req)) {
             ucp_rndv_add_data(req, rtr->offset, rtr->length);
             ucp_rndv_start_data(req);
         }
