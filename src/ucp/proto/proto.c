@@ -25,9 +25,16 @@ const char *const ucp_proto_names[UCP_PROTO_LAST] = {
 
 #define UCP_PROTO_CLAIM_MOVES 4 /* times that the claim word changes caches in a short transfer */
 
-/* One row: may it be used (else why not), and what does it cost. */
+/* What lanes have to offer for a protocol; bits. */
+enum {
+    UCP_PROTO_NEEDS_GET  = 1,
+    UCP_PROTO_NEEDS_PUT  = 2,
+    UCP_PROTO_NEEDS_SYNC = 4
+};
+
+/* One row: what it takes, and what it costs. */
 typedef struct {
-    const char *(*applies)(const ucp_proto_config_t *config);
+    unsigned needs;
     double (*time_ns)(const ucp_proto_config_t *config, double length);
     ucp_rndv_scheme_t scheme; /* the option's value that asks for it; AUTO: not a rendezvous */
 } ucp_proto_row_t;
@@ -40,31 +47,6 @@ static double ucp_proto_copy_ns(const uct_limits_t *limits, double length)
 static double ucp_proto_message_ns(const ucp_proto_config_t *config, double length)
 {
     return ucp_proto_copy_ns(&config->lanes.am, length);
-}
-
-static const char *ucp_proto_always(const ucp_proto_config_t *config UCS_UNUSED)
-{
-    return NULL;
-}
-
-static const char *ucp_proto_has_get(const ucp_proto_config_t *config)
-{
-    return (config->lanes.get.max > 0) ? NULL : config->lanes.copy_reason;
-}
-
-static const char *ucp_proto_has_put(const ucp_proto_config_t *config)
-{
-    return (config->lanes.put.max > 0) ? NULL : config->lanes.copy_reason;
-}
-
-static const char *ucp_proto_has_both(const ucp_proto_config_t *config)
-{
-    if ((config->lanes.get.max == 0) || (config->lanes.put.max == 0)) {
-        return config->lanes.copy_reason;
-    }
-    return config->lanes.has_sync
-               ? NULL
-               : "the lane for messages has no words that both sides can claim by";
 }
 
 static double ucp_proto_eager_ns(const ucp_proto_config_t *config, double length)
@@ -112,12 +94,24 @@ static double ucp_proto_am_ns(const ucp_proto_config_t *config, double length)
 }
 
 static const ucp_proto_row_t ucp_proto_rows[UCP_PROTO_LAST] = {
-    [UCP_PROTO_EAGER]     = {ucp_proto_always, ucp_proto_eager_ns, UCP_RNDV_SCHEME_AUTO},
-    [UCP_PROTO_RNDV_GET]  = {ucp_proto_has_get, ucp_proto_get_ns, UCP_RNDV_SCHEME_GET},
-    [UCP_PROTO_RNDV_PUT]  = {ucp_proto_has_put, ucp_proto_put_ns, UCP_RNDV_SCHEME_PUT},
-    [UCP_PROTO_RNDV_BOTH] = {ucp_proto_has_both, ucp_proto_both_ns, UCP_RNDV_SCHEME_BOTH},
-    [UCP_PROTO_RNDV_AM]   = {ucp_proto_always, ucp_proto_am_ns, UCP_RNDV_SCHEME_AM}
+    [UCP_PROTO_EAGER]     = {0, ucp_proto_eager_ns, UCP_RNDV_SCHEME_AUTO},
+    [UCP_PROTO_RNDV_GET]  = {UCP_PROTO_NEEDS_GET, ucp_proto_get_ns, UCP_RNDV_SCHEME_GET},
+    [UCP_PROTO_RNDV_PUT]  = {UCP_PROTO_NEEDS_PUT, ucp_proto_put_ns, UCP_RNDV_SCHEME_PUT},
+    [UCP_PROTO_RNDV_BOTH] = {UCP_PROTO_NEEDS_GET | UCP_PROTO_NEEDS_PUT | UCP_PROTO_NEEDS_SYNC,
+                             ucp_proto_both_ns, UCP_RNDV_SCHEME_BOTH},
+    [UCP_PROTO_RNDV_AM]   = {0, ucp_proto_am_ns, UCP_RNDV_SCHEME_AM}
 };
+
+/* Why a protocol cannot be used, or NULL. */
+static const char *ucp_proto_lacks(const ucp_proto_lanes_t *lanes, unsigned needs)
+{
+    if (((needs & UCP_PROTO_NEEDS_GET) && (lanes->get.max == 0)) ||
+        ((needs & UCP_PROTO_NEEDS_PUT) && (lanes->put.max == 0))) {
+        return lanes->copy_reason;
+    }
+    return ((needs & UCP_PROTO_NEEDS_SYNC) && !lanes->has_sync) ?
+           "the lane for messages has no words that both sides can claim by" : NULL;
+}
 
 double ucp_proto_time_ns(const ucp_proto_config_t *config, ucp_proto_id_t proto, size_t length)
 {
@@ -149,29 +143,19 @@ static size_t ucp_proto_next_size(size_t size)
     return (size < 64) ? size + 16 : (size > ((size_t)1 << 40)) ? SIZE_MAX : size + (size / 4);
 }
 
-/* The size up to which eager is used where the user has said so; SIZE_MAX - 1 (auto) otherwise. */
-static int ucp_proto_is_eager_forced(const ucp_proto_config_t *config, size_t length)
-{
-    return (config->rndv_thresh != UCS_CONFIG_AUTO_SIZE) && (length < config->rndv_thresh) &&
-           (length <= config->eager_max);
-}
-
 static unsigned ucp_proto_ranges(const ucp_proto_config_t *config, const uint8_t *usable,
                                  ucp_proto_id_t first, ucp_proto_range_t *ranges)
 {
-    unsigned count = 0;
+    const int forced = (first == UCP_PROTO_EAGER) && (config->rndv_thresh != UCS_CONFIG_AUTO_SIZE);
+    unsigned count   = 0;
+    ucp_proto_id_t proto;
     size_t size, next;
 
     for (size = 0;; size = next) {
-        int forced           = 0;
-        ucp_proto_id_t proto = ucp_proto_best(config, usable, first, size);
-
-        if ((first == UCP_PROTO_EAGER) && (config->rndv_thresh != UCS_CONFIG_AUTO_SIZE)) {
-            forced = 1;
-            proto  = ucp_proto_is_eager_forced(config, size) ?
-                     UCP_PROTO_EAGER : ucp_proto_best(config, usable, UCP_PROTO_RNDV_GET, size);
-        }
-        next = ucp_proto_next_size(size);
+        proto = (forced && (size < config->rndv_thresh) && (size <= config->eager_max)) ?
+                UCP_PROTO_EAGER :
+                ucp_proto_best(config, usable, forced ? UCP_PROTO_RNDV_GET : first, size);
+        next  = ucp_proto_next_size(size);
         /* Do not step over the ends of what one message can carry and of what the user has set. */
         if ((size < config->eager_max) && (next > config->eager_max)) {
             next = config->eager_max;
@@ -252,7 +236,7 @@ void ucp_proto_config_fill(ucp_proto_config_t *config, const ucp_options_t *opti
                         (options->zcopy_thresh != UCS_CONFIG_AUTO_SIZE) ?
                         ucs_max(options->zcopy_thresh, (size_t)1) : config->lanes.zcopy.min;
     for (proto = 0; proto < UCP_PROTO_LAST; ++proto) {
-        reason = ucp_proto_rows[proto].applies(config);
+        reason = ucp_proto_lacks(&config->lanes, ucp_proto_rows[proto].needs);
         if ((reason == NULL) && (options->rndv_scheme != UCP_RNDV_SCHEME_AUTO) &&
             (proto != UCP_PROTO_EAGER) && (options->rndv_scheme != ucp_proto_rows[proto].scheme)) {
             reason = "switched off by UCX_RNDV_SCHEME";
