@@ -57,7 +57,7 @@ enum {
     UCP_REQUEST_HOLDS_SLOT    = 1 << 11, /* copy.slot, in use at the peer */
     UCP_REQUEST_HOLDS_WINDOW  = 1 << 12, /* a window of the worker's, see device.h */
     UCP_REQUEST_HOLDS_CHUNKS  = 1 << 13, /* copy.chunks */
-    UCP_REQUEST_HOLDS_MEM     = 1 << 14, /* copy.mem, copy.rkey and copy.rails */
+    UCP_REQUEST_HOLDS_MEM     = 1 << 14, /* copy.first and copy.rails */
     UCP_REQUEST_HOLDS_TURN    = 1 << 15  /* recv.turn or send.part.turn, among what is under way */
 };
 
@@ -213,6 +213,14 @@ typedef struct {
     uint8_t         is_rest;   /* only messages that the sends have left behind remain */
 } ucp_flush_request_t;
 
+/* What a request has registered with one interface of a network, and the peer's key for it. */
+typedef struct {
+    uct_mem_t  *mem;           /* NULL: there is no need */
+    uct_rkey_t *rkey;          /* NULL: none (yet) */
+    int         is_lent;       /* mem is the user's to release */
+    int         is_registered;
+} ucp_rdma_rail_t;
+
 typedef struct ucp_rdma_rails ucp_rdma_rails_t;
 
 /* A put of a scatter-gather list, whose entries are requests of their own. */
@@ -259,12 +267,9 @@ struct ucp_request {
         uint8_t          slot;      /* of our memory that the peer was told */
         uct_mem_info_t   info;      /* what the buffer is, where its class says that of a device */
         ucp_chunks_t     chunks;
-        uct_mem_t       *mem;       /* by a network's reads or writes, see rdma.h: the buffer's
-                                     * registration; NULL: it needs none */
-        uct_rkey_t      *rkey;      /* of the peer's buffer */
+        ucp_rdma_rail_t  first;     /* by a network's reads or writes, see rdma.h */
         ucp_rdma_rails_t *rails;    /* the same for further devices; NULL: none */
         size_t           length;    /* bytes of the part under way */
-        int              is_lent;   /* mem is the user's to release */
     }                    copy;
 };
 

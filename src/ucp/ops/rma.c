@@ -326,7 +326,7 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const
     int is_put       = (req->kind == UCP_REQUEST_PUT);
     const void *packed;
     size_t length;
-    unsigned rail;
+    unsigned lane;
 
     if ((rkey->net == NULL) || (req->kind == UCP_REQUEST_ATOMIC) ||
         (peer->lanes[UCP_LANE_AM]->state != UCT_EP_LIVE) || !ucp_rma_suits_net(req, rkey)) {
@@ -334,14 +334,14 @@ static int ucp_rma_prepare_net(ucp_request_t *req, const ucp_rkey_t *rkey, const
     }
     packed = ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_AM], &length);
     if ((packed == NULL) || !ucp_rdma_register(req, peer, own, req->length, 0) ||
-        !ucp_rdma_set_key(req, peer, packed, length)) {
+        !ucp_rdma_set_key(req, peer, UCP_LANE_AM, packed, length)) {
         return 0;
     }
-    for (rail = 0; !is_put && (rail < UCT_RAILS_MAX); ++rail) {
-        packed = (peer->lanes[UCP_LANE_RAIL + rail] == NULL) ? NULL :
-                 ucp_rkey_net(rkey, peer->lane_tl[UCP_LANE_RAIL + rail], &length);
+    for (lane = UCP_LANE_RAIL; !is_put && (lane < UCP_LANE_LAST); ++lane) {
+        packed = (peer->lanes[lane] == NULL) ? NULL :
+                 ucp_rkey_net(rkey, peer->lane_tl[lane], &length);
         if (packed != NULL) {
-            ucp_rdma_set_rail_key(req, peer, rail, packed, length);
+            (void)ucp_rdma_set_key(req, peer, lane, packed, length);
         }
     }
     return 1;
@@ -351,8 +351,7 @@ static void ucp_rma_net_ended(ucp_request_t *req, ucs_status_t status)
 {
     size_t rest = req->length - req->send.offset;
 
-    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
-        ucp_request_add_work(req); /* once more, without them */
+    if ((status != UCS_OK) && ucp_rdma_goes_on_without_rails(req)) {
         return;
     }
     if (status != UCS_OK) {
@@ -395,7 +394,7 @@ void ucp_rma_work(ucp_request_t *req)
         ucp_piped_turn(req);
         return;
     }
-    if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.rkey != NULL))) {
+    if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.first.rkey != NULL))) {
         ucp_rdma_part(req, req->send.peer, req->kind == UCP_REQUEST_PUT, req->send.offset,
                       req->length - req->send.offset, req->send.remote_addr + req->send.offset,
                       ucp_rma_net_ended);

@@ -13,14 +13,6 @@
 
 #define UCP_RDMA_SHARE_MIN ((size_t)64 * 1024) /* bytes of a part that are worth another device */
 
-/* What a request has registered with one interface, and the peer's key for it. */
-typedef struct {
-    uct_mem_t  *mem;           /* NULL: there is no need */
-    uct_rkey_t *rkey;
-    int         is_lent;
-    int         is_registered;
-} ucp_rdma_rail_t;
-
 struct ucp_rdma_rails {
     ucp_rdma_rail_t rail[UCT_RAILS_MAX];
     int             is_used; /* one of them has had a share of the last part */
@@ -41,6 +33,7 @@ static int ucp_rdma_register_lane(ucp_request_t *req, const ucp_peer_t *peer, un
     uct_iface_t *iface  = peer->lanes[lane]->iface;
     ucs_status_t status = UCS_OK;
 
+    rail->rkey    = NULL;
     rail->is_lent = (own != NULL) && (own->tls[peer->lane_tl[lane]] != NULL);
     if (rail->is_lent) {
         rail->mem = own->tls[peer->lane_tl[lane]];
@@ -90,19 +83,15 @@ static void ucp_rdma_register_rails(ucp_request_t *req, const ucp_peer_t *peer,
 int ucp_rdma_register(ucp_request_t *req, const ucp_peer_t *peer, const ucp_mem_t *own,
                       size_t length, int is_remote)
 {
-    ucp_rdma_rail_t first = {0};
-
     if (req->held & UCP_REQUEST_HOLDS_MEM) {
         return 1; /* an announcement is tried again */
     }
-    if (!ucp_rdma_register_lane(req, peer, UCP_LANE_AM, own, length, is_remote, &first)) {
+    if (!ucp_rdma_register_lane(req, peer, UCP_LANE_AM, own, length, is_remote,
+                                &req->copy.first)) {
         return 0;
     }
-    req->copy.mem     = first.mem;
-    req->copy.rkey    = NULL;
-    req->copy.is_lent = first.is_lent;
-    req->copy.rails   = NULL;
-    req->held        |= UCP_REQUEST_HOLDS_MEM;
+    req->copy.rails = NULL;
+    req->held      |= UCP_REQUEST_HOLDS_MEM;
     if ((length >= 2 * UCP_RDMA_SHARE_MIN) && (req->kind != UCP_REQUEST_PUT)) {
         ucp_rdma_register_rails(req, peer, own, length, is_remote);
     }
@@ -126,25 +115,24 @@ uint32_t ucp_rdma_pack_rails(const ucp_request_t *req, uint8_t keys[][UCP_WIRE_K
     return bits;
 }
 
-int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, size_t length)
-{
-    uct_md_t *md = ucp_peer_md(peer, UCP_LANE_AM);
-
-    return md->tl->md.rkey_unpack(md, packed, length, &req->copy.rkey) == UCS_OK;
-}
-
-void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, const void *packed,
-                           size_t length)
+int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, unsigned lane, const void *packed,
+                     size_t length)
 {
     ucp_rdma_rails_t *rails = req->copy.rails;
+    ucp_rdma_rail_t *rail   = &req->copy.first;
     uct_md_t *md;
 
-    if ((rails != NULL) && rails->rail[rail].is_registered) {
-        md = ucp_peer_md(peer, UCP_LANE_RAIL + rail);
-        if (md->tl->md.rkey_unpack(md, packed, length, &rails->rail[rail].rkey) != UCS_OK) {
-            rails->rail[rail].rkey = NULL;
-        }
+    if (lane != UCP_LANE_AM) {
+        rail = (rails != NULL) ? &rails->rail[lane - UCP_LANE_RAIL] : NULL;
     }
+    if ((rail == NULL) || !rail->is_registered) {
+        return 0;
+    }
+    md = ucp_peer_md(peer, lane);
+    if (md->tl->md.rkey_unpack(md, packed, length, &rail->rkey) != UCS_OK) {
+        rail->rkey = NULL;
+    }
+    return rail->rkey != NULL;
 }
 
 static void ucp_rdma_release_rails(ucp_request_t *req)
@@ -158,14 +146,14 @@ static void ucp_rdma_release_rails(ucp_request_t *req)
     req->copy.rails = NULL;
 }
 
-int ucp_rdma_drop_rails(ucp_request_t *req)
+int ucp_rdma_goes_on_without_rails(ucp_request_t *req)
 {
-    int is_used = (req->copy.rails != NULL) && req->copy.rails->is_used;
-
-    if (is_used) {
-        ucp_rdma_release_rails(req);
+    if ((req->copy.rails == NULL) || !req->copy.rails->is_used) {
+        return 0;
     }
-    return is_used;
+    ucp_rdma_release_rails(req);
+    ucp_request_add_work(req);
+    return 1;
 }
 
 void ucp_rdma_refuse_devices(ucp_peer_t *peer, ucs_status_t status)
@@ -180,9 +168,7 @@ void ucp_rdma_refuse_devices(ucp_peer_t *peer, ucs_status_t status)
 
 void ucp_rdma_release(ucp_request_t *req)
 {
-    ucp_rdma_rail_t first = {req->copy.mem, req->copy.rkey, req->copy.is_lent, 1};
-
-    ucp_rdma_release_lane(&first);
+    ucp_rdma_release_lane(&req->copy.first);
     if (req->copy.rails != NULL) {
         ucp_rdma_release_rails(req);
     }
@@ -261,7 +247,7 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
                          ucp_rdma_find_rails(req, peer, (end / UCP_RDMA_SHARE_MIN) - 1);
     const int num      = 1 + __builtin_popcount(rails);
     const size_t share = (rails == 0) ? end : ucs_align_up((end / (size_t)num) + 1, 4096);
-    uct_iov_t iov      = {(char *)req->buffer + offset, share, req->copy.mem};
+    uct_iov_t iov      = {(char *)req->buffer + offset, share, req->copy.first.mem};
     ucs_status_t status;
 
     req->copy.length = share;
@@ -271,7 +257,7 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
         req->copy.rails->is_used = 0;
     }
     status = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
-        lane, &iov, 1, remote_addr, req->copy.rkey, &req->copy.comp);
+        lane, &iov, 1, remote_addr, req->copy.first.rkey, &req->copy.comp);
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;
         ucp_rdma_start_shares(req, peer, rails, offset, share, end, remote_addr);

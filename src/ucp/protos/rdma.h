@@ -33,12 +33,10 @@ int ucp_rdma_reaches(const ucp_request_t *req, const ucp_peer_t *peer, int peer_
 /* Keys of what is registered with rails for the peer to read; returns a bit for each. */
 uint32_t ucp_rdma_pack_rails(const ucp_request_t *req, uint8_t keys[][UCP_WIRE_KEY_LEN]);
 
-/* Sets the key for the parts, from what the peer's transport has packed. 0: it is none. */
-int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, const void *packed, size_t length);
-
-/* The same for a rail (from 0), which may do without. */
-void ucp_rdma_set_rail_key(ucp_request_t *req, ucp_peer_t *peer, unsigned rail, const void *packed,
-                           size_t length);
+/* Sets the key for the parts by a lane, of messages or a rail, which may do without, from what the
+ * peer's transport has packed. 0: it is none. */
+int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, unsigned lane, const void *packed,
+                     size_t length);
 
 /* Starts the part that begins at `offset` of the buffer, of `rest` bytes at most. then: called when
  * it has ended, here too where it ends at once with an error, with req->copy.length bytes done or
@@ -54,8 +52,9 @@ void ucp_rdma_refuse_devices(ucp_peer_t *peer, ucs_status_t status);
  * where the peer takes part. */
 void ucp_rdma_abandon(ucp_request_t *req, ucp_peer_t *peer);
 
-/* A part has failed: the request uses no rails any more. 0: none had a share of that part. */
-int ucp_rdma_drop_rails(ucp_request_t *req);
+/* A part has failed: it is tried once more, and the request uses no rails any more. 0: none had a
+ * share of that part. */
+int ucp_rdma_goes_on_without_rails(ucp_request_t *req);
 
 /* Gives back what the request has registered, and its keys. */
 void ucp_rdma_release(ucp_request_t *req);

@@ -31,7 +31,7 @@ void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
     if (ucp_rndv_read_is_way(req->send.peer, req->length, ucp_dt_is_device(req->datatype)) &&
         ucp_rdma_reaches(req, req->send.peer, 0) &&
         ucp_rdma_register(req, req->send.peer, NULL, req->length, 1)) {
-        (void)req->copy.mem->md->tl->md.rkey_pack(req->copy.mem, &rts->address);
+        (void)req->copy.first.mem->md->tl->md.rkey_pack(req->copy.first.mem, &rts->address);
         rts->rails  = ucp_rdma_pack_rails(req, rts->keys);
         rts->flags |= UCP_WIRE_RTS_KEY | ((rts->rails != 0) ? UCP_WIRE_RTS_RAILS : 0);
     }
@@ -43,8 +43,7 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
 {
     size_t rest = req->recv.total - req->recv.offset;
 
-    if ((status != UCS_OK) && ucp_rdma_drop_rails(req)) {
-        ucp_request_add_work(req); /* once more, without them */
+    if ((status != UCS_OK) && ucp_rdma_goes_on_without_rails(req)) {
         return;
     }
     if ((status != UCS_OK) && req->recv.is_given_up) {
@@ -98,12 +97,13 @@ int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts
         !ucp_rndv_read_is_way(peer, req->recv.total, has_device) ||
         !ucp_rdma_reaches(req, peer, rts->flags & UCP_WIRE_RTS_WRITES) ||
         !ucp_rdma_register(req, peer, NULL, req->recv.total, 0) ||
-        !ucp_rdma_set_key(req, peer, &rts->address, UCP_WIRE_KEY_LEN)) {
+        !ucp_rdma_set_key(req, peer, UCP_LANE_AM, &rts->address, UCP_WIRE_KEY_LEN)) {
         return 0;
     }
     for (rail = 0; (rts->flags & UCP_WIRE_RTS_RAILS) && (rail < UCT_RAILS_MAX); ++rail) {
         if (rts->rails & (1u << rail)) {
-            ucp_rdma_set_rail_key(req, peer, rail, rts->keys[rail], UCP_WIRE_KEY_LEN);
+            (void)ucp_rdma_set_key(req, peer, UCP_LANE_RAIL + rail, rts->keys[rail],
+                                   UCP_WIRE_KEY_LEN);
         }
     }
     req->recv.has_device = (uint8_t)has_device;
