@@ -64,7 +64,10 @@ static void ucp_mem_free(ucp_mem_t *mem)
 {
     unsigned i;
 
-    ucp_mem_count_shared(-atomic_load_explicit(&mem->is_shared, memory_order_relaxed));
+    if ((mem->type == UCS_MEMORY_TYPE_HOST) &&
+        atomic_load_explicit(&mem->is_packed, memory_order_relaxed)) {
+        ucp_mem_count_shared(-1);
+    }
     for (i = 0; i < mem->context->num_tls; ++i) {
         if (mem->tls[i] != NULL) {
             mem->tls[i]->md->tl->md.release(mem->tls[i]);

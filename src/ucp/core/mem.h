@@ -25,7 +25,6 @@ typedef struct ucp_mem {
     uint64_t       id;               /* in context->mems */
     unsigned       access;           /* UCP_MEM_xx */
     _Atomic int    is_packed;        /* a key was made: peers may ask for it */
-    _Atomic int    is_shared;        /* of the host, and peers may have its key */
     uct_mem_t     *tls[UCP_TL_MAX];  /* parallel to context->tls; NULL: that one needs nothing */
 } ucp_mem_t;
 

@@ -71,9 +71,8 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t *params,
     }
     *buffer_size_p = ucp_rkey_pack_bytes(memh, buffer);
     *buffer_p      = buffer;
-    atomic_store_explicit(&memh->is_packed, 1, memory_order_relaxed);
-    if ((memh->type == UCS_MEMORY_TYPE_HOST) &&
-        !atomic_exchange_explicit(&memh->is_shared, 1, memory_order_relaxed)) {
+    if (!atomic_exchange_explicit(&memh->is_packed, 1, memory_order_relaxed) &&
+        (memh->type == UCS_MEMORY_TYPE_HOST)) {
         ucp_mem_count_shared(1);
     }
     return UCS_OK;
