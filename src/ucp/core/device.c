@@ -9,6 +9,7 @@
 #include <ucp/core/mem.h>
 #include <ucp/core/wakeup.h>
 #include <ucp/dt/dt.h>
+#include <ucp/protos/rdma.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/log.h>
@@ -439,12 +440,13 @@ void ucp_device_transferred(uct_completion_t *comp)
     if (!(req->held & UCP_REQUEST_HOLDS_COPY)) {
         return;
     }
-    if (req->worker->is_ending) { /* without a word to the user */
-        ucp_request_drop_copy(req);
-        return;
-    }
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_COPY;
-    if (then == NULL) {
+    if (req->worker->is_ending) { /* without a word to the user */
+        if (req->held & UCP_REQUEST_HOLDS_MEM) {
+            req->held &= (uint16_t)~UCP_REQUEST_HOLDS_MEM;
+            ucp_rdma_release(req);
+        }
+    } else if (then == NULL) {
         ucp_rndv_device_late_cancel(req);
         ucp_rndv_read_late_answer(req);
         ucp_request_complete(req, req->copy.late);

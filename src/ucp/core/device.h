@@ -77,13 +77,6 @@ int ucp_device_is_whole(ucp_request_t *req, size_t length);
 /* True if devices of this process reach the byte of the host's memory there: it is pinned. */
 int ucp_device_reaches(ucp_worker_t *worker, const void *address);
 
-/* Has the short way of a send been left out, which looks at nothing but what is host memory for
- * certain and is not for threads that share the worker? */
-UCS_INLINE int ucp_device_must_ask(const ucp_worker_t *worker, const void *address)
-{
-    return worker->lock.enabled || !ucp_worker_is_host(worker, address);
-}
-
 /* Copies between host and device memory, or within either. Returns when the bytes are there: some
  * microseconds. Errors are the driver's (logged). */
 ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length);

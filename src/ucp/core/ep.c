@@ -173,7 +173,9 @@ static ucp_ep_t *ucp_ep_new(ucp_worker_t *worker)
         ucs_list_head_init(&ep->watch_list);
         ucs_list_head_init(&ep->peer_list);
         ucs_list_add_tail(&worker->eps, &ep->list);
-        ucp_stream_init(&ep->stream);
+        ucs_list_head_init(&ep->stream.chunks);
+        ucs_list_head_init(&ep->stream.recvs);
+        ucs_list_head_init(&ep->stream.ready);
         ucp_entity_name(ep->name, NULL, ep);
     }
     return ep;

@@ -53,11 +53,6 @@ ucs_status_t ucp_request_pool_init(ucp_worker_h worker)
     return ucs_mpool_init(&worker->requests, &params);
 }
 
-void ucp_request_pool_cleanup(ucp_worker_h worker)
-{
-    ucs_mpool_cleanup(&worker->requests, 0);
-}
-
 static void ucp_request_call_user(ucp_request_t *req, ucs_status_t status)
 {
     if (req->kind == UCP_REQUEST_TAG_RECV) {
@@ -89,16 +84,6 @@ void ucp_request_del_work(ucp_request_t *req)
 {
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_WORK;
     ucs_list_del(&req->work_list);
-}
-
-void ucp_request_drop_copy(ucp_request_t *req)
-{
-    const unsigned held = req->held;
-
-    req->held &= (uint16_t)~(UCP_REQUEST_HOLDS_COPY | UCP_REQUEST_HOLDS_MEM);
-    if (held & UCP_REQUEST_HOLDS_MEM) {
-        ucp_rdma_release(req);
-    }
 }
 
 void ucp_request_release_held(ucp_request_t *req)

@@ -379,9 +379,8 @@ UCS_INLINE ucs_status_ptr_t ucp_request_end_without(const ucp_request_param_t *p
 ucs_status_t ucp_request_wait(ucp_worker_h worker, ucs_status_ptr_t ptr);
 
 /* Releases what the mask of UCP_REQUEST_HOLDS_xx says, in the fixed order; a copy that is under
- * way, and what it needs, stay: ucp_request_drop_copy, when it has ended with its worker. */
+ * way, and what it needs, stay until it has ended with its worker. */
 void ucp_request_release_held(ucp_request_t *req);
-void ucp_request_drop_copy(ucp_request_t *req);
 
 /* Puts a request on, takes it off the worker's list of work, which progress walks through. */
 void ucp_request_add_work(ucp_request_t *req);
@@ -390,8 +389,7 @@ void ucp_request_del_work(ucp_request_t *req);
 /* Puts it there, unless it is there already or waits for a chunk (ucp_device_chunk_wait). */
 void ucp_request_want_work(ucp_request_t *req);
 
-/* Prepares / cleans up the pool of a worker. */
+/* Prepares the pool of a worker. */
 ucs_status_t ucp_request_pool_init(ucp_worker_h worker);
-void ucp_request_pool_cleanup(ucp_worker_h worker);
 
 #endif

@@ -346,7 +346,7 @@ static void ucp_worker_free(ucp_worker_t *worker)
         ucs_mpool_cleanup(&worker->data_pools[i], 0);
     }
     ucs_mpool_cleanup(&worker->controls, 0);
-    ucp_request_pool_cleanup(worker);
+    ucs_mpool_cleanup(&worker->requests, 0);
     ucp_tag_match_cleanup(&worker->tag_match);
     ucs_sys_free(worker->am_handlers);
     ucs_sys_free(worker);
@@ -550,7 +550,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
         }
     }
     ucp_wakeup_cleanup(worker); /* interfaces have taken what is theirs out of the set */
-    ucp_kept_drop(&worker->kept); /* copies of devices into them have ended */
+    while (!ucs_list_is_empty(&worker->kept)) { /* copies of devices into them have ended */
+        ucp_kept_put(ucs_list_head(&worker->kept, ucp_kept_t, list));
+    }
     ucp_device_cleanup(worker);
     ucp_idle_count_workers(-1);
     ucp_ep_forget_closed(worker, 0);

@@ -51,10 +51,3 @@ void ucp_kept_put(ucp_kept_t *kept)
         ucs_sys_free(kept->block);
     }
 }
-
-void ucp_kept_drop(ucs_list_link_t *head)
-{
-    while (!ucs_list_is_empty(head)) {
-        ucp_kept_put(ucs_list_head(head, ucp_kept_t, list));
-    }
-}

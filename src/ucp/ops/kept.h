@@ -52,7 +52,4 @@ ucp_kept_t *ucp_kept_get(ucp_worker_t *worker, ucp_kept_kind_t kind, size_t leng
 /* Takes it off its list and frees it. */
 void ucp_kept_put(ucp_kept_t *kept);
 
-/* Frees all of a list: the worker ends. */
-void ucp_kept_drop(ucs_list_link_t *head);
-
 #endif

@@ -47,7 +47,8 @@ UCS_INLINE ucs_status_ptr_t ucp_send_short_end(ucp_ep_t *ep, const ucp_request_p
  * nothing but what is host memory for certain, and is not for threads that share the worker. */
 UCS_INLINE int ucp_send_may_be_short(ucp_ep_t *ep, const void *buffer)
 {
-    return ucp_device_must_ask(ep->worker, buffer) && !ucp_device_has(ep->worker, buffer);
+    return (ep->worker->lock.enabled || !ucp_worker_is_host(ep->worker, buffer)) &&
+           !ucp_device_has(ep->worker, buffer);
 }
 
 /* A request for sending count elements, with its datatype started, where the short path has left

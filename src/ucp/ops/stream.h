@@ -36,8 +36,6 @@ typedef struct {
     ucs_status_t    status; /* why nothing comes after the chunks, or UCS_OK */
 } ucp_stream_t;
 
-void ucp_stream_init(ucp_stream_t *stream);
-
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
 

@@ -29,14 +29,6 @@ typedef struct {
     ucp_kept_t    *piece;       /* our memory that is being filled, or NULL */
 } ucp_stream_rts_t;
 
-void ucp_stream_init(ucp_stream_t *stream)
-{
-    ucs_list_head_init(&stream->chunks);
-    ucs_list_head_init(&stream->recvs);
-    ucs_list_head_init(&stream->ready);
-    stream->status = UCS_OK;
-}
-
 /* ---- receives ---- */
 
 /* Bytes that a receive takes of so many: a part of an element only where it has no whole one.

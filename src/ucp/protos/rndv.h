@@ -137,10 +137,8 @@ unsigned ucp_rndv_device_host_flag(const ucp_request_t *req);
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 /* Starts a receive by the DEVICE lane; 0: that is no way for it. */
 int ucp_rndv_device_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
-/* Sender: is it its turn to copy, or has the receiver claimed that? From now on it is settled. The
- * end of a send whose receiver may claim. */
+/* Sender: is it its turn to copy, or has the receiver claimed that? From now on it is settled. */
 int ucp_rndv_device_claim(ucp_request_t *req);
-void ucp_rndv_device_withdraw(ucp_request_t *req);
 /* Receiver: takes a copy that the sender was asked for, if that has not begun; returns what was
  * done. */
 unsigned ucp_rndv_device_take(ucp_request_t *req);

@@ -112,11 +112,6 @@ int ucp_rndv_device_claim(ucp_request_t *req)
            UCP_RNDV_TAKEN(req->send.id);
 }
 
-void ucp_rndv_device_withdraw(ucp_request_t *req)
-{
-    atomic_store_explicit(req->send.sync_word, 0, memory_order_relaxed);
-}
-
 ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 {
     ucs_status_t status;

@@ -94,7 +94,7 @@ void ucp_rndv_put_sync_word(ucp_request_t *req)
 
     /* Whoever has heard of the word and not said that it is done may still claim by it. */
     if (ucs_unlikely(ucp_dt_is_device(req->datatype))) {
-        ucp_rndv_device_withdraw(req);
+        atomic_store_explicit(req->send.sync_word, 0, memory_order_relaxed); /* nothing to claim */
         am->tl->iface.sync_free(am, req->send.sync_index);
     } else if ((req->send.step != UCP_SEND_RTS) && req->send.needs_ats &&
                !ucp_rndv_copies_here(peer)) {
