@@ -446,7 +446,8 @@ unsigned ucp_ep_run_failure_handlers(ucp_worker_t *worker)
         ep = ucs_list_extract_head(&due, ucp_ep_t, failed_list);
         ++count;
         if (!ep->is_closing && ucp_ep_has_handler(ep)) { /* another may have taken it away */
-            ep->err_cb(ep->err_arg, ep, ep->peer->status); /* may close the endpoint */
+            ep->err_cb(ep->has_user_data ? ep->user_data : ep->err_arg, ep,
+                       ep->peer->status); /* may close the endpoint */
         }
     }
     return count;
@@ -466,14 +467,11 @@ static void ucp_ep_set_params(ucp_ep_t *ep, const ucp_ep_params_t *params)
         }
     }
     if (mask & UCP_EP_PARAM_FIELD_ERR_HANDLER) {
-        ep->err_cb = params->err_handler.cb;
-        if (!ep->has_user_data) {
-            ep->err_arg = params->err_handler.arg;
-        }
+        ep->err_cb  = params->err_handler.cb;
+        ep->err_arg = params->err_handler.arg;
     }
     if (mask & UCP_EP_PARAM_FIELD_USER_DATA) {
         ep->user_data     = params->user_data;
-        ep->err_arg       = params->user_data; /* in place of the handler's own */
         ep->has_user_data = 1;
     }
     if (mask & UCP_EP_PARAM_FIELD_NAME) {

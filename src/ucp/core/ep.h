@@ -31,10 +31,10 @@ typedef struct ucp_ep {
     size_t                   num_flushes;   /* of it alone, whose ends the user has not heard of */
     ucp_err_handling_mode_t  err_mode;
     ucp_err_handler_cb_t     err_cb;
-    void                    *err_arg;
+    void                    *err_arg;       /* of err_cb, unless there is user_data */
     void                    *user_data;
     char                     name[UCP_ENTITY_NAME_MAX];
-    uint8_t                  has_user_data; /* which err_arg then is */
+    uint8_t                  has_user_data;
     uint8_t                  is_closing;
     uint8_t                  is_apart;      /* to its own worker, pairs with the next such one */
     uint8_t                  is_reported;   /* the error handler has run, or is due */
