@@ -9,7 +9,6 @@
 #include <ucp/wire/wire.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
-#include <string.h>
 
 /* Messages of device memory after which a slot is looked at, which takes up to 0.2 us. */
 #define UCP_DEVICE_LOOK 4
@@ -274,10 +273,9 @@ void ucp_device_key_handle(void *arg, const void *data, size_t length)
     ucp_peer_t *peer;
     uct_md_t *md;
 
-    if (!ucp_wire_accepts(UCP_WIRE_KEY, length)) {
+    if (!ucp_wire_read(UCP_WIRE_KEY, data, length, &key, sizeof(key))) {
         return;
     }
-    memcpy(&key, data, sizeof(key));
     peer = ucp_peer_of_sender(worker, key.worker_id, "KEY");
     if (peer == NULL) {
         return;

@@ -81,10 +81,9 @@ void ucp_rma_put_handle(void *arg, const void *data, size_t length)
     ucp_peer_t *peer;
     int is_first;
 
-    if (!ucp_wire_accepts(UCP_WIRE_PUT, length)) {
+    if (!ucp_wire_read(UCP_WIRE_PUT, data, length, &put, sizeof(put))) {
         return;
     }
-    memcpy(&put, data, sizeof(put));
     length -= sizeof(put);
     peer    = ucp_peer_of_sender(arg, put.worker_id, "PUT");
     if (peer == NULL) {
@@ -108,10 +107,9 @@ void ucp_rma_get_handle(void *arg, const void *data, size_t length)
     ucp_wire_get_t get;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_GET, length)) {
+    if (!ucp_wire_read(UCP_WIRE_GET, data, length, &get, sizeof(get))) {
         return;
     }
-    memcpy(&get, data, sizeof(get));
     peer = ucp_peer_of_sender(arg, get.worker_id, "GET");
     if (peer != NULL) {
         ucp_peer_send_control(peer, UCP_WIRE_GET_DATA, &get, sizeof(get));
@@ -228,10 +226,9 @@ void ucp_rma_atomic_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_ATOMIC, length)) {
+    if (!ucp_wire_read(UCP_WIRE_ATOMIC, data, length, &atomic, sizeof(atomic))) {
         return;
     }
-    memcpy(&atomic, data, sizeof(atomic));
     peer = ucp_peer_of_sender(worker, atomic.worker_id, "ATOMIC");
     if (peer == NULL) {
         return;
@@ -286,10 +283,9 @@ void ucp_rma_get_data_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_request_t *req;
 
-    if (!ucp_wire_accepts(UCP_WIRE_GET_DATA, length)) {
+    if (!ucp_wire_read(UCP_WIRE_GET_DATA, data, length, &head, sizeof(head))) {
         return;
     }
-    memcpy(&head, data, sizeof(head));
     length -= sizeof(head);
     req     = ucp_rma_find_request(arg, head.request_id);
     if (req == NULL) {
@@ -318,10 +314,9 @@ void ucp_rma_end_handle(void *arg, const void *data, size_t length)
     ucs_status_t status;
     ucp_request_t *req;
 
-    if (!ucp_wire_accepts(UCP_WIRE_RMA_END, length)) {
+    if (!ucp_wire_read(UCP_WIRE_RMA_END, data, length, &end, sizeof(end))) {
         return;
     }
-    memcpy(&end, data, sizeof(end));
     req = ucp_rma_find_request(arg, end.request_id);
     if (req == NULL) {
         return;

@@ -504,10 +504,9 @@ void ucp_stream_handle(void *arg, const void *data, size_t length)
     ucp_ep_t *ep;
     size_t used;
 
-    if (ucs_unlikely(!ucp_wire_accepts(UCP_WIRE_STREAM, length))) {
+    if (ucs_unlikely(!ucp_wire_read(UCP_WIRE_STREAM, data, length, &head, sizeof(head)))) {
         return;
     }
-    memcpy(&head, data, sizeof(head));
     data    = (const char *)data + sizeof(head);
     length -= sizeof(head);
     peer    = ucp_peer_of_sender(worker, head.worker_id, "STREAM");

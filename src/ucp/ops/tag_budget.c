@@ -5,7 +5,6 @@
 #include "config.h"
 
 #define UCS_LOG_COMPONENT "ucp"
-#include <ucp/core/ep.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucs/debug/log.h>
 #include <string.h>
@@ -62,10 +61,9 @@ void ucp_tag_hold_handle(void *arg, const void *data, size_t length)
     ucp_wire_hold_t msg;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_HOLD, length)) {
+    if (!ucp_wire_read(UCP_WIRE_HOLD, data, length, &msg, sizeof(msg))) {
         return;
     }
-    memcpy(&msg, data, sizeof(msg));
     peer = ucp_peer_of_connection(worker);
     if (peer != NULL) { /* else we have parted: nothing more goes there */
         ucp_tag_set_holding(peer, msg.hold != 0);

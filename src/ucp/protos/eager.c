@@ -244,10 +244,9 @@ void ucp_eager_sync_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_EAGER_SYNC, length)) {
+    if (!ucp_wire_read(UCP_WIRE_EAGER_SYNC, data, length, &head, sizeof(head))) {
         return;
     }
-    memcpy(&head, data, sizeof(head));
     peer = ucp_peer_of_sender(worker, head.worker_id, "EAGER_SYNC");
     if (peer == NULL) {
         return;

@@ -696,10 +696,9 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     size_t offset;
 
-    if (!ucp_wire_accepts(UCP_WIRE_DATA, length)) {
+    if (!ucp_wire_read(UCP_WIRE_DATA, data, length, &head, sizeof(head))) {
         return;
     }
-    memcpy(&head, data, sizeof(head));
     length -= sizeof(head);
     req     = ucp_rndv_find_recv(arg, head.recv_id, length, "DATA");
     if (req == NULL) {
@@ -734,10 +733,9 @@ void ucp_rndv_fin_handle(void *arg, const void *data, size_t length)
     ucp_wire_fin_t fin;
     ucp_request_t *req;
 
-    if (!ucp_wire_accepts(UCP_WIRE_FIN, length)) {
+    if (!ucp_wire_read(UCP_WIRE_FIN, data, length, &fin, sizeof(fin))) {
         return;
     }
-    memcpy(&fin, data, sizeof(fin));
     req = ucp_rndv_find_recv(arg, fin.recv_id, fin.length, "FIN");
     if (req != NULL) {
         ++req->recv.peer->num_data;
@@ -807,10 +805,9 @@ void ucp_rndv_cancel_handle(void *arg, const void *data, size_t length)
     ucp_wire_cancel_t cancel;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_CANCEL, length)) {
+    if (!ucp_wire_read(UCP_WIRE_CANCEL, data, length, &cancel, sizeof(cancel))) {
         return;
     }
-    memcpy(&cancel, data, sizeof(cancel));
     peer = ucp_peer_of_connection(arg);
     if ((peer != NULL) &&
         ucp_rndv_cancel(peer, cancel.send_id,

@@ -16,7 +16,6 @@
 #include <ucp/protos/piped.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
-#include <string.h>
 
 /* Longest that what is given up waits for its reader, which may wait for a processor. */
 #define UCP_RNDV_ANSWER_NS  500000000u
@@ -599,10 +598,9 @@ void ucp_rndv_rtr_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     ucp_peer_t *peer;
 
-    if (!ucp_wire_accepts(UCP_WIRE_RTR, length)) {
+    if (!ucp_wire_read(UCP_WIRE_RTR, data, length, &rtr, sizeof(rtr))) {
         return;
     }
-    memcpy(&rtr, data, sizeof(rtr));
     req = ucp_rndv_find_send(worker, rtr.send_id, "RTR");
     if ((req == NULL) || (req->send.step == UCP_SEND_GIVEN_UP)) {
         peer = ucp_peer_of_connection(worker);
@@ -625,10 +623,9 @@ void ucp_rndv_ats_handle(void *arg, const void *data, size_t length)
     ucp_wire_ats_t ats;
     ucp_request_t *req;
 
-    if (!ucp_wire_accepts(UCP_WIRE_ATS, length)) {
+    if (!ucp_wire_read(UCP_WIRE_ATS, data, length, &ats, sizeof(ats))) {
         return;
     }
-    memcpy(&ats, data, sizeof(ats));
     req = ucp_rndv_find_send(arg, ats.send_id, "ATS");
     if (req == NULL) {
         return;

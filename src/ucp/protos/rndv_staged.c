@@ -14,7 +14,6 @@
 #include <ucp/dt/dt.h>
 #include <ucp/protos/rndv.h>
 #include <ucs/debug/log.h>
-#include <string.h>
 
 /* Turns of progress without a chunk after which messages do it: peers that never read may have all
  * of them. */
@@ -158,10 +157,9 @@ void ucp_rndv_frag_end_handle(void *arg, const void *data, size_t length)
     ucp_wire_frag_end_t end;
     ucp_request_t *req;
 
-    if (!ucp_wire_accepts(UCP_WIRE_FRAG_END, length)) {
+    if (!ucp_wire_read(UCP_WIRE_FRAG_END, data, length, &end, sizeof(end))) {
         return;
     }
-    memcpy(&end, data, sizeof(end));
     req = ucp_rndv_find_send(arg, end.send_id, "FRAG_END");
     if ((req == NULL) || (req->send.step != UCP_SEND_STAGED) ||
         (req->copy.chunks.far == UCP_DEVICE_NO_CHUNK)) {
@@ -220,10 +218,9 @@ void ucp_rndv_frag_handle(void *arg, const void *data, size_t length)
     ucp_request_t *req;
     uct_rkey_t *rkey;
 
-    if (!ucp_wire_accepts(UCP_WIRE_FRAG, length)) {
+    if (!ucp_wire_read(UCP_WIRE_FRAG, data, length, &frag, sizeof(frag))) {
         return;
     }
-    memcpy(&frag, data, sizeof(frag));
     req = ucp_rndv_find_recv(arg, frag.recv_id, frag.length, "FRAG");
     if (req == NULL) {
         return;

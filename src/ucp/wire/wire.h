@@ -380,6 +380,17 @@ int ucp_wire_length_ok(unsigned id, size_t length);
 /* The same for a message that came, of an id in the table; warns where it is none. */
 int ucp_wire_accepts(unsigned id, size_t length);
 
+/* And copies its first bytes. */
+static inline int ucp_wire_read(unsigned id, const void *data, size_t length, void *head,
+                                size_t head_length)
+{
+    if (!ucp_wire_accepts(id, length)) {
+        return 0;
+    }
+    __builtin_memcpy(head, data, head_length);
+    return 1;
+}
+
 /* Takes the RTS at the beginning of a message of at least UCP_WIRE_RTS_LEN bytes; returns the bytes
  * that it has. 0: the message ends within it. */
 size_t ucp_wire_rts_read(const void *data, size_t length, ucp_wire_rts_t *rts);
