@@ -6,7 +6,6 @@
 
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/mem.h>
-#include <ucp/core/provisional.h>
 #include <ucp/core/rkey.h>
 #include <ucs/debug/log.h>
 #include <string.h>

@@ -16,13 +16,10 @@
 #include <ucp/ops/kept.h>
 #include <ucp/protos/rndv.h>
 #include <ucp/wire/wire.h>
-#include <ucp/wireup/net.h>
-#include <ucp/wireup/door.h>
 #include <ucp/wireup/sockaddr.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Longest that destroying a worker waits for its last answers to leave, and for devices' copies. */
 #define UCP_DRAIN_NS        100000000ul

@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <ucp/core/ep.h>
 #include <ucp/dt/dt.h>
 #include <ucp/ops/tag_budget.h>
 #include <ucp/protos/eager.h>
