@@ -421,20 +421,11 @@ static void ucp_context_set_params(ucp_context_t *context, const ucp_params_t *p
     ucp_entity_name(context->name, (mask & UCP_PARAM_FIELD_NAME) ? params->name : NULL, context);
 }
 
-/* The scheme that a name of UCX's stands for. */
-static unsigned ucp_rndv_scheme_known(unsigned scheme)
-{
-    switch (scheme) {
-    case UCP_RNDV_SCHEME_GET_PPLN:
-        return UCP_RNDV_SCHEME_GET;
-    case UCP_RNDV_SCHEME_PUT_PPLN:
-        return UCP_RNDV_SCHEME_PUT;
-    case UCP_RNDV_SCHEME_RKEY_PTR:
-        return UCP_RNDV_SCHEME_AUTO;
-    default:
-        return scheme;
-    }
-}
+/* By the names of the option: UCX's further ones mean the nearest of the others. */
+static const uint8_t ucp_rndv_schemes[] = {
+    UCP_RNDV_SCHEME_AUTO, UCP_RNDV_SCHEME_GET, UCP_RNDV_SCHEME_PUT, UCP_RNDV_SCHEME_BOTH,
+    UCP_RNDV_SCHEME_AM,   UCP_RNDV_SCHEME_GET, UCP_RNDV_SCHEME_PUT, UCP_RNDV_SCHEME_AUTO
+};
 
 /* Programs that send from and receive into temporary buffers, as MPI's reductions do, pay for pages
  * that the C library gives back to the kernel and takes again: glibc keeps no more than 128 KiB at
@@ -481,7 +472,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
         ucp_context_set_params(context, params);
         context->node_id = ucs_sys_node_id();
         status           = ucs_config_copy(&context->options, &config->options, ucp_options_rows);
-        context->options.rndv_scheme = ucp_rndv_scheme_known(context->options.rndv_scheme);
+        context->options.rndv_scheme = ucp_rndv_schemes[context->options.rndv_scheme];
     }
     if (status == UCS_OK) {
         status = ucp_context_open_tls(context, config);

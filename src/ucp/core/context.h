@@ -53,10 +53,7 @@ typedef enum {
     UCP_RNDV_SCHEME_GET,
     UCP_RNDV_SCHEME_PUT,
     UCP_RNDV_SCHEME_BOTH,
-    UCP_RNDV_SCHEME_AM,
-    UCP_RNDV_SCHEME_GET_PPLN, /* UCX's further names, which mean the nearest of the above */
-    UCP_RNDV_SCHEME_PUT_PPLN,
-    UCP_RNDV_SCHEME_RKEY_PTR
+    UCP_RNDV_SCHEME_AM
 } ucp_rndv_scheme_t;
 
 /* ucp_config_t: the options, and changes for tables of other layers, kept as text until ucp_init.
