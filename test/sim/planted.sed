@@ -31,7 +31,7 @@ s/if (held & UCP_REQUEST_HOLDS_SYNC) {/if ((held \& UCP_REQUEST_HOLDS_SYNC) \&\&
 # 14: a fence holds nothing back
 s/if (ucp_rma_oldest(peer) >= fence) {/if (SIM_PLANTED(14) || (ucp_rma_oldest(peer) >= fence)) {/
 # 15: a byte is skipped between the parts of what was announced on a stream
-s/^    chunk->offset         += (status == UCS_OK) ? total : 0;/    chunk->offset += (status != UCS_OK) ? 0 : total + (SIM_PLANTED(15) \&\& (chunk->offset + total < announced->rts.length));/
+s/^    chunk->offset  += (status == UCS_OK) ? total : 0;/    chunk->offset += (status != UCS_OK) ? 0 : total + (SIM_PLANTED(15) \&\& (chunk->offset + total < announced->rts.length));/
 # 16: who closes a stream does not tell the sender of what was announced
 s/^        ucp_rndv_drop(ep->worker, &announced->rts, status);/        if (!SIM_PLANTED(16)) ucp_rndv_drop(ep->worker, \&announced->rts, status);/
 # 17: a put that takes several messages is over with the first of them

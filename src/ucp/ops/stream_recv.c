@@ -23,10 +23,8 @@
 typedef struct {
     ucp_wire_rts_t rts;
     ucp_ep_t      *ep;          /* NULL: the endpoint was closed meanwhile */
-    int            is_fetching;
-    ucp_request_t *part;        /* is_fetching: the receive of ours that does it */
-    ucp_request_t *req;         /* the receive that is being filled, or NULL */
-    ucp_kept_t    *piece;       /* our memory that is being filled, or NULL */
+    ucp_request_t *part;        /* the receive of ours that fetches it; NULL: none does */
+    ucp_request_t *req;         /* whose buffer it fills; NULL: memory of ours, a chunk */
 } ucp_stream_rts_t;
 
 /* ---- receives ---- */
@@ -137,7 +135,7 @@ static void ucp_stream_drop(ucp_ep_t *ep, ucp_kept_t *chunk, ucs_status_t status
     ucp_stream_rts_t *announced = ucp_kept_data(chunk);
 
     if (chunk->kind == UCP_KEPT_RTS) {
-        if (announced->is_fetching) {
+        if (announced->part != NULL) {
             announced->ep = NULL;
             ucs_list_del(&chunk->list);
             ucs_list_add_tail(&ep->worker->kept, &chunk->list);
@@ -217,13 +215,11 @@ void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
 /* What fetches announced bytes, or NULL: those of the first announcement, if any. */
 static ucp_request_t *ucp_stream_part(const ucp_stream_t *stream)
 {
-    ucp_stream_rts_t *announced;
     ucp_kept_t *chunk;
 
     ucs_list_for_each(chunk, &stream->chunks, list) {
         if (chunk->kind == UCP_KEPT_RTS) {
-            announced = ucp_kept_data(chunk);
-            return announced->is_fetching ? announced->part : NULL;
+            return ((ucp_stream_rts_t *)ucp_kept_data(chunk))->part;
         }
     }
     return NULL;
@@ -278,10 +274,8 @@ static ucs_status_t ucp_stream_fetch(ucp_ep_t *ep, ucp_kept_t *chunk, ucp_reques
         return UCS_ERR_NO_MEMORY;
     }
 
-    announced->is_fetching = 1;
-    announced->part        = part;
-    announced->req         = req;
-    announced->piece       = piece;
+    announced->part = part;
+    announced->req  = req;
     if (req != NULL) {
         part->buffer    = (char *)req->buffer + req->recv.received;
         part->datatype  = req->datatype;
@@ -312,7 +306,7 @@ static void ucp_stream_match(ucp_ep_t *ep, ucs_list_link_t *done)
         req   = ucs_list_head(&stream->recvs, ucp_request_t, list);
         chunk = ucs_list_head(&stream->chunks, ucp_kept_t, list);
         if (chunk->kind == UCP_KEPT_RTS) {
-            if (((ucp_stream_rts_t *)ucp_kept_data(chunk))->is_fetching) {
+            if (((ucp_stream_rts_t *)ucp_kept_data(chunk))->part != NULL) {
                 break;
             }
             status = ucp_stream_fetch(ep, chunk, req);
@@ -354,14 +348,16 @@ static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length
     ucp_kept_t *chunk           = user_data;
     ucp_stream_rts_t *announced = ucp_kept_data(chunk);
     ucp_request_t *req          = announced->req;
+    ucp_kept_t *piece           = (req != NULL) ? NULL :
+                                  ucp_kept_of(ucp_request_of(request)->buffer);
     ucp_ep_t *ep                = announced->ep;
     const int is_over           = (status != UCS_OK) || (ep == NULL);
     ucs_list_link_t done;
 
     ucp_request_free(request);
     ucs_list_head_init(&done);
-    announced->is_fetching = 0;
-    chunk->offset         += (status == UCS_OK) ? total : 0;
+    announced->part = NULL;
+    chunk->offset  += (status == UCS_OK) ? total : 0;
     if (req != NULL) {
         req->recv.received += (status == UCS_OK) ? total : 0;
         req->recv.step      = UCP_RECV_POSTED;
@@ -372,10 +368,10 @@ static void ucp_stream_fetched(void *request, ucs_status_t status, size_t length
             ucp_stream_set_done(req, &done);
         }
     } else if (is_over) {
-        ucp_kept_put(announced->piece);
+        ucp_kept_put(piece);
     } else {
-        ucs_list_del(&announced->piece->list);
-        ucs_list_insert_before(&chunk->list, &announced->piece->list);
+        ucs_list_del(&piece->list);
+        ucs_list_insert_before(&chunk->list, &piece->list);
     }
     if (is_over && (chunk->offset < announced->rts.length)) {
         ucp_rndv_drop(worker, &announced->rts,
@@ -404,7 +400,7 @@ static ucp_kept_t *ucp_stream_find_announced(ucp_ep_t *ep, uint64_t send_id)
     ucs_list_for_each(chunk, &ep->stream.chunks, list) {
         announced = ucp_kept_data(chunk);
         if ((chunk->kind == UCP_KEPT_RTS) && (announced->rts.request_id == send_id) &&
-            !announced->is_fetching) {
+            (announced->part == NULL)) {
             return chunk;
         }
     }
@@ -611,7 +607,7 @@ static int ucp_stream_recv_can_end(ucp_ep_t *ep, const ucp_request_t *req)
         return 1;
     }
     if ((&chunk->list != &ep->stream.chunks) &&
-        !((ucp_stream_rts_t *)ucp_kept_data(chunk))->is_fetching) {
+        (((ucp_stream_rts_t *)ucp_kept_data(chunk))->part == NULL)) {
         (void)ucp_stream_fetch(ep, chunk, NULL); /* without memory the next one tries again */
     }
     return 0;
@@ -715,7 +711,7 @@ static ucs_status_ptr_t ucp_stream_lend(ucp_ep_t *ep, size_t *length)
     chunk = ucs_list_head(&ep->stream.chunks, ucp_kept_t, list);
     if (chunk->kind == UCP_KEPT_RTS) {
         announced = ucp_kept_data(chunk);
-        status    = announced->is_fetching ? UCS_OK : ucp_stream_fetch(ep, chunk, NULL);
+        status    = (announced->part != NULL) ? UCS_OK : ucp_stream_fetch(ep, chunk, NULL);
         if (status != UCS_OK) {
             ucp_stream_update_ready(ep); /* it is still there */
         }
