@@ -52,6 +52,7 @@ libucp_sources = \
 	src/ucp/protos/piped.c \
 	src/ucp/protos/rndv_device.c \
 	src/ucp/protos/rdma.c \
+	src/ucp/protos/rndv_arrive.c \
 	src/ucp/protos/rndv_read.c \
 	src/ucp/protos/rndv_recv.c \
 	src/ucp/protos/rndv_send.c \
