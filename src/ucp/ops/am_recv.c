@@ -17,6 +17,7 @@
 
 /* A message on its way to a handler. */
 typedef struct {
+    const ucp_am_handler_t *handler; /* its entry in the table may be gone after the call */
     unsigned    id;
     const void *header;
     size_t      header_length;
@@ -102,10 +103,10 @@ ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_
     return status;
 }
 
-static ucs_status_t ucp_am_call(const ucp_am_handler_t *handler, const ucp_am_msg_t *msg,
-                                void *data, uint64_t attr)
+static ucs_status_t ucp_am_call(const ucp_am_msg_t *msg, void *data, uint64_t attr)
 {
-    ucp_am_recv_param_t param = {.recv_attr = attr, .reply_ep = msg->reply_ep};
+    const ucp_am_handler_t *handler = msg->handler;
+    ucp_am_recv_param_t param       = {.recv_attr = attr, .reply_ep = msg->reply_ep};
 
     if (handler->is_legacy) {
         return handler->cb.legacy(handler->arg, data, msg->length, msg->reply_ep,
@@ -145,15 +146,13 @@ static void ucp_am_give_back(ucp_worker_t *worker, ucp_kept_t *kept, ucs_status_
     ucp_am_take(kept);
 }
 
-/* Shows data in our memory, or a descriptor, to a handler, which may keep it. The handler's entry
- * in the table may be gone after the call. */
-static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_handler_t *handler,
-                        const ucp_am_msg_t *msg, ucp_kept_t *kept)
+/* Shows data in our memory, or a descriptor, to a handler, which may keep it. */
+static void ucp_am_lend(ucp_worker_t *worker, const ucp_am_msg_t *msg, ucp_kept_t *kept)
 {
     ucs_status_t status;
 
     kept->is_lent = 1;
-    status        = ucp_am_call(handler, msg, ucp_kept_data(kept),
+    status        = ucp_am_call(msg, ucp_kept_data(kept),
                                 (kept->kind == UCP_KEPT_RTS) ? UCP_AM_RECV_ATTR_FLAG_RNDV :
                                                                UCP_AM_RECV_ATTR_FLAG_DATA);
     kept->is_lent = 0;
@@ -265,15 +264,14 @@ UCS_INLINE int ucp_am_waits(ucp_worker_t *worker, unsigned wire_id, const void *
 
 /* ---- whole messages ---- */
 
-static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_handler_t *handler,
-                           const ucp_am_msg_t *msg, const void *data)
+static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_msg_t *msg, const void *data)
 {
     ucp_kept_t *kept;
 
-    if (!(handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) &&
+    if (!(msg->handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) &&
         (((uintptr_t)data & (worker->am_alignment - 1)) == 0)) {
         ucp_am_pass(worker, data, msg->length);
-        ucp_am_call(handler, msg, (void *)data, 0);
+        ucp_am_call(msg, (void *)data, 0);
         worker->am_passing = NULL;
         return;
     }
@@ -284,7 +282,7 @@ static void ucp_am_deliver(ucp_worker_t *worker, const ucp_am_handler_t *handler
         return;
     }
     memcpy(ucp_kept_data(kept), data, msg->length);
-    ucp_am_lend(worker, handler, msg, kept);
+    ucp_am_lend(worker, msg, kept);
 }
 
 /* Where the data begins behind a header of so many bytes; 0: beyond the message. */
@@ -322,9 +320,9 @@ UCS_INLINE void ucp_am_show(ucp_worker_t *worker, const void *data, size_t lengt
         worker->am_passing = NULL;
         return;
     }
-    msg = (ucp_am_msg_t){am.id, (const char *)data + sizeof(am), am.header_length, length - offset,
-                         NULL};
-    ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+    msg = (ucp_am_msg_t){handler, am.id, (const char *)data + sizeof(am), am.header_length,
+                         length - offset, NULL};
+    ucp_am_deliver(worker, &msg, (const char *)data + offset);
 }
 
 void ucp_am_handle(void *arg, const void *data, size_t length)
@@ -337,15 +335,13 @@ void ucp_am_handle(void *arg, const void *data, size_t length)
     }
 }
 
-/* Fills msg but for its length and header; 0: there is nobody to give it to. */
+/* Fills msg; 0: there is nobody to give it to. */
 static int ucp_am_open(ucp_worker_t *worker, const ucp_wire_am_t *am, ucp_peer_t *peer,
-                       int is_reply, ucp_am_msg_t *msg, const ucp_am_handler_t **handler_p)
+                       int is_reply, const void *header, size_t length, ucp_am_msg_t *msg)
 {
-    msg->id            = am->id;
-    msg->header_length = am->header_length;
-    msg->reply_ep      = NULL;
-    *handler_p         = ucp_am_handler(worker, am->id);
-    if (*handler_p == NULL) {
+    *msg = (ucp_am_msg_t){ucp_am_handler(worker, am->id), am->id, header, am->header_length, length,
+                          NULL};
+    if (msg->handler == NULL) {
         ucp_am_no_handler(worker, am->id);
         return 0;
     }
@@ -364,7 +360,6 @@ static int ucp_am_open(ucp_worker_t *worker, const ucp_wire_am_t *am, ucp_peer_t
 static void ucp_am_show_reply(ucp_worker_t *worker, const void *data, size_t length,
                               const ucp_kept_t *kept)
 {
-    const ucp_am_handler_t *handler;
     ucp_wire_am_reply_t head;
     ucp_am_msg_t msg;
     ucp_peer_t *peer;
@@ -381,10 +376,9 @@ static void ucp_am_show_reply(ucp_worker_t *worker, const void *data, size_t len
     if ((peer == NULL) && (kept == NULL)) {
         return;
     }
-    if (ucp_am_open(worker, &head.am, peer, 1, &msg, &handler)) {
-        msg.header = (const char *)data + sizeof(head);
-        msg.length = length - offset;
-        ucp_am_deliver(worker, handler, &msg, (const char *)data + offset);
+    if (ucp_am_open(worker, &head.am, peer, 1, (const char *)data + sizeof(head), length - offset,
+                    &msg)) {
+        ucp_am_deliver(worker, &msg, (const char *)data + offset);
     }
 }
 
@@ -416,17 +410,15 @@ static void ucp_am_show_fetched(ucp_worker_t *worker, ucp_kept_t *kept)
 {
     ucp_am_fetch_t *fetch = ucp_am_fetch(kept);
     ucp_wire_am_t am      = ucp_wire_am_head(fetch->rts.tag);
-    const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
 
     if (fetch->turn.status != UCS_OK) {
         ucs_debug("an active message of %zu bytes did not come whole: %s", kept->length,
                   ucs_status_string(fetch->turn.status));
     } else if (ucp_am_open(worker, &am, ucp_am_kept_peer(worker, fetch->rts.worker_id, kept),
-                           fetch->rts.flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
-        msg.header = fetch + 1;
-        msg.length = kept->length;
-        ucp_am_lend(worker, handler, &msg, kept);
+                           fetch->rts.flags & UCP_WIRE_RTS_REPLY, fetch + 1, kept->length,
+                           &msg)) {
+        ucp_am_lend(worker, &msg, kept);
         return;
     }
     ucp_kept_put(kept);
@@ -492,7 +484,6 @@ static void ucp_am_show_announced(ucp_worker_t *worker, ucp_peer_t *peer,
     size_t rts_length   = ucp_wire_rts_length(rts->flags);
     ucp_wire_am_t am    = ucp_wire_am_head(rts->tag);
     ucs_status_t status = UCS_OK;
-    const ucp_am_handler_t *handler;
     ucp_am_msg_t msg;
     ucp_kept_t *kept;
 
@@ -500,16 +491,15 @@ static void ucp_am_show_announced(ucp_worker_t *worker, ucp_peer_t *peer,
         ucs_warn("peer sent an AM_RTS that ends within its header: dropped");
         return;
     }
-    if (!ucp_am_open(worker, &am, peer, rts->flags & UCP_WIRE_RTS_REPLY, &msg, &handler)) {
+    if (!ucp_am_open(worker, &am, peer, rts->flags & UCP_WIRE_RTS_REPLY,
+                     (const char *)data + rts_length, rts->length, &msg)) {
         /* as one that came whole */
         ucp_rndv_drop(worker, rts, worker->is_ending ? UCS_ERR_REJECTED : UCS_OK);
         return;
     }
-    msg.header = (const char *)data + rts_length;
-    msg.length = rts->length;
 
-    if (handler->is_legacy || (rts->flags & UCP_WIRE_RTS_WHOLE) ||
-        ((handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts->flags & UCP_WIRE_RTS_FORCED))) {
+    if (msg.handler->is_legacy || (rts->flags & UCP_WIRE_RTS_WHOLE) ||
+        ((msg.handler->flags & UCP_AM_FLAG_WHOLE_MSG) && !(rts->flags & UCP_WIRE_RTS_FORCED))) {
         if (has_turn || ucp_am_has_room(worker, rts->length) ||
             !ucp_am_must_wait(worker, UCP_WIRE_AM_RTS, rts, rts_length, data, length)) {
             status = ucp_am_start_fetch(worker, peer, rts, msg.header, msg.header_length, has_turn);
@@ -520,7 +510,7 @@ static void ucp_am_show_announced(ucp_worker_t *worker, ucp_peer_t *peer,
         if (kept != NULL) {
             kept->session = peer->session;
             memcpy(ucp_kept_data(kept), rts, sizeof(*rts));
-            ucp_am_lend(worker, handler, &msg, kept);
+            ucp_am_lend(worker, &msg, kept);
         } else {
             status = UCS_ERR_NO_MEMORY;
         }
