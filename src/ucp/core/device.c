@@ -657,7 +657,7 @@ void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool)
     ++pool->users;
 }
 
-unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)
+uint8_t ucp_device_chunk_get(ucp_device_pool_t *pool)
 {
     unsigned chunk = (unsigned)__builtin_ctz(~pool->in_use);
 
@@ -665,14 +665,15 @@ unsigned ucp_device_chunk_get(ucp_device_pool_t *pool)
         return UCP_DEVICE_NO_CHUNK;
     }
     pool->in_use |= 1u << chunk;
-    return chunk;
+    return (uint8_t)chunk;
 }
 
-void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk)
+void ucp_device_chunk_put(ucp_device_pool_t *pool, uint8_t *chunk)
 {
     ucp_request_t *req;
 
-    pool->in_use &= ~((1u << chunk) & ((1u << UCP_DEVICE_NO_CHUNK) - 1));
+    pool->in_use &= ~((1u << *chunk) & ((1u << UCP_DEVICE_NO_CHUNK) - 1));
+    *chunk        = UCP_DEVICE_NO_CHUNK;
     if (!ucs_list_is_empty(&pool->waiting) && (pool->in_use != (1u << pool->num) - 1)) {
         req = ucs_list_head(&pool->waiting, ucp_request_t, work_list);
         ucp_request_del_work(req);
@@ -695,6 +696,6 @@ void ucp_device_put_chunks(ucp_request_t *req)
 
     req->held &= (uint16_t)~UCP_REQUEST_HOLDS_CHUNKS;
     --pool->users;
-    ucp_device_chunk_put(pool, req->copy.chunks.near);
-    ucp_device_chunk_put(pool, req->copy.chunks.far);
+    ucp_device_chunk_put(pool, &req->copy.chunks.near);
+    ucp_device_chunk_put(pool, &req->copy.chunks.far);
 }

@@ -134,9 +134,9 @@ ucp_device_pool_t *ucp_device_host_pool(ucp_worker_t *worker, void *like, size_t
 void ucp_device_use_pool(ucp_request_t *req, ucp_device_pool_t *pool);
 void ucp_device_put_chunks(ucp_request_t *req);
 
-/* A chunk, UCP_DEVICE_NO_CHUNK: all are in use. put takes that too. */
-unsigned ucp_device_chunk_get(ucp_device_pool_t *pool);
-void ucp_device_chunk_put(ucp_device_pool_t *pool, unsigned chunk);
+/* A chunk, UCP_DEVICE_NO_CHUNK: all are in use. put takes that too, and leaves it. */
+uint8_t ucp_device_chunk_get(ucp_device_pool_t *pool);
+void ucp_device_chunk_put(ucp_device_pool_t *pool, uint8_t *chunk);
 
 /* The request's turn is due when a chunk of its pool is free, unless it is due already. */
 void ucp_device_chunk_wait(ucp_request_t *req);

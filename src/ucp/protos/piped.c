@@ -58,8 +58,7 @@ static void ucp_piped_copied(ucp_request_t *req, ucs_status_t status)
         return;
     }
     if (!ucp_piped_is_off(req)) {
-        ucp_device_chunk_put(chunks->pool, chunks->far);
-        chunks->far = UCP_DEVICE_NO_CHUNK;
+        ucp_device_chunk_put(chunks->pool, &chunks->far);
     }
     ucp_piped_go(req);
 }
@@ -86,7 +85,7 @@ static int ucp_piped_begin(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
 
-    chunks->near = (uint8_t)ucp_device_chunk_get(chunks->pool);
+    chunks->near = ucp_device_chunk_get(chunks->pool);
     if (chunks->near == UCP_DEVICE_NO_CHUNK) {
         ucp_device_chunk_wait(req); /* others of this worker have them, and go on */
         return 0;
@@ -139,8 +138,7 @@ void ucp_piped_turn(ucp_request_t *req)
         ucp_piped_move(req, chunks->near, chunks->near_offset);
     } else if (chunks->far != UCP_DEVICE_NO_CHUNK) {
         ucp_piped_move(req, chunks->far, chunks->far_offset);
-        ucp_device_chunk_put(chunks->pool, chunks->far);
-        chunks->far = UCP_DEVICE_NO_CHUNK;
+        ucp_device_chunk_put(chunks->pool, &chunks->far);
     }
     ucp_piped_go(req);
 }

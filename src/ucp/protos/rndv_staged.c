@@ -50,8 +50,7 @@ static void ucp_rndv_staged_give_up(ucp_request_t *req)
 static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
 {
     if ((status != UCS_OK) || req->copy.chunks.is_refused) {
-        ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.near);
-        req->copy.chunks.near = UCP_DEVICE_NO_CHUNK;
+        ucp_device_chunk_put(req->copy.chunks.pool, &req->copy.chunks.near);
         ucp_rndv_staged_give_up(req);
         return;
     }
@@ -63,20 +62,19 @@ static void ucp_rndv_staged_filled(ucp_request_t *req, ucs_status_t status)
 /* Starts to fill a chunk. UCS_ERR_NO_RESOURCE: none is free. */
 static ucs_status_t ucp_rndv_staged_fill(ucp_request_t *req)
 {
-    unsigned chunk = ucp_device_chunk_get(req->copy.chunks.pool);
+    ucp_chunks_t *chunks = &req->copy.chunks;
     ucs_status_t status;
 
-    if (chunk == UCP_DEVICE_NO_CHUNK) {
+    chunks->near = ucp_device_chunk_get(chunks->pool);
+    if (chunks->near == UCP_DEVICE_NO_CHUNK) {
         return UCS_ERR_NO_RESOURCE;
     }
-    status = ucp_device_copy_async(req, ucp_device_chunk_address(req->copy.chunks.pool, chunk),
+    status = ucp_device_copy_async(req, ucp_device_chunk_address(chunks->pool, chunks->near),
                                    (char *)req->buffer + req->send.offset,
                                    ucp_rndv_staged_length(req, req->send.offset),
                                    ucp_rndv_staged_filled);
-    if (status == UCS_INPROGRESS) {
-        req->copy.chunks.near = (uint8_t)chunk;
-    } else {
-        ucp_device_chunk_put(req->copy.chunks.pool, chunk);
+    if (status != UCS_INPROGRESS) {
+        ucp_device_chunk_put(chunks->pool, &chunks->near);
     }
     return status;
 }
@@ -172,8 +170,7 @@ void ucp_rndv_frag_end_handle(void *arg, const void *data, size_t length)
         }
         return;
     }
-    ucp_device_chunk_put(req->copy.chunks.pool, req->copy.chunks.far);
-    req->copy.chunks.far = UCP_DEVICE_NO_CHUNK;
+    ucp_device_chunk_put(req->copy.chunks.pool, &req->copy.chunks.far);
     if (req->held & UCP_REQUEST_HOLDS_COPY) {
         return; /* goes on when the next chunk is filled */
     }
