@@ -494,7 +494,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,
                        UCP_RECVS_ALL);
     ucp_rndv_given_up_end_all(worker, peer); /* nor can answers */
-    ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
+    ucp_stream_peer_gone(peer);
     ucp_conn_peer_gone(peer);
     /* Who only listened has no such connection. Making one tells a death, which the user's handler
      * is to hear of, from a farewell. */

@@ -56,7 +56,7 @@ void ucp_stream_purge(struct ucp_ep *ep, ucs_status_t status);
 
 /* The same for all endpoints of a peer, which has left: even if it comes back, nothing follows what
  * has come. */
-void ucp_stream_peer_gone(struct ucp_peer *peer, ucs_status_t status);
+void ucp_stream_peer_gone(struct ucp_peer *peer);
 
 /* An announced send will not come: its stream ends before it with `status`. */
 void ucp_stream_cancelled(struct ucp_peer *peer, uint64_t send_id, ucs_status_t status);

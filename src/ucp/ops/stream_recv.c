@@ -197,7 +197,7 @@ void ucp_stream_purge(ucp_ep_t *ep, ucs_status_t status)
     ucp_stream_complete(&done);
 }
 
-void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
+void ucp_stream_peer_gone(ucp_peer_t *peer)
 {
     ucs_list_link_t done;
     ucp_ep_t *ep;
@@ -205,9 +205,9 @@ void ucp_stream_peer_gone(ucp_peer_t *peer, ucs_status_t status)
     ucs_list_head_init(&done);
     ucs_list_for_each(ep, &peer->eps, peer_list) {
         if (ep->stream.status == UCS_OK) {
-            ep->stream.status = status;
+            ep->stream.status = UCS_ERR_CONNECTION_RESET;
         }
-        ucp_stream_give_up(ep, status, &done);
+        ucp_stream_give_up(ep, UCS_ERR_CONNECTION_RESET, &done);
     }
     ucp_stream_complete(&done);
 }
@@ -233,7 +233,7 @@ void ucp_stream_close(ucp_ep_t *ep)
     ucp_stream_drop_chunks(ep, UCS_ERR_CONNECTION_RESET);
     ucp_stream_update_ready(ep);
     if (part != NULL) { /* with the receive that it fills, which is the first */
-        ucp_rndv_recv_give_up(part, UCS_ERR_CANCELED);
+        ucp_rndv_recv_give_up(part);
     }
     ucp_stream_purge(ep, UCS_ERR_CANCELED);
 }

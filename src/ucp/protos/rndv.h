@@ -92,9 +92,9 @@ int ucp_rndv_is_written(const ucp_request_t *req);
 /* Our connection has failed. Where the sender may be writing into the buffer, the receive waits for
  * the end of what was begun, or of the sender. 0: it need not. */
 int ucp_rndv_leave_to_writer(ucp_request_t *req, ucs_status_t status);
-/* Ends a receive with `status`, unless all of it is there, or others are writing into the buffer:
- * it ends when they have. The caller tells the sender. */
-void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status);
+/* Cancels a receive, unless all of it is there, or others are writing into the buffer: it ends when
+ * they have. The caller tells the sender. */
+void ucp_rndv_recv_give_up(ucp_request_t *req);
 void ucp_rndv_recv_check_end(ucp_request_t *req);
 /* `length` bytes have been read: counted, but never beyond the message, since a peer may have
  * claimed them by FIN. All that was to be read has been: the sender is told, and the end if all is

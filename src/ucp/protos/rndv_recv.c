@@ -426,7 +426,7 @@ int ucp_rndv_leave_to_writer(ucp_request_t *req, ucs_status_t status)
     return 1;
 }
 
-void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status)
+void ucp_rndv_recv_give_up(ucp_request_t *req)
 {
     if (req->held & UCP_REQUEST_HOLDS_COPY) {
         return; /* a network or a device is at it: the sender is told once they have ended */
@@ -439,10 +439,10 @@ void ucp_rndv_recv_give_up(ucp_request_t *req, ucs_status_t status)
         ucp_rndv_copies_here(req->recv.peer)) {
         return; /* a send of ours writes, and goes on */
     }
-    if (!ucp_rndv_leave_to_writer(req, status)) {
+    if (!ucp_rndv_leave_to_writer(req, UCS_ERR_CANCELED)) {
         ucp_rndv_stop_sender(req);
         req->recv.received = 0; /* what is counted has not been moved */
-        ucp_request_complete(req, status);
+        ucp_request_complete(req, UCS_ERR_CANCELED);
     }
 }
 

@@ -85,7 +85,7 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     if (peer->hello_received) {
         if (!peer->is_gone) { /* the end of the former connection has not come yet */
             ucp_peer_end_recvs(peer, UCS_ERR_CONNECTION_RESET, UCP_RECVS_ALL);
-            ucp_stream_peer_gone(peer, UCS_ERR_CONNECTION_RESET);
+            ucp_stream_peer_gone(peer);
         }
         ucp_ep_pair_anew(peer);
     }
