@@ -447,8 +447,7 @@ void ucp_device_transferred(uct_completion_t *comp)
             ucp_rdma_release(req);
         }
     } else if (then == NULL) {
-        ucp_rndv_device_late_cancel(req);
-        ucp_rndv_read_late_answer(req);
+        ucp_rndv_ended_late(req);
         ucp_request_complete(req, req->copy.late);
     } else {
         then(req, comp->status);

@@ -124,9 +124,6 @@ void ucp_rndv_put_end(ucp_request_t *req);
 void ucp_rndv_read_announce(ucp_request_t *req, ucp_wire_rts_t *rts);
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts);
 void ucp_rndv_read_step(ucp_request_t *req);
-/* The end of a part amid which the receive was given up: the sender, which may wait for it, is
- * told. */
-void ucp_rndv_read_late_answer(ucp_request_t *req);
 
 /* Messages between device memory (rndv_device.c). May the DEVICE lane carry this send? */
 int ucp_rndv_device_is_way(const ucp_request_t *req);
@@ -164,12 +161,10 @@ ucs_status_t ucp_rndv_write(ucp_request_t *req, void *source, size_t offset, siz
  * the user's: nothing may be written to them. */
 int ucp_rndv_is_receiver_over(const ucp_peer_t *peer);
 
-/* A send whose copy into the receiver's memory is under way: if it ends early, the receiver is told
- * when the copy has ended (late_cancel), since its memory is written until then. */
-int ucp_rndv_device_is_writing(const ucp_request_t *req);
-void ucp_rndv_device_late_cancel(ucp_request_t *req);
-void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status,
-                          unsigned flags);
+/* A copy has ended that a request ended amid, and the other side is told only now: a receiver, into
+ * whose memory it was, that the send has ended; a sender, which may wait for it, that its memory is
+ * read no more. */
+void ucp_rndv_ended_late(const ucp_request_t *req);
 
 /* Steps DEVICE of either side. */
 void ucp_rndv_device_get(ucp_request_t *req);

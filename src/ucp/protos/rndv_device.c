@@ -172,18 +172,6 @@ static void ucp_rndv_device_put_end(ucp_request_t *req, ucs_status_t status)
     ucp_rndv_put_end(req);
 }
 
-int ucp_rndv_device_is_writing(const ucp_request_t *req)
-{
-    return (req->send.step == UCP_SEND_DEVICE) && (req->held & UCP_REQUEST_HOLDS_COPY);
-}
-
-void ucp_rndv_device_late_cancel(ucp_request_t *req)
-{
-    if (ucp_request_is_send(req) && (req->send.step == UCP_SEND_DEVICE)) {
-        ucp_rndv_tell_cancel(req->send.peer, req->send.id, req->copy.late, 0);
-    }
-}
-
 void ucp_rndv_device_put(ucp_request_t *req)
 {
     ucp_peer_t *peer    = req->send.peer;

@@ -75,14 +75,6 @@ void ucp_rndv_read_step(ucp_request_t *req)
                   req->recv.remote_addr + req->recv.offset, ucp_rndv_read_ended);
 }
 
-void ucp_rndv_read_late_answer(ucp_request_t *req)
-{
-    if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_READ) &&
-        !ucs_list_is_empty(&req->list)) { /* else the peer is no more */
-        ucp_rndv_answer(req->recv.peer, req->recv.send_id, req->copy.late);
-    }
-}
-
 /* Where the way back is not connected yet messages are asked for: that can wait in the queue. */
 int ucp_rndv_read_start(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rts_t *rts)
 {

@@ -380,7 +380,8 @@ void ucp_rndv_send_work(ucp_request_t *req)
 
 /* ---- a send that ends early ---- */
 
-void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status, unsigned flags)
+static void ucp_rndv_tell_cancel(ucp_peer_t *peer, uint64_t send_id, ucs_status_t status,
+                                 unsigned flags)
 {
     ucp_wire_cancel_t cancel = {.send_id = send_id, .status = status, .flags = flags};
 
@@ -455,7 +456,10 @@ void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
 {
     ucs_atomic_u64_t *ends;
 
-    if (ucp_request_is_send(req) && !ucp_rndv_device_is_writing(req) &&
+    if ((req->send.step == UCP_SEND_DEVICE) && (req->held & UCP_REQUEST_HOLDS_COPY)) {
+        return; /* see ucp_rndv_ended_late */
+    }
+    if (ucp_request_is_send(req) &&
         ((req->send.step == UCP_SEND_WAIT) || (req->send.step == UCP_SEND_PUT) ||
          (req->send.step == UCP_SEND_DATA) || (req->send.step == UCP_SEND_DEVICE) ||
          (req->send.step == UCP_SEND_STAGED))) {
@@ -468,6 +472,16 @@ void ucp_rndv_send_cancel(ucp_request_t *req, ucs_status_t status)
         } else {
             ucp_rndv_tell_cancel(req->send.peer, req->send.id, status, 0);
         }
+    }
+}
+
+void ucp_rndv_ended_late(const ucp_request_t *req)
+{
+    if (ucp_request_is_send(req) && (req->send.step == UCP_SEND_DEVICE)) {
+        ucp_rndv_tell_cancel(req->send.peer, req->send.id, req->copy.late, 0);
+    } else if (ucp_request_is_recv(req) && (req->recv.step == UCP_RECV_READ) &&
+               !ucs_list_is_empty(&req->list)) { /* else the peer is no more */
+        ucp_rndv_answer(req->recv.peer, req->recv.send_id, req->copy.late);
     }
 }
 
