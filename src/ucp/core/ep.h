@@ -74,9 +74,6 @@ void ucp_ep_set_limits(ucp_ep_t *ep);
  * pair with those that the user has made since it left and will make. */
 void ucp_ep_pair_anew(ucp_peer_t *peer);
 
-/* Tries a queued send again; what identifies requests among the pending ones of a lane. */
-ucs_status_t ucp_send_retry(uct_pending_t *pending);
-
 /* Queues a send on its lane. */
 void ucp_send_queue(ucp_request_t *req);
 /* Takes it out of there, if it waits. */

@@ -113,17 +113,13 @@ static unsigned ucp_idle_num_rivals(const ucp_worker_t *worker)
     return count;
 }
 
-/* Could something come that wakes nobody? What peers store into memory that is shared with them
- * does so, and what comes for another worker, which the application may progress in turn. */
-static int ucp_idle_has_other_waits(void)
-{
-    return ucp_idle_has_other_workers() || (ucp_mem_num_shared() > 0);
-}
-
+/* Not where something may come that wakes nobody: what peers store into memory that is shared with
+ * them, and what comes for another worker, which the application may progress in turn. */
 static int ucp_idle_may_sleep(const ucp_worker_t *worker)
 {
     return (ucp_idle_mode(worker) != UCP_IDLE_YIELD) &&
-           ((ucp_idle_mode(worker) == UCP_IDLE_SLEEP) || !ucp_idle_has_other_waits()) &&
+           ((ucp_idle_mode(worker) == UCP_IDLE_SLEEP) ||
+            (!ucp_idle_has_other_workers() && (ucp_mem_num_shared() == 0))) &&
            ((worker->thread_mode == UCS_THREAD_MODE_SINGLE) ||
             ucs_sys_is_single_threaded());
 }

@@ -209,12 +209,6 @@ static void ucp_am_add_turn(ucp_worker_t *worker, ucp_am_turn_t *turn, ucp_kept_
     ucp_tag_budget_add(worker, ucp_am_turn_size(turn));
 }
 
-static void ucp_am_end_turn(ucp_worker_t *worker, ucp_am_turn_t *turn)
-{
-    ucs_list_del(&turn->list);
-    ucp_tag_budget_del(worker, ucp_am_turn_size(turn));
-}
-
 /* The peer to answer to for what was kept, by the number of its session, which is its alone. NULL:
  * who has come back does not wait for an answer. */
 static ucp_peer_t *ucp_am_kept_peer(ucp_worker_t *worker, uint64_t worker_id,
@@ -575,7 +569,8 @@ static void ucp_am_fetched(void *request, ucs_status_t status, size_t length UCS
     memcpy(uid, fetch->turn.uid, sizeof(uid));
     while (((turn = ucp_am_first_turn(worker, uid)) != NULL) &&
            ((turn->wire_id != 0) || (turn->status != UCS_INPROGRESS))) {
-        ucp_am_end_turn(worker, turn);
+        ucs_list_del(&turn->list);
+        ucp_tag_budget_del(worker, ucp_am_turn_size(turn));
         worker->sender = uid;
         ucp_am_show_turn(worker, turn);
         worker->sender = sender;

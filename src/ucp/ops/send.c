@@ -124,7 +124,7 @@ static void ucp_send_announce(ucp_request_t *req)
     req->send.am_flags |= UCP_WIRE_RTS_WHOLE;
 }
 
-ucs_status_t ucp_send_retry(uct_pending_t *pending)
+static ucs_status_t ucp_send_retry(uct_pending_t *pending)
 {
     ucp_request_t *req = ucs_container_of(pending, ucp_request_t, send.pending);
     ucs_status_t status;

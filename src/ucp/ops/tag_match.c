@@ -98,12 +98,6 @@ static void ucp_tag_match_rehash(ucp_tag_match_t *tm, ucs_list_link_t *old, size
     }
 }
 
-static void ucp_tag_match_set_mask(ucp_tag_match_t *tm, uint64_t hash_mask)
-{
-    tm->hash_mask = hash_mask;
-    ucp_tag_match_rehash(tm, tm->expected, ucp_tag_match_num_buckets(tm));
-}
-
 void ucp_tag_match_grow(ucp_tag_match_t *tm)
 {
     size_t num_old                = ucp_tag_match_num_buckets(tm);
@@ -141,7 +135,8 @@ static int ucp_tag_match_is_selective(ucp_tag_match_t *tm, uint64_t mask)
         tm->wild_mask = mask;
         return 0;
     }
-    ucp_tag_match_set_mask(tm, tm->hash_mask & mask);
+    tm->hash_mask &= mask;
+    ucp_tag_match_rehash(tm, tm->expected, ucp_tag_match_num_buckets(tm));
     return 1;
 }
 
