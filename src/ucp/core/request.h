@@ -286,6 +286,15 @@ UCS_INLINE void ucp_request_nb_param(ucp_request_param_t *param, ucp_send_callba
     param->request      = NULL;                  /* does not see that the mask guards them */
 }
 
+/* The same of messages; cb: ucp_send_callback_t, or that of a receive. */
+UCS_INLINE void ucp_request_nb_message(ucp_request_param_t *param, ucp_datatype_t datatype,
+                                       void *cb)
+{
+    ucp_request_nb_param(param, (ucp_send_callback_t)cb);
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param->datatype      = datatype;
+}
+
 UCS_INLINE void *ucp_request_handle(ucp_request_t *req)
 {
     return req + 1;

@@ -176,7 +176,7 @@ ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void *buffer, si
 {
     ucp_request_param_t param;
 
-    ucp_send_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     /* handlers have always got them whole */
     param.flags = flags | ((flags & UCP_AM_SEND_FLAG_RNDV) ? 0 : UCP_AM_SEND_FLAG_EAGER);

@@ -26,15 +26,6 @@ UCS_INLINE size_t ucp_send_short_length(const ucp_request_param_t *param, size_t
            SIZE_MAX : ucp_dt_contig_length(param, count);
 }
 
-/* The parameters of the older forms. */
-UCS_INLINE void ucp_send_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype,
-                                  ucp_send_callback_t cb)
-{
-    ucp_request_nb_param(param, cb);
-    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-    param->datatype      = datatype;
-}
-
 /* What the call returns whose message the short path has taken, or failed to send. */
 UCS_INLINE ucs_status_ptr_t ucp_send_short_end(ucp_ep_t *ep, const ucp_request_param_t *param,
                                                ucp_request_kind_t kind, ucs_status_t status)

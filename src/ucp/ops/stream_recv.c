@@ -678,11 +678,9 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void *buffer, size_t count,
 {
     ucp_request_param_t param;
 
-    param.op_attr_mask   = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
-                           UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags          = flags;
-    param.cb.recv_stream = (ucp_stream_recv_nbx_callback_t)(void *)cb;
-    param.datatype       = datatype;
+    ucp_request_nb_message(&param, datatype, (void *)cb);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags         = flags;
     return ucp_stream_recv_nbx(ep, buffer, count, length, &param);
 }
 

@@ -134,6 +134,6 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void *buffer, size_t coun
 {
     ucp_request_param_t param;
 
-    ucp_send_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
     return ucp_stream_send_nbx(ep, buffer, count, &param);
 }

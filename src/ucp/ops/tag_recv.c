@@ -139,22 +139,14 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t 
 
 /* ---- older forms: never NULL ---- */
 
-static void ucp_tag_recv_nb_param(ucp_request_param_t *param, ucp_datatype_t datatype,
-                                  ucp_tag_recv_callback_t cb)
-{
-    param->op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_CALLBACK |
-                          UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    param->cb.recv      = (ucp_tag_recv_nbx_callback_t)(void *)cb;
-    param->datatype     = datatype;
-}
-
 ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void *buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                                  ucp_tag_recv_callback_t cb)
 {
     ucp_request_param_t param;
 
-    ucp_tag_recv_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     return ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &param);
 }
 
@@ -164,7 +156,8 @@ ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void *buffer, size_t c
 {
     ucp_request_param_t param;
 
-    ucp_tag_recv_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     return ucp_tag_msg_recv_nbx(worker, buffer, count, message, &param);
 }
 

@@ -75,7 +75,7 @@ ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void *buffer, size_t count,
 {
     ucp_request_param_t param;
 
-    ucp_send_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
     return ucp_tag_send_nbx(ep, buffer, count, tag, &param);
 }
 
@@ -85,7 +85,7 @@ ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void *buffer, size_t co
 {
     ucp_request_param_t param;
 
-    ucp_send_nb_param(&param, datatype, cb);
+    ucp_request_nb_message(&param, datatype, (void *)cb);
     return ucp_tag_send_sync_nbx(ep, buffer, count, tag, &param);
 }
 
