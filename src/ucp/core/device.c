@@ -512,7 +512,7 @@ static void ucp_device_hold_copy(ucp_request_t *req, uct_iface_t *iface)
     ucp_wakeup_rouse(req->worker);
 }
 
-ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
+ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey,
                                  size_t offset, size_t length, uint64_t remote_addr,
                                  ucp_device_then_cb_t then)
 {
@@ -536,8 +536,8 @@ ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_
     }
     req->copy.comp = (uct_completion_t){ucp_device_copied, 1, UCS_OK};
     req->copy.then = then;
-    status = is_put ? lane->ops->put_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp) :
-                      lane->ops->get_zcopy(lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
+    status = (ucp_request_is_outward(req) ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
+        lane, &iov, 1, remote_addr, rkey, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
         ucp_device_hold_copy(req, lane->iface);
     } else if (ucs_unlikely(status == UCS_ERR_REJECTED)) {

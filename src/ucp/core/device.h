@@ -150,7 +150,7 @@ UCS_INLINE void *ucp_device_chunk_address(const ucp_device_pool_t *pool, unsigne
  * peer. then: called from progress when it has ended, unless the request has ended early; the
  * request holds UCP_REQUEST_HOLDS_COPY until then. UCS_ERR_NO_RESOURCE: try again; other errors:
  * this way does not work. */
-ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey, int is_put,
+ucs_status_t ucp_device_transfer(ucp_request_t *req, ucp_peer_t *peer, uct_rkey_t *rkey,
                                  size_t offset, size_t length, uint64_t remote_addr,
                                  ucp_device_then_cb_t then);
 

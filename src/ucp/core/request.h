@@ -328,6 +328,12 @@ UCS_INLINE int ucp_request_is_rma(const ucp_request_t *req)
     return req->kind >= UCP_REQUEST_PUT;
 }
 
+/* Do its bytes go from the buffer to the peer, by whatever way? */
+UCS_INLINE int ucp_request_is_outward(const ucp_request_t *req)
+{
+    return ucp_request_is_send(req) || (req->kind == UCP_REQUEST_PUT);
+}
+
 UCS_INLINE uint32_t ucp_request_flags(ucp_request_t *req)
 {
     return atomic_load_explicit(&req->flags, memory_order_relaxed);

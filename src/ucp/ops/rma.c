@@ -283,8 +283,7 @@ static int ucp_rma_device_copy(ucp_request_t *req, const ucp_rkey_t *rkey)
         return 0;
     }
     req->send.step = UCP_SEND_DEVICE;
-    status         = ucp_device_transfer(req, req->send.peer, rkey->device,
-                                         req->kind == UCP_REQUEST_PUT, 0, req->length,
+    status         = ucp_device_transfer(req, req->send.peer, rkey->device, 0, req->length,
                                          req->send.remote_addr, ucp_rma_device_end);
     if (status == UCS_OK) {
         req->send.step = UCP_SEND_DONE;
@@ -395,9 +394,8 @@ void ucp_rma_work(ucp_request_t *req)
         return;
     }
     if (ucs_unlikely((req->held & UCP_REQUEST_HOLDS_MEM) && (req->copy.first.rkey != NULL))) {
-        ucp_rdma_part(req, req->send.peer, req->kind == UCP_REQUEST_PUT, req->send.offset,
-                      req->length - req->send.offset, req->send.remote_addr + req->send.offset,
-                      ucp_rma_net_ended);
+        ucp_rdma_part(req, req->send.peer, req->send.offset, req->length - req->send.offset,
+                      req->send.remote_addr + req->send.offset, ucp_rma_net_ended);
         return;
     }
     if (ucp_rma_copies(req)) {

@@ -10,12 +10,6 @@
 
 static void ucp_piped_go(ucp_request_t *req);
 
-/* Does it go off the device? */
-static int ucp_piped_is_off(const ucp_request_t *req)
-{
-    return ucp_request_is_send(req) || (req->kind == UCP_REQUEST_PUT);
-}
-
 static size_t ucp_piped_length(const ucp_chunks_t *chunks, size_t offset)
 {
     return ucs_min(chunks->end - offset, chunks->pool->chunk);
@@ -57,7 +51,7 @@ static void ucp_piped_copied(ucp_request_t *req, ucs_status_t status)
         ucp_piped_end(req, status);
         return;
     }
-    if (!ucp_piped_is_off(req)) {
+    if (!ucp_request_is_outward(req)) {
         ucp_device_chunk_put(chunks->pool, &chunks->far);
     }
     ucp_piped_go(req);
@@ -69,7 +63,7 @@ static int ucp_piped_copy(ucp_request_t *req)
     ucp_chunks_t *chunks = &req->copy.chunks;
     char *own            = (char *)req->buffer + chunks->near_offset;
     char *chunk          = ucp_device_chunk_address(chunks->pool, chunks->near);
-    const int is_off     = ucp_piped_is_off(req);
+    const int is_off     = ucp_request_is_outward(req);
 
     if (ucs_unlikely(ucp_device_copy_async(req, is_off ? chunk : own, is_off ? own : chunk,
                                            ucp_piped_length(chunks, chunks->near_offset),
@@ -100,7 +94,7 @@ static int ucp_piped_begin(ucp_request_t *req)
 static void ucp_piped_go(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
-    const int is_off     = ucp_piped_is_off(req);
+    const int is_off     = ucp_request_is_outward(req);
 
     if ((chunks->far == UCP_DEVICE_NO_CHUNK) && (chunks->near != UCP_DEVICE_NO_CHUNK) &&
         !chunks->is_failed && !(req->held & UCP_REQUEST_HOLDS_COPY) &&
@@ -131,7 +125,7 @@ void ucp_piped_turn(ucp_request_t *req)
 {
     ucp_chunks_t *chunks = &req->copy.chunks;
 
-    if (!ucp_piped_is_off(req)) {
+    if (!ucp_request_is_outward(req)) {
         if (!ucp_piped_begin(req)) {
             return;
         }

@@ -238,7 +238,7 @@ void ucp_rdma_abandon(ucp_request_t *req, ucp_peer_t *peer)
     }
 }
 
-void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
+void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then)
 {
     uct_ep_t *lane     = peer->lanes[UCP_LANE_AM];
@@ -256,7 +256,7 @@ void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t of
     if (req->copy.rails != NULL) {
         req->copy.rails->is_used = 0;
     }
-    status = (is_write ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
+    status = (ucp_request_is_outward(req) ? lane->ops->put_zcopy : lane->ops->get_zcopy)(
         lane, &iov, 1, remote_addr, req->copy.first.rkey, &req->copy.comp);
     if (ucs_likely(status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_COPY;

@@ -41,7 +41,7 @@ int ucp_rdma_set_key(ucp_request_t *req, ucp_peer_t *peer, unsigned lane, const 
 /* Starts the part that begins at `offset` of the buffer, of `rest` bytes at most. then: called when
  * it has ended, here too where it ends at once with an error, with req->copy.length bytes done or
  * none. Where there is no room the request waits on the list of work. */
-void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, int is_write, size_t offset, size_t rest,
+void ucp_rdma_part(ucp_request_t *req, ucp_peer_t *peer, size_t offset, size_t rest,
                    uint64_t remote_addr, ucp_device_then_cb_t then);
 
 /* The network has failed with memory of a device, of this side or of the peer: from now on such

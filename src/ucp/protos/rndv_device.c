@@ -179,7 +179,7 @@ void ucp_rndv_device_put(ucp_request_t *req)
     ucs_status_t status = UCS_ERR_UNREACHABLE;
 
     if ((rkey != NULL) && !ucp_rndv_is_receiver_over(peer)) {
-        status = ucp_device_transfer(req, peer, rkey, 1, req->send.offset,
+        status = ucp_device_transfer(req, peer, rkey, req->send.offset,
                                      req->send.end - req->send.offset,
                                      req->send.remote_addr + req->send.offset,
                                      ucp_rndv_device_put_end);
@@ -348,7 +348,7 @@ static ucs_status_t ucp_rndv_device_read(ucp_request_t *req)
     uct_rkey_t *rkey = ucp_device_heard(peer, req->recv.slot);
 
     return (rkey == NULL) ? UCS_ERR_UNREACHABLE :
-           ucp_device_transfer(req, peer, rkey, 0, 0, req->recv.total, req->recv.remote_addr,
+           ucp_device_transfer(req, peer, rkey, 0, req->recv.total, req->recv.remote_addr,
                                ucp_rndv_device_got);
 }
 

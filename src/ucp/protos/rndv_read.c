@@ -71,7 +71,7 @@ static void ucp_rndv_read_ended(ucp_request_t *req, ucs_status_t status)
 
 void ucp_rndv_read_step(ucp_request_t *req)
 {
-    ucp_rdma_part(req, req->recv.peer, 0, req->recv.offset, req->recv.total - req->recv.offset,
+    ucp_rdma_part(req, req->recv.peer, req->recv.offset, req->recv.total - req->recv.offset,
                   req->recv.remote_addr + req->recv.offset, ucp_rndv_read_ended);
 }
 

@@ -232,7 +232,7 @@ void ucp_rndv_frag_handle(void *arg, const void *data, size_t length)
     rkey             = ucp_device_heard(req->recv.peer, frag.slot);
     req->recv.offset = frag.length; /* this copy's */
     if (rkey != NULL) {
-        status = ucp_device_transfer(req, req->recv.peer, rkey, 0, frag.offset - req->recv.base,
+        status = ucp_device_transfer(req, req->recv.peer, rkey, frag.offset - req->recv.base,
                                      frag.length, frag.address, ucp_rndv_frag_read);
     }
     if (status != UCS_INPROGRESS) {
