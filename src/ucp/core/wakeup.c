@@ -163,7 +163,7 @@ static ucs_status_t ucp_wakeup_arm(ucp_worker_t *worker)
     return UCS_OK;
 }
 
-static int ucp_wakeup_has_come(const ucp_worker_t *worker)
+int ucp_wakeup_has_come(const ucp_worker_t *worker)
 {
     const uct_iface_t *iface;
     unsigned i;

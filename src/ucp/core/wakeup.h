@@ -10,6 +10,9 @@
 /* Opens the worker's descriptors, where its context has UCP_FEATURE_WAKEUP. */
 ucs_status_t ucp_wakeup_open(ucp_worker_t *worker);
 
+/* Do messages lie here that progress has not looked at yet? */
+int ucp_wakeup_has_come(const ucp_worker_t *worker);
+
 /* Progress has found something, for the first time since the user armed the worker. */
 void ucp_wakeup_found(ucp_worker_t *worker);
 

@@ -7,6 +7,7 @@
 #define UCS_LOG_COMPONENT "ucp"
 #include <ucp/core/flush.h>
 #include <ucp/core/provisional.h>
+#include <ucp/core/wakeup.h>
 #include <ucp/wireup/door.h>
 #include <ucp/wireup/lanes.h>
 #include <ucp/wireup/net.h>
@@ -745,6 +746,7 @@ unsigned ucp_conn_fail_lost(ucp_worker_t *worker, int idle)
     if ((worker->sockets == NULL) || ucs_list_is_empty(&worker->sockets->lost)) {
         return 0;
     }
+    idle = idle && !ucp_wakeup_has_come(worker); /* not each call looks at all senders */
     ucs_list_for_each_safe(conn, next, &worker->sockets->lost, waiting) {
         if (ucp_conn_awaits_more(conn, idle) || !ucp_conn_fail_ep(conn->ep)) {
             /* more may lie in our queues, or there was no memory */

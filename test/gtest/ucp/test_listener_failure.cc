@@ -475,6 +475,62 @@ TEST_P(listener_failure, what_was_sent_before_a_close_arrives_before_the_reset)
     }
 }
 
+/* Of many who are silent mostly, each call of progress looks at some. */
+TEST_P(listener_failure, the_last_word_of_one_of_many_arrives_before_the_reset)
+{
+    constexpr size_t COUNT = 40;
+    if (GetParam().is_self || !GetParam().env.empty()) {
+        GTEST_SKIP() << "clients are workers of their own, whose words need no answer";
+    }
+    auto server         = serve();
+    const address where = server->where();
+    const bytes data    = pattern(1, 100);
+    std::vector<std::unique_ptr<worker>> clients;
+    std::vector<ucp_ep_h> eps(COUNT);
+    std::vector<failure> failed(COUNT);
+    for (size_t i = 0; i < COUNT; ++i) {
+        clients.push_back(std::make_unique<worker>(*m_context, GetParam().mode));
+        const ucp_ep_params_t params = client_params(where, nullptr);
+        ASSERT_EQ(UCS_OK, ucp_ep_create(clients[i]->handle(), &params, &eps[i]));
+        until([&] {
+            clients[i]->progress();
+            return !server->requests.empty();
+        });
+        accept(host(), server->take(), &failed[i]);
+    }
+    const auto alone = [&](size_t i, void *request) { /* the server stands still */
+        while (UCS_PTR_IS_PTR(request) &&
+               (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+            clients[i]->progress();
+        }
+        EXPECT_EQ(UCS_OK, wait(request));
+    };
+    bytes got(data.size());
+    for (size_t i = 0; i < COUNT; ++i) {
+        void *received = receive(host(), got, i), *sent = send(eps[i], data, i);
+        until([&] {
+            clients[i]->progress();
+            return ucp_request_check_status(received) != UCS_INPROGRESS;
+        });
+        EXPECT_EQ(UCS_OK, wait(received));
+        EXPECT_EQ(UCS_OK, wait(sent));
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    until([&] { return std::chrono::steady_clock::now() > end; }); /* long silence */
+
+    for (size_t i = 0; i < COUNT; ++i) {
+        void *received   = receive(host(), got, i);
+        failed[i].action = [&](ucp_ep_h) {
+            EXPECT_EQ(UCS_OK, ucp_request_check_status(received)) << "client " << i;
+        };
+        alone(i, send(eps[i], data, i));
+        alone(i, ucp_ep_close_nb(eps[i], UCP_EP_CLOSE_MODE_FLUSH));
+        EXPECT_EQ(UCS_ERR_BUSY, ucp_worker_arm(host().handle())); /* it sees the end at once */
+        until([&] { return failed[i].calls > 0; });
+        EXPECT_EQ(UCS_OK, wait(received));
+    }
+}
+
 TEST_P(listener_failure, the_end_of_one_endpoint_leaves_others)
 {
     auto server = serve();
