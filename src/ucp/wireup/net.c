@@ -17,7 +17,7 @@ int ucp_net_open(ucp_worker_t *worker)
     unsigned i;
 
     ucp_worker_lock(worker);
-    for (i = 0; i < worker->context->num_tls; ++i) {
+    for (i = 0; !worker->is_inherited && (i < worker->context->num_tls); ++i) {
         if ((worker->context->tls[i].tl->kind == UCT_TL_KIND_NET) && !worker->tls[i].is_tried) {
             ucp_worker_open_tl(worker, i);
             is_new |= (worker->tls[i].iface != NULL);

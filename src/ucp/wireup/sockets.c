@@ -295,7 +295,9 @@ ucs_status_t ucp_socket_open(ucp_worker_t *worker, int family, const ucs_sock_ad
 
 ucs_status_t ucp_socket_add(ucp_socket_t *socket, ucp_worker_t *worker, int fd, uint32_t events)
 {
-    ucs_status_t status = ucp_sockets_open(worker);
+    /* What a forked child inherits leads nowhere, and its sets are its parent's. */
+    ucs_status_t status = worker->is_inherited ? UCS_ERR_CONNECTION_RESET :
+                                                 ucp_sockets_open(worker);
 
     if (status == UCS_OK) {
         status = ucp_sockets_ctl(worker->sockets, EPOLL_CTL_ADD, fd, events, socket);

@@ -9,7 +9,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include <poll.h>
@@ -676,6 +679,40 @@ TEST(threads, a_forked_child_takes_no_event)
         ASSERT_EQ(pid, waitpid(pid, &status, 0));
         EXPECT_EQ(0, status);
         EXPECT_EQ(is_signalled ? 1 : 0, poll(&event, 1, 0));
+    }
+}
+
+/* Nor does what a child tries add to what wakes its parent. */
+TEST(threads, a_forked_child_adds_no_event)
+{
+    for (const char *net : {"auto", "y"}) {
+        environment addresses(settings{{"UCX_NET_ADDRESS", net}});
+        context context;
+        worker worker(context);
+        int fd;
+        ASSERT_EQ(UCS_OK, ucp_worker_get_efd(worker.handle(), &fd));
+        const auto watched = [&] {
+            std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
+            return std::string(std::istreambuf_iterator<char>(info), {});
+        };
+        const std::string before = watched();
+        const pid_t pid          = fork();
+        ASSERT_GE(pid, 0);
+        if (pid == 0) {
+            alarm(60);
+            const server_test::server server(worker, server_test::address(AF_INET));
+            ucp_address_t *address;
+            size_t length;
+            const ucs_status_t status = ucp_worker_get_address(worker.handle(), &address, &length);
+            raise(SIGSTOP);
+            _exit(((server.status == UCS_ERR_CONNECTION_RESET) && (status == UCS_OK)) ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(pid, waitpid(pid, &status, WUNTRACED));
+        EXPECT_EQ(before, watched());
+        ASSERT_EQ(0, kill(pid, SIGCONT));
+        ASSERT_EQ(pid, waitpid(pid, &status, 0));
+        EXPECT_EQ(0, status);
     }
 }
 
