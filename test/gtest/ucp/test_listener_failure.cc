@@ -579,6 +579,30 @@ TEST_P(listener_failure, a_server_that_never_answers)
     EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
 }
 
+/* As long as can be said: more than fits is as good as for ever. */
+TEST_P(listener_failure, a_server_that_may_take_all_its_time)
+{
+    for (const char *time : {"inf", "18446744073s"}) {
+        environment patient(settings{{"UCX_CONNECT_TIMEOUT", time}});
+        context_options options;
+        const context context(options);
+        worker client(context, GetParam().mode);
+        auto server            = serve();
+        const address where    = server->where();
+        failure failed;
+        ucp_ep_params_t params = client_params(where, &failed);
+        ucp_ep_h ep;
+        ASSERT_EQ(UCS_OK, ucp_ep_create(client.handle(), &params, &ep));
+        until([&] {
+            client.progress();
+            return !server->requests.empty() || (failed.calls > 0);
+        });
+        EXPECT_EQ(0, failed.calls);
+        EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    }
+    take_log(); /* what is used instead */
+}
+
 /* ---- nothing in common ---- */
 
 TEST_P(listener_failure, nothing_in_common)
