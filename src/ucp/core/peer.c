@@ -19,7 +19,9 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-#define UCP_PEERS_ANSWERABLE 1024 /* dead peers that are kept because the user may answer to them */
+/* Peers that are kept because the user may answer to them though they are dead, or for the number
+ * of the next endpoint. */
+#define UCP_PEERS_ANSWERABLE 1024
 
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
 {
@@ -518,13 +520,19 @@ static int ucp_peer_has_used_ep(const ucp_peer_t *peer)
     return 0;
 }
 
-/* Has no side ever said a word, so that no end will be heard of? Who was known by connections of
- * sockets only is made anew when there is something; others count which endpoint is the next. */
+/* Has no side ever said a word, so that no end will be heard of? */
 static int ucp_peer_is_stranger(const ucp_peer_t *peer)
 {
-    return !peer->is_heard && !peer->hello_sent && (peer->next_ordinal == 0) &&
-           (peer->next_apart == UCP_WIRE_APART_ORDINAL) &&
+    return !peer->is_heard && !peer->hello_sent &&
            (peer->lanes[UCP_LANE_AM]->state == UCT_EP_IDLE);
+}
+
+/* A stranger who was known by connections of sockets only is made anew when there is something; of
+ * others it counts which endpoint is the next. */
+static int ucp_peer_is_counted(const ucp_peer_t *peer)
+{
+    return (peer->status == UCS_OK) && ucp_peer_is_stranger(peer) &&
+           ((peer->next_ordinal > 0) || (peer->next_apart > UCP_WIRE_APART_ORDINAL));
 }
 
 static int ucp_peer_is_needed(const ucp_peer_t *peer)
@@ -534,7 +542,7 @@ static int ucp_peer_is_needed(const ucp_peer_t *peer)
            (!ucp_peer_is_over(peer) && !ucp_peer_is_stranger(peer));
 }
 
-/* Takes it from the list of those that the user may answer to. */
+/* Takes it from the list of those that are kept for a while. */
 static void ucp_peer_leave_answerable(ucp_peer_t *peer)
 {
     if (peer->is_answerable) {
@@ -619,7 +627,7 @@ void ucp_peers_reap(ucp_worker_t *worker)
 
     while (!ucs_list_is_empty(&worker->retired)) {
         peer = ucs_list_extract_head(&worker->retired, ucp_peer_t, retired);
-        if (ucp_ep_handed_out(peer) == NULL) { /* the user cannot answer to it */
+        if ((ucp_ep_handed_out(peer) == NULL) && !ucp_peer_is_counted(peer)) {
             ucp_peer_reap(peer);
             continue;
         }

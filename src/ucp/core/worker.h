@@ -201,7 +201,7 @@ typedef struct ucp_worker {
     ucs_list_link_t    stream_ready;       /* endpoints with unread stream data */
     size_t             am_alignment;       /* of the data that handlers get */
     size_t             am_header_max;      /* bytes of the user's header */
-    ucs_list_link_t    answerable;         /* dead peers that the user may still answer to */
+    ucs_list_link_t    answerable;         /* peers that are kept for a while, see peer.c */
     unsigned           num_answerable;
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
     unsigned           num_proto;

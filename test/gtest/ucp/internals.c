@@ -142,6 +142,11 @@ int ucp_test_knows(ucp_worker_h worker, ucp_worker_h other)
     return ucp_peer_find(worker, ucp_uid_id(other->uid)) != NULL;
 }
 
+size_t ucp_test_num_peers(ucp_worker_h worker)
+{
+    return ucs_hash_size(&worker->peers);
+}
+
 unsigned ucp_test_ordinal(ucp_ep_h ep)
 {
     return ep->ordinal;

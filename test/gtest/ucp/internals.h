@@ -53,6 +53,9 @@ uint64_t ucp_test_request_id(void *request, ucp_ep_h ep);
 /* Has the worker an endpoint to the other one, or heard who that is? */
 int ucp_test_knows(ucp_worker_h worker, ucp_worker_h other);
 
+/* How many other workers it remembers. */
+size_t ucp_test_num_peers(ucp_worker_h worker);
+
 /* Position of an endpoint among those of its worker to the same peer: the one it pairs with has the
  * same. */
 unsigned ucp_test_ordinal(ucp_ep_h ep);

@@ -504,6 +504,32 @@ TEST(second_endpoint_to_oneself, is_a_new_one)
     }
 }
 
+/* ---- peers to whom nothing is said ---- */
+
+/* Of an endpoint that was closed unused it is remembered that it was the first to its peer, but not
+ * of all peers that there will ever be. */
+TEST(unused_endpoints, are_forgotten_in_the_end)
+{
+    constexpr size_t COUNT = 3000;
+    context context;
+    worker one(context), other(context);
+    bytes somebody         = other.address();
+    ucp_ep_params_t params = {};
+    params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address         = reinterpret_cast<const ucp_address_t *>(somebody.data());
+    for (size_t i = 0; i < COUNT; ++i) {
+        for (unsigned ordinal = 0; ordinal < 2; ++ordinal) {
+            ucp_ep_h ep;
+            ASSERT_EQ(UCS_OK, ucp_ep_create(one.handle(), &params, &ep));
+            EXPECT_EQ(ordinal, ucp_test_ordinal(ep));
+            EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH));
+            one.progress();
+        }
+        memcpy(&somebody[4], &i, sizeof(i)); /* its identity */
+    }
+    EXPECT_GE(1024u, ucp_test_num_peers(one.handle()));
+}
+
 /* ---- a peer that makes no progress ---- */
 
 /* That it is to announce what it sends need not reach it. */
