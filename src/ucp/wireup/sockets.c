@@ -152,8 +152,9 @@ static ucs_status_t ucp_sockets_add_timer(ucp_sockets_t *sockets)
     sockets->timer.handle = ucp_sockets_timer;
     fd                    = ucs_sys_timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (fd < 0) {
+        status = ucp_socket_status(errno);
         ucs_error("cannot open a timer for connections: %m");
-        return UCS_ERR_IO_ERROR;
+        return status;
     }
     status = ucp_socket_add(&sockets->timer, sockets->worker, fd, EPOLLIN);
     if (status != UCS_OK) {
@@ -187,8 +188,8 @@ static ucs_status_t ucp_sockets_open(ucp_worker_t *worker)
     worker->sockets   = sockets;
     sockets->epoll_fd = ucs_sys_epoll_create1(EPOLL_CLOEXEC);
     if (sockets->epoll_fd < 0) {
+        status = ucp_socket_status(errno);
         ucs_error("epoll_create1() failed: %m");
-        status = UCS_ERR_IO_ERROR;
     } else {
         status = ucp_sockets_add_timer(sockets);
     }
