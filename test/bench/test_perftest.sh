@@ -299,6 +299,9 @@ check "-v prints CSV, ranges are powers of two, -R names the columns" test $code
     "$(head -1 "$dir/out" | cut -d, -f10,11)" = "p50_us,p99.5_us"
 check "percentiles rise" awk -F, 'NR > 1 && !($10 > 0 && $11 >= $10) { bad = 1 } END { exit bad }' \
     "$dir/out"
+perf --self -t tag_lat -s 64k -n 1000 -R 99.9,100 -v -q
+check "of 1000 samples the 999th is p99.9, not the last" awk -F, '
+    NR == 2 && $11 > $10 && $10 > 0 { good = 1 } END { exit !good }' "$dir/out"
 perf --self -t tag_lat -s 8 -n 1234 -f -q
 check "-n is obeyed" test "$(awk '{ print $2 }' "$dir/out")" = 1234
 

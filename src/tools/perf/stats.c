@@ -33,7 +33,8 @@ double perf_median(double *values, size_t n)
 
 double perf_percentile(const double *sorted, size_t n, double percent)
 {
-    const double rank = ceil(percent / 100 * (double)n);
+    /* Where the rank is a whole number, what doubles lack must not make it the next one. */
+    const double rank = ceil(percent / 100 * (double)n - 1e-6);
 
     return sorted[(size_t)fmin(fmax(rank, 1), (double)n) - 1];
 }
