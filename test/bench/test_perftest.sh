@@ -151,6 +151,8 @@ check "CSV: tag_lat has a limit and a ratio" \
 
 perf -t limits --quick --rounds 2 -q
 check "-t limits" test $code -eq 0 -a "$(grep -c '|' "$dir/out")" -ge 8
+perf --self -E sleep -s 8 --rounds 2 -q --quick --timeout 20
+check "the table of tests that sleep: exit $code" test $code -eq 0 -a "$(grep -cE '^ +8 \|' "$dir/out")" -eq 1
 UCX_TLS=nothing_like_this perf -t limits -s 8 --rounds 2 -q --quick
 check "-t limits does not need the library" test $code -eq 0
 

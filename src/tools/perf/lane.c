@@ -47,9 +47,9 @@ static void sleep_for_event(perf_lane_t *lane)
     }
 }
 
-ucs_status_t perf_lane_idle(perf_lane_t *lane)
+ucs_status_t perf_lane_idle(perf_lane_t *lane, int may_sleep)
 {
-    if (lane->event_fd >= 0) {
+    if (may_sleep && (lane->event_fd >= 0)) {
         sleep_for_event(lane);
     } else if (lane->yield) {
         sched_yield();

@@ -174,9 +174,10 @@ ucs_status_t perf_lane_fail(perf_lane_t *lane, ucs_status_t status, const char *
 /* A message's contents were wrong: notes where. */
 void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);
 
-/* Called when spin_max polls in a row found nothing: sleeps when told to, yields when both sides
- * share a processor, and looks whether the peer still lives. Returns the lane's status. */
-ucs_status_t perf_lane_idle(perf_lane_t *lane);
+/* Called when spin_max polls in a row found nothing: sleeps when told to (not where nothing that is
+ * waited for would end the sleep), yields when both sides share a processor, and looks whether the
+ * peer still lives. Returns the lane's status. */
+ucs_status_t perf_lane_idle(perf_lane_t *lane, int may_sleep);
 
 /* Where processors reach a message that is in the lane's buffers: there, or in the mirror. Store
  * carries `size` bytes from the mirror to the buffers, load back; without one they do nothing. */
@@ -245,7 +246,7 @@ PERF_INLINE ucs_status_t perf_lane_pause(perf_lane_t *lane, unsigned found, unsi
         *spins = 0;
     } else if (__builtin_expect(++*spins >= lane->spin_max, 0)) {
         *spins = 0;
-        return perf_lane_idle(lane);
+        return perf_lane_idle(lane, 1);
     }
     return UCS_OK;
 }

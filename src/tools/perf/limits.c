@@ -55,7 +55,7 @@ static inline ucs_status_t limit_spin(perf_lane_t *lane, unsigned *spins)
         return UCS_OK;
     }
     *spins = 0;
-    return perf_lane_idle(lane);
+    return perf_lane_idle(lane, 0);
 }
 
 /* Polls a line until it holds `value` or more (acquire); what a line holds only grows. */
