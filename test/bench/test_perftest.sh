@@ -156,6 +156,29 @@ check "the table of tests that sleep: exit $code" test $code -eq 0 -a "$(grep -c
 UCX_TLS=nothing_like_this perf -t limits -s 8 --rounds 2 -q --quick
 check "-t limits does not need the library" test $code -eq 0
 
+# Runs a command to whose processes the kernel forbids process_vm_readv.
+cat >"$dir/no_copies.py" <<'PYTHON'
+import ctypes, os, platform, struct, sys
+number = {"x86_64": 310, "aarch64": 270}[platform.machine()]
+rows = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *row) for row in rows))
+program = ctypes.create_string_buffer(struct.pack("@HP", len(rows), ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program) != 0:
+    sys.exit(99)
+os.execvp(sys.argv[1], sys.argv[1:])
+PYTHON
+if python3 "$dir/no_copies.py" true 2>/dev/null; then
+    timeout $LIMIT_S python3 "$dir/no_copies.py" "$BINARY" -t limits -s 64k --rounds 3 -q --csv "$dir/refused.csv" \
+        >"$dir/out" 2>"$dir/err"
+    code=$?
+    check "copies that the kernel forbids are not called disturbed ones: exit $code" test $code -eq 0 -a \
+        "$(grep -c 'forbids process_vm_readv .*Operation not permitted' "$dir/out")" -eq 1 -a \
+        "$(grep -E '^(reader|both),' "$dir/refused.csv" | cut -d, -f6,7 | xargs)" = "0,0 0,0"
+else
+    skip "copies that the kernel forbids" "no python3, or no seccomp"
+fi
+
 without_proc='mount -t tmpfs none /proc && exec "$@"'
 if [ -n "${ASAN_OPTIONS:-}" ]; then
     skip "without /proc" "AddressSanitizer reads its options there"

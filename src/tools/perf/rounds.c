@@ -119,6 +119,9 @@ static void cell_finish(perf_rounds_t *rounds, perf_cell_t *cell)
 {
     static double values[PERF_ATTEMPTS_MAX];
 
+    if (cell->refused) {
+        return; /* which no rounds, and so no disturbed ones, stand for */
+    }
     cell->result->window     = (perf_ops[cell->step.op].window != 0) ? cell->step.window : 0;
     cell->result->iterations = cell->step.iters;
     cell->result->disturbed  = rounds->attempts - cell->good;
