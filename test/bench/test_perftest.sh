@@ -604,7 +604,7 @@ else
 fi
 
 # A peer that is none: it says what no ucx_perftest would say.
-peer() { # WHAT TEST
+peer() { # WHAT TEST [OPTIONS]
     port=$((port + 1))
     python3 - $port $1 2>"$dir/server.err" <<'PYTHON' &
 import socket, struct, sys
@@ -625,6 +625,8 @@ hear(PARAMS)
 address = hear(ADDRESS) # of the client itself
 if sys.argv[2] == "silence":
     say(READY)
+elif sys.argv[2] == "get": # a transport's own: a key behind 36 bytes, of one whose memory has none
+    say(ADDRESS, address[:36] + struct.pack("<I", 8) + address[40:])
 elif sys.argv[2] == "key": # the longest message: nothing of it is left for a key
     say(ADDRESS, struct.pack("<IIQ", 65520, 0, 0) + address[16:].ljust(65520, b"\0"))
 else:
@@ -636,7 +638,7 @@ heard.read(1)
 PYTHON
     server=$!
     await listening $port
-    perf 127.0.0.1 -p $port -t $2 -n 10
+    perf 127.0.0.1 -p $port -t "${@:2}" -n 10
     served
 }
 if command -v python3 >/dev/null; then
@@ -649,6 +651,13 @@ if command -v python3 >/dev/null; then
     peer key ucp_get
     check "a peer without key: exit $code" test $code -eq 1 -a \
         "$(grep -c 'error: ucp_ep_rkey_unpack' "$dir/err")" -eq 1
+    if [ -n "$has_copies" ]; then
+        peer get get -x cma -D zcopy
+        check "a peer with a key where the transport has none: exit $code" test $code -eq 1 -a \
+            "$(grep -c 'error: opening the transport: invalid' "$dir/err")" -eq 1
+    else
+        skip "a peer with a key where the transport has none" "no cma"
+    fi
 else
     skip "a peer that is none" "no python3"
 fi

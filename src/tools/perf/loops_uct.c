@@ -324,7 +324,8 @@ static ucs_status_t uct_exchange(perf_lane_t *lane, perf_uct_hello_t *theirs)
         return UCS_ERR_CONNECTION_RESET;
     }
     return ((theirs->length == 0) || (theirs->length > ADDRESS_MAX) ||
-            (theirs->rkey_length > UCT_RKEY_MAX)) ? UCS_ERR_INVALID_PARAM : UCS_OK;
+            (theirs->rkey_length > ((uct->tl->md.rkey_unpack != NULL) ? UCT_RKEY_MAX : 0))) ?
+           UCS_ERR_INVALID_PARAM : UCS_OK;
 }
 
 static ucs_status_t uct_connect(perf_lane_t *lane, const perf_uct_hello_t *peer,
