@@ -603,6 +603,45 @@ else
     skip "strangers at a server" "no /dev/tcp"
 fi
 
+# Between client and server: stops the server amid the iterations that are timed one by one.
+cat >"$dir/between.py" <<'PYTHON'
+import os, signal, socket, struct, sys, threading, time
+port, server = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.create_server(("127.0.0.1", port + 1))
+listener.settimeout(60)
+client = listener.accept()[0]
+peer = socket.create_connection(("127.0.0.1", port))
+def back():
+    while data := peer.recv(65536):
+        client.sendall(data)
+threading.Thread(target=back, daemon=True).start()
+heard = client.makefile("rb")
+while head := heard.read(16):
+    magic, kind, length, zero = struct.unpack("<4I", head)
+    body = heard.read(length)
+    peer.sendall(head + body)
+    if kind == 4 and struct.unpack_from("<2I", body)[1] & 1:
+        for stop in range(2): # the first may come in the warm-up
+            time.sleep(0.05)
+            os.kill(server, signal.SIGSTOP)
+            time.sleep(2.6)
+            os.kill(server, signal.SIGCONT)
+PYTHON
+if command -v python3 >/dev/null; then
+    serve -q
+    await listening $port
+    python3 "$dir/between.py" $port "$(children $server)" &
+    between=$!
+    await listening $((port + 1))
+    perf 127.0.0.1 -p $((port + 1)) -t tag_lat -s 1m -R 100 -v -q
+    check "an iteration of 2.6 s: exit $code" awk -F, 'NR == 2 && $10 > 1250000 { good = 1 } END { exit !good }' "$dir/out"
+    served
+    wait $between
+    port=$((port + 1))
+else
+    skip "an iteration of 2.6 s" "no python3"
+fi
+
 # A peer that is none: it says what no ucx_perftest would say.
 peer() { # WHAT TEST [OPTIONS]
     port=$((port + 1))

@@ -141,7 +141,7 @@ typedef struct perf_lane {
     void                *limit_to;
     perf_channel_t      *channel;    /* NULL except in lane 0 */
     _Atomic int         *stop;       /* raised when the leader of a one-sided step has ended */
-    uint32_t            *samples;    /* leader: ticks of each iteration */
+    uint64_t            *samples;    /* leader: ticks of each iteration */
     uint64_t             sample_count; /* of the timed part */
     struct perf_layout  *layouts;    /* two a message in flight, for checked runs */
     size_t               slots;      /* places in the buffers for messages in flight */
@@ -311,7 +311,7 @@ PERF_INLINE ucs_status_t perf_lane_timed(perf_lane_t *lane, const perf_step_t *s
 PERF_INLINE void perf_lane_sample(perf_lane_t *lane, uint64_t start)
 {
     if (lane->sample_count < PERF_SAMPLES_MAX) {
-        lane->samples[lane->sample_count++] = (uint32_t)(perf_ticks() - start);
+        lane->samples[lane->sample_count++] = perf_ticks() - start;
     }
 }
 

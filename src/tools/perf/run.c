@@ -111,7 +111,7 @@ static int take_percentiles(perf_session_t *session, const perf_options_t *optio
     }
     for (i = 0; i < session->params.threads; ++i) {
         for (k = 0; k < session->lanes[i].sample_count; ++k) {
-            all[used++] = session->lanes[i].samples[k] * us_per_tick;
+            all[used++] = (double)session->lanes[i].samples[k] * us_per_tick;
         }
     }
     perf_sort(all, total);
