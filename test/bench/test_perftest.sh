@@ -83,6 +83,9 @@ done
 refuses "stream data in place"   "option -r"                  -t stream_lat -r recv_data
 refuses "-o of messages"         "one-sided"                  --self -t tag_lat -o
 refuses "-y of tags"             "active messages"            --self -t tag_lat -y
+refuses "-H of tags"             "active messages"            --self -t tag_lat -H 8
+refuses "-n of the table"        "not with a table"           --self -n 100
+refuses "-w of the audit"        "not with a table"           --self -t audit -w 100
 refuses "-o of the table"        "one-sided"                  --self -o
 refuses "threads of a plain loop" "one thread, which polls"   --self -t ofi_lat -T 2
 refuses "sleep of who looks at memory" "wakes nobody"       --self -t ucp_put_lat -E sleep

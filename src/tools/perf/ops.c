@@ -148,6 +148,8 @@ const char *perf_op_refusal(const perf_op_t *op, const perf_params_t *params)
         {!op->one_sided && (flags & PERF_FLAG_PASSIVE), "option -o belongs to one-sided tests"},
         {!(op->features & UCP_FEATURE_AM) && (flags & PERF_FLAG_AM_COPY),
          "option -y belongs to active messages"},
+        {!(op->features & UCP_FEATURE_AM) && !op->is_uct && (params->am_header != 0),
+         "option -H belongs to active messages"},
         {(params->variants > 1) && (is_plain || is_one_sided || in_pieces),
          "protocols can be forced for contiguous messages only"},
         {is_one_sided && in_pieces, "option -D: it takes contiguous memory only"},

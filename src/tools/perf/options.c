@@ -567,8 +567,9 @@ static int check_options(const perf_options_t *options)
         return perf_error("option -c with --self or -l wants two processors, such as -c 0,1");
     }
     if ((((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) &&
-        ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) || (params->threads > 1))) {
-        return perf_error("options -V, -U and -T go with one test (-t), not with a table");
+        ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) || (params->threads > 1) ||
+         (options->iters != 0) || (options->warmup != UINT64_MAX))) {
+        return perf_error("options -V, -U, -T, -n and -w go with one test (-t), not with a table");
     }
     if (options->limits_only && (op != NULL)) {
         return perf_error("-t limits and -t %s exclude each other",
