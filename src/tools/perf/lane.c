@@ -64,18 +64,9 @@ ucs_status_t perf_lane_idle(perf_lane_t *lane, int may_sleep)
     }
 }
 
-void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size)
+void perf_lane_carry(perf_lane_t *lane, void *dest, const void *src, size_t size)
 {
-    if ((lane->mirror != NULL) &&
-        (perf_memory_copy(lane->device, buffer, lane->mirror, size) != 0)) {
-        perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
-    }
-}
-
-void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size)
-{
-    if ((lane->mirror != NULL) &&
-        (perf_memory_copy(lane->device, lane->mirror, buffer, size) != 0)) {
+    if ((lane->mirror != NULL) && (perf_memory_copy(lane->device, dest, src, size) != 0)) {
         perf_lane_fail(lane, UCS_ERR_IO_ERROR, lane->device->problem);
     }
 }

@@ -151,7 +151,6 @@ typedef struct perf_lane {
     uint64_t             line_seq;   /* positions in the limit loops' sequences */
     uint64_t             barrier_seq;
     uint64_t             copy_seq;
-    uint32_t             ring_seq;
     int                  refused;    /* the kernel forbids process_vm_readv between the two */
     unsigned             index;
     int                  leader;
@@ -179,15 +178,14 @@ void perf_lane_fail_data(perf_lane_t *lane, uint64_t sequence, int64_t offset);
  * peer still lives. Returns the lane's status. */
 ucs_status_t perf_lane_idle(perf_lane_t *lane, int may_sleep);
 
-/* Where processors reach a message that is in the lane's buffers: there, or in the mirror. Store
- * carries `size` bytes from the mirror to the buffers, load back; without one they do nothing. */
+/* Where processors reach a message that is in the lane's buffers: there, or in the mirror. Carry
+ * copies from the mirror to the buffers, or back; without one it does nothing. */
 static inline uint8_t *perf_lane_view(perf_lane_t *lane, uint8_t *buffer)
 {
     return (lane->mirror != NULL) ? lane->mirror : buffer;
 }
 
-void perf_lane_store(perf_lane_t *lane, void *buffer, size_t size);
-void perf_lane_load(perf_lane_t *lane, const void *buffer, size_t size);
+void perf_lane_carry(perf_lane_t *lane, void *dest, const void *src, size_t size);
 
 /* Completion callbacks: user_data is the lane. */
 void perf_lane_send_cb(void *request, ucs_status_t status, void *user_data);

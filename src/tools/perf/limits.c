@@ -219,15 +219,15 @@ static ucs_status_t ring_rounds(perf_lane_t *lane, const perf_step_t *step, uint
     ring_t theirs = ring_of(lane, 0, step->size, SLOT_GAP);
 
     (void)arg;
-    for (; first < end; ++first, ++lane->ring_seq) {
+    for (; first < end; ++first) {
         if (lane->leader) {
-            ring_put(&mine, lane->ring_seq, lane->send_buffer, step->size);
+            ring_put(&mine, (uint32_t)first, lane->send_buffer, step->size);
         }
-        if (ring_take(lane, &theirs, lane->ring_seq, lane->recv_buffer) != UCS_OK) {
+        if (ring_take(lane, &theirs, (uint32_t)first, lane->recv_buffer) != UCS_OK) {
             return lane->status;
         }
         if (!lane->leader) {
-            ring_put(&mine, lane->ring_seq, lane->send_buffer, step->size);
+            ring_put(&mine, (uint32_t)first, lane->send_buffer, step->size);
         }
     }
     return UCS_OK;
@@ -235,9 +235,8 @@ static ucs_status_t ring_rounds(perf_lane_t *lane, const perf_step_t *step, uint
 
 ucs_status_t perf_limit_ring(perf_lane_t *lane, const perf_step_t *step, perf_time_t *time_p)
 {
-    ucs_status_t status = ring_clear(lane, step->size, SLOT_GAP);
+    const ucs_status_t status = ring_clear(lane, step->size, SLOT_GAP);
 
-    lane->ring_seq = 0;
     return (status == UCS_OK) ? limit_timed(lane, step, time_p, ring_rounds, NULL) : status;
 }
 

@@ -56,7 +56,7 @@ static inline void perf_message_fill(perf_lane_t *lane, uint8_t *buffer, const p
     perf_pattern_fill(perf_lane_view(lane, buffer), step->size,
                       perf_pattern_base(lane->params->seed, (unsigned)!lane->leader,
                                         step->sequence + number));
-    perf_lane_store(lane, buffer, step->size);
+    perf_lane_carry(lane, buffer, lane->mirror, step->size);
 }
 
 static inline void perf_message_check(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step,
@@ -65,7 +65,7 @@ static inline void perf_message_check(perf_lane_t *lane, uint8_t *buffer, const 
     const uint8_t *view = perf_lane_view(lane, buffer);
     int64_t bad;
 
-    perf_lane_load(lane, buffer, step->size + PERF_GUARD_SIZE);
+    perf_lane_carry(lane, lane->mirror, buffer, step->size + PERF_GUARD_SIZE);
     bad = perf_pattern_check(view, step->size,
                              perf_pattern_base(lane->params->seed, (unsigned)lane->leader,
                                                step->sequence + number));
@@ -80,7 +80,7 @@ static inline void perf_message_check(perf_lane_t *lane, uint8_t *buffer, const 
 static inline void perf_message_guard(perf_lane_t *lane, uint8_t *buffer, const perf_step_t *step)
 {
     perf_guard_set(perf_lane_view(lane, buffer + step->size), 0);
-    perf_lane_store(lane, buffer + step->size, PERF_GUARD_SIZE);
+    perf_lane_carry(lane, buffer + step->size, lane->mirror, PERF_GUARD_SIZE);
 }
 
 /* Where an active message of this length goes, of which no receive says it: with -V each of a

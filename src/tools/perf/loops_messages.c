@@ -143,7 +143,7 @@ static ucs_status_t am_on_data(void *arg, const void *header, size_t header_leng
         place = perf_message_place(lane, length);
         if (place != NULL) {
             memcpy(perf_lane_view(lane, place), data, length);
-            perf_lane_store(lane, place, length);
+            perf_lane_carry(lane, place, lane->mirror, length);
         }
     }
     ++lane->recv_done;

@@ -281,7 +281,6 @@ static void combine(const perf_op_t *op, const perf_outcome_t *mine, const perf_
     if (timed->messages == 0) {
         timed = (timed == mine) ? theirs : mine;
     }
-    measure_p->ns        = timed->ns;
     measure_p->messages  = timed->messages;
     measure_p->disturbed = mine->disturbed || theirs->disturbed;
     measure_p->refused   = mine->refused || theirs->refused;

@@ -48,8 +48,7 @@ typedef struct perf_session {
 /* What both sides found in one step. */
 typedef struct perf_measure {
     double   us;        /* one message, one way */
-    double   ns;        /* the timed part */
-    uint64_t messages;
+    uint64_t messages;  /* of the timed part */
     int      disturbed; /* the kernel preempted one of the processes meanwhile */
     int      refused;   /* process_vm_readv is not permitted: nothing was measured */
 } perf_measure_t;
