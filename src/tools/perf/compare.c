@@ -29,11 +29,6 @@ typedef struct results {
     char    library[64];
 } results_t;
 
-static int is_text(const char *text, int length, const char *wanted)
-{
-    return ((size_t)length == strlen(wanted)) && (strncmp(text, wanted, (size_t)length) == 0);
-}
-
 /* Takes a value of the file (a string without its quotes) with a path such as "results.3.us". */
 static void take_value(results_t *results, const char *path, int is_string, const char *text,
                        int length)
@@ -51,7 +46,8 @@ static void take_value(results_t *results, const char *path, int is_string, cons
     unsigned i;
 
     if (strcmp(path, "format") == 0) {
-        results->known_format = is_text(text, length, "halyard-perftest-1");
+        results->known_format = (length == (int)strlen(PERF_FORMAT)) &&
+                                (strncmp(text, PERF_FORMAT, strlen(PERF_FORMAT)) == 0);
     } else if (strcmp(path, "record.library") == 0) {
         snprintf(results->library, sizeof(results->library), "%.*s", length, text);
     }

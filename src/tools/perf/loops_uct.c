@@ -117,29 +117,23 @@ static uct_completion_t *uct_completion(perf_lane_t *lane)
     return &comp->super;
 }
 
-typedef struct {
-    const void *buffer;
-    size_t      size;
-} perf_uct_message_t;
-
 static size_t uct_pack(void *dest, void *arg, size_t max)
 {
-    const perf_uct_message_t *message = arg;
-    const size_t size                 = (message->size < max) ? message->size : max;
+    const uct_iov_t *iov = arg;
+    const size_t size    = (iov->length < max) ? iov->length : max;
 
-    memcpy(dest, message->buffer, size);
+    memcpy(dest, iov->buffer, size);
     return size;
 }
 
 static ucs_status_t uct_send_once(perf_lane_t *lane, unsigned id, uint8_t *buffer, size_t size)
 {
-    uct_ep_t *ep   = uct_of(lane)->ep;
-    uct_iov_t iov  = {buffer, size, uct_of(lane)->mem[0]};
-    perf_uct_message_t message = {buffer, size};
+    uct_ep_t *ep  = uct_of(lane)->ep;
+    uct_iov_t iov = {buffer, size, uct_of(lane)->mem[0]};
     uint64_t header;
 
     if ((lane->params->way == PERF_UCT_BCOPY) && (id == AM_DATA_ID)) {
-        return ep->ops->am_bcopy(ep, id, uct_pack, &message, &size);
+        return ep->ops->am_bcopy(ep, id, uct_pack, &iov, &size);
     }
     if ((lane->params->way == PERF_UCT_ZCOPY) && (id == AM_DATA_ID)) {
         return ep->ops->am_zcopy(ep, id, &iov, 1, uct_completion(lane));

@@ -17,11 +17,6 @@
 
 #define SERIES_MAX 32
 
-typedef struct series {
-    const char *test;
-    perf_kind_t kind;
-} series_t;
-
 /* In gnuplot's single quotes only the quote itself is special. */
 static void put_quoted(FILE *script, const char *text)
 {
@@ -35,17 +30,16 @@ static void put_quoted(FILE *script, const char *text)
     fputc('\'', script);
 }
 
-/* The tests in the report, each once; those with one size only are no curve. */
-static unsigned find_series(const perf_report_t *report, series_t *series)
+/* The tests in the report, each by its first result. */
+static unsigned find_series(const perf_report_t *report, const perf_result_t **series)
 {
     unsigned count = 0, i, k;
 
     for (i = 0; i < report->count; ++i) {
-        for (k = 0; (k < count) && (strcmp(series[k].test, report->results[i].test) != 0); ++k) {
+        for (k = 0; (k < count) && (strcmp(series[k]->test, report->results[i].test) != 0); ++k) {
         }
         if ((k == count) && (count < SERIES_MAX)) {
-            series[count].test   = report->results[i].test;
-            series[count++].kind = report->results[i].kind;
+            series[count++] = &report->results[i];
         }
     }
     return count;
@@ -53,8 +47,7 @@ static unsigned find_series(const perf_report_t *report, series_t *series)
 
 /* A size of 0 has no place on a logarithmic axis. Where sizes start again (the table measures some
  * limits twice) an empty line keeps gnuplot from drawing back. */
-static void put_data(FILE *script, const perf_report_t *report, const series_t *series,
-                     unsigned index)
+static void put_data(FILE *script, const perf_report_t *report, const char *test, unsigned index)
 {
     uint64_t last = 0;
     unsigned i;
@@ -63,7 +56,7 @@ static void put_data(FILE *script, const perf_report_t *report, const series_t *
     for (i = 0; i < report->count; ++i) {
         const perf_result_t *result = &report->results[i];
 
-        if ((strcmp(result->test, series->test) == 0) && (result->size > 0) &&
+        if ((strcmp(result->test, test) == 0) && (result->size > 0) &&
             isfinite(result->us)) {
             fprintf(script, "%s%llu %.6g %.6g\n", (result->size <= last) ? "\n" : "",
                     (unsigned long long)result->size, result->us, result->bandwidth / 1e9);
@@ -73,27 +66,28 @@ static void put_data(FILE *script, const perf_report_t *report, const series_t *
     fputs("EOD\n", script);
 }
 
-static int is_bandwidth(const series_t *series)
+static int is_bandwidth(const perf_result_t *series)
 {
     return (series->kind == PERF_KIND_BANDWIDTH) || (series->kind == PERF_KIND_RATE) ||
            (strcmp(series->test, "ring stream") == 0);
 }
 
 /* One panel: times, or bandwidths. */
-static void put_panel(FILE *script, const series_t *series, unsigned count, int bandwidth)
+static void put_panel(FILE *script, const perf_result_t *const *series, unsigned count,
+                      int bandwidth)
 {
     const char *separator = "plot";
     unsigned i;
 
     fprintf(script, "set ylabel '%s'\n", bandwidth ? "GB/s" : "microseconds, one way");
     for (i = 0; i < count; ++i) {
-        if (is_bandwidth(&series[i]) != bandwidth) {
+        if (is_bandwidth(series[i]) != bandwidth) {
             continue;
         }
         fprintf(script, "%s $data%u using 1:%d with linespoints %s title ", separator, i,
                 bandwidth ? 3 : 2,
-                (series[i].kind == PERF_KIND_LIMIT) ? "dashtype 2 pointsize 0.5" : "linewidth 2");
-        put_quoted(script, series[i].test);
+                (series[i]->kind == PERF_KIND_LIMIT) ? "dashtype 2 pointsize 0.5" : "linewidth 2");
+        put_quoted(script, series[i]->test);
         separator = ",";
     }
     fputc('\n', script);
@@ -101,22 +95,21 @@ static void put_panel(FILE *script, const series_t *series, unsigned count, int 
 
 static void put_script(FILE *script, const perf_report_t *report, const char *name)
 {
-    int is_svg = strcmp(name + strlen(name) - 4, ".svg") == 0;
+    int is_svg = strcmp(name + strlen(name) - 4, ".svg") == 0, has_both;
     unsigned panels[2] = {0, 0}, count, i;
-    series_t series[SERIES_MAX];
+    const perf_result_t *series[SERIES_MAX];
     char title[256];
 
     count = find_series(report, series);
     for (i = 0; i < count; ++i) {
-        ++panels[is_bandwidth(&series[i])];
-        put_data(script, report, &series[i], i);
+        ++panels[is_bandwidth(series[i])];
+        put_data(script, report, series[i]->test, i);
     }
     snprintf(title, sizeof(title), "libucp %.60s, %.120s", report->record.library,
              report->record.cpu);
-    fprintf(script, "set terminal %s size 1000,%d\n", is_svg ? "svg" : "png",
-            ((panels[0] > 0) && (panels[1] > 0)) ? 1000 : 560);
-    fprintf(script, "set multiplot layout %d,1 title ", ((panels[0] > 0) && (panels[1] > 0)) ?
-            2 : 1);
+    has_both = (panels[0] > 0) && (panels[1] > 0);
+    fprintf(script, "set terminal %s size 1000,%d\nset multiplot layout %d,1 title ",
+            is_svg ? "svg" : "png", has_both ? 1000 : 560, has_both ? 2 : 1);
     put_quoted(script, title);
     fputs(" noenhanced\nset key left top noenhanced\nset grid\nset logscale x 2\n"
           "set logscale y 10\nset format x '%.0b%B'\nset xlabel 'message size, bytes'\n", script);

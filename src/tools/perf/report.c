@@ -179,7 +179,8 @@ static void put_record(ucs_report_t *json, const perf_record_t *record)
     ucs_report_close(json);
 }
 
-static void put_result(ucs_report_t *json, const perf_result_t *result)
+static void put_result(ucs_report_t *json, const perf_options_t *options,
+                       const perf_result_t *result)
 {
     static const char *const kinds[] = {[PERF_KIND_LATENCY] = "latency",
                                         [PERF_KIND_BANDWIDTH] = "bandwidth",
@@ -198,7 +199,7 @@ static void put_result(ucs_report_t *json, const perf_result_t *result)
     if (result->percent_count > 0) {
         ucs_report_open(json, "percentiles", '{');
         for (i = 0; i < result->percent_count; ++i) {
-            snprintf(name, sizeof(name), "%g", result->percents[i]);
+            snprintf(name, sizeof(name), "%g", options->percents[i]);
             ucs_report_row(json, name, "%f", result->percent_us[i]);
         }
         ucs_report_close(json);
@@ -219,13 +220,13 @@ static int write_json(const perf_report_t *report, FILE *file)
 
     ucs_report_init(&json, file, 1);
     ucs_report_open(&json, NULL, '{');
-    ucs_report_row(&json, "format", "%s", "halyard-perftest-1");
+    ucs_report_row(&json, "format", "%s", PERF_FORMAT);
     put_record(&json, &report->record);
     ucs_report_row(&json, "statistic", "%s", report->statistic);
     perf_startup_put(report, &json);
     ucs_report_open(&json, "results", '[');
     for (i = 0; i < report->count; ++i) {
-        put_result(&json, &report->results[i]);
+        put_result(&json, report->options, &report->results[i]);
     }
     ucs_report_close(&json);
     ucs_report_close(&json);

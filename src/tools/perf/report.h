@@ -16,6 +16,8 @@
 #define PERF_RESULTS_MAX 2048 /* more than one test has, a table of the most sizes included */
 #define PERF_ENV_MAX     64
 
+#define PERF_FORMAT "halyard-perftest-1" /* of JSON */
+
 /* One test or limit at one size. Times are microseconds of one message, one way. Fields that do
  * not apply are NaN, 0 or empty. */
 typedef struct perf_result {
@@ -30,8 +32,7 @@ typedef struct perf_result {
     double      us_best;        /* best round */
     double      bandwidth;      /* bytes a second, from us */
     double      rate;           /* messages a second, from us */
-    unsigned    percent_count;
-    double      percents[PERF_PERCENTS_MAX];
+    unsigned    percent_count;  /* 0, or as many as the options name */
     double      percent_us[PERF_PERCENTS_MAX];
     char        limit[24];      /* the limit that applies; empty: none */
     double      limit_us, limit_best;

@@ -116,7 +116,6 @@ static int take_percentiles(perf_session_t *session, const perf_options_t *optio
     }
     perf_sort(all, total);
     for (i = 0; (i < options->percent_count) && (total > 0); ++i) {
-        result->percents[i]   = options->percents[i];
         result->percent_us[i] = perf_percentile(all, total, options->percents[i]);
         result->percent_count = i + 1;
     }

@@ -32,6 +32,7 @@ typedef struct pair {
     perf_shared_t        *shared;
     int                   bound;     /* processors chosen: 2, 1 shared, 0 none */
     int                   startup;   /* index of the start-up run; -1: the test itself */
+    sigset_t              ended;     /* the signal that a child has */
 } pair_t;
 
 static int run_session(const pair_t *pair, perf_session_t *session)
@@ -181,10 +182,7 @@ static int watch_children(const pair_t *pair)
 {
     monitor_t monitor         = {.alive = {1, 1}};
     struct timespec one_second = {.tv_sec = 1};
-    sigset_t child_signal;
 
-    sigemptyset(&child_signal);
-    sigaddset(&child_signal, SIGCHLD);
     for (;;) {
         reap(pair, &monitor);
         if (!monitor.alive[0] && !monitor.alive[1]) {
@@ -199,7 +197,7 @@ static int watch_children(const pair_t *pair)
             end_children(pair, &monitor, "stood", "had ended");
             return PERF_EXIT_TIMEOUT;
         }
-        (void)sigtimedwait(&child_signal, NULL, &one_second);
+        (void)sigtimedwait(&pair->ended, NULL, &one_second);
     }
     return pair_exit_code(&monitor);
 }
@@ -285,16 +283,15 @@ static int choose_cpus(pair_t *pair)
 int perf_self_main(const perf_options_t *options)
 {
     pair_t pair = {.options = options, .startup = -1};
-    sigset_t child_signal;
     int status, runs;
 
     pair.shared = perf_shared_map();
     if ((pair.shared == NULL) || (choose_cpus(&pair) != 0)) {
         return PERF_EXIT_FAILED;
     }
-    sigemptyset(&child_signal);
-    sigaddset(&child_signal, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child_signal, NULL);
+    sigemptyset(&pair.ended);
+    sigaddset(&pair.ended, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &pair.ended, NULL);
     if ((options->op < 0) && !options->limits_only && (options->batch == NULL)) {
         runs = options->quick ? STARTUP_RUNS_QUICK : STARTUP_RUNS;
         if (perf_params_use_device(&options->params, 0) ||
