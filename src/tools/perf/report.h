@@ -63,7 +63,7 @@ typedef struct perf_report {
     perf_record_t  record;
     perf_result_t  results[PERF_RESULTS_MAX];
     unsigned       count;
-    perf_startup_t startup;   /* medians */
+    double         startup[PERF_STARTUP_COUNT]; /* medians */
     unsigned       startup_runs; /* 0: not measured */
     unsigned       worse;     /* sizes at which an audit found a better protocol */
 } perf_report_t;

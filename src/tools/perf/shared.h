@@ -44,20 +44,23 @@ typedef struct perf_side {
     perf_line_t taken;  /* the receiver's half is done */
 } perf_side_t;
 
-/* One start-up run. */
+/* What start-up runs measure, in nanoseconds and bytes. */
+enum {
+    PERF_STARTUP_INIT,          /* ucp_config_read and ucp_init */
+    PERF_STARTUP_FIRST,         /* from there to the first message received back */
+    PERF_STARTUP_EP_FIRST,      /* the first endpoint */
+    PERF_STARTUP_EP_EACH,       /* mean of the others */
+    PERF_STARTUP_EP_EACH_BYTES, /* resident memory each */
+    PERF_STARTUP_ADDRESS,       /* of the worker */
+    PERF_STARTUP_MEMORY,        /* from here on of an idle worker: first what is shared, */
+    PERF_STARTUP_COUNT = PERF_STARTUP_MEMORY + 4 /* then what is private; mapped, resident */
+};
+
+/* One run. */
 typedef struct perf_startup {
-    double   init_ns;           /* ucp_config_read and ucp_init */
-    double   first_ns;          /* from there to the first message received back */
-    double   ep_first_ns;       /* the first endpoint */
-    double   ep_each_ns;        /* mean of the others */
-    double   ep_each_bytes;     /* resident memory each */
-    double   shared_mapped;     /* bytes: idle worker, address space that is shared */
-    double   shared_resident;
-    double   private_mapped;    /* writable address space */
-    double   private_resident;
-    double   address_bytes;     /* of the worker address */
-    uint32_t memory;            /* this run measured memory, not time */
-    uint32_t valid;
+    double values[PERF_STARTUP_COUNT];
+    int    memory; /* this run measured memory, not time */
+    int    valid;
 } perf_startup_t;
 
 #define PERF_STARTUP_RUNS_MAX 16

@@ -23,37 +23,33 @@
 
 #define ENDPOINTS 32 /* each to a worker of its own in the peer process */
 
-typedef struct memory {
-    double shared_mapped, shared_resident, private_mapped, private_resident; /* bytes */
-} memory_t;
+/* Memory of a process, bytes; in the order of PERF_STARTUP_MEMORY. */
+enum { SHARED_MAPPED, SHARED_RESIDENT, PRIVATE_MAPPED, PRIVATE_RESIDENT, MEMORY_COUNT };
 
 /* All of it is NaN where the kernel does not tell. */
-static void read_memory(memory_t *memory_p)
+static void read_memory(double memory[MEMORY_COUNT])
 {
     char line[512], permissions[8];
-    int is_shared = 0, is_writable = 0;
+    int is_shared = 0, is_writable = 0, i;
     FILE *file    = fopen("/proc/self/smaps", "r");
-    double kib    = (file == NULL) ? NAN : 0;
+    double kib;
 
-    *memory_p = (memory_t) {kib, kib, kib, kib};
-    if (file == NULL) {
-        return;
+    for (i = 0; i < MEMORY_COUNT; ++i) {
+        memory[i] = (file == NULL) ? NAN : 0;
     }
-    while (fgets(line, sizeof(line), file) != NULL) {
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
         if (sscanf(line, "%*[0-9a-f]-%*[0-9a-f] %7s", permissions) == 1) {
             is_shared   = permissions[3] == 's';
             is_writable = !is_shared && (permissions[1] == 'w');
-        } else if (is_shared && (sscanf(line, "Size: %lf kB", &kib) == 1)) {
-            memory_p->shared_mapped += kib * 1024;
-        } else if (is_shared && (sscanf(line, "Rss: %lf kB", &kib) == 1)) {
-            memory_p->shared_resident += kib * 1024;
-        } else if (is_writable && (sscanf(line, "Size: %lf kB", &kib) == 1)) {
-            memory_p->private_mapped += kib * 1024;
-        } else if (!is_shared && (sscanf(line, "Anonymous: %lf kB", &kib) == 1)) {
-            memory_p->private_resident += kib * 1024;
+        } else if ((is_shared || is_writable) && (sscanf(line, "Size: %lf kB", &kib) == 1)) {
+            memory[is_shared ? SHARED_MAPPED : PRIVATE_MAPPED] += kib * 1024;
+        } else if (sscanf(line, is_shared ? "Rss: %lf kB" : "Anonymous: %lf kB", &kib) == 1) {
+            memory[is_shared ? SHARED_RESIDENT : PRIVATE_RESIDENT] += kib * 1024;
         }
     }
-    fclose(file);
+    if (file != NULL) {
+        fclose(file);
+    }
 }
 
 /* The first message, from the leader, and the answer. */
@@ -88,11 +84,10 @@ static int offer_workers(perf_session_t *session)
 }
 
 /* Leader: endpoints beyond the first one, each to another worker. */
-static int create_more(perf_session_t *session, perf_startup_t *startup)
+static int create_more(perf_session_t *session, double *values)
 {
     uint8_t *messages[ENDPOINTS + 1];
-    memory_t before, after;
-    double start_ns;
+    double before[MEMORY_COUNT], after[MEMORY_COUNT], start_ns;
     size_t length;
     unsigned i;
 
@@ -103,17 +98,18 @@ static int create_more(perf_session_t *session, perf_startup_t *startup)
             return -1;
         }
     }
-    read_memory(&before);
+    read_memory(before);
     start_ns = perf_now_ns();
     for (i = 1; i <= ENDPOINTS; ++i) {
         if (perf_setup_endpoint(session, &session->lanes[i], messages[i]) != 0) {
             return -1;
         }
     }
-    startup->ep_each_ns    = (perf_now_ns() - start_ns) / ENDPOINTS;
-    read_memory(&after);
-    startup->ep_each_bytes = (after.private_resident - before.private_resident +
-                              after.shared_resident - before.shared_resident) / ENDPOINTS;
+    values[PERF_STARTUP_EP_EACH] = (perf_now_ns() - start_ns) / ENDPOINTS;
+    read_memory(after);
+    values[PERF_STARTUP_EP_EACH_BYTES] = (after[PRIVATE_RESIDENT] - before[PRIVATE_RESIDENT] +
+                                          after[SHARED_RESIDENT] - before[SHARED_RESIDENT]) /
+                                         ENDPOINTS;
     for (i = 1; i <= ENDPOINTS; ++i) {
         free(messages[i]);
     }
@@ -136,32 +132,30 @@ static int part(perf_session_t *session)
 }
 
 /* From nothing to the first message. */
-static int start(perf_session_t *session, int memory, perf_startup_t *startup)
+static int start(perf_session_t *session, int memory, double *values)
 {
-    memory_t before, after;
-    double start_ns, before_ep_ns;
+    double before[MEMORY_COUNT], after[MEMORY_COUNT], start_ns, before_ep_ns;
     uint8_t *message;
     size_t length;
-    int status;
+    int status, i;
 
     if (memory) {
-        read_memory(&before); /* the first reading makes room for itself */
-        read_memory(&before);
+        read_memory(before); /* the first reading makes room for itself */
+        read_memory(before);
     }
     start_ns = perf_now_ns();
     if (perf_setup_context(session, 0) != 0) {
         return -1;
     }
-    startup->init_ns = perf_now_ns() - start_ns;
+    values[PERF_STARTUP_INIT] = perf_now_ns() - start_ns;
     if (perf_setup_worker(session, 0, session->contexts[0]) != 0) {
         return -1;
     }
     if (memory) {
-        read_memory(&after);
-        startup->shared_mapped    = after.shared_mapped - before.shared_mapped;
-        startup->shared_resident  = after.shared_resident - before.shared_resident;
-        startup->private_mapped   = after.private_mapped - before.private_mapped;
-        startup->private_resident = after.private_resident - before.private_resident;
+        read_memory(after);
+        for (i = 0; i < MEMORY_COUNT; ++i) {
+            values[PERF_STARTUP_MEMORY + i] = after[i] - before[i];
+        }
     }
     if (perf_setup_send_address(session, &session->lanes[0]) != 0) {
         return -1;
@@ -170,34 +164,34 @@ static int start(perf_session_t *session, int memory, perf_startup_t *startup)
     if (message == NULL) {
         return -1;
     }
-    before_ep_ns         = perf_now_ns();
-    status               = perf_setup_endpoint(session, &session->lanes[0], message);
-    startup->ep_first_ns = perf_now_ns() - before_ep_ns;
+    before_ep_ns                  = perf_now_ns();
+    status                        = perf_setup_endpoint(session, &session->lanes[0], message);
+    values[PERF_STARTUP_EP_FIRST] = perf_now_ns() - before_ep_ns;
     free(message);
     if ((status != 0) || (exchange(session) != 0)) {
         return -1;
     }
-    startup->first_ns      = perf_now_ns() - start_ns;
-    startup->address_bytes = (double)length;
+    values[PERF_STARTUP_FIRST]   = perf_now_ns() - start_ns;
+    values[PERF_STARTUP_ADDRESS] = (double)length;
     return 0;
 }
 
 int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startup_p)
 {
-    perf_startup_t startup = {.memory = (uint32_t)memory};
+    perf_startup_t startup = {.memory = memory};
     int status;
 
     session->op     = &perf_ops[perf_op_find("tag_lat")];
     session->params = (perf_params_t) {.threads = 1};
     perf_watch_stage("start-up: first message");
     if ((perf_session_ready(session) != 0) || (perf_setup_lanes(session, 1 + ENDPOINTS) != 0) ||
-        (start(session, memory, &startup) != 0)) {
+        (start(session, memory, startup.values) != 0)) {
         return -1;
     }
     perf_watch_stage("start-up: %d endpoints", ENDPOINTS);
     perf_session_progress(session);
     if (session->leader) {
-        status = (create_more(session, &startup) != 0) ? -1 :
+        status = (create_more(session, startup.values) != 0) ? -1 :
                  perf_oob_send(&session->channel, PERF_OOB_STOP, NULL, 0);
     } else {
         status = (offer_workers(session) != 0) ? -1 :
@@ -214,35 +208,25 @@ int perf_startup_run(perf_session_t *session, int memory, perf_startup_t *startu
     return 0;
 }
 
-/* What runs measure, in the units of JSON. */
+/* What runs measure, as JSON has it. */
 static const struct {
     const char *name;
-    size_t      offset; /* of a double in perf_startup_t */
     double      unit;
-    uint32_t    memory; /* which runs do */
-} fields[] = {
-    {"init_us", offsetof(perf_startup_t, init_ns), 1e3, 0},
-    {"first_message_us", offsetof(perf_startup_t, first_ns), 1e3, 0},
-    {"first_endpoint_us", offsetof(perf_startup_t, ep_first_ns), 1e3, 0},
-    {"endpoint_us", offsetof(perf_startup_t, ep_each_ns), 1e3, 0},
-    {"endpoint_bytes", offsetof(perf_startup_t, ep_each_bytes), 1, 0},
-    {"worker_address_bytes", offsetof(perf_startup_t, address_bytes), 1, 0},
-    {"worker_shared_mapped_bytes", offsetof(perf_startup_t, shared_mapped), 1, 1},
-    {"worker_shared_resident_bytes", offsetof(perf_startup_t, shared_resident), 1, 1},
-    {"worker_private_mapped_bytes", offsetof(perf_startup_t, private_mapped), 1, 1},
-    {"worker_private_resident_bytes", offsetof(perf_startup_t, private_resident), 1, 1},
+} fields[PERF_STARTUP_COUNT] = {
+    [PERF_STARTUP_INIT]          = {"init_us", 1e3},
+    [PERF_STARTUP_FIRST]         = {"first_message_us", 1e3},
+    [PERF_STARTUP_EP_FIRST]      = {"first_endpoint_us", 1e3},
+    [PERF_STARTUP_EP_EACH]       = {"endpoint_us", 1e3},
+    [PERF_STARTUP_EP_EACH_BYTES] = {"endpoint_bytes", 1},
+    [PERF_STARTUP_ADDRESS]       = {"worker_address_bytes", 1},
+    [PERF_STARTUP_MEMORY]        = {"worker_shared_mapped_bytes", 1},
+    {"worker_shared_resident_bytes", 1},
+    {"worker_private_mapped_bytes", 1},
+    {"worker_private_resident_bytes", 1},
 };
-
-#define FIELD_COUNT (sizeof(fields) / sizeof(fields[0]))
-
-static double *field_of(const perf_startup_t *startup, unsigned i)
-{
-    return (double*)((char*)(uintptr_t)startup + fields[i].offset);
-}
 
 void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report)
 {
-    perf_startup_t *startup = &report->startup;
     double values[PERF_STARTUP_RUNS_MAX];
     unsigned run, i;
     size_t used;
@@ -253,19 +237,18 @@ void perf_startup_gather(const perf_startup_t *runs, perf_report_t *report)
     if (report->startup_runs == 0) {
         return;
     }
-    for (i = 0; i < FIELD_COUNT; ++i) {
+    for (i = 0; i < PERF_STARTUP_COUNT; ++i) {
         for (run = 0, used = 0; run < PERF_STARTUP_RUNS_MAX; ++run) {
-            if (runs[run].valid && (runs[run].memory == fields[i].memory)) {
-                values[used++] = *field_of(&runs[run], i);
+            if (runs[run].valid && (runs[run].memory == (i >= PERF_STARTUP_MEMORY))) {
+                values[used++] = runs[run].values[i];
             }
         }
-        *field_of(startup, i) = perf_median(values, used);
+        report->startup[i] = perf_median(values, used);
     }
 }
 
 void perf_startup_put(const perf_report_t *report, ucs_report_t *json)
 {
-    const perf_startup_t *startup = &report->startup;
     unsigned i;
 
     if (report->startup_runs == 0) {
@@ -273,34 +256,34 @@ void perf_startup_put(const perf_report_t *report, ucs_report_t *json)
     }
     ucs_report_open(json, "startup", '{');
     ucs_report_row(json, "runs endpoints", "%u%u", report->startup_runs, ENDPOINTS);
-    for (i = 0; i < FIELD_COUNT; ++i) {
-        ucs_report_row(json, fields[i].name, "%f", *field_of(startup, i) / fields[i].unit);
+    for (i = 0; i < PERF_STARTUP_COUNT; ++i) {
+        ucs_report_row(json, fields[i].name, "%f", report->startup[i] / fields[i].unit);
     }
     ucs_report_close(json);
 }
 
 void perf_startup_print(const perf_report_t *report)
 {
-    const perf_startup_t *startup = &report->startup;
-    const double mib              = 1024 * 1024;
+    const double *startup = report->startup, *memory = &startup[PERF_STARTUP_MEMORY];
+    const double mib      = 1024 * 1024;
 
     if (report->startup_runs == 0) {
         return;
     }
     printf("\nstart-up (medians of %u runs in fresh processes):\n", report->startup_runs);
     printf("  ucp_init %.2f ms; to the first message sent and answered %.2f ms\n",
-           startup->init_ns / 1e6, startup->first_ns / 1e6);
+           startup[PERF_STARTUP_INIT] / 1e6, startup[PERF_STARTUP_FIRST] / 1e6);
     printf("  endpoint: first %.1f us; %d more, each to another worker, %.2f us",
-           startup->ep_first_ns / 1e3, ENDPOINTS, startup->ep_each_ns / 1e3);
-    if (!isnan(startup->ep_each_bytes)) {
-        printf(" and %.2f KiB", startup->ep_each_bytes / 1024);
+           startup[PERF_STARTUP_EP_FIRST] / 1e3, ENDPOINTS, startup[PERF_STARTUP_EP_EACH] / 1e3);
+    if (!isnan(startup[PERF_STARTUP_EP_EACH_BYTES])) {
+        printf(" and %.2f KiB", startup[PERF_STARTUP_EP_EACH_BYTES] / 1024);
     }
-    printf(" each; worker address %.0f B\n", startup->address_bytes);
-    if (isnan(startup->shared_mapped)) {
+    printf(" each; worker address %.0f B\n", startup[PERF_STARTUP_ADDRESS]);
+    if (isnan(memory[SHARED_MAPPED])) {
         return; /* no /proc; or the devices' driver maps far more than the library */
     }
     printf("  idle worker: shared %.2f MiB mapped (%.2f resident), private %.2f MiB mapped (%.2f "
            "resident)\n",
-           startup->shared_mapped / mib, startup->shared_resident / mib,
-           startup->private_mapped / mib, startup->private_resident / mib);
+           memory[SHARED_MAPPED] / mib, memory[SHARED_RESIDENT] / mib,
+           memory[PRIVATE_MAPPED] / mib, memory[PRIVATE_RESIDENT] / mib);
 }
