@@ -68,28 +68,25 @@ int perf_batch_read(perf_options_t *options)
     size_t size           = 0;
     char *text            = NULL;
     FILE *file            = fopen(options->batch, "r");
-    const char *start;
+    int status            = 0;
 
     if (file == NULL) {
         return perf_error("cannot read %s: %s", options->batch, strerror(errno));
     }
     while (getline(&text, &size, file) > 0) {
         ++number;
-        start = text + strspn(text, " \t\r\n");
-        if ((*start == '\0') || (*start == '#')) {
+        if (strchr("#", text[strspn(text, " \t\r\n")]) != NULL) { /* nothing, or a comment */
             continue;
         }
         *next = parse_line(&all, text);
         if (*next != NULL) {
             results += (*next)->size_count * (*next)->params.variants;
-            if (results > PERF_RESULTS_MAX) {
-                perf_error("more than %d results", PERF_RESULTS_MAX);
-                free(*next);
-                *next = NULL;
-            }
         }
-        if (*next == NULL) {
-            perf_error("in line %u of %s", number, options->batch);
+        if (results > PERF_RESULTS_MAX) {
+            perf_error("more than %d results", PERF_RESULTS_MAX);
+        }
+        if ((*next == NULL) || (results > PERF_RESULTS_MAX)) {
+            status = perf_error("in line %u of %s", number, options->batch);
             break;
         }
         if ((*next)->params.threads > options->params.threads) {
@@ -99,11 +96,10 @@ int perf_batch_read(perf_options_t *options)
         text = NULL; /* its words are in use */
         size = 0;
     }
-    number = !feof(file);
+    if ((status == 0) && (ferror(file) || (options->next == NULL))) {
+        status = perf_error(ferror(file) ? "cannot read %s" : "%s holds no test", options->batch);
+    }
     free(text);
     fclose(file);
-    if (!number && (options->next == NULL)) {
-        perf_error("%s holds no test", options->batch);
-    }
-    return (number || (options->next == NULL)) ? -1 : 0;
+    return status;
 }

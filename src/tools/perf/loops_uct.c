@@ -37,7 +37,6 @@ typedef struct perf_uct {
     uint8_t              *buffer;  /* the lane's own receive buffer, where mem[1] is in its place */
     uct_rkey_t           *rkey;
     uint64_t              remote;
-    uint8_t               uid[UCT_UID_LEN];
     unsigned              next;
     perf_uct_completion_t completions[COMPLETIONS];
 } perf_uct_t;
@@ -272,8 +271,7 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
     const size_t span         = lane->params->span;
     ucs_status_t status;
 
-    memcpy(uct->uid, random, sizeof(uct->uid));
-    memcpy(params.uid, uct->uid, sizeof(params.uid));
+    memcpy(params.uid, random, sizeof(params.uid));
     status = uct_config_read(uct->tl, NULL, &uct->config);
     status = (status == UCS_OK) ? uct_md_open(uct->tl, uct->config, &uct->md) : status;
     status = (status == UCS_OK) ? uct_iface_open(uct->md, &params, &uct->iface) : status;
@@ -294,7 +292,7 @@ static ucs_status_t uct_open_objects(perf_lane_t *lane, int is_one_sided)
         status = md->reg(uct->md, lane->recv_buffer, span, NULL, &uct->mem[1]);
     }
     if ((status == UCS_OK) && (uct->mem[1] != NULL)) {
-        uct->mem[1]->uid  = uct->uid;
+        uct->mem[1]->uid  = uct->iface->params.uid;
         uct->buffer       = lane->recv_buffer;
         lane->recv_buffer = uct->mem[1]->address;
         memset(lane->recv_buffer, 0, span);
@@ -308,7 +306,7 @@ static ucs_status_t uct_exchange(perf_lane_t *lane, perf_uct_hello_t *theirs)
     perf_uct_t *uct       = lane->bare;
     perf_uct_hello_t mine = {.node = ucs_sys_node_id(), .buffer = (uintptr_t)lane->recv_buffer};
 
-    memcpy(mine.uid, uct->uid, sizeof(mine.uid));
+    memcpy(mine.uid, uct->iface->params.uid, sizeof(mine.uid));
     mine.length = (uint32_t)uct->tl->iface.get_address(uct->iface, mine.address);
     if ((uct->mem[1] != NULL) && (uct->tl->md.rkey_pack != NULL)) {
         mine.rkey_length = (uint32_t)uct->tl->md.rkey_pack(uct->mem[1], mine.rkey);

@@ -14,35 +14,44 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A number from /sys/devices/system/cpu/cpuN/topology, -1 when it cannot be read. */
-static int topology_read(int cpu, const char *name)
+void perf_pin_read(int cpu, const char *name, char *line, size_t size)
 {
     char path[128];
     FILE *file;
-    int value;
 
-    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/%s", cpu, name);
     file = fopen(path, "r");
-    if (file == NULL) {
-        return -1;
+    if ((file == NULL) || (fgets(line, (int)size, file) == NULL)) {
+        line[0] = '\0';
     }
-    if (fscanf(file, "%d", &value) != 1) {
-        value = -1;
+    line[strcspn(line, "\r\n")] = '\0';
+    if (file != NULL) {
+        fclose(file);
     }
-    fclose(file);
-    return value;
+}
+
+/* A number from such a file, -1 without. */
+static int topology_read(int cpu, const char *name)
+{
+    char line[32];
+
+    perf_pin_read(cpu, name, line, sizeof(line));
+    return (line[0] != '\0') ? atoi(line) : -1;
 }
 
 static int same_package(int a, int b)
 {
-    return topology_read(a, "physical_package_id") == topology_read(b, "physical_package_id");
+    return topology_read(a, "topology/physical_package_id") ==
+           topology_read(b, "topology/physical_package_id");
 }
 
 int perf_pin_same_core(int a, int b)
 {
-    int core_a = topology_read(a, "core_id"), core_b = topology_read(b, "core_id");
+    const int core_a = topology_read(a, "topology/core_id");
+    const int core_b = topology_read(b, "topology/core_id");
 
     return (a == b) || ((core_a >= 0) && (core_a == core_b) && same_package(a, b));
 }

@@ -6,6 +6,11 @@
 #ifndef PERF_PIN_H
 #define PERF_PIN_H
 
+#include <stddef.h>
+
+/* The line that the system tells of a processor in a file of that name; "" without. */
+void perf_pin_read(int cpu, const char *name, char *line, size_t size);
+
 /* Chooses two processors that this process may use: two different cores of one package if there
  * are, else what comes nearest.
  * Returns 2 (two processors), 1 (only one allowed: both entries name it), or 0 (unknown). */

@@ -5,6 +5,7 @@
 
 #include "config.h"
 
+#include "pin.h"
 #include "report.h"
 #include "tools/cpu_model.h"
 
@@ -16,22 +17,6 @@
 #include <unistd.h>
 
 extern char **environ;
-
-static void read_governor(int cpu, char *text, size_t size)
-{
-    char path[128];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", cpu);
-    text[0] = '\0';
-    file    = fopen(path, "r");
-    if (file != NULL) {
-        if (fgets(text, (int)size, file) != NULL) {
-            text[strcspn(text, "\r\n")] = '\0';
-        }
-        fclose(file);
-    }
-}
 
 static void join_command(const perf_options_t *options, char *text, size_t size)
 {
@@ -68,7 +53,8 @@ void perf_record_fill(perf_record_t *record_p, const perf_options_t *options, co
         snprintf(record_p->kernel, sizeof(record_p->kernel), "%.60s %.60s %.30s",
                  system_name.sysname, system_name.release, system_name.machine);
     }
-    read_governor((count > 0) ? cpus[0] : 0, record_p->governor, sizeof(record_p->governor));
+    perf_pin_read((count > 0) ? cpus[0] : 0, "cpufreq/scaling_governor", record_p->governor,
+                  sizeof(record_p->governor));
     snprintf(record_p->library, sizeof(record_p->library), "%s", ucp_get_version_string());
     if (dladdr((void*)(uintptr_t)ucp_get_version_string, &info) && (info.dli_fname != NULL)) {
         snprintf(record_p->library_file, sizeof(record_p->library_file), "%s", info.dli_fname);

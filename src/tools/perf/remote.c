@@ -59,7 +59,6 @@ int perf_server_main(const perf_options_t *options)
     }
     perf_note("waiting for a client on port %u (there: ucx_perftest THIS_HOST -t TEST; both "
               "processes here: ucx_perftest --self)", options->port);
-    perf_watch_pause();
     status = perf_oob_accept(listen_fd, wait_s, (int)options->timeout_s * 1000,
                              &session.channel);
     close(listen_fd);

@@ -110,11 +110,6 @@ void perf_watch_counter(int is_leader, const uint64_t *counter)
     watched_before          = watched_now();
 }
 
-void perf_watch_pause(void)
-{
-    alarm(0);
-}
-
 const char *perf_watch_where(void)
 {
     return current_slot()->stage;

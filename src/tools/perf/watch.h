@@ -45,9 +45,6 @@ void perf_watch_counter(int is_leader, const uint64_t *counter);
 /* The stage's text, for error messages. */
 const char *perf_watch_where(void);
 
-/* Lifts the time limit until the next stage (a server that waits for a client). */
-void perf_watch_pause(void);
-
 /* Prints "ucx_perftest: <text>" to stderr as one line. Returns -1. */
 int perf_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
