@@ -372,8 +372,15 @@ for how in --self -l; do
         "$(cut -d, -f2,5 "$dir/out" | paste -sd' ')" = \
         "size,iterations 8,200 65536,50 1048576,50 16,300"
 done
+for name in ucp_contig_contig_tag_lat_1 ucp_contig_contig_tag_lat_2; do
+    echo "$name -t tag_lat"
+done >"$dir/named_batch"
+perf -l -b "$dir/named_batch" -s 8 -n 100 -v -q
+check "batch: names as UCX's files have them stay apart" test \
+    "$(cut -d, -f1 "$dir/out" | paste -sd' ')" = "test ucp_contig_contig_tag_lat_1 ucp_contig_contig_tag_lat_2"
 for line in "a" "a -t tag_lat --self" "a -t tag_lat --json x" "a -t tag_lat host" "a -t tag_lat -p 5" \
-            "a -t tag_lat -b x" "a -t no_test" "a -t tag_lat -s 8x" "a,b -t tag_lat" "a|b -t tag_lat"; do
+            "a -t tag_lat -b x" "a -t no_test" "a -t tag_lat -s 8x" "a,b -t tag_lat" "a|b -t tag_lat" \
+            "$(printf 'a%.0s' {1..64}) -t tag_lat"; do
     printf '# comment\n%s\n' "$line" >"$dir/bad_batch"
     refuses "batch line '$line'" "in line 2 of" -l -b "$dir/bad_batch"
 done

@@ -50,6 +50,8 @@ static perf_options_t *parse_line(const perf_options_t *all, char *text)
         perf_error("more than %d words", WORDS_MAX - 1);
     } else if (strpbrk(words[0], ",|\"") != NULL) { /* it stands in tables */
         perf_error("a test's name has none of , | \", as '%s' has", words[0]);
+    } else if (strlen(words[0]) >= PERF_NAME_MAX) {
+        perf_error("a test's name has at most %d characters", PERF_NAME_MAX - 1);
     } else if (perf_options_parse_test(count, words, test) == 0) {
         if ((test->op >= 0) && is_about_test(test, all)) {
             return test;

@@ -15,7 +15,7 @@
 /* ---- a result ---- */
 
 typedef struct entry {
-    char   test[24];
+    char   test[PERF_NAME_MAX];
     double size, window, threads;
     double us;
     double ratio; /* to the limit; NaN if none */

@@ -15,13 +15,14 @@
 
 #define PERF_RESULTS_MAX 2048 /* more than one test has, a table of the most sizes included */
 #define PERF_ENV_MAX     64
+#define PERF_NAME_MAX    64 /* bytes of a test's name */
 
 #define PERF_FORMAT "halyard-perftest-1" /* of JSON */
 
 /* One test or limit at one size. Times are microseconds of one message, one way. Fields that do
  * not apply are NaN, 0 or empty. */
 typedef struct perf_result {
-    char        test[24];
+    char        test[PERF_NAME_MAX];
     perf_kind_t kind;
     uint64_t    size;
     unsigned    window, threads;
