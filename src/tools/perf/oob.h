@@ -12,7 +12,6 @@
 #define PERF_OOB_H
 
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/uio.h>
 
 typedef enum perf_oob_type {

@@ -8,7 +8,6 @@
 
 #include "session.h"
 
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 

@@ -13,7 +13,6 @@
 #include "watch.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define PERF_LINE_SIZE 64
