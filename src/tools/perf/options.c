@@ -569,7 +569,8 @@ static int check_options(const perf_options_t *options)
     if ((((options->mode == PERF_MODE_SELF) && (op == NULL)) || options->audit) &&
         ((params->flags & (PERF_FLAG_VALIDATE | PERF_FLAG_UNEXPECTED)) || (params->threads > 1) ||
          (options->iters != 0) || (options->warmup != UINT64_MAX))) {
-        return perf_error("options -V, -U, -T, -n and -w go with one test (-t), not with a table");
+        return perf_error("options -V, -U, -T, -n and -w go with one test of messages (-t), not "
+                          "with a table");
     }
     if (options->limits_only && (op != NULL)) {
         return perf_error("-t limits and -t %s exclude each other",

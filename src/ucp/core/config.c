@@ -172,7 +172,7 @@ const ucs_config_row_t ucp_options_rows[] = {
             "addresses of different hosts."),
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
-            "what it wants.", .max = INT64_MAX),
+            "what it wants; inf: for ever.", .max = INT64_MAX),
     UCP_ROW("MAX_RNDV_RAILS", uint, max_rails, "2",
             "Devices of a network, four at most, that carry parts of a long message at the same "
             "time, where they are equal and lead to the same process. Of networks that the kernel "

@@ -31,20 +31,13 @@ static __thread ucp_device_range_t ucp_device_stack __attribute__((tls_model("in
 
 /* ---- which memory it is ---- */
 
-/* Start of the heap: the 47th field of the process's status line (proc(5)); 0: not told. */
-static uintptr_t ucp_device_heap_start(void)
+/* A field of the process's status line (proc(5)), behind the name, which may hold spaces; 0: not
+ * told. */
+static uintptr_t ucp_device_stat(const char *line, int field)
 {
-    char line[1024];
-    size_t length;
-    const char *pos;
-    int field;
+    const char *pos = strrchr(line, ')');
 
-    if (ucs_sys_read_file("/proc/self/stat", line, sizeof(line) - 1, &length) != UCS_OK) {
-        return 0;
-    }
-    line[length] = '\0';
-    pos          = strrchr(line, ')'); /* the name before it may hold spaces */
-    for (field = 2; (pos != NULL) && (field < 47); ++field) {
+    for (; (pos != NULL) && (field > 2); --field) {
         pos = strchr(pos + 1, ' ');
     }
     return (pos == NULL) ? 0 : (uintptr_t)strtoull(pos, NULL, 10);
@@ -66,19 +59,24 @@ static int ucp_device_find_data(struct dl_phdr_info *info, size_t size UCS_UNUSE
     return 1;
 }
 
-static void ucp_device_find_stack(ucp_device_range_t *stack)
+/* What of the process is the host's for certain. */
+static void ucp_device_find_own(ucp_worker_t *worker)
 {
-    pthread_attr_t attributes;
-    void *base    = NULL;
+    ucp_device_t *device = &worker->device;
+    char line[1024];
     size_t length = 0;
-    size_t max;
+    uintptr_t top;
 
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        (void)pthread_attr_getstack(&attributes, &base, &length);
-        pthread_attr_destroy(&attributes);
+    (void)ucs_sys_read_file("/proc/self/stat", line, sizeof(line) - 1, &length);
+    line[length]        = '\0';
+    worker->host_base   = ucp_device_stat(line, 47); /* start of the heap */
+    worker->host_length = 0;
+    top                 = ucp_device_stat(line, 28); /* of the first thread's stack */
+    if (top != 0) {
+        device->first_stack = (ucp_device_range_t){top - UCP_DEVICE_STACK_MAX,
+                                                   UCP_DEVICE_STACK_MAX};
     }
-    max    = ucs_min(length, UCP_DEVICE_STACK_MAX);
-    *stack = (ucp_device_range_t){(uintptr_t)base + length - max, ucs_max(max, (size_t)1)};
+    (void)dl_iterate_phdr(ucp_device_find_data, &device->data);
 }
 
 ucs_status_t ucp_device_init(ucp_worker_t *worker)
@@ -99,10 +97,8 @@ ucs_status_t ucp_device_init(ucp_worker_t *worker)
             }
             device->md          = context->tls[i].md;
             device->iface       = worker->tls[i].iface;
-            worker->host_base   = ucp_device_heap_start();
-            worker->host_length = 0;
             device->trust       = (uint64_t)(UCP_DEVICE_TRUST_NS * 1e-9 * ucs_arch_tsc_hz());
-            (void)dl_iterate_phdr(ucp_device_find_data, &device->data);
+            ucp_device_find_own(worker);
             break;
         }
     }
@@ -152,6 +148,24 @@ static int ucp_device_is_stack(uintptr_t address)
 
     return (address > frame) && ucp_device_is_inside(&ucp_device_stack, address) &&
            ucp_device_is_inside(&ucp_device_stack, frame);
+}
+
+static void ucp_device_find_stack(const ucp_device_t *device)
+{
+    pthread_attr_t attributes;
+    void *base    = NULL;
+    size_t length = 0;
+
+    if (ucp_device_is_inside(&device->first_stack, (uintptr_t)__builtin_frame_address(0))) {
+        ucp_device_stack = device->first_stack;
+        return;
+    }
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        (void)pthread_attr_getstack(&attributes, &base, &length);
+        pthread_attr_destroy(&attributes);
+    }
+    length           = ucs_min(length, UCP_DEVICE_STACK_MAX);
+    ucp_device_stack = (ucp_device_range_t){(uintptr_t)base, ucs_max(length, (size_t)1)};
 }
 
 int ucp_device_is_host(const ucp_worker_t *worker, uintptr_t address)
@@ -211,7 +225,7 @@ static int ucp_device_ask(ucp_worker_t *worker, const void *address, uct_mem_inf
     }
     device->hosts[block % UCP_DEVICE_BLOCKS] = (ucp_device_block_t){block, now};
     if (ucs_unlikely(ucp_device_stack.length == 0)) {
-        ucp_device_find_stack(&ucp_device_stack);
+        ucp_device_find_stack(device);
     }
     return 0;
 }

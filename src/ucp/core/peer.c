@@ -19,9 +19,7 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-/* Peers that are kept because the user may answer to them though they are dead, or for the number
- * of the next endpoint. */
-#define UCP_PEERS_ANSWERABLE 1024
+#define UCP_PEERS_KEPT 1024 /* of each kind, see ucp_peers_kept_t */
 
 ucp_peer_t *ucp_peer_find(ucp_worker_t *worker, uint64_t worker_id)
 {
@@ -543,11 +541,11 @@ static int ucp_peer_is_needed(const ucp_peer_t *peer)
 }
 
 /* Takes it from the list of those that are kept for a while. */
-static void ucp_peer_leave_answerable(ucp_peer_t *peer)
+static void ucp_peer_leave_kept(ucp_peer_t *peer)
 {
-    if (peer->is_answerable) {
-        peer->is_answerable = 0;
-        --peer->worker->num_answerable;
+    if (peer->kept != NULL) {
+        --peer->kept->num;
+        peer->kept = NULL;
         ucs_list_del(&peer->retired);
     }
 }
@@ -555,7 +553,7 @@ static void ucp_peer_leave_answerable(ucp_peer_t *peer)
 void ucp_peer_retire(ucp_peer_t *peer)
 {
     if (!ucp_peer_is_needed(peer)) {
-        ucp_peer_leave_answerable(peer); /* it may have failed since */
+        ucp_peer_leave_kept(peer); /* it may have failed since */
         if (ucs_list_is_empty(&peer->retired)) {
             ucs_list_add_tail(&peer->worker->retired, &peer->retired);
             peer->worker->deferred |= UCP_DEFERRED_SOME;
@@ -623,20 +621,23 @@ static void ucp_peer_leave_body(ucp_peer_t *peer)
 
 void ucp_peers_reap(ucp_worker_t *worker)
 {
+    ucp_peers_kept_t *kept;
     ucp_peer_t *peer;
 
     while (!ucs_list_is_empty(&worker->retired)) {
         peer = ucs_list_extract_head(&worker->retired, ucp_peer_t, retired);
-        if ((ucp_ep_handed_out(peer) == NULL) && !ucp_peer_is_counted(peer)) {
+        kept = (ucp_ep_handed_out(peer) != NULL) ? &worker->answerable :
+               ucp_peer_is_counted(peer) ? &worker->counted : NULL;
+        if (kept == NULL) {
             ucp_peer_reap(peer);
             continue;
         }
         ucp_peer_leave_body(peer);
-        peer->is_answerable = 1;
-        ucs_list_add_tail(&worker->answerable, &peer->retired);
-        if (++worker->num_answerable > UCP_PEERS_ANSWERABLE) {
-            peer = ucs_list_head(&worker->answerable, ucp_peer_t, retired);
-            ucp_peer_leave_answerable(peer);
+        peer->kept = kept;
+        ucs_list_add_tail(&kept->list, &peer->retired);
+        if (++kept->num > UCP_PEERS_KEPT) {
+            peer = ucs_list_head(&kept->list, ucp_peer_t, retired);
+            ucp_peer_leave_kept(peer);
             ucp_peer_reap(peer);
         }
     }

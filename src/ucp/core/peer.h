@@ -76,8 +76,9 @@ struct ucp_peer {
     uint64_t              put_address;
     struct ucp_device_keys *keys;      /* of device memory; NULL: none yet */
     ucs_list_link_t       retired;     /* in worker->retired while nobody may need it any more, or
-                                        * in worker->answerable; one with an address in
+                                        * in kept->list; one with an address in
                                         * worker->successors */
+    struct ucp_peers_kept *kept;       /* of the worker, which keeps it for a while; else NULL */
     uint8_t              *address;     /* provisional: of the worker whose former peer has to part
                                         * first, or that is asked for another one; else NULL */
     uint8_t               has_asked;   /* it is, or has been */
@@ -91,7 +92,6 @@ struct ucp_peer {
     unsigned              num_left;    /* endpoints that have moved on, see ucp_ep_set_peer */
     uint8_t               is_provisional;
     uint8_t               is_gone;     /* its connections to us have ended: nothing more comes */
-    uint8_t               is_answerable; /* in worker->answerable */
     uint8_t               copy_state;  /* ucp_copy_state_t */
     uint8_t               is_device_refused; /* the DEVICE lane has failed once */
     uint8_t               is_put_refused; /* nor is it for what the peer can read instead */

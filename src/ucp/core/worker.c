@@ -294,7 +294,8 @@ static void ucp_worker_init_empty(ucp_worker_t *worker)
     ucs_list_head_init(&worker->kept);
     ucs_list_head_init(&worker->am_turns);
     ucs_list_head_init(&worker->stream_ready);
-    ucs_list_head_init(&worker->answerable);
+    ucs_list_head_init(&worker->answerable.list);
+    ucs_list_head_init(&worker->counted.list);
     ucs_list_head_init(&worker->fork.list);
     ucs_hash_init(&worker->peers);
     ucs_ptr_map_init(&worker->ids);

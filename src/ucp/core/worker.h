@@ -120,7 +120,8 @@ typedef struct {
     unsigned             num_asked;  /* receives whose sender was asked to copy */
     uint64_t             asked_ns;   /* coarse: when it did not, last; read without the lock */
     uint64_t             trust;      /* ticks for which a block stays the host's */
-    ucp_device_range_t   data;       /* the program's own */
+    ucp_device_range_t   data;       /* the program's own, static */
+    ucp_device_range_t   first_stack; /* of the process's first thread */
     ucp_device_block_t   hosts[UCP_DEVICE_BLOCKS];
     const void          *had;        /* address that ucp_device_has found there; NULL: none, */
     uint64_t             had_tsc;    /* when, */
@@ -136,6 +137,12 @@ typedef struct {
     uint16_t num_soon; /* events in a row that came soon, while they do not, */
     uint16_t patience; /* and how many of those it takes to begin again */
 } ucp_wakeup_look_t;
+
+/* Peers that are kept for a while, by `retired`; the first to come is the first to go. */
+typedef struct ucp_peers_kept {
+    ucs_list_link_t list;
+    unsigned        num;
+} ucp_peers_kept_t;
 
 typedef struct ucp_worker {
     /* hot: progress and small messages */
@@ -201,8 +208,8 @@ typedef struct ucp_worker {
     ucs_list_link_t    stream_ready;       /* endpoints with unread stream data */
     size_t             am_alignment;       /* of the data that handlers get */
     size_t             am_header_max;      /* bytes of the user's header */
-    ucs_list_link_t    answerable;         /* peers that are kept for a while, see peer.c */
-    unsigned           num_answerable;
+    ucp_peers_kept_t   answerable;         /* dead ones that the user may still answer to */
+    ucp_peers_kept_t   counted;            /* strangers, for the number of the next endpoint */
     ucp_proto_config_t proto[UCP_PROTO_CONFIGS];
     unsigned           num_proto;
 

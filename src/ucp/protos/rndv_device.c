@@ -216,7 +216,9 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigne
 
 uint64_t ucp_rndv_device_wait_ns(const ucp_worker_t *worker)
 {
-    return UCP_RNDV_DEVICE_WAIT_NS + (worker->device.num_asked * UCP_RNDV_DEVICE_COPY_NS);
+    const unsigned num = ucs_min(worker->device.num_asked, (unsigned)UCP_DEVICE_SLOTS);
+
+    return UCP_RNDV_DEVICE_WAIT_NS + (num * UCP_RNDV_DEVICE_COPY_NS);
 }
 
 /* May the receiver take a copy that it has asked for? */

@@ -260,14 +260,14 @@ TEST(mp_cuda_election_turn, of_a_sender_that_copies_others)
             EXPECT_EQ(UCS_OK, s.n().wait(requests[1]));
         } else {
             s.sleep_until(3);
-            void *one = s.post(operation::TAG, first, LENGTH);
-            progress(); /* asks */
-            s.reach(3);
-            s.sleep_until(4);
             ops          = ucs_sys_real;
             ops.clock_ns = the_time_that_is_set;
             g_now_ns     = ucs_sys_real.clock_ns();
             ucs_sys_set(&ops);
+            void *one = s.post(operation::TAG, first, LENGTH);
+            progress(); /* asks */
+            s.reach(3);
+            s.sleep_until(4);
             const uint64_t before = copies();
             void *two             = s.post(operation::TAG, second, LENGTH);
             g_now_ns += LATER;

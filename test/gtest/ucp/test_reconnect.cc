@@ -506,6 +506,25 @@ TEST(second_endpoint_to_oneself, is_a_new_one)
 
 /* ---- peers to whom nothing is said ---- */
 
+static void close_unused(worker &one, const bytes &address, unsigned ordinal)
+{
+    ucp_ep_params_t params = {};
+    ucp_ep_h ep;
+
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+    ASSERT_EQ(UCS_OK, ucp_ep_create(one.handle(), &params, &ep));
+    EXPECT_EQ(ordinal, ucp_test_ordinal(ep));
+    EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH));
+    one.progress();
+}
+
+/* The address with the identity of somebody else. */
+static void become(bytes &address, size_t id)
+{
+    memcpy(&address[4], &id, sizeof(id));
+}
+
 /* Of an endpoint that was closed unused it is remembered that it was the first to its peer, but not
  * of all peers that there will ever be. */
 TEST(unused_endpoints, are_forgotten_in_the_end)
@@ -513,21 +532,56 @@ TEST(unused_endpoints, are_forgotten_in_the_end)
     constexpr size_t COUNT = 3000;
     context context;
     worker one(context), other(context);
-    bytes somebody         = other.address();
-    ucp_ep_params_t params = {};
-    params.field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address         = reinterpret_cast<const ucp_address_t *>(somebody.data());
+    bytes somebody = other.address();
+
     for (size_t i = 0; i < COUNT; ++i) {
-        for (unsigned ordinal = 0; ordinal < 2; ++ordinal) {
-            ucp_ep_h ep;
-            ASSERT_EQ(UCS_OK, ucp_ep_create(one.handle(), &params, &ep));
-            EXPECT_EQ(ordinal, ucp_test_ordinal(ep));
-            EXPECT_EQ(nullptr, ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH));
-            one.progress();
-        }
-        memcpy(&somebody[4], &i, sizeof(i)); /* its identity */
+        close_unused(one, somebody, 0);
+        close_unused(one, somebody, 1);
+        become(somebody, i);
     }
     EXPECT_GE(1024u, ucp_test_num_peers(one.handle()));
+}
+
+/* Nor do they displace one who is dead, but whose endpoint the user was given to answer on. */
+TEST(unused_endpoints, leave_those_to_answer_on)
+{
+    context_options options;
+    options.features = UCP_FEATURE_AM;
+    context context(options);
+    worker one(context), other(context);
+    bytes somebody                 = other.address();
+    ucp_ep_h reply                 = nullptr;
+    ucp_am_handler_param_t handler = {};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.arg        = &reply;
+    handler.cb         = [](void *arg, const void *, size_t, void *, size_t,
+                    const ucp_am_recv_param_t *param) {
+        *static_cast<ucp_ep_h *>(arg) = param->reply_ep;
+        return UCS_OK;
+    };
+    ASSERT_EQ(UCS_OK, ucp_worker_set_am_recv_handler(one.handle(), &handler));
+    ucp_request_param_t param = {};
+    param.op_attr_mask        = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags               = UCP_AM_SEND_FLAG_REPLY;
+    const ucs_status_ptr_t sent =
+        ucp_am_send_nbx(other.connect(one), 0, nullptr, 0, "x", 1, &param);
+    while ((reply == nullptr) ||
+           (UCS_PTR_IS_PTR(sent) && (ucp_request_check_status(sent) == UCS_INPROGRESS))) {
+        other.progress();
+        one.progress();
+    }
+    if (UCS_PTR_IS_PTR(sent)) {
+        ucp_request_free(sent);
+    }
+    other.destroy();
+    for (size_t i = 0; i < 1100; ++i) {
+        become(somebody, i);
+        close_unused(one, somebody, 0);
+    }
+    EXPECT_EQ(1025u, ucp_test_num_peers(one.handle()));
+    param = {};
+    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_am_send_nbx(reply, 0, nullptr, 0, "y", 1, &param)));
 }
 
 /* ---- a peer that makes no progress ---- */
