@@ -139,8 +139,10 @@ int ucp_rndv_device_claim(ucp_request_t *req);
 /* Receiver: takes a copy that the sender was asked for, if that has not begun; returns what was
  * done. */
 unsigned ucp_rndv_device_take(ucp_request_t *req);
-/* And how long nothing may be heard of it before. */
-uint64_t ucp_rndv_device_wait_ns(const ucp_worker_t *worker);
+/* How long nothing may be heard of the sender before; is it to copy all between the two, as both
+ * buffers lie on one device? */
+uint64_t ucp_rndv_device_wait_ns(const ucp_request_t *req);
+int ucp_rndv_device_is_copied_there(const ucp_request_t *req);
 /* Messages between devices whose memory cannot be shown (rndv_staged.c): starts sending the range
  * that an RTR asked for; 0: not this way. Then a step; the chunks of a send that ends. */
 int ucp_rndv_staged_start(ucp_request_t *req, size_t offset, size_t length);

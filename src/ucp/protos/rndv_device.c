@@ -31,11 +31,12 @@
 #include <ucs/sys/sys.h>
 #include <string.h>
 
-/* How long a sender may take to begin. One that makes progress needs some microseconds, and more
- * while it hands other copies to the driver (each takes 4 to 5 us of its processor, up to 32 of
- * them go in one call); the receiver's own copy costs 145 more than the sender's. So who waits for
- * this long and then copies has not lost much more than twice what the better choice would have
- * cost, whichever that was. From a sender that is heard of meanwhile the wait begins anew. */
+/* How long a sender may take to begin. One that makes progress needs some microseconds, and on one
+ * device more while it hands other copies to the driver (each takes 4 to 5 us of its processor, up
+ * to 32 of them go in one call); the receiver's own copy costs 145 more than the sender's there. So
+ * who waits for this long and then copies has not lost much more than twice what the better choice
+ * would have cost, whichever that was. From a sender that is heard of meanwhile the wait begins
+ * anew. */
 #define UCP_RNDV_DEVICE_WAIT_NS 100000u
 #define UCP_RNDV_DEVICE_COPY_NS 5000u
 
@@ -214,11 +215,19 @@ static int ucp_rndv_device_ask_put(ucp_request_t *req, ucp_peer_t *peer, unsigne
     return 1;
 }
 
-uint64_t ucp_rndv_device_wait_ns(const ucp_worker_t *worker)
+int ucp_rndv_device_is_copied_there(const ucp_request_t *req)
 {
-    const unsigned num = ucs_min(worker->device.num_asked, (unsigned)UCP_DEVICE_SLOTS);
+    uct_rkey_t *rkey = ucp_device_heard(req->recv.peer, req->recv.slot);
 
-    return UCP_RNDV_DEVICE_WAIT_NS + (num * UCP_RNDV_DEVICE_COPY_NS);
+    return (rkey != NULL) && ucp_rndv_device_is_on(rkey, req->copy.info.device);
+}
+
+uint64_t ucp_rndv_device_wait_ns(const ucp_request_t *req)
+{
+    const unsigned num = ucs_min(req->worker->device.num_asked, (unsigned)UCP_DEVICE_SLOTS);
+
+    return UCP_RNDV_DEVICE_WAIT_NS +
+           (ucp_rndv_device_is_copied_there(req) ? num * UCP_RNDV_DEVICE_COPY_NS : 0);
 }
 
 /* May the receiver take a copy that it has asked for? */
@@ -242,7 +251,7 @@ static int ucp_rndv_device_ask_copier(ucp_request_t *req, ucp_peer_t *peer,
         req->recv.slot     = (uint8_t)(rts->sync_index & UCP_WIRE_RTS_SLOT_MASK);
         req->recv.word     = (uint16_t)(rts->sync_index >> UCP_WIRE_RTS_WORD_SHIFT);
         req->recv.num_data = peer->num_data;
-        ucp_rndv_watch(req, ucp_rndv_device_wait_ns(req->worker));
+        ucp_rndv_watch(req, ucp_rndv_device_wait_ns(req));
     }
     return 1;
 }
@@ -424,7 +433,7 @@ unsigned ucp_rndv_device_take(ucp_request_t *req)
         status = ucp_rndv_device_read_taken(req, word, taken, offered);
     }
     if (status == UCS_ERR_NO_RESOURCE) { /* not connected, or not mapped yet */
-        ucp_rndv_watch(req, ucp_rndv_device_wait_ns(req->worker));
+        ucp_rndv_watch(req, ucp_rndv_device_wait_ns(req));
     }
     return (status == UCS_OK) || (status == UCS_INPROGRESS);
 }

@@ -552,16 +552,19 @@ int ucp_rndv_is_watching(const ucp_worker_t *worker)
     return 0;
 }
 
-/* Waits once more, if the sender has been heard of meanwhile. */
+/* Waits once more, if the sender has been heard of meanwhile; not for copies between two devices,
+ * of which one side does as well as the other. */
 static int ucp_rndv_recv_waits(ucp_request_t *req, uint64_t now_ns)
 {
-    if (req->recv.num_data == req->recv.peer->num_data) {
+    const int is_left = (req->recv.step == UCP_RECV_LEFT);
+
+    if ((req->recv.num_data == req->recv.peer->num_data) ||
+        (!is_left && !ucp_rndv_device_is_copied_there(req))) {
         return 0;
     }
     req->recv.num_data = req->recv.peer->num_data;
-    ucp_rndv_watch_until(req, now_ns + ((req->recv.step == UCP_RECV_LEFT) ?
-                                        ucp_rndv_claim_wait_ns(req) :
-                                        ucp_rndv_device_wait_ns(req->worker)));
+    ucp_rndv_watch_until(req, now_ns + (is_left ? ucp_rndv_claim_wait_ns(req) :
+                                                  ucp_rndv_device_wait_ns(req)));
     return 1;
 }
 
