@@ -273,12 +273,12 @@ TEST(mp_cuda_heap, memory_that_needs_no_look)
                             0);
         ASSERT_NE(MAP_FAILED, mapped);
         char local[LENGTH];
-        std::unique_ptr<char[]> heap(new char[LENGTH]);
+        void *heap = sbrk(LENGTH); /* of which allocators of sanitizers take nothing */
 
         EXPECT_EQ(10u, looks(mapped));
         EXPECT_EQ(0u, looks(data));
         EXPECT_EQ(0u, looks(local));
-        EXPECT_GE(1u, looks(heap.get())); /* it may have grown */
+        EXPECT_EQ(0u, looks(heap));
         std::thread([&]() {
             char own[LENGTH];
             EXPECT_EQ(10u, looks(local));
