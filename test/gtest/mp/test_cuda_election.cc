@@ -5,9 +5,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cuda_side.h"
+#include "fake_sys.h"
 #include "restrict.h"
 #include "seed.h"
-#include <ucs/sys/sys.h>
 
 #include <memory>
 #include <sys/syscall.h>
@@ -215,24 +215,13 @@ TEST(mp_cuda_election_race, more_than_there_are_words)
     race(PERF_MEMORY_CUDA, 80, 20, true, use_both_ways);
 }
 
-namespace {
-
-uint64_t g_now_ns;
-
-uint64_t the_time_that_is_set()
-{
-    return g_now_ns;
-}
-
-} // namespace
-
 /* A sender that copies other messages comes to this one, too: each time that it is heard of it is
  * waited for anew. */
 TEST(mp_cuda_election_turn, of_a_sender_that_copies_others)
 {
     constexpr size_t LENGTH  = 70000;
     constexpr uint64_t LATER = 1000000; /* longer than it is waited for */
-    static ucs_sys_ops_t ops;
+    static uint64_t now_ns;
     processes all(2);
 
     NEED_FAKE_GPU();
@@ -260,24 +249,23 @@ TEST(mp_cuda_election_turn, of_a_sender_that_copies_others)
             EXPECT_EQ(UCS_OK, s.n().wait(requests[1]));
         } else {
             s.sleep_until(3);
-            ops          = ucs_sys_real;
-            ops.clock_ns = the_time_that_is_set;
-            g_now_ns     = ucs_sys_real.clock_ns();
-            ucs_sys_set(&ops);
+            ucs_sys_ops_t ops = ucs_sys_real;
+            ops.clock_ns      = []() { return now_ns; };
+            now_ns            = ucs_sys_real.clock_ns();
+            const fake_sys fake(ops);
             void *one = s.post(operation::TAG, first, LENGTH);
             progress(); /* asks */
             s.reach(3);
             s.sleep_until(4);
             const uint64_t before = copies();
             void *two             = s.post(operation::TAG, second, LENGTH);
-            g_now_ns += LATER;
+            now_ns += LATER;
             progress(); /* hears that the first one is there */
             EXPECT_TRUE(ucp_request_is_completed(one));
             EXPECT_EQ(before, copies());
-            g_now_ns += LATER;
+            now_ns += LATER;
             progress(); /* hears nothing, and copies */
             EXPECT_EQ(before + 1, copies());
-            ucs_sys_set(&ucs_sys_real);
             EXPECT_EQ(UCS_OK, s.n().wait(one));
             EXPECT_EQ(UCS_OK, s.n().wait(two));
             s.reach(4);
