@@ -5,7 +5,7 @@
 # 1: a wildcard posted later takes the message of a receive posted earlier
 s/if ((selective != NULL) && (req->recv.sn > selective->recv.sn)) {/if (!SIM_PLANTED(1) \&\& (selective != NULL) \&\& (req->recv.sn > selective->recv.sn)) {/
 # 2: a message overtakes those that wait for resources
-s/status = uct_ep_has_pending(ep->am) ?/status = (!SIM_PLANTED(2) \&\& uct_ep_has_pending(ep->am)) ?/
+s/return uct_ep_has_pending(req->send.ep->am) ||/return (!SIM_PLANTED(2) \&\& uct_ep_has_pending(req->send.ep->am)) ||/
 # 3: the sender is not told that its buffer has been read
 s/^    ucp_rndv_send_ats(req, UCS_OK);/    if (!SIM_PLANTED(3)) ucp_rndv_send_ats(req, UCS_OK);/
 # 4: after a refused copy one byte too few is asked for

@@ -163,7 +163,6 @@ typedef struct {
     uint8_t           is_zcopy;  /* EAGER: is not copied */
     uint8_t           am_flags;  /* active message: of its announcement, UCP_WIRE_RTS_xx */
     uint8_t           copies_header; /* the user's header may be gone after the call */
-    uint8_t           is_counted;    /* stream: among what is not read */
     uint8_t           slot;          /* DEVICE: of the receiver's memory */
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
     uint8_t           by_message;    /* put, get: this part, however it could be copied */

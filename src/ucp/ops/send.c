@@ -117,11 +117,36 @@ static ucs_status_t ucp_send_take_id(ucp_request_t *req)
     return status;
 }
 
-/* What would go whole is announced, because the peer has said so; handlers get it whole. */
+/* Has the peer said so, or does it not read its stream? */
+static int ucp_send_must_announce(const ucp_request_t *req)
+{
+    return (req->kind == UCP_REQUEST_STREAM_SEND) ? ucp_stream_must_announce(req) :
+                                                    ucp_tag_must_announce(req);
+}
+
+/* Behind what waits already; on a stream that is not read until progress, which may hear that it
+ * has been: only if it has not is the message announced. */
+static int ucp_send_must_wait(const ucp_request_t *req)
+{
+    return uct_ep_has_pending(req->send.ep->am) ||
+           ((req->kind == UCP_REQUEST_STREAM_SEND) && (req->send.step == UCP_SEND_EAGER) &&
+            ucp_stream_must_announce(req));
+}
+
+/* What would go whole is announced; handlers get it whole. */
 static void ucp_send_announce(ucp_request_t *req)
 {
     req->send.step      = UCP_SEND_RTS;
     req->send.am_flags |= UCP_WIRE_RTS_WHOLE;
+}
+
+/* It has gone, whole or as an announcement. */
+static void ucp_send_count(const ucp_request_t *req)
+{
+    ucp_worker_count(req->worker, (req->send.step == UCP_SEND_ZCOPY)     ? UCP_COUNT_SENT_IN_PLACE :
+                                  ((req->send.step == UCP_SEND_EAGER) ||
+                                   (req->send.step == UCP_SEND_SYNC))    ? UCP_COUNT_SENT_WHOLE :
+                                                                           UCP_COUNT_ANNOUNCED);
 }
 
 static ucs_status_t ucp_send_retry(uct_pending_t *pending)
@@ -130,7 +155,7 @@ static ucs_status_t ucp_send_retry(uct_pending_t *pending)
     ucs_status_t status;
     int is_first;
 
-    if ((req->send.step == UCP_SEND_EAGER) && ucp_tag_must_announce(req) &&
+    if ((req->send.step == UCP_SEND_EAGER) && ucp_send_must_announce(req) &&
         (ucp_send_take_id(req) == UCS_OK)) {
         ucp_send_announce(req);
     }
@@ -140,6 +165,9 @@ static ucs_status_t ucp_send_retry(uct_pending_t *pending)
     if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_INPROGRESS)) {
         req->held |= UCP_REQUEST_HOLDS_PENDING;
         return status;
+    }
+    if ((status == UCS_OK) && is_first) {
+        ucp_send_count(req);
     }
     if (status != UCS_OK) {
         if (req->kind == UCP_REQUEST_STREAM_SEND) { /* what is queued behind it must not follow */
@@ -236,11 +264,15 @@ static int ucp_send_suits_shared(const ucp_request_t *req)
                                                                        UCP_PROTO_UNASKED_MOST);
 }
 
-/* An active message, which a handler takes where it lies: what announced ones save, the copy to
- * where the receiver wants it, it need not make; see UCP_PROTO_HANDLED_MAX. */
-static int ucp_send_is_handled(const ucp_request_t *req)
+/* An active message, which a handler takes where it lies, or one of several sends on a stream,
+ * whose receiver need not wait for it: announced ones save less than they cost; see
+ * UCP_PROTO_LIGHT_MAX. */
+static int ucp_send_is_light(const ucp_request_t *req)
 {
-    return (req->kind == UCP_REQUEST_AM_SEND) && (req->length <= UCP_PROTO_HANDLED_MAX) &&
+    const int is_light = (req->kind == UCP_REQUEST_AM_SEND) ||
+                         ((req->kind == UCP_REQUEST_STREAM_SEND) && ucp_stream_is_busy(req));
+
+    return is_light && (req->length <= UCP_PROTO_LIGHT_MAX) &&
            (req->send.peer->proto->rndv_thresh == UCS_CONFIG_AUTO_SIZE) &&
            !ucp_dt_has_device(req->datatype);
 }
@@ -260,7 +292,7 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
         return 0;
     }
     return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
-           ucp_send_is_handled(req) ||
+           ucp_send_is_light(req) ||
            (ucp_idle_is_shared(req->worker) ? ucp_send_suits_shared(req) :
             ucp_send_is_wanted_whole(req) ||
             (ucp_send_is_unasked(req) && ucp_send_is_fast(req)));
@@ -293,7 +325,7 @@ static ucs_status_t ucp_send_choose(ucp_request_t *req, size_t extra, ucp_send_f
     int is_whole = (form != UCP_SEND_FORM_ANNOUNCED) &&
                    ((fits && ((form == UCP_SEND_FORM_WHOLE) ||
                               (ucp_proto_lookup(proto->send, req->length) == UCP_PROTO_EAGER) ||
-                              ucp_send_is_handled(req) || ucp_send_is_to_stranger(req))) ||
+                              ucp_send_is_light(req) || ucp_send_is_to_stranger(req))) ||
                     ucp_send_suits_long(req, sizeof(ucp_wire_eager_sync_t) + req->length + extra));
     int is_held  = is_whole && ucp_tag_must_announce(req);
 
@@ -369,9 +401,6 @@ static ucs_status_ptr_t ucp_send_enqueue(ucp_request_t *req, const ucp_request_p
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
-    if (req->kind == UCP_REQUEST_STREAM_SEND) {
-        ucp_stream_count(req);
-    }
     ucp_worker_count(req->worker, UCP_COUNT_QUEUED);
     ucp_ep_track(req->send.ep, req);
     ucp_send_queue(req);
@@ -393,17 +422,14 @@ ucs_status_ptr_t ucp_send_start(ucp_request_t *req, const ucp_request_param_t *p
         return ucp_request_end_immediately(req, status);
     }
     req->send.is_zcopy = (req->send.step == UCP_SEND_EAGER) && ucp_send_is_zcopy(req, mask);
-    ucp_worker_count(ep->worker, req->send.is_zcopy               ? UCP_COUNT_SENT_IN_PLACE :
-                                 (req->send.step == UCP_SEND_RTS) ? UCP_COUNT_ANNOUNCED :
-                                                                    UCP_COUNT_SENT_WHOLE);
-
-    status = uct_ep_has_pending(ep->am) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
+    status = ucp_send_must_wait(req) ? UCS_ERR_NO_RESOURCE : ucp_send_attempt(req);
     if (status == UCS_ERR_NO_RESOURCE) {
         return ucp_send_enqueue(req, param);
     }
     if (status != UCS_OK) {
         return ucp_request_end_immediately(req, status);
     }
+    ucp_send_count(req);
     if ((req->send.step == UCP_SEND_EAGER) && !(mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
         return ucp_request_end_immediately(req, UCS_OK);
     }

@@ -5,10 +5,10 @@
  * them on the endpoint (ucp_kept_t) until they are read. What is announced stays at the sender
  * until it is read, in parts if need be.
  *
- * Back-pressure: who reads says how much, in what it sends itself or, at the latest after a quarter
+ * Back-pressure: who reads says how much, in what it sends itself or, at the latest after an eighth
  * of UCP_STREAM_BUDGET, in a message of its own. While more than the budget is not known to be read
- * everything is announced: a receiver that does not read keeps no more than the budget, the message
- * that exceeds it and announcements.
+ * sends wait for progress, which may hear of it, and are then announced: a receiver that does not
+ * read keeps no more than the budget, the message that exceeds it and announcements.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -39,8 +39,11 @@ typedef struct {
 /* Sends req->length bytes as one message. UCS_OK: sent; UCS_ERR_NO_RESOURCE: try again. */
 ucs_status_t ucp_stream_send_eager(struct ucp_request *req);
 
-/* Counts a send that goes whole, on its way or queued, among what is not read; once. */
-void ucp_stream_count(struct ucp_request *req);
+/* Has the peer too much that it has not read, for all that is known? */
+int ucp_stream_must_announce(const struct ucp_request *req);
+
+/* Is this one of several sends, and does not wait for an answer to the last? */
+int ucp_stream_is_busy(const struct ucp_request *req);
 
 /* Tells the peer what was read. */
 void ucp_stream_say_read(struct ucp_ep *ep);

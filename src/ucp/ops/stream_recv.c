@@ -105,7 +105,7 @@ static void ucp_stream_update_ready(ucp_ep_t *ep)
 static void ucp_stream_count_read(ucp_ep_t *ep, size_t cost)
 {
     ep->stream.read += (uint32_t)cost;
-    if (ep->stream.read >= UCP_STREAM_BUDGET / 4) {
+    if (ep->stream.read >= UCP_STREAM_BUDGET / 8) {
         ucp_stream_say_read(ep);
     }
 }

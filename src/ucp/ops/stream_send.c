@@ -24,13 +24,14 @@ static void ucp_stream_add_unread(ucp_ep_t *ep, size_t length)
     ep->stream.unread += (length > 0) ? length + sizeof(ucp_kept_t) : 0;
 }
 
-void ucp_stream_count(ucp_request_t *req)
+int ucp_stream_must_announce(const ucp_request_t *req)
 {
-    if (!req->send.is_counted &&
-        ((req->send.step == UCP_SEND_EAGER) || (req->send.step == UCP_SEND_ZCOPY))) {
-        req->send.is_counted = 1;
-        ucp_stream_add_unread(req->send.ep, req->length);
-    }
+    return (req->length > 0) && (req->send.ep->stream.unread >= UCP_STREAM_BUDGET);
+}
+
+int ucp_stream_is_busy(const ucp_request_t *req)
+{
+    return (req->send.ep->num_requests > 0) || (req->send.ep->stream.unread >= req->length);
 }
 
 void ucp_stream_say_read(ucp_ep_t *ep)
@@ -57,11 +58,11 @@ static ucs_status_t ucp_stream_send_pieces(ucp_ep_t *ep, ucp_request_t *req, con
 
 ucs_status_t ucp_stream_send_eager(ucp_request_t *req)
 {
-    ucs_status_t status;
+    ucp_ep_t *ep        = req->send.ep;
+    ucs_status_t status = ucp_stream_send_pieces(ep, req, req->buffer, req->length);
 
-    status = ucp_stream_send_pieces(req->send.ep, req, req->buffer, req->length);
     if (status == UCS_OK) {
-        ucp_stream_count(req);
+        ucp_stream_add_unread(ep, req->length);
     }
     return status;
 }
@@ -91,7 +92,7 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
                                                           const ucp_request_param_t *param)
 {
     ucs_status_t status  = UCS_ERR_NO_RESOURCE;
-    ucp_send_form_t form = UCP_SEND_FORM_AUTO;
+    ucp_send_form_t form;
     ucs_status_ptr_t ptr;
     ucp_request_t *req;
 
@@ -102,13 +103,8 @@ static UCS_NOINLINE ucs_status_ptr_t ucp_stream_send_slow(ucp_ep_t *ep, const vo
     req = ucp_send_request(ep, buffer, count, param, UCP_REQUEST_STREAM_SEND, status, &ptr);
     if (req != NULL) {
         req->info.sender_tag = 0;
-        req->send.is_counted = 0;
-        if (req->length == 0) {
-            form = UCP_SEND_FORM_WHOLE;
-        } else if (ep->stream.unread >= UCP_STREAM_BUDGET) {
-            form = UCP_SEND_FORM_ANNOUNCED;
-        }
-        ptr = ucp_send_start(req, param, UCP_STREAM_HEAD_EXTRA, form);
+        form = (req->length == 0) ? UCP_SEND_FORM_WHOLE : UCP_SEND_FORM_AUTO;
+        ptr  = ucp_send_start(req, param, UCP_STREAM_HEAD_EXTRA, form);
     }
     ucp_worker_unlock(ep->worker);
     return ptr;

@@ -492,11 +492,11 @@ void ucp_proto_explain(const ucp_proto_config_t *config, ucs_report_t *report)
     if (lanes->has_long && (config->eager_max < UCP_WIRE_EAGER_MAX)) {
         ucs_report_text(report, "# %12s up to %d bytes to whoever has buffers for it, where "
                         "processes wait for processors or UCX_RNDV_THRESH says so; active messages "
-                        "up to %d bytes; tagged ones up to %d bytes to who has sent none since, or "
-                        "while receives wait (up to %d by how many), and all to who has found "
-                        "messages faster (up to %d where no receive waits)\n",
+                        "and windows of streams up to %d bytes; tagged ones up to %d bytes to who "
+                        "has sent none since, or while receives wait (up to %d by how many), and "
+                        "all to who has found messages faster (up to %d where no receive waits)\n",
                         ucp_proto_names[UCP_PROTO_EAGER], UCP_WIRE_EAGER_MAX,
-                        UCP_PROTO_HANDLED_MAX, UCP_PROTO_UNASKED_ANY, UCP_PROTO_UNASKED_MAX,
+                        UCP_PROTO_LIGHT_MAX, UCP_PROTO_UNASKED_ANY, UCP_PROTO_UNASKED_MAX,
                         UCP_PROTO_WHOLE_MAX);
     }
     for (what = 0; what < UCP_LEARNED_LAST; ++what) {

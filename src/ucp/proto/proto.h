@@ -94,11 +94,13 @@ typedef struct {
 #define UCP_PROTO_WHOLE_MAX  16384
 #define UCP_PROTO_WHOLE_NEXT 16
 
-/* Active messages of host memory up to so many bytes go whole. Measured between two processors of
- * Emerald Rapids, whole / announced, us: 8 KiB to and fro 0.4 / 1.7 where the handler only counts
- * it, 1.7 / 1.4 where it copies it, in windows 0.3 / 0.8 and 0.5 / 0.8; 16 KiB 0.6 / 2.3 and 3.0 /
- * 2.0, in windows 0.5 / 1.2 and 1.0 / 1.4; 32 KiB copied to and fro 5.4 / 2.4. */
-#define UCP_PROTO_HANDLED_MAX 16384
+/* Of host memory up to so many bytes go whole: active messages, and what is sent on a stream while
+ * more of it is unread or under way. Measured between two processors of Emerald Rapids, whole /
+ * announced, us: 8 KiB to and fro 0.4 / 1.7 where the handler only counts it, 1.7 / 1.4 where it
+ * copies it, in windows 0.3 / 0.8 and 0.5 / 0.8; 16 KiB 0.6 / 2.3 and 3.0 / 2.0, in windows 0.5 /
+ * 1.2 and 1.0 / 1.4; 32 KiB copied to and fro 5.4 / 2.4. Windows of streams: 8 KiB 0.6 / 1.1 to
+ * 1.9, 16 KiB 1.1 to 1.4 / 1.3 to 2.1, 24 KiB 2.1 / 1.9; to and fro as tagged messages. */
+#define UCP_PROTO_LIGHT_MAX 16384
 
 /* What is learned of; the ways of gets and puts are UCP_WAY_READ, which stands for the copy that
  * this side makes in either direction, and UCP_WAY_MESSAGES. */

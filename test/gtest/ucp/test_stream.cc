@@ -543,6 +543,64 @@ TEST(stream_short, who_reads_is_not_announced_to)
     }
 }
 
+/* Nor where only the sender does not hear what is read: what is more waits for its progress. */
+TEST(stream_short, who_does_not_look_announces_nothing)
+{
+    constexpr size_t LENGTH = 1000, COUNT = 1000; /* twice the budget */
+    pair pair({"mm", {{"UCX_TLS", "mm"}}, false, UCS_THREAD_MODE_SINGLE}, stream_options());
+    const bytes data = pattern(1, LENGTH);
+    std::vector<ucs_status_ptr_t> sent;
+    std::vector<bytes> buffers(COUNT, bytes(LENGTH));
+    std::vector<ending> ends(COUNT);
+    receive(pair.ep_back(), buffers[0].data(), LENGTH, true, &ends[0]);
+    ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), data.data(), LENGTH)));
+    pair.progress_until([&]() { return ends[0].calls > 0; });
+    for (size_t i = 1; i < COUNT; ++i) {
+        sent.push_back(send(pair.ep(), data.data(), LENGTH));
+        receive(pair.ep_back(), buffers[i].data(), LENGTH, true, &ends[i]);
+        ucp_worker_progress(pair.receiver().handle());
+    }
+    for (ucs_status_ptr_t ptr : sent) {
+        ASSERT_EQ(UCS_OK, pair.wait(ptr));
+    }
+    pair.progress_until([&]() { return ends.back().calls > 0; });
+    for (size_t i = 0; i < COUNT; ++i) {
+        ASSERT_EQ(data, buffers[i]) << i;
+    }
+    EXPECT_EQ(0u, counted(pair.sender(), "announced"));
+}
+
+/* Several of up to 16 KiB go whole, whatever one alone would do. */
+TEST(stream_short, windows_go_whole)
+{
+    for (const char *bandwidth : {"100MBs", "100000MBs"}) {
+        for (size_t length : {6000ul, 16384ul, 32768ul}) {
+            pair pair({"mm", {{"UCX_TLS", "mm,cma"}, {"UCX_MM_BW", bandwidth}}, false,
+                       UCS_THREAD_MODE_SINGLE}, stream_options());
+            constexpr size_t COUNT = 10;
+            const bytes data       = pattern(2, length);
+            std::vector<ucs_status_ptr_t> sent;
+            std::vector<bytes> buffers(COUNT, bytes(length));
+            std::vector<ending> ends(COUNT);
+            ASSERT_EQ(UCS_OK, pair.wait(send(pair.ep(), data.data(), 0))); /* connects */
+            pair.settle();
+            for (size_t i = 0; i < COUNT; ++i) {
+                receive(pair.ep_back(), buffers[i].data(), length, true, &ends[i]);
+                sent.push_back(send(pair.ep(), data.data(), length));
+            }
+            for (ucs_status_ptr_t ptr : sent) {
+                ASSERT_EQ(UCS_OK, pair.wait(ptr));
+            }
+            pair.progress_until([&]() { return ends.back().calls > 0; });
+            for (size_t i = 0; i < COUNT; ++i) {
+                ASSERT_EQ(data, buffers[i]) << i;
+            }
+            EXPECT_LE(counted(pair.sender(), "announced"), (length > 16384) ? COUNT : 1u)
+                << length << " bytes, " << bandwidth;
+        }
+    }
+}
+
 /* Messages without bytes use up nothing. */
 TEST(stream_short, empty_messages_are_not_counted)
 {
