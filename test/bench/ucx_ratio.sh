@@ -72,7 +72,7 @@ run() {
     server=
     if [ "$1" = theirs ]; then
         # iterations,percentile,average,overall: one-way us
-        awk -F, 'NF >= 8 && $1 ~ /^[0-9]+$/ { value = $4 } END { print value }' <<<"$output"
+        awk -F, 'NF >= 8 && $1 ~ /^ *[0-9]+$/ { value = $4 } END { print value }' <<<"$output"
     else
         # test,size,window,threads,iterations,rounds,disturbed,us
         awk -F, 'NF >= 9 && $2 ~ /^[0-9]+$/ { value = $8 } END { print value }' <<<"$output"
