@@ -78,7 +78,9 @@ static struct {
     char             filter[UCS_LOG_PATH_MAX];
     size_t           size_max;
     int              fd;
-    int              number;    /* the only one that fd ever has; -1 before the first file */
+    int              number;    /* the only one that fd ever has; -1 before the first file, */
+    dev_t            dev;       /* and what we have put there, which the program may have */
+    ino_t            ino;       /* replaced: a daemon closes all that it has inherited */
     pid_t            fd_pid;    /* who opened fd: the name may hold the pid */
     size_t           written;   /* bytes since then */
 } ucs_logger = {
@@ -243,13 +245,21 @@ static int ucs_log_open(size_t length)
     return fd;
 }
 
-/* A file that has reached its size becomes NAME.1, replacing what had that name. */
+/* Is that what we have put under our number? */
+static int ucs_log_is_own(int ret, const struct stat *info)
+{
+    return (ret == 0) && (info->st_dev == ucs_logger.dev) && (info->st_ino == ucs_logger.ino);
+}
+
+/* A file that has reached its size becomes NAME.1, replacing what had that name. Where another
+ * process has done that before us, the file of that name is another one. */
 static void ucs_log_rotate(void)
 {
-    char path[UCS_LOG_PATH_MAX + 256];
-    char old_path[UCS_LOG_PATH_MAX + 258];
+    char path[UCS_LOG_PATH_MAX + 256], old_path[UCS_LOG_PATH_MAX + 258];
+    struct stat info;
 
-    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path))) {
+    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path)) &&
+        ucs_log_is_own(ucs_sys->stat(path, &info), &info)) {
         snprintf(old_path, sizeof(old_path), "%s.1", path);
         (void)!ucs_sys->rename(path, old_path);
     }
@@ -260,16 +270,23 @@ static void ucs_log_rotate(void)
  * Returns what it was given, or that number instead of a file's. */
 static int ucs_log_replace(int fd)
 {
-    if ((ucs_logger.number < 0) || (fd == ucs_logger.number)) { /* or who forked has closed all */
+    struct stat info = {.st_ino = 0};
+
+    if ((ucs_logger.number < 0) || (fd == ucs_logger.number) ||
+        !ucs_log_is_own(ucs_sys->fstat(ucs_logger.number, &info), &info)) {
         ucs_logger.number = (fd >= 0) ? fd : -1;
-        return fd;
+    } else {
+        (void)ucs_sys->dup3((fd >= 0) ? fd : STDERR_FILENO, ucs_logger.number, O_CLOEXEC);
+        if (fd >= 0) {
+            ucs_sys->close(fd);
+            fd = ucs_logger.number;
+        }
     }
-    (void)ucs_sys->dup3((fd >= 0) ? fd : STDERR_FILENO, ucs_logger.number, O_CLOEXEC);
-    if (fd < 0) {
-        return fd;
+    if (ucs_sys->fstat(ucs_logger.number, &info) == 0) {
+        ucs_logger.dev = info.st_dev;
+        ucs_logger.ino = info.st_ino;
     }
-    ucs_sys->close(fd);
-    return ucs_logger.number;
+    return fd;
 }
 
 /* The descriptor to write a line of `length` bytes to. A thread that finds another one opening the

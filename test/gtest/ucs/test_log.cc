@@ -152,7 +152,6 @@ TEST_F(log, levels_of_components)
     ASSERT_EQ(UCS_OK, ucs_log_set_levels("logtest=error,debug"));
     log_at(UCS_LOG_LEVEL_WARN);
     EXPECT_EQ(1u, g_records.size());
-
     EXPECT_EQ(UCS_OK, ucs_log_check_levels("warn,")); /* a comma at the end is forgiven */
     for (const char *bad : {"", "loud", ",", "warn,=debug", "warn,mm=", "warn,mm=loud", "=",
                             "warn,a_name_that_is_too_long=debug", "1"}) {
@@ -420,6 +419,59 @@ TEST_F(log, goes_on_after_all_descriptors_are_closed)
     waitpid(pid, nullptr, 0);
     EXPECT_EQ(3u, lines(path).size());
     EXPECT_EQ("", contents(others));
+}
+
+/* One that has a file of its own under the number of the log by then keeps it. */
+TEST_F(log, keeps_off_what_has_its_number)
+{
+    const std::string path = m_dir + "/log", others = m_dir + "/others";
+    for (const bool forks : {false, true}) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            ucs_log_set_file(path.c_str(), 0, nullptr);
+            ucs_error("first");
+            for (int fd = 3; fd < 256; ++fd) {
+                close(fd);
+            }
+            const int own = open(others.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            if (!forks) {
+                ucs_log_set_file((path + ".next").c_str(), 0, nullptr);
+            }
+            if (!forks || (fork() == 0)) {
+                ucs_error("second");
+                (void)!write(own, "own\n", 4);
+            }
+            wait(nullptr);
+            _exit(0);
+        }
+        waitpid(pid, nullptr, 0);
+        EXPECT_EQ("own\n", contents(others)) << forks;
+    }
+    EXPECT_EQ(3u, lines(path).size());
+    EXPECT_EQ(1u, lines(path + ".next").size());
+}
+
+/* Fills the log until it is begun anew. */
+void log_much(const std::string &text)
+{
+    for (int i = 0; i < 3; ++i) {
+        ucs_log_site_t site = UCS_LOG_SITE_INIT;
+        ucs_log_dispatch(&site, "f", UCS_LOG_LEVEL_ERROR, "%s %s", text.c_str(),
+                         std::string(1500, 'x').c_str());
+    }
+}
+
+/* Of processes that share a file only one renames it. */
+TEST_F(log, shared_file_is_begun_anew_once)
+{
+    const std::string path = m_dir + "/log";
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 4096, nullptr));
+    ucs_error("ours");
+    ASSERT_EQ(0, rename(path.c_str(), (path + ".1").c_str()));
+    std::ofstream(path) << "another process's\n";
+    log_much("ours");
+    EXPECT_NE(std::string::npos, contents(path + ".1").find("logtest ERROR ours\n"));
+    EXPECT_NE(std::string::npos, contents(path).find("another process's"));
 }
 
 TEST_F(log, source_filter)
