@@ -14,6 +14,7 @@
 #include <ucs/sys/sys.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #define UCS_LOG_HANDLERS_MAX   32
 #define UCS_LOG_COMPONENTS_MAX 16
 #define UCS_LOG_FRAMES_MAX     32
+#define UCS_LOG_FILE_MAX       (PATH_MAX + UCS_LOG_PATH_MAX + 256) /* of a file's whole name */
 
 #define UCS_LOG_SITE_BURST     5
 #define UCS_LOG_SITE_PERIOD_NS 10000000000ull
@@ -74,6 +76,7 @@ static struct {
     int              handler_count;
     ucs_log_func_t   handlers[UCS_LOG_HANDLERS_MAX];
 
+    char             folder[PATH_MAX]; /* in front of a path that does not begin with '/' */
     char             path[UCS_LOG_PATH_MAX];
     char             filter[UCS_LOG_PATH_MAX];
     size_t           size_max;
@@ -217,17 +220,26 @@ int ucs_log_expand_path(const char *pattern, char *path, size_t max)
     return 1;
 }
 
+/* The file's name, whichever folder the program is in by now. Not zero if it fits. */
+static int ucs_log_file_path(char *path, size_t max)
+{
+    const int length = snprintf(path, max, "%s%s", ucs_logger.folder,
+                                (ucs_logger.folder[0] != '\0') ? "/" : "");
+
+    return ucs_log_expand_path(ucs_logger.path, path + length, max - (size_t)length);
+}
+
 /* Open the file for a line of `length` bytes; where that fails the messages go to stderr, the
  * complaint first. The table is used without its fault points: a log line must not count as a call
  * of the code under test. */
 static int ucs_log_open(size_t length)
 {
-    char path[UCS_LOG_PATH_MAX + 256];
+    char path[UCS_LOG_FILE_MAX];
     char text[UCS_LOG_PATH_MAX + 512];
     struct stat info;
     int fd = -1, ret;
 
-    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path))) {
+    if (ucs_log_file_path(path, sizeof(path))) {
         fd = ucs_sys->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
     } else {
         errno = ENAMETOOLONG;
@@ -255,10 +267,10 @@ static int ucs_log_is_own(int ret, const struct stat *info)
  * process has done that before us, the file of that name is another one. */
 static void ucs_log_rotate(void)
 {
-    char path[UCS_LOG_PATH_MAX + 256], old_path[UCS_LOG_PATH_MAX + 258];
+    char path[UCS_LOG_FILE_MAX], old_path[UCS_LOG_FILE_MAX + 2];
     struct stat info;
 
-    if (ucs_log_expand_path(ucs_logger.path, path, sizeof(path)) &&
+    if (ucs_log_file_path(path, sizeof(path)) &&
         ucs_log_is_own(ucs_sys->stat(path, &info), &info)) {
         snprintf(old_path, sizeof(old_path), "%s.1", path);
         (void)!ucs_sys->rename(path, old_path);
@@ -334,6 +346,10 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
         (void)ucs_log_replace(UCS_LOG_FD_FAILED);
     }
 
+    if ((name[0] == '\0') || (name[0] == '/') ||
+        (ucs_sys_getcwd(ucs_logger.folder, sizeof(ucs_logger.folder)) == NULL)) {
+        ucs_logger.folder[0] = '\0';
+    }
     ucs_str_copy(ucs_logger.path, sizeof(ucs_logger.path), name);
     ucs_str_copy(ucs_logger.filter, sizeof(ucs_logger.filter), source_filter);
     ucs_logger.size_max = size_max;

@@ -107,10 +107,11 @@ ucs_status_t ucs_log_check_levels(const char *text);
 /* Names of the levels as one writes them, NULL-terminated. */
 extern const char *const ucs_log_level_words[];
 
-/* Where the default handler writes: a file name with %p and %h, its size in bytes after which it is
- * renamed to NAME.1 and begun anew (0: unbounded), and a pattern for the source files that may
- * speak (NULL or "*": all). NULL or "" for the name: stderr. Takes effect with the next message. A
- * name of UCS_LOG_PATH_MAX bytes or more gives UCS_ERR_EXCEEDS_LIMIT. One thread at a time. */
+/* Where the default handler writes: a file name with %p and %h (of the folder in which the program
+ * is now), its size in bytes after which it is renamed to NAME.1 and begun anew (0: unbounded), and
+ * a pattern for the source files that may speak (NULL or "*": all). NULL or "" for the name:
+ * stderr. Takes effect with the next message. A name of UCS_LOG_PATH_MAX bytes or more gives
+ * UCS_ERR_EXCEEDS_LIMIT. One thread at a time. */
 #define UCS_LOG_PATH_MAX 512
 ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter);
 

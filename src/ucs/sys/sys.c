@@ -302,6 +302,7 @@ const ucs_sys_ops_t ucs_sys_real = {
     .dup3              = dup3,
     .unlink            = unlink,
     .rename            = rename,
+    .getcwd            = getcwd,
     .socket            = ucs_sys_real_socket,
     .bind              = bind,
     .listen            = listen,

@@ -117,6 +117,7 @@ typedef struct {
     _sure(int, dup3, (int fd, int to, int flags), (fd, to, flags)) \
     _sure(int, unlink, (const char *path), (path)) \
     _sure(int, rename, (const char *from, const char *to), (from, to)) \
+    _sure(char *, getcwd, (char *path, size_t max), (path, max)) \
     \
     /* sockets and events; timerfd_settime cannot fail with a descriptor and times that are \
      * right */ \

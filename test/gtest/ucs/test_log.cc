@@ -21,6 +21,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -459,6 +460,25 @@ void log_much(const std::string &text)
         ucs_log_dispatch(&site, "f", UCS_LOG_LEVEL_ERROR, "%s %s", text.c_str(),
                          std::string(1500, 'x').c_str());
     }
+}
+
+/* A name without a folder means the one in which the program was. */
+TEST_F(log, stays_in_its_folder)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        int wrong = (mkdir((m_dir + "/else").c_str(), 0700) != 0) || (chdir(m_dir.c_str()) != 0) ||
+                    (ucs_log_set_file("log", 4096, nullptr) != UCS_OK) || (chdir("else") != 0);
+        std::ofstream("log") << "mine\n";
+        log_much("one");
+        _exit(wrong);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(0, status);
+    EXPECT_EQ("mine\n", contents(m_dir + "/else/log"));
+    EXPECT_EQ(2u, lines(m_dir + "/log.1").size());
+    EXPECT_EQ(1u, lines(m_dir + "/log").size());
 }
 
 /* Of processes that share a file only one renames it. */
