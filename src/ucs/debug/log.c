@@ -220,6 +220,17 @@ int ucs_log_expand_path(const char *pattern, char *path, size_t max)
     return 1;
 }
 
+int ucs_log_open_file(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    const int fd    = ucs_sys->open(path, flags, 0644);
+
+    if (fd >= 0) {
+        (void)ucs_sys->fcntl(fd, F_SETFL, O_APPEND);
+    }
+    return fd;
+}
+
 /* The file's name, whichever folder the program is in by now. Not zero if it fits. */
 static int ucs_log_file_path(char *path, size_t max)
 {
@@ -240,7 +251,7 @@ static int ucs_log_open(size_t length)
     int fd = -1, ret;
 
     if (ucs_log_file_path(path, sizeof(path))) {
-        fd = ucs_sys->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+        fd = ucs_log_open_file(path);
     } else {
         errno = ENAMETOOLONG;
     }

@@ -119,6 +119,10 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
  * it fits. */
 int ucs_log_expand_path(const char *pattern, char *path, size_t max);
 
+/* Open a file to append to, for writes that block; a pipe that nobody reads is an error. No fault
+ * point. */
+int ucs_log_open_file(const char *path);
+
 END_C_DECLS
 
 #endif

@@ -9,7 +9,6 @@
 #include <ucs/debug/log.h>
 #include <ucs/stats/counters.h>
 #include <ucs/sys/sys.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,7 +49,7 @@ static int ucs_counters_open(const char *dest)
         errno = ENAMETOOLONG;
         return -1;
     }
-    return ucs_sys_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    return ucs_log_open_file(path);
 }
 
 static void ucs_counters_tell_to(const char *dest, int is_json,

@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -136,6 +138,24 @@ TEST_F(counters_told, nowhere_or_not_at_all)
     ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "error"));
     ucs_counters_tell(&test_class, "lost", m_some); /* a warning, no more */
     ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "warn"));
+}
+
+/* Nobody reads the pipe: no reason to wait for ever. */
+TEST_F(counters_told, pipe_that_nobody_reads)
+{
+    const std::string name = std::string(m_folder) + "/pipe";
+    ASSERT_EQ(0, mkfifo(name.c_str(), 0600));
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", ("file:" + name).c_str()));
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "error"));
+    ucs_counters_tell(&test_class, "lost", m_some); /* a warning, no more */
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "warn"));
+
+    const int reader = open(name.c_str(), O_RDONLY | O_NONBLOCK);
+    ucs_counters_tell(&test_class, "told", m_some);
+    char text[256] = "";
+    EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
+    EXPECT_NE(nullptr, strstr(text, "statistics of object told"));
+    close(reader);
 }
 
 } // namespace

@@ -494,6 +494,25 @@ TEST_F(log, shared_file_is_begun_anew_once)
     EXPECT_NE(std::string::npos, contents(path).find("another process's"));
 }
 
+/* A pipe that nobody reads is no place to wait in. */
+TEST_F(log, unread_pipe_means_stderr)
+{
+    const std::string path = m_dir + "/pipe";
+    ASSERT_EQ(0, mkfifo(path.c_str(), 0600));
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 0, nullptr));
+    testing::internal::CaptureStderr();
+    ucs_error("lost?");
+    EXPECT_NE(std::string::npos, testing::internal::GetCapturedStderr().find("lost?"));
+
+    const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 0, nullptr));
+    ucs_error("found");
+    char text[256] = "";
+    EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
+    EXPECT_NE(nullptr, strstr(text, "found"));
+    close(reader);
+}
+
 TEST_F(log, source_filter)
 {
     const std::string path = m_dir + "/log";
