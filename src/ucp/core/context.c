@@ -219,10 +219,14 @@ ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const cha
 void ucp_config_print(const ucp_config_t *config, FILE *stream, const char *title,
                       ucs_config_print_flags_t print_flags)
 {
+    ucs_global_opts_t process;
+    const int is_read = (ucs_global_opts_copy(&process) == UCS_OK);
     size_t i;
 
-    ucs_config_print(stream, title, ucs_global_opts_lock(), ucs_global_rows, "", print_flags);
-    ucs_global_opts_unlock();
+    ucs_config_print(stream, title, is_read ? &process : NULL, ucs_global_rows, "", print_flags);
+    if (is_read) {
+        ucs_config_release(&process, ucs_global_rows);
+    }
     ucs_config_print(stream, NULL, &config->options, ucp_options_rows, "", print_flags);
     for (i = 0; i < config->num_tls; ++i) {
         if (config->tl_config[i] != NULL) {

@@ -12,6 +12,7 @@
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
 #include <ucs/debug/log.h>
+#include <ucs/sys/sys.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@ enum {
     UCS_GLOBAL_OPTS_READING,
     UCS_GLOBAL_OPTS_READY
 };
+
+#define UCS_GLOBAL_WAIT_MS 1000
 
 static const ucs_global_opts_t ucs_global_defaults = {
     .log_level            = (char *)(uintptr_t)"warn",
@@ -32,6 +35,7 @@ static const ucs_global_opts_t ucs_global_defaults = {
 
 static ucs_global_opts_t ucs_global_values;
 static int ucs_global_state              = UCS_GLOBAL_OPTS_NONE;
+static __thread int ucs_global_is_reader; /* this thread reads them */
 static pthread_mutex_t ucs_global_mutex = PTHREAD_MUTEX_INITIALIZER; /* the values' texts */
 static pthread_once_t ucs_config_once   = PTHREAD_ONCE_INIT;
 
@@ -111,12 +115,17 @@ const ucs_config_row_t ucs_global_rows[] = {
 /* ------------------------------------------------------------------ reading and changing */
 
 /* Put what stands in the options into effect. The level's text has been checked. */
-static void ucs_global_apply(const ucs_global_opts_t *opts)
+static ucs_status_t ucs_global_apply(const ucs_global_opts_t *opts)
 {
     size_t size_max = (opts->log_file_size == UCS_CONFIG_INF_SIZE) ? 0 : opts->log_file_size;
 
     (void)ucs_log_set_levels(opts->log_level);
-    if (ucs_log_set_file(opts->log_file, size_max, opts->log_file_filter) != UCS_OK) {
+    return ucs_log_set_file(opts->log_file, size_max, opts->log_file_filter);
+}
+
+static void ucs_global_complain(ucs_status_t status)
+{
+    if (status != UCS_OK) {
         ucs_warn("the name of the log file, or its filter, has more than %d letters and is not "
                  "used", UCS_LOG_PATH_MAX - 1);
     }
@@ -133,12 +142,12 @@ static ucs_status_t ucs_global_read(void)
                                  UCS_CONFIG_FILL_DEFAULT);
     }
     if (status != UCS_OK) {
-        ucs_global_apply(&ucs_global_defaults);
+        (void)ucs_global_apply(&ucs_global_defaults);
         return status;
     }
 
     ucs_global_values = values;
-    ucs_global_apply(&ucs_global_values);
+    ucs_global_complain(ucs_global_apply(&ucs_global_values));
     return UCS_OK;
 }
 
@@ -156,14 +165,11 @@ const ucs_global_opts_t *ucs_global_opts(void)
     }
 
     /* without memory the defaults serve now, and the next caller tries again */
+    ucs_global_is_reader = 1;
     state = (ucs_global_read() == UCS_OK) ? UCS_GLOBAL_OPTS_READY : UCS_GLOBAL_OPTS_NONE;
+    ucs_global_is_reader = 0;
     __atomic_store_n(&ucs_global_state, state, __ATOMIC_RELEASE); /* R0 */
     return (state == UCS_GLOBAL_OPTS_READY) ? &ucs_global_values : &ucs_global_defaults;
-}
-
-void ucs_global_opts_unlock(void)
-{
-    pthread_mutex_unlock(&ucs_global_mutex);
 }
 
 /* In the order in which they are taken inside each other. */
@@ -178,13 +184,23 @@ static void ucs_config_unlock_all(void)
 {
     pthread_mutex_unlock(&ucs_config_names_mutex);
     pthread_mutex_unlock(&ucs_config_file_mutex);
-    ucs_global_opts_unlock();
+    pthread_mutex_unlock(&ucs_global_mutex);
+}
+
+/* What another thread was at, nobody ends here. */
+static void ucs_config_in_child(void)
+{
+    if ((ucs_global_state == UCS_GLOBAL_OPTS_READING) && !ucs_global_is_reader) {
+        ucs_global_state = UCS_GLOBAL_OPTS_NONE;
+    }
+    ucs_log_in_child();
+    ucs_config_unlock_all();
 }
 
 /* Without memory for it nothing is said, as the log would read the configuration. */
 static void ucs_config_register_fork(void)
 {
-    (void)pthread_atfork(ucs_config_lock_all, ucs_config_unlock_all, ucs_config_unlock_all);
+    (void)pthread_atfork(ucs_config_lock_all, ucs_config_unlock_all, ucs_config_in_child);
 }
 
 void ucs_config_hold_over_fork(void)
@@ -192,24 +208,71 @@ void ucs_config_hold_over_fork(void)
     pthread_once(&ucs_config_once, ucs_config_register_fork);
 }
 
-const ucs_global_opts_t *ucs_global_opts_lock(void)
+/* Not zero, and the mutex is taken: the options have been read. For another thread that reads them
+ * it waits a while only, as that one may call a handler, which may wait for us. */
+static int ucs_global_lock(void)
 {
-    ucs_config_hold_over_fork();
+    const ucs_global_opts_t *opts = ucs_global_opts();
+    unsigned left_ms              = UCS_GLOBAL_WAIT_MS;
+
+    while ((opts != &ucs_global_values) && !ucs_global_is_reader && (left_ms-- > 0) &&
+           (__atomic_load_n(&ucs_global_state, __ATOMIC_RELAXED) != UCS_GLOBAL_OPTS_NONE)) {
+        ucs_sys_sleep_ns(1000000);
+        opts = ucs_global_opts();
+    }
+    if (opts != &ucs_global_values) {
+        return 0;
+    }
     pthread_mutex_lock(&ucs_global_mutex);
-    return ucs_global_opts();
+    return 1;
 }
 
-ucs_status_t ucs_global_opts_set(const char *name, const char *value)
+ucs_status_t ucs_global_opts_copy(ucs_global_opts_t *copy)
 {
     ucs_status_t status = UCS_ERR_NO_MEMORY;
 
-    if (ucs_global_opts_lock() == &ucs_global_values) {
-        status = ucs_config_set(&ucs_global_values, ucs_global_rows, "", name, value);
-        if (status == UCS_OK) {
-            ucs_global_apply(&ucs_global_values);
-        }
+    if (ucs_global_lock()) {
+        status = ucs_config_copy(copy, &ucs_global_values, ucs_global_rows);
+        pthread_mutex_unlock(&ucs_global_mutex);
     }
-    ucs_global_opts_unlock();
+    return status;
+}
+
+/* Exchange the fields of one name. */
+static void ucs_global_swap(ucs_global_opts_t *opts, const char *name)
+{
+    const ucs_config_row_t *row = ucs_global_rows;
+    char *ours, *theirs, field[sizeof(uint64_t)];
+
+    while (strcmp(row->name, name) != 0) {
+        ++row;
+    }
+    ours   = (char *)&ucs_global_values + row->offset;
+    theirs = (char *)opts + row->offset;
+    memcpy(field, ours, row->size);
+    memcpy(ours, theirs, row->size);
+    memcpy(theirs, field, row->size);
+}
+
+/* Nothing is logged with the mutex held: a handler may come here again, or fork. */
+ucs_status_t ucs_global_opts_set(const char *name, const char *value)
+{
+    ucs_global_opts_t opts = {.log_level = NULL};
+    ucs_status_t status    = ucs_config_set(&opts, ucs_global_rows, "", name, value);
+    ucs_status_t applied;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = UCS_ERR_NO_MEMORY;
+    if (ucs_global_lock()) {
+        ucs_global_swap(&opts, name);
+        applied = ucs_global_apply(&ucs_global_values);
+        pthread_mutex_unlock(&ucs_global_mutex);
+        ucs_global_complain(applied);
+        status = UCS_OK;
+    }
+    ucs_config_release(&opts, ucs_global_rows);
     return status;
 }
 

@@ -41,9 +41,9 @@ const ucs_global_opts_t *ucs_global_opts(void);
  * locks. */
 void ucs_config_hold_over_fork(void);
 
-/* The same for who looks at texts among them, which none frees until the options are unlocked. */
-const ucs_global_opts_t *ucs_global_opts_lock(void);
-void ucs_global_opts_unlock(void);
+/* A copy, with texts that nobody else frees, to be released by ucs_config_release.
+ * UCS_ERR_NO_MEMORY: there is none. Any thread at any time. */
+ucs_status_t ucs_global_opts_copy(ucs_global_opts_t *copy);
 
 /* Change one option and put it into effect. UCS_ERR_NO_ELEM (not logged): not one of these.
  * Otherwise as ucs_config_set. Any thread at any time. */

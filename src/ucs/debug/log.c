@@ -368,6 +368,14 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
     return UCS_OK;
 }
 
+void ucs_log_in_child(void)
+{
+    int fd = UCS_LOG_FD_OPENING;
+
+    (void)__atomic_compare_exchange_n(&ucs_logger.fd, &fd, UCS_LOG_FD_CLOSED, 0, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED);
+}
+
 /* ------------------------------------------------------------------ the default handler */
 
 static const char *ucs_log_file_name(const char *path)

@@ -123,6 +123,9 @@ int ucs_log_expand_path(const char *pattern, char *path, size_t max);
  * point. */
 int ucs_log_open_file(const char *path);
 
+/* After a fork: the file that another thread was about to open is opened by the next message. */
+void ucs_log_in_child(void);
+
 END_C_DECLS
 
 #endif

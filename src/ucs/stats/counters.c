@@ -91,11 +91,14 @@ static void ucs_counters_tell_to(const char *dest, int is_json,
 void ucs_counters_tell(const ucs_counters_class_t *class_desc, const char *name,
                        const uint64_t *values)
 {
-    const ucs_global_opts_t *opts = ucs_global_opts_lock();
+    ucs_global_opts_t opts;
 
-    if (opts->stats_dest[0] != '\0') {
-        ucs_counters_tell_to(opts->stats_dest, opts->stats_format == UCS_STATS_FORMAT_JSON,
+    if (ucs_global_opts_copy(&opts) != UCS_OK) {
+        return;
+    }
+    if (opts.stats_dest[0] != '\0') {
+        ucs_counters_tell_to(opts.stats_dest, opts.stats_format == UCS_STATS_FORMAT_JSON,
                              class_desc, name, values);
     }
-    ucs_global_opts_unlock();
+    ucs_config_release(&opts, ucs_global_rows);
 }

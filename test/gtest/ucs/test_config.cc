@@ -1130,8 +1130,9 @@ TEST_F(config, forked_child_finds_no_lock_held)
     std::thread other([&] {
         while (!stop.load()) {
             ucs_config_table_t table;
-            ucs_global_opts_lock();
-            ucs_global_opts_unlock();
+            ucs_global_opts_t copy;
+            ucs_global_opts_copy(&copy);
+            ucs_config_release(&copy, ucs_global_rows);
             ucs_config_table_get(0, &table);
             ucs_config_file_get("UCX_NONE", nullptr);
         }
@@ -1144,8 +1145,9 @@ TEST_F(config, forked_child_finds_no_lock_held)
         const pid_t pid = fork();
         if (pid == 0) {
             ucs_config_table_t table;
-            ucs_global_opts_lock();
-            ucs_global_opts_unlock();
+            ucs_global_opts_t copy;
+            ucs_global_opts_copy(&copy);
+            ucs_config_release(&copy, ucs_global_rows);
             ucs_config_table_get(0, &table);
             _exit((ucs_config_file_get("UCX_NONE", nullptr) == nullptr) ? 0 : 1);
         }
@@ -1163,6 +1165,81 @@ TEST_F(config, forked_child_finds_no_lock_held)
     stop.store(true);
     other.join();
     EXPECT_EQ(0, status);
+}
+
+/* What a log handler does of its own accord when the library complains. */
+ucs_log_func_rc_t change_the_level(const char *, unsigned, const char *, ucs_log_level_t,
+                                   const ucs_log_component_config_t *, const char *, va_list)
+{
+    static bool is_inside;
+    if (!is_inside) {
+        is_inside       = true;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            _exit(0);
+        }
+        waitpid(pid, nullptr, 0);
+        g_log.push_back((ucs_global_opts_set("LOG_LEVEL", "warn") == UCS_OK) ? "changed" : "not");
+        is_inside = false;
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+TEST_F(config, handlers_may_change_options)
+{
+    ucs_log_push_handler(change_the_level);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucs_global_opts_set("LOG_LEVEL", "loud"));
+    EXPECT_EQ(UCS_OK, ucs_global_opts_set("LOG_FILE", std::string(1000, 'x').c_str()));
+    EXPECT_EQ(UCS_OK, ucs_global_opts_set("LOG_FILE", ""));
+    ucs_log_pop_handler();
+    EXPECT_EQ((std::vector<std::string>{"changed", "changed"}), g_log);
+}
+
+std::atomic<int> g_complaint; /* 1: somebody is told of a wrong value; 2: and goes on */
+
+ucs_log_func_rc_t complain_slowly(const char *, unsigned, const char *, ucs_log_level_t,
+                                  const ucs_log_component_config_t *, const char *, va_list)
+{
+    int none = 0;
+    g_complaint.compare_exchange_strong(none, 1);
+    while (g_complaint == 1) {
+        usleep(100);
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* One thread reads the options, another one changes them, and a child that has lost the first. */
+TEST_F(config, others_change_what_is_being_read)
+{
+    g_complaint = 0;
+    setenv("UCX_LOG_LEVEL", "loud", 1);
+    ucs_log_push_handler(complain_slowly);
+    std::thread reader([] { EXPECT_EQ(UCS_OK, ucs_global_opts_reload()); });
+    while (g_complaint == 0) {
+        usleep(100);
+    }
+
+    const pid_t pid = fork();
+    if (pid == 0) {
+        g_complaint = 2;
+        _exit((ucs_global_opts_set("LOG_LEVEL", "info") == UCS_OK) &&
+              (ucs_log_threshold == UCS_LOG_LEVEL_INFO) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(0, status);
+
+    std::thread waker([] {
+        usleep(50000);
+        g_complaint = 2;
+    });
+    EXPECT_EQ(UCS_OK, ucs_global_opts_set("LOG_LEVEL", "info"));
+    EXPECT_EQ(UCS_LOG_LEVEL_INFO, ucs_log_threshold);
+    waker.join();
+    reader.join();
+    ucs_log_pop_handler();
+    unsetenv("UCX_LOG_LEVEL");
+    EXPECT_EQ(UCS_OK, ucs_global_opts_reload());
 }
 
 } // namespace

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -156,6 +157,32 @@ TEST_F(counters_told, pipe_that_nobody_reads)
     EXPECT_GT(read(reader, text, sizeof(text) - 1), 0);
     EXPECT_NE(nullptr, strstr(text, "statistics of object told"));
     close(reader);
+}
+
+/* A reader that takes its time holds up whoever tells, and not a fork, nor who changes options. */
+TEST_F(counters_told, slowly)
+{
+    int ends[2];
+    ASSERT_EQ(0, pipe(ends));
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    while (write(ends[1], m_folder, sizeof(m_folder)) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    const std::string dest = "file:/proc/self/fd/" + std::to_string(ends[1]);
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", dest.c_str()));
+    std::thread teller([&] { ucs_counters_tell(&test_class, "slow", m_some); });
+    usleep(50000);
+    ASSERT_EQ(UCS_OK, ucs_global_opts_set("STATS_DEST", ""));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        _exit(0);
+    }
+    waitpid(pid, nullptr, 0);
+    char text[1 << 16];
+    EXPECT_GT(read(ends[0], text, sizeof(text)), 0);
+    teller.join();
+    close(ends[0]);
+    close(ends[1]);
 }
 
 } // namespace

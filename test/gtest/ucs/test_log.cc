@@ -12,6 +12,7 @@
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -492,6 +493,41 @@ TEST_F(log, shared_file_is_begun_anew_once)
     log_much("ours");
     EXPECT_NE(std::string::npos, contents(path + ".1").find("logtest ERROR ours\n"));
     EXPECT_NE(std::string::npos, contents(path).find("another process's"));
+}
+
+/* A child that was forked while another thread opened the file opens it itself. */
+TEST_F(log, child_opens_what_another_thread_was_opening)
+{
+    static std::atomic<int> opens;
+    const std::string path = m_dir + "/log";
+    opens                  = 0;
+    m_sys.open             = [](const char *name, int flags, mode_t mode) {
+        while (opens == 1) {
+            usleep(100);
+        }
+        return ucs_sys_real.open(name, flags, mode);
+    };
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 0, nullptr));
+    ucs_sys_set(&m_sys);
+    std::thread other([] {
+        opens = 1;
+        ucs_error("parent");
+    });
+    while (opens == 0) {
+        usleep(100);
+    }
+    usleep(10000);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        opens = 2;
+        ucs_error("child");
+        _exit(0);
+    }
+    waitpid(pid, nullptr, 0);
+    EXPECT_EQ(1u, lines(path).size());
+    opens = 2;
+    other.join();
+    EXPECT_EQ(2u, lines(path).size());
 }
 
 /* A pipe that nobody reads is no place to wait in. */
