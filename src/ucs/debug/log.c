@@ -32,7 +32,7 @@
 enum {
     UCS_LOG_FD_CLOSED  = -1,
     UCS_LOG_FD_OPENING = -2,
-    UCS_LOG_FD_FAILED  = -3
+    UCS_LOG_FD_NONE    = -3  /* no file is named, or it cannot be opened */
 };
 
 typedef struct {
@@ -90,7 +90,7 @@ static struct {
     .levels        = {.level = UCS_LOG_LEVEL_WARN},
     .handler_count = 1,
     .handlers      = {ucs_log_default_handler},
-    .fd            = UCS_LOG_FD_CLOSED,
+    .fd            = UCS_LOG_FD_NONE,
     .number        = -1
 };
 
@@ -260,11 +260,12 @@ static int ucs_log_open(size_t length)
         ret = snprintf(text, sizeof(text), "ucs: cannot open log file '%s': %m; using stderr\n",
                        ucs_logger.path);
         (void)!ucs_sys->write(STDERR_FILENO, text, ucs_min((size_t)ret, sizeof(text) - 1));
-        return UCS_LOG_FD_FAILED;
+        return UCS_LOG_FD_NONE;
     }
 
-    ucs_logger.written = length + ((ucs_sys->fstat(fd, &info) == 0) ? (size_t)info.st_size : 0);
-    ucs_logger.fd_pid  = ucs_sys_getpid();
+    length += (ucs_sys->fstat(fd, &info) == 0) ? (size_t)info.st_size : 0;
+    __atomic_store_n(&ucs_logger.written, length, __ATOMIC_RELAXED);
+    __atomic_store_n(&ucs_logger.fd_pid, ucs_sys_getpid(), __ATOMIC_RELAXED);
     return fd;
 }
 
@@ -317,16 +318,17 @@ static int ucs_log_replace(int fd)
 static int ucs_log_get_fd(size_t length)
 {
     int fd = __atomic_load_n(&ucs_logger.fd, __ATOMIC_ACQUIRE); /* A0 */
+    const size_t size_max = __atomic_load_n(&ucs_logger.size_max, __ATOMIC_RELAXED);
     int full, forked;
 
-    if ((ucs_logger.path[0] == '\0') || (fd == UCS_LOG_FD_OPENING) || (fd == UCS_LOG_FD_FAILED)) {
+    if ((fd == UCS_LOG_FD_OPENING) || (fd == UCS_LOG_FD_NONE)) {
         return STDERR_FILENO;
     }
 
-    full   = (fd >= 0) && (ucs_logger.size_max > 0) &&
-             (__atomic_add_fetch(&ucs_logger.written, length, __ATOMIC_RELAXED) >
-              ucs_logger.size_max);
-    forked = (fd >= 0) && (ucs_logger.fd_pid != ucs_sys_getpid());
+    full   = (fd >= 0) && (size_max > 0) &&
+             (__atomic_add_fetch(&ucs_logger.written, length, __ATOMIC_RELAXED) > size_max);
+    forked = (fd >= 0) &&
+             (__atomic_load_n(&ucs_logger.fd_pid, __ATOMIC_RELAXED) != ucs_sys_getpid());
     if ((fd >= 0) && !full && !forked) {
         return fd;
     }
@@ -346,6 +348,8 @@ static int ucs_log_get_fd(size_t length)
 
 ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *source_filter)
 {
+    int fd;
+
     name          = (name != NULL) ? name : "";
     source_filter = (source_filter != NULL) ? source_filter : "";
     if ((strlen(name) >= sizeof(ucs_logger.path)) ||
@@ -353,8 +357,13 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    if (__atomic_exchange_n(&ucs_logger.fd, UCS_LOG_FD_OPENING, __ATOMIC_ACQUIRE) >= 0) {
-        (void)ucs_log_replace(UCS_LOG_FD_FAILED);
+    do { /* a thread that is opening the last one would end with that */
+        fd = __atomic_load_n(&ucs_logger.fd, __ATOMIC_RELAXED);
+    } while (((fd == UCS_LOG_FD_OPENING) && (ucs_sys_sched_yield() == 0)) ||
+             !__atomic_compare_exchange_n(&ucs_logger.fd, &fd, UCS_LOG_FD_OPENING, 0,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    if (fd >= 0) {
+        (void)ucs_log_replace(UCS_LOG_FD_NONE);
     }
 
     if ((name[0] == '\0') || (name[0] == '/') ||
@@ -363,8 +372,9 @@ ucs_status_t ucs_log_set_file(const char *name, size_t size_max, const char *sou
     }
     ucs_str_copy(ucs_logger.path, sizeof(ucs_logger.path), name);
     ucs_str_copy(ucs_logger.filter, sizeof(ucs_logger.filter), source_filter);
-    ucs_logger.size_max = size_max;
-    __atomic_store_n(&ucs_logger.fd, UCS_LOG_FD_CLOSED, __ATOMIC_RELEASE); /* R0 */
+    __atomic_store_n(&ucs_logger.size_max, size_max, __ATOMIC_RELAXED);
+    __atomic_store_n(&ucs_logger.fd, (name[0] != '\0') ? UCS_LOG_FD_CLOSED : UCS_LOG_FD_NONE,
+                     __ATOMIC_RELEASE); /* R0 */
     return UCS_OK;
 }
 

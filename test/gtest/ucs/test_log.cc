@@ -530,6 +530,29 @@ TEST_F(log, child_opens_what_another_thread_was_opening)
     EXPECT_EQ(2u, lines(path).size());
 }
 
+/* Who opens the last file does not bring it back. */
+TEST_F(log, another_file_while_one_is_opened)
+{
+    static std::atomic<int> opens;
+    const std::string path = m_dir + "/log", next = m_dir + "/next";
+    opens                  = 0;
+    m_sys.open             = [](const char *name, int flags, mode_t mode) {
+        opens = 1;
+        usleep(50000);
+        return ucs_sys_real.open(name, flags, mode);
+    };
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(path.c_str(), 0, nullptr));
+    ucs_sys_set(&m_sys);
+    std::thread other([] { ucs_error("first"); });
+    while (opens == 0) {
+        usleep(100);
+    }
+    ASSERT_EQ(UCS_OK, ucs_log_set_file(next.c_str(), 0, nullptr));
+    other.join();
+    ucs_error("second");
+    EXPECT_EQ(1u, lines(next).size());
+}
+
 /* A pipe that nobody reads is no place to wait in. */
 TEST_F(log, unread_pipe_means_stderr)
 {
