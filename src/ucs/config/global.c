@@ -11,6 +11,7 @@
 #include <ucs/config/file.h>
 #include <ucs/config/global.h>
 #include <ucs/config/names.h>
+#include <ucs/debug/fault.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 #include <pthread.h>
@@ -178,10 +179,12 @@ static void ucs_config_lock_all(void)
     pthread_mutex_lock(&ucs_global_mutex);
     pthread_mutex_lock(&ucs_config_file_mutex);
     pthread_mutex_lock(&ucs_config_names_mutex);
+    pthread_mutex_lock(&ucs_fault_mutex);
 }
 
 static void ucs_config_unlock_all(void)
 {
+    pthread_mutex_unlock(&ucs_fault_mutex);
     pthread_mutex_unlock(&ucs_config_names_mutex);
     pthread_mutex_unlock(&ucs_config_file_mutex);
     pthread_mutex_unlock(&ucs_global_mutex);

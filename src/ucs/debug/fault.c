@@ -40,13 +40,12 @@ typedef struct {
 
 int ucs_fault_state = UCS_FAULT_STATE_UNKNOWN;
 
+pthread_mutex_t ucs_fault_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static struct {
-    pthread_mutex_t   mutex;
     unsigned          count;
     ucs_fault_entry_t entries[UCS_FAULT_ENTRIES_MAX];
-} ucs_faults = {
-    .mutex = PTHREAD_MUTEX_INITIALIZER
-};
+} ucs_faults;
 
 static const struct {
     const char *name;
@@ -202,7 +201,7 @@ ucs_status_t ucs_fault_set(const char *name, const char *spec)
         return UCS_ERR_INVALID_PARAM;
     }
 
-    pthread_mutex_lock(&ucs_faults.mutex);
+    pthread_mutex_lock(&ucs_fault_mutex);
     entry = ucs_fault_find(name);
     if ((entry == NULL) && (ucs_faults.count < UCS_FAULT_ENTRIES_MAX)) {
         entry = &ucs_faults.entries[ucs_faults.count++];
@@ -213,7 +212,7 @@ ucs_status_t ucs_fault_set(const char *name, const char *spec)
         *entry = parsed;
     }
     ucs_fault_update_state();
-    pthread_mutex_unlock(&ucs_faults.mutex);
+    pthread_mutex_unlock(&ucs_fault_mutex);
     return status;
 }
 
@@ -259,7 +258,7 @@ void ucs_fault_clear(const char *name)
     ucs_fault_entry_t *entry;
 
     ucs_fault_init();
-    pthread_mutex_lock(&ucs_faults.mutex);
+    pthread_mutex_lock(&ucs_fault_mutex);
     if (name == NULL) {
         ucs_faults.count = 0;
     } else {
@@ -269,7 +268,7 @@ void ucs_fault_clear(const char *name)
         }
     }
     ucs_fault_update_state();
-    pthread_mutex_unlock(&ucs_faults.mutex);
+    pthread_mutex_unlock(&ucs_fault_mutex);
 }
 
 ucs_status_t ucs_fault_query(const char *name, uint64_t *calls_p, uint64_t *failed_p)
@@ -277,7 +276,7 @@ ucs_status_t ucs_fault_query(const char *name, uint64_t *calls_p, uint64_t *fail
     ucs_status_t status = UCS_ERR_NO_ELEM;
     ucs_fault_entry_t *entry;
 
-    pthread_mutex_lock(&ucs_faults.mutex);
+    pthread_mutex_lock(&ucs_fault_mutex);
     entry = ucs_fault_find(name);
     if (entry != NULL) {
         status = UCS_OK;
@@ -288,7 +287,7 @@ ucs_status_t ucs_fault_query(const char *name, uint64_t *calls_p, uint64_t *fail
             *failed_p = entry->failed;
         }
     }
-    pthread_mutex_unlock(&ucs_faults.mutex);
+    pthread_mutex_unlock(&ucs_fault_mutex);
     return status;
 }
 
@@ -326,7 +325,7 @@ int ucs_fault_evaluate(const char *name, int default_errno)
     unsigned i;
 
     ucs_fault_init();
-    pthread_mutex_lock(&ucs_faults.mutex);
+    pthread_mutex_lock(&ucs_fault_mutex);
     for (i = 0; i < ucs_faults.count; ++i) {
         if (!ucs_fault_matches(&ucs_faults.entries[i], name) ||
             !ucs_fault_entry_hit(&ucs_faults.entries[i])) {
@@ -335,7 +334,7 @@ int ucs_fault_evaluate(const char *name, int default_errno)
         fails = 1;
         error = ucs_faults.entries[i].error ? ucs_faults.entries[i].error : default_errno;
     }
-    pthread_mutex_unlock(&ucs_faults.mutex);
+    pthread_mutex_unlock(&ucs_fault_mutex);
 
     /* a call that goes on must find errno as it was */
     errno = fails ? error : saved_errno;

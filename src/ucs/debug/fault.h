@@ -22,6 +22,7 @@
 
 #include <ucs/sys/compiler.h>
 #include <ucs/type/status.h>
+#include <pthread.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS
@@ -33,6 +34,9 @@ BEGIN_C_DECLS
 /* 0: nothing is programmed. 1: something is. 2: the environment has not been looked at. Read by the
  * inline functions only. */
 extern int ucs_fault_state;
+
+/* For who holds it over a fork (ucs/config/global.c). */
+extern pthread_mutex_t ucs_fault_mutex;
 
 /* The answer of a point while ucs_fault_state is not 0; callers use ucs_fault_hit. */
 int ucs_fault_evaluate(const char *name, int default_errno);

@@ -5,14 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <seed.h>
+#include <ucs/config/global.h>
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -267,6 +271,31 @@ TEST_F(fault, threads_share_one_count)
     }
     EXPECT_EQ(1, hits[0] + hits[1] + hits[2] + hits[3]);
     EXPECT_EQ(10000u, calls("p"));
+}
+
+/* A child is forked while another thread is at a point: nobody would ever leave that there. */
+TEST_F(fault, child_of_a_fork_passes)
+{
+    (void)ucs_global_opts();
+    ASSERT_EQ(UCS_OK, ucs_fault_set("p", "0"));
+    std::atomic<bool> stop(false);
+    std::thread other([&] {
+        while (!stop) {
+            (void)ucs_fault_point("p");
+        }
+    });
+    int status = 0;
+    for (int i = 0; (i < 50) && (status == 0); ++i) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            alarm(10);
+            _exit(ucs_fault_point("p"));
+        }
+        ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    }
+    stop = true;
+    other.join();
+    EXPECT_EQ(0, status);
 }
 
 } // namespace
