@@ -59,7 +59,7 @@ static int ucs_config_is_blank(char c)
     return (c == ' ') || (c == '\t');
 }
 
-/* One name of a list: blanks around it do not count, nor a backslash in front of it, by which
+/* One name of a list: blanks around it do not count, nor backslashes in front of it, by which
  * UCX's users say that they mean no alias. Returns what follows the comma, or NULL. */
 static const char *ucs_config_list_next(const char *text, const char **name_p, size_t *length_p)
 {
@@ -69,11 +69,7 @@ static const char *ucs_config_list_next(const char *text, const char **name_p, s
     while ((length > 0) && ucs_config_is_blank(text[length - 1])) {
         --length;
     }
-    while ((length > 0) && ucs_config_is_blank(*text)) {
-        ++text;
-        --length;
-    }
-    if ((length > 1) && (*text == '\\')) {
+    while ((length > 0) && (ucs_config_is_blank(*text) || ((length > 1) && (*text == '\\')))) {
         ++text;
         --length;
     }

@@ -124,6 +124,7 @@ static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *lev
     levels->level = UCS_LOG_LEVEL_WARN;
     levels->count = 0;
     for (item = text; *item != '\0'; item += length + (item[length] == ',')) {
+        item  += strspn(item, " \t");
         length = strcspn(item, ",");
         equals = memchr(item, '=', length);
         if (equals == NULL) {

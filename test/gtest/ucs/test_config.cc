@@ -425,6 +425,7 @@ TEST_F(config, texts_and_lists)
     accepts("TEXT", std::string(UCS_CONFIG_VALUE_MAX - 1, 'x').c_str(),
             std::string(UCS_CONFIG_VALUE_MAX - 1, 'x').c_str());
     refuses("TEXT", std::string(UCS_CONFIG_VALUE_MAX, 'x'), UCS_ERR_INVALID_PARAM);
+    refuses("TEXT", "a" + std::string(UCS_CONFIG_VALUE_MAX, ' ') + "b", UCS_ERR_INVALID_PARAM);
 
     accepts("LIST", "a,b,c", "a,b,c");
     accepts("LIST", " a , b ", "a,b");
@@ -990,7 +991,7 @@ TEST_F(config, hostile_values_do_not_crash)
     const char *const pieces[] = {"inf", "auto", "all", "^", ",", "1", "9", "999999999999", ".",
                                   "e",
                                   "-", "K", "GBs", "us", "y", "try", "eager", " ", "\t", "\n",
-                                  "\x7f", "\xff", "%s%n", "=", "0", "a"};
+                                  "\x7f", "\xff", "%s%n", "=", "0", "a", "\\"};
     ASSERT_EQ(UCS_OK, fill());
     unsigned accepted = 0;
     for (int i = 0; i < 30000; ++i) {

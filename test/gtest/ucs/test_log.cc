@@ -154,6 +154,10 @@ TEST_F(log, levels_of_components)
     ASSERT_EQ(UCS_OK, ucs_log_set_levels("logtest=error,debug"));
     log_at(UCS_LOG_LEVEL_WARN);
     EXPECT_EQ(1u, g_records.size());
+    ASSERT_EQ(UCS_OK, ucs_log_set_levels("error, logtest=debug, mm=trace"));
+    log_at(UCS_LOG_LEVEL_DEBUG);
+    EXPECT_EQ(2u, g_records.size());
+
     EXPECT_EQ(UCS_OK, ucs_log_check_levels("warn,")); /* a comma at the end is forgiven */
     for (const char *bad : {"", "loud", ",", "warn,=debug", "warn,mm=", "warn,mm=loud", "=",
                             "warn,a_name_that_is_too_long=debug", "1"}) {
