@@ -40,6 +40,8 @@ protected:
         return id;
     }
 
+    void run(uint64_t seed);
+
     void compare()
     {
         std::map<uint64_t, void *> found;
@@ -58,9 +60,9 @@ protected:
     std::map<uint64_t, void *> m_model;
 };
 
-TEST_F(ptr_map_test, random_operations)
+void ptr_map_test::run(uint64_t seed)
 {
-    seeded_random rnd(8);
+    seeded_random rnd(seed);
     std::set<uint64_t> all_ids;
     std::vector<uint64_t> live, stale;
 
@@ -69,7 +71,13 @@ TEST_F(ptr_map_test, random_operations)
 
         if (rnd.below(8) < (grows ? 4u : 2u)) {
             void *ptr   = pointer(rnd.below(1000)); /* the same pointer may have several ids */
-            uint64_t id = put(ptr);
+            uint64_t id = 0;
+            if (ucs_ptr_map_put(&m_map, ptr, &id) == UCS_ERR_NO_MEMORY) {
+                ASSERT_EQ(m_map.num_entries, m_map.count);
+                ASSERT_EQ(0u, id);
+                continue;
+            }
+            ASSERT_NE(0u, id);
             ASSERT_TRUE(all_ids.insert(id).second) << "id given out twice";
             m_model[id] = ptr;
             live.push_back(id);
@@ -98,6 +106,18 @@ TEST_F(ptr_map_test, random_operations)
             ASSERT_NO_FATAL_FAILURE(compare()) << "step " << step;
         }
     }
+}
+
+TEST_F(ptr_map_test, random_operations)
+{
+    run(8);
+}
+
+TEST_F(ptr_map_test, random_operations_hidden_short_of_memory)
+{
+    ucs_ptr_map_hide(&m_map);
+    ASSERT_EQ(UCS_OK, ucs_fault_set("realloc", "p0.9"));
+    run(9);
 }
 
 TEST_F(ptr_map_test, free_entry_matches_no_id)
