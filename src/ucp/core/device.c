@@ -59,24 +59,53 @@ static int ucp_device_find_data(struct dl_phdr_info *info, size_t size UCS_UNUSE
     return 1;
 }
 
-/* What of the process is the host's for certain. */
-static void ucp_device_find_own(ucp_worker_t *worker)
+/* What of the process is the host's for certain; a child has it at the same place. */
+typedef struct {
+    uintptr_t          heap; /* its start; 0: not told */
+    ucp_device_range_t data, first_stack;
+} ucp_device_own_t;
+
+static void ucp_device_look_for_own(ucp_device_own_t *own)
 {
-    ucp_device_t *device = &worker->device;
     char line[1024];
     size_t length = 0;
     uintptr_t top;
 
+    memset(own, 0, sizeof(*own));
     (void)ucs_sys_read_file("/proc/self/stat", line, sizeof(line) - 1, &length);
-    line[length]        = '\0';
-    worker->host_base   = ucp_device_stat(line, 47); /* start of the heap */
-    worker->host_length = 0;
-    top                 = ucp_device_stat(line, 28); /* of the first thread's stack */
+    line[length] = '\0';
+    own->heap    = ucp_device_stat(line, 47);
+    top          = ucp_device_stat(line, 28); /* of the first thread's stack */
     if (top != 0) {
-        device->first_stack = (ucp_device_range_t){top - UCP_DEVICE_STACK_MAX,
-                                                   UCP_DEVICE_STACK_MAX};
+        own->first_stack = (ucp_device_range_t){top - UCP_DEVICE_STACK_MAX, UCP_DEVICE_STACK_MAX};
     }
-    (void)dl_iterate_phdr(ucp_device_find_data, &device->data);
+    (void)dl_iterate_phdr(ucp_device_find_data, &own->data);
+}
+
+/* Looked for once, or by each worker until one keeps it: a fork may leave nobody who does. */
+static void ucp_device_find_own(ucp_worker_t *worker)
+{
+    enum { NONE, KEEPING, KEPT };
+    static ucp_device_own_t kept;
+    static int state;
+    ucp_device_own_t own;
+    int none = NONE;
+
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == KEPT) { /* A0 */
+        own = kept;
+    } else {
+        ucp_device_look_for_own(&own);
+        if ((own.heap != 0) && __atomic_compare_exchange_n(&state, &none, KEEPING, 0,
+                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            kept = own;
+            __atomic_store_n(&state, KEPT, __ATOMIC_RELEASE); /* R0 */
+        }
+    }
+
+    worker->host_base          = own.heap;
+    worker->host_length        = 0;
+    worker->device.data        = own.data;
+    worker->device.first_stack = own.first_stack;
 }
 
 ucs_status_t ucp_device_init(ucp_worker_t *worker)

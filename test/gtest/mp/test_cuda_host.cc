@@ -4,13 +4,16 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "fake_sys.h"
 #include "host_buffer.h"
 #include "seed.h"
 #include <ucs/debug/fault.h>
 #include <ucs/sys/sys.h>
 
+#include <atomic>
 #include <functional>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
 #include <ucontext.h>
 
@@ -298,6 +301,45 @@ TEST(mp_cuda_heap, memory_that_needs_no_look)
         makecontext(&there, []() { on_own_stack(); }, 0);
         ASSERT_EQ(0, swapcontext(&here, &there));
         munmap(mapped, STACK);
+    });
+    EXPECT_TRUE(one.join());
+}
+
+std::atomic<int> g_looks;
+
+/* How often making a worker asks the kernel what the process is. */
+int looks_of_a_worker(self &me)
+{
+    ucs_sys_ops_t ops = ucs_sys_real;
+    ops.open          = [](const char *path, int flags, mode_t mode) {
+        g_looks += (strcmp(path, "/proc/self/stat") == 0);
+        return ucs_sys_real.open(path, flags, mode);
+    };
+    const fake_sys fake(ops);
+    g_looks = 0;
+    const node n(me);
+    return g_looks;
+}
+
+/* Where the heap, static data and the first stack are is the same for all workers of a process,
+ * whichever thread makes them, and in a child too. */
+TEST(mp_cuda_heap, is_looked_for_once)
+{
+    processes one(1);
+
+    NEED_FAKE_GPU();
+    one.start_all([](self &me) {
+        gpu g(0);
+        ASSERT_TRUE(g.is_open()) << g.problem();
+        std::thread([&]() { EXPECT_GE(1, looks_of_a_worker(me)); }).join();
+        EXPECT_EQ(0, looks_of_a_worker(me));
+        const pid_t pid = fork();
+        if (pid == 0) {
+            _exit(looks_of_a_worker(me));
+        }
+        int status = -1;
+        ASSERT_EQ(pid, waitpid(pid, &status, 0));
+        EXPECT_EQ(0, status);
     });
     EXPECT_TRUE(one.join());
 }
