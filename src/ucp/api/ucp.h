@@ -53,10 +53,10 @@ ucs_status_t ucp_lib_query(ucp_lib_attr_t *attr);
 
 /* Reads the configuration: defaults, then the file ucx.conf, then the environment, where UCX_KEY is
  * overridden by PREFIX_UCX_KEY for a non-NULL env_prefix.
- * filename: a further file to read, or NULL.
+ * filename: not used; any is accepted.
  * config_p: a new object, the caller's, for ucp_config_release.
  * Errors: UCS_ERR_INVALID_PARAM for a value that cannot be parsed (a log line names variable,
- * value, expected form). Variables that are not known earn a warning only. Threads: any. */
+ * value, expected form). Of variables that nobody knows ucp_init warns. Threads: any. */
 ucs_status_t ucp_config_read(const char *env_prefix, const char *filename,
                              ucp_config_t **config_p);
 
@@ -66,7 +66,9 @@ void ucp_config_release(ucp_config_t *config);
 
 /* Sets one value, as text. name is the variable without "UCX_", e.g. "TLS".
  * Errors: UCS_ERR_INVALID_PARAM for an unknown name or a value that cannot be parsed; the old value
- * then stays. Threads: one at a time a configuration. */
+ * then stays. Names that only UCX has are accepted without effect. Those of the log (LOG_..., and
+ * the like) are the process's, and have their effect at once.
+ * Threads: one at a time a configuration. */
 ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name, const char *value);
 
 /* Writes the configuration as text to stream. With UCS_CONFIG_PRINT_CONFIG alone and a NULL title
@@ -120,7 +122,9 @@ void ucp_context_print_info(const ucp_context_h context, FILE *stream);
 /* Creates a worker.
  * params: any field may be absent; thread mode defaults to SINGLE. MULTI is always granted.
  * worker_p: a new object, the caller's, for ucp_worker_destroy.
- * Errors: UCS_ERR_NO_DEVICE, UCS_ERR_SHMEM_SEGMENT where no transport could be opened.
+ * Errors: UCS_ERR_INVALID_PARAM for an unknown thread mode, an alignment that is no power of two,
+ * an event_fd that takes no events; UCS_ERR_IO_ERROR where no descriptors are to be had for
+ * UCP_FEATURE_WAKEUP. A transport that does not open is left out: ucp_worker_print_info says why.
  * Threads: context. */
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker_p);
@@ -153,21 +157,25 @@ void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address);
 ucs_status_t ucp_worker_address_query(ucp_address_t *address, ucp_worker_address_attr_t *attr);
 
 /* Advances everything on the worker that can be advanced now, and calls callbacks. Operations end
- * only in this call, in blocking calls of the worker, or where they are posted.
+ * only in this call, in blocking calls of the worker, or where they are posted, cancelled, or their
+ * endpoint is closed.
  * Returns how many events were handled, 0 where there was nothing to do, and 0 at once where it is
- * called from a callback. Threads: worker. Does not block. */
+ * called from a callback. Threads: worker. Does not block, but a call that finds nothing to do may
+ * yield the processor, or sleep for 1 ms at most, as UCX_IDLE says (auto: only where more processes
+ * than processors want to run). */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 
 /* Writes up to max_eps endpoints on which received stream data waits to poll_eps: each once after
  * data has come, or was read and left some behind. flags is reserved, 0. Returns how many were
- * written, or a negative ucs_status_t. Does not progress. Threads: worker. */
+ * written. Does not progress. Threads: worker. */
 ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t *poll_eps, size_t max_eps,
                                unsigned flags);
 
 /* ---- Sleeping until something happens (UCP_FEATURE_WAKEUP) ---- */
 
 /* Returns in *fd one descriptor for poll, epoll or select, the same for the worker's whole life.
- * The library closes it. Errors: UCS_ERR_INVALID_PARAM where the context lacks UCP_FEATURE_WAKEUP.
+ * The library closes it. Errors: UCS_ERR_INVALID_PARAM where the context lacks UCP_FEATURE_WAKEUP
+ * (so do the calls below, but ucp_worker_wait_mem), or the worker was given an event_fd.
  * Threads: worker. */
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd);
 
@@ -176,7 +184,8 @@ ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd);
  * sleep on the descriptor. Threads: worker. */
 ucs_status_t ucp_worker_arm(ucp_worker_h worker);
 
-/* Arms and sleeps until an event or ucp_worker_signal. The worker is to be progressed afterwards.
+/* Arms and sleeps until an event or ucp_worker_signal; returns UCS_OK at once where events wait
+ * already. The worker is to be progressed afterwards.
  * Threads: worker; the lock is not held during the sleep. Blocks, without a time limit. */
 ucs_status_t ucp_worker_wait(ucp_worker_h worker);
 
@@ -193,7 +202,7 @@ ucs_status_t ucp_worker_signal(ucp_worker_h worker);
 /* Listens on params->sockaddr. Handlers run from ucp_worker_progress of this worker.
  * listener_p: a new object, the caller's, for ucp_listener_destroy.
  * Errors: UCS_ERR_BUSY where the address is in use, UCS_ERR_UNREACHABLE where it is not one of this
- * machine. Threads: worker. */
+ * machine, UCS_ERR_IO_ERROR where the system forbids it. Threads: worker. */
 ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_t *params,
                                  ucp_listener_h *listener_p);
 
@@ -208,7 +217,7 @@ ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request,
                                     ucp_conn_request_attr_t *attr);
 
 /* Refuses a client, whose endpoint then fails with UCS_ERR_REJECTED, and frees conn_request.
- * Threads: worker. */
+ * Returns UCS_OK. Threads: worker. */
 ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h conn_request);
 
 /* ---- Endpoint ---- */
@@ -237,7 +246,8 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, u
  * into which the peer, a network, a device or a send of the same worker is just writing: that ends
  * when they have, by what has come of it.
  * A request that is freed in flight does not stop the closing.
- * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error handling.
+ * Errors: UCS_ERR_INVALID_PARAM for FORCE on an endpoint without error handling, UCS_ERR_NO_MEMORY;
+ * the endpoint is still open then.
  * Threads: worker. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param);
 
@@ -269,9 +279,12 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE *stream);
 /* Registers memory, so that peers can be given access to it and transfers need no set-up.
  * params: address and length for memory of the caller, of any kind and alignment, repeated and
  * overlapping registrations included; with UCP_MEM_MAP_ALLOCATE the library allocates length bytes,
- * at address where that is given (with UCP_MEM_MAP_FIXED there or not at all). length 0 is allowed.
+ * near address where that is given (with UCP_MEM_MAP_FIXED there or not at all). length is needed,
+ * and may be 0.
  * memh_p: a new object, the caller's, for ucp_mem_unmap.
- * Errors: UCS_ERR_INVALID_PARAM for a NULL address without ALLOCATE, UCS_ERR_NO_MEMORY.
+ * Errors: UCS_ERR_INVALID_PARAM for a NULL address without ALLOCATE unless length is 0,
+ * UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED for a kind of memory that no transport in use allocates
+ * and for memory that another process has exported.
  * Threads: context. */
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params,
                          ucp_mem_h *memh_p);
@@ -291,8 +304,8 @@ ucs_status_t ucp_mem_advise(ucp_context_h context, ucp_mem_h memh,
  * Threads: context; blocks as the stream does. */
 void ucp_mem_print_info(const char *mem_size, ucp_context_h context, FILE *stream);
 
-/* Makes the bytes that give a peer access to memh: for ucp_ep_rkey_unpack, or with
- * UCP_MEMH_PACK_FLAG_EXPORT for ucp_mem_map in another process.
+/* Makes the bytes that give a peer access to memh, for ucp_ep_rkey_unpack. With
+ * UCP_MEMH_PACK_FLAG_EXPORT (for ucp_mem_map in another process): UCS_ERR_UNSUPPORTED.
  * buffer_p, buffer_size_p: bytes of the library, the caller's, for ucp_memh_buffer_release. They
  * may be copied to any alignment and need not be kept with their length; the same memh gives the
  * same bytes. Threads: context. */
@@ -307,8 +320,9 @@ void ucp_memh_buffer_release(void *buffer, const ucp_memh_buffer_release_params_
 /* Makes a key from a peer's packed bytes, for use with this endpoint; it may be done often, on
  * several endpoints. rkey_buffer may be freed afterwards.
  * rkey_p: a new object, the caller's, for ucp_rkey_destroy.
- * Errors: UCS_ERR_INVALID_PARAM where the bytes are no key, UCS_ERR_UNREACHABLE where no transport
- * of the endpoint reaches the memory. Threads: worker. */
+ * Errors: UCS_ERR_INVALID_PARAM where the bytes are no key, UCS_ERR_UNREACHABLE where the endpoint
+ * leads to the worker itself and the memory is none that its context has registered; another's is
+ * always reached, by messages if by nothing else. Threads: worker. */
 ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *rkey_buffer, ucp_rkey_h *rkey_p);
 
 /* Frees a key; no operation may be using it. Before or after the endpoint's close.
@@ -424,13 +438,15 @@ void ucp_stream_data_release(ucp_ep_h ep, void *data);
  * is in place after a flush. Where both datatypes are ucp_dt_make_sgl(), buffer is a
  * ucp_dt_local_sgl_t and param->remote a ucp_dt_remote_sgl_t of count entries; their arrays stay
  * valid until the operation ends.
- * Errors of lists: UCS_ERR_INVALID_PARAM where the sides do not match, UCS_ERR_UNSUPPORTED for
- * counts and strides; nothing has moved then. Threads: worker. */
+ * Errors: UCS_ERR_OUT_OF_RANGE outside the memory of rkey, UCS_ERR_INVALID_ADDR where that was
+ * mapped without this access, the failure of the endpoint; of lists UCS_ERR_INVALID_PARAM where the
+ * sides do not match, UCS_ERR_UNSUPPORTED for counts and strides. Nothing has moved then.
+ * Threads: worker. */
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t *param);
 
 /* Starts reading count elements from the peer's memory. Ends when the data is in buffer.
- * Threads: worker. */
+ * Errors: as ucp_put_nbx; UCS_ERR_UNSUPPORTED for lists. Threads: worker. */
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t *param);
 
@@ -439,7 +455,8 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t r
  * with, and the reply buffer holds the new value. With a reply buffer in param the value from
  * before is returned in it, which SWAP and CSWAP require. Atomic with all other atomics of this
  * interface.
- * Errors: UCS_ERR_INVALID_PARAM for other sizes and counts. Threads: worker. */
+ * Errors: UCS_ERR_INVALID_PARAM for other sizes and counts, and an address that is no multiple of
+ * the size; else as ucp_put_nbx. Threads: worker. */
 ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void *buffer,
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
                                    const ucp_request_param_t *param);
@@ -469,7 +486,8 @@ ucs_status_t ucp_tag_recv_request_test(void *request, ucp_tag_recv_info_t *info)
 /* The same for a stream receive; *length_p gets the bytes at the end. Threads: as said above. */
 ucs_status_t ucp_stream_recv_request_test(void *request, size_t *length_p);
 
-/* Fills the fields asked for in attr->field_mask: protocol and path as text, status, memory kind.
+/* Fills the fields asked for in attr->field_mask: what it is, its tag, length and status as text;
+ * status; kind of memory (host or CUDA).
  * Errors: UCS_ERR_INVALID_PARAM for a string without its size. Threads: worker. */
 ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr);
 

@@ -7,6 +7,8 @@
  * data, which may be NULL for sends. A receive by _nb never returns NULL: where the message is
  * there already, the callback runs inside the call. Their requests end by ucp_request_free or
  * ucp_request_release.
+ * A function that blocks does not do so inside a callback: what has not ended there after one turn
+ * goes on, and UCS_ERR_NO_PROGRESS is returned.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -35,8 +37,8 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep);
  * operations have ended, progressing the worker; a peer that is gone ends them with an error. */
 void ucp_ep_destroy(ucp_ep_h ep);
 
-/* Starts changing the endpoint: error handling and user data of params are taken over, a different
- * peer, or socket address, is refused with UCS_ERR_INVALID_PARAM.
+/* Changes the endpoint: error handling, user data and name of params are taken over; an address of
+ * a peer or socket is refused with UCS_ERR_INVALID_PARAM. Returns NULL or an error.
  * New: a new endpoint. Threads: worker. */
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params);
 
@@ -180,9 +182,9 @@ ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, 
                                      void *result, size_t op_size, uint64_t remote_addr,
                                      ucp_rkey_h rkey, ucp_send_callback_t cb);
 
-/* Add without result; add, swap, compare-and-swap that return the old value in *result.
- * New: ucp_atomic_op_nbx. Threads: worker. Those with a result block until it is there, the others
- * until the operand can go; both progress the worker. */
+/* Add without result, as ucp_atomic_post; add, swap, compare-and-swap that return the old value in
+ * *result, and block until it is there, progressing the worker.
+ * New: ucp_atomic_op_nbx. Threads: worker. */
 ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey);
 ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey);
 ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,

@@ -133,8 +133,8 @@ enum ucp_feature {
     UCP_FEATURE_WAKEUP        = UCS_BIT(4),  /* ucp_worker_get_efd, arm, wait, signal */
     UCP_FEATURE_STREAM        = UCS_BIT(5),  /* ucp_stream_... */
     UCP_FEATURE_AM            = UCS_BIT(6),  /* ucp_am_... */
-    UCP_FEATURE_EXPORTED_MEMH = UCS_BIT(7),  /* memory handles for other processes to import */
-    UCP_FEATURE_DEVICE        = UCS_BIT(8)   /* operations started by a GPU */
+    UCP_FEATURE_EXPORTED_MEMH = UCS_BIT(7),  /* memory handles for others to import; not there */
+    UCP_FEATURE_DEVICE        = UCS_BIT(8)   /* operations started by a GPU; not there */
 };
 
 typedef struct ucp_params {
@@ -193,10 +193,10 @@ enum ucp_worker_params_field {
 };
 
 typedef enum {
-    UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK = UCS_BIT(0)  /* destroy says nothing of requests left */
+    UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK = UCS_BIT(0)  /* no effect: destroy never tells of them */
 } ucp_worker_flags_t;
 
-/* Events that wake a waiting worker; bits. */
+/* Events that wake a waiting worker; bits. Any event wakes it here, whichever are asked for. */
 typedef enum ucp_wakeup_event_types {
     UCP_WAKEUP_RMA      = UCS_BIT(0),
     UCP_WAKEUP_AMO      = UCS_BIT(1),
@@ -211,7 +211,7 @@ typedef struct ucp_worker_params {
     uint64_t          field_mask;    /* enum ucp_worker_params_field */
     ucs_thread_mode_t thread_mode;   /* default UCS_THREAD_MODE_SINGLE */
     ucs_cpu_set_t     cpu_mask;      /* processors the worker will run on; a hint */
-    unsigned          events;        /* ucp_wakeup_event_t bits; default all */
+    unsigned          events;        /* ucp_wakeup_event_t bits; a hint */
     void              *user_data;    /* data of event_fd's epoll events */
     int               event_fd;      /* epoll descriptor of the caller to add events to */
     uint64_t          flags;         /* ucp_worker_flags_t */
@@ -421,7 +421,7 @@ enum {
     UCP_MEM_MAP_ALLOCATE       = UCS_BIT(1),  /* the library allocates the memory */
     UCP_MEM_MAP_FIXED          = UCS_BIT(2),  /* with ALLOCATE: exactly there, whatever was */
     UCP_MEM_MAP_SYMMETRIC_RKEY = UCS_BIT(3),  /* keys of all ranks are likely alike; a hint */
-    UCP_MEM_MAP_LOCK           = UCS_BIT(4)   /* keep the pages in memory */
+    UCP_MEM_MAP_LOCK           = UCS_BIT(4)   /* keep the pages in memory; no effect */
 };
 
 enum {
@@ -645,7 +645,7 @@ typedef struct {
     } recv_info;
 
     ucp_mem_h      memh;             /* registration that covers the buffer */
-    ucp_datatype_t remote_datatype;  /* layout at the target of put and get; default contiguous */
+    ucp_datatype_t remote_datatype;  /* of a put of a list ucp_dt_make_sgl(), else absent */
     const void     *remote;          /* ucp_dt_remote_sgl_t for UCP_DATATYPE_SGL */
     size_t         remote_count;     /* entries of it */
 } ucp_request_param_t;
@@ -669,15 +669,16 @@ typedef struct {
 
 /* Of the handler. */
 enum ucp_am_cb_flags {
-    UCP_AM_FLAG_WHOLE_MSG       = UCS_BIT(0),  /* call once a message, with all of it */
+    UCP_AM_FLAG_WHOLE_MSG       = UCS_BIT(0),  /* data and no descriptor, unless the sender asks
+                                                * for one by UCP_AM_SEND_FLAG_RNDV */
     UCP_AM_FLAG_PERSISTENT_DATA = UCS_BIT(1)   /* data can always be kept by UCS_INPROGRESS */
 };
 
 /* Of the send. */
 enum ucp_send_am_flags {
     UCP_AM_SEND_FLAG_REPLY       = UCS_BIT(0),  /* the handler gets an endpoint to answer on */
-    UCP_AM_SEND_FLAG_EAGER       = UCS_BIT(1),  /* data goes with the message at any length */
-    UCP_AM_SEND_FLAG_RNDV        = UCS_BIT(2),  /* the receiver decides where data goes */
+    UCP_AM_SEND_FLAG_EAGER       = UCS_BIT(1),  /* the handler gets data, at any length */
+    UCP_AM_SEND_FLAG_RNDV        = UCS_BIT(2),  /* the handler gets a descriptor, at any length */
     UCP_AM_SEND_FLAG_COPY_HEADER = UCS_BIT(3),  /* the header may be reused after the call */
     UCP_AM_SEND_REPLY            = UCP_AM_SEND_FLAG_REPLY  /* older name */
 };
