@@ -238,13 +238,28 @@ int perf_run_test(perf_session_t *session, perf_report_t *report)
     return 0;
 }
 
+/* A first step goes before: an endpoint may know its way only once its peer has answered. */
+static int explain(perf_session_t *session, const perf_options_t *options, int is_table)
+{
+    perf_step_t step = {.op = (uint32_t)options->op, .size = options->sizes[0], .warmup = 1,
+                        .iters = 1, .window = session->params.window};
+    perf_measure_t measure;
+
+    if (!is_table && (perf_session_step(session, &step, &measure) != 0)) {
+        return -1;
+    }
+    ucp_ep_print_info(session->lanes[0].ep, stdout);
+    return 0;
+}
+
 static int run_session(perf_session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = report->options;
     const int is_table            = (options->op < 0) || options->audit;
 
-    if (options->explain && !options->no_text && (session->lanes[0].ep != NULL)) {
-        ucp_ep_print_info(session->lanes[0].ep, stdout);
+    if (options->explain && !options->no_text && (session->lanes[0].ep != NULL) &&
+        (explain(session, options, is_table) != 0)) {
+        return -1;
     }
     if (!is_table) {
         return perf_run_test(session, report);

@@ -668,7 +668,11 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
     ucp_worker_lock(ep->worker);
     report = ucs_report_begin(stream, &storage);
     ucs_report_row(report, "name", "#\n# UCP endpoint %s\n#\n", ep->name);
-    ucp_proto_explain(ep->peer->proto, report);
+    if (ep->peer->is_provisional) {
+        ucs_report_row(report, "reason", "# not known yet: %s\n", "the peer has yet to answer");
+    } else {
+        ucp_proto_explain(ep->peer->proto, report);
+    }
     ucs_report_end(report, stream);
     ucp_worker_unlock(ep->worker);
 }

@@ -370,7 +370,8 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     ucp_proto_config_fill(config, &worker->context->options);
     peer->proto = config;
 
-    if (worker->context->options.proto_info) {
+    /* Those of a provisional peer carry nothing. */
+    if (worker->context->options.proto_info && !peer->lanes[UCP_LANE_AM]->is_nowhere) {
         report = ucs_report_begin(stdout, &storage);
         ucp_proto_explain(config, report);
         ucs_report_end(report, stdout);

@@ -76,6 +76,29 @@ TEST_P(listener, exchanges)
     }
 }
 
+/* Before the answer nobody knows by what messages will go: the lane that they wait on is none. */
+TEST_P(listener, tells_the_way_once_it_is_known)
+{
+    const environment informs(settings{{"UCX_PROTO_INFO", "y"}});
+    m_workers.clear();
+    m_context.reset();
+    SetUp();
+    const std::string way = "messages by ";
+    auto server           = serve();
+    testing::internal::CaptureStdout();
+    ucp_ep_h to_host = connect(server->where());
+    const auto text  = [=] {
+        return printed([=](FILE *stream) { ucp_ep_print_info(to_host, stream); });
+    };
+    EXPECT_EQ("", testing::internal::GetCapturedStdout());
+    EXPECT_EQ(std::string::npos, text().find(way)) << text();
+    testing::internal::CaptureStdout();
+    ucp_ep_h back = accept_one(*server);
+    exchange(to_host, back);
+    EXPECT_NE(std::string::npos, testing::internal::GetCapturedStdout().find(way));
+    EXPECT_NE(std::string::npos, text().find(way)) << text();
+}
+
 TEST_P(listener, tells_addresses)
 {
     auto server      = serve();
