@@ -6,7 +6,7 @@
 # 1. installs the Debian packages that are missing (root or sudo; without either it says which)
 # 2. builds in a folder of its own (default: build/) and installs below it (default: build/install)
 # 3. runs `ucx_perftest --self`: two processes on two cores of this machine; prints the machine's
-#    own limits and beside them what Halyard reaches, and writes a plot
+#    own limits and beside them what Halyard reaches, and writes a plot (where there is gnuplot)
 # Nothing outside these folders is changed, apart from the packages.
 # SPDX-License-Identifier: BSD-3-Clause
 set -eu
@@ -39,9 +39,13 @@ quiet_step "      Installing in $prefix" "$build/install.log" make install
 
 echo "[4/4] Measuring: ucx_perftest --self"
 echo
-LD_LIBRARY_PATH="$prefix/lib" "$prefix/bin/ucx_perftest" --self --plot "$build/perftest.svg"
+plot=()
+if command -v gnuplot >/dev/null; then
+    plot=(--plot "$build/perftest.svg")
+fi
+LD_LIBRARY_PATH="$prefix/lib" "$prefix/bin/ucx_perftest" --self "${plot[@]}"
 echo
-echo "plot:       $build/perftest.svg"
+echo "plot:       ${plot[1]:-none: gnuplot is not installed}"
 echo "libraries:  $prefix/lib"
 echo "again:      $prefix/bin/ucx_perftest --self"
 echo "MPI on it:  see README.md, \"Put an installed MPI on it\""
