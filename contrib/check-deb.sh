@@ -9,7 +9,8 @@ set -u
 
 . "$(dirname "$0")/script-parts.sh"
 
-cd "${1:?a folder with packages}" || exit 2
+[ -d "${1-}" ] || usage 2
+cd "$1" || exit 2
 readonly LIMIT_S=60
 
 root=$PWD/root
