@@ -126,8 +126,8 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("TLS", allow, tls, "all",
             "Transports to use: names, or ^names for all but these. Aliases: shm and sm mean all "
             "of shared memory on "
-            "a node, mm its messages, cma its single copies; net and tcp mean ofi, the networks. A "
-            "process always reaches itself."),
+            "a node, mm its messages, cma its single copies; net and tcp mean ofi, the networks; "
+            "cuda means cuda_copy and cuda_ipc, memory of GPUs. A process always reaches itself."),
     UCP_ROW("RNDV_THRESH", thresholds, rndv_thresh, "auto",
             "Bytes from which a message is announced before it is sent; auto: by predicted time. "
             "intra:SIZE,inter:SIZE, or one of the two: to peers that shared memory reaches, and "
@@ -166,10 +166,10 @@ const ucs_config_row_t ucp_options_rows[] = {
     UCP_ROW("NET_ADDRESS", ternary, net_address, "auto",
             "Do worker addresses lead from other nodes too? That loads libfabric, which takes 0.1 "
             "to 0.4 s. auto: unless the launcher (Open MPI's, MPICH's, Slurm's) says that the "
-            "whole job is on one node; where it says nothing, those of workers without puts, gets "
-            "and atomics tell of a TCP port where it is loaded once another node asks. In any case "
-            "they do where UCX_TLS lets only networks in, and where two workers meet by socket "
-            "addresses of different hosts."),
+            "whole job is on one node; where it says nothing, they tell of a TCP port, and it is "
+            "loaded once another node asks there, but at once for puts and gets where the host has "
+            "RDMA devices. In any case they do where UCX_TLS lets only networks in, and where two "
+            "workers meet by socket addresses of different hosts."),
     UCP_ROW("CONNECT_TIMEOUT", time, connect_timeout_ns, "60s",
             "How long a client waits for a server to accept it, and a server for a client to say "
             "what it wants; inf: for ever.", .max = INT64_MAX),
