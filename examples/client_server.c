@@ -91,6 +91,10 @@ static void finish(program_t *program, void *request, const char *what)
     }
     do {
         ucp_worker_progress(program->worker);
+        if (program->status != UCS_OK) {
+            /* a receive would wait on: its message may come from anyone */
+            ucp_request_cancel(program->worker, request);
+        }
         status = ucp_request_check_status(request);
     } while (status == UCS_INPROGRESS);
     ucp_request_free(request);

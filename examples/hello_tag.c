@@ -133,7 +133,8 @@ static void receive_greeting(ucp_worker_h worker, const char *name)
     const ucp_request_param_t param = {.op_attr_mask = 0};
     char text[GREETING_MAX]         = "";
 
-    /* A receive names the worker and not an endpoint: the message may come from anyone. */
+    /* A receive names the worker and not an endpoint: the message may come from anyone. So it waits
+     * on though the peer has died; client_server.c hears of that by an error handler. */
     finish(worker,
            ucp_tag_recv_nbx(worker, text, sizeof(text), TAG_GREETING, TAG_MASK_ALL, &param),
            "ucp_tag_recv_nbx");
