@@ -265,13 +265,14 @@ ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
  * Threads: worker. */
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr);
 
-/* Estimates the time of one message of param->message_size bytes, in seconds, without sending.
+/* Estimates the time of one message of param->message_size bytes, in seconds, without sending; a
+ * guess for an endpoint whose peer has yet to answer (a client's, and to a worker on another node).
  * Threads: worker. */
 ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_t *param,
                                   ucp_ep_evaluate_perf_attr_t *attr);
 
-/* Writes a text for people: lanes, and protocols by message size. Threads: worker; blocks as the
- * stream does. */
+/* Writes a text for people: lanes, and protocols by message size, once the peer has answered.
+ * Threads: worker; blocks as the stream does. */
 void ucp_ep_print_info(ucp_ep_h ep, FILE *stream);
 
 /* ---- Memory ---- */
@@ -373,9 +374,9 @@ ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t coun
 ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask,
                                    int remove, ucp_tag_recv_info_t *info);
 
-/* Starts the receive of a message taken out by a probe; consumes the handle, but for
- * UCS_ERR_NO_RESOURCE (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL). Otherwise as ucp_tag_recv_nbx.
- * Threads: worker. */
+/* Starts the receive of a message taken out by a probe; consumes the handle, unless it returns
+ * UCS_ERR_NO_RESOURCE (UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL), UCS_ERR_NO_MEMORY, or for the data type
+ * UCS_ERR_INVALID_PARAM. Otherwise as ucp_tag_recv_nbx. Threads: worker. */
 ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void *buffer, size_t count,
                                       ucp_tag_message_h message, const ucp_request_param_t *param);
 
