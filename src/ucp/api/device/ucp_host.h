@@ -1,8 +1,8 @@
 /* Halyard: host side of operations that a GPU starts (UCP_FEATURE_DEVICE).
  *
  * The host prepares lists of memory and counters; GPU code uses them. <ucp/api/ucp.h> explains the
- * thread rules and what holds where nothing is said about errors. Where the build or the machine
- * has no way for a GPU to start transfers, each creating function returns UCS_ERR_UNSUPPORTED.
+ * thread rules and what holds where nothing is said about errors. Not there yet: each function that
+ * makes something returns UCS_ERR_UNSUPPORTED, the others do nothing, or return 0.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
