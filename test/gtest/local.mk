@@ -82,6 +82,7 @@ gtest_sources = \
 	test/gtest/ucp/test_ofi_rma.cc \
 	test/gtest/ucp/test_ofi_ends.cc \
 	test/gtest/ucp/test_ofi_zcopy.cc \
+	test/gtest/ucp/test_params.cc \
 	test/gtest/ucp/test_proto.cc \
 	test/gtest/ucp/test_query.cc \
 	test/gtest/ucp/test_request.cc \
