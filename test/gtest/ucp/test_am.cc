@@ -530,6 +530,41 @@ TEST_P(am, whole_messages)
     expect_clean(pair);
 }
 
+/* As ps-lite answers its clients. Data of the earlier calls lies at a multiple of 8 bytes. */
+TEST_P(am, replies_by_the_earlier_calls)
+{
+    pair pair(GetParam(), am_options());
+    listener handler, later;
+    handler.listen_legacy(pair.receiver());
+    later.listen(pair.receiver(), ID + 1);
+    for (size_t length : {1ul, 8ul, 61ul, 5000ul, 100000ul}) {
+        const bytes data = pattern(length, length);
+        for (unsigned flags : {0u, unsigned(UCP_AM_SEND_REPLY)}) {
+            handler.messages.clear();
+            later.messages.clear();
+            const ucs_status_ptr_t sent[] = {
+                ucp_am_send_nb(pair.ep(), ID, data.data(), length, ucp_dt_make_contig(1),
+                               [](void *, ucs_status_t) {}, flags),
+                send(pair.ep(), ONE, ONE, flags, 0, ID + 1)};
+            pair.progress_until(
+                [&]() { return !handler.messages.empty() && !later.messages.empty(); });
+            EXPECT_EQ(UCS_OK, pair.wait(sent[0]));
+            EXPECT_EQ(UCS_OK, pair.wait(sent[1]));
+            EXPECT_EQ(data, handler.messages[0].data);
+            EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(handler.messages[0].pointer) % 8) << length;
+            EXPECT_EQ(flags != 0, handler.messages[0].reply_ep != nullptr);
+            EXPECT_EQ(later.messages[0].reply_ep, handler.messages[0].reply_ep);
+        }
+    }
+    ASSERT_EQ(UCS_OK, ucp_worker_set_am_handler(pair.receiver().handle(), ID, nullptr, nullptr, 0));
+    handler.messages.clear();
+    EXPECT_EQ(UCS_OK, pair.wait(send(pair.ep(), NOTHING, ONE, UCP_AM_SEND_FLAG_EAGER)));
+    pair.settle();
+    EXPECT_TRUE(handler.messages.empty()) << "it was taken away";
+    take_log(); /* what repeats itself is not said each time */
+    expect_clean(pair);
+}
+
 /* By the earlier call messages come whole, whatever the handler, however long they are. */
 TEST_P(am, the_earlier_call_to_a_later_handler)
 {

@@ -717,6 +717,21 @@ TEST(ucp_config, networks_that_do_not_exist_are_told_once)
     }
 }
 
+/* Which one is used, and why not the others, for whoever asks. */
+TEST(ucp_config, the_network_in_use_is_told_at_level_info)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "no libfabric";
+    }
+    const child_result result =
+        in_child({{"UCX_TLS", "self,ofi"}, {"UCX_NET_ADDRESS", "y"}, {"UCX_LOG_LEVEL", "info"},
+                  {"UCX_OFI_PROVIDER", "^udp;ofi_rxd"}}, try_networks);
+    const std::string text = all_lines(result);
+    EXPECT_EQ(0, result.exit_code) << text;
+    EXPECT_NE(std::string::npos, text.find("INFO network: ")) << text;
+    EXPECT_NE(std::string::npos, text.find("switched off by UCX_OFI_PROVIDER")) << text;
+}
+
 /* What UCX takes beside what our own users know. */
 TEST(ucp_config, values_of_users_of_ucx)
 {
@@ -808,6 +823,33 @@ TEST(ucp_config, lists_that_leave_no_way_to_others)
         EXPECT_EQ(-UCS_ERR_UNREACHABLE, result.exit_code) << tls;
         EXPECT_EQ(1u, result.lines.size()) << tls << "\n" << all_lines(result);
     }
+}
+
+/* Clients go through the devices that they find and try each: one that carries nothing is no reason
+ * to end. */
+TEST(ucp_config, devices_that_leave_no_way_to_others)
+{
+    if (!is_present("ofi")) {
+        GTEST_SKIP() << "no libfabric";
+    }
+    const child_result result = in_child({{"UCX_TLS", "self,ofi"}, {"UCX_NET_ADDRESS", "y"},
+                                          {"UCX_NET_DEVICES", "nonesuch0"}}, []() {
+        context context;
+        if (context.handle() == nullptr) {
+            return 100;
+        }
+        worker first(context), second(context);
+        first.connect(first); /* that is the process itself */
+        const bytes address = second.address();
+        ucp_ep_params_t params;
+        ucp_ep_h ep       = nullptr;
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+        return -ucp_ep_create(first.handle(), &params, &ep);
+    });
+    EXPECT_EQ(-UCS_ERR_UNREACHABLE, result.exit_code) << all_lines(result);
+    ASSERT_EQ(2u, result.lines.size()) << all_lines(result);
+    EXPECT_NE(std::string::npos, result.lines[0].find("'nonesuch0'; there are: "));
 }
 
 TEST(ucp_config, names_that_users_of_ucx_write)

@@ -448,6 +448,44 @@ TEST_P(ep, close_needs_no_peer)
     EXPECT_EQ(UCS_OK, pair.wait(sent));
 }
 
+/* The handle is dead, the peer's is not: what comes by that is received as before. */
+TEST_P(ep, what_the_peer_sends_after_a_close_is_received)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "one endpoint leads both ways";
+    }
+    pair pair(GetParam());
+    const ucp_request_param_t param = send_param(nullptr);
+    ucp_worker_h closer             = pair.sender().handle();
+    ucp_ep_h back                   = pair.ep_back();
+
+    for (size_t length : {size_t(8), LONG_LENGTH}) {
+        const bytes data = pattern(length, length);
+        bytes before(length), after(length);
+        void *received = ucp_tag_recv_nbx(closer, before.data(), length, 1, ~0ull, &param);
+        ucp_ep_h ep    = pair.sender().connect(pair.receiver());
+        void *sent     = ucp_tag_send_nbx(ep, data.data(), 8, 3, &param);
+        bytes got(8);
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(got.data(), 8, 3)));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        pair.sender().forget(ep);
+        EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FLUSH)));
+        if (length == LONG_LENGTH) { /* now it is the last one */
+            pair.sender().forget(pair.ep());
+            EXPECT_EQ(UCS_OK, pair.wait(ucp_ep_close_nb(pair.ep(), UCP_EP_CLOSE_MODE_FLUSH)));
+        }
+        void *sends[] = {ucp_tag_send_nbx(back, data.data(), length, 1, &param),
+                         ucp_tag_send_nbx(back, data.data(), length, 2, &param)};
+        EXPECT_EQ(UCS_OK, pair.wait(received));
+        EXPECT_EQ(UCS_OK, pair.wait(ucp_tag_recv_nbx(closer, after.data(), length, 2, ~0ull,
+                                                     &param)));
+        EXPECT_EQ(UCS_OK, pair.wait(sends[0]));
+        EXPECT_EQ(UCS_OK, pair.wait(sends[1]));
+        EXPECT_EQ(data, before);
+        EXPECT_EQ(data, after);
+    }
+}
+
 TEST_P(ep, close_waits_for_sends_in_flight)
 {
     pair pair(GetParam());
@@ -850,6 +888,59 @@ TEST_P(ep, failure_of_the_peer)
         pair.sender().progress();
         EXPECT_EQ(1, failure.calls);
     }
+}
+
+/* UCXX and async-ucx tell their endpoints apart by it. */
+TEST_P(ep, user_data_goes_to_the_error_handler)
+{
+    for (bool is_modified : {false, true}) {
+        pair pair(GetParam());
+        const bytes address = pair.receiver().address();
+        failure by_argument, by_data;
+        ucp_ep_params_t params, later;
+        ucp_ep_h ep = nullptr;
+
+        memset(&params, 0xee, sizeof(params));
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.address         = reinterpret_cast<const ucp_address_t *>(address.data());
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb  = on_failure;
+        params.err_handler.arg = &by_argument;
+        params.user_data       = &by_data;
+        later                  = params;
+        later.field_mask       = UCP_EP_PARAM_FIELD_USER_DATA;
+        params.field_mask     |= is_modified ? 0 : UCP_EP_PARAM_FIELD_USER_DATA;
+        ASSERT_EQ(UCS_OK, ucp_ep_create(pair.sender().handle(), &params, &ep));
+        if (is_modified) {
+            ASSERT_EQ(nullptr, ucp_ep_modify_nb(ep, &later));
+        }
+        ucp_test_peer_fail(ep, UCS_ERR_CONNECTION_RESET);
+        pair.sender().progress();
+        EXPECT_EQ(0, by_argument.calls);
+        EXPECT_EQ(1, by_data.calls);
+        EXPECT_EQ(ep, by_data.ep);
+        pair.wait(ucp_ep_close_nb(ep, UCP_EP_CLOSE_MODE_FORCE));
+    }
+}
+
+/* What a program asks for to hear of failures costs it no transport and no protocol. */
+TEST_P(ep, error_handling_changes_no_choice)
+{
+    environment environment(GetParam().env);
+    context context;
+    std::string texts[2];
+    for (int i = 0; i < 2; ++i) {
+        worker first(context, GetParam().mode), second(context, GetParam().mode);
+        const ucp_ep_h ep =
+            first.connect(GetParam().is_self ? first : second,
+                          (i == 0) ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+                          (i == 0) ? nullptr : never);
+        texts[i] = printed([&](FILE *stream) { ucp_ep_print_info(ep, stream); });
+        texts[i].erase(0, texts[i].find("\n#\n")); /* its name */
+    }
+    EXPECT_LT(100u, texts[0].size());
+    EXPECT_EQ(texts[0], texts[1]);
 }
 
 /* The callback of a request that failed closes the endpoint, or the one after it. */

@@ -113,6 +113,8 @@ TEST_P(listener, tells_addresses)
     asked.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR |
                        UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID;
     EXPECT_EQ(UCS_OK, ucp_conn_request_query(server->requests.front(), &asked));
+    EXPECT_EQ(UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR | UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID,
+              asked.field_mask);
     EXPECT_EQ(0u, asked.client_id);
     address from, at_first;
     from.storage     = asked.client_address;

@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <ucp/api/device/ucp_host.h>
 #include <ucp/world.h>
 
 #include <cstdlib>
@@ -181,6 +182,49 @@ TEST_P(query, time_grows_with_the_size)
     }
 }
 
+/* mercury looks at the bits that it has set. */
+TEST_P(query, masks_are_left_alone)
+{
+    constexpr uint64_t LATER = 1ull << 62; /* a field of a later header */
+    pair pair(GetParam());
+    const bytes address = pair.receiver().address();
+    ucp_transport_entry_t entries[8];
+    ucp_ep_attr_t ep_attr;
+    const uint64_t ep_mask = LATER | UCP_EP_ATTR_FIELD_NAME | UCP_EP_ATTR_FIELD_USER_DATA |
+                             UCP_EP_ATTR_FIELD_TRANSPORTS;
+    ep_attr.field_mask     = ep_mask;
+    ep_attr.transports     = {entries, 8, sizeof(entries[0])};
+    EXPECT_EQ(UCS_OK, ucp_ep_query(pair.ep(), &ep_attr));
+    EXPECT_EQ(ep_mask, ep_attr.field_mask);
+
+    ucp_ep_evaluate_perf_param_t perf_param = {UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE, 8};
+    ucp_ep_evaluate_perf_attr_t perf        = {LATER | UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME, 0};
+    EXPECT_EQ(UCS_OK, ucp_ep_evaluate_perf(pair.ep(), &perf_param, &perf));
+    EXPECT_EQ(LATER | UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME, perf.field_mask);
+
+    ucp_worker_address_attr_t uid;
+    uid.field_mask = LATER | UCP_WORKER_ADDRESS_ATTR_FIELD_UID;
+    bytes copy     = address;
+    EXPECT_EQ(UCS_OK, ucp_worker_address_query(reinterpret_cast<ucp_address_t *>(copy.data()),
+                                               &uid));
+    EXPECT_EQ(LATER | UCP_WORKER_ADDRESS_ATTR_FIELD_UID, uid.field_mask);
+
+    ucp_datatype_attr_t dt_attr;
+    dt_attr.field_mask = LATER | UCP_DATATYPE_ATTR_FIELD_PACKED_SIZE;
+    EXPECT_EQ(UCS_OK, ucp_dt_query(ucp_dt_make_contig(8), &dt_attr));
+    EXPECT_EQ(LATER | UCP_DATATYPE_ATTR_FIELD_PACKED_SIZE, dt_attr.field_mask);
+
+    ucp_context_attr_t context_attr;
+    context_attr.field_mask = LATER | UCP_ATTR_FIELD_REQUEST_SIZE;
+    EXPECT_EQ(UCS_OK, ucp_context_query(pair.ctx().handle(), &context_attr));
+    EXPECT_EQ(LATER | UCP_ATTR_FIELD_REQUEST_SIZE, context_attr.field_mask);
+
+    ucp_worker_attr_t worker_attr;
+    worker_attr.field_mask = LATER | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+    EXPECT_EQ(UCS_OK, ucp_worker_query(pair.sender().handle(), &worker_attr));
+    EXPECT_EQ(LATER | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER, worker_attr.field_mask);
+}
+
 /* Which provider of libfabric is used, and why another is not: that of the first round is switched
  * off in the second one. */
 TEST(query_network, texts_name_the_provider_and_why_not_the_others)
@@ -217,6 +261,32 @@ TEST(query_network, texts_name_the_provider_and_why_not_the_others)
         }
         over_ofi.env.push_back({"UCX_OFI_PROVIDER", "^" + refused});
     }
+}
+
+/* Programs ask by a call whether GPUs can start transfers, and do without where they cannot. */
+TEST(query_device, transfers_that_gpus_start_are_not_supported)
+{
+    ucp_device_mem_list_params_t list   = {};
+    ucp_device_counter_params_t counter = {};
+    ucp_device_local_mem_list_h local   = nullptr;
+    ucp_device_remote_mem_list_h remote = nullptr;
+    context_options options;
+    options.features = UCP_FEATURE_RMA | UCP_FEATURE_DEVICE;
+    log_catcher log; /* the feature itself does no harm */
+    context context(options);
+    worker worker(context);
+    ucp_context_attr_t attr;
+
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucp_device_local_mem_list_create(&list, &local));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucp_device_remote_mem_list_create(&list, &remote));
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, ucp_device_counter_init(worker.handle(), &counter, &attr));
+    EXPECT_EQ(nullptr, local);
+    EXPECT_EQ(nullptr, remote);
+    EXPECT_EQ(0u, ucp_device_get_mem_list_length(nullptr));
+    ucp_device_mem_list_release(nullptr);
+    attr.field_mask = UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE;
+    EXPECT_EQ(UCS_OK, ucp_context_query(context.handle(), &attr));
+    EXPECT_EQ(0u, attr.device_counter_size);
 }
 
 TEST(query_version, each_part_may_be_left_out)

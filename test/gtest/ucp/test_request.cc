@@ -953,6 +953,38 @@ TEST_P(request, user_area_is_initialised_once_and_keeps_its_bytes)
     EXPECT_TRUE(objects.empty());
 }
 
+/* Whatever is under way when the worker goes: async-ucx has objects there that have to be ended. */
+TEST_P(request, user_areas_of_what_is_in_flight_are_cleaned_up)
+{
+    std::set<void *> objects;
+    g_inits = g_cleanups = 0;
+    g_objects            = &objects;
+    {
+        context_options options;
+        options.request_size = sizeof(user_area);
+        options.init         = on_init;
+        options.cleanup      = on_cleanup;
+        const bytes data     = pattern(1, LONG_LENGTH);
+        pair pair(GetParam(), options);
+        uint64_t got[3];
+        for (uint64_t &each : got) {
+            ASSERT_TRUE(UCS_PTR_IS_PTR(pair.receive(&each, sizeof(each), 77)));
+        }
+        void *freed = pair.send(data.data(), data.size(), 1, true);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(freed));
+        ucp_request_free(freed);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(pair.send(data.data(), 8, 2, true)));
+        pair.progress();
+        pair.receiver().destroy();
+        if (!GetParam().is_self) {
+            pair.sender().destroy();
+        }
+    }
+    EXPECT_LE(4, g_inits);
+    EXPECT_EQ(g_inits, g_cleanups);
+    EXPECT_TRUE(objects.empty());
+}
+
 TEST_P(request, no_initialisation_of_memory_of_the_client)
 {
     std::set<void *> objects;

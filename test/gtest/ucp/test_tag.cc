@@ -521,6 +521,32 @@ TEST_P(tag, probes_see_messages_in_order_and_leave_them)
     }
 }
 
+/* Who probes in a loop without progress waits for ever, as with UCX; who does so between two calls
+ * of progress sees no message come amid them. */
+TEST_P(tag, a_probe_makes_no_progress)
+{
+    if (GetParam().is_self) {
+        GTEST_SKIP() << "what is sent to oneself is there at once";
+    }
+    pair pair(GetParam());
+    ucp_worker_h worker = pair.receiver().handle();
+    uint64_t value = 1, got = 0;
+    ucp_tag_recv_info_t info;
+    void *sent = pair.send(&value, sizeof(value), 1); /* now there is a connection */
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, sizeof(got), 1)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+    pair.settle();
+
+    sent = pair.send(&value, sizeof(value), 2);
+    for (int i = 0; i < 100; ++i) {
+        pair.sender().progress();
+        ASSERT_EQ(nullptr, ucp_tag_probe_nb(worker, 2, ~0ull, i & 1, &info));
+    }
+    pair.progress_until([&]() { return ucp_tag_probe_nb(worker, 2, ~0ull, 0, &info) != nullptr; });
+    EXPECT_EQ(UCS_OK, pair.wait(pair.receive(&got, sizeof(got), 2)));
+    EXPECT_EQ(UCS_OK, pair.wait(sent));
+}
+
 TEST_P(tag, a_probed_message_that_is_too_long)
 {
     pair pair(GetParam());
