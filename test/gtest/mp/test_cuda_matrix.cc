@@ -617,6 +617,16 @@ TEST(mp_cuda, looking_into_peers_forbidden)
     }
 }
 
+/* The kinds of memory that the context says it takes. */
+static uint64_t memory_types(node &n)
+{
+    ucp_context_attr_t attr;
+
+    attr.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+    EXPECT_EQ(UCS_OK, ucp_context_query(n.context(), &attr));
+    return attr.memory_types;
+}
+
 /* The program starts CUDA when it has communicated for a while. */
 TEST(mp_cuda, started_late)
 {
@@ -628,10 +638,13 @@ TEST(mp_cuda, started_late)
         pair_side side(me);
         EXPECT_EQ(me.index() + 1u, 2u - side.swap({static_cast<uint8_t>(me.index())})[0]);
         side.exchange_nothing();
+        EXPECT_EQ(1ull << UCS_MEMORY_TYPE_HOST, memory_types(side.n()));
         {
             gpu g(me.index());
             ASSERT_TRUE(g.is_open()) << g.problem();
             usleep(30000); /* a real driver takes longer to start */
+            EXPECT_EQ((1ull << UCS_MEMORY_TYPE_HOST) | (1ull << UCS_MEMORY_TYPE_CUDA) |
+                      (1ull << UCS_MEMORY_TYPE_CUDA_MANAGED), memory_types(side.n()));
             side.exchange_nothing();
             for (operation op : {operation::TAG, operation::PUT, operation::AM}) {
                 gpu_buffer out(g, PERF_MEMORY_CUDA, LARGE), in(g, PERF_MEMORY_ASYNC, LARGE);
