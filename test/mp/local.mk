@@ -1,14 +1,17 @@
 # Halyard: the library in programs of others' making, run by guest.sh.
 # SPDX-License-Identifier: BSD-3-Clause
 
-check_PROGRAMS += test/mp/pair test/mp/reload test/mp/env_fuzz test/mp/heap test/mp/empty \
-	test/mp/empty_linked
+check_PROGRAMS += test/mp/pair test/mp/reload test/mp/copies test/mp/env_fuzz test/mp/heap \
+	test/mp/empty test/mp/empty_linked
 
 test_mp_pair_SOURCES = test/mp/pair.c
 test_mp_pair_LDADD   = libucp.la libucs.la
 
 test_mp_reload_SOURCES = test/mp/reload.c
 test_mp_reload_LDADD   = -ldl
+
+test_mp_copies_SOURCES = test/mp/copies.c
+test_mp_copies_LDADD   = -ldl
 
 test_mp_env_fuzz_SOURCES = test/mp/env_fuzz.c
 test_mp_env_fuzz_LDADD   = libucp.la libucs.la
