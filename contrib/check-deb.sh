@@ -36,6 +36,16 @@ program() { # by pkg-config, as a program's build finds a package
         readelf -d hello_tag | grep -q 'NEEDED.*libucp.so.0' && timeout $LIMIT_S ./hello_tag
 }
 check "a program against libhalyard-dev" program
+by_cmake() {
+    rm -rf hello_cmake && cmake -S $source/test/packaging -B hello_cmake -DCMAKE_PREFIX_PATH=$root/usr &&
+        cmake --build hello_cmake && timeout $LIMIT_S hello_cmake/hello
+}
+if command -v cmake >/dev/null; then
+    check "a program by CMake" by_cmake
+else
+    echo "skipped: a program by CMake (cmake is not installed)"
+    skipped=$((skipped + 1))
+fi
 for page in ucx_info ucx_perftest; do
     check "manual page of $page" test -s "$root/usr/share/man/man1/$page.1.gz"
 done
@@ -56,7 +66,7 @@ if dpkg-query -W -f '${Status}\n' libucx0 2>/dev/null | grep -q '^install ok ins
                                sed -n 's/^ii *//p' | sort | paste -sd' ')"
 else
     echo "skipped: no package of UCX is installed"
-    skipped=1
+    skipped=$((skipped + 1))
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

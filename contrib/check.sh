@@ -398,6 +398,15 @@ stage_dist()
             LD_LIBRARY_PATH='$prefix/lib' ./hello_installed"; then
         count 1 0 0
     fi
+    if ! command -v cmake >/dev/null; then
+        count 0 0 1
+        say "dist: example by CMake: skipped: cmake is missing"
+    elif step "dist: example by CMake" cmake.log bash -c "
+            rm -rf hello_cmake && export LD_LIBRARY_PATH='$prefix/lib' &&
+            cmake -S '$root/test/packaging' -B hello_cmake -DCMAKE_PREFIX_PATH='$prefix' &&
+            cmake --build hello_cmake && hello_cmake/hello && hello_cmake/hello_variables"; then
+        count 1 0 0
+    fi
     if step "dist: example against the static library" static.log bash -c "
             export PKG_CONFIG_PATH='$prefix/lib/pkgconfig' &&
             gcc -Wall '$root/examples/hello_tag.c' -o hello_static \

@@ -14,7 +14,7 @@ packages_of() # purpose
         build)    echo autoconf automake libtool m4 make gcc g++ libc6-dev pkg-config \
                        libhwloc-dev libfabric-dev systemtap-sdt-dev ;;
         plot)     echo gnuplot-nox ;;
-        test)     echo libgtest-dev gdb procps python3 libucx-dev ;;
+        test)     echo libgtest-dev gdb procps python3 libucx-dev cmake ;;
         clang)    echo clang libclang-rt-14-dev llvm ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
