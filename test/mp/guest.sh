@@ -166,6 +166,42 @@ else
     silent_step "AddressSanitizer in the application only" "$scratch/pair_asan"
 fi
 
+# ---------------------------------------------------------------------------- rights
+
+# A program of root's, started by a user who would like it to do something else.
+check_set_user_id()
+{
+    local as_user="setpriv --reuid 54321 --clear-groups" home=$scratch/home
+    mkdir -p "$home" && chmod 755 "$scratch" && cd "$home" || return
+    echo UCX_RNDV_THRESH=8888 >ucx.conf && chown -R 54321 "$home" || return
+    cp "$scratch/settings" "$scratch/trusted" && chmod 4755 "$scratch/trusted" || return
+    export HOME=$home UCX_CONFIG_DIR=$home
+    if [ "$($as_user "$scratch/settings" | grep -c '^UCX_RNDV_THRESH=8888$')" -ne 1 ]; then
+        echo "without such rights the file is not read: the test shows nothing"
+        return 1
+    fi
+    UCX_RNDV_THRESH=7777 UCX_LOG_LEVEL=debug UCX_LOG_FILE=$home/log UCX_FAULT=malloc:1 \
+        $as_user "$scratch/trusted" >"$scratch/out" || return
+    grep -E '^UCX_(RNDV_THRESH|LOG_LEVEL|LOG_FILE)=' "$scratch/out" | sort >"$scratch/read"
+    printf '%s\n' UCX_LOG_FILE= UCX_LOG_LEVEL=warn UCX_RNDV_THRESH=auto | diff - "$scratch/read" &&
+        [ ! -e log ]
+}
+
+cp /usr/bin/id "$scratch/id" && chmod 755 "$scratch" && chmod 4755 "$scratch/id"
+if [ "$(id -u)" -ne 0 ] || ! command -v setpriv >/dev/null ||
+   [ "$(setpriv --reuid 54321 --clear-groups "$scratch/id" -u 2>/dev/null)" != 0 ]; then
+    skip "a set-user-ID program" "not root, no setpriv, or a file system without such programs"
+elif is_sanitized; then
+    skip "a set-user-ID program" "the library is built with a sanitizer"
+elif ! ${CC:-cc} -I"$build" -I"$build/src" -I"$source/src" "$source/test/mp/settings.c" \
+        -o "$scratch/settings" -L"$libs" -lucp -lucs -Wl,-rpath,"$libs" >"$scratch/log" 2>&1 ||
+     ! setpriv --reuid 54321 --clear-groups "$scratch/settings" >/dev/null 2>&1; then
+    skip "a set-user-ID program" "it does not compile, or others may not read the libraries"
+else
+    (check_set_user_id) >"$scratch/log" 2>&1
+    verdict "a set-user-ID program takes no settings of its user" $? "$scratch/log"
+fi
+
 # ---------------------------------------------------------------------------- linked and not used
 
 # Names of the system calls that a program makes, with files that it opens.

@@ -26,5 +26,5 @@ test_mp_empty_linked_SOURCES = test/mp/empty.c
 test_mp_empty_linked_LDADD   = libucp.la
 test_mp_empty_linked_LDFLAGS = $(AM_LDFLAGS) -Wl,--no-as-needed
 
-EXTRA_DIST += test/mp/guest.sh
+EXTRA_DIST += test/mp/guest.sh test/mp/settings.c
 TESTS      += test/mp/guest.sh

@@ -192,6 +192,33 @@ TEST(socket_directory, is_clean_after_a_death)
     EXPECT_TRUE(both.join());
 }
 
+/* Processes of two users are no peers, and are told so. */
+TEST(users, do_not_meet)
+{
+    processes both(2);
+
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    both.start_all([&](self &me) {
+        setenv("UCX_TLS", "shm", 1);
+        if (me.index() == 1) {
+            ASSERT_EQ(0, setuid(54321));
+        }
+        node n(me);
+        n.publish();
+        for (size_t length : {8, 1 << 20}) {
+            ucp_ep_h ep = n.connect(1 - me.index());
+            std::vector<uint8_t> data(length);
+            EXPECT_EQ(UCS_ERR_UNREACHABLE, n.wait(n.send(ep, data.data(), length, 1)));
+            n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
+    EXPECT_NE(std::string::npos, both.log().find("belongs to another user")) << both.log();
+}
+
 /* Abstract sockets do not reach into another network namespace: said once, at the endpoint. */
 TEST(network_namespace, is_told_at_the_endpoint)
 {

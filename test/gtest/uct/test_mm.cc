@@ -260,7 +260,11 @@ protected:
     /* Says something; the status that is answered, or UCS_ERR_CONNECTION_RESET. */
     ucs_status_t say(const void *data, size_t length)
     {
-        const int fd             = knock();
+        return say(knock(), data, length);
+    }
+
+    ucs_status_t say(int fd, const void *data, size_t length)
+    {
         uct_mm_welcome_t welcome = {};
         int fds[UCT_SOCKET_FDS_MAX];
         unsigned count = 0;
@@ -303,6 +307,60 @@ TEST_F(mm_door_test, only_who_knows_whom_it_wants_gets_in)
     EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, say(&h, sizeof(h))) << "longer than our rings take";
     EXPECT_NE(UCS_OK, say(&h, sizeof(h) - 1));
     EXPECT_NE(UCS_OK, say(&h, 1));
+}
+
+/* A process of another user, as far as those that it connects to are told by the kernel. */
+class other_user {
+public:
+    other_user()
+    {
+        EXPECT_EQ(0, seteuid(54321));
+    }
+    ~other_user()
+    {
+        EXPECT_EQ(0, seteuid(0));
+    }
+    other_user(const other_user &)            = delete;
+    other_user &operator=(const other_user &) = delete;
+};
+
+/* Abstract sockets have no permissions: what the kernel says of the other side is the only guard,
+ * against who knows all that is to be said. */
+TEST_F(mm_door_test, other_users_do_not_get_in)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    const uct_mm_hello_t h = hello();
+    int fd;
+    {
+        const other_user other;
+        fd = knock();
+    }
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, say(fd, &h, sizeof(h)));
+    EXPECT_EQ(UCS_OK, say(&h, sizeof(h)));
+}
+
+/* Nor is one who listens in another's place told anything. */
+TEST_F(mm_door_test, other_users_are_not_talked_to)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    std::unique_ptr<worker> theirs;
+    {
+        const other_user other;
+        theirs = std::make_unique<worker>(mm());
+    }
+    log_levels quiet("fatal");
+    uct_ep_t *ep        = m_worker.connect(theirs->where());
+    ucs_status_t status = uct_ep_connect(ep);
+    if (status == UCS_INPROGRESS) {
+        ASSERT_TRUE(run_until({&m_worker, theirs.get()},
+                              [&]() { return !m_worker.failed.empty(); }));
+        status = m_worker.failed[0].second;
+    }
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, status);
 }
 
 TEST_F(mm_door_test, strangers_who_say_anything)
