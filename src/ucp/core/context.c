@@ -369,6 +369,16 @@ static const uct_tl_t *ucp_context_wrapped_tl(const ucs_config_allow_list_t *lis
     return NULL;
 }
 
+/* There is always the way to oneself. Memory of devices would be taken for the host's without the
+ * one that tells them apart, and the process would die: lists of transports to use, which are most
+ * often about the way between processes, leave it in, and only lists of those not to use take it
+ * out. */
+static int ucp_context_tl_stays(const ucs_config_allow_list_t *tls, const uct_tl_t *tl)
+{
+    return (tl->kind == UCT_TL_KIND_SELF) ||
+           ((tl->md.mem_query != NULL) && (tls->mode == UCS_CONFIG_ALLOW_LIST_ALLOW));
+}
+
 static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_config_t *config)
 {
     unsigned num_useful = 0;
@@ -380,7 +390,7 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
 
         if (tl == NULL) {
             tl = config->tls[i];
-            if ((tl->kind != UCT_TL_KIND_SELF) &&
+            if (!ucp_context_tl_stays(&context->options.tls, tl) &&
                 !ucp_context_tl_allowed(&context->options.tls, tl)) {
                 snprintf(context->tl_reason[i], UCT_REASON_MAX, "switched off by UCX_TLS");
                 continue;
@@ -396,7 +406,7 @@ static ucs_status_t ucp_context_open_tls(ucp_context_t *context, const ucp_confi
         if (status != UCS_OK) {
             continue;
         }
-        num_useful += (tl->kind != UCT_TL_KIND_SELF) ||
+        num_useful += !ucp_context_tl_stays(&context->options.tls, tl) ||
                       ucp_context_tl_allowed(&context->options.tls, tl);
         ucp_context_add_rails(context, tl, config->tl_config[i]);
     }

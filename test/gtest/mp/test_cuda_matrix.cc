@@ -660,6 +660,33 @@ TEST(mp_cuda, started_late)
     EXPECT_TRUE(all.join());
 }
 
+/* Who names the transports between processes has not thought of memory of devices: it is known all
+ * the same. */
+TEST(mp_cuda, lists_of_transports_that_leave_it_out)
+{
+    NEED_GPU();
+    for (const char *tls : {"mm", "rc,sm"}) {
+        processes all(2);
+
+        SCOPED_TRACE(tls);
+        all.start_all([&](self &me) {
+            setenv("UCX_TLS", tls, 1);
+            gpu g(me.index());
+            ASSERT_TRUE(g.is_open()) << g.problem();
+            pair_side side(me);
+            for (operation op : {operation::TAG, operation::PUT}) {
+                gpu_buffer out(g, PERF_MEMORY_CUDA, 50000), in(g, PERF_MEMORY_ASYNC, 50000);
+                ASSERT_TRUE(out.is_made() && in.is_made()) << g.problem();
+                for (size_t length : {1, 50000}) {
+                    side.exchange(op, g, out, in, length);
+                }
+            }
+        });
+        EXPECT_TRUE(all.join());
+        EXPECT_EQ(0u, all.log_lines()) << all.log();
+    }
+}
+
 /* The thread that communicates has never called CUDA, and has no context afterwards either. */
 TEST(mp_cuda, thread_without_context)
 {
