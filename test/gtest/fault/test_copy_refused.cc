@@ -6,6 +6,7 @@
 #include <mp/node.h>
 #include <mp/restrict.h>
 #include <seed.h>
+#include <ucs/config/global.h>
 #include <ucs/debug/fault.h>
 
 #include <algorithm>
@@ -218,6 +219,37 @@ TEST_P(copy_refused, at_every_call)
             }
         }
     }
+}
+
+/* Who looks for the reason why it has become slow finds it, and no more than once a side. */
+TEST(copy_refused_later, is_told)
+{
+    const refusal r = {"both", EPERM, true, true};
+    processes both(2);
+
+    both.start_all([&](self &me) {
+        setenv("UCX_RNDV_SCHEME", r.scheme, 1);
+        setenv("UCX_LOG_LEVEL", "diag", 1);
+        ASSERT_EQ(UCS_OK, ucs_global_opts_reload());
+        node n(me);
+        n.connect_all();
+        for (unsigned i = 0; i < 6; ++i) {
+            if (i == 2) {
+                n.barrier();
+                refuse(r, me);
+            }
+            transfer(me, n, (3u << 20) + i, i, 0, nothing);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
+    const std::string log = both.log(), told = "messages are used instead";
+    size_t count          = 0;
+    for (size_t at = 0; (at = log.find(told, at)) != std::string::npos; at += told.size()) {
+        ++count;
+    }
+    EXPECT_LE(1u, count) << log;
+    EXPECT_GE(2u, count) << log;
 }
 
 static std::vector<refusal> all_refusals()

@@ -255,6 +255,77 @@ TEST_P(thread, endpoints_made_while_others_progress)
     EXPECT_EQ(0, num_wrong);
 }
 
+/* Memory is registered, its key unpacked and used, and all of it ended by several threads. */
+TEST_P(thread, memory_comes_and_goes_while_others_use_theirs)
+{
+    context_options options;
+    options.features = UCP_FEATURE_RMA;
+    pair pair(GetParam(), options);
+    std::vector<std::thread> threads;
+    std::atomic<int> num_running{NUM_THREADS};
+    std::atomic<int> num_wrong{0};
+    const auto use = [&](int number, bool is_allocated) {
+        const size_t length             = length_of(number, 1);
+        const ucp_request_param_t param = send_param(nullptr);
+        const bytes data                = pattern(number, length);
+        bytes heap(length), got(length);
+        ucp_mem_map_params_t params;
+        ucp_mem_attr_t attr;
+        ucp_mem_h memh;
+        ucp_rkey_h rkey;
+        void *packed;
+        size_t packed_length;
+
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                            UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+        params.address    = is_allocated ? nullptr : heap.data();
+        params.length     = length;
+        params.flags      = is_allocated ? UCP_MEM_MAP_ALLOCATE : 0;
+        attr.field_mask   = UCP_MEM_ATTR_FIELD_ADDRESS;
+        if ((ucp_mem_map(pair.ctx().handle(), &params, &memh) != UCS_OK) ||
+            (ucp_mem_query(memh, &attr) != UCS_OK) ||
+            (ucp_rkey_pack(pair.ctx().handle(), memh, &packed, &packed_length) != UCS_OK) ||
+            (ucp_ep_rkey_unpack(pair.ep(), packed, &rkey) != UCS_OK)) {
+            ++num_wrong;
+            return;
+        }
+        ucp_rkey_buffer_release(packed);
+        const auto address = reinterpret_cast<uintptr_t>(attr.address);
+        const auto end     = [&](void *request) {
+            while (UCS_PTR_IS_PTR(request) &&
+                   (ucp_request_check_status(request) == UCS_INPROGRESS)) {
+                pair.progress();
+                std::this_thread::yield();
+            }
+            num_wrong += (wait(pair.sender().handle(), request) != UCS_OK);
+        };
+        end(ucp_put_nbx(pair.ep(), data.data(), length, address, rkey, &param));
+        end(ucp_ep_flush_nbx(pair.ep(), &param));
+        num_wrong += (differs(attr.address, length, number) >= 0);
+        end(ucp_get_nbx(pair.ep(), got.data(), length, address, rkey, &param));
+        num_wrong += (got != data);
+        ucp_rkey_destroy(rkey);
+        num_wrong += (ucp_mem_unmap(pair.ctx().handle(), memh) != UCS_OK);
+    };
+
+    for (int t = 0; t < NUM_THREADS; ++t) {
+        threads.emplace_back([&, t]() {
+            for (int i = 0; i < 30; ++i) {
+                use((30 * t) + i, (i & 1) != 0);
+            }
+            --num_running;
+            while (num_running > 0) {
+                pair.progress();
+                std::this_thread::yield();
+            }
+        });
+    }
+    for (std::thread &each : threads) {
+        each.join();
+    }
+    EXPECT_EQ(0, num_wrong);
+}
+
 /* Names of one letter each: one that is being written is none of them. */
 TEST_P(thread, queries_beside_all_else)
 {
