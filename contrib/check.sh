@@ -428,6 +428,13 @@ stage_dist()
                 --without-xpmem --without-ze 2>&1 | tee log && ! grep 'unrecognized' log"; then
         count 1 0 0
     fi
+    if step "dist: built without all that is optional" plain.log bash -c "
+            mkdir -p plain && cd plain &&
+            '$root/configure' --without-hwloc --without-ofi --without-cuda --disable-cma --disable-gtest \
+                --disable-static --enable-werror CFLAGS='-O1 -g0' && make -j$jobs all &&
+            ./ucx_perftest --self -t tag_bw -s 8,100k -n 100 -V -f -q"; then
+        count 1 0 0
+    fi
     say "dist: Debian packages"
     step "dist: Debian packages" deb.log "$root/contrib/build-deb.sh" --no-packages \
          --build "$build_root/deb" --archive "$(echo "$PWD"/halyard-*.tar.gz)" &&
