@@ -596,6 +596,7 @@ ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t *params)
 static void ucp_ep_query_transports(const ucp_peer_t *peer, ucp_transports_t *transports)
 {
     unsigned count = 0;
+    const uct_iface_t *iface;
     unsigned role;
 
     for (role = 0; (role < UCP_LANE_LAST) && (count < transports->num_entries); ++role) {
@@ -607,8 +608,9 @@ static void ucp_ep_query_transports(const ucp_peer_t *peer, ucp_transports_t *tr
             ((role >= UCP_LANE_RAIL) && (peer->lanes[role]->state != UCT_EP_LIVE))) {
             continue;
         }
-        entry->transport_name = peer->lanes[role]->iface->tl->name;
-        entry->device_name    = "memory";
+        iface                 = peer->lanes[role]->iface;
+        entry->transport_name = iface->tl->name;
+        entry->device_name    = (iface->device != NULL) ? iface->device : "memory";
         ++count;
     }
     transports->num_entries = count;

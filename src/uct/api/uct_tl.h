@@ -380,6 +380,7 @@ struct uct_iface {
     uct_md_t          *md;
     const char        *choice;            /* what open has chosen, then a line each why not the
                                              others; NULL: there was nothing to choose */
+    const char        *device;            /* its name in the network; NULL: memory */
     ucs_list_link_t    ready;             /* endpoints whose queued requests may be tried */
     uct_ep_t          *served;            /* the one whose request is being tried, or NULL */
     int                is_serving;        /* a round of `ready` */

@@ -471,6 +471,7 @@ static ucs_status_t uct_ofi_rail_choose(uct_ofi_iface_t *iface)
     ucs_str_append(&iface->choice, "%s on %s\n", iface->info->fabric_attr->prov_name,
                    iface->info->domain_attr->name);
     iface->super.choice = iface->choice;
+    iface->super.device = iface->info->domain_attr->name;
     return UCS_OK;
 }
 
@@ -578,6 +579,7 @@ ucs_status_t uct_ofi_provider_choose(uct_ofi_iface_t *iface)
         }
         ucs_str_append(&iface->choice, "%s\n", uct_ofi_explain_hmem(iface));
         uct_ofi_lengthen_queue(iface->info);
+        iface->super.device = iface->info->domain_attr->name;
     }
     line = iface->super.choice = iface->choice;
     for (; (line != NULL) && ((end = strchr(line, '\n')) != NULL); line = end + 1) {

@@ -237,9 +237,16 @@ TEST(query_network, texts_name_the_provider_and_why_not_the_others)
     std::string refused;
     for (unsigned round = 0; round < 2; ++round) {
         testing::internal::CaptureStdout();
-        std::string texts[3];
+        std::string texts[3], device;
         {
             pair pair(over_ofi);
+            ucp_transport_entry_t entry = {};
+            ucp_ep_attr_t attr;
+            attr.field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS;
+            attr.transports = {&entry, 1, sizeof(entry)};
+            EXPECT_EQ(UCS_OK, ucp_ep_query(pair.ep(), &attr));
+            EXPECT_STREQ("ofi", entry.transport_name);
+            device   = entry.device_name;
             texts[0] = printed(
                 [&](FILE *stream) { ucp_worker_print_info(pair.sender().handle(), stream); });
             texts[1] = printed([&](FILE *stream) { ucp_ep_print_info(pair.ep(), stream); });
@@ -250,6 +257,7 @@ TEST(query_network, texts_name_the_provider_and_why_not_the_others)
             ASSERT_TRUE(std::regex_search(text, used, std::regex("\n# +(\\S+) on (\\S+)\n")))
                 << text;
             EXPECT_NE(refused, used[1].str()) << text;
+            EXPECT_EQ(device, used[2].str()) << "what programs that ask the endpoint are told";
             if (!refused.empty()) {
                 EXPECT_TRUE(std::regex_search(text, std::regex("\n# +not " + refused + " on \\S+: "
                                                                "switched off by "
