@@ -288,6 +288,23 @@ TEST(context, an_address_for_other_nodes)
     EXPECT_EQ(std::vector<unsigned>(is_present("ofi"), ucp_address_wire_id("ofi")), remote);
 }
 
+/* Of thousands of processes each keeps one of each: beside the provider's own, little is added. */
+TEST(context, an_address_over_a_network_is_short)
+{
+    constexpr size_t OF_PROVIDER = 28, OURS = 64; /* sockaddr_in6 */
+    size_t sizes[2];
+    if (!is_present("ofi") || (getenv("UCX_OFI_PROVIDER") != nullptr)) {
+        GTEST_SKIP() << "no libfabric, or a provider of other addresses";
+    }
+    for (bool is_net : {false, true}) {
+        environment environment(settings{{"UCX_NET_ADDRESS", is_net ? "y" : "n"}});
+        context context;
+        sizes[is_net] = worker(context).address().size();
+    }
+    EXPECT_LT(sizes[0], sizes[1]) << "there is no network in it";
+    EXPECT_GE(OF_PROVIDER + OURS, sizes[1] - sizes[0]);
+}
+
 /* An address that is never released, as MPICH leaves it: nothing worse than its memory is lost. */
 TEST(context, several_in_one_process)
 {
