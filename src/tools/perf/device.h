@@ -44,7 +44,7 @@ typedef struct perf_device {
     int   number; /* as the driver's functions want it */
     int   count;  /* devices that this process sees */
     int   driver; /* its version: 13000 is 13.0 */
-    int   has_no_batch; /* cuMemcpyBatchAsync is missing: copies go one by one */
+    int   has_no_batch; /* cuMemcpyBatchAsync is missing, or was refused: copies go one by one */
     struct CUctx_st           *ctx;
     struct CUstream_st        *stream;
     struct CUmemPoolHandle_st *pool; /* of PERF_MEMORY_POOL, made when first wanted */

@@ -270,7 +270,8 @@ void perf_startup_print(const perf_report_t *report)
     if (report->startup_runs == 0) {
         return;
     }
-    printf("\nstart-up (medians of %u runs in fresh processes):\n", report->startup_runs);
+    printf("\nstart-up (%u runs in fresh processes, half of them for memory; medians):\n",
+           report->startup_runs);
     printf("  ucp_init %.2f ms; to the first message sent and answered %.2f ms\n",
            startup[PERF_STARTUP_INIT] / 1e6, startup[PERF_STARTUP_FIRST] / 1e6);
     printf("  endpoint: first %.1f us; %d more, each to another worker, %.2f us",

@@ -211,7 +211,7 @@ static void explain_device(const perf_rounds_t *table)
     }
     printf(".\ncopy: one process copies and polls, cuMemAlloc's memory, pinned where it is the "
            "host's. batch: a window of such copies %s, then polled for.\n",
-           device->has_no_batch ? "one by one (the driver has no cuMemcpyBatchAsync)" :
+           device->has_no_batch ? "one by one (the driver takes no cuMemcpyBatchAsync)" :
                                   "in one call");
     if (table->refused) {
         printf("The driver refuses to open the other side's memory (%s).\n",
