@@ -14,7 +14,7 @@ packages_of() # purpose
         build)    echo autoconf automake libtool m4 make gcc g++ libc6-dev pkg-config \
                        libhwloc-dev libfabric-dev systemtap-sdt-dev ;;
         plot)     echo gnuplot-nox ;;
-        test)     echo libgtest-dev gdb procps python3 libucx-dev cmake ;;
+        test)     echo libgtest-dev gdb procps python3 libucx-dev ;;
         clang)    echo clang libclang-rt-14-dev llvm ;;
         mpi)      echo openmpi-bin libopenmpi-dev mpich libmpich-dev ;;
         apps)     echo hpcc scalapack-mpi-test mumps-test lammps python3-mpi4py-fft \
@@ -23,7 +23,7 @@ packages_of() # purpose
         style)    echo perl-base ;;
         arm)      echo gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross \
                        qemu-user-static ;;
-        deb)      echo debhelper dpkg-dev fakeroot ;;
+        deb)      echo debhelper dpkg-dev fakeroot cmake ;;
         *)        echo "packages.sh: unknown purpose '$1'" >&2
                   exit 2 ;;
     esac

@@ -43,7 +43,7 @@ plot=()
 if command -v gnuplot >/dev/null; then
     plot=(--plot "$build/perftest.svg")
 fi
-LD_LIBRARY_PATH="$prefix/lib" "$prefix/bin/ucx_perftest" --self "${plot[@]}"
+LD_LIBRARY_PATH="$prefix/lib" "$prefix/bin/ucx_perftest" --self ${plot[@]+"${plot[@]}"}
 echo
 echo "plot:       ${plot[1]:-none: gnuplot is not installed}"
 echo "libraries:  $prefix/lib"

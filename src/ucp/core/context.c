@@ -486,6 +486,9 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
         ucp_context_set_params(context, params);
         context->node_id = ucs_sys_node_id();
         status           = ucs_config_copy(&context->options, &config->options, ucp_options_rows);
+        if (status != UCS_OK) {
+            ucs_error("no memory to copy the configuration");
+        }
         context->options.rndv_scheme = ucp_rndv_schemes[context->options.rndv_scheme];
     }
     if (status == UCS_OK) {

@@ -671,7 +671,9 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
     report = ucs_report_begin(stream, &storage);
     ucs_report_row(report, "name", "#\n# UCP endpoint %s\n#\n", ep->name);
     if (ep->peer->is_provisional) {
-        ucs_report_row(report, "reason", "# not known yet: %s\n", "the peer has yet to answer");
+        ucs_report_row(report, "reason", "# not known yet: %s\n",
+                       (ep->peer->status != UCS_OK) ? ucs_status_string(ep->peer->status) :
+                                                      "the peer has yet to answer");
     } else {
         ucp_proto_explain(ep->peer->proto, report);
     }

@@ -117,6 +117,7 @@ typedef struct {
     size_t            eager_max;      /* bytes of payload that one message can carry */
     size_t            zcopy_min;      /* from which it is not copied before; SIZE_MAX: never */
     size_t            rndv_thresh;    /* the user's, of this kind of peers, or automatic */
+    int               is_told;        /* by UCX_PROTO_INFO */
     unsigned          num_send, num_recv;
     ucp_proto_range_t send[UCP_PROTO_RANGES]; /* all protocols */
     ucp_proto_range_t recv[UCP_PROTO_RANGES]; /* rendezvous only: the receiver's choice */

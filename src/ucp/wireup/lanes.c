@@ -337,12 +337,26 @@ static ucp_proto_config_t *ucp_lanes_find_proto(ucp_worker_t *worker, const unsi
     return NULL;
 }
 
+/* UCX_PROTO_INFO: each once, by a peer that it carries something for: no provisional one. */
+static void ucp_lanes_tell(const ucp_peer_t *peer)
+{
+    ucs_report_t storage, *report;
+
+    if (peer->worker->context->options.proto_info && !peer->proto->is_told &&
+        !peer->lanes[UCP_LANE_AM]->is_nowhere) {
+        peer->proto->is_told = 1;
+        report               = ucs_report_begin(stdout, &storage);
+        ucp_proto_explain(peer->proto, report);
+        ucs_report_end(report, stdout);
+        fflush(stdout);
+    }
+}
+
 ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
 {
     ucp_worker_t *worker = peer->worker;
     unsigned key[UCP_LANE_LAST];
     ucp_proto_config_t *config;
-    ucs_report_t storage, *report;
 
     _Static_assert(sizeof(key) == sizeof(config->tl), "the key has all lanes");
     memcpy(key, peer->lane_tl, sizeof(key));
@@ -355,6 +369,7 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     }
     if (config != NULL) {
         peer->proto = config;
+        ucp_lanes_tell(peer);
         return UCS_OK;
     }
     if (worker->num_proto == UCP_PROTO_CONFIGS) {
@@ -369,14 +384,7 @@ ucs_status_t ucp_lanes_update_proto(ucp_peer_t *peer)
     ucp_lanes_fill(peer, &config->lanes);
     ucp_proto_config_fill(config, &worker->context->options);
     peer->proto = config;
-
-    /* Those of a provisional peer carry nothing. */
-    if (worker->context->options.proto_info && !peer->lanes[UCP_LANE_AM]->is_nowhere) {
-        report = ucs_report_begin(stdout, &storage);
-        ucp_proto_explain(config, report);
-        ucs_report_end(report, stdout);
-        fflush(stdout);
-    }
+    ucp_lanes_tell(peer);
     return UCS_OK;
 }
 

@@ -237,6 +237,9 @@ ucs_status_t ucs_global_opts_copy(ucs_global_opts_t *copy)
     if (ucs_global_lock()) {
         status = ucs_config_copy(copy, &ucs_global_values, ucs_global_rows);
         pthread_mutex_unlock(&ucs_global_mutex);
+        if (status != UCS_OK) {
+            ucs_error("no memory to copy the process's options");
+        }
     }
     return status;
 }

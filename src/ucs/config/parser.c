@@ -466,7 +466,6 @@ ucs_status_t ucs_config_copy(void *dest, const void *src, const ucs_config_row_t
         status = rows[i].type->copy(ucs_config_field(dest, &rows[i]),
                                     ucs_config_field(src, &rows[i]));
         if (status != UCS_OK) {
-            ucs_error("no memory to copy %s", rows[i].name);
             ucs_config_release_rows(dest, rows, i);
             return status;
         }

@@ -78,6 +78,7 @@ static struct {
 
     char             folder[PATH_MAX]; /* in front of a path that does not begin with '/' */
     char             path[UCS_LOG_PATH_MAX];
+    char             file[UCS_LOG_FILE_MAX]; /* what was opened, or was to be */
     char             filter[UCS_LOG_PATH_MAX];
     size_t           size_max;
     int              fd;
@@ -96,10 +97,27 @@ static struct {
 
 /* ------------------------------------------------------------------ levels */
 
+/* Without the blanks around it. */
+static void ucs_log_cut_blanks(const char **text_p, size_t *length_p)
+{
+    const char *text = *text_p;
+    size_t length    = *length_p;
+
+    for (; (length > 0) && ((*text == ' ') || (*text == '\t')); --length) {
+        ++text;
+    }
+    while ((length > 0) && ((text[length - 1] == ' ') || (text[length - 1] == '\t'))) {
+        --length;
+    }
+    *text_p   = text;
+    *length_p = length;
+}
+
 static int ucs_log_parse_level(const char *text, size_t length, ucs_log_level_t *level_p)
 {
     int level;
 
+    ucs_log_cut_blanks(&text, &length);
     for (level = 0; level < UCS_LOG_LEVEL_LAST; ++level) {
         if ((strlen(ucs_log_level_names[level]) == length) &&
             !strncasecmp(ucs_log_level_names[level], text, length)) {
@@ -114,7 +132,7 @@ static int ucs_log_parse_level(const char *text, size_t length, ucs_log_level_t 
 static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *levels)
 {
     ucs_log_component_level_t *component;
-    const char *item, *equals;
+    const char *item, *equals, *name;
     size_t length, name_length;
 
     if ((text == NULL) || (text[0] == '\0')) {
@@ -124,7 +142,6 @@ static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *lev
     levels->level = UCS_LOG_LEVEL_WARN;
     levels->count = 0;
     for (item = text; *item != '\0'; item += length + (item[length] == ',')) {
-        item  += strspn(item, " \t");
         length = strcspn(item, ",");
         equals = memchr(item, '=', length);
         if (equals == NULL) {
@@ -134,15 +151,18 @@ static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *lev
             continue;
         }
 
+        name        = item;
         name_length = (size_t)(equals - item);
+        ucs_log_cut_blanks(&name, &name_length);
         component   = &levels->components[levels->count];
         if ((levels->count == UCS_LOG_COMPONENTS_MAX) || (name_length == 0) ||
             (name_length >= sizeof(component->name)) ||
-            !ucs_log_parse_level(equals + 1, length - name_length - 1, &component->level)) {
+            !ucs_log_parse_level(equals + 1, length - (size_t)(equals - item) - 1,
+                                 &component->level)) {
             return UCS_ERR_INVALID_PARAM;
         }
 
-        memcpy(component->name, item, name_length);
+        memcpy(component->name, name, name_length);
         component->name[name_length] = '\0';
         ++levels->count;
     }
@@ -232,13 +252,17 @@ int ucs_log_open_file(const char *path)
     return fd;
 }
 
-/* The file's name, whichever folder the program is in by now. Not zero if it fits. */
-static int ucs_log_file_path(char *path, size_t max)
+static int ucs_log_open_in(const char *folder)
 {
-    const int length = snprintf(path, max, "%s%s", ucs_logger.folder,
-                                (ucs_logger.folder[0] != '\0') ? "/" : "");
+    char *file       = ucs_logger.file; /* no such thing belongs on a coroutine's stack */
+    const size_t max = sizeof(ucs_logger.file);
+    const int length = snprintf(file, max, "%s%s", folder, (folder[0] != '\0') ? "/" : "");
 
-    return ucs_log_expand_path(ucs_logger.path, path + length, max - (size_t)length);
+    if (!ucs_log_expand_path(ucs_logger.path, file + length, max - (size_t)length)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return ucs_log_open_file(file);
 }
 
 /* Open the file for a line of `length` bytes; where that fails the messages go to stderr, the
@@ -246,17 +270,14 @@ static int ucs_log_file_path(char *path, size_t max)
  * of the code under test. */
 static int ucs_log_open(size_t length)
 {
-    char path[UCS_LOG_FILE_MAX];
+    int fd = ucs_log_open_in(ucs_logger.folder), ret;
     char text[UCS_LOG_PATH_MAX + 512];
     struct stat info;
-    int fd = -1, ret;
 
-    if (ucs_log_file_path(path, sizeof(path))) {
-        fd = ucs_log_open_file(path);
-    } else {
-        errno = ENAMETOOLONG;
+    if ((fd < 0) && ((errno == EACCES) || (errno == ENAMETOOLONG)) &&
+        (ucs_logger.folder[0] != '\0')) { /* one above it may not be searched */
+        fd = ucs_log_open_in("");
     }
-
     if (fd < 0) {
         ret = snprintf(text, sizeof(text), "ucs: cannot open log file '%s': %m; using stderr\n",
                        ucs_logger.path);
@@ -280,13 +301,12 @@ static int ucs_log_is_own(int ret, const struct stat *info)
  * process has done that before us, the file of that name is another one. */
 static void ucs_log_rotate(void)
 {
-    char path[UCS_LOG_FILE_MAX], old_path[UCS_LOG_FILE_MAX + 2];
+    static char old_file[UCS_LOG_FILE_MAX + 2]; /* one thread is here at a time */
     struct stat info;
 
-    if (ucs_log_file_path(path, sizeof(path)) &&
-        ucs_log_is_own(ucs_sys->stat(path, &info), &info)) {
-        snprintf(old_path, sizeof(old_path), "%s.1", path);
-        (void)!ucs_sys->rename(path, old_path);
+    if (ucs_log_is_own(ucs_sys->stat(ucs_logger.file, &info), &info)) {
+        snprintf(old_file, sizeof(old_file), "%s.1", ucs_logger.file);
+        (void)!ucs_sys->rename(ucs_logger.file, old_file);
     }
 }
 

@@ -41,6 +41,9 @@ static ucs_status_t uct_config_make(const uct_tl_t *tl, const void *other, const
     status = (other != NULL) ? ucs_config_copy(config, other, tl->config_rows) :
              ucs_config_fill(config, tl->config_rows, app_prefix, tl->config_prefix, 0);
     if (status != UCS_OK) {
+        if (other != NULL) {
+            ucs_error("no memory to copy the configuration of transport %s", tl->name);
+        }
         ucs_sys_free(config);
         return status;
     }

@@ -79,7 +79,8 @@ TEST_P(listener, exchanges)
 /* Before the answer nobody knows by what messages will go: the lane that they wait on is none. */
 TEST_P(listener, tells_the_way_once_it_is_known)
 {
-    const environment informs(settings{{"UCX_PROTO_INFO", "y"}});
+    /* transports and limits with which the place where an endpoint waits is like its way */
+    const environment informs(settings{{"UCX_PROTO_INFO", "y"}, {"UCX_MM_SEG_SIZE", "4k"}});
     m_workers.clear();
     m_context.reset();
     SetUp();
