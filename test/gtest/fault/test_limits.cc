@@ -338,7 +338,7 @@ TEST(limits, each_call_fails_once)
 TEST(limits, each_call_and_all_after_it_fail)
 {
     const uint64_t calls = run("*:0");
-    const unsigned step  = (mp::slowness() > 1) ? 3 : 1;
+    const unsigned step  = (mp::slowness() > 1) ? 5 : 1;
 
     for (uint64_t k = 1; (k <= calls) && !HasFailure(); k += step) {
         run("*:" + std::to_string(k) + "+", LOG_LINES_ALL);

@@ -820,6 +820,17 @@ TEST(ucp_config, slips_in_lists_of_transports)
     }
 }
 
+/* What it says to make an endpoint to another worker. */
+ucs_status_t connected(worker &from, worker &to)
+{
+    const bytes address = to.address();
+    ucp_ep_params_t params;
+    ucp_ep_h ep       = nullptr;
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+    return ucp_ep_create(from.handle(), &params, &ep);
+}
+
 /* Enough for the process itself, but not for another: the endpoint says so, in one line. */
 TEST(ucp_config, lists_that_leave_no_way_to_others)
 {
@@ -830,12 +841,7 @@ TEST(ucp_config, lists_that_leave_no_way_to_others)
                 return 100;
             }
             worker first(context), second(context);
-            const bytes address = second.address();
-            ucp_ep_params_t params;
-            ucp_ep_h ep       = nullptr;
-            params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-            params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
-            return -ucp_ep_create(first.handle(), &params, &ep);
+            return -connected(first, second);
         });
         EXPECT_EQ(-UCS_ERR_UNREACHABLE, result.exit_code) << tls;
         EXPECT_EQ(1u, result.lines.size()) << tls << "\n" << all_lines(result);
@@ -857,12 +863,7 @@ TEST(ucp_config, devices_that_leave_no_way_to_others)
         }
         worker first(context), second(context);
         first.connect(first); /* that is the process itself */
-        const bytes address = second.address();
-        ucp_ep_params_t params;
-        ucp_ep_h ep       = nullptr;
-        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-        params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
-        return -ucp_ep_create(first.handle(), &params, &ep);
+        return -connected(first, second);
     });
     EXPECT_EQ(-UCS_ERR_UNREACHABLE, result.exit_code) << all_lines(result);
     ASSERT_EQ(2u, result.lines.size()) << all_lines(result);

@@ -906,16 +906,23 @@ void on_cleanup(void *request)
     EXPECT_EQ(1u, g_objects->erase(request));
 }
 
+/* Requests with areas of the user's, which are counted anew, and known in `objects`. */
+context_options with_user_areas(std::set<void *> *objects)
+{
+    context_options options;
+    options.request_size = sizeof(user_area);
+    options.init         = on_init;
+    options.cleanup      = on_cleanup;
+    g_inits = g_cleanups = 0;
+    g_objects            = objects;
+    return options;
+}
+
 TEST_P(request, user_area_is_initialised_once_and_keeps_its_bytes)
 {
     std::set<void *> objects;
-    g_inits = g_cleanups = 0;
-    g_objects            = &objects;
+    const context_options options = with_user_areas(&objects);
     {
-        context_options options;
-        options.request_size = sizeof(user_area);
-        options.init         = on_init;
-        options.cleanup      = on_cleanup;
         pair pair(GetParam(), options);
         uint64_t got = 0, total = 0, value = 0;
 
@@ -957,13 +964,8 @@ TEST_P(request, user_area_is_initialised_once_and_keeps_its_bytes)
 TEST_P(request, user_areas_of_what_is_in_flight_are_cleaned_up)
 {
     std::set<void *> objects;
-    g_inits = g_cleanups = 0;
-    g_objects            = &objects;
+    const context_options options = with_user_areas(&objects);
     {
-        context_options options;
-        options.request_size = sizeof(user_area);
-        options.init         = on_init;
-        options.cleanup      = on_cleanup;
         const bytes data     = pattern(1, LONG_LENGTH);
         pair pair(GetParam(), options);
         uint64_t got[3];
@@ -988,13 +990,8 @@ TEST_P(request, user_areas_of_what_is_in_flight_are_cleaned_up)
 TEST_P(request, no_initialisation_of_memory_of_the_client)
 {
     std::set<void *> objects;
-    g_inits = g_cleanups = 0;
-    g_objects            = &objects;
+    const context_options options = with_user_areas(&objects);
     {
-        context_options options;
-        options.request_size = sizeof(user_area);
-        options.init         = on_init;
-        options.cleanup      = on_cleanup;
         pair pair(GetParam(), options);
         external_memory memory(pair.ctx().request_size());
         ucp_request_param_t param = receive_param(nullptr, UCP_OP_ATTR_FIELD_REQUEST);
