@@ -54,11 +54,6 @@ void ucs_config_string_release(void *field)
 
 /* ------------------------------------------------------------------ list */
 
-static int ucs_config_is_blank(char c)
-{
-    return (c == ' ') || (c == '\t');
-}
-
 /* One name of a list: blanks around it do not count, nor backslashes in front of it, by which
  * UCX's users say that they mean no alias. Returns what follows the comma, or NULL. */
 static const char *ucs_config_list_next(const char *text, const char **name_p, size_t *length_p)
@@ -66,12 +61,10 @@ static const char *ucs_config_list_next(const char *text, const char **name_p, s
     size_t length     = strcspn(text, ",");
     const char *after = (text[length] == ',') ? text + length + 1 : NULL;
 
-    while ((length > 0) && ucs_config_is_blank(text[length - 1])) {
+    text = ucs_str_trim(text, &length);
+    while ((length > 1) && (*text == '\\')) {
         --length;
-    }
-    while ((length > 0) && (ucs_config_is_blank(*text) || ((length > 1) && (*text == '\\')))) {
-        ++text;
-        --length;
+        text = ucs_str_trim(text + 1, &length);
     }
 
     *name_p   = text;
@@ -241,9 +234,7 @@ static ucs_status_t ucs_config_allow_parse(const char *text, void *field,
     ucs_config_allow_list_t list = {.mode = UCS_CONFIG_ALLOW_LIST_ALLOW};
     ucs_status_t status;
 
-    while (ucs_config_is_blank(*text)) {
-        ++text;
-    }
+    text += strspn(text, " \t");
 
     if (*text == '^') {
         list.mode = UCS_CONFIG_ALLOW_LIST_NEGATE;

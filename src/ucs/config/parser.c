@@ -204,10 +204,7 @@ static ucs_status_t ucs_config_trim(const char *text, char *buf)
     if (length >= UCS_CONFIG_VALUE_MAX) {
         return UCS_ERR_INVALID_PARAM;
     }
-    while ((length > 0) && ((text[length - 1] == ' ') || (text[length - 1] == '\t'))) {
-        --length;
-    }
-
+    text = ucs_str_trim(text, &length);
     for (i = 0; i < length; ++i) {
         if (((unsigned char)text[i] < ' ') || (text[i] == 0x7f)) {
             return UCS_ERR_INVALID_PARAM;

@@ -97,27 +97,11 @@ static struct {
 
 /* ------------------------------------------------------------------ levels */
 
-/* Without the blanks around it. */
-static void ucs_log_cut_blanks(const char **text_p, size_t *length_p)
-{
-    const char *text = *text_p;
-    size_t length    = *length_p;
-
-    for (; (length > 0) && ((*text == ' ') || (*text == '\t')); --length) {
-        ++text;
-    }
-    while ((length > 0) && ((text[length - 1] == ' ') || (text[length - 1] == '\t'))) {
-        --length;
-    }
-    *text_p   = text;
-    *length_p = length;
-}
-
 static int ucs_log_parse_level(const char *text, size_t length, ucs_log_level_t *level_p)
 {
     int level;
 
-    ucs_log_cut_blanks(&text, &length);
+    text = ucs_str_trim(text, &length);
     for (level = 0; level < UCS_LOG_LEVEL_LAST; ++level) {
         if ((strlen(ucs_log_level_names[level]) == length) &&
             !strncasecmp(ucs_log_level_names[level], text, length)) {
@@ -151,9 +135,8 @@ static ucs_status_t ucs_log_parse_levels(const char *text, ucs_log_levels_t *lev
             continue;
         }
 
-        name        = item;
         name_length = (size_t)(equals - item);
-        ucs_log_cut_blanks(&name, &name_length);
+        name        = ucs_str_trim(item, &name_length);
         component   = &levels->components[levels->count];
         if ((levels->count == UCS_LOG_COMPONENTS_MAX) || (name_length == 0) ||
             (name_length >= sizeof(component->name)) ||

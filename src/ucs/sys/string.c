@@ -38,6 +38,22 @@ int ucs_str_copy(char *dest, size_t max, const char *src)
     return length < max;
 }
 
+static int ucs_str_is_blank(char c)
+{
+    return (c == ' ') || (c == '\t');
+}
+
+const char *ucs_str_trim(const char *text, size_t *length_p)
+{
+    while ((*length_p > 0) && ucs_str_is_blank(text[*length_p - 1])) {
+        --*length_p;
+    }
+    for (; (*length_p > 0) && ucs_str_is_blank(*text); --*length_p) {
+        ++text;
+    }
+    return text;
+}
+
 static const char *ucs_str_skip_digits(const char *text)
 {
     while (ucs_str_is_digit(*text)) {

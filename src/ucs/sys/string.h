@@ -21,6 +21,10 @@ BEGIN_C_DECLS
  * cut off. */
 int ucs_str_copy(char *dest, size_t max, const char *src);
 
+/* The first of *length_p bytes that is neither a blank nor a tab, and (*length_p) the bytes from
+ * there to the last such one. */
+const char *ucs_str_trim(const char *text, size_t *length_p);
+
 /* Append formatted text to one of the heap (NULL: none yet), to be given to ucs_sys_free. Without
  * memory it stays as it was. */
 void ucs_str_append(char **text_p, const char *fmt, ...) UCS_PRINTF(2, 3);
